@@ -1,0 +1,2 @@
+//! The binary `dance`.
+fn main() {}

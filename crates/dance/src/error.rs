@@ -1,0 +1,154 @@
+//! The one error type of the library: every variant carries what is wrong, where, and what to do about it.
+
+use std::path::{Path, PathBuf};
+
+/// `Result` with this library's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that can go wrong. Nothing a user can feed the library panics instead.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused a file operation.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file in question.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// A file is not what its name says, is truncated, or holds a type that cannot be read.
+    #[error("{}: {problem}", path.display())]
+    Format {
+        /// The file in question.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// An array, tensor or column that is needed is not in the file.
+    #[error("{}: has no `{key}`; it holds {}. {help}", path.display(), list(found))]
+    MissingKey {
+        /// The file in question.
+        path: PathBuf,
+        /// The name that was looked for.
+        key: String,
+        /// The names that are there.
+        found: Vec<String>,
+        /// What to do.
+        help: &'static str,
+    },
+    /// A number that is not finite.
+    #[error("{origin}: row {row}, column {column} is {value}; every number must be finite. Remove the row or mend the encoder's output")]
+    NotFinite {
+        /// The file or array.
+        origin: String,
+        /// 0-based row.
+        row: usize,
+        /// 0-based column.
+        column: usize,
+        /// The offending value.
+        value: f32,
+    },
+    /// Two things that must agree in size do not.
+    #[error("{what}: expected {expected}, found {found}")]
+    Shape {
+        /// What was compared.
+        what: String,
+        /// What it should be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// A label that cannot be used.
+    #[error("{origin}: label at row {row}: {problem}")]
+    Label {
+        /// The file or array.
+        origin: String,
+        /// 0-based row.
+        row: usize,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// The data cannot support what was asked of it (one class, too few points, all points equal …).
+    #[error("{0}")]
+    Data(String),
+    /// An option outside its range.
+    #[error("{name} = {value}: must be {expected}")]
+    Config {
+        /// The option's name.
+        name: &'static str,
+        /// The value given.
+        value: String,
+        /// What is allowed.
+        expected: &'static str,
+    },
+    /// The job would need more memory than the limit allows. Nothing was allocated.
+    #[error(
+        "{what} needs {} of memory but the limit is {}. Raise the limit, or fit on fewer points ({hint})",
+        human_bytes(*needed), human_bytes(*limit)
+    )]
+    Memory {
+        /// The job.
+        what: String,
+        /// Bytes it would allocate at its peak.
+        needed: u64,
+        /// Bytes allowed.
+        limit: u64,
+        /// A size that would fit.
+        hint: String,
+    },
+    /// The kernel matrix could not be factorised even with a larger ridge.
+    #[error(
+        "the kernel matrix of {n} points is not positive definite in 32-bit arithmetic, not even with ridge {ridge:.1e}; \
+         use a smaller bandwidth ({bandwidth:.3} now) or a larger ridge"
+    )]
+    NotPositiveDefinite {
+        /// Number of training points.
+        n: usize,
+        /// The largest ridge tried.
+        ridge: f64,
+        /// The bandwidth in use.
+        bandwidth: f64,
+    },
+    /// The observer asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Error {
+    pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
+        Self::Io { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn format(path: &Path, problem: impl Into<String>) -> Self {
+        Self::Format { path: path.to_owned(), problem: problem.into() }
+    }
+
+    pub(crate) fn config(name: &'static str, value: impl ToString, expected: &'static str) -> Self {
+        Self::Config { name, value: value.to_string(), expected }
+    }
+}
+
+fn list(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    if names.is_empty() {
+        return "nothing".into();
+    }
+    let mut text = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        text += &format!(" and {} more", names.len() - SHOWN);
+    }
+    text
+}
+
+/// Bytes in the unit a person would choose: `1.5 GiB`.
+pub fn human_bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}

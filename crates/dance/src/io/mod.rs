@@ -1,0 +1,1 @@
+//! Reading embeddings from files.

@@ -1,0 +1,14 @@
+//! Conformal prediction sets for any classifier built on embeddings.
+//!
+//! The story, in the order of the modules:
+//! 1. [`embeddings`]: points with labels, checked and normalised; [`io`] reads them from files.
+//! 2. [`split`]: seeded, class-stratified parts.
+
+pub mod embeddings;
+pub mod error;
+pub mod io;
+pub mod matrix;
+
+pub use embeddings::{Dataset, Normalize, Normalizer, RawLabels, Table};
+pub use error::{Error, Result};
+pub use matrix::Matrix;
