@@ -275,7 +275,10 @@ impl Normalizer {
                 let scale = square.iter().zip(&mean).map(|(&variance, mean)| {
                     if variance.sqrt() <= 1e-7 * mean.abs() { 1.0 } else { variance.sqrt() as f32 }
                 });
-                Self::Standardize { scale: scale.collect(), mean: mean.iter().map(|&mean| mean as f32).collect() }
+                Self::Standardize {
+                    scale: scale.collect(),
+                    mean: mean.iter().map(|&mean| mean as f32).collect(),
+                }
             }
         }
     }
