@@ -249,7 +249,9 @@ impl<'a> Columns<'a> {
                 (u64::try_from(chunk.num_values()), u64::try_from(chunk.compressed_size()));
             let (Ok(values), Ok(packed), 0..) = (values, packed, start) else { return Err(damaged()) };
             if !plausible(values, packed) {
-                return Err(damaged());
+                return Err(part.error(format!(
+                    "claims {values} values in {packed} bytes; the file is damaged, or all its values are alike"
+                )));
             }
             let pages = SerializedPageReader::new(self.source.clone(), chunk, 0, None).map_err(decoding)?;
             let pages = Box::new(Pages { pages, values_left: values });

@@ -3,6 +3,9 @@
 //! What is expected never comes from our own readers: the bytes are assembled by hand, or written by the libraries that
 //! users write theirs with (`../fixtures/make.py`).
 
+// A helper of a test may fail as a test does; and what is read is compared with an Option.
+#![allow(clippy::unwrap_used, clippy::unnecessary_wraps)]
+
 use std::path::{Path, PathBuf};
 
 use dance::io::{self, ReadOptions};
@@ -59,7 +62,6 @@ fn words(words: &[&str]) -> Option<RawLabels> {
     Some(RawLabels::Names(names(words)))
 }
 
-#[allow(clippy::unnecessary_wraps)] // what it is compared with is an Option
 fn integers(values: &[i64]) -> Option<RawLabels> {
     Some(RawLabels::Integers(values.to_vec()))
 }
