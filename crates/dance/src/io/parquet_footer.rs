@@ -29,17 +29,16 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    /// Goes on to the end, since a second schema would replace the first.
     fn schema(&mut self) -> Option<()> {
-        let mut id = 0;
+        let (mut id, mut found) = (0, None);
         loop {
-            let kind = self.field(&mut id)?;
-            if kind == STOP {
-                return None;
+            match (self.field(&mut id)?, id) {
+                (STOP, _) => return found,
+                (LIST, 2) => found = Some(self.nodes()?),
+                (_, 2) => return None,
+                (kind, _) => self.skip(kind, 0)?,
             }
-            if (id, kind) == (2, LIST) {
-                return self.nodes();
-            }
-            self.skip(kind, 0)?;
         }
     }
 
@@ -73,14 +72,11 @@ impl Walk<'_> {
     fn children(&mut self) -> Option<u64> {
         let (mut id, mut children) = (0, 0);
         loop {
-            let kind = self.field(&mut id)?;
-            if kind == STOP {
-                return Some(children);
-            }
-            if (id, kind) == (5, I32) {
-                children = self.varint()? >> 1; // zigzag; a negative number is refused by the decoder
-            } else {
-                self.skip(kind, 0)?;
+            match (self.field(&mut id)?, id) {
+                (STOP, _) => return Some(children),
+                (I32, 5) => children = self.varint()? >> 1, // zigzag; the decoder refuses negative numbers
+                (_, 5) => return None,
+                (kind, _) => self.skip(kind, 0)?,
             }
         }
     }
@@ -98,7 +94,7 @@ impl Walk<'_> {
             }
             step => id.checked_add(i64::from(step))?,
         };
-        Some(byte & 0x0f)
+        Some(byte & 0x0f).filter(|&kind| kind != STOP)
     }
 
     /// The length of a list and the type of its elements.
