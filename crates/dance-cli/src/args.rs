@@ -37,8 +37,10 @@ pub(crate) struct Shared {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Fit a kernel on the data set that ships with dance, and see what it learned
-    #[command(after_help = "Example:\n  dance demo --seed 1\n\nThe data: 4,800 WordNet definitions of 24 lexical fields, \
-                            embedded with MiniLM (data/README.md).")]
+    #[command(
+        after_help = "Example:\n  dance demo --seed 1\n\nThe data: 4,800 WordNet definitions of 24 lexical fields, \
+                            embedded with MiniLM (data/README.md)."
+    )]
     Demo(Demo),
 }
 

@@ -37,7 +37,8 @@ impl Observer for Progress {
                     self.bar.set_style(style);
                 }
                 self.bar.set_length(*evaluations as u64);
-                let sample = if points < of { format!("{points} of {of} points") } else { format!("{of} points") };
+                let sample =
+                    if points < of { format!("{points} of {of} points") } else { format!("{of} points") };
                 self.bar.set_message(format!("searching on {sample}"));
                 self.bar.tick();
             }

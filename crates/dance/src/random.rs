@@ -51,3 +51,45 @@ impl Random {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_the_generator_it_is_named_after() {
+        // The first outputs of the reference implementation of pcg64 for state 42, stream 54.
+        let mut random = Random::new(42, 54);
+        let expected = [0x86b1_da1d_7206_2b68, 0x1304_aa46_c985_3d39, 0xa367_0e9e_0dd5_0358];
+        assert_eq!([random.bits(), random.bits(), random.bits()], expected);
+    }
+
+    #[test]
+    fn draws_have_the_moments_they_should() {
+        let mut random = Random::new(5, 0);
+        let n = 200_000;
+        let (mut uniform, mut normal, mut square, mut below) = (0.0, 0.0, 0.0, [0usize; 5]);
+        for _ in 0..n {
+            uniform += random.uniform();
+            let draw = random.normal();
+            normal += draw;
+            square += draw * draw;
+            below[random.below(5)] += 1;
+        }
+        let n = f64::from(n);
+        // Five standard errors each.
+        assert!((uniform / n - 0.5).abs() < 5.0 * (1.0 / 12.0 / n).sqrt());
+        assert!((normal / n).abs() < 5.0 / n.sqrt());
+        assert!((square / n - 1.0).abs() < 5.0 * (2.0 / n).sqrt());
+        assert!(below.iter().all(|&count| (count as f64 / n - 0.2).abs() < 5.0 * (0.16 / n).sqrt()));
+    }
+
+    #[test]
+    fn a_shuffle_is_a_permutation() {
+        let mut items: Vec<usize> = (0..100).collect();
+        Random::new(0, 0).shuffle(&mut items);
+        assert_ne!(items, (0..100).collect::<Vec<_>>());
+        items.sort_unstable();
+        assert_eq!(items, (0..100).collect::<Vec<_>>());
+    }
+}

@@ -22,7 +22,8 @@ pub(crate) fn run(demo: &Demo, shared: &Shared) -> anyhow::Result<()> {
     let path = demo.data.clone().unwrap_or_else(shipped_data);
     let mut data = dance::io::read(&path, &ReadOptions::default())?.into_dataset()?;
     let parts = split::stratified(&data.labels, &[0.8, 0.2], shared.seed)?;
-    Normalizer::fit(Normalize::L2, &data.embeddings).apply(&path.display().to_string(), &mut data.embeddings)?;
+    Normalizer::fit(Normalize::L2, &data.embeddings)
+        .apply(&path.display().to_string(), &mut data.embeddings)?;
     let (fit, test) = (data.select(&parts[0]), data.select(&parts[1]));
 
     let backend = Cpu::new(shared.threads)?;
@@ -82,7 +83,12 @@ pub(crate) fn run(demo: &Demo, shared: &Shared) -> anyhow::Result<()> {
         tuned.rfm.kernel.shape(),
         tuned.rfm.rounds
     )?;
-    writeln!(out, "  accuracy    {:.3} on {} points it never saw ({seconds:.1} s)", score.accuracy, test.len())?;
+    writeln!(
+        out,
+        "  accuracy    {:.3} on {} points it never saw ({seconds:.1} s)",
+        score.accuracy,
+        test.len()
+    )?;
     writeln!(out, "\nSome of them:")?;
     examples(&mut out, &test, &probabilities)?;
     Ok(())
@@ -94,9 +100,10 @@ fn examples(out: &mut impl Write, test: &Dataset, probabilities: &Matrix) -> io:
         let name = test.ids.as_ref().map_or_else(|| format!("row {row}"), |ids| ids[row].clone());
         let mut order: Vec<usize> = (0..test.classes.len()).collect();
         order.sort_by(|&a, &b| probabilities.row(row)[b].total_cmp(&probabilities.row(row)[a]));
-        let best = order.iter().take(3).map(|&class| {
-            format!("{} {:.0} %", test.classes[class], 100.0 * probabilities.row(row)[class])
-        });
+        let best = order
+            .iter()
+            .take(3)
+            .map(|&class| format!("{} {:.0} %", test.classes[class], 100.0 * probabilities.row(row)[class]));
         let best = best.collect::<Vec<_>>().join(", ");
         writeln!(out, "  {name}\n    true: {}; predicted: {best}", test.classes[test.labels[row] as usize])?;
     }

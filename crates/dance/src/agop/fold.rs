@@ -182,7 +182,11 @@ impl<T: Real> Fold<'_, T> {
     }
 
     fn weight_rows(&self, start: usize, count: usize) -> View<'_> {
-        linalg::row_major(&self.sampled_weights[start * self.sampled..][..count * self.sampled], count, self.sampled)
+        linalg::row_major(
+            &self.sampled_weights[start * self.sampled..][..count * self.sampled],
+            count,
+            self.sampled,
+        )
     }
 
     /// Completes a row of `H` from column `first` on: subtracts `w∘other`, halves the diagonal, clears what is above it.
