@@ -306,7 +306,9 @@ fn clusters(n: usize, d: usize, classes: usize, seed: u64) -> (Matrix, Vec<u32>)
             *value += 0.35 * center;
         }
         let norm = values.iter().map(|value| value * value).sum::<f32>().sqrt();
-        values.iter_mut().for_each(|value| *value /= norm);
+        for value in values {
+            *value /= norm;
+        }
     }
     (points, labels)
 }

@@ -6,7 +6,7 @@
 //!
 //! The project's own matrices are row-major.
 
-use std::ops::{Add, Mul, Sub};
+use std::ops::{AddAssign, Mul, MulAssign, SubAssign};
 
 use faer::diag::DiagMut;
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -26,15 +26,7 @@ pub(crate) type ViewMut<'a> = MatMut<'a, f32>;
 
 /// A working precision: f32, or f64 where f32 is not enough.
 pub(crate) trait Real:
-    RealField
-    + Copy
-    + Default
-    + Send
-    + Sync
-    + Into<f64>
-    + Add<Output = Self>
-    + Sub<Output = Self>
-    + Mul<Output = Self>
+    RealField + Copy + Default + Send + Sync + Into<f64> + Mul<Output = Self> + AddAssign + SubAssign + MulAssign
 {
     const ONE: Self;
 

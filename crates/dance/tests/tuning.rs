@@ -1,5 +1,7 @@
 //! Tuned fits: what they learn, what they refuse, and that a seed decides everything.
 
+#![allow(clippy::unwrap_used)] // tests may; clippy's own exemption misses helper functions
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -106,8 +106,7 @@ fn shift_part<T: Real>(
     shift: f32,
 ) -> Mat<f64> {
     let (n, c, d) = (gradients.beta.rows(), gradients.beta.cols(), gradients.mapped.cols());
-    let row_sums: Vec<f64> =
-        fold.sampled_weights.par_chunks(fold.sampled.max(1)).map(|row| linalg::sum(row)).collect();
+    let row_sums: Vec<f64> = fold.sampled_weights.par_chunks(fold.sampled.max(1)).map(linalg::sum).collect();
     let mapped = f64::widen(gradients.mapped);
     let beta = f64::widen(gradients.beta);
     let mut moments = Mat::<f64>::zeros(c, d);
@@ -161,7 +160,7 @@ impl<T: Real> Fold<'_, T> {
             );
             product(other, false, &self.beta, &self.beta);
             for (value, factor) in tile.iter_mut().zip(&*other) {
-                *value = *value * *factor;
+                *value *= *factor;
             }
             product(other, false, &self.beta, &self.q);
             product(other, true, &self.q, &self.beta);
@@ -193,7 +192,7 @@ impl<T: Real> Fold<'_, T> {
     fn finish_row(&self, row: usize, first: usize, tile: &mut [T], other: &[T]) -> f64 {
         let weights = &self.all_weights[row * self.norms.len() + first..][..tile.len()];
         for ((value, factor), &weight) in tile.iter_mut().zip(other).zip(weights) {
-            *value = *value - T::from_f32(weight) * *factor;
+            *value -= T::from_f32(weight) * *factor;
         }
         match row.checked_sub(first) {
             None => tile.fill(T::default()),
@@ -205,7 +204,7 @@ impl<T: Real> Fold<'_, T> {
         }
         let mut sum = T::default();
         for (value, norm) in tile.iter().zip(&self.norms[first..]) {
-            sum = sum + *value * *value * *norm;
+            sum += *value * *value * *norm;
         }
         sum.into() * self.norms[row].into()
     }
