@@ -77,6 +77,27 @@ pub(crate) fn block(
     }
 }
 
+/// `‖a-b‖²` from the differences, in f64 and in an order that no machine changes.
+pub(crate) fn squared_difference(a: &[f32], b: &[f32]) -> f64 {
+    const LANES: usize = 16;
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            let mut sums = [0.0f64; LANES];
+            let (a_chunks, b_chunks) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+            let rest = a_chunks.remainder().iter().zip(b_chunks.remainder());
+            let rest = rest.map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum::<f64>();
+            for (a, b) in a_chunks.zip(b_chunks) {
+                for lane in 0..LANES {
+                    let difference = f64::from(a[lane]) - f64::from(b[lane]);
+                    sums[lane] += difference * difference;
+                }
+            }
+            sums.iter().sum::<f64>() + rest
+        },
+    )
+}
+
 /// Turns inner products into squared distances; says whether any pair is close.
 fn from_products(row: &mut [f32], norm: f32, norms: &[f32]) -> bool {
     Arch::new().dispatch(

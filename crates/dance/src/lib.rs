@@ -14,6 +14,7 @@ pub mod kernel;
 mod linalg;
 pub mod matrix;
 pub mod metric;
+pub mod neighbors;
 pub mod ridge;
 
 pub use embeddings::{Dataset, Normalize, Normalizer, RawLabels, Table};

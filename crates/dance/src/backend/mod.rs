@@ -11,6 +11,7 @@ use crate::agop::AgopForm;
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::matrix::Matrix;
+use crate::neighbors::{Neighbors, Reference};
 use crate::ridge::RidgeReport;
 
 /// A pool of worker threads: parallelism is something you pass, not something that is around.
@@ -76,6 +77,16 @@ pub trait Backend: Sync {
 
     /// `points · root`.
     fn project(&self, points: &Matrix, root: &Matrix) -> Result<Matrix>;
+
+    /// The `k` nearest reference points of every query (both mapped), without the one that `skip` names for it.
+    /// See [`neighbors`](crate::neighbors).
+    fn neighbors(
+        &self,
+        reference: &Reference,
+        queries: &Matrix,
+        k: usize,
+        skip: Option<&[Option<u32>]>,
+    ) -> Result<Neighbors>;
 
     /// The median distance among (a sample of) the points.
     fn median_distance(&self, points: &Matrix) -> f64;
