@@ -71,7 +71,10 @@ impl Gradients<'_> {
         };
         let mut outer = match form {
             AgopForm::Definition => self.by_definition(chosen, work),
-            AgopForm::Folded => self.folded(chosen, work),
+            AgopForm::Folded => {
+                self.balance_diagonal(chosen, work);
+                self.folded(chosen, work)
+            }
         };
         let scale = 1.0 / chosen.len() as f32;
         for value in outer.as_mut_slice() {
@@ -88,6 +91,25 @@ impl Gradients<'_> {
             out[row] = 0.0;
         });
         mirror(work, n);
+    }
+
+    /// Chooses the diagonal of `w`.
+    ///
+    /// A point's own weight multiplies `xᵢ - xᵢ = 0`, so any value is exact; but β is large and alternating where the
+    /// ridge is small, and with `wᵢᵢ = 0` the terms of `S` would be far larger than their sum. The `wᵢᵢ` that makes `Qᵢ`
+    /// smallest removes that.
+    fn balance_diagonal(&self, sample: &[usize], weights: &mut [f32]) {
+        let n = self.beta.rows();
+        let mut q = Matrix::zeros(n, self.beta.cols());
+        linalg::product(linalg::view_mut(&mut q), false, linalg::row_major(weights, n, n), linalg::view(self.beta), 1.0);
+        for &row in sample {
+            let (mut along, mut norm) = (0.0f64, 0.0f64);
+            for (&a, &q) in self.beta.row(row).iter().zip(q.row(row)) {
+                along += f64::from(a) * f64::from(q);
+                norm += f64::from(a).powi(2);
+            }
+            weights[row * n + row] = if norm > 0.0 { (-along / norm) as f32 } else { 0.0 };
+        }
     }
 
     fn folded(&self, sample: &[usize], weights: &[f32]) -> Matrix {

@@ -22,8 +22,9 @@ pub fn symmetric_root(metric: &Matrix) -> Result<Matrix> {
     let symmetric = Mat::from_fn(d, d, |row, col| {
         0.5 * (f64::from(metric.row(row)[col]) + f64::from(metric.row(col)[row]))
     });
-    let Some((values, vectors)) = linalg::symmetric_eigen(symmetric.as_ref()) else {
-        return Err(Error::Data("the learned metric has no eigendecomposition: it holds numbers that are not finite".into()));
+    let finite = metric.as_slice().iter().all(|value| value.is_finite());
+    let Some((values, vectors)) = finite.then(|| linalg::symmetric_eigen(symmetric.as_ref())).flatten() else {
+        return Err(Error::Data("the learned metric has no root: it holds numbers that are not finite".into()));
     };
     // V·√Λ·Vᵀ as one product with itself, from V·Λ^(1/4).
     let half = Mat::from_fn(d, d, |row, col| vectors[(row, col)] * values[col].max(0.0).powf(0.25));

@@ -27,14 +27,13 @@ impl Cpu {
     pub fn new(threads: usize) -> Result<Self> {
         Ok(Self { threads: Threads::new(threads)? })
     }
-
-    /// The worker pool.
-    pub fn threads(&self) -> &Threads {
-        &self.threads
-    }
 }
 
 impl Backend for Cpu {
+    fn threads(&self) -> &Threads {
+        &self.threads
+    }
+
     fn open<'a>(&'a self, points: FitPoints<'a>, reuse_initial: bool) -> Result<Box<dyn FitSession + 'a>> {
         let n = points.train.rows();
         if points.labels.len() != n {

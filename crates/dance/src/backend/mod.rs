@@ -65,6 +65,9 @@ pub struct Solution {
 
 /// Heavy work on one device.
 pub trait Backend: Sync {
+    /// The workers for what stays on the host.
+    fn threads(&self) -> &Threads;
+
     /// Loads the points and allocates what a fit needs. With `reuse_initial` the distances before any metric is learned
     /// are kept, for a search that begins there many times.
     fn open<'a>(&'a self, points: FitPoints<'a>, reuse_initial: bool) -> Result<Box<dyn FitSession + 'a>>;

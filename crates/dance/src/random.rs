@@ -1,0 +1,66 @@
+//! The random numbers of the library: one named generator, and what is made of its bits written out here, so that a
+//! seed means the same for years.
+
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::Rng;
+
+/// PCG XSL 128/64 (LCG).
+#[derive(Clone, Debug)]
+pub struct Random {
+    generator: Pcg64,
+}
+
+impl Random {
+    /// A generator of its own for every `purpose` of the same `seed`: drawing more for one changes nothing for another.
+    pub fn new(seed: u64, purpose: u64) -> Self {
+        Self { generator: Pcg64::new(u128::from(seed), u128::from(purpose)) }
+    }
+
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.generator.next_u64()
+    }
+
+    /// Uniform in 0…bound-1, exactly: draws that would favour small numbers are thrown away. `bound` must not be 0.
+    pub fn below(&mut self, bound: usize) -> usize {
+        let bound = bound as u64;
+        let excess = (u64::MAX % bound + 1) % bound;
+        loop {
+            let bits = self.bits();
+            if bits <= u64::MAX - excess {
+                return (bits % bound) as usize;
+            }
+        }
+    }
+
+    /// Uniform in [0, 1), a multiple of 2⁻⁵³.
+    pub fn uniform(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Standard normal (Box–Muller, one of the pair).
+    pub fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+
+    /// Fisher–Yates, from the end.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last + 1));
+        }
+    }
+}
+
+/// Uniform in [0, 1) and a function of the `keys` alone: for numbers that belong to a thing, not to a place in a stream.
+/// Every key goes through the finaliser of SplitMix64.
+pub fn uniform_of(keys: &[u64]) -> f64 {
+    let mut state = 0u64;
+    for &key in keys {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ key;
+        state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        state ^= state >> 31;
+    }
+    (state >> 11) as f64 / (1u64 << 53) as f64
+}
