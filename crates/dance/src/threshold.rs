@@ -130,8 +130,8 @@ mod tests {
     #[test]
     fn the_index_is_the_exact_ceiling() {
         // Against whole-number arithmetic: α = a/1000.
-        for n in (1..2000).chain([9_999, 99_999, 1_000_000]) {
-            for thousandths in [1, 5, 10, 30, 50, 70, 100, 200, 333, 500, 999] {
+        for n in (1..2000usize).chain([9_999, 99_999, 1_000_000]) {
+            for thousandths in [1usize, 5, 10, 30, 50, 70, 100, 200, 333, 500, 999] {
                 let exact = ((1000 - thousandths) * (n + 1)).div_ceil(1000);
                 assert_eq!(order_index(thousandths as f64 / 1000.0, n), exact, "{n} {thousandths}");
             }

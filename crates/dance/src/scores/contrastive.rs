@@ -5,7 +5,8 @@
 //! loss_j = d_j/τ + log1p( Σ_{k≠A} exp(-d_k/τ) )        S_clr(z,y) = min { loss_j : y_j = y },  +∞ if none
 //! ```
 //! In f64 and in exactly this form: at τ = 0.01 the anchor's loss is 1e-7 or far smaller, and the textbook log-sum-exp
-//! rounds it to 0, which ties half the calibration set. Likewise `1 - K` comes from `expm1`.
+//! rounds it to 0, which ties half the calibration set. Likewise `1 - K` comes from `expm1`. The sum runs from its smallest
+//! term up, so that two queries with the same neighbors and anchor tie to the last bit in whatever order they see them.
 //!
 //! Cost: a distance and three exponentials a neighbor.
 
@@ -33,17 +34,20 @@ impl NeighborScore for Contrastive {
         let ids = &neighborhood.ids[..self.neighbors.min(neighborhood.ids.len())];
         let Some((&anchor, others)) = ids.split_first() else { return };
         let anchor_point = neighborhood.points.row(anchor as usize);
-        let mut losses = std::mem::take(&mut best.scratch);
+        let (mut losses, mut terms) = std::mem::take(&mut best.scratch);
         losses.clear();
+        terms.clear();
         losses.extend(others.iter().map(|&id| {
             let squared = squared_difference(anchor_point, neighborhood.points.row(id as usize));
             2.0 * self.kernel.one_minus_value(squared) / self.temperature
         }));
-        let shared = losses.iter().map(|loss| (-loss).exp()).sum::<f64>().ln_1p();
+        terms.extend(losses.iter().map(|loss| (-loss).exp()));
+        terms.sort_unstable_by(f64::total_cmp);
+        let shared = terms.iter().sum::<f64>().ln_1p();
         best.offer(neighborhood.labels[anchor as usize], shared);
         for (loss, &id) in losses.iter().zip(others) {
             best.offer(neighborhood.labels[id as usize], loss + shared);
         }
-        best.scratch = losses;
+        best.scratch = (losses, terms);
     }
 }

@@ -103,12 +103,12 @@ pub struct BestPerLabel {
     values: Vec<f64>,
     touched: Vec<u32>,
     /// Room for a score's own numbers.
-    scratch: Vec<f64>,
+    scratch: (Vec<f64>, Vec<f64>),
 }
 
 impl BestPerLabel {
     fn new(classes: usize) -> Self {
-        Self { values: vec![f64::INFINITY; classes], touched: Vec::new(), scratch: Vec::new() }
+        Self { values: vec![f64::INFINITY; classes], touched: Vec::new(), scratch: Default::default() }
     }
 
     /// Offers a finite value for a label.

@@ -156,14 +156,13 @@ fn scores_thresholds_and_sets_agree() {
                     for thousandths in [10, 50, 100, 200, 500] {
                         let ours = calibrated.thresholds(thousandths as f64 / 1000.0).unwrap();
                         // In units of 1/10000, so that shares of the mix are whole numbers.
-                        let share = |part: usize, scores: &[f64]| threshold_fine(scores, thousandths * part);
+                        let share = |part: usize, scores: &[f64]| reference::threshold(scores, thousandths * part);
                         let (q_rank, q_contrast) = (share(10 - mix_tenths, &rank), share(mix_tenths, &contrast));
                         assert_eq!(ours.rank.value, q_rank, "{name} {thousandths}");
                         assert!(close(ours.contrast.value, q_contrast), "{name} {thousandths}");
                         let sets = ours.sets(&found, classes);
                         for (query, (rank, contrast)) in expected.iter().enumerate() {
-                            // Our own contrastive threshold: the two may differ in the last bit.
-                            let expected = reference::set(rank, contrast, q_rank, q_contrast * (1.0 + 1e-12));
+                            let expected = reference::set(rank, contrast, q_rank, q_contrast);
                             assert_eq!(sets.get(query), expected, "{name} {mode:?} {mix} {thousandths}");
                         }
                     }
@@ -171,14 +170,6 @@ fn scores_thresholds_and_sets_agree() {
             }
         }
     }
-}
-
-/// As `reference::threshold`, α in ten-thousandths.
-fn threshold_fine(scores: &[f64], ten_thousandths: usize) -> f64 {
-    let mut sorted = scores.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let index = ((10_000 - ten_thousandths) * (sorted.len() + 1)).div_ceil(10_000);
-    if index > sorted.len() { f64::INFINITY } else { sorted[index - 1] }
 }
 
 /// The mix selected in reuse mode is the brute-force argmin over the same 80/20 split, and the thresholds are those of
@@ -209,8 +200,8 @@ fn the_selected_mix_agrees() {
             let alpha = thousandths as f64 / 1000.0;
             let columns: Vec<(f64, f64)> = (0..=10)
                 .map(|tenths| {
-                    let q_rank = threshold_fine(&rank, thousandths * (10 - tenths));
-                    let q_contrast = threshold_fine(&contrast, thousandths * tenths) * (1.0 + 1e-12);
+                    let q_rank = reference::threshold(&rank, thousandths * (10 - tenths));
+                    let q_contrast = reference::threshold(&contrast, thousandths * tenths);
                     size_and_violation(&scores, &judged.labels, classes, alpha, q_rank, q_contrast)
                 })
                 .collect();
@@ -225,8 +216,8 @@ fn the_selected_mix_agrees() {
             assert_eq!(ours.mix, best as f64 / 10.0, "seed {seed} alpha {alpha}");
             seen.insert(best);
             let (rank, contrast) = true_scores(&all_scores(&data, &data, true, classes, settings), &data.labels);
-            assert_eq!(ours.rank.value, threshold_fine(&rank, thousandths * (10 - best)));
-            assert!(close(ours.contrast.value, threshold_fine(&contrast, thousandths * best)));
+            assert_eq!(ours.rank.value, reference::threshold(&rank, thousandths * (10 - best)));
+            assert!(close(ours.contrast.value, reference::threshold(&contrast, thousandths * best)));
         }
     }
     assert!(seen.len() > 2, "the test should see several mixes, not {seen:?}");

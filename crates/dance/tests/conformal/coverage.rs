@@ -71,9 +71,9 @@ fn kernel() -> Kernel {
 
 /// Mean share of covered test points for every α, over all resplits. `covered` says which labels' scores pass.
 fn mean_coverage(n: usize, one: impl Fn(&Cpu, Resplit, usize) -> [usize; 4] + Sync) -> [f64; 4] {
-    let backend = Cpu::new(1).unwrap();
+    let resplits = (0..RESPLITS).into_par_iter();
     let counts: Vec<[usize; 4]> =
-        (0..RESPLITS).into_par_iter().map(|seed| one(&backend, resplit(n, seed), seed)).collect();
+        resplits.map_init(|| Cpu::new(1).unwrap(), |backend, seed| one(backend, resplit(n, seed), seed)).collect();
     std::array::from_fn(|at| {
         counts.iter().map(|counts| counts[at]).sum::<usize>() as f64 / (RESPLITS * TEST_POINTS) as f64
     })

@@ -96,7 +96,10 @@ pub(crate) fn contrast_scores(reference: &Data, query: &[f32], skip: Option<usiz
         let r = squared(anchor, reference.points.row(id)).sqrt();
         -2.0 * (-(r / s.bandwidth).powf(1.0 / s.shape)).exp_m1()
     };
-    let others: f64 = near[1..].iter().map(|&(_, id)| (-distance(id) / s.temperature).exp()).sum();
+    // Sorted, so that equal neighborhoods tie exactly: the order in which a query sees them is no part of the formula.
+    let mut terms: Vec<f64> = near[1..].iter().map(|&(_, id)| (-distance(id) / s.temperature).exp()).collect();
+    terms.sort_by(f64::total_cmp);
+    let others: f64 = terms.iter().sum();
     for (place, &(_, id)) in near.iter().enumerate() {
         let d = if place == 0 { 0.0 } else { distance(id) };
         let loss = d / s.temperature + others.ln_1p();
@@ -106,11 +109,11 @@ pub(crate) fn contrast_scores(reference: &Data, query: &[f32], skip: Option<usiz
     scores
 }
 
-/// The `⌈(1-α)(n+1)⌉`-th smallest, α in thousandths, in whole numbers.
-pub(crate) fn threshold(scores: &[f64], thousandths: usize) -> f64 {
+/// The `⌈(1-α)(n+1)⌉`-th smallest, α in ten-thousandths, in whole numbers.
+pub(crate) fn threshold(scores: &[f64], ten_thousandths: usize) -> f64 {
     let mut sorted = scores.to_vec();
     sorted.sort_by(|a, b| a.partial_cmp(b).unwrap());
-    let index = ((1000 - thousandths) * (sorted.len() + 1)).div_ceil(1000);
+    let index = ((10_000 - ten_thousandths) * (sorted.len() + 1)).div_ceil(10_000);
     if index > sorted.len() { f64::INFINITY } else { sorted[index - 1] }
 }
 
