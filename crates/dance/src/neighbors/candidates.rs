@@ -1,13 +1,13 @@
 //! A bounded list of what can still be among the k nearest points of one query.
 //!
-//! Values beyond `k-th smallest so far + slack` are refused 32 at a time by one vectorised comparison; the few that pass
+//! Values beyond `k-th smallest so far + slack` are refused a vector at a time by one vectorised comparison; the few that pass
 //! are appended without a branch, and when the list is full, a selection finds the new k-th smallest. On points in
 //! random order about `k·log₂(n/k)` of n values pass.
 
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
-/// Values compared at once.
-const LANES: usize = 32;
+/// The most values compared at once.
+const LANES: usize = 16;
 
 pub(super) struct Candidates {
     /// How many are wanted.
@@ -39,31 +39,7 @@ impl Candidates {
         if self.threshold == f32::NEG_INFINITY {
             return;
         }
-        Arch::new().dispatch(
-            #[inline(always)]
-            || {
-                let chunks = products.chunks(LANES).zip(norms.chunks(LANES)).zip((start..).step_by(LANES));
-                for ((products, norms), first) in chunks {
-                    let mut values = [f32::INFINITY; LANES];
-                    let mut any = false;
-                    let threshold = self.threshold;
-                    if products.len() == LANES {
-                        for lane in 0..LANES {
-                            values[lane] = norms[lane] - 2.0 * products[lane];
-                            any |= values[lane] <= threshold;
-                        }
-                    } else {
-                        for (value, (product, norm)) in values.iter_mut().zip(products.iter().zip(norms)) {
-                            *value = norm - 2.0 * product;
-                            any |= *value <= threshold;
-                        }
-                    }
-                    if any {
-                        self.append(first, &values[..products.len()]);
-                    }
-                }
-            },
-        );
+        Arch::new().dispatch(Offer { list: self, start, products, norms });
     }
 
     #[inline(always)]
@@ -102,12 +78,47 @@ impl Candidates {
         self.entries.resize(self.full + LANES, 0);
     }
 
-    /// The ids that remain, in no order.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = u32> + '_ {
+    /// What remains, in no order; the id is in the lower half.
+    pub(super) fn finish(&mut self) -> &[u64] {
         if self.threshold != f32::NEG_INFINITY {
             self.cut();
         }
-        self.entries[..self.length].iter().map(|&entry| entry as u32)
+        &self.entries[..self.length]
+    }
+}
+
+struct Offer<'a> {
+    list: &'a mut Candidates,
+    start: u32,
+    products: &'a [f32],
+    norms: &'a [f32],
+}
+
+impl WithSimd for Offer<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { list, start, products, norms } = self;
+        let (chunks, rest) = S::as_simd_f32s(products);
+        let (norm_chunks, rest_norms) = S::as_simd_f32s(norms);
+        let minus_two = simd.splat_f32s(-2.0);
+        let mut first = start;
+        for (&products, &norms) in chunks.iter().zip(norm_chunks) {
+            let values = simd.mul_add_f32s(minus_two, products, norms);
+            let within = simd.less_than_or_equal_f32s(values, simd.splat_f32s(list.threshold));
+            if simd.first_true_m32s(within) < S::F32_LANES {
+                let mut lanes = [f32::INFINITY; LANES];
+                S::as_mut_simd_f32s(&mut lanes).0[0] = values;
+                list.append(first, &lanes[..S::F32_LANES]);
+            }
+            first += S::F32_LANES as u32;
+        }
+        let mut lanes = [f32::INFINITY; LANES];
+        for (value, (product, norm)) in lanes.iter_mut().zip(rest.iter().zip(rest_norms)) {
+            *value = norm - 2.0 * product;
+        }
+        list.append(first, &lanes[..rest.len()]);
     }
 }
 
@@ -148,7 +159,7 @@ mod tests {
             let end = (start + 77).min(1000);
             list.offer(start as u32, &vec![0.0; end - start], &norms[start..end]);
         }
-        let mut kept: Vec<f32> = list.drain().map(|id| norms[id as usize]).collect();
+        let mut kept: Vec<f32> = list.finish().iter().map(|&entry| norms[entry as u32 as usize]).collect();
         kept.sort_unstable_by(f32::total_cmp);
         assert_eq!(kept, (0..12).map(|i| i as f32).collect::<Vec<_>>());
     }

@@ -28,9 +28,13 @@ use crate::linalg;
 use crate::matrix::Matrix;
 use candidates::Candidates;
 
-/// Queries a parallel task, and reference points a step of it: the tile of products stays in cache.
+/// Queries and reference points of one product: the tile stays in cache until it is looked at.
 const QUERY_TILE: usize = 256;
 const REFERENCE_TILE: usize = 1024;
+/// Most queries a parallel task: enough that a reference point it fetches serves several.
+const QUERY_GROUP: usize = 1024;
+/// Reference points that are close enough in memory to need no order among them.
+const BUCKET: usize = 16;
 /// Beyond this squared norm, products may overflow f32 and every point is a candidate.
 const LARGEST_NORM: f64 = 1e36;
 
@@ -181,41 +185,41 @@ pub(crate) fn search(
     check(reference, queries, k, skip)?;
     let mut found = Neighbors::with_room(queries.rows(), k.min(reference.len()));
     let stride = found.stride;
-    // Few queries are shared out among the threads; the tiles do not change the result.
-    let tile = queries.rows().div_ceil(rayon::current_num_threads()).clamp(1, QUERY_TILE);
-    let outputs = found.lengths.par_chunks_mut(tile);
-    let outputs = outputs.zip(found.ids.par_chunks_mut(tile * stride)).zip(found.squared.par_chunks_mut(tile * stride));
+    // Every thread gets as many groups as any other; they do not change the result.
+    let threads = rayon::current_num_threads();
+    let groups = threads * queries.rows().div_ceil(threads * QUERY_GROUP);
+    let group = queries.rows().div_ceil(groups.max(1)).max(1);
+    let outputs = found.lengths.par_chunks_mut(group);
+    let outputs = outputs.zip(found.ids.par_chunks_mut(group * stride)).zip(found.squared.par_chunks_mut(group * stride));
     outputs.enumerate().with_max_len(1).for_each(|(index, ((lengths, ids), squared))| {
-        let rows = index * tile..index * tile + lengths.len();
+        let first = index * group;
+        let mut lists = candidates_of(reference, queries, first..first + lengths.len(), k, skip);
+        let mut exact = exact_distances(reference, queries, first, &mut lists);
         let outputs = lengths.iter_mut().zip(ids.chunks_mut(stride)).zip(squared.chunks_mut(stride));
-        let lists = search_tile(reference, queries, rows.clone(), k, skip);
-        for (((row, mut list), ((length, ids), squared)), _) in rows.zip(lists).zip(outputs).zip(0..) {
-            let query = queries.row(row);
-            let skipped = skip.and_then(|skip| skip[row]);
-            let exact = list.drain().filter(|&id| Some(id) != skipped);
-            let mut exact: Vec<_> =
-                exact.map(|id| (squared_difference(query, reference.points.row(id as usize)), id)).collect();
+        for ((row, exact), ((length, ids), squared)) in (first..).zip(&mut exact).zip(outputs) {
+            if let Some(skipped) = skip.and_then(|skip| skip[row]) {
+                exact.retain(|&(_, id)| id != skipped);
+            }
             exact.sort_unstable_by(nearer);
             exact.truncate(k);
             *length = exact.len() as u32;
-            for (place, (distance, id)) in exact.into_iter().enumerate() {
-                ids[place] = id;
-                squared[place] = distance;
+            for ((&mut (distance, id), to_id), to_squared) in exact.iter_mut().zip(ids).zip(squared) {
+                (*to_id, *to_squared) = (id, distance);
             }
         }
     });
     Ok(found)
 }
 
-/// Candidates of the queries in `rows`.
-fn search_tile(
+/// What can be among the k nearest of each of the queries in `rows`, by their products.
+fn candidates_of(
     reference: &Reference,
     queries: &Matrix,
     rows: std::ops::Range<usize>,
     k: usize,
     skip: Option<&[Option<u32>]>,
 ) -> Vec<Candidates> {
-    let (height, d, n) = (rows.len(), queries.cols(), reference.len());
+    let (d, n) = (queries.cols(), reference.len());
     let mut moved = queries.as_slice()[rows.start * d..rows.end * d].to_vec();
     if let Some(center) = &reference.center {
         moved.chunks_exact_mut(d).for_each(|row| subtract(row, center));
@@ -234,18 +238,54 @@ fn search_tile(
             }
         })
         .collect();
-    let mut products = vec![0.0; height * REFERENCE_TILE.min(n)];
-    let left = linalg::row_major(&moved, height, d);
+    let mut products = vec![0.0; QUERY_TILE.min(lists.len()) * REFERENCE_TILE.min(n)];
     for start in (0..n).step_by(REFERENCE_TILE) {
         let width = REFERENCE_TILE.min(n - start);
-        let products = &mut products[..height * width];
         let right = linalg::view(points).subrows(start, width);
-        linalg::gemm(linalg::row_major_mut(products, height, width), false, left, right.transpose(), 1.0);
-        for (list, products) in lists.iter_mut().zip(products.chunks_exact(width)) {
-            list.offer(start as u32, products, &reference.norms[start..start + width]);
+        let norms = &reference.norms[start..start + width];
+        for (lists, moved) in lists.chunks_mut(QUERY_TILE).zip(moved.chunks(QUERY_TILE * d)) {
+            let left = linalg::row_major(moved, lists.len(), d);
+            let products = &mut products[..lists.len() * width];
+            linalg::gemm(linalg::row_major_mut(products, lists.len(), width), false, left, right.transpose(), 1.0);
+            for (list, products) in lists.iter_mut().zip(products.chunks_exact(width)) {
+                list.offer(start as u32, products, norms);
+            }
         }
     }
     lists
+}
+
+/// `(squared distance in f64, id)` of every candidate of every query. Runs through the reference from end to end, so that
+/// a point is fetched from memory once for all the queries that have it.
+fn exact_distances(
+    reference: &Reference,
+    queries: &Matrix,
+    first: usize,
+    lists: &mut [Candidates],
+) -> Vec<Vec<(f64, u32)>> {
+    let mut ends = vec![0usize; reference.len().div_ceil(BUCKET) + 1];
+    for list in &mut *lists {
+        for &entry in list.finish() {
+            ends[entry as u32 as usize / BUCKET + 1] += 1;
+        }
+    }
+    for bucket in 1..ends.len() {
+        ends[bucket] += ends[bucket - 1];
+    }
+    let mut pairs = vec![(0u32, 0u32); ends.last().copied().unwrap_or(0)];
+    for (query, list) in lists.iter_mut().enumerate() {
+        for &entry in list.finish() {
+            let place = &mut ends[entry as u32 as usize / BUCKET];
+            pairs[*place] = (query as u32, entry as u32);
+            *place += 1;
+        }
+    }
+    let mut exact: Vec<_> = lists.iter_mut().map(|list| Vec::with_capacity(list.finish().len())).collect();
+    for (query, id) in pairs {
+        let (query, point) = (query as usize, reference.points.row(id as usize));
+        exact[query].push((squared_difference(queries.row(first + query), point), id));
+    }
+    exact
 }
 
 fn check(reference: &Reference, queries: &Matrix, k: usize, skip: Option<&[Option<u32>]>) -> Result<()> {
