@@ -42,9 +42,9 @@ impl<'a> Points<'a> {
     fn difference(&self, row: usize, other: &Self, other_row: usize) -> f32 {
         let plain = self.plain.row(row).iter().zip(other.plain.row(other_row));
         let mapped = self.mapped.row(row).iter().zip(other.mapped.row(other_row));
-        let square = plain.zip(mapped).map(|((&a, &b), (&ma, &mb))| {
-            (f64::from(a) - f64::from(b)) * (f64::from(ma) - f64::from(mb))
-        });
+        let square = plain
+            .zip(mapped)
+            .map(|((&a, &b), (&ma, &mb))| (f64::from(a) - f64::from(b)) * (f64::from(ma) - f64::from(mb)));
         square.sum::<f64>().max(0.0) as f32
     }
 }

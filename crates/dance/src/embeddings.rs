@@ -3,7 +3,7 @@
 //!
 //! Shape, finiteness and labels are checked once, here; everything after trusts a `Dataset`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +78,15 @@ impl Table {
         if let Some(ids) = &self.ids {
             length("number of ids (one a row of embeddings)", rows, ids.len())?;
         }
+        if let Some(names) = &self.class_names {
+            let mut seen = BTreeSet::new();
+            if let Some(twice) = names.iter().find(|name| !seen.insert(name.as_str())) {
+                return Err(Error::Data(format!(
+                    "{}: the class name `{twice}` occurs twice; every class needs a name of its own",
+                    self.origin
+                )));
+            }
+        }
         if let Some(prototypes) = &self.prototypes {
             length("columns of prototypes (as many as embeddings have)", cols, prototypes.cols())?;
             check_finite(&format!("{}: prototypes", self.origin), prototypes)?;
@@ -100,6 +109,15 @@ impl Table {
             });
         };
         let (classes, labels) = encode(&table.origin, &labels, table.class_names)?;
+        if let Some(prototypes) = &table.prototypes
+            && prototypes.rows() != classes.len()
+        {
+            return Err(Error::Shape {
+                what: format!("{}: rows of prototypes (one a class)", table.origin),
+                expected: classes.len().to_string(),
+                found: prototypes.rows().to_string(),
+            });
+        }
         let dataset = Dataset {
             embeddings: table.embeddings,
             labels,
@@ -275,7 +293,10 @@ impl Normalizer {
                 let scale = square.iter().zip(&mean).map(|(&variance, mean)| {
                     if variance.sqrt() <= 1e-7 * mean.abs() { 1.0 } else { variance.sqrt() as f32 }
                 });
-                Self::Standardize { scale: scale.collect(), mean: mean.iter().map(|&mean| mean as f32).collect() }
+                Self::Standardize {
+                    scale: scale.collect(),
+                    mean: mean.iter().map(|&mean| mean as f32).collect(),
+                }
             }
         }
     }
@@ -315,5 +336,152 @@ impl Normalizer {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(rows: &[&[f32]], labels: Option<RawLabels>) -> Table {
+        Table {
+            origin: "test".into(),
+            embeddings: matrix(rows),
+            labels,
+            class_names: None,
+            ids: None,
+            prototypes: None,
+        }
+    }
+
+    fn matrix(rows: &[&[f32]]) -> Matrix {
+        Matrix::new(rows.concat(), rows.len(), rows.first().map_or(0, |row| row.len())).unwrap()
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    #[track_caller]
+    fn assert_refused<T: std::fmt::Debug>(result: Result<T>, parts: &[&str]) {
+        let message = result.expect_err("should have been refused").to_string();
+        for part in parts {
+            assert!(message.contains(part), "`{message}` does not say `{part}`");
+        }
+    }
+
+    #[test]
+    fn a_good_table_passes_unchanged() {
+        let mut good = table(&[&[1.0, 2.0], &[3.0, 4.0]], Some(RawLabels::Integers(vec![0, 1])));
+        good.ids = Some(names(&["a", "b"]));
+        good.class_names = Some(names(&["x", "y", "z"]));
+        good.prototypes = Some(matrix(&[&[0.0, 1.0], &[1.0, 0.0], &[1.0, 1.0]]));
+        assert_eq!(good.clone().checked().unwrap(), good);
+    }
+
+    #[test]
+    fn sizes_that_disagree_are_refused() {
+        let rows: &[&[f32]] = &[&[1.0, 2.0], &[3.0, 4.0]];
+        assert_refused(table(&[], None).checked(), &["test", "0 × 0"]);
+        assert_refused(table(&[&[], &[]], None).checked(), &["2 × 0"]);
+        let three = Some(RawLabels::Integers(vec![0, 1, 2]));
+        assert_refused(table(rows, three).checked(), &["test", "number of labels", "expected 2, found 3"]);
+        let ids = Table { ids: Some(names(&["a"])), ..table(rows, None) };
+        assert_refused(ids.checked(), &["number of ids", "expected 2, found 1"]);
+        let narrow = Table { prototypes: Some(matrix(&[&[1.0]])), ..table(rows, None) };
+        assert_refused(narrow.checked(), &["columns of prototypes", "expected 2, found 1"]);
+        let class_names = Some(names(&["x", "y"]));
+        let few = Table { prototypes: Some(matrix(&[&[1.0, 2.0]])), class_names, ..table(rows, None) };
+        assert_refused(few.checked(), &["rows of prototypes", "expected 2, found 1"]);
+        let twice = Table { class_names: Some(names(&["x", "y", "x"])), ..table(rows, None) };
+        assert_refused(twice.checked(), &["`x` occurs twice"]);
+    }
+
+    #[test]
+    fn numbers_that_are_not_finite_name_row_and_column() {
+        let bad = table(&[&[1.0, 2.0], &[3.0, f32::NAN]], None);
+        assert_refused(bad.checked(), &["test: row 1, column 1 is NaN"]);
+        let prototypes = Some(matrix(&[&[f32::INFINITY, 0.0]]));
+        let bad = Table { prototypes, ..table(&[&[1.0, 2.0]], None) };
+        assert_refused(bad.checked(), &["prototypes: row 0, column 0 is inf"]);
+    }
+
+    #[test]
+    fn labels_become_indices_of_sorted_classes() {
+        let rows: &[&[f32]] = &[&[1.0], &[2.0], &[3.0]];
+        let numbers = table(rows, Some(RawLabels::Integers(vec![10, -1, 9]))).into_dataset().unwrap();
+        assert_eq!(numbers.classes, ["-1", "9", "10"]);
+        assert_eq!(numbers.labels, [2, 0, 1]);
+        let words = table(rows, Some(RawLabels::Names(names(&["b", "a", "b"])))).into_dataset().unwrap();
+        assert_eq!(words.classes, ["a", "b"]);
+        assert_eq!(words.labels, [1, 0, 1]);
+        assert_eq!(words.class_counts(), [1, 2]);
+    }
+
+    #[test]
+    fn class_names_keep_their_order_and_may_go_unused() {
+        let rows: &[&[f32]] = &[&[1.0], &[2.0]];
+        let class_names = || Some(names(&["z", "y", "x"]));
+        for labels in [RawLabels::Integers(vec![2, 0]), RawLabels::Names(names(&["x", "z"]))] {
+            let dataset =
+                Table { class_names: class_names(), ..table(rows, Some(labels)) }.into_dataset().unwrap();
+            assert_eq!(dataset.classes, ["z", "y", "x"]);
+            assert_eq!(dataset.labels, [2, 0]);
+        }
+        for (label, parts) in [(3, ["row 1", "3 is outside 0…2"]), (-1, ["row 1", "-1 is outside 0…2"])] {
+            let labels = Some(RawLabels::Integers(vec![0, label]));
+            assert_refused(
+                Table { class_names: class_names(), ..table(rows, labels) }.into_dataset(),
+                &parts,
+            );
+        }
+        let labels = Some(RawLabels::Names(names(&["x", "w"])));
+        let unknown = Table { class_names: class_names(), ..table(rows, labels) };
+        assert_refused(unknown.into_dataset(), &["row 1", "`w` is not among the 3 class names"]);
+    }
+
+    #[test]
+    fn a_dataset_needs_labels_of_two_classes_and_a_prototype_for_each() {
+        let rows: &[&[f32]] = &[&[1.0], &[2.0]];
+        assert_refused(table(rows, None).into_dataset(), &["test", "no `labels`"]);
+        let one = Some(RawLabels::Integers(vec![4, 4]));
+        assert_refused(table(rows, one).into_dataset(), &["same label", "two classes"]);
+        let short = Some(RawLabels::Integers(vec![4]));
+        assert_refused(table(rows, short).into_dataset(), &["number of labels", "expected 2, found 1"]);
+        let prototypes = Some(matrix(&[&[1.0], &[2.0], &[3.0]]));
+        let three = Table { prototypes, ..table(rows, Some(RawLabels::Integers(vec![0, 1]))) };
+        assert_refused(three.into_dataset(), &["rows of prototypes", "expected 2, found 3"]);
+    }
+
+    #[test]
+    fn l2_makes_rows_of_length_one_and_refuses_zeros() {
+        let mut points = matrix(&[&[3.0, 4.0], &[0.0, -2.0], &[1e-30, 0.0]]);
+        Normalizer::fit(Normalize::L2, &points).apply("test", &mut points).unwrap();
+        assert_eq!(points, matrix(&[&[0.6, 0.8], &[0.0, -1.0], &[1.0, 0.0]]));
+        let mut zeros = matrix(&[&[1.0, 0.0], &[0.0, 0.0]]);
+        assert_refused(Normalizer::L2.apply("test", &mut zeros), &["test: row 1 is all zeros"]);
+    }
+
+    #[test]
+    fn standardize_leaves_a_constant_column_at_zero() {
+        // Mean 2 and variance 1 in the first column; 0.1 has no exact binary form, so its mean carries rounding.
+        let mut points = matrix(&[&[1.0, 0.1], &[3.0, 0.1], &[1.0, 0.1], &[3.0, 0.1]]);
+        let normalizer = Normalizer::fit(Normalize::Standardize, &points);
+        normalizer.apply("test", &mut points).unwrap();
+        assert_eq!(points, matrix(&[&[-1.0, 0.0], &[1.0, 0.0], &[-1.0, 0.0], &[1.0, 0.0]]));
+        // Queries are treated with what the fit points taught.
+        let mut query = matrix(&[&[5.0, 1.1]]);
+        normalizer.apply("test", &mut query).unwrap();
+        assert_eq!(query.row(0), [3.0, 1.0]);
+        let mut narrow = matrix(&[&[5.0]]);
+        assert_refused(normalizer.apply("test", &mut narrow), &["number of columns", "expected 2, found 1"]);
+    }
+
+    #[test]
+    fn none_changes_nothing() {
+        let mut points = matrix(&[&[0.0, 0.0], &[7.0, -2.0]]);
+        let before = points.clone();
+        Normalizer::fit(Normalize::None, &points).apply("test", &mut points).unwrap();
+        assert_eq!(points, before);
     }
 }

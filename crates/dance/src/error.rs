@@ -38,7 +38,9 @@ pub enum Error {
         help: &'static str,
     },
     /// A number that is not finite.
-    #[error("{origin}: row {row}, column {column} is {value}; every number must be finite. Remove the row or mend the encoder's output")]
+    #[error(
+        "{origin}: row {row}, column {column} is {value}; every number must be finite. Remove the row or mend the encoder's output"
+    )]
     NotFinite {
         /// The file or array.
         origin: String,

@@ -4,7 +4,9 @@
 //! sequential kernel, and rayon only decides which thread runs it: the result has the same bits for any number of
 //! threads. Callers run inside a [`Threads`](crate::backend::Threads) pool.
 //!
-//! Matrices are row-major; a "product" is `out = left · rightᵀ`, both operands stored with the summed index last.
+//! The project's own matrices are row-major.
+
+use std::ops::{Add, Mul, Sub};
 
 use faer::diag::DiagMut;
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -13,6 +15,7 @@ use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::prelude::{Reborrow, ReborrowMut};
+use faer::traits::RealField;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use rayon::prelude::*;
 
@@ -20,6 +23,89 @@ use crate::matrix::Matrix;
 
 pub(crate) type View<'a> = MatRef<'a, f32>;
 pub(crate) type ViewMut<'a> = MatMut<'a, f32>;
+
+/// A working precision: f32, or f64 where f32 is not enough.
+pub(crate) trait Real:
+    RealField
+    + Copy
+    + Default
+    + Send
+    + Sync
+    + Into<f64>
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+{
+    const ONE: Self;
+
+    fn from_f32(value: f32) -> Self;
+
+    fn from_f64(value: f64) -> Self;
+
+    fn widen(matrix: &Matrix) -> Mat<Self> {
+        Mat::from_fn(matrix.rows(), matrix.cols(), |row, col| Self::from_f32(matrix.row(row)[col]))
+    }
+
+    /// `out = left · rightᵀ` of f32 operands, on one thread.
+    fn weights_gram(out: MatMut<'_, Self>, left: View<'_>, right: View<'_>);
+
+    /// `out = weightsᵀ · right`, in parallel.
+    fn weighted_product(out: MatMut<'_, Self>, weights: View<'_>, right: MatRef<'_, Self>);
+}
+
+impl Real for f32 {
+    const ONE: Self = 1.0;
+
+    fn from_f32(value: f32) -> Self {
+        value
+    }
+
+    fn from_f64(value: f64) -> Self {
+        value as f32
+    }
+
+    fn weights_gram(out: ViewMut<'_>, left: View<'_>, right: View<'_>) {
+        gemm(out, false, left, right.transpose(), 1.0);
+    }
+
+    fn weighted_product(out: ViewMut<'_>, weights: View<'_>, right: View<'_>) {
+        product(out, weights.transpose(), right);
+    }
+}
+
+impl Real for f64 {
+    const ONE: Self = 1.0;
+
+    fn from_f32(value: f32) -> Self {
+        f64::from(value)
+    }
+
+    fn from_f64(value: f64) -> Self {
+        value
+    }
+
+    /// Widened a slice of the depth at a time, so that no n×n matrix of f64 comes into being.
+    fn weights_gram(mut out: MatMut<'_, f64>, left: View<'_>, right: View<'_>) {
+        const DEPTH: usize = 512;
+        let depth = left.ncols();
+        for first in (0..depth).step_by(DEPTH) {
+            let width = DEPTH.min(depth - first);
+            let wide =
+                |view: View<'_>| Mat::from_fn(view.nrows(), width, |i, j| f64::from(view[(i, first + j)]));
+            let (left, right) = (wide(left), wide(right));
+            gemm(out.rb_mut(), first > 0, left.as_ref(), right.transpose(), 1.0);
+        }
+    }
+
+    fn weighted_product(out: MatMut<'_, f64>, weights: View<'_>, right: MatRef<'_, f64>) {
+        let rows = tile_rows(out.nrows());
+        out.par_row_chunks_mut(rows).enumerate().for_each(|(tile, out)| {
+            let weights = weights.subcols(tile * rows, out.nrows());
+            let wide = Mat::from_fn(weights.nrows(), weights.ncols(), |i, j| f64::from(weights[(i, j)]));
+            gemm(out, false, wide.transpose(), right, 1.0);
+        });
+    }
+}
 
 /// The whole of `matrix`.
 pub(crate) fn view(matrix: &Matrix) -> View<'_> {
@@ -32,16 +118,22 @@ pub(crate) fn view_mut(matrix: &mut Matrix) -> ViewMut<'_> {
     row_major_mut(matrix.as_mut_slice(), rows, cols)
 }
 
-pub(crate) fn row_major(data: &[f32], rows: usize, cols: usize) -> View<'_> {
+pub(crate) fn row_major<T>(data: &[T], rows: usize, cols: usize) -> MatRef<'_, T> {
     MatRef::from_row_major_slice(data, rows, cols)
 }
 
-pub(crate) fn row_major_mut(data: &mut [f32], rows: usize, cols: usize) -> ViewMut<'_> {
+pub(crate) fn row_major_mut<T>(data: &mut [T], rows: usize, cols: usize) -> MatMut<'_, T> {
     MatMut::from_row_major_slice_mut(data, rows, cols)
 }
 
 /// `out (+)= scale · left · right` on one thread.
-pub(crate) fn gemm(out: ViewMut<'_>, accumulate: bool, left: View<'_>, right: View<'_>, scale: f32) {
+pub(crate) fn gemm<T: Real>(
+    out: MatMut<'_, T>,
+    accumulate: bool,
+    left: MatRef<'_, T>,
+    right: MatRef<'_, T>,
+    scale: T,
+) {
     let accum = if accumulate { Accum::Add } else { Accum::Replace };
     matmul(out, accum, left, right, scale, Par::Seq);
 }
@@ -55,25 +147,16 @@ fn tile_rows(rows: usize) -> usize {
     }
 }
 
-/// `out (+)= scale · left · right`, in parallel over tiles of `out`.
-pub(crate) fn product(out: ViewMut<'_>, accumulate: bool, left: View<'_>, right: View<'_>, scale: f32) {
+/// `out = left · right`, in parallel over tiles of `out`.
+pub(crate) fn product<T: Real>(out: MatMut<'_, T>, left: MatRef<'_, T>, right: MatRef<'_, T>) {
     // A wide, low result is cut by columns instead.
     if out.nrows() < 128 && out.ncols() > out.nrows() {
-        return product(out.transpose_mut(), accumulate, right.transpose(), left.transpose(), scale);
+        return product(out.transpose_mut(), right.transpose(), left.transpose());
     }
     let rows = tile_rows(out.nrows());
     out.par_row_chunks_mut(rows).enumerate().for_each(|(tile, out)| {
         let left = left.subrows(tile * rows, out.nrows());
-        gemm(out, accumulate, left, right, scale);
-    });
-}
-
-/// `out = left · right` in f64.
-pub(crate) fn product_f64(out: MatMut<'_, f64>, left: MatRef<'_, f64>, right: MatRef<'_, f64>) {
-    let rows = tile_rows(out.nrows());
-    out.par_row_chunks_mut(rows).enumerate().for_each(|(tile, out)| {
-        let left = left.subrows(tile * rows, out.nrows());
-        matmul(out, Accum::Replace, left, right, 1.0, Par::Seq);
+        gemm(out, false, left, right, T::ONE);
     });
 }
 
@@ -94,10 +177,13 @@ pub(crate) fn cholesky(a: &mut [f32], n: usize) -> Result<(), usize> {
             let mut diagonal = rest.subcols_mut(0, width);
             gemm(diagonal.rb_mut(), true, done.rb(), done.rb().transpose(), -1.0);
             let stack = MemStack::new(&mut scratch);
-            cholesky_in_place(diagonal, Default::default(), Par::Seq, stack, Default::default())
-                .map_err(|error| match error {
-                    faer::linalg::cholesky::llt::factor::LltError::NonPositivePivot { index } => start + index,
-                })?;
+            cholesky_in_place(diagonal, Default::default(), Par::Seq, stack, Default::default()).map_err(
+                |error| match error {
+                    faer::linalg::cholesky::llt::factor::LltError::NonPositivePivot { index } => {
+                        start + index
+                    }
+                },
+            )?;
         }
         let diagonal_rows = row_major(diagonal_rows, width, n);
         let (done, rest) = diagonal_rows.split_at_col(start);
@@ -134,8 +220,7 @@ pub(crate) fn symmetric_eigen(symmetric: MatRef<'_, f64>) -> Option<(Vec<f64>, M
     let d = symmetric.nrows();
     let mut values = vec![0.0; d];
     let mut vectors = Mat::zeros(d, d);
-    let request =
-        self_adjoint_evd_scratch::<f64>(d, ComputeEigenvectors::Yes, Par::Seq, Default::default());
+    let request = self_adjoint_evd_scratch::<f64>(d, ComputeEigenvectors::Yes, Par::Seq, Default::default());
     let mut scratch = MemBuffer::new(request);
     self_adjoint_evd(
         symmetric,

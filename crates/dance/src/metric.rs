@@ -23,13 +23,16 @@ pub fn symmetric_root(metric: &Matrix) -> Result<Matrix> {
         0.5 * (f64::from(metric.row(row)[col]) + f64::from(metric.row(col)[row]))
     });
     let finite = metric.as_slice().iter().all(|value| value.is_finite());
-    let Some((values, vectors)) = finite.then(|| linalg::symmetric_eigen(symmetric.as_ref())).flatten() else {
-        return Err(Error::Data("the learned metric has no root: it holds numbers that are not finite".into()));
+    let Some((values, vectors)) = finite.then(|| linalg::symmetric_eigen(symmetric.as_ref())).flatten()
+    else {
+        return Err(Error::Data(
+            "the learned metric has no root: it holds numbers that are not finite".into(),
+        ));
     };
     // V·√Λ·Vᵀ as one product with itself, from V·Λ^(1/4).
     let half = Mat::from_fn(d, d, |row, col| vectors[(row, col)] * values[col].max(0.0).powf(0.25));
     let mut root = Mat::<f64>::zeros(d, d);
-    linalg::product_f64(root.as_mut(), half.as_ref(), half.transpose());
+    linalg::product(root.as_mut(), half.as_ref(), half.transpose());
     Matrix::new((0..d * d).map(|at| root[(at / d, at % d)] as f32).collect(), d, d)
 }
 
@@ -43,7 +46,7 @@ pub fn project(points: &Matrix, root: &Matrix) -> Result<Matrix> {
         });
     }
     let mut out = Matrix::zeros(points.rows(), root.cols());
-    linalg::product(linalg::view_mut(&mut out), false, linalg::view(points), linalg::view(root), 1.0);
+    linalg::product(linalg::view_mut(&mut out), linalg::view(points), linalg::view(root));
     Ok(out)
 }
 

@@ -160,7 +160,10 @@ pub(crate) fn iterate(
             (Some(Iterate { score: Some(best), .. }), Some(score)) => score.beats(best),
             _ => true,
         };
-        let next = if round == config.rounds || collapsed(best.as_ref(), score) || tired(best.as_ref(), round, better, config) {
+        let next = if round == config.rounds
+            || collapsed(best.as_ref(), score)
+            || tired(best.as_ref(), round, better, config)
+        {
             None
         } else {
             observe::check(observer)?;

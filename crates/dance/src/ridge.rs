@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
-use crate::linalg;
+use crate::linalg::{self, Real};
 use crate::matrix::Matrix;
 
 /// Relative residual above which the solution is refined.
@@ -56,16 +56,22 @@ impl RidgeSystem<'_> {
             }
             used = (used * 10.0).max(1e-6);
         }
-        Err(Error::NotPositiveDefinite { n: self.n(), ridge: used / 10.0, bandwidth: self.kernel.bandwidth() })
+        Err(Error::NotPositiveDefinite {
+            n: self.n(),
+            ridge: used / 10.0,
+            bandwidth: self.kernel.bandwidth(),
+        })
     }
 
     /// `K + ridge·I` into the lower triangle of `work`.
     fn fill(&self, ridge: f64, work: &mut [f32]) {
         let n = self.n();
-        work.par_chunks_mut(n).zip(self.squared.par_chunks(n)).enumerate().for_each(|(row, (out, squared))| {
-            self.kernel.values(&squared[..row], &mut out[..row]);
-            out[row] = (1.0 + ridge) as f32;
-        });
+        work.par_chunks_mut(n).zip(self.squared.par_chunks(n)).enumerate().for_each(
+            |(row, (out, squared))| {
+                self.kernel.values(&squared[..row], &mut out[..row]);
+                out[row] = (1.0 + ridge) as f32;
+            },
+        );
     }
 
     fn solve_factorised(&self, ridge: f64, factor: &[f32]) -> Result<(Matrix, RidgeReport)> {
@@ -119,7 +125,7 @@ impl RidgeSystem<'_> {
             }
         }
         let mut residual = Mat::zeros(rows.len(), self.classes);
-        linalg::product_f64(residual.as_mut(), kernel.as_ref(), beta.as_ref());
+        linalg::product(residual.as_mut(), kernel.as_ref(), beta.as_ref());
         for (place, &row) in rows.iter().enumerate() {
             residual[(place, self.labels[row] as usize)] += 1.0;
         }
@@ -129,12 +135,12 @@ impl RidgeSystem<'_> {
     fn sampled_residual(&self, ridge: f64, beta: &Matrix) -> f64 {
         let n = self.n();
         let rows: Vec<usize> = (0..n).step_by(n.div_ceil(PROBES).max(1)).collect();
-        let residual = self.residual_rows(&rows, ridge, &widen(beta));
+        let residual = self.residual_rows(&rows, ridge, &f64::widen(beta));
         (residual.squared_norm_l2() / rows.len() as f64).sqrt()
     }
 
     fn residual(&self, ridge: f64, beta: &Matrix) -> Matrix {
-        let beta = widen(beta);
+        let beta = f64::widen(beta);
         let mut out = Matrix::zeros(self.n(), self.classes);
         let rows: Vec<usize> = (0..self.n()).collect();
         for (block, target) in rows.chunks(256).zip(out.as_mut_slice().chunks_mut(256 * self.classes)) {
@@ -147,8 +153,4 @@ impl RidgeSystem<'_> {
         }
         out
     }
-}
-
-fn widen(matrix: &Matrix) -> Mat<f64> {
-    Mat::from_fn(matrix.rows(), matrix.cols(), |row, col| f64::from(matrix.row(row)[col]))
 }

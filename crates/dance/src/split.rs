@@ -28,7 +28,11 @@ pub fn stratified(labels: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Ve
         return Err(Error::config("split", given, "positive fractions that sum to 1, such as 0.4,0.4,0.2"));
     }
     if labels.len() < fractions.len() {
-        return Err(Error::Data(format!("{} points cannot be split into {} parts", labels.len(), fractions.len())));
+        return Err(Error::Data(format!(
+            "{} points cannot be split into {} parts",
+            labels.len(),
+            fractions.len()
+        )));
     }
     let classes = labels.iter().max().map_or(0, |&label| label as usize + 1);
     let mut members = vec![Vec::new(); classes];
@@ -112,7 +116,10 @@ mod tests {
     fn tiny_classes_fill_the_parts_in_order() {
         let parts = stratified(&[0, 0, 0, 0, 0, 0, 1, 2, 2], &[0.4, 0.4, 0.2], 3).unwrap();
         assert!(parts[0].contains(&6));
-        assert_eq!(parts.iter().map(|part| part.iter().filter(|&&row| row >= 7).count()).collect::<Vec<_>>(), [1, 1, 0]);
+        assert_eq!(
+            parts.iter().map(|part| part.iter().filter(|&&row| row >= 7).count()).collect::<Vec<_>>(),
+            [1, 1, 0]
+        );
     }
 
     #[test]

@@ -79,7 +79,11 @@ impl Backend for Cpu {
         if queries.cols() != centers.cols() || beta.rows() != centers.rows() {
             return Err(Error::Shape {
                 what: "prediction".into(),
-                expected: format!("queries of {} dimensions and {} rows of beta", centers.cols(), centers.rows()),
+                expected: format!(
+                    "queries of {} dimensions and {} rows of beta",
+                    centers.cols(),
+                    centers.rows()
+                ),
                 found: format!("{} and {}", queries.cols(), beta.rows()),
             });
         }

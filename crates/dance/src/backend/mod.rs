@@ -23,7 +23,8 @@ pub struct Threads {
 impl Threads {
     /// `count` workers; 0 means one a core. Results are the same for every count.
     pub fn new(count: usize) -> Result<Self> {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(count).thread_name(|i| format!("dance-{i}")).build();
+        let pool =
+            rayon::ThreadPoolBuilder::new().num_threads(count).thread_name(|i| format!("dance-{i}")).build();
         pool.map(|pool| Self { pool })
             .map_err(|error| Error::Data(format!("could not start {count} threads: {error}")))
     }

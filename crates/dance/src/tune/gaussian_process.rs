@@ -45,7 +45,9 @@ impl GaussianProcess {
                     let gram = Mat::from_fn(m, m, |i, j| {
                         matern(&places[i], &places[j], &lengths) + if i == j { noise } else { 0.0 }
                     });
-                    let Some((eigenvalues, vectors)) = linalg::symmetric_eigen(gram.as_ref()) else { continue };
+                    let Some((eigenvalues, vectors)) = linalg::symmetric_eigen(gram.as_ref()) else {
+                        continue;
+                    };
                     if eigenvalues[0] <= 0.0 {
                         continue;
                     }
@@ -132,7 +134,9 @@ mod tests {
     #[test]
     fn cumulative_has_the_tabulated_values() {
         // Abramowitz and Stegun, table 26.1.
-        for (z, expected) in [(0.0, 0.5), (1.0, 0.841_344_746_068_5), (2.0, 0.977_249_868_051_8), (-3.0, 0.001_349_898_031_6)] {
+        for (z, expected) in
+            [(0.0, 0.5), (1.0, 0.841_344_746_068_5), (2.0, 0.977_249_868_051_8), (-3.0, 0.001_349_898_031_6)]
+        {
             assert!((normal_cumulative(z) - expected).abs() < 1e-12, "{z}");
         }
         assert!((normal_cumulative(-5.0) - 2.866_515_718_8e-7).abs() < 1e-16);
@@ -161,10 +165,12 @@ mod tests {
         let (place, best) = ([0.55, 0.6], 0.8);
         let (mean, deviation) = process.predict(&place);
         let steps = 200_000;
-        let integral: f64 = (0..steps).map(|i| {
-            let z = -10.0 + 20.0 * (f64::from(i) + 0.5) / f64::from(steps);
-            (mean + deviation * z - best).max(0.0) * normal_density(z) * 20.0 / f64::from(steps)
-        }).sum();
+        let integral: f64 = (0..steps)
+            .map(|i| {
+                let z = -10.0 + 20.0 * (f64::from(i) + 0.5) / f64::from(steps);
+                (mean + deviation * z - best).max(0.0) * normal_density(z) * 20.0 / f64::from(steps)
+            })
+            .sum();
         assert!((process.expected_improvement(&place, best) - integral).abs() < 1e-6);
     }
 

@@ -152,7 +152,9 @@ pub fn fit(
     let train = Part { points: points.select(train_rows), labels: pick(train_rows) };
     let validation = Part { points: points.select(validation_rows), labels: pick(validation_rows) };
     if train.labels.iter().all(|label| *label == train.labels[0]) {
-        return Err(Error::Data("all training points carry the same label; at least two classes are needed".into()));
+        return Err(Error::Data(
+            "all training points carry the same label; at least two classes are needed".into(),
+        ));
     }
 
     let sampled = config.search_points.filter(|&most| most < train.labels.len() && config.trials() > 1);

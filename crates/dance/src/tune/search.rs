@@ -54,7 +54,9 @@ impl Search {
         let mut chosen: Option<(f64, Place)> = None;
         for first in 0..steps[0] {
             for second in 0..steps[1] {
-                let at = |index: usize, k: usize| if steps[k] == 1 { 0.0 } else { index as f64 / (steps[k] - 1) as f64 };
+                let at = |index: usize, k: usize| {
+                    if steps[k] == 1 { 0.0 } else { index as f64 / (steps[k] - 1) as f64 }
+                };
                 let place = [at(first, 0), at(second, 1)];
                 if places.iter().any(|other| (0..2).all(|k| (place[k] - other[k]).abs() < 1e-9)) {
                     continue;
@@ -71,7 +73,11 @@ impl Search {
     fn place(&self, trial: &Evaluation) -> Place {
         let at = [trial.bandwidth.ln(), trial.shape];
         std::array::from_fn(|k| {
-            if self.low[k] < self.high[k] { (at[k] - self.low[k]) / (self.high[k] - self.low[k]) } else { 0.0 }
+            if self.low[k] < self.high[k] {
+                (at[k] - self.low[k]) / (self.high[k] - self.low[k])
+            } else {
+                0.0
+            }
         })
     }
 
@@ -90,7 +96,11 @@ fn objective(tried: &[Evaluation], validation: usize) -> Vec<f64> {
     let worst = tried.iter().zip(&values).filter(|(trial, _)| trial.score.loss.is_finite());
     let worst = worst.map(|(_, &value)| value).fold(f64::INFINITY, f64::min);
     let worst = if worst.is_finite() { worst } else { 0.0 };
-    tried.iter().zip(values).map(|(trial, value)| if trial.score.loss.is_finite() { value } else { worst }).collect()
+    tried
+        .iter()
+        .zip(values)
+        .map(|(trial, value)| if trial.score.loss.is_finite() { value } else { worst })
+        .collect()
 }
 
 /// The `count` best different settings tried so far, best first.

@@ -1,0 +1,133 @@
+//! What stands between an untrusted Parquet file and the decoder: it reads only what is there, and refuses pages that
+//! claim to hold more than they can. The decoder allocates what a page claims.
+
+use std::fs::File;
+
+use bytes::Bytes;
+use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::reader::{ChunkReader, Length};
+
+/// No real page or column is refused below this size: a constant column packs into almost nothing.
+const ALWAYS_FINE: u64 = 1 << 22;
+
+/// The most bytes or values that one byte of the file may stand for. Deflate reaches 1032 : 1.
+const RATIO: u64 = 2048;
+
+/// Whether `claimed` bytes or values can come out of `packed` bytes.
+pub(super) fn plausible(claimed: u64, packed: u64) -> bool {
+    claimed <= ALWAYS_FINE.max(packed.saturating_mul(RATIO))
+}
+
+/// A file that is never read beyond its end.
+pub(super) struct Source {
+    file: File,
+    length: u64,
+}
+
+impl Source {
+    pub(super) fn new(file: File) -> std::io::Result<Self> {
+        let length = file.metadata()?.len();
+        Ok(Self { file, length })
+    }
+
+    fn check(&self, start: u64, length: u64) -> Result<()> {
+        if start.checked_add(length).is_some_and(|end| end <= self.length) {
+            return Ok(());
+        }
+        Err(ParquetError::EOF(format!(
+            "{length} bytes are claimed at byte {start} of a file of {} bytes",
+            self.length
+        )))
+    }
+}
+
+impl Length for Source {
+    fn len(&self) -> u64 {
+        self.length
+    }
+}
+
+impl ChunkReader for Source {
+    type T = <File as ChunkReader>::T;
+
+    fn get_read(&self, start: u64) -> Result<Self::T> {
+        self.check(start, 0)?;
+        let head = self.file.get_bytes(start, (self.length - start).min(32) as usize)?;
+        match page_sizes(&head) {
+            Some((unpacked, packed)) if !plausible(unpacked, packed) => Err(ParquetError::General(format!(
+                "a page at byte {start} claims {unpacked} bytes out of {packed} packed ones"
+            ))),
+            _ => self.file.get_read(start),
+        }
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        self.check(start, length as u64)?;
+        self.file.get_bytes(start, length)
+    }
+}
+
+/// The unpacked and packed size in a page header, if there is one here. In Thrift's compact protocol it begins with
+/// three 32-bit fields, each the byte 0x15 and a zigzag varint: the type of the page, and these two.
+fn page_sizes(head: &[u8]) -> Option<(u64, u64)> {
+    let mut bytes = head.iter().copied();
+    let mut field = || {
+        bytes.next().filter(|&byte| byte == 0x15)?;
+        let mut value = 0u64;
+        for shift in (0..35).step_by(7) {
+            let byte = bytes.next()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value >> 1);
+            }
+        }
+        None
+    };
+    let (_kind, unpacked, packed) = (field()?, field()?, field()?);
+    Some((unpacked, packed))
+}
+
+/// Pages that together hold no more values than their column chunk says it has.
+pub(super) struct Pages<P> {
+    pub(super) pages: P,
+    pub(super) values_left: u64,
+}
+
+impl<P: PageReader> PageReader for Pages<P> {
+    fn get_next_page(&mut self) -> Result<Option<Page>> {
+        let Some(page) = self.pages.get_next_page()? else { return Ok(None) };
+        let values = u64::from(page.num_values());
+        if let Page::DictionaryPage { buf, .. } = &page {
+            if values > buf.len() as u64 {
+                let problem = format!("a dictionary of {} bytes claims {values} values", buf.len());
+                return Err(ParquetError::General(problem));
+            }
+        } else {
+            self.values_left = self.values_left.checked_sub(values).ok_or_else(|| {
+                ParquetError::General(format!("a page claims {values} values, {} are left", self.values_left))
+            })?;
+        }
+        Ok(Some(page))
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+        self.pages.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> Result<()> {
+        self.pages.skip_next_page()
+    }
+
+    fn at_record_boundary(&mut self) -> Result<bool> {
+        self.pages.at_record_boundary()
+    }
+}
+
+impl<P: PageReader> Iterator for Pages<P> {
+    type Item = Result<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}

@@ -1,0 +1,90 @@
+//! `.parquet`, as pyarrow and polars write it.
+
+use dance::io::{self, ReadOptions};
+
+use super::{assert_refused, fixture, integers, names, read_fixture, words, x};
+
+#[test]
+fn lists_of_float_in_several_row_groups() {
+    let table = read_fixture("pyarrow.parquet").unwrap();
+    assert_eq!(table.embeddings, x());
+    assert_eq!(table.labels, integers(&[2, 0, 2]));
+    assert_eq!(table.ids, Some(names(&["a", "b", "c"])));
+}
+
+#[test]
+fn fixed_size_lists_of_double_with_a_dictionary_of_labels() {
+    let table = read_fixture("gzip_fixed_double.parquet").unwrap();
+    assert_eq!(table.embeddings, x());
+    assert_eq!(table.labels, words(&["cat", "d\u{f6}g", "cat"]));
+}
+
+#[test]
+fn half_precision_and_unsigned_labels() {
+    let table = read_fixture("lz4_half.parquet").unwrap();
+    assert_eq!(table.embeddings, x());
+    assert_eq!(table.labels, integers(&[5, i64::MAX, 5]));
+}
+
+#[test]
+fn pages_of_version_2_the_other_name_boolean_labels_and_unsigned_ids() {
+    let table = read_fixture("brotli_v2.parquet").unwrap();
+    assert_eq!(table.embeddings, x());
+    assert_eq!(table.labels, integers(&[1, 0, 1]));
+    assert_eq!(table.ids, Some(names(&["1", "2", "4294967295"])));
+}
+
+#[test]
+fn required_columns_without_compression_or_dictionary() {
+    let options = ReadOptions { label_column: "target".into(), ..ReadOptions::default() };
+    let table = io::read(&fixture("plain.parquet"), &options).unwrap();
+    assert_eq!(table.embeddings, x());
+    assert_eq!(table.labels, integers(&[1, -1, 1]));
+    assert_eq!(read_fixture("plain.parquet").unwrap().labels, None);
+}
+
+#[test]
+fn polars_with_its_defaults() {
+    let table = read_fixture("polars.parquet").unwrap();
+    assert_eq!(table.embeddings, x());
+    assert_eq!(table.labels, words(&["cat", "d\u{f6}g", "cat"]));
+    assert_eq!(table.ids, Some(names(&["7", "8", "9"])));
+}
+
+#[test]
+fn columns_that_were_asked_for_must_be_there() {
+    let options = ReadOptions { label_column: "class".into(), ..ReadOptions::default() };
+    assert_refused(io::read(&fixture("plain.parquet"), &options), &["`class`", "`embedding`, `target`"]);
+    let options = ReadOptions { id_column: Some("name".into()), ..ReadOptions::default() };
+    assert_refused(io::read(&fixture("plain.parquet"), &options), &["`name`"]);
+}
+
+#[test]
+fn nulls_and_ragged_rows_are_refused_by_row() {
+    assert_refused(read_fixture("null_row.parquet"), &["null_row.parquet", "`embedding`", "null", "row 1"]);
+    assert_refused(read_fixture("null_number.parquet"), &["`embedding`", "holds a null", "row 2"]);
+    assert_refused(read_fixture("empty_row.parquet"), &["`embedding`", "empty list", "row 1"]);
+    assert_refused(read_fixture("ragged.parquet"), &["`embedding`", "3 numbers at row 2", "2 at row 0"]);
+    assert_refused(read_fixture("null_label.parquet"), &["`label`", "null", "row 1"]);
+}
+
+#[test]
+fn numbers_that_are_not_finite_name_row_and_column() {
+    assert_refused(read_fixture("not_finite.parquet"), &["row 1, column 1 is inf"]);
+}
+
+#[test]
+fn no_rows_are_refused() {
+    assert_refused(read_fixture("no_rows.parquet"), &["0 × 0"]);
+}
+
+#[test]
+fn types_that_cannot_be_read_are_refused() {
+    assert_refused(read_fixture("float_label.parquet"), &["`label`", "DOUBLE", "integer, boolean or string"]);
+    assert_refused(read_fixture("large_label.parquet"), &["`label`", "9223372036854775808", "row 1"]);
+    assert_refused(read_fixture("list_label.parquet"), &["`label`", "lists or records"]);
+    assert_refused(read_fixture("strings.parquet"), &["`embedding`", "lists of BYTE_ARRAY", "floats"]);
+    assert_refused(read_fixture("flat.parquet"), &["`embedding`", "single values"]);
+    assert_refused(read_fixture("nested.parquet"), &["`embedding`", "nested"]);
+    assert_refused(read_fixture("wide.parquet"), &["no `embedding`", "`x0`, `x1`, `label`"]);
+}
