@@ -10,11 +10,15 @@
 //! 7. [`threshold`], [`mix`]: what calibration points say about scores; [`sets`]: the labels that remain.
 //! 8. [`methods`]: a score or two and how they are calibrated, [`methods::dance`] first.
 //! 9. [`metrics`]: how good sets are.
+//! 10. [`model`]: the facade, `fit → calibrate → predict`, with its [`config`] and its [`prediction`]s; [`artifact`] keeps it
+//!     in a file.
 //!
 //! Beside the story: [`backend`] does the heavy work, [`observe`] reports progress, [`error`] says what went wrong.
 
 pub mod agop;
+pub mod artifact;
 pub mod backend;
+pub mod config;
 mod distances;
 pub mod embeddings;
 pub mod error;
@@ -26,8 +30,10 @@ pub mod metric;
 pub mod methods;
 pub mod metrics;
 pub mod mix;
+pub mod model;
 pub mod neighbors;
 pub mod observe;
+pub mod prediction;
 pub mod random;
 pub mod rfm;
 pub mod ridge;
@@ -37,6 +43,10 @@ pub mod split;
 pub mod threshold;
 pub mod tune;
 
+pub use config::Config;
 pub use embeddings::{Dataset, Normalize, Normalizer, RawLabels, Table};
 pub use error::{Error, Result};
 pub use matrix::Matrix;
+pub use model::{Dance, Fitted};
+pub use prediction::{PredictOptions, Prediction, Scored};
+pub use sets::Sets;

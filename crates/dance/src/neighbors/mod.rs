@@ -29,8 +29,8 @@ use crate::matrix::Matrix;
 use candidates::Candidates;
 
 /// Queries and reference points of one product: the tile stays in cache until it is looked at.
-const QUERY_TILE: usize = 256;
-const REFERENCE_TILE: usize = 1024;
+const QUERY_TILE: usize = 1024;
+const REFERENCE_TILE: usize = 512;
 /// Most queries a parallel task: enough that a reference point it fetches serves several.
 const QUERY_GROUP: usize = 1024;
 /// Reference points that are close enough in memory to need no order among them.
@@ -183,7 +183,8 @@ pub(crate) fn search(
     skip: Option<&[Option<u32>]>,
 ) -> Result<Neighbors> {
     check(reference, queries, k, skip)?;
-    let mut found = Neighbors::with_room(queries.rows(), k.min(reference.len()));
+    let k = k.min(reference.len());
+    let mut found = Neighbors::with_room(queries.rows(), k);
     let stride = found.stride;
     // Every thread gets as many groups as any other; they do not change the result.
     let threads = rayon::current_num_threads();

@@ -99,3 +99,18 @@ fn the_size_of_a_batch_does_not_matter() {
         assert_eq!(found.squared(0), together.squared(query));
     }
 }
+
+/// What the model relies on when it maps queries: a row of a product does not depend on its company, from 16 rows on.
+#[test]
+fn mapping_does_not_depend_on_the_batch() {
+    for d in [7, 64, 384] {
+        let data = blobs(900, d, 5, 1.0, 7);
+        let root = blobs(d, d, 5, 1.0, 8).points;
+        let backend = Cpu::new(2).unwrap();
+        let together = backend.project(&data.points, &root).unwrap();
+        for (start, rows) in [(0, 16), (3, 17), (50, 100), (11, 127), (400, 128), (200, 600)] {
+            let some: Vec<usize> = (start..start + rows).collect();
+            assert_eq!(backend.project(&data.points.select(&some), &root).unwrap(), together.select(&some), "{d} {rows}");
+        }
+    }
+}
