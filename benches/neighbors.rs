@@ -27,7 +27,9 @@ fn points(rows: usize, d: usize, seed: u64) -> (Matrix, Vec<u32>) {
     let mut data = Vec::with_capacity(rows * d);
     let labels: Vec<u32> = (0..rows).map(|_| random.below(CLASSES) as u32).collect();
     for &label in &labels {
-        data.extend(centers[label as usize * d..][..d].iter().map(|center| center + 1.5 * random.normal() as f32));
+        data.extend(
+            centers[label as usize * d..][..d].iter().map(|center| center + 1.5 * random.normal() as f32),
+        );
     }
     (Matrix::new(data, rows, d).expect("sizes agree"), labels)
 }
@@ -103,7 +105,8 @@ fn main() {
         calibration / own_search
     );
 
-    let thresholds = Calibration::reuse(&backend, &scorer, &config).and_then(|c| c.thresholds(0.1)).expect("thresholds");
+    let thresholds =
+        Calibration::reuse(&backend, &scorer, &config).and_then(|c| c.thresholds(0.1)).expect("thresholds");
     let prediction = best(|| {
         let mapped = backend.project(&new, &identity).expect("map");
         let (_, scores) = scorer.score(&backend, &mapped, 0).expect("scores");

@@ -49,12 +49,22 @@ pub struct Metrics {
 
 impl Metrics {
     /// Judges `sets` by the true `labels` (each below `classes`); `best` are the classifier's labels.
-    pub fn new(sets: &Sets, labels: &[u32], classes: usize, alpha: f64, best: Option<&[u32]>) -> Result<Self> {
+    pub fn new(
+        sets: &Sets,
+        labels: &[u32],
+        classes: usize,
+        alpha: f64,
+        best: Option<&[u32]>,
+    ) -> Result<Self> {
         let agree = |what: &str, found: usize| {
             if found == sets.len() {
                 return Ok(());
             }
-            Err(Error::Shape { what: what.into(), expected: sets.len().to_string(), found: found.to_string() })
+            Err(Error::Shape {
+                what: what.into(),
+                expected: sets.len().to_string(),
+                found: found.to_string(),
+            })
         };
         agree("labels (one a set)", labels.len())?;
         best.map_or(Ok(()), |best| agree("best labels (one a set)", best.len()))?;
@@ -125,7 +135,8 @@ pub fn class_coverage_violation(by_class: &[(usize, usize)], alpha: f64) -> f64 
 pub fn noise_floor(points: impl IntoIterator<Item = usize>, alpha: f64) -> f64 {
     let mut counts: Vec<usize> = points.into_iter().filter(|&points| points > 0).collect();
     counts.sort_unstable();
-    let runs = counts.chunk_by(|a, b| a == b).map(|run| run.len() as f64 * mean_deviation(run[0], 1.0 - alpha));
+    let runs =
+        counts.chunk_by(|a, b| a == b).map(|run| run.len() as f64 * mean_deviation(run[0], 1.0 - alpha));
     100.0 * runs.sum::<f64>() / counts.len().max(1) as f64
 }
 
@@ -158,7 +169,10 @@ mod tests {
         let sets = sets(&[&[0], &[0, 1], &[], &[2]]);
         let metrics = Metrics::new(&sets, &[0, 1, 1, 0], 3, 0.1, Some(&[0, 0, 1, 0])).unwrap();
         assert_eq!((metrics.coverage, metrics.size, metrics.empty), (0.5, 1.0, 0.25));
-        assert_eq!((metrics.singletons, metrics.singleton_hits, metrics.accuracy), (0.5, Some(0.5), Some(0.75)));
+        assert_eq!(
+            (metrics.singletons, metrics.singleton_hits, metrics.accuracy),
+            (0.5, Some(0.5), Some(0.75))
+        );
         // Both classes are covered by half: 0.4 below.
         assert!((metrics.class_violation - 40.0).abs() < 1e-9);
         assert!((metrics.class_undercoverage - 40.0).abs() < 1e-9);

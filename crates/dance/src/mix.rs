@@ -181,7 +181,9 @@ mod tests {
     use super::*;
     use crate::scores::LabelScores;
 
-    fn tuning(rows: &[(&[(u32, f64)], &[(u32, f64)])], labels: Vec<u32>) -> Tuning {
+    type Row<'a> = &'a [(u32, f64)];
+
+    fn tuning(rows: &[(Row<'_>, Row<'_>)], labels: Vec<u32>) -> Tuning {
         let rank = LabelScores::from_rows(rows.iter().map(|row| row.0));
         let contrast = LabelScores::from_rows(rows.iter().map(|row| row.1));
         let scores = CalibrationScores::new((1..=99).map(f64::from).collect()).unwrap();

@@ -74,7 +74,12 @@ pub struct Dance {
 
 impl Dance {
     /// Tunes and fits a kernel machine on `data`.
-    pub fn fit(backend: &dyn Backend, data: &Dataset, config: &Config, observer: &dyn Observer) -> Result<Fitted> {
+    pub fn fit(
+        backend: &dyn Backend,
+        data: &Dataset,
+        config: &Config,
+        observer: &dyn Observer,
+    ) -> Result<Fitted> {
         config.check()?;
         let normalizer = Normalizer::fit(config.normalize, &data.embeddings);
         let mut points = data.embeddings.clone();
@@ -84,7 +89,11 @@ impl Dance {
         let train_labels = if config.tune.refit {
             labels.clone()
         } else {
-            let parts = split::stratified(labels, &[1.0 - config.tune.validation, config.tune.validation], config.tune.seed)?;
+            let parts = split::stratified(
+                labels,
+                &[1.0 - config.tune.validation, config.tune.validation],
+                config.tune.seed,
+            )?;
             parts[0].iter().map(|&row| labels[row]).collect()
         };
         Ok(Fitted {
@@ -159,7 +168,8 @@ impl Dance {
         let best = options.best || options.empty == crate::sets::EmptySets::Top1;
         for start in (0..queries.rows()).step_by(BLOCK) {
             let rows = start..(start + BLOCK).min(queries.rows());
-            let mut block = Matrix::new(queries.as_slice()[rows.start * d..rows.end * d].to_vec(), rows.len(), d)?;
+            let mut block =
+                Matrix::new(queries.as_slice()[rows.start * d..rows.end * d].to_vec(), rows.len(), d)?;
             self.fitted.normalizer.apply("queries", &mut block)?;
             let mapped = self.fitted.map(backend, &block)?;
             let (neighbors, scores) = self.scorer.score(backend, &mapped, start)?;
@@ -194,7 +204,8 @@ impl Dance {
     }
 
     fn best(&self, backend: &dyn Backend, mapped: &Matrix) -> Result<Best> {
-        let outputs = backend.predict(mapped, &self.centers, self.fitted.rfm.kernel, &self.fitted.rfm.beta)?;
+        let outputs =
+            backend.predict(mapped, &self.centers, self.fitted.rfm.kernel, &self.fitted.rfm.beta)?;
         let floor = self.fitted.config.floor(self.fitted.classes.len());
         // The clamp can tie the largest outputs: the label is that of the output, the probability that of the clamp.
         let labels: Vec<u32> = (0..outputs.rows()).map(|row| rfm::largest(outputs.row(row)) as u32).collect();
@@ -232,7 +243,8 @@ impl Fitted {
                 (points, scorer, calibration)
             }
             CalibrationMode::Disjoint => {
-                let scorer = Scorer::new(centers.clone(), self.train_labels.clone(), classes.len(), kernel, &config)?;
+                let scorer =
+                    Scorer::new(centers.clone(), self.train_labels.clone(), classes.len(), kernel, &config)?;
                 let calibration = Calibration::disjoint(backend, &scorer, &mapped, &labels, &config)?;
                 (self.rfm.train.clone(), scorer, calibration)
             }
@@ -276,12 +288,20 @@ impl Fitted {
     }
 
     /// Says what the calibration points have that the kernel lacks, and the other way round.
-    fn notice_classes(&self, classes: &[String], labels: &[u32], mode: CalibrationMode, observer: &dyn Observer) {
+    fn notice_classes(
+        &self,
+        classes: &[String],
+        labels: &[u32],
+        mode: CalibrationMode,
+        observer: &dyn Observer,
+    ) {
         let new = &classes[self.classes.len()..];
         if let Some(first) = new.first() {
             let effect = match mode {
                 CalibrationMode::Reuse => "they can be in sets but are never the best label",
-                CalibrationMode::Disjoint => "no neighbor carries them, so only a set of every label holds them",
+                CalibrationMode::Disjoint => {
+                    "no neighbor carries them, so only a set of every label holds them"
+                }
             };
             observer.notice(&Event::Warning(format!(
                 "{} of the calibration points' classes were not among the fit data (the first is `{first}`): {effect}",
@@ -289,14 +309,17 @@ impl Fitted {
             )));
         }
         let mut seen = vec![false; classes.len()];
-        labels.iter().for_each(|&label| seen[label as usize] = true);
+        for &label in labels {
+            seen[label as usize] = true;
+        }
         let missing = seen.iter().filter(|seen| !**seen).count();
         if missing > 0 {
             let effect = match mode {
                 CalibrationMode::Reuse => "no neighbor carries them, so only a set of every label holds them",
                 CalibrationMode::Disjoint => "coverage says nothing about them in particular",
             };
-            observer.notice(&Event::Warning(format!("{missing} classes have no calibration point: {effect}")));
+            observer
+                .notice(&Event::Warning(format!("{missing} classes have no calibration point: {effect}")));
         }
     }
 }

@@ -54,7 +54,8 @@ pub struct Scored {
 impl Scored {
     pub(crate) fn extend(&mut self, neighbors: &Neighbors, scores: &PairedScores, best: Option<Best>) {
         self.scores.extend(scores);
-        let nearest = (0..neighbors.len()).map(|query| neighbors.squared(query).first().map_or(f64::INFINITY, |s| s.sqrt()));
+        let nearest = (0..neighbors.len())
+            .map(|query| neighbors.squared(query).first().map_or(f64::INFINITY, |s| s.sqrt()));
         self.nearest.extend(nearest);
         if let Some(best) = best {
             let all = self.best.get_or_insert_default();
@@ -119,14 +120,20 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    pub(crate) fn new(scored: &Scored, thresholds: Thresholds, classes: usize, reference_labels: &[u32]) -> Self {
+    pub(crate) fn new(
+        scored: &Scored,
+        thresholds: Thresholds,
+        classes: usize,
+        reference_labels: &[u32],
+    ) -> Self {
         let mut sets = thresholds.sets(&scored.scores, classes);
         let empty = sets.iter().filter(|set| set.is_empty()).count() as f64 / sets.len().max(1) as f64;
         if let (EmptySets::Top1, Some(best)) = (scored.options.empty, &scored.best) {
             sets = sets.fill_empty(&best.labels);
         }
         let support = scored.neighbors.as_ref().map(|neighbors| {
-            let pairs = sets.iter().zip(neighbors).flat_map(|(set, near)| set.iter().map(move |label| (label, near)));
+            let pairs =
+                sets.iter().zip(neighbors).flat_map(|(set, near)| set.iter().map(move |label| (label, near)));
             let carry = |(label, near): (&u32, &Vec<u32>)| {
                 let ids = near.iter().filter(|&&id| reference_labels[id as usize] == *label);
                 ids.take(scored.options.support).copied().collect()

@@ -62,7 +62,9 @@ impl Sets {
             } else {
                 let (labels, ranks, contrasts) = scores.row(query);
                 let within = labels.iter().zip(ranks.iter().zip(contrasts));
-                sets.labels.extend(within.filter(|(_, (r, c))| **r <= rank && **c <= contrast).map(|(&label, _)| label));
+                sets.labels.extend(
+                    within.filter(|(_, (r, c))| **r <= rank && **c <= contrast).map(|(&label, _)| label),
+                );
             }
             sets.offsets.push(sets.labels.len());
         }

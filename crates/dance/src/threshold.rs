@@ -143,12 +143,18 @@ mod tests {
 
     #[test]
     fn a_label_is_in_exactly_when_its_p_value_exceeds_alpha() {
-        let scores = CalibrationScores::new(vec![1.0, 1.0, 2.0, 5.0, 5.0, 5.0, 9.0, f64::INFINITY, f64::INFINITY]).unwrap();
+        let scores =
+            CalibrationScores::new(vec![1.0, 1.0, 2.0, 5.0, 5.0, 5.0, 9.0, f64::INFINITY, f64::INFINITY])
+                .unwrap();
         for hundredths in 1..100 {
             let alpha = f64::from(hundredths) / 100.0;
             let threshold = scores.threshold(alpha).unwrap();
             for score in [0.5, 1.0, 1.5, 2.0, 5.0, 6.0, 9.0, 10.0, f64::INFINITY] {
-                assert_eq!(score <= threshold.value, scores.p_value(score) > alpha + 1e-12, "{alpha} {score}");
+                assert_eq!(
+                    score <= threshold.value,
+                    scores.p_value(score) > alpha + 1e-12,
+                    "{alpha} {score}"
+                );
             }
         }
     }

@@ -74,10 +74,6 @@ impl Metadata {
             let value = entries.get(key).cloned();
             value.ok_or_else(|| Error::format(path, format!("not a model: its metadata has no `{key}`")))
         };
-        fn parse<T: serde::de::DeserializeOwned>(path: &Path, key: &str, text: &str) -> Result<T> {
-            serde_json::from_str(text)
-                .map_err(|error| Error::format(path, format!("metadata `{key}` cannot be read: {error}")))
-        }
         Ok(Self {
             config: text("config")?,
             classes: parse(path, "classes", &text("classes")?)?,
@@ -93,6 +89,11 @@ impl Metadata {
             calibration_data_hash: text("calibration_data_sha256")?,
         })
     }
+}
+
+fn parse<T: serde::de::DeserializeOwned>(path: &Path, key: &str, text: &str) -> Result<T> {
+    serde_json::from_str(text)
+        .map_err(|error| Error::format(path, format!("metadata `{key}` cannot be read: {error}")))
 }
 
 /// The whole file: length of the header, header, tensors; the widest numbers first, so that all are aligned.
@@ -136,8 +137,8 @@ fn checksum_place(file: &[u8]) -> Option<usize> {
 /// Checks the file and opens its parts.
 pub(super) fn read<'a>(file: &'a [u8], path: &'a Path) -> Result<(Metadata, Reader<'a>)> {
     let damaged = |what: &str| Error::format(path, format!("{what}; the file is damaged or not a model"));
-    let (_, header) =
-        SafeTensors::read_metadata(file).map_err(|error| damaged(&format!("not a safetensors file ({error})")))?;
+    let (_, header) = SafeTensors::read_metadata(file)
+        .map_err(|error| damaged(&format!("not a safetensors file ({error})")))?;
     let entries: BTreeMap<String, String> =
         header.metadata().clone().unwrap_or_default().into_iter().collect();
     let format = entries.get("format").and_then(|text| text.parse::<u32>().ok());
@@ -147,7 +148,9 @@ pub(super) fn read<'a>(file: &'a [u8], path: &'a Path) -> Result<(Metadata, Read
         Some(format) if format > FORMAT => {
             return Err(Error::format(
                 path,
-                format!("written in format {format}, and this version reads up to {FORMAT}; install a newer version"),
+                format!(
+                    "written in format {format}, and this version reads up to {FORMAT}; install a newer version"
+                ),
             ));
         }
         Some(_) => {}

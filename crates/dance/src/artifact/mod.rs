@@ -55,7 +55,11 @@ pub fn hash_of(data: &Dataset) -> String {
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 impl Dance {
@@ -103,7 +107,10 @@ impl Dance {
         config.check()?;
         let fit_classes = metadata.fit_classes;
         if metadata.classes.len() < fit_classes || fit_classes == 0 {
-            return Err(problem(format!("{} classes cannot hold the kernel's {fit_classes}", metadata.classes.len())));
+            return Err(problem(format!(
+                "{} classes cannot hold the kernel's {fit_classes}",
+                metadata.classes.len()
+            )));
         }
 
         let train = reader.matrix("train", None)?;
@@ -170,7 +177,8 @@ impl Dance {
         }
         let config = serde_json::to_string(&self.fitted.config);
         Ok(Metadata {
-            config: config.map_err(|error| Error::Data(format!("the settings cannot be written: {error}")))?,
+            config: config
+                .map_err(|error| Error::Data(format!("the settings cannot be written: {error}")))?,
             classes: self.classes.clone(),
             fit_classes: self.fitted.classes.len(),
             bandwidth: self.fitted.rfm.kernel.bandwidth(),

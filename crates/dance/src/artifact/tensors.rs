@@ -50,12 +50,17 @@ impl Values<'_> {
     }
 
     pub(super) fn append_to(&self, file: &mut Vec<u8>) {
+        fn append<T: Copy, const N: usize>(file: &mut Vec<u8>, values: &[T], encode: impl Fn(T) -> [u8; N]) {
+            for &value in values {
+                file.extend(encode(value));
+            }
+        }
         match self {
-            Self::Matrix(matrix) => matrix.as_slice().iter().for_each(|value| file.extend(value.to_le_bytes())),
-            Self::Floats(values) => values.iter().for_each(|value| file.extend(value.to_le_bytes())),
-            Self::Labels(values) => values.iter().for_each(|value| file.extend(value.to_le_bytes())),
-            Self::Scores(values) => values.iter().for_each(|value| file.extend(value.to_le_bytes())),
-            Self::Offsets(values) => values.iter().for_each(|&value| file.extend((value as u64).to_le_bytes())),
+            Self::Matrix(matrix) => append(file, matrix.as_slice(), f32::to_le_bytes),
+            Self::Floats(values) => append(file, values, f32::to_le_bytes),
+            Self::Labels(values) => append(file, values, u32::to_le_bytes),
+            Self::Scores(values) => append(file, values, f64::to_le_bytes),
+            Self::Offsets(values) => append(file, values, |value| (value as u64).to_le_bytes()),
         }
     }
 }
@@ -106,7 +111,9 @@ impl<'a> Reader<'a> {
         let labels = self.vector(name, Dtype::U32, length, u32::from_le_bytes)?;
         match labels.iter().find(|label| **label as usize >= classes) {
             None => Ok(labels),
-            Some(label) => Err(self.problem(format!("`{name}` holds {label}, and there are {classes} classes"))),
+            Some(label) => {
+                Err(self.problem(format!("`{name}` holds {label}, and there are {classes} classes")))
+            }
         }
     }
 
@@ -122,7 +129,8 @@ impl<'a> Reader<'a> {
     /// Offsets that ascend from 0 to `end`.
     pub(super) fn offsets(&self, name: &str, end: usize) -> Result<Vec<usize>> {
         let offsets = self.vector(name, Dtype::U64, None, u64::from_le_bytes)?;
-        let offsets: Vec<usize> = offsets.into_iter().map(|offset| usize::try_from(offset).unwrap_or(usize::MAX)).collect();
+        let offsets: Vec<usize> =
+            offsets.into_iter().map(|offset| usize::try_from(offset).unwrap_or(usize::MAX)).collect();
         if offsets.len() > 1 && offsets[0] == 0 && offsets.last() == Some(&end) && offsets.is_sorted() {
             return Ok(offsets);
         }
@@ -139,7 +147,9 @@ impl<'a> Reader<'a> {
         let (shape, data) = self.tensor(name, kind)?;
         let found = match &shape[..] {
             &[found] => found,
-            other => return Err(self.problem(format!("`{name}` has {} dimensions; a list has 1", other.len()))),
+            other => {
+                return Err(self.problem(format!("`{name}` has {} dimensions; a list has 1", other.len())));
+            }
         };
         if let Some(length) = length.filter(|&length| length != found) {
             return Err(self.problem(format!("`{name}` has {found} numbers; expected {length}")));

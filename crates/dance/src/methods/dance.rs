@@ -127,7 +127,13 @@ pub struct Scorer {
 
 impl Scorer {
     /// `points` are mapped; every label is below `classes`.
-    pub fn new(points: Matrix, labels: Vec<u32>, classes: usize, kernel: Kernel, config: &DanceConfig) -> Result<Self> {
+    pub fn new(
+        points: Matrix,
+        labels: Vec<u32>,
+        classes: usize,
+        kernel: Kernel,
+        config: &DanceConfig,
+    ) -> Result<Self> {
         config.check()?;
         check_labels("reference", &points, &labels, classes)?;
         if points.rows() == 0 {
@@ -192,7 +198,9 @@ impl Scorer {
             .threads()
             .run(|| scores::of_neighbors(both, neighbors, &self.reference, &self.labels, self.classes));
         if self.tie_noise > 0.0 {
-            rank.add_noise(|query, label| rank::tie_noise(self.seed, self.tie_noise, part, row(query), label));
+            rank.add_noise(|query, label| {
+                rank::tie_noise(self.seed, self.tie_noise, part, row(query), label)
+            });
         }
         PairedScores::join(&rank, &contrast)
     }

@@ -31,7 +31,14 @@ impl Candidates {
 
     /// Keeps all of `n` points, for a query whose products say nothing.
     pub(super) fn all(n: usize) -> Self {
-        Self { k: 0, slack: 0.0, threshold: f32::NEG_INFINITY, full: n, length: n, entries: (0..n as u64).collect() }
+        Self {
+            k: 0,
+            slack: 0.0,
+            threshold: f32::NEG_INFINITY,
+            full: n,
+            length: n,
+            entries: (0..n as u64).collect(),
+        }
     }
 
     /// Offers the points from `start` on, by their products with the query and their squared norms.

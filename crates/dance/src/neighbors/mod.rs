@@ -18,6 +18,7 @@
 //! # Ok::<(), dance::Error>(())
 //! ```
 
+#[allow(clippy::inline_always)] // what runs on vectors must be compiled with the caller's instructions
 mod candidates;
 
 use rayon::prelude::*;
@@ -56,8 +57,8 @@ impl Reference {
         let center = mean(&points);
         let norm = center.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>();
         let rows = (0..points.rows()).into_par_iter();
-        let average =
-            rows.map(|row| squared_norm(points.row(row))).collect::<Vec<_>>().iter().sum::<f64>() / points.rows().max(1) as f64;
+        let average = rows.map(|row| squared_norm(points.row(row))).collect::<Vec<_>>().iter().sum::<f64>()
+            / points.rows().max(1) as f64;
         let center = (norm > 0.25 * average && average.is_finite()).then_some(center);
         let moved = center.as_ref().map(|center| {
             let mut moved = points.clone();
@@ -66,7 +67,8 @@ impl Reference {
             moved
         });
         let used = moved.as_ref().unwrap_or(&points);
-        let norms: Vec<f64> = (0..used.rows()).into_par_iter().map(|row| squared_norm(used.row(row))).collect();
+        let norms: Vec<f64> =
+            (0..used.rows()).into_par_iter().map(|row| squared_norm(used.row(row))).collect();
         let largest_norm = norms.iter().copied().fold(0.0, f64::max);
         Self { norms: norms.iter().map(|&norm| norm as f32).collect(), largest_norm, points, moved, center }
     }
@@ -133,7 +135,11 @@ impl Neighbors {
         let mut merged = Self::with_room(self.len(), k.min(rows.len() + other_rows.len()));
         let stride = merged.stride;
         for query in 0..self.len() {
-            let one = self.squared(query).iter().copied().zip(self.ids(query).iter().map(|&id| rows[id as usize] as u32));
+            let one = self
+                .squared(query)
+                .iter()
+                .copied()
+                .zip(self.ids(query).iter().map(|&id| rows[id as usize] as u32));
             let two = other.squared(query).iter().copied();
             let two = two.zip(other.ids(query).iter().map(|&id| other_rows[id as usize] as u32));
             let (mut one, mut two) = (one.peekable(), two.peekable());
@@ -191,7 +197,9 @@ pub(crate) fn search(
     let groups = threads * queries.rows().div_ceil(threads * QUERY_GROUP);
     let group = queries.rows().div_ceil(groups.max(1)).max(1);
     let outputs = found.lengths.par_chunks_mut(group);
-    let outputs = outputs.zip(found.ids.par_chunks_mut(group * stride)).zip(found.squared.par_chunks_mut(group * stride));
+    let outputs = outputs
+        .zip(found.ids.par_chunks_mut(group * stride))
+        .zip(found.squared.par_chunks_mut(group * stride));
     outputs.enumerate().with_max_len(1).for_each(|(index, ((lengths, ids), squared))| {
         let first = index * group;
         let mut lists = candidates_of(reference, queries, first..first + lengths.len(), k, skip);
@@ -247,7 +255,13 @@ fn candidates_of(
         for (lists, moved) in lists.chunks_mut(QUERY_TILE).zip(moved.chunks(QUERY_TILE * d)) {
             let left = linalg::row_major(moved, lists.len(), d);
             let products = &mut products[..lists.len() * width];
-            linalg::gemm(linalg::row_major_mut(products, lists.len(), width), false, left, right.transpose(), 1.0);
+            linalg::gemm(
+                linalg::row_major_mut(products, lists.len(), width),
+                false,
+                left,
+                right.transpose(),
+                1.0,
+            );
             for (list, products) in lists.iter_mut().zip(products.chunks_exact(width)) {
                 list.offer(start as u32, products, norms);
             }

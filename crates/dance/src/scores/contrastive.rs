@@ -1,6 +1,6 @@
 //! The contrastive score (the paper, equations 7-8), a nearest-neighbor contrastive loss.
 //!
-//! Q = the `contrast_neighbors` nearest of z, the anchor A = the nearest, `d_j = 2(1 - K(A, z_j))` for z_j in Q:
+//! Q = the `contrast_neighbors` nearest of z, the anchor A = the nearest, `d_j = 2(1 - K(A, z_j))` for `z_j` in Q:
 //! ```text
 //! loss_j = d_j/τ + log1p( Σ_{k≠A} exp(-d_k/τ) )        S_clr(z,y) = min { loss_j : y_j = y },  +∞ if none
 //! ```

@@ -47,7 +47,11 @@ fn neighbors_agree() {
                     let expected =
                         reference::neighbors(&data.points, data.points.row(query), skip.map(|_| query), k);
                     let ids: Vec<usize> = found.ids(query).iter().map(|&id| id as usize).collect();
-                    assert_eq!(ids, expected.iter().map(|pair| pair.1).collect::<Vec<_>>(), "{name} {k} {query}");
+                    assert_eq!(
+                        ids,
+                        expected.iter().map(|pair| pair.1).collect::<Vec<_>>(),
+                        "{name} {k} {query}"
+                    );
                     let pairs = found.squared(query).iter().zip(&expected);
                     assert!(pairs.clone().all(|(a, b)| close(*a, b.0)), "{name} {k} {query}");
                 }
@@ -94,7 +98,8 @@ fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (rank_neighbors, contrast_neighbors) in [(10, 5), (5, 12), (1, 1), (500, 500)] {
         for (bandwidth, shape) in [(1.5, 1.0), (0.2, 0.5), (20.0, 1.7)] {
-            let settings = Settings { rank_neighbors, contrast_neighbors, temperature: 0.01, bandwidth, shape };
+            let settings =
+                Settings { rank_neighbors, contrast_neighbors, temperature: 0.01, bandwidth, shape };
             let config = DanceConfig { rank_neighbors, contrast_neighbors, ..DanceConfig::default() };
             cases.push(Case { settings, config });
         }
@@ -103,7 +108,13 @@ fn cases() -> Vec<Case> {
 }
 
 /// Rank and contrastive scores of every class for every query.
-fn all_scores(data: &Data, queries: &Data, itself: bool, classes: usize, s: Settings) -> Vec<(Vec<f64>, Vec<f64>)> {
+fn all_scores(
+    data: &Data,
+    queries: &Data,
+    itself: bool,
+    classes: usize,
+    s: Settings,
+) -> Vec<(Vec<f64>, Vec<f64>)> {
     (0..queries.len())
         .map(|row| {
             let (query, skip) = (queries.points.row(row), itself.then_some(row));
@@ -126,7 +137,8 @@ fn scores_thresholds_and_sets_agree() {
     for (name, data) in data_sets() {
         let classes = *data.labels.iter().max().unwrap() as usize + 3;
         let n = data.len();
-        let (fit, calibration, test) = (data.range(0..n / 3), data.range(n / 3..n - 20), data.range(n - 20..n));
+        let (fit, calibration, test) =
+            (data.range(0..n / 3), data.range(n / 3..n - 20), data.range(n - 20..n));
         for case in cases() {
             let kernel = Kernel::new(case.settings.bandwidth, case.settings.shape).unwrap();
             for mode in [CalibrationMode::Reuse, CalibrationMode::Disjoint] {
@@ -135,12 +147,19 @@ fn scores_thresholds_and_sets_agree() {
                 for (mix, mix_tenths) in [(0.0, 0), (0.3, 3), (1.0, 10)] {
                     let config = DanceConfig { calibration: mode, mix: Mix::Fixed(mix), ..case.config };
                     let scorer =
-                        Scorer::new(source.points.clone(), source.labels.clone(), classes, kernel, &config).unwrap();
+                        Scorer::new(source.points.clone(), source.labels.clone(), classes, kernel, &config)
+                            .unwrap();
                     let calibrated = if reuse {
                         Calibration::reuse(&backend, &scorer, &config).unwrap()
                     } else {
-                        Calibration::disjoint(&backend, &scorer, &calibration.points, &calibration.labels, &config)
-                            .unwrap()
+                        Calibration::disjoint(
+                            &backend,
+                            &scorer,
+                            &calibration.points,
+                            &calibration.labels,
+                            &config,
+                        )
+                        .unwrap()
                     };
                     let (_, found) = scorer.score(&backend, &test.points, 0).unwrap();
                     let expected = all_scores(source, &test, false, classes, case.settings);
@@ -156,8 +175,10 @@ fn scores_thresholds_and_sets_agree() {
                     for thousandths in [10, 50, 100, 200, 500] {
                         let ours = calibrated.thresholds(thousandths as f64 / 1000.0).unwrap();
                         // In units of 1/10000, so that shares of the mix are whole numbers.
-                        let share = |part: usize, scores: &[f64]| reference::threshold(scores, thousandths * part);
-                        let (q_rank, q_contrast) = (share(10 - mix_tenths, &rank), share(mix_tenths, &contrast));
+                        let share =
+                            |part: usize, scores: &[f64]| reference::threshold(scores, thousandths * part);
+                        let (q_rank, q_contrast) =
+                            (share(10 - mix_tenths, &rank), share(mix_tenths, &contrast));
                         assert_eq!(ours.rank.value, q_rank, "{name} {thousandths}");
                         assert!(close(ours.contrast.value, q_contrast), "{name} {thousandths}");
                         let sets = ours.sets(&found, classes);
@@ -181,9 +202,15 @@ fn the_selected_mix_agrees() {
     for seed in 0..12 {
         let data = blobs(160, 4, 6, 0.75, 100 + seed);
         let (classes, n) = (6, data.len());
-        let settings =
-            Settings { rank_neighbors: 30, contrast_neighbors: 15, temperature: 0.01, bandwidth: 8.0, shape: 1.0 };
-        let config = DanceConfig { rank_neighbors: 30, contrast_neighbors: 15, seed, ..DanceConfig::default() };
+        let settings = Settings {
+            rank_neighbors: 30,
+            contrast_neighbors: 15,
+            temperature: 0.01,
+            bandwidth: 8.0,
+            shape: 1.0,
+        };
+        let config =
+            DanceConfig { rank_neighbors: 30, contrast_neighbors: 15, seed, ..DanceConfig::default() };
         let kernel = Kernel::new(settings.bandwidth, settings.shape).unwrap();
         let scorer = Scorer::new(data.points.clone(), data.labels.clone(), classes, kernel, &config).unwrap();
         let calibrated = Calibration::reuse(&backend, &scorer, &config).unwrap();
@@ -194,7 +221,8 @@ fn the_selected_mix_agrees() {
         let (given, judged) = parts_of(&data, seed);
         assert_eq!(judged.iter().map(|&row| data.labels[row]).collect::<Vec<_>>(), tuning.labels);
         let (given, judged) = (data.select(&given), data.select(&judged));
-        let (rank, contrast) = true_scores(&all_scores(&given, &given, true, classes, settings), &given.labels);
+        let (rank, contrast) =
+            true_scores(&all_scores(&given, &given, true, classes, settings), &given.labels);
         let scores = all_scores(&given, &judged, false, classes, settings);
         for thousandths in [50, 100, 200] {
             let alpha = thousandths as f64 / 1000.0;
@@ -215,7 +243,8 @@ fn the_selected_mix_agrees() {
             let ours = calibrated.thresholds(alpha).unwrap();
             assert_eq!(ours.mix, best as f64 / 10.0, "seed {seed} alpha {alpha}");
             seen.insert(best);
-            let (rank, contrast) = true_scores(&all_scores(&data, &data, true, classes, settings), &data.labels);
+            let (rank, contrast) =
+                true_scores(&all_scores(&data, &data, true, classes, settings), &data.labels);
             assert_eq!(ours.rank.value, reference::threshold(&rank, thousandths * (10 - best)));
             assert!(close(ours.contrast.value, reference::threshold(&contrast, thousandths * best)));
         }

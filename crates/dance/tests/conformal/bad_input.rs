@@ -18,7 +18,8 @@ fn scorer(n: usize, config: &DanceConfig) -> Result<Scorer, Error> {
 fn searches_that_make_no_sense() {
     let backend = Cpu::new(1).unwrap();
     let reference = Reference::new(Matrix::zeros(4, 3));
-    let search = |queries: &Matrix, k, skip: Option<&[Option<u32>]>| backend.neighbors(&reference, queries, k, skip);
+    let search =
+        |queries: &Matrix, k, skip: Option<&[Option<u32>]>| backend.neighbors(&reference, queries, k, skip);
     assert!(matches!(search(&Matrix::zeros(2, 5), 1, None), Err(Error::Shape { .. })));
     assert!(matches!(search(&Matrix::zeros(2, 3), 0, None), Err(Error::Config { .. })));
     assert!(matches!(search(&Matrix::zeros(2, 3), 1, Some(&[None])), Err(Error::Shape { .. })));
@@ -43,7 +44,10 @@ fn settings_outside_their_range() {
     }
     let data = blobs(10, 3, 3, 0.5, 1);
     let kernel = Kernel::new(1.0, 1.0).unwrap();
-    assert!(matches!(Scorer::new(data.points.clone(), vec![9; 10], 3, kernel, &good), Err(Error::Label { .. })));
+    assert!(matches!(
+        Scorer::new(data.points.clone(), vec![9; 10], 3, kernel, &good),
+        Err(Error::Label { .. })
+    ));
     assert!(matches!(Scorer::new(data.points, vec![0; 9], 3, kernel, &good), Err(Error::Shape { .. })));
 }
 
@@ -80,7 +84,10 @@ fn too_few_calibration_points() {
                     // So few points support no α of 0.05: every label passes, and a warning says so.
                     Ok(calibrated) => {
                         let thresholds = calibrated.thresholds(0.05).unwrap();
-                        assert!(thresholds.rank.value == f64::INFINITY && thresholds.contrast.value == f64::INFINITY);
+                        assert!(
+                            thresholds.rank.value == f64::INFINITY
+                                && thresholds.contrast.value == f64::INFINITY
+                        );
                         assert!(thresholds.warnings()[0].contains("support no alpha below"));
                     }
                 }
@@ -95,7 +102,8 @@ fn one_class_one_point_each_and_classes_that_nobody_has() {
     let points = blobs(40, 3, 3, 0.5, 3).points;
     for labels in [vec![2; 40], (0..40).collect::<Vec<u32>>()] {
         let config = DanceConfig::default();
-        let scorer = Scorer::new(points.clone(), labels, 50, Kernel::new(1.0, 1.0).unwrap(), &config).unwrap();
+        let scorer =
+            Scorer::new(points.clone(), labels, 50, Kernel::new(1.0, 1.0).unwrap(), &config).unwrap();
         let calibrated = Calibration::reuse(&backend, &scorer, &config).unwrap();
         let (_, scores) = scorer.score(&backend, &points, 0).unwrap();
         let sets = calibrated.thresholds(0.2).unwrap().sets(&scores, 50);

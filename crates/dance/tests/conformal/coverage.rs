@@ -72,8 +72,9 @@ fn kernel() -> Kernel {
 /// Mean share of covered test points for every α, over all resplits. `covered` says which labels' scores pass.
 fn mean_coverage(n: usize, one: impl Fn(&Cpu, Resplit, usize) -> [usize; 4] + Sync) -> [f64; 4] {
     let resplits = (0..RESPLITS).into_par_iter();
-    let counts: Vec<[usize; 4]> =
-        resplits.map_init(|| Cpu::new(1).unwrap(), |backend, seed| one(backend, resplit(n, seed), seed)).collect();
+    let counts: Vec<[usize; 4]> = resplits
+        .map_init(|| Cpu::new(1).unwrap(), |backend, seed| one(backend, resplit(n, seed), seed))
+        .collect();
     std::array::from_fn(|at| {
         counts.iter().map(|counts| counts[at]).sum::<usize>() as f64 / (RESPLITS * TEST_POINTS) as f64
     })
@@ -82,7 +83,8 @@ fn mean_coverage(n: usize, one: impl Fn(&Cpu, Resplit, usize) -> [usize; 4] + Sy
 fn disjoint(backend: &Cpu, parts: &Resplit, config: &DanceConfig) -> (Calibration, PairedScores) {
     let Resplit { reference, calibration, test } = parts;
     let scorer =
-        Scorer::new(reference.points.clone(), reference.labels.clone(), CLASSES as usize, kernel(), config).unwrap();
+        Scorer::new(reference.points.clone(), reference.labels.clone(), CLASSES as usize, kernel(), config)
+            .unwrap();
     let calibrated =
         Calibration::disjoint(backend, &scorer, &calibration.points, &calibration.labels, config).unwrap();
     (calibrated, scorer.score(backend, &test.points, 0).unwrap().1)
@@ -93,7 +95,13 @@ fn covered_by(mix: Mix, tie_noise: f64) -> impl Fn(&Cpu, Resplit, usize) -> [usi
         let (calibrated, scores) = disjoint(backend, &parts, &config(mix, tie_noise, seed));
         ALPHAS.map(|alpha| {
             let sets = calibrated.thresholds(alpha).unwrap().sets(&scores, CLASSES as usize);
-            parts.test.labels.iter().enumerate().filter(|&(query, &label)| sets.contains(query, label)).count()
+            parts
+                .test
+                .labels
+                .iter()
+                .enumerate()
+                .filter(|&(query, &label)| sets.contains(query, label))
+                .count()
         })
     }
 }
@@ -173,7 +181,8 @@ fn a_point_that_is_its_own_neighbor_is_noticed() {
             let ranks = |data: &Data| -> Vec<f64> {
                 let found = backend.neighbors(&reference, &data.points, 60, None).unwrap();
                 let rank = |(query, label): (usize, &u32)| {
-                    let place = found.ids(query).iter().position(|&id| calibration.labels[id as usize] == *label);
+                    let place =
+                        found.ids(query).iter().position(|&id| calibration.labels[id as usize] == *label);
                     place.map_or(f64::INFINITY, |place| place as f64 + 1.0)
                 };
                 data.labels.iter().enumerate().map(rank).collect()

@@ -12,7 +12,13 @@ use crate::reference::{Data, blobs, lattice};
 
 const CLASSES: usize = 8;
 
-fn sets(backend: &Cpu, fit: &Data, calibration: &Data, test: &Data, mode: CalibrationMode) -> (Calibration, Sets) {
+fn sets(
+    backend: &Cpu,
+    fit: &Data,
+    calibration: &Data,
+    test: &Data,
+    mode: CalibrationMode,
+) -> (Calibration, Sets) {
     let config = DanceConfig {
         rank_neighbors: 20,
         contrast_neighbors: 30,
@@ -79,7 +85,8 @@ fn the_names_of_classes_do_not_matter() {
         let (_, before) = sets(&backend, &parts[0], &parts[1], &parts[2], mode);
         let (_, after) = sets(&backend, &renamed[0], &renamed[1], &renamed[2], mode);
         for query in 0..before.len() {
-            let mut expected: Vec<u32> = before.get(query).iter().map(|&label| rename[label as usize]).collect();
+            let mut expected: Vec<u32> =
+                before.get(query).iter().map(|&label| rename[label as usize]).collect();
             expected.sort_unstable();
             assert_eq!(after.get(query), expected);
         }
@@ -110,7 +117,11 @@ fn mapping_does_not_depend_on_the_batch() {
         let together = backend.project(&data.points, &root).unwrap();
         for (start, rows) in [(0, 16), (3, 17), (50, 100), (11, 127), (400, 128), (200, 600)] {
             let some: Vec<usize> = (start..start + rows).collect();
-            assert_eq!(backend.project(&data.points.select(&some), &root).unwrap(), together.select(&some), "{d} {rows}");
+            assert_eq!(
+                backend.project(&data.points.select(&some), &root).unwrap(),
+                together.select(&some),
+                "{d} {rows}"
+            );
         }
     }
 }

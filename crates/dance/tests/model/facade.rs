@@ -35,11 +35,17 @@ fn covers_and_explains() {
             let support = prediction.support.unwrap();
             assert_eq!(support.len(), prediction.sets.labels.len());
             for (label, ids) in prediction.sets.labels.iter().zip(&support) {
-                assert!(ids.len() <= 3 && ids.iter().all(|&id| model.reference_labels()[id as usize] == *label));
+                assert!(
+                    ids.len() <= 3 && ids.iter().all(|&id| model.reference_labels()[id as usize] == *label)
+                );
             }
         }
         assert!(scored.nearest.iter().all(|distance| distance.is_finite() && *distance >= 0.0));
-        assert!(model.guarantee().contains(if mode == CalibrationMode::Reuse { "heuristic" } else { "finite samples" }));
+        assert!(model.guarantee().contains(if mode == CalibrationMode::Reuse {
+            "heuristic"
+        } else {
+            "finite samples"
+        }));
     }
 }
 
@@ -85,13 +91,18 @@ fn recalibrates_without_refitting() {
     assert_eq!(again.calibration().rank.len(), 90);
     assert_eq!(again.fitted().rfm, model.fitted().rfm);
     let directly = model.fitted().clone().calibrate(&*BACKEND, &other, &Warnings::default()).unwrap();
-    assert_eq!(directly.calibration(), model.recalibrate(&*BACKEND, &other, None, &Warnings::default()).unwrap().calibration());
+    assert_eq!(
+        directly.calibration(),
+        model.recalibrate(&*BACKEND, &other, None, &Warnings::default()).unwrap().calibration()
+    );
 }
 
 #[test]
 fn classes_that_only_one_side_knows_are_said() {
     let warnings = Warnings::default();
-    let fitted = Dance::fit(&*BACKEND, &blobs(80, 5, 0, 1), &config(CalibrationMode::Reuse, Mix::Auto), &warnings).unwrap();
+    let fitted =
+        Dance::fit(&*BACKEND, &blobs(80, 5, 0, 1), &config(CalibrationMode::Reuse, Mix::Auto), &warnings)
+            .unwrap();
     // Names 3…7: two are known, three are new, and 0, 1, 2 have no calibration point.
     let model = fitted.calibrate(&*BACKEND, &blobs(60, 5, 3, 2), &warnings).unwrap();
     assert_eq!(model.classes().len(), 8);
@@ -108,7 +119,10 @@ fn bad_queries_and_levels() {
     assert!(matches!(model.score(&*BACKEND, &Matrix::zeros(2, 5), options), Err(Error::Shape { .. })));
     let mut broken = blobs(5, 5, 0, 1).embeddings;
     broken.row_mut(3)[2] = f32::NAN;
-    assert!(matches!(model.score(&*BACKEND, &broken, options), Err(Error::NotFinite { row: 3, column: 2, .. })));
+    assert!(matches!(
+        model.score(&*BACKEND, &broken, options),
+        Err(Error::NotFinite { row: 3, column: 2, .. })
+    ));
     assert!(matches!(model.score(&*BACKEND, &Matrix::zeros(1, 6), options), Err(Error::Data(_))));
     let scored = model.score(&*BACKEND, &blobs(5, 5, 0, 1).embeddings, options).unwrap();
     for alpha in [0.0, 1.0, f64::NAN] {

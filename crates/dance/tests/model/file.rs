@@ -30,7 +30,7 @@ fn sealed(header: &Value, data: &[u8]) -> Vec<u8> {
     let mut file = (text.len() as u64).to_le_bytes().to_vec();
     file.extend(text);
     file.extend(data);
-    let sum: String = Sha256::digest(&file).iter().map(|byte| format!("{byte:02x}")).collect();
+    let sum = format!("{:x}", Sha256::digest(&file));
     let key = b"\"checksum\":\"";
     let place = file.windows(key.len()).position(|window| window == key).unwrap() + key.len();
     file[place..place + 64].copy_from_slice(sum.as_bytes());
@@ -56,7 +56,9 @@ fn everything_survives() {
         assert_eq!(loaded.calibration(), model.calibration());
         assert_eq!(loaded.to_bytes().unwrap(), model.to_bytes().unwrap());
         let test = blobs(100, 5, 0, 9);
-        let ask = |model: &Dance| model.predict(&*BACKEND, &test.embeddings, 0.07, PredictOptions::default()).unwrap();
+        let ask = |model: &Dance| {
+            model.predict(&*BACKEND, &test.embeddings, 0.07, PredictOptions::default()).unwrap()
+        };
         assert_eq!(ask(&loaded), ask(&model));
     }
     // Nothing but the model is left in the folder.
@@ -176,7 +178,9 @@ fn queries() -> dance::Dataset {
 /// Sets by level.
 fn answers(model: &Dance) -> Value {
     let scored = model.score(&*BACKEND, &queries().embeddings, PredictOptions::default()).unwrap();
-    let sets = |alpha: f64| model.decide(&scored, alpha).unwrap().sets.iter().map(<[u32]>::to_vec).collect::<Vec<_>>();
+    let sets = |alpha: f64| {
+        model.decide(&scored, alpha).unwrap().sets.iter().map(<[u32]>::to_vec).collect::<Vec<_>>()
+    };
     json!({ "0.05": sets(0.05), "0.1": sets(0.1), "0.2": sets(0.2), "0.37": sets(0.37) })
 }
 

@@ -1,5 +1,7 @@
 //! The model from fit to file: what it predicts, what survives a file, and what a bad file or bad input gives.
 
+#![allow(clippy::unwrap_used)] // a test may panic
+
 mod facade;
 mod file;
 
@@ -17,7 +19,8 @@ static BACKEND: LazyLock<Cpu> = LazyLock::new(|| Cpu::new(2).unwrap());
 /// Blobs, one a class; class names are numbers from `first_class` on.
 fn blobs(n: usize, classes: usize, first_class: i64, seed: u64) -> Dataset {
     let (d, mut random) = (6, Random::new(seed, 4));
-    let centers: Vec<f64> = (0..classes * d).map(|at| dance::random::uniform_of(&[at as u64]) * 2.0).collect();
+    let centers: Vec<f64> =
+        (0..classes * d).map(|at| dance::random::uniform_of(&[at as u64]) * 2.0).collect();
     let labels: Vec<i64> = (0..n).map(|row| (row % classes) as i64).collect();
     let values = labels.iter().flat_map(|&label| {
         let center = &centers[label as usize * d..][..d];
