@@ -183,7 +183,7 @@ impl Dataset {
     }
 }
 
-fn check_finite(origin: &str, matrix: &Matrix) -> Result<()> {
+pub(crate) fn check_finite(origin: &str, matrix: &Matrix) -> Result<()> {
     match matrix.as_slice().iter().position(|value| !value.is_finite()) {
         None => Ok(()),
         Some(at) => Err(Error::NotFinite {

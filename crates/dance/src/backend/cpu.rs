@@ -10,6 +10,7 @@ use crate::kernel::Kernel;
 use crate::linalg;
 use crate::matrix::Matrix;
 use crate::metric;
+use crate::neighbors::{self, Neighbors, Reference};
 use crate::ridge::RidgeSystem;
 
 /// Query rows a prediction task: its kernel tile stays in cache while β streams by.
@@ -26,14 +27,13 @@ impl Cpu {
     pub fn new(threads: usize) -> Result<Self> {
         Ok(Self { threads: Threads::new(threads)? })
     }
-
-    /// The worker pool.
-    pub fn threads(&self) -> &Threads {
-        &self.threads
-    }
 }
 
 impl Backend for Cpu {
+    fn threads(&self) -> &Threads {
+        &self.threads
+    }
+
     fn open<'a>(&'a self, points: FitPoints<'a>, reuse_initial: bool) -> Result<Box<dyn FitSession + 'a>> {
         let n = points.train.rows();
         if points.labels.len() != n {
@@ -101,6 +101,16 @@ impl Backend for Cpu {
 
     fn project(&self, points: &Matrix, root: &Matrix) -> Result<Matrix> {
         self.threads.run(|| metric::project(points, root))
+    }
+
+    fn neighbors(
+        &self,
+        reference: &Reference,
+        queries: &Matrix,
+        k: usize,
+        skip: Option<&[Option<u32>]>,
+    ) -> Result<Neighbors> {
+        self.threads.run(|| neighbors::search(reference, queries, k, skip))
     }
 
     fn median_distance(&self, points: &Matrix) -> f64 {

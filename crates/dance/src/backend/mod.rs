@@ -11,6 +11,7 @@ use crate::agop::AgopForm;
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::matrix::Matrix;
+use crate::neighbors::{Neighbors, Reference};
 use crate::ridge::RidgeReport;
 
 /// A pool of worker threads: parallelism is something you pass, not something that is around.
@@ -65,6 +66,9 @@ pub struct Solution {
 
 /// Heavy work on one device.
 pub trait Backend: Sync {
+    /// The workers for what stays on the host.
+    fn threads(&self) -> &Threads;
+
     /// Loads the points and allocates what a fit needs. With `reuse_initial` the distances before any metric is learned
     /// are kept, for a search that begins there many times.
     fn open<'a>(&'a self, points: FitPoints<'a>, reuse_initial: bool) -> Result<Box<dyn FitSession + 'a>>;
@@ -77,6 +81,16 @@ pub trait Backend: Sync {
 
     /// `points · root`.
     fn project(&self, points: &Matrix, root: &Matrix) -> Result<Matrix>;
+
+    /// The `k` nearest reference points of every query (both mapped), without the one that `skip` names for it.
+    /// See [`neighbors`](crate::neighbors).
+    fn neighbors(
+        &self,
+        reference: &Reference,
+        queries: &Matrix,
+        k: usize,
+        skip: Option<&[Option<u32>]>,
+    ) -> Result<Neighbors>;
 
     /// The median distance among (a sample of) the points.
     fn median_distance(&self, points: &Matrix) -> f64;

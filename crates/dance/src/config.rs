@@ -1,0 +1,42 @@
+//! Every setting of a model in one place, with the defaults; what a configuration file holds and a model file keeps.
+
+use serde::{Deserialize, Serialize};
+
+use crate::embeddings::Normalize;
+use crate::error::{Error, Result};
+use crate::methods::dance::DanceConfig;
+use crate::rfm::{self, RfmConfig};
+use crate::tune::TuneConfig;
+
+/// Settings of a fit and of the method on top of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// How embeddings are brought to a common scale.
+    pub normalize: Normalize,
+    /// The kernel machine.
+    pub rfm: RfmConfig,
+    /// The search for its bandwidth and shape.
+    pub tune: TuneConfig,
+    /// The prediction sets.
+    pub dance: DanceConfig,
+    /// Floor under class probabilities; `None` is 1e-3, lower where there are many classes.
+    pub probability_floor: Option<f32>,
+}
+
+impl Config {
+    pub(crate) fn check(&self) -> Result<()> {
+        self.dance.check()?;
+        match self.probability_floor {
+            Some(floor) if !(0.0..0.5).contains(&floor) => {
+                Err(Error::config("probability_floor", floor, "at least 0 and below 0.5, such as 1e-3"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The floor under probabilities of `classes` classes.
+    pub fn floor(&self, classes: usize) -> f32 {
+        self.probability_floor.unwrap_or_else(|| rfm::default_floor(classes))
+    }
+}

@@ -1,0 +1,199 @@
+//! Coverage is what theory says it is.
+//!
+//! With no ties the number of covered test points is BetaBinomial(t, k, n+1-k), k = ⌈(n+1)(1-α)⌉. Over 500 independent
+//! resplits the mean share stays within a 99.9 % band around k/(n+1); with ties, or for the intersection of two sets, it
+//! stays above the band's lower end (for the intersection, that of 1-α). The same harness must notice a quantile
+//! index that is off by one, and points that are their own neighbors.
+
+use dance::backend::{Backend, Cpu};
+use dance::kernel::Kernel;
+use dance::methods::dance::{Calibration, CalibrationMode, DanceConfig, Scorer};
+use dance::mix::Mix;
+use dance::neighbors::Reference;
+use dance::scores::paired::PairedScores;
+use dance::threshold::order_index;
+use rayon::prelude::*;
+
+use crate::reference::{Data, blobs};
+
+const RESPLITS: usize = 500;
+const TEST_POINTS: usize = 100;
+const CLASSES: u32 = 5;
+const ALPHAS: [f64; 4] = [0.2, 0.1, 0.05, 0.01];
+/// Standard deviations of a 99.9 % band.
+const BAND: f64 = 3.2905;
+
+/// The band of the mean share of covered test points.
+fn band(n: usize, alpha: f64) -> (f64, f64) {
+    let k = order_index(alpha, n);
+    if k > n {
+        return (1.0, 1.0);
+    }
+    let (a, b) = (k as f64, (n + 1 - k) as f64);
+    let mean = a / (a + b);
+    let between = a * b / ((a + b).powi(2) * (a + b + 1.0));
+    let within = a * b / ((a + b) * (a + b + 1.0)) / TEST_POINTS as f64;
+    let half = BAND * ((between + within) / RESPLITS as f64).sqrt();
+    (mean - half, (mean + half).min(1.0))
+}
+
+/// One draw of everything from the source.
+struct Resplit {
+    reference: Data,
+    calibration: Data,
+    test: Data,
+}
+
+fn resplit(n: usize, seed: usize) -> Resplit {
+    let all = blobs(150 + n + TEST_POINTS, 4, CLASSES, 0.6, 1000 + seed as u64);
+    Resplit {
+        reference: all.range(0..150),
+        calibration: all.range(150..150 + n),
+        test: all.range(150 + n..150 + n + TEST_POINTS),
+    }
+}
+
+fn config(mix: Mix, tie_noise: f64, seed: usize) -> DanceConfig {
+    DanceConfig {
+        rank_neighbors: 60,
+        contrast_neighbors: 60,
+        calibration: CalibrationMode::Disjoint,
+        mix,
+        tie_noise,
+        seed: seed as u64,
+        ..DanceConfig::default()
+    }
+}
+
+fn kernel() -> Kernel {
+    Kernel::new(60.0, 1.0).unwrap()
+}
+
+/// Mean share of covered test points for every α, over all resplits. `covered` says which labels' scores pass.
+fn mean_coverage(n: usize, one: impl Fn(&Cpu, Resplit, usize) -> [usize; 4] + Sync) -> [f64; 4] {
+    let resplits = (0..RESPLITS).into_par_iter();
+    let counts: Vec<[usize; 4]> = resplits
+        .map_init(|| Cpu::new(1).unwrap(), |backend, seed| one(backend, resplit(n, seed), seed))
+        .collect();
+    std::array::from_fn(|at| {
+        counts.iter().map(|counts| counts[at]).sum::<usize>() as f64 / (RESPLITS * TEST_POINTS) as f64
+    })
+}
+
+fn disjoint(backend: &Cpu, parts: &Resplit, config: &DanceConfig) -> (Calibration, PairedScores) {
+    let Resplit { reference, calibration, test } = parts;
+    let scorer =
+        Scorer::new(reference.points.clone(), reference.labels.clone(), CLASSES as usize, kernel(), config)
+            .unwrap();
+    let calibrated =
+        Calibration::disjoint(backend, &scorer, &calibration.points, &calibration.labels, config).unwrap();
+    (calibrated, scorer.score(backend, &test.points, 0).unwrap().1)
+}
+
+fn covered_by(mix: Mix, tie_noise: f64) -> impl Fn(&Cpu, Resplit, usize) -> [usize; 4] + Sync {
+    move |backend, parts, seed| {
+        let (calibrated, scores) = disjoint(backend, &parts, &config(mix, tie_noise, seed));
+        ALPHAS.map(|alpha| {
+            let sets = calibrated.thresholds(alpha).unwrap().sets(&scores, CLASSES as usize);
+            parts
+                .test
+                .labels
+                .iter()
+                .enumerate()
+                .filter(|&(query, &label)| sets.contains(query, label))
+                .count()
+        })
+    }
+}
+
+fn inside(n: usize, coverage: [f64; 4]) -> [bool; 4] {
+    std::array::from_fn(|at| {
+        let (low, high) = band(n, ALPHAS[at]);
+        (low..=high).contains(&coverage[at])
+    })
+}
+
+fn above(n: usize, coverage: [f64; 4]) -> [bool; 4] {
+    std::array::from_fn(|at| coverage[at] >= band(n, ALPHAS[at]).0)
+}
+
+#[test]
+fn rank_sets_without_ties_are_inside_the_band() {
+    for n in [20, 100, 1000] {
+        let coverage = mean_coverage(n, covered_by(Mix::Fixed(0.0), 0.9));
+        assert_eq!(inside(n, coverage), [true; 4], "{n} {coverage:?} {:?}", ALPHAS.map(|a| band(n, a)));
+    }
+}
+
+#[test]
+fn rank_sets_with_ties_are_above_the_band() {
+    for n in [20, 100, 1000] {
+        let coverage = mean_coverage(n, covered_by(Mix::Fixed(0.0), 0.0));
+        assert_eq!(above(n, coverage), [true; 4], "{n} {coverage:?}");
+    }
+}
+
+#[test]
+fn contrastive_sets_are_inside_the_band() {
+    for n in [20, 100, 1000] {
+        let coverage = mean_coverage(n, covered_by(Mix::Fixed(1.0), 0.0));
+        assert_eq!(inside(n, coverage), [true; 4], "{n} {coverage:?} {:?}", ALPHAS.map(|a| band(n, a)));
+    }
+}
+
+#[test]
+fn dance_sets_keep_their_promise() {
+    for n in [20, 100, 1000] {
+        let coverage = mean_coverage(n, covered_by(Mix::Auto, 0.0));
+        for (coverage, alpha) in coverage.into_iter().zip(ALPHAS) {
+            // Half of the points give thresholds; at the level 1-α the band of that many is the widest that can occur.
+            let (low, high) = band(n - n / 2, alpha);
+            let low = 1.0 - alpha - if high == 1.0 && low == 1.0 { 0.0 } else { (high - low) / 2.0 };
+            assert!(coverage >= low, "{n} {alpha} {coverage} {low}");
+        }
+    }
+}
+
+/// Test of the test: a threshold one order statistic too small.
+#[test]
+fn an_index_off_by_one_is_noticed() {
+    for n in [20, 100] {
+        let coverage = mean_coverage(n, |backend, parts, seed| {
+            let (calibrated, scores) = disjoint(backend, &parts, &config(Mix::Fixed(1.0), 0.0, seed));
+            ALPHAS.map(|alpha| {
+                let index = order_index(alpha, n) - 1;
+                let threshold = calibrated.contrast.sorted()[index.min(n) - 1];
+                let labels = parts.test.labels.iter().enumerate();
+                labels.filter(|&(query, &label)| scores.get(query, label).1 <= threshold).count()
+            })
+        });
+        assert_eq!(above(n, coverage)[..3], [false; 3], "{n} {coverage:?}");
+        assert_eq!(inside(n, coverage), [false; 4], "{n} {coverage:?}");
+    }
+}
+
+/// Test of the test: calibration points among their own neighbors.
+#[test]
+fn a_point_that_is_its_own_neighbor_is_noticed() {
+    for n in [20, 100] {
+        let coverage = mean_coverage(n, |backend, Resplit { calibration, test, .. }, _| {
+            let reference = Reference::new(calibration.points.clone());
+            let ranks = |data: &Data| -> Vec<f64> {
+                let found = backend.neighbors(&reference, &data.points, 60, None).unwrap();
+                let rank = |(query, label): (usize, &u32)| {
+                    let place =
+                        found.ids(query).iter().position(|&id| calibration.labels[id as usize] == *label);
+                    place.map_or(f64::INFINITY, |place| place as f64 + 1.0)
+                };
+                data.labels.iter().enumerate().map(rank).collect()
+            };
+            let own = dance::threshold::CalibrationScores::new(ranks(&calibration)).unwrap();
+            let new = ranks(&test);
+            ALPHAS.map(|alpha| {
+                let threshold = own.threshold(alpha).unwrap().value;
+                new.iter().filter(|&&score| score <= threshold).count()
+            })
+        });
+        assert_eq!(above(n, coverage)[..3], [false; 3], "{n} {coverage:?}");
+    }
+}

@@ -1,0 +1,144 @@
+//! The conformal core written again from the formulas: quadratic, f64, one thread, nothing shared with the library but
+//! the kernel's two parameters. And data to try it on.
+
+use dance::Matrix;
+use dance::random::Random;
+
+/// Labelled points.
+#[derive(Clone)]
+pub(crate) struct Data {
+    pub(crate) points: Matrix,
+    pub(crate) labels: Vec<u32>,
+}
+
+impl Data {
+    /// The points at `rows`.
+    pub(crate) fn select(&self, rows: &[usize]) -> Self {
+        Self { points: self.points.select(rows), labels: rows.iter().map(|&row| self.labels[row]).collect() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    pub(crate) fn range(&self, rows: std::ops::Range<usize>) -> Self {
+        self.select(&rows.collect::<Vec<_>>())
+    }
+}
+
+/// Overlapping Gaussian blobs, one a class.
+pub(crate) fn blobs(n: usize, d: usize, classes: u32, spread: f64, seed: u64) -> Data {
+    let mut random = Random::new(seed, 1);
+    let centers: Vec<f64> =
+        (0..classes as usize * d).map(|at| dance::random::uniform_of(&[9, at as u64]) * 2.0).collect();
+    let mut points = Vec::with_capacity(n * d);
+    let mut labels = Vec::with_capacity(n);
+    for _ in 0..n {
+        let class = random.below(classes as usize);
+        points.extend((0..d).map(|at| (centers[class * d + at] + spread * random.normal()) as f32));
+        labels.push(class as u32);
+    }
+    Data { points: Matrix::new(points, n, d).unwrap(), labels }
+}
+
+/// Whole-number coordinates: most distances tie, many points coincide.
+pub(crate) fn lattice(n: usize, d: usize, classes: u32, side: usize, seed: u64) -> Data {
+    let mut random = Random::new(seed, 2);
+    let points = (0..n * d).map(|_| random.below(side) as f32).collect();
+    let labels = (0..n).map(|_| random.below(classes as usize) as u32).collect();
+    Data { points: Matrix::new(points, n, d).unwrap(), labels }
+}
+
+/// `(squared distance, index)`, nearest first, ties by index.
+pub(crate) fn neighbors(
+    reference: &Matrix,
+    query: &[f32],
+    skip: Option<usize>,
+    m: usize,
+) -> Vec<(f64, usize)> {
+    let mut all: Vec<(f64, usize)> = (0..reference.rows())
+        .filter(|&row| Some(row) != skip)
+        .map(|row| (squared(reference.row(row), query), row))
+        .collect();
+    all.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    all.truncate(m);
+    all
+}
+
+fn squared(a: &[f32], b: &[f32]) -> f64 {
+    a.iter().zip(b).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum()
+}
+
+/// The paper's settings.
+#[derive(Clone, Copy)]
+pub(crate) struct Settings {
+    pub(crate) rank_neighbors: usize,
+    pub(crate) contrast_neighbors: usize,
+    pub(crate) temperature: f64,
+    pub(crate) bandwidth: f64,
+    pub(crate) shape: f64,
+}
+
+/// `S_knn` of every class.
+pub(crate) fn rank_scores(
+    reference: &Data,
+    query: &[f32],
+    skip: Option<usize>,
+    classes: usize,
+    s: Settings,
+) -> Vec<f64> {
+    let near = neighbors(&reference.points, query, skip, s.rank_neighbors);
+    (0..classes)
+        .map(|class| {
+            let place = near.iter().position(|&(_, id)| reference.labels[id] as usize == class);
+            place.map_or(f64::INFINITY, |place| place as f64 + 1.0)
+        })
+        .collect()
+}
+
+/// `S_clr` of every class.
+pub(crate) fn contrast_scores(
+    reference: &Data,
+    query: &[f32],
+    skip: Option<usize>,
+    classes: usize,
+    s: Settings,
+) -> Vec<f64> {
+    let near = neighbors(&reference.points, query, skip, s.contrast_neighbors);
+    let mut scores = vec![f64::INFINITY; classes];
+    if near.is_empty() {
+        return scores;
+    }
+    let anchor = reference.points.row(near[0].1);
+    let distance = |id: usize| {
+        let r = squared(anchor, reference.points.row(id)).sqrt();
+        -2.0 * (-(r / s.bandwidth).powf(1.0 / s.shape)).exp_m1()
+    };
+    // Sorted, so that equal neighborhoods tie exactly: the order in which a query sees them is no part of the formula.
+    let mut terms: Vec<f64> =
+        near[1..].iter().map(|&(_, id)| (-distance(id) / s.temperature).exp()).collect();
+    terms.sort_by(f64::total_cmp);
+    let others: f64 = terms.iter().sum();
+    for (place, &(_, id)) in near.iter().enumerate() {
+        let d = if place == 0 { 0.0 } else { distance(id) };
+        let loss = d / s.temperature + others.ln_1p();
+        let class = reference.labels[id] as usize;
+        scores[class] = scores[class].min(loss);
+    }
+    scores
+}
+
+/// The `⌈(1-α)(n+1)⌉`-th smallest, α in ten-thousandths, in whole numbers.
+pub(crate) fn threshold(scores: &[f64], ten_thousandths: usize) -> f64 {
+    let mut sorted = scores.to_vec();
+    sorted.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    let index = ((10_000 - ten_thousandths) * (sorted.len() + 1)).div_ceil(10_000);
+    if index > sorted.len() { f64::INFINITY } else { sorted[index - 1] }
+}
+
+/// Labels whose scores are both within.
+pub(crate) fn set(rank: &[f64], contrast: &[f64], rank_threshold: f64, contrast_threshold: f64) -> Vec<u32> {
+    (0..rank.len() as u32)
+        .filter(|&y| rank[y as usize] <= rank_threshold && contrast[y as usize] <= contrast_threshold)
+        .collect()
+}

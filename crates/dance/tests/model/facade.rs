@@ -1,0 +1,138 @@
+//! Fit, calibrate, predict.
+
+use dance::methods::dance::CalibrationMode;
+use dance::metrics::Metrics;
+use dance::mix::Mix;
+use dance::sets::EmptySets;
+use dance::{Dance, Error, Matrix, Normalize, PredictOptions};
+
+use crate::{BACKEND, Warnings, blobs, config, model};
+
+#[test]
+fn covers_and_explains() {
+    for mode in [CalibrationMode::Reuse, CalibrationMode::Disjoint] {
+        let model = model(&config(mode, Mix::Auto));
+        let test = blobs(200, 5, 0, 3);
+        let options = PredictOptions { support: 3, ..PredictOptions::default() };
+        let scored = model.score(&*BACKEND, &test.embeddings, options).unwrap();
+        let p_values = model.p_values(&scored);
+        for alpha in [0.05, 0.1, 0.2] {
+            let prediction = model.decide(&scored, alpha).unwrap();
+            let best = scored.best.as_ref().unwrap();
+            let metrics = Metrics::new(&prediction.sets, &test.labels, 5, alpha, Some(&best.labels)).unwrap();
+            assert!(metrics.coverage > 1.0 - alpha - 0.1, "{mode:?} {metrics:?}");
+            assert!(metrics.size < 4.0 && metrics.accuracy.unwrap() > 0.6, "{metrics:?}");
+            // Membership and p-values are the same fact.
+            let (rank, contrast) = dance::mix::share(alpha, prediction.thresholds.mix);
+            for query in 0..test.len() {
+                for label in 0..5 {
+                    let (p_rank, p_contrast) = p_values.get(query, label);
+                    let inside = p_rank > rank + 1e-12 && p_contrast > contrast + 1e-12;
+                    assert_eq!(prediction.sets.contains(query, label), inside);
+                }
+            }
+            // Support carries the label it supports.
+            let support = prediction.support.unwrap();
+            assert_eq!(support.len(), prediction.sets.labels.len());
+            for (label, ids) in prediction.sets.labels.iter().zip(&support) {
+                assert!(
+                    ids.len() <= 3 && ids.iter().all(|&id| model.reference_labels()[id as usize] == *label)
+                );
+            }
+        }
+        assert!(scored.nearest.iter().all(|distance| distance.is_finite() && *distance >= 0.0));
+        assert!(model.guarantee().contains(if mode == CalibrationMode::Reuse {
+            "heuristic"
+        } else {
+            "finite samples"
+        }));
+    }
+}
+
+#[test]
+fn one_query_or_many_give_the_same() {
+    let model = model(&config(CalibrationMode::Reuse, Mix::Auto));
+    let test = blobs(70, 5, 0, 4);
+    let options = PredictOptions { best: false, ..PredictOptions::default() };
+    let together = model.score(&*BACKEND, &test.embeddings, options).unwrap();
+    for query in 0..test.len() {
+        let alone = model.score(&*BACKEND, &test.embeddings.select(&[query]), options).unwrap();
+        assert_eq!(alone.scores, together.scores.select(&[query]));
+        assert_eq!(alone.nearest[0], together.nearest[query]);
+    }
+    let none = model.score(&*BACKEND, &Matrix::zeros(0, 6), options).unwrap();
+    assert!(none.scores.is_empty());
+    assert!(model.decide(&none, 0.1).unwrap().sets.is_empty());
+}
+
+#[test]
+fn empty_sets_may_get_the_best_label() {
+    let model = model(&config(CalibrationMode::Reuse, Mix::Fixed(0.5)));
+    let test = blobs(200, 5, 0, 5);
+    let kept = model.predict(&*BACKEND, &test.embeddings, 0.6, PredictOptions::default()).unwrap().1;
+    assert!(kept.empty > 0.0, "the test needs empty sets");
+    let options = PredictOptions { best: false, empty: EmptySets::Top1, ..PredictOptions::default() };
+    let (scored, filled) = model.predict(&*BACKEND, &test.embeddings, 0.6, options).unwrap();
+    assert_eq!(filled.empty, kept.empty);
+    for (query, (before, after)) in kept.sets.iter().zip(filled.sets.iter()).enumerate() {
+        let best = [scored.best.as_ref().unwrap().labels[query]];
+        assert_eq!(after, if before.is_empty() { &best } else { before });
+    }
+}
+
+#[test]
+fn recalibrates_without_refitting() {
+    let model = model(&config(CalibrationMode::Reuse, Mix::Auto));
+    let other = blobs(90, 5, 0, 6);
+    let mut settings = model.fitted().config.dance;
+    settings.calibration = CalibrationMode::Disjoint;
+    settings.mix = Mix::Fixed(0.0);
+    let again = model.recalibrate(&*BACKEND, &other, Some(settings), &Warnings::default()).unwrap();
+    assert_eq!(again.calibration().rank.len(), 90);
+    assert_eq!(again.fitted().rfm, model.fitted().rfm);
+    let directly = model.fitted().clone().calibrate(&*BACKEND, &other, &Warnings::default()).unwrap();
+    assert_eq!(
+        directly.calibration(),
+        model.recalibrate(&*BACKEND, &other, None, &Warnings::default()).unwrap().calibration()
+    );
+}
+
+#[test]
+fn classes_that_only_one_side_knows_are_said() {
+    let warnings = Warnings::default();
+    let fitted =
+        Dance::fit(&*BACKEND, &blobs(80, 5, 0, 1), &config(CalibrationMode::Reuse, Mix::Auto), &warnings)
+            .unwrap();
+    // Names 3…7: two are known, three are new, and 0, 1, 2 have no calibration point.
+    let model = fitted.calibrate(&*BACKEND, &blobs(60, 5, 3, 2), &warnings).unwrap();
+    assert_eq!(model.classes().len(), 8);
+    let said = warnings.0.lock().unwrap().join("\n");
+    assert!(said.contains("3 of the calibration points' classes were not among the fit data"), "{said}");
+    assert!(said.contains("3 classes have no calibration point"), "{said}");
+    assert_eq!(model.class_ids(&blobs(5, 5, 6, 3)), [Some(6), Some(7), None, None, None]);
+}
+
+#[test]
+fn bad_queries_and_levels() {
+    let model = model(&config(CalibrationMode::Reuse, Mix::Auto));
+    let options = PredictOptions::default();
+    assert!(matches!(model.score(&*BACKEND, &Matrix::zeros(2, 5), options), Err(Error::Shape { .. })));
+    let mut broken = blobs(5, 5, 0, 1).embeddings;
+    broken.row_mut(3)[2] = f32::NAN;
+    assert!(matches!(
+        model.score(&*BACKEND, &broken, options),
+        Err(Error::NotFinite { row: 3, column: 2, .. })
+    ));
+    assert!(matches!(model.score(&*BACKEND, &Matrix::zeros(1, 6), options), Err(Error::Data(_))));
+    let scored = model.score(&*BACKEND, &blobs(5, 5, 0, 1).embeddings, options).unwrap();
+    for alpha in [0.0, 1.0, f64::NAN] {
+        assert!(matches!(model.decide(&scored, alpha), Err(Error::Config { .. })));
+    }
+    let mut raw = config(CalibrationMode::Reuse, Mix::Auto);
+    raw.normalize = Normalize::None;
+    let raw = crate::model(&raw);
+    let mut huge = blobs(5, 5, 0, 1).embeddings;
+    huge.row_mut(0).fill(f32::MAX);
+    // Beyond what f32 can map, or merely far: an error or an answer, never a panic.
+    let _ = raw.score(&*BACKEND, &huge, options);
+}

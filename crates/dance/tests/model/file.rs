@@ -1,0 +1,202 @@
+//! The model file: everything survives it, damage is noticed, and files of old formats stay readable.
+
+use std::path::{Path, PathBuf};
+
+use dance::backend::Cpu;
+use dance::methods::dance::CalibrationMode;
+use dance::mix::Mix;
+use dance::random::Random;
+use dance::{Dance, Error, Normalize, PredictOptions};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::{BACKEND, blobs, config, model};
+
+fn parse(bytes: &[u8]) -> Result<Dance, Error> {
+    Dance::from_bytes(&*BACKEND, bytes, Path::new("test.safetensors"))
+}
+
+fn header_of(bytes: &[u8]) -> (Value, &[u8]) {
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    (serde_json::from_slice(&bytes[8..8 + length]).unwrap(), &bytes[8 + length..])
+}
+
+/// A file with another header (or other data) and a checksum that fits.
+fn sealed(header: &Value, data: &[u8]) -> Vec<u8> {
+    let mut header = header.clone();
+    header["__metadata__"]["checksum"] = json!("0".repeat(64));
+    let mut text = header.to_string().into_bytes();
+    text.resize(text.len().next_multiple_of(8), b' ');
+    let mut file = (text.len() as u64).to_le_bytes().to_vec();
+    file.extend(text);
+    file.extend(data);
+    let sum = format!("{:x}", Sha256::digest(&file));
+    let key = b"\"checksum\":\"";
+    let place = file.windows(key.len()).position(|window| window == key).unwrap() + key.len();
+    file[place..place + 64].copy_from_slice(sum.as_bytes());
+    file
+}
+
+#[test]
+fn everything_survives() {
+    let folder = tempfile::tempdir().unwrap();
+    for (mode, mix, normalize) in [
+        (CalibrationMode::Reuse, Mix::Auto, Normalize::L2),
+        (CalibrationMode::Disjoint, Mix::Auto, Normalize::Standardize),
+        (CalibrationMode::Disjoint, Mix::Fixed(0.3), Normalize::None),
+    ] {
+        let mut config = config(mode, mix);
+        config.normalize = normalize;
+        config.dance.tie_noise = 0.1 + 0.2;
+        let model = model(&config);
+        let path = folder.path().join("model.safetensors");
+        model.save(&path).unwrap();
+        let loaded = Dance::load(&*BACKEND, &path).unwrap();
+        assert_eq!(loaded.fitted(), model.fitted());
+        assert_eq!(loaded.calibration(), model.calibration());
+        assert_eq!(loaded.to_bytes().unwrap(), model.to_bytes().unwrap());
+        let test = blobs(100, 5, 0, 9);
+        let ask = |model: &Dance| {
+            model.predict(&*BACKEND, &test.embeddings, 0.07, PredictOptions::default()).unwrap()
+        };
+        assert_eq!(ask(&loaded), ask(&model));
+    }
+    // Nothing but the model is left in the folder.
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_folder_that_is_not_there_and_a_file_that_is_not_there() {
+    let model = model(&config(CalibrationMode::Reuse, Mix::Auto));
+    let nowhere = Path::new("/nowhere/model.safetensors");
+    assert!(matches!(model.save(nowhere), Err(Error::Io { .. })));
+    assert!(matches!(Dance::load(&*BACKEND, nowhere), Err(Error::Io { .. })));
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty");
+    std::fs::write(&empty, b"").unwrap();
+    assert!(Dance::load(&*BACKEND, &empty).is_err());
+}
+
+#[test]
+fn damage_is_noticed() {
+    let bytes = model(&config(CalibrationMode::Reuse, Mix::Auto)).to_bytes().unwrap();
+    for length in (0..bytes.len()).step_by(997).chain([bytes.len() - 1]) {
+        assert!(parse(&bytes[..length]).is_err(), "cut at {length}");
+    }
+    let mut random = Random::new(1, 1);
+    for _ in 0..300 {
+        let mut flipped = bytes.clone();
+        let place = random.below(bytes.len());
+        flipped[place] ^= 1 << random.below(8);
+        assert!(parse(&flipped).is_err(), "bit flipped at {place}");
+    }
+    let mut longer = bytes.clone();
+    longer.push(0);
+    assert!(parse(&longer).is_err());
+}
+
+#[test]
+fn newer_formats_and_wrong_tensors_are_named() {
+    let bytes = model(&config(CalibrationMode::Reuse, Mix::Auto)).to_bytes().unwrap();
+    let (header, data) = header_of(&bytes);
+    assert!(parse(&sealed(&header, data)).is_ok());
+    let message = |change: &dyn Fn(&mut Value)| {
+        let mut header = header.clone();
+        change(&mut header);
+        parse(&sealed(&header, data)).unwrap_err().to_string()
+    };
+    let newer = message(&|header| header["__metadata__"]["format"] = json!("2"));
+    assert!(newer.contains("written in format 2") && newer.contains("newer version"), "{newer}");
+    let shape = message(&|header| header["metric_root"]["shape"] = json!([4, 9]));
+    assert!(shape.contains("`metric_root` is 4 × 9; expected 6 × 6"), "{shape}");
+    let kind = message(&|header| header["reference_labels"]["dtype"] = json!("I32"));
+    assert!(kind.contains("`reference_labels` is of type I32"), "{kind}");
+    let missing = message(&|header| {
+        let beta = header["beta"].take();
+        header.as_object_mut().unwrap().remove("beta");
+        header["gamma"] = beta;
+    });
+    assert!(missing.contains("has no `beta`"), "{missing}");
+    let config = message(&|header| header["__metadata__"]["config"] = json!("{\"surprise\": 1}"));
+    assert!(config.contains("config"), "{config}");
+    let classes = message(&|header| header["__metadata__"]["classes"] = json!("[\"0\"]"));
+    assert!(classes.contains("classes"), "{classes}");
+}
+
+/// Whatever a sealed file says, loading it and asking it does not panic.
+#[test]
+fn no_file_can_make_it_panic() {
+    let bytes = model(&config(CalibrationMode::Reuse, Mix::Auto)).to_bytes().unwrap();
+    let (header, data) = header_of(&bytes);
+    let text = header.to_string();
+    let mut random = Random::new(2, 2);
+    let test = blobs(3, 3, 0, 1).embeddings;
+    let mut accepted = 0;
+    for round in 0..1500 {
+        let (mut text, mut data) = (text.clone().into_bytes(), data.to_vec());
+        for _ in 0..=random.below(3) {
+            if round % 2 == 0 {
+                let place = random.below(text.len());
+                let symbols = b"0123456789\",:[]{}e-.axnull";
+                text[place] = symbols[random.below(symbols.len())];
+            } else {
+                let place = random.below(data.len());
+                data[place] = random.bits() as u8;
+            }
+        }
+        let Ok(header) = serde_json::from_slice::<Value>(&text) else { continue };
+        if !header["__metadata__"].is_object() {
+            continue;
+        }
+        if let Ok(model) = parse(&sealed(&header, &data)) {
+            accepted += 1;
+            let _ = model.predict(&*BACKEND, &test, 0.1, PredictOptions::default());
+        }
+    }
+    assert!(accepted > 100, "{accepted}");
+}
+
+fn files() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files")
+}
+
+/// The tests keep a model of every format, with queries and the sets it gave when it was written.
+#[test]
+fn every_format_stays_readable() {
+    for format in 1..=dance::artifact::FORMAT {
+        let model = Dance::load(&*BACKEND, &files().join(format!("model-v{format}.safetensors"))).unwrap();
+        let text = std::fs::read_to_string(files().join(format!("model-v{format}.json"))).unwrap();
+        let expected: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(answers(&model), expected["sets"], "format {format}");
+    }
+}
+
+fn queries() -> dance::Dataset {
+    blobs(40, 5, 0, 77)
+}
+
+/// Sets by level.
+fn answers(model: &Dance) -> Value {
+    let scored = model.score(&*BACKEND, &queries().embeddings, PredictOptions::default()).unwrap();
+    let sets = |alpha: f64| {
+        model.decide(&scored, alpha).unwrap().sets.iter().map(<[u32]>::to_vec).collect::<Vec<_>>()
+    };
+    json!({ "0.05": sets(0.05), "0.1": sets(0.1), "0.2": sets(0.2), "0.37": sets(0.37) })
+}
+
+/// Run once when the format changes: `cargo test --test model -- --ignored writes_the_file_of_this_format`.
+#[test]
+#[ignore = "writes into the repository"]
+fn writes_the_file_of_this_format() {
+    let backend = Cpu::new(1).unwrap();
+    let mut config = config(CalibrationMode::Reuse, Mix::Auto);
+    config.normalize = Normalize::Standardize;
+    let fitted = Dance::fit(&backend, &blobs(60, 5, 0, 11), &config, &dance::observe::Silent).unwrap();
+    let model = fitted.calibrate(&backend, &blobs(100, 5, 0, 12), &dance::observe::Silent).unwrap();
+    let format = dance::artifact::FORMAT;
+    model.save(&files().join(format!("model-v{format}.safetensors"))).unwrap();
+    let queries = queries().embeddings;
+    let rows: Vec<&[f32]> = (0..queries.rows()).map(|row| queries.row(row)).collect();
+    let text = serde_json::to_string(&json!({ "queries": rows, "sets": answers(&model) })).unwrap();
+    std::fs::write(files().join(format!("model-v{format}.json")), text).unwrap();
+}
