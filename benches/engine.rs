@@ -164,6 +164,7 @@ impl Observer for Trials {
                 "  {:6} points  bandwidth {:6.3}  shape {:.3}  rounds {}  accuracy {:.4}  {:7.2} s",
                 trial.points, trial.bandwidth, trial.shape, trial.rounds, trial.score.accuracy, trial.seconds
             ),
+            Event::Memory { bytes } => println!("  will take up to {}", dance::error::human_bytes(*bytes)),
             Event::Warning(text) => println!("  warning: {text}"),
             _ => {}
         }
