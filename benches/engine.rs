@@ -44,7 +44,8 @@ fn main() -> Result<()> {
         ["tuned", n] => tuned(&cpu, number(n)),
         ["search", ..] => search(&cpu, &words[1..]),
         ["fit", data, bandwidth, shape, ridge, rounds] => {
-            let real = |word: &str| word.parse::<f64>().unwrap_or_else(|_| panic!("`{word}` is not a number"));
+            let real =
+                |word: &str| word.parse::<f64>().unwrap_or_else(|_| panic!("`{word}` is not a number"));
             fit(&cpu, data, real(bandwidth), real(shape), real(ridge), number(rounds))
         }
         ["accuracy", data, seed] => accuracy(&cpu, data, number(seed) as u64),
@@ -58,7 +59,8 @@ fn gemm_rate(cpu: &Cpu) -> f64 {
     let a = random_points(n, n, 1);
     let mut out = vec![0.0f32; n * n];
     let a = faer::MatRef::from_row_major_slice(a.as_slice(), n, n);
-    let par = if cpu.threads().count() == 1 { faer::Par::Seq } else { faer::Par::rayon(cpu.threads().count()) };
+    let par =
+        if cpu.threads().count() == 1 { faer::Par::Seq } else { faer::Par::rayon(cpu.threads().count()) };
     let best = (0..5).map(|_| {
         let begin = Instant::now();
         let out = faer::MatMut::from_row_major_slice_mut(&mut out, n, n);
@@ -74,7 +76,10 @@ fn gemm_rate(cpu: &Cpu) -> f64 {
 fn round_flops(n: usize, d: usize, c: usize) -> f64 {
     let form = agop::cheaper_form(n, n, c, d);
     let (real, d, classes) = (n as f64, d as f64, c as f64);
-    real * real * d + real.powi(3) / 3.0 + 2.0 * real * real * classes + agop::flops(form, n, n, c, d as usize)
+    real * real * d
+        + real.powi(3) / 3.0
+        + 2.0 * real * real * classes
+        + agop::flops(form, n, n, c, d as usize)
 }
 
 /// Seconds of one round (solve, then AGOP) under a learned metric, so that nothing is shared.
@@ -110,7 +115,10 @@ fn round(cpu: &Cpu, n: usize) -> Result<()> {
         ("round", total, solve + agop_seconds),
     ] {
         let rate = rate(flops, seconds);
-        println!("  {name:<12} {seconds:8.2} s  {rate:7.1} GFLOP/s  {:5.1} % of the product", 100.0 * rate / gemm);
+        println!(
+            "  {name:<12} {seconds:8.2} s  {rate:7.1} GFLOP/s  {:5.1} % of the product",
+            100.0 * rate / gemm
+        );
     }
     println!("  resident at the peak    {:.2} GiB", peak_gib());
     Ok(())
@@ -123,7 +131,11 @@ fn growth(cpu: &Cpu, most: usize) -> Result<()> {
     while n <= most {
         let (solve, agop_seconds) = time_round(cpu, n)?;
         let flops = round_flops(n, D, C.min(n / 8));
-        println!("  n {n:6}  {:9.3} s  {:7.1} GFLOP/s", solve + agop_seconds, flops / (solve + agop_seconds) / 1e9);
+        println!(
+            "  n {n:6}  {:9.3} s  {:7.1} GFLOP/s",
+            solve + agop_seconds,
+            flops / (solve + agop_seconds) / 1e9
+        );
         rows.push((n as f64, solve + agop_seconds, flops));
         n *= 2;
     }
@@ -131,9 +143,14 @@ fn growth(cpu: &Cpu, most: usize) -> Result<()> {
         let logs: Vec<(f64, f64)> = rows.iter().map(|row| (row.0.ln(), value(row).ln())).collect();
         let mean = |pick: fn(&(f64, f64)) -> f64| logs.iter().map(pick).sum::<f64>() / logs.len() as f64;
         let (x, y) = (mean(|log| log.0), mean(|log| log.1));
-        logs.iter().map(|log| (log.0 - x) * (log.1 - y)).sum::<f64>() / logs.iter().map(|log| (log.0 - x).powi(2)).sum::<f64>()
+        logs.iter().map(|log| (log.0 - x) * (log.1 - y)).sum::<f64>()
+            / logs.iter().map(|log| (log.0 - x).powi(2)).sum::<f64>()
     };
-    println!("  exponent: {:.2} in seconds, {:.2} in counted operations", slope(|row| row.1), slope(|row| row.2));
+    println!(
+        "  exponent: {:.2} in seconds, {:.2} in counted operations",
+        slope(|row| row.1),
+        slope(|row| row.2)
+    );
     Ok(())
 }
 
@@ -185,8 +202,15 @@ fn search(cpu: &Cpu, files: &[&str]) -> Result<()> {
                 let begin = Instant::now();
                 let config = TuneConfig { seed, search_points, refit: false, ..TuneConfig::default() };
                 let rfm = RfmConfig::default();
-                let tuned =
-                    tune::fit(cpu, &data.embeddings, &data.labels, data.classes.len(), &rfm, &config, &Silent)?;
+                let tuned = tune::fit(
+                    cpu,
+                    &data.embeddings,
+                    &data.labels,
+                    data.classes.len(),
+                    &rfm,
+                    &config,
+                    &Silent,
+                )?;
                 Ok((tuned.validation.accuracy, begin.elapsed().as_secs_f64()))
             };
             // Small sets are searched whole by default: halve them, so that there is something to compare.
@@ -282,7 +306,9 @@ fn clusters(n: usize, d: usize, classes: usize, seed: u64) -> (Matrix, Vec<u32>)
             *value += 0.35 * center;
         }
         let norm = values.iter().map(|value| value * value).sum::<f32>().sqrt();
-        values.iter_mut().for_each(|value| *value /= norm);
+        for value in values {
+            *value /= norm;
+        }
     }
     (points, labels)
 }

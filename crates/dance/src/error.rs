@@ -126,7 +126,7 @@ impl Error {
         Self::Format { path: path.to_owned(), problem: problem.into() }
     }
 
-    pub(crate) fn config(name: &'static str, value: impl ToString, expected: &'static str) -> Self {
+    pub(crate) fn config(name: &'static str, value: impl std::fmt::Display, expected: &'static str) -> Self {
         Self::Config { name, value: value.to_string(), expected }
     }
 }

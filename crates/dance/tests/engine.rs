@@ -1,5 +1,7 @@
 //! The kernel engine against slow, obvious references in f64, written from the formulas.
 
+#![allow(clippy::unwrap_used)] // tests may; clippy's own exemption misses helper functions
+
 use dance::agop::AgopForm;
 use dance::backend::{Backend, Cpu, FitPoints};
 use dance::kernel::Kernel;
@@ -31,7 +33,8 @@ impl Problem {
             labels.push(label as u32);
         }
         for copy in 0..duplicates.min(n / 2) {
-            rows[n - 1 - copy] = rows[copy].clone();
+            let original = rows[copy].clone();
+            rows[n - 1 - copy] = original;
         }
         let held_out: Vec<f32> = (0..7).flat_map(|row| draw(row % classes)).collect();
         Self {

@@ -7,8 +7,8 @@ use super::Gradients;
 use crate::linalg::{self, Real, View};
 use crate::matrix::Matrix;
 
-/// Columns of a tile.
-const COLUMNS: usize = 1024;
+/// Columns of a tile: a multiple of the product kernel's 96.
+const COLUMNS: usize = 960;
 
 /// `s·G` from `weights` (`w - shift`, both triangles), and an estimate of its relative error.
 pub(super) fn outer_product<T: Real>(
@@ -18,20 +18,20 @@ pub(super) fn outer_product<T: Real>(
     shift: f32,
 ) -> (Matrix, f64) {
     let (n, d) = (gradients.beta.rows(), gradients.mapped.cols());
-    let all_weights = linalg::row_major(weights, n, n);
     let gathered: Matrix;
     let sampled_weights = if sample.len() == n {
-        all_weights
+        weights
     } else {
         gathered = gather_columns(weights, n, sample);
-        linalg::view(&gathered)
+        gathered.as_slice()
     };
     let beta = T::widen(gradients.beta);
     let mapped = T::widen(gradients.mapped);
     let q = weighted_sums::<T>(gradients.beta, &beta, sampled_weights, sample, shift);
     let fold = Fold {
-        all_weights,
+        all_weights: weights,
         sampled_weights,
+        sampled: sample.len(),
         diagonal: (0..n).map(|row| squared_norm(&q, row)).collect(),
         norms: (0..n).map(|row| squared_norm(&mapped, row)).collect(),
         beta,
@@ -71,11 +71,11 @@ pub(super) fn outer_product<T: Real>(
 fn weighted_sums<T: Real>(
     beta: &Matrix,
     wide_beta: &Mat<T>,
-    sampled_weights: View<'_>,
+    sampled_weights: &[f32],
     sample: &[usize],
     shift: f32,
 ) -> Mat<T> {
-    let c = beta.cols();
+    let (n, c) = (beta.rows(), beta.cols());
     let mut sums = vec![0.0f64; c];
     for row in beta.as_slice().chunks_exact(c) {
         for (sum, &value) in sums.iter_mut().zip(row) {
@@ -83,6 +83,7 @@ fn weighted_sums<T: Real>(
         }
     }
     let mut parts = Mat::<T>::zeros(sample.len(), c);
+    let sampled_weights = linalg::row_major(sampled_weights, n, sample.len());
     T::weighted_product(parts.as_mut(), sampled_weights, wide_beta.as_ref());
     let mut q = Mat::<T>::zeros(beta.rows(), c);
     for (class, sum) in sums.iter().enumerate() {
@@ -105,10 +106,7 @@ fn shift_part<T: Real>(
     shift: f32,
 ) -> Mat<f64> {
     let (n, c, d) = (gradients.beta.rows(), gradients.beta.cols(), gradients.mapped.cols());
-    let row_sums: Vec<f64> = (0..n)
-        .into_par_iter()
-        .map(|row| fold.sampled_weights.row(row).iter().map(|&value| f64::from(value)).sum())
-        .collect();
+    let row_sums: Vec<f64> = fold.sampled_weights.par_chunks(fold.sampled.max(1)).map(linalg::sum).collect();
     let mapped = f64::widen(gradients.mapped);
     let beta = f64::widen(gradients.beta);
     let mut moments = Mat::<f64>::zeros(c, d);
@@ -126,8 +124,10 @@ fn shift_part<T: Real>(
 
 /// What every tile reads.
 struct Fold<'a, T> {
-    all_weights: View<'a>,
-    sampled_weights: View<'a>,
+    /// `w - shift`, n×n, and its sampled columns, n×s.
+    all_weights: &'a [f32],
+    sampled_weights: &'a [f32],
+    sampled: usize,
     beta: Mat<T>,
     mapped: Mat<T>,
     q: Mat<T>,
@@ -155,12 +155,12 @@ impl<T: Real> Fold<'_, T> {
             };
             T::weights_gram(
                 linalg::row_major_mut(tile, height, width),
-                self.sampled_weights.subrows(start, height),
-                self.sampled_weights.subrows(first, width),
+                self.weight_rows(start, height),
+                self.weight_rows(first, width),
             );
             product(other, false, &self.beta, &self.beta);
             for (value, factor) in tile.iter_mut().zip(&*other) {
-                *value = *value * *factor;
+                *value *= *factor;
             }
             product(other, false, &self.beta, &self.q);
             product(other, true, &self.q, &self.beta);
@@ -180,20 +180,31 @@ impl<T: Real> Fold<'_, T> {
         spread
     }
 
+    fn weight_rows(&self, start: usize, count: usize) -> View<'_> {
+        linalg::row_major(
+            &self.sampled_weights[start * self.sampled..][..count * self.sampled],
+            count,
+            self.sampled,
+        )
+    }
+
     /// Completes a row of `H` from column `first` on: subtracts `w∘other`, halves the diagonal, clears what is above it.
     fn finish_row(&self, row: usize, first: usize, tile: &mut [T], other: &[T]) -> f64 {
-        let weights = self.all_weights.row(row).subcols(first, tile.len());
-        for ((value, factor), &weight) in tile.iter_mut().zip(other).zip(weights.iter()) {
-            *value = *value - T::from_f32(weight) * *factor;
+        let weights = &self.all_weights[row * self.norms.len() + first..][..tile.len()];
+        for ((value, factor), &weight) in tile.iter_mut().zip(other).zip(weights) {
+            *value -= T::from_f32(weight) * *factor;
         }
-        if row < first + tile.len() {
-            let at = row - first;
-            tile[at] = T::from_f64(0.5 * (tile[at].into() + self.diagonal[row].into()));
-            tile[at + 1..].fill(T::default());
+        match row.checked_sub(first) {
+            None => tile.fill(T::default()),
+            Some(at) if at < tile.len() => {
+                tile[at] = T::from_f64(0.5 * (tile[at].into() + self.diagonal[row].into()));
+                tile[at + 1..].fill(T::default());
+            }
+            Some(_) => {}
         }
         let mut sum = T::default();
         for (value, norm) in tile.iter().zip(&self.norms[first..]) {
-            sum = sum + *value * *value * *norm;
+            sum += *value * *value * *norm;
         }
         sum.into() * self.norms[row].into()
     }

@@ -75,12 +75,11 @@ impl Gradients<'_> {
     pub(crate) fn outer_product(&self, form: AgopForm, sample: Option<&[usize]>, work: &mut [f32]) -> Matrix {
         let n = self.beta.rows();
         let everything: Vec<usize>;
-        let sample = match sample {
-            Some(sample) => sample,
-            None => {
-                everything = (0..n).collect();
-                &everything
-            }
+        let sample = if let Some(sample) = sample {
+            sample
+        } else {
+            everything = (0..n).collect();
+            &everything
         };
         let mut outer = match form {
             AgopForm::Definition => {

@@ -50,6 +50,8 @@ mod numpy;
 #[cfg(feature = "parquet")]
 mod parquet;
 #[cfg(feature = "parquet")]
+mod parquet_footer;
+#[cfg(feature = "parquet")]
 mod parquet_pages;
 mod safetensors;
 mod scalar;

@@ -24,6 +24,7 @@ use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::schema::types::ColumnDescPtr;
 
+use super::parquet_footer::schema_is_sound;
 use super::parquet_pages::{Pages, Source, plausible};
 use super::{ID_COLUMN, LABEL_COLUMN, Part, ReadOptions};
 use crate::embeddings::{RawLabels, Table};
@@ -50,12 +51,16 @@ struct Columns<'a> {
 impl<'a> Columns<'a> {
     fn open(path: &'a Path, file: File) -> Result<Self> {
         let source = Source::new(file).map_err(|error| Error::io(path, error))?;
-        let metadata = ParquetMetaDataReader::new().parse_and_finish(&source).map_err(|error| {
+        let unreadable = |error: ParquetError| {
             Error::format(
                 path,
                 format!("cannot be read as Parquet: {error}. It is truncated or damaged; save it again"),
             )
-        })?;
+        };
+        if !schema_is_sound(&source.footer().map_err(unreadable)?) {
+            return Err(unreadable(ParquetError::General("the schema makes no sense".into())));
+        }
+        let metadata = ParquetMetaDataReader::new().parse_and_finish(&source).map_err(unreadable)?;
         Ok(Self { path, source: Arc::new(source), metadata })
     }
 

@@ -31,6 +31,17 @@ impl Source {
         Ok(Self { file, length })
     }
 
+    /// The footer: before the last 8 bytes, which are its length and `PAR1`.
+    pub(super) fn footer(&self) -> Result<Bytes> {
+        let end =
+            self.length.checked_sub(8).ok_or_else(|| ParquetError::EOF("the file is too short".into()))?;
+        let tail = self.get_bytes(end, 8)?;
+        let length = tail.first_chunk().map_or(0, |&bytes| u32::from_le_bytes(bytes));
+        let start = end.checked_sub(u64::from(length));
+        let start = start.ok_or_else(|| ParquetError::EOF("the footer is longer than the file".into()))?;
+        self.get_bytes(start, length as usize)
+    }
+
     fn check(&self, start: u64, length: u64) -> Result<()> {
         if start.checked_add(length).is_some_and(|end| end <= self.length) {
             return Ok(());

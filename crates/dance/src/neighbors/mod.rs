@@ -18,7 +18,6 @@
 //! # Ok::<(), dance::Error>(())
 //! ```
 
-#[allow(clippy::inline_always)] // what runs on vectors must be compiled with the caller's instructions
 mod candidates;
 
 use rayon::prelude::*;

@@ -2,7 +2,7 @@
 
 use dance::io::{self, ReadOptions};
 
-use super::{assert_refused, fixture, integers, names, read_fixture, words, x};
+use super::{assert_refused, fixture, integers, names, read_bytes, read_fixture, words, x};
 
 #[test]
 fn lists_of_float_in_several_row_groups() {
@@ -87,4 +87,30 @@ fn types_that_cannot_be_read_are_refused() {
     assert_refused(read_fixture("flat.parquet"), &["`embedding`", "single values"]);
     assert_refused(read_fixture("nested.parquet"), &["`embedding`", "nested"]);
     assert_refused(read_fixture("wide.parquet"), &["no `embedding`", "`x0`, `x1`, `label`"]);
+}
+
+/// A file of no rows whose schema has these nodes, each given by its number of children as a varint.
+fn schema(nodes: &[&[u8]]) -> Vec<u8> {
+    let count = nodes.len();
+    let mut footer = vec![0x15, 0x04, 0x19, 0xfc]; // field 1: version 2; field 2: a list of structs, …
+    footer.extend([count as u8 & 0x7f | 0x80, (count >> 7) as u8 & 0x7f | 0x80, (count >> 14) as u8]); // … this many
+    for children in nodes {
+        footer.extend([0x35, 0x02]); // field 3: optional
+        footer.extend([0x18, 0x01, b'x']); // field 4: the name
+        footer.extend([&[0x15], *children, &[0x00]].concat()); // field 5: the number of children
+    }
+    footer.extend([0x16, 0x00, 0x19, 0x0c, 0x00]); // fields 3 and 4: no rows, no row groups
+    let length = u32::try_from(footer.len()).unwrap().to_le_bytes();
+    [b"PAR1".as_slice(), &footer, &length, b"PAR1"].concat()
+}
+
+#[test]
+fn a_schema_that_would_overflow_the_stack_or_the_memory_is_refused() {
+    // Zigzag: 0x02 is one child. A chain of 100 000 nodes, and a node with 2³¹ - 1 children.
+    let one: &[u8] = &[0x02];
+    assert_refused(read_bytes("x.parquet", schema(&vec![one; 100_000])), &["schema makes no sense"]);
+    let many: &[u8] = &[0xfe, 0xff, 0xff, 0xff, 0x0f];
+    assert_refused(read_bytes("x.parquet", schema(&[many, &[0]])), &["schema makes no sense"]);
+    // The same bytes with a schema that is sound get as far as the missing column.
+    assert_refused(read_bytes("x.parquet", schema(&[one, one, &[0]])), &["x.parquet"]);
 }

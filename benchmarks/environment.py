@@ -1,0 +1,32 @@
+"""Runs a benchmark inside a virtual environment of its own, and dance's engine bench as a subprocess."""
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / ".venv" / "benchmarks"
+
+
+def enter(*packages: str) -> None:
+    """Restarts the calling script in the benchmarks' environment, with `packages` installed there."""
+    python = FOLDER / "bin" / "python"
+    if Path(sys.prefix) == FOLDER:
+        return
+    if not python.exists():
+        venv.create(FOLDER, with_pip=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
+    os.execv(python, [str(python), *sys.argv])
+
+
+def engine(*arguments: object, threads: int) -> dict:
+    """What `cargo bench --bench engine -- arguments` prints as JSON."""
+    command = ["cargo", "bench", "--quiet", "-p", "dance-conformal", "--bench", "engine", "--"]
+    environment = {**os.environ, "DANCE_THREADS": str(threads)}
+    output = subprocess.run(
+        [*command, *map(str, arguments)], cwd=ROOT, env=environment, check=True, capture_output=True, text=True
+    )
+    return json.loads(output.stdout.strip().splitlines()[-1])

@@ -1,0 +1,163 @@
+//! A look at the schema in the footer of an untrusted Parquet file before the decoder sees it. The decoder goes down
+//! the schema by recursion and allocates as many children as a node claims: a crafted file of a few kilobytes could
+//! overflow the stack or ask for gigabytes, and neither can be caught.
+//!
+//! The footer is a Thrift struct in the compact protocol. Its field 2 is the schema, a list of nodes in depth-first
+//! order, whose field 5 is their number of children. Everything else is skipped.
+
+/// Deeper than any table that people make; the decoder is fine with it.
+const DEEPEST: usize = 64;
+
+/// Whether the schema in these bytes, a whole footer, is a tree that the decoder can walk.
+pub(super) fn schema_is_sound(footer: &[u8]) -> bool {
+    Walk { rest: footer }.schema().is_some()
+}
+
+const STOP: u8 = 0;
+const BYTE: u8 = 3;
+const I32: u8 = 5;
+const I64: u8 = 6;
+const DOUBLE: u8 = 7;
+const BINARY: u8 = 8;
+const LIST: u8 = 9;
+const SET: u8 = 10;
+const STRUCT: u8 = 12;
+
+/// The bytes not yet read. Every step gives `None` where the bytes end or make no sense.
+struct Walk<'a> {
+    rest: &'a [u8],
+}
+
+impl Walk<'_> {
+    /// Goes on to the end, since a second schema would replace the first.
+    fn schema(&mut self) -> Option<()> {
+        let (mut id, mut found) = (0, None);
+        loop {
+            match (self.field(&mut id)?, id) {
+                (STOP, _) => return found,
+                (LIST, 2) => found = Some(self.nodes()?),
+                (_, 2) => return None,
+                (kind, _) => self.skip(kind, 0)?,
+            }
+        }
+    }
+
+    fn nodes(&mut self) -> Option<()> {
+        let (count, kind) = self.list()?;
+        // Children still to come, a level each.
+        let mut open: Vec<u64> = Vec::new();
+        for left in (0..count).rev() {
+            if kind != STRUCT {
+                return None;
+            }
+            let children = self.children()?;
+            if children > left {
+                return None;
+            }
+            while open.last() == Some(&0) {
+                open.pop();
+            }
+            if let Some(siblings) = open.last_mut() {
+                *siblings -= 1;
+            }
+            open.push(children);
+            if open.len() > DEEPEST {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    /// Reads a node for its number of children.
+    fn children(&mut self) -> Option<u64> {
+        let (mut id, mut children) = (0, 0);
+        loop {
+            match (self.field(&mut id)?, id) {
+                (STOP, _) => return Some(children),
+                (I32, 5) => children = self.varint()? >> 1, // zigzag; the decoder refuses negative numbers
+                (_, 5) => return None,
+                (kind, _) => self.skip(kind, 0)?,
+            }
+        }
+    }
+
+    /// The type of the next field, or `STOP` at the end of the struct.
+    fn field(&mut self, id: &mut i64) -> Option<u8> {
+        let byte = self.byte()?;
+        if byte == STOP {
+            return Some(STOP);
+        }
+        *id = match byte >> 4 {
+            0 => {
+                let zigzag = self.varint()?;
+                (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64)
+            }
+            step => id.checked_add(i64::from(step))?,
+        };
+        Some(byte & 0x0f).filter(|&kind| kind != STOP)
+    }
+
+    /// The length of a list and the type of its elements.
+    fn list(&mut self) -> Option<(u64, u8)> {
+        let byte = self.byte()?;
+        let count = match byte >> 4 {
+            15 => self.varint()?,
+            count => u64::from(count),
+        };
+        // An element takes a byte at least, so no list is longer than what is left.
+        (count <= self.rest.len() as u64).then_some((count, byte & 0x0f))
+    }
+
+    fn skip(&mut self, kind: u8, depth: usize) -> Option<()> {
+        if depth > DEEPEST {
+            return None;
+        }
+        match kind {
+            1 | 2 => Some(()), // a boolean is in its type
+            BYTE => self.byte().map(|_| ()),
+            4..=I64 => self.varint().map(|_| ()),
+            DOUBLE => self.bytes(8),
+            BINARY => {
+                let length = self.varint()?;
+                self.bytes(length)
+            }
+            LIST | SET => {
+                let (count, kind) = self.list()?;
+                (0..count).try_for_each(|_| self.skip(if kind < BYTE { BYTE } else { kind }, depth + 1))
+            }
+            STRUCT => {
+                let mut id = 0;
+                loop {
+                    match self.field(&mut id)? {
+                        STOP => return Some(()),
+                        kind => self.skip(kind, depth + 1)?,
+                    }
+                }
+            }
+            _ => None, // not a type, or a map, which no part of a footer is
+        }
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(byte)
+    }
+
+    fn bytes(&mut self, count: u64) -> Option<()> {
+        self.rest = self.rest.get(usize::try_from(count).ok()?..)?;
+        Some(())
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        for shift in (0..70).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+}
