@@ -3,7 +3,7 @@
 //! ```
 //! use dance::{Config, Dance, PredictOptions, backend::Cpu, io, observe::Silent, split};
 //! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/wordnet_minilm.npz");
-//! let data = io::read(path, &io::ReadOptions::default())?.into_dataset()?;
+//! let data = io::read(path.as_ref(), &io::ReadOptions::default())?.into_dataset()?;
 //! # let data = data.select(&(0..data.len()).step_by(8).collect::<Vec<_>>());
 //! let parts = split::stratified(&data.labels, &[0.4, 0.4, 0.2], 0)?;
 //! let backend = Cpu::new(0)?;
