@@ -1,7 +1,7 @@
 //! Exact nearest neighbors in mapped space (the paper, §3.1: `N_k(Z, Z̃)`).
 //!
 //! `‖q-r‖² - ‖q‖² = ‖r‖² - 2·q·r`: one matrix product ranks all reference points of a query. The product runs in f32
-//! over tiles, a [bounded list](candidates) keeps what can still be among the k nearest **given the rounding error of the
+//! over tiles, a bounded list keeps what can still be among the k nearest **given the rounding error of the
 //! product** (a rigorous bound, not a guess), and only those few distances are computed again from the differences in
 //! f64. So the answer is that of f64 whatever the product rounds to: duplicates of a point tie exactly, a point is at
 //! distance 0 of its copies, and neither the tiles, nor the number of threads or queries, nor the device can change a
