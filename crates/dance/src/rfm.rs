@@ -35,7 +35,8 @@ pub struct RfmConfig {
     pub ridge: f64,
     /// Most AGOP updates.
     pub rounds: usize,
-    /// Points over which the AGOP is averaged; `None` takes all.
+    /// Most points over which the AGOP is averaged, a seeded sample of them where there are more; `None` takes all.
+    /// It is a mean over points, so thousands determine it; the cost falls in proportion.
     pub agop_points: Option<usize>,
     /// Rounds without a better validation score after which the loop ends; `None` never does for that reason.
     pub patience: Option<usize>,
@@ -45,7 +46,7 @@ pub struct RfmConfig {
 
 impl Default for RfmConfig {
     fn default() -> Self {
-        Self { ridge: 1e-3, rounds: 5, agop_points: None, patience: None, seed: 0 }
+        Self { ridge: 1e-3, rounds: 5, agop_points: Some(8000), patience: None, seed: 0 }
     }
 }
 

@@ -9,6 +9,8 @@
 //! 3. **Refit** (optional): the chosen setting and number of rounds on training and validation points together. Legitimate,
 //!    since calibration points are others.
 //!
+//! A trial ends after two rounds without improvement, and averages the AGOP over at most 4,000 points.
+//!
 //! Bandwidths are multiples of the median distance among training points before any metric, so that one range fits all data.
 
 mod gaussian_process;
@@ -28,8 +30,12 @@ use crate::split;
 
 use search::Search;
 
-/// Rounds without improvement after which a trial ends; the fit that is kept has none.
+/// Rounds without improvement after which a trial ends; a refit has none.
 const TRIAL_PATIENCE: usize = 2;
+/// Most points over which a trial's AGOP is averaged.
+const TRIAL_AGOP_POINTS: usize = 4000;
+/// A sample larger than this share of the training points saves too little to be worth confirming.
+const LARGEST_SAMPLE: f64 = 0.75;
 
 /// What is searched, how long, and on how much of the data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -157,7 +163,8 @@ pub fn fit(
         ));
     }
 
-    let sampled = config.search_points.filter(|&most| most < train.labels.len() && config.trials() > 1);
+    let worthwhile = |most: &usize| (*most as f64) < LARGEST_SAMPLE * train.labels.len() as f64;
+    let sampled = config.search_points.filter(|most| worthwhile(most) && config.trials() > 1);
     let bytes = bytes_needed(backend, &train, &validation, classes, sampled, config);
     observer.notice(&Event::Memory { bytes });
     if let Some(limit) = config.memory.filter(|&limit| bytes > limit) {
@@ -174,7 +181,11 @@ pub fn fit(
     }
     let stage = Stage { backend, validation: &validation, classes, unit, observer };
     let mut trace = Vec::new();
-    let trial = RfmConfig { patience: rfm.patience.or(Some(TRIAL_PATIENCE)), ..*rfm };
+    let trial = RfmConfig {
+        patience: rfm.patience.or(Some(TRIAL_PATIENCE)),
+        agop_points: Some(rfm.agop_points.map_or(TRIAL_AGOP_POINTS, |points| points.min(TRIAL_AGOP_POINTS))),
+        ..*rfm
+    };
 
     let sample = sampled.map(|most| train.sample(most, config.seed)).transpose()?;
     let searched = sample.as_ref().unwrap_or(&train);
@@ -189,7 +200,8 @@ pub fn fit(
         observer.notice(&Event::Confirming { candidates: candidates.len() });
         best = stage.confirm(&train, &trial, &candidates, &mut trace)?;
     }
-    let fidelity = describe(&trace, searched.labels.len(), train.labels.len(), points.rows(), config.refit);
+    let fidelity =
+        describe(&trace, searched.labels.len(), train.labels.len(), points.rows(), rfm, config.refit);
     let validation_score = best.score()?;
 
     let kernel = best.kernel;
@@ -361,15 +373,28 @@ fn out_of_memory(
     }
 }
 
-fn describe(trace: &[Evaluation], searched: usize, train: usize, all: usize, refit: bool) -> String {
+fn describe(
+    trace: &[Evaluation],
+    searched: usize,
+    train: usize,
+    all: usize,
+    rfm: &RfmConfig,
+    refit: bool,
+) -> String {
     let trials = trace.iter().filter(|trial| trial.points == searched).count();
     let confirmed = trace.len() - trials;
     let mut text = format!("{trials} settings on {searched} of {train} training points");
     if confirmed > 0 {
         text += &format!(", the best {confirmed} again on all {train}");
     }
+    if train > TRIAL_AGOP_POINTS {
+        text += &format!(" with the AGOP over {TRIAL_AGOP_POINTS}");
+    }
     if refit {
         text += &format!(", refitted on {all} with validation points");
+        if let Some(points) = rfm.agop_points.filter(|&points| points < all) {
+            text += &format!(" and the AGOP over {points}");
+        }
     }
     text
 }
