@@ -140,9 +140,9 @@ pub(crate) fn frame(answers: Vec<Answer<'_>>, notes: Vec<(&'static str, String)>
     frame.push("set", Column::TextLists(each.clone().map(|answer| owned(&answer.set)).collect()));
     frame.push("alpha", Column::Numbers(each.clone().map(|answer| answer.alpha).collect()));
     if probabilities {
-        let lists = each.clone().map(|answer| {
-            answer.probabilities.iter().flatten().map(|&value| shortest(value)).collect()
-        });
+        let lists = each
+            .clone()
+            .map(|answer| answer.probabilities.iter().flatten().map(|&value| shortest(value)).collect());
         frame.push("probabilities", Column::NumberLists(lists.collect()));
     }
     if p_values {

@@ -65,9 +65,9 @@ fn from_file(given: &[OsString]) -> anyhow::Result<Option<Vec<OsString>>> {
 
 /// The option `key` of a command. A file cannot name another file of options, nor ask for help.
 fn option<'a>(command: &'a Command, key: &str) -> Option<&'a clap::Arg> {
-    let mut options = command.get_arguments().filter(|arg| {
-        arg.get_long().is_some_and(|long| !matches!(long, "config" | "help" | "version"))
-    });
+    let mut options = command
+        .get_arguments()
+        .filter(|arg| arg.get_long().is_some_and(|long| !matches!(long, "config" | "help" | "version")));
     options.find(|arg| arg.get_long() == Some(&key.replace('_', "-")))
 }
 
@@ -116,4 +116,3 @@ fn suggestion(key: &str, root: &Command) -> String {
     let commands = root.get_subcommands().map(Command::get_name).collect::<Vec<_>>().join(", ");
     format!("keys are long options such as `evaluations` (not `{key}`), tables are commands ({commands})")
 }
-

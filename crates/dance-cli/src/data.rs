@@ -91,8 +91,6 @@ fn in_order_of_names(data: Dataset) -> Dataset {
 /// True labels as the model numbers them; labels it has never seen get numbers beyond its classes.
 pub(crate) struct Truth {
     pub(crate) labels: Vec<u32>,
-    /// Classes of the model and of the data together.
-    pub(crate) classes: usize,
     /// What to warn of.
     pub(crate) warning: Option<String>,
 }
@@ -116,7 +114,7 @@ impl Truth {
                 names[row]
             )
         });
-        Ok(Self { labels, classes: place.len(), warning })
+        Ok(Self { labels, warning })
     }
 }
 

@@ -97,10 +97,9 @@ impl<R: Read> Points<R> {
             Err(error) if error.is_syntax() || error.is_eof() => {
                 return Err(error).with_context(|| format!("{}: not JSON", place()));
             }
-            Err(_) => bail!(
-                "{}: must be {{\"embedding\": [numbers], \"id\": …}} or [numbers], all finite",
-                place()
-            ),
+            Err(_) => {
+                bail!("{}: must be {{\"embedding\": [numbers], \"id\": …}} or [numbers], all finite", place())
+            }
         };
         let (Line::Bare(embedding) | Line::Point { embedding, .. }) = &line;
         if embedding.len() != self.dimensions {

@@ -103,9 +103,7 @@ impl Explain {
             })
             .collect();
         let order = |value: Option<f64>| value.unwrap_or(f64::INFINITY);
-        reasons.sort_by(|a, b| {
-            (!a.in_set).cmp(&!b.in_set).then(order(a.rank).total_cmp(&order(b.rank)))
-        });
+        reasons.sort_by(|a, b| (!a.in_set).cmp(&!b.in_set).then(order(a.rank).total_cmp(&order(b.rank))));
         let in_set = reasons.iter().filter(|reason| reason.in_set).count();
         let hidden = reasons.len() - reasons.len().min(self.top.max(in_set));
         reasons.truncate(self.top.max(in_set));

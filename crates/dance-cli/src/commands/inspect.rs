@@ -128,7 +128,9 @@ fn add_classes(report: &mut Value, data: &Dataset, warnings: &mut Vec<String>) {
     let few = counts.iter().filter(|&&count| count > 0 && count < FEW).count();
     let none = counts.iter().filter(|&&count| count == 0).count();
     if few > 0 {
-        warnings.push(format!("{few} classes have fewer than {FEW} points: a split leaves some part without them"));
+        warnings.push(format!(
+            "{few} classes have fewer than {FEW} points: a split leaves some part without them"
+        ));
     }
     if none > 0 {
         warnings.push(format!("{none} class names have no point"));

@@ -34,9 +34,7 @@ impl WholeFile {
             path.with_file_name(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
         interrupt::note(&temporary);
         match File::create(&temporary) {
-            Ok(file) => {
-                Ok(Self { out: Some(BufWriter::new(file)), temporary, path: path.to_owned() })
-            }
+            Ok(file) => Ok(Self { out: Some(BufWriter::new(file)), temporary, path: path.to_owned() }),
             Err(error) => {
                 interrupt::settle(&temporary, || {});
                 Err(error).with_context(|| format!("{}: cannot be written", path.display()))

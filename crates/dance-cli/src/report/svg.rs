@@ -64,9 +64,9 @@ pub(crate) fn picture(left: (&str, &str, &[Line]), right: (&str, &str, &[Line]))
 fn chart(title: &str, x_name: &str, lines: &[Line], diagonal: bool) -> String {
     let all = || lines.iter().flat_map(|line| line.points.iter().copied());
     let extent = |pick: fn((f64, f64)) -> f64| {
-        let ends = all().map(pick).fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
-            (low.min(value), high.max(value))
-        });
+        let ends = all()
+            .map(pick)
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
         if ends.0 < ends.1 { ends } else { (ends.0 - 0.5, ends.0 + 0.5) }
     };
     if all().next().is_none() {
