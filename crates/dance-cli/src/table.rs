@@ -1,4 +1,4 @@
-//! Aligned columns of text: the first to the left, numbers to the right.
+//! Numbers and words for people: aligned columns, the first to the left, numbers to the right.
 
 use std::io::{self, Write};
 
@@ -24,4 +24,9 @@ pub(crate) fn write(out: &mut dyn Write, header: &[&str], rows: &[Vec<String>]) 
         writeln!(out, "{}", line(&mut row.iter().map(String::as_str)))?;
     }
     Ok(())
+}
+
+/// `1 round`, `2 rounds`.
+pub(crate) fn rounds(count: usize) -> String {
+    format!("{count} round{}", if count == 1 { "" } else { "s" })
 }

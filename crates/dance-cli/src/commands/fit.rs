@@ -18,6 +18,7 @@ use crate::output::{Column, Destination, Frame, WholeFile, write_frame};
 use crate::parse::{self, Alphas, Range, Split};
 use crate::progress::Progress;
 use crate::settings::Method;
+use crate::table;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance fit embeddings.npz -o model.dance
@@ -163,9 +164,9 @@ impl Fit {
         writeln!(out, "  kernel       {} points, {}", parts.kernel.len(), fitted.fidelity)?;
         writeln!(
             out,
-            "  chosen       shape {:.2}, {} rounds of metric learning; validation accuracy {:.3}",
+            "  chosen       shape {:.2}, {} of metric learning; validation accuracy {:.3}",
             fitted.rfm.kernel.shape(),
-            fitted.rfm.rounds,
+            table::rounds(fitted.rfm.rounds),
             fitted.validation.accuracy
         )?;
         writeln!(out, "  calibration  {} points", parts.calibration.len())?;

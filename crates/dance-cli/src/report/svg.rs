@@ -12,7 +12,7 @@ const COLORS: [&str; 3] = ["#8a97ab", "#d08c3f", "#1f6f5c"];
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 270.0;
 /// Room for the axes: left, top, right, bottom.
-const FRAME: (f64, f64, f64, f64) = (52.0, 30.0, 14.0, 44.0);
+const FRAME: (f64, f64, f64, f64) = (52.0, 48.0, 14.0, 44.0);
 
 /// A chart as an image of its own.
 fn alone(width: f64, body: &str) -> String {
@@ -112,14 +112,12 @@ fn chart(title: &str, x_name: &str, lines: &[Line], diagonal: bool) -> String {
             points.join(" ")
         );
     }
+    // The names stand above the grid, so that no line can cross them.
+    let step = inner / lines.len() as f64;
     for (place, (line, color)) in lines.iter().zip(COLORS.iter().cycle()).enumerate() {
-        let y = top + 12.0 + 15.0 * place as f64;
-        body += &format!(
-            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"12\" height=\"3\" fill=\"{color}\"/>\n",
-            left + 8.0,
-            y - 5.0
-        );
-        body += &text(left + 25.0, y, "start", line.name);
+        let x = left + step * place as f64;
+        body += &format!("<rect x=\"{x:.1}\" y=\"31\" width=\"12\" height=\"3\" fill=\"{color}\"/>\n");
+        body += &text(x + 17.0, 36.0, "start", line.name);
     }
     body
 }

@@ -5,7 +5,9 @@ use super::{run, scratch, shared};
 #[test]
 fn help_shows_an_example_of_every_command() {
     let help = run(&["--help"]).success().says(&["Example:", "Exit status: 0 fine, 1"]);
-    for name in ["demo", "fit", "predict", "evaluate", "recalibrate", "inspect", "explain", "completions", "man"] {
+    for name in
+        ["demo", "fit", "predict", "evaluate", "recalibrate", "inspect", "explain", "completions", "man"]
+    {
         assert!(help.stdout.contains(name), "{name}");
         let help = run(&[name, "--help"]).success();
         let shared = ["--json", "--seed", "--threads", "--config", "--verbose", "--quiet"];
@@ -117,7 +119,8 @@ fn evaluate_judges_and_checks() {
 fn recalibrate_keeps_the_kernel() {
     let (_folder, at) = scratch();
     let (model, test, other) = (shared("model"), shared("test.npz"), at("other"));
-    let ran = run(&["recalibrate", &model, &test, "-o", &other, "--calibration-mode", "disjoint", "--mix", "0"]);
+    let ran =
+        run(&["recalibrate", &model, &test, "-o", &other, "--calibration-mode", "disjoint", "--mix", "0"]);
     ran.success().says(&["calibrated on 96 points", "P(label in set) >= 1 - alpha"]);
     let kernel = |path: &str| {
         let report = run(&["inspect", path, "--json"]).success().json();
@@ -149,7 +152,11 @@ fn inspect_knows_data_from_models() {
     run(&["inspect", &at("model.safetensors")]).success().says(&["kind                    model"]);
     std::fs::write(at("odd.csv"), "label,x\na,0\na,1\nb,1\n").unwrap();
     let odd = run(&["inspect", &at("odd.csv")]).success();
-    odd.says(&["warning: a row is all zeros", "warning: 1 rows repeat", "warning: 2 classes have fewer than 3"]);
+    odd.says(&[
+        "warning: a row is all zeros",
+        "warning: 1 rows repeat",
+        "warning: 2 classes have fewer than 3",
+    ]);
 }
 
 #[test]

@@ -12,11 +12,22 @@ fn the_demo_tells_the_story_and_writes_a_page() {
         super::Ran::new(command(&arguments).current_dir(folder.path()).output().unwrap())
     };
     let text = demo(&["--picture", &at("picture.svg")]).success();
-    text.says(&["1. Fit.", "2. Calibrate.", "3. Test.", "4. Five test points", "k-NN set", "CLR set", "DANCE"])
-        .says(&["floor", "Guarantee: heuristic", "dance-demo.html"]);
+    text.says(&[
+        "1. Fit.",
+        "2. Calibrate.",
+        "3. Test.",
+        "4. Five test points",
+        "k-NN set",
+        "CLR set",
+        "DANCE",
+    ])
+    .says(&["floor", "Guarantee: heuristic", "dance-demo.html"]);
     let page = std::fs::read_to_string(at("dance-demo.html")).unwrap();
     assert!(page.contains("<svg") && page.ends_with("</html>\n"));
-    assert!(!page.contains("http") || page.matches("http").count() == page.matches("http://www.w3.org/2000/svg").count());
+    assert!(
+        !page.contains("http")
+            || page.matches("http").count() == page.matches("http://www.w3.org/2000/svg").count()
+    );
     assert!(std::fs::read_to_string(at("picture.svg")).unwrap().starts_with("<svg"));
     assert_eq!(names(folder.path()), ["dance-demo.html", "picture.svg"]);
     // Its own page may be replaced, another file of that name not.

@@ -22,13 +22,14 @@ fn data_that_cannot_be_used() {
     let (_folder, at) = scratch();
     let (model, out) = (shared("model"), at("out"));
     std::fs::write(at("nan.csv"), "label,x,y\na,1,2\nb,3,NaN\na,2,2\n").unwrap();
-    run(&["fit", &at("nan.csv"), "-o", &out]).fails(&["nan.csv: row 1, column 1 is NaN"]);
+    run(&["fit", &at("nan.csv"), "-o", &out]).fails(&["nan.csv: line 3, column `y`: `NaN` is not a finite"]);
     std::fs::write(at("narrow.csv"), "label,x,y\na,1,2\nb,3,4\n").unwrap();
     let wrong = ["narrow.csv", "dimensions", "expected 384, found 2"];
     run(&["predict", &model, &at("narrow.csv")]).fails(&wrong);
     run(&["evaluate", &model, &at("narrow.csv")]).fails(&wrong);
     run(&["explain", &model, &at("narrow.csv"), "--row", "0"]).fails(&wrong);
-    run(&["recalibrate", &model, &at("narrow.csv"), "-o", &out]).fails(&["narrow.csv", "expected 384, found 2"]);
+    run(&["recalibrate", &model, &at("narrow.csv"), "-o", &out])
+        .fails(&["narrow.csv", "expected 384, found 2"]);
     std::fs::write(at("one.csv"), "label,x\na,1\na,2\n").unwrap();
     run(&["fit", &at("one.csv"), "-o", &out]).fails(&["one.csv", "at least two classes"]);
     std::fs::write(at("bare.csv"), "x,y\n1,2\n").unwrap();
@@ -78,7 +79,8 @@ fn options_outside_their_range_are_refused_before_anything_is_read() {
     }
     run(&["predict", &no, &no, "--alpha", "0"]).fails(&["--alpha", "between 0 and 1"]);
     run(&["predict", &no, &no, "--include", "smells"]).fails(&["smells", "neighbors"]);
-    run(&["fit", &no, "-o", &at("out"), "--split", "0.5,0.5", "--calibration", &no]).fails(&["cannot be used with"]);
+    run(&["fit", &no, "-o", &at("out"), "--split", "0.5,0.5", "--calibration", &no])
+        .fails(&["cannot be used with"]);
     run(&["fit", &shared("small.npz"), "-o", &at("out"), "--test-out", &at("t.npz")]).fails(&["test share"]);
     run(&["fit", "-v", "-q", &no, "-o", &at("out")]).fails(&["cannot be used with"]);
     run(&["sing"]).fails(&["sing"]);
@@ -95,7 +97,9 @@ fn a_class_that_was_never_seen_counts_as_not_covered() {
     let columns = header.trim_start_matches("id,label,");
     std::fs::write(at("zebra.csv"), format!("label,{columns}\n{}\n", zebra.join("\n"))).unwrap();
     let ran = run(&["evaluate", &shared("model"), &at("zebra.csv"), "--json"]).success();
-    assert!(ran.stderr.contains("6 of 6 rows carry a label that the model has never seen (the first is `zebra`"));
+    assert!(
+        ran.stderr.contains("6 of 6 rows carry a label that the model has never seen (the first is `zebra`")
+    );
     assert_eq!(ran.json()["levels"][0]["coverage"], 0.0);
     run(&["evaluate", &shared("model"), &at("zebra.csv"), "--min-coverage", "0.9"]).code(1);
 }
@@ -113,7 +117,8 @@ fn csv_rows(text: &str) -> Vec<String> {
 fn outputs_that_cannot_be_written() {
     let (folder, at) = scratch();
     let (model, test) = (shared("model"), shared("test.npz"));
-    run(&["predict", &model, &test, "-o", &at("sets.xlsx")]).fails(&["sets.xlsx", ".jsonl, .csv, .parquet or .npz"]);
+    run(&["predict", &model, &test, "-o", &at("sets.xlsx")])
+        .fails(&["sets.xlsx", ".jsonl, .csv, .parquet or .npz"]);
     run(&["predict", &model, &test, "-o", &at("no/sets.csv")]).fails(&["no/sets.csv", "cannot be written"]);
     run(&["fit", &test, "-o", &at("no/model")]).fails(&["no/model", "cannot be written"]);
     run(&["fit", &test, "-o", folder.path().to_str().unwrap()]).fails(&["is a directory"]);
@@ -121,7 +126,8 @@ fn outputs_that_cannot_be_written() {
         // A device is not replaced by a file; even root cannot write below /proc.
         run(&["fit", &test, "-o", "/dev/null"]).fails(&["/dev/null: is not a regular file"]);
         run(&["fit", &test, "-o", "/proc/model"]).fails(&["/proc/model", "cannot be written"]);
-        run(&["predict", &model, &test, "-o", "/proc/sets.csv"]).fails(&["/proc/sets.csv", "cannot be written"]);
+        run(&["predict", &model, &test, "-o", "/proc/sets.csv"])
+            .fails(&["/proc/sets.csv", "cannot be written"]);
     }
     assert_eq!(names(folder.path()), Vec::<String>::new());
 }
@@ -149,7 +155,8 @@ fn a_full_disk_leaves_nothing_behind() {
         let script = format!("trap '' XFSZ; ulimit -f 2; exec '{program}' {arguments}");
         super::Ran::new(std::process::Command::new("sh").args(["-c", &script]).output().unwrap())
     };
-    limited(&format!("fit '{test}' -o '{}' --evaluations 1 --rounds 0", at("m"))).fails(&["/m", "cannot be written"]);
+    limited(&format!("fit '{test}' -o '{}' --evaluations 1 --rounds 0", at("m")))
+        .fails(&["/m", "cannot be written"]);
     for name in ["sets.jsonl", "sets.csv", "sets.parquet", "sets.npz"] {
         let include = "--include probabilities,p-values,neighbors --alpha 0.01";
         limited(&format!("predict '{model}' '{test}' -o '{}' {include}", at(name))).fails(&[name]);

@@ -29,14 +29,36 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| {
     for (name, extension) in [("small.npz", "npz"), ("small.csv", "csv"), ("small.parquet", "parquet")] {
         let scratch = at(&format!("scratch-{extension}"));
         run(&[
-            "fit", shipped, "-o", &scratch, "--split", "0.1,0.8,0.1", "--test-out", &at(name), "--evaluations",
-            "1", "--rounds", "0", "--mix", "0",
+            "fit",
+            shipped,
+            "-o",
+            &scratch,
+            "--split",
+            "0.1,0.8,0.1",
+            "--test-out",
+            &at(name),
+            "--evaluations",
+            "1",
+            "--rounds",
+            "0",
+            "--mix",
+            "0",
         ])
         .success();
     }
     run(&[
-        "fit", &at("small.npz"), "-o", &at("model"), "--split", "0.4,0.4,0.2", "--test-out", &at("test.npz"),
-        "--evaluations", "2", "--rounds", "1",
+        "fit",
+        &at("small.npz"),
+        "-o",
+        &at("model"),
+        "--split",
+        "0.4,0.4,0.2",
+        "--test-out",
+        &at("test.npz"),
+        "--evaluations",
+        "2",
+        "--rounds",
+        "1",
     ])
     .success();
     Shared { folder }

@@ -10,7 +10,8 @@ use super::{Ran, command, run, shared};
 fn lines(rows: usize) -> String {
     let path = shared("small.npz");
     let data = dance::io::read(path.as_ref(), &dance::io::ReadOptions::default()).unwrap();
-    let line = |row: usize| serde_json::json!({ "embedding": data.embeddings.row(row), "id": row }).to_string();
+    let line =
+        |row: usize| serde_json::json!({ "embedding": data.embeddings.row(row), "id": row }).to_string();
     (0..rows).map(|row| line(row % data.embeddings.rows()) + "\n").collect()
 }
 
@@ -99,7 +100,11 @@ fn a_bad_line_is_named() {
     let model = shared("model");
     let good = lines(1);
     let ran = piped(&["predict", &model, "-"], &format!("{good}[1,2]\n")).code(2);
-    assert!(ran.stderr.contains("stdin: line 2: 2 numbers, but the model was fitted with 384"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("stdin: line 2: 2 numbers, but the model was fitted with 384"),
+        "{}",
+        ran.stderr
+    );
     assert!(piped(&["predict", &model, "-"], "{\"id\":1}\n").code(2).stderr.contains("line 1: must be"));
     assert!(piped(&["predict", &model, "-"], "nonsense\n").code(2).stderr.contains("line 1: not JSON"));
     assert_eq!(piped(&["predict", &model, "-"], "").success().stdout, "");
@@ -129,7 +134,9 @@ fn a_closed_pipe_is_no_error() {
 fn a_full_stdout_is_an_error() {
     let full = || File::options().write(true).open("/dev/full").unwrap();
     let (model, test) = (shared("model"), shared("test.npz"));
-    for arguments in [&["predict", &model, &test][..], &["evaluate", &model, &test], &["inspect", &model], &["man"]] {
+    for arguments in
+        [&["predict", &model, &test][..], &["evaluate", &model, &test], &["inspect", &model], &["man"]]
+    {
         let output = command(arguments).stdout(full()).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("No space left"), "{arguments:?}");

@@ -28,9 +28,9 @@ pub(super) fn tell(out: &mut dyn Write, story: &Story) -> io::Result<()> {
     writeln!(out, "   tell the classes apart: {}.", fitted.fidelity)?;
     writeln!(
         out,
-        "   Chosen: shape {:.2}, {} rounds of metric learning. It is right on {:.1} % of points it never saw,",
+        "   Chosen: shape {:.2}, {} of metric learning. It is right on {:.1} % of points it never saw,",
         fitted.rfm.kernel.shape(),
-        fitted.rfm.rounds,
+        table::rounds(fitted.rfm.rounds),
         100.0 * story.accuracy
     )?;
     writeln!(
