@@ -120,7 +120,7 @@ impl<'a> Answers<'a> {
 }
 
 /// Answers as columns.
-pub(crate) fn frame(answers: Vec<Answer<'_>>, notes: Vec<(&'static str, String)>) -> Frame {
+pub(crate) fn frame(answers: &[Answer<'_>], notes: Vec<(&'static str, String)>) -> Frame {
     let mut frame = Frame { notes, ..Frame::default() };
     let first = answers.first();
     let (ids, probabilities, p_values, neighbors) = (

@@ -191,7 +191,7 @@ fn words(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Bool(flag) => if *flag { "yes" } else { "no" }.into(),
         Value::Number(number) => match number.as_f64() {
-            Some(value) if number.is_f64() && value.abs() >= 1e-4 => format!("{:.4}", value),
+            Some(value) if number.is_f64() && value.abs() >= 1e-4 => format!("{value:.4}"),
             Some(value) if number.is_f64() => format!("{value:.2e}"),
             _ => number.to_string(),
         },

@@ -157,7 +157,7 @@ impl Predict {
             }
             Destination::File(path, format) => {
                 let notes = vec![("guarantee", answers.model.guarantee().to_owned())];
-                write_frame(path, *format, &answers::frame(found, notes))?;
+                write_frame(path, *format, &answers::frame(&found, notes))?;
             }
         }
         Ok(summary)
