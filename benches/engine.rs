@@ -6,7 +6,7 @@
 //! cargo bench --bench engine -- round 16000       one round at ImageNet's scale (d = 512, c = 1000)
 //! cargo bench --bench engine -- growth 16000      seconds against n up to 16,000, fitted exponent
 //! cargo bench --bench engine -- tuned 20000       a whole tuned fit at ImageNet's scale
-//! cargo bench --bench engine -- search DATA…      the sampled search against the full one, 3 seeds
+//! cargo bench --bench engine -- search DATA…      the default search against the full one, 3 seeds
 //! cargo bench --bench engine -- fit DATA L ξ ridge rounds     JSON, for benchmarks/xrfm.py
 //! cargo bench --bench engine -- accuracy DATA SEED            JSON, for benchmarks/accuracy.py
 //! ```
@@ -164,6 +164,7 @@ impl Observer for Trials {
                 "  {:6} points  bandwidth {:6.3}  shape {:.3}  rounds {}  accuracy {:.4}  {:7.2} s",
                 trial.points, trial.bandwidth, trial.shape, trial.rounds, trial.score.accuracy, trial.seconds
             ),
+            Event::Memory { bytes } => println!("  will take up to {}", dance::error::human_bytes(*bytes)),
             Event::Warning(text) => println!("  warning: {text}"),
             _ => {}
         }
@@ -189,19 +190,18 @@ fn tuned(cpu: &Cpu, n: usize) -> Result<()> {
     Ok(())
 }
 
-/// The default search against one that uses all training points for every trial: validation accuracy and seconds.
+/// The default search against the full one (every trial on all training points, all rounds): validation accuracy, seconds.
 fn search(cpu: &Cpu, files: &[&str]) -> Result<()> {
     let mut differences = Vec::new();
     for file in files {
+        let data = load(file)?;
         for seed in 0..3 {
-            let data = load(file)?;
             let parts = split::stratified(&data.labels, &[0.4, 0.4, 0.2], seed)?;
             let data = data.select(&parts[0]);
-            let n = data.len() * 4 / 5;
-            let run = |search_points: Option<usize>| -> Result<(f64, f64)> {
+            let run = |search_points: Option<usize>, patience: Option<usize>| -> Result<(f64, f64, String)> {
                 let begin = Instant::now();
                 let config = TuneConfig { seed, search_points, refit: false, ..TuneConfig::default() };
-                let rfm = RfmConfig::default();
+                let rfm = RfmConfig { patience, ..RfmConfig::default() };
                 let tuned = tune::fit(
                     cpu,
                     &data.embeddings,
@@ -211,16 +211,15 @@ fn search(cpu: &Cpu, files: &[&str]) -> Result<()> {
                     &config,
                     &Silent,
                 )?;
-                Ok((tuned.validation.accuracy, begin.elapsed().as_secs_f64()))
+                Ok((tuned.validation.accuracy, begin.elapsed().as_secs_f64(), tuned.fidelity))
             };
-            // Small sets are searched whole by default: halve them, so that there is something to compare.
-            let sample = TuneConfig::default().search_points.map_or(n / 2, |points| points.min(n / 2));
-            let (sampled, full) = (run(Some(sample))?, run(None)?);
+            let default = run(TuneConfig::default().search_points, None)?;
+            let full = run(None, Some(usize::MAX))?;
             println!(
-                "{file} seed {seed}: sample of {sample} {:.4} in {:.1} s, all {n} {:.4} in {:.1} s",
-                sampled.0, sampled.1, full.0, full.1
+                "{file} seed {seed}: default {:.4} in {:.1} s ({}), full {:.4} in {:.1} s",
+                default.0, default.1, default.2, full.0, full.1
             );
-            differences.push(sampled.0 - full.0);
+            differences.push(default.0 - full.0);
         }
     }
     let mean = differences.iter().sum::<f64>() / differences.len() as f64;

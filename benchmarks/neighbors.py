@@ -2,32 +2,17 @@
 
     python benchmarks/neighbors.py [--reference 20000] [--dimensions 512] [--queries 10000] [--neighbors 100] [--threads 2]
 
-Creates its own environment under benchmarks/.venv (numpy, faiss-cpu) on the first run, and builds the Rust side with
-`cargo run --release --example search`. Prints both times, their ratio, and whether the neighbors are identical; where they
+Builds the Rust side, `crates/dance/examples/search.rs`. Prints both times, their ratio, and whether the neighbors are identical; where they
 differ, the distances in f64 say who is right.
 """
 
 import argparse
 import os
 import subprocess
-import sys
 import tempfile
 import time
-import venv
-from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-VENV = HERE / ".venv"
-
-
-def in_own_environment():
-    python = VENV / "bin" / "python"
-    if Path(sys.prefix) == VENV:
-        return
-    if not python.exists():
-        venv.create(VENV, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "numpy", "faiss-cpu"], check=True)
-    os.execv(python, [str(python), *sys.argv])
+from environment import ROOT, enter
 
 
 def points(rows, dimensions, classes, seed):
@@ -52,7 +37,8 @@ def main():
 
     reference = points(args.reference, args.dimensions, 1000, 2)
     queries = points(args.queries, args.dimensions, 1000, 3)
-    subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "dance-conformal", "--example", "search"], cwd=HERE.parent, check=True)
+    build = ["cargo", "build", "--release", "--quiet", "-p", "dance-conformal", "--example", "search"]
+    subprocess.run(build, cwd=ROOT, check=True)
     ours_time = faiss_time = float("inf")
     faiss.omp_set_num_threads(args.threads)
     with tempfile.TemporaryDirectory() as folder:
@@ -65,7 +51,7 @@ def main():
             start = time.perf_counter()
             _, theirs = index.search(queries, args.neighbors)
             faiss_time = min(faiss_time, time.perf_counter() - start)
-            command = [HERE.parent / "target/release/examples/search", folder, str(args.neighbors), str(args.threads)]
+            command = [ROOT / "target/release/examples/search", folder, str(args.neighbors), str(args.threads)]
             seconds = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
             ours_time = min(ours_time, seconds)
         ours = np.fromfile(f"{folder}/neighbors.u32", dtype="<u4").reshape(len(queries), -1)
@@ -87,5 +73,5 @@ def main():
 
 
 if __name__ == "__main__":
-    in_own_environment()
+    enter("numpy", "faiss-cpu")
     main()

@@ -3,7 +3,7 @@
     python benchmarks/recompute_sets.py [model.safetensors answers.json]
 
 `answers.json` holds `queries` (rows of numbers) and `sets` (by alpha, a list of labels a query). Without arguments the stored
-models of the tests are checked. Needs `pip install numpy safetensors`.
+models of the tests are checked.
 """
 
 import hashlib
@@ -12,6 +12,11 @@ import math
 import struct
 import sys
 from pathlib import Path
+
+from environment import enter
+
+if __name__ == "__main__":
+    enter("numpy", "safetensors")
 
 import numpy as np
 from safetensors import safe_open

@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let (folder, k) = (Path::new(folder), k.parse()?);
     let backend = Cpu::new(threads.parse()?)?;
-    let read = |name: &str| io::read(folder.join(name), &ReadOptions::default());
+    let read = |name: &str| io::read(&folder.join(name), &ReadOptions::default());
     let reference = Reference::new(read("reference.npy")?.embeddings);
     let queries = read("queries.npy")?.embeddings;
     let mut best = f64::INFINITY;

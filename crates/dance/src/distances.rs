@@ -93,7 +93,6 @@ impl WithSimd for SquaredDifference<'_> {
     type Output = f64;
 
     #[inline(always)]
-    #[allow(clippy::inline_always)]
     fn with_simd<S: Simd>(self, _: S) -> f64 {
         const LANES: usize = 32;
         let mut sums = [0.0f64; LANES];

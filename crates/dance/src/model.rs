@@ -3,7 +3,7 @@
 //! ```
 //! use dance::{Config, Dance, PredictOptions, backend::Cpu, io, observe::Silent, split};
 //! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/wordnet_minilm.npz");
-//! let data = io::read(path, &io::ReadOptions::default())?.into_dataset()?;
+//! let data = io::read(path.as_ref(), &io::ReadOptions::default())?.into_dataset()?;
 //! # let data = data.select(&(0..data.len()).step_by(8).collect::<Vec<_>>());
 //! let parts = split::stratified(&data.labels, &[0.4, 0.4, 0.2], 0)?;
 //! let backend = Cpu::new(0)?;
@@ -27,6 +27,7 @@ use crate::embeddings::{Dataset, Normalizer, check_finite};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::methods::dance::{Calibration, CalibrationMode, DanceConfig, Scorer};
+use crate::mix::Mix;
 use crate::observe::{Event, Observer};
 use crate::prediction::{Best, PValues, PredictOptions, Prediction, Scored};
 use crate::rfm::{self, Rfm, Score};
@@ -249,6 +250,12 @@ impl Fitted {
                 (self.rfm.train.clone(), scorer, calibration)
             }
         };
+        if calibration.mix == Mix::Auto && calibration.tuning.is_none() {
+            observer.notice(&Event::Warning(format!(
+                "{} calibration points are too few to select the mix; it is 0, the k-NN set",
+                data.len()
+            )));
+        }
         let data_hash = crate::artifact::hash_of(data);
         Ok(Dance { fitted: self, classes, reference, scorer, calibration, data_hash, centers })
     }

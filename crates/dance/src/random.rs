@@ -53,7 +53,7 @@ impl Random {
 }
 
 /// Uniform in [0, 1) and a function of the `keys` alone: for numbers that belong to a thing, not to a place in a stream.
-/// Every key goes through the finaliser of SplitMix64.
+/// Every key goes through the finaliser of `SplitMix64`.
 pub fn uniform_of(keys: &[u64]) -> f64 {
     let mut state = 0u64;
     for &key in keys {

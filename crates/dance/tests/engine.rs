@@ -188,14 +188,17 @@ fn the_regression_solves_its_system() {
             assert!(solution.report.residual < 1e-3, "{:?}", solution.report);
             for query in 0..problem.held_out.rows() {
                 for class in 0..classes {
-                    let expected: f64 = (0..n)
+                    let terms: Vec<f64> = (0..n)
                         .map(|j| {
                             value(problem.held_out.row(query), problem.points.row(j))
                                 * f64::from(solution.beta.row(j)[class])
                         })
-                        .sum();
+                        .collect();
+                    let expected: f64 = terms.iter().sum();
                     let found = f64::from(solution.held_out.row(query)[class]);
-                    assert!((found - expected).abs() < 2e-4, "{found} {expected}");
+                    // Kernel values are right to about 1e-6; β is large and alternates, so their errors count by its size.
+                    let tolerance = 2e-6 * terms.iter().map(|term| term.abs()).sum::<f64>();
+                    assert!((found - expected).abs() < tolerance, "{found} {expected} {tolerance}");
                 }
             }
         }
@@ -271,8 +274,7 @@ fn poor_solutions_are_refined() {
     let problem = Problem::new(600, 4, 3, 0, 21);
     let mut session = cpu.open(problem.fit_points(), false).unwrap();
     let solution = session.solve(None, Kernel::new(12.0, 0.5).unwrap(), 1e-4).unwrap();
-    println!("{:?}", solution.report);
-    assert!(solution.report.residual < 1e-2, "{:?}", solution.report);
+    assert!(solution.report.refinements > 0 && solution.report.residual < 1e-2, "{:?}", solution.report);
 }
 
 #[test]

@@ -70,8 +70,9 @@ impl Backend for Cpu {
         let (n, m, d, c) = (n as u64, held_out as u64, d as u64, c as u64);
         let square = n * n * if reuse_initial { 3 } else { 2 };
         let held_out = m * (n * if reuse_initial { 2 } else { 1 } + 2 * d + c);
-        // Centred and mapped points, β, its right-hand side, Q and H·X; and f64 β with 256 rows of K when refining.
-        let tall = n * (3 * d + 6 * c) + 2 * (n * c + 256 * n);
+        // In units of f32. Points centred, mapped and widened, H·X; β, its right-hand side and Q, widened too: the fold in
+        // f64 is the widest. And 256 rows of K in f64 when a solution is refined.
+        let tall = n * (9 * d + 14 * c + 512);
         4 * (square + held_out + tall + 6 * d * d)
     }
 

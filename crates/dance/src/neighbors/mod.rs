@@ -1,7 +1,7 @@
 //! Exact nearest neighbors in mapped space (the paper, §3.1: `N_k(Z, Z̃)`).
 //!
 //! `‖q-r‖² - ‖q‖² = ‖r‖² - 2·q·r`: one matrix product ranks all reference points of a query. The product runs in f32
-//! over tiles, a [bounded list](candidates) keeps what can still be among the k nearest **given the rounding error of the
+//! over tiles, a bounded list keeps what can still be among the k nearest **given the rounding error of the
 //! product** (a rigorous bound, not a guess), and only those few distances are computed again from the differences in
 //! f64. So the answer is that of f64 whatever the product rounds to: duplicates of a point tie exactly, a point is at
 //! distance 0 of its copies, and neither the tiles, nor the number of threads or queries, nor the device can change a
@@ -18,8 +18,8 @@
 //! # Ok::<(), dance::Error>(())
 //! ```
 
-#[allow(clippy::inline_always)] // what runs on vectors must be compiled with the caller's instructions
 mod candidates;
+mod reference;
 
 use rayon::prelude::*;
 
@@ -28,6 +28,8 @@ use crate::error::{Error, Result};
 use crate::linalg;
 use crate::matrix::Matrix;
 use candidates::Candidates;
+pub use reference::Reference;
+use reference::{squared_norm, subtract};
 
 /// Queries and reference points of one product: the tile stays in cache until it is looked at.
 const QUERY_TILE: usize = 1024;
@@ -38,66 +40,6 @@ const QUERY_GROUP: usize = 1024;
 const BUCKET: usize = 16;
 /// Beyond this squared norm, products may overflow f32 and every point is a candidate.
 const LARGEST_NORM: f64 = 1e36;
-
-/// Reference points in mapped space, ready to be searched.
-#[derive(Clone, Debug)]
-pub struct Reference {
-    points: Matrix,
-    /// The points moved to their mean, when that makes them much shorter: rounding errors shrink with the norms.
-    moved: Option<Matrix>,
-    center: Option<Vec<f32>>,
-    /// Squared norms of the (moved) points.
-    norms: Vec<f32>,
-    largest_norm: f64,
-}
-
-impl Reference {
-    /// `points` are already mapped by the metric's root.
-    pub fn new(points: Matrix) -> Self {
-        let center = mean(&points);
-        let norm = center.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>();
-        let rows = (0..points.rows()).into_par_iter();
-        let average = rows.map(|row| squared_norm(points.row(row))).collect::<Vec<_>>().iter().sum::<f64>()
-            / points.rows().max(1) as f64;
-        let center = (norm > 0.25 * average && average.is_finite()).then_some(center);
-        let moved = center.as_ref().map(|center| {
-            let mut moved = points.clone();
-            let cols = moved.cols().max(1);
-            moved.as_mut_slice().par_chunks_mut(cols).for_each(|row| subtract(row, center));
-            moved
-        });
-        let used = moved.as_ref().unwrap_or(&points);
-        let norms: Vec<f64> =
-            (0..used.rows()).into_par_iter().map(|row| squared_norm(used.row(row))).collect();
-        let largest_norm = norms.iter().copied().fold(0.0, f64::max);
-        Self { norms: norms.iter().map(|&norm| norm as f32).collect(), largest_norm, points, moved, center }
-    }
-
-    /// The points as given.
-    pub fn points(&self) -> &Matrix {
-        &self.points
-    }
-
-    /// Number of points.
-    pub fn len(&self) -> usize {
-        self.points.rows()
-    }
-
-    /// Whether there are no points.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// An upper bound on twice the error of `‖r‖² - 2·q·r` as computed, for a query of the given squared norm: the dot
-    /// product (`d·u·‖q‖‖r‖`, doubled), the moving of both points, and the last roundings.
-    fn slack(&self, query_norm: f64) -> f64 {
-        let unit = f64::from(f32::EPSILON) / 2.0;
-        let (query, reference) = (query_norm.sqrt(), self.largest_norm.sqrt());
-        let d = self.points.cols() as f64;
-        let error = unit * (2.1 * d * query * reference + 8.0 * (query + reference).powi(2));
-        2.0 * error + d * f64::from(f32::MIN_POSITIVE)
-    }
-}
 
 /// The nearest reference points of every query, nearest first.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -328,24 +270,4 @@ fn check(reference: &Reference, queries: &Matrix, k: usize, skip: Option<&[Optio
         }),
         _ => Ok(()),
     }
-}
-
-fn squared_norm(values: &[f32]) -> f64 {
-    values.iter().map(|&value| f64::from(value).powi(2)).sum()
-}
-
-fn subtract(row: &mut [f32], center: &[f32]) {
-    for (value, center) in row.iter_mut().zip(center) {
-        *value -= center;
-    }
-}
-
-fn mean(points: &Matrix) -> Vec<f32> {
-    let mut sums = vec![0.0f64; points.cols()];
-    for row in 0..points.rows() {
-        for (sum, &value) in sums.iter_mut().zip(points.row(row)) {
-            *sum += f64::from(value);
-        }
-    }
-    sums.iter().map(|sum| (sum / points.rows().max(1) as f64) as f32).collect()
 }

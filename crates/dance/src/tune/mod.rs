@@ -305,12 +305,16 @@ impl Stage<'_> {
             let begin = Instant::now();
             let kernel = Kernel::new(bandwidth * self.unit, shape)?;
             let n = train.labels.len();
-            let outcome = rfm::iterate(&mut *session, n, &self.validation.labels, kernel, rfm, self.observer);
+            // A setting whose regression cannot be solved is a bad setting, not the end of the search.
+            let labels = &self.validation.labels;
+            let outcome = match rfm::iterate(&mut *session, n, labels, kernel, rfm, self.observer) {
+                Err(error) if !matches!(error, Error::NotPositiveDefinite { .. }) => return Err(error),
+                outcome => outcome,
+            };
             let failed = Score { accuracy: 0.0, loss: f64::INFINITY };
             let (score, rounds) = match &outcome {
                 Ok(iterate) => (iterate.score.unwrap_or(failed), iterate.round),
-                Err(Error::NotPositiveDefinite { .. }) => (failed, 0),
-                Err(_) => return Err(outcome.err().unwrap_or(Error::Interrupted)),
+                Err(_) => (failed, 0),
             };
             let seconds = begin.elapsed().as_secs_f64();
             let evaluation = Evaluation { bandwidth, shape, points: n, rounds, score, seconds };

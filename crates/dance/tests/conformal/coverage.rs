@@ -55,8 +55,8 @@ fn resplit(n: usize, seed: usize) -> Resplit {
 
 fn config(mix: Mix, tie_noise: f64, seed: usize) -> DanceConfig {
     DanceConfig {
-        rank_neighbors: 60,
-        contrast_neighbors: 60,
+        rank_neighbors: 40,
+        contrast_neighbors: 30,
         calibration: CalibrationMode::Disjoint,
         mix,
         tie_noise,
@@ -69,82 +69,94 @@ fn kernel() -> Kernel {
     Kernel::new(60.0, 1.0).unwrap()
 }
 
-/// Mean share of covered test points for every α, over all resplits. `covered` says which labels' scores pass.
-fn mean_coverage(n: usize, one: impl Fn(&Cpu, Resplit, usize) -> [usize; 4] + Sync) -> [f64; 4] {
+/// Shares of covered test points, by α.
+type Coverage = [f64; 4];
+
+/// Mean share of covered test points over all resplits, for each of the `N` variants that `one` counts.
+fn mean_coverage<const N: usize>(
+    n: usize,
+    one: impl Fn(&Cpu, Resplit, usize) -> [[usize; 4]; N] + Sync,
+) -> [Coverage; N] {
     let resplits = (0..RESPLITS).into_par_iter();
-    let counts: Vec<[usize; 4]> = resplits
-        .map_init(|| Cpu::new(1).unwrap(), |backend, seed| one(backend, resplit(n, seed), seed))
-        .collect();
-    std::array::from_fn(|at| {
-        counts.iter().map(|counts| counts[at]).sum::<usize>() as f64 / (RESPLITS * TEST_POINTS) as f64
-    })
+    let resplits =
+        resplits.map_init(|| Cpu::new(1).unwrap(), |backend, seed| one(backend, resplit(n, seed), seed));
+    let counts: Vec<[[usize; 4]; N]> = resplits.collect();
+    let share = |variant: usize, at: usize| {
+        counts.iter().map(|counts| counts[variant][at]).sum::<usize>() as f64
+            / (RESPLITS * TEST_POINTS) as f64
+    };
+    std::array::from_fn(|variant| std::array::from_fn(|at| share(variant, at)))
 }
 
 fn disjoint(backend: &Cpu, parts: &Resplit, config: &DanceConfig) -> (Calibration, PairedScores) {
     let Resplit { reference, calibration, test } = parts;
-    let scorer =
-        Scorer::new(reference.points.clone(), reference.labels.clone(), CLASSES as usize, kernel(), config)
-            .unwrap();
+    let (points, labels) = (reference.points.clone(), reference.labels.clone());
+    let scorer = Scorer::new(points, labels, CLASSES as usize, kernel(), config).unwrap();
     let calibrated =
         Calibration::disjoint(backend, &scorer, &calibration.points, &calibration.labels, config).unwrap();
     (calibrated, scorer.score(backend, &test.points, 0).unwrap().1)
 }
 
-fn covered_by(mix: Mix, tie_noise: f64) -> impl Fn(&Cpu, Resplit, usize) -> [usize; 4] + Sync {
+/// Covered test points by α, for each of the mixes in turn.
+fn covered_by<const N: usize>(
+    mixes: [Mix; N],
+    tie_noise: f64,
+) -> impl Fn(&Cpu, Resplit, usize) -> [[usize; 4]; N] + Sync {
     move |backend, parts, seed| {
-        let (calibrated, scores) = disjoint(backend, &parts, &config(mix, tie_noise, seed));
-        ALPHAS.map(|alpha| {
-            let sets = calibrated.thresholds(alpha).unwrap().sets(&scores, CLASSES as usize);
-            parts
-                .test
-                .labels
-                .iter()
-                .enumerate()
-                .filter(|&(query, &label)| sets.contains(query, label))
-                .count()
+        let (calibrated, scores) = disjoint(backend, &parts, &config(mixes[0], tie_noise, seed));
+        mixes.map(|mix| {
+            ALPHAS.map(|alpha| {
+                let sets = calibrated.thresholds_with(alpha, mix).unwrap().sets(&scores, CLASSES as usize);
+                parts
+                    .test
+                    .labels
+                    .iter()
+                    .enumerate()
+                    .filter(|&(query, &label)| sets.contains(query, label))
+                    .count()
+            })
         })
     }
 }
 
-fn inside(n: usize, coverage: [f64; 4]) -> [bool; 4] {
+fn inside(n: usize, coverage: Coverage) -> [bool; 4] {
     std::array::from_fn(|at| {
         let (low, high) = band(n, ALPHAS[at]);
         (low..=high).contains(&coverage[at])
     })
 }
 
-fn above(n: usize, coverage: [f64; 4]) -> [bool; 4] {
+fn above(n: usize, coverage: Coverage) -> [bool; 4] {
     std::array::from_fn(|at| coverage[at] >= band(n, ALPHAS[at]).0)
 }
 
 #[test]
-fn rank_sets_without_ties_are_inside_the_band() {
+fn sets_of_one_score_without_ties_are_inside_the_band() {
     for n in [20, 100, 1000] {
-        let coverage = mean_coverage(n, covered_by(Mix::Fixed(0.0), 0.9));
-        assert_eq!(inside(n, coverage), [true; 4], "{n} {coverage:?} {:?}", ALPHAS.map(|a| band(n, a)));
+        let both = mean_coverage(n, covered_by([Mix::Fixed(0.0), Mix::Fixed(1.0)], 0.9));
+        for (coverage, name) in both.into_iter().zip(["rank", "contrastive"]) {
+            assert_eq!(
+                inside(n, coverage),
+                [true; 4],
+                "{name} {n} {coverage:?} {:?}",
+                ALPHAS.map(|a| band(n, a))
+            );
+        }
     }
 }
 
 #[test]
 fn rank_sets_with_ties_are_above_the_band() {
     for n in [20, 100, 1000] {
-        let coverage = mean_coverage(n, covered_by(Mix::Fixed(0.0), 0.0));
+        let [coverage] = mean_coverage(n, covered_by([Mix::Fixed(0.0)], 0.0));
         assert_eq!(above(n, coverage), [true; 4], "{n} {coverage:?}");
-    }
-}
-
-#[test]
-fn contrastive_sets_are_inside_the_band() {
-    for n in [20, 100, 1000] {
-        let coverage = mean_coverage(n, covered_by(Mix::Fixed(1.0), 0.0));
-        assert_eq!(inside(n, coverage), [true; 4], "{n} {coverage:?} {:?}", ALPHAS.map(|a| band(n, a)));
     }
 }
 
 #[test]
 fn dance_sets_keep_their_promise() {
     for n in [20, 100, 1000] {
-        let coverage = mean_coverage(n, covered_by(Mix::Auto, 0.0));
+        let [coverage] = mean_coverage(n, covered_by([Mix::Auto], 0.0));
         for (coverage, alpha) in coverage.into_iter().zip(ALPHAS) {
             // Half of the points give thresholds; at the level 1-α the band of that many is the widest that can occur.
             let (low, high) = band(n - n / 2, alpha);
@@ -158,14 +170,14 @@ fn dance_sets_keep_their_promise() {
 #[test]
 fn an_index_off_by_one_is_noticed() {
     for n in [20, 100] {
-        let coverage = mean_coverage(n, |backend, parts, seed| {
+        let [coverage] = mean_coverage(n, |backend, parts, seed| {
             let (calibrated, scores) = disjoint(backend, &parts, &config(Mix::Fixed(1.0), 0.0, seed));
-            ALPHAS.map(|alpha| {
+            [ALPHAS.map(|alpha| {
                 let index = order_index(alpha, n) - 1;
                 let threshold = calibrated.contrast.sorted()[index.min(n) - 1];
                 let labels = parts.test.labels.iter().enumerate();
                 labels.filter(|&(query, &label)| scores.get(query, label).1 <= threshold).count()
-            })
+            })]
         });
         assert_eq!(above(n, coverage)[..3], [false; 3], "{n} {coverage:?}");
         assert_eq!(inside(n, coverage), [false; 4], "{n} {coverage:?}");
@@ -176,7 +188,7 @@ fn an_index_off_by_one_is_noticed() {
 #[test]
 fn a_point_that_is_its_own_neighbor_is_noticed() {
     for n in [20, 100] {
-        let coverage = mean_coverage(n, |backend, Resplit { calibration, test, .. }, _| {
+        let [coverage] = mean_coverage(n, |backend, Resplit { calibration, test, .. }, _| {
             let reference = Reference::new(calibration.points.clone());
             let ranks = |data: &Data| -> Vec<f64> {
                 let found = backend.neighbors(&reference, &data.points, 60, None).unwrap();
@@ -189,10 +201,10 @@ fn a_point_that_is_its_own_neighbor_is_noticed() {
             };
             let own = dance::threshold::CalibrationScores::new(ranks(&calibration)).unwrap();
             let new = ranks(&test);
-            ALPHAS.map(|alpha| {
+            [ALPHAS.map(|alpha| {
                 let threshold = own.threshold(alpha).unwrap().value;
                 new.iter().filter(|&&score| score <= threshold).count()
-            })
+            })]
         });
         assert_eq!(above(n, coverage)[..3], [false; 3], "{n} {coverage:?}");
     }

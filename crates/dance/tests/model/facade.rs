@@ -113,6 +113,17 @@ fn classes_that_only_one_side_knows_are_said() {
 }
 
 #[test]
+fn too_few_points_to_select_a_mix_are_said() {
+    let warnings = Warnings::default();
+    let model = model(&config(CalibrationMode::Reuse, Mix::Auto));
+    let few = model.recalibrate(&*BACKEND, &blobs(4, 2, 0, 2), None, &warnings).unwrap();
+    assert!(warnings.0.lock().unwrap().join("\n").contains("too few to select the mix"));
+    let thresholds = few.calibration().thresholds(0.1).unwrap();
+    assert_eq!(thresholds.mix, 0.0);
+    assert!(thresholds.warnings()[0].contains("4 calibration points support no alpha below 2.000e-1"));
+}
+
+#[test]
 fn bad_queries_and_levels() {
     let model = model(&config(CalibrationMode::Reuse, Mix::Auto));
     let options = PredictOptions::default();
