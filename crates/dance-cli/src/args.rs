@@ -36,6 +36,9 @@ pub(crate) struct Shared {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Compare methods on data sets: tables and a report
+    #[command(after_help = crate::commands::bench::EXAMPLE)]
+    Bench(crate::commands::bench::Bench),
     /// Fit a kernel on the data set that ships with dance, and see what it learned
     #[command(
         after_help = "Example:\n  dance demo --seed 1\n\nThe data: 4,800 WordNet definitions of 24 lexical fields, \

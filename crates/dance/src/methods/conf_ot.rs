@@ -61,12 +61,20 @@ pub fn biases(logits: &Matrix, labels: &[u32]) -> Vec<f64> {
     let mut row_terms = vec![0.0f64; n];
     for _ in 0..ROUNDS {
         // Columns: a sum of exponentials each, kept in scale by the largest of its terms.
-        let largest = fold_rows(n, classes, f64::NEG_INFINITY, |row, class| {
-            row_terms[row] + f64::from(logits.row(row)[class])
-        }, f64::max);
-        let sums = fold_rows(n, classes, 0.0, |row, class| {
-            (row_terms[row] + f64::from(logits.row(row)[class]) - largest[class]).exp()
-        }, |a, b| a + b);
+        let largest = fold_rows(
+            n,
+            classes,
+            f64::NEG_INFINITY,
+            |row, class| row_terms[row] + f64::from(logits.row(row)[class]),
+            f64::max,
+        );
+        let sums = fold_rows(
+            n,
+            classes,
+            0.0,
+            |row, class| (row_terms[row] + f64::from(logits.row(row)[class]) - largest[class]).exp(),
+            |a, b| a + b,
+        );
         for class in 0..classes {
             bias[class] = (counts[class] / total).ln() - largest[class] - sums[class].ln();
         }

@@ -119,15 +119,22 @@ impl<'a> Ncp<'a> {
     }
 
     /// The sets of queries, whose `neighbors` are among the calibration points.
-    pub fn sets(&self, neighbors: &Neighbors, probabilities: &Matrix, setting: Setting, alpha: f64) -> Result<Sets> {
+    pub fn sets(
+        &self,
+        neighbors: &Neighbors,
+        probabilities: &Matrix,
+        setting: Setting,
+        alpha: f64,
+    ) -> Result<Sets> {
         let scores = ranked::scores(&setting.raps, &self.standings);
         let level = level(&scores, &self.neighbors, setting.bandwidth, alpha)?;
         let thresholds: Vec<f64> = (0..neighbors.len())
             .map(|query| quantile(&scores, neighbors, query, setting.bandwidth, level))
             .collect();
         let draws = draws(Some(self.seed), QUERY_PART);
-        let mut sets =
-            ranked::sets_with(probabilities, 1, draws, |row, _| (&setting.raps as &dyn RankedScore, thresholds[row]));
+        let mut sets = ranked::sets_with(probabilities, 1, draws, |row, _| {
+            (&setting.raps as &dyn RankedScore, thresholds[row])
+        });
         Ok(sets.remove(0))
     }
 }
@@ -146,7 +153,8 @@ fn weighted(scores: &[f64], neighbors: &Neighbors, query: usize, bandwidth: f64)
     let nearest = neighbors.squared(query).first().map_or(0.0, |squared| squared.sqrt());
     // Relative to the nearest, so that the largest weight is 1 whatever the scale.
     let weight = |squared: &f64| (-(squared.sqrt() - nearest) / bandwidth).exp();
-    let mut pairs: Vec<(f64, f64)> = ids.map(|(&id, squared)| (scores[id as usize], weight(squared))).collect();
+    let mut pairs: Vec<(f64, f64)> =
+        ids.map(|(&id, squared)| (scores[id as usize], weight(squared))).collect();
     let total: f64 = pairs.iter().map(|pair| pair.1).sum();
     pairs.iter_mut().for_each(|pair| pair.1 /= total);
     pairs.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));

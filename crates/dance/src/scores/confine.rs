@@ -53,7 +53,8 @@ impl Confine {
             .map(|tile| {
                 let rows = tile * TILE..((tile + 1) * TILE).min(queries.rows());
                 let mut cosines = vec![0.0f32; rows.len() * n];
-                let left = linalg::row_major(&queries.as_slice()[rows.start * d..rows.end * d], rows.len(), d);
+                let left =
+                    linalg::row_major(&queries.as_slice()[rows.start * d..rows.end * d], rows.len(), d);
                 let out = linalg::row_major_mut(&mut cosines, rows.len(), n);
                 linalg::gemm(out, false, left, linalg::view(&reference).transpose(), 1.0);
                 let skipped = |row: usize| skip.and_then(|skip| skip[row]);
@@ -87,8 +88,12 @@ impl Confine {
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         let mut scores = Vec::new();
         for (label, list) in (0u32..).zip(&nearest).filter(|(_, list)| !list.is_empty()) {
-            let others: Vec<f64> =
-                all.iter().filter(|(_, other)| *other != label).take(k).map(|(distance, _)| *distance).collect();
+            let others: Vec<f64> = all
+                .iter()
+                .filter(|(_, other)| *other != label)
+                .take(k)
+                .map(|(distance, _)| *distance)
+                .collect();
             let ratio = match others.is_empty() {
                 true => 0.0,
                 false => mean(list) / mean(&others).max(f64::MIN_POSITIVE),

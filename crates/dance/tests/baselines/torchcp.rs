@@ -49,8 +49,7 @@ fn the_sets_are_those_of_torchcp() {
                 _ => Draws::Seeded { seed: case.seed, part },
             };
             let score = score(words[0]);
-            let own =
-                ranked::standings(&calibration, &case.labels[..case.calibration], draws(0)).unwrap();
+            let own = ranked::standings(&calibration, &case.labels[..case.calibration], draws(0)).unwrap();
             let own = CalibrationScores::new(ranked::scores(&*score, &own)).unwrap();
             let threshold = own.threshold(words[2].parse().unwrap()).unwrap().value;
             let sets = &ranked::sets(&queries, &[(&*score, threshold)], draws(1))[0];
