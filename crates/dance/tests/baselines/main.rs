@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod formulas;
+mod methods;
 mod torchcp;
 
 use dance::Matrix;
