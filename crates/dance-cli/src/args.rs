@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{completions, demo, evaluate, explain, fit, inspect, man, predict, recalibrate};
+use crate::commands::{bench, completions, demo, evaluate, explain, fit, inspect, man, predict, recalibrate};
 
 /// Conformal prediction sets for any classifier built on embeddings
 #[derive(Debug, Parser)]
@@ -71,6 +71,9 @@ pub(crate) enum Command {
     /// Why each label is, or is not, in the set of one point
     #[command(after_help = explain::EXAMPLE)]
     Explain(explain::Explain),
+    /// Compare methods on data sets: the paper's tables, ablations and a report
+    #[command(after_help = bench::EXAMPLE)]
+    Bench(bench::Bench),
     /// Completions for a shell, on stdout
     #[command(after_help = completions::EXAMPLE)]
     Completions(completions::Completions),

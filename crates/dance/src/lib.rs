@@ -10,7 +10,8 @@
 //! 7. [`threshold`], [`mix`]: what calibration points say about scores; [`sets`]: the labels that remain.
 //! 8. [`methods`]: a score or two and how they are calibrated, [`methods::dance`] first.
 //! 9. [`metrics`]: how good sets are.
-//! 10. [`model`]: the facade, `fit → calibrate → predict`, with its [`config`] and its [`prediction`]s; [`artifact`] keeps it
+//! 10. [`experiment`]: methods × data sets × seeds; [`report`]: its tables and its page.
+//! 11. [`model`]: the facade, `fit → calibrate → predict`, with its [`config`] and its [`prediction`]s; [`artifact`] keeps it
 //!     in a file.
 //!
 //! Beside the story: [`backend`] does the heavy work, [`observe`] reports progress, [`error`] says what went wrong.
@@ -22,6 +23,7 @@ pub mod config;
 mod distances;
 pub mod embeddings;
 pub mod error;
+pub mod experiment;
 pub mod io;
 pub mod kernel;
 mod linalg;
@@ -33,8 +35,10 @@ pub mod mix;
 pub mod model;
 pub mod neighbors;
 pub mod observe;
+mod plot;
 pub mod prediction;
 pub mod random;
+pub mod report;
 pub mod rfm;
 pub mod ridge;
 pub mod scores;

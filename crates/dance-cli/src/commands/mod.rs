@@ -1,5 +1,6 @@
 //! One command a file: its options, and what it does.
 
+pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod evaluate;
@@ -30,6 +31,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         Command::Recalibrate(command) => command.run(shared)?,
         Command::Inspect(command) => command.run(shared)?,
         Command::Explain(command) => command.run(shared)?,
+        Command::Bench(command) => command.run(shared)?,
         Command::Completions(command) => command.run()?,
         Command::Man(command) => command.run()?,
     }

@@ -6,10 +6,19 @@
 //! - [`rank`]: the rank of the nearest neighbor with the label.
 //! - [`contrastive`]: the smallest contrastive loss of the neighbors with the label.
 //! - [`paired`]: two scores side by side, for methods that intersect their sets.
+//!
+//! Other scores look at class probabilities ([`ranked`]): [`lac`], [`aps`], [`raps`], [`saps`].
 
+pub mod aps;
+pub mod confine;
 pub mod contrastive;
+pub mod deep_knn;
+pub mod lac;
 pub mod paired;
 pub mod rank;
+pub mod ranked;
+pub mod raps;
+pub mod saps;
 
 use rayon::prelude::*;
 

@@ -1,0 +1,148 @@
+//! `dance bench`: every method on every data set, the paper's protocol; tables here, a report in a folder.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use dance::backend::Cpu;
+use dance::experiment::{self, Ablation, Method, Plan, Results};
+use dance::report::{self, tables};
+
+use crate::args::Shared;
+use crate::progress::Progress;
+
+pub(crate) const EXAMPLE: &str = "Example:\n  dance bench pets.npz dtd.npz --alpha 0.1,0.05 --seeds 5 -o results\n  \
+    dance bench pets.npz --methods dance,knn-set,aps --ablate mix,reference\n\n\
+    Fits once per data set and seed; a run that was stopped continues when the same command is given again.";
+
+#[derive(Args, Debug)]
+pub(crate) struct Bench {
+    /// Data sets with labels (.npz, .npy, .safetensors, .csv, .tsv, .parquet)
+    #[arg(value_name = "DATA", required = true)]
+    data: Vec<PathBuf>,
+    /// Error levels
+    #[arg(long, value_delimiter = ',', default_values_t = [0.1, 0.05], value_name = "A,B…")]
+    alpha: Vec<f64>,
+    /// Seeds, counted from --seed on
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    seeds: usize,
+    /// Methods to compare: dance, knn-set, clr-set, dance-disjoint, deep-knn, confine, lac, aps, raps, saps,
+    /// aps-deterministic, raps-deterministic, saps-deterministic, ncp-raps, conf-ot-aps, conf-ot-raps
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    methods: Vec<Method>,
+    /// Settings to vary beside: mix, rank-neighbors, contrast-neighbors, reference
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    ablate: Vec<Ablation>,
+    /// Settings to try in each search for bandwidth and shape
+    #[arg(long, default_value_t = 25, value_name = "N")]
+    evaluations: usize,
+    /// Folder for results.json, tables.md, tables.csv and report.html; continued when the settings are the same
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+impl Bench {
+    pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
+        let plan = self.plan(shared);
+        plan.check()?;
+        let mut results = self.resume(plan)?;
+        let keep = self.output.as_ref().map(|folder| folder.join("results.json"));
+        let backend = Cpu::new(shared.threads)?;
+        let total = self.data.len() * self.seeds;
+        let known = results.cases.len();
+        let count = std::cell::Cell::new(known);
+        if known > 0 && !shared.quiet {
+            eprintln!("continuing: {known} fits are there already");
+        }
+        let begins = |name: &str, seed: u64| {
+            count.set(count.get() + 1);
+            if !shared.quiet {
+                eprintln!("[{}/{total}] {name}, seed {seed}", count.get());
+            }
+        };
+        let progress = Progress::new(shared);
+        experiment::run(&backend, &self.data, &mut results, keep.as_deref(), &begins, &progress)?;
+        drop(progress);
+        self.show(&results, shared)?;
+        if let Some(folder) = &self.output {
+            report::write(&results, folder)?;
+        }
+        if !results.failures.is_empty() {
+            let lines =
+                results.failures.iter().map(|failure| format!("\n  {}: {}", failure.data, failure.problem));
+            let count = results.failures.len();
+            bail!("{count} of {} data sets could not be used:{}", self.data.len(), lines.collect::<String>());
+        }
+        Ok(())
+    }
+
+    fn plan(&self, shared: &Shared) -> Plan {
+        let mut plan =
+            Plan { alphas: self.alpha.clone(), seeds: self.seeds, seed: shared.seed, ..Plan::default() };
+        if !self.methods.is_empty() {
+            plan.methods.clone_from(&self.methods);
+        }
+        plan.methods.sort_unstable();
+        plan.methods.dedup();
+        plan.ablations.clone_from(&self.ablate);
+        plan.ablations.sort_unstable();
+        plan.ablations.dedup();
+        plan.config.tune.evaluations = self.evaluations;
+        plan
+    }
+
+    /// What an earlier run with the same settings left in the output folder, or nothing.
+    fn resume(&self, plan: Plan) -> anyhow::Result<Results> {
+        let Some(folder) = &self.output else { return Ok(Results::new(plan)) };
+        let file = folder.join("results.json");
+        if file.exists() {
+            let results = Results::read(&file)?;
+            if results.plan != plan {
+                bail!(
+                    "{} holds results of other settings; give the same settings to continue it, or another folder",
+                    folder.display()
+                );
+            }
+            return Ok(results);
+        }
+        let not_empty = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+        if not_empty {
+            bail!("{} is not empty and holds no results to continue; give another folder", folder.display());
+        }
+        fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))?;
+        Ok(Results::new(plan))
+    }
+
+    fn show(&self, results: &Results, shared: &Shared) -> anyhow::Result<()> {
+        let mut out = io::stdout().lock();
+        if shared.json {
+            serde_json::to_writer(&mut out, results)?;
+            writeln!(out)?;
+            return Ok(());
+        }
+        if results.cases.is_empty() {
+            return Ok(());
+        }
+        let styled = out.is_terminal();
+        let main = tables::main(results);
+        writeln!(out, "{}\n{}\n", main.to_text(styled), main.note)?;
+        for &alpha in &results.plan.alphas {
+            writeln!(out, "{}", tables::per_data_set(results, alpha).to_text(styled))?;
+        }
+        let ablations = tables::ablations(results);
+        if !ablations.rows.is_empty() {
+            writeln!(out, "{}", ablations.to_text(styled))?;
+        }
+        writeln!(out, "{}", tables::times(results).to_text(styled))?;
+        if let Some(folder) = &self.output {
+            writeln!(
+                out,
+                "Written to {}: results.json, tables.md, tables.csv, report.html",
+                folder.display()
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! Experiments: methods × data sets × seeds × error levels, the paper's protocol (§4).
+//!
+//! Every data set and seed is a [`Case`]: a stratified 40/40/20 split, **one** fit, and all methods and levels on it. After
+//! each case `results.json` is written whole, so a run that was killed continues where it was: [`run`] skips the cases that
+//! the results already hold. A data set that cannot be used is noted and the others go on.
+//!
+//! ```no_run
+//! use dance::{backend::Cpu, experiment::{self, Plan, Results}, observe::Silent};
+//! let plan = Plan { seeds: 1, ..Plan::default() };
+//! let mut results = Results::new(plan);
+//! let data = ["pets.npz".into(), "dtd.npz".into()];
+//! experiment::run(&Cpu::new(0)?, &data, &mut results, None, &|_, _| (), &Silent)?;
+//! println!("{}", dance::report::tables::main(&results).to_markdown());
+//! # Ok::<(), dance::Error>(())
+//! ```
+
+pub mod ablate;
+mod case;
+pub mod method;
+pub mod picture;
+pub mod plan;
+pub mod record;
+mod runner;
+
+use std::path::{Path, PathBuf};
+
+pub use ablate::Ablation;
+pub use method::Method;
+pub use plan::Plan;
+pub use record::{Case, Failure, Record, Results};
+
+use crate::backend::Backend;
+use crate::embeddings::Dataset;
+use crate::error::{Error, Result};
+use crate::io;
+use crate::observe::{self, Observer};
+
+/// Runs what `results` lack for `files`. `begins` hears of every case before it runs; `keep` is where results are written
+/// after each.
+pub fn run(
+    backend: &dyn Backend,
+    files: &[PathBuf],
+    results: &mut Results,
+    keep: Option<&Path>,
+    begins: &dyn Fn(&str, u64),
+    observer: &dyn Observer,
+) -> Result<()> {
+    results.plan.check()?;
+    for (place, name) in names(files).iter().enumerate() {
+        results.failures.retain(|failure| failure.data != *name);
+        match one(backend, &files[place], name, results, keep, begins, observer) {
+            Ok(()) => {}
+            Err(Error::Interrupted) => return Err(Error::Interrupted),
+            Err(error) => {
+                results.failures.push(Failure { data: name.clone(), problem: error.to_string() });
+                keep.map_or(Ok(()), |path| results.write(path))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn one(
+    backend: &dyn Backend,
+    file: &Path,
+    name: &str,
+    results: &mut Results,
+    keep: Option<&Path>,
+    begins: &dyn Fn(&str, u64),
+    observer: &dyn Observer,
+) -> Result<()> {
+    let data = io::read(file, &io::ReadOptions::default())?.into_dataset()?;
+    run_dataset(backend, &data, name, results, keep, begins, observer)
+}
+
+/// Runs what `results` lack for one data set that is in memory.
+pub fn run_dataset(
+    backend: &dyn Backend,
+    data: &Dataset,
+    name: &str,
+    results: &mut Results,
+    keep: Option<&Path>,
+    begins: &dyn Fn(&str, u64),
+    observer: &dyn Observer,
+) -> Result<()> {
+    let hash = crate::artifact::hash_of(data);
+    // The file has changed since: what is known about it is about something else.
+    results.cases.retain(|case| case.data != name || case.data_hash == hash);
+    let plan = results.plan.clone();
+    for seed in (0..plan.seeds as u64).map(|offset| plan.seed + offset) {
+        observe::check(observer)?;
+        if results.case(name, &hash, seed).is_some() {
+            continue;
+        }
+        begins(name, seed);
+        let case = case::run(backend, data, name, &hash, seed, &plan, observer)
+            .map_err(|error| case::about(name, error))?;
+        results.cases.push(case);
+        keep.map_or(Ok(()), |path| results.write(path))?;
+    }
+    Ok(())
+}
+
+/// A name for every file: without its folder and ending, numbered where two are the same.
+pub fn names(files: &[PathBuf]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for file in files {
+        let stem = file.file_stem().map_or_else(|| "data".into(), |stem| stem.to_string_lossy().into_owned());
+        let mut name = stem.clone();
+        let mut count = 2;
+        while names.contains(&name) {
+            name = format!("{stem}-{count}");
+            count += 1;
+        }
+        names.push(name);
+    }
+    names
+}

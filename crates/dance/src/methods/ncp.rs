@@ -1,0 +1,188 @@
+//! Neighborhood conformal prediction with RAPS (Ghosh and others, 2023), on the kernel machine's probabilities.
+//!
+//! The threshold of a query is a weighted quantile of the RAPS scores `s_j` of its 50 nearest calibration points, weights
+//! `w_j ∝ exp(-r_j/bandwidth)`, at a level chosen so that leave-one-out coverage of the calibration points reaches 1-α.
+//! The same as one score: `s ≤ Q_level` exactly when the weight below it, `t(z,y) = Σ { w_j : s_j < s(z,y) }`, is below the
+//! level; so `t` is thresholded like any score ([`threshold`](crate::threshold)). t is 1 where every neighbor scores less.
+//!
+//! Bandwidth and RAPS's penalty are tuned for every α on a held-out fifth of the calibration points, by set size; RAPS's
+//! free ranks are the (1-α) quantile of the true labels' ranks, plus one. Heuristic: calibration points are each other's
+//! neighbors.
+//!
+//! Cost: a sort of 50 scores a point for each of 30 settings, beside the neighbor search.
+
+use crate::backend::Backend;
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+use crate::neighbors::{Neighbors, Reference};
+use crate::scores::ranked::{self, RankedRow, RankedScore, Standing};
+use crate::scores::raps::Raps;
+use crate::sets::Sets;
+use crate::split;
+use crate::threshold::{CalibrationScores, order_index};
+
+use super::adapter::{CALIBRATION_PART, QUERY_PART, draws};
+
+/// Neighbors that give a query its threshold.
+const NEIGHBORS: usize = 50;
+const PENALTIES: [f64; 5] = [0.001, 0.01, 0.1, 0.2, 0.5];
+/// Bandwidths to try, in median distances to a neighbor; the last weighs all neighbors much the same.
+const BANDWIDTHS: [f64; 6] = [0.1, 0.25, 0.5, 1.0, 2.0, 8.0];
+const TUNING_SHARE: f64 = 0.2;
+
+/// What was tuned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setting {
+    /// Of the weights, a distance in mapped space.
+    pub bandwidth: f64,
+    /// The score.
+    pub raps: Raps,
+}
+
+/// Calibrated on mapped points with their probabilities and labels.
+pub struct Ncp<'a> {
+    reference: &'a Reference,
+    labels: &'a [u32],
+    probabilities: &'a Matrix,
+    standings: Vec<Standing>,
+    /// Of every calibration point among the others.
+    neighbors: Neighbors,
+    unit: f64,
+    seed: u64,
+}
+
+impl<'a> Ncp<'a> {
+    /// `neighbors` are those of every calibration point among the others, at least 50 where there are as many.
+    pub fn new(
+        reference: &'a Reference,
+        labels: &'a [u32],
+        probabilities: &'a Matrix,
+        neighbors: Neighbors,
+        seed: u64,
+    ) -> Result<Self> {
+        if neighbors.len() != labels.len() || reference.len() != labels.len() || labels.len() < 5 {
+            return Err(Error::Data(format!(
+                "NCP needs at least 5 calibration points with their neighbors; there are {}",
+                labels.len()
+            )));
+        }
+        let standings = ranked::standings(probabilities, labels, draws(Some(seed), CALIBRATION_PART))?;
+        let mut distances: Vec<f64> = (0..neighbors.len())
+            .flat_map(|row| neighbors.squared(row).iter().take(NEIGHBORS).map(|squared| squared.sqrt()))
+            .collect();
+        distances.sort_unstable_by(f64::total_cmp);
+        let unit = distances.get(distances.len() / 2).copied().unwrap_or(1.0).max(f64::MIN_POSITIVE);
+        Ok(Self { reference, labels, probabilities, standings, neighbors, unit, seed })
+    }
+
+    /// Tunes bandwidth and penalty for `alpha`.
+    pub fn tune(&self, backend: &dyn Backend, alpha: f64) -> Result<Setting> {
+        let parts = split::stratified(self.labels, &[1.0 - TUNING_SHARE, TUNING_SHARE], self.seed)
+            .or_else(|_| split::stratified(&vec![0; self.labels.len()], &[0.8, 0.2], self.seed))?;
+        let [given, judged] = &parts[..] else {
+            return Err(Error::Data("tuning NCP needs two parts".into()));
+        };
+        let part = Reference::new(self.reference.points().select(given));
+        let itself: Vec<_> = (0..given.len() as u32).map(Some).collect();
+        let among = backend.neighbors(&part, part.points(), NEIGHBORS, Some(&itself))?;
+        let queries = self.reference.points().select(judged);
+        let found = backend.neighbors(&part, &queries, NEIGHBORS, None)?;
+        let standings: Vec<Standing> = given.iter().map(|&row| self.standings[row]).collect();
+        let rows: Vec<(RankedRow, f64)> = judged
+            .iter()
+            .map(|&row| {
+                let mut ranked = RankedRow::default();
+                ranked.sort(self.probabilities.row(row));
+                (ranked, self.standings[row].draw)
+            })
+            .collect();
+
+        let mut best: Option<(f64, Setting)> = None;
+        for penalty in PENALTIES {
+            let raps = Raps { penalty, free_ranks: free_ranks(&standings, alpha) };
+            let scores = ranked::scores(&raps, &standings);
+            for multiple in BANDWIDTHS {
+                let setting = Setting { bandwidth: multiple * self.unit, raps };
+                let level = level(&scores, &among, setting.bandwidth, alpha)?;
+                let size: usize = (0..judged.len())
+                    .map(|query| {
+                        let threshold = quantile(&scores, &found, query, setting.bandwidth, level);
+                        rows[query].0.count(&raps, threshold, rows[query].1)
+                    })
+                    .sum();
+                if best.is_none_or(|(smallest, _)| (size as f64) < smallest) {
+                    best = Some((size as f64, setting));
+                }
+            }
+        }
+        best.map(|(_, setting)| setting).ok_or_else(|| Error::Data("NCP has no settings to try".into()))
+    }
+
+    /// The sets of queries, whose `neighbors` are among the calibration points.
+    pub fn sets(
+        &self,
+        neighbors: &Neighbors,
+        probabilities: &Matrix,
+        setting: Setting,
+        alpha: f64,
+    ) -> Result<Sets> {
+        let scores = ranked::scores(&setting.raps, &self.standings);
+        let level = level(&scores, &self.neighbors, setting.bandwidth, alpha)?;
+        let thresholds: Vec<f64> = (0..neighbors.len())
+            .map(|query| quantile(&scores, neighbors, query, setting.bandwidth, level))
+            .collect();
+        let draws = draws(Some(self.seed), QUERY_PART);
+        let mut sets = ranked::sets_with(probabilities, 1, draws, |row, _| {
+            (&setting.raps as &dyn RankedScore, thresholds[row])
+        });
+        Ok(sets.remove(0))
+    }
+}
+
+/// The (1-α) quantile of the true labels' ranks, plus one.
+fn free_ranks(standings: &[Standing], alpha: f64) -> usize {
+    let mut ranks: Vec<usize> = standings.iter().map(|label| label.rank).collect();
+    ranks.sort_unstable();
+    let place = order_index(alpha, ranks.len()).clamp(1, ranks.len().max(1));
+    ranks.get(place - 1).copied().unwrap_or(1) + 1
+}
+
+/// Scores and weights of a query's neighbors, scores ascending; weights sum to 1.
+fn weighted(scores: &[f64], neighbors: &Neighbors, query: usize, bandwidth: f64) -> Vec<(f64, f64)> {
+    let ids = neighbors.ids(query).iter().zip(neighbors.squared(query)).take(NEIGHBORS);
+    let nearest = neighbors.squared(query).first().map_or(0.0, |squared| squared.sqrt());
+    // Relative to the nearest, so that the largest weight is 1 whatever the scale.
+    let weight = |squared: &f64| (-(squared.sqrt() - nearest) / bandwidth).exp();
+    let mut pairs: Vec<(f64, f64)> =
+        ids.map(|(&id, squared)| (scores[id as usize], weight(squared))).collect();
+    let total: f64 = pairs.iter().map(|pair| pair.1).sum();
+    pairs.iter_mut().for_each(|pair| pair.1 /= total);
+    pairs.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    pairs
+}
+
+/// The threshold of `t` over the calibration points, each among the others.
+fn level(scores: &[f64], neighbors: &Neighbors, bandwidth: f64, alpha: f64) -> Result<f64> {
+    let weights = (0..neighbors.len()).map(|row| {
+        let pairs = weighted(scores, neighbors, row, bandwidth);
+        let below = pairs.iter().take_while(|(score, _)| *score < scores[row]);
+        let (count, sum) = below.fold((0, 0.0), |(count, sum), pair| (count + 1, sum + pair.1));
+        if count == pairs.len() { 1.0 } else { sum }
+    });
+    Ok(CalibrationScores::new(weights.collect())?.threshold(alpha)?.value)
+}
+
+/// The largest score of a query whose weight below is at most `level`: the first neighbor's score at which the weight up to
+/// and with it exceeds the level; +∞ when none does.
+fn quantile(scores: &[f64], neighbors: &Neighbors, query: usize, bandwidth: f64, level: f64) -> f64 {
+    if level >= 1.0 {
+        return f64::INFINITY;
+    }
+    let mut sum = 0.0;
+    let pairs = weighted(scores, neighbors, query, bandwidth);
+    let reached = pairs.iter().find(|pair| {
+        sum += pair.1;
+        sum > level
+    });
+    reached.or(pairs.last()).map_or(f64::INFINITY, |pair| pair.0)
+}

@@ -1,0 +1,203 @@
+//! The tables of an experiment: the paper's Tables 1 and 4, and what belongs beside them.
+
+use super::cells::{Cell, Table};
+use super::summary::{data_sets, deviation, mean, summarize};
+use crate::experiment::{Case, Results};
+
+/// The main table: means over data sets.
+pub fn main(results: &Results) -> Table {
+    let data = data_sets(results);
+    let mut columns = vec!["Method".to_owned(), "Acc".to_owned()];
+    for alpha in &results.plan.alphas {
+        for name in ["Size ± sd", "Cov ± sd", "Cov range", "CCV", "Empty"] {
+            columns.push(format!("{name} (α={alpha})"));
+        }
+    }
+    let floors = results.plan.alphas.iter().filter_map(|&alpha| {
+        let summary =
+            results.plan.methods.iter().find_map(|&method| summarize(results, &data, method, alpha))?;
+        Some(format!("{:.2} at α = {alpha}", summary.floor))
+    });
+    let mut table = Table {
+        title: format!("Mean over {} data sets and {} seeds", data.len(), results.plan.seeds),
+        note: format!(
+            "Best size and CCV bold, second underlined; ± is the standard deviation over seeds. CCV of perfect coverage, from \
+             chance alone: {}; returning every label scores 100·α.",
+            floors.collect::<Vec<_>>().join(", ")
+        ),
+        columns,
+        rows: Vec::new(),
+    };
+    for &method in &results.plan.methods {
+        let mut row = vec![Cell::text(method.title())];
+        for &alpha in &results.plan.alphas {
+            match summarize(results, &data, method, alpha) {
+                Some(summary) => {
+                    if row.len() == 1 {
+                        row.push(Cell::number(summary.accuracy, 3));
+                    }
+                    row.push(with_spread(summary.size, summary.size_spread, 2));
+                    row.push(with_spread(summary.coverage, summary.coverage_spread, 3));
+                    let (low, high) = summary.coverage_range;
+                    row.push(Cell { value: Some(low), ..Cell::text(format!("({low:.3}, {high:.3})")) });
+                    row.push(Cell::number(summary.violation, 3));
+                    row.push(Cell::number(summary.empty, 3));
+                }
+                None => {
+                    if row.len() == 1 {
+                        row.push(Cell::text(reason(results, method)));
+                    }
+                    row.extend(std::iter::repeat_n(Cell::text("–"), 5));
+                }
+            }
+        }
+        table.rows.push(row);
+    }
+    for place in 0..results.plan.alphas.len() {
+        table.mark_smallest(2 + 5 * place, 0..table.rows.len());
+        table.mark_smallest(5 + 5 * place, 0..table.rows.len());
+    }
+    table
+}
+
+/// One row a data set and method, at one α.
+pub fn per_data_set(results: &Results, alpha: f64) -> Table {
+    let names = [
+        "Data set",
+        "Classes",
+        "Test",
+        "Method",
+        "Acc",
+        "Size ± sd",
+        "Cov ± sd",
+        "CCV",
+        "Floor",
+        "Empty",
+        "Mix",
+    ];
+    let mut table = Table {
+        title: format!("Data sets at α = {alpha}"),
+        note: "Floor is what CCV is at perfect coverage, from chance alone.".into(),
+        columns: names.map(str::to_owned).to_vec(),
+        rows: Vec::new(),
+    };
+    for data in data_sets(results) {
+        let first = table.rows.len();
+        let Some(case) = results.cases.iter().find(|case| case.data == data) else { continue };
+        for &method in &results.plan.methods {
+            let mut row = vec![
+                Cell::text(&data),
+                Cell::number(case.classes as f64, 0),
+                Cell::number(case.parts[2] as f64, 0),
+                Cell::text(method.title()),
+            ];
+            match summarize(results, std::slice::from_ref(&data), method, alpha) {
+                Some(summary) => row.extend([
+                    Cell::number(summary.accuracy, 3),
+                    with_spread(summary.size, summary.size_spread, 2),
+                    with_spread(summary.coverage, summary.coverage_spread, 3),
+                    Cell::number(summary.violation, 3),
+                    Cell::number(summary.floor, 2),
+                    Cell::number(summary.empty, 3),
+                    summary.mix.map_or_else(|| Cell::text("–"), |mix| Cell::number(mix, 2)),
+                ]),
+                None => {
+                    row.push(Cell::text(reason(results, method)));
+                    row.extend(std::iter::repeat_n(Cell::text("–"), 6));
+                }
+            }
+            table.rows.push(row);
+        }
+        let rows = first..table.rows.len();
+        table.mark_smallest(5, rows.clone());
+        table.mark_smallest(7, rows);
+    }
+    table
+}
+
+/// Seconds of every data set, means over seeds.
+pub fn times(results: &Results) -> Table {
+    let names = [
+        "Data set",
+        "Points",
+        "Fit points",
+        "Fit (s)",
+        "Mix grid (s)",
+        "Inference (s)",
+        "Probabilities (s)",
+        "Neighbors (s)",
+    ];
+    let mut table = Table {
+        title: "Times".into(),
+        note: "Wall clock, means over seeds. Fit is the whole search; mix grid is DANCE's calibration with all mixes; \
+               inference all test points."
+            .into(),
+        columns: names.map(str::to_owned).to_vec(),
+        rows: Vec::new(),
+    };
+    for data in data_sets(results) {
+        let cases: Vec<&Case> = results.cases.iter().filter(|case| case.data == data).collect();
+        let Some(first) = cases.first() else { continue };
+        let over = |value: &dyn Fn(&Case) -> f64| mean(cases.iter().map(|case| value(case)));
+        table.rows.push(vec![
+            Cell::text(&data),
+            Cell::number(first.points as f64, 0),
+            Cell::number(first.parts[0] as f64, 0),
+            Cell::number(over(&|case| case.seconds.fit), 2),
+            Cell::number(over(&|case| case.seconds.mix), 3),
+            Cell::number(over(&|case| case.seconds.inference), 3),
+            Cell::number(over(&|case| case.seconds.probabilities), 3),
+            Cell::number(over(&|case| case.seconds.neighbors), 3),
+        ]);
+    }
+    table
+}
+
+/// One row an ablation's value and α, means over data sets and seeds; no rows without ablations.
+pub fn ablations(results: &Results) -> Table {
+    let names = ["Varied", "Value", "α", "Size ± sd", "Cov", "CCV"];
+    let mut table = Table {
+        title: "Ablations".into(),
+        note: "Means over data sets and seeds; ± is the standard deviation over seeds.".into(),
+        columns: names.map(str::to_owned).to_vec(),
+        rows: Vec::new(),
+    };
+    for (ablation, value, alpha) in ablation_keys(results) {
+        let of_case = |case: &Case| {
+            let found = case.ablations.iter().find(|point| {
+                point.ablation.name() == ablation && point.value == value && point.alpha == alpha
+            });
+            found.map(|point| (case.data.clone(), point.metrics.clone()))
+        };
+        let points: Vec<_> = results.cases.iter().filter_map(of_case).collect();
+        let spreads = data_sets(results).into_iter().map(|data| {
+            deviation(points.iter().filter(|(name, _)| *name == data).map(|(_, metrics)| metrics.size))
+        });
+        table.rows.push(vec![
+            Cell::text(ablation),
+            Cell { value: value.parse().ok(), ..Cell::text(&value) },
+            Cell::number(alpha, 3),
+            with_spread(mean(points.iter().map(|(_, metrics)| metrics.size)), mean(spreads), 2),
+            Cell::number(mean(points.iter().map(|(_, metrics)| metrics.coverage)), 3),
+            Cell::number(mean(points.iter().map(|(_, metrics)| metrics.class_violation)), 3),
+        ]);
+    }
+    table
+}
+
+/// What was varied, in the order of the first case.
+pub(crate) fn ablation_keys(results: &Results) -> Vec<(&'static str, String, f64)> {
+    let first = results.cases.iter().find(|case| !case.ablations.is_empty());
+    let points = first.map(|case| &case.ablations[..]).unwrap_or_default();
+    points.iter().map(|point| (point.ablation.name(), point.value.clone(), point.alpha)).collect()
+}
+
+fn with_spread(value: f64, spread: f64, decimals: usize) -> Cell {
+    Cell { value: Some(value), ..Cell::text(format!("{value:.decimals$} ± {spread:.decimals$}")) }
+}
+
+fn reason(results: &Results, method: crate::experiment::Method) -> String {
+    let skipped =
+        results.cases.iter().flat_map(|case| &case.skipped).find(|skipped| skipped.method == method);
+    skipped.map_or_else(|| "did not run".into(), |skipped| skipped.reason.clone())
+}

@@ -1,0 +1,176 @@
+//! Experiments: what they record, that they continue, what they write, and that the report works in a browser.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod report;
+
+use std::cell::RefCell;
+use std::sync::LazyLock;
+
+use dance::backend::Cpu;
+use dance::experiment::{self, Ablation, Method, Plan, Results};
+use dance::observe::Silent;
+use dance::random::Random;
+use dance::{Dataset, Matrix, RawLabels, Table};
+
+static BACKEND: LazyLock<Cpu> = LazyLock::new(|| Cpu::new(2).unwrap());
+
+/// Blobs, one a class, with their centers as prototypes where asked for.
+fn blobs(n: usize, classes: usize, seed: u64, prototypes: bool) -> Dataset {
+    let (d, mut random) = (6, Random::new(seed, 4));
+    let center = |class: usize, at: usize| dance::random::uniform_of(&[class as u64, at as u64]) - 0.5;
+    let labels: Vec<i64> = (0..n).map(|row| (row % classes) as i64).collect();
+    let values =
+        (0..n * d).map(|at| (center(at / d % classes, at % d) + 0.25 * random.normal()) as f32).collect();
+    let centers = (0..classes * d).map(|at| center(at / d, at % d) as f32).collect();
+    let table = Table {
+        origin: "blobs".into(),
+        embeddings: Matrix::new(values, n, d).unwrap(),
+        labels: Some(RawLabels::Integers(labels)),
+        class_names: None,
+        ids: None,
+        prototypes: prototypes.then(|| Matrix::new(centers, classes, d).unwrap()),
+    };
+    table.into_dataset().unwrap()
+}
+
+fn plan() -> Plan {
+    let mut plan =
+        Plan { seeds: 2, methods: Method::all(), ablations: Ablation::ALL.to_vec(), ..Plan::default() };
+    plan.config.tune.evaluations = 2;
+    plan.config.rfm.rounds = 1;
+    plan
+}
+
+/// A run over two small data sets; names of the cases that ran.
+fn run(results: &mut Results) -> Vec<String> {
+    let ran = RefCell::new(Vec::new());
+    let begins = |name: &str, seed: u64| ran.borrow_mut().push(format!("{name} {seed}"));
+    for (name, prototypes) in [("with <prototypes>", true), ("without", false)] {
+        let data = blobs(300, 6, 1, prototypes);
+        experiment::run_dataset(&*BACKEND, &data, name, results, None, &begins, &Silent).unwrap();
+    }
+    ran.into_inner()
+}
+
+static RESULTS: LazyLock<Results> = LazyLock::new(|| {
+    let mut results = Results::new(plan());
+    assert_eq!(run(&mut results).len(), 4);
+    results
+});
+
+#[test]
+fn one_record_a_data_set_seed_method_and_alpha() {
+    let results = &*RESULTS;
+    let methods = Method::all().len();
+    let with: Vec<_> = results.cases.iter().filter(|case| case.data.starts_with("with ")).collect();
+    let without: Vec<_> = results.cases.iter().filter(|case| case.data == "without").collect();
+    assert!(with.iter().all(|case| case.records.len() == 2 * methods && case.skipped.is_empty()));
+    assert!(without.iter().all(|case| case.records.len() == 2 * (methods - 2)));
+    assert!(
+        without.iter().all(|case| case.skipped.iter().all(|skipped| skipped.reason == "needs prototypes"))
+    );
+    for record in results.records() {
+        let metrics = &record.metrics;
+        assert_eq!(metrics.points, 60);
+        assert_eq!(record.sizes.iter().sum::<usize>(), 60);
+        let labels: usize = record.sizes.iter().enumerate().map(|(size, count)| size * count).sum();
+        assert!((labels as f64 / 60.0 - metrics.size).abs() < 1e-9);
+        let covered: usize = record.class_coverage.iter().map(|class| class[0]).sum();
+        assert!((covered as f64 / 60.0 - metrics.coverage).abs() < 1e-9);
+    }
+    // Easy blobs and 60 test points: far below the level would be a mistake, not chance.
+    for &method in &Method::all() {
+        let own = results.records().filter(|record| record.method == method && record.alpha == 0.1);
+        let coverage: Vec<f64> = own.map(|record| record.metrics.coverage).collect();
+        let mean = coverage.iter().sum::<f64>() / coverage.len() as f64;
+        assert!(mean > 0.8, "{method}: {mean}");
+    }
+}
+
+#[test]
+fn a_run_continues_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("results.json");
+    RESULTS.write(&file).unwrap();
+    let mut again = Results::read(&file).unwrap();
+    assert_eq!(again.cases.len(), 4);
+    assert_eq!(again, *RESULTS);
+    // Everything is there: nothing runs.
+    assert!(run(&mut again).is_empty());
+    // A killed run lacks its last cases; only those run, and give the same.
+    again.cases.truncate(3);
+    assert_eq!(run(&mut again), ["without 1"]);
+    let metrics =
+        |results: &Results| results.records().map(|record| record.metrics.clone()).collect::<Vec<_>>();
+    assert_eq!(metrics(&again), metrics(&RESULTS));
+    // A data set that has changed runs again.
+    again.cases[0].data_hash = "another".into();
+    assert_eq!(run(&mut again), ["with <prototypes> 0"]);
+}
+
+#[test]
+fn a_damaged_file_of_results_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("results.json");
+    for text in [
+        "",
+        "{}",
+        "[1",
+        &serde_json::to_string(&*RESULTS).unwrap().replacen("\"format\":1", "\"format\":9", 1),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        assert!(matches!(Results::read(&file), Err(dance::Error::Format { .. })));
+    }
+}
+
+#[test]
+fn a_bad_file_among_good_ones_is_noted_and_the_others_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let (good, bad) = (folder.path().join("good.csv"), folder.path().join("bad.npz"));
+    let mut text = String::from("label,a,b\n");
+    for row in 0..60 {
+        let noise = dance::random::uniform_of(&[row]);
+        text += &format!("c{},{},{}\n", row % 2, (row % 2) as f64 + noise, 1.0 - noise);
+    }
+    std::fs::write(&good, text).unwrap();
+    std::fs::write(&bad, "not an archive").unwrap();
+    let missing = folder.path().join("missing.npy");
+    let tiny = folder.path().join("tiny.csv");
+    std::fs::write(&tiny, "label,a,b\nx,1,2\ny,2,1\n").unwrap();
+    let mut results =
+        Results::new(Plan { seeds: 1, methods: vec![Method::Aps], ablations: vec![], ..plan() });
+    let files = [bad, good, missing, tiny];
+    experiment::run(&*BACKEND, &files, &mut results, None, &|_, _| (), &Silent).unwrap();
+    assert_eq!(results.cases.len(), 1);
+    let failed: Vec<&str> = results.failures.iter().map(|failure| failure.data.as_str()).collect();
+    assert_eq!(failed, ["bad", "missing", "tiny"]);
+}
+
+#[test]
+fn an_alpha_that_the_calibration_part_cannot_support_is_said() {
+    let mut results = Results::new(Plan {
+        seeds: 1,
+        alphas: vec![0.001],
+        methods: vec![Method::Aps],
+        ablations: vec![],
+        ..plan()
+    });
+    let data = blobs(150, 3, 2, false);
+    experiment::run_dataset(&*BACKEND, &data, "few", &mut results, None, &|_, _| (), &Silent).unwrap();
+    assert!(results.cases[0].warnings.iter().any(|warning| warning.contains("support no alpha")));
+    assert_eq!(results.cases[0].records[0].metrics.size, 3.0);
+}
+
+#[test]
+fn plans_that_make_no_sense_are_refused() {
+    for plan in [
+        Plan { alphas: vec![], ..plan() },
+        Plan { alphas: vec![1.5], ..plan() },
+        Plan { seeds: 0, ..plan() },
+        Plan { methods: vec![], ..plan() },
+    ] {
+        assert!(matches!(plan.check(), Err(dance::Error::Config { .. })));
+    }
+    assert_eq!(experiment::names(&["a/x.npz".into(), "b/x.npz".into()]), ["x", "x-2"]);
+}
