@@ -58,7 +58,9 @@ fn the_page_works_in_chromium() {
         const table=document.querySelector('table');const first=()=>table.tBodies[0].rows[0].cells[2].dataset.value;\
         const button=table.tHead.rows[0].cells[2].firstChild;button.click();const low=first();button.click();const high=first();\
         const wide=document.documentElement.scrollWidth>innerWidth;\
-        document.body.innerHTML='<pre id=findings>'+JSON.stringify({problems,drawn,sorts:Number(low)<Number(high),wide})+'</pre>'})</script>";
+        const pre=document.createElement('pre');pre.id='findings';\
+        pre.textContent=JSON.stringify({problems,drawn,sorts:Number(low)<Number(high),wide});\
+        document.body.replaceChildren(pre)})</script>";
     let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
     let page = page.replacen("<head>", &format!("<head>{probe}"), 1).replacen(
         "</body>",
