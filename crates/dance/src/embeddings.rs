@@ -184,13 +184,17 @@ impl Dataset {
 }
 
 pub(crate) fn check_finite(origin: &str, matrix: &Matrix) -> Result<()> {
-    match matrix.as_slice().iter().position(|value| !value.is_finite()) {
+    check_finite_rows(origin, matrix.as_slice(), matrix.cols())
+}
+
+pub(crate) fn check_finite_rows(origin: &str, values: &[f32], cols: usize) -> Result<()> {
+    match values.iter().position(|value| !value.is_finite()) {
         None => Ok(()),
         Some(at) => Err(Error::NotFinite {
             origin: origin.to_owned(),
-            row: at / matrix.cols(),
-            column: at % matrix.cols(),
-            value: matrix.as_slice()[at],
+            row: at / cols,
+            column: at % cols,
+            value: values[at],
         }),
     }
 }

@@ -11,14 +11,15 @@
 //! 8. [`methods`]: a score or two and how they are calibrated, [`methods::dance`] first.
 //! 9. [`metrics`]: how good sets are.
 //! 10. [`experiment`]: methods × data sets × seeds; [`report`]: its tables and its page.
-//! 11. [`model`]: the facade, `fit → calibrate → predict`, with its [`config`] and its [`prediction`]s; [`artifact`] keeps it
-//!     in a file.
+//! 11. [`model`]: the facade, `fit → calibrate → predict`, with its [`config`] and its [`prediction`]s; [`classify`] is its
+//!     kernel machine as a plain classifier; [`artifact`] keeps it in a file.
 //!
 //! Beside the story: [`backend`] does the heavy work, [`observe`] reports progress, [`error`] says what went wrong.
 
 pub mod agop;
 pub mod artifact;
 pub mod backend;
+pub mod classify;
 pub mod config;
 mod distances;
 pub mod embeddings;

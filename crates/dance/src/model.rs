@@ -22,6 +22,7 @@
 use std::collections::HashMap;
 
 use crate::backend::Backend;
+use crate::classify::Classified;
 use crate::config::Config;
 use crate::embeddings::{Dataset, Normalizer, check_finite};
 use crate::error::{Error, Result};
@@ -30,11 +31,11 @@ use crate::methods::dance::{Calibration, CalibrationMode, DanceConfig, Scorer};
 use crate::mix::Mix;
 use crate::observe::{Event, Observer};
 use crate::prediction::{Best, PValues, PredictOptions, Prediction, Scored};
-use crate::rfm::{self, Rfm, Score};
+use crate::rfm::{Rfm, Score};
 use crate::{split, tune};
 
 /// Queries that are worked on at a time: what prediction needs beside its result does not grow with their number.
-const BLOCK: usize = 2048;
+pub(crate) const BLOCK: usize = 2048;
 
 /// A kernel machine that has not been calibrated yet.
 #[derive(Clone, Debug, PartialEq)]
@@ -167,16 +168,25 @@ impl Dance {
         first_row: usize,
         options: PredictOptions,
     ) -> Result<Scored> {
-        let d = self.check_queries(queries)?;
+        self.score_rows(backend, queries.as_slice(), queries.cols(), first_row, options)
+    }
+
+    /// [`score_from`](Self::score_from) for queries that lie in memory row after row, read where they are.
+    pub fn score_rows(
+        &self,
+        backend: &dyn Backend,
+        queries: &[f32],
+        cols: usize,
+        first_row: usize,
+        options: PredictOptions,
+    ) -> Result<Scored> {
+        let d = self.fitted.check_rows(queries, cols)?;
         let mut scored = Scored { options, ..Scored::default() };
         let best = options.best || options.empty == crate::sets::EmptySets::Top1;
-        for start in (0..queries.rows()).step_by(BLOCK) {
-            let rows = start..(start + BLOCK).min(queries.rows());
-            let mut block =
-                Matrix::new(queries.as_slice()[rows.start * d..rows.end * d].to_vec(), rows.len(), d)?;
-            self.fitted.normalizer.apply("queries", &mut block)?;
-            let mapped = self.fitted.map(backend, &block)?;
-            let (neighbors, scores) = self.scorer.score(backend, &mapped, first_row + start)?;
+        for (block, rows) in queries.chunks(BLOCK * d).enumerate() {
+            let start = first_row + block * BLOCK;
+            let mapped = self.fitted.map_rows(backend, rows)?;
+            let (neighbors, scores) = self.scorer.score(backend, &mapped, start)?;
             let best = best.then(|| self.best(backend, &mapped)).transpose()?;
             scored.extend(&neighbors, &scores, best);
         }
@@ -207,38 +217,9 @@ impl Dance {
         PValues::new(&scored.scores, &self.calibration)
     }
 
-    /// Probabilities of the kernel's classes for `queries` (as they come from the encoder), a row a query.
-    pub fn probabilities(&self, backend: &dyn Backend, queries: &Matrix) -> Result<Matrix> {
-        self.check_queries(queries)?;
-        let mut points = queries.clone();
-        self.fitted.normalizer.apply("queries", &mut points)?;
-        let mapped = self.fitted.map(backend, &points)?;
-        let outputs =
-            backend.predict(&mapped, &self.centers, self.fitted.rfm.kernel, &self.fitted.rfm.beta)?;
-        Ok(rfm::probabilities(outputs, self.fitted.config.floor(self.fitted.classes.len())))
-    }
-
-    /// The number of dimensions, if `queries` have it and only finite numbers.
-    fn check_queries(&self, queries: &Matrix) -> Result<usize> {
-        let d = self.reference.cols();
-        if queries.cols() != d {
-            return Err(Error::Shape {
-                what: "dimensions of the queries (those of the encoder the model was fitted with)".into(),
-                expected: d.to_string(),
-                found: queries.cols().to_string(),
-            });
-        }
-        check_finite("queries", queries)?;
-        Ok(d)
-    }
-
     fn best(&self, backend: &dyn Backend, mapped: &Matrix) -> Result<Best> {
-        let outputs =
-            backend.predict(mapped, &self.centers, self.fitted.rfm.kernel, &self.fitted.rfm.beta)?;
-        let floor = self.fitted.config.floor(self.fitted.classes.len());
-        // The clamp can tie the largest outputs: the label is that of the output, the probability that of the clamp.
-        let labels: Vec<u32> = (0..outputs.rows()).map(|row| rfm::largest(outputs.row(row)) as u32).collect();
-        let probabilities = rfm::probabilities(outputs, floor);
+        let Classified { labels, probabilities } =
+            self.fitted.classify_mapped(backend, mapped, &self.centers)?;
         let probabilities =
             labels.iter().enumerate().map(|(row, &label)| probabilities.row(row)[label as usize]).collect();
         Ok(Best { labels, probabilities })

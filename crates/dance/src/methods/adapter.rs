@@ -39,7 +39,12 @@ impl Adapter {
 
     /// The sets of queries under several scores and thresholds at once.
     pub fn sets(&self, probabilities: &Matrix, cuts: &[(&dyn RankedScore, f64)]) -> Vec<Sets> {
-        ranked::sets(probabilities, cuts, draws(self.seed, QUERY_PART))
+        ranked::sets(probabilities, cuts, self.query_draws())
+    }
+
+    /// The draws of queries, by their row.
+    pub fn query_draws(&self) -> Draws {
+        draws(self.seed, QUERY_PART)
     }
 }
 

@@ -72,6 +72,11 @@ impl Scorer {
         self.classes
     }
 
+    /// The `k` nearest reference points of mapped queries.
+    pub fn neighbors(&self, backend: &dyn Backend, queries: &Matrix, k: usize) -> Result<Neighbors> {
+        backend.neighbors(&self.reference, queries, k, None)
+    }
+
     pub(super) fn neighbor_count(&self) -> usize {
         self.rank.neighbors().max(self.contrastive.neighbors())
     }

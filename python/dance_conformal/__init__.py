@@ -1,0 +1,37 @@
+"""Conformal prediction sets for any classifier built on embeddings.
+
+>>> from dance_conformal import DanceClassifier, datasets
+>>> X, y = datasets.clusters(400, classes=4, seed=0)
+>>> model = DanceClassifier(alpha=0.1, evaluations=3).fit(X[:300], y[:300])
+>>> sets = model.predict_set(X[300:])  # booleans, a row a point, a column a class
+>>> sets.shape
+(100, 4)
+>>> model.guarantee_
+"heuristic: calibration points serve as each other's neighbors"
+
+- :class:`DanceClassifier`: fit, conformalize, predict sets; a scikit-learn classifier where that is installed.
+- :mod:`~dance_conformal.conformal`: split conformal prediction on ready-made class probabilities.
+- :mod:`~dance_conformal.metrics`: how good sets are.
+- :mod:`~dance_conformal.plots`: figures (needs matplotlib).
+- :mod:`~dance_conformal.datasets`: made-up data to try things on.
+"""
+
+from . import conformal, datasets, metrics, plots
+from ._native import DanceError, ModelFormatError, __version__
+from .classifier import DanceClassifier
+from .explanation import Explanation, Support
+from .progress import DanceWarning
+
+__all__ = [
+    "DanceClassifier",
+    "DanceError",
+    "DanceWarning",
+    "Explanation",
+    "ModelFormatError",
+    "Support",
+    "__version__",
+    "conformal",
+    "datasets",
+    "metrics",
+    "plots",
+]

@@ -1,0 +1,136 @@
+"""What users pass, as what the library reads: float32 points row after row, and labels as numbers of classes."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .protocol import DataConversionWarning
+
+
+def as_points(X: Any, name: str = "X") -> NDArray[np.float32]:
+    """``X`` as float32 rows. A C-contiguous float32 array comes back as it is; everything else is copied.
+
+    >>> X = np.ones((2, 3), np.float32)
+    >>> np.shares_memory(as_points(X), X)
+    True
+    >>> as_points(np.asfortranarray(X)).flags.c_contiguous
+    True
+    """
+    array = as_array(X, name)
+    if array.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {array.ndim}D array instead: {name} needs a row a point. Reshape your data: "
+            f"{name}.reshape(1, -1) is a single point, {name}.reshape(-1, 1) points of one dimension"
+        )
+    for axis, what in enumerate(("sample(s)", "feature(s)")):
+        if array.shape[axis] == 0:
+            raise ValueError(
+                f"Found array with 0 {what} (shape={array.shape}) while a minimum of 1 is required by dance."
+            )
+    with np.errstate(
+        over="ignore"
+    ):  # a number too large for float32 becomes infinite, and is refused as such
+        return np.require(array, np.float32, ["C_CONTIGUOUS", "ALIGNED"])
+
+
+def check_finite(points: NDArray[np.float32], name: str = "X") -> None:
+    """Refuses NaN and infinity, before a split gives rows other numbers."""
+    finite = np.isfinite(points)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        raise ValueError(
+            f"{name}: row {row}, column {column} is {_spelled(points[row, column])}; every number must be finite. "
+            "Remove the row or mend the encoder's output"
+        )
+
+
+def check_directions(points: NDArray[np.float32]) -> None:
+    """Refuses rows of zeros, which cannot be brought to length 1."""
+    zeros = ~points.any(axis=1)
+    if zeros.any():
+        raise ValueError(
+            f"X: row {int(zeros.argmax())} is all zeros and has no direction to normalise; remove it or choose another "
+            "normalisation (normalize='standardize' or 'none')"
+        )
+
+
+def _spelled(value: np.float32) -> str:
+    return "NaN" if np.isnan(value) else str(value)
+
+
+def as_array(X: Any, name: str) -> NDArray[Any]:
+    """``X`` as an array of real numbers: arrays, data frames, tensors, nested lists."""
+    if hasattr(X, "toarray") and hasattr(X, "nnz"):
+        raise TypeError(f"{name} is sparse, but embeddings are dense: pass {name}.toarray()")
+    if np.ma.isMaskedArray(X) and np.ma.is_masked(X):
+        raise ValueError(f"{name} has masked values; fill or drop them")
+    if hasattr(X, "detach") and hasattr(X, "cpu"):  # a torch tensor, which may track gradients or be bfloat16
+        X = X.detach().cpu().float()
+    if not hasattr(X, "__array__") and hasattr(X, "__dlpack__"):
+        X = np.from_dlpack(X)
+    array = np.asarray(X)
+    if array.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}")
+    if array.dtype.kind in "OUS":
+        array = array.astype(np.float64)
+    elif array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} has dtype {array.dtype}; numbers are needed")
+    return array
+
+
+def as_labels(y: Any, points: int | None = None) -> NDArray[Any]:
+    """``y`` as a flat array of labels: integers, strings, booleans, or whole floats."""
+    if y is None:
+        raise ValueError("fit requires y to be passed, but the target y is None.")
+    if hasattr(y, "detach") and hasattr(y, "cpu"):
+        y = y.detach().cpu()
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected; use y.ravel()",
+            DataConversionWarning,
+            stacklevel=3,
+        )
+        labels = labels.ravel()
+    if labels.ndim != 1:
+        raise ValueError(f"y should be a 1d array, got an array of shape {labels.shape} instead.")
+    if labels.dtype.kind == "f":
+        if np.isnan(labels).any():
+            raise ValueError("Input y contains NaN.")
+        if np.isinf(labels).any():
+            raise ValueError("Input y contains infinity or a value too large for a label.")
+        if (labels != np.trunc(labels)).any():
+            raise ValueError("Unknown label type: continuous. Maybe you want a regressor; labels are classes")
+    elif labels.dtype.kind not in "iubUSOT":
+        raise ValueError(f"Unknown label type: {labels.dtype}; use integers or strings")
+    if points is not None and len(labels) != points:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: [{points}, {len(labels)}]"
+        )
+    return labels
+
+
+def encode(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.uint32]]:
+    """The classes, sorted, and every label's number among them."""
+    try:
+        classes, codes = np.unique(labels, return_inverse=True)
+    except TypeError as error:
+        raise ValueError(f"y mixes labels that cannot be sorted ({error}); use one type") from error
+    return classes, codes.astype(np.uint32).ravel()
+
+
+def class_names(classes: NDArray[Any]) -> list[str]:
+    """Names of classes, as a model file stores them."""
+    return [value.decode() if isinstance(value, bytes) else str(value) for value in classes.tolist()]
+
+
+def alphas(alpha: ArrayLike) -> tuple[list[float], bool]:
+    """Error levels as a list, and whether there was just one."""
+    values = np.asarray(alpha, dtype=np.float64)
+    if values.ndim > 1 or values.size == 0:
+        raise ValueError(f"alpha = {alpha!r}: must be a number between 0 and 1, or a list of them")
+    return values.ravel().tolist(), values.ndim == 0

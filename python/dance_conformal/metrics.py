@@ -1,0 +1,125 @@
+"""How good prediction sets are.
+
+Sets are booleans, a row a point and a column a class. True labels are column numbers, or members of ``classes`` where
+that is given. Shares are between 0 and 1; violations are in per cent.
+
+>>> import numpy as np
+>>> sets = np.array([[True, False], [True, True], [False, False]])
+>>> round(coverage([0, 1, 1], sets), 3), size(sets), round(report([0, 1, 1], sets, 0.1)["class_violation"], 6)
+(0.667, 1.0, 25.0)
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import _native
+
+__all__ = ["ccv", "ccv_floor", "class_coverage", "coverage", "empty", "report", "size", "sscv"]
+
+
+def report(
+    y: ArrayLike,
+    sets: ArrayLike,
+    alpha: float,
+    *,
+    classes: ArrayLike | None = None,
+    best: ArrayLike | None = None,
+) -> dict[str, Any]:
+    """Everything at once; ``best`` are a classifier's labels, for ``accuracy``.
+
+    ``class_violation`` (CCV) reads well only beside ``class_violation_floor``, what chance alone gives at perfect coverage.
+    Labels that are not among ``classes`` are never covered.
+    """
+    mask = _mask(sets)
+    codes, extra = _codes(y, mask.shape, classes)
+    if extra:
+        mask = np.hstack([mask, np.zeros((len(mask), extra), bool)])
+    numbers = None if best is None else _codes(best, mask.shape, classes)[0]
+    found: dict[str, Any] = json.loads(_native.judge(mask, codes, float(alpha), numbers))
+    return found
+
+
+def coverage(y: ArrayLike, sets: ArrayLike, *, classes: ArrayLike | None = None) -> float:
+    """Share of sets with the true label."""
+    return float(report(y, sets, 0.5, classes=classes)["coverage"])
+
+
+def size(sets: ArrayLike) -> float:
+    """Mean number of labels in a set."""
+    return float(_mask(sets).sum(axis=1).mean())
+
+
+def empty(sets: ArrayLike) -> float:
+    """Share of empty sets."""
+    return float((~_mask(sets).any(axis=1)).mean())
+
+
+def ccv(y: ArrayLike, sets: ArrayLike, alpha: float, *, classes: ArrayLike | None = None) -> float:
+    """Class-conditional coverage violation: 100 times the mean over classes of ``|coverage - (1 - alpha)|``.
+
+    Returning every label scores ``100 * alpha``, and few points a class score above 0 by chance: see :func:`ccv_floor`.
+
+    >>> round(ccv([0, 1], [[True, True], [True, True]], 0.05), 9)
+    5.0
+    """
+    return float(report(y, sets, alpha, classes=classes)["class_violation"])
+
+
+def ccv_floor(y: ArrayLike, alpha: float) -> float:
+    """What :func:`ccv` is on average at perfect coverage, for test labels ``y``.
+
+    >>> round(ccv_floor([0] * 10 + [1] * 10, 0.05), 2)
+    5.99
+    """
+    _, counts = np.unique(np.asarray(y), return_counts=True)
+    return _native.noise_floor(counts.tolist(), alpha)
+
+
+def sscv(y: ArrayLike, sets: ArrayLike, alpha: float, *, classes: ArrayLike | None = None) -> float:
+    """Size-stratified coverage violation: 100 times the largest of ``|coverage - (1 - alpha)|`` over strata of set size."""
+    return float(report(y, sets, alpha, classes=classes)["size_violation"])
+
+
+def class_coverage(
+    y: ArrayLike, sets: ArrayLike, *, classes: ArrayLike | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Coverage and number of points of every class (column); NaN for a class without points."""
+    mask = _mask(sets)
+    codes, extra = _codes(y, mask.shape, classes)
+    if extra:
+        mask = np.hstack([mask, np.zeros((len(mask), extra), bool)])
+    counts = np.bincount(codes, minlength=mask.shape[1])
+    hits = np.bincount(codes, weights=mask[np.arange(len(codes)), codes], minlength=mask.shape[1])
+    with np.errstate(invalid="ignore"):
+        return hits / counts, counts
+
+
+def _mask(sets: ArrayLike) -> NDArray[np.bool_]:
+    mask = np.asarray(sets)
+    if mask.ndim != 2:
+        raise ValueError(
+            f"sets: expected (points, classes), found shape {mask.shape}; take one alpha at a time"
+        )
+    return mask.astype(bool, copy=False)
+
+
+def _codes(y: ArrayLike, shape: tuple[int, ...], classes: ArrayLike | None) -> tuple[NDArray[np.uint32], int]:
+    """Labels as column numbers, and how many columns must be added for labels that have none."""
+    labels = np.asarray(y)
+    if len(labels) != shape[0]:
+        raise ValueError(f"labels (one a set): expected {shape[0]}, found {len(labels)}")
+    if classes is None:
+        if labels.dtype.kind not in "iu":
+            raise ValueError("labels are not column numbers; pass classes= to say which column is whose")
+        if len(labels) and labels.min() < 0:
+            raise ValueError(f"label at row {int(labels.argmin())}: {labels.min()} is below 0")
+        return labels.astype(np.uint32), 0
+    place = {value: at for at, value in enumerate(np.asarray(classes).tolist())}
+    known = len(place)
+    codes = [place.setdefault(value, len(place)) for value in labels.tolist()]
+    return np.array(codes, np.uint32), len(place) - known

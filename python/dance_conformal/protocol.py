@@ -1,0 +1,115 @@
+"""The estimator protocol: scikit-learn's own base classes where it is installed, and a small stand-in where it is not.
+
+With the stand-in everything of dance works; what scikit-learn does *with* estimators (clone, Pipeline, GridSearchCV)
+naturally needs scikit-learn.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+    from sklearn.exceptions import DataConversionWarning as DataConversionWarning
+    from sklearn.exceptions import NotFittedError as NotFittedError
+
+    HAS_SKLEARN = True
+
+    class Estimator(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+        """A scikit-learn classifier that can also transform."""
+
+except ImportError:  # pragma: no cover - covered by the test that hides scikit-learn
+    HAS_SKLEARN = False
+
+    class NotFittedError(ValueError, AttributeError):  # type: ignore[no-redef]
+        """A model was asked before it was fitted."""
+
+    class DataConversionWarning(UserWarning):  # type: ignore[no-redef]
+        """An argument was converted to the shape it should have had."""
+
+    class Estimator:  # type: ignore[no-redef]
+        """Parameters are the constructor's arguments, kept under their names."""
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]:
+            """The parameters."""
+            return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+        def set_params(self, **params: Any) -> Estimator:
+            """Changes parameters."""
+            known = self.get_params()
+            for name, value in params.items():
+                if name not in known:
+                    raise ValueError(f"Invalid parameter {name!r}; the parameters are {', '.join(known)}")
+                setattr(self, name, value)
+            return self
+
+        def fit_transform(self, X: Any, y: Any = None) -> Any:
+            """Fits, then transforms the same points."""
+            return self.fit(X, y).transform(X)  # type: ignore[attr-defined]
+
+        def __repr__(self) -> str:
+            defaults = inspect.signature(type(self)).parameters
+            changed = {k: v for k, v in self.get_params().items() if v != defaults[k].default}
+            return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"
+
+
+def feature_names(X: Any) -> NDArray[Any] | None:
+    """The column names of a data frame, if all are strings."""
+    columns = getattr(X, "columns", None)
+    if columns is None or not hasattr(X, "__array__"):
+        return None
+    names = np.asarray(list(columns), dtype=object)
+    kinds = {isinstance(name, str) for name in names}
+    if kinds == {True, False}:
+        raise TypeError(
+            "Feature names are only supported if all input features have string names, but your input has names of "
+            "several types. Convert them all: X.columns = X.columns.astype(str)"
+        )
+    return names if kinds == {True} else None
+
+
+def check_features(estimator: Any, X: Any, columns: int, *, reset: bool) -> None:
+    """Remembers number and names of the features (``reset``), or compares them with those of the fit."""
+    names = feature_names(X)
+    kind = type(estimator).__name__
+    if reset:
+        estimator.n_features_in_ = columns
+        if names is not None:
+            estimator.feature_names_in_ = names
+        elif hasattr(estimator, "feature_names_in_"):
+            del estimator.feature_names_in_
+        return
+    known = getattr(estimator, "feature_names_in_", None)
+    if names is None and known is not None:
+        warnings.warn(
+            f"X does not have valid feature names, but {kind} was fitted with feature names", stacklevel=4
+        )
+    elif names is not None and known is None:
+        warnings.warn(f"X has feature names, but {kind} was fitted without feature names", stacklevel=4)
+    elif names is not None and known is not None and list(names) != list(known):
+        raise ValueError(_difference(list(known), list(names)))
+    if columns != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {columns} features, but {kind} is expecting {estimator.n_features_in_} features as input."
+        )
+
+
+def _difference(known: list[str], names: list[str]) -> str:
+    message = "The feature names should match those that were passed during fit.\n"
+    unexpected, missing = sorted(set(names) - set(known)), sorted(set(known) - set(names))
+    for title, some in (
+        ("Feature names unseen at fit time:\n", unexpected),
+        ("Feature names seen at fit time, yet now missing:\n", missing),
+    ):
+        if some:
+            message += (
+                title + "".join(f"- {name}\n" for name in some[:5]) + ("- ...\n" if len(some) > 5 else "")
+            )
+    if not unexpected and not missing:
+        message += "Feature names must be in the same order as they were in fit.\n"
+    return message

@@ -1,0 +1,98 @@
+//! Split conformal prediction on class probabilities.
+
+use dance::methods::adapter::Adapter;
+use dance::scores::ranked::{self, RankedRow, RankedScore};
+use dance::scores::{aps::Aps, lac::Lac, raps::Raps, saps::Saps};
+use dance::threshold::CalibrationScores;
+use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use dance::backend::Backend;
+
+use crate::arrays;
+use crate::backend::cpu;
+use crate::errors::Mapped;
+
+/// A score, calibrated on the probabilities of points with known labels.
+#[pyclass(frozen, module = "dance_conformal._native")]
+pub(crate) struct Split {
+    adapter: Adapter,
+    score: Box<dyn RankedScore + Send>,
+    calibration: CalibrationScores,
+}
+
+#[pymethods]
+impl Split {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        probabilities: PyReadonlyArray2<'_, f32>,
+        labels: PyReadonlyArray1<'_, u32>,
+        score: &str,
+        options: Vec<f64>,
+        seed: Option<u64>,
+    ) -> PyResult<Self> {
+        let score: Box<dyn RankedScore + Send> = match (score, &options[..]) {
+            ("lac", []) => Box::new(Lac),
+            ("aps", []) => Box::new(Aps),
+            ("raps", &[penalty, free_ranks]) => Box::new(Raps { penalty, free_ranks: free_ranks as usize }),
+            ("saps", &[weight]) => Box::new(Saps { weight }),
+            _ => return Err(PyValueError::new_err(format!("no score `{score}` with {options:?}"))),
+        };
+        let (matrix, labels) = (arrays::matrix(&probabilities)?, labels.as_array().to_vec());
+        let backend = cpu(0)?;
+        let adapter =
+            py.detach(|| backend.threads().run(|| Adapter::new(&matrix, &labels, seed))).mapped()?;
+        let calibration = CalibrationScores::new(ranked::scores(&*score, adapter.standings())).mapped()?;
+        Ok(Self { adapter, score, calibration })
+    }
+
+    /// The threshold for an error level, and what the user should know about it.
+    fn threshold(&self, alpha: f64) -> PyResult<(f64, Option<String>)> {
+        let threshold = self.calibration.threshold(alpha).mapped()?;
+        Ok((threshold.value, threshold.warning()))
+    }
+
+    /// The sets under several thresholds at once, as booleans.
+    fn sets<'py>(
+        &self,
+        py: Python<'py>,
+        probabilities: PyReadonlyArray2<'_, f32>,
+        thresholds: Vec<f64>,
+    ) -> PyResult<Vec<Bound<'py, PyArray2<bool>>>> {
+        let matrix = arrays::matrix(&probabilities)?;
+        let (rows, cols) = (matrix.rows(), matrix.cols());
+        let backend = cpu(0)?;
+        let masks = py.detach(|| {
+            let score: &dyn RankedScore = &*self.score;
+            let cuts: Vec<_> = thresholds.iter().map(|&threshold| (score, threshold)).collect();
+            let sets = backend.threads().run(|| self.adapter.sets(&matrix, &cuts));
+            sets.iter().map(|sets| arrays::mask(sets, cols)).collect::<Vec<_>>()
+        });
+        masks.into_iter().map(|mask| arrays::dense(py, rows, cols, mask)).collect()
+    }
+
+    /// p-values of every label.
+    fn p_values<'py>(
+        &self,
+        py: Python<'py>,
+        probabilities: PyReadonlyArray2<'_, f32>,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let matrix = arrays::matrix(&probabilities)?;
+        let (rows, cols) = (matrix.rows(), matrix.cols());
+        let values = py.detach(|| {
+            let (draws, mut ranked) = (self.adapter.query_draws(), RankedRow::default());
+            let mut values = vec![0.0; rows * cols];
+            for row in 0..rows {
+                ranked.sort(matrix.row(row));
+                for (label, standing) in ranked.walk(draws.of(row)) {
+                    values[row * cols + label as usize] =
+                        self.calibration.p_value(self.score.score(&standing));
+                }
+            }
+            values
+        });
+        arrays::dense(py, rows, cols, values)
+    }
+}

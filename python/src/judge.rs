@@ -1,0 +1,31 @@
+//! How good sets are.
+
+use dance::metrics::{self, Metrics};
+use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+
+use crate::arrays;
+use crate::errors::Mapped;
+use crate::model::to_json;
+
+/// Every metric of sets (booleans, a row a point), as JSON.
+#[pyfunction]
+#[pyo3(signature = (sets, labels, alpha, best=None))]
+pub(crate) fn judge(
+    sets: PyReadonlyArray2<'_, bool>,
+    labels: PyReadonlyArray1<'_, u32>,
+    alpha: f64,
+    best: Option<PyReadonlyArray1<'_, u32>>,
+) -> PyResult<String> {
+    let best = best.map(|best| best.as_array().to_vec());
+    let labels = labels.as_array().to_vec();
+    let classes = sets.shape()[1];
+    let metrics = Metrics::new(&arrays::sets(&sets), &labels, classes, alpha, best.as_deref());
+    to_json(&metrics.mapped()?)
+}
+
+/// What the class-conditional coverage violation is at perfect coverage, given the number of points of every class.
+#[pyfunction]
+pub(crate) fn noise_floor(points: Vec<usize>, alpha: f64) -> f64 {
+    metrics::noise_floor(points, alpha)
+}

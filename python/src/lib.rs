@@ -1,0 +1,35 @@
+//! The private native module of the Python package `dance_conformal`: thin wrappers, one a call of the library.
+//!
+//! Everything a user sees is Python (`dance_conformal/`). Arrays arrive checked and as float32; settings and reports cross
+//! as JSON, in the words of a configuration file; the GIL is released around everything that takes time.
+
+// Python's arguments arrive by value, as many as they are: they are extracted for the call.
+#![allow(clippy::needless_pass_by_value, clippy::too_many_arguments)]
+
+mod arrays;
+mod backend;
+mod conformal;
+mod errors;
+mod judge;
+mod model;
+mod observer;
+mod persist;
+mod scored;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("DanceError", module.py().get_type::<errors::DanceError>())?;
+    module.add("ModelFormatError", module.py().get_type::<errors::ModelFormatError>())?;
+    module.add_class::<model::Model>()?;
+    module.add_class::<scored::Scored>()?;
+    module.add_class::<scored::Decision>()?;
+    module.add_class::<conformal::Split>()?;
+    module.add_function(wrap_pyfunction!(model::default_settings, module)?)?;
+    module.add_function(wrap_pyfunction!(model::split, module)?)?;
+    module.add_function(wrap_pyfunction!(judge::judge, module)?)?;
+    module.add_function(wrap_pyfunction!(judge::noise_floor, module)?)?;
+    Ok(())
+}

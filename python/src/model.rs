@@ -1,0 +1,312 @@
+//! A model: fitted, or calibrated as well.
+
+use std::path::PathBuf;
+
+use dance::classify::Classified;
+use dance::methods::dance::DanceConfig;
+use dance::observe::Observer;
+use dance::{Config, Dance, Dataset, Fitted, PredictOptions, RawLabels, Table, split as splits};
+use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use serde::de::DeserializeOwned;
+
+use crate::arrays;
+use crate::backend::cpu;
+use crate::errors::Mapped;
+use crate::observer::Listener;
+use crate::persist;
+use crate::scored::Scored;
+
+/// How far a model has come.
+pub(crate) enum State {
+    Fitted(Box<Fitted>),
+    Calibrated(Box<Dance>),
+}
+
+/// See the module.
+#[pyclass(frozen, module = "dance_conformal._native")]
+pub(crate) struct Model {
+    pub(crate) state: State,
+}
+
+/// Labels and class probabilities.
+type Classes<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray2<f32>>);
+/// Distances and row numbers.
+type Near<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<i64>>);
+
+impl Model {
+    pub(crate) fn fitted(&self) -> &Fitted {
+        match &self.state {
+            State::Fitted(fitted) => fitted,
+            State::Calibrated(dance) => dance.fitted(),
+        }
+    }
+
+    pub(crate) fn dance(&self) -> PyResult<&Dance> {
+        match &self.state {
+            State::Calibrated(dance) => Ok(dance),
+            State::Fitted(_) => Err(PyRuntimeError::new_err("the model is not calibrated")),
+        }
+    }
+
+    pub(crate) fn calibrated(dance: Dance) -> Self {
+        Self { state: State::Calibrated(Box::new(dance)) }
+    }
+}
+
+#[pymethods]
+impl Model {
+    /// Tunes and fits a kernel machine.
+    #[staticmethod]
+    #[pyo3(signature = (points, labels, classes, settings, threads, callback))]
+    fn fit(
+        py: Python<'_>,
+        points: PyReadonlyArray2<'_, f32>,
+        labels: PyReadonlyArray1<'_, u32>,
+        classes: Vec<String>,
+        settings: &str,
+        threads: usize,
+        callback: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let config: Config = parse(settings)?;
+        let data = dataset(&points, &labels, classes)?;
+        let backend = cpu(threads)?;
+        let listener = Listener::new(callback);
+        let fitted = py.detach(|| Dance::fit(&*backend, &data, &config, &listener));
+        listener.finish(fitted).map(|fitted| Self { state: State::Fitted(Box::new(fitted)) })
+    }
+
+    /// Calibrates on points that did not fit the kernel, under the given settings of the method.
+    #[pyo3(signature = (points, labels, classes, settings, threads, callback))]
+    fn calibrate(
+        &self,
+        py: Python<'_>,
+        points: PyReadonlyArray2<'_, f32>,
+        labels: PyReadonlyArray1<'_, u32>,
+        classes: Vec<String>,
+        settings: &str,
+        threads: usize,
+        callback: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let config: DanceConfig = parse(settings)?;
+        let data = dataset(&points, &labels, classes)?;
+        let backend = cpu(threads)?;
+        let listener = Listener::new(callback);
+        let dance = py.detach(|| {
+            let mut fitted = self.fitted().clone();
+            fitted.config.dance = config;
+            let dance = fitted.calibrate(&*backend, &data, &listener);
+            // A last look, so that Ctrl-C during the calibration is not lost.
+            if listener.interrupted() { Err(dance::Error::Interrupted) } else { dance }
+        });
+        listener.finish(dance).map(Self::calibrated)
+    }
+
+    /// Points in mapped space.
+    fn transform<'py>(
+        &self,
+        py: Python<'py>,
+        points: PyReadonlyArray2<'_, f32>,
+        threads: usize,
+    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let (rows, cols) = (arrays::rows(&points), points.shape()[1]);
+        let backend = cpu(threads)?;
+        let mapped = py.detach(|| self.fitted().transform(&*backend, &rows, cols)).mapped()?;
+        arrays::to_array(py, mapped)
+    }
+
+    /// Best labels and class probabilities.
+    fn classify<'py>(
+        &self,
+        py: Python<'py>,
+        points: PyReadonlyArray2<'_, f32>,
+        threads: usize,
+    ) -> PyResult<Classes<'py>> {
+        let (rows, cols) = (arrays::rows(&points), points.shape()[1]);
+        let backend = cpu(threads)?;
+        let Classified { labels, probabilities } = py
+            .detach(|| match &self.state {
+                State::Fitted(fitted) => fitted.classify(&*backend, &rows, cols),
+                State::Calibrated(dance) => dance.classify(&*backend, &rows, cols),
+            })
+            .mapped()?;
+        Ok((PyArray1::from_vec(py, labels), arrays::to_array(py, probabilities)?))
+    }
+
+    /// Everything about points that does not depend on the error level.
+    fn score(
+        slf: Py<Self>,
+        py: Python<'_>,
+        points: PyReadonlyArray2<'_, f32>,
+        options: &str,
+        threads: usize,
+    ) -> PyResult<Scored> {
+        let options: PredictOptions = parse(options)?;
+        let (rows, cols) = (arrays::rows(&points), points.shape()[1]);
+        let backend = cpu(threads)?;
+        let dance = slf.get().dance()?;
+        let (scored, seconds) = py.detach(|| {
+            let begin = std::time::Instant::now();
+            let scored = dance.score_rows(&*backend, &rows, cols, 0, options);
+            (scored, begin.elapsed().as_secs_f64())
+        });
+        Ok(Scored { inner: scored.mapped()?, seconds, model: slf })
+    }
+
+    /// Distances and row numbers of the nearest reference points.
+    fn neighbors<'py>(
+        &self,
+        py: Python<'py>,
+        points: PyReadonlyArray2<'_, f32>,
+        count: usize,
+        threads: usize,
+    ) -> PyResult<Near<'py>> {
+        let (rows, cols) = (arrays::rows(&points), points.shape()[1]);
+        let backend = cpu(threads)?;
+        let dance = self.dance()?;
+        let found = py.detach(|| dance.neighbors(&*backend, &rows, cols, count)).mapped()?;
+        let distances = (0..found.len()).flat_map(|query| found.squared(query)).map(|s| s.sqrt()).collect();
+        let ids = (0..found.len()).flat_map(|query| found.ids(query)).map(|&id| i64::from(id)).collect();
+        let count = count.min(dance.reference_labels().len());
+        Ok((arrays::dense(py, found.len(), count, distances)?, arrays::dense(py, found.len(), count, ids)?))
+    }
+
+    /// Labels of the reference points.
+    fn reference_labels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u32>>> {
+        Ok(PyArray1::from_slice(py, self.dance()?.reference_labels()))
+    }
+
+    /// Writes the model file.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let dance = self.dance()?;
+        py.detach(|| dance.save(&path)).mapped()
+    }
+
+    /// Reads a model file.
+    #[staticmethod]
+    fn load(py: Python<'_>, path: PathBuf, threads: usize) -> PyResult<Self> {
+        let backend = cpu(threads)?;
+        py.detach(|| Dance::load(&*backend, &path)).mapped().map(Self::calibrated)
+    }
+
+    /// The model as bytes, for pickling.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        let bytes = match &slf.get().state {
+            State::Calibrated(dance) => dance.to_bytes().mapped()?,
+            State::Fitted(fitted) => persist::to_bytes(fitted)?,
+        };
+        Ok((slf.get_type().getattr("from_bytes")?, (PyBytes::new(slf.py(), &bytes),)))
+    }
+
+    /// A model from its bytes.
+    #[staticmethod]
+    fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
+        if let Some(fitted) = persist::from_bytes(bytes)? {
+            return Ok(Self { state: State::Fitted(Box::new(fitted)) });
+        }
+        let backend = cpu(0)?;
+        let dance = py.detach(|| Dance::from_bytes(&*backend, bytes, "<pickle>".as_ref()));
+        dance.mapped().map(Self::calibrated)
+    }
+
+    /// Names of the classes: the kernel's, then those that only calibration points have.
+    #[getter]
+    fn classes(&self) -> Vec<String> {
+        match &self.state {
+            State::Fitted(fitted) => fitted.classes.clone(),
+            State::Calibrated(dance) => dance.classes().to_vec(),
+        }
+    }
+
+    /// How many of the classes the kernel knows.
+    #[getter]
+    fn fit_classes(&self) -> usize {
+        self.fitted().classes.len()
+    }
+
+    /// Dimensions of the embeddings.
+    #[getter]
+    fn dimensions(&self) -> usize {
+        self.fitted().rfm.train.cols()
+    }
+
+    /// The settings, as JSON.
+    #[getter]
+    fn settings(&self) -> PyResult<String> {
+        to_json(&self.fitted().config)
+    }
+
+    /// What the search found, as JSON.
+    #[getter]
+    fn kernel(&self) -> PyResult<String> {
+        let fitted = self.fitted();
+        let (kernel, rounds) = (fitted.rfm.kernel, fitted.rfm.rounds);
+        to_json(&serde_json::json!({
+            "bandwidth": kernel.bandwidth(), "shape": kernel.shape(), "rounds": rounds,
+            "validation_accuracy": fitted.validation.accuracy, "fidelity": fitted.fidelity,
+        }))
+    }
+
+    /// The guarantee that holds for the sets, in words.
+    #[getter]
+    fn guarantee(&self) -> PyResult<&'static str> {
+        Ok(self.dance()?.guarantee())
+    }
+
+    /// Whether the model can give sets.
+    #[getter]
+    fn is_calibrated(&self) -> bool {
+        matches!(self.state, State::Calibrated(_))
+    }
+
+    /// Symmetric root of the learned metric.
+    #[getter]
+    fn metric_root<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        arrays::to_array(py, self.fitted().rfm.metric_root.clone())
+    }
+}
+
+/// The settings a model has when nothing is said, as JSON.
+#[pyfunction]
+pub(crate) fn default_settings() -> PyResult<String> {
+    to_json(&Config::default())
+}
+
+/// Row numbers of the parts of a seeded, class-stratified split.
+#[pyfunction]
+pub(crate) fn split<'py>(
+    py: Python<'py>,
+    labels: PyReadonlyArray1<'_, u32>,
+    fractions: Vec<f64>,
+    seed: u64,
+) -> PyResult<Vec<Bound<'py, PyArray1<i64>>>> {
+    let parts = splits::stratified(&labels.as_array().to_vec(), &fractions, seed).mapped()?;
+    Ok(parts.iter().map(|rows| PyArray1::from_iter(py, rows.iter().map(|&row| row as i64))).collect())
+}
+
+fn dataset(
+    points: &PyReadonlyArray2<'_, f32>,
+    labels: &PyReadonlyArray1<'_, u32>,
+    classes: Vec<String>,
+) -> PyResult<Dataset> {
+    let labels = labels.as_array().iter().map(|&label| i64::from(label)).collect();
+    let table = Table {
+        origin: "X".into(),
+        embeddings: arrays::matrix(points)?,
+        labels: Some(RawLabels::Integers(labels)),
+        class_names: Some(classes),
+        ids: None,
+        prototypes: None,
+    };
+    table.into_dataset().mapped()
+}
+
+fn parse<T: DeserializeOwned>(json: &str) -> PyResult<T> {
+    serde_json::from_str(json).map_err(|error| PyValueError::new_err(format!("settings: {error}")))
+}
+
+pub(crate) fn to_json(value: &impl serde::Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(|error| PyValueError::new_err(error.to_string()))
+}

@@ -1,0 +1,100 @@
+//! Progress to a Python callback, and Ctrl-C from Python to a fit.
+
+use std::sync::{Mutex, PoisonError};
+
+use dance::observe::{Event, Observer};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::Mapped;
+
+/// Calls `callback` with a dictionary an event. An exception it raises, or a signal's handler does, ends the job.
+pub(crate) struct Listener {
+    callback: Option<Py<PyAny>>,
+    raised: Mutex<Option<PyErr>>,
+}
+
+impl Listener {
+    pub(crate) fn new(callback: Option<Py<PyAny>>) -> Self {
+        Self { callback, raised: Mutex::new(None) }
+    }
+
+    /// The job's result, or what Python raised meanwhile.
+    pub(crate) fn finish<T>(self, result: dance::Result<T>) -> PyResult<T> {
+        match self.raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => result.mapped(),
+        }
+    }
+
+    fn keep<T>(&self, result: PyResult<T>) {
+        if let Err(error) = result {
+            self.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+    }
+
+    fn has_raised(&self) -> bool {
+        self.raised.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+}
+
+impl Observer for Listener {
+    fn notice(&self, event: &Event) {
+        if let Some(callback) = &self.callback
+            && !self.has_raised()
+        {
+            self.keep(Python::attach(|py| callback.call1(py, (describe(py, event)?,))));
+        }
+    }
+
+    fn interrupted(&self) -> bool {
+        self.keep(Python::attach(|py: Python<'_>| py.check_signals()));
+        self.has_raised()
+    }
+}
+
+fn describe<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let name = match event {
+        Event::Memory { bytes } => {
+            dict.set_item("bytes", bytes)?;
+            "memory"
+        }
+        Event::SearchBegins { evaluations, points, of } => {
+            dict.set_item("evaluations", evaluations)?;
+            dict.set_item("points", points)?;
+            dict.set_item("of", of)?;
+            "search"
+        }
+        Event::Evaluated(evaluation) => {
+            dict.set_item("bandwidth", evaluation.bandwidth)?;
+            dict.set_item("shape", evaluation.shape)?;
+            dict.set_item("points", evaluation.points)?;
+            dict.set_item("rounds", evaluation.rounds)?;
+            dict.set_item("accuracy", evaluation.score.accuracy)?;
+            dict.set_item("seconds", evaluation.seconds)?;
+            "evaluated"
+        }
+        Event::Confirming { candidates } => {
+            dict.set_item("candidates", candidates)?;
+            "confirming"
+        }
+        Event::Round(round) => {
+            dict.set_item("round", round.round)?;
+            dict.set_item("accuracy", round.score.map(|score| score.accuracy))?;
+            dict.set_item("seconds", round.seconds)?;
+            "round"
+        }
+        Event::Refitting { points } => {
+            dict.set_item("points", points)?;
+            "refitting"
+        }
+        Event::Warning(message) => {
+            dict.set_item("message", message)?;
+            "warning"
+        }
+        _ => "other",
+    };
+    dict.set_item("event", name)?;
+    Ok(dict)
+}

@@ -1,0 +1,61 @@
+"""The same data, seed and options: the `dance` program and this package write the same model file, byte for byte, and give
+the same sets.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dance_conformal import DanceClassifier
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def dance():
+    """The program of this checkout."""
+    if shutil.which("cargo") is None or not (ROOT / "Cargo.toml").exists():
+        pytest.skip("needs the sources and cargo")
+    # As `cargo test --workspace` builds it for its own tests, so that nothing is built twice.
+    build = ["cargo", "test", "--quiet", "--workspace", "--no-run", "--test", "cli"]
+    subprocess.run(build, cwd=ROOT, check=True)
+    program = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "dance"
+
+    def run(*arguments):
+        done = subprocess.run(
+            [program, "--quiet", *map(str, arguments)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def sets_of(lines):
+    return [sorted(map(int, json.loads(line)["set"])) for line in lines.splitlines()]
+
+
+@pytest.mark.parametrize("options", [{}, {"calibration": "disjoint", "mix": 0.25}])
+def test_the_program_and_python_agree(tmp_path, data, dance, options):
+    X, y, test, _ = data
+    model = DanceClassifier(evaluations=3, rounds=2, random_state=7, **options).fit(X, y)
+    model.save(tmp_path / "python.model")
+    np.savez(tmp_path / "data.npz", embeddings=X, labels=y)
+    np.save(tmp_path / "queries.npy", test)
+
+    flags = ["--calibration-mode" if name == "calibration" else f"--{name}" for name in options]
+    flags = [text for flag, value in zip(flags, options.values(), strict=True) for text in (flag, value)]
+    common = ["--evaluations", 3, "--rounds", 2, "--seed", 7]
+    dance("fit", tmp_path / "data.npz", "-o", tmp_path / "rust.model", *common, *flags)
+    assert (tmp_path / "rust.model").read_bytes() == (tmp_path / "python.model").read_bytes()
+
+    sets = model.predict_set(test, 0.1, as_labels=True)
+    for name in ("python.model", "rust.model"):
+        told = dance("predict", tmp_path / name, tmp_path / "queries.npy", "--alpha", 0.1)
+        assert sets_of(told) == sets
+        assert DanceClassifier.load(tmp_path / name).predict_set(test, 0.1, as_labels=True) == sets

@@ -1,0 +1,246 @@
+"""The estimator: what it answers, what it keeps, what it refuses."""
+
+import inspect
+import json
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from conftest import FAST
+
+from dance_conformal import DanceClassifier, DanceWarning, ModelFormatError, _native, datasets
+from dance_conformal.protocol import NotFittedError
+
+
+def test_sets_cover_and_separate(model, data):
+    _, _, X, y = data
+    report = model.evaluate(X, y)
+    assert 0.85 <= report["coverage"] <= 1
+    assert report["size"] < 2.5
+    assert report["accuracy"] == model.score(X, y) > 0.7
+    assert report["guarantee"] == model.guarantee_
+
+
+def test_several_alphas_are_single_ones_side_by_side(model, data):
+    _, _, X, _ = data
+    levels = [0.05, 0.1, 0.3]
+    together = model.predict_set(X, alpha=levels)
+    assert together.shape == (len(X), 5, 3)
+    for at, alpha in enumerate(levels):
+        np.testing.assert_array_equal(together[..., at], model.predict_set(X, alpha=alpha))
+    assert model.predict_set(X, alpha=[0.1]).shape == (len(X), 5, 1)
+    np.testing.assert_array_equal(model.predict_set(X), together[..., 1])
+
+
+def test_labels_of_sets(model, data):
+    _, _, X, _ = data
+    lists = model.predict_set(X, as_labels=True)
+    assert lists == [np.flatnonzero(row).tolist() for row in model.predict_set(X)]
+    assert model.predict_set(X, alpha=[0.1, 0.3], as_labels=True)[0] == lists
+
+
+def test_p_values_are_the_sets_at_every_level(model, data):
+    _, _, X, _ = data
+    rank, contrast = model.predict_p(X, score="rank"), model.predict_p(X, score="contrast")
+    for alpha in (0.073, 0.1011, 0.31):
+        sets = model.predict_set(X, alpha=alpha)
+        mix = model.thresholds(alpha)["mix"]
+        np.testing.assert_array_equal(sets, (rank > (1 - mix) * alpha) & (contrast > mix * alpha))
+        np.testing.assert_array_equal(sets, model.predict_p(X, alpha=alpha) > alpha)
+
+
+@pytest.mark.parametrize("kind", ["strings", "objects", "integers", "booleans", "floats"])
+def test_labels_come_back_as_they_were(data, names, kind):
+    X, y, test, _ = data
+    labels = {
+        "strings": names[y],
+        "objects": names.astype(object)[y],
+        "integers": 10 * y - 20,
+        "booleans": y > 2,
+        "floats": y.astype(float),
+    }[kind]
+    model = DanceClassifier(**FAST).fit(X, labels)
+    np.testing.assert_array_equal(model.classes_, np.unique(labels))
+    assert model.predict(test).dtype == model.classes_.dtype == labels.dtype
+    assert set(np.concatenate(model.predict_set(test, as_labels=True))) <= set(labels.tolist())
+
+
+def test_fit_then_conformalize(data):
+    X, y, test, truth = data
+    model = DanceClassifier(calibration_share=None, **FAST).fit(X[:300], y[:300])
+    assert model.predict(test).shape == (300,)
+    assert model.predict_proba(test).shape == (300, 5)
+    with pytest.raises(NotFittedError, match="conformalize"):
+        model.predict_set(test)
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.predict_proba(test), model.predict_proba(test))
+    assert model.conformalize(X[300:], y[300:]) is model
+    first = model.predict_set(test)
+    np.testing.assert_array_equal(copy.calibrate(X[300:], y[300:]).predict_set(test), first)
+    # Another calibration takes the place of the first, with the kernel as it is.
+    model.conformalize(X[300:400], y[300:400])
+    assert not np.array_equal(model.predict_set(test), first)
+    assert model.evaluate(test, truth)["coverage"] > 0.8
+
+
+def test_classes_only_calibration_points_have(data):
+    X, y, test, truth = data
+    known = y[:300] != 4
+    model = DanceClassifier(calibration_share=None, **FAST).fit(X[:300][known], y[:300][known])
+    with pytest.warns(DanceWarning, match="not among the fit data"):
+        model.conformalize(X[300:], y[300:])
+    assert model.classes_.tolist() == [0, 1, 2, 3, 4]
+    probabilities = model.predict_proba(test)
+    assert (probabilities[:, 4] == 0).all()
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    assert model.predict_set(test)[truth == 4, 4].mean() > 0.5
+
+
+@pytest.mark.parametrize("options", [{}, {"refit": False}])
+def test_neighbors_are_rows_of_the_data(data, options):
+    X, y, test, _ = data
+    for mode in ("reuse", "disjoint"):
+        model = DanceClassifier(calibration=mode, **options, **FAST).fit(X, y)
+        assert len(np.unique(model.reference_indices_)) == len(model.reference_indices_)
+        # A reference point is its own nearest neighbor, under the row it has in X.
+        rows = model.reference_indices_[:20]
+        distances, found = model.kneighbors(X[rows], n_neighbors=3)
+        np.testing.assert_array_equal(found[:, 0], rows)
+        np.testing.assert_allclose(distances[:, 0], 0, atol=1e-3)
+        # Distances are those between transformed points.
+        mapped = model.transform(X[found[:, 1]]) - model.transform(X[rows])
+        np.testing.assert_allclose(np.linalg.norm(mapped, axis=1), distances[:, 1], rtol=1e-3, atol=1e-4)
+        assert model.kneighbors(test, 10_000, return_distance=False).shape[1] == len(model.reference_indices_)
+
+
+def test_explanations(model, data):
+    _, y, test, _ = data
+    sets = model.predict_set(test[:20])
+    for row, why in enumerate(model.explain(test[:20], neighbors=2)):
+        assert sorted(s.label for s in why.labels) == np.flatnonzero(sets[row]).tolist()
+        assert why.best == model.predict(test[row : row + 1])[0]
+        for support in why.labels:
+            assert 1 <= len(support.neighbors) <= 2
+            assert (y[support.neighbors] == support.label).all()
+        assert str(why.best) in str(why)
+
+
+def test_the_same_seed_gives_the_same_sets(data):
+    X, y, test, _ = data
+
+    def sets(**options):
+        return DanceClassifier(**{**FAST, **options}).fit(X, y).predict_set(test)
+
+    np.testing.assert_array_equal(sets(n_jobs=1), sets(n_jobs=2))
+    np.testing.assert_array_equal(
+        sets(random_state=np.random.RandomState(4)), sets(random_state=np.random.RandomState(4))
+    )
+    assert not np.array_equal(sets(random_state=1), sets(random_state=2))
+
+
+def test_defaults_are_those_of_the_library():
+    ours = DanceClassifier()._settings(0)
+    default = json.loads(_native.default_settings())
+    assert ours["rfm"] == {k: v for k, v in default["rfm"].items() if k != "patience"}
+    assert ours == {**default, "rfm": ours["rfm"]}
+
+
+def test_every_parameter_is_documented():
+    for name in inspect.signature(DanceClassifier).parameters:
+        assert name in DanceClassifier.__doc__
+
+
+def test_saving_and_loading(tmp_path, model, data, names):
+    X, y, test, _ = data
+    model.save(tmp_path / "model.safetensors")
+    loaded = DanceClassifier.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(loaded.predict_set(test), model.predict_set(test))
+    np.testing.assert_array_equal(loaded.predict_proba(test), model.predict_proba(test))
+    assert loaded.classes_.tolist() == model.classes_.tolist()
+    assert DanceClassifier.load(tmp_path / "model.safetensors", labels="str").classes_.tolist() == list(
+        "01234"
+    )
+    assert loaded.get_params()["evaluations"] == 3
+    loaded.conformalize(X[:300], y[:300])
+    named = DanceClassifier(**FAST).fit(X, names[y])
+    named.save(str(tmp_path / "named.safetensors"))
+    assert DanceClassifier.load(tmp_path / "named.safetensors").classes_.tolist() == names.tolist()
+
+
+def test_pickling(model, data):
+    _, _, X, _ = data
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.predict_set(X), model.predict_set(X))
+    np.testing.assert_array_equal(copy.reference_indices_, model.reference_indices_)
+
+
+def test_errors(tmp_path, model, data):
+    X, y, test, truth = data
+    with pytest.raises(FileNotFoundError, match="absent"):
+        DanceClassifier.load(tmp_path / "absent")
+    with pytest.raises(OSError):
+        model.save(tmp_path / "no" / "such" / "folder")
+    (tmp_path / "text").write_text("this is not a model")
+    with pytest.raises(ModelFormatError, match="text"):
+        DanceClassifier.load(tmp_path / "text")
+    for bad in (0, 1, -0.1, float("nan"), [], [[0.1]]):
+        with pytest.raises(ValueError, match="alpha"):
+            model.predict_set(test, alpha=bad)
+    bad = test.copy()
+    bad[7, 3] = np.nan
+    with pytest.raises(ValueError, match="row 7, column 3 is NaN"):
+        model.predict_set(bad)
+    with pytest.raises(ValueError, match="row 7, column 3 is NaN"):
+        DanceClassifier().fit(bad, truth)
+    with pytest.raises(ValueError, match="inf"):
+        model.predict(test.astype(np.float64) * 1e60)
+    with pytest.raises(ValueError, match="features"):
+        model.predict(test[:, :5])
+    for option, value in {
+        "calibration": "magic", "combine": "sum", "mix": 2, "normalize": "l1", "empty": "fill",
+        "evaluations": 0, "ridge": -1, "calibration_share": 1.5, "bandwidth": (3, 1), "n_jobs": 0,
+        "probability_floor": 0.7, "temperature": 0, "random_state": -1, "tie_noise": 1,
+    }.items():  # fmt: skip
+        with pytest.raises(ValueError):
+            DanceClassifier(**{**FAST, option: value}).fit(X, y).predict_set(test)
+    with pytest.raises(ValueError, match="two classes"):
+        DanceClassifier().fit(X, np.zeros(len(X), int))
+
+
+def test_too_few_calibration_points_are_said():
+    X, y = datasets.clusters(80, classes=2, dimensions=4)
+    model = DanceClassifier(**FAST, mix=0.0).fit(X, y)
+    with pytest.warns(DanceWarning, match="every label passes"):
+        assert model.predict_set(X, alpha=0.001).all()
+
+
+def test_empty_sets_can_get_the_best_label(data):
+    X, y, test, _ = data
+    keep = DanceClassifier(**FAST, mix=0.5).fit(X, y)
+    fill = DanceClassifier(**FAST, mix=0.5, empty="top1").fit(X, y)
+    before, after = keep.predict_set(test, alpha=0.6), fill.predict_set(test, alpha=0.6)
+    bare = ~before.any(axis=1)
+    assert bare.any()
+    np.testing.assert_array_equal(after[~bare], before[~bare])
+    np.testing.assert_array_equal(after[bare].argmax(axis=1), fill.predict(test)[bare])
+
+
+def test_progress(data, capsys):
+    X, y, _, _ = data
+    events = []
+    DanceClassifier(**FAST, callback=events.append, verbose=2).fit(X, y)
+    assert [e["event"] for e in events].count("evaluated") == 3
+    printed = capsys.readouterr()
+    assert "bandwidth" in printed.err and "round 0" in printed.err and not printed.out
+    DanceClassifier(**FAST).fit(X, y)
+    assert not capsys.readouterr().err
+
+
+def test_warnings_can_be_errors():
+    X, y = datasets.clusters(30, classes=6, dimensions=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(DanceWarning):
+            model = DanceClassifier(**FAST, mix=0.0).fit(X, y)
+            model.predict_set(X, alpha=0.001)

@@ -1,0 +1,151 @@
+"""Whatever the layout and type of an array, the sets are those of the plain one."""
+
+import numpy as np
+import pytest
+from conftest import FAST
+
+from dance_conformal import DanceClassifier, _native
+from dance_conformal.inputs import as_points
+
+
+@pytest.fixture(scope="module")
+def plain(data):
+    """Numbers that every type below can hold exactly, and the sets of the plain array."""
+    X, y, test, _ = data
+    X, test = np.float32(np.float16(X)), np.float32(np.float16(test))
+    return X, y, test, DanceClassifier(**FAST).fit(X, y).predict_set(test)
+
+
+def wide(X):
+    """Every second column and third row of a larger array."""
+    big = np.full((3 * X.shape[0], 2 * X.shape[1]), np.nan, X.dtype)
+    big[::3, ::2] = X
+    return big[::3, ::2]
+
+
+def read_only(X):
+    copy = X.copy()
+    copy.flags.writeable = False
+    return copy
+
+
+def misaligned(X):
+    buffer = np.zeros(X.nbytes + 1, np.uint8)
+    view = np.ndarray(X.shape, X.dtype, buffer, offset=1)
+    view[...] = X
+    return view
+
+
+LAYOUTS = {
+    "fortran": np.asfortranarray,
+    "sliced": wide,
+    "reversed": lambda X: X[::-1].copy()[::-1],
+    "float64": lambda X: X.astype(np.float64),
+    "float16": lambda X: X.astype(np.float16),
+    "longdouble": lambda X: X.astype(np.longdouble),
+    "big-endian": lambda X: X.astype(">f4"),
+    "big-endian float64": lambda X: X.astype(">f8"),
+    "fortran float64": lambda X: np.asfortranarray(X.astype(np.float64)),
+    "read-only": read_only,
+    "misaligned": misaligned,
+    "list": lambda X: X.tolist(),
+    "object": lambda X: X.astype(object),
+    "memory view": lambda X: memoryview(X),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_same_sets(plain, layout):
+    X, y, test, expected = plain
+    change = LAYOUTS[layout]
+    model = DanceClassifier(**FAST).fit(change(X), y)
+    np.testing.assert_array_equal(model.predict_set(change(test)), expected)
+
+
+def test_same_sets_from_integers(data):
+    X, y, test, _ = data
+    X, test = np.round(X * 100), np.round(test * 100)
+    expected = DanceClassifier(**FAST).fit(X, y).predict_set(test)
+    for kind in (np.int8, np.int16, np.int64):
+        model = DanceClassifier(**FAST).fit(X.clip(-128, 127).astype(kind), y)
+        if (abs(X) < 127).all():
+            np.testing.assert_array_equal(model.predict_set(test.astype(kind)), expected)
+
+
+def test_the_native_module_checks_the_order_itself(plain, model):
+    _, _, test, _ = plain
+    straight = model._model.transform(test, 0)
+    np.testing.assert_array_equal(model._model.transform(np.asfortranarray(test), 0), straight)
+    np.testing.assert_array_equal(model._model.transform(wide(test), 0), straight)
+    mask = np.asfortranarray(np.eye(3, dtype=bool)[[0, 1, 1]])
+    labels = np.array([0, 1, 1], np.uint32)
+    assert _native.judge(mask, labels, 0.1) == _native.judge(mask.copy(order="C"), labels, 0.1)
+
+
+def test_nothing_is_copied_that_need_not_be(data):
+    X = data[0]
+    assert as_points(X) is X
+    frozen = read_only(X)
+    assert as_points(frozen) is frozen
+    assert np.shares_memory(as_points(X[5:50]), X)
+
+
+def test_data_frames(plain):
+    X, y, test, expected = plain
+    columns = [f"e{at}" for at in range(X.shape[1])]
+    pandas = pytest.importorskip("pandas")
+    polars = pytest.importorskip("polars")
+    for frame, series in (
+        (lambda A: pandas.DataFrame(A, columns=columns), pandas.Series),
+        (lambda A: polars.DataFrame(A, schema=columns), polars.Series),
+    ):
+        model = DanceClassifier(**FAST).fit(frame(X), series(y))
+        assert model.feature_names_in_.tolist() == columns
+        np.testing.assert_array_equal(model.predict_set(frame(test)), expected)
+        with pytest.warns(UserWarning, match="feature names"):
+            model.predict_set(test)
+        with pytest.raises(ValueError, match="same order"):
+            model.predict_set(frame(test)[columns[::-1]])
+
+
+class Tensor:
+    """What a tensor library offers: DLPack, and no ``__array__``."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_dlpack(plain):
+    X, y, test, expected = plain
+    model = DanceClassifier(**FAST).fit(Tensor(X), y)
+    np.testing.assert_array_equal(model.predict_set(Tensor(test)), expected)
+
+
+def test_torch(plain):
+    torch = pytest.importorskip("torch")
+    X, y, test, expected = plain
+    model = DanceClassifier(**FAST).fit(torch.from_numpy(X).requires_grad_(), torch.from_numpy(y))
+    np.testing.assert_array_equal(model.predict_set(torch.from_numpy(test).half()), expected)
+    np.testing.assert_array_equal(model.predict_set(torch.from_numpy(test).T.contiguous().T), expected)
+
+
+def test_what_is_refused(model, data):
+    _, _, X, _ = data
+    with pytest.raises(TypeError, match="sparse"):
+        model.predict_set(pytest.importorskip("scipy.sparse").csr_array(X))
+    with pytest.raises(ValueError, match="Complex"):
+        model.predict_set(X + 1j)
+    with pytest.raises(ValueError, match="masked"):
+        model.predict_set(np.ma.masked_less(X, 0))
+    with pytest.raises(ValueError, match="dtype"):
+        model.predict_set(X.astype("datetime64[s]"))
+    with pytest.raises(ValueError, match="Reshape"):
+        model.predict_set(X[0])
+    with pytest.raises(ValueError, match=r"0 sample\(s\)"):
+        model.predict_set(X[:0])

@@ -1,0 +1,69 @@
+"""At home in scikit-learn: its own estimator checks, clone, Pipeline, GridSearchCV."""
+
+import numpy as np
+import pytest
+from conftest import FAST
+
+from dance_conformal import DanceClassifier
+
+sklearn = pytest.importorskip("sklearn")
+
+from sklearn.base import clone, is_classifier  # noqa: E402
+from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
+from sklearn.neighbors import KNeighborsClassifier  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import StandardScaler  # noqa: E402
+from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
+
+
+def expected_failures(estimator):
+    """Checks that cannot pass, and why."""
+    if estimator.normalize != "l2":
+        return {}
+    return {
+        "check_estimators_dtypes": "its integers include a row of zeros, which has no direction: "
+        "normalize='l2' refuses it and names the row"
+    }
+
+
+@parametrize_with_checks(
+    [
+        DanceClassifier(evaluations=3, rounds=1),
+        DanceClassifier(evaluations=3, rounds=1, normalize="standardize"),
+    ],
+    expected_failed_checks=expected_failures,
+)
+@pytest.mark.filterwarnings("ignore::dance_conformal.DanceWarning")
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+def test_clone_keeps_parameters(model):
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    assert not hasattr(copy, "classes_")
+    assert is_classifier(copy)
+
+
+def test_pipeline(data):
+    X, y, test, truth = data
+    pipeline = make_pipeline(StandardScaler(), DanceClassifier(normalize="none", **FAST)).fit(X, y)
+    assert pipeline.score(test, truth) > 0.7
+    assert pipeline[-1].predict_set(pipeline[:-1].transform(test)).shape == (300, 5)
+
+
+def test_as_a_metric_learner_in_a_pipeline(data):
+    X, y, test, truth = data
+    pipeline = make_pipeline(DanceClassifier(**FAST, calibration_share=None), KNeighborsClassifier(10))
+    assert pipeline.fit(X, y).score(test, truth) > 0.7
+    pipeline[0].set_output(transform="pandas")
+    assert pipeline[0].transform(test).columns[0] == "danceclassifier0"
+
+
+def test_grid_search(data):
+    X, y, test, truth = data
+    grid = {"rounds": np.array([0, 1]), "bandwidth": [1.0, (0.5, 5.0)]}
+    search = GridSearchCV(DanceClassifier(evaluations=2), grid, cv=2).fit(X, y)
+    assert search.best_params_["rounds"] in (0, 1)
+    assert search.predict(test).shape == truth.shape
+    assert cross_val_score(DanceClassifier(**FAST), X, y, cv=2).mean() > 0.6
