@@ -1,12 +1,22 @@
-//! The command line, as clap sees it.
+//! The command line, as clap sees it: the commands, and what all of them take. Each command's own options are in its file.
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-/// Conformal prediction sets for any classifier built on embeddings.
+use crate::commands::{bench, completions, demo, evaluate, explain, fit, inspect, man, predict, recalibrate};
+
+/// Conformal prediction sets for any classifier built on embeddings
 #[derive(Debug, Parser)]
-#[command(name = "dance", version, arg_required_else_help = true)]
+#[command(
+    name = "dance",
+    version,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = "Example:\n  dance demo\n  dance fit embeddings.npz -o model.dance --split 0.4,0.4,0.2 --test-out test.npz\n  \
+                  dance evaluate model.dance test.npz --alpha 0.1,0.05\n  dance predict model.dance new.npz -o sets.jsonl\n\n\
+                  Exit status: 0 fine, 1 a check you asked for failed, 2 an error."
+)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -15,9 +25,10 @@ pub(crate) struct Arguments {
 }
 
 /// What every command takes.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Shared options")]
 pub(crate) struct Shared {
-    /// Print one JSON object in place of text
+    /// Print the result as one JSON object
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Seed of every random choice; the same seed gives the same result
@@ -26,6 +37,9 @@ pub(crate) struct Shared {
     /// Threads to use; 0 means one a core. The result does not depend on it
     #[arg(long, global = true, default_value_t = 0, value_name = "N")]
     pub(crate) threads: usize,
+    /// Options from a TOML file (`evaluations = 10`, or under `[fit]` for one command); the command line wins
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Say more on stderr
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
@@ -36,23 +50,34 @@ pub(crate) struct Shared {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// The whole story on the data set that ships with dance, explained
+    #[command(after_help = demo::EXAMPLE)]
+    Demo(demo::Demo),
+    /// Fit a kernel to embeddings, calibrate it and write a model
+    #[command(after_help = fit::EXAMPLE)]
+    Fit(Box<fit::Fit>),
+    /// Prediction sets for new embeddings
+    #[command(after_help = predict::EXAMPLE)]
+    Predict(predict::Predict),
+    /// Coverage and size of the sets on labelled embeddings
+    #[command(after_help = evaluate::EXAMPLE)]
+    Evaluate(evaluate::Evaluate),
+    /// Calibrate a model on other points, with the same kernel
+    #[command(after_help = recalibrate::EXAMPLE)]
+    Recalibrate(recalibrate::Recalibrate),
+    /// What is in a file of embeddings or in a model
+    #[command(after_help = inspect::EXAMPLE)]
+    Inspect(inspect::Inspect),
+    /// Why each label is, or is not, in the set of one point
+    #[command(after_help = explain::EXAMPLE)]
+    Explain(explain::Explain),
     /// Compare methods on data sets: tables and a report
-    #[command(after_help = crate::commands::bench::EXAMPLE)]
-    Bench(crate::commands::bench::Bench),
-    /// Fit a kernel on the data set that ships with dance, and see what it learned
-    #[command(
-        after_help = "Example:\n  dance demo --seed 1\n\nThe data: 4,800 WordNet definitions of 24 lexical fields, \
-                            embedded with MiniLM (data/README.md)."
-    )]
-    Demo(Demo),
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Demo {
-    /// Data to use in place of the data set that ships with dance (.npz, .npy, .safetensors, .csv, .tsv, .parquet)
-    #[arg(value_name = "DATA")]
-    pub(crate) data: Option<PathBuf>,
-    /// Settings to try in the search for bandwidth and shape
-    #[arg(long, default_value_t = 25, value_name = "N")]
-    pub(crate) evaluations: usize,
+    #[command(after_help = bench::EXAMPLE)]
+    Bench(bench::Bench),
+    /// Completions for a shell, on stdout
+    #[command(after_help = completions::EXAMPLE)]
+    Completions(completions::Completions),
+    /// The manual page, on stdout
+    #[command(after_help = man::EXAMPLE)]
+    Man(man::Man),
 }

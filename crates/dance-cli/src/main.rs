@@ -2,18 +2,27 @@
 //!
 //! Results go to stdout, everything else to stderr. 0 is fine, 1 a check the user asked for failed, 2 an error.
 
+mod answers;
 mod args;
 mod commands;
+mod config_file;
+mod data;
+mod interrupt;
+mod output;
+mod parse;
 mod progress;
+mod report;
+mod settings;
+mod stream;
+mod table;
 
 use std::io;
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    match commands::run(args::Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+    match interrupt::install().and_then(|()| config_file::arguments()).and_then(commands::run) {
+        Ok(commands::Outcome::Fine) => ExitCode::SUCCESS,
+        Ok(commands::Outcome::CheckFailed) => ExitCode::from(1),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("dance: {error:#}");

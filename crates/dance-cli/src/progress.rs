@@ -1,6 +1,11 @@
-//! Progress on stderr: a bar on a terminal, nothing in a pipe, warnings always.
+//! Progress on stderr: a bar on a terminal, nothing in a pipe, warnings always unless the user wants quiet. What happened
+//! is kept for reports.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use dance::observe::{Event, Observer};
+use dance::tune::Evaluation;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::Shared;
@@ -9,6 +14,8 @@ pub(crate) struct Progress {
     bar: ProgressBar,
     verbose: bool,
     quiet: bool,
+    warnings: Mutex<Vec<String>>,
+    trace: Mutex<Vec<Evaluation>>,
 }
 
 impl Progress {
@@ -17,7 +24,54 @@ impl Progress {
         if !shared.quiet {
             bar.set_draw_target(ProgressDrawTarget::stderr());
         }
-        Self { bar, verbose: shared.verbose, quiet: shared.quiet }
+        Self {
+            bar,
+            verbose: shared.verbose,
+            quiet: shared.quiet,
+            warnings: Mutex::default(),
+            trace: Mutex::default(),
+        }
+    }
+
+    /// Something that ran and did not need an answer.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.quiet {
+            self.say(text);
+        }
+    }
+
+    pub(crate) fn detail(&self, text: &str) {
+        if self.verbose {
+            self.say(text);
+        }
+    }
+
+    pub(crate) fn warn(&self, text: &str) {
+        self.note(&format!("warning: {text}"));
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text.to_owned());
+    }
+
+    /// A step without a length.
+    pub(crate) fn begin(&self, step: &str) {
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+            self.bar.set_style(style);
+        }
+        self.bar.set_message(step.to_owned());
+        self.bar.enable_steady_tick(Duration::from_millis(150));
+    }
+
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// What was warned of so far.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Settings tried so far.
+    pub(crate) fn trace(&self) -> Vec<Evaluation> {
+        self.trace.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn say(&self, text: &str) {
@@ -44,21 +98,28 @@ impl Observer for Progress {
             }
             Event::Evaluated(trial) => {
                 self.bar.inc(1);
-                if self.verbose {
-                    self.say(&format!(
-                        "tried bandwidth {:.3}, shape {:.3} on {} points: accuracy {:.4} after {} rounds ({:.2} s)",
-                        trial.bandwidth, trial.shape, trial.points, trial.score.accuracy, trial.rounds, trial.seconds
-                    ));
-                }
+                self.trace.lock().unwrap_or_else(PoisonError::into_inner).push(*trial);
+                self.detail(&format!(
+                    "tried bandwidth {:.3}, shape {:.3} on {} points: accuracy {:.4} after {} rounds ({:.2} s)",
+                    trial.bandwidth,
+                    trial.shape,
+                    trial.points,
+                    trial.score.accuracy,
+                    trial.rounds,
+                    trial.seconds
+                ));
             }
             Event::Confirming { candidates } => {
                 self.bar.set_length(self.bar.position() + *candidates as u64);
                 self.bar.set_message("confirming on all points");
             }
             Event::Refitting { points } => self.bar.set_message(format!("fitting all {points} points")),
-            Event::Warning(text) if !self.quiet => self.say(&format!("warning: {text}")),
-            Event::Memory { bytes } if self.verbose => {
-                self.say(&format!("the fit will take up to {} of memory", dance::error::human_bytes(*bytes)));
+            Event::Warning(text) => self.warn(text),
+            Event::Memory { bytes } => {
+                self.detail(&format!(
+                    "the fit will take up to {} of memory",
+                    dance::error::human_bytes(*bytes)
+                ));
             }
             _ => {}
         }
@@ -67,6 +128,6 @@ impl Observer for Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.finish();
     }
 }

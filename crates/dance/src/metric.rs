@@ -1,6 +1,6 @@
 //! The learned metric `M`: a symmetric positive semidefinite d×d matrix, its symmetric root `R`, and mapping by it.
 //!
-//! Fitting needs only `M` (see [`distances`](crate::distances)); the root is computed once, for the model:
+//! Fitting needs only `M` (see `distances`); the root is computed once, for the model:
 //! one eigendecomposition in f64 (about `10·d³` flops), negative eigenvalues set to 0. Mapping costs `2·n·d²`.
 
 use faer::Mat;

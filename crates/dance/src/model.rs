@@ -156,15 +156,18 @@ impl Dance {
 
     /// Everything about `queries` (as they come from the encoder) that does not depend on the error level.
     pub fn score(&self, backend: &dyn Backend, queries: &Matrix, options: PredictOptions) -> Result<Scored> {
-        let d = self.reference.cols();
-        if queries.cols() != d {
-            return Err(Error::Shape {
-                what: "dimensions of the queries (those of the encoder the model was fitted with)".into(),
-                expected: d.to_string(),
-                found: queries.cols().to_string(),
-            });
-        }
-        check_finite("queries", queries)?;
+        self.score_from(backend, queries, 0, options)
+    }
+
+    /// [`score`](Self::score) for queries that arrive in pieces: the first of these is number `first_row`.
+    pub fn score_from(
+        &self,
+        backend: &dyn Backend,
+        queries: &Matrix,
+        first_row: usize,
+        options: PredictOptions,
+    ) -> Result<Scored> {
+        let d = self.check_queries(queries)?;
         let mut scored = Scored { options, ..Scored::default() };
         let best = options.best || options.empty == crate::sets::EmptySets::Top1;
         for start in (0..queries.rows()).step_by(BLOCK) {
@@ -173,7 +176,7 @@ impl Dance {
                 Matrix::new(queries.as_slice()[rows.start * d..rows.end * d].to_vec(), rows.len(), d)?;
             self.fitted.normalizer.apply("queries", &mut block)?;
             let mapped = self.fitted.map(backend, &block)?;
-            let (neighbors, scores) = self.scorer.score(backend, &mapped, start)?;
+            let (neighbors, scores) = self.scorer.score(backend, &mapped, first_row + start)?;
             let best = best.then(|| self.best(backend, &mapped)).transpose()?;
             scored.extend(&neighbors, &scores, best);
         }
@@ -202,6 +205,31 @@ impl Dance {
     /// p-values of every label under both scores.
     pub fn p_values(&self, scored: &Scored) -> PValues {
         PValues::new(&scored.scores, &self.calibration)
+    }
+
+    /// Probabilities of the kernel's classes for `queries` (as they come from the encoder), a row a query.
+    pub fn probabilities(&self, backend: &dyn Backend, queries: &Matrix) -> Result<Matrix> {
+        self.check_queries(queries)?;
+        let mut points = queries.clone();
+        self.fitted.normalizer.apply("queries", &mut points)?;
+        let mapped = self.fitted.map(backend, &points)?;
+        let outputs =
+            backend.predict(&mapped, &self.centers, self.fitted.rfm.kernel, &self.fitted.rfm.beta)?;
+        Ok(rfm::probabilities(outputs, self.fitted.config.floor(self.fitted.classes.len())))
+    }
+
+    /// The number of dimensions, if `queries` have it and only finite numbers.
+    fn check_queries(&self, queries: &Matrix) -> Result<usize> {
+        let d = self.reference.cols();
+        if queries.cols() != d {
+            return Err(Error::Shape {
+                what: "dimensions of the queries (those of the encoder the model was fitted with)".into(),
+                expected: d.to_string(),
+                found: queries.cols().to_string(),
+            });
+        }
+        check_finite("queries", queries)?;
+        Ok(d)
     }
 
     fn best(&self, backend: &dyn Backend, mapped: &Matrix) -> Result<Best> {

@@ -7,7 +7,7 @@
 //! A round costs `n³/3 + 2n²c` for the regression and what [`agop`](crate::agop) says for the metric.
 //!
 //! The metric is used as it is, without its root: `M` enters distances as `aMbᵀ` and the AGOP through `ZM`
-//! (see [`distances`](crate::distances)). The root is taken once, for the model.
+//! (see `distances`). The root is taken once, for the model.
 
 use std::time::Instant;
 

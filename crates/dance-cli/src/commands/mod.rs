@@ -1,13 +1,39 @@
-//! One command a file.
+//! One command a file: its options, and what it does.
 
 pub(crate) mod bench;
-mod demo;
+pub(crate) mod completions;
+pub(crate) mod demo;
+pub(crate) mod evaluate;
+pub(crate) mod explain;
+pub(crate) mod fit;
+pub(crate) mod inspect;
+pub(crate) mod man;
+pub(crate) mod predict;
+pub(crate) mod recalibrate;
 
 use crate::args::{Arguments, Command};
 
-pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
+/// How a command ended that did what it was asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Fine,
+    /// A check that the user asked for failed.
+    CheckFailed,
+}
+
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
+    let shared = &arguments.shared;
     match arguments.command {
-        Command::Bench(command) => command.run(&arguments.shared),
-        Command::Demo(demo) => demo::run(&demo, &arguments.shared),
+        Command::Demo(command) => command.run(shared)?,
+        Command::Fit(command) => command.run(shared)?,
+        Command::Predict(command) => command.run(shared)?,
+        Command::Evaluate(command) => return command.run(shared),
+        Command::Recalibrate(command) => command.run(shared)?,
+        Command::Inspect(command) => command.run(shared)?,
+        Command::Explain(command) => command.run(shared)?,
+        Command::Bench(command) => command.run(shared)?,
+        Command::Completions(command) => command.run()?,
+        Command::Man(command) => command.run()?,
     }
+    Ok(Outcome::Fine)
 }

@@ -1,7 +1,7 @@
 //! The average gradient outer product of a kernel ridge regression, exactly, in two forms.
 //!
 //! `G = (1/s) Σᵢ Σ_l ∇f_l(zᵢ) ∇f_l(zᵢ)ᵀ` over the classes `l` and `s` of the `n` training points (all, or a sample). With
-//! `A = β`, `x = zM` and `w` the symmetric n×n matrix of gradient weights ([`Kernel::weights`]),
+//! `A = β`, `x = zM` and `w` the symmetric n×n matrix of gradient weights (see `kernel`),
 //! `∇f_l(zᵢ) = Σⱼ A_jl w_ji (xᵢ - xⱼ)`.
 //!
 //! - **By definition**: every gradient is formed; `2·s·n·c·d + 2·s·c·d²` flops.

@@ -106,6 +106,12 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Table> {
     table.checked()
 }
 
+/// Reads and checks the contents of an `.npz` file that is already in memory; `origin` names it in messages.
+pub fn read_npz_bytes(origin: &str, contents: &[u8]) -> Result<Table> {
+    let size = contents.len() as u64;
+    numpy::read_archive(Path::new(origin), std::io::Cursor::new(contents), size)?.checked()
+}
+
 #[cfg(feature = "parquet")]
 use self::parquet::read as read_parquet;
 

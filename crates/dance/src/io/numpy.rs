@@ -25,7 +25,12 @@ const DEFLATE_RATIO: u64 = 1032;
 /// Reads `.npz`.
 pub(super) fn read_npz(path: &Path, file: File) -> Result<Table> {
     let size = file.metadata().map_err(|error| Error::io(path, error))?.len();
-    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|error| {
+    read_archive(path, BufReader::new(file), size)
+}
+
+/// Reads the contents of an `.npz` file, `size` bytes.
+pub(super) fn read_archive(path: &Path, contents: impl Read + Seek, size: u64) -> Result<Table> {
+    let mut archive = ZipArchive::new(contents).map_err(|error| {
         Error::format(
             path,
             format!("cannot be opened as an .npz file (a zip archive): {error}. Save it again"),

@@ -33,7 +33,7 @@ use reference::{squared_norm, subtract};
 
 /// Queries and reference points of one product: the tile stays in cache until it is looked at.
 const QUERY_TILE: usize = 1024;
-const REFERENCE_TILE: usize = 512;
+const REFERENCE_TILE: usize = 576; // a multiple of the product kernel's 96
 /// Most queries a parallel task: enough that a reference point it fetches serves several.
 const QUERY_GROUP: usize = 1024;
 /// Reference points that are close enough in memory to need no order among them.

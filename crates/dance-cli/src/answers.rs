@@ -1,0 +1,165 @@
+//! What the model says about each row, ready to be written.
+
+use clap::ValueEnum;
+use dance::backend::Backend;
+use dance::sets::EmptySets;
+use dance::{Dance, Matrix, PredictOptions};
+use serde::Serialize;
+
+use crate::output::{Column, Frame};
+
+/// Neighbors named for each label.
+const SUPPORT: usize = 5;
+
+/// What can be asked for beside the sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Include {
+    /// Of each label in the set, by the kernel machine
+    Probabilities,
+    /// Of each label in the set, by both scores
+    PValues,
+    /// Rows of the reference points that speak for each label in the set
+    Neighbors,
+}
+
+/// One row. Lists beside `set` have one entry a label of the set, in its order: most conforming first.
+#[derive(Debug, Serialize)]
+pub(crate) struct Answer<'a> {
+    pub(crate) row: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) id: Option<String>,
+    pub(crate) prediction: &'a str,
+    pub(crate) probability: f32,
+    pub(crate) set: Vec<&'a str>,
+    pub(crate) alpha: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) probabilities: Option<Vec<f32>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rank_p_values: Option<Vec<f64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) contrast_p_values: Option<Vec<f64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) neighbors: Option<Vec<Vec<u32>>>,
+}
+
+/// Asks a model.
+pub(crate) struct Answers<'a> {
+    pub(crate) model: &'a Dance,
+    pub(crate) backend: &'a dyn Backend,
+    pub(crate) alpha: f64,
+    pub(crate) include: Vec<Include>,
+    pub(crate) empty: EmptySets,
+}
+
+impl<'a> Answers<'a> {
+    /// Answers for `queries`, whose first row is number `first`.
+    pub(crate) fn of(
+        &self,
+        queries: &Matrix,
+        first: usize,
+        mut ids: Option<Vec<String>>,
+    ) -> dance::Result<Vec<Answer<'a>>> {
+        let wants = |what| self.include.contains(&what);
+        let support = if wants(Include::Neighbors) { SUPPORT } else { 0 };
+        let options = PredictOptions { best: true, empty: self.empty, support };
+        let scored = self.model.score_from(self.backend, queries, first, options)?;
+        let prediction = self.model.decide(&scored, self.alpha)?;
+        let probabilities = if wants(Include::Probabilities) {
+            Some(self.model.probabilities(self.backend, queries)?)
+        } else {
+            None
+        };
+        let p_values = wants(Include::PValues).then(|| self.model.p_values(&scored));
+        let best = scored.best.as_ref();
+        let classes = self.model.classes();
+        let name = |label: u32| classes.get(label as usize).map_or("", String::as_str);
+        let mut answers = Vec::with_capacity(queries.rows());
+        for row in 0..queries.rows() {
+            let set = prediction.sets.get(row);
+            let mut order: Vec<usize> = (0..set.len()).collect();
+            let key = |place: usize| scored.scores.get(row, set[place]);
+            order.sort_by(|&a, &b| {
+                let ((a, b), (c, d)) = (key(a), key(b));
+                a.total_cmp(&c).then(b.total_cmp(&d))
+            });
+            let labels: Vec<u32> = order.iter().map(|&place| set[place]).collect();
+            let p = |pick: fn((f64, f64)) -> f64| {
+                let p_values = p_values.as_ref()?;
+                Some(labels.iter().map(|&label| pick(p_values.get(row, label))).collect())
+            };
+            let begin = prediction.sets.offsets[row];
+            answers.push(Answer {
+                row: first + row,
+                id: ids.as_mut().and_then(|ids| ids.get_mut(row)).map(std::mem::take),
+                prediction: best.map_or("", |best| name(best.labels[row])),
+                probability: best.map_or(f32::NAN, |best| best.probabilities[row]),
+                set: labels.iter().map(|&label| name(label)).collect(),
+                alpha: self.alpha,
+                // A class that only calibration points have is none of the kernel machine's: 0.
+                probabilities: probabilities.as_ref().map(|all| {
+                    labels
+                        .iter()
+                        .map(|&label| all.row(row).get(label as usize).copied().unwrap_or(0.0))
+                        .collect()
+                }),
+                rank_p_values: p(|(rank, _)| rank),
+                contrast_p_values: p(|(_, contrast)| contrast),
+                neighbors: prediction
+                    .support
+                    .as_ref()
+                    .map(|support| order.iter().map(|&place| support[begin + place].clone()).collect()),
+            });
+        }
+        Ok(answers)
+    }
+
+    /// What should be known about every set.
+    pub(crate) fn warnings(&self) -> dance::Result<Vec<String>> {
+        Ok(self.model.calibration().thresholds(self.alpha)?.warnings())
+    }
+}
+
+/// Answers as columns.
+pub(crate) fn frame(answers: &[Answer<'_>], notes: Vec<(&'static str, String)>) -> Frame {
+    let mut frame = Frame { notes, ..Frame::default() };
+    let first = answers.first();
+    let (ids, probabilities, p_values, neighbors) = (
+        first.is_some_and(|answer| answer.id.is_some()),
+        first.is_some_and(|answer| answer.probabilities.is_some()),
+        first.is_some_and(|answer| answer.rank_p_values.is_some()),
+        first.is_some_and(|answer| answer.neighbors.is_some()),
+    );
+    let owned = |set: &[&str]| set.iter().map(|&label| label.to_owned()).collect();
+    let each = answers.iter();
+    frame.push("row", Column::Integers(each.clone().map(|answer| answer.row as i64).collect()));
+    if ids {
+        frame.push("id", Column::Texts(each.clone().map(|a| a.id.clone().unwrap_or_default()).collect()));
+    }
+    frame.push("prediction", Column::Texts(each.clone().map(|a| a.prediction.to_owned()).collect()));
+    frame.push("probability", Column::Numbers(each.clone().map(|a| shortest(a.probability)).collect()));
+    frame.push("set", Column::TextLists(each.clone().map(|answer| owned(&answer.set)).collect()));
+    frame.push("alpha", Column::Numbers(each.clone().map(|answer| answer.alpha).collect()));
+    if probabilities {
+        let lists = each
+            .clone()
+            .map(|answer| answer.probabilities.iter().flatten().map(|&value| shortest(value)).collect());
+        frame.push("probabilities", Column::NumberLists(lists.collect()));
+    }
+    if p_values {
+        let rank = each.clone().map(|answer| answer.rank_p_values.clone().unwrap_or_default());
+        frame.push("rank_p_values", Column::NumberLists(rank.collect()));
+        let contrast = each.clone().map(|answer| answer.contrast_p_values.clone().unwrap_or_default());
+        frame.push("contrast_p_values", Column::NumberLists(contrast.collect()));
+    }
+    if neighbors {
+        // Lists of lists: as JSON text, which every format can hold.
+        let lists = each.map(|answer| serde_json::json!(answer.neighbors).to_string());
+        frame.push("neighbors", Column::Texts(lists.collect()));
+    }
+    frame
+}
+
+/// The f64 that prints like the f32: 0.9, not 0.8999999761581421.
+fn shortest(value: f32) -> f64 {
+    value.to_string().parse().unwrap_or(f64::from(value))
+}

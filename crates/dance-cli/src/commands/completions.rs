@@ -1,0 +1,30 @@
+//! `dance completions`: from the same definitions as the command line itself.
+
+use std::io::{self, Write};
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use crate::args::Arguments;
+
+pub(crate) const EXAMPLE: &str = "Example:
+  dance completions bash > ~/.local/share/bash-completion/completions/dance
+  dance completions zsh > ~/.zfunc/_dance
+  dance completions fish > ~/.config/fish/completions/dance.fish";
+
+#[derive(Args, Debug)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum, value_name = "SHELL")]
+    shell: Shell,
+}
+
+impl Completions {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        // By way of memory: the generator panics when it cannot write.
+        let mut text = Vec::new();
+        clap_complete::generate(self.shell, &mut Arguments::command(), "dance", &mut text);
+        io::stdout().write_all(&text)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! `dance demo`: the whole story on the data set that ships with dance.
+
+mod page;
+mod story;
+mod words;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use dance::Dataset;
+
+use crate::args::Shared;
+use crate::data::Columns;
+use crate::output::WholeFile;
+use crate::parse;
+use crate::progress::Progress;
+use crate::report;
+use story::Story;
+
+pub(crate) const EXAMPLE: &str = "Example:
+  dance demo
+  dance demo --seed 1 --report seed1.html
+  dance demo mine.npz
+
+The data that ships with dance: 4,800 WordNet definitions of 24 lexical fields, embedded with MiniLM (data/README.md).";
+
+/// The data set is part of the binary, so that an installed one has it as well.
+static SHIPPED: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/wordnet_minilm.npz"));
+const SHIPPED_NAME: &str = "wordnet_minilm.npz";
+const DEFAULT_REPORT: &str = "dance-demo.html";
+
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    /// Data to use in place of the data set that ships with dance
+    #[arg(value_name = "DATA")]
+    data: Option<PathBuf>,
+    /// Settings to try in the search for bandwidth and shape
+    #[arg(long, default_value_t = 25, value_name = "N", value_parser = parse::at_least_one)]
+    evaluations: usize,
+    /// Where the HTML report goes [default: dance-demo.html, unless something else has that name]
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Also write the report's coverage and size curves as a picture (.svg)
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
+}
+
+impl Demo {
+    pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
+        let progress = Progress::new(shared);
+        let report = self.report_path(&progress)?;
+        if let Some(picture) = &self.picture {
+            WholeFile::check(picture)?;
+        }
+        let (name, data) = self.read()?;
+        let story = Story::new(name, &data, self.evaluations, shared, &progress)?;
+        progress.finish();
+        if let Some(path) = &report {
+            write(path, &page::of(&story))?;
+        }
+        if let Some(path) = &self.picture {
+            let ((a, b, c), (d, e, f)) = page::curves(&story);
+            write(path, &report::picture((a, b, &c), (d, e, &f)))?;
+        }
+        let mut out = io::stdout().lock();
+        if shared.json {
+            writeln!(out, "{}", words::json(&story, report.as_deref(), &progress.warnings()))?;
+        } else {
+            words::tell(&mut out, &story)?;
+            if let Some(path) = &report {
+                writeln!(out, "\nThe same with charts: {}", path.display())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the report may go. A file the user named is the user's choice; under our own name only a report of ours is
+    /// replaced, and a folder that cannot be written to costs the report, not the demo.
+    fn report_path(&self, progress: &Progress) -> anyhow::Result<Option<PathBuf>> {
+        if let Some(path) = &self.report {
+            WholeFile::check(path)?;
+            return Ok(Some(path.clone()));
+        }
+        let path = PathBuf::from(DEFAULT_REPORT);
+        match std::fs::read(&path) {
+            Ok(bytes) if !bytes.starts_with(report::MARK.as_bytes()) => {
+                bail!(
+                    "{DEFAULT_REPORT} exists and is no report of dance; name another place with --report FILE"
+                )
+            }
+            _ => {}
+        }
+        if let Err(error) = WholeFile::check(&path) {
+            progress.warn(&format!("no report will be written: {error:#}"));
+            return Ok(None);
+        }
+        Ok(Some(path))
+    }
+
+    fn read(&self) -> anyhow::Result<(String, Dataset)> {
+        let Some(path) = &self.data else {
+            let table = dance::io::read_npz_bytes(SHIPPED_NAME, SHIPPED)?;
+            return Ok((SHIPPED_NAME.into(), table.into_dataset()?));
+        };
+        let columns = Columns { labels: None, label_column: "label".into(), id_column: None };
+        columns.check(path)?;
+        Ok((path.display().to_string(), columns.dataset(path)?))
+    }
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut file = WholeFile::create(path)?;
+    file.write_all(text.as_bytes()).with_context(|| path.display().to_string())?;
+    file.commit()
+}

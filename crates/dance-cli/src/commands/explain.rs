@@ -1,0 +1,183 @@
+//! `dance explain`: why each label is, or is not, in the set of one point.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use dance::backend::Cpu;
+use dance::{Dance, PredictOptions};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::args::Shared;
+use crate::data::{Columns, check_there};
+use crate::parse;
+use crate::progress::Progress;
+use crate::table;
+
+pub(crate) const EXAMPLE: &str = "Example:
+  dance explain model.dance test.npz --row 3
+  dance explain model.dance test.npz --row 3 --alpha 0.05 --json
+
+A label is in the set if its nearest neighbor is near enough in rank and its contrastive loss is small enough: both at most
+the thresholds that calibration gave, which is the same as p-values above their shares of alpha.";
+
+/// Neighbors listed for a label.
+const NEIGHBORS: usize = 5;
+
+#[derive(Args, Debug)]
+pub(crate) struct Explain {
+    /// A model that `dance fit` wrote
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+    /// Embeddings
+    #[arg(value_name = "DATA")]
+    data: PathBuf,
+    #[command(flatten)]
+    columns: Columns,
+    /// The row to explain, counted from 0
+    #[arg(long, value_name = "N")]
+    row: usize,
+    /// Error level
+    #[arg(long, value_name = "LEVEL", default_value_t = 0.1, value_parser = parse::alpha)]
+    alpha: f64,
+    /// Most labels to show; those in the set are always shown
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+}
+
+/// What speaks for a label. An absent score: no neighbor carries it.
+#[derive(Serialize)]
+struct Reason<'a> {
+    label: &'a str,
+    in_set: bool,
+    rank: Option<f64>,
+    rank_p_value: f64,
+    loss: Option<f64>,
+    loss_p_value: f64,
+    probability: f32,
+    /// Rows of the reference points that carry it, nearest first.
+    neighbors: Vec<u32>,
+}
+
+impl Explain {
+    pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
+        check_there(&self.model)?;
+        self.columns.check(&self.data)?;
+        let progress = Progress::new(shared);
+        let backend = Cpu::new(shared.threads)?;
+        let model = Dance::load(&backend, &self.model)?;
+        let file = self.columns.table(&self.data)?;
+        let rows = file.embeddings.rows();
+        if self.row >= rows {
+            bail!("{}: has rows 0 to {}, not {}", self.data.display(), rows - 1, self.row);
+        }
+        let point = file.embeddings.select(&[self.row]);
+        let options = PredictOptions { support: 1, ..PredictOptions::default() };
+        let context = || self.data.display().to_string();
+        let scored = model.score_from(&backend, &point, self.row, options).with_context(context)?;
+        let probabilities = model.probabilities(&backend, &point).with_context(context)?;
+        let decided = model.decide(&scored, self.alpha)?;
+        let p_values = model.p_values(&scored);
+        for warning in decided.thresholds.warnings() {
+            progress.warn(&warning);
+        }
+
+        let near = scored.neighbors.as_ref().and_then(|all| all.first()).map_or(&[][..], Vec::as_slice);
+        let mut reasons: Vec<Reason<'_>> = (0..model.classes().len() as u32)
+            .map(|label| {
+                let (rank, loss) = scored.scores.get(0, label);
+                let (rank_p_value, loss_p_value) = p_values.get(0, label);
+                let carry = near.iter().filter(|&&id| model.reference_labels()[id as usize] == label);
+                Reason {
+                    label: &model.classes()[label as usize],
+                    in_set: decided.sets.contains(0, label),
+                    rank: rank.is_finite().then_some(rank),
+                    rank_p_value,
+                    loss: loss.is_finite().then_some(loss),
+                    loss_p_value,
+                    probability: probabilities.row(0).get(label as usize).copied().unwrap_or(0.0),
+                    neighbors: carry.copied().take(NEIGHBORS).collect(),
+                }
+            })
+            .collect();
+        let order = |value: Option<f64>| value.unwrap_or(f64::INFINITY);
+        reasons.sort_by(|a, b| (!a.in_set).cmp(&!b.in_set).then(order(a.rank).total_cmp(&order(b.rank))));
+        let in_set = reasons.iter().filter(|reason| reason.in_set).count();
+        let hidden = reasons.len() - reasons.len().min(self.top.max(in_set));
+        reasons.truncate(self.top.max(in_set));
+        let best = scored.best.as_ref().map_or("", |best| &model.classes()[best.labels[0] as usize]);
+        let thresholds = &decided.thresholds;
+        let id = file.ids.as_ref().map(|ids| ids[self.row].as_str());
+
+        let mut out = io::stdout().lock();
+        if shared.json {
+            let report = json!({
+                "row": self.row,
+                "id": id,
+                "alpha": self.alpha,
+                "mix": thresholds.mix,
+                "prediction": best,
+                "rank_threshold": Some(thresholds.rank.value).filter(|value| value.is_finite()),
+                "loss_threshold": Some(thresholds.contrast.value).filter(|value| value.is_finite()),
+                "labels": reasons,
+                "guarantee": model.guarantee(),
+            });
+            writeln!(out, "{report}")?;
+            return Ok(());
+        }
+        writeln!(out, "row {}{}", self.row, id.map_or(String::new(), |id| format!(": {id}")))?;
+        writeln!(
+            out,
+            "the classifier says {best}; at alpha {} the set holds {in_set} of {} labels",
+            self.alpha,
+            model.classes().len()
+        )?;
+        writeln!(
+            out,
+            "in the set: rank at most {} and loss at most {}\n",
+            threshold(thresholds.rank.value),
+            threshold(thresholds.contrast.value)
+        )?;
+        let rows: Vec<Vec<String>> = reasons.iter().map(cells).collect();
+        table::write(
+            &mut out,
+            &["label", "in set", "rank", "p", "loss", "p", "probability", "neighbors (rows)"],
+            &rows,
+        )?;
+        if hidden > 0 {
+            writeln!(out, "  … and {hidden} labels that are farther away (--top)")?;
+        }
+        writeln!(out, "\nguarantee: {}", model.guarantee())?;
+        Ok(())
+    }
+}
+
+fn threshold(value: f64) -> String {
+    if value.is_finite() { shown(value) } else { "anything".into() }
+}
+
+fn shown(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e6 {
+        format!("{value}")
+    } else if value.abs() >= 1e-3 {
+        format!("{value:.3}")
+    } else {
+        format!("{value:.1e}")
+    }
+}
+
+fn cells(reason: &Reason<'_>) -> Vec<String> {
+    let neighbors = reason.neighbors.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    vec![
+        reason.label.to_owned(),
+        if reason.in_set { "yes" } else { "no" }.into(),
+        reason.rank.map_or("none".into(), shown),
+        format!("{:.3}", reason.rank_p_value),
+        reason.loss.map_or("none".into(), shown),
+        format!("{:.3}", reason.loss_p_value),
+        format!("{:.3}", reason.probability),
+        if neighbors.is_empty() { "-".into() } else { neighbors },
+    ]
+}

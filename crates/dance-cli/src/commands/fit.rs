@@ -1,0 +1,272 @@
+//! `dance fit`: a kernel fitted, calibrated and written to a file.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use dance::backend::Cpu;
+use dance::embeddings::Normalize;
+use dance::{Config, Dance, Dataset, split};
+use serde_json::json;
+
+use super::evaluate;
+use crate::args::Shared;
+use crate::data::Columns;
+use crate::output::{Column, Destination, Frame, WholeFile, write_frame};
+use crate::parse::{self, Alphas, Range, Split};
+use crate::progress::Progress;
+use crate::settings::Method;
+use crate::table;
+
+pub(crate) const EXAMPLE: &str = "Example:
+  dance fit embeddings.npz -o model.dance
+  dance fit all.parquet -o model.dance --split 0.4,0.4,0.2 --test-out test.npz --alpha 0.1,0.05
+  dance fit train.csv --calibration more.csv -o model.dance --calibration-mode disjoint
+
+DATA is .npz (arrays `embeddings`, `labels`), .npy with --labels, .safetensors, .csv, .tsv or .parquet.";
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Normalization {
+    /// Every row to length 1
+    L2,
+    /// Every column to mean 0 and variance 1
+    Standardize,
+    /// As they are
+    None,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Fit {
+    /// Embeddings with labels
+    #[arg(value_name = "DATA")]
+    data: PathBuf,
+    /// The model file to write
+    #[arg(short, long, value_name = "MODEL")]
+    output: PathBuf,
+    #[command(flatten)]
+    columns: Columns,
+    /// Shares of DATA for kernel, calibration and, if a third is given, test [default: 0.5,0.5]
+    #[arg(long, value_name = "SHARES", value_parser = parse::split)]
+    split: Option<Split>,
+    /// Calibrate on this file, and fit the kernel on all of DATA
+    #[arg(long, value_name = "FILE", conflicts_with = "split")]
+    calibration: Option<PathBuf>,
+    /// Write the test share, which nothing was fitted on, to this file (.npz, .csv, .parquet)
+    #[arg(long, value_name = "FILE")]
+    test_out: Option<PathBuf>,
+    /// Error levels to report on; the model answers for any other as well
+    #[arg(long, value_name = "LEVELS", default_value = "0.1,0.05", value_parser = parse::alphas)]
+    alpha: Alphas,
+    /// How embeddings are brought to a common scale
+    #[arg(long, value_enum, default_value_t = Normalization::L2, value_name = "HOW")]
+    normalize: Normalization,
+    #[command(flatten)]
+    kernel: Kernel,
+    #[command(flatten)]
+    method: Method,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Kernel")]
+struct Kernel {
+    /// Settings to try in the search for bandwidth and shape
+    #[arg(long, value_name = "N", default_value_t = 25, value_parser = parse::at_least_one)]
+    evaluations: usize,
+    /// Bandwidth in median distances, or a range to search [default: 0.1,20]
+    #[arg(long, value_name = "X|A,B", value_parser = parse::bandwidth)]
+    bandwidth: Option<Range>,
+    /// Shape of the kernel, or a range to search [default: 0.5,2]
+    #[arg(long, value_name = "X|A,B", value_parser = parse::shape)]
+    shape: Option<Range>,
+    /// Ridge of the regression
+    #[arg(long, value_name = "X", default_value_t = 1e-3, value_parser = parse::not_negative)]
+    ridge: f64,
+    /// Most rounds of metric learning
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: usize,
+    /// Most memory the fit may take; it refuses at once to start if it needs more
+    #[arg(long, value_name = "SIZE", value_parser = parse::memory)]
+    memory: Option<u64>,
+}
+
+/// What the kernel is fitted on, what calibrates it, and what neither sees.
+struct Parts {
+    kernel: Dataset,
+    calibration: Dataset,
+    test: Option<Dataset>,
+}
+
+impl Fit {
+    pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
+        self.check()?;
+        let begin = Instant::now();
+        let progress = Progress::new(shared);
+        progress.begin("reading");
+        let parts = self.parts(shared)?;
+        progress.detail(&format!(
+            "{} points for the kernel, {} for calibration, {} for the test, {} dimensions, {} classes",
+            parts.kernel.len(),
+            parts.calibration.len(),
+            parts.test.as_ref().map_or(0, Dataset::len),
+            parts.kernel.embeddings.cols(),
+            parts.kernel.classes.len()
+        ));
+        let backend = Cpu::new(shared.threads)?;
+        let config = self.config(shared);
+        let fitted = Dance::fit(&backend, &parts.kernel, &config, &progress)
+            .with_context(|| format!("fitting {}", self.data.display()))?;
+        progress.begin("calibrating");
+        warn_of_same_points(&fitted.data_hash, &parts.calibration, &progress);
+        let model = fitted.calibrate(&backend, &parts.calibration, &progress).context("calibrating")?;
+        for &alpha in &self.alpha.0 {
+            for warning in model.calibration().thresholds(alpha)?.warnings() {
+                progress.warn(&format!("alpha {alpha}: {warning}"));
+            }
+        }
+        save(&model, &self.output)?;
+        let mut judged = Vec::new();
+        if let Some(test) = &parts.test {
+            if let Some(path) = &self.test_out {
+                write_data(path, test)?;
+            }
+            judged = evaluate::judge(&model, &backend, &test.embeddings, &test.labels, &self.alpha)?;
+        }
+        progress.finish();
+        let seconds = begin.elapsed().as_secs_f64();
+
+        let mut out = io::stdout().lock();
+        if shared.json {
+            let report = json!({
+                "model": self.output.display().to_string(),
+                "kernel_points": parts.kernel.len(),
+                "calibration_points": parts.calibration.len(),
+                "test_points": parts.test.as_ref().map(Dataset::len),
+                "dimensions": parts.kernel.embeddings.cols(),
+                "classes": model.classes().len(),
+                "validation_accuracy": model.fitted().validation.accuracy,
+                "bandwidth": model.fitted().rfm.kernel.bandwidth(),
+                "shape": model.fitted().rfm.kernel.shape(),
+                "rounds": model.fitted().rfm.rounds,
+                "fidelity": model.fitted().fidelity,
+                "trace": progress.trace(),
+                "guarantee": model.guarantee(),
+                "test": judged,
+                "warnings": progress.warnings(),
+                "seconds": seconds,
+            });
+            writeln!(out, "{report}")?;
+            return Ok(());
+        }
+        let fitted = model.fitted();
+        writeln!(out, "{}: {} classes, {seconds:.1} s", self.output.display(), model.classes().len())?;
+        writeln!(out, "  kernel       {} points, {}", parts.kernel.len(), fitted.fidelity)?;
+        writeln!(
+            out,
+            "  chosen       shape {:.2}, {} of metric learning; validation accuracy {:.3}",
+            fitted.rfm.kernel.shape(),
+            table::rounds(fitted.rfm.rounds),
+            fitted.validation.accuracy
+        )?;
+        writeln!(out, "  calibration  {} points", parts.calibration.len())?;
+        writeln!(out, "  guarantee    {}", model.guarantee())?;
+        if let Some(test) = &parts.test {
+            writeln!(out, "\nOn the {} test points, which it never saw:", test.len())?;
+            evaluate::write_metrics(&mut out, &judged)?;
+        }
+        Ok(())
+    }
+
+    /// Everything that can be known to be wrong before the first byte of data is read.
+    fn check(&self) -> anyhow::Result<()> {
+        self.columns.check(&self.data)?;
+        if let Some(calibration) = &self.calibration {
+            Columns { labels: None, ..self.columns.clone() }.check(calibration)?;
+        }
+        let has_test = self.split.as_ref().is_some_and(|split| split.0.len() == 3);
+        if let Some(path) = &self.test_out {
+            if !has_test {
+                bail!("--test-out needs a test share: --split 0.4,0.4,0.2");
+            }
+            match Destination::new(path)? {
+                Destination::File(_, crate::output::Format::Jsonl) | Destination::Stdout => {
+                    bail!("{}: embeddings are written to .npz, .csv or .parquet", path.display())
+                }
+                destination @ Destination::File(..) => destination.check()?,
+            }
+        }
+        WholeFile::check(&self.output)
+    }
+
+    fn parts(&self, shared: &Shared) -> anyhow::Result<Parts> {
+        let data = self.columns.dataset(&self.data)?;
+        if let Some(path) = &self.calibration {
+            let columns = Columns { labels: None, ..self.columns.clone() };
+            return Ok(Parts { calibration: columns.dataset(path)?, kernel: data, test: None });
+        }
+        let shares = self.split.as_ref().map_or(&[0.5, 0.5][..], |split| &split.0);
+        let parts = split::stratified(&data.labels, shares, shared.seed)
+            .with_context(|| self.data.display().to_string())?;
+        Ok(Parts {
+            kernel: data.select(&parts[0]),
+            calibration: data.select(&parts[1]),
+            test: parts.get(2).map(|rows| data.select(rows)),
+        })
+    }
+
+    fn config(&self, shared: &Shared) -> Config {
+        let mut config = Config {
+            normalize: match self.normalize {
+                Normalization::L2 => Normalize::L2,
+                Normalization::Standardize => Normalize::Standardize,
+                Normalization::None => Normalize::None,
+            },
+            ..Config::default()
+        };
+        config.tune.evaluations = self.kernel.evaluations;
+        config.tune.seed = shared.seed;
+        config.tune.memory = self.kernel.memory;
+        if let Some(Range(low, high)) = self.kernel.bandwidth {
+            config.tune.bandwidth = (low, high);
+        }
+        if let Some(Range(low, high)) = self.kernel.shape {
+            config.tune.shape = (low, high);
+        }
+        config.rfm.ridge = self.kernel.ridge;
+        config.rfm.rounds = self.kernel.rounds;
+        config.rfm.seed = shared.seed;
+        config.dance = self.method.apply(config.dance, shared.seed);
+        config
+    }
+}
+
+/// Calibrating on the points that fitted the kernel makes sets too small.
+pub(super) fn warn_of_same_points(kernel_hash: &str, calibration: &Dataset, progress: &Progress) {
+    if dance::artifact::hash_of(calibration) == kernel_hash {
+        progress.warn(
+            "the calibration points are the ones that fitted the kernel: sets will be too small and cover less than \
+             they should. Calibrate on points the kernel has not seen",
+        );
+    }
+}
+
+pub(super) fn save(model: &Dance, path: &Path) -> anyhow::Result<()> {
+    let bytes = model.to_bytes()?;
+    let mut file = WholeFile::create(path)?;
+    file.write_all(&bytes).with_context(|| format!("{}: cannot be written", path.display()))?;
+    file.commit()
+}
+
+fn write_data(path: &Path, data: &Dataset) -> anyhow::Result<()> {
+    let Destination::File(path, format) = Destination::new(path)? else { return Ok(()) };
+    let labels = data.labels.iter().map(|&label| data.classes[label as usize].clone()).collect();
+    let npz = format == crate::output::Format::Npz;
+    let mut frame = Frame::default();
+    if let Some(ids) = &data.ids {
+        frame.push(if npz { "ids" } else { "id" }, Column::Texts(ids.clone()));
+    }
+    frame.push(if npz { "labels" } else { "label" }, Column::Texts(labels));
+    frame.push(if npz { "embeddings" } else { "embedding" }, Column::Vectors(data.embeddings.clone()));
+    write_frame(&path, format, &frame)
+}

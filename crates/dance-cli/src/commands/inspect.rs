@@ -1,0 +1,209 @@
+//! `dance inspect`: what is in a file, be it embeddings or a model.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use dance::backend::Cpu;
+use dance::io::EXTENSIONS;
+use dance::threshold::smallest_alpha;
+use dance::{Dance, Dataset, Table};
+use serde_json::{Map, Value, json};
+
+use crate::args::Shared;
+use crate::data::{Columns, check_there};
+use crate::parse::{self, Alphas};
+
+pub(crate) const EXAMPLE: &str = "Example:
+  dance inspect embeddings.parquet
+  dance inspect model.dance --json";
+
+/// Fewer points than this and a class is missing from a part of the split.
+const FEW: usize = 3;
+
+#[derive(Args, Debug)]
+pub(crate) struct Inspect {
+    /// Embeddings or a model
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    columns: Columns,
+    /// Error levels to show a model's thresholds for
+    #[arg(long, value_name = "LEVELS", default_value = "0.1,0.05", value_parser = parse::alphas)]
+    alpha: Alphas,
+}
+
+impl Inspect {
+    pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
+        check_there(&self.file)?;
+        let metadata = model_metadata(&self.file);
+        let extension = self.file.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+        let report = if metadata.is_none() && EXTENSIONS.contains(&extension.as_str()) {
+            of_data(self.columns.table(&self.file)?)
+        } else {
+            let backend = Cpu::new(shared.threads)?;
+            let model = Dance::load(&backend, &self.file)?;
+            of_model(&model, &metadata.unwrap_or_default(), &self.alpha)?
+        };
+        let mut out = io::stdout().lock();
+        if shared.json {
+            writeln!(out, "{report}")?;
+            return Ok(());
+        }
+        writeln!(out, "{}", self.file.display())?;
+        for (key, value) in report.as_object().into_iter().flatten().filter(|(key, _)| *key != "warnings") {
+            writeln!(out, "  {:<24}{}", key.replace('_', " "), words(value))?;
+        }
+        for warning in report["warnings"].as_array().into_iter().flatten() {
+            writeln!(out, "  warning: {}", words(warning))?;
+        }
+        Ok(())
+    }
+}
+
+/// The metadata of a model file; `None` if the file is none. Only looks: loading checks.
+fn model_metadata(path: &Path) -> Option<Map<String, Value>> {
+    let mut file = File::open(path).ok()?;
+    let mut length = [0; 8];
+    file.read_exact(&mut length).ok()?;
+    let length = u64::from_le_bytes(length).min(file.metadata().ok()?.len());
+    let mut header = Vec::new();
+    file.take(length).read_to_end(&mut header).ok()?;
+    let Value::Object(mut header) = serde_json::from_slice(&header).ok()? else { return None };
+    match header.remove("__metadata__") {
+        Some(Value::Object(metadata)) if metadata.contains_key("checksum") => Some(metadata),
+        _ => None,
+    }
+}
+
+fn of_data(table: Table) -> Value {
+    let (rows, dimensions) = (table.embeddings.rows(), table.embeddings.cols());
+    let lengths = (0..rows).map(|row| {
+        table.embeddings.row(row).iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt()
+    });
+    let (least, most) =
+        lengths.fold((f64::INFINITY, 0.0f64), |(least, most), length| (least.min(length), most.max(length)));
+    let bits = |row: usize| table.embeddings.row(row).iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    let different = (0..rows).map(bits).collect::<HashSet<_>>().len();
+    let mut warnings = Vec::new();
+    if least == 0.0 {
+        warnings.push("a row is all zeros; --normalize l2 refuses it".to_owned());
+    }
+    if different < rows {
+        warnings.push(format!("{} rows repeat another one", rows - different));
+    }
+    let mut report = json!({
+        "kind": "embeddings",
+        "rows": rows,
+        "dimensions": dimensions,
+        "length_of_rows": format!("{least:.4} to {most:.4}"),
+        "ids": table.ids.is_some(),
+        "prototypes": table.prototypes.is_some(),
+        "labels": table.labels.is_some(),
+    });
+    if table.labels.is_none() {
+        warnings.push("no labels: good for predict, not for fit or evaluate".to_owned());
+    } else {
+        match table.into_dataset() {
+            Ok(data) => add_classes(&mut report, &data, &mut warnings),
+            Err(error) => warnings.push(error.to_string()),
+        }
+    }
+    report["warnings"] = json!(warnings);
+    report
+}
+
+fn add_classes(report: &mut Value, data: &Dataset, warnings: &mut Vec<String>) {
+    let counts = data.class_counts();
+    let mut order: Vec<usize> = (0..counts.len()).collect();
+    order.sort_by_key(|&class| std::cmp::Reverse(counts[class]));
+    let show = |class: usize| format!("{} ({})", data.classes[class], counts[class]);
+    report["classes"] = json!(counts.len());
+    if let (Some(&most), Some(&fewest)) = (order.first(), order.last()) {
+        report["largest_class"] = json!(show(most));
+        report["smallest_class"] = json!(show(fewest));
+    }
+    let few = counts.iter().filter(|&&count| count > 0 && count < FEW).count();
+    let none = counts.iter().filter(|&&count| count == 0).count();
+    if few > 0 {
+        warnings.push(format!(
+            "{few} classes have fewer than {FEW} points: a split leaves some part without them"
+        ));
+    }
+    if none > 0 {
+        warnings.push(format!("{none} class names have no point"));
+    }
+}
+
+fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> anyhow::Result<Value> {
+    let fitted = model.fitted();
+    let calibration = model.calibration();
+    let text = |key: &str| metadata.get(key).cloned().unwrap_or_default();
+    let mut warnings = Vec::new();
+    let mut levels = Vec::new();
+    for &alpha in &alphas.0 {
+        let thresholds = calibration.thresholds(alpha)?;
+        warnings.extend(thresholds.warnings().into_iter().map(|warning| format!("alpha {alpha}: {warning}")));
+        levels.push(json!({
+            "alpha": alpha,
+            "mix": thresholds.mix,
+            "rank_threshold": finite(thresholds.rank.value),
+            "contrast_threshold": finite(thresholds.contrast.value),
+        }));
+    }
+    Ok(json!({
+        "kind": "model",
+        "format": text("format"),
+        "written_by": text("versions"),
+        "dimensions": fitted.rfm.train.cols(),
+        "classes": model.classes().len(),
+        "class_names": model.classes(),
+        "kernel_points": fitted.rfm.train.rows(),
+        "reference_points": model.reference_labels().len(),
+        "calibration_scores": calibration.rank.len(),
+        "smallest_alpha": smallest_alpha(calibration.rank.len()),
+        "calibration": text("calibration"),
+        "guarantee": model.guarantee(),
+        "bandwidth": fitted.rfm.kernel.bandwidth(),
+        "shape": fitted.rfm.kernel.shape(),
+        "rounds": fitted.rfm.rounds,
+        "validation_accuracy": fitted.validation.accuracy,
+        "fidelity": fitted.fidelity,
+        "levels": levels,
+        "config": fitted.config,
+        "fit_data_sha256": text("fit_data_sha256"),
+        "calibration_data_sha256": text("calibration_data_sha256"),
+        "warnings": warnings,
+    }))
+}
+
+/// JSON has no infinity: an absent threshold lets everything pass.
+fn finite(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
+}
+
+/// A value for people: text without quotes, long lists cut short.
+fn words(value: &Value) -> String {
+    const SHOWN: usize = 8;
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(flag) => if *flag { "yes" } else { "no" }.into(),
+        Value::Number(number) => match number.as_f64() {
+            Some(value) if number.is_f64() && value.abs() >= 1e-4 => format!("{value:.4}"),
+            Some(value) if number.is_f64() => format!("{value:.2e}"),
+            _ => number.to_string(),
+        },
+        Value::Null => "none".into(),
+        Value::Array(values) => {
+            let shown = values.iter().take(SHOWN).map(words).collect::<Vec<_>>().join(", ");
+            let more = values.len().saturating_sub(SHOWN);
+            if more > 0 { format!("{shown} and {more} more") } else { shown }
+        }
+        Value::Object(entries) => {
+            let entries = entries.iter().map(|(key, value)| format!("{key} {}", words(value)));
+            format!("({})", entries.collect::<Vec<_>>().join(", "))
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! `dance man`: the manual page, from the same definitions as the command line itself.
+
+use std::io::{self, Write};
+
+use anyhow::bail;
+use clap::{Args, CommandFactory};
+
+use crate::args::Arguments;
+
+pub(crate) const EXAMPLE: &str = "Example:
+  dance man > dance.1
+  dance man fit | man -l -";
+
+#[derive(Args, Debug)]
+pub(crate) struct Man {
+    /// The command to describe; without it, all of dance
+    #[arg(value_name = "COMMAND")]
+    command: Option<String>,
+}
+
+impl Man {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let mut root = Arguments::command();
+        root.build();
+        let page = match &self.command {
+            None => root,
+            Some(name) => match root.find_subcommand(name) {
+                Some(command) => command.clone(),
+                None => bail!("there is no command `{name}`; see dance --help"),
+            },
+        };
+        let mut text = Vec::new();
+        clap_mangen::Man::new(page).render(&mut text)?;
+        io::stdout().write_all(&text)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,209 @@
+//! `dance predict`: a prediction set for every row.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use dance::Dance;
+use dance::backend::Cpu;
+use dance::sets::EmptySets;
+use serde_json::json;
+
+use crate::answers::{self, Answer, Answers, Include};
+use crate::args::Shared;
+use crate::data::{Columns, check_there};
+use crate::output::{Destination, Format, WholeFile, write_frame};
+use crate::parse;
+use crate::progress::Progress;
+use crate::stream::Points;
+
+pub(crate) const EXAMPLE: &str = r#"Example:
+  dance predict model.dance new.npz -o sets.parquet --alpha 0.05 --include probabilities,p-values
+  echo '{"id": "a", "embedding": [0.1, …]}' | dance predict model.dance - -o -
+
+A row of .jsonl: {"row":0,"id":"a","prediction":"cat","probability":0.93,"set":["cat","fox"],"alpha":0.05}
+Lists beside `set` (--include) have one entry a label of the set, in its order: most conforming first. In .csv a list is a
+JSON array; in .npz row i has set[set_offsets[i]:set_offsets[i+1]]. Neighbors are rows of the calibration points, or of the
+points that fitted the kernel in disjoint mode."#;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Empty {
+    /// Leave them empty, as in the paper
+    Keep,
+    /// Put the best label in
+    Top1,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Predict {
+    /// A model that `dance fit` wrote
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+    /// Embeddings; `-` or .jsonl: JSON lines, answered one by one
+    #[arg(value_name = "DATA")]
+    data: PathBuf,
+    /// Where sets go: .jsonl, .csv, .parquet, .npz; `-` is stdout
+    #[arg(short, long, value_name = "OUT", default_value = "-")]
+    output: PathBuf,
+    #[command(flatten)]
+    columns: Columns,
+    /// Error level: a set misses the true label in about this share of cases
+    #[arg(long, value_name = "LEVEL", default_value_t = 0.1, value_parser = parse::alpha)]
+    alpha: f64,
+    /// What to add to each row
+    #[arg(long, value_name = "WHAT,…", value_enum, value_delimiter = ',')]
+    include: Vec<Include>,
+    /// What becomes of empty sets
+    #[arg(long, value_enum, default_value_t = Empty::Keep, value_name = "HOW")]
+    empty: Empty,
+}
+
+/// What there is to say about all rows.
+#[derive(Default)]
+struct Summary {
+    rows: usize,
+    labels: usize,
+    empty: usize,
+}
+
+impl Summary {
+    fn add(&mut self, answers: &[Answer<'_>]) {
+        self.rows += answers.len();
+        self.labels += answers.iter().map(|answer| answer.set.len()).sum::<usize>();
+        self.empty += answers.iter().filter(|answer| answer.set.is_empty()).count();
+    }
+}
+
+impl Predict {
+    pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
+        let destination = self.check()?;
+        let progress = Progress::new(shared);
+        let backend = Cpu::new(shared.threads)?;
+        let model = Dance::load(&backend, &self.model)?;
+        let answers = Answers {
+            model: &model,
+            backend: &backend,
+            alpha: self.alpha,
+            include: self.include.clone(),
+            empty: if self.empty == Empty::Top1 { EmptySets::Top1 } else { EmptySets::Keep },
+        };
+        for warning in answers.warnings()? {
+            progress.warn(&warning);
+        }
+        let summary = if self.streams() {
+            self.stream(&answers, &destination)?
+        } else {
+            progress.begin("predicting");
+            self.table(&answers, &destination)?
+        };
+        progress.finish();
+        let (rows, guarantee) = (summary.rows.max(1) as f64, model.guarantee());
+        let (size, empty) = (summary.labels as f64 / rows, summary.empty as f64 / rows);
+        if shared.json && destination != Destination::Stdout {
+            let report = json!({
+                "output": self.output.display().to_string(),
+                "rows": summary.rows,
+                "alpha": self.alpha,
+                "size": size,
+                "empty": empty,
+                "guarantee": guarantee,
+                "warnings": progress.warnings(),
+            });
+            writeln!(io::stdout(), "{report}")?;
+        }
+        progress.note(&format!(
+            "{} rows at alpha {}: {size:.2} labels a set, {:.1} % empty; guarantee: {guarantee}",
+            summary.rows,
+            self.alpha,
+            100.0 * empty
+        ));
+        Ok(())
+    }
+
+    fn streams(&self) -> bool {
+        let extension = self.data.extension().unwrap_or_default();
+        self.data == Path::new("-") || extension == "jsonl" || extension == "ndjson"
+    }
+
+    fn check(&self) -> anyhow::Result<Destination> {
+        let destination = Destination::new(&self.output)?;
+        check_there(&self.model)?;
+        if !self.streams() {
+            self.columns.check(&self.data)?;
+        } else if matches!(&destination, Destination::File(_, format) if *format != Format::Jsonl) {
+            bail!("{}: JSON lines are answered as JSON lines; use .jsonl or `-`", self.output.display());
+        } else if self.data != Path::new("-") {
+            check_there(&self.data)?;
+        }
+        destination.check()?;
+        Ok(destination)
+    }
+
+    /// All rows of a file.
+    fn table(&self, answers: &Answers<'_>, destination: &Destination) -> anyhow::Result<Summary> {
+        let table = self.columns.table(&self.data)?;
+        let found =
+            answers.of(&table.embeddings, 0, table.ids).with_context(|| self.data.display().to_string())?;
+        let mut summary = Summary::default();
+        summary.add(&found);
+        match destination {
+            Destination::Stdout => write_lines(&mut io::stdout().lock(), &found)?,
+            Destination::File(path, Format::Jsonl) => {
+                let mut file = WholeFile::create(path)?;
+                write_lines(&mut file, &found).with_context(|| path.display().to_string())?;
+                file.commit()?;
+            }
+            Destination::File(path, format) => {
+                let notes = vec![("guarantee", answers.model.guarantee().to_owned())];
+                write_frame(path, *format, &answers::frame(&found, notes))?;
+            }
+        }
+        Ok(summary)
+    }
+
+    /// Lines in, lines out.
+    fn stream(&self, answers: &Answers<'_>, destination: &Destination) -> anyhow::Result<Summary> {
+        let input: Box<dyn Read> = if self.data == Path::new("-") {
+            Box::new(io::stdin().lock())
+        } else {
+            Box::new(File::open(&self.data).with_context(|| self.data.display().to_string())?)
+        };
+        let name = if self.data == Path::new("-") { "stdin".into() } else { self.data.display().to_string() };
+        let dimensions = answers.model.fitted().rfm.train.cols();
+        let mut points = Points::new(input, name.clone(), dimensions);
+        let mut summary = Summary::default();
+        let mut each = |out: &mut dyn Write| -> anyhow::Result<()> {
+            while let Some(group) = points.next_group()? {
+                let found = answers
+                    .of(&group.points, group.first, group.ids)
+                    .with_context(|| format!("{name}: rows from {}", group.first))?;
+                summary.add(&found);
+                write_lines(out, &found)?;
+                out.flush()?; // whoever waits for the answer has it now
+            }
+            Ok(())
+        };
+        match destination {
+            Destination::Stdout => each(&mut io::stdout().lock())?,
+            Destination::File(path, _) => {
+                let mut file = WholeFile::create(path)?;
+                each(&mut file)?;
+                file.commit()?;
+            }
+        }
+        Ok(summary)
+    }
+}
+
+fn write_lines(out: &mut dyn Write, answers: &[Answer<'_>]) -> io::Result<()> {
+    let mut text = Vec::new();
+    for answer in answers {
+        text.clear();
+        serde_json::to_writer(&mut text, answer)?;
+        text.push(b'\n');
+        out.write_all(&text)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! `dance recalibrate`: the same kernel, other calibration points.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use dance::Dance;
+use dance::backend::Cpu;
+use serde_json::json;
+
+use super::fit;
+use crate::args::Shared;
+use crate::data::{Columns, check_there};
+use crate::output::WholeFile;
+use crate::progress::Progress;
+use crate::settings::Method;
+
+pub(crate) const EXAMPLE: &str = "Example:
+  dance recalibrate model.dance last-week.npz -o model2.dance
+  dance recalibrate model.dance last-week.npz -o model2.dance --calibration-mode disjoint --mix 0.2
+
+Takes seconds: nothing is fitted. DATA must not hold points that fitted the kernel. What is not given stays as it was.";
+
+#[derive(Args, Debug)]
+pub(crate) struct Recalibrate {
+    /// A model that `dance fit` wrote
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+    /// Embeddings with labels to calibrate on
+    #[arg(value_name = "DATA")]
+    data: PathBuf,
+    /// The model file to write
+    #[arg(short, long, value_name = "MODEL2")]
+    output: PathBuf,
+    #[command(flatten)]
+    columns: Columns,
+    #[command(flatten)]
+    method: Method,
+}
+
+impl Recalibrate {
+    pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
+        check_there(&self.model)?;
+        self.columns.check(&self.data)?;
+        WholeFile::check(&self.output)?;
+        let progress = Progress::new(shared);
+        progress.begin("calibrating");
+        let backend = Cpu::new(shared.threads)?;
+        let model = Dance::load(&backend, &self.model)?;
+        let data = self.columns.dataset(&self.data)?;
+        fit::warn_of_same_points(&model.fitted().data_hash, &data, &progress);
+        let config = self.method.apply(model.fitted().config.dance, shared.seed);
+        let model = model
+            .recalibrate(&backend, &data, Some(config), &progress)
+            .with_context(|| self.data.display().to_string())?;
+        fit::save(&model, &self.output)?;
+        progress.finish();
+        let mut out = io::stdout().lock();
+        if shared.json {
+            let report = json!({
+                "model": self.output.display().to_string(),
+                "calibration_points": data.len(),
+                "classes": model.classes().len(),
+                "guarantee": model.guarantee(),
+                "warnings": progress.warnings(),
+            });
+            writeln!(out, "{report}")?;
+        } else {
+            writeln!(
+                out,
+                "{}: calibrated on {} points of {}; guarantee: {}",
+                self.output.display(),
+                data.len(),
+                self.data.display(),
+                model.guarantee()
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! Options from a file. A key is the long name of an option, so the file can hold whatever the command line can, and
+//! clap checks both alike. A key at the top serves every command that has that option; a key under `[fit]` serves `fit`.
+//!
+//! The file's options join the command line as further arguments, unless the command line has them, or something that
+//! excludes them, already.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command, CommandFactory, Parser};
+use toml::{Table, Value};
+
+use crate::args::Arguments;
+
+/// The arguments of this process, with those of its configuration file. Ends the process on `--help` and on misuse.
+pub(crate) fn arguments() -> anyhow::Result<Arguments> {
+    let mut given: Vec<OsString> = std::env::args_os().collect();
+    if let Some(extra) = from_file(&given)? {
+        // What follows `--` is no option.
+        let end = given.iter().position(|argument| argument == "--").unwrap_or(given.len());
+        given.splice(end..end, extra);
+    }
+    Ok(Arguments::parse_from(given))
+}
+
+fn from_file(given: &[OsString]) -> anyhow::Result<Option<Vec<OsString>>> {
+    let mut root = Arguments::command();
+    root.build();
+    // What is missing may be in the file; what is wrong is reported by the real parse.
+    let Ok(matches) = root.clone().ignore_errors(true).try_get_matches_from(given) else { return Ok(None) };
+    let Some((name, matches)) = matches.subcommand() else { return Ok(None) };
+    let Some(path) = matches.get_one::<PathBuf>("config") else { return Ok(None) };
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let table: Table = text.parse().with_context(|| format!("{}: not TOML", path.display()))?;
+    let Some(command) = root.find_subcommand(name) else { return Ok(None) };
+
+    let mut extra = Vec::new();
+    let mut add = |key: &str, value: &Value, known: bool| -> anyhow::Result<()> {
+        if !known {
+            bail!("{}: no option is called `{key}`; {}", path.display(), suggestion(key, &root));
+        }
+        extra.extend(argument(command, matches, key, value).with_context(|| path.display().to_string())?);
+        Ok(())
+    };
+    // A command's own table comes last only to be read; a key in both places is given once, from the table.
+    let own = table.get(name).and_then(Value::as_table);
+    for (key, value) in &table {
+        if let (Value::Table(inner), Some(of)) = (value, root.find_subcommand(key)) {
+            for (key, value) in inner {
+                if option(of, key).is_none() {
+                    bail!("{}: `dance {}` has no option `{key}`", path.display(), of.get_name());
+                }
+                if of.get_name() == name {
+                    add(key, value, true)?;
+                }
+            }
+        } else if own.is_none_or(|own| !own.contains_key(key)) {
+            add(key, value, root.get_subcommands().any(|command| option(command, key).is_some()))?;
+        }
+    }
+    Ok(Some(extra))
+}
+
+/// The option `key` of a command. A file cannot name another file of options, nor ask for help.
+fn option<'a>(command: &'a Command, key: &str) -> Option<&'a clap::Arg> {
+    let mut options = command
+        .get_arguments()
+        .filter(|arg| arg.get_long().is_some_and(|long| !matches!(long, "config" | "help" | "version")));
+    options.find(|arg| arg.get_long() == Some(&key.replace('_', "-")))
+}
+
+/// `key = value` as an argument; none when this command has no such option or the command line decides.
+fn argument(
+    command: &Command,
+    matches: &ArgMatches,
+    key: &str,
+    value: &Value,
+) -> anyhow::Result<Option<OsString>> {
+    let Some(arg) = option(command, key) else { return Ok(None) };
+    let on_line = |id: &str| matches!(matches.value_source(id), Some(ValueSource::CommandLine));
+    let excluded = command.get_arguments().any(|other| {
+        on_line(other.get_id().as_str())
+            && (command.get_arg_conflicts_with(arg).iter().any(|with| with.get_id() == other.get_id())
+                || command.get_arg_conflicts_with(other).iter().any(|with| with.get_id() == arg.get_id()))
+    });
+    if on_line(arg.get_id().as_str()) || excluded {
+        return Ok(None);
+    }
+    let name = arg.get_long().unwrap_or_default();
+    if arg.get_action().takes_values() {
+        return Ok(Some(format!("--{name}={}", text(key, value)?).into()));
+    }
+    match value {
+        Value::Boolean(true) => Ok(Some(format!("--{name}").into())),
+        Value::Boolean(false) => Ok(None),
+        _ => bail!("`{key}` is either true or false"),
+    }
+}
+
+fn text(key: &str, value: &Value) -> anyhow::Result<String> {
+    Ok(match value {
+        Value::String(text) => text.clone(),
+        Value::Integer(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+        Value::Boolean(flag) => flag.to_string(),
+        Value::Array(values) => {
+            values.iter().map(|value| text(key, value)).collect::<Result<Vec<_>, _>>()?.join(",")
+        }
+        _ => bail!("`{key}` cannot be {}", value.type_str()),
+    })
+}
+
+fn suggestion(key: &str, root: &Command) -> String {
+    let commands = root.get_subcommands().map(Command::get_name).collect::<Vec<_>>().join(", ");
+    format!("keys are long options such as `evaluations` (not `{key}`), tables are commands ({commands})")
+}

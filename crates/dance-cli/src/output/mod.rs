@@ -1,0 +1,75 @@
+//! Where results go: stdout or a file that appears whole or not at all, in one of four formats.
+
+mod csv;
+mod file;
+mod frame;
+mod npz;
+#[cfg(feature = "parquet")]
+mod parquet;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+
+pub(crate) use file::WholeFile;
+pub(crate) use frame::{Column, Frame};
+
+/// What rows are written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Jsonl,
+    Csv,
+    Parquet,
+    Npz,
+}
+
+/// Stdout (`-`) or a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    Stdout,
+    File(PathBuf, Format),
+}
+
+impl Destination {
+    /// Decides by the name alone.
+    pub(crate) fn new(path: &Path) -> anyhow::Result<Self> {
+        if path == Path::new("-") {
+            return Ok(Self::Stdout);
+        }
+        let format = match path.extension().unwrap_or_default().to_string_lossy().to_lowercase().as_str() {
+            "jsonl" | "ndjson" => Format::Jsonl,
+            "csv" => Format::Csv,
+            "parquet" if cfg!(feature = "parquet") => Format::Parquet,
+            "parquet" => bail!("{}: this build cannot write Parquet", path.display()),
+            "npz" => Format::Npz,
+            _ => bail!(
+                "{}: cannot tell the format to write by its name; use .jsonl, .csv, .parquet or .npz, or `-` for \
+                 JSON lines on stdout",
+                path.display()
+            ),
+        };
+        Ok(Self::File(path.to_owned(), format))
+    }
+
+    /// Fails now if the file could not be written later.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        match self {
+            Self::Stdout => Ok(()),
+            Self::File(path, _) => WholeFile::check(path),
+        }
+    }
+}
+
+/// Writes a frame to a file.
+pub(crate) fn write_frame(path: &Path, format: Format, frame: &Frame) -> anyhow::Result<()> {
+    let mut file = WholeFile::create(path)?;
+    match format {
+        Format::Csv => csv::write(&mut file, frame),
+        Format::Npz => npz::write(&mut file, frame),
+        #[cfg(feature = "parquet")]
+        Format::Parquet => parquet::write(&mut file, frame),
+        _ => Err(anyhow::anyhow!("cannot be written in this format")),
+    }
+    .map_err(|error| error.context(path.display().to_string()))?;
+    file.commit()
+}

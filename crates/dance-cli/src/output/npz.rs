@@ -1,0 +1,127 @@
+//! `NumPy` archives: an array a column. A column of lists is its values one after the other, with `set_offsets` beside
+//! them: row i has `values[set_offsets[i]:set_offsets[i+1]]`.
+
+use std::io::{Seek, Write};
+
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
+
+use super::{Column, Frame};
+
+/// The time stamp is fixed, so that the same arrays give the same bytes.
+fn options() -> SimpleFileOptions {
+    SimpleFileOptions::default()
+        .compression_method(zip::CompressionMethod::Deflated)
+        .last_modified_time(zip::DateTime::default())
+        .large_file(true)
+}
+
+pub(super) fn write(out: &mut (impl Write + Seek), frame: &Frame) -> anyhow::Result<()> {
+    let mut archive = ZipWriter::new(out);
+    let mut array = |name: &str, kind: &str, shape: &[usize], bytes: &[u8]| -> anyhow::Result<()> {
+        archive.start_file(format!("{name}.npy"), options())?;
+        archive.write_all(&header(kind, shape))?;
+        archive.write_all(bytes)?;
+        Ok(())
+    };
+    let mut offsets: Option<Vec<u8>> = None;
+    for (name, column) in &frame.columns {
+        match column {
+            Column::Integers(values) => array(name, "<i8", &[values.len()], &integers(values))?,
+            Column::Numbers(values) => array(name, "<f8", &[values.len()], &numbers(values))?,
+            Column::Texts(values) => {
+                let (kind, bytes) = texts(values.iter());
+                array(name, &kind, &[values.len()], &bytes)?;
+            }
+            Column::TextLists(lists) => {
+                let (kind, bytes) = texts(lists.iter().flatten());
+                array(name, &kind, &[lists.iter().map(Vec::len).sum()], &bytes)?;
+                offsets.get_or_insert_with(|| integers(&ends(lists.iter().map(Vec::len))));
+            }
+            Column::NumberLists(lists) => {
+                let flat = lists.concat();
+                array(name, "<f8", &[flat.len()], &numbers(&flat))?;
+                offsets.get_or_insert_with(|| integers(&ends(lists.iter().map(Vec::len))));
+            }
+            Column::Vectors(matrix) => {
+                let bytes: Vec<u8> = matrix.as_slice().iter().flat_map(|value| value.to_le_bytes()).collect();
+                array(name, "<f4", &[matrix.rows(), matrix.cols()], &bytes)?;
+            }
+        }
+    }
+    if let Some(offsets) = offsets {
+        array("set_offsets", "<i8", &[offsets.len() / 8], &offsets)?;
+    }
+    for (name, text) in &frame.notes {
+        let (kind, bytes) = texts([text].into_iter());
+        array(name, &kind, &[], &bytes)?;
+    }
+    archive.finish()?.flush()?;
+    Ok(())
+}
+
+/// Version 1.0 of the format; the data begins at a multiple of 64 bytes.
+fn header(kind: &str, shape: &[usize]) -> Vec<u8> {
+    let sizes: String = shape.iter().map(|size| format!("{size},")).collect();
+    let mut text = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({sizes}), }}");
+    let length = (10 + text.len() + 1).next_multiple_of(64) - 10;
+    text += &" ".repeat(length - text.len() - 1);
+    text.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((length as u16).to_le_bytes());
+    bytes.extend(text.into_bytes());
+    bytes
+}
+
+fn ends(lengths: impl Iterator<Item = usize>) -> Vec<i64> {
+    let mut ends = vec![0];
+    let mut end = 0;
+    for length in lengths {
+        end += length as i64;
+        ends.push(end);
+    }
+    ends
+}
+
+fn integers(values: &[i64]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn numbers(values: &[f64]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// UCS-4 text of the longest one's width, the others padded with NULs.
+fn texts<'a>(values: impl Iterator<Item = &'a String> + Clone) -> (String, Vec<u8>) {
+    let width = values.clone().map(|text| text.chars().count()).max().unwrap_or(0).max(1);
+    let mut bytes = Vec::new();
+    for text in values {
+        let before = bytes.len();
+        bytes.extend(text.chars().flat_map(|character| (character as u32).to_le_bytes()));
+        bytes.resize(before + 4 * width, 0);
+    }
+    (format!("<U{width}"), bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_aligned() {
+        for shape in [&[][..], &[3], &[123_456_789, 512]] {
+            let header = header("<f4", shape);
+            assert_eq!(header.len() % 64, 0);
+            assert!(header.ends_with(b"\n"));
+        }
+        assert!(String::from_utf8_lossy(&header("<i8", &[3])).contains("'shape': (3,), }"));
+    }
+
+    #[test]
+    fn texts_are_padded() {
+        let (kind, bytes) = texts(["a".to_owned(), "bé".to_owned()].iter());
+        assert_eq!(kind, "<U2");
+        assert_eq!(bytes.len(), 16);
+        assert_eq!(bytes[12], 0xe9);
+    }
+}

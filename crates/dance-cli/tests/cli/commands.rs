@@ -1,0 +1,186 @@
+//! Every command, on small data.
+
+use super::{run, scratch, shared};
+
+#[test]
+fn help_shows_an_example_of_every_command() {
+    let help = run(&["--help"]).success().says(&["Example:", "Exit status: 0 fine, 1"]);
+    for name in
+        ["demo", "fit", "predict", "evaluate", "recalibrate", "inspect", "explain", "completions", "man"]
+    {
+        assert!(help.stdout.contains(name), "{name}");
+        let help = run(&[name, "--help"]).success();
+        let shared = ["--json", "--seed", "--threads", "--config", "--verbose", "--quiet"];
+        help.says(&shared).says(&["Example:\n  dance ", name]);
+    }
+    assert!(run(&[]).code(2).stderr.contains("Usage:"));
+    run(&["--version"]).success().says(&["dance 0."]);
+}
+
+#[test]
+fn fit_reports_what_it_did() {
+    let (_folder, at) = scratch();
+    let fit = |extra: &[&str]| {
+        let (data, model) = (shared("small.npz"), at("m"));
+        let mut arguments = vec!["fit", &data, "-o", &model, "--evaluations", "2", "--rounds", "1"];
+        arguments.extend(extra);
+        run(&arguments).success()
+    };
+    let report = fit(&["--split", "0.4,0.4,0.2", "--alpha", "0.2", "--json"]).json();
+    assert_eq!(report["kernel_points"], 192);
+    assert_eq!(report["test_points"], 96);
+    assert_eq!(report["classes"], 24);
+    assert_eq!(report["trace"].as_array().unwrap().len(), 2);
+    assert_eq!(report["test"][0]["alpha"], 0.2);
+    assert!(report["test"][0]["coverage"].as_f64().unwrap() > 0.5);
+    // Without a test share everything goes to fit and calibration.
+    let text = fit(&["--calibration-mode", "disjoint", "--mix", "0.3"]);
+    let text = text.says(&["guarantee    P(label in set) >= 1 - alpha", "24 classes"]);
+    assert!(!text.stdout.contains("test points"));
+    // A file of calibration points; the very points of the kernel are worth a warning.
+    let data = shared("small.npz");
+    let ran = fit(&["--calibration", &data]);
+    assert!(ran.stderr.contains("warning: the calibration points are the ones that fitted the kernel"));
+    let quiet = fit(&["--calibration", &data, "-q"]);
+    assert_eq!(quiet.stderr, "");
+    let ran = fit(&["--bandwidth", "2", "--shape", "1", "-v", "--memory", "1GiB", "--ridge", "0.01"]);
+    assert!(ran.stderr.contains("tried bandwidth 2.000, shape 1.000"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_whatever_the_threads() {
+    let (_folder, at) = scratch();
+    let fit = |name: &str, extra: [&str; 4]| {
+        let (data, model) = (shared("small.npz"), at(name));
+        let mut arguments = vec!["fit", &data, "-o", &model, "--evaluations", "1", "--rounds", "1"];
+        arguments.extend(extra);
+        run(&arguments).success();
+        std::fs::read(&model).unwrap()
+    };
+    let one = fit("a", ["--seed", "3", "--threads", "1"]);
+    assert!(one == fit("b", ["--seed", "3", "--threads", "2"]));
+    assert!(one != fit("c", ["--seed", "4", "--threads", "2"]));
+}
+
+#[test]
+fn predict_answers_any_level() {
+    let (model, test) = (shared("model"), shared("test.npz"));
+    let sets = |alpha: &str| -> Vec<Vec<String>> {
+        let ran = run(&["predict", &model, &test, "--alpha", alpha]).success();
+        assert!(ran.stderr.contains("96 rows at alpha") && ran.stderr.contains("guarantee: heuristic"));
+        let line = |line: &str| {
+            let row: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(row["alpha"].to_string(), alpha);
+            assert!(row["id"].as_str().unwrap().contains(": "), "the texts are the ids");
+            serde_json::from_value(row["set"].clone()).unwrap()
+        };
+        ran.stdout.lines().map(line).collect()
+    };
+    let (loose, strict) = (sets("0.07"), sets("0.4"));
+    let size = |sets: &[Vec<String>]| sets.iter().map(Vec::len).sum::<usize>();
+    assert!(size(&loose) > size(&strict), "{} {}", size(&loose), size(&strict));
+
+    let ran = run(&["predict", &model, &test, "--include", "probabilities,p-values,neighbors"]).success();
+    for (row, line) in ran.stdout.lines().enumerate() {
+        let found: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(found["row"], row);
+        let length = |key: &str| found[key].as_array().unwrap().len();
+        for key in ["probabilities", "rank_p_values", "contrast_p_values", "neighbors"] {
+            assert_eq!(length(key), length("set"), "{key}");
+        }
+        let p_values: Vec<f64> = serde_json::from_value(found["rank_p_values"].clone()).unwrap();
+        assert!(p_values.is_sorted_by(|a, b| a >= b), "most conforming first");
+    }
+    // An alpha that so few points cannot support: every label, and a warning that says so.
+    let ran = run(&["predict", &model, &test, "--alpha", "0.0001"]).success();
+    assert!(ran.stderr.contains("warning: ") && ran.stderr.contains("every label"), "{}", ran.stderr);
+    assert!(ran.stdout.lines().all(|line| line.matches("\",\"").count() > 20));
+    // Empty sets can be filled.
+    let filled = run(&["predict", &model, &test, "--alpha", "0.9", "--empty", "top1"]).success();
+    assert!(!filled.stdout.contains("\"set\":[]"));
+}
+
+#[test]
+fn evaluate_judges_and_checks() {
+    let (model, test) = (shared("model"), shared("test.npz"));
+    let arguments = ["evaluate", &model, &test, "--alpha", "0.2,0.1"];
+    run(&arguments).success().says(&["96 points", "alpha  mix", "floor", "guarantee: heuristic"]);
+    let report = run(&[&arguments[..], &["--json", "--min-coverage", "0.5"]].concat()).success().json();
+    assert_eq!(report["passed"], true);
+    assert_eq!(report["levels"][1]["alpha"], 0.1);
+    for key in ["accuracy", "coverage", "size", "class_violation", "class_violation_floor", "empty"] {
+        assert!(report["levels"][0][key].is_number(), "{key}");
+    }
+    let missed = run(&[&arguments[..], &["--min-coverage", "1"]].concat()).code(1).says(&["floor"]);
+    assert!(missed.stderr.contains("is below the 1 that was asked for"), "{}", missed.stderr);
+}
+
+#[test]
+fn recalibrate_keeps_the_kernel() {
+    let (_folder, at) = scratch();
+    let (model, test, other) = (shared("model"), shared("test.npz"), at("other"));
+    let ran =
+        run(&["recalibrate", &model, &test, "-o", &other, "--calibration-mode", "disjoint", "--mix", "0"]);
+    ran.success().says(&["calibrated on 96 points", "P(label in set) >= 1 - alpha"]);
+    let kernel = |path: &str| {
+        let report = run(&["inspect", path, "--json"]).success().json();
+        (report["bandwidth"].clone(), report["fit_data_sha256"].clone(), report["calibration_scores"].clone())
+    };
+    let (before, after) = (kernel(&model), kernel(&other));
+    assert_eq!((&before.0, &before.1), (&after.0, &after.1));
+    assert_eq!(after.2, 96);
+    run(&["recalibrate", &model, &test, "-o", &other, "--json"]).success();
+}
+
+#[test]
+fn inspect_knows_data_from_models() {
+    run(&["inspect", &shared("model")]).success().says(&[
+        "kind                    model",
+        "kernel points           192",
+        "calibration             reuse",
+        "guarantee",
+        "smallest alpha",
+    ]);
+    let data = run(&["inspect", &shared("small.parquet")]).success();
+    data.says(&["rows                    480", "dimensions              384", "classes                 24"]);
+    let report = run(&["inspect", &shared("model"), "--json"]).success().json();
+    assert_eq!(report["config"]["tune"]["evaluations"], 2);
+    assert_eq!(report["class_names"].as_array().unwrap().len(), 24);
+    // A model under the name of a data format is still a model.
+    let (_folder, at) = scratch();
+    std::fs::copy(shared("model"), at("model.safetensors")).unwrap();
+    run(&["inspect", &at("model.safetensors")]).success().says(&["kind                    model"]);
+    std::fs::write(at("odd.csv"), "label,x\na,0\na,1\nb,1\n").unwrap();
+    let odd = run(&["inspect", &at("odd.csv")]).success();
+    odd.says(&[
+        "warning: a row is all zeros",
+        "warning: 1 rows repeat",
+        "warning: 2 classes have fewer than 3",
+    ]);
+}
+
+#[test]
+fn explain_says_why() {
+    let (model, test) = (shared("model"), shared("test.npz"));
+    let text = run(&["explain", &model, &test, "--row", "3"]).success();
+    text.says(&["row 3: ", "the classifier says", "in the set: rank at most", "in set  rank", "guarantee: "]);
+    let report = run(&["explain", &model, &test, "--row", "3", "--json", "--top", "24"]).success().json();
+    let labels = report["labels"].as_array().unwrap();
+    assert_eq!(labels.len(), 24);
+    // What it explains is what predict says.
+    let sets = run(&["predict", &model, &test]).success();
+    let row: serde_json::Value = serde_json::from_str(sets.stdout.lines().nth(3).unwrap()).unwrap();
+    let explained = labels.iter().filter(|label| label["in_set"] == true).count();
+    assert_eq!(explained, row["set"].as_array().unwrap().len());
+    run(&["explain", &model, &test, "--row", "96"]).fails(&["rows 0 to 95, not 96"]);
+}
+
+#[test]
+fn completions_and_manual_pages() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        run(&["completions", shell]).success().says(&["recalibrate", "rank-neighbors"]);
+    }
+    run(&["man"]).success().says(&[".TH dance 1", "recalibrate"]);
+    run(&["man", "fit"]).success().says(&[".TH dance-fit 1", "rank\\-neighbors", "dance fit"]);
+    run(&["man", "sing"]).fails(&["no command `sing`"]);
+}

@@ -1,0 +1,48 @@
+//! The demo, with few evaluations.
+
+use super::{command, names, run, scratch, shared};
+
+#[test]
+fn the_demo_tells_the_story_and_writes_a_page() {
+    let (folder, at) = scratch();
+    let data = shared("small.npz");
+    let demo = |extra: &[&str]| {
+        let mut arguments = vec!["demo", &data, "--evaluations", "2"];
+        arguments.extend(extra);
+        super::Ran::new(command(&arguments).current_dir(folder.path()).output().unwrap())
+    };
+    let text = demo(&["--picture", &at("picture.svg")]).success();
+    text.says(&[
+        "1. Fit.",
+        "2. Calibrate.",
+        "3. Test.",
+        "4. Five test points",
+        "k-NN set",
+        "CLR set",
+        "DANCE",
+    ])
+    .says(&["floor", "Guarantee: heuristic", "dance-demo.html"]);
+    let page = std::fs::read_to_string(at("dance-demo.html")).unwrap();
+    assert!(page.contains("<svg") && page.ends_with("</html>\n"));
+    assert!(
+        !page.contains("http")
+            || page.matches("http").count() == page.matches("http://www.w3.org/2000/svg").count()
+    );
+    assert!(std::fs::read_to_string(at("picture.svg")).unwrap().starts_with("<svg"));
+    assert_eq!(names(folder.path()), ["dance-demo.html", "picture.svg"]);
+    // Its own page may be replaced, another file of that name not.
+    let report = demo(&["--json"]).success().json();
+    assert_eq!(report["results"].as_array().unwrap().len(), 6);
+    assert_eq!(report["report"], "dance-demo.html");
+    std::fs::write(at("dance-demo.html"), "mine").unwrap();
+    demo(&[]).fails(&["dance-demo.html exists", "--report"]);
+    demo(&["--report", &at("other.html")]).success().says(&["other.html"]);
+    assert_eq!(std::fs::read_to_string(at("dance-demo.html")).unwrap(), "mine");
+}
+
+#[test]
+fn the_shipped_data_is_part_of_the_binary() {
+    let (_folder, at) = scratch();
+    let ran = run(&["demo", "--evaluations", "1", "--report", &at("page.html")]).success();
+    ran.says(&["4800 points, 384 dimensions, 24 classes", "{"]);
+}

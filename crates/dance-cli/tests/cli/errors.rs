@@ -1,0 +1,165 @@
+//! What goes wrong, said so that one can mend it: exit 2, one message on stderr, nothing on stdout, no file left.
+
+use super::{names, run, scratch, shared};
+
+#[test]
+fn files_that_are_not_there_or_not_readable() {
+    let (folder, at) = scratch();
+    let (model, out) = (shared("model"), at("out"));
+    run(&["fit", &at("no.npz"), "-o", &out]).fails(&["no.npz", "No such file"]);
+    run(&["predict", &at("no"), &shared("test.npz")]).fails(&["/no: ", "No such file"]);
+    run(&["predict", &model, &at("no.npz")]).fails(&["no.npz"]);
+    run(&["inspect", &at("no.npz")]).fails(&["no.npz"]);
+    std::fs::write(at("data.xlsx"), "x").unwrap();
+    run(&["fit", &at("data.xlsx"), "-o", &out]).fails(&["data.xlsx", ".parquet can be read"]);
+    std::fs::write(at("empty.npz"), "").unwrap();
+    run(&["fit", &at("empty.npz"), "-o", &out]).fails(&["empty.npz", "0 bytes"]);
+    assert_eq!(names(folder.path()), ["data.xlsx", "empty.npz"]);
+}
+
+#[test]
+fn data_that_cannot_be_used() {
+    let (_folder, at) = scratch();
+    let (model, out) = (shared("model"), at("out"));
+    std::fs::write(at("nan.csv"), "label,x,y\na,1,2\nb,3,NaN\na,2,2\n").unwrap();
+    run(&["fit", &at("nan.csv"), "-o", &out]).fails(&["nan.csv: line 3, column `y`: `NaN` is not a finite"]);
+    std::fs::write(at("narrow.csv"), "label,x,y\na,1,2\nb,3,4\n").unwrap();
+    let wrong = ["narrow.csv", "dimensions", "expected 384, found 2"];
+    run(&["predict", &model, &at("narrow.csv")]).fails(&wrong);
+    run(&["evaluate", &model, &at("narrow.csv")]).fails(&wrong);
+    run(&["explain", &model, &at("narrow.csv"), "--row", "0"]).fails(&wrong);
+    run(&["recalibrate", &model, &at("narrow.csv"), "-o", &out])
+        .fails(&["narrow.csv", "expected 384, found 2"]);
+    std::fs::write(at("one.csv"), "label,x\na,1\na,2\n").unwrap();
+    run(&["fit", &at("one.csv"), "-o", &out]).fails(&["one.csv", "at least two classes"]);
+    std::fs::write(at("bare.csv"), "x,y\n1,2\n").unwrap();
+    run(&["fit", &at("bare.csv"), "-o", &out]).fails(&["bare.csv", "labels"]);
+    run(&["evaluate", &model, &at("bare.csv")]).fails(&["bare.csv", "no labels", "--labels"]);
+    run(&["fit", &shared("small.npz"), "-o", &out, "--memory", "1KB"]).fails(&["memory", "limit"]);
+}
+
+#[test]
+fn models_that_are_damaged() {
+    let (_folder, at) = scratch();
+    let bytes = std::fs::read(shared("model")).unwrap();
+    std::fs::write(at("cut"), &bytes[..bytes.len() / 2]).unwrap();
+    let mut flipped = bytes;
+    let last = flipped.len() - 9;
+    flipped[last] ^= 1;
+    std::fs::write(at("flipped"), flipped).unwrap();
+    for command in ["predict", "evaluate"] {
+        run(&[command, &at("cut"), &shared("test.npz")]).fails(&["cut: ", "damaged or not a model"]);
+    }
+    run(&["inspect", &at("cut")]).fails(&["damaged or not a model"]);
+    run(&["inspect", &at("flipped")]).fails(&["checksum does not match"]);
+    run(&["predict", &shared("test.npz"), &shared("test.npz")]).fails(&["not a model"]);
+}
+
+#[test]
+fn options_outside_their_range_are_refused_before_anything_is_read() {
+    let (_folder, at) = scratch();
+    // The data does not exist: the option is what is complained about.
+    let no = at("no.npz");
+    for (option, value) in [
+        ("--alpha", "1.5"),
+        ("--alpha", "0.1,zero"),
+        ("--split", "0.5,0.6"),
+        ("--evaluations", "0"),
+        ("--bandwidth", "-1"),
+        ("--shape", "0.2"),
+        ("--ridge", "-1"),
+        ("--mix", "2"),
+        ("--temperature", "0"),
+        ("--rank-neighbors", "0"),
+        ("--memory", "lots"),
+        ("--normalize", "maybe"),
+        ("--calibration-mode", "exactly"),
+    ] {
+        run(&["fit", &no, "-o", &at("out"), &format!("{option}={value}")]).fails(&[option, value]);
+    }
+    run(&["predict", &no, &no, "--alpha", "0"]).fails(&["--alpha", "between 0 and 1"]);
+    run(&["predict", &no, &no, "--include", "smells"]).fails(&["smells", "neighbors"]);
+    run(&["fit", &no, "-o", &at("out"), "--split", "0.5,0.5", "--calibration", &no])
+        .fails(&["cannot be used with"]);
+    run(&["fit", &shared("small.npz"), "-o", &at("out"), "--test-out", &at("t.npz")]).fails(&["test share"]);
+    run(&["fit", "-v", "-q", &no, "-o", &at("out")]).fails(&["cannot be used with"]);
+    run(&["sing"]).fails(&["sing"]);
+}
+
+#[test]
+fn a_class_that_was_never_seen_counts_as_not_covered() {
+    let (_folder, at) = scratch();
+    // Every label renamed: nothing can be covered.
+    let small = std::fs::read_to_string(shared("small.csv")).unwrap();
+    let header = small.lines().next().unwrap();
+    assert!(header.starts_with("id,label,x0,"));
+    let zebra: Vec<String> = csv_rows(&small).into_iter().take(6).map(|row| format!("zebra,{row}")).collect();
+    let columns = header.trim_start_matches("id,label,");
+    std::fs::write(at("zebra.csv"), format!("label,{columns}\n{}\n", zebra.join("\n"))).unwrap();
+    let ran = run(&["evaluate", &shared("model"), &at("zebra.csv"), "--json"]).success();
+    assert!(
+        ran.stderr.contains("6 of 6 rows carry a label that the model has never seen (the first is `zebra`")
+    );
+    assert_eq!(ran.json()["levels"][0]["coverage"], 0.0);
+    run(&["evaluate", &shared("model"), &at("zebra.csv"), "--min-coverage", "0.9"]).code(1);
+}
+
+/// The numbers of every row: ids may hold commas, numbers cannot.
+fn csv_rows(text: &str) -> Vec<String> {
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.rsplitn(385, ',').take(384).collect();
+        cells.into_iter().rev().collect::<Vec<_>>().join(",")
+    };
+    text.lines().skip(1).map(row).collect()
+}
+
+#[test]
+fn outputs_that_cannot_be_written() {
+    let (folder, at) = scratch();
+    let (model, test) = (shared("model"), shared("test.npz"));
+    run(&["predict", &model, &test, "-o", &at("sets.xlsx")])
+        .fails(&["sets.xlsx", ".jsonl, .csv, .parquet or .npz"]);
+    run(&["predict", &model, &test, "-o", &at("no/sets.csv")]).fails(&["no/sets.csv", "cannot be written"]);
+    run(&["fit", &test, "-o", &at("no/model")]).fails(&["no/model", "cannot be written"]);
+    run(&["fit", &test, "-o", folder.path().to_str().unwrap()]).fails(&["is a directory"]);
+    if cfg!(target_os = "linux") {
+        // A device is not replaced by a file; even root cannot write below /proc.
+        run(&["fit", &test, "-o", "/dev/null"]).fails(&["/dev/null: is not a regular file"]);
+        run(&["fit", &test, "-o", "/proc/model"]).fails(&["/proc/model", "cannot be written"]);
+        run(&["predict", &model, &test, "-o", "/proc/sets.csv"])
+            .fails(&["/proc/sets.csv", "cannot be written"]);
+    }
+    assert_eq!(names(folder.path()), Vec::<String>::new());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_read_only_folder_is_noticed_before_the_work() {
+    use std::os::unix::fs::PermissionsExt;
+    let (folder, at) = scratch();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o555)).unwrap();
+    if std::fs::write(at("probe"), "").is_ok() {
+        return; // root may write anywhere; /proc stands in for this above
+    }
+    run(&["fit", &shared("small.npz"), "-o", &at("m")]).fails(&["cannot be written", "ermission denied"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_full_disk_leaves_nothing_behind() {
+    let (folder, at) = scratch();
+    let (model, test) = (shared("model"), shared("test.npz"));
+    // A limit on file sizes fails writes just as a full disk does, for everybody and without a mount.
+    let limited = |arguments: &str| {
+        let program = super::binary().display().to_string();
+        let script = format!("trap '' XFSZ; ulimit -f 2; exec '{program}' {arguments}");
+        super::Ran::new(std::process::Command::new("sh").args(["-c", &script]).output().unwrap())
+    };
+    limited(&format!("fit '{test}' -o '{}' --evaluations 1 --rounds 0", at("m")))
+        .fails(&["/m", "cannot be written"]);
+    for name in ["sets.jsonl", "sets.csv", "sets.parquet", "sets.npz"] {
+        let include = "--include probabilities,p-values,neighbors --alpha 0.01";
+        limited(&format!("predict '{model}' '{test}' -o '{}' {include}", at(name))).fails(&[name]);
+    }
+    assert_eq!(names(folder.path()), Vec::<String>::new());
+}

@@ -1,0 +1,151 @@
+//! The binary as a user meets it: every command, every error, pipes, interrupts and full disks.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod bench;
+mod commands;
+mod configuration;
+mod demo;
+mod errors;
+mod formats;
+mod interrupts;
+mod streams;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+use tempfile::TempDir;
+
+/// Small files that all tests share: 480 points of the shipped data in every format, and a model fitted on some of them.
+struct Shared {
+    folder: TempDir,
+}
+
+static SHARED: LazyLock<Shared> = LazyLock::new(|| {
+    let folder = TempDir::new().unwrap();
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/wordnet_minilm.npz");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    // These fits are there for their test part: a tenth of the data, in every format.
+    for (name, extension) in [("small.npz", "npz"), ("small.csv", "csv"), ("small.parquet", "parquet")] {
+        let scratch = at(&format!("scratch-{extension}"));
+        run(&[
+            "fit",
+            shipped,
+            "-o",
+            &scratch,
+            "--split",
+            "0.1,0.8,0.1",
+            "--test-out",
+            &at(name),
+            "--evaluations",
+            "1",
+            "--rounds",
+            "0",
+            "--mix",
+            "0",
+        ])
+        .success();
+    }
+    run(&[
+        "fit",
+        &at("small.npz"),
+        "-o",
+        &at("model"),
+        "--split",
+        "0.4,0.4,0.2",
+        "--test-out",
+        &at("test.npz"),
+        "--evaluations",
+        "2",
+        "--rounds",
+        "1",
+    ])
+    .success();
+    Shared { folder }
+});
+
+fn shared(name: &str) -> String {
+    SHARED.folder.path().join(name).display().to_string()
+}
+
+/// A folder of the test's own.
+fn scratch() -> (TempDir, impl Fn(&str) -> String) {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().to_owned();
+    (folder, move |name: &str| path.join(name).display().to_string())
+}
+
+fn binary() -> PathBuf {
+    assert_cmd::cargo::cargo_bin!("dance").to_path_buf()
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command.args(arguments);
+    command
+}
+
+fn run(arguments: &[&str]) -> Ran {
+    Ran::new(command(arguments).output().unwrap())
+}
+
+/// What a run left behind.
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Ran {
+    fn new(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    #[track_caller]
+    fn success(self) -> Self {
+        self.code(0)
+    }
+
+    #[track_caller]
+    fn code(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+
+    /// An error: exit 2, nothing on stdout, one message that says all `parts`.
+    #[track_caller]
+    fn fails(self, parts: &[&str]) -> Self {
+        let ran = self.code(2);
+        assert_eq!(ran.stdout, "");
+        for part in parts {
+            assert!(ran.stderr.contains(part), "`{}` does not say `{part}`", ran.stderr);
+        }
+        assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
+        ran
+    }
+
+    #[track_caller]
+    fn says(self, parts: &[&str]) -> Self {
+        for part in parts {
+            assert!(self.stdout.contains(part), "`{}` does not say `{part}`", self.stdout);
+        }
+        self
+    }
+
+    fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap()
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
