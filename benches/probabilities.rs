@@ -20,7 +20,7 @@ const CLASSES: usize = 1000;
 const ALPHA: f64 = 0.1;
 
 /// Softmax rows whose label is somewhat likelier than the rest.
-fn rows(seed: u64) -> dance::Result<(Matrix, Vec<u32>)> {
+fn rows(seed: u64) -> (Matrix, Vec<u32>) {
     let mut random = Random::new(seed, 1);
     let mut matrix = Matrix::zeros(ROWS, CLASSES);
     let mut labels = Vec::with_capacity(ROWS);
@@ -28,19 +28,23 @@ fn rows(seed: u64) -> dance::Result<(Matrix, Vec<u32>)> {
         let label = random.below(CLASSES);
         labels.push(label as u32);
         let values = matrix.row_mut(row);
-        values.iter_mut().for_each(|value| *value = (2.0 * random.normal()).exp() as f32);
+        for value in values.iter_mut() {
+            *value = (2.0 * random.normal()).exp() as f32;
+        }
         values[label] *= 3000.0;
         let total: f32 = values.iter().sum();
-        values.iter_mut().for_each(|value| *value /= total);
+        for value in values {
+            *value /= total;
+        }
     }
-    Ok((matrix, labels))
+    (matrix, labels)
 }
 
 fn main() -> dance::Result<()> {
     let backend =
         Cpu::new(std::env::var("DANCE_THREADS").ok().and_then(|text| text.parse().ok()).unwrap_or(0))?;
-    let (calibration, labels) = rows(1)?;
-    let (test, _) = rows(2)?;
+    let (calibration, labels) = rows(1);
+    let (test, _) = rows(2);
     let scores: [&dyn RankedScore; 4] = [&Lac, &Aps, &Raps::default(), &Saps::default()];
     let mut best = f64::INFINITY;
     let mut sizes = Vec::new();

@@ -53,18 +53,16 @@ impl Bench {
         let total = self.data.len() * self.seeds;
         let known = results.cases.len();
         let count = std::cell::Cell::new(known);
-        if known > 0 && !shared.quiet {
-            eprintln!("continuing: {known} fits are there already");
+        let progress = Progress::new(shared);
+        if known > 0 {
+            progress.note(&format!("continuing: {known} fits are there already"));
         }
         let begins = |name: &str, seed: u64| {
             count.set(count.get() + 1);
-            if !shared.quiet {
-                eprintln!("[{}/{total}] {name}, seed {seed}", count.get());
-            }
+            progress.note(&format!("[{}/{total}] {name}, seed {seed}", count.get()));
         };
-        let progress = Progress::new(shared);
         experiment::run(&backend, &self.data, &mut results, keep.as_deref(), &begins, &progress)?;
-        drop(progress);
+        progress.finish();
         self.show(&results, shared)?;
         if let Some(folder) = &self.output {
             report::write(&results, folder)?;

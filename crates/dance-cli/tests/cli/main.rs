@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
+mod bench;
 mod commands;
 mod configuration;
 mod demo;

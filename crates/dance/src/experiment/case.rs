@@ -70,7 +70,7 @@ pub(crate) fn run(
             if method == Method::Dance {
                 seconds.mix += elapsed;
             }
-            let best = runner.best(method);
+            let best = Some(runner.best());
             records.push(Record {
                 data: name.to_owned(),
                 seed,
@@ -88,13 +88,12 @@ pub(crate) fn run(
         let levels = if method == Method::NcpRaps { &plan.alphas[..] } else { &LEVELS[..] };
         for &alpha in levels {
             let known = records.iter().find(|record| record.method == method && record.alpha == alpha);
-            let (coverage, size) = match known {
-                Some(record) => (record.metrics.coverage, record.metrics.size),
-                None => {
-                    let sets = runner.sets(method, alpha)?.0;
-                    let metrics = Metrics::new(&sets, &test.labels, data.classes.len(), alpha, None)?;
-                    (metrics.coverage, metrics.size)
-                }
+            let (coverage, size) = if let Some(record) = known {
+                (record.metrics.coverage, record.metrics.size)
+            } else {
+                let sets = runner.sets(method, alpha)?.0;
+                let metrics = Metrics::new(&sets, &test.labels, data.classes.len(), alpha, None)?;
+                (metrics.coverage, metrics.size)
             };
             curve.push(CurvePoint { method, alpha, coverage, size });
         }

@@ -38,7 +38,9 @@ impl Picture {
         kernel: Kernel,
     ) -> Option<Self> {
         let mut counts = vec![0usize; names.len()];
-        labels.iter().for_each(|&label| counts[label as usize] += 1);
+        for &label in labels {
+            counts[label as usize] += 1;
+        }
         let mut order: Vec<usize> = (0..names.len()).collect();
         order.sort_by_key(|&class| (usize::MAX - counts[class], class));
         order.truncate(CLASSES);

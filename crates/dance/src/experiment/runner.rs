@@ -194,10 +194,10 @@ impl<'a> Runner<'a> {
     }
 
     /// The labels whose accuracy a method has: the kernel machine's, or the zero-shot classifier's.
-    pub(crate) fn best(&self, _: Method) -> Option<&[u32]> {
+    pub(crate) fn best(&self) -> &[u32] {
         match &self.prepared {
-            Some((_, Prepared::ConfOt { best, .. })) => Some(best),
-            _ => Some(&self.best),
+            Some((_, Prepared::ConfOt { best, .. })) => best,
+            _ => &self.best,
         }
     }
 

@@ -52,8 +52,12 @@ pub fn logits(points: &Matrix, prototypes: &Matrix) -> Result<Matrix> {
 pub fn biases(logits: &Matrix, labels: &[u32]) -> Vec<f64> {
     let classes = logits.cols();
     let mut counts = vec![0.0f64; classes];
-    labels.iter().for_each(|&label| counts[label as usize] += 1.0);
-    counts.iter_mut().for_each(|count| *count = count.max(ABSENT));
+    for &label in labels {
+        counts[label as usize] += 1.0;
+    }
+    for count in &mut counts {
+        *count = count.max(ABSENT);
+    }
     let total: f64 = counts.iter().sum();
 
     let n = logits.rows();

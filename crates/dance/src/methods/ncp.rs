@@ -156,7 +156,9 @@ fn weighted(scores: &[f64], neighbors: &Neighbors, query: usize, bandwidth: f64)
     let mut pairs: Vec<(f64, f64)> =
         ids.map(|(&id, squared)| (scores[id as usize], weight(squared))).collect();
     let total: f64 = pairs.iter().map(|pair| pair.1).sum();
-    pairs.iter_mut().for_each(|pair| pair.1 /= total);
+    for pair in &mut pairs {
+        pair.1 /= total;
+    }
     pairs.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     pairs
 }

@@ -185,8 +185,8 @@ mod tests {
         table.rows.push(vec![Cell::text("y"), Cell::text("needs prototypes")]);
         table.mark_smallest(1, 0..5);
         let marks: Vec<Emphasis> = table.rows.iter().map(|row| row[1].emphasis).collect();
-        use Emphasis::{Best, None, Second};
-        assert_eq!(marks, [Second, Best, Second, None, None]);
+        let [best, second, none] = [Emphasis::Best, Emphasis::Second, Emphasis::None];
+        assert_eq!(marks, [second, best, second, none, none]);
         assert!(table.to_markdown().contains("| <x> | **1.00** |"));
         assert!(table.to_html().contains("&lt;x&gt;"));
         assert!(table.to_csv().starts_with("\"a, b\",m,size\n"));

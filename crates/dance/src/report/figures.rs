@@ -5,6 +5,8 @@ use super::tables::ablation_keys;
 use crate::experiment::{Case, Method, Results};
 use crate::plot::{Chart, Series, Style};
 
+type Value = fn(&crate::metrics::Metrics) -> f64;
+
 /// Plots under one heading.
 pub(crate) struct Section {
     pub(crate) title: String,
@@ -214,7 +216,6 @@ fn ablations(results: &Results) -> Vec<Chart> {
     let keys = ablation_keys(results);
     let mut names: Vec<&str> = keys.iter().map(|key| key.0).collect();
     names.dedup();
-    type Value = fn(&crate::metrics::Metrics) -> f64;
     let measures: [(&str, Value); 3] = [
         ("coverage", |metrics| metrics.coverage),
         ("set size", |metrics| metrics.size),

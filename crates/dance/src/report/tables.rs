@@ -31,24 +31,21 @@ pub fn main(results: &Results) -> Table {
     for &method in &results.plan.methods {
         let mut row = vec![Cell::text(method.title())];
         for &alpha in &results.plan.alphas {
-            match summarize(results, &data, method, alpha) {
-                Some(summary) => {
-                    if row.len() == 1 {
-                        row.push(Cell::number(summary.accuracy, 3));
-                    }
-                    row.push(with_spread(summary.size, summary.size_spread, 2));
-                    row.push(with_spread(summary.coverage, summary.coverage_spread, 3));
-                    let (low, high) = summary.coverage_range;
-                    row.push(Cell { value: Some(low), ..Cell::text(format!("({low:.3}, {high:.3})")) });
-                    row.push(Cell::number(summary.violation, 3));
-                    row.push(Cell::number(summary.empty, 3));
+            if let Some(summary) = summarize(results, &data, method, alpha) {
+                if row.len() == 1 {
+                    row.push(Cell::number(summary.accuracy, 3));
                 }
-                None => {
-                    if row.len() == 1 {
-                        row.push(Cell::text(reason(results, method)));
-                    }
-                    row.extend(std::iter::repeat_n(Cell::text("–"), 5));
+                row.push(with_spread(summary.size, summary.size_spread, 2));
+                row.push(with_spread(summary.coverage, summary.coverage_spread, 3));
+                let (low, high) = summary.coverage_range;
+                row.push(Cell { value: Some(low), ..Cell::text(format!("({low:.3}, {high:.3})")) });
+                row.push(Cell::number(summary.violation, 3));
+                row.push(Cell::number(summary.empty, 3));
+            } else {
+                if row.len() == 1 {
+                    row.push(Cell::text(reason(results, method)));
                 }
+                row.extend(std::iter::repeat_n(Cell::text("–"), 5));
             }
         }
         table.rows.push(row);
@@ -91,8 +88,8 @@ pub fn per_data_set(results: &Results, alpha: f64) -> Table {
                 Cell::number(case.parts[2] as f64, 0),
                 Cell::text(method.title()),
             ];
-            match summarize(results, std::slice::from_ref(&data), method, alpha) {
-                Some(summary) => row.extend([
+            if let Some(summary) = summarize(results, std::slice::from_ref(&data), method, alpha) {
+                row.extend([
                     Cell::number(summary.accuracy, 3),
                     with_spread(summary.size, summary.size_spread, 2),
                     with_spread(summary.coverage, summary.coverage_spread, 3),
@@ -100,11 +97,10 @@ pub fn per_data_set(results: &Results, alpha: f64) -> Table {
                     Cell::number(summary.floor, 2),
                     Cell::number(summary.empty, 3),
                     summary.mix.map_or_else(|| Cell::text("–"), |mix| Cell::number(mix, 2)),
-                ]),
-                None => {
-                    row.push(Cell::text(reason(results, method)));
-                    row.extend(std::iter::repeat_n(Cell::text("–"), 6));
-                }
+                ]);
+            } else {
+                row.push(Cell::text(reason(results, method)));
+                row.extend(std::iter::repeat_n(Cell::text("–"), 6));
             }
             table.rows.push(row);
         }

@@ -66,7 +66,7 @@ impl Confine {
     }
 
     /// The scores of one query, from its cosines.
-    fn row(&self, cosines: &[f32], labels: &[u32], classes: usize, skip: Option<u32>) -> Vec<(u32, f64)> {
+    fn row(self, cosines: &[f32], labels: &[u32], classes: usize, skip: Option<u32>) -> Vec<(u32, f64)> {
         let k = self.neighbors.max(1);
         // The k nearest of every class, ascending.
         let mut nearest: Vec<Vec<f64>> = vec![Vec::new(); classes];
@@ -94,10 +94,8 @@ impl Confine {
                 .take(k)
                 .map(|(distance, _)| *distance)
                 .collect();
-            let ratio = match others.is_empty() {
-                true => 0.0,
-                false => mean(list) / mean(&others).max(f64::MIN_POSITIVE),
-            };
+            let ratio =
+                if others.is_empty() { 0.0 } else { mean(list) / mean(&others).max(f64::MIN_POSITIVE) };
             scores.push((label, ratio));
         }
         scores

@@ -1,4 +1,4 @@
-//! Deep k-NN (Papernot and McDaniel, 2018), one layer: the share of the nearest neighbors that do not carry y.
+//! Deep k-NN (Papernot and `McDaniel`, 2018), one layer: the share of the nearest neighbors that do not carry y.
 //!
 //! A label that no neighbor carries has the largest score, 1; it is left out like every label at +∞, which changes no
 //! set: a threshold of 1 is one that lets every label in. Cost: one look at every neighbor.

@@ -82,8 +82,12 @@ fn confine_is_the_ratio_of_mean_distances() {
 fn sinkhorn(logits: &Matrix, labels: &[u32]) -> Vec<f64> {
     let (n, c) = (logits.rows(), logits.cols());
     let mut frequency = vec![0.0; c];
-    labels.iter().for_each(|&label| frequency[label as usize] += 1.0);
-    frequency.iter_mut().for_each(|count: &mut f64| *count = count.max(0.5));
+    for &label in labels {
+        frequency[label as usize] += 1.0;
+    }
+    for count in &mut frequency {
+        *count = f64::max(*count, 0.5);
+    }
     let total: f64 = frequency.iter().sum();
     // One constant out of all exponents leaves every ratio as it is, and keeps them in range.
     let largest = f64::from(logits.as_slice().iter().copied().fold(f32::MIN, f32::max));
@@ -96,7 +100,9 @@ fn sinkhorn(logits: &Matrix, labels: &[u32]) -> Vec<f64> {
         }
         for row in plan.chunks_mut(c) {
             let sum: f64 = row.iter().sum();
-            row.iter_mut().for_each(|value| *value /= sum * n as f64);
+            for value in row {
+                *value /= sum * n as f64;
+            }
         }
     }
     plan.iter().map(|value| value * n as f64).collect()
