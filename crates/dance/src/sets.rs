@@ -1,6 +1,6 @@
 //! Prediction sets in a compact form: class ids of all sets one after the other, and where each set begins.
 //!
-//! The DANCE set is `C_knn ∩ C_clr` (the paper, equation 10): labels whose two scores both stay within their thresholds.
+//! The DANCE set is `C_knn ∩ C_clr` (the paper, equation 7): labels whose two scores both stay within their thresholds.
 //! Sets may come out empty; the paper returns them so, and [`EmptySets::Top1`] puts the classifier's best label in
 //! instead, which can only raise coverage.
 

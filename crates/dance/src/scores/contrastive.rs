@@ -1,4 +1,4 @@
-//! The contrastive score (the paper, equations 7-8), a nearest-neighbor contrastive loss.
+//! The contrastive score (the paper, equations 4-5), a nearest-neighbor contrastive loss.
 //!
 //! Q = the `contrast_neighbors` nearest of z, the anchor A = the nearest, `d_j = 2(1 - K(A, z_j))` for `z_j` in Q:
 //! ```text

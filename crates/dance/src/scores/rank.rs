@@ -1,4 +1,4 @@
-//! The rank score (the paper, equation 5): `S_knn(z,y)` = the 1-based rank of the nearest neighbor of z that carries y,
+//! The rank score (the paper, equation 2): `S_knn(z,y)` = the 1-based rank of the nearest neighbor of z that carries y,
 //! among `rank_neighbors`; +∞ if none does.
 //!
 //! Small for labels close by, and whole numbers, so calibration scores tie. [`tie_noise`] breaks ties at random, which
