@@ -12,7 +12,6 @@ use dance::mix::Mix;
 use dance::neighbors::Reference;
 use dance::scores::paired::PairedScores;
 use dance::threshold::order_index;
-use rayon::prelude::*;
 
 use crate::reference::{Data, blobs};
 
@@ -77,10 +76,19 @@ fn mean_coverage<const N: usize>(
     n: usize,
     one: impl Fn(&Cpu, Resplit, usize) -> [[usize; 4]; N] + Sync,
 ) -> [Coverage; N] {
-    let resplits = (0..RESPLITS).into_par_iter();
-    let resplits =
-        resplits.map_init(|| Cpu::new(1).unwrap(), |backend, seed| one(backend, resplit(n, seed), seed));
-    let counts: Vec<[[usize; 4]; N]> = resplits.collect();
+    // Plain threads: a rayon worker that waits for the backend's own pool would take up the next resplit meanwhile, on the
+    // same stack, and so on.
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let one = &one;
+    let counts: Vec<[[usize; 4]; N]> = std::thread::scope(|scope| {
+        let run = |worker: usize| {
+            let backend = Cpu::new(1).unwrap();
+            let seeds = (worker..RESPLITS).step_by(workers);
+            seeds.map(|seed| one(&backend, resplit(n, seed), seed)).collect::<Vec<_>>()
+        };
+        let handles: Vec<_> = (0..workers).map(|worker| scope.spawn(move || run(worker))).collect();
+        handles.into_iter().flat_map(|handle| handle.join().unwrap()).collect()
+    });
     let share = |variant: usize, at: usize| {
         counts.iter().map(|counts| counts[variant][at]).sum::<usize>() as f64
             / (RESPLITS * TEST_POINTS) as f64
