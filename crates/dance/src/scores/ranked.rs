@@ -13,10 +13,10 @@
 //! ```
 //! use dance::{Matrix, scores::{aps::Aps, lac::Lac, ranked::{self, Draws, RankedScore}}};
 //! let probabilities = Matrix::new(vec![0.6, 0.3, 0.1, 0.2, 0.5, 0.3], 2, 3)?;
-//! let cuts: [(&dyn RankedScore, f64); 2] = [(&Lac, 0.7), (&Aps, 0.9)];
+//! let cuts: [(&dyn RankedScore, f64); 2] = [(&Lac, 0.65), (&Aps, 0.85)];
 //! let [lac, aps] = &ranked::sets(&probabilities, &cuts, Draws::Zero)[..] else { unreachable!() };
 //! assert_eq!((lac.get(0), aps.get(0)), (&[0][..], &[0][..]));
-//! assert_eq!((lac.get(1), aps.get(1)), (&[1, 2][..], &[1, 2][..]));
+//! assert_eq!((lac.get(1), aps.get(1)), (&[1][..], &[1, 2][..])); // 1 - 0.5; 0.5 and 0.5 + 0.3
 //! # Ok::<(), dance::Error>(())
 //! ```
 
