@@ -2,6 +2,8 @@
 
 use clap::ValueEnum;
 use dance::backend::Backend;
+use dance::methods::dance::Combine;
+use dance::p_values::Counts;
 use dance::sets::EmptySets;
 use dance::{Dance, Matrix, PredictOptions};
 use serde::Serialize;
@@ -16,7 +18,7 @@ const SUPPORT: usize = 5;
 pub(crate) enum Include {
     /// Of each label in the set, by the kernel machine
     Probabilities,
-    /// Of each label in the set, by both scores
+    /// Of each label in the set: by each score, and by the combined one where there is one
     PValues,
     /// Rows of the reference points that speak for each label in the set
     Neighbors,
@@ -34,6 +36,9 @@ pub(crate) struct Answer<'a> {
     pub(crate) alpha: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) probabilities: Option<Vec<f32>>,
+    /// By what decides: the combined score. `None` too where two scores decide separately.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) p_values: Option<Vec<f64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rank_p_values: Option<Vec<f64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,7 +74,8 @@ impl<'a> Answers<'a> {
         } else {
             None
         };
-        let p_values = wants(Include::PValues).then(|| self.model.p_values(&scored));
+        let p_values = wants(Include::PValues).then_some(&scored.p_values);
+        let combined = self.model.calibration().combine != Combine::Union;
         let best = scored.best.as_ref();
         let classes = self.model.classes();
         let name = |label: u32| classes.get(label as usize).map_or("", String::as_str);
@@ -77,15 +83,19 @@ impl<'a> Answers<'a> {
         for row in 0..queries.rows() {
             let set = prediction.sets.get(row);
             let mut order: Vec<usize> = (0..set.len()).collect();
-            let key = |place: usize| scored.scores.get(row, set[place]);
+            let key = |place: usize| {
+                let (rank, contrast) = scored.scores.get(row, set[place]);
+                (scored.p_values.get(row, set[place]).combined, rank, contrast)
+            };
             order.sort_by(|&a, &b| {
-                let ((a, b), (c, d)) = (key(a), key(b));
-                a.total_cmp(&c).then(b.total_cmp(&d))
+                let (a, b) = (key(a), key(b));
+                b.0.cmp(&a.0).then(a.1.total_cmp(&b.1)).then(a.2.total_cmp(&b.2))
             });
             let labels: Vec<u32> = order.iter().map(|&place| set[place]).collect();
-            let p = |pick: fn((f64, f64)) -> f64| {
-                let p_values = p_values.as_ref()?;
-                Some(labels.iter().map(|&label| pick(p_values.get(row, label))).collect())
+            let p = |pick: fn(Counts) -> u32| {
+                let p_values = p_values?;
+                let of = |&label: &u32| p_values.p_value(pick(p_values.get(row, label)));
+                Some(labels.iter().map(of).collect())
             };
             let begin = prediction.sets.offsets[row];
             answers.push(Answer {
@@ -102,8 +112,9 @@ impl<'a> Answers<'a> {
                         .map(|&label| all.row(row).get(label as usize).copied().unwrap_or(0.0))
                         .collect()
                 }),
-                rank_p_values: p(|(rank, _)| rank),
-                contrast_p_values: p(|(_, contrast)| contrast),
+                p_values: p(|counts| counts.combined).filter(|_| combined),
+                rank_p_values: p(|counts| counts.rank),
+                contrast_p_values: p(|counts| counts.contrast),
                 neighbors: prediction
                     .support
                     .as_ref()
@@ -115,7 +126,7 @@ impl<'a> Answers<'a> {
 
     /// What should be known about every set.
     pub(crate) fn warnings(&self) -> dance::Result<Vec<String>> {
-        Ok(self.model.calibration().thresholds(self.alpha)?.warnings())
+        Ok(self.model.calibration().decide(self.alpha)?.warnings())
     }
 }
 
@@ -144,6 +155,10 @@ pub(crate) fn frame(answers: &[Answer<'_>], notes: Vec<(&'static str, String)>) 
             .clone()
             .map(|answer| answer.probabilities.iter().flatten().map(|&value| shortest(value)).collect());
         frame.push("probabilities", Column::NumberLists(lists.collect()));
+    }
+    if first.is_some_and(|answer| answer.p_values.is_some()) {
+        let combined = each.clone().map(|answer| answer.p_values.clone().unwrap_or_default());
+        frame.push("p_values", Column::NumberLists(combined.collect()));
     }
     if p_values {
         let rank = each.clone().map(|answer| answer.rank_p_values.clone().unwrap_or_default());

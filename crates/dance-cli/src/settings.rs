@@ -1,7 +1,7 @@
 //! Options of the method that `fit` and `recalibrate` share.
 
 use clap::{Args, ValueEnum};
-use dance::methods::dance::{CalibrationMode, DanceConfig};
+use dance::methods::dance::{CalibrationMode, Combine, DanceConfig};
 use dance::mix::Mix;
 
 use crate::parse;
@@ -9,18 +9,37 @@ use crate::parse;
 /// Where neighbors come from, and so which guarantee holds.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Mode {
-    /// Among the calibration points themselves: smaller sets, a heuristic
-    Reuse,
-    /// Among the points that fitted the kernel: coverage is guaranteed
+    /// Among calibration and fit points, with the query counted in: coverage is guaranteed, with all the data at work
+    Exact,
+    /// Among the points that fitted the kernel: coverage is guaranteed, half of the calibration points are spent on tuning
     Disjoint,
+    /// Among the calibration points themselves, as in the paper: a heuristic
+    Reuse,
+}
+
+/// How the scores become one decision.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Combination {
+    /// Rank, contrastive score and class probability, weighed up as evidence: the smallest sets
+    Fuse,
+    /// Rank and contrastive score as one score
+    Joint,
+    /// Each score at its own share of alpha, as in the paper
+    Union,
 }
 
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Prediction sets")]
 pub(crate) struct Method {
-    /// Where neighbors come from [default: reuse]
+    /// Where neighbors come from, and so which guarantee holds [default: exact]
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) calibration_mode: Option<Mode>,
+    /// How the scores become one decision [default: fuse]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) combine: Option<Combination>,
+    /// Exact mode: whether the points that fitted the kernel serve as neighbors too [default: true]
+    #[arg(long, value_name = "true|false")]
+    pub(crate) fit_neighbors: Option<bool>,
     /// Neighbors the rank score looks at [default: 100]
     #[arg(long, value_name = "N", value_parser = parse::at_least_one)]
     pub(crate) rank_neighbors: Option<usize>,
@@ -30,7 +49,7 @@ pub(crate) struct Method {
     /// Temperature of the contrastive score [default: 0.01]
     #[arg(long, value_name = "X", value_parser = parse::positive)]
     pub(crate) temperature: Option<f64>,
-    /// Share of alpha for the contrastive score: `auto`, or 0 (k-NN set) to 1 (CLR set) [default: auto]
+    /// Union and joint: share of alpha for the contrastive score, `auto` or 0 (k-NN set) to 1 (CLR set) [default: auto]
     #[arg(long, value_name = "auto|X", value_parser = parse::mix)]
     pub(crate) mix: Option<Mix>,
 }
@@ -41,9 +60,17 @@ impl Method {
         DanceConfig {
             calibration: match self.calibration_mode {
                 None => config.calibration,
-                Some(Mode::Reuse) => CalibrationMode::Reuse,
+                Some(Mode::Exact) => CalibrationMode::Exact,
                 Some(Mode::Disjoint) => CalibrationMode::Disjoint,
+                Some(Mode::Reuse) => CalibrationMode::Reuse,
             },
+            combine: match self.combine {
+                None => config.combine,
+                Some(Combination::Fuse) => Combine::Fuse,
+                Some(Combination::Joint) => Combine::Joint,
+                Some(Combination::Union) => Combine::Union,
+            },
+            fit_neighbors: self.fit_neighbors.unwrap_or(config.fit_neighbors),
             rank_neighbors: self.rank_neighbors.unwrap_or(config.rank_neighbors),
             contrast_neighbors: self.contrast_neighbors.unwrap_or(config.contrast_neighbors),
             temperature: self.temperature.unwrap_or(config.temperature),

@@ -7,7 +7,7 @@
 //! 4. [`rfm`]: the Recursive Feature Machine made of them; [`tune`] finds its bandwidth and shape.
 //! 5. [`neighbors`]: exact nearest neighbors in mapped space.
 //! 6. [`scores`]: how little a label conforms to a query, for every label at once.
-//! 7. [`threshold`], [`mix`]: what calibration points say about scores; [`sets`]: the labels that remain.
+//! 7. [`threshold`], [`mix`]: what calibration points say about scores; [`p_values`], [`sets`]: the labels that remain.
 //! 8. [`methods`]: a score or two and how they are calibrated, [`methods::dance`] first.
 //! 9. [`metrics`]: how good sets are.
 //! 10. [`experiment`]: methods × data sets × seeds; [`report`]: its tables and its page.
@@ -36,6 +36,7 @@ pub mod mix;
 pub mod model;
 pub mod neighbors;
 pub mod observe;
+pub mod p_values;
 mod plot;
 pub mod prediction;
 pub mod random;

@@ -103,7 +103,7 @@ pub struct Tuning {
 }
 
 /// One point of the grid.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// The mix.
     pub mix: f64,
@@ -116,15 +116,38 @@ pub struct Trial {
 }
 
 impl Tuning {
-    /// The best mix for `alpha`, and the grid it was chosen from.
+    /// The best mix of two sets for `alpha`, and the grid it was chosen from.
     pub fn select(&self, alpha: f64) -> Result<(f64, Vec<Trial>)> {
-        let mut trials = Vec::with_capacity(STEPS + 1);
-        for step in 0..=STEPS {
-            let mix = step as f64 / STEPS as f64;
+        let judged = Judged { scores: &self.scores, labels: &self.labels, classes: self.classes };
+        judged.select(alpha, |mix| {
             let (rank_alpha, contrast_alpha) = share(alpha, mix);
             let rank = self.rank.threshold(rank_alpha)?.value;
             let contrast = self.contrast.threshold(contrast_alpha)?.value;
-            let (size, violation) = self.judge(rank, contrast, alpha);
+            Ok(move |r: f64, c: f64| r <= rank && c <= contrast)
+        })
+    }
+}
+
+/// Points whose sets are judged.
+#[derive(Clone, Copy)]
+pub(crate) struct Judged<'a> {
+    /// Of every label.
+    pub(crate) scores: &'a PairedScores,
+    pub(crate) labels: &'a [u32],
+    pub(crate) classes: usize,
+}
+
+impl Judged<'_> {
+    /// The best mix for `alpha`, and the grid it was chosen from. `rule(mix)` says which scores a label may have in a set.
+    pub(crate) fn select<W: Fn(f64, f64) -> bool>(
+        self,
+        alpha: f64,
+        rule: impl Fn(f64) -> Result<W>,
+    ) -> Result<(f64, Vec<Trial>)> {
+        let mut trials = Vec::with_capacity(STEPS + 1);
+        for step in 0..=STEPS {
+            let mix = step as f64 / STEPS as f64;
+            let (size, violation) = self.judge(rule(mix)?, alpha);
             trials.push(Trial { mix, size, violation, objective: 0.0 });
         }
         let sizes = standardised(trials.iter().map(|trial| trial.size));
@@ -139,9 +162,10 @@ impl Tuning {
         Ok((trials[best].mix, trials))
     }
 
-    /// Mean size and class-conditional violation of the sets under two thresholds.
-    fn judge(&self, rank: f64, contrast: f64, alpha: f64) -> (f64, f64) {
-        let everything = rank == f64::INFINITY && contrast == f64::INFINITY;
+    /// Mean size and class-conditional violation of the sets of labels whose scores pass.
+    fn judge(self, passes: impl Fn(f64, f64) -> bool, alpha: f64) -> (f64, f64) {
+        // Labels without any score pass as well, and so does every label.
+        let everything = passes(f64::INFINITY, f64::INFINITY);
         let mut total = 0;
         let mut by_class = vec![(0, 0); self.classes];
         for (query, &truth) in self.labels.iter().enumerate() {
@@ -150,8 +174,8 @@ impl Tuning {
             if everything {
                 total += self.classes;
             } else {
-                for ((&label, &r), &c) in labels.iter().zip(ranks).zip(contrasts) {
-                    let within = r <= rank && c <= contrast;
+                for ((&label, &rank), &contrast) in labels.iter().zip(ranks).zip(contrasts) {
+                    let within = passes(rank, contrast);
                     total += usize::from(within);
                     covered |= within && label == truth;
                 }

@@ -22,16 +22,15 @@
 use std::collections::HashMap;
 
 use crate::backend::Backend;
-use crate::classify::Classified;
 use crate::config::Config;
 use crate::embeddings::{Dataset, Normalizer, check_finite};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::methods::dance::{Calibration, CalibrationMode, DanceConfig, Scorer};
-use crate::mix::Mix;
+use crate::methods::dance::{Calibration, CalibrationMode, Combine, DanceConfig, Scorer};
 use crate::observe::{Event, Observer};
-use crate::prediction::{Best, PValues, PredictOptions, Prediction, Scored};
+use crate::prediction::{Best, PredictOptions, Prediction, Scored};
 use crate::rfm::{Rfm, Score};
+use crate::sets::EmptySets;
 use crate::{split, tune};
 
 /// Queries that are worked on at a time: what prediction needs beside its result does not grow with their number.
@@ -182,21 +181,24 @@ impl Dance {
     ) -> Result<Scored> {
         let d = self.fitted.check_rows(queries, cols)?;
         let mut scored = Scored { options, ..Scored::default() };
-        let best = options.best || options.empty == crate::sets::EmptySets::Top1;
+        let best = options.best || options.empty == EmptySets::Top1;
+        let fused = self.calibration.combine == Combine::Fuse;
         for (block, rows) in queries.chunks(BLOCK * d).enumerate() {
             let start = first_row + block * BLOCK;
             let mapped = self.fitted.map_rows(backend, rows)?;
-            let (neighbors, scores) = self.scorer.score(backend, &mapped, start)?;
-            let best = best.then(|| self.best(backend, &mapped)).transpose()?;
-            scored.extend(&neighbors, &scores, best);
+            let classified = (best || fused).then(|| self.fitted.classify_mapped(backend, &mapped, &self.centers));
+            let classified = classified.transpose()?;
+            let probabilities = classified.as_ref().filter(|_| fused).map(|classified| &classified.probabilities);
+            let answers = self.calibration.answer(backend, &self.scorer, &mapped, start, probabilities)?;
+            scored.extend(&answers, classified.filter(|_| best).map(Best::of));
         }
         Ok(scored)
     }
 
     /// The sets at error level `alpha`, the mix selected for it where the model selects one.
     pub fn decide(&self, scored: &Scored, alpha: f64) -> Result<Prediction> {
-        let thresholds = self.calibration.thresholds(alpha)?;
-        Ok(Prediction::new(scored, thresholds, self.classes.len(), self.scorer.labels()))
+        let decision = self.calibration.decide(alpha)?;
+        Ok(Prediction::new(scored, decision, self.classes.len(), self.scorer.labels()))
     }
 
     /// Scores and decides in one call.
@@ -210,19 +212,6 @@ impl Dance {
         let scored = self.score(backend, queries, options)?;
         let prediction = self.decide(&scored, alpha)?;
         Ok((scored, prediction))
-    }
-
-    /// p-values of every label under both scores.
-    pub fn p_values(&self, scored: &Scored) -> PValues {
-        PValues::new(&scored.scores, &self.calibration)
-    }
-
-    fn best(&self, backend: &dyn Backend, mapped: &Matrix) -> Result<Best> {
-        let Classified { labels, probabilities } =
-            self.fitted.classify_mapped(backend, mapped, &self.centers)?;
-        let probabilities =
-            labels.iter().enumerate().map(|(row, &label)| probabilities.row(row)[label as usize]).collect();
-        Ok(Best { labels, probabilities })
     }
 }
 
@@ -246,27 +235,79 @@ impl Fitted {
         let mapped = self.map(backend, &points)?;
         let centers = self.map(backend, &self.rfm.train)?;
         let kernel = self.rfm.kernel;
+        let probabilities = match config.combine {
+            Combine::Fuse => Some(self.own_probabilities(backend, &mapped, &centers, &labels)?),
+            Combine::Union | Combine::Joint => None,
+        };
         let (reference, scorer, calibration) = match config.calibration {
             CalibrationMode::Reuse => {
                 let scorer = Scorer::new(mapped, labels, classes.len(), kernel, &config)?;
-                let calibration = Calibration::reuse(backend, &scorer, &config)?;
+                let calibration = Calibration::reuse(backend, &scorer, probabilities.as_deref(), &config)?;
                 (points, scorer, calibration)
             }
             CalibrationMode::Disjoint => {
                 let scorer =
                     Scorer::new(centers.clone(), self.train_labels.clone(), classes.len(), kernel, &config)?;
-                let calibration = Calibration::disjoint(backend, &scorer, &mapped, &labels, &config)?;
+                let own = probabilities.as_deref();
+                let calibration = Calibration::disjoint(backend, &scorer, &mapped, &labels, own, &config)?;
                 (self.rfm.train.clone(), scorer, calibration)
             }
+            CalibrationMode::Exact => {
+                let n = labels.len();
+                let scorer = self.bag_scorer(mapped, labels, &centers, classes.len())?;
+                let neighbors = scorer.neighbors_of_first(backend, n)?;
+                let fit = (&centers, &self.train_labels[..]);
+                let calibration =
+                    Calibration::exact(backend, &scorer, neighbors, probabilities, fit, &config)?;
+                (points, scorer, calibration)
+            }
         };
-        if calibration.mix == Mix::Auto && calibration.tuning.is_none() {
+        if calibration.lacks_mix() {
             observer.notice(&Event::Warning(format!(
-                "{} calibration points are too few to select the mix; it is 0, the k-NN set",
+                "{} points are too few to select the mix; it is 0, the k-NN set",
                 data.len()
             )));
         }
         let data_hash = crate::artifact::hash_of(data);
         Ok(Dance { fitted: self, classes, reference, scorer, calibration, data_hash, centers })
+    }
+
+    /// Mapped calibration points, and where the settings want it the training points behind them, as reference of a bag.
+    pub(crate) fn bag_scorer(
+        &self,
+        mut mapped: Matrix,
+        mut labels: Vec<u32>,
+        centers: &Matrix,
+        classes: usize,
+    ) -> Result<Scorer> {
+        let config = &self.config.dance;
+        let n = labels.len();
+        if config.fit_neighbors {
+            let cols = mapped.cols();
+            let mut both = mapped.into_vec();
+            both.extend_from_slice(centers.as_slice());
+            mapped = Matrix::new(both, n + centers.rows(), cols)?;
+            labels.extend_from_slice(&self.train_labels);
+        }
+        Ok(Scorer::new(mapped, labels, classes, self.rfm.kernel, config)?.for_bag(n))
+    }
+
+    /// Every mapped point's probability of its own label; 0 for a label the kernel does not know.
+    fn own_probabilities(
+        &self,
+        backend: &dyn Backend,
+        mapped: &Matrix,
+        centers: &Matrix,
+        labels: &[u32],
+    ) -> Result<Vec<f32>> {
+        let mut own = Vec::with_capacity(labels.len());
+        for (block, labels) in labels.chunks(BLOCK).enumerate() {
+            let rows: Vec<usize> = (block * BLOCK..block * BLOCK + labels.len()).collect();
+            let classified = self.classify_mapped(backend, &mapped.select(&rows), centers)?;
+            let of = |(row, &label): (usize, &u32)| classified.probabilities.row(row).get(label as usize).copied();
+            own.extend(labels.iter().enumerate().map(|pair| of(pair).unwrap_or(0.0)));
+        }
+        Ok(own)
     }
 
     /// Normalised points in mapped space. A row comes out the same in every batch: few rows are padded, since a product of
@@ -314,7 +355,9 @@ impl Fitted {
         let new = &classes[self.classes.len()..];
         if let Some(first) = new.first() {
             let effect = match mode {
-                CalibrationMode::Reuse => "they can be in sets but are never the best label",
+                CalibrationMode::Reuse | CalibrationMode::Exact => {
+                    "they can be in sets but are never the best label"
+                }
                 CalibrationMode::Disjoint => {
                     "no neighbor carries them, so only a set of every label holds them"
                 }
@@ -332,7 +375,9 @@ impl Fitted {
         if missing > 0 {
             let effect = match mode {
                 CalibrationMode::Reuse => "no neighbor carries them, so only a set of every label holds them",
-                CalibrationMode::Disjoint => "coverage says nothing about them in particular",
+                CalibrationMode::Disjoint | CalibrationMode::Exact => {
+                    "coverage says nothing about them in particular"
+                }
             };
             observer
                 .notice(&Event::Warning(format!("{missing} classes have no calibration point: {effect}")));

@@ -5,8 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::methods::dance::{Calibration, Thresholds};
-use crate::neighbors::Neighbors;
+use crate::classify::Classified;
+use crate::methods::dance::{Answers, Decision};
+use crate::p_values::PValues;
 use crate::scores::paired::PairedScores;
 use crate::sets::{EmptySets, Sets};
 
@@ -37,11 +38,20 @@ pub struct Best {
     pub probabilities: Vec<f32>,
 }
 
+impl Best {
+    pub(crate) fn of(Classified { labels, probabilities }: Classified) -> Self {
+        let best = labels.iter().enumerate().map(|(row, &label)| probabilities.row(row)[label as usize]);
+        Self { probabilities: best.collect(), labels }
+    }
+}
+
 /// What is known about queries before an error level is chosen.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scored {
     /// Both scores of every label.
     pub scores: PairedScores,
+    /// p-values of every label.
+    pub p_values: PValues,
     /// Distance to the nearest reference point, in mapped space: large for queries unlike anything seen.
     pub nearest: Vec<f64>,
     /// The classifier's answers, where asked for.
@@ -52,8 +62,10 @@ pub struct Scored {
 }
 
 impl Scored {
-    pub(crate) fn extend(&mut self, neighbors: &Neighbors, scores: &PairedScores, best: Option<Best>) {
-        self.scores.extend(scores);
+    pub(crate) fn extend(&mut self, answers: &Answers, best: Option<Best>) {
+        let neighbors = &answers.neighbors;
+        self.scores.extend(&answers.scores);
+        self.p_values.extend(&answers.p_values);
         let nearest = (0..neighbors.len())
             .map(|query| neighbors.squared(query).first().map_or(f64::INFINITY, |s| s.sqrt()));
         self.nearest.extend(nearest);
@@ -69,50 +81,13 @@ impl Scored {
     }
 }
 
-/// p-values of labels: how many calibration points conform no better. `p > α` and membership in a set are the same.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PValues {
-    /// Where the labels of a query begin; one more than there are queries.
-    pub offsets: Vec<usize>,
-    /// Labels that occur among the neighbors, ascending within a query.
-    pub labels: Vec<u32>,
-    /// By the rank score.
-    pub rank: Vec<f64>,
-    /// By the contrastive score.
-    pub contrast: Vec<f64>,
-    /// By both scores, for every label that is not listed.
-    pub absent: (f64, f64),
-}
-
-impl PValues {
-    pub(crate) fn new(scores: &PairedScores, calibration: &Calibration) -> Self {
-        let (rank, contrast) = (&calibration.rank, &calibration.contrast);
-        Self {
-            offsets: scores.offsets.clone(),
-            labels: scores.labels.clone(),
-            rank: scores.rank.iter().map(|&score| rank.p_value(score)).collect(),
-            contrast: scores.contrast.iter().map(|&score| contrast.p_value(score)).collect(),
-            absent: (rank.p_value(f64::INFINITY), contrast.p_value(f64::INFINITY)),
-        }
-    }
-
-    /// Both p-values of one label of a query.
-    pub fn get(&self, query: usize, label: u32) -> (f64, f64) {
-        let range = self.offsets[query]..self.offsets[query + 1];
-        match self.labels[range.clone()].binary_search(&label) {
-            Ok(place) => (self.rank[range.start + place], self.contrast[range.start + place]),
-            Err(_) => self.absent,
-        }
-    }
-}
-
 /// Sets at one error level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     /// The sets.
     pub sets: Sets,
-    /// The level, the mix and both thresholds.
-    pub thresholds: Thresholds,
+    /// The level, and how labels were let in.
+    pub decision: Decision,
     /// Share of sets that came out empty, before any label was put in.
     pub empty: f64,
     /// For every label of every set, in their order: the rows of the reference points that carry it, nearest first.
@@ -122,11 +97,11 @@ pub struct Prediction {
 impl Prediction {
     pub(crate) fn new(
         scored: &Scored,
-        thresholds: Thresholds,
+        decision: Decision,
         classes: usize,
         reference_labels: &[u32],
     ) -> Self {
-        let mut sets = thresholds.sets(&scored.scores, classes);
+        let mut sets = scored.p_values.sets(decision.cut, classes);
         let empty = sets.iter().filter(|set| set.is_empty()).count() as f64 / sets.len().max(1) as f64;
         if let (EmptySets::Top1, Some(best)) = (scored.options.empty, &scored.best) {
             sets = sets.fill_empty(&best.labels);
@@ -140,6 +115,6 @@ impl Prediction {
             };
             pairs.map(carry).collect()
         });
-        Self { sets, thresholds, empty, support }
+        Self { sets, decision, empty, support }
     }
 }

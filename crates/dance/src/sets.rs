@@ -7,7 +7,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::scores::LabelScores;
-use crate::scores::paired::PairedScores;
 
 /// What becomes of an empty set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,25 +45,6 @@ impl Sets {
                 let (labels, scores) = scores.row(query);
                 let within = labels.iter().zip(scores).filter(|(_, score)| **score <= threshold);
                 sets.labels.extend(within.map(|(&label, _)| label));
-            }
-            sets.offsets.push(sets.labels.len());
-        }
-        sets
-    }
-
-    /// Labels whose two scores are both within their thresholds.
-    pub fn from_pairs(scores: &PairedScores, rank: f64, contrast: f64, classes: usize) -> Self {
-        let mut sets = Self::default();
-        for query in 0..scores.len() {
-            if rank == f64::INFINITY && contrast == f64::INFINITY {
-                // Labels without any score pass as well.
-                sets.labels.extend(0..classes as u32);
-            } else {
-                let (labels, ranks, contrasts) = scores.row(query);
-                let within = labels.iter().zip(ranks.iter().zip(contrasts));
-                sets.labels.extend(
-                    within.filter(|(_, (r, c))| **r <= rank && **c <= contrast).map(|(&label, _)| label),
-                );
             }
             sets.offsets.push(sets.labels.len());
         }
@@ -124,15 +104,11 @@ mod tests {
 
     #[test]
     fn thresholds_cut_and_infinite_ones_let_everything_in() {
-        let rank = LabelScores::from_rows([&[(0, 1.0), (3, 2.0)][..], &[(1, 1.0)]]);
-        let contrast = LabelScores::from_rows([&[(0, 0.5)][..], &[(1, 7.0)]]);
-        let pairs = PairedScores::join(&rank, &contrast);
-        let sets = |r, c| Sets::from_pairs(&pairs, r, c, 5).iter().map(<[u32]>::to_vec).collect::<Vec<_>>();
-        assert_eq!(sets(1.0, 1.0), [vec![0], vec![]]);
-        assert_eq!(sets(2.0, f64::INFINITY), [vec![0, 3], vec![1]]);
-        assert_eq!(sets(f64::INFINITY, 1.0), [vec![0], vec![]]);
-        assert_eq!(sets(f64::INFINITY, f64::INFINITY), [vec![0, 1, 2, 3, 4], vec![0, 1, 2, 3, 4]]);
-        assert_eq!(Sets::from_pairs(&pairs, 1.0, 1.0, 5).fill_empty(&[2, 4]).get(1), [4]);
-        assert_eq!(Sets::from_scores(&rank, 1.0, 5).labels, [0, 1]);
+        let scores = LabelScores::from_rows([&[(0, 1.0), (3, 2.0)][..], &[(1, 1.5)]]);
+        let sets = |t| Sets::from_scores(&scores, t, 4).iter().map(<[u32]>::to_vec).collect::<Vec<_>>();
+        assert_eq!(sets(1.0), [vec![0], vec![]]);
+        assert_eq!(sets(2.0), [vec![0, 3], vec![1]]);
+        assert_eq!(sets(f64::INFINITY), [vec![0, 1, 2, 3], vec![0, 1, 2, 3]]);
+        assert_eq!(Sets::from_scores(&scores, 1.0, 4).fill_empty(&[2, 3]).get(1), [3]);
     }
 }

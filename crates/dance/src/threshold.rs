@@ -65,10 +65,15 @@ impl CalibrationScores {
         Ok(Threshold { value, alpha, index, calibration_points: self.len() })
     }
 
+    /// `#{scores ≥ score}`.
+    pub fn at_least(&self, score: f64) -> u32 {
+        let below = self.sorted.partition_point(|&calibration| calibration < score);
+        (self.len() - below) as u32
+    }
+
     /// `(1 + #{scores ≥ score}) / (n+1)`.
     pub fn p_value(&self, score: f64) -> f64 {
-        let below = self.sorted.partition_point(|&calibration| calibration < score);
-        (1 + self.len() - below) as f64 / (self.len() + 1) as f64
+        f64::from(1 + self.at_least(score)) / (self.len() + 1) as f64
     }
 }
 
@@ -83,6 +88,15 @@ pub fn order_index(alpha: f64, n: usize) -> usize {
 /// The smallest α that `n` calibration points support: `1/(n+1)`.
 pub fn smallest_alpha(n: usize) -> f64 {
     1.0 / (n as f64 + 1.0)
+}
+
+/// Why every label passes when `n` points do not support `alpha`.
+pub(crate) fn too_few(n: usize, alpha: f64) -> String {
+    format!(
+        "{n} calibration points support no alpha below {:.3e}, and {alpha:.3e} was asked for: every label passes. \
+         Calibrate on more points or choose a larger alpha",
+        smallest_alpha(n)
+    )
 }
 
 /// A threshold and where it comes from.
@@ -106,13 +120,7 @@ impl Threshold {
             return None;
         }
         Some(if self.index > self.calibration_points {
-            format!(
-                "{} calibration points support no alpha below {:.3e}, and {:.3e} was asked for: every label passes. \
-                 Calibrate on more points or choose a larger alpha",
-                self.calibration_points,
-                smallest_alpha(self.calibration_points),
-                self.alpha
-            )
+            too_few(self.calibration_points, self.alpha)
         } else {
             format!(
                 "more than a share of {:.3e} of the calibration points has no neighbor of its own label: every label \

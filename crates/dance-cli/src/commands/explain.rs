@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use clap::Args;
 use dance::backend::Cpu;
+use dance::methods::dance::{CalibrationMode, Combine, Decision};
 use dance::{Dance, PredictOptions};
 use serde::Serialize;
 use serde_json::json;
@@ -20,8 +21,10 @@ pub(crate) const EXAMPLE: &str = "Example:
   dance explain model.dance test.npz --row 3
   dance explain model.dance test.npz --row 3 --alpha 0.05 --json
 
-A label is in the set if its nearest neighbor is near enough in rank and its contrastive loss is small enough: both at most
-the thresholds that calibration gave, which is the same as p-values above their shares of alpha.";
+A label is in the set if its p-value exceeds alpha: the share of calibration points that conform no better than this point
+would with that label. Rank says how many points are nearer than the nearest with the label; loss how far that one lies from
+the very nearest; probability is the kernel machine's. Models with `--combine union` have two p-values, one for rank and one
+for loss, and each must exceed its own share of alpha.";
 
 /// Neighbors listed for a label.
 const NEIGHBORS: usize = 5;
@@ -52,6 +55,8 @@ pub(crate) struct Explain {
 struct Reason<'a> {
     label: &'a str,
     in_set: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    p_value: Option<f64>,
     rank: Option<f64>,
     rank_p_value: f64,
     loss: Option<f64>,
@@ -79,8 +84,9 @@ impl Explain {
         let scored = model.score_from(&backend, &point, self.row, options).with_context(context)?;
         let probabilities = model.probabilities(&backend, &point).with_context(context)?;
         let decided = model.decide(&scored, self.alpha)?;
-        let p_values = model.p_values(&scored);
-        for warning in decided.thresholds.warnings() {
+        let p_values = &scored.p_values;
+        let combined = model.calibration().combine != Combine::Union;
+        for warning in decided.decision.warnings() {
             progress.warn(&warning);
         }
 
@@ -88,27 +94,34 @@ impl Explain {
         let mut reasons: Vec<Reason<'_>> = (0..model.classes().len() as u32)
             .map(|label| {
                 let (rank, loss) = scored.scores.get(0, label);
-                let (rank_p_value, loss_p_value) = p_values.get(0, label);
+                let counts = p_values.get(0, label);
                 let carry = near.iter().filter(|&&id| model.reference_labels()[id as usize] == label);
                 Reason {
                     label: &model.classes()[label as usize],
                     in_set: decided.sets.contains(0, label),
+                    p_value: combined.then(|| p_values.p_value(counts.combined)),
                     rank: rank.is_finite().then_some(rank),
-                    rank_p_value,
+                    rank_p_value: p_values.p_value(counts.rank),
                     loss: loss.is_finite().then_some(loss),
-                    loss_p_value,
+                    loss_p_value: p_values.p_value(counts.contrast),
                     probability: probabilities.row(0).get(label as usize).copied().unwrap_or(0.0),
                     neighbors: carry.copied().take(NEIGHBORS).collect(),
                 }
             })
             .collect();
         let order = |value: Option<f64>| value.unwrap_or(f64::INFINITY);
-        reasons.sort_by(|a, b| (!a.in_set).cmp(&!b.in_set).then(order(a.rank).total_cmp(&order(b.rank))));
+        reasons.sort_by(|a, b| {
+            let p_values = b.p_value.unwrap_or(0.0).total_cmp(&a.p_value.unwrap_or(0.0));
+            (!a.in_set).cmp(&!b.in_set).then(p_values).then(order(a.rank).total_cmp(&order(b.rank)))
+        });
         let in_set = reasons.iter().filter(|reason| reason.in_set).count();
         let hidden = reasons.len() - reasons.len().min(self.top.max(in_set));
         reasons.truncate(self.top.max(in_set));
         let best = scored.best.as_ref().map_or("", |best| &model.classes()[best.labels[0] as usize]);
-        let thresholds = &decided.thresholds;
+        let decision = &decided.decision;
+        let finite = |which: usize| {
+            decision.thresholds.map(|both| both[which].value).filter(|value| value.is_finite())
+        };
         let id = file.ids.as_ref().map(|ids| ids[self.row].as_str());
 
         let mut out = io::stdout().lock();
@@ -117,10 +130,12 @@ impl Explain {
                 "row": self.row,
                 "id": id,
                 "alpha": self.alpha,
-                "mix": thresholds.mix,
+                "calibration": model.calibration().mode,
+                "combine": model.calibration().combine,
+                "mix": decision.mix,
                 "prediction": best,
-                "rank_threshold": Some(thresholds.rank.value).filter(|value| value.is_finite()),
-                "loss_threshold": Some(thresholds.contrast.value).filter(|value| value.is_finite()),
+                "rank_threshold": finite(0),
+                "loss_threshold": finite(1),
                 "labels": reasons,
                 "guarantee": model.guarantee(),
             });
@@ -134,23 +149,35 @@ impl Explain {
             self.alpha,
             model.classes().len()
         )?;
-        writeln!(
-            out,
-            "in the set: rank at most {} and loss at most {}\n",
-            threshold(thresholds.rank.value),
-            threshold(thresholds.contrast.value)
-        )?;
+        writeln!(out, "in the set: {}\n", rule(decision, model.calibration().mode))?;
         let rows: Vec<Vec<String>> = reasons.iter().map(cells).collect();
-        table::write(
-            &mut out,
-            &["label", "in set", "rank", "p", "loss", "p", "probability", "neighbors (rows)"],
-            &rows,
-        )?;
+        let mut head = vec!["label", "in set", "rank", "p", "loss", "p", "probability", "neighbors (rows)"];
+        if combined {
+            head.insert(2, "p");
+        }
+        table::write(&mut out, &head, &rows)?;
+        if model.calibration().mode == CalibrationMode::Exact {
+            let points = model.calibration().points();
+            writeln!(out, "  rows below {points} are calibration points; {points} + i is point i that fitted the kernel")?;
+        }
         if hidden > 0 {
             writeln!(out, "  … and {hidden} labels that are farther away (--top)")?;
         }
         writeln!(out, "\nguarantee: {}", model.guarantee())?;
         Ok(())
+    }
+}
+
+/// What lets a label in, in words.
+fn rule(decision: &Decision, mode: CalibrationMode) -> String {
+    match (decision.thresholds, mode) {
+        (None, _) => format!("p above {}", decision.alpha),
+        (Some([rank, contrast]), CalibrationMode::Exact) => {
+            format!("p of the rank above {:.3} and p of the loss above {:.3}", rank.alpha, contrast.alpha)
+        }
+        (Some([rank, contrast]), _) => {
+            format!("rank at most {} and loss at most {}", threshold(rank.value), threshold(contrast.value))
+        }
     }
 }
 
@@ -170,14 +197,15 @@ fn shown(value: f64) -> String {
 
 fn cells(reason: &Reason<'_>) -> Vec<String> {
     let neighbors = reason.neighbors.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-    vec![
-        reason.label.to_owned(),
-        if reason.in_set { "yes" } else { "no" }.into(),
+    let mut cells = vec![reason.label.to_owned(), if reason.in_set { "yes" } else { "no" }.into()];
+    cells.extend(reason.p_value.map(|p| format!("{p:.3}")));
+    cells.extend([
         reason.rank.map_or("none".into(), shown),
         format!("{:.3}", reason.rank_p_value),
         reason.loss.map_or("none".into(), shown),
         format!("{:.3}", reason.loss_p_value),
         format!("{:.3}", reason.probability),
         if neighbors.is_empty() { "-".into() } else { neighbors },
-    ]
+    ]);
+    cells
 }

@@ -121,7 +121,7 @@ impl Fit {
         warn_of_same_points(&fitted.data_hash, &parts.calibration, &progress);
         let model = fitted.calibrate(&backend, &parts.calibration, &progress).context("calibrating")?;
         for &alpha in &self.alpha.0 {
-            for warning in model.calibration().thresholds(alpha)?.warnings() {
+            for warning in model.calibration().decide(alpha)?.warnings() {
                 progress.warn(&format!("alpha {alpha}: {warning}"));
             }
         }

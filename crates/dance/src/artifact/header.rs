@@ -11,6 +11,7 @@ use super::tensors::{Reader, Values};
 use super::{FORMAT, hexadecimal};
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::mix::Trial;
 use crate::rfm::Score;
 
 /// Stands in for the checksum while it is computed.
@@ -26,8 +27,11 @@ pub(super) struct Metadata {
     pub(super) bandwidth: f64,
     pub(super) shape: f64,
     pub(super) rounds: usize,
+    pub(super) format: u32,
     /// By α, in words.
     pub(super) mix: BTreeMap<String, f64>,
+    /// The mix of a joint score, and its grid.
+    pub(super) joint: Option<(f64, Vec<Trial>)>,
     pub(super) guarantee: String,
     pub(super) validation: Score,
     pub(super) fidelity: String,
@@ -55,7 +59,9 @@ impl Metadata {
             ("seed", dance.seed.to_string()),
             ("mix", json!(self.mix).to_string()),
             ("calibration", word(json!(dance.calibration))),
-            ("combine", "union".into()),
+            ("combine", word(json!(dance.combine))),
+            ("fit_neighbors", dance.fit_neighbors.to_string()),
+            ("joint", json!(self.joint).to_string()),
             ("normalize", word(json!(config.normalize))),
             ("classes", json!(self.classes).to_string()),
             ("fit_classes", self.fit_classes.to_string()),
@@ -81,7 +87,9 @@ impl Metadata {
             bandwidth: parse(path, "bandwidth", &text("bandwidth")?)?,
             shape: parse(path, "shape", &text("shape")?)?,
             rounds: parse(path, "rounds", &text("rounds")?)?,
+            format: parse(path, "format", &text("format")?)?,
             mix: parse(path, "mix", &text("mix")?)?,
+            joint: entries.get("joint").map_or(Ok(None), |text| parse(path, "joint", text))?,
             guarantee: text("guarantee")?,
             validation: parse(path, "validation", &text("validation")?)?,
             fidelity: text("fidelity")?,

@@ -21,8 +21,10 @@ use crate::config::Config;
 use crate::embeddings::{Dataset, Normalizer};
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
-use crate::methods::dance::{Calibration, Scorer};
-use crate::mix::Tuning;
+use crate::methods::dance::calibration::{Evidence, rule};
+use crate::methods::dance::combine::{Combine, Levels};
+use crate::methods::dance::{Calibration, CalibrationMode, Scorer};
+use crate::mix::{Mix, Trial, Tuning};
 use crate::model::{Dance, Fitted};
 use crate::rfm::Rfm;
 use crate::scores::paired::PairedScores;
@@ -32,7 +34,7 @@ use header::Metadata;
 use tensors::{Reader, Values};
 
 /// The format this version writes, and the newest it reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Levels for which the file names the mix; others are selected from the tuning tensors.
 const NAMED_ALPHAS: [f64; 4] = [0.01, 0.05, 0.1, 0.2];
@@ -102,8 +104,11 @@ impl Dance {
     pub fn from_bytes(backend: &dyn Backend, bytes: &[u8], path: &Path) -> Result<Self> {
         let (metadata, reader) = header::read(bytes, path)?;
         let problem = |problem: String| Error::format(path, problem);
-        let config: Config =
+        let mut config: Config =
             serde_json::from_str(&metadata.config).map_err(|error| problem(format!("config: {error}")))?;
+        if metadata.format == 1 {
+            config.dance.combine = Combine::Union; // there was no other, so it was not written
+        }
         config.check()?;
         let fit_classes = metadata.fit_classes;
         if metadata.classes.len() < fit_classes || fit_classes == 0 {
@@ -148,17 +153,39 @@ impl Dance {
         }
         let labels = reader.labels("reference_labels", Some(reference.rows()), classes)?;
         let mapped = fitted.map(backend, &reference)?;
-        let scorer = Scorer::new(mapped, labels, classes, fitted.rfm.kernel, &fitted.config.dance)?;
-        let rank = reader.scores("calibration_rank_scores", None)?;
-        let contrast = reader.scores("calibration_contrast_scores", Some(rank.len()))?;
-        let calibration = Calibration {
-            rank: CalibrationScores::new(rank)?,
-            contrast: CalibrationScores::new(contrast)?,
-            tuning: read_tuning(&reader, classes)?,
-            mix: fitted.config.dance.mix,
-            mode: fitted.config.dance.calibration,
-        };
         let centers = fitted.map(backend, &fitted.rfm.train)?;
+        let dance = &fitted.config.dance;
+        let tuning = read_tuning(&reader, classes)?;
+        if let Some((mix, _)) = metadata.joint {
+            Mix::Fixed(mix).check()?;
+        }
+        let (scorer, calibration) = if dance.calibration == CalibrationMode::Exact {
+            let n = labels.len();
+            let scorer = fitted.bag_scorer(mapped, labels, &centers, classes)?;
+            let (ids, columns) = reader.ids("bag_neighbors", n, scorer.labels().len())?;
+            let neighbors = backend.threads().run(|| scorer.named_neighbors(n, &ids, columns));
+            let own = match dance.combine {
+                Combine::Fuse => Some(reader.floats("calibration_probabilities", n)?),
+                Combine::Union | Combine::Joint => None,
+            };
+            let calibration = Calibration::of_bag(&scorer, neighbors, own, tuning, metadata.joint, dance)?;
+            (scorer, calibration)
+        } else {
+            let scorer = Scorer::new(mapped, labels, classes, fitted.rfm.kernel, dance)?;
+            let rank = reader.scores("calibration_rank_scores", None)?;
+            let contrast = reader.scores("calibration_contrast_scores", Some(rank.len()))?;
+            let calibration = Calibration {
+                evidence: read_evidence(&reader, dance.combine, metadata.joint.as_ref(), rank.len())?,
+                rank: CalibrationScores::new(rank)?,
+                contrast: CalibrationScores::new(contrast)?,
+                tuning,
+                joint: metadata.joint,
+                mix: dance.mix,
+                mode: dance.calibration,
+                combine: dance.combine,
+            };
+            (scorer, calibration)
+        };
         Ok(Self {
             classes: metadata.classes,
             reference,
@@ -173,7 +200,9 @@ impl Dance {
     fn metadata(&self) -> Result<Metadata> {
         let mut mix = BTreeMap::new();
         for alpha in NAMED_ALPHAS {
-            mix.insert(alpha.to_string(), self.calibration.thresholds(alpha)?.mix);
+            if let Some(selected) = self.calibration.decide(alpha)?.mix {
+                mix.insert(alpha.to_string(), selected);
+            }
         }
         let config = serde_json::to_string(&self.fitted.config);
         Ok(Metadata {
@@ -184,7 +213,9 @@ impl Dance {
             bandwidth: self.fitted.rfm.kernel.bandwidth(),
             shape: self.fitted.rfm.kernel.shape(),
             rounds: self.fitted.rfm.rounds,
+            format: FORMAT,
             mix,
+            joint: self.calibration.joint.clone(),
             guarantee: self.guarantee().into(),
             validation: self.fitted.validation,
             fidelity: self.fitted.fidelity.clone(),
@@ -201,10 +232,30 @@ impl Dance {
             ("train_labels", Values::Labels(train_labels)),
             ("beta", Values::Matrix(&rfm.beta)),
             ("reference", Values::Matrix(&self.reference)),
-            ("reference_labels", Values::Labels(self.scorer.labels())),
-            ("calibration_rank_scores", Values::Scores(self.calibration.rank.sorted())),
-            ("calibration_contrast_scores", Values::Scores(self.calibration.contrast.sorted())),
+            ("reference_labels", Values::Labels(&self.scorer.labels()[..self.reference.rows()])),
         ]);
+        match &self.calibration.evidence {
+            Evidence::Bag(bag) => {
+                let (ids, columns) = bag.neighbors().table();
+                tensors.insert("bag_neighbors", Values::Ids(ids, columns));
+                if let Some(own) = &bag.probabilities {
+                    tensors.insert("calibration_probabilities", Values::Floats(own));
+                }
+            }
+            Evidence::Separate | Evidence::Combined { .. } => {
+                let Calibration { rank, contrast, .. } = &self.calibration;
+                tensors.insert("calibration_rank_scores", Values::Scores(rank.sorted()));
+                tensors.insert("calibration_contrast_scores", Values::Scores(contrast.sorted()));
+            }
+        }
+        if let Evidence::Combined { levels, scores, .. } = &self.calibration.evidence {
+            tensors.extend([
+                ("level_rank_scores", Values::Scores(levels.rank.sorted())),
+                ("level_contrast_scores", Values::Scores(levels.contrast.sorted())),
+                ("level_probability_scores", Values::Scores(levels.probability.sorted())),
+                ("combined_scores", Values::Scores(scores.sorted())),
+            ]);
+        }
         if let Normalizer::Standardize { mean, scale } = normalizer {
             tensors.insert("normalize_mean", Values::Floats(mean));
             tensors.insert("normalize_scale", Values::Floats(scale));
@@ -222,6 +273,21 @@ impl Dance {
         }
         tensors
     }
+}
+
+fn read_evidence(
+    reader: &Reader<'_>,
+    combine: Combine,
+    joint: Option<&(f64, Vec<Trial>)>,
+    points: usize,
+) -> Result<Evidence> {
+    let Some(rule) = rule(combine, joint) else { return Ok(Evidence::Separate) };
+    let rank = reader.scores("level_rank_scores", None)?;
+    let column = |name| CalibrationScores::new(reader.scores(name, Some(rank.len()))?);
+    let (contrast, probability) = (column("level_contrast_scores")?, column("level_probability_scores")?);
+    let levels = Levels { contrast, probability, rank: CalibrationScores::new(rank)? };
+    let scores = CalibrationScores::new(reader.scores("combined_scores", Some(points))?)?;
+    Ok(Evidence::Combined { rule, levels, scores })
 }
 
 fn read_tuning(reader: &Reader<'_>, classes: usize) -> Result<Option<Tuning>> {

@@ -13,6 +13,8 @@ pub(super) enum Values<'a> {
     Matrix(&'a Matrix),
     Floats(&'a [f32]),
     Labels(&'a [u32]),
+    /// Row after row, so many columns.
+    Ids(Vec<u32>, usize),
     Scores(&'a [f64]),
     Offsets(&'a [usize]),
 }
@@ -21,7 +23,7 @@ impl Values<'_> {
     /// Bytes a number.
     pub(super) fn width(&self) -> usize {
         match self {
-            Self::Matrix(_) | Self::Floats(_) | Self::Labels(_) => 4,
+            Self::Matrix(_) | Self::Floats(_) | Self::Labels(_) | Self::Ids(..) => 4,
             Self::Scores(_) | Self::Offsets(_) => 8,
         }
     }
@@ -29,7 +31,7 @@ impl Values<'_> {
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Matrix(_) | Self::Floats(_) => "F32",
-            Self::Labels(_) => "U32",
+            Self::Labels(_) | Self::Ids(..) => "U32",
             Self::Scores(_) => "F64",
             Self::Offsets(_) => "U64",
         }
@@ -40,6 +42,7 @@ impl Values<'_> {
             Self::Matrix(matrix) => vec![matrix.rows(), matrix.cols()],
             Self::Floats(values) => vec![values.len()],
             Self::Labels(values) => vec![values.len()],
+            Self::Ids(values, columns) => vec![values.len() / columns.max(&1), *columns],
             Self::Scores(values) => vec![values.len()],
             Self::Offsets(values) => vec![values.len()],
         }
@@ -59,6 +62,7 @@ impl Values<'_> {
             Self::Matrix(matrix) => append(file, matrix.as_slice(), f32::to_le_bytes),
             Self::Floats(values) => append(file, values, f32::to_le_bytes),
             Self::Labels(values) => append(file, values, u32::to_le_bytes),
+            Self::Ids(values, _) => append(file, values, u32::to_le_bytes),
             Self::Scores(values) => append(file, values, f64::to_le_bytes),
             Self::Offsets(values) => append(file, values, |value| (value as u64).to_le_bytes()),
         }
@@ -115,6 +119,21 @@ impl<'a> Reader<'a> {
                 Err(self.problem(format!("`{name}` holds {label}, and there are {classes} classes")))
             }
         }
+    }
+
+    /// A table of `rows` with as many columns as it has, of numbers below `bound`.
+    pub(super) fn ids(&self, name: &str, rows: usize, bound: usize) -> Result<(Vec<u32>, usize)> {
+        let (shape, data) = self.tensor(name, Dtype::U32)?;
+        let &[found, columns] = &shape[..] else {
+            return Err(self.problem(format!("`{name}` has {} dimensions; a table has 2", shape.len())));
+        };
+        let ids = numbers(data, u32::from_le_bytes);
+        if found != rows || columns > bound || ids.iter().any(|&id| id as usize >= bound) {
+            return Err(self.problem(format!(
+                "`{name}` is {found} × {columns}; expected {rows} rows of numbers below {bound}"
+            )));
+        }
+        Ok((ids, columns))
     }
 
     /// Numbers or +∞.

@@ -10,7 +10,7 @@ use crate::kernel::Kernel;
 use crate::linalg;
 use crate::matrix::Matrix;
 use crate::metric;
-use crate::neighbors::{self, Neighbors, Reference};
+use crate::neighbors::{self, Neighbors, Reach, Reached, Reference};
 use crate::ridge::RidgeSystem;
 
 /// Query rows a prediction task: its kernel tile stays in cache while β streams by.
@@ -111,7 +111,17 @@ impl Backend for Cpu {
         k: usize,
         skip: Option<&[Option<u32>]>,
     ) -> Result<Neighbors> {
-        self.threads.run(|| neighbors::search(reference, queries, k, skip))
+        Ok(self.threads.run(|| neighbors::search(reference, queries, k, skip, None))?.0)
+    }
+
+    fn neighbors_both_ways(
+        &self,
+        reference: &Reference,
+        queries: &Matrix,
+        k: usize,
+        reach: &Reach,
+    ) -> Result<(Neighbors, Reached)> {
+        self.threads.run(|| neighbors::search(reference, queries, k, None, Some(reach)))
     }
 
     fn median_distance(&self, points: &Matrix) -> f64 {

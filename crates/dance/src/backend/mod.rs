@@ -11,7 +11,7 @@ use crate::agop::AgopForm;
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::matrix::Matrix;
-use crate::neighbors::{Neighbors, Reference};
+use crate::neighbors::{Neighbors, Reach, Reached, Reference};
 use crate::ridge::RidgeReport;
 
 /// A pool of worker threads: parallelism is something you pass, not something that is around.
@@ -91,6 +91,15 @@ pub trait Backend: Sync {
         k: usize,
         skip: Option<&[Option<u32>]>,
     ) -> Result<Neighbors>;
+
+    /// The `k` nearest reference points of every query, and the reference points that have the query within their reach.
+    fn neighbors_both_ways(
+        &self,
+        reference: &Reference,
+        queries: &Matrix,
+        k: usize,
+        reach: &Reach,
+    ) -> Result<(Neighbors, Reached)>;
 
     /// The median distance among (a sample of) the points.
     fn median_distance(&self, points: &Matrix) -> f64;

@@ -166,7 +166,7 @@ impl<'a> Runner<'a> {
         match prepared {
             Prepared::Dance(ready) => {
                 let prediction = ready.0.decide(&ready.1, alpha)?;
-                Ok((prediction.sets, Some(prediction.thresholds.mix)))
+                Ok((prediction.sets, prediction.decision.mix))
             }
             Prepared::Labels { calibration, test } => {
                 Ok((Sets::from_scores(test, calibration.threshold(alpha)?.value, self.classes), None))

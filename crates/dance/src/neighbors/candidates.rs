@@ -2,7 +2,8 @@
 //!
 //! Values beyond `k-th smallest so far + slack` are refused a vector at a time by one vectorised comparison; the few that pass
 //! are appended without a branch, and when the list is full, a selection finds the new k-th smallest. On points in
-//! random order about `k·log₂(n/k)` of n values pass.
+//! random order about `k·log₂(n/k)` of n values pass. A list [`within`](Candidates::within) a fixed threshold takes what
+//! passes and grows.
 
 use pulp::{Arch, Simd, WithSimd};
 
@@ -27,6 +28,11 @@ impl Candidates {
     pub(super) fn new(k: usize, slack: f32) -> Self {
         let full = 2 * k.max(LANES);
         Self { k, slack, threshold: f32::INFINITY, full, length: 0, entries: vec![0; full + LANES] }
+    }
+
+    /// Keeps all values up to `threshold`, however many.
+    pub(super) fn within(threshold: f32) -> Self {
+        Self { k: usize::MAX, threshold, ..Self::new(LANES, 0.0) }
     }
 
     /// Keeps all of `n` points, for a query whose products say nothing.
@@ -68,6 +74,9 @@ impl Candidates {
     #[inline(never)]
     fn cut(&mut self) {
         if self.length <= self.k {
+            if self.length > self.full {
+                self.make_room(self.length);
+            }
             return;
         }
         let kth = *self.entries[..self.length].select_nth_unstable(self.k - 1).1;
@@ -81,6 +90,10 @@ impl Candidates {
         }
         self.length = kept;
         // So many within the slack: make room, so that the next cut is not the next call.
+        self.make_room(kept);
+    }
+
+    fn make_room(&mut self, kept: usize) {
         self.full = self.full.max(2 * kept);
         self.entries.resize(self.full + LANES, 0);
     }
@@ -169,5 +182,15 @@ mod tests {
         let mut kept: Vec<f32> = list.finish().iter().map(|&entry| norms[entry as u32 as usize]).collect();
         kept.sort_unstable_by(f32::total_cmp);
         assert_eq!(kept, (0..12).map(|i| i as f32).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn keeps_everything_within_a_fixed_threshold() {
+        let norms: Vec<f32> = (0..1000).map(|i| ((i * 389) % 1000) as f32).collect();
+        let mut list = Candidates::within(700.0);
+        list.offer(0, &[0.0; 1000], &norms);
+        let mut kept: Vec<f32> = list.finish().iter().map(|&entry| norms[entry as u32 as usize]).collect();
+        kept.sort_unstable_by(f32::total_cmp);
+        assert_eq!(kept, (0..=700).map(|i| i as f32).collect::<Vec<_>>());
     }
 }

@@ -5,7 +5,9 @@
 //! product** (a rigorous bound, not a guess), and only those few distances are computed again from the differences in
 //! f64. So the answer is that of f64 whatever the product rounds to: duplicates of a point tie exactly, a point is at
 //! distance 0 of its copies, and neither the tiles, nor the number of threads or queries, nor the device can change a
-//! neighbor. Ties go to the lower reference index.
+//! neighbor. Ties go to the smaller key where the reference has keys, else to the lower index.
+//!
+//! [`Reach`] asks the other way round in the same pass: which reference points have the query within their own reach?
 //!
 //! Cost: `2·n·d` flops a query and a few per cent for the selection. Memory beside the result: one tile a thread, and a
 //! second copy of the reference when its mean is large beside its spread.
@@ -19,6 +21,7 @@
 //! ```
 
 mod candidates;
+mod reach;
 mod reference;
 
 use rayon::prelude::*;
@@ -28,6 +31,7 @@ use crate::error::{Error, Result};
 use crate::linalg;
 use crate::matrix::Matrix;
 use candidates::Candidates;
+pub use reach::{Reach, Reached};
 pub use reference::Reference;
 use reference::{squared_norm, subtract};
 
@@ -99,6 +103,30 @@ impl Neighbors {
         merged
     }
 
+    /// The neighbors that `ids` name, `k` of them for each of the reference's first `rows` points: distances computed, and
+    /// ordered by them.
+    pub(crate) fn of_first(reference: &Reference, rows: usize, ids: &[u32], k: usize) -> Self {
+        let mut found = Self::with_room(rows, k);
+        let outputs = found.ids.par_chunks_mut(k.max(1)).zip(found.squared.par_chunks_mut(k.max(1)));
+        outputs.zip(ids.par_chunks(k.max(1))).enumerate().for_each(|(row, ((to_ids, to_squared), ids))| {
+            let point = reference.points.row(row);
+            let pair = |&id: &u32| (squared_difference(point, reference.points.row(id as usize)), id);
+            let mut pairs: Vec<_> = ids.iter().map(pair).collect();
+            pairs.sort_unstable_by(|a, b| reference.nearer(a, b));
+            for (&(squared, id), (to_id, to_squared)) in pairs.iter().zip(to_ids.iter_mut().zip(to_squared)) {
+                (*to_id, *to_squared) = (id, squared);
+            }
+        });
+        found.lengths.fill(k as u32);
+        found
+    }
+
+    /// Reference indices of all queries, each with as many neighbors as any other; and that number.
+    pub(crate) fn table(&self) -> (Vec<u32>, usize) {
+        let columns = self.lengths.first().map_or(0, |&length| length as usize);
+        ((0..self.len()).flat_map(|query| self.ids(query)).copied().collect(), columns)
+    }
+
     /// The neighbors of some of the queries.
     pub fn select(&self, queries: &[usize]) -> Self {
         let mut selected = Self::with_room(queries.len(), self.stride);
@@ -123,13 +151,15 @@ fn nearer(a: &(f64, u32), b: &(f64, u32)) -> std::cmp::Ordering {
 }
 
 /// The `k` nearest points of every query, without the reference point that `skip` names for it (itself, when a
-/// reference point is searched leave-one-out). Runs on the pool it is called in.
+/// reference point is searched leave-one-out). With `reach`, also the reference points that have the query within theirs.
+/// Runs on the pool it is called in.
 pub(crate) fn search(
     reference: &Reference,
     queries: &Matrix,
     k: usize,
     skip: Option<&[Option<u32>]>,
-) -> Result<Neighbors> {
+    reach: Option<&Reach>,
+) -> Result<(Neighbors, Reached)> {
     check(reference, queries, k, skip)?;
     let k = k.min(reference.len());
     let mut found = Neighbors::with_room(queries.rows(), k);
@@ -142,44 +172,53 @@ pub(crate) fn search(
     let outputs = outputs
         .zip(found.ids.par_chunks_mut(group * stride))
         .zip(found.squared.par_chunks_mut(group * stride));
-    outputs.enumerate().with_max_len(1).for_each(|(index, ((lengths, ids), squared))| {
+    let reached = outputs.enumerate().with_max_len(1).map(|(index, ((lengths, ids), squared))| {
         let first = index * group;
-        let mut lists = candidates_of(reference, queries, first..first + lengths.len(), k, skip);
+        let rows = first..first + lengths.len();
+        let (mut lists, mut reaching) = candidates_of(reference, queries, rows, k, skip, reach);
         let mut exact = exact_distances(reference, queries, first, &mut lists);
         let outputs = lengths.iter_mut().zip(ids.chunks_mut(stride)).zip(squared.chunks_mut(stride));
         for ((row, exact), ((length, ids), squared)) in (first..).zip(&mut exact).zip(outputs) {
             if let Some(skipped) = skip.and_then(|skip| skip[row]) {
                 exact.retain(|&(_, id)| id != skipped);
             }
-            exact.sort_unstable_by(nearer);
+            exact.sort_unstable_by(|a, b| reference.nearer(a, b));
             exact.truncate(k);
             *length = exact.len() as u32;
             for ((&mut (distance, id), to_id), to_squared) in exact.iter_mut().zip(ids).zip(squared) {
                 (*to_id, *to_squared) = (id, distance);
             }
         }
+        let reaching = exact_distances(reference, queries, first, &mut reaching);
+        reach.map_or_else(Vec::new, |reach| reaching.into_iter().map(|pairs| reach.keep(pairs)).collect())
     });
-    Ok(found)
+    let reached: Vec<Vec<_>> = reached.collect();
+    Ok((found, Reached::new(reached.into_iter().flatten().collect())))
 }
 
-/// What can be among the k nearest of each of the queries in `rows`, by their products.
+/// What can be among the k nearest of each of the queries in `rows`, and what can reach it, by their products.
 fn candidates_of(
     reference: &Reference,
     queries: &Matrix,
     rows: std::ops::Range<usize>,
     k: usize,
     skip: Option<&[Option<u32>]>,
-) -> Vec<Candidates> {
+    reach: Option<&Reach>,
+) -> (Vec<Candidates>, Vec<Candidates>) {
     let (d, n) = (queries.cols(), reference.len());
     let mut moved = queries.as_slice()[rows.start * d..rows.end * d].to_vec();
     if let Some(center) = &reference.center {
         moved.chunks_exact_mut(d).for_each(|row| subtract(row, center));
     }
     let points = reference.moved.as_ref().unwrap_or(&reference.points);
+    let norms: Vec<f64> = moved.chunks_exact(d).map(squared_norm).collect();
+    let mut reaching: Vec<Candidates> = match reach {
+        Some(reach) => norms.iter().map(|&norm| reach.candidates(reference, norm)).collect(),
+        None => Vec::new(),
+    };
     let mut lists: Vec<Candidates> = rows
-        .zip(moved.chunks_exact(d))
-        .map(|(row, query)| {
-            let norm = squared_norm(query);
+        .zip(norms)
+        .map(|(row, norm)| {
             // A point that is skipped afterwards takes one more place here.
             let wanted = k + usize::from(skip.is_some_and(|skip| skip[row].is_some()));
             if norm.max(reference.largest_norm) < LARGEST_NORM {
@@ -194,6 +233,7 @@ fn candidates_of(
         let width = REFERENCE_TILE.min(n - start);
         let right = linalg::view(points).subrows(start, width);
         let norms = &reference.norms[start..start + width];
+        let mut reaching = reaching.chunks_mut(QUERY_TILE);
         for (lists, moved) in lists.chunks_mut(QUERY_TILE).zip(moved.chunks(QUERY_TILE * d)) {
             let left = linalg::row_major(moved, lists.len(), d);
             let products = &mut products[..lists.len() * width];
@@ -207,9 +247,15 @@ fn candidates_of(
             for (list, products) in lists.iter_mut().zip(products.chunks_exact(width)) {
                 list.offer(start as u32, products, norms);
             }
+            if let (Some(reach), Some(reaching)) = (reach, reaching.next()) {
+                let offsets = &reach.offsets[start..start + width];
+                for (list, products) in reaching.iter_mut().zip(products.chunks_exact(width)) {
+                    list.offer(start as u32, products, offsets);
+                }
+            }
         }
     }
-    lists
+    (lists, reaching)
 }
 
 /// `(squared distance in f64, id)` of every candidate of every query. Runs through the reference from end to end, so that

@@ -1,5 +1,7 @@
 //! Reference points, their norms, and how far a product with them may be wrong.
 
+use std::cmp::Ordering;
+
 use rayon::prelude::*;
 
 use crate::matrix::Matrix;
@@ -14,6 +16,8 @@ pub struct Reference {
     /// Squared norms of the (moved) points.
     pub(super) norms: Vec<f32>,
     pub(super) largest_norm: f64,
+    /// What decides between points at the same distance; the index where there are none.
+    keys: Option<Vec<f64>>,
 }
 
 impl Reference {
@@ -35,7 +39,26 @@ impl Reference {
         let norms: Vec<f64> =
             (0..used.rows()).into_par_iter().map(|row| squared_norm(used.row(row))).collect();
         let largest_norm = norms.iter().copied().fold(0.0, f64::max);
-        Self { norms: norms.iter().map(|&norm| norm as f32).collect(), largest_norm, points, moved, center }
+        let norms = norms.iter().map(|&norm| norm as f32).collect();
+        Self { norms, largest_norm, points, moved, center, keys: None }
+    }
+
+    /// Ties in distance go to the smaller key, then to the lower index. One key a point.
+    pub fn with_keys(mut self, keys: Vec<f64>) -> Self {
+        debug_assert_eq!(keys.len(), self.len());
+        self.keys = Some(keys);
+        self
+    }
+
+    /// The key of a point; 0 where there are none.
+    pub fn key(&self, id: u32) -> f64 {
+        self.keys.as_ref().map_or(0.0, |keys| keys[id as usize])
+    }
+
+    /// The order of neighbors: by distance, key, index.
+    pub(super) fn nearer(&self, a: &(f64, u32), b: &(f64, u32)) -> Ordering {
+        let keys = || self.key(a.1).total_cmp(&self.key(b.1));
+        a.0.total_cmp(&b.0).then_with(keys).then(a.1.cmp(&b.1))
     }
 
     /// The points as given.

@@ -25,6 +25,13 @@ pub struct Contrastive {
     pub kernel: Kernel,
 }
 
+impl Contrastive {
+    /// `d/τ` of a neighbor at this squared distance from the anchor.
+    pub(crate) fn loss(&self, squared: f64) -> f64 {
+        2.0 * self.kernel.one_minus_value(squared) / self.temperature
+    }
+}
+
 impl NeighborScore for Contrastive {
     fn neighbors(&self) -> usize {
         self.neighbors
@@ -38,8 +45,7 @@ impl NeighborScore for Contrastive {
         losses.clear();
         terms.clear();
         losses.extend(others.iter().map(|&id| {
-            let squared = squared_difference(anchor_point, neighborhood.points.row(id as usize));
-            2.0 * self.kernel.one_minus_value(squared) / self.temperature
+            self.loss(squared_difference(anchor_point, neighborhood.points.row(id as usize)))
         }));
         terms.extend(losses.iter().map(|loss| (-loss).exp()));
         terms.sort_unstable_by(f64::total_cmp);

@@ -2,7 +2,8 @@
 //! among `rank_neighbors`; +∞ if none does.
 //!
 //! Small for labels close by, and whole numbers, so calibration scores tie. [`tie_noise`] breaks ties at random, which
-//! gives coverage an exact upper bound; without it the set is simply the labels of the q nearest neighbors.
+//! gives coverage an exact upper bound; without it the set is simply the labels of the q nearest neighbors. Points at the
+//! same distance have ranks one after the other, or share the smallest: 1 + the number of points strictly nearer.
 //! Cost: one look at every neighbor.
 
 use super::{BestPerLabel, NeighborScore, Neighborhood};
@@ -16,6 +17,8 @@ const TIE_PURPOSE: u64 = 0x71e5;
 pub struct Rank {
     /// Neighbors to look at (`m_knn` in the paper).
     pub neighbors: usize,
+    /// Whether points at the same distance share a rank.
+    pub shared_ties: bool,
 }
 
 impl NeighborScore for Rank {
@@ -24,8 +27,11 @@ impl NeighborScore for Rank {
     }
 
     fn score(&self, neighborhood: &Neighborhood<'_>, best: &mut BestPerLabel) {
-        for (rank, &id) in neighborhood.ids.iter().take(self.neighbors).enumerate() {
-            best.offer(neighborhood.labels[id as usize], (rank + 1) as f64);
+        let mut nearer = 0;
+        for (place, &id) in neighborhood.ids.iter().take(self.neighbors).enumerate() {
+            let tied = self.shared_ties && neighborhood.squared[place] == neighborhood.squared[nearer];
+            nearer = if tied { nearer } else { place };
+            best.offer(neighborhood.labels[id as usize], (nearer + 1) as f64);
         }
     }
 }

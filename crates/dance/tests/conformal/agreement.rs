@@ -100,7 +100,7 @@ fn cases() -> Vec<Case> {
         for (bandwidth, shape) in [(1.5, 1.0), (0.2, 0.5), (20.0, 1.7)] {
             let settings =
                 Settings { rank_neighbors, contrast_neighbors, temperature: 0.01, bandwidth, shape };
-            let config = DanceConfig { rank_neighbors, contrast_neighbors, ..DanceConfig::default() };
+            let config = DanceConfig { rank_neighbors, contrast_neighbors, ..DanceConfig::paper() };
             cases.push(Case { settings, config });
         }
     }
@@ -150,18 +150,20 @@ fn scores_thresholds_and_sets_agree() {
                         Scorer::new(source.points.clone(), source.labels.clone(), classes, kernel, &config)
                             .unwrap();
                     let calibrated = if reuse {
-                        Calibration::reuse(&backend, &scorer, &config).unwrap()
+                        Calibration::reuse(&backend, &scorer, None, &config).unwrap()
                     } else {
                         Calibration::disjoint(
                             &backend,
                             &scorer,
                             &calibration.points,
                             &calibration.labels,
+                            None,
                             &config,
                         )
                         .unwrap()
                     };
-                    let (_, found) = scorer.score(&backend, &test.points, 0).unwrap();
+                    let answers = calibrated.answer(&backend, &scorer, &test.points, 0, None).unwrap();
+                    let found = &answers.scores;
                     let expected = all_scores(source, &test, false, classes, case.settings);
                     for (query, (rank, contrast)) in expected.iter().enumerate() {
                         for class in 0..classes {
@@ -173,15 +175,16 @@ fn scores_thresholds_and_sets_agree() {
                     let own = all_scores(source, &calibration, reuse, classes, case.settings);
                     let (rank, contrast) = true_scores(&own, &calibration.labels);
                     for thousandths in [10, 50, 100, 200, 500] {
-                        let ours = calibrated.thresholds(thousandths as f64 / 1000.0).unwrap();
+                        let ours = calibrated.decide(thousandths as f64 / 1000.0).unwrap();
                         // In units of 1/10000, so that shares of the mix are whole numbers.
                         let share =
                             |part: usize, scores: &[f64]| reference::threshold(scores, thousandths * part);
                         let (q_rank, q_contrast) =
                             (share(10 - mix_tenths, &rank), share(mix_tenths, &contrast));
-                        assert_eq!(ours.rank.value, q_rank, "{name} {thousandths}");
-                        assert!(close(ours.contrast.value, q_contrast), "{name} {thousandths}");
-                        let sets = ours.sets(&found, classes);
+                        let [ours_rank, ours_contrast] = ours.thresholds.unwrap();
+                        assert_eq!(ours_rank.value, q_rank, "{name} {thousandths}");
+                        assert!(close(ours_contrast.value, q_contrast), "{name} {thousandths}");
+                        let sets = answers.p_values.sets(ours.cut, classes);
                         for (query, (rank, contrast)) in expected.iter().enumerate() {
                             let expected = reference::set(rank, contrast, q_rank, q_contrast);
                             assert_eq!(sets.get(query), expected, "{name} {mode:?} {mix} {thousandths}");
@@ -210,10 +213,10 @@ fn the_selected_mix_agrees() {
             shape: 1.0,
         };
         let config =
-            DanceConfig { rank_neighbors: 30, contrast_neighbors: 15, seed, ..DanceConfig::default() };
+            DanceConfig { rank_neighbors: 30, contrast_neighbors: 15, seed, ..DanceConfig::paper() };
         let kernel = Kernel::new(settings.bandwidth, settings.shape).unwrap();
         let scorer = Scorer::new(data.points.clone(), data.labels.clone(), classes, kernel, &config).unwrap();
-        let calibrated = Calibration::reuse(&backend, &scorer, &config).unwrap();
+        let calibrated = Calibration::reuse(&backend, &scorer, None, &config).unwrap();
         let tuning = calibrated.tuning.as_ref().unwrap();
         assert_eq!(tuning.rank.len() + tuning.labels.len(), n);
 
@@ -240,13 +243,14 @@ fn the_selected_mix_agrees() {
                     best = at;
                 }
             }
-            let ours = calibrated.thresholds(alpha).unwrap();
-            assert_eq!(ours.mix, best as f64 / 10.0, "seed {seed} alpha {alpha}");
+            let ours = calibrated.decide(alpha).unwrap();
+            assert_eq!(ours.mix, Some(best as f64 / 10.0), "seed {seed} alpha {alpha}");
             seen.insert(best);
             let (rank, contrast) =
                 true_scores(&all_scores(&data, &data, true, classes, settings), &data.labels);
-            assert_eq!(ours.rank.value, reference::threshold(&rank, thousandths * (10 - best)));
-            assert!(close(ours.contrast.value, reference::threshold(&contrast, thousandths * best)));
+            let [ours_rank, ours_contrast] = ours.thresholds.unwrap();
+            assert_eq!(ours_rank.value, reference::threshold(&rank, thousandths * (10 - best)));
+            assert!(close(ours_contrast.value, reference::threshold(&contrast, thousandths * best)));
         }
     }
     assert!(seen.len() > 2, "the test should see several mixes, not {seen:?}");

@@ -7,6 +7,7 @@ use dance::mix::Mix;
 use dance::neighbors::Reference;
 use dance::{Error, Matrix};
 
+use crate::calibrated::{Calibrated, MODES};
 use crate::reference::blobs;
 
 fn scorer(n: usize, config: &DanceConfig) -> Result<Scorer, Error> {
@@ -30,7 +31,7 @@ fn searches_that_make_no_sense() {
 
 #[test]
 fn settings_outside_their_range() {
-    let good = DanceConfig::default();
+    let good = DanceConfig::paper();
     for bad in [
         DanceConfig { rank_neighbors: 0, ..good },
         DanceConfig { contrast_neighbors: 0, ..good },
@@ -54,10 +55,10 @@ fn settings_outside_their_range() {
 #[test]
 fn levels_outside_their_range() {
     let backend = Cpu::new(1).unwrap();
-    let config = DanceConfig::default();
-    let calibrated = Calibration::reuse(&backend, &scorer(30, &config).unwrap(), &config).unwrap();
+    let config = DanceConfig::paper();
+    let calibrated = Calibration::reuse(&backend, &scorer(30, &config).unwrap(), None, &config).unwrap();
     for alpha in [0.0, 1.0, -0.1, 7.0, f64::NAN] {
-        assert!(matches!(calibrated.thresholds(alpha), Err(Error::Config { .. })), "{alpha}");
+        assert!(matches!(calibrated.decide(alpha), Err(Error::Config { .. })), "{alpha}");
     }
 }
 
@@ -65,30 +66,21 @@ fn levels_outside_their_range() {
 fn too_few_calibration_points() {
     let backend = Cpu::new(1).unwrap();
     for n in 0..12 {
-        for mode in [CalibrationMode::Reuse, CalibrationMode::Disjoint] {
+        for mode in MODES {
             for mix in [Mix::Auto, Mix::Fixed(0.5)] {
-                let config = DanceConfig { calibration: mode, mix, ..DanceConfig::default() };
-                let outcome = match mode {
-                    CalibrationMode::Reuse => {
-                        scorer(n, &config).and_then(|scorer| Calibration::reuse(&backend, &scorer, &config))
-                    }
-                    CalibrationMode::Disjoint => {
-                        let data = blobs(n, 3, 3, 0.5, 2);
-                        let scorer = scorer(20, &config).unwrap();
-                        Calibration::disjoint(&backend, &scorer, &data.points, &data.labels, &config)
-                    }
-                };
+                let config = DanceConfig { calibration: mode, mix, ..DanceConfig::paper() };
+                let (fit, few) = (blobs(20, 3, 3, 0.5, 1), blobs(n, 3, 3, 0.5, 2));
+                let kernel = Kernel::new(1.0, 1.0).unwrap();
+                let outcome = Calibrated::new(&backend, &fit, &few, 3, kernel, &config);
                 match outcome {
-                    Err(Error::Data(_)) => assert!(n < 2, "{n} {mode:?} {mix:?}"),
+                    Err(Error::Data(_)) => assert!(n == 0 || n == 1 && mode != CalibrationMode::Exact, "{n} {mode:?} {mix:?}"),
                     Err(other) => panic!("{other}"),
                     // So few points support no α of 0.05: every label passes, and a warning says so.
                     Ok(calibrated) => {
-                        let thresholds = calibrated.thresholds(0.05).unwrap();
-                        assert!(
-                            thresholds.rank.value == f64::INFINITY
-                                && thresholds.contrast.value == f64::INFINITY
-                        );
-                        assert!(thresholds.warnings()[0].contains("support no alpha below"));
+                        let decision = calibrated.calibration.decide(0.05).unwrap();
+                        let [rank, contrast] = decision.thresholds.unwrap();
+                        assert!(rank.value == f64::INFINITY && contrast.value == f64::INFINITY);
+                        assert!(decision.warnings()[0].contains("support no alpha below"));
                     }
                 }
             }
@@ -101,12 +93,12 @@ fn one_class_one_point_each_and_classes_that_nobody_has() {
     let backend = Cpu::new(1).unwrap();
     let points = blobs(40, 3, 3, 0.5, 3).points;
     for labels in [vec![2; 40], (0..40).collect::<Vec<u32>>()] {
-        let config = DanceConfig::default();
+        let config = DanceConfig::paper();
         let scorer =
             Scorer::new(points.clone(), labels, 50, Kernel::new(1.0, 1.0).unwrap(), &config).unwrap();
-        let calibrated = Calibration::reuse(&backend, &scorer, &config).unwrap();
-        let (_, scores) = scorer.score(&backend, &points, 0).unwrap();
-        let sets = calibrated.thresholds(0.2).unwrap().sets(&scores, 50);
-        assert_eq!(sets.len(), 40);
+        let calibrated = Calibration::reuse(&backend, &scorer, None, &config).unwrap();
+        let answers = calibrated.answer(&backend, &scorer, &points, 0, None).unwrap();
+        let decision = calibrated.decide(0.2).unwrap();
+        assert_eq!(answers.p_values.sets(decision.cut, 50).len(), 40);
     }
 }

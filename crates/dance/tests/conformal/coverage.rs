@@ -7,10 +7,9 @@
 
 use dance::backend::{Backend, Cpu};
 use dance::kernel::Kernel;
-use dance::methods::dance::{Calibration, CalibrationMode, DanceConfig, Scorer};
+use dance::methods::dance::{Answers, Calibration, CalibrationMode, DanceConfig, Scorer};
 use dance::mix::Mix;
 use dance::neighbors::Reference;
-use dance::scores::paired::PairedScores;
 use dance::threshold::order_index;
 
 use crate::reference::{Data, blobs};
@@ -60,7 +59,7 @@ fn config(mix: Mix, tie_noise: f64, seed: usize) -> DanceConfig {
         mix,
         tie_noise,
         seed: seed as u64,
-        ..DanceConfig::default()
+        ..DanceConfig::paper()
     }
 }
 
@@ -96,13 +95,15 @@ fn mean_coverage<const N: usize>(
     std::array::from_fn(|variant| std::array::from_fn(|at| share(variant, at)))
 }
 
-fn disjoint(backend: &Cpu, parts: &Resplit, config: &DanceConfig) -> (Calibration, PairedScores) {
+fn disjoint(backend: &Cpu, parts: &Resplit, config: &DanceConfig) -> (Calibration, Answers) {
     let Resplit { reference, calibration, test } = parts;
     let (points, labels) = (reference.points.clone(), reference.labels.clone());
     let scorer = Scorer::new(points, labels, CLASSES as usize, kernel(), config).unwrap();
     let calibrated =
-        Calibration::disjoint(backend, &scorer, &calibration.points, &calibration.labels, config).unwrap();
-    (calibrated, scorer.score(backend, &test.points, 0).unwrap().1)
+        Calibration::disjoint(backend, &scorer, &calibration.points, &calibration.labels, None, config)
+            .unwrap();
+    let answers = calibrated.answer(backend, &scorer, &test.points, 0, None).unwrap();
+    (calibrated, answers)
 }
 
 /// Covered test points by α, for each of the mixes in turn.
@@ -111,10 +112,11 @@ fn covered_by<const N: usize>(
     tie_noise: f64,
 ) -> impl Fn(&Cpu, Resplit, usize) -> [[usize; 4]; N] + Sync {
     move |backend, parts, seed| {
-        let (calibrated, scores) = disjoint(backend, &parts, &config(mixes[0], tie_noise, seed));
+        let (calibrated, answers) = disjoint(backend, &parts, &config(mixes[0], tie_noise, seed));
         mixes.map(|mix| {
             ALPHAS.map(|alpha| {
-                let sets = calibrated.thresholds_with(alpha, mix).unwrap().sets(&scores, CLASSES as usize);
+                let decision = calibrated.decide_with(alpha, mix).unwrap();
+                let sets = answers.p_values.sets(decision.cut, CLASSES as usize);
                 parts
                     .test
                     .labels
@@ -179,12 +181,12 @@ fn dance_sets_keep_their_promise() {
 fn an_index_off_by_one_is_noticed() {
     for n in [20, 100] {
         let [coverage] = mean_coverage(n, |backend, parts, seed| {
-            let (calibrated, scores) = disjoint(backend, &parts, &config(Mix::Fixed(1.0), 0.0, seed));
+            let (calibrated, answers) = disjoint(backend, &parts, &config(Mix::Fixed(1.0), 0.0, seed));
             [ALPHAS.map(|alpha| {
                 let index = order_index(alpha, n) - 1;
                 let threshold = calibrated.contrast.sorted()[index.min(n) - 1];
                 let labels = parts.test.labels.iter().enumerate();
-                labels.filter(|&(query, &label)| scores.get(query, label).1 <= threshold).count()
+                labels.filter(|&(query, &label)| answers.scores.get(query, label).1 <= threshold).count()
             })]
         });
         assert_eq!(above(n, coverage)[..3], [false; 3], "{n} {coverage:?}");

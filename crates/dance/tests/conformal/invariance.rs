@@ -3,11 +3,12 @@
 use dance::Matrix;
 use dance::backend::{Backend, Cpu};
 use dance::kernel::Kernel;
-use dance::methods::dance::{Calibration, CalibrationMode, DanceConfig, Scorer};
+use dance::methods::dance::{Calibration, CalibrationMode, Combine, DanceConfig};
 use dance::neighbors::Reference;
 use dance::random::Random;
 use dance::sets::Sets;
 
+use crate::calibrated::{COMBINES, Calibrated, MODES};
 use crate::reference::{Data, blobs, lattice};
 
 const CLASSES: usize = 8;
@@ -17,27 +18,25 @@ fn sets(
     fit: &Data,
     calibration: &Data,
     test: &Data,
-    mode: CalibrationMode,
+    (mode, combine): (CalibrationMode, Combine),
 ) -> (Calibration, Sets) {
     let config = DanceConfig {
         rank_neighbors: 20,
         contrast_neighbors: 30,
         calibration: mode,
+        combine,
         ..DanceConfig::default()
     };
     let kernel = Kernel::new(5.0, 1.0).unwrap();
-    let source = if mode == CalibrationMode::Reuse { calibration } else { fit };
-    let scorer = Scorer::new(source.points.clone(), source.labels.clone(), CLASSES, kernel, &config).unwrap();
-    let calibrated = match mode {
-        CalibrationMode::Reuse => Calibration::reuse(backend, &scorer, &config),
-        CalibrationMode::Disjoint => {
-            Calibration::disjoint(backend, &scorer, &calibration.points, &calibration.labels, &config)
-        }
-    }
-    .unwrap();
-    let (_, scores) = scorer.score(backend, &test.points, 0).unwrap();
-    let sets = calibrated.thresholds(0.1).unwrap().sets(&scores, CLASSES);
-    (calibrated, sets)
+    let calibrated = Calibrated::new(backend, fit, calibration, CLASSES, kernel, &config).unwrap();
+    let decision = calibrated.calibration.decide(0.1).unwrap();
+    let sets = calibrated.answer(backend, &test.points).p_values.sets(decision.cut, CLASSES);
+    (calibrated.calibration, sets)
+}
+
+/// Every way of calibrating and combining.
+fn ways() -> impl Iterator<Item = (CalibrationMode, Combine)> {
+    MODES.into_iter().flat_map(|mode| COMBINES.map(|combine| (mode, combine)))
 }
 
 fn parts() -> [Data; 3] {
@@ -48,7 +47,7 @@ fn parts() -> [Data; 3] {
 fn threads_change_no_bit() {
     let [fit, calibration, test] = parts();
     let ties = lattice(600, 4, 8, 3, 4);
-    for mode in [CalibrationMode::Reuse, CalibrationMode::Disjoint] {
+    for mode in ways() {
         for (fit, calibration, test) in [(&fit, &calibration, &test), (&ties, &ties, &ties)] {
             let one = sets(&Cpu::new(1).unwrap(), fit, calibration, test, mode);
             let two = sets(&Cpu::new(2).unwrap(), fit, calibration, test, mode);
@@ -64,7 +63,7 @@ fn the_order_of_calibration_points_does_not_matter() {
     Random::new(5, 0).shuffle(&mut order);
     let permuted = calibration.select(&order);
     let backend = Cpu::new(2).unwrap();
-    for mode in [CalibrationMode::Reuse, CalibrationMode::Disjoint] {
+    for mode in ways() {
         let (before, sets_before) = sets(&backend, &fit, &calibration, &test, mode);
         let (after, sets_after) = sets(&backend, &fit, &permuted, &test, mode);
         assert_eq!(sets_before, sets_after);
@@ -81,7 +80,7 @@ fn the_names_of_classes_do_not_matter() {
         ..data
     });
     let backend = Cpu::new(2).unwrap();
-    for mode in [CalibrationMode::Reuse, CalibrationMode::Disjoint] {
+    for mode in ways() {
         let (_, before) = sets(&backend, &parts[0], &parts[1], &parts[2], mode);
         let (_, after) = sets(&backend, &renamed[0], &renamed[1], &renamed[2], mode);
         for query in 0..before.len() {

@@ -4,6 +4,8 @@
 
 mod agreement;
 mod bad_input;
+mod calibrated;
 mod coverage;
+mod exact;
 mod invariance;
 mod reference;

@@ -17,6 +17,13 @@ impl Data {
         Self { points: self.points.select(rows), labels: rows.iter().map(|&row| self.labels[row]).collect() }
     }
 
+    /// These points, then others.
+    pub(crate) fn join(&self, other: &Self) -> Self {
+        let points = [self.points.as_slice(), other.points.as_slice()].concat();
+        let labels = [&self.labels[..], &other.labels].concat();
+        Self { points: Matrix::new(points, labels.len(), self.points.cols()).unwrap(), labels }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.labels.len()
     }
@@ -65,7 +72,7 @@ pub(crate) fn neighbors(
     all
 }
 
-fn squared(a: &[f32], b: &[f32]) -> f64 {
+pub(crate) fn squared(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum()
 }
 
@@ -105,27 +112,27 @@ pub(crate) fn contrast_scores(
     s: Settings,
 ) -> Vec<f64> {
     let near = neighbors(&reference.points, query, skip, s.contrast_neighbors);
-    let mut scores = vec![f64::INFINITY; classes];
-    if near.is_empty() {
-        return scores;
-    }
-    let anchor = reference.points.row(near[0].1);
-    let distance = |id: usize| {
-        let r = squared(anchor, reference.points.row(id)).sqrt();
+    let near: Vec<_> = near.iter().map(|&(_, id)| (reference.points.row(id), reference.labels[id])).collect();
+    (0..classes as u32).map(|class| contrast_of(&near, class, s)).collect()
+}
+
+/// `S_clr` of one class, from the points and labels of the neighbors, nearest first.
+pub(crate) fn contrast_of(near: &[(&[f32], u32)], class: u32, s: Settings) -> f64 {
+    let Some(&(anchor, _)) = near.first() else { return f64::INFINITY };
+    let distance = |point: &[f32]| {
+        let r = squared(anchor, point).sqrt();
         -2.0 * (-(r / s.bandwidth).powf(1.0 / s.shape)).exp_m1()
     };
     // Sorted, so that equal neighborhoods tie exactly: the order in which a query sees them is no part of the formula.
     let mut terms: Vec<f64> =
-        near[1..].iter().map(|&(_, id)| (-distance(id) / s.temperature).exp()).collect();
+        near[1..].iter().map(|(point, _)| (-distance(point) / s.temperature).exp()).collect();
     terms.sort_by(f64::total_cmp);
     let others: f64 = terms.iter().sum();
-    for (place, &(_, id)) in near.iter().enumerate() {
-        let d = if place == 0 { 0.0 } else { distance(id) };
-        let loss = d / s.temperature + others.ln_1p();
-        let class = reference.labels[id] as usize;
-        scores[class] = scores[class].min(loss);
-    }
-    scores
+    let loss = |place: usize| {
+        let d = if place == 0 { 0.0 } else { distance(near[place].0) };
+        d / s.temperature + others.ln_1p()
+    };
+    (0..near.len()).filter(|&place| near[place].1 == class).map(loss).fold(f64::INFINITY, f64::min)
 }
 
 /// The `⌈(1-α)(n+1)⌉`-th smallest, α in ten-thousandths, in whole numbers.

@@ -10,12 +10,12 @@ use crate::{BACKEND, Warnings, blobs, config, model};
 
 #[test]
 fn covers_and_explains() {
-    for mode in [CalibrationMode::Reuse, CalibrationMode::Disjoint] {
+    for mode in [CalibrationMode::Reuse, CalibrationMode::Disjoint, CalibrationMode::Exact] {
         let model = model(&config(mode, Mix::Auto));
         let test = blobs(200, 5, 0, 3);
         let options = PredictOptions { support: 3, ..PredictOptions::default() };
         let scored = model.score(&*BACKEND, &test.embeddings, options).unwrap();
-        let p_values = model.p_values(&scored);
+        let p_values = &scored.p_values;
         for alpha in [0.05, 0.1, 0.2] {
             let prediction = model.decide(&scored, alpha).unwrap();
             let best = scored.best.as_ref().unwrap();
@@ -23,11 +23,12 @@ fn covers_and_explains() {
             assert!(metrics.coverage > 1.0 - alpha - 0.1, "{mode:?} {metrics:?}");
             assert!(metrics.size < 4.0 && metrics.accuracy.unwrap() > 0.6, "{metrics:?}");
             // Membership and p-values are the same fact.
-            let (rank, contrast) = dance::mix::share(alpha, prediction.thresholds.mix);
+            let (rank, contrast) = dance::mix::share(alpha, prediction.decision.mix.unwrap());
             for query in 0..test.len() {
                 for label in 0..5 {
-                    let (p_rank, p_contrast) = p_values.get(query, label);
-                    let inside = p_rank > rank + 1e-12 && p_contrast > contrast + 1e-12;
+                    let counts = p_values.get(query, label);
+                    let passes = |count, share| p_values.p_value(count) > share + 1e-12;
+                    let inside = passes(counts.rank, rank) && passes(counts.contrast, contrast);
                     assert_eq!(prediction.sets.contains(query, label), inside);
                 }
             }
@@ -118,9 +119,9 @@ fn too_few_points_to_select_a_mix_are_said() {
     let model = model(&config(CalibrationMode::Reuse, Mix::Auto));
     let few = model.recalibrate(&*BACKEND, &blobs(4, 2, 0, 2), None, &warnings).unwrap();
     assert!(warnings.0.lock().unwrap().join("\n").contains("too few to select the mix"));
-    let thresholds = few.calibration().thresholds(0.1).unwrap();
-    assert_eq!(thresholds.mix, 0.0);
-    assert!(thresholds.warnings()[0].contains("4 calibration points support no alpha below 2.000e-1"));
+    let decision = few.calibration().decide(0.1).unwrap();
+    assert_eq!(decision.mix, Some(0.0));
+    assert!(decision.warnings()[0].contains("4 calibration points support no alpha below 2.000e-1"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dance::backend::Cpu;
-use dance::methods::dance::CalibrationMode;
+use dance::methods::dance::{CalibrationMode, Combine};
 use dance::mix::Mix;
 use dance::random::Random;
 use dance::{Dance, Error, Normalize, PredictOptions};
@@ -40,12 +40,18 @@ fn sealed(header: &Value, data: &[u8]) -> Vec<u8> {
 #[test]
 fn everything_survives() {
     let folder = tempfile::tempdir().unwrap();
-    for (mode, mix, normalize) in [
-        (CalibrationMode::Reuse, Mix::Auto, Normalize::L2),
-        (CalibrationMode::Disjoint, Mix::Auto, Normalize::Standardize),
-        (CalibrationMode::Disjoint, Mix::Fixed(0.3), Normalize::None),
+    for (mode, combine, mix, normalize) in [
+        (CalibrationMode::Reuse, Combine::Union, Mix::Auto, Normalize::L2),
+        (CalibrationMode::Disjoint, Combine::Union, Mix::Auto, Normalize::Standardize),
+        (CalibrationMode::Disjoint, Combine::Union, Mix::Fixed(0.3), Normalize::None),
+        (CalibrationMode::Reuse, Combine::Joint, Mix::Auto, Normalize::L2),
+        (CalibrationMode::Disjoint, Combine::Fuse, Mix::Auto, Normalize::L2),
+        (CalibrationMode::Exact, Combine::Union, Mix::Auto, Normalize::L2),
+        (CalibrationMode::Exact, Combine::Joint, Mix::Auto, Normalize::Standardize),
+        (CalibrationMode::Exact, Combine::Fuse, Mix::Auto, Normalize::None),
     ] {
         let mut config = config(mode, mix);
+        config.dance.combine = combine;
         config.normalize = normalize;
         config.dance.tie_noise = 0.1 + 0.2;
         let model = model(&config);
@@ -105,8 +111,8 @@ fn newer_formats_and_wrong_tensors_are_named() {
         change(&mut header);
         parse(&sealed(&header, data)).unwrap_err().to_string()
     };
-    let newer = message(&|header| header["__metadata__"]["format"] = json!("2"));
-    assert!(newer.contains("written in format 2") && newer.contains("newer version"), "{newer}");
+    let newer = message(&|header| header["__metadata__"]["format"] = json!("3"));
+    assert!(newer.contains("written in format 3") && newer.contains("newer version"), "{newer}");
     let shape = message(&|header| header["metric_root"]["shape"] = json!([4, 9]));
     assert!(shape.contains("`metric_root` is 4 × 9; expected 6 × 6"), "{shape}");
     let kind = message(&|header| header["reference_labels"]["dtype"] = json!("I32"));
@@ -126,14 +132,23 @@ fn newer_formats_and_wrong_tensors_are_named() {
 /// Whatever a sealed file says, loading it and asking it does not panic.
 #[test]
 fn no_file_can_make_it_panic() {
-    let bytes = model(&config(CalibrationMode::Reuse, Mix::Auto)).to_bytes().unwrap();
-    let (header, data) = header_of(&bytes);
-    let text = header.to_string();
+    let of = |mode, combine| {
+        let mut config = config(mode, Mix::Auto);
+        config.dance.combine = combine;
+        model(&config).to_bytes().unwrap()
+    };
+    let models = [
+        of(CalibrationMode::Reuse, Combine::Union),
+        of(CalibrationMode::Disjoint, Combine::Joint),
+        of(CalibrationMode::Exact, Combine::Fuse),
+    ];
+    let parts = models.each_ref().map(|bytes| header_of(bytes));
     let mut random = Random::new(2, 2);
     let test = blobs(3, 3, 0, 1).embeddings;
     let mut accepted = 0;
-    for round in 0..1500 {
-        let (mut text, mut data) = (text.clone().into_bytes(), data.to_vec());
+    for round in 0..2400 {
+        let (header, data) = &parts[round % 3];
+        let (mut text, mut data) = (header.to_string().into_bytes(), data.to_vec());
         for _ in 0..=random.below(3) {
             if round % 2 == 0 {
                 let place = random.below(text.len());
@@ -189,7 +204,8 @@ fn answers(model: &Dance) -> Value {
 #[ignore = "writes into the repository"]
 fn writes_the_file_of_this_format() {
     let backend = Cpu::new(1).unwrap();
-    let mut config = config(CalibrationMode::Reuse, Mix::Auto);
+    let mut config = config(CalibrationMode::Exact, Mix::Auto);
+    config.dance.combine = Combine::Fuse;
     config.normalize = Normalize::Standardize;
     let fitted = Dance::fit(&backend, &blobs(60, 5, 0, 11), &config, &dance::observe::Silent).unwrap();
     let model = fitted.calibrate(&backend, &blobs(100, 5, 0, 12), &dance::observe::Silent).unwrap();

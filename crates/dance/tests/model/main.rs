@@ -8,7 +8,7 @@ mod file;
 use std::sync::{LazyLock, Mutex};
 
 use dance::backend::Cpu;
-use dance::methods::dance::CalibrationMode;
+use dance::methods::dance::{CalibrationMode, Combine};
 use dance::mix::Mix;
 use dance::observe::{Event, Observer, Silent};
 use dance::random::Random;
@@ -44,6 +44,7 @@ fn config(calibration: CalibrationMode, mix: Mix) -> Config {
     config.dance.rank_neighbors = 20;
     config.dance.contrast_neighbors = 10;
     config.dance.calibration = calibration;
+    config.dance.combine = Combine::Union;
     config.dance.mix = mix;
     config
 }

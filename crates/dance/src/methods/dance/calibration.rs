@@ -1,19 +1,27 @@
-//! What calibration points say in either mode, and the thresholds that follow for any α.
+//! What calibration points say in every mode, and the decision that follows for any α.
 
+use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::mix::{self, Mix, Trial, Tuning};
+use crate::mix::{self, Judged, Mix, Trial, Tuning};
 use crate::neighbors::Neighbors;
+use crate::p_values::{Counts, Cut, PValues, least_count};
 use crate::scores::paired::PairedScores;
-use crate::sets::Sets;
-use crate::threshold::{CalibrationScores, Threshold};
+use crate::threshold::{CalibrationScores, Threshold, smallest_alpha};
 
+use super::bag::{Bag, Queries};
+use super::combine::{Combine, Levels, Rule, Scores, with_probability};
 use super::parts::{canonical_order, halves, tuning_parts};
-use super::scorer::{CALIBRATION_PART, Scorer, check_labels};
+use super::scorer::{CALIBRATION_PART, QUERY_PART, Scorer, check_labels};
 use super::{CalibrationMode, DanceConfig};
+
+/// The level for which a joint score's mix is selected. There is one for all levels: a p-value must not depend on α.
+const JOINT_ALPHA: f64 = 0.1;
+/// Queries a parallel task.
+const TILE: usize = 64;
 
 /// What calibration points say, for every α.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,45 +30,83 @@ pub struct Calibration {
     pub rank: CalibrationScores,
     /// Contrastive scores of the true labels.
     pub contrast: CalibrationScores,
-    /// What selects the mix; `None` when it is fixed.
+    /// What selects the mix for every α by itself; `None` when it is fixed, or the same for all.
     pub tuning: Option<Tuning>,
     /// The mix asked for.
     pub mix: Mix,
+    /// The mix of a joint score and the grid it was chosen from.
+    pub(crate) joint: Option<(f64, Vec<Trial>)>,
     /// The mode.
     pub mode: CalibrationMode,
+    /// How the scores are combined.
+    pub combine: Combine,
+    pub(crate) evidence: Evidence,
 }
 
-/// Both thresholds for one α.
+/// What p-values are counted from.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Evidence {
+    /// The two scores by themselves.
+    Separate,
+    /// One score made of several: what they are counted against, and the combined scores of the calibration points.
+    Combined { rule: Rule, levels: Levels, scores: CalibrationScores },
+    /// The calibration points with the query among them.
+    Bag(Box<Bag>),
+}
+
+/// What is known about queries before an error level is chosen.
+#[derive(Clone, Debug)]
+pub struct Answers {
+    /// The nearest reference points.
+    pub neighbors: Neighbors,
+    /// Rank and contrastive scores of every label.
+    pub scores: PairedScores,
+    /// p-values of every label.
+    pub p_values: PValues,
+}
+
+/// How labels are let into sets at one α.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Thresholds {
+pub struct Decision {
     /// α.
     pub alpha: f64,
-    /// Share of α that goes to the contrastive score.
-    pub mix: f64,
-    /// Of the rank score.
-    pub rank: Threshold,
-    /// Of the contrastive score.
-    pub contrast: Threshold,
+    /// Share of α that goes to the contrastive score; `None` when scores are fused.
+    pub mix: Option<f64>,
+    /// Of the rank and the contrastive score, where a label must pass both. In exact mode they are those of the calibration
+    /// points alone; the query moves them a little, and p-values decide.
+    pub thresholds: Option<[Threshold; 2]>,
     /// The grid the mix was selected from; empty when it was fixed.
     pub trials: Vec<Trial>,
+    /// Calibration points behind the p-values.
+    pub points: usize,
+    /// The least counts that pass.
+    #[serde(skip)]
+    pub cut: Cut,
 }
 
-impl Thresholds {
+impl Decision {
     /// What the user should know.
     pub fn warnings(&self) -> Vec<String> {
-        let each = [("rank", &self.rank), ("contrastive", &self.contrast)];
-        each.iter().filter_map(|(name, t)| Some(format!("{name} score: {}", t.warning()?))).collect()
-    }
-
-    /// The DANCE sets of scored queries.
-    pub fn sets(&self, scores: &PairedScores, classes: usize) -> Sets {
-        Sets::from_pairs(scores, self.rank.value, self.contrast.value, classes)
+        match &self.thresholds {
+            Some([rank, contrast]) => {
+                let each = [("rank", rank), ("contrastive", contrast)];
+                each.iter().filter_map(|(name, t)| Some(format!("{name} score: {}", t.warning()?))).collect()
+            }
+            None if self.alpha < smallest_alpha(self.points) => vec![crate::threshold::too_few(self.points, self.alpha)],
+            None => Vec::new(),
+        }
     }
 }
 
 impl Calibration {
-    /// Calibrates in **reuse** mode on the scorer's own reference points.
-    pub fn reuse(backend: &dyn Backend, scorer: &Scorer, config: &DanceConfig) -> Result<Self> {
+    /// Calibrates in **reuse** mode on the scorer's own reference points. Fused scores need each point's probability of
+    /// its own label.
+    pub fn reuse(
+        backend: &dyn Backend,
+        scorer: &Scorer,
+        probabilities: Option<&[f32]>,
+        config: &DanceConfig,
+    ) -> Result<Self> {
         config.check()?;
         let n = scorer.labels.len();
         if n < 2 {
@@ -70,7 +116,7 @@ impl Calibration {
         }
         let k = scorer.neighbor_count();
         let rows = canonical_order(scorer.points());
-        let (neighbors, tuning) = match tuning_parts(&rows, &scorer.labels, config)? {
+        let (neighbors, selecting) = match tuning_parts(&rows, &scorer.labels, config)? {
             None => {
                 let itself: Vec<_> = (0..n as u32).map(Some).collect();
                 (backend.neighbors(&scorer.reference, scorer.points(), k, Some(&itself))?, None)
@@ -90,12 +136,12 @@ impl Calibration {
                 let (_, in_judged) = within(&judged)?;
                 let merged = in_given.merge(&given, &in_judged, &judged, k);
                 let scores = part.score_neighbors(backend, &in_given, CALIBRATION_PART, |row| row);
-                (merged, Some(tuning(&scores, &scorer.labels, &given, &judged, scorer.classes)?))
+                (merged, Some(Selecting::new(&scores, &scorer.labels, &given, &judged, scorer.classes)))
             }
         };
         let scores = scorer.score_neighbors(backend, &neighbors, CALIBRATION_PART, |row| row);
-        let (rank, contrast) = scores.of_labels(&scorer.labels);
-        Self::new(rank, contrast, tuning, config)
+        let scores = own_scores(&scores, &scorer.labels, probabilities);
+        Self::split(&scores, &scores, selecting, config)
     }
 
     /// Calibrates in **disjoint** mode: mapped calibration points against a scorer over other points.
@@ -104,76 +150,322 @@ impl Calibration {
         scorer: &Scorer,
         points: &Matrix,
         labels: &[u32],
+        probabilities: Option<&[f32]>,
         config: &DanceConfig,
     ) -> Result<Self> {
         config.check()?;
         check_labels("calibration", points, labels, scorer.classes)?;
         let neighbors = backend.neighbors(&scorer.reference, points, scorer.neighbor_count(), None)?;
         let scores = scorer.score_neighbors(backend, &neighbors, CALIBRATION_PART, |row| row);
-        let (rank, contrast) = scores.of_labels(labels);
-        let (selecting, thresholds) = match config.mix {
-            Mix::Fixed(_) => (Vec::new(), (0..labels.len()).collect()),
-            Mix::Auto => halves(canonical_order(points), config.seed)?,
+        let own = own_scores(&scores, labels, probabilities);
+        // What is learned from calibration points, be it a mix or levels, must come from others than the thresholds do.
+        let learns = config.mix == Mix::Auto || config.combine != Combine::Union;
+        let (selecting, thresholds) = if learns {
+            halves(canonical_order(points), config.seed)?
+        } else {
+            (Vec::new(), (0..labels.len()).collect())
         };
-        let pick = |values: &[f64]| thresholds.iter().map(|&row| values[row]).collect();
-        let tuning = match tuning_parts(&selecting, labels, config)? {
+        let pick = |rows: &[usize]| rows.iter().map(|&row| own[row]).collect::<Vec<_>>();
+        let levels = pick(&selecting);
+        let selecting = match tuning_parts(&selecting, labels, config)? {
             None => None,
-            Some([given, judged]) => Some(tuning(&scores, labels, &given, &judged, scorer.classes)?),
+            Some([given, judged]) => Some(Selecting::new(&scores, labels, &given, &judged, scorer.classes)),
         };
-        Self::new(pick(&rank), pick(&contrast), tuning, config)
+        Self::split(&levels, &pick(&thresholds), selecting, config)
     }
 
-    fn new(rank: Vec<f64>, contrast: Vec<f64>, tuning: Option<Tuning>, config: &DanceConfig) -> Result<Self> {
+    /// Calibrates in **exact** mode. The scorer is [for a bag](Scorer::for_bag) whose first points are the calibration
+    /// points, as many as there are `neighbors`: those of each among all others. `fit` are points outside the bag, mapped,
+    /// on which the mix is selected.
+    pub fn exact(
+        backend: &dyn Backend,
+        scorer: &Scorer,
+        neighbors: Neighbors,
+        probabilities: Option<Vec<f32>>,
+        fit: (&Matrix, &[u32]),
+        config: &DanceConfig,
+    ) -> Result<Self> {
+        let selecting = match tuning_parts(&canonical_order(fit.0), fit.1, config)? {
+            None => None,
+            Some([given, judged]) => Some(Selecting::among(backend, scorer, fit, &given, &judged, config)?),
+        };
+        let (tuning, joint) = selected(selecting, config)?;
+        Self::of_bag(scorer, neighbors, probabilities, tuning, joint, config)
+    }
+
+    /// The bag with a mix that has been selected before.
+    pub(crate) fn of_bag(
+        scorer: &Scorer,
+        neighbors: Neighbors,
+        probabilities: Option<Vec<f32>>,
+        tuning: Option<Tuning>,
+        joint: Option<(f64, Vec<Trial>)>,
+        config: &DanceConfig,
+    ) -> Result<Self> {
+        config.check()?;
+        let rule = rule(config.combine, joint.as_ref());
+        let noise = |row| scorer.noise(CALIBRATION_PART, row, scorer.labels[row]);
+        let bag = Bag::new(scorer, neighbors, noise, probabilities, rule)?;
+        let column = |which: usize| CalibrationScores::new(bag.scores().iter().map(|s| s[which]).collect());
         Ok(Self {
-            rank: CalibrationScores::new(rank)?,
-            contrast: CalibrationScores::new(contrast)?,
+            rank: column(0)?,
+            contrast: column(1)?,
             tuning,
+            joint,
             mix: config.mix,
             mode: config.calibration,
+            combine: config.combine,
+            evidence: Evidence::Bag(Box::new(bag)),
         })
     }
 
-    /// Both thresholds for `alpha`, the mix selected for it where that was asked for.
-    pub fn thresholds(&self, alpha: f64) -> Result<Thresholds> {
-        self.thresholds_with(alpha, self.mix)
+    /// Thresholds of one score or two, from points whose scores are known.
+    fn split(
+        levels: &[Scores],
+        scores: &[Scores],
+        selecting: Option<Selecting>,
+        config: &DanceConfig,
+    ) -> Result<Self> {
+        let (tuning, joint) = selected(selecting, config)?;
+        let evidence = match rule(config.combine, joint.as_ref()) {
+            None => Evidence::Separate,
+            Some(rule) => {
+                let levels = Levels::new(levels)?;
+                let combined = scores.iter().map(|&scores| rule.score(levels.count(scores))).collect();
+                Evidence::Combined { rule, levels, scores: CalibrationScores::new(combined)? }
+            }
+        };
+        let column = |which: usize| CalibrationScores::new(scores.iter().map(|s| s[which]).collect());
+        Ok(Self {
+            rank: column(0)?,
+            contrast: column(1)?,
+            tuning,
+            joint,
+            mix: config.mix,
+            mode: config.calibration,
+            combine: config.combine,
+            evidence,
+        })
     }
 
-    /// Both thresholds under another mix than the one asked for. Auto without points to select it on is 0.
-    pub fn thresholds_with(&self, alpha: f64, mix: Mix) -> Result<Thresholds> {
+    /// Number of calibration points behind the p-values, n.
+    pub fn points(&self) -> usize {
+        self.rank.len()
+    }
+
+    /// Whether a mix was asked for that there were too few points to select.
+    pub fn lacks_mix(&self) -> bool {
+        self.mix == Mix::Auto
+            && match self.combine {
+                Combine::Union => self.tuning.is_none(),
+                Combine::Joint => self.joint.as_ref().is_none_or(|(_, trials)| trials.is_empty()),
+                Combine::Fuse => false,
+            }
+    }
+
+    /// Neighbors, scores and p-values of mapped queries. `first_row` is the number of the first one, which with the seed
+    /// decides what breaks its ties. Fused scores need the class probabilities of the queries.
+    pub fn answer(
+        &self,
+        backend: &dyn Backend,
+        scorer: &Scorer,
+        queries: &Matrix,
+        first_row: usize,
+        probabilities: Option<&Matrix>,
+    ) -> Result<Answers> {
+        if (self.combine == Combine::Fuse) != probabilities.is_some() {
+            return Err(Error::Data("class probabilities are for fused scores, and fused scores need them".into()));
+        }
+        let Evidence::Bag(bag) = &self.evidence else {
+            let (neighbors, scores) = scorer.score(backend, queries, first_row)?;
+            let p_values = self.count(backend, &scores, probabilities, scorer.classes);
+            return Ok(Answers { neighbors, scores, p_values });
+        };
+        let k = scorer.neighbor_count();
+        let (neighbors, reached) = backend.neighbors_both_ways(&scorer.reference, queries, k, bag.reach())?;
+        let scores = scorer.score_neighbors(backend, &neighbors, QUERY_PART, |query| first_row + query);
+        let known = Queries { points: queries, first_row, reached: &reached, scores: &scores, probabilities };
+        let p_values = bag.p_values(backend, scorer, &known, QUERY_PART);
+        Ok(Answers { neighbors, scores, p_values })
+    }
+
+    /// p-values from the scores alone: everywhere but in a bag.
+    fn count(
+        &self,
+        backend: &dyn Backend,
+        scores: &PairedScores,
+        probabilities: Option<&Matrix>,
+        classes: usize,
+    ) -> PValues {
+        let counts = |scores: Scores| Counts {
+            rank: 1 + self.rank.at_least(scores[0]),
+            contrast: 1 + self.contrast.at_least(scores[1]),
+            combined: match &self.evidence {
+                Evidence::Combined { rule, levels, scores: own } => 1 + own.at_least(rule.score(levels.count(scores))),
+                _ => 0,
+            },
+        };
+        let rest = counts([f64::INFINITY, f64::INFINITY, 1.0]);
+        let count = scores.len();
+        let tiles: Vec<PValues> = backend.threads().run(|| {
+            let tile = |tile: usize| {
+                let mut p_values = PValues::new(self.points());
+                for query in tile * TILE..((tile + 1) * TILE).min(count) {
+                    let (labels, ranks, contrasts) = scores.row(query);
+                    let Some(probabilities) = probabilities else {
+                        let each = labels.iter().zip(ranks.iter().zip(contrasts));
+                        p_values.push(each.map(|(&label, (&r, &c))| (label, counts([r, c, 0.0]))), rest);
+                        continue;
+                    };
+                    let row = probabilities.row(query);
+                    let all = (0..classes as u32).map(|label| {
+                        let (rank, contrast) = scores.get(query, label);
+                        let probability = row.get(label as usize).map_or(0.0, |&p| f64::from(p));
+                        (label, counts(with_probability(rank, contrast, probability)))
+                    });
+                    p_values.push(all, rest);
+                }
+                p_values
+            };
+            (0..count.div_ceil(TILE)).into_par_iter().map(tile).collect()
+        });
+        let mut all = PValues::new(self.points());
+        for tile in &tiles {
+            all.extend(tile);
+        }
+        all
+    }
+
+    /// How sets are made at `alpha`, the mix selected for it where that was asked for.
+    pub fn decide(&self, alpha: f64) -> Result<Decision> {
+        self.decide_with(alpha, self.mix)
+    }
+
+    /// The same under another mix than the one asked for, for two scores that are not combined. Auto without points to
+    /// select it on is 0.
+    pub fn decide_with(&self, alpha: f64, mix: Mix) -> Result<Decision> {
         if !(alpha > 0.0 && alpha < 1.0) {
             return Err(Error::config("alpha", alpha, "between 0 and 1, such as 0.1"));
         }
-        mix.check()?;
-        let (mix, trials) = match (mix, &self.tuning) {
-            (Mix::Fixed(mix), _) => (mix, Vec::new()),
-            (Mix::Auto, Some(tuning)) => tuning.select(alpha)?,
-            (Mix::Auto, None) => (0.0, Vec::new()),
-        };
-        let (rank_alpha, contrast_alpha) = mix::share(alpha, mix);
-        Ok(Thresholds {
-            alpha,
-            mix,
-            rank: self.rank.threshold(rank_alpha)?,
-            contrast: self.contrast.threshold(contrast_alpha)?,
-            trials,
+        let points = self.points();
+        let one = Cut::One(least_count(alpha, points));
+        Ok(match self.combine {
+            Combine::Fuse => {
+                Decision { alpha, mix: None, thresholds: None, trials: Vec::new(), points, cut: one }
+            }
+            Combine::Joint => {
+                let (mix, trials) = self.joint.clone().unwrap_or_default();
+                Decision { alpha, mix: Some(mix), thresholds: None, trials, points, cut: one }
+            }
+            Combine::Union => {
+                mix.check()?;
+                let (mix, trials) = match (mix, &self.tuning) {
+                    (Mix::Fixed(mix), _) => (mix, Vec::new()),
+                    (Mix::Auto, Some(tuning)) => tuning.select(alpha)?,
+                    (Mix::Auto, None) => (0.0, Vec::new()),
+                };
+                let (rank, contrast) = mix::share(alpha, mix);
+                let thresholds = [self.rank.threshold(rank)?, self.contrast.threshold(contrast)?];
+                let cut =
+                    Cut::Both { rank: least_count(rank, points), contrast: least_count(contrast, points) };
+                Decision { alpha, mix: Some(mix), thresholds: Some(thresholds), trials, points, cut }
+            }
         })
     }
 }
 
-fn tuning(
-    scores: &PairedScores,
-    labels: &[u32],
-    given: &[usize],
-    judged: &[usize],
-    classes: usize,
-) -> Result<Tuning> {
-    let pick = |rows: &[usize]| rows.iter().map(|&row| labels[row]).collect::<Vec<_>>();
-    let (rank, contrast) = scores.select(given).of_labels(&pick(given));
-    Ok(Tuning {
-        rank: CalibrationScores::new(rank)?,
-        contrast: CalibrationScores::new(contrast)?,
-        scores: scores.select(judged),
-        labels: pick(judged),
-        classes,
+/// The score that several are combined into; `None` where each decides for itself.
+pub(crate) fn rule(combine: Combine, joint: Option<&(f64, Vec<Trial>)>) -> Option<Rule> {
+    match combine {
+        Combine::Union => None,
+        Combine::Joint => Some(Rule::Joint { mix: joint.map_or(0.0, |(mix, _)| *mix) }),
+        Combine::Fuse => Some(Rule::Fuse),
+    }
+}
+
+/// What selects the mix, as the way of combining needs it: points for every α, or one mix for all.
+#[allow(clippy::type_complexity)]
+fn selected(
+    selecting: Option<Selecting>,
+    config: &DanceConfig,
+) -> Result<(Option<Tuning>, Option<(f64, Vec<Trial>)>)> {
+    Ok(match (config.combine, selecting, config.mix) {
+        (Combine::Union, selecting, _) => (selecting.map(Selecting::into_tuning).transpose()?, None),
+        (Combine::Joint, Some(selecting), _) => (None, Some(selecting.joint()?)),
+        (Combine::Joint, None, Mix::Fixed(mix)) => (None, Some((mix, Vec::new()))),
+        (Combine::Joint, None, Mix::Auto) | (Combine::Fuse, ..) => (None, None),
     })
+}
+
+/// Scores of the points' own labels, as they are combined.
+fn own_scores(scores: &PairedScores, labels: &[u32], probabilities: Option<&[f32]>) -> Vec<Scores> {
+    let (ranks, contrasts) = scores.of_labels(labels);
+    let pairs = ranks.into_iter().zip(contrasts);
+    match probabilities {
+        None => pairs.map(|(rank, contrast)| [rank, contrast, 0.0]).collect(),
+        Some(own) => {
+            pairs.zip(own).map(|((rank, contrast), &p)| with_probability(rank, contrast, f64::from(p))).collect()
+        }
+    }
+}
+
+/// Points that select the mix: scores of the true labels of those that give thresholds, and of every label of the rest.
+struct Selecting {
+    given: Vec<Scores>,
+    scores: PairedScores,
+    labels: Vec<u32>,
+    classes: usize,
+}
+
+impl Selecting {
+    fn new(scores: &PairedScores, labels: &[u32], given: &[usize], judged: &[usize], classes: usize) -> Self {
+        let pick = |rows: &[usize]| rows.iter().map(|&row| labels[row]).collect::<Vec<_>>();
+        Self {
+            given: own_scores(&scores.select(given), &pick(given), None),
+            scores: scores.select(judged),
+            labels: pick(judged),
+            classes,
+        }
+    }
+
+    /// Points outside the bag: some of them (`judged`) among the rest of them. Every point that is judged gives thresholds
+    /// too, since what is learned here need not be honest, only good.
+    fn among(
+        backend: &dyn Backend,
+        scorer: &Scorer,
+        (points, labels): (&Matrix, &[u32]),
+        given: &[usize],
+        judged: &[usize],
+        config: &DanceConfig,
+    ) -> Result<Self> {
+        let pick = |rows: &[usize]| rows.iter().map(|&row| labels[row]).collect::<Vec<_>>();
+        let kernel = scorer.contrastive.kernel;
+        let part = Scorer::new(points.select(given), pick(given), scorer.classes, kernel, config)?;
+        let (_, scores) = part.score(backend, &points.select(judged), 0)?;
+        let labels = pick(judged);
+        Ok(Self { given: own_scores(&scores, &labels, None), scores, labels, classes: scorer.classes })
+    }
+
+    fn into_tuning(self) -> Result<Tuning> {
+        let column = |which: usize| CalibrationScores::new(self.given.iter().map(|s| s[which]).collect());
+        Ok(Tuning {
+            rank: column(0)?,
+            contrast: column(1)?,
+            scores: self.scores,
+            labels: self.labels,
+            classes: self.classes,
+        })
+    }
+
+    /// The best mix of a joint score.
+    fn joint(&self) -> Result<(f64, Vec<Trial>)> {
+        let levels = Levels::new(&self.given)?;
+        let judged = Judged { scores: &self.scores, labels: &self.labels, classes: self.classes };
+        judged.select(JOINT_ALPHA, |mix| {
+            let (rule, levels) = (Rule::Joint { mix }, &levels);
+            let own = self.given.iter().map(|&scores| rule.score(levels.count(scores))).collect();
+            let threshold = CalibrationScores::new(own)?.threshold(JOINT_ALPHA)?.value;
+            Ok(move |rank, contrast| rule.score(levels.count([rank, contrast, 0.0])) <= threshold)
+        })
+    }
 }

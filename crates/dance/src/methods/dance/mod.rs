@@ -1,4 +1,5 @@
-//! DANCE: `C_knn ∩ C_clr` (the paper, §3.3 and appendix A), in two ways of calibrating.
+//! DANCE: what the neighbors of a point say about its label (the paper, §3 and appendix A), in three ways of calibrating and
+//! three of [combining](combine) the scores. The paper's own is reuse and union.
 //!
 //! - **reuse** (the paper's main tables): the calibration points are the reference, each searched leave-one-out. The mix is
 //!   selected on a stratified 80/20 split of them, thresholds come from all. Heuristic.
@@ -6,11 +7,15 @@
 //!   calibration points selects the mix (80/20 again), the other gives the thresholds: `P(y ∈ C) ≥ 1-α` in finite
 //!   samples. The halves are not stratified, since that would make the threshold half differ from a test point in law.
 //!   A fixed mix needs no selection, and all calibration points give thresholds.
+//! - **exact** (ours, [`bag`]): the guarantee of disjoint with all calibration points at work twice, as neighbors and for
+//!   p-values, and the points that fitted the kernel as further neighbors. A fifth of those selects the mix.
 //!
-//! Cost: in either mode one search of all calibration points. In reuse mode the search runs over the two parts of the
+//! Cost: in every mode one search of all calibration points. In reuse mode the search runs over the two parts of the
 //! 80/20 split by turns: the first answers for the selection, both merged for the thresholds.
 
-mod calibration;
+pub(crate) mod bag;
+pub(crate) mod calibration;
+pub(crate) mod combine;
 mod parts;
 mod scorer;
 
@@ -19,7 +24,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::mix::Mix;
 
-pub use calibration::{Calibration, Thresholds};
+pub use calibration::{Answers, Calibration, Decision};
+pub use combine::Combine;
 pub use scorer::Scorer;
 
 /// Where neighbors come from, and so which guarantee holds.
@@ -27,10 +33,12 @@ pub use scorer::Scorer;
 #[serde(rename_all = "lowercase")]
 pub enum CalibrationMode {
     /// Among the calibration points themselves, leave-one-out.
-    #[default]
     Reuse,
     /// Among the points that fitted the kernel.
     Disjoint,
+    /// Among both, the query counted as one of the calibration points.
+    #[default]
+    Exact,
 }
 
 impl CalibrationMode {
@@ -38,7 +46,9 @@ impl CalibrationMode {
     pub fn guarantee(self) -> &'static str {
         match self {
             Self::Reuse => "heuristic: calibration points serve as each other's neighbors",
-            Self::Disjoint => "P(label in set) >= 1 - alpha in finite samples, for exchangeable points",
+            Self::Disjoint | Self::Exact => {
+                "P(label in set) >= 1 - alpha in finite samples, for exchangeable points"
+            }
         }
     }
 }
@@ -57,6 +67,10 @@ pub struct DanceConfig {
     pub mix: Mix,
     /// Where neighbors come from.
     pub calibration: CalibrationMode,
+    /// How the scores become one decision.
+    pub combine: Combine,
+    /// In exact mode, whether the points that fitted the kernel serve as neighbors too.
+    pub fit_neighbors: bool,
     /// Width ε < 1 of the noise U(0,ε) that breaks ties of ranks; 0 leaves them.
     pub tie_noise: f64,
     /// Seed of the splits for the mix, and of the noise.
@@ -70,7 +84,9 @@ impl Default for DanceConfig {
             contrast_neighbors: 50,
             temperature: 0.01,
             mix: Mix::Auto,
-            calibration: CalibrationMode::Reuse,
+            calibration: CalibrationMode::default(),
+            combine: Combine::default(),
+            fit_neighbors: true,
             tie_noise: 0.0,
             seed: 0,
         }
@@ -78,6 +94,11 @@ impl Default for DanceConfig {
 }
 
 impl DanceConfig {
+    /// The paper's own settings.
+    pub fn paper() -> Self {
+        Self { calibration: CalibrationMode::Reuse, combine: Combine::Union, ..Self::default() }
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         for (name, value) in
             [("rank_neighbors", self.rank_neighbors), ("contrast_neighbors", self.contrast_neighbors)]

@@ -8,7 +8,7 @@ use crate::mix::Mix;
 use crate::random::Random;
 use crate::split;
 
-use super::DanceConfig;
+use super::{Combine, DanceConfig};
 
 /// Share of the points whose scores give thresholds while the mix is selected.
 const THRESHOLD_SHARE: f64 = 0.8;
@@ -41,13 +41,14 @@ pub(super) fn halves(mut rows: Vec<usize>, seed: u64) -> Result<(Vec<usize>, Vec
 }
 
 /// The 80/20 split on which the mix is selected: points that give thresholds, points whose sets are judged; ascending.
-/// `None` when the mix is fixed or there are too few points.
+/// `None` when there is no mix, it is fixed, or there are too few points.
 pub(super) fn tuning_parts(
     rows: &[usize],
     labels: &[u32],
     config: &DanceConfig,
 ) -> Result<Option<[Vec<usize>; 2]>> {
-    if config.mix != Mix::Auto || rows.len() < LEAST_TUNING_POINTS {
+    let needless = config.mix != Mix::Auto || config.combine == Combine::Fuse;
+    if needless || rows.len() < LEAST_TUNING_POINTS {
         return Ok(None);
     }
     // Classes by their first appearance, so that their names do not change the split either.

@@ -10,11 +10,14 @@ use crate::scores::paired::PairedScores;
 use crate::scores::rank::{self, Rank};
 use crate::scores::{self, NeighborScore};
 
-use super::DanceConfig;
+use super::combine::Combine;
+use super::{DanceConfig, bag};
 
-/// Parts of the noise that breaks ties: calibration points, and points asked about later.
+/// Parts of the random numbers that break ties: calibration points, and points asked about later.
 pub(super) const CALIBRATION_PART: u64 = 0;
-const QUERY_PART: u64 = 1;
+pub(super) const QUERY_PART: u64 = 1;
+/// And of the keys: points that fitted the kernel.
+const FIT_PART: u64 = 2;
 
 /// Labelled reference points, and the two scores over them.
 #[derive(Clone, Debug)]
@@ -22,10 +25,10 @@ pub struct Scorer {
     pub(super) reference: Reference,
     pub(super) labels: Vec<u32>,
     pub(super) classes: usize,
-    rank: Rank,
-    contrastive: Contrastive,
+    pub(super) rank: Rank,
+    pub(super) contrastive: Contrastive,
     tie_noise: f64,
-    seed: u64,
+    pub(super) seed: u64,
 }
 
 impl Scorer {
@@ -46,15 +49,29 @@ impl Scorer {
             reference: Reference::new(points),
             labels,
             classes,
-            rank: Rank { neighbors: config.rank_neighbors },
+            rank: Rank { neighbors: config.rank_neighbors, shared_ties: false },
             contrastive: Contrastive {
                 neighbors: config.contrast_neighbors,
                 temperature: config.temperature,
                 kernel,
             },
-            tie_noise: config.tie_noise,
+            // Fused, ranks break their ties with the class probability.
+            tie_noise: if config.combine == Combine::Fuse { 0.0 } else { config.tie_noise },
             seed: config.seed,
         })
+    }
+
+    /// The same for **exact** calibration, on `calibration` points followed by others that are not in the bag: ties in
+    /// distance go by random keys, and ranks are shared.
+    pub fn for_bag(mut self, calibration: usize) -> Self {
+        let key = |row: usize| match row.checked_sub(calibration) {
+            None => bag::key(self.seed, CALIBRATION_PART, row),
+            Some(row) => bag::key(self.seed, FIT_PART, row),
+        };
+        let keys = (0..self.labels.len()).map(key).collect();
+        self.rank.shared_ties = true;
+        self.reference = self.reference.with_keys(keys);
+        self
     }
 
     /// Labels of the reference points.
@@ -75,6 +92,18 @@ impl Scorer {
     /// The `k` nearest reference points of mapped queries.
     pub fn neighbors(&self, backend: &dyn Backend, queries: &Matrix, k: usize) -> Result<Neighbors> {
         backend.neighbors(&self.reference, queries, k, None)
+    }
+
+    /// Neighbors of the first `count` reference points, each among all others.
+    pub fn neighbors_of_first(&self, backend: &dyn Backend, count: usize) -> Result<Neighbors> {
+        let itself: Vec<_> = (0..count as u32).map(Some).collect();
+        let points = self.points().select(&(0..count).collect::<Vec<_>>());
+        backend.neighbors(&self.reference, &points, self.neighbor_count(), Some(&itself))
+    }
+
+    /// The same where their ids are known, `columns` a point.
+    pub(crate) fn named_neighbors(&self, count: usize, ids: &[u32], columns: usize) -> Neighbors {
+        Neighbors::of_first(&self.reference, count, ids, columns)
     }
 
     pub(super) fn neighbor_count(&self) -> usize {
@@ -106,11 +135,14 @@ impl Scorer {
             .threads()
             .run(|| scores::of_neighbors(both, neighbors, &self.reference, &self.labels, self.classes));
         if self.tie_noise > 0.0 {
-            rank.add_noise(|query, label| {
-                rank::tie_noise(self.seed, self.tie_noise, part, row(query), label)
-            });
+            rank.add_noise(|query, label| self.noise(part, row(query), label));
         }
         PairedScores::join(&rank, &contrast)
+    }
+
+    /// What breaks ties of a rank.
+    pub(super) fn noise(&self, part: u64, row: usize, label: u32) -> f64 {
+        rank::tie_noise(self.seed, self.tie_noise, part, row, label)
     }
 
     /// The same scores over some of the reference points.

@@ -1,0 +1,238 @@
+//! **exact** calibration: full conformal prediction over a fixed kernel.
+//!
+//! For a query z and a label y, (z,y) joins the n calibration points, all n+1 points of this bag are scored leave-one-out
+//! within it, and `p(y)` is the share of them that conform no better than (z,y). All n+1 scores are one symmetric function of
+//! the bag, so `P(p(y_true) ≤ α) ≤ α` for exchangeable points, in finite samples: see `docs/method.md` for the proof. Kernel,
+//! metric, class probabilities and mix come from other points; those points may also serve the whole bag as neighbors.
+//!
+//! An order by index is not symmetric, since the query would always be last. So points at the same distance share a rank, and
+//! where one of them has to go (who is the anchor, who is the last of m neighbors) an i.i.d. key of each point decides.
+//!
+//! Cost: the search of the query finds in the same pass whose lists it enters (about m points); their scores are updated
+//! ([`standing`]), everything else is counting ([`count`]). Memory: O(n·m).
+
+mod count;
+mod standing;
+
+use rayon::prelude::*;
+
+use crate::backend::Backend;
+use crate::error::Result;
+use crate::matrix::Matrix;
+use crate::neighbors::{Neighbors, Reach, Reached};
+use crate::p_values::{Counts, PValues};
+use crate::random;
+use crate::scores::paired::PairedScores;
+
+use super::combine::{Rule, Scores, with_probability};
+use super::scorer::Scorer;
+use count::{Candidate, Changed, Counted};
+use standing::{Newcomer, Standings};
+
+/// The stream of random numbers that decides between points at the same distance.
+const KEY_PURPOSE: u64 = 0x0b46;
+/// Queries a parallel task.
+const TILE: usize = 16;
+
+/// The key of a point. `part` keeps the points of one data set apart from those of another.
+pub(super) fn key(seed: u64, part: u64, row: usize) -> f64 {
+    random::uniform_of(&[seed, KEY_PURPOSE, part, row as u64])
+}
+
+/// Calibration points, ready for one more.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Bag {
+    standings: Standings,
+    reach: Reach,
+    counted: Counted,
+    /// What breaks ties of each point's rank: noise, or its probability.
+    extra: Vec<f64>,
+    /// Each point's probability of its own label, where scores are fused.
+    pub(crate) probabilities: Option<Vec<f32>>,
+}
+
+/// The queries of one call, as far as the search has come.
+pub(super) struct Queries<'a> {
+    pub(super) points: &'a Matrix,
+    pub(super) first_row: usize,
+    pub(super) reached: &'a Reached,
+    pub(super) scores: &'a PairedScores,
+    /// Class probabilities, where scores are fused.
+    pub(super) probabilities: Option<&'a Matrix>,
+}
+
+impl Bag {
+    /// `neighbors` are those of the scorer's first points, the calibration points, each among all others.
+    pub(super) fn new(
+        scorer: &Scorer,
+        neighbors: Neighbors,
+        noise: impl Fn(usize) -> f64,
+        probabilities: Option<Vec<f32>>,
+        rule: Option<Rule>,
+    ) -> Result<Self> {
+        let n = neighbors.len();
+        let (reference, labels) = (&scorer.reference, &scorer.labels);
+        let standings =
+            Standings::new(reference, labels, neighbors, scorer.rank.neighbors, scorer.contrastive);
+        let scores: Vec<Scores> = standings
+            .scores()
+            .iter()
+            .enumerate()
+            .map(|(row, &[rank, contrast])| match &probabilities {
+                Some(probabilities) => with_probability(rank, contrast, f64::from(probabilities[row])),
+                None => [rank + noise(row), contrast, 0.0],
+            })
+            .collect();
+        let extra = match &probabilities {
+            Some(own) => own.iter().map(|&own| with_probability(0.0, 0.0, f64::from(own))[0]).collect(),
+            None => (0..n).map(noise).collect(),
+        };
+        let mut reach = standings.reach();
+        reach.resize(reference.len(), -1.0); // other points are not in the bag
+        let reach = Reach::new(reference, reach);
+        Ok(Self { standings, reach, counted: Counted::new(scores, rule)?, extra, probabilities })
+    }
+
+    /// Scores of the calibration points, each among the others, before any query joins them.
+    pub(super) fn scores(&self) -> &[Scores] {
+        self.counted.scores()
+    }
+
+    pub(crate) fn neighbors(&self) -> &Neighbors {
+        self.standings.neighbors()
+    }
+
+    pub(super) fn reach(&self) -> &Reach {
+        &self.reach
+    }
+
+    /// The p-values of every label of every query.
+    pub(super) fn p_values(
+        &self,
+        backend: &dyn Backend,
+        scorer: &Scorer,
+        queries: &Queries<'_>,
+        query_part: u64,
+    ) -> PValues {
+        let n = self.extra.len();
+        let count = queries.points.rows();
+        let tiles: Vec<PValues> = backend.threads().run(|| {
+            (0..count.div_ceil(TILE))
+                .into_par_iter()
+                .map_init(Changed::default, |changed, tile| {
+                    let mut p_values = PValues::new(n);
+                    for query in tile * TILE..((tile + 1) * TILE).min(count) {
+                        let newcomer = Newcomer {
+                            point: queries.points.row(query),
+                            key: key(scorer.seed, query_part, queries.first_row + query),
+                        };
+                        let (labels, reference) = (&scorer.labels, &scorer.reference);
+                        let reached = queries.reached.get(query).iter();
+                        let changes = reached.filter_map(|&(id, squared)| {
+                            self.standings.change(reference, labels, id, squared, newcomer)
+                        });
+                        changed.fill(&self.counted, labels, &self.extra, changes);
+                        match queries.probabilities {
+                            Some(matrix) => self.fuse(changed, scorer, queries, query, matrix.row(query), &mut p_values),
+                            None => self.two_scores(changed, scorer, queries, query, &mut p_values),
+                        }
+                    }
+                    p_values
+                })
+                .collect()
+        });
+        let mut all = PValues::new(n);
+        for tile in &tiles {
+            all.extend(tile);
+        }
+        all
+    }
+
+    fn counts(&self, changed: &Changed, candidate: &Candidate) -> Counts {
+        let reached = changed.reached(&self.counted, candidate);
+        let combined = match self.counted.rule {
+            Some(rule) => changed.conform_no_better(&self.counted, rule, candidate, reached),
+            None => 0,
+        };
+        Counts { rank: reached[0], contrast: reached[1], combined }
+    }
+
+    /// Where a label's changed points are; they are sorted by label.
+    fn kin(changed: &Changed, labels: &[u32], label: u32) -> std::ops::Range<usize> {
+        let changes = changed.changes();
+        let start = changes.partition_point(|change| labels[change.id as usize] < label);
+        let length = changes[start..].partition_point(|change| labels[change.id as usize] == label);
+        start..start + length
+    }
+
+    /// Labels for which a query's counts can differ from those of a label that nothing speaks for: those with a score, and
+    /// those of the points it changes. Ascending.
+    fn listed(changed: &Changed, labels: &[u32], scored: &[u32]) -> Vec<u32> {
+        let mut listed = scored.to_vec();
+        listed.extend(changed.changes().iter().map(|change| labels[change.id as usize]));
+        listed.sort_unstable();
+        listed.dedup();
+        listed
+    }
+
+    fn two_scores(
+        &self,
+        changed: &Changed,
+        scorer: &Scorer,
+        queries: &Queries<'_>,
+        query: usize,
+        p_values: &mut PValues,
+    ) {
+        let candidate = |label| {
+            let (rank, contrast) = queries.scores.get(query, label);
+            Candidate { scores: [rank, contrast, 0.0], kin: Self::kin(changed, &scorer.labels, label) }
+        };
+        let listed = Self::listed(changed, &scorer.labels, queries.scores.row(query).0);
+        let rest = Candidate { scores: [f64::INFINITY, f64::INFINITY, 0.0], kin: 0..0 };
+        let counts = listed.into_iter().map(|label| (label, self.counts(changed, &candidate(label))));
+        p_values.push(counts, self.counts(changed, &rest));
+    }
+
+    /// With class probabilities no two labels need have the same counts. Those without neighbors differ only in their
+    /// probability, and share counts where no calibration point's lies between theirs.
+    fn fuse(
+        &self,
+        changed: &Changed,
+        scorer: &Scorer,
+        queries: &Queries<'_>,
+        query: usize,
+        probabilities: &[f32],
+        p_values: &mut PValues,
+    ) {
+        let probability = |label: u32| probabilities.get(label as usize).map_or(0.0, |&p| f64::from(p));
+        let listed = Self::listed(changed, &scorer.labels, queries.scores.row(query).0);
+        let mut counts: Vec<(u32, Counts)> = listed
+            .iter()
+            .map(|&label| {
+                let (rank, contrast) = queries.scores.get(query, label);
+                let scores = with_probability(rank, contrast, probability(label));
+                let kin = Self::kin(changed, &scorer.labels, label);
+                (label, self.counts(changed, &Candidate { scores, kin }))
+            })
+            .collect();
+        let mut listed = listed.iter().peekable();
+        let mut others: Vec<u32> =
+            (0..scorer.classes as u32).filter(|label| listed.next_if_eq(&label).is_none()).collect();
+        others.sort_unstable_by(|&a, &b| probability(b).total_cmp(&probability(a)).then(a.cmp(&b)));
+        let mut last: Option<([u32; 2], Counts)> = None;
+        for label in others {
+            let scores = with_probability(f64::INFINITY, f64::INFINITY, probability(label));
+            let own = &self.counted.levels.probability;
+            let place = [own.at_least(scores[2]), own.at_least(scores[2].next_up())];
+            let found = match last {
+                Some((before, counts)) if before == place => counts,
+                _ => self.counts(changed, &Candidate { scores, kin: 0..0 }),
+            };
+            last = Some((place, found));
+            counts.push((label, found));
+        }
+        counts.sort_unstable_by_key(|&(label, _)| label);
+        // The least likely of the others; with every label listed there is no rest to speak of.
+        p_values.push(counts, last.map_or_else(Counts::default, |(_, counts)| counts));
+    }
+}
