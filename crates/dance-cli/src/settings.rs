@@ -31,6 +31,9 @@ pub(crate) enum Combination {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Prediction sets")]
 pub(crate) struct Method {
+    /// The paper's settings throughout: reuse, union, and for a fit no refit on the validation points
+    #[arg(long)]
+    pub(crate) paper: bool,
     /// Where neighbors come from, and so which guarantee holds [default: exact]
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) calibration_mode: Option<Mode>,
@@ -57,6 +60,9 @@ pub(crate) struct Method {
 impl Method {
     /// `config` with what was given.
     pub(crate) fn apply(&self, config: DanceConfig, seed: u64) -> DanceConfig {
+        let config = if self.paper { DanceConfig::paper() } else { config };
+        // Fused scores have no mix; one that the model had before is dropped, one that is asked for is refused.
+        let fused = matches!(self.combine, Some(Combination::Fuse));
         DanceConfig {
             calibration: match self.calibration_mode {
                 None => config.calibration,
@@ -74,7 +80,7 @@ impl Method {
             rank_neighbors: self.rank_neighbors.unwrap_or(config.rank_neighbors),
             contrast_neighbors: self.contrast_neighbors.unwrap_or(config.contrast_neighbors),
             temperature: self.temperature.unwrap_or(config.temperature),
-            mix: self.mix.unwrap_or(config.mix),
+            mix: self.mix.unwrap_or(if fused { Mix::Auto } else { config.mix }),
             seed,
             ..config
         }

@@ -25,7 +25,18 @@ pub struct Config {
 }
 
 impl Config {
-    pub(crate) fn check(&self) -> Result<()> {
+    /// The paper's settings throughout: reuse and union, no refit, xRFM's floor under probabilities.
+    pub fn paper() -> Self {
+        Self {
+            tune: TuneConfig { refit: false, ..TuneConfig::default() },
+            dance: DanceConfig::paper(),
+            probability_floor: Some(1e-3),
+            ..Self::default()
+        }
+    }
+
+    /// Refuses what makes no sense.
+    pub fn check(&self) -> Result<()> {
         self.dance.check()?;
         match self.probability_floor {
             Some(floor) if !(0.0..0.5).contains(&floor) => {

@@ -186,9 +186,11 @@ impl Dance {
         for (block, rows) in queries.chunks(BLOCK * d).enumerate() {
             let start = first_row + block * BLOCK;
             let mapped = self.fitted.map_rows(backend, rows)?;
-            let classified = (best || fused).then(|| self.fitted.classify_mapped(backend, &mapped, &self.centers));
+            let classified =
+                (best || fused).then(|| self.fitted.classify_mapped(backend, &mapped, &self.centers));
             let classified = classified.transpose()?;
-            let probabilities = classified.as_ref().filter(|_| fused).map(|classified| &classified.probabilities);
+            let probabilities =
+                classified.as_ref().filter(|_| fused).map(|classified| &classified.probabilities);
             let answers = self.calibration.answer(backend, &self.scorer, &mapped, start, probabilities)?;
             scored.extend(&answers, classified.filter(|_| best).map(Best::of));
         }
@@ -216,6 +218,18 @@ impl Dance {
 }
 
 impl Fitted {
+    /// The same settings fitted to all of `data`, the validation points with them. `data` is what this was fitted on.
+    pub fn refit(&self, backend: &dyn Backend, data: &Dataset, observer: &dyn Observer) -> Result<Self> {
+        let mut points = data.embeddings.clone();
+        self.normalizer.apply("fit data", &mut points)?;
+        let (classes, kernel, rounds) = (self.classes.len(), self.rfm.kernel, self.rfm.rounds);
+        let rfm = &self.config.rfm;
+        let rfm = tune::refit(backend, &points, &data.labels, classes, kernel, rounds, rfm, observer)?;
+        let mut refitted = Self { rfm, train_labels: data.labels.clone(), ..self.clone() };
+        refitted.config.tune.refit = true;
+        Ok(refitted)
+    }
+
     /// Calibrates on `data`: points that did not fit the kernel. Classes are matched by name; new ones are allowed.
     pub fn calibrate(self, backend: &dyn Backend, data: &Dataset, observer: &dyn Observer) -> Result<Dance> {
         let config = self.config.dance;
@@ -304,7 +318,8 @@ impl Fitted {
         for (block, labels) in labels.chunks(BLOCK).enumerate() {
             let rows: Vec<usize> = (block * BLOCK..block * BLOCK + labels.len()).collect();
             let classified = self.classify_mapped(backend, &mapped.select(&rows), centers)?;
-            let of = |(row, &label): (usize, &u32)| classified.probabilities.row(row).get(label as usize).copied();
+            let of =
+                |(row, &label): (usize, &u32)| classified.probabilities.row(row).get(label as usize).copied();
             own.extend(labels.iter().enumerate().map(|pair| of(pair).unwrap_or(0.0)));
         }
         Ok(own)

@@ -127,7 +127,8 @@ impl PValues {
             let (labels, counts, rest) = self.row(query);
             if cut.passes(rest) {
                 let listed = labels.iter().zip(counts);
-                let mut out = listed.filter(|(_, counts)| !cut.passes(**counts)).map(|(&label, _)| label).peekable();
+                let mut out =
+                    listed.filter(|(_, counts)| !cut.passes(**counts)).map(|(&label, _)| label).peekable();
                 sets.labels.extend((0..classes as u32).filter(|&label| out.next_if_eq(&label).is_none()));
             } else {
                 let within = labels.iter().zip(counts).filter(|(_, counts)| cut.passes(**counts));

@@ -95,12 +95,7 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    pub(crate) fn new(
-        scored: &Scored,
-        decision: Decision,
-        classes: usize,
-        reference_labels: &[u32],
-    ) -> Self {
+    pub(crate) fn new(scored: &Scored, decision: Decision, classes: usize, reference_labels: &[u32]) -> Self {
         let mut sets = scored.p_values.sets(decision.cut, classes);
         let empty = sets.iter().filter(|set| set.is_empty()).count() as f64 / sets.len().max(1) as f64;
         if let (EmptySets::Top1, Some(best)) = (scored.options.empty, &scored.best) {

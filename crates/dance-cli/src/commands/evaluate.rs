@@ -47,7 +47,8 @@ pub(crate) struct Evaluate {
 /// The sets of one level, judged.
 #[derive(Debug, Serialize)]
 pub(super) struct Judged {
-    mix: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mix: Option<f64>,
     #[serde(flatten)]
     pub(super) metrics: Metrics,
 }
@@ -66,7 +67,7 @@ impl Evaluate {
             progress.warn(warning);
         }
         for &alpha in &self.alpha.0 {
-            for warning in model.calibration().thresholds(alpha)?.warnings() {
+            for warning in model.calibration().decide(alpha)?.warnings() {
                 progress.warn(&format!("alpha {alpha}: {warning}"));
             }
         }
@@ -116,7 +117,7 @@ pub(super) fn judge(
     let levels = alphas.0.iter().map(|&alpha| {
         let prediction = model.decide(&scored, alpha)?;
         let metrics = of_sets(&prediction.sets, truth, model, alpha, best)?;
-        Ok(Judged { mix: prediction.thresholds.mix, metrics })
+        Ok(Judged { mix: prediction.decision.mix, metrics })
     });
     levels.collect()
 }
@@ -141,7 +142,7 @@ pub(super) fn write_metrics(out: &mut dyn Write, judged: &[Judged]) -> io::Resul
         .map(|Judged { mix, metrics }| {
             vec![
                 metrics.alpha.to_string(),
-                mix.to_string(),
+                mix.map_or("-".into(), |mix| mix.to_string()),
                 metrics.accuracy.map_or("-".into(), share),
                 share(metrics.coverage),
                 format!("{:.2}", metrics.size),

@@ -158,7 +158,10 @@ impl Explain {
         table::write(&mut out, &head, &rows)?;
         if model.calibration().mode == CalibrationMode::Exact {
             let points = model.calibration().points();
-            writeln!(out, "  rows below {points} are calibration points; {points} + i is point i that fitted the kernel")?;
+            writeln!(
+                out,
+                "  rows below {points} are calibration points; {points} + i is point i that fitted the kernel"
+            )?;
         }
         if hidden > 0 {
             writeln!(out, "  … and {hidden} labels that are farther away (--top)")?;

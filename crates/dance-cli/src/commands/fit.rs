@@ -23,7 +23,8 @@ use crate::table;
 pub(crate) const EXAMPLE: &str = "Example:
   dance fit embeddings.npz -o model.dance
   dance fit all.parquet -o model.dance --split 0.4,0.4,0.2 --test-out test.npz --alpha 0.1,0.05
-  dance fit train.csv --calibration more.csv -o model.dance --calibration-mode disjoint
+  dance fit train.csv --calibration more.csv -o model.dance --combine joint
+  dance fit embeddings.npz -o model.dance --paper
 
 DATA is .npz (arrays `embeddings`, `labels`), .npy with --labels, .safetensors, .csv, .tsv or .parquet.";
 
@@ -100,6 +101,8 @@ struct Parts {
 
 impl Fit {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
+        let config = self.config(shared);
+        config.check()?;
         self.check()?;
         let begin = Instant::now();
         let progress = Progress::new(shared);
@@ -114,7 +117,6 @@ impl Fit {
             parts.kernel.classes.len()
         ));
         let backend = Cpu::new(shared.threads)?;
-        let config = self.config(shared);
         let fitted = Dance::fit(&backend, &parts.kernel, &config, &progress)
             .with_context(|| format!("fitting {}", self.data.display()))?;
         progress.begin("calibrating");
@@ -151,6 +153,8 @@ impl Fit {
                 "rounds": model.fitted().rfm.rounds,
                 "fidelity": model.fitted().fidelity,
                 "trace": progress.trace(),
+                "calibration": model.calibration().mode,
+                "combine": model.calibration().combine,
                 "guarantee": model.guarantee(),
                 "test": judged,
                 "warnings": progress.warnings(),
@@ -169,7 +173,14 @@ impl Fit {
             table::rounds(fitted.rfm.rounds),
             fitted.validation.accuracy
         )?;
-        writeln!(out, "  calibration  {} points", parts.calibration.len())?;
+        let calibration = model.calibration();
+        writeln!(
+            out,
+            "  calibration  {} points, {}, {}",
+            parts.calibration.len(),
+            words(calibration.mode),
+            words(calibration.combine)
+        )?;
         writeln!(out, "  guarantee    {}", model.guarantee())?;
         if let Some(test) = &parts.test {
             writeln!(out, "\nOn the {} test points, which it never saw:", test.len())?;
@@ -222,7 +233,7 @@ impl Fit {
                 Normalization::Standardize => Normalize::Standardize,
                 Normalization::None => Normalize::None,
             },
-            ..Config::default()
+            ..if self.method.paper { Config::paper() } else { Config::default() }
         };
         config.tune.evaluations = self.kernel.evaluations;
         config.tune.seed = shared.seed;
@@ -239,6 +250,11 @@ impl Fit {
         config.dance = self.method.apply(config.dance, shared.seed);
         config
     }
+}
+
+/// A setting as it is written in files.
+fn words(setting: impl serde::Serialize) -> String {
+    json!(setting).as_str().unwrap_or_default().to_owned()
 }
 
 /// Calibrating on the points that fitted the kernel makes sets too small.

@@ -144,14 +144,17 @@ fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> an
     let mut warnings = Vec::new();
     let mut levels = Vec::new();
     for &alpha in &alphas.0 {
-        let thresholds = calibration.thresholds(alpha)?;
-        warnings.extend(thresholds.warnings().into_iter().map(|warning| format!("alpha {alpha}: {warning}")));
-        levels.push(json!({
-            "alpha": alpha,
-            "mix": thresholds.mix,
-            "rank_threshold": finite(thresholds.rank.value),
-            "contrast_threshold": finite(thresholds.contrast.value),
-        }));
+        let decision = calibration.decide(alpha)?;
+        warnings.extend(decision.warnings().into_iter().map(|warning| format!("alpha {alpha}: {warning}")));
+        let mut level = json!({ "alpha": alpha });
+        if let Some(mix) = decision.mix {
+            level["mix"] = json!(mix);
+        }
+        if let Some([rank, contrast]) = decision.thresholds {
+            level["rank_threshold"] = json!(finite(rank.value));
+            level["contrast_threshold"] = json!(finite(contrast.value));
+        }
+        levels.push(level);
     }
     Ok(json!({
         "kind": "model",
@@ -162,9 +165,10 @@ fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> an
         "class_names": model.classes(),
         "kernel_points": fitted.rfm.train.rows(),
         "reference_points": model.reference_labels().len(),
-        "calibration_scores": calibration.rank.len(),
-        "smallest_alpha": smallest_alpha(calibration.rank.len()),
+        "calibration_scores": calibration.points(),
+        "smallest_alpha": smallest_alpha(calibration.points()),
         "calibration": text("calibration"),
+        "combine": text("combine"),
         "guarantee": model.guarantee(),
         "bandwidth": fitted.rfm.kernel.bandwidth(),
         "shape": fitted.rfm.kernel.shape(),

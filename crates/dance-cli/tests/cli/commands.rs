@@ -34,7 +34,7 @@ fn fit_reports_what_it_did() {
     assert_eq!(report["test"][0]["alpha"], 0.2);
     assert!(report["test"][0]["coverage"].as_f64().unwrap() > 0.5);
     // Without a test share everything goes to fit and calibration.
-    let text = fit(&["--calibration-mode", "disjoint", "--mix", "0.3"]);
+    let text = fit(&["--calibration-mode", "disjoint", "--combine", "union", "--mix", "0.3"]);
     let text = text.says(&["guarantee    P(label in set) >= 1 - alpha", "24 classes"]);
     assert!(!text.stdout.contains("test points"));
     // A file of calibration points; the very points of the kernel are worth a warning.
@@ -67,7 +67,7 @@ fn predict_answers_any_level() {
     let (model, test) = (shared("model"), shared("test.npz"));
     let sets = |alpha: &str| -> Vec<Vec<String>> {
         let ran = run(&["predict", &model, &test, "--alpha", alpha]).success();
-        assert!(ran.stderr.contains("96 rows at alpha") && ran.stderr.contains("guarantee: heuristic"));
+        assert!(ran.stderr.contains("96 rows at alpha") && ran.stderr.contains("guarantee: P(label in set)"));
         let line = |line: &str| {
             let row: serde_json::Value = serde_json::from_str(line).unwrap();
             assert_eq!(row["alpha"].to_string(), alpha);
@@ -85,11 +85,12 @@ fn predict_answers_any_level() {
         let found: serde_json::Value = serde_json::from_str(line).unwrap();
         assert_eq!(found["row"], row);
         let length = |key: &str| found[key].as_array().unwrap().len();
-        for key in ["probabilities", "rank_p_values", "contrast_p_values", "neighbors"] {
+        for key in ["probabilities", "p_values", "rank_p_values", "contrast_p_values", "neighbors"] {
             assert_eq!(length(key), length("set"), "{key}");
         }
-        let p_values: Vec<f64> = serde_json::from_value(found["rank_p_values"].clone()).unwrap();
+        let p_values: Vec<f64> = serde_json::from_value(found["p_values"].clone()).unwrap();
         assert!(p_values.is_sorted_by(|a, b| a >= b), "most conforming first");
+        assert!(p_values.iter().all(|&p| p > found["alpha"].as_f64().unwrap()), "{p_values:?}");
     }
     // An alpha that so few points cannot support: every label, and a warning that says so.
     let ran = run(&["predict", &model, &test, "--alpha", "0.0001"]).success();
@@ -104,7 +105,12 @@ fn predict_answers_any_level() {
 fn evaluate_judges_and_checks() {
     let (model, test) = (shared("model"), shared("test.npz"));
     let arguments = ["evaluate", &model, &test, "--alpha", "0.2,0.1"];
-    run(&arguments).success().says(&["96 points", "alpha  mix", "floor", "guarantee: heuristic"]);
+    run(&arguments).success().says(&[
+        "96 points",
+        "alpha  mix",
+        "floor",
+        "guarantee: P(label in set) >= 1 - alpha",
+    ]);
     let report = run(&[&arguments[..], &["--json", "--min-coverage", "0.5"]].concat()).success().json();
     assert_eq!(report["passed"], true);
     assert_eq!(report["levels"][1]["alpha"], 0.1);
@@ -119,8 +125,19 @@ fn evaluate_judges_and_checks() {
 fn recalibrate_keeps_the_kernel() {
     let (_folder, at) = scratch();
     let (model, test, other) = (shared("model"), shared("test.npz"), at("other"));
-    let ran =
-        run(&["recalibrate", &model, &test, "-o", &other, "--calibration-mode", "disjoint", "--mix", "0"]);
+    let ran = run(&[
+        "recalibrate",
+        &model,
+        &test,
+        "-o",
+        &other,
+        "--calibration-mode",
+        "disjoint",
+        "--combine",
+        "union",
+        "--mix",
+        "0",
+    ]);
     ran.success().says(&["calibrated on 96 points", "P(label in set) >= 1 - alpha"]);
     let kernel = |path: &str| {
         let report = run(&["inspect", path, "--json"]).success().json();
@@ -130,6 +147,20 @@ fn recalibrate_keeps_the_kernel() {
     assert_eq!((&before.0, &before.1), (&after.0, &after.1));
     assert_eq!(after.2, 96);
     run(&["recalibrate", &model, &test, "-o", &other, "--json"]).success();
+    // Every way of calibrating and combining, and the paper's.
+    for mode in ["exact", "disjoint", "reuse"] {
+        for combine in ["fuse", "joint", "union"] {
+            let ways = ["--calibration-mode", mode, "--combine", combine];
+            run(&[&["recalibrate", &model, &test, "-o", &other][..], &ways].concat()).success();
+            let report = run(&["inspect", &other, "--json"]).success().json();
+            assert_eq!((&report["calibration"], &report["combine"]), (&mode.into(), &combine.into()));
+            run(&["predict", &other, &test, "--alpha", "0.2"]).success();
+            run(&["explain", &other, &test, "--row", "0"]).success().says(&["in the set: "]);
+        }
+    }
+    run(&["recalibrate", &model, &test, "-o", &other, "--paper"]).success().says(&["guarantee: heuristic"]);
+    let refused = run(&["recalibrate", &model, &test, "-o", &other, "--mix", "0.3"]);
+    refused.fails(&["mix = 0.3", "only union and joint have a mix"]);
 }
 
 #[test]
@@ -137,7 +168,8 @@ fn inspect_knows_data_from_models() {
     run(&["inspect", &shared("model")]).success().says(&[
         "kind                    model",
         "kernel points           192",
-        "calibration             reuse",
+        "calibration             exact",
+        "combine                 fuse",
         "guarantee",
         "smallest alpha",
     ]);
@@ -163,7 +195,14 @@ fn inspect_knows_data_from_models() {
 fn explain_says_why() {
     let (model, test) = (shared("model"), shared("test.npz"));
     let text = run(&["explain", &model, &test, "--row", "3"]).success();
-    text.says(&["row 3: ", "the classifier says", "in the set: rank at most", "in set  rank", "guarantee: "]);
+    text.says(&[
+        "row 3: ",
+        "the classifier says",
+        "in the set: p above 0.1",
+        "in set",
+        "rows below",
+        "guarantee: ",
+    ]);
     let report = run(&["explain", &model, &test, "--row", "3", "--json", "--top", "24"]).success().json();
     let labels = report["labels"].as_array().unwrap();
     assert_eq!(labels.len(), 24);

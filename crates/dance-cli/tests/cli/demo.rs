@@ -17,11 +17,12 @@ fn the_demo_tells_the_story_and_writes_a_page() {
         "2. Calibrate.",
         "3. Test.",
         "4. Five test points",
-        "k-NN set",
-        "CLR set",
-        "DANCE",
+        "exact, fuse",
+        "paper: DANCE",
+        "paper: k-NN set",
+        "paper: CLR set",
     ])
-    .says(&["floor", "Guarantee: heuristic", "dance-demo.html"]);
+    .says(&["floor", "Guarantee: P(label in set)", "dance-demo.html"]);
     let page = std::fs::read_to_string(at("dance-demo.html")).unwrap();
     assert!(page.contains("<svg") && page.ends_with("</html>\n"));
     assert!(
@@ -32,7 +33,7 @@ fn the_demo_tells_the_story_and_writes_a_page() {
     assert_eq!(names(folder.path()), ["dance-demo.html", "picture.svg"]);
     // Its own page may be replaced, another file of that name not.
     let report = demo(&["--json"]).success().json();
-    assert_eq!(report["results"].as_array().unwrap().len(), 6);
+    assert_eq!(report["results"].as_array().unwrap().len(), 8);
     assert_eq!(report["report"], "dance-demo.html");
     std::fs::write(at("dance-demo.html"), "mine").unwrap();
     demo(&[]).fails(&["dance-demo.html exists", "--report"]);

@@ -42,8 +42,6 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| {
             "1",
             "--rounds",
             "0",
-            "--mix",
-            "0",
         ])
         .success();
     }

@@ -26,6 +26,7 @@ const LEVELS: [f64; 6] = [0.02, 0.05, 0.1, 0.15, 0.2, 0.3];
 /// The parts that methods see.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
+    pub(crate) fit: &'a Dataset,
     pub(crate) calibration: &'a Dataset,
     pub(crate) test: &'a Dataset,
 }
@@ -54,7 +55,7 @@ pub(crate) fn run(
 
     let mut seconds = Seconds::default();
     let fitted = timed(&mut seconds.fit, || Dance::fit(backend, &fit, &plan.config_for(seed), &tap))?;
-    let parts = Parts { calibration: &calibration, test: &test };
+    let parts = Parts { fit: &fit, calibration: &calibration, test: &test };
     let mut runner = Runner::new(backend, &fitted, parts, seed, &mut seconds)?;
     let (mut records, mut skipped, mut curve) = (Vec::new(), Vec::new(), Vec::new());
     for &method in &plan.methods {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::methods::dance::{CalibrationMode, DanceConfig};
+use crate::methods::dance::{CalibrationMode, Combine, DanceConfig};
 use crate::mix::Mix;
 
 /// A method. The scores of probabilities draw a seeded u; those named `…-deterministic` have u = 0.
@@ -18,6 +18,13 @@ pub enum Method {
     KnnSet,
     ClrSet,
     DanceDisjoint,
+    ExactFuse,
+    ExactJoint,
+    ExactUnion,
+    ExactFuseNoRefit,
+    ReuseFuse,
+    ReuseJoint,
+    DisjointFuse,
     DeepKnn,
     Confine,
     Lac,
@@ -33,11 +40,18 @@ pub enum Method {
 }
 
 /// Name, title and guarantee of every method, in the order of the tables.
-const METHODS: [(Method, &str, &str, &str); 16] = [
+const METHODS: [(Method, &str, &str, &str); 23] = [
     (Method::Dance, "dance", "DANCE", HEURISTIC),
     (Method::KnnSet, "knn-set", "k-NN Set", HEURISTIC),
     (Method::ClrSet, "clr-set", "CLR Set", HEURISTIC),
     (Method::DanceDisjoint, "dance-disjoint", "DANCE (disjoint)", EXACT),
+    (Method::ExactFuse, "exact-fuse", "exact, fuse (refit)", EXACT),
+    (Method::ExactJoint, "exact-joint", "exact, joint (refit)", EXACT),
+    (Method::ExactUnion, "exact-union", "exact, union (refit)", EXACT),
+    (Method::ExactFuseNoRefit, "exact-fuse-no-refit", "exact, fuse", EXACT),
+    (Method::ReuseFuse, "reuse-fuse", "reuse, fuse", HEURISTIC),
+    (Method::ReuseJoint, "reuse-joint", "reuse, joint", HEURISTIC),
+    (Method::DisjointFuse, "disjoint-fuse", "disjoint, fuse", EXACT),
     (Method::DeepKnn, "deep-knn", "Deep k-NN", HEURISTIC),
     (Method::Confine, "confine", "CONFINE-style", HEURISTIC),
     (Method::Lac, "lac", "RFM Adapter (LAC)", EXACT),
@@ -63,12 +77,17 @@ impl Method {
         METHODS.iter().map(|entry| entry.0).collect()
     }
 
-    /// What a run compares when nothing else is asked for: the paper's rows, LAC, SAPS and CONFINE.
+    /// What a run compares when nothing else is asked for: the paper's rows, LAC, SAPS and CONFINE, and our default.
     pub fn usual() -> Vec<Self> {
         let extra = |method: &Self| {
             !matches!(
                 method,
                 Self::DanceDisjoint
+                    | Self::ExactUnion
+                    | Self::ExactFuseNoRefit
+                    | Self::ReuseFuse
+                    | Self::ReuseJoint
+                    | Self::DisjointFuse
                     | Self::ApsDeterministic
                     | Self::RapsDeterministic
                     | Self::SapsDeterministic
@@ -103,14 +122,27 @@ impl Method {
 
     /// For DANCE and its special cases, the settings.
     pub(crate) fn dance(self, base: DanceConfig) -> Option<DanceConfig> {
-        let (mix, calibration) = match self {
-            Self::Dance => (base.mix, CalibrationMode::Reuse),
-            Self::KnnSet => (Mix::Fixed(0.0), CalibrationMode::Reuse),
-            Self::ClrSet => (Mix::Fixed(1.0), CalibrationMode::Reuse),
-            Self::DanceDisjoint => (base.mix, CalibrationMode::Disjoint),
+        use CalibrationMode::{Disjoint, Exact, Reuse};
+        use Combine::{Fuse, Joint, Union};
+        let (calibration, combine, mix) = match self {
+            Self::Dance => (Reuse, Union, base.mix),
+            Self::KnnSet => (Reuse, Union, Mix::Fixed(0.0)),
+            Self::ClrSet => (Reuse, Union, Mix::Fixed(1.0)),
+            Self::DanceDisjoint => (Disjoint, Union, base.mix),
+            Self::ExactFuse | Self::ExactFuseNoRefit => (Exact, Fuse, base.mix),
+            Self::ExactJoint => (Exact, Joint, base.mix),
+            Self::ExactUnion => (Exact, Union, base.mix),
+            Self::ReuseFuse => (Reuse, Fuse, base.mix),
+            Self::ReuseJoint => (Reuse, Joint, base.mix),
+            Self::DisjointFuse => (Disjoint, Fuse, base.mix),
             _ => return None,
         };
-        Some(DanceConfig { mix, calibration, ..base })
+        Some(DanceConfig { calibration, combine, mix, ..base })
+    }
+
+    /// Whether the kernel is fitted once more with the validation points, which the paper does not do.
+    pub(crate) fn refits(self) -> bool {
+        matches!(self, Self::ExactFuse | Self::ExactJoint | Self::ExactUnion)
     }
 }
 
@@ -129,8 +161,9 @@ impl FromStr for Method {
             Error::config(
                 "method",
                 text,
-                "one of dance, knn-set, clr-set, dance-disjoint, deep-knn, confine, lac, aps, raps, saps, \
-                 aps-deterministic, raps-deterministic, saps-deterministic, ncp-raps, conf-ot-aps, conf-ot-raps",
+                "one of dance, knn-set, clr-set, dance-disjoint, exact-fuse, exact-joint, exact-union, exact-fuse-no-refit, \
+                 reuse-fuse, reuse-joint, disjoint-fuse, deep-knn, confine, lac, aps, raps, saps, aps-deterministic, \
+                 raps-deterministic, saps-deterministic, ncp-raps, conf-ot-aps, conf-ot-raps",
             )
         })
     }

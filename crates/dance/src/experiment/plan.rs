@@ -27,11 +27,8 @@ pub struct Plan {
 }
 
 impl Default for Plan {
-    /// The paper's protocol: 40/40/20, five seeds, no refit, xRFM's floor under probabilities.
+    /// The paper's protocol: 40/40/20, five seeds, its settings.
     fn default() -> Self {
-        let mut config = Config::default();
-        config.tune.refit = false;
-        config.probability_floor = Some(1e-3);
         Self {
             alphas: vec![0.1, 0.05],
             seeds: 5,
@@ -39,7 +36,7 @@ impl Default for Plan {
             methods: Method::usual(),
             ablations: Vec::new(),
             split: [0.4, 0.4, 0.2],
-            config,
+            config: Config::paper(),
         }
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct Runner<'a> {
     calibration_probabilities: Matrix,
     test_probabilities: Matrix,
     best: Vec<u32>,
+    /// The kernel with the validation points, once a method wants it.
+    refitted: Option<Fitted>,
     prepared: Option<(Method, Prepared)>,
 }
 
@@ -102,6 +104,7 @@ impl<'a> Runner<'a> {
             calibration_probabilities,
             test_probabilities,
             best,
+            refitted: None,
             prepared: None,
         })
     }
@@ -124,12 +127,12 @@ impl<'a> Runner<'a> {
         seconds: &mut Seconds,
     ) -> Result<()> {
         let prepared = if let Some(config) = method.dance(self.fitted.config.dance) {
-            let mut fitted = self.fitted.clone();
+            let mut fitted = if method.refits() { self.refitted(observer)? } else { self.fitted.clone() };
             fitted.config.dance = config;
             let (mut calibrating, mut inferring) = (0.0, 0.0);
             let model =
                 timed(&mut calibrating, || fitted.calibrate(self.backend, self.parts.calibration, observer))?;
-            let options = PredictOptions { best: false, empty: EmptySets::Keep, support: 0 };
+            let options = PredictOptions { best: method.refits(), empty: EmptySets::Keep, support: 0 };
             let scored =
                 timed(&mut inferring, || model.score(self.backend, &self.parts.test.embeddings, options))?;
             if method == Method::Dance {
@@ -197,8 +200,19 @@ impl<'a> Runner<'a> {
     pub(crate) fn best(&self) -> &[u32] {
         match &self.prepared {
             Some((_, Prepared::ConfOt { best, .. })) => best,
+            Some((_, Prepared::Dance(ready))) => {
+                ready.1.best.as_ref().map_or(&self.best, |best| &best.labels)
+            }
             _ => &self.best,
         }
+    }
+
+    fn refitted(&mut self, observer: &dyn Observer) -> Result<Fitted> {
+        if let Some(fitted) = &self.refitted {
+            return Ok(fitted.clone());
+        }
+        let fitted = self.fitted.refit(self.backend, self.parts.fit, observer)?;
+        Ok(self.refitted.insert(fitted).clone())
     }
 
     fn adapter(&self, score: Box<dyn RankedScore>, seeded: bool) -> Result<Prepared> {

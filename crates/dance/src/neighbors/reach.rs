@@ -3,9 +3,9 @@
 //! `‖q-r‖² ≤ reach_r` is `(‖r‖² - reach_r) - 2·q·r ≤ -‖q‖²`: the products of the search, compared with one number a query.
 //! As there, f32 only preselects, with a rigorous allowance for its rounding; distances in f64 decide.
 
+use super::LARGEST_NORM;
 use super::candidates::Candidates;
 use super::reference::Reference;
-use super::LARGEST_NORM;
 
 /// How far every reference point reaches.
 #[derive(Clone, Debug, PartialEq)]

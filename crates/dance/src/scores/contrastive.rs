@@ -44,9 +44,11 @@ impl NeighborScore for Contrastive {
         let (mut losses, mut terms) = std::mem::take(&mut best.scratch);
         losses.clear();
         terms.clear();
-        losses.extend(others.iter().map(|&id| {
-            self.loss(squared_difference(anchor_point, neighborhood.points.row(id as usize)))
-        }));
+        losses.extend(
+            others
+                .iter()
+                .map(|&id| self.loss(squared_difference(anchor_point, neighborhood.points.row(id as usize)))),
+        );
         terms.extend(losses.iter().map(|loss| (-loss).exp()));
         terms.sort_unstable_by(f64::total_cmp);
         let shared = terms.iter().sum::<f64>().ln_1p();

@@ -206,16 +206,31 @@ pub fn fit(
 
     let kernel = best.kernel;
     let machine = if config.refit {
-        observer.notice(&Event::Refitting { points: points.rows() });
-        let none = Matrix::zeros(0, points.cols());
-        let all = FitPoints { train: points, labels, classes, held_out: &none };
-        let rounds = RfmConfig { rounds: best.iterate.round, patience: None, ..*rfm };
         drop((train, sample));
-        Rfm::fit(backend, all, &[], kernel, &rounds, observer)?.0
+        refit(backend, points, labels, classes, kernel, best.iterate.round, rfm, observer)?
     } else {
         Rfm::new(kernel, train.points, best.iterate)?
     };
     Ok(Tuned { rfm: machine, validation: validation_score, unit, trace, fidelity })
+}
+
+/// Fits once more, with what a search has found, on all points.
+#[allow(clippy::too_many_arguments)] // the search's result and what it was made of
+pub(crate) fn refit(
+    backend: &dyn Backend,
+    points: &Matrix,
+    labels: &[u32],
+    classes: usize,
+    kernel: Kernel,
+    rounds: usize,
+    rfm: &RfmConfig,
+    observer: &dyn Observer,
+) -> Result<Rfm> {
+    observer.notice(&Event::Refitting { points: points.rows() });
+    let none = Matrix::zeros(0, points.cols());
+    let all = FitPoints { train: points, labels, classes, held_out: &none };
+    let rounds = RfmConfig { rounds, patience: None, ..*rfm };
+    Ok(Rfm::fit(backend, all, &[], kernel, &rounds, observer)?.0)
 }
 
 /// Points with their labels.

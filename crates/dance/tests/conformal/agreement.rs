@@ -212,8 +212,7 @@ fn the_selected_mix_agrees() {
             bandwidth: 8.0,
             shape: 1.0,
         };
-        let config =
-            DanceConfig { rank_neighbors: 30, contrast_neighbors: 15, seed, ..DanceConfig::paper() };
+        let config = DanceConfig { rank_neighbors: 30, contrast_neighbors: 15, seed, ..DanceConfig::paper() };
         let kernel = Kernel::new(settings.bandwidth, settings.shape).unwrap();
         let scorer = Scorer::new(data.points.clone(), data.labels.clone(), classes, kernel, &config).unwrap();
         let calibrated = Calibration::reuse(&backend, &scorer, None, &config).unwrap();

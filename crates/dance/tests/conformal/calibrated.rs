@@ -32,11 +32,15 @@ impl Calibrated {
         let fused = config.combine == Combine::Fuse;
         let own = fused.then(|| {
             let all = probabilities(fit, &calibration.points, classes);
-            calibration.labels.iter().enumerate().map(|(row, &y)| all.row(row)[y as usize]).collect::<Vec<_>>()
+            calibration
+                .labels
+                .iter()
+                .enumerate()
+                .map(|(row, &y)| all.row(row)[y as usize])
+                .collect::<Vec<_>>()
         });
-        let scorer = |data: &Data| {
-            Scorer::new(data.points.clone(), data.labels.clone(), classes, kernel, config)
-        };
+        let scorer =
+            |data: &Data| Scorer::new(data.points.clone(), data.labels.clone(), classes, kernel, config);
         let (scorer, calibrated) = match config.calibration {
             CalibrationMode::Reuse => {
                 let scorer = scorer(calibration)?;

@@ -133,7 +133,7 @@ fn compare(case: &Case, s: Settings, combine: Combine, mix_tenths: u32, tie_nois
     let config = DanceConfig {
         rank_neighbors: s.rank_neighbors,
         contrast_neighbors: s.contrast_neighbors,
-        mix: Mix::Fixed(f64::from(mix_tenths) / 10.0),
+        mix: if combine == Combine::Fuse { Mix::Auto } else { Mix::Fixed(f64::from(mix_tenths) / 10.0) },
         calibration: CalibrationMode::Exact,
         combine,
         fit_neighbors,
@@ -211,7 +211,13 @@ fn compare(case: &Case, s: Settings, combine: Combine, mix_tenths: u32, tie_nois
 fn p_values_are_those_of_the_brute_force() {
     for case in cases() {
         for (rank_neighbors, contrast_neighbors) in [(10, 6), (4, 9), (1, 1), (500, 500)] {
-            let s = Settings { rank_neighbors, contrast_neighbors, temperature: 0.01, bandwidth: 1.5, shape: 1.0 };
+            let s = Settings {
+                rank_neighbors,
+                contrast_neighbors,
+                temperature: 0.01,
+                bandwidth: 1.5,
+                shape: 1.0,
+            };
             for fit_neighbors in [true, false] {
                 compare(&case, s, Combine::Union, 3, 0.0, fit_neighbors);
                 compare(&case, s, Combine::Union, 3, 0.9, fit_neighbors);
@@ -229,7 +235,8 @@ fn p_values_are_those_of_the_brute_force() {
 fn kernels_make_no_difference() {
     for case in cases().into_iter().take(3) {
         for (bandwidth, shape) in [(0.2, 0.5), (20.0, 1.7), (300.0, 1.0)] {
-            let s = Settings { rank_neighbors: 8, contrast_neighbors: 6, temperature: 0.01, bandwidth, shape };
+            let s =
+                Settings { rank_neighbors: 8, contrast_neighbors: 6, temperature: 0.01, bandwidth, shape };
             compare(&case, s, Combine::Fuse, 0, 0.0, true);
             compare(&case, s, Combine::Joint, 4, 0.0, true);
         }

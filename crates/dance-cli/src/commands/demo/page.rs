@@ -27,10 +27,10 @@ pub(super) fn of(story: &Story) -> String {
         + &figure(&report::curves(size.0, size.1, &size.2, false));
     let results = table(&words::HEADER, &rows)
         + "<p><small>Cov: share of sets with the true label. Size: mean number of labels. CCV: mean distance of a class's \
-           coverage from 1 - alpha, in per cent; chance alone gives the floor. mix: share of alpha for the CLR set.</small></p>"
+           coverage from 1 - alpha, in per cent; chance alone gives the floor. mix: the paper's share of alpha for the CLR set.</small></p>"
         + &charts;
     let sizes = figure(&report::bars(
-        &format!("Test points by labels in their DANCE set, alpha {}", ALPHAS[0]),
+        &format!("Test points by labels in their set (exact, fuse), alpha {}", ALPHAS[0]),
         "labels in the set",
         &story.sizes,
     ));
@@ -48,7 +48,7 @@ pub(super) fn of(story: &Story) -> String {
     )
 }
 
-/// What was promised against what came out, for the three methods.
+/// What was promised against what came out, for every method.
 pub(super) fn curves(story: &Story) -> (Chart, Chart) {
     let lines = |value: fn(&Judged) -> f64| {
         METHODS

@@ -4,8 +4,10 @@ use std::time::Instant;
 
 use anyhow::Context;
 use dance::backend::Cpu;
+use dance::methods::dance::DanceConfig;
 use dance::metrics::Metrics;
 use dance::mix::Mix;
+use dance::observe::Silent;
 use dance::sets::Sets;
 use dance::tune::Evaluation;
 use dance::{Config, Dance, Dataset, PredictOptions, Scored, split};
@@ -16,8 +18,13 @@ use crate::progress::Progress;
 
 const SHARES: [f64; 3] = [0.4, 0.4, 0.2];
 pub(super) const ALPHAS: [f64; 2] = [0.1, 0.05];
-pub(super) const METHODS: [(&str, Mix); 3] =
-    [("k-NN set", Mix::Fixed(0.0)), ("CLR set", Mix::Fixed(1.0)), ("DANCE", Mix::Auto)];
+/// The default of `dance fit`, and the paper's sets on the same kernel.
+pub(super) const METHODS: [(&str, Option<Mix>); 4] = [
+    ("exact, fuse", None),
+    ("paper: DANCE", Some(Mix::Auto)),
+    ("paper: k-NN set", Some(Mix::Fixed(0.0))),
+    ("paper: CLR set", Some(Mix::Fixed(1.0))),
+];
 /// Error levels of the curves, in hundredths.
 const CURVE: std::ops::RangeInclusive<usize> = 2..=30;
 
@@ -30,7 +37,7 @@ pub(super) struct Story {
     /// The same methods over many levels.
     pub(super) curve: Vec<Judged>,
     pub(super) examples: Vec<Example>,
-    /// How many DANCE sets have 0, 1, 2 … labels at the first level.
+    /// How many sets have 0, 1, 2 … labels at the first level.
     pub(super) sizes: Vec<usize>,
     pub(super) trace: Vec<Evaluation>,
     pub(super) accuracy: f64,
@@ -41,7 +48,8 @@ pub(super) struct Story {
 #[derive(Serialize)]
 pub(super) struct Judged {
     pub(super) method: &'static str,
-    pub(super) mix: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) mix: Option<f64>,
     #[serde(flatten)]
     pub(super) metrics: Metrics,
 }
@@ -78,16 +86,23 @@ impl Story {
             .with_context(|| format!("fitting {name}"))?
             .calibrate(&backend, &calibration, progress)
             .context("calibrating")?;
-        let scored = model.score(&backend, &test.embeddings, PredictOptions::default())?;
+        let settings = DanceConfig { seed: shared.seed, ..DanceConfig::paper() };
+        let paper = model.recalibrate(&backend, &calibration, Some(settings), &Silent)?;
+        let ask = |model: &Dance| model.score(&backend, &test.embeddings, PredictOptions::default());
+        let (scored, paper_scored) = (ask(&model)?, ask(&paper)?);
 
         let levels = |alphas: &[f64]| -> dance::Result<Vec<Judged>> {
             let pairs = alphas.iter().flat_map(|&alpha| METHODS.map(|method| (alpha, method)));
-            pairs.map(|(alpha, (method, mix))| judge(&model, &scored, &test, alpha, method, mix)).collect()
+            let judge = |(alpha, (method, mix)): (f64, (&'static str, Option<Mix>))| match mix {
+                None => judge(&model, &scored, &test, alpha, method, Mix::Auto),
+                Some(mix) => judge(&paper, &paper_scored, &test, alpha, method, mix),
+            };
+            pairs.map(judge).collect()
         };
         let results = levels(&ALPHAS)?;
         let curve = levels(&CURVE.step_by(2).map(|percent| percent as f64 / 100.0).collect::<Vec<_>>())?;
         for alpha in ALPHAS {
-            for warning in model.calibration().thresholds(alpha)?.warnings() {
+            for warning in model.calibration().decide(alpha)?.warnings() {
                 progress.warn(&format!("alpha {alpha}: {warning}"));
             }
         }
@@ -120,13 +135,13 @@ fn judge(
     method: &'static str,
     mix: Mix,
 ) -> dance::Result<Judged> {
-    let thresholds = model.calibration().thresholds_with(alpha, mix)?;
+    let decision = model.calibration().decide_with(alpha, mix)?;
     let classes = model.classes().len();
-    let sets = thresholds.sets(&scored.scores, classes);
+    let sets = scored.p_values.sets(decision.cut, classes);
     let best = scored.best.as_ref().map(|best| best.labels.as_slice());
     Ok(Judged {
         method,
-        mix: thresholds.mix,
+        mix: decision.mix,
         metrics: Metrics::new(&sets, &test.labels, classes, alpha, best)?,
     })
 }
@@ -147,7 +162,7 @@ fn examples(model: &Dance, scored: &Scored, test: &Dataset, sets: &Sets) -> Vec<
     let example = |(why, row): (&'static str, Option<usize>)| {
         let row = row?;
         let mut set = sets.get(row).to_vec();
-        set.sort_by(|&a, &b| scored.scores.get(row, a).0.total_cmp(&scored.scores.get(row, b).0));
+        set.sort_by_key(|&label| std::cmp::Reverse(scored.p_values.get(row, label).combined));
         Some(Example {
             why,
             text: test.ids.as_ref().map_or_else(|| format!("test point {row}"), |ids| ids[row].clone()),

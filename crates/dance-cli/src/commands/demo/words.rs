@@ -40,13 +40,17 @@ pub(super) fn tell(out: &mut dyn Write, story: &Story) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "2. Calibrate. {calibration} other points (40 %) said how far down the list of neighbors (k-NN set) and how"
+        "2. Calibrate. {calibration} other points (40 %) said how far down the list of neighbors (rank), how deep into the"
     )?;
     writeln!(
         out,
-        "   deep into the neighborhood (CLR set) one must look to find the true label often enough."
+        "   neighborhood (contrastive loss) and how far down the class probabilities the true label can be. A label is"
     )?;
-    writeln!(out, "   DANCE keeps the labels that pass both, and shares alpha between the two by `mix`.\n")?;
+    writeln!(
+        out,
+        "   in the set when, all three weighed up, it conforms better than a share alpha of these points."
+    )?;
+    writeln!(out, "   The paper's sets on the same kernel stand below for comparison.\n")?;
     writeln!(
         out,
         "3. Test. {test} points (20 %) that took no part. A set should hold the true label in 1 - alpha of cases"
@@ -59,7 +63,7 @@ pub(super) fn tell(out: &mut dyn Write, story: &Story) -> io::Result<()> {
         "\n   CCV: mean distance of a class's coverage from 1 - alpha, in per cent. Chance alone gives the floor."
     )?;
     writeln!(out, "   Guarantee: {}.\n", story.model.guarantee())?;
-    writeln!(out, "4. Five test points and their DANCE sets at alpha {}:\n", super::story::ALPHAS[0])?;
+    writeln!(out, "4. Five test points and their sets at alpha {}:\n", super::story::ALPHAS[0])?;
     for example in &story.examples {
         let Example { why, text, truth, prediction, set, covered } = example;
         writeln!(out, "   {text}")?;
@@ -80,7 +84,7 @@ pub(super) fn cells(judged: &Judged) -> Vec<String> {
     vec![
         (*method).to_owned(),
         metrics.alpha.to_string(),
-        mix.to_string(),
+        mix.map_or("-".into(), |mix| mix.to_string()),
         format!("{:.3}", metrics.coverage),
         format!("{:.2}", metrics.size),
         format!("{:.2}", metrics.class_violation),

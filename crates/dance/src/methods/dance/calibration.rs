@@ -92,7 +92,9 @@ impl Decision {
                 let each = [("rank", rank), ("contrastive", contrast)];
                 each.iter().filter_map(|(name, t)| Some(format!("{name} score: {}", t.warning()?))).collect()
             }
-            None if self.alpha < smallest_alpha(self.points) => vec![crate::threshold::too_few(self.points, self.alpha)],
+            None if self.alpha < smallest_alpha(self.points) => {
+                vec![crate::threshold::too_few(self.points, self.alpha)]
+            }
             None => Vec::new(),
         }
     }
@@ -274,7 +276,9 @@ impl Calibration {
         probabilities: Option<&Matrix>,
     ) -> Result<Answers> {
         if (self.combine == Combine::Fuse) != probabilities.is_some() {
-            return Err(Error::Data("class probabilities are for fused scores, and fused scores need them".into()));
+            return Err(Error::Data(
+                "class probabilities are for fused scores, and fused scores need them".into(),
+            ));
         }
         let Evidence::Bag(bag) = &self.evidence else {
             let (neighbors, scores) = scorer.score(backend, queries, first_row)?;
@@ -301,7 +305,9 @@ impl Calibration {
             rank: 1 + self.rank.at_least(scores[0]),
             contrast: 1 + self.contrast.at_least(scores[1]),
             combined: match &self.evidence {
-                Evidence::Combined { rule, levels, scores: own } => 1 + own.at_least(rule.score(levels.count(scores))),
+                Evidence::Combined { rule, levels, scores: own } => {
+                    1 + own.at_least(rule.score(levels.count(scores)))
+                }
                 _ => 0,
             },
         };
@@ -403,9 +409,10 @@ fn own_scores(scores: &PairedScores, labels: &[u32], probabilities: Option<&[f32
     let pairs = ranks.into_iter().zip(contrasts);
     match probabilities {
         None => pairs.map(|(rank, contrast)| [rank, contrast, 0.0]).collect(),
-        Some(own) => {
-            pairs.zip(own).map(|((rank, contrast), &p)| with_probability(rank, contrast, f64::from(p))).collect()
-        }
+        Some(own) => pairs
+            .zip(own)
+            .map(|((rank, contrast), &p)| with_probability(rank, contrast, f64::from(p)))
+            .collect(),
     }
 }
 

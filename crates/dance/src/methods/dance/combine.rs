@@ -84,7 +84,8 @@ pub(crate) struct Levels {
 
 impl Levels {
     pub(super) fn new(scores: &[Scores]) -> crate::Result<Self> {
-        let column = |which: usize| CalibrationScores::new(scores.iter().map(|scores| scores[which]).collect());
+        let column =
+            |which: usize| CalibrationScores::new(scores.iter().map(|scores| scores[which]).collect());
         Ok(Self { rank: column(0)?, contrast: column(1)?, probability: column(2)? })
     }
 

@@ -113,6 +113,15 @@ impl DanceConfig {
         if !(0.0..1.0).contains(&self.tie_noise) {
             return Err(Error::config("tie_noise", self.tie_noise, "at least 0 and below 1"));
         }
+        if self.combine == Combine::Fuse
+            && let Mix::Fixed(mix) = self.mix
+        {
+            return Err(Error::config(
+                "mix",
+                mix,
+                "`auto` where scores are fused: only union and joint have a mix",
+            ));
+        }
         self.mix.check()
     }
 }

@@ -204,7 +204,8 @@ impl Changed {
     ) -> u32 {
         let score = rule.score(reached);
         let among = |scores: Scores, before: Reached| {
-            let counts = std::array::from_fn(|which| self.count(which, scores[which], before[which], candidate));
+            let counts =
+                std::array::from_fn(|which| self.count(which, scores[which], before[which], candidate));
             rule.score(counts) >= score
         };
         let shift = self.largest + candidate.kin.len() as u64 + 1;

@@ -133,7 +133,9 @@ impl Bag {
                         });
                         changed.fill(&self.counted, labels, &self.extra, changes);
                         match queries.probabilities {
-                            Some(matrix) => self.fuse(changed, scorer, queries, query, matrix.row(query), &mut p_values),
+                            Some(matrix) => {
+                                self.fuse(changed, scorer, queries, query, matrix.row(query), &mut p_values)
+                            }
                             None => self.two_scores(changed, scorer, queries, query, &mut p_values),
                         }
                     }

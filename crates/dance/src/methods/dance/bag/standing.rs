@@ -107,7 +107,8 @@ impl Standings {
         terms.sort_unstable_by(f64::total_cmp);
         let best = |near: &[u32]| {
             let own = near.iter().enumerate().filter(|(_, id)| own(id));
-            own.map(|(place, _)| if place == 0 { 0.0 } else { losses[place - 1] }).fold(f64::INFINITY, f64::min)
+            own.map(|(place, _)| if place == 0 { 0.0 } else { losses[place - 1] })
+                .fold(f64::INFINITY, f64::min)
         };
         let stays = if near.len() == self.contrastive.neighbors { near.len() - 1 } else { near.len() };
         self.scores.push([
@@ -152,11 +153,11 @@ impl Standings {
         let (ids, distances) = (self.neighbors.ids(row), self.neighbors.squared(row));
         let from = distances.partition_point(|&other| other < squared);
         let tied = distances[from..].partition_point(|&other| other == squared);
-        let place = from + ids[from..from + tied].partition_point(|&other| reference.key(other) < newcomer.key);
+        let place =
+            from + ids[from..from + tied].partition_point(|&other| reference.key(other) < newcomer.key);
         let (same_rank, other_rank) = self.rank(row, place, from, squared);
         let (same_contrast, other_contrast) = self.contrast(reference, labels, row, place, newcomer);
-        let change =
-            Change { id, same: [same_rank, same_contrast], other: [other_rank, other_contrast] };
+        let change = Change { id, same: [same_rank, same_contrast], other: [other_rank, other_contrast] };
         let old = self.scores[row];
         (change.same != old || change.other != old).then_some(change)
     }
