@@ -87,7 +87,7 @@ fn main() {
         100.0 * product / search
     );
 
-    let config = DanceConfig::default();
+    let config = DanceConfig::paper();
     let kernel = Kernel::new((d as f64).sqrt() * 2.0, 1.0).expect("kernel");
     let scorer = Scorer::new(reference.clone(), labels, CLASSES, kernel, &config).expect("scorer");
     let mut identity = Matrix::zeros(d, d);
@@ -96,8 +96,8 @@ fn main() {
     let itself: Vec<_> = (0..n as u32).map(Some).collect();
     let own_search = best(|| backend.neighbors(&prepared, &reference, K, Some(&itself)).expect("search"));
     let calibration = best(|| {
-        let calibration = Calibration::reuse(&backend, &scorer, &config).expect("calibration");
-        [0.1, 0.05].map(|alpha| calibration.thresholds(alpha).expect("thresholds"))
+        let calibration = Calibration::reuse(&backend, &scorer, None, &config).expect("calibration");
+        [0.1, 0.05].map(|alpha| calibration.decide(alpha).expect("decision"))
     });
     println!(
         "calibration of {n} points, {CLASSES} classes, the mix for two alphas: {calibration:.3} s, \
@@ -105,15 +105,15 @@ fn main() {
         calibration / own_search
     );
 
-    let thresholds =
-        Calibration::reuse(&backend, &scorer, &config).and_then(|c| c.thresholds(0.1)).expect("thresholds");
+    let calibrated = Calibration::reuse(&backend, &scorer, None, &config).expect("calibration");
+    let decision = calibrated.decide(0.1).expect("decision");
     let prediction = best(|| {
         let mapped = backend.project(&new, &identity).expect("map");
-        let (_, scores) = scorer.score(&backend, &mapped, 0).expect("scores");
-        thresholds.sets(&scores, CLASSES)
+        let answers = calibrated.answer(&backend, &scorer, &mapped, 0, None).expect("answers");
+        answers.p_values.sets(decision.cut, CLASSES)
     });
     println!(
-        "prediction (map, search, both scores, sets): {prediction:.3} s, {:.2}× the search (goal: 1.3×)",
+        "prediction (map, search, both scores, p-values, sets): {prediction:.3} s, {:.2}× the search (goal: 1.3×)",
         prediction / search
     );
 }

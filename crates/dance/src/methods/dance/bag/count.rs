@@ -4,7 +4,8 @@
 //! that left its place, one for each that arrived, one for the newcomer's own. So the counts of all n points in the changed
 //! bag need not be formed. What is asked is how many points conform no better than the newcomer under a [`Rule`] that falls
 //! as counts grow, and for most points a bound decides: no count moves by more than `d`, and for every power of two the
-//! points are kept in the order of what their score can at most become. Only where the bounds disagree is it computed.
+//! points are kept in the order of what their score can at most become. Only where the bounds disagree is it computed, once
+//! for all points with the same scores (ranks, and labels nobody nearby carries, tie a lot).
 
 use std::ops::Range;
 
@@ -46,13 +47,21 @@ fn at_least(sorted: &[f64], score: f64) -> i64 {
     (sorted.len() - sorted.partition_point(|&other| other < score)) as i64
 }
 
-/// Points in the order of what their score can at most become when no count moves by more than a certain number.
+/// Groups of points in the order of what their score can at most become when no count moves by more than a certain number.
 #[derive(Clone, Debug, PartialEq)]
 struct Bounds {
     /// Descending.
     most: Vec<f64>,
     least: Vec<f64>,
-    ids: Vec<u32>,
+    groups: Vec<u32>,
+}
+
+/// Points with the same scores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Group {
+    scores: Scores,
+    counts: Reached,
+    points: u32,
 }
 
 /// The calibration points of a bag as they are without a newcomer.
@@ -61,7 +70,9 @@ pub(super) struct Counted {
     pub(super) rule: Option<Rule>,
     pub(super) levels: Levels,
     scores: Vec<Scores>,
-    counts: Vec<Reached>,
+    groups: Vec<Group>,
+    /// The group of every point.
+    group_of: Vec<u32>,
     /// For shifts of up to 1, 2, 4 …
     bounds: Vec<Bounds>,
 }
@@ -69,19 +80,34 @@ pub(super) struct Counted {
 impl Counted {
     pub(super) fn new(scores: Vec<Scores>, rule: Option<Rule>) -> crate::Result<Self> {
         let levels = Levels::new(&scores)?;
-        let counts: Vec<Reached> = scores.iter().map(|&scores| levels.count(scores)).collect();
+        let mut order: Vec<u32> = (0..scores.len() as u32).collect();
+        let compare = |a: &Scores, b: &Scores| {
+            let each = a.iter().zip(b).map(|(a, b)| a.total_cmp(b));
+            each.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
+        };
+        order.sort_unstable_by(|&a, &b| compare(&scores[a as usize], &scores[b as usize]));
+        let mut groups: Vec<Group> = Vec::new();
+        let mut group_of = vec![0; scores.len()];
+        for id in order {
+            let scores = scores[id as usize];
+            match groups.last_mut() {
+                Some(group) if group.scores == scores => group.points += 1,
+                _ => groups.push(Group { scores, counts: levels.count(scores), points: 1 }),
+            }
+            group_of[id as usize] = groups.len() as u32 - 1;
+        }
         let mut bounds = Vec::new();
         if let Some(rule) = rule {
             let mut shift = 1u32;
             loop {
-                bounds.push(Bounds::new(&counts, rule, shift));
+                bounds.push(Bounds::new(&groups, rule, shift));
                 if shift as usize > scores.len() {
                     break;
                 }
                 shift *= 2;
             }
         }
-        Ok(Self { rule, levels, scores, counts, bounds })
+        Ok(Self { rule, levels, scores, groups, group_of, bounds })
     }
 
     pub(super) fn scores(&self) -> &[Scores] {
@@ -95,11 +121,12 @@ impl Counted {
 }
 
 impl Bounds {
-    fn new(counts: &[Reached], rule: Rule, shift: u32) -> Self {
-        let mut entries: Vec<(f64, f64, u32)> = counts
+    fn new(groups: &[Group], rule: Rule, shift: u32) -> Self {
+        let mut entries: Vec<(f64, f64, u32)> = groups
             .iter()
             .zip(0..)
-            .map(|(&[rank, contrast, probability], id)| {
+            .map(|(group, id)| {
+                let [rank, contrast, probability] = group.counts;
                 let fewer = |count: u32| count.saturating_sub(shift).max(1);
                 let most = rule.score([fewer(rank), fewer(contrast), probability]);
                 let least = rule.score([rank + shift, contrast + shift, probability + 1]);
@@ -110,7 +137,7 @@ impl Bounds {
         Self {
             most: entries.iter().map(|entry| entry.0).collect(),
             least: entries.iter().map(|entry| entry.1).collect(),
-            ids: entries.iter().map(|entry| entry.2).collect(),
+            groups: entries.iter().map(|entry| entry.2).collect(),
         }
     }
 }
@@ -129,13 +156,22 @@ pub(super) struct Candidate {
 pub(super) struct Changed {
     /// Sorted by the points' label.
     changes: Vec<Change>,
-    /// How many scores before the newcomer came are at least as large as their new ones under another label.
-    before: Vec<Reached>,
+    /// Counts of the changed points under another label than theirs, but for what the candidate adds.
+    settled: Vec<Reached>,
     moved: [Moved; 2],
     largest: u64,
-    /// For every point the number of the newcomer that changed it last.
-    stamps: Vec<u32>,
-    stamp: u32,
+    groups: Vec<GroupNow>,
+    /// Its number; what is noted under another is out of date.
+    newcomer: u32,
+}
+
+/// What a newcomer has done to a group.
+#[derive(Clone, Copy, Debug, Default)]
+struct GroupNow {
+    /// The newcomer that last changed points of the group, and how many it changed.
+    left: (u32, u32),
+    /// The newcomer for which the group was last counted, and its counts but for what the candidate adds.
+    settled: (u32, Reached),
 }
 
 impl Changed {
@@ -150,11 +186,13 @@ impl Changed {
         self.changes.clear();
         self.changes.extend(changes);
         self.changes.sort_unstable_by_key(|change| (labels[change.id as usize], change.id));
-        self.stamps.resize(counted.scores.len(), 0);
-        self.stamp += 1;
+        self.groups.resize(counted.groups.len(), GroupNow::default());
+        self.newcomer += 1;
         for change in &mut self.changes {
             let id = change.id as usize;
-            self.stamps[id] = self.stamp;
+            let (newcomer, count) = &mut self.groups[counted.group_of[id] as usize].left;
+            *count = if *newcomer == self.newcomer { *count + 1 } else { 1 };
+            *newcomer = self.newcomer;
             change.same[0] += extra[id];
             change.other[0] += extra[id];
         }
@@ -164,11 +202,13 @@ impl Changed {
             moved.fill(changes.iter().map(|change| (old(change), change.other[which])));
         }
         self.largest = self.moved.iter().map(Moved::largest).max().unwrap_or(0);
-        self.before.clear();
+        let mut settled = std::mem::take(&mut self.settled);
+        settled.clear();
         if counted.rule.is_some() {
             let scores = self.changes.iter().map(|change| counted.with(change.id, change.other));
-            self.before.extend(scores.map(|scores| counted.levels.count(scores)));
+            settled.extend(scores.map(|scores| self.settle(scores, counted.levels.count(scores))));
         }
+        self.settled = settled;
     }
 
     /// Changed points, sorted by label.
@@ -176,56 +216,70 @@ impl Changed {
         &self.changes
     }
 
-    /// `N(score)` among the calibration points and the newcomer, when without it it is `before`.
-    fn count(&self, which: usize, score: f64, before: u32, candidate: &Candidate) -> u32 {
-        let mut count = i64::from(before) + i64::from(candidate.scores[which] >= score);
-        if which < 2 {
-            count += self.moved[which].growth(score);
-            for kin in &self.changes[candidate.kin.clone()] {
-                count += i64::from(kin.same[which] >= score) - i64::from(kin.other[which] >= score);
+    /// The counts of scores once the changed points have moved, when before it they are `before`.
+    fn settle(&self, scores: Scores, before: Reached) -> Reached {
+        let moved =
+            |which: usize| (i64::from(before[which]) + self.moved[which].growth(scores[which])) as u32;
+        [moved(0), moved(1), before[2]]
+    }
+
+    /// The same with the newcomer among them, under the candidate label.
+    fn with_candidate(&self, scores: Scores, settled: Reached, candidate: &Candidate) -> Reached {
+        let mut counts =
+            std::array::from_fn(|which| settled[which] + u32::from(candidate.scores[which] >= scores[which]));
+        for kin in &self.changes[candidate.kin.clone()] {
+            for which in 0..2 {
+                counts[which] += u32::from(kin.same[which] >= scores[which]);
+                counts[which] -= u32::from(kin.other[which] >= scores[which]);
             }
         }
-        count as u32
+        counts
     }
 
     /// For each score of the newcomer, how many of the bag are at least as large.
     pub(super) fn reached(&self, counted: &Counted, candidate: &Candidate) -> Reached {
-        let before = counted.levels.count(candidate.scores);
-        std::array::from_fn(|which| self.count(which, candidate.scores[which], before[which], candidate))
+        let settled = self.settle(candidate.scores, counted.levels.count(candidate.scores));
+        self.with_candidate(candidate.scores, settled, candidate)
     }
 
     /// How many of the bag conform no better than the newcomer, whose own counts are `reached`.
     pub(super) fn conform_no_better(
-        &self,
+        &mut self,
         counted: &Counted,
         rule: Rule,
         candidate: &Candidate,
         reached: Reached,
     ) -> u32 {
         let score = rule.score(reached);
-        let among = |scores: Scores, before: Reached| {
-            let counts =
-                std::array::from_fn(|which| self.count(which, scores[which], before[which], candidate));
-            rule.score(counts) >= score
-        };
         let shift = self.largest + candidate.kin.len() as u64 + 1;
         let level = (shift.next_power_of_two().trailing_zeros() as usize).min(counted.bounds.len() - 1);
         let bounds = &counted.bounds[level];
         let possible = bounds.most.partition_point(|&most| most >= score);
         let mut total = 1; // the newcomer itself
-        for (&id, &least) in bounds.ids[..possible].iter().zip(&bounds.least) {
-            let id = id as usize;
-            if self.stamps[id] != self.stamp {
-                total += u32::from(least >= score || among(counted.scores[id], counted.counts[id]));
+        for (&id, &least) in bounds.groups[..possible].iter().zip(&bounds.least) {
+            let group = &counted.groups[id as usize];
+            let GroupNow { left, mut settled } = self.groups[id as usize];
+            let points = if left.0 == self.newcomer { group.points - left.1 } else { group.points };
+            if points > 0 && least < score {
+                if settled.0 != self.newcomer {
+                    settled = (self.newcomer, self.settle(group.scores, group.counts));
+                    self.groups[id as usize].settled = settled;
+                }
+                let counts = self.with_candidate(group.scores, settled.1, candidate);
+                total += if rule.score(counts) >= score { points } else { 0 };
+            } else {
+                total += points;
             }
         }
         for (place, change) in self.changes.iter().enumerate() {
-            total += u32::from(if candidate.kin.contains(&place) {
+            let (pair, settled) = if candidate.kin.contains(&place) {
                 let scores = counted.with(change.id, change.same);
-                among(scores, counted.levels.count(scores))
+                (change.same, self.settle(scores, counted.levels.count(scores)))
             } else {
-                among(counted.with(change.id, change.other), self.before[place])
-            });
+                (change.other, self.settled[place])
+            };
+            let counts = self.with_candidate(counted.with(change.id, pair), settled, candidate);
+            total += u32::from(rule.score(counts) >= score);
         }
         total
     }

@@ -132,12 +132,7 @@ impl Bag {
                             self.standings.change(reference, labels, id, squared, newcomer)
                         });
                         changed.fill(&self.counted, labels, &self.extra, changes);
-                        match queries.probabilities {
-                            Some(matrix) => {
-                                self.fuse(changed, scorer, queries, query, matrix.row(query), &mut p_values)
-                            }
-                            None => self.two_scores(changed, scorer, queries, query, &mut p_values),
-                        }
+                        self.count_labels(changed, scorer, queries, query, &mut p_values);
                     }
                     p_values
                 })
@@ -150,7 +145,7 @@ impl Bag {
         all
     }
 
-    fn counts(&self, changed: &Changed, candidate: &Candidate) -> Counts {
+    fn counts(&self, changed: &mut Changed, candidate: &Candidate) -> Counts {
         let reached = changed.reached(&self.counted, candidate);
         let combined = match self.counted.rule {
             Some(rule) => changed.conform_no_better(&self.counted, rule, candidate, reached),
@@ -177,64 +172,64 @@ impl Bag {
         listed
     }
 
-    fn two_scores(
+    /// Counts every label of one query.
+    fn count_labels(
         &self,
-        changed: &Changed,
+        changed: &mut Changed,
         scorer: &Scorer,
         queries: &Queries<'_>,
         query: usize,
         p_values: &mut PValues,
     ) {
-        let candidate = |label| {
-            let (rank, contrast) = queries.scores.get(query, label);
-            Candidate { scores: [rank, contrast, 0.0], kin: Self::kin(changed, &scorer.labels, label) }
+        let probabilities = queries.probabilities.map(|matrix| matrix.row(query));
+        let scores_of = |label: u32, (rank, contrast): (f64, f64)| match probabilities {
+            // A label the kernel does not know has no probability.
+            Some(row) => {
+                with_probability(rank, contrast, row.get(label as usize).map_or(0.0, |&p| f64::from(p)))
+            }
+            None => [rank, contrast, 0.0],
         };
+        let nothing = (f64::INFINITY, f64::INFINITY);
         let listed = Self::listed(changed, &scorer.labels, queries.scores.row(query).0);
-        let rest = Candidate { scores: [f64::INFINITY, f64::INFINITY, 0.0], kin: 0..0 };
-        let counts = listed.into_iter().map(|label| (label, self.counts(changed, &candidate(label))));
-        p_values.push(counts, self.counts(changed, &rest));
-    }
-
-    /// With class probabilities no two labels need have the same counts. Those without neighbors differ only in their
-    /// probability, and share counts where no calibration point's lies between theirs.
-    fn fuse(
-        &self,
-        changed: &Changed,
-        scorer: &Scorer,
-        queries: &Queries<'_>,
-        query: usize,
-        probabilities: &[f32],
-        p_values: &mut PValues,
-    ) {
-        let probability = |label: u32| probabilities.get(label as usize).map_or(0.0, |&p| f64::from(p));
-        let listed = Self::listed(changed, &scorer.labels, queries.scores.row(query).0);
-        let mut counts: Vec<(u32, Counts)> = listed
-            .iter()
-            .map(|&label| {
-                let (rank, contrast) = queries.scores.get(query, label);
-                let scores = with_probability(rank, contrast, probability(label));
-                let kin = Self::kin(changed, &scorer.labels, label);
-                (label, self.counts(changed, &Candidate { scores, kin }))
-            })
-            .collect();
+        let mut counts = Vec::with_capacity(listed.len());
+        for &label in &listed {
+            let kin = Self::kin(changed, &scorer.labels, label);
+            let scores = scores_of(label, queries.scores.get(query, label));
+            counts.push((label, self.counts(changed, &Candidate { scores, kin })));
+        }
+        let mut count =
+            |label: u32| self.counts(changed, &Candidate { scores: scores_of(label, nothing), kin: 0..0 });
+        let Some(row) = probabilities else {
+            return p_values.push(counts, count(0)); // all the others are alike
+        };
+        // The others differ in their probability alone. Most likely first, counts fall.
         let mut listed = listed.iter().peekable();
         let mut others: Vec<u32> =
             (0..scorer.classes as u32).filter(|label| listed.next_if_eq(&label).is_none()).collect();
+        let probability = |label: u32| row.get(label as usize).copied().unwrap_or(0.0);
         others.sort_unstable_by(|&a, &b| probability(b).total_cmp(&probability(a)).then(a.cmp(&b)));
-        let mut last: Option<([u32; 2], Counts)> = None;
-        for label in others {
-            let scores = with_probability(f64::INFINITY, f64::INFINITY, probability(label));
-            let own = &self.counted.levels.probability;
-            let place = [own.at_least(scores[2]), own.at_least(scores[2].next_up())];
-            let found = match last {
-                Some((before, counts)) if before == place => counts,
-                _ => self.counts(changed, &Candidate { scores, kin: 0..0 }),
-            };
-            last = Some((place, found));
-            counts.push((label, found));
+        let mut found = vec![Counts::default(); others.len()];
+        if let (Some(&most), Some(&least)) = (others.first(), others.last()) {
+            let last = others.len() - 1;
+            (found[0], found[last]) = (count(most), count(least));
+            fill_between(&mut found, 0, last, &mut |place| count(others[place]));
         }
+        let rest = found.last().copied().unwrap_or_default();
+        counts.extend(others.into_iter().zip(found));
         counts.sort_unstable_by_key(|&(label, _)| label);
-        // The least likely of the others; with every label listed there is no rest to speak of.
-        p_values.push(counts, last.map_or_else(Counts::default, |(_, counts)| counts));
+        p_values.push(counts, rest);
+    }
+}
+
+/// Fills in what lies between two places: counts fall with the probability, so what is the same at both is the same between.
+fn fill_between(counts: &mut [Counts], first: usize, last: usize, count: &mut impl FnMut(usize) -> Counts) {
+    if counts[first] == counts[last] {
+        let both = counts[last];
+        counts[first..last].fill(both);
+    } else if last - first > 1 {
+        let middle = usize::midpoint(first, last);
+        counts[middle] = count(middle);
+        fill_between(counts, first, middle, count);
+        fill_between(counts, middle, last, count);
     }
 }

@@ -1,0 +1,128 @@
+//! What exact prediction costs beside reuse: the goal is 3×, with all the calibration points in the bag.
+//!
+//! `cargo bench --bench exact -- [calibration points] [fit points] [d] [queries]`. Times are the best of three; the threads
+//! are those of `DANCE_THREADS`, or one a core. Three sources of 1000 classes, from neighbors that agree to neighbors that do not.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use dance::Matrix;
+use dance::backend::{Backend, Cpu};
+use dance::kernel::Kernel;
+use dance::methods::dance::{Calibration, CalibrationMode, Combine, DanceConfig, Scorer};
+use dance::mix::Mix;
+use dance::random::Random;
+
+const CLASSES: usize = 1000;
+
+struct Points {
+    points: Matrix,
+    labels: Vec<u32>,
+    /// Class probabilities, a row a point.
+    probabilities: Matrix,
+}
+
+/// Class centers with noise around them, and probabilities that are right more often than not.
+fn points(rows: usize, d: usize, noise: f32, seed: u64) -> Points {
+    let mut random = Random::new(1, 0);
+    let centers: Vec<f32> = (0..CLASSES * d).map(|_| random.normal() as f32).collect();
+    let mut random = Random::new(seed, 1);
+    let mut data = Vec::with_capacity(rows * d);
+    let labels: Vec<u32> = (0..rows).map(|_| random.below(CLASSES) as u32).collect();
+    let mut probabilities = Matrix::zeros(rows, CLASSES);
+    for (row, &label) in labels.iter().enumerate() {
+        let center = &centers[label as usize * d..][..d];
+        data.extend(center.iter().map(|center| center + noise * random.normal() as f32));
+        // A kernel machine's outputs: small numbers around 0 that a floor cuts off, and the label's.
+        let values = probabilities.row_mut(row);
+        values.iter_mut().for_each(|value| *value = (0.01 * random.normal() as f32).max(1e-4));
+        values[label as usize] += (0.5 + 0.4 * random.normal() as f32).max(0.0);
+        let sum: f32 = values.iter().sum();
+        values.iter_mut().for_each(|value| *value /= sum);
+    }
+    Points { points: Matrix::new(data, rows, d).expect("sizes agree"), labels, probabilities }
+}
+
+fn best<T>(mut work: impl FnMut() -> T) -> f64 {
+    let time = |_| {
+        let start = Instant::now();
+        black_box(work());
+        start.elapsed().as_secs_f64()
+    };
+    (0..3).map(time).fold(f64::INFINITY, f64::min)
+}
+
+fn main() -> dance::Result<()> {
+    let sizes: Vec<usize> = std::env::args().filter_map(|arg| arg.parse().ok()).collect();
+    let size = |at: usize, default| sizes.get(at).copied().unwrap_or(default);
+    let (n, fit, d, queries) = (size(0, 20_000), size(1, 20_000), size(2, 512), size(3, 2000));
+    let threads = std::env::var("DANCE_THREADS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let backend = Cpu::new(threads)?;
+    println!(
+        "{n} calibration and {fit} fit points, {queries} queries, d {d}, {CLASSES} classes, {} threads",
+        backend.threads().count()
+    );
+    let kernel = Kernel::new((d as f64).sqrt() * 2.0, 1.0)?;
+    let mut identity = Matrix::zeros(d, d);
+    (0..d).for_each(|at| identity.row_mut(at)[at] = 1.0);
+
+    for (name, noise) in
+        [("neighbors agree", 1.5), ("neighbors often agree", 2.2), ("neighbors disagree", 4.0)]
+    {
+        let own = points(n, d, noise, 2);
+        let new = points(queries, d, noise, 3);
+        let others = points(fit, d, noise, 4);
+        let of_own: Vec<f32> =
+            own.labels.iter().enumerate().map(|(row, &y)| own.probabilities.row(row)[y as usize]).collect();
+        let both = [own.points.as_slice(), others.points.as_slice()].concat();
+        let both = Matrix::new(both, n + fit, d)?;
+        println!("{name}:");
+        let mut reuse = [f64::NAN; 3];
+        for (calibration, fit_neighbors) in
+            [(CalibrationMode::Reuse, false), (CalibrationMode::Exact, false), (CalibrationMode::Exact, true)]
+        {
+            for (which, combine) in [Combine::Union, Combine::Joint, Combine::Fuse].into_iter().enumerate() {
+                let fused = combine == Combine::Fuse;
+                let mix = if fused { Mix::Auto } else { Mix::Fixed(0.2) };
+                let config =
+                    DanceConfig { calibration, combine, fit_neighbors, mix, ..DanceConfig::default() };
+                let points = if fit_neighbors { both.clone() } else { own.points.clone() };
+                let mut labels = own.labels.clone();
+                labels.extend(others.labels.iter().filter(|_| fit_neighbors));
+                let mut scorer = Scorer::new(points, labels, CLASSES, kernel, &config)?;
+                let probabilities = fused.then(|| of_own.clone());
+                let calibrated = if calibration == CalibrationMode::Reuse {
+                    Calibration::reuse(&backend, &scorer, probabilities.as_deref(), &config)?
+                } else {
+                    scorer = scorer.for_bag(n);
+                    let neighbors = scorer.neighbors_of_first(&backend, n)?;
+                    let fit = (&others.points, &others.labels[..]);
+                    Calibration::exact(&backend, &scorer, neighbors, probabilities, fit, &config)?
+                };
+                let decision = calibrated.decide(0.1)?;
+                let asked = fused.then_some(&new.probabilities);
+                let mut labels = 0;
+                let seconds = best(|| -> dance::Result<()> {
+                    let mapped = backend.project(&new.points, &identity)?;
+                    let answers = calibrated.answer(&backend, &scorer, &mapped, 0, asked)?;
+                    labels = answers.p_values.sets(decision.cut, CLASSES).labels.len();
+                    Ok(())
+                });
+                if calibration == CalibrationMode::Reuse {
+                    reuse[which] = seconds;
+                }
+                let reference =
+                    if fit_neighbors { "calibration and fit points" } else { "calibration points" };
+                println!(
+                    "  {calibration:?}, {combine:?}, {reference}: {seconds:.3} s, {:.2}× reuse; {:.2} labels a set",
+                    seconds / reuse[which],
+                    labels as f64 / queries as f64
+                );
+            }
+        }
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).map_or("unknown", str::trim);
+    println!("peak memory {peak}, of which the points and probabilities of this program are most");
+    Ok(())
+}
