@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from os import PathLike
-from typing import Any
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 __version__: str
+
+# Points, the class number of each, and the names of the classes.
+_Labelled: TypeAlias = tuple[NDArray[np.float32], NDArray[np.uint32], list[str]]
 
 class DanceError(Exception): ...
 class ModelFormatError(DanceError): ...
@@ -15,18 +18,14 @@ class ModelFormatError(DanceError): ...
 class Model:
     @staticmethod
     def fit(
-        points: NDArray[np.float32],
-        labels: NDArray[np.uint32],
-        classes: list[str],
+        data: _Labelled,
         settings: str,
         threads: int,
         callback: Callable[[dict[str, Any]], object] | None,
     ) -> Model: ...
     def calibrate(
         self,
-        points: NDArray[np.float32],
-        labels: NDArray[np.uint32],
-        classes: list[str],
+        data: _Labelled,
         settings: str,
         threads: int,
         callback: Callable[[dict[str, Any]], object] | None,
@@ -50,6 +49,8 @@ class Model:
     @property
     def fit_classes(self) -> int: ...
     @property
+    def fit_points(self) -> int: ...
+    @property
     def dimensions(self) -> int: ...
     @property
     def settings(self) -> str: ...
@@ -64,7 +65,10 @@ class Model:
 
 class Scored:
     def decide(self, alpha: float) -> Decision: ...
-    def p_values(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+    @overload
+    def p_values(self, score: Literal["rank", "contrast"]) -> NDArray[np.float64]: ...
+    @overload
+    def p_values(self, score: Literal["combined"]) -> NDArray[np.float64] | None: ...
     @property
     def best(self) -> NDArray[np.uint32] | None: ...
     @property
