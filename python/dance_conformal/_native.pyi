@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from os import PathLike
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ _Labelled: TypeAlias = tuple[NDArray[np.float32], NDArray[np.uint32], list[str]]
 class DanceError(Exception): ...
 class ModelFormatError(DanceError): ...
 
+@final
 class Model:
     @staticmethod
     def fit(
@@ -63,6 +64,7 @@ class Model:
     @property
     def metric_root(self) -> NDArray[np.float32]: ...
 
+@final
 class Scored:
     def decide(self, alpha: float) -> Decision: ...
     @overload
@@ -76,6 +78,7 @@ class Scored:
     @property
     def seconds(self) -> float: ...
 
+@final
 class Decision:
     @property
     def mask(self) -> NDArray[np.bool_]: ...
@@ -94,15 +97,16 @@ class Decision:
     @property
     def seconds(self) -> float: ...
 
+@final
 class Split:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         probabilities: NDArray[np.float32],
         labels: NDArray[np.uint32],
         score: str,
         options: list[float],
         seed: int | None,
-    ) -> None: ...
+    ) -> Split: ...
     def threshold(self, alpha: float) -> tuple[float, str | None]: ...
     def sets(
         self, probabilities: NDArray[np.float32], thresholds: list[float]
