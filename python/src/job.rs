@@ -1,7 +1,7 @@
 //! A job of the library as Python runs it: without the GIL, on the worker threads, and ended by Ctrl-C.
 //!
-//! A fit asks its observer between steps whether to go on. What comes after a fit works in blocks and has no observer, but
-//! all of it goes through a backend: [`Watched`] asks before every block.
+//! A fit asks its observer between steps whether to go on. What comes after a fit has no observer, but all of it goes
+//! through a backend: [`Watched`] works in blocks and asks before each.
 
 use dance::backend::{Backend, Cpu, FitPoints, FitSession, Threads};
 use dance::kernel::Kernel;
@@ -12,6 +12,9 @@ use pyo3::prelude::*;
 
 use crate::backend::cpu;
 use crate::observer::Listener;
+
+/// Queries of a search between two looks for Ctrl-C. A neighbor does not depend on it.
+const BLOCK: usize = 2048;
 
 /// Runs a job; an exception that the callback or a signal's handler raises ends it.
 pub(crate) fn run<T: Send>(
@@ -74,8 +77,14 @@ impl Backend for Watched<'_> {
         k: usize,
         skip: Option<&[Option<u32>]>,
     ) -> Result<Neighbors> {
-        self.check()?;
-        self.cpu.neighbors(reference, queries, k, skip)
+        let mut found = Neighbors::default();
+        for start in (0..queries.rows()).step_by(BLOCK) {
+            self.check()?;
+            let rows: Vec<usize> = (start..queries.rows().min(start + BLOCK)).collect();
+            let skip = skip.map(|skip| &skip[start..start + rows.len()]);
+            found.append(&self.cpu.neighbors(reference, &queries.select(&rows), k, skip)?);
+        }
+        Ok(found)
     }
 
     fn neighbors_both_ways(

@@ -38,12 +38,14 @@ import numpy as np
 from dance_conformal import DanceClassifier, datasets
 
 X, y = datasets.clusters(8000, classes=20, dimensions=32)
-model = DanceClassifier(evaluations=1, rounds=0, calibration_share=None).fit(X[:500], y[:500])
-many = np.tile(X, (60, 1))
+kernel = DanceClassifier(combine="union", evaluations=1, rounds=0, calibration_share=None)
+model = kernel.fit(X[:500], y[:500])
+many = np.tile(X, (100, 1))
 TASKS = {
-    "conformalize": lambda: model.conformalize(many, np.tile(y, 60)),
+    "conformalize": lambda: model.conformalize(many, np.tile(y, 100)),
     "predict_set": lambda: model.predict_set(many),
     "predict_p": lambda: model.predict_p(many),
+    "kneighbors": lambda: model.kneighbors(many),
     "predict_proba": lambda: [model.predict_proba(many) for _ in range(100)],
 }
 task = TASKS["JOB"]
@@ -63,7 +65,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a signal to another process is not Ctrl-C there")
-@pytest.mark.parametrize("job", ["conformalize", "predict_set", "predict_p", "predict_proba"])
+@pytest.mark.parametrize("job", ["conformalize", "predict_set", "predict_p", "kneighbors", "predict_proba"])
 def test_ctrl_c_ends_what_comes_after_the_fit(job):
     """Every one of these jobs takes far longer than a test may."""
     command = [sys.executable, "-c", ASKED.replace("JOB", job)]
