@@ -2,31 +2,31 @@
 
 from collections.abc import Callable
 from os import PathLike
-from typing import Any
+from typing import Any, Literal, TypeAlias, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 __version__: str
 
+# Points, the class number of each, and the names of the classes.
+_Labelled: TypeAlias = tuple[NDArray[np.float32], NDArray[np.uint32], list[str]]
+
 class DanceError(Exception): ...
 class ModelFormatError(DanceError): ...
 
+@final
 class Model:
     @staticmethod
     def fit(
-        points: NDArray[np.float32],
-        labels: NDArray[np.uint32],
-        classes: list[str],
+        data: _Labelled,
         settings: str,
         threads: int,
         callback: Callable[[dict[str, Any]], object] | None,
     ) -> Model: ...
     def calibrate(
         self,
-        points: NDArray[np.float32],
-        labels: NDArray[np.uint32],
-        classes: list[str],
+        data: _Labelled,
         settings: str,
         threads: int,
         callback: Callable[[dict[str, Any]], object] | None,
@@ -50,6 +50,8 @@ class Model:
     @property
     def fit_classes(self) -> int: ...
     @property
+    def fit_points(self) -> int: ...
+    @property
     def dimensions(self) -> int: ...
     @property
     def settings(self) -> str: ...
@@ -62,9 +64,13 @@ class Model:
     @property
     def metric_root(self) -> NDArray[np.float32]: ...
 
+@final
 class Scored:
     def decide(self, alpha: float) -> Decision: ...
-    def p_values(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+    @overload
+    def p_values(self, score: Literal["rank", "contrast"]) -> NDArray[np.float64]: ...
+    @overload
+    def p_values(self, score: Literal["combined"]) -> NDArray[np.float64] | None: ...
     @property
     def best(self) -> NDArray[np.uint32] | None: ...
     @property
@@ -72,6 +78,7 @@ class Scored:
     @property
     def seconds(self) -> float: ...
 
+@final
 class Decision:
     @property
     def mask(self) -> NDArray[np.bool_]: ...
@@ -90,15 +97,16 @@ class Decision:
     @property
     def seconds(self) -> float: ...
 
+@final
 class Split:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         probabilities: NDArray[np.float32],
         labels: NDArray[np.uint32],
         score: str,
         options: list[float],
         seed: int | None,
-    ) -> None: ...
+    ) -> Split: ...
     def threshold(self, alpha: float) -> tuple[float, str | None]: ...
     def sets(
         self, probabilities: NDArray[np.float32], thresholds: list[float]

@@ -12,36 +12,55 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _native, metrics
-from .explanation import Explanation, Support
-from .inputs import alphas, as_labels, as_points, check_directions, check_finite, class_names, encode
+from .explanation import Explanation, explanations
+from .inputs import (
+    alphas,
+    as_labels,
+    as_points,
+    check_directions,
+    check_finite,
+    class_names,
+    class_values,
+    encode,
+)
+from .machine import KernelMachine
+from .parts import kernel_rows, reference_rows, split
 from .progress import Event, Listener
-from .protocol import Estimator, NotFittedError, check_features
+from .protocol import NotFittedError, check_features
+from .settings import PAPER, check_word, draw_seed, from_settings, thread_count, to_settings
 
 
-class DanceClassifier(Estimator):
+class DanceClassifier(KernelMachine):
     """Prediction sets on embeddings, with a kernel machine (RFM) and its neighbors as evidence.
 
     ``fit`` tunes and fits the kernel on one part of the data and calibrates on the rest; ``predict_set`` returns sets that
     hold the true label of a new point with probability ``1 - alpha``. The attribute ``guarantee_`` says in which sense.
+    :meth:`paper` has the settings of the paper.
 
     Parameters
     ----------
     alpha : float
         Error level of ``predict_set`` when it is given none.
-    calibration : {"reuse", "disjoint"}
-        Where neighbors come from. ``"reuse"``: among the calibration points (the smallest sets, a heuristic guarantee);
-        ``"disjoint"``: among the points that fitted the kernel (a finite-sample guarantee).
-    combine : {"union"}
-        How the two scores share alpha.
+    calibration : {"exact", "disjoint", "reuse"}
+        Where neighbors come from, and so what is promised. ``"exact"``: the query is counted among the calibration points;
+        a finite-sample guarantee with all the data at work. ``"disjoint"``: neighbors come from the points that fitted the
+        kernel; a finite-sample guarantee too, but half of the calibration points are spent when something is selected or
+        combined. ``"reuse"``: the calibration points are each other's neighbors, the paper's heuristic.
+    combine : {"fuse", "joint", "union"}
+        How scores become one decision. ``"fuse"``: rank, contrastive score and class probability are weighed up as
+        evidence; the smallest sets. ``"joint"``: rank and contrastive score as one score. ``"union"``: each of the two at
+        its own share of alpha, as in the paper.
+    fit_neighbors : bool
+        In exact mode, whether the points that fitted the kernel serve as neighbors beside the calibration points.
     mix : "auto" or float
-        Share of alpha for the contrastive score: 0 is the k-NN set, 1 the contrastive set; ``"auto"`` selects it on
-        calibration points.
+        Joint and union: share of alpha for the contrastive score; 0 is the k-NN set, 1 the contrastive set, ``"auto"``
+        selects it on a part of the data.
     rank_neighbors, contrast_neighbors : int
         Neighbors the two scores look at.
     temperature : float
         Temperature of the contrastive score.
     tie_noise : float
-        Width below 1 of the seeded noise that breaks ties of ranks; 0 leaves them.
+        Width below 1 of the seeded noise that breaks ties of ranks; 0 leaves them. Fused, the class probability does.
     empty : {"keep", "top1"}
         What becomes of an empty set: it stays, or gets the classifier's best label.
     calibration_share : float or None
@@ -89,8 +108,12 @@ class DanceClassifier(Estimator):
     kernel_ : dict
         Bandwidth, shape and rounds chosen, validation accuracy, and what was computed on how many points.
     reference_indices_ : array
-        For every reference point (the possible neighbors) its row in the ``X`` it came from: that of ``conformalize`` in
-        reuse mode where it was called, that of ``fit`` otherwise.
+        For every reference point (the possible neighbors) its row in the data. Rows count through the ``X`` passed to
+        ``fit`` and on through the one passed to ``conformalize``: with both, they are rows of
+        ``np.concatenate([X_fit, X_conformalize])``. A model from a file does not know where its points came from: rows
+        are then places in the reference, and ``conformalize`` counts its rows after the points the kernel keeps.
+    n_samples_fit_ : int
+        Points passed to ``fit``: a row from here on is one of ``conformalize``.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -112,8 +135,9 @@ class DanceClassifier(Estimator):
         self,
         alpha: float = 0.1,
         *,
-        calibration: str = "reuse",
-        combine: str = "union",
+        calibration: str = "exact",
+        combine: str = "fuse",
+        fit_neighbors: bool = True,
         mix: str | float = "auto",
         rank_neighbors: int = 100,
         contrast_neighbors: int = 50,
@@ -142,6 +166,7 @@ class DanceClassifier(Estimator):
         self.alpha = alpha
         self.calibration = calibration
         self.combine = combine
+        self.fit_neighbors = fit_neighbors
         self.mix = mix
         self.rank_neighbors = rank_neighbors
         self.contrast_neighbors = contrast_neighbors
@@ -167,6 +192,20 @@ class DanceClassifier(Estimator):
         self.verbose = verbose
         self.callback = callback
 
+    @classmethod
+    def paper(cls, alpha: float = 0.1, **parameters: Any) -> DanceClassifier:
+        """A model with the paper's settings throughout, but for what is given.
+
+        It calibrates by reuse, takes the union of two sets, keeps the kernel that was judged on held-out points, and puts
+        a floor of 1e-3 under probabilities.
+
+        >>> from dance_conformal import DanceClassifier
+        >>> model = DanceClassifier.paper(alpha=0.05, mix=0.5)
+        >>> model.calibration, model.combine, model.refit, model.probability_floor, model.mix
+        ('reuse', 'union', False, 0.001, 0.5)
+        """
+        return cls(alpha, **{**PAPER, **parameters})
+
     # Fitting and calibrating.
 
     def fit(self, X: Any, y: Any) -> DanceClassifier:
@@ -191,23 +230,24 @@ class DanceClassifier(Estimator):
         classes, codes = encode(labels)
         if len(classes) < 2:
             raise ValueError("y has 1 class; at least two classes are needed")
-        seed = self._draw_seed()
-        rows = self._split(codes, seed)
-        names = class_names(classes)
+        seed = draw_seed(self.random_state)
+        rows = split(codes, self.calibration_share, seed)
         settings = self._settings(seed)
         listener = Listener(self.verbose, self.callback)
         part = points if len(rows) == 1 else points[rows[0]]
-        model = _native.Model.fit(part, codes[rows[0]], names, json.dumps(settings), self._threads, listener)
+        data = (part, codes[rows[0]], class_names(classes))
+        model = _native.Model.fit(data, json.dumps(settings), thread_count(self.n_jobs), listener)
         check_features(self, X, points.shape[1], reset=True)
         self.classes_ = classes
         self.kernel_ = json.loads(model.kernel)
+        self.n_samples_fit_ = len(points)
         self._seed = seed
-        self._fit_rows = self._kernel_rows(codes[rows[0]], rows[0], settings)
+        self._fit_rows = kernel_rows(codes[rows[0]], rows[0], settings)
         self._model = model
+        # Should the calibration be interrupted, the kernel is there, and nothing of a calibration before.
+        self._forget_calibration()
         if len(rows) == 2:
             self._calibrate(points[rows[1]], labels[rows[1]], rows[1], listener)
-        else:
-            self._forget_calibration()
         listener.warn()
         return self
 
@@ -222,8 +262,10 @@ class DanceClassifier(Estimator):
         """
         points = self._points(X)
         labels = as_labels(y, len(points))
+        if not hasattr(self, "n_samples_fit_"):  # from a file, which keeps no others
+            self.n_samples_fit_ = self._model.fit_points
         listener = Listener(self.verbose, self.callback)
-        self._calibrate(points, labels, np.arange(len(points)), listener)
+        self._calibrate(points, labels, self.n_samples_fit_ + np.arange(len(points)), listener)
         listener.warn()
         return self
 
@@ -238,57 +280,22 @@ class DanceClassifier(Estimator):
         known_names = class_names(known)
         settings = self._settings(self._seed)
         # With all its classes in one list the data set has the same names and fingerprint as in a file.
-        new = [name for name in names if name not in set(known_names)]
-        place = {name: number for number, name in enumerate([*known_names, *new])}
-        codes = np.array([place[name] for name in names], np.uint32)[codes]
-        self._model = self._model.calibrate(
-            points, codes, [*known_names, *new], json.dumps(settings["dance"]), self._threads, listener
+        all_names = [*known_names, *(name for name in names if name not in set(known_names))]
+        place = {name: number for number, name in enumerate(all_names)}
+        data = (points, np.array([place[name] for name in names], np.uint32)[codes], all_names)
+        model = self._model.calibrate(
+            data, json.dumps(settings["dance"]), thread_count(self.n_jobs), listener
         )
-        value = dict(zip([*names, *known_names], [*classes.tolist(), *known.tolist()], strict=True))
-        if len(self._model.classes) > len(known):
-            self.classes_ = np.array([value[name] for name in self._model.classes])
-        self.guarantee_ = self._model.guarantee
-        reuse = settings["dance"]["calibration"] == "reuse"
-        self.reference_indices_ = rows if reuse else self._fit_rows
+        new = [names.index(name) for name in model.classes[len(known) :]]
+        self.classes_ = np.concatenate([known, classes[new]]) if new else known
+        self.guarantee_ = model.guarantee
+        self.reference_indices_ = reference_rows(rows, self._fit_rows, settings)
+        self._model = model
 
     def _forget_calibration(self) -> None:
         for name in ("guarantee_", "reference_indices_"):
             if hasattr(self, name):
                 delattr(self, name)
-
-    # The classifier.
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The classifier's best label of every point."""
-        labels, _ = self._fitted().classify(self._points(X), self._threads)
-        return np.asarray(self.classes_[labels])
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Class probabilities, a column for every one of ``classes_``; 0 for labels that only ``conformalize`` saw."""
-        _, known = self._fitted().classify(self._points(X), self._threads)
-        probabilities = np.zeros((len(known), len(self.classes_)))
-        probabilities[:, : known.shape[1]] = known
-        return np.asarray(probabilities / probabilities.sum(axis=1, keepdims=True))
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of points whose best label is right."""
-        labels = as_labels(y)
-        return float(np.average(self.predict(X) == labels, weights=sample_weight))
-
-    def transform(self, X: Any) -> NDArray[np.float32]:
-        """Points under the learned metric: Euclidean distances between rows of the result are the model's distances.
-
-        >>> from dance_conformal import DanceClassifier, datasets
-        >>> X, y = datasets.clusters(200, classes=3)
-        >>> DanceClassifier(evaluations=2).fit(X, y).transform(X).shape
-        (200, 16)
-        """
-        return self._fitted().transform(self._points(X), self._threads)
-
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Names of the columns of ``transform``."""
-        self._fitted()
-        return np.array([f"danceclassifier{at}" for at in range(self.n_features_in_)], dtype=object)
 
     # Sets.
 
@@ -313,31 +320,51 @@ class DanceClassifier(Estimator):
             return decisions[0].mask
         return np.stack([decision.mask for decision in decisions], axis=-1)
 
-    def predict_p(self, X: Any, *, score: str = "dance", alpha: float | None = None) -> NDArray[np.float64]:
-        """p-values of every label, (points, classes): a label is in the set at a level below its p-value.
+    def predict_p(
+        self, X: Any, *, score: str = "combined", alpha: float | None = None
+    ) -> NDArray[np.float64]:
+        """p-values of every label, (points, classes).
 
-        ``score`` is ``"rank"`` or ``"contrast"`` for one of the two, or ``"dance"`` for their combination under the mix
-        that is used at ``alpha`` (a mix that is selected may differ from level to level).
+        A label is in the set at ``alpha`` if and only if its combined p-value is above ``alpha``. ``score`` can also be
+        ``"rank"`` or ``"contrast"``, for the p-values of one score by itself. Only ``combine="union"`` looks at ``alpha``
+        here: it combines the two under the mix of that level, and a mix that is selected may change from level to level.
+
+        >>> from dance_conformal import DanceClassifier, datasets
+        >>> X, y = datasets.clusters(300, classes=3)
+        >>> model = DanceClassifier(evaluations=2).fit(X, y)
+        >>> bool(((model.predict_p(X) > 0.2) == model.predict_set(X, alpha=0.2)).all())
+        True
         """
-        if score not in ("dance", "rank", "contrast"):
-            raise ValueError(f"score = {score!r}: must be 'dance', 'rank' or 'contrast'")
+        check_word("score", score, ("combined", "rank", "contrast"))
         scored = self._score(X)
-        rank, contrast = scored.p_values()
-        if score != "dance":
-            return rank if score == "rank" else contrast
+        if score == "rank":
+            return scored.p_values("rank")
+        if score == "contrast":
+            return scored.p_values("contrast")
+        combined = scored.p_values("combined")
+        if combined is not None:
+            return combined
         mix = self.thresholds(alpha)["mix"]
-        with np.errstate(divide="ignore"):
-            both = np.minimum(rank / (1 - mix) if mix < 1 else np.inf, contrast / mix if mix > 0 else np.inf)
-        return np.asarray(np.minimum(both, 1.0))
+        rank, contrast = scored.p_values("rank"), scored.p_values("contrast")
+        with np.errstate(divide="ignore"):  # a score without a share of alpha has no say
+            both = np.minimum(rank / np.float64(1 - mix), contrast / np.float64(mix))
+        # Rounded, since 0.07 / 0.7 is above 0.1.
+        return np.asarray(np.minimum(both, 1.0).round(12))
 
     def thresholds(self, alpha: float | None = None) -> dict[str, Any]:
-        """The mix and both thresholds in use at ``alpha``, and the grid the mix was selected from."""
+        """How labels are let in at ``alpha``.
+
+        ``mix`` and the ``trials`` it was selected from; the thresholds of both scores, ``rank`` and ``contrast``; and the
+        number of calibration ``points`` behind the p-values. Scores that are combined into one have no thresholds of their
+        own, and fused ones no mix: these are ``None``. In exact mode thresholds are those before a query joins the
+        calibration points and moves them a little.
+        """
         empty = np.empty((0, self._calibrated().dimensions), np.float32)
-        scored = self._calibrated().score(empty, json.dumps({"best": False}), self._threads)
+        scored = self._score_points(empty, best=False)
         found: dict[str, Any] = json.loads(scored.decide(self.alpha if alpha is None else alpha).thresholds)
-        for name in ("rank", "contrast"):
-            if found[name]["value"] is None:  # JSON has no infinity
-                found[name]["value"] = np.inf
+        for threshold in (found["rank"], found["contrast"]):
+            if threshold is not None and threshold["value"] is None:  # JSON has no infinity
+                threshold["value"] = np.inf if threshold["index"] else -np.inf
         return found
 
     def explain(self, X: Any, alpha: float | None = None, *, neighbors: int = 3) -> list[Explanation]:
@@ -349,39 +376,22 @@ class DanceClassifier(Estimator):
         >>> why.best == int(y[0]), len(why.labels[0].neighbors)
         (True, 3)
         """
-        points = self._points(X)
-        scored = self._score_points(points, best=True, support=max(1, neighbors))
-        decision = self._decide(scored, self.alpha if alpha is None else alpha)
-        probabilities = self.predict_proba(X)
-        rank, contrast = scored.p_values()
-        offsets, labels, support = decision.offsets, decision.labels, decision.support or []
-        rows = self.reference_indices_
-        explanations = []
-        for point, best in enumerate(scored.best if scored.best is not None else []):
-            members = []
-            for at in range(offsets[point], offsets[point + 1]):
-                label = labels[at]
-                members.append(
-                    Support(
-                        label=self.classes_[label].item(),
-                        probability=float(probabilities[point, label]),
-                        p_rank=float(rank[point, label]),
-                        p_contrast=float(contrast[point, label]),
-                        neighbors=[int(rows[row]) for row in support[at][:neighbors]],
-                    )
-                )
-            members.sort(key=lambda member: -member.probability)
-            explanations.append(
-                Explanation(self.classes_[best].item(), float(scored.nearest[point]), members)
-            )
-        return explanations
+        scored = self._score_points(self._points(X), best=True, support=max(1, neighbors))
+        return explanations(
+            scored,
+            self._decide(scored, self.alpha if alpha is None else alpha),
+            probabilities=self.predict_proba(X),
+            classes=self.classes_,
+            rows=self.reference_indices_,
+            neighbors=neighbors,
+        )
 
     def kneighbors(self, X: Any, n_neighbors: int = 5, return_distance: bool = True) -> Any:
         """Distances to and rows of the nearest reference points (see ``reference_indices_``), under the learned metric."""
         if n_neighbors < 1:
             raise ValueError(f"n_neighbors = {n_neighbors}: must be at least 1")
         model = self._calibrated()
-        distances, rows = model.neighbors(self._points(X), n_neighbors, self._threads)
+        distances, rows = model.neighbors(self._points(X), n_neighbors, thread_count(self.n_jobs))
         rows = self.reference_indices_[rows]
         return (distances, rows) if return_distance else rows
 
@@ -393,8 +403,8 @@ class DanceClassifier(Estimator):
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(600, classes=3)
         >>> report = DanceClassifier(evaluations=2).fit(X[:400], y[:400]).evaluate(X[400:], y[400:])
-        >>> report["coverage"] > 0.8, report["guarantee"][:9]
-        (True, 'heuristic')
+        >>> report["coverage"] > 0.8, report["guarantee"]
+        (True, 'P(label in set) >= 1 - alpha in finite samples, for exchangeable points')
         """
         level = self.alpha if alpha is None else alpha
         points = self._points(X)
@@ -419,121 +429,24 @@ class DanceClassifier(Estimator):
         cls, path: str | PathLike[str], *, labels: str = "auto", n_jobs: int | None = None
     ) -> DanceClassifier:
         """Reads a model file. ``labels``: ``"str"``, ``"int"``, or ``"auto"`` for integers where all names are such."""
-        if labels not in ("auto", "str", "int"):
-            raise ValueError(f"labels = {labels!r}: must be 'auto', 'str' or 'int'")
-        loaded = cls(n_jobs=n_jobs)
-        model = _native.Model.load(path, loaded._threads)
-        settings = json.loads(model.settings)
-        for group in ("rfm", "tune", "dance"):
-            known = loaded.get_params()
-            loaded.set_params(**{k: v for k, v in settings[group].items() if k in known})
-        loaded.set_params(normalize=settings["normalize"], probability_floor=settings["probability_floor"])
-        loaded.set_params(random_state=settings["dance"]["seed"], calibration_share=None)
-        tune = settings["tune"]
-        loaded.set_params(bandwidth=tuple(tune["bandwidth"]), shape=tuple(tune["shape"]))
-        loaded._seed = settings["dance"]["seed"]
+        check_word("labels", labels, ("auto", "str", "int"))
+        model = _native.Model.load(path, thread_count(n_jobs))
+        parameters = from_settings(json.loads(model.settings))
+        loaded = cls(**parameters, calibration_share=None, n_jobs=n_jobs)
+        loaded._seed = parameters["random_state"]
         loaded._model = model
-        loaded.classes_ = _label_values(model.classes, labels)
+        loaded._fit_rows = np.arange(model.fit_points)
+        loaded.classes_ = class_values(model.classes, labels)
         loaded.n_features_in_ = model.dimensions
         loaded.kernel_ = json.loads(model.kernel)
         loaded.guarantee_ = model.guarantee
         loaded.reference_indices_ = np.arange(len(model.reference_labels()))
-        loaded._fit_rows = loaded.reference_indices_
         return loaded
 
     # Behind the scenes.
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_model")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float32"]
-        return tags
-
-    @property
-    def _threads(self) -> int:
-        if self.n_jobs is None or self.n_jobs == -1:
-            return 0
-        if self.n_jobs < 1:
-            raise ValueError(f"n_jobs = {self.n_jobs}: must be at least 1, or -1 for one thread a core")
-        return int(self.n_jobs)
-
-    def _draw_seed(self) -> int:
-        state = self.random_state
-        if state is None:
-            return int(np.random.default_rng().integers(2**63))
-        if isinstance(state, np.random.RandomState):
-            return int(state.randint(2**31 - 1))
-        if isinstance(state, np.random.Generator):
-            return int(state.integers(2**63))
-        if state < 0:
-            raise ValueError(f"random_state = {state}: must be at least 0")
-        return int(state)
-
-    def _split(self, codes: NDArray[np.uint32], seed: int) -> list[NDArray[np.int64]]:
-        share = self.calibration_share
-        if share is None:
-            return [np.arange(len(codes))]
-        if not 0 < share < 1:
-            raise ValueError(f"calibration_share = {share}: must be between 0 and 1, or None")
-        return _native.split(codes, [1 - share, share], seed)
-
-    def _kernel_rows(
-        self, codes: NDArray[np.uint32], rows: NDArray[np.int64], settings: dict[str, Any]
-    ) -> NDArray[np.int64]:
-        """Rows of the points the kernel keeps: all it was given, or those it was not judged on."""
-        tune = settings["tune"]
-        if tune["refit"]:
-            return rows
-        return rows[_native.split(codes, [1 - tune["validation"], tune["validation"]], tune["seed"])[0]]
-
     def _settings(self, seed: int) -> dict[str, Any]:
-        """The parameters in the words of a configuration file."""
-        settings: dict[str, Any] = {
-            "normalize": self.normalize,
-            "rfm": {
-                "ridge": self.ridge,
-                "rounds": self.rounds,
-                "agop_points": self.agop_points,
-                "seed": seed,
-            },
-            "tune": {
-                "evaluations": self.evaluations,
-                "bandwidth": _pair(self.bandwidth),
-                "shape": _pair(self.shape),
-                "validation": self.validation,
-                "search_points": self.search_points,
-                "confirm": self.confirm,
-                "refit": bool(self.refit),
-                "seed": seed,
-                "memory": self.memory,
-            },
-            "dance": {
-                "rank_neighbors": self.rank_neighbors,
-                "contrast_neighbors": self.contrast_neighbors,
-                "temperature": self.temperature,
-                "mix": self.mix,
-                "calibration": self.calibration,
-                "tie_noise": self.tie_noise,
-                "seed": seed,
-            },
-            "probability_floor": self.probability_floor,
-        }
-        if "combine" in json.loads(_native.default_settings())["dance"]:
-            settings["dance"]["combine"] = self.combine
-        elif self.combine != "union":
-            raise ValueError(f"combine = {self.combine!r}: must be 'union'")
-        plain: dict[str, Any] = json.loads(json.dumps(settings, default=_plain))
-        return plain
-
-    def _fitted(self) -> _native.Model:
-        if not hasattr(self, "_model"):
-            raise NotFittedError(
-                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments "
-                "before using this estimator."
-            )
-        return self._model
+        return to_settings(self.get_params(deep=False), seed)
 
     def _calibrated(self) -> _native.Model:
         if not self._fitted().is_calibrated:
@@ -543,19 +456,13 @@ class DanceClassifier(Estimator):
             )
         return self._model
 
-    def _points(self, X: Any) -> NDArray[np.float32]:
-        self._fitted()
-        points = as_points(X)
-        check_features(self, X, points.shape[1], reset=False)
-        return points
-
     def _score(self, X: Any) -> _native.Scored:
         self._calibrated()
         return self._score_points(self._points(X), best=False)
 
     def _score_points(self, points: NDArray[np.float32], *, best: bool, support: int = 0) -> _native.Scored:
         options = {"best": best, "empty": self.empty, "support": support}
-        return self._calibrated().score(points, json.dumps(options), self._threads)
+        return self._calibrated().score(points, json.dumps(options), thread_count(self.n_jobs))
 
     def _decide(self, scored: _native.Scored, alpha: float) -> _native.Decision:
         decision = scored.decide(alpha)
@@ -568,22 +475,3 @@ class DanceClassifier(Estimator):
         values = self.classes_[decision.labels].tolist()
         ends = decision.offsets.tolist()
         return [values[begin:end] for begin, end in pairwise(ends)]
-
-
-def _pair(value: float | tuple[float, float]) -> list[float]:
-    low, high = (value, value) if np.ndim(value) == 0 else value  # type: ignore[misc]
-    return [float(low), float(high)]  # type: ignore[arg-type]
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's numbers (a parameter grid holds them) as Python's."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"a parameter has the type {type(value).__name__}")
-
-
-def _label_values(names: list[str], labels: str) -> NDArray[Any]:
-    if labels == "auto":
-        whole = all(name.removeprefix("-").isdecimal() and name == str(int(name)) for name in names)
-        labels = "int" if whole else "str"
-    return np.array([int(name) for name in names] if labels == "int" else names)

@@ -128,6 +128,14 @@ def class_names(classes: NDArray[Any]) -> list[str]:
     return [value.decode() if isinstance(value, bytes) else str(value) for value in classes.tolist()]
 
 
+def class_values(names: list[str], labels: str) -> NDArray[Any]:
+    """Classes from their names: as they are (``"str"``), as integers (``"int"``), or whichever fits all (``"auto"``)."""
+    if labels == "auto":
+        whole = all(name.removeprefix("-").isdecimal() and name == str(int(name)) for name in names)
+        labels = "int" if whole else "str"
+    return np.array([int(name) for name in names] if labels == "int" else names)
+
+
 def alphas(alpha: ArrayLike) -> tuple[list[float], bool]:
     """Error levels as a list, and whether there was just one."""
     values = np.asarray(alpha, dtype=np.float64)

@@ -10,6 +10,7 @@ mod arrays;
 mod backend;
 mod conformal;
 mod errors;
+mod job;
 mod judge;
 mod model;
 mod observer;

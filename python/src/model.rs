@@ -3,8 +3,6 @@
 use std::path::PathBuf;
 
 use dance::classify::Classified;
-use dance::methods::dance::DanceConfig;
-use dance::observe::Observer;
 use dance::{Config, Dance, Dataset, Fitted, PredictOptions, RawLabels, Table, split as splits};
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -13,9 +11,8 @@ use pyo3::types::PyBytes;
 use serde::de::DeserializeOwned;
 
 use crate::arrays;
-use crate::backend::cpu;
 use crate::errors::Mapped;
-use crate::observer::Listener;
+use crate::job::run;
 use crate::persist;
 use crate::scored::Scored;
 
@@ -29,6 +26,26 @@ pub(crate) enum State {
 #[pyclass(frozen, module = "dance_conformal._native")]
 pub(crate) struct Model {
     pub(crate) state: State,
+}
+
+/// Points, the class number of each, and the names of the classes.
+#[derive(FromPyObject)]
+struct Labelled<'py>(PyReadonlyArray2<'py, f32>, PyReadonlyArray1<'py, u32>, Vec<String>);
+
+impl Labelled<'_> {
+    fn dataset(self) -> PyResult<Dataset> {
+        let Self(points, labels, classes) = self;
+        let labels = labels.as_array().iter().map(|&label| i64::from(label)).collect();
+        let table = Table {
+            origin: "X".into(),
+            embeddings: arrays::matrix(&points)?,
+            labels: Some(RawLabels::Integers(labels)),
+            class_names: Some(classes),
+            ids: None,
+            prototypes: None,
+        };
+        table.into_dataset().mapped()
+    }
 }
 
 /// Labels and class probabilities.
@@ -60,48 +77,35 @@ impl Model {
 impl Model {
     /// Tunes and fits a kernel machine.
     #[staticmethod]
-    #[pyo3(signature = (points, labels, classes, settings, threads, callback))]
     fn fit(
         py: Python<'_>,
-        points: PyReadonlyArray2<'_, f32>,
-        labels: PyReadonlyArray1<'_, u32>,
-        classes: Vec<String>,
+        data: Labelled<'_>,
         settings: &str,
         threads: usize,
         callback: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        let config: Config = parse(settings)?;
-        let data = dataset(&points, &labels, classes)?;
-        let backend = cpu(threads)?;
-        let listener = Listener::new(callback);
-        let fitted = py.detach(|| Dance::fit(&*backend, &data, &config, &listener));
-        listener.finish(fitted).map(|fitted| Self { state: State::Fitted(Box::new(fitted)) })
+        let (data, config): (_, Config) = (data.dataset()?, parse(settings)?);
+        let fitted =
+            run(py, threads, callback, |backend, observer| Dance::fit(backend, &data, &config, observer))?;
+        Ok(Self { state: State::Fitted(Box::new(fitted)) })
     }
 
     /// Calibrates on points that did not fit the kernel, under the given settings of the method.
-    #[pyo3(signature = (points, labels, classes, settings, threads, callback))]
     fn calibrate(
         &self,
         py: Python<'_>,
-        points: PyReadonlyArray2<'_, f32>,
-        labels: PyReadonlyArray1<'_, u32>,
-        classes: Vec<String>,
+        data: Labelled<'_>,
         settings: &str,
         threads: usize,
         callback: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        let config: DanceConfig = parse(settings)?;
-        let data = dataset(&points, &labels, classes)?;
-        let backend = cpu(threads)?;
-        let listener = Listener::new(callback);
-        let dance = py.detach(|| {
+        let (data, config) = (data.dataset()?, parse(settings)?);
+        let calibrated = run(py, threads, callback, |backend, observer| {
             let mut fitted = self.fitted().clone();
             fitted.config.dance = config;
-            let dance = fitted.calibrate(&*backend, &data, &listener);
-            // A last look, so that Ctrl-C during the calibration is not lost.
-            if listener.interrupted() { Err(dance::Error::Interrupted) } else { dance }
+            fitted.calibrate(backend, &data, observer)
         });
-        listener.finish(dance).map(Self::calibrated)
+        calibrated.map(Self::calibrated)
     }
 
     /// Points in mapped space.
@@ -112,8 +116,7 @@ impl Model {
         threads: usize,
     ) -> PyResult<Bound<'py, PyArray2<f32>>> {
         let (rows, cols) = (arrays::rows(&points), points.shape()[1]);
-        let backend = cpu(threads)?;
-        let mapped = py.detach(|| self.fitted().transform(&*backend, &rows, cols)).mapped()?;
+        let mapped = run(py, threads, None, |backend, _| self.fitted().transform(backend, &rows, cols))?;
         arrays::to_array(py, mapped)
     }
 
@@ -125,13 +128,10 @@ impl Model {
         threads: usize,
     ) -> PyResult<Classes<'py>> {
         let (rows, cols) = (arrays::rows(&points), points.shape()[1]);
-        let backend = cpu(threads)?;
-        let Classified { labels, probabilities } = py
-            .detach(|| match &self.state {
-                State::Fitted(fitted) => fitted.classify(&*backend, &rows, cols),
-                State::Calibrated(dance) => dance.classify(&*backend, &rows, cols),
-            })
-            .mapped()?;
+        let Classified { labels, probabilities } = run(py, threads, None, |backend, _| match &self.state {
+            State::Fitted(fitted) => fitted.classify(backend, &rows, cols),
+            State::Calibrated(dance) => dance.classify(backend, &rows, cols),
+        })?;
         Ok((PyArray1::from_vec(py, labels), arrays::to_array(py, probabilities)?))
     }
 
@@ -145,14 +145,10 @@ impl Model {
     ) -> PyResult<Scored> {
         let options: PredictOptions = parse(options)?;
         let (rows, cols) = (arrays::rows(&points), points.shape()[1]);
-        let backend = cpu(threads)?;
         let dance = slf.get().dance()?;
-        let (scored, seconds) = py.detach(|| {
-            let begin = std::time::Instant::now();
-            let scored = dance.score_rows(&*backend, &rows, cols, 0, options);
-            (scored, begin.elapsed().as_secs_f64())
-        });
-        Ok(Scored { inner: scored.mapped()?, seconds, model: slf })
+        let begin = std::time::Instant::now();
+        let inner = run(py, threads, None, |backend, _| dance.score_rows(backend, &rows, cols, 0, options))?;
+        Ok(Scored { inner, seconds: begin.elapsed().as_secs_f64(), model: slf })
     }
 
     /// Distances and row numbers of the nearest reference points.
@@ -164,9 +160,8 @@ impl Model {
         threads: usize,
     ) -> PyResult<Near<'py>> {
         let (rows, cols) = (arrays::rows(&points), points.shape()[1]);
-        let backend = cpu(threads)?;
         let dance = self.dance()?;
-        let found = py.detach(|| dance.neighbors(&*backend, &rows, cols, count)).mapped()?;
+        let found = run(py, threads, None, |backend, _| dance.neighbors(backend, &rows, cols, count))?;
         let distances = (0..found.len()).flat_map(|query| found.squared(query)).map(|s| s.sqrt()).collect();
         let ids = (0..found.len()).flat_map(|query| found.ids(query)).map(|&id| i64::from(id)).collect();
         let count = count.min(dance.reference_labels().len());
@@ -187,8 +182,7 @@ impl Model {
     /// Reads a model file.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf, threads: usize) -> PyResult<Self> {
-        let backend = cpu(threads)?;
-        py.detach(|| Dance::load(&*backend, &path)).mapped().map(Self::calibrated)
+        run(py, threads, None, |backend, _| Dance::load(backend, &path)).map(Self::calibrated)
     }
 
     /// The model as bytes, for pickling.
@@ -206,9 +200,8 @@ impl Model {
         if let Some(fitted) = persist::from_bytes(bytes)? {
             return Ok(Self { state: State::Fitted(Box::new(fitted)) });
         }
-        let backend = cpu(0)?;
-        let dance = py.detach(|| Dance::from_bytes(&*backend, bytes, "<pickle>".as_ref()));
-        dance.mapped().map(Self::calibrated)
+        let dance = run(py, 0, None, |backend, _| Dance::from_bytes(backend, bytes, "<pickle>".as_ref()));
+        dance.map(Self::calibrated)
     }
 
     /// Names of the classes: the kernel's, then those that only calibration points have.
@@ -224,6 +217,12 @@ impl Model {
     #[getter]
     fn fit_classes(&self) -> usize {
         self.fitted().classes.len()
+    }
+
+    /// How many points the kernel keeps.
+    #[getter]
+    fn fit_points(&self) -> usize {
+        self.fitted().train_labels.len()
     }
 
     /// Dimensions of the embeddings.
@@ -284,23 +283,6 @@ pub(crate) fn split<'py>(
 ) -> PyResult<Vec<Bound<'py, PyArray1<i64>>>> {
     let parts = splits::stratified(&labels.as_array().to_vec(), &fractions, seed).mapped()?;
     Ok(parts.iter().map(|rows| PyArray1::from_iter(py, rows.iter().map(|&row| row as i64))).collect())
-}
-
-fn dataset(
-    points: &PyReadonlyArray2<'_, f32>,
-    labels: &PyReadonlyArray1<'_, u32>,
-    classes: Vec<String>,
-) -> PyResult<Dataset> {
-    let labels = labels.as_array().iter().map(|&label| i64::from(label)).collect();
-    let table = Table {
-        origin: "X".into(),
-        embeddings: arrays::matrix(points)?,
-        labels: Some(RawLabels::Integers(labels)),
-        class_names: Some(classes),
-        ids: None,
-        prototypes: None,
-    };
-    table.into_dataset().mapped()
 }
 
 fn parse<T: DeserializeOwned>(json: &str) -> PyResult<T> {

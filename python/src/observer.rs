@@ -1,4 +1,4 @@
-//! Progress to a Python callback, and Ctrl-C from Python to a fit.
+//! Progress to a Python callback, and Ctrl-C from Python to a job.
 
 use std::sync::{Mutex, PoisonError};
 

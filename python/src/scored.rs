@@ -1,7 +1,10 @@
 //! What a model says about points, before and after an error level is chosen.
 
 use dance::Prediction;
+use dance::methods::dance::Combine;
+use dance::p_values::Counts;
 use numpy::{PyArray1, PyArray2};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::arrays;
@@ -16,9 +19,6 @@ pub(crate) struct Scored {
     pub(crate) seconds: f64,
 }
 
-/// Both p-values of every label.
-type PValues<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<f64>>);
-
 #[pymethods]
 impl Scored {
     /// The sets at one error level.
@@ -30,22 +30,30 @@ impl Scored {
         Ok(Decision { prediction, classes: dance.classes().len(), seconds })
     }
 
-    /// p-values by the rank and by the contrastive score.
-    fn p_values<'py>(&self, py: Python<'py>) -> PyResult<PValues<'py>> {
+    /// p-values of every label by the `rank`, by the `contrast`, or `combined`; none where scores are not combined.
+    fn p_values<'py>(&self, py: Python<'py>, score: &str) -> PyResult<Option<Bound<'py, PyArray2<f64>>>> {
         let dance = self.model.get().dance()?;
-        let classes = dance.classes().len();
-        let values = dance.p_values(&self.inner);
-        let points = values.offsets.len().saturating_sub(1);
-        let fill = |absent: f64, given: &[f64]| {
-            let mut dense = vec![absent; points * classes];
-            for (point, ends) in values.offsets.windows(2).enumerate() {
-                for at in ends[0]..ends[1] {
-                    dense[point * classes + values.labels[at] as usize] = given[at];
+        let of: fn(Counts) -> u32 = match score {
+            "rank" => |counts| counts.rank,
+            "contrast" => |counts| counts.contrast,
+            "combined" if dance.calibration().combine == Combine::Union => return Ok(None),
+            "combined" => |counts| counts.combined,
+            _ => return Err(PyValueError::new_err(format!("no score `{score}`"))),
+        };
+        let (p_values, classes) = (&self.inner.p_values, dance.classes().len());
+        let values = py.detach(|| {
+            let mut values = Vec::with_capacity(p_values.len() * classes);
+            for query in 0..p_values.len() {
+                let (labels, counts, rest) = p_values.row(query);
+                let start = values.len();
+                values.resize(start + classes, p_values.p_value(of(rest)));
+                for (&label, &counts) in labels.iter().zip(counts) {
+                    values[start + label as usize] = p_values.p_value(of(counts));
                 }
             }
-            arrays::dense(py, points, classes, dense)
-        };
-        Ok((fill(values.absent.0, &values.rank)?, fill(values.absent.1, &values.contrast)?))
+            values
+        });
+        arrays::dense(py, p_values.len(), classes, values).map(Some)
     }
 
     /// The classifier's labels, where asked for.
@@ -103,16 +111,22 @@ impl Decision {
         self.prediction.support.clone()
     }
 
-    /// The level, the mix and both thresholds, as JSON; an infinite threshold is null.
+    /// How labels were let in, as JSON: the level, the mix, both thresholds and the grid of mixes. What a way of combining
+    /// does not have is null, and so is a threshold that is infinite.
     #[getter]
     fn thresholds(&self) -> PyResult<String> {
-        to_json(&self.prediction.thresholds)
+        let dance::methods::dance::Decision { alpha, mix, thresholds, trials, points, .. } =
+            &self.prediction.decision;
+        let [rank, contrast] = thresholds.map_or([None; 2], |both| both.map(Some));
+        to_json(&serde_json::json!({
+            "alpha": alpha, "mix": mix, "rank": rank, "contrast": contrast, "trials": trials, "points": points,
+        }))
     }
 
     /// What the user should know.
     #[getter]
     fn warnings(&self) -> Vec<String> {
-        self.prediction.thresholds.warnings()
+        self.prediction.decision.warnings()
     }
 
     /// Share of sets that came out empty, before any label was put in.

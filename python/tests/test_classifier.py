@@ -40,16 +40,6 @@ def test_labels_of_sets(model, data):
     assert model.predict_set(X, alpha=[0.1, 0.3], as_labels=True)[0] == lists
 
 
-def test_p_values_are_the_sets_at_every_level(model, data):
-    _, _, X, _ = data
-    rank, contrast = model.predict_p(X, score="rank"), model.predict_p(X, score="contrast")
-    for alpha in (0.073, 0.1011, 0.31):
-        sets = model.predict_set(X, alpha=alpha)
-        mix = model.thresholds(alpha)["mix"]
-        np.testing.assert_array_equal(sets, (rank > (1 - mix) * alpha) & (contrast > mix * alpha))
-        np.testing.assert_array_equal(sets, model.predict_p(X, alpha=alpha) > alpha)
-
-
 @pytest.mark.parametrize("kind", ["strings", "objects", "integers", "booleans", "floats"])
 def test_labels_come_back_as_they_were(data, names, kind):
     X, y, test, _ = data
@@ -95,35 +85,11 @@ def test_classes_only_calibration_points_have(data):
     assert (probabilities[:, 4] == 0).all()
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
     assert model.predict_set(test)[truth == 4, 4].mean() > 0.5
-
-
-@pytest.mark.parametrize("options", [{}, {"refit": False}])
-def test_neighbors_are_rows_of_the_data(data, options):
-    X, y, test, _ = data
-    for mode in ("reuse", "disjoint"):
-        model = DanceClassifier(calibration=mode, **options, **FAST).fit(X, y)
-        assert len(np.unique(model.reference_indices_)) == len(model.reference_indices_)
-        # A reference point is its own nearest neighbor, under the row it has in X.
-        rows = model.reference_indices_[:20]
-        distances, found = model.kneighbors(X[rows], n_neighbors=3)
-        np.testing.assert_array_equal(found[:, 0], rows)
-        np.testing.assert_allclose(distances[:, 0], 0, atol=1e-3)
-        # Distances are those between transformed points.
-        mapped = model.transform(X[found[:, 1]]) - model.transform(X[rows])
-        np.testing.assert_allclose(np.linalg.norm(mapped, axis=1), distances[:, 1], rtol=1e-3, atol=1e-4)
-        assert model.kneighbors(test, 10_000, return_distance=False).shape[1] == len(model.reference_indices_)
-
-
-def test_explanations(model, data):
-    _, y, test, _ = data
-    sets = model.predict_set(test[:20])
-    for row, why in enumerate(model.explain(test[:20], neighbors=2)):
-        assert sorted(s.label for s in why.labels) == np.flatnonzero(sets[row]).tolist()
-        assert why.best == model.predict(test[row : row + 1])[0]
-        for support in why.labels:
-            assert 1 <= len(support.neighbors) <= 2
-            assert (y[support.neighbors] == support.label).all()
-        assert str(why.best) in str(why)
+    # Calibrated once more without that class, it is gone again.
+    known = y[300:] != 4
+    model.conformalize(X[300:][known], y[300:][known])
+    assert model.classes_.tolist() == [0, 1, 2, 3]
+    assert model.predict_set(test).shape == (300, 4) == model.predict_proba(test).shape
 
 
 def test_the_same_seed_gives_the_same_sets(data):
@@ -198,8 +164,7 @@ def test_errors(tmp_path, model, data):
     with pytest.raises(ValueError, match="features"):
         model.predict(test[:, :5])
     for option, value in {
-        "calibration": "magic", "combine": "sum", "mix": 2, "normalize": "l1", "empty": "fill",
-        "evaluations": 0, "ridge": -1, "calibration_share": 1.5, "bandwidth": (3, 1), "n_jobs": 0,
+        "mix": 2, "evaluations": 0, "ridge": -1, "calibration_share": 1.5, "bandwidth": (3, 1), "n_jobs": 0,
         "probability_floor": 0.7, "temperature": 0, "random_state": -1, "tie_noise": 1,
     }.items():  # fmt: skip
         with pytest.raises(ValueError):

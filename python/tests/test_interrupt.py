@@ -1,6 +1,10 @@
-"""A fit gives other threads their turn, and ends when it is told to."""
+"""Jobs give other threads their turn, and end when they are told to."""
 
 import _thread
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -27,6 +31,53 @@ def test_ctrl_c_ends_the_fit():
     with pytest.raises(KeyboardInterrupt):
         DanceClassifier(evaluations=100_000).fit(X, y)
     assert time.monotonic() - begin < 30
+
+
+ASKED = """
+import numpy as np
+from dance_conformal import DanceClassifier, datasets
+
+X, y = datasets.clusters(8000, classes=20, dimensions=32)
+kernel = DanceClassifier(combine="union", evaluations=1, rounds=0, calibration_share=None)
+model = kernel.fit(X[:500], y[:500])
+many = np.tile(X, (100, 1))
+TASKS = {
+    "conformalize": lambda: model.conformalize(many, np.tile(y, 100)),
+    "predict_set": lambda: model.predict_set(many),
+    "predict_p": lambda: model.predict_p(many),
+    "kneighbors": lambda: model.kneighbors(many),
+    "predict_proba": lambda: [model.predict_proba(many) for _ in range(100)],
+}
+task = TASKS["JOB"]
+if "JOB" != "conformalize":
+    model.conformalize(X, y)
+print("begins", flush=True)
+try:
+    task()
+except KeyboardInterrupt:
+    # What was there before is there still, and the next job runs.
+    assert hasattr(model, "guarantee_") == ("JOB" != "conformalize")
+    if "JOB" == "conformalize":
+        model.conformalize(X, y)
+    assert model.predict_set(X[:10]).shape == (10, 20)
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a signal to another process is not Ctrl-C there")
+@pytest.mark.parametrize("job", ["conformalize", "predict_set", "predict_p", "kneighbors", "predict_proba"])
+def test_ctrl_c_ends_what_comes_after_the_fit(job):
+    """Every one of these jobs takes far longer than a test may."""
+    command = [sys.executable, "-c", ASKED.replace("JOB", job)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "begins\n", process.stderr.read()
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            told, errors = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert told == "interrupted\n", errors
 
 
 def test_other_threads_run_meanwhile():

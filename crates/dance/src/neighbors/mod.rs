@@ -139,6 +139,17 @@ impl Neighbors {
         selected
     }
 
+    /// Appends further queries, asked of the same reference for as many neighbors.
+    pub fn append(&mut self, other: &Self) {
+        if self.is_empty() {
+            self.stride = other.stride;
+        }
+        debug_assert!(other.is_empty() || other.stride == self.stride);
+        self.lengths.extend_from_slice(&other.lengths);
+        self.ids.extend_from_slice(&other.ids);
+        self.squared.extend_from_slice(&other.squared);
+    }
+
     fn with_room(queries: usize, stride: usize) -> Self {
         let room = queries * stride;
         Self { stride, lengths: vec![0; queries], ids: vec![0; room], squared: vec![0.0; room] }

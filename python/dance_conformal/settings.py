@@ -1,0 +1,104 @@
+"""Parameters of the classifier in the words of a configuration file, and back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+#: Where the paper's settings differ from the defaults.
+PAPER: dict[str, Any] = {
+    "calibration": "reuse",
+    "combine": "union",
+    "refit": False,
+    "probability_floor": 1e-3,
+}
+
+_WORDS = {
+    "calibration": ("exact", "disjoint", "reuse"),
+    "combine": ("fuse", "joint", "union"),
+    "normalize": ("l2", "standardize", "none"),
+    "empty": ("keep", "top1"),
+}
+_GROUPS = {
+    "rfm": ("ridge", "rounds", "agop_points"),
+    "tune": (
+        "evaluations", "bandwidth", "shape", "validation", "search_points", "confirm", "refit", "memory",
+    ),
+    "dance": (
+        "rank_neighbors", "contrast_neighbors", "temperature", "mix", "calibration", "combine", "fit_neighbors",
+        "tie_noise",
+    ),
+}  # fmt: skip
+_RANGES = ("bandwidth", "shape")
+
+
+def to_settings(parameters: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Parameters as settings; every random choice has the same seed."""
+    for name, words in _WORDS.items():
+        check_word(name, parameters[name], words)
+    given = dict(parameters)
+    given |= {name: _pair(given[name]) for name in _RANGES}
+    given |= {name: bool(given[name]) for name in ("refit", "fit_neighbors")}
+    settings: dict[str, Any] = {
+        group: {**{name: given[name] for name in names}, "seed": seed} for group, names in _GROUPS.items()
+    }
+    settings |= {name: given[name] for name in ("normalize", "probability_floor")}
+    plain: dict[str, Any] = json.loads(json.dumps(settings, default=_plain))
+    return plain
+
+
+def from_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """The parameters that settings stand for."""
+    parameters = {name: settings[group][name] for group, names in _GROUPS.items() for name in names}
+    parameters |= {name: tuple(parameters[name]) for name in _RANGES}
+    parameters |= {name: settings[name] for name in ("normalize", "probability_floor")}
+    return {**parameters, "random_state": settings["dance"]["seed"]}
+
+
+def check_word(name: str, value: Any, words: tuple[str, ...]) -> None:
+    """Refuses a value that is none of the words.
+
+    >>> check_word("combine", "sum", ("fuse", "joint", "union"))
+    Traceback (most recent call last):
+        ...
+    ValueError: combine = 'sum': must be 'fuse', 'joint' or 'union'
+    """
+    if not isinstance(value, str) or value not in words:
+        *most, last = map(repr, words)
+        raise ValueError(f"{name} = {value!r}: must be {', '.join(most)} or {last}")
+
+
+def draw_seed(random_state: Any) -> int:
+    """A seed from what scikit-learn takes for one; ``None`` draws it from the system."""
+    if random_state is None:
+        return int(np.random.default_rng().integers(2**63))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    if random_state < 0:
+        raise ValueError(f"random_state = {random_state}: must be at least 0")
+    return int(random_state)
+
+
+def thread_count(n_jobs: int | None) -> int:
+    """Threads as the library counts them: 0 is one a core."""
+    if n_jobs is None or n_jobs == -1:
+        return 0
+    if n_jobs < 1:
+        raise ValueError(f"n_jobs = {n_jobs}: must be at least 1, or -1 for one thread a core")
+    return int(n_jobs)
+
+
+def _pair(value: float | tuple[float, float]) -> list[float]:
+    low, high = (value, value) if np.ndim(value) == 0 else value  # type: ignore[misc]
+    return [float(low), float(high)]  # type: ignore[arg-type]
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers (a parameter grid holds them) as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a parameter has the type {type(value).__name__}")
