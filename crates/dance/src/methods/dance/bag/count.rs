@@ -2,14 +2,19 @@
 //!
 //! `N(s)`, the number of scores of at least s, differs from what it was before by a step function: one step for each score
 //! that left its place, one for each that arrived, one for the newcomer's own. So the counts of all n points in the changed
-//! bag need not be formed. What is asked is how many points conform no better than the newcomer under a [`Rule`] that falls
-//! as counts grow, and for most points a bound decides: no count moves by more than `d`, and for every power of two the
-//! points are kept in the order of what their score can at most become. Only where the bounds disagree is it computed, once
-//! for all points with the same scores (ranks, and labels nobody nearby carries, tie a lot).
+//! bag need not be formed. What is asked is how many points conform no better than the newcomer under a [`Rule`].
+//!
+//! **joint** asks for two minima: the points that conform better are those whose two counts both exceed a number, so whose two
+//! scores are both below a score. Bisection finds the two scores, [`Dominance`] counts.
+//!
+//! **fuse** falls as counts grow, and for most points a bound decides: no count moves by more than `d`, and for every power of
+//! two the points are kept in the order of what their score can at most become. Only where the bounds disagree is it
+//! computed, once for all points with the same scores.
 
 use std::ops::Range;
 
 use super::super::combine::{Levels, Reached, Rule, Scores};
+use super::dominance::Dominance;
 use super::standing::{Change, Pair};
 
 /// Scores that moved: where they were and where they are, ascending.
@@ -73,8 +78,10 @@ pub(super) struct Counted {
     groups: Vec<Group>,
     /// The group of every point.
     group_of: Vec<u32>,
-    /// For shifts of up to 1, 2, 4 …
+    /// For fused scores and shifts of up to 1, 2, 4 …
     bounds: Vec<Bounds>,
+    /// For joint scores: points by their rank and their contrastive score.
+    dominance: Option<Dominance>,
 }
 
 impl Counted {
@@ -97,7 +104,7 @@ impl Counted {
             group_of[id as usize] = groups.len() as u32 - 1;
         }
         let mut bounds = Vec::new();
-        if let Some(rule) = rule {
+        if let Some(rule @ Rule::Fuse) = rule {
             let mut shift = 1u32;
             loop {
                 bounds.push(Bounds::new(&groups, rule, shift));
@@ -107,7 +114,9 @@ impl Counted {
                 shift *= 2;
             }
         }
-        Ok(Self { rule, levels, scores, groups, group_of, bounds })
+        let joint = matches!(rule, Some(Rule::Joint { .. }));
+        let dominance = joint.then(|| Dominance::new(scores.iter().map(|scores| (scores[0], scores[1]))));
+        Ok(Self { rule, levels, scores, groups, group_of, bounds, dominance })
     }
 
     pub(super) fn scores(&self) -> &[Scores] {
@@ -216,24 +225,32 @@ impl Changed {
         &self.changes
     }
 
-    /// The counts of scores once the changed points have moved, when before it they are `before`.
-    fn settle(&self, scores: Scores, before: Reached) -> Reached {
-        let moved =
-            |which: usize| (i64::from(before[which]) + self.moved[which].growth(scores[which])) as u32;
-        [moved(0), moved(1), before[2]]
+    /// `N(score)` once the changed points have moved, when before it is `before`.
+    fn settle_one(&self, which: usize, score: f64, before: u32) -> u32 {
+        match self.moved.get(which) {
+            Some(moved) => (i64::from(before) + moved.growth(score)) as u32,
+            None => before, // no newcomer changes a probability
+        }
     }
 
     /// The same with the newcomer among them, under the candidate label.
-    fn with_candidate(&self, scores: Scores, settled: Reached, candidate: &Candidate) -> Reached {
-        let mut counts =
-            std::array::from_fn(|which| settled[which] + u32::from(candidate.scores[which] >= scores[which]));
-        for kin in &self.changes[candidate.kin.clone()] {
-            for which in 0..2 {
-                counts[which] += u32::from(kin.same[which] >= scores[which]);
-                counts[which] -= u32::from(kin.other[which] >= scores[which]);
+    fn with_candidate_one(&self, which: usize, score: f64, settled: u32, candidate: &Candidate) -> u32 {
+        let mut count = settled + u32::from(candidate.scores[which] >= score);
+        if which < self.moved.len() {
+            for kin in &self.changes[candidate.kin.clone()] {
+                count += u32::from(kin.same[which] >= score);
+                count -= u32::from(kin.other[which] >= score);
             }
         }
-        counts
+        count
+    }
+
+    fn settle(&self, scores: Scores, before: Reached) -> Reached {
+        std::array::from_fn(|which| self.settle_one(which, scores[which], before[which]))
+    }
+
+    fn with_candidate(&self, scores: Scores, settled: Reached, candidate: &Candidate) -> Reached {
+        std::array::from_fn(|which| self.with_candidate_one(which, scores[which], settled[which], candidate))
     }
 
     /// For each score of the newcomer, how many of the bag are at least as large.
@@ -251,6 +268,58 @@ impl Changed {
         reached: Reached,
     ) -> u32 {
         let score = rule.score(reached);
+        match &counted.dominance {
+            Some(dominance) => {
+                (counted.scores.len() + 1 - self.conform_better(counted, dominance, rule, candidate, score))
+                    as u32
+            }
+            None => self.conform_no_better_by_bounds(counted, rule, candidate, score),
+        }
+    }
+
+    /// How many points of the bag have a smaller joint score.
+    fn conform_better(
+        &self,
+        counted: &Counted,
+        dominance: &Dominance,
+        rule: Rule,
+        candidate: &Candidate,
+        score: f64,
+    ) -> usize {
+        // A minimum is beaten where both its parts are; as one part grows without end, the other decides.
+        let beats = |which: usize, count: u32| {
+            let mut counts = [u32::MAX; 3];
+            counts[which] = count;
+            rule.score(counts) < score
+        };
+        let columns = counted.levels.columns();
+        let count_of = |which: usize, value: f64| {
+            let settled = self.settle_one(which, value, columns[which].at_least(value));
+            self.with_candidate_one(which, value, settled, candidate)
+        };
+        // The smaller a score the more are at least as large: those that beat come first.
+        let first: [usize; 2] = std::array::from_fn(|which| {
+            columns[which].sorted().partition_point(|&value| beats(which, count_of(which, value)))
+        });
+        let was_first =
+            |which: usize, value: f64| first[which] > 0 && value <= columns[which].sorted()[first[which] - 1];
+        let mut total = dominance.count(first[0], first[1]);
+        for (place, change) in self.changes.iter().enumerate() {
+            let old = counted.scores[change.id as usize];
+            let now = if candidate.kin.contains(&place) { change.same } else { change.other };
+            total -= usize::from((0..2).all(|which| was_first(which, old[which])));
+            total += usize::from((0..2).all(|which| beats(which, count_of(which, now[which]))));
+        }
+        total
+    }
+
+    fn conform_no_better_by_bounds(
+        &mut self,
+        counted: &Counted,
+        rule: Rule,
+        candidate: &Candidate,
+        score: f64,
+    ) -> u32 {
         let shift = self.largest + candidate.kin.len() as u64 + 1;
         let level = (shift.next_power_of_two().trailing_zeros() as usize).min(counted.bounds.len() - 1);
         let bounds = &counted.bounds[level];

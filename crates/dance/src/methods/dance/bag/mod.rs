@@ -12,6 +12,7 @@
 //! ([`standing`]), everything else is counting ([`count`]). Memory: O(n·m).
 
 mod count;
+mod dominance;
 mod standing;
 
 use rayon::prelude::*;
