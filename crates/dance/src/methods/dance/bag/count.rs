@@ -52,6 +52,16 @@ fn at_least(sorted: &[f64], score: f64) -> i64 {
     (sorted.len() - sorted.partition_point(|&other| other < score)) as i64
 }
 
+/// The least number below `end` that passes, or `end`; all above it pass too.
+fn least_where(end: usize, passes: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, end);
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if passes(middle) { high = middle } else { low = middle + 1 }
+    }
+    low
+}
+
 /// Groups of points in the order of what their score can at most become when no count moves by more than a certain number.
 #[derive(Clone, Debug, PartialEq)]
 struct Bounds {
@@ -277,6 +287,11 @@ impl Changed {
         }
     }
 
+    /// The most that any count moves.
+    fn shift(&self, candidate: &Candidate) -> usize {
+        self.largest as usize + candidate.kin.len() + 1
+    }
+
     /// How many points of the bag have a smaller joint score.
     fn conform_better(
         &self,
@@ -297,18 +312,31 @@ impl Changed {
             let settled = self.settle_one(which, value, columns[which].at_least(value));
             self.with_candidate_one(which, value, settled, candidate)
         };
-        // The smaller a score the more are at least as large: those that beat come first.
+        // The smaller a score the more are at least as large: those that beat come first. Counts have moved by at most the
+        // shift, so the last of them is not far from where it would be without the newcomer.
+        let (n, shift) = (counted.scores.len(), self.shift(candidate));
         let first: [usize; 2] = std::array::from_fn(|which| {
-            columns[which].sorted().partition_point(|&value| beats(which, count_of(which, value)))
+            let sorted = columns[which].sorted();
+            let enough = least_where(n + 2, |count| beats(which, count as u32));
+            let low = n.saturating_sub(enough + shift);
+            let high = (n + shift).saturating_sub(enough).min(n - 1);
+            let high = high + sorted[high..].partition_point(|&value| value <= sorted[high]);
+            low + sorted[low..high].partition_point(|&value| beats(which, count_of(which, value)))
         });
         let was_first =
             |which: usize, value: f64| first[which] > 0 && value <= columns[which].sorted()[first[which] - 1];
         let mut total = dominance.count(first[0], first[1]);
         for (place, change) in self.changes.iter().enumerate() {
             let old = counted.scores[change.id as usize];
-            let now = if candidate.kin.contains(&place) { change.same } else { change.other };
+            let is_kin = candidate.kin.contains(&place);
+            let count_now = |which: usize| {
+                if is_kin {
+                    return count_of(which, change.same[which]);
+                }
+                self.with_candidate_one(which, change.other[which], self.settled[place][which], candidate)
+            };
             total -= usize::from((0..2).all(|which| was_first(which, old[which])));
-            total += usize::from((0..2).all(|which| beats(which, count_of(which, now[which]))));
+            total += usize::from((0..2).all(|which| beats(which, count_now(which))));
         }
         total
     }
@@ -320,7 +348,7 @@ impl Changed {
         candidate: &Candidate,
         score: f64,
     ) -> u32 {
-        let shift = self.largest + candidate.kin.len() as u64 + 1;
+        let shift = self.shift(candidate);
         let level = (shift.next_power_of_two().trailing_zeros() as usize).min(counted.bounds.len() - 1);
         let bounds = &counted.bounds[level];
         let possible = bounds.most.partition_point(|&most| most >= score);
