@@ -15,7 +15,7 @@ use dance::random::Random;
 
 const CLASSES: usize = 1000;
 
-struct Points {
+struct Labelled {
     points: Matrix,
     labels: Vec<u32>,
     /// Class probabilities, a row a point.
@@ -23,7 +23,7 @@ struct Points {
 }
 
 /// Class centers with noise around them, and probabilities that are right more often than not.
-fn points(rows: usize, d: usize, noise: f32, seed: u64) -> Points {
+fn points(rows: usize, d: usize, noise: f32, seed: u64) -> Labelled {
     let mut random = Random::new(1, 0);
     let centers: Vec<f32> = (0..CLASSES * d).map(|_| random.normal() as f32).collect();
     let mut random = Random::new(seed, 1);
@@ -35,12 +35,16 @@ fn points(rows: usize, d: usize, noise: f32, seed: u64) -> Points {
         data.extend(center.iter().map(|center| center + noise * random.normal() as f32));
         // A kernel machine's outputs: small numbers around 0 that a floor cuts off, and the label's.
         let values = probabilities.row_mut(row);
-        values.iter_mut().for_each(|value| *value = (0.01 * random.normal() as f32).max(1e-4));
+        for value in values.iter_mut() {
+            *value = (0.01 * random.normal() as f32).max(1e-4);
+        }
         values[label as usize] += (0.5 + 0.4 * random.normal() as f32).max(0.0);
         let sum: f32 = values.iter().sum();
-        values.iter_mut().for_each(|value| *value /= sum);
+        for value in values {
+            *value /= sum;
+        }
     }
-    Points { points: Matrix::new(data, rows, d).expect("sizes agree"), labels, probabilities }
+    Labelled { points: Matrix::new(data, rows, d).expect("sizes agree"), labels, probabilities }
 }
 
 fn best<T>(mut work: impl FnMut() -> T) -> f64 {

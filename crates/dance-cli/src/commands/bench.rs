@@ -127,6 +127,10 @@ impl Bench {
         let styled = out.is_terminal();
         let main = tables::main(results);
         writeln!(out, "{}\n{}\n", main.to_text(styled), main.note)?;
+        let against = tables::against_paper(results);
+        if !against.rows.is_empty() {
+            writeln!(out, "{}\n{}\n", against.to_text(styled), against.note)?;
+        }
         for &alpha in &results.plan.alphas {
             writeln!(out, "{}", tables::per_data_set(results, alpha).to_text(styled))?;
         }

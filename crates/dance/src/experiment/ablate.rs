@@ -3,7 +3,7 @@
 //! - **mix** 0, 0.1 … 1: thresholds move, scores stay.
 //! - **rank-neighbors** 15, 25, 50, 100: the k-NN set (mix 0).
 //! - **contrast-neighbors** 15, 25, 50, 100: the CLR set (mix 1).
-//! - **reference**: neighbors among the calibration points (reuse) against neighbors among the fit points (disjoint).
+//! - **reference**: neighbors among the calibration points (reuse), the fit points (disjoint), both (exact).
 //!
 //! Fit time against the number of points needs no run of its own: every case has both.
 
@@ -68,7 +68,7 @@ impl FromStr for Ablation {
 pub struct AblationPoint {
     /// What was varied.
     pub ablation: Ablation,
-    /// Its value: a number, or `reuse` or `disjoint`.
+    /// Its value: a number, or `reuse`, `disjoint` or `exact`.
     pub value: String,
     /// The error level.
     pub alpha: f64,
@@ -105,11 +105,13 @@ pub(crate) fn run(
                     )
                 })
                 .to_vec(),
-            Ablation::Reference => {
-                [("reuse", CalibrationMode::Reuse), ("disjoint", CalibrationMode::Disjoint)]
-                    .map(|(name, calibration)| (name.to_owned(), DanceConfig { calibration, ..base }))
-                    .to_vec()
-            }
+            Ablation::Reference => [
+                ("reuse", CalibrationMode::Reuse),
+                ("disjoint", CalibrationMode::Disjoint),
+                ("exact", CalibrationMode::Exact),
+            ]
+            .map(|(name, calibration)| (name.to_owned(), DanceConfig { calibration, ..base }))
+            .to_vec(),
         };
         for (value, config) in settings {
             let mut fitted = fitted.clone();

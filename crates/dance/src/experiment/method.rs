@@ -137,7 +137,7 @@ impl Method {
             Self::DisjointFuse => (Disjoint, Fuse, base.mix),
             _ => return None,
         };
-        Some(DanceConfig { calibration, combine, mix, ..base })
+        Some(DanceConfig { mix, calibration, combine, ..base })
     }
 
     /// Whether the kernel is fitted once more with the validation points, which the paper does not do.

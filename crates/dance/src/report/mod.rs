@@ -16,7 +16,7 @@ use cells::Table;
 
 /// Every table of a run.
 pub fn all_tables(results: &Results) -> Vec<Table> {
-    let mut all = vec![tables::main(results)];
+    let mut all = vec![tables::main(results), tables::against_paper(results)];
     all.extend(results.plan.alphas.iter().map(|&alpha| tables::per_data_set(results, alpha)));
     all.push(tables::ablations(results));
     all.push(tables::times(results));

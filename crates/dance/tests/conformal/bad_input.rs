@@ -74,7 +74,7 @@ fn too_few_calibration_points() {
                 let outcome = Calibrated::new(&backend, &fit, &few, 3, kernel, &config);
                 match outcome {
                     Err(Error::Data(_)) => {
-                        assert!(n == 0 || n == 1 && mode != CalibrationMode::Exact, "{n} {mode:?} {mix:?}")
+                        assert!(n == 0 || n == 1 && mode != CalibrationMode::Exact, "{n} {mode:?} {mix:?}");
                     }
                     Err(other) => panic!("{other}"),
                     // So few points support no α of 0.05: every label passes, and a warning says so.

@@ -85,7 +85,9 @@ fn probabilities(fit: &Data, queries: &Matrix, classes: usize) -> Matrix {
             row[label as usize] = row[label as usize].max(near);
         }
         let sum: f32 = row.iter().sum::<f32>().max(f32::MIN_POSITIVE);
-        row.iter_mut().for_each(|value| *value /= sum);
+        for value in row {
+            *value /= sum;
+        }
     }
     all
 }

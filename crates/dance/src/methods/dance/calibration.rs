@@ -169,10 +169,8 @@ impl Calibration {
         };
         let pick = |rows: &[usize]| rows.iter().map(|&row| own[row]).collect::<Vec<_>>();
         let levels = pick(&selecting);
-        let selecting = match tuning_parts(&selecting, labels, config)? {
-            None => None,
-            Some([given, judged]) => Some(Selecting::new(&scores, labels, &given, &judged, scorer.classes)),
-        };
+        let selecting = tuning_parts(&selecting, labels, config)?
+            .map(|[given, judged]| Selecting::new(&scores, labels, &given, &judged, scorer.classes));
         Self::split(&levels, &pick(&thresholds), selecting, config)
     }
 

@@ -28,7 +28,9 @@ impl Dominance {
                 node += node & node.wrapping_neg();
             }
         }
-        nodes.iter_mut().for_each(|node| node.sort_unstable());
+        for node in &mut nodes {
+            node.sort_unstable();
+        }
         Self { nodes }
     }
 
