@@ -1,6 +1,6 @@
 //! What exact prediction costs beside reuse: the goal is 3×, with all the calibration points in the bag.
 //!
-//! `cargo bench --bench exact -- [calibration points] [fit points] [d] [queries]`. Times are the best of three; the threads
+//! `cargo bench --bench exact -- [calibration points] [fit points] [d] [queries] [part of a source's name]`. Times are the best of three; the threads
 //! are those of `DANCE_THREADS`, or one a core. Three sources of 1000 classes, from neighbors that agree to neighbors that do not.
 
 use std::hint::black_box;
@@ -73,6 +73,9 @@ fn main() -> dance::Result<()> {
     for (name, noise) in
         [("neighbors agree", 1.5), ("neighbors often agree", 2.2), ("neighbors disagree", 4.0)]
     {
+        if asked.as_ref().is_some_and(|asked| !name.contains(asked.as_str())) {
+            continue;
+        }
         let own = points(n, d, noise, 2);
         let new = points(queries, d, noise, 3);
         let others = points(fit, d, noise, 4);

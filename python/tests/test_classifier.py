@@ -175,15 +175,15 @@ def test_errors(tmp_path, model, data):
 
 def test_too_few_calibration_points_are_said():
     X, y = datasets.clusters(80, classes=2, dimensions=4)
-    model = DanceClassifier(**FAST, mix=0.0).fit(X, y)
+    model = DanceClassifier(**FAST).fit(X, y)
     with pytest.warns(DanceWarning, match="every label passes"):
         assert model.predict_set(X, alpha=0.001).all()
 
 
 def test_empty_sets_can_get_the_best_label(data):
     X, y, test, _ = data
-    keep = DanceClassifier(**FAST, mix=0.5).fit(X, y)
-    fill = DanceClassifier(**FAST, mix=0.5, empty="top1").fit(X, y)
+    keep = DanceClassifier(**FAST, combine="union", mix=0.5).fit(X, y)
+    fill = DanceClassifier(**FAST, combine="union", mix=0.5, empty="top1").fit(X, y)
     before, after = keep.predict_set(test, alpha=0.6), fill.predict_set(test, alpha=0.6)
     bare = ~before.any(axis=1)
     assert bare.any()
@@ -207,5 +207,5 @@ def test_warnings_can_be_errors():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(DanceWarning):
-            model = DanceClassifier(**FAST, mix=0.0).fit(X, y)
+            model = DanceClassifier(**FAST).fit(X, y)
             model.predict_set(X, alpha=0.001)

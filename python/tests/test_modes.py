@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import FAST
 
-from dance_conformal import DanceClassifier
+from dance_conformal import DanceClassifier, datasets
 
 CALIBRATIONS = ("exact", "disjoint", "reuse")
 COMBINATIONS = ("fuse", "joint", "union")
@@ -233,3 +233,9 @@ def test_the_mode_can_change_with_the_calibration(data):
     # Parameters changed after the calibration wait for the next one.
     p = model.predict_p(test)
     np.testing.assert_array_equal(model.set_params(combine="fuse").predict_p(test), p)
+
+
+def test_fused_scores_have_no_mix():
+    X, y = datasets.clusters(120, classes=3)
+    with pytest.raises(ValueError, match="only union and joint have a mix"):
+        DanceClassifier(evaluations=1, mix=0.5).fit(X, y)

@@ -1,5 +1,5 @@
 //! DANCE: what the neighbors of a point say about its label (the paper, §3 and appendix A), in three ways of calibrating and
-//! three of [combining](combine) the scores. The paper's own is reuse and union.
+//! three of combining the scores ([`Combine`]). The paper's own is reuse and union.
 //!
 //! - **reuse** (the paper's main tables): the calibration points are the reference, each searched leave-one-out. The mix is
 //!   selected on a stratified 80/20 split of them, thresholds come from all. Heuristic.
@@ -7,7 +7,7 @@
 //!   calibration points selects the mix (80/20 again), the other gives the thresholds: `P(y ∈ C) ≥ 1-α` in finite
 //!   samples. The halves are not stratified, since that would make the threshold half differ from a test point in law.
 //!   A fixed mix needs no selection, and all calibration points give thresholds.
-//! - **exact** (ours, [`bag`]): the guarantee of disjoint with all calibration points at work twice, as neighbors and for
+//! - **exact** (ours): the guarantee of disjoint with all calibration points at work twice, as neighbors and for
 //!   p-values, and the points that fitted the kernel as further neighbors. A fifth of those selects the mix.
 //!
 //! Cost: in every mode one search of all calibration points. In reuse mode the search runs over the two parts of the

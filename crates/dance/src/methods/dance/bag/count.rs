@@ -177,6 +177,8 @@ pub(super) struct Changed {
     changes: Vec<Change>,
     /// Counts of the changed points under another label than theirs, but for what the candidate adds.
     settled: Vec<Reached>,
+    /// The scores that follow from these and the places of the changes, largest first.
+    by_score: Vec<(f64, usize)>,
     moved: [Moved; 2],
     largest: u64,
     groups: Vec<GroupNow>,
@@ -226,6 +228,11 @@ impl Changed {
         if counted.rule.is_some() {
             let scores = self.changes.iter().map(|change| counted.with(change.id, change.other));
             settled.extend(scores.map(|scores| self.settle(scores, counted.levels.count(scores))));
+        }
+        self.by_score.clear();
+        if let Some(rule) = counted.rule {
+            self.by_score.extend(settled.iter().map(|&counts| rule.score(counts)).zip(0..));
+            self.by_score.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
         }
         self.settled = settled;
     }
@@ -302,11 +309,15 @@ impl Changed {
         score: f64,
     ) -> usize {
         // A minimum is beaten where both its parts are; as one part grows without end, the other decides.
-        let beats = |which: usize, count: u32| {
-            let mut counts = [u32::MAX; 3];
-            counts[which] = count;
-            rule.score(counts) < score
-        };
+        let n = counted.scores.len();
+        let enough: [usize; 2] = std::array::from_fn(|which| {
+            least_where(n + 2, |count| {
+                let mut counts = [u32::MAX; 3];
+                counts[which] = count as u32;
+                rule.score(counts) < score
+            })
+        });
+        let beats = |which: usize, count: u32| count as usize >= enough[which];
         let columns = counted.levels.columns();
         let count_of = |which: usize, value: f64| {
             let settled = self.settle_one(which, value, columns[which].at_least(value));
@@ -314,12 +325,11 @@ impl Changed {
         };
         // The smaller a score the more are at least as large: those that beat come first. Counts have moved by at most the
         // shift, so the last of them is not far from where it would be without the newcomer.
-        let (n, shift) = (counted.scores.len(), self.shift(candidate));
+        let shift = self.shift(candidate);
         let first: [usize; 2] = std::array::from_fn(|which| {
             let sorted = columns[which].sorted();
-            let enough = least_where(n + 2, |count| beats(which, count as u32));
-            let low = n.saturating_sub(enough + shift);
-            let high = (n + shift).saturating_sub(enough).min(n - 1);
+            let low = n.saturating_sub(enough[which] + shift);
+            let high = (n + shift).saturating_sub(enough[which]).min(n - 1);
             let high = high + sorted[high..].partition_point(|&value| value <= sorted[high]);
             low + sorted[low..high].partition_point(|&value| beats(which, count_of(which, value)))
         });
@@ -368,7 +378,14 @@ impl Changed {
                 total += points;
             }
         }
-        for (place, change) in self.changes.iter().enumerate() {
+        // A candidate without kin can only add to counts, so what is too small already stays so.
+        let possible = if candidate.kin.is_empty() {
+            self.by_score.partition_point(|&(most, _)| most >= score)
+        } else {
+            self.by_score.len()
+        };
+        for &(_, place) in &self.by_score[..possible] {
+            let change = &self.changes[place];
             let (pair, settled) = if candidate.kin.contains(&place) {
                 let scores = counted.with(change.id, change.same);
                 (change.same, self.settle(scores, counted.levels.count(scores)))
