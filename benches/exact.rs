@@ -70,6 +70,7 @@ fn main() -> dance::Result<()> {
     let mut identity = Matrix::zeros(d, d);
     (0..d).for_each(|at| identity.row_mut(at)[at] = 1.0);
 
+    let asked = std::env::args().skip(1).find(|arg| arg.parse::<usize>().is_err() && !arg.starts_with('-'));
     for (name, noise) in
         [("neighbors agree", 1.5), ("neighbors often agree", 2.2), ("neighbors disagree", 4.0)]
     {

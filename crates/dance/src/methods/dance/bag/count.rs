@@ -69,7 +69,14 @@ struct Bounds {
     most: Vec<f64>,
     least: Vec<f64>,
     groups: Vec<u32>,
+    /// The place of every group in this order.
+    places: Vec<u32>,
+    /// For every [`BLOCK`] of them the least that any score can become, and their points.
+    blocks: Vec<(f64, u32)>,
 }
+
+/// Groups that are looked at together, first.
+const BLOCK: usize = 32;
 
 /// Points with the same scores.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -153,7 +160,17 @@ impl Bounds {
             })
             .collect();
         entries.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.2.cmp(&b.2)));
+        let mut places = vec![0; groups.len()];
+        for (place, entry) in (0..).zip(&entries) {
+            places[entry.2 as usize] = place;
+        }
+        let block = |entries: &[(f64, f64, u32)]| {
+            let least = entries.iter().map(|entry| entry.1).fold(f64::INFINITY, f64::min);
+            (least, entries.iter().map(|entry| groups[entry.2 as usize].points).sum())
+        };
         Self {
+            places,
+            blocks: entries.chunks(BLOCK).map(block).collect(),
             most: entries.iter().map(|entry| entry.0).collect(),
             least: entries.iter().map(|entry| entry.1).collect(),
             groups: entries.iter().map(|entry| entry.2).collect(),
@@ -363,7 +380,16 @@ impl Changed {
         let bounds = &counted.bounds[level];
         let possible = bounds.most.partition_point(|&most| most >= score);
         let mut total = 1; // the newcomer itself
-        for (&id, &least) in bounds.groups[..possible].iter().zip(&bounds.least) {
+        let certain = |block: usize| (block + 1) * BLOCK <= possible && bounds.blocks[block].0 >= score;
+        let mut place = 0;
+        while place < possible {
+            if place.is_multiple_of(BLOCK) && certain(place / BLOCK) {
+                total += bounds.blocks[place / BLOCK].1;
+                place += BLOCK;
+                continue;
+            }
+            let (id, least) = (bounds.groups[place], bounds.least[place]);
+            place += 1;
             let group = &counted.groups[id as usize];
             let GroupNow { left, mut settled } = self.groups[id as usize];
             let points = if left.0 == self.newcomer { group.points - left.1 } else { group.points };
@@ -378,6 +404,10 @@ impl Changed {
                 total += points;
             }
         }
+        // Blocks were taken whole, with points that have changed.
+        let place_of =
+            |change: &Change| bounds.places[counted.group_of[change.id as usize] as usize] as usize;
+        total -= self.changes.iter().filter(|change| certain(place_of(change) / BLOCK)).count() as u32;
         // A candidate without kin can only add to counts, so what is too small already stays so.
         let possible = if candidate.kin.is_empty() {
             self.by_score.partition_point(|&(most, _)| most >= score)
