@@ -404,7 +404,7 @@ class DanceClassifier(KernelMachine):
         >>> X, y = datasets.clusters(600, classes=3)
         >>> report = DanceClassifier(evaluations=2).fit(X[:400], y[:400]).evaluate(X[400:], y[400:])
         >>> report["coverage"] > 0.8, report["guarantee"]
-        (True, 'P(label in set) >= 1 - alpha in finite samples, for exchangeable points')
+        (True, 'P(label in set) >= 1 - alpha in finite samples, for exchangeable points with known labels')
         """
         level = self.alpha if alpha is None else alpha
         points = self._points(X)

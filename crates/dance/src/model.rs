@@ -325,21 +325,9 @@ impl Fitted {
         Ok(own)
     }
 
-    /// Normalised points in mapped space. A row comes out the same in every batch: few rows are padded, since a product of
-    /// one row sums in another order.
+    /// Normalised points in mapped space. A row comes out the same in every batch.
     pub(crate) fn map(&self, backend: &dyn Backend, points: &Matrix) -> Result<Matrix> {
-        const LEAST_ROWS: usize = 16;
-        let (rows, cols) = (points.rows(), points.cols());
-        let root = &self.rfm.metric_root;
-        let mapped = if rows >= LEAST_ROWS {
-            backend.project(points, root)?
-        } else {
-            let mut padded = points.as_slice().to_vec();
-            padded.resize(LEAST_ROWS * cols, 0.0);
-            let mut mapped = backend.project(&Matrix::new(padded, LEAST_ROWS, cols)?, root)?.into_vec();
-            mapped.truncate(rows * cols);
-            Matrix::new(mapped, rows, cols)?
-        };
+        let mapped = in_whole_tiles(points, |points| backend.project(points, &self.rfm.metric_root))?;
         check_finite("mapped points (scale the embeddings down, or normalise them)", &mapped)?;
         Ok(mapped)
     }
@@ -398,4 +386,26 @@ impl Fitted {
                 .notice(&Event::Warning(format!("{missing} classes have no calibration point: {effect}")));
         }
     }
+}
+
+/// Does `work`, a product a row, on points padded with rows of zeros to a multiple of 16. The last tile of a product may have
+/// any number of rows, and one or two sum in another order than many; so a row comes out the same whatever its company.
+pub(crate) fn in_whole_tiles(
+    points: &Matrix,
+    work: impl FnOnce(&Matrix) -> Result<Matrix>,
+) -> Result<Matrix> {
+    const ROWS: usize = 16;
+    let (rows, cols) = (points.rows(), points.cols());
+    if rows.is_multiple_of(ROWS) {
+        return work(points);
+    }
+    let whole = rows.next_multiple_of(ROWS);
+    let mut padded = Vec::with_capacity(whole * cols);
+    padded.extend_from_slice(points.as_slice());
+    padded.resize(whole * cols, 0.0);
+    let done = work(&Matrix::new(padded, whole, cols)?)?;
+    let cols = done.cols();
+    let mut done = done.into_vec();
+    done.truncate(rows * cols);
+    Matrix::new(done, rows, cols)
 }

@@ -133,6 +133,7 @@ fn compare(case: &Case, s: Settings, combine: Combine, mix_tenths: u32, tie_nois
     let config = DanceConfig {
         rank_neighbors: s.rank_neighbors,
         contrast_neighbors: s.contrast_neighbors,
+        temperature: s.temperature,
         mix: if combine == Combine::Fuse { Mix::Auto } else { Mix::Fixed(f64::from(mix_tenths) / 10.0) },
         calibration: CalibrationMode::Exact,
         combine,
@@ -239,6 +240,48 @@ fn kernels_make_no_difference() {
                 Settings { rank_neighbors: 8, contrast_neighbors: 6, temperature: 0.01, bandwidth, shape };
             compare(&case, s, Combine::Fuse, 0, 0.0, true);
             compare(&case, s, Combine::Joint, 4, 0.0, true);
+        }
+    }
+}
+
+/// A hub: points of one label far from each other, each amid points of another, and the query is the next kin of all of them.
+/// Counts move by as much as they can.
+#[test]
+fn a_query_that_changes_many_points_at_once() {
+    let d = 12;
+    for seed in 0..10 {
+        let mut random = Random::new(seed, 98);
+        let axis = |at: usize, length: f32| (0..d).map(move |column| if column == at { length } else { 0.0 });
+        let (mut own, mut fit) = (Data::empty(d), Data::empty(d));
+        for at in 0..d {
+            own.push(axis(at, 1.0), 0);
+            for step in 0..3u8 {
+                fit.push(axis(at, 0.95 - 0.01 * f32::from(step)), 1);
+            }
+        }
+        for far in 0..30 {
+            let point: Vec<f32> = (0..d).map(|_| 5.0 + random.normal() as f32).collect();
+            let data = if far % 3 == 0 { &mut fit } else { &mut own };
+            data.push(point.into_iter(), random.below(3) as u32);
+        }
+        let mut test = Data::empty(d);
+        for _ in 0..6 {
+            let point: Vec<f32> = (0..d).map(|_| 1.0 / 12.0 + 0.01 * random.normal() as f32).collect();
+            test.push(point.into_iter(), 0);
+        }
+        let case = Case { name: "hub", calibration: own, fit, test };
+        for (rank_neighbors, contrast_neighbors) in [(4, 4), (4, 6), (5, 4)] {
+            let s = Settings {
+                rank_neighbors,
+                contrast_neighbors,
+                temperature: 0.02,
+                bandwidth: 30.0,
+                shape: 1.0,
+            };
+            compare(&case, s, Combine::Fuse, 0, 0.0, true);
+            for mix_tenths in [0, 2, 5, 10] {
+                compare(&case, s, Combine::Joint, mix_tenths, 0.0, true);
+            }
         }
     }
 }

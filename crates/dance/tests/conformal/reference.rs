@@ -17,6 +17,18 @@ impl Data {
         Self { points: self.points.select(rows), labels: rows.iter().map(|&row| self.labels[row]).collect() }
     }
 
+    pub(crate) fn empty(dimensions: usize) -> Self {
+        Self { points: Matrix::zeros(0, dimensions), labels: Vec::new() }
+    }
+
+    pub(crate) fn push(&mut self, point: impl Iterator<Item = f32>, label: u32) {
+        let cols = self.points.cols();
+        let mut values = self.points.as_slice().to_vec();
+        values.extend(point);
+        self.labels.push(label);
+        self.points = Matrix::new(values, self.labels.len(), cols).unwrap();
+    }
+
     /// These points, then others.
     pub(crate) fn join(&self, other: &Self) -> Self {
         let points = [self.points.as_slice(), other.points.as_slice()].concat();

@@ -1,10 +1,15 @@
 //! Fit, calibrate, predict.
 
-use dance::methods::dance::CalibrationMode;
+use dance::embeddings::Normalizer;
+use dance::kernel::Kernel;
+use dance::methods::dance::{CalibrationMode, Combine};
 use dance::metrics::Metrics;
 use dance::mix::Mix;
+use dance::observe::Silent;
+use dance::random::Random;
+use dance::rfm::{Rfm, Score};
 use dance::sets::EmptySets;
-use dance::{Dance, Error, Matrix, Normalize, PredictOptions};
+use dance::{Config, Dance, Error, Fitted, Matrix, Normalize, PredictOptions};
 
 use crate::{BACKEND, Warnings, blobs, config, model};
 
@@ -52,18 +57,83 @@ fn covers_and_explains() {
 
 #[test]
 fn one_query_or_many_give_the_same() {
-    let model = model(&config(CalibrationMode::Reuse, Mix::Auto));
-    let test = blobs(70, 5, 0, 4);
+    let mut fused = config(CalibrationMode::Exact, Mix::Auto);
+    fused.dance.combine = Combine::Fuse;
+    let test = blobs(65, 5, 0, 4);
     let options = PredictOptions { best: false, ..PredictOptions::default() };
-    let together = model.score(&*BACKEND, &test.embeddings, options).unwrap();
-    for query in 0..test.len() {
-        let alone = model.score(&*BACKEND, &test.embeddings.select(&[query]), options).unwrap();
-        assert_eq!(alone.scores, together.scores.select(&[query]));
-        assert_eq!(alone.nearest[0], together.nearest[query]);
+    for config in [config(CalibrationMode::Reuse, Mix::Auto), fused] {
+        let model = model(&config);
+        let together = model.score(&*BACKEND, &test.embeddings, options).unwrap();
+        for query in 0..test.len() {
+            let point = test.embeddings.select(&[query]);
+            let alone = model.score_from(&*BACKEND, &point, query, options).unwrap();
+            assert_eq!(alone.scores, together.scores.select(&[query]));
+            assert_eq!(alone.nearest[0], together.nearest[query]);
+            assert_eq!(alone.p_values.row(0), together.p_values.row(query));
+        }
     }
+    let model = model(&config(CalibrationMode::Reuse, Mix::Auto));
     let none = model.score(&*BACKEND, &Matrix::zeros(0, 6), options).unwrap();
     assert!(none.scores.is_empty());
     assert!(model.decide(&none, 0.1).unwrap().sets.is_empty());
+}
+
+/// Wide points and many classes, where the last tile of a product has one row.
+#[test]
+fn a_row_is_mapped_and_classified_the_same_in_every_batch() {
+    let (d, n, classes) = (768, 70, 40);
+    let mut random = Random::new(3, 3);
+    let mut matrix = |rows: usize, cols: usize| {
+        Matrix::new((0..rows * cols).map(|_| random.normal() as f32 / 28.0).collect(), rows, cols).unwrap()
+    };
+    let fitted = Fitted {
+        config: Config { normalize: Normalize::None, ..Config::default() },
+        classes: (0..classes).map(|class| class.to_string()).collect(),
+        normalizer: Normalizer::None,
+        rfm: Rfm {
+            kernel: Kernel::new(2.0, 1.0).unwrap(),
+            metric_root: matrix(d, d),
+            train: matrix(n, d),
+            beta: matrix(n, classes),
+            rounds: 1,
+        },
+        train_labels: (0..n as u32).map(|row| row % classes as u32).collect(),
+        validation: Score { accuracy: 1.0, loss: 0.0 },
+        fidelity: String::new(),
+        data_hash: String::new(),
+    };
+    let queries = matrix(2049, d);
+    let (mapped, classified) = (
+        fitted.transform(&*BACKEND, queries.as_slice(), d).unwrap(),
+        fitted.classify(&*BACKEND, queries.as_slice(), d).unwrap(),
+    );
+    for rows in [1, 2, 17, 65, 129, 1025, 2049] {
+        let some = &queries.as_slice()[(2049 - rows) * d..];
+        let last: Vec<usize> = (2049 - rows..2049).collect();
+        assert_eq!(fitted.transform(&*BACKEND, some, d).unwrap(), mapped.select(&last), "{rows}");
+        let found = fitted.classify(&*BACKEND, some, d).unwrap().probabilities;
+        assert_eq!(found, classified.probabilities.select(&last), "{rows}");
+    }
+}
+
+/// What selects the mix in exact mode is the fit points alone: other calibration points, and other classes among them,
+/// change nothing.
+#[test]
+fn the_mix_of_exact_mode_does_not_depend_on_calibration_points() {
+    for combine in [Combine::Union, Combine::Joint] {
+        let mut config = config(CalibrationMode::Exact, Mix::Auto);
+        config.dance.combine = combine;
+        let fitted = Dance::fit(&*BACKEND, &blobs(80, 5, 0, 1), &config, &Silent).unwrap();
+        let trials = |calibration: &dance::Dataset| {
+            let model = fitted.clone().calibrate(&*BACKEND, calibration, &Silent).unwrap();
+            let decision = model.calibration().decide(0.1).unwrap();
+            assert!(!decision.trials.is_empty());
+            (decision.mix, decision.trials)
+        };
+        let first = trials(&blobs(120, 5, 0, 2));
+        assert_eq!(trials(&blobs(60, 5, 0, 3)), first);
+        assert_eq!(trials(&blobs(60, 5, 3, 4)), first);
+    }
 }
 
 #[test]

@@ -162,11 +162,8 @@ impl Calibration {
         let own = own_scores(&scores, labels, probabilities);
         // What is learned from calibration points, be it a mix or levels, must come from others than the thresholds do.
         let learns = config.mix == Mix::Auto || config.combine != Combine::Union;
-        let (selecting, thresholds) = if learns {
-            halves(canonical_order(points), config.seed)?
-        } else {
-            (Vec::new(), (0..labels.len()).collect())
-        };
+        let (selecting, thresholds) =
+            if learns { halves(points, config.seed)? } else { (Vec::new(), (0..labels.len()).collect()) };
         let pick = |rows: &[usize]| rows.iter().map(|&row| own[row]).collect::<Vec<_>>();
         let levels = pick(&selecting);
         let selecting = tuning_parts(&selecting, labels, config)?
@@ -444,11 +441,13 @@ impl Selecting {
         config: &DanceConfig,
     ) -> Result<Self> {
         let pick = |rows: &[usize]| rows.iter().map(|&row| labels[row]).collect::<Vec<_>>();
+        // The classes of these points and no others: the mix must not depend on the bag.
+        let classes = labels.iter().max().map_or(0, |&label| label as usize + 1);
         let kernel = scorer.contrastive.kernel;
-        let part = Scorer::new(points.select(given), pick(given), scorer.classes, kernel, config)?;
+        let part = Scorer::new(points.select(given), pick(given), classes, kernel, config)?;
         let (_, scores) = part.score(backend, &points.select(judged), 0)?;
         let labels = pick(judged);
-        Ok(Self { given: own_scores(&scores, &labels, None), scores, labels, classes: scorer.classes })
+        Ok(Self { given: own_scores(&scores, &labels, None), scores, labels, classes })
     }
 
     fn into_tuning(self) -> Result<Tuning> {

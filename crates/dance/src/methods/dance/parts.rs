@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::mix::Mix;
-use crate::random::Random;
+use crate::random;
 use crate::split;
 
 use super::{Combine, DanceConfig};
@@ -27,15 +27,22 @@ pub(super) fn canonical_order(points: &Matrix) -> Vec<usize> {
     rows
 }
 
-/// A random half to select the mix on, and the rest. The larger half gives thresholds.
-pub(super) fn halves(mut rows: Vec<usize>, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
+/// A random half to learn from, and the rest. The larger half gives thresholds. Every point has a draw of its own, made of the
+/// seed and its coordinates: it does not matter how points are listed, and unlike a shuffle of a sorted list it does not take
+/// the same places of an order under the same seed.
+pub(super) fn halves(points: &Matrix, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
+    let mut rows = canonical_order(points);
     if rows.len() < 2 {
         return Err(Error::Data(format!(
             "{} calibration point cannot be halved to select the mix; use more, or give a fixed mix",
             rows.len()
         )));
     }
-    Random::new(seed, HALVES_PURPOSE).shuffle(&mut rows);
+    let draw = |row: usize| {
+        let coordinates = points.row(row).iter().map(|value| u64::from(value.to_bits()));
+        random::uniform_of(&[seed, HALVES_PURPOSE].into_iter().chain(coordinates).collect::<Vec<_>>())
+    };
+    rows.sort_by_cached_key(|&row| draw(row).to_bits());
     let rest = rows.split_off(rows.len() / 2);
     Ok((rows, rest))
 }
