@@ -140,7 +140,6 @@ fn compare(case: &Case, s: Settings, combine: Combine, mix_tenths: u32, tie_nois
         fit_neighbors,
         tie_noise,
         seed: SEED,
-        ..DanceConfig::default()
     };
     let Case { name, calibration, fit, test } = case;
     let n = calibration.len();
