@@ -31,7 +31,7 @@ pub(crate) enum Combination {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Prediction sets")]
 pub(crate) struct Method {
-    /// The paper's settings throughout: reuse, union, and for a fit no refit on the validation points
+    /// The paper's settings throughout: reuse, union, and for a fit no refit on the validation points. Options given beside it win
     #[arg(long)]
     pub(crate) paper: bool,
     /// Where neighbors come from, and so which guarantee holds [default: exact]

@@ -41,15 +41,27 @@ pub(crate) struct Points<R> {
     dimensions: usize,
     line: usize,
     rows: usize,
+    /// What is wrong with a line, while the points before it are being answered.
+    failed: Option<anyhow::Error>,
 }
 
 impl<R: Read> Points<R> {
     pub(crate) fn new(reader: R, origin: String, dimensions: usize) -> Self {
-        Self { reader: BufReader::with_capacity(BUFFER, reader), origin, dimensions, line: 0, rows: 0 }
+        Self {
+            reader: BufReader::with_capacity(BUFFER, reader),
+            origin,
+            dimensions,
+            line: 0,
+            rows: 0,
+            failed: None,
+        }
     }
 
     /// The next points; `None` at the end. Waits for the first only.
     pub(crate) fn next_group(&mut self) -> anyhow::Result<Option<Group>> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         let (mut data, mut ids, mut named) = (Vec::new(), Vec::new(), false);
         let mut text = Vec::new();
         while ids.len() < GROUP && (ids.is_empty() || self.reader.buffer().contains(&b'\n')) {
@@ -68,9 +80,14 @@ impl<R: Read> Points<R> {
             if text.trim_ascii().is_empty() {
                 continue;
             }
-            let (embedding, id) = match self.parse(&text)? {
-                Line::Bare(embedding) => (embedding, None),
-                Line::Point { embedding, id } => (embedding, id),
+            let (embedding, id) = match self.parse(&text) {
+                Ok(Line::Bare(embedding)) => (embedding, None),
+                Ok(Line::Point { embedding, id }) => (embedding, id),
+                Err(error) if ids.is_empty() => return Err(error),
+                Err(error) => {
+                    self.failed = Some(error);
+                    break;
+                }
             };
             data.extend(embedding);
             named |= id.is_some();
@@ -133,6 +150,13 @@ mod tests {
         let group = points.next_group().unwrap().unwrap();
         assert_eq!((group.first, group.ids), (1, Some(vec!["7".to_owned()])));
         assert!(points.next_group().unwrap().is_none());
+    }
+
+    #[test]
+    fn points_before_a_wrong_line_are_not_lost() {
+        let mut points = points("[1,2]\n[3,4]\n[5]\n[6,7]\n");
+        assert_eq!(points.next_group().unwrap().unwrap().points.rows(), 2);
+        assert!(points.next_group().is_err());
     }
 
     #[test]

@@ -144,6 +144,9 @@ impl Dance {
 
     /// The guarantee that holds for the sets, in words.
     pub fn guarantee(&self) -> &'static str {
+        if self.data_hash == self.fitted.data_hash {
+            return "none: calibrated on the points that fitted the kernel";
+        }
         self.calibration.mode.guarantee()
     }
 

@@ -22,8 +22,9 @@ pub(crate) const EXAMPLE: &str = "Example:
   dance explain model.dance test.npz --row 3 --alpha 0.05 --json
 
 A label is in the set if its p-value exceeds alpha: the share of calibration points that conform no better than this point
-would with that label. Rank says how many points are nearer than the nearest with the label; loss how far that one lies from
-the very nearest; probability is the kernel machine's. Models with `--combine union` have two p-values, one for rank and one
+would with that label. Rank: which place the nearest point with the label has among the neighbors. Loss: how far the points with
+the label lie from the nearest neighbor of all (next to 0 for its own label); none if no neighbor carries it. Probability: the
+kernel machine's. Where scores are fused, the p-value of the rank breaks ties with the probability. Models with `--combine union` have two p-values, one for rank and one
 for loss, and each must exceed its own share of alpha.";
 
 /// Neighbors listed for a label.
@@ -156,7 +157,7 @@ impl Explain {
             head.insert(2, "p");
         }
         table::write(&mut out, &head, &rows)?;
-        if model.calibration().mode == CalibrationMode::Exact {
+        if model.calibration().mode == CalibrationMode::Exact && model.fitted().config.dance.fit_neighbors {
             let points = model.calibration().points();
             writeln!(
                 out,

@@ -25,8 +25,8 @@ pub(crate) const EXAMPLE: &str = r#"Example:
 
 A row of .jsonl: {"row":0,"id":"a","prediction":"cat","probability":0.93,"set":["cat","fox"],"alpha":0.05}
 Lists beside `set` (--include) have one entry a label of the set, in its order: most conforming first. In .csv a list is a
-JSON array; in .npz row i has set[set_offsets[i]:set_offsets[i+1]]. Neighbors are rows of the calibration points, or of the
-points that fitted the kernel in disjoint mode."#;
+JSON array; in .npz row i has set[set_offsets[i]:set_offsets[i+1]]. Neighbors are rows of the calibration part, in disjoint
+mode of the part that fitted the kernel. In exact mode, with n calibration points, n + i is row i of the part that fitted the kernel."#;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Empty {

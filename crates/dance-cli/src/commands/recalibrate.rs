@@ -18,7 +18,7 @@ use crate::settings::Method;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance recalibrate model.dance last-week.npz -o model2.dance
-  dance recalibrate model.dance last-week.npz -o model2.dance --calibration-mode disjoint --mix 0.2
+  dance recalibrate model.dance last-week.npz -o model2.dance --calibration-mode disjoint --combine union --mix 0.2
 
 Takes seconds: nothing is fitted. DATA must not hold points that fitted the kernel. What is not given stays as it was.";
 

@@ -152,6 +152,15 @@ fn empty_sets_may_get_the_best_label() {
 }
 
 #[test]
+fn the_points_that_fitted_the_kernel_guarantee_nothing() {
+    let fitted =
+        Dance::fit(&*BACKEND, &blobs(80, 5, 0, 1), &config(CalibrationMode::Exact, Mix::Auto), &Silent)
+            .unwrap();
+    let model = fitted.calibrate(&*BACKEND, &blobs(80, 5, 0, 1), &Silent).unwrap();
+    assert!(model.guarantee().starts_with("none"));
+}
+
+#[test]
 fn recalibrates_without_refitting() {
     let model = model(&config(CalibrationMode::Reuse, Mix::Auto));
     let other = blobs(90, 5, 0, 6);

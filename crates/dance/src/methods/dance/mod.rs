@@ -119,7 +119,7 @@ impl DanceConfig {
             return Err(Error::config(
                 "mix",
                 mix,
-                "`auto` where scores are fused: only union and joint have a mix",
+                "`auto` where scores are fused: only union and joint have a mix (`--combine union`)",
             ));
         }
         self.mix.check()
