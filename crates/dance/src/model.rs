@@ -19,7 +19,7 @@
 //! # Ok::<(), dance::Error>(())
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::backend::Backend;
 use crate::config::Config;
@@ -249,6 +249,7 @@ impl Fitted {
         check_finite("calibration data", &data.embeddings)?;
         let mut points = data.embeddings.clone();
         self.normalizer.apply("calibration data", &mut points)?;
+        self.notice_overlap(&points, observer);
         let mapped = self.map(backend, &points)?;
         let centers = self.map(backend, &self.rfm.train)?;
         let kernel = self.rfm.kernel;
@@ -348,6 +349,24 @@ impl Fitted {
             }));
         }
         (classes, labels)
+    }
+
+    /// Says how many calibration points have fitted the kernel, where copies that happen to be in both do not explain it.
+    fn notice_overlap(&self, points: &Matrix, observer: &dyn Observer) {
+        const SHARE: f64 = 0.1;
+        let bits = |matrix: &Matrix, row: usize| {
+            matrix.row(row).iter().map(|value| value.to_bits()).collect::<Vec<_>>()
+        };
+        let train = &self.rfm.train;
+        let known: HashSet<Vec<u32>> = (0..train.rows()).map(|row| bits(train, row)).collect();
+        let seen = (0..points.rows()).filter(|&row| known.contains(&bits(points, row))).count();
+        if seen as f64 > SHARE * points.rows() as f64 {
+            observer.notice(&Event::Warning(format!(
+                "{seen} of the {} calibration points are among those that fitted the kernel: sets will be too small and cover \
+                 less than they should. Calibrate on points the kernel has not seen",
+                points.rows()
+            )));
+        }
     }
 
     /// Says what the calibration points have that the kernel lacks, and the other way round.

@@ -120,7 +120,6 @@ impl Fit {
         let fitted = Dance::fit(&backend, &parts.kernel, &config, &progress)
             .with_context(|| format!("fitting {}", self.data.display()))?;
         progress.begin("calibrating");
-        warn_of_same_points(&fitted.data_hash, &parts.calibration, &progress);
         let model = fitted.calibrate(&backend, &parts.calibration, &progress).context("calibrating")?;
         for &alpha in &self.alpha.0 {
             for warning in model.calibration().decide(alpha)?.warnings() {
@@ -255,16 +254,6 @@ impl Fit {
 /// A setting as it is written in files.
 fn words(setting: impl serde::Serialize) -> String {
     json!(setting).as_str().unwrap_or_default().to_owned()
-}
-
-/// Calibrating on the points that fitted the kernel makes sets too small.
-pub(super) fn warn_of_same_points(kernel_hash: &str, calibration: &Dataset, progress: &Progress) {
-    if dance::artifact::hash_of(calibration) == kernel_hash {
-        progress.warn(
-            "the calibration points are the ones that fitted the kernel: sets will be too small and cover less than \
-             they should. Calibrate on points the kernel has not seen",
-        );
-    }
 }
 
 pub(super) fn save(model: &Dance, path: &Path) -> anyhow::Result<()> {

@@ -49,7 +49,6 @@ impl Recalibrate {
         let backend = Cpu::new(shared.threads)?;
         let model = Dance::load(&backend, &self.model)?;
         let data = self.columns.dataset(&self.data)?;
-        fit::warn_of_same_points(&model.fitted().data_hash, &data, &progress);
         let config = self.method.apply(model.fitted().config.dance, shared.seed);
         let model = model
             .recalibrate(&backend, &data, Some(config), &progress)

@@ -156,8 +156,14 @@ fn the_points_that_fitted_the_kernel_guarantee_nothing() {
     let fitted =
         Dance::fit(&*BACKEND, &blobs(80, 5, 0, 1), &config(CalibrationMode::Exact, Mix::Auto), &Silent)
             .unwrap();
-    let model = fitted.calibrate(&*BACKEND, &blobs(80, 5, 0, 1), &Silent).unwrap();
+    let warnings = Warnings::default();
+    let model = fitted.calibrate(&*BACKEND, &blobs(80, 5, 0, 1), &warnings).unwrap();
     assert!(model.guarantee().starts_with("none"));
+    // Nor is it overlooked when other points are among them.
+    assert!(warnings.0.lock().unwrap().join("\n").contains("80 of the 80 calibration points"));
+    let others = Warnings::default();
+    model.recalibrate(&*BACKEND, &blobs(80, 5, 0, 2), None, &others).unwrap();
+    assert!(others.0.lock().unwrap().is_empty());
 }
 
 #[test]

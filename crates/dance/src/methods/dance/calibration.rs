@@ -203,17 +203,8 @@ impl Calibration {
         let rule = rule(config.combine, joint.as_ref());
         let noise = |row| scorer.noise(CALIBRATION_PART, row, scorer.labels[row]);
         let bag = Bag::new(scorer, neighbors, noise, probabilities, rule)?;
-        let column = |which: usize| CalibrationScores::new(bag.scores().iter().map(|s| s[which]).collect());
-        Ok(Self {
-            rank: column(0)?,
-            contrast: column(1)?,
-            tuning,
-            joint,
-            mix: config.mix,
-            mode: config.calibration,
-            combine: config.combine,
-            evidence: Evidence::Bag(Box::new(bag)),
-        })
+        let scores = bag.scores().to_vec();
+        Self::new(&scores, Evidence::Bag(Box::new(bag)), tuning, joint, config)
     }
 
     /// Thresholds of one score or two, from points whose scores are known.
@@ -232,6 +223,17 @@ impl Calibration {
                 Evidence::Combined { rule, levels, scores: CalibrationScores::new(combined)? }
             }
         };
+        Self::new(scores, evidence, tuning, joint, config)
+    }
+
+    /// From the scores of the points behind the p-values, and what these are counted from.
+    fn new(
+        scores: &[Scores],
+        evidence: Evidence,
+        tuning: Option<Tuning>,
+        joint: Option<(f64, Vec<Trial>)>,
+        config: &DanceConfig,
+    ) -> Result<Self> {
         let column = |which: usize| CalibrationScores::new(scores.iter().map(|s| s[which]).collect());
         Ok(Self {
             rank: column(0)?,
