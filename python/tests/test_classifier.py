@@ -128,7 +128,8 @@ def test_saving_and_loading(tmp_path, model, data, names):
         "01234"
     )
     assert loaded.get_params()["evaluations"] == 3
-    loaded.conformalize(X[:300], y[:300])
+    with pytest.warns(DanceWarning, match="are among those that fitted the kernel"):
+        loaded.conformalize(X[:300], y[:300])
     named = DanceClassifier(**FAST).fit(X, names[y])
     named.save(str(tmp_path / "named.safetensors"))
     assert DanceClassifier.load(tmp_path / "named.safetensors").classes_.tolist() == names.tolist()
