@@ -24,7 +24,10 @@ pub(crate) const EXAMPLE: &str = "Example:
   dance evaluate model.dance test.npz --alpha 0.1 --min-coverage 0.88 || echo 'coverage has dropped'
 
 Cov is the share of sets that hold the true label, Size the mean number of labels. CCV is the mean distance, in per cent,
-of a class's coverage from what was promised; with few points a class even perfect coverage has the CCV shown as `floor`.";
+of a class's coverage from what was promised; with few points a class even perfect coverage has the CCV shown as `floor`, and
+`under` is its part from classes covered too little. SSCV is the largest such distance over groups of sets of similar size (few sets
+in a group make it jump). `empty` and `single` are the shares of sets with no and with one label, `right` how often that one is true;
+Acc is the classifier's by itself.";
 
 #[derive(Args, Debug)]
 pub(crate) struct Evaluate {
