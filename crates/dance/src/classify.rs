@@ -7,7 +7,7 @@ use crate::backend::Backend;
 use crate::embeddings::check_finite_rows;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::model::{BLOCK, Dance, Fitted, in_whole_tiles};
+use crate::model::{BLOCK, Dance, Fitted};
 use crate::neighbors::Neighbors;
 use crate::rfm;
 
@@ -61,9 +61,7 @@ impl Fitted {
         mapped: &Matrix,
         centers: &Matrix,
     ) -> Result<Classified> {
-        let outputs = in_whole_tiles(mapped, |mapped| {
-            backend.predict(mapped, centers, self.rfm.kernel, &self.rfm.beta)
-        })?;
+        let outputs = backend.predict(mapped, centers, self.rfm.kernel, &self.rfm.beta)?;
         let labels = (0..outputs.rows()).map(|row| rfm::largest(outputs.row(row)) as u32).collect();
         let probabilities = rfm::probabilities(outputs, self.config.floor(self.classes.len()));
         Ok(Classified { labels, probabilities })

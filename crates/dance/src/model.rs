@@ -331,7 +331,7 @@ impl Fitted {
 
     /// Normalised points in mapped space. A row comes out the same in every batch.
     pub(crate) fn map(&self, backend: &dyn Backend, points: &Matrix) -> Result<Matrix> {
-        let mapped = in_whole_tiles(points, |points| backend.project(points, &self.rfm.metric_root))?;
+        let mapped = backend.project(points, &self.rfm.metric_root)?;
         check_finite("mapped points (scale the embeddings down, or normalise them)", &mapped)?;
         Ok(mapped)
     }
@@ -354,12 +354,12 @@ impl Fitted {
     /// Says how many calibration points have fitted the kernel, where copies that happen to be in both do not explain it.
     fn notice_overlap(&self, points: &Matrix, observer: &dyn Observer) {
         const SHARE: f64 = 0.1;
-        let bits = |matrix: &Matrix, row: usize| {
-            matrix.row(row).iter().map(|value| value.to_bits()).collect::<Vec<_>>()
-        };
+        fn bits(matrix: &Matrix, row: usize) -> &[u32] {
+            bytemuck::cast_slice(matrix.row(row))
+        }
         let train = &self.rfm.train;
-        let known: HashSet<Vec<u32>> = (0..train.rows()).map(|row| bits(train, row)).collect();
-        let seen = (0..points.rows()).filter(|&row| known.contains(&bits(points, row))).count();
+        let known: HashSet<&[u32]> = (0..train.rows()).map(|row| bits(train, row)).collect();
+        let seen = (0..points.rows()).filter(|&row| known.contains(bits(points, row))).count();
         if seen as f64 > SHARE * points.rows() as f64 {
             observer.notice(&Event::Warning(format!(
                 "{seen} of the {} calibration points are among those that fitted the kernel: sets will be too small and cover \
@@ -408,26 +408,4 @@ impl Fitted {
                 .notice(&Event::Warning(format!("{missing} classes have no calibration point: {effect}")));
         }
     }
-}
-
-/// Does `work`, a product a row, on points padded with rows of zeros to a multiple of 16. The last tile of a product may have
-/// any number of rows, and one or two sum in another order than many; so a row comes out the same whatever its company.
-pub(crate) fn in_whole_tiles(
-    points: &Matrix,
-    work: impl FnOnce(&Matrix) -> Result<Matrix>,
-) -> Result<Matrix> {
-    const ROWS: usize = 16;
-    let (rows, cols) = (points.rows(), points.cols());
-    if rows.is_multiple_of(ROWS) {
-        return work(points);
-    }
-    let whole = rows.next_multiple_of(ROWS);
-    let mut padded = Vec::with_capacity(whole * cols);
-    padded.extend_from_slice(points.as_slice());
-    padded.resize(whole * cols, 0.0);
-    let done = work(&Matrix::new(padded, whole, cols)?)?;
-    let cols = done.cols();
-    let mut done = done.into_vec();
-    done.truncate(rows * cols);
-    Matrix::new(done, rows, cols)
 }

@@ -88,20 +88,21 @@ impl Backend for Cpu {
                 found: format!("{} and {}", queries.cols(), beta.rows()),
             });
         }
-        Ok(self.threads.run(|| {
+        let outputs = |queries: &Matrix| {
             let center = mean(centers);
             let (queries, centers) = (moved(queries, &center), moved(centers, &center));
             let (queries, centers) = (Points::new(&queries, &queries), Points::new(&centers, &centers));
             let n = centers.len();
-            predict_tiles(queries.len(), n, beta, |start, tile| {
+            Ok(predict_tiles(queries.len(), n, beta, |start, tile| {
                 distances::block(&queries, start, &centers, n, tile, n);
                 kernel.values_in_place(tile);
-            })
-        }))
+            }))
+        };
+        self.threads.run(|| in_whole_tiles(queries, outputs))
     }
 
     fn project(&self, points: &Matrix, root: &Matrix) -> Result<Matrix> {
-        self.threads.run(|| metric::project(points, root))
+        self.threads.run(|| in_whole_tiles(points, |points| metric::project(points, root)))
     }
 
     fn neighbors(
@@ -222,6 +223,25 @@ fn predict_tiles(queries: usize, n: usize, beta: &Matrix, fill: impl Fn(usize, &
         },
     );
     out
+}
+
+/// Does `work`, a product a row, on points padded with rows of zeros to a multiple of 16. The last tile of a product may have
+/// any number of rows, and one or two sum in another order than many; so a row comes out the same whatever its company.
+fn in_whole_tiles(points: &Matrix, work: impl FnOnce(&Matrix) -> Result<Matrix>) -> Result<Matrix> {
+    const ROWS: usize = 16;
+    let (rows, cols) = (points.rows(), points.cols());
+    if rows.is_multiple_of(ROWS) {
+        return work(points);
+    }
+    let whole = rows.next_multiple_of(ROWS);
+    let mut padded = Vec::with_capacity(whole * cols);
+    padded.extend_from_slice(points.as_slice());
+    padded.resize(whole * cols, 0.0);
+    let done = work(&Matrix::new(padded, whole, cols)?)?;
+    let cols = done.cols();
+    let mut done = done.into_vec();
+    done.truncate(rows * cols);
+    Matrix::new(done, rows, cols)
 }
 
 fn mean(points: &Matrix) -> Vec<f32> {

@@ -76,10 +76,10 @@ pub trait Backend: Sync {
     /// Bytes that [`open`](Self::open) and the session's steps take at their peak.
     fn fit_bytes(&self, n: usize, held_out: usize, d: usize, c: usize, reuse_initial: bool) -> u64;
 
-    /// `K(queries, centers)·beta` for points already mapped by the metric's root.
+    /// `K(queries, centers)·beta` for points already mapped by the metric's root. A row comes out the same in every batch.
     fn predict(&self, queries: &Matrix, centers: &Matrix, kernel: Kernel, beta: &Matrix) -> Result<Matrix>;
 
-    /// `points · root`.
+    /// `points · root`. A row comes out the same in every batch.
     fn project(&self, points: &Matrix, root: &Matrix) -> Result<Matrix>;
 
     /// The `k` nearest reference points of every query (both mapped), without the one that `skip` names for it.

@@ -30,7 +30,7 @@ pub use plan::Plan;
 pub use record::{Case, Failure, Record, Results};
 
 use crate::backend::Backend;
-use crate::embeddings::Dataset;
+use crate::embeddings::{Dataset, Table};
 use crate::error::{Error, Result};
 use crate::io;
 use crate::observe::{self, Observer};
@@ -48,7 +48,8 @@ pub fn run(
     results.plan.check()?;
     for (place, name) in names(files).iter().enumerate() {
         results.failures.retain(|failure| failure.data != *name);
-        match one(backend, &files[place], name, results, keep, begins, observer) {
+        let data = io::read(&files[place], &io::ReadOptions::default()).and_then(Table::into_dataset);
+        match data.and_then(|data| run_dataset(backend, &data, name, results, keep, begins, observer)) {
             Ok(()) => {}
             Err(Error::Interrupted) => return Err(Error::Interrupted),
             Err(error) => {
@@ -58,19 +59,6 @@ pub fn run(
         }
     }
     Ok(())
-}
-
-fn one(
-    backend: &dyn Backend,
-    file: &Path,
-    name: &str,
-    results: &mut Results,
-    keep: Option<&Path>,
-    begins: &dyn Fn(&str, u64),
-    observer: &dyn Observer,
-) -> Result<()> {
-    let data = io::read(file, &io::ReadOptions::default())?.into_dataset()?;
-    run_dataset(backend, &data, name, results, keep, begins, observer)
 }
 
 /// Runs what `results` lack for one data set that is in memory.

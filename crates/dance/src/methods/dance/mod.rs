@@ -18,6 +18,7 @@ pub(crate) mod calibration;
 pub(crate) mod combine;
 mod parts;
 mod scorer;
+mod selecting;
 
 use serde::{Deserialize, Serialize};
 
