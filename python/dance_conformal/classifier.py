@@ -24,7 +24,7 @@ from .inputs import (
     encode,
 )
 from .machine import KernelMachine
-from .parts import kernel_rows, reference_rows, split
+from .parts import reference_rows, split
 from .progress import Event, Listener
 from .protocol import NotFittedError, check_features
 from .settings import PAPER, check_word, draw_seed, from_settings, thread_count, to_settings
@@ -242,7 +242,7 @@ class DanceClassifier(KernelMachine):
         self.kernel_ = json.loads(model.kernel)
         self.n_samples_fit_ = len(points)
         self._seed = seed
-        self._fit_rows = kernel_rows(codes[rows[0]], rows[0], settings)
+        self._fit_rows = rows[0][model.kernel_rows]
         self._model = model
         # Should the calibration be interrupted, the kernel is there, and nothing of a calibration before.
         self._forget_calibration()

@@ -19,16 +19,6 @@ def split(codes: NDArray[np.uint32], share: float | None, seed: int) -> list[NDA
     return _native.split(codes, [1 - share, share], seed)
 
 
-def kernel_rows(
-    codes: NDArray[np.uint32], rows: NDArray[np.int64], settings: dict[str, Any]
-) -> NDArray[np.int64]:
-    """Rows of the points the kernel keeps: all it was given, or those it was not judged on."""
-    tune = settings["tune"]
-    if tune["refit"]:
-        return rows
-    return rows[_native.split(codes, [1 - tune["validation"], tune["validation"]], tune["seed"])[0]]
-
-
 def reference_rows(
     calibration: NDArray[np.int64], kernel: NDArray[np.int64], settings: dict[str, Any]
 ) -> NDArray[np.int64]:

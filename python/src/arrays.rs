@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use dance::{Matrix, Sets};
+use dance::Matrix;
+use dance::conformal::Sets;
 use numpy::ndarray::Array2;
 use numpy::{Element, IntoPyArray, PyArray2, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
@@ -43,7 +44,7 @@ pub(crate) fn dense<T: Element>(
     Ok(array.into_pyarray(py))
 }
 
-/// Sets as booleans, a row a query.
+/// Sets as booleans, one row per query.
 pub(crate) fn mask(sets: &Sets, classes: usize) -> Vec<bool> {
     let mut mask = vec![false; sets.len() * classes];
     for (row, set) in sets.iter().enumerate() {

@@ -1,18 +1,16 @@
 //! Split conformal prediction on class probabilities.
 
-use dance::methods::adapter::Adapter;
-use dance::scores::ranked::{self, RankedRow, RankedScore};
-use dance::scores::{aps::Aps, lac::Lac, raps::Raps, saps::Saps};
-use dance::threshold::CalibrationScores;
+use dance::conformal::CalibrationScores;
+use dance::conformal::methods::adapter::Adapter;
+use dance::conformal::scores::ranked::{self, RankedRow};
+use dance::conformal::scores::{Aps, Lac, RankedScore, Raps, Saps};
 use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use dance::backend::Backend;
-
 use crate::arrays;
-use crate::backend::cpu;
 use crate::errors::Mapped;
+use crate::job::workers;
 
 /// A score, calibrated on the probabilities of points with known labels.
 #[pyclass(frozen, module = "dance_conformal._native")]
@@ -41,10 +39,10 @@ impl Split {
             _ => return Err(PyValueError::new_err(format!("no score `{score}` with {options:?}"))),
         };
         let (matrix, labels) = (arrays::matrix(&probabilities)?, labels.as_array().to_vec());
-        let backend = cpu(0)?;
-        let adapter =
-            py.detach(|| backend.threads().run(|| Adapter::new(&matrix, &labels, seed))).mapped()?;
-        let calibration = CalibrationScores::new(ranked::scores(&*score, adapter.standings())).mapped()?;
+        let workers = workers(0)?;
+        let adapter = py.detach(|| Adapter::new(&matrix, &labels, seed, &workers)).mapped()?;
+        let own = ranked::scores(&*score, adapter.ranked_labels());
+        let calibration = CalibrationScores::new(own).mapped()?;
         Ok(Self { adapter, score, calibration })
     }
 
@@ -63,11 +61,11 @@ impl Split {
     ) -> PyResult<Vec<Bound<'py, PyArray2<bool>>>> {
         let matrix = arrays::matrix(&probabilities)?;
         let (rows, cols) = (matrix.rows(), matrix.cols());
-        let backend = cpu(0)?;
+        let workers = workers(0)?;
         let masks = py.detach(|| {
             let score: &dyn RankedScore = &*self.score;
             let cuts: Vec<_> = thresholds.iter().map(|&threshold| (score, threshold)).collect();
-            let sets = backend.threads().run(|| self.adapter.sets(&matrix, &cuts));
+            let sets = self.adapter.sets(&matrix, &cuts, &workers);
             sets.iter().map(|sets| arrays::mask(sets, cols)).collect::<Vec<_>>()
         });
         masks.into_iter().map(|mask| arrays::dense(py, rows, cols, mask)).collect()
@@ -86,9 +84,8 @@ impl Split {
             let mut values = vec![0.0; rows * cols];
             for row in 0..rows {
                 ranked.sort(matrix.row(row));
-                for (label, standing) in ranked.walk(draws.of(row)) {
-                    values[row * cols + label as usize] =
-                        self.calibration.p_value(self.score.score(&standing));
+                for (label, place) in ranked.walk(draws.of(row)) {
+                    values[row * cols + label as usize] = self.calibration.p_value(self.score.score(&place));
                 }
             }
             values

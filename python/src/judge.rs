@@ -1,6 +1,6 @@
 //! How good sets are.
 
-use dance::metrics::{self, Metrics};
+use dance::conformal::metrics::{self, Metrics};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::arrays;
 use crate::errors::Mapped;
 use crate::model::to_json;
 
-/// Every metric of sets (booleans, a row a point), as JSON.
+/// Every metric of sets (booleans, one row per point), as JSON.
 #[pyfunction]
 #[pyo3(signature = (sets, labels, alpha, best=None))]
 pub(crate) fn judge(

@@ -1,4 +1,4 @@
-//! The private native module of the Python package `dance_conformal`: thin wrappers, one a call of the library.
+//! The private native module of the Python package `dance_conformal`: thin wrappers, one per call of the library.
 //!
 //! Everything a user sees is Python (`dance_conformal/`). Arrays arrive checked and as float32; settings and reports cross
 //! as JSON, in the words of a configuration file; the GIL is released around everything that takes time.
@@ -7,7 +7,6 @@
 #![allow(clippy::needless_pass_by_value, clippy::too_many_arguments)]
 
 mod arrays;
-mod backend;
 mod conformal;
 mod errors;
 mod job;

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use dance::classify::Classified;
-use dance::{Config, Dance, Dataset, Fitted, PredictOptions, RawLabels, Table, split as splits};
+use dance::data::{RawLabels, split as splits};
+use dance::machine::{Classified, Classifier};
+use dance::{Config, Dance, Dataset, Fitted, PredictOptions, Rows, Table};
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -18,7 +19,7 @@ use crate::scored::Scored;
 
 /// How far a model has come.
 pub(crate) enum State {
-    Fitted(Box<Fitted>),
+    Fitted(Box<(Fitted, Classifier)>),
     Calibrated(Box<Dance>),
 }
 
@@ -36,14 +37,9 @@ impl Labelled<'_> {
     fn dataset(self) -> PyResult<Dataset> {
         let Self(points, labels, classes) = self;
         let labels = labels.as_array().iter().map(|&label| i64::from(label)).collect();
-        let table = Table {
-            origin: "X".into(),
-            embeddings: arrays::matrix(&points)?,
-            labels: Some(RawLabels::Integers(labels)),
-            class_names: Some(classes),
-            ids: None,
-            prototypes: None,
-        };
+        let mut table = Table::new("X", arrays::matrix(&points)?).mapped()?;
+        table.labels = Some(RawLabels::Integers(labels));
+        table.class_names = Some(classes);
         table.into_dataset().mapped()
     }
 }
@@ -56,8 +52,15 @@ type Near<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<i64>>);
 impl Model {
     pub(crate) fn fitted(&self) -> &Fitted {
         match &self.state {
-            State::Fitted(fitted) => fitted,
+            State::Fitted(ready) => &ready.0,
             State::Calibrated(dance) => dance.fitted(),
+        }
+    }
+
+    fn classifier(&self) -> &Classifier {
+        match &self.state {
+            State::Fitted(ready) => &ready.1,
+            State::Calibrated(dance) => dance.classifier(),
         }
     }
 
@@ -85,9 +88,12 @@ impl Model {
         callback: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let (data, config): (_, Config) = (data.dataset()?, parse(settings)?);
-        let fitted =
-            run(py, threads, callback, |backend, observer| Dance::fit(backend, &data, &config, observer))?;
-        Ok(Self { state: State::Fitted(Box::new(fitted)) })
+        let ready = run(py, threads, callback, |device, context| {
+            let fitted = Fitted::fit(device, &data, &config, context)?;
+            let classifier = fitted.classifier(device, context)?;
+            Ok((fitted, classifier))
+        })?;
+        Ok(Self { state: State::Fitted(Box::new(ready)) })
     }
 
     /// Calibrates on points that did not fit the kernel, under the given settings of the method.
@@ -100,10 +106,10 @@ impl Model {
         callback: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let (data, config) = (data.dataset()?, parse(settings)?);
-        let calibrated = run(py, threads, callback, |backend, observer| {
+        let calibrated = run(py, threads, callback, |device, context| {
             let mut fitted = self.fitted().clone();
             fitted.config.dance = config;
-            fitted.calibrate(backend, &data, observer)
+            fitted.calibrate(device, &data, context)
         });
         calibrated.map(Self::calibrated)
     }
@@ -116,7 +122,8 @@ impl Model {
         threads: usize,
     ) -> PyResult<Bound<'py, PyArray2<f32>>> {
         let (rows, cols) = (arrays::rows(&points), points.shape()[1]);
-        let mapped = run(py, threads, None, |backend, _| self.fitted().transform(backend, &rows, cols))?;
+        let queries = Rows::new(&rows, cols);
+        let mapped = run(py, threads, None, |_, context| self.classifier().transform(queries, context))?;
         arrays::to_array(py, mapped)
     }
 
@@ -128,10 +135,9 @@ impl Model {
         threads: usize,
     ) -> PyResult<Classes<'py>> {
         let (rows, cols) = (arrays::rows(&points), points.shape()[1]);
-        let Classified { labels, probabilities } = run(py, threads, None, |backend, _| match &self.state {
-            State::Fitted(fitted) => fitted.classify(backend, &rows, cols),
-            State::Calibrated(dance) => dance.classify(backend, &rows, cols),
-        })?;
+        let queries = Rows::new(&rows, cols);
+        let Classified { labels, probabilities } =
+            run(py, threads, None, |_, context| self.classifier().classify(queries, context))?;
         Ok((PyArray1::from_vec(py, labels), arrays::to_array(py, probabilities)?))
     }
 
@@ -147,7 +153,8 @@ impl Model {
         let (rows, cols) = (arrays::rows(&points), points.shape()[1]);
         let dance = slf.get().dance()?;
         let begin = std::time::Instant::now();
-        let inner = run(py, threads, None, |backend, _| dance.score_rows(backend, &rows, cols, 0, options))?;
+        let queries = Rows::new(&rows, cols);
+        let inner = run(py, threads, None, |_, context| dance.score(queries, options, context))?;
         Ok(Scored { inner, seconds: begin.elapsed().as_secs_f64(), model: slf })
     }
 
@@ -161,16 +168,17 @@ impl Model {
     ) -> PyResult<Near<'py>> {
         let (rows, cols) = (arrays::rows(&points), points.shape()[1]);
         let dance = self.dance()?;
-        let found = run(py, threads, None, |backend, _| dance.neighbors(backend, &rows, cols, count))?;
+        let queries = Rows::new(&rows, cols);
+        let found = run(py, threads, None, |_, context| dance.neighbors(queries, count, context))?;
         let distances = (0..found.len()).flat_map(|query| found.squared(query)).map(|s| s.sqrt()).collect();
         let ids = (0..found.len()).flat_map(|query| found.ids(query)).map(|&id| i64::from(id)).collect();
-        let count = count.min(dance.reference_labels().len());
+        let count = count.min(dance.predictor().reference_labels().len());
         Ok((arrays::dense(py, found.len(), count, distances)?, arrays::dense(py, found.len(), count, ids)?))
     }
 
     /// Labels of the reference points.
     fn reference_labels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u32>>> {
-        Ok(PyArray1::from_slice(py, self.dance()?.reference_labels()))
+        Ok(PyArray1::from_slice(py, self.dance()?.predictor().reference_labels()))
     }
 
     /// Writes the model file.
@@ -182,14 +190,14 @@ impl Model {
     /// Reads a model file.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf, threads: usize) -> PyResult<Self> {
-        run(py, threads, None, |backend, _| Dance::load(backend, &path)).map(Self::calibrated)
+        run(py, threads, None, |device, context| Dance::load(device, &path, context)).map(Self::calibrated)
     }
 
     /// The model as bytes, for pickling.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
         let bytes = match &slf.get().state {
             State::Calibrated(dance) => dance.to_bytes().mapped()?,
-            State::Fitted(fitted) => persist::to_bytes(fitted)?,
+            State::Fitted(ready) => persist::to_bytes(&ready.0)?,
         };
         Ok((slf.get_type().getattr("from_bytes")?, (PyBytes::new(slf.py(), &bytes),)))
     }
@@ -198,9 +206,11 @@ impl Model {
     #[staticmethod]
     fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
         if let Some(fitted) = persist::from_bytes(bytes)? {
-            return Ok(Self { state: State::Fitted(Box::new(fitted)) });
+            let classifier = run(py, 0, None, |device, context| fitted.classifier(device, context))?;
+            return Ok(Self { state: State::Fitted(Box::new((fitted, classifier))) });
         }
-        let dance = run(py, 0, None, |backend, _| Dance::from_bytes(backend, bytes, "<pickle>".as_ref()));
+        let dance =
+            run(py, 0, None, |device, context| Dance::from_bytes(device, bytes, "<pickle>", context));
         dance.map(Self::calibrated)
     }
 
@@ -208,7 +218,7 @@ impl Model {
     #[getter]
     fn classes(&self) -> Vec<String> {
         match &self.state {
-            State::Fitted(fitted) => fitted.classes.clone(),
+            State::Fitted(ready) => ready.0.classes.clone(),
             State::Calibrated(dance) => dance.classes().to_vec(),
         }
     }
@@ -222,13 +232,19 @@ impl Model {
     /// How many points the kernel keeps.
     #[getter]
     fn fit_points(&self) -> usize {
-        self.fitted().train_labels.len()
+        self.fitted().rfm.labels.len()
+    }
+
+    /// Which rows of the fit data they are.
+    #[getter]
+    fn kernel_rows<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        PyArray1::from_iter(py, self.fitted().rows.iter().map(|&row| row as i64))
     }
 
     /// Dimensions of the embeddings.
     #[getter]
     fn dimensions(&self) -> usize {
-        self.fitted().rfm.train.cols()
+        self.fitted().dimensions()
     }
 
     /// The settings, as JSON.

@@ -2,13 +2,13 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use dance::observe::{Event, Observer};
+use dance::{Event, Observer};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::Mapped;
 
-/// Calls `callback` with a dictionary an event. An exception it raises, or a signal's handler does, ends the job.
+/// Calls `callback` with a dictionary for every event. An exception it raises, or a signal's handler does, ends the job.
 pub(crate) struct Listener {
     callback: Option<Py<PyAny>>,
     raised: Mutex<Option<PyErr>>,
@@ -71,7 +71,7 @@ fn describe<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyDict>>
             dict.set_item("shape", evaluation.shape)?;
             dict.set_item("points", evaluation.points)?;
             dict.set_item("rounds", evaluation.rounds)?;
-            dict.set_item("accuracy", evaluation.score.accuracy)?;
+            dict.set_item("accuracy", evaluation.quality.accuracy)?;
             dict.set_item("seconds", evaluation.seconds)?;
             "evaluated"
         }
@@ -81,13 +81,18 @@ fn describe<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyDict>>
         }
         Event::Round(round) => {
             dict.set_item("round", round.round)?;
-            dict.set_item("accuracy", round.score.map(|score| score.accuracy))?;
+            dict.set_item("accuracy", round.quality.map(|quality| quality.accuracy))?;
             dict.set_item("seconds", round.seconds)?;
             "round"
         }
         Event::Refitting { points } => {
             dict.set_item("points", points)?;
             "refitting"
+        }
+        Event::Answered { done, of } => {
+            dict.set_item("done", done)?;
+            dict.set_item("of", of)?;
+            "answered"
         }
         Event::Warning(message) => {
             dict.set_item("message", message)?;

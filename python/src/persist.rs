@@ -3,10 +3,10 @@
 //! A mark, the length of a JSON header, the header, and three matrices of little-endian float32. Pickles are for the same
 //! version of the package and for bytes that are trusted (unpickling others runs code anyway).
 
-use dance::embeddings::Normalizer;
+use dance::data::Normalizer;
 use dance::kernel::Kernel;
-use dance::rfm::{Rfm, Score};
-use dance::{Config, Fitted, Matrix};
+use dance::machine::Rfm;
+use dance::{Config, Fitted, Matrix, Quality};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,8 @@ struct Header {
     classes: Vec<String>,
     normalizer: Normalizer,
     train_labels: Vec<u32>,
-    validation: Score,
+    rows: Vec<usize>,
+    validation: Quality,
     fidelity: String,
     data_hash: String,
     bandwidth: f64,
@@ -36,7 +37,8 @@ pub(crate) fn to_bytes(fitted: &Fitted) -> PyResult<Vec<u8>> {
         config: fitted.config.clone(),
         classes: fitted.classes.clone(),
         normalizer: fitted.normalizer.clone(),
-        train_labels: fitted.train_labels.clone(),
+        train_labels: rfm.labels.clone(),
+        rows: fitted.rows.clone(),
         validation: fitted.validation,
         fidelity: fitted.fidelity.clone(),
         data_hash: fitted.data_hash.clone(),
@@ -77,8 +79,8 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> PyResult<Option<Fitted>> {
         config: header.config,
         classes: header.classes,
         normalizer: header.normalizer,
-        rfm: Rfm { kernel, metric_root, train, beta, rounds: header.rounds },
-        train_labels: header.train_labels,
+        rfm: Rfm { kernel, metric_root, train, labels: header.train_labels, beta, rounds: header.rounds },
+        rows: header.rows,
         validation: header.validation,
         fidelity: header.fidelity,
         data_hash: header.data_hash,

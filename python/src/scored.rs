@@ -1,8 +1,8 @@
 //! What a model says about points, before and after an error level is chosen.
 
 use dance::Prediction;
-use dance::methods::dance::Combine;
-use dance::p_values::Counts;
+use dance::conformal::Combine;
+use dance::conformal::counts::Counts;
 use numpy::{PyArray1, PyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -25,7 +25,8 @@ impl Scored {
     fn decide(&self, py: Python<'_>, alpha: f64) -> PyResult<Decision> {
         let dance = self.model.get().dance()?;
         let begin = std::time::Instant::now();
-        let prediction = py.detach(|| dance.decide(&self.inner, alpha)).mapped()?;
+        let decide = || Ok(dance.predict(&self.inner, &dance.decide(alpha)?));
+        let prediction = py.detach(decide).mapped()?;
         let seconds = begin.elapsed().as_secs_f64();
         Ok(Decision { prediction, classes: dance.classes().len(), seconds })
     }
@@ -36,24 +37,24 @@ impl Scored {
         let of: fn(Counts) -> u32 = match score {
             "rank" => |counts| counts.rank,
             "contrast" => |counts| counts.contrast,
-            "combined" if dance.calibration().combine == Combine::Union => return Ok(None),
+            "combined" if dance.predictor().combine() == Combine::Union => return Ok(None),
             "combined" => |counts| counts.combined,
             _ => return Err(PyValueError::new_err(format!("no score `{score}`"))),
         };
-        let (p_values, classes) = (&self.inner.p_values, dance.classes().len());
+        let (counted, classes) = (&self.inner.counts, dance.classes().len());
         let values = py.detach(|| {
-            let mut values = Vec::with_capacity(p_values.len() * classes);
-            for query in 0..p_values.len() {
-                let (labels, counts, rest) = p_values.row(query);
+            let mut values = Vec::with_capacity(counted.len() * classes);
+            for query in 0..counted.len() {
+                let (labels, counts, rest) = counted.row(query);
                 let start = values.len();
-                values.resize(start + classes, p_values.p_value(of(rest)));
+                values.resize(start + classes, counted.p_value(of(rest)));
                 for (&label, &counts) in labels.iter().zip(counts) {
-                    values[start + label as usize] = p_values.p_value(of(counts));
+                    values[start + label as usize] = counted.p_value(of(counts));
                 }
             }
             values
         });
-        arrays::dense(py, p_values.len(), classes, values).map(Some)
+        arrays::dense(py, counted.len(), classes, values).map(Some)
     }
 
     /// The classifier's labels, where asked for.
@@ -85,7 +86,7 @@ pub(crate) struct Decision {
 
 #[pymethods]
 impl Decision {
-    /// Booleans, a row a point and a column a class.
+    /// Booleans, one row per point and one column per class.
     #[getter]
     fn mask<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<bool>>> {
         let sets = &self.prediction.sets;
@@ -115,11 +116,11 @@ impl Decision {
     /// does not have is null, and so is a threshold that is infinite.
     #[getter]
     fn thresholds(&self) -> PyResult<String> {
-        let dance::methods::dance::Decision { alpha, mix, thresholds, trials, points, .. } =
+        let dance::conformal::Decision { alpha, mix, thresholds, trials, calibration_points, .. } =
             &self.prediction.decision;
         let [rank, contrast] = thresholds.map_or([None; 2], |both| both.map(Some));
         to_json(&serde_json::json!({
-            "alpha": alpha, "mix": mix, "rank": rank, "contrast": contrast, "trials": trials, "points": points,
+            "alpha": alpha, "mix": mix, "rank": rank, "contrast": contrast, "trials": trials, "points": calibration_points,
         }))
     }
 

@@ -1,11 +1,9 @@
 //! What the model says about each row, ready to be written.
 
 use clap::ValueEnum;
-use dance::backend::Backend;
-use dance::methods::dance::Combine;
-use dance::p_values::Counts;
-use dance::sets::EmptySets;
-use dance::{Dance, Matrix, PredictOptions};
+use dance::conformal::counts::Counts;
+use dance::conformal::{Combine, Decision, EmptySets};
+use dance::{Context, Dance, Matrix, PredictOptions};
 use serde::Serialize;
 
 use crate::output::{Column, Frame};
@@ -24,7 +22,7 @@ pub(crate) enum Include {
     Neighbors,
 }
 
-/// One row. Lists beside `set` have one entry a label of the set, in its order: most conforming first.
+/// One row. Lists beside `set` have one entry per label of the set, in its order: most conforming first.
 #[derive(Debug, Serialize)]
 pub(crate) struct Answer<'a> {
     pub(crate) row: usize,
@@ -50,13 +48,28 @@ pub(crate) struct Answer<'a> {
 /// Asks a model.
 pub(crate) struct Answers<'a> {
     pub(crate) model: &'a Dance,
-    pub(crate) backend: &'a dyn Backend,
-    pub(crate) alpha: f64,
-    pub(crate) include: Vec<Include>,
-    pub(crate) empty: EmptySets,
+    context: &'a Context<'a>,
+    decision: Decision,
+    include: Vec<Include>,
+    options: PredictOptions,
 }
 
 impl<'a> Answers<'a> {
+    pub(crate) fn new(
+        model: &'a Dance,
+        alpha: f64,
+        include: Vec<Include>,
+        empty: EmptySets,
+        context: &'a Context<'a>,
+    ) -> dance::Result<Self> {
+        let wants = |what| include.contains(&what);
+        let options = PredictOptions::default()
+            .empty(empty)
+            .support(if wants(Include::Neighbors) { SUPPORT } else { 0 })
+            .probabilities(wants(Include::Probabilities));
+        Ok(Self { model, context, decision: model.decide(alpha)?, include, options })
+    }
+
     /// Answers for `queries`, whose first row is number `first`.
     pub(crate) fn of(
         &self,
@@ -64,18 +77,11 @@ impl<'a> Answers<'a> {
         first: usize,
         mut ids: Option<Vec<String>>,
     ) -> dance::Result<Vec<Answer<'a>>> {
-        let wants = |what| self.include.contains(&what);
-        let support = if wants(Include::Neighbors) { SUPPORT } else { 0 };
-        let options = PredictOptions { best: true, empty: self.empty, support };
-        let scored = self.model.score_from(self.backend, queries, first, options)?;
-        let prediction = self.model.decide(&scored, self.alpha)?;
-        let probabilities = if wants(Include::Probabilities) {
-            Some(self.model.probabilities(self.backend, queries)?)
-        } else {
-            None
-        };
-        let p_values = wants(Include::PValues).then_some(&scored.p_values);
-        let combined = self.model.calibration().combine != Combine::Union;
+        let scored = self.model.score(queries, self.options.first_row(first), self.context)?;
+        let prediction = self.model.predict(&scored, &self.decision);
+        let probabilities = scored.probabilities.as_ref();
+        let counts = self.include.contains(&Include::PValues).then_some(&scored.counts);
+        let combined = self.model.predictor().combine() != Combine::Union;
         let best = scored.best.as_ref();
         let classes = self.model.classes();
         let name = |label: u32| classes.get(label as usize).map_or("", String::as_str);
@@ -85,7 +91,7 @@ impl<'a> Answers<'a> {
             let mut order: Vec<usize> = (0..set.len()).collect();
             let key = |place: usize| {
                 let (rank, contrast) = scored.scores.get(row, set[place]);
-                (scored.p_values.get(row, set[place]).combined, rank, contrast)
+                (scored.counts.get(row, set[place]).combined, rank, contrast)
             };
             order.sort_by(|&a, &b| {
                 let (a, b) = (key(a), key(b));
@@ -93,8 +99,8 @@ impl<'a> Answers<'a> {
             });
             let labels: Vec<u32> = order.iter().map(|&place| set[place]).collect();
             let p = |pick: fn(Counts) -> u32| {
-                let p_values = p_values?;
-                let of = |&label: &u32| p_values.p_value(pick(p_values.get(row, label)));
+                let counts = counts?;
+                let of = |&label: &u32| counts.p_value(pick(counts.get(row, label)));
                 Some(labels.iter().map(of).collect())
             };
             let begin = prediction.sets.offsets[row];
@@ -104,9 +110,9 @@ impl<'a> Answers<'a> {
                 prediction: best.map_or("", |best| name(best.labels[row])),
                 probability: best.map_or(f32::NAN, |best| best.probabilities[row]),
                 set: labels.iter().map(|&label| name(label)).collect(),
-                alpha: self.alpha,
+                alpha: self.decision.alpha,
                 // A class that only calibration points have is none of the kernel machine's: 0.
-                probabilities: probabilities.as_ref().map(|all| {
+                probabilities: probabilities.map(|all| {
                     labels
                         .iter()
                         .map(|&label| all.row(row).get(label as usize).copied().unwrap_or(0.0))
@@ -125,8 +131,8 @@ impl<'a> Answers<'a> {
     }
 
     /// What should be known about every set.
-    pub(crate) fn warnings(&self) -> dance::Result<Vec<String>> {
-        Ok(self.model.calibration().decide(self.alpha)?.warnings())
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.decision.warnings()
     }
 }
 

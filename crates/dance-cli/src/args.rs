@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use dance::device::{Cpu, Device};
+use dance::{Context, Observer};
 
 use crate::commands::{bench, completions, demo, evaluate, explain, fit, inspect, man, predict, recalibrate};
 
@@ -34,7 +36,7 @@ pub(crate) struct Shared {
     /// Seed of every random choice; the same seed gives the same result
     #[arg(long, global = true, default_value_t = 0, value_name = "N")]
     pub(crate) seed: u64,
-    /// Threads to use; 0 means one a core. The result does not depend on it
+    /// Threads to use; 0 means one per core. The result does not depend on it
     #[arg(long, global = true, default_value_t = 0, value_name = "N")]
     pub(crate) threads: usize,
     /// Options from a TOML file (`evaluations = 10`, or under `[fit]` for one command); the command line wins
@@ -46,6 +48,18 @@ pub(crate) struct Shared {
     /// Say nothing on stderr but errors
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
+}
+
+impl Shared {
+    /// What heavy work runs on.
+    pub(crate) fn device(&self) -> &'static dyn Device {
+        &Cpu
+    }
+
+    /// The threads asked for, and who listens.
+    pub(crate) fn context<'a>(&self, observer: &'a dyn Observer) -> dance::Result<Context<'a>> {
+        Ok(Context::new(self.threads)?.with_observer(observer))
+    }
 }
 
 #[derive(Debug, Subcommand)]

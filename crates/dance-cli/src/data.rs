@@ -1,17 +1,17 @@
 //! Files of embeddings as commands see them.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::Args;
-use dance::io::{EXTENSIONS, ReadOptions};
-use dance::{Dance, Dataset, RawLabels, Table};
+use dance::data::io::{self, EXTENSIONS, ReadOptions};
+use dance::data::{Classes, RawLabels};
+use dance::{Dance, Dataset, Table};
 
 /// Where in the file things are.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Columns {
-    /// Labels from a file of their own: .npy, or .txt, .csv, .tsv with one label a line
+    /// Labels from a file of their own: .npy, or .txt, .csv, .tsv with one label per line
     #[arg(long, value_name = "FILE")]
     pub(crate) labels: Option<PathBuf>,
     /// Column of labels in a .csv, .tsv or .parquet file
@@ -41,7 +41,7 @@ impl Columns {
     }
 
     pub(crate) fn table(&self, path: &Path) -> anyhow::Result<Table> {
-        Ok(dance::io::read(path, &self.options())?)
+        Ok(io::read(path, &self.options())?)
     }
 
     /// Labelled points. Classes are those that occur, in the order of their names: the same data gives the same model
@@ -99,12 +99,8 @@ impl Truth {
     pub(crate) fn new(model: &Dance, table: &Table) -> anyhow::Result<Self> {
         let names = label_names(table)?;
         let known = model.classes().len();
-        let mut place: HashMap<&str, u32> = model.classes().iter().map(String::as_str).zip(0..).collect();
-        let mut labels = Vec::with_capacity(names.len());
-        for name in &names {
-            let next = place.len() as u32;
-            labels.push(*place.entry(name).or_insert(next));
-        }
+        let mut classes = Classes::new(model.classes());
+        let labels: Vec<u32> = names.iter().map(|name| classes.id_or_next(name)).collect();
         let unknown = labels.iter().filter(|&&label| label as usize >= known).count();
         let warning = labels.iter().position(|&label| label as usize >= known).map(|row| {
             format!(
@@ -123,7 +119,7 @@ fn label_names(table: &Table) -> anyhow::Result<Vec<String>> {
     match (&table.labels, &table.class_names) {
         (None, _) => bail!(
             "{}: has no labels, which judging sets needs; give them with --labels FILE or --label-column NAME",
-            table.origin
+            table.origin()
         ),
         (Some(RawLabels::Names(names)), _) => Ok(names.clone()),
         (Some(RawLabels::Integers(numbers)), None) => Ok(numbers.iter().map(ToString::to_string).collect()),
@@ -133,7 +129,7 @@ fn label_names(table: &Table) -> anyhow::Result<Vec<String>> {
                 name.ok_or_else(|| {
                     anyhow::anyhow!(
                         "{}: label at row {row}: {number} is outside 0…{}, the range of the class names",
-                        table.origin,
+                        table.origin(),
                         names.len().saturating_sub(1)
                     )
                 })

@@ -11,7 +11,6 @@ mod interrupt;
 mod output;
 mod parse;
 mod progress;
-mod report;
 mod settings;
 mod stream;
 mod table;

@@ -1,6 +1,6 @@
 //! Option values: from text to checked values, before anything else happens.
 
-use dance::mix::Mix;
+use dance::conformal::Mix;
 
 /// Error levels, in the order given.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,8 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use dance::observe::{Event, Observer};
-use dance::tune::Evaluation;
+use dance::{Evaluation, Event, Observer};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::Shared;
@@ -104,7 +103,7 @@ impl Observer for Progress {
                     trial.bandwidth,
                     trial.shape,
                     trial.points,
-                    trial.score.accuracy,
+                    trial.quality.accuracy,
                     trial.rounds,
                     trial.seconds
                 ));
@@ -114,11 +113,18 @@ impl Observer for Progress {
                 self.bar.set_message("confirming on all points");
             }
             Event::Refitting { points } => self.bar.set_message(format!("fitting all {points} points")),
+            Event::Answered { done, of } => {
+                if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} points  {eta} left") {
+                    self.bar.set_style(style);
+                }
+                self.bar.set_length(*of as u64);
+                self.bar.set_position(*done as u64);
+            }
             Event::Warning(text) => self.warn(text),
             Event::Memory { bytes } => {
                 self.detail(&format!(
                     "the fit will take up to {} of memory",
-                    dance::error::human_bytes(*bytes)
+                    dance::human_bytes(*bytes)
                 ));
             }
             _ => {}

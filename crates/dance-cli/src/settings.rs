@@ -1,8 +1,7 @@
 //! Options of the method that `fit` and `recalibrate` share.
 
 use clap::{Args, ValueEnum};
-use dance::methods::dance::{CalibrationMode, Combine, DanceConfig};
-use dance::mix::Mix;
+use dance::conformal::{CalibrationMode, Combine, DanceConfig, Mix};
 
 use crate::parse;
 
@@ -63,26 +62,24 @@ impl Method {
         let config = if self.paper { DanceConfig::paper() } else { config };
         // Fused scores have no mix; one that the model had before is dropped, one that is asked for is refused.
         let fused = matches!(self.combine, Some(Combination::Fuse));
-        DanceConfig {
-            calibration: match self.calibration_mode {
+        config
+            .calibration(match self.calibration_mode {
                 None => config.calibration,
                 Some(Mode::Exact) => CalibrationMode::Exact,
                 Some(Mode::Disjoint) => CalibrationMode::Disjoint,
                 Some(Mode::Reuse) => CalibrationMode::Reuse,
-            },
-            combine: match self.combine {
+            })
+            .combine(match self.combine {
                 None => config.combine,
                 Some(Combination::Fuse) => Combine::Fuse,
                 Some(Combination::Joint) => Combine::Joint,
                 Some(Combination::Union) => Combine::Union,
-            },
-            fit_neighbors: self.fit_neighbors.unwrap_or(config.fit_neighbors),
-            rank_neighbors: self.rank_neighbors.unwrap_or(config.rank_neighbors),
-            contrast_neighbors: self.contrast_neighbors.unwrap_or(config.contrast_neighbors),
-            temperature: self.temperature.unwrap_or(config.temperature),
-            mix: self.mix.unwrap_or(if fused { Mix::Auto } else { config.mix }),
-            seed,
-            ..config
-        }
+            })
+            .fit_neighbors(self.fit_neighbors.unwrap_or(config.fit_neighbors))
+            .rank_neighbors(self.rank_neighbors.unwrap_or(config.rank_neighbors))
+            .contrast_neighbors(self.contrast_neighbors.unwrap_or(config.contrast_neighbors))
+            .temperature(self.temperature.unwrap_or(config.temperature))
+            .mix(self.mix.unwrap_or(if fused { Mix::Auto } else { config.mix }))
+            .seed(seed)
     }
 }

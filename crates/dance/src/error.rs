@@ -118,15 +118,18 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
+    /// An operation on a file failed.
+    pub fn io(path: &Path, source: std::io::Error) -> Self {
         Self::Io { path: path.to_owned(), source }
     }
 
-    pub(crate) fn format(path: &Path, problem: impl Into<String>) -> Self {
+    /// A file is not what it should be.
+    pub fn format(path: &Path, problem: impl Into<String>) -> Self {
         Self::Format { path: path.to_owned(), problem: problem.into() }
     }
 
-    pub(crate) fn config(name: &'static str, value: impl std::fmt::Display, expected: &'static str) -> Self {
+    /// An option is outside its range.
+    pub fn config(name: &'static str, value: impl std::fmt::Display, expected: &'static str) -> Self {
         Self::Config { name, value: value.to_string(), expected }
     }
 }

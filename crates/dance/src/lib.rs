@@ -1,58 +1,38 @@
 //! Conformal prediction sets for any classifier built on embeddings.
 //!
-//! The story, in the order of the modules:
-//! 1. [`embeddings`]: points with labels, checked and normalised; [`io`] reads them from files.
-//! 2. [`split`]: seeded, class-stratified parts.
-//! 3. [`kernel`], [`metric`], [`ridge`], [`agop`]: the pieces of a kernel machine that learns its own metric.
-//! 4. [`rfm`]: the Recursive Feature Machine made of them; [`tune`] finds its bandwidth and shape.
-//! 5. [`neighbors`]: exact nearest neighbors in mapped space.
-//! 6. [`scores`]: how little a label conforms to a query, for every label at once.
-//! 7. [`threshold`], [`mix`]: what calibration points say about scores; [`p_values`], [`sets`]: the labels that remain.
-//! 8. [`methods`]: a score or two and how they are calibrated, [`methods::dance`] first.
-//! 9. [`metrics`]: how good sets are.
-//! 10. [`experiment`]: methods × data sets × seeds; [`report`]: its tables and its page.
-//! 11. [`model`]: the facade, `fit → calibrate → predict`, with its [`config`] and its [`prediction`]s; [`classify`] is its
-//!     kernel machine as a plain classifier; [`artifact`] keeps it in a file.
+//! One story, in the order of the rooms; each uses only those before it:
+//! 1. [`data`]: points with labels come in from files, are checked, split and normalised.
+//! 2. [`machine`]: a kernel machine learns a metric for them.
+//! 3. [`neighbors`]: exact nearest neighbors in the learned space.
+//! 4. [`conformal`]: scores of labels, what calibration points say about them, and the sets that follow.
+//! 5. [`model`]: the facade: `fit → calibrate → predict`, and the file that keeps it.
 //!
-//! Beside the story: [`backend`] does the heavy work, [`observe`] reports progress, [`error`] says what went wrong.
+//! Beside the story: [`device`] is what heavy work runs on, a [`Context`] carries threads, progress and interruption, and
+//! [`Error`] says what went wrong, where, and what to do.
 
-pub mod agop;
-pub mod artifact;
-pub mod backend;
-pub mod classify;
-pub mod config;
-mod distances;
-pub mod embeddings;
-pub mod error;
-pub mod experiment;
-pub mod io;
+// Beside the story; these use nothing of the rooms.
+mod context;
+mod error;
+mod event;
 pub mod kernel;
-mod linalg;
-pub mod matrix;
-pub mod methods;
-pub mod metric;
-pub mod metrics;
-pub mod mix;
-pub mod model;
-pub mod neighbors;
-pub mod observe;
-pub mod p_values;
-mod plot;
-pub mod prediction;
+mod matrix;
 pub mod random;
-pub mod report;
-pub mod rfm;
-pub mod ridge;
-pub mod scores;
-pub mod sets;
-pub mod split;
-pub mod threshold;
-pub mod tune;
+mod setters;
+pub mod whole_file;
 
-pub use config::Config;
-pub use embeddings::{Dataset, Normalize, Normalizer, RawLabels, Table};
-pub use error::{Error, Result};
-pub use matrix::Matrix;
-pub use model::{Dance, Fitted};
-pub use prediction::{PredictOptions, Prediction, Scored};
-pub use sets::Sets;
+// What heavy work runs on.
+pub mod device;
+
+// The rooms.
+pub mod data;
+pub mod machine;
+pub mod neighbors;
+pub mod conformal;
+pub mod model;
+
+pub use context::{Context, Observer, Silent};
+pub use data::{Dataset, Table};
+pub use error::{Error, Result, human_bytes};
+pub use event::{Evaluation, Event, Quality, RidgeReport, Round};
+pub use matrix::{Matrix, Rows};
+pub use model::{Config, Dance, Fitted, PredictOptions, Prediction, Scored};

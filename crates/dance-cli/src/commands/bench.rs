@@ -6,9 +6,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use dance::backend::Cpu;
-use dance::experiment::{self, Ablation, Method, Plan, Results};
-use dance::report::{self, tables};
+use dance_bench::experiment::{self, Ablation, Method, Plan, Results};
+use dance_bench::report::{self, tables};
 
 use crate::args::Shared;
 use crate::progress::Progress;
@@ -50,7 +49,6 @@ impl Bench {
         plan.check()?;
         let mut results = self.resume(plan)?;
         let keep = self.output.as_ref().map(|folder| folder.join("results.json"));
-        let backend = Cpu::new(shared.threads)?;
         let total = self.data.len() * self.seeds;
         let known = results.cases.len();
         let count = std::cell::Cell::new(known);
@@ -62,7 +60,8 @@ impl Bench {
             count.set(count.get() + 1);
             progress.note(&format!("[{}/{total}] {name}, seed {seed}", count.get()));
         };
-        experiment::run(&backend, &self.data, &mut results, keep.as_deref(), &begins, &progress)?;
+        let context = shared.context(&progress)?;
+        experiment::run(shared.device(), &self.data, &mut results, keep.as_deref(), &begins, &context)?;
         progress.finish();
         self.show(&results, shared)?;
         if let Some(folder) = &self.output {

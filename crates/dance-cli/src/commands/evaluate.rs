@@ -5,10 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use dance::backend::{Backend, Cpu};
-use dance::metrics::Metrics;
-use dance::sets::Sets;
-use dance::{Dance, Matrix, PredictOptions};
+use dance::conformal::Sets;
+use dance::conformal::metrics::Metrics;
+use dance::{Context as Job, Dance, Matrix, PredictOptions};
 use serde::Serialize;
 use serde_json::json;
 
@@ -24,7 +23,7 @@ pub(crate) const EXAMPLE: &str = "Example:
   dance evaluate model.dance test.npz --alpha 0.1 --min-coverage 0.88 || echo 'coverage has dropped'
 
 Cov is the share of sets that hold the true label, Size the mean number of labels. CCV is the mean distance, in per cent,
-of a class's coverage from what was promised; with few points a class even perfect coverage has the CCV shown as `floor`, and
+of a class's coverage from what was promised; with few points per class even perfect coverage has the CCV shown as `floor`, and
 `under` is its part from classes covered too little. SSCV is the largest such distance over groups of sets of similar size (few sets
 in a group make it jump). `empty` and `single` are the shares of sets with no and with one label, `right` how often that one is true;
 Acc is the classifier's by itself.";
@@ -62,19 +61,19 @@ impl Evaluate {
         self.columns.check(&self.data)?;
         let progress = Progress::new(shared);
         progress.begin("judging");
-        let backend = Cpu::new(shared.threads)?;
-        let model = Dance::load(&backend, &self.model)?;
+        let context = shared.context(&progress)?;
+        let model = Dance::load(shared.device(), &self.model, &context)?;
         let table = self.columns.table(&self.data)?;
         let truth = Truth::new(&model, &table)?;
         if let Some(warning) = &truth.warning {
             progress.warn(warning);
         }
         for &alpha in &self.alpha.0 {
-            for warning in model.calibration().decide(alpha)?.warnings() {
+            for warning in model.decide(alpha)?.warnings() {
                 progress.warn(&format!("alpha {alpha}: {warning}"));
             }
         }
-        let judged = judge(&model, &backend, &table.embeddings, &truth.labels, &self.alpha)
+        let judged = judge(&model, table.embeddings(), &truth.labels, &self.alpha, &context)
             .with_context(|| self.data.display().to_string())?;
         progress.finish();
 
@@ -93,7 +92,7 @@ impl Evaluate {
             });
             writeln!(out, "{report}")?;
         } else {
-            writeln!(out, "{} points of {}", table.embeddings.rows(), self.data.display())?;
+            writeln!(out, "{} points of {}", table.embeddings().rows(), self.data.display())?;
             write_metrics(&mut out, &judged)?;
             writeln!(out, "  guarantee: {}", model.guarantee())?;
         }
@@ -110,15 +109,15 @@ impl Evaluate {
 /// Judges the model's sets at every level by the true labels, which may lie beyond the model's classes.
 pub(super) fn judge(
     model: &Dance,
-    backend: &dyn Backend,
     points: &Matrix,
     truth: &[u32],
     alphas: &Alphas,
+    context: &Job<'_>,
 ) -> dance::Result<Vec<Judged>> {
-    let scored = model.score(backend, points, PredictOptions::default())?;
+    let scored = model.score(points, PredictOptions::default(), context)?;
     let best = scored.best.as_ref().map(|best| best.labels.as_slice());
     let levels = alphas.0.iter().map(|&alpha| {
-        let prediction = model.decide(&scored, alpha)?;
+        let prediction = model.predict(&scored, &model.decide(alpha)?);
         let metrics = of_sets(&prediction.sets, truth, model, alpha, best)?;
         Ok(Judged { mix: prediction.decision.mix, metrics })
     });
@@ -136,7 +135,7 @@ pub(super) fn of_sets(
     Metrics::new(sets, truth, beyond.max(model.classes().len()), alpha, best)
 }
 
-/// All metrics, a row a level.
+/// All metrics, one row per level.
 pub(super) fn write_metrics(out: &mut dyn Write, judged: &[Judged]) -> io::Result<()> {
     let header =
         ["alpha", "mix", "Acc", "Cov", "Size", "CCV", "floor", "under", "SSCV", "empty", "single", "right"];

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use dance::backend::Cpu;
-use dance::methods::dance::{CalibrationMode, Combine, Decision};
+use dance::conformal::{CalibrationMode, Combine, Decision};
 use dance::{Dance, PredictOptions};
 use serde::Serialize;
 use serde_json::json;
@@ -72,21 +71,22 @@ impl Explain {
         check_there(&self.model)?;
         self.columns.check(&self.data)?;
         let progress = Progress::new(shared);
-        let backend = Cpu::new(shared.threads)?;
-        let model = Dance::load(&backend, &self.model)?;
+        let context = shared.context(&progress)?;
+        let model = Dance::load(shared.device(), &self.model, &context)?;
         let file = self.columns.table(&self.data)?;
-        let rows = file.embeddings.rows();
+        let rows = file.embeddings().rows();
         if self.row >= rows {
             bail!("{}: has rows 0 to {}, not {}", self.data.display(), rows - 1, self.row);
         }
-        let point = file.embeddings.select(&[self.row]);
-        let options = PredictOptions { support: 1, ..PredictOptions::default() };
-        let context = || self.data.display().to_string();
-        let scored = model.score_from(&backend, &point, self.row, options).with_context(context)?;
-        let probabilities = model.probabilities(&backend, &point).with_context(context)?;
-        let decided = model.decide(&scored, self.alpha)?;
-        let p_values = &scored.p_values;
-        let combined = model.calibration().combine != Combine::Union;
+        let point = file.embeddings().select(&[self.row]);
+        let options = PredictOptions::default().support(1).probabilities(true).first_row(self.row);
+        let scored =
+            model.score(&point, options, &context).with_context(|| self.data.display().to_string())?;
+        let probabilities = scored.probabilities.as_ref().map_or(&[][..], |all| all.row(0));
+        let decided = model.predict(&scored, &model.decide(self.alpha)?);
+        let all = &scored.counts;
+        let (predictor, reference_labels) = (model.predictor(), model.predictor().reference_labels());
+        let combined = predictor.combine() != Combine::Union;
         for warning in decided.decision.warnings() {
             progress.warn(&warning);
         }
@@ -95,17 +95,17 @@ impl Explain {
         let mut reasons: Vec<Reason<'_>> = (0..model.classes().len() as u32)
             .map(|label| {
                 let (rank, loss) = scored.scores.get(0, label);
-                let counts = p_values.get(0, label);
-                let carry = near.iter().filter(|&&id| model.reference_labels()[id as usize] == label);
+                let counts = all.get(0, label);
+                let carry = near.iter().filter(|&&id| reference_labels[id as usize] == label);
                 Reason {
                     label: &model.classes()[label as usize],
                     in_set: decided.sets.contains(0, label),
-                    p_value: combined.then(|| p_values.p_value(counts.combined)),
+                    p_value: combined.then(|| all.p_value(counts.combined)),
                     rank: rank.is_finite().then_some(rank),
-                    rank_p_value: p_values.p_value(counts.rank),
+                    rank_p_value: all.p_value(counts.rank),
                     loss: loss.is_finite().then_some(loss),
-                    loss_p_value: p_values.p_value(counts.contrast),
-                    probability: probabilities.row(0).get(label as usize).copied().unwrap_or(0.0),
+                    loss_p_value: all.p_value(counts.contrast),
+                    probability: probabilities.get(label as usize).copied().unwrap_or(0.0),
                     neighbors: carry.copied().take(NEIGHBORS).collect(),
                 }
             })
@@ -131,8 +131,8 @@ impl Explain {
                 "row": self.row,
                 "id": id,
                 "alpha": self.alpha,
-                "calibration": model.calibration().mode,
-                "combine": model.calibration().combine,
+                "calibration": predictor.mode(),
+                "combine": predictor.combine(),
                 "mix": decision.mix,
                 "prediction": best,
                 "rank_threshold": finite(0),
@@ -150,15 +150,15 @@ impl Explain {
             self.alpha,
             model.classes().len()
         )?;
-        writeln!(out, "in the set: {}\n", rule(decision, model.calibration().mode))?;
+        writeln!(out, "in the set: {}\n", rule(decision, predictor.mode()))?;
         let rows: Vec<Vec<String>> = reasons.iter().map(cells).collect();
         let mut head = vec!["label", "in set", "rank", "p", "loss", "p", "probability", "neighbors (rows)"];
         if combined {
             head.insert(2, "p");
         }
         table::write(&mut out, &head, &rows)?;
-        if model.calibration().mode == CalibrationMode::Exact && model.fitted().config.dance.fit_neighbors {
-            let points = model.calibration().points();
+        if predictor.mode() == CalibrationMode::Exact && model.fitted().config.dance.fit_neighbors {
+            let points = predictor.calibration_points();
             writeln!(
                 out,
                 "  rows below {points} are calibration points; {points} + i is point i that fitted the kernel"

@@ -6,15 +6,15 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use dance::backend::Cpu;
-use dance::embeddings::Normalize;
-use dance::{Config, Dance, Dataset, split};
+use dance::data::{Normalize, split};
+use dance::whole_file::WholeFile;
+use dance::{Config, Dataset, Fitted};
 use serde_json::json;
 
 use super::evaluate;
 use crate::args::Shared;
 use crate::data::Columns;
-use crate::output::{Column, Destination, Frame, WholeFile, write_frame};
+use crate::output::{Column, Destination, Frame, write_frame};
 use crate::parse::{self, Alphas, Range, Split};
 use crate::progress::Progress;
 use crate::settings::Method;
@@ -116,23 +116,23 @@ impl Fit {
             parts.kernel.embeddings.cols(),
             parts.kernel.classes.len()
         ));
-        let backend = Cpu::new(shared.threads)?;
-        let fitted = Dance::fit(&backend, &parts.kernel, &config, &progress)
+        let (device, context) = (shared.device(), shared.context(&progress)?);
+        let fitted = Fitted::fit(device, &parts.kernel, &config, &context)
             .with_context(|| format!("fitting {}", self.data.display()))?;
         progress.begin("calibrating");
-        let model = fitted.calibrate(&backend, &parts.calibration, &progress).context("calibrating")?;
+        let model = fitted.calibrate(device, &parts.calibration, &context).context("calibrating")?;
         for &alpha in &self.alpha.0 {
-            for warning in model.calibration().decide(alpha)?.warnings() {
+            for warning in model.decide(alpha)?.warnings() {
                 progress.warn(&format!("alpha {alpha}: {warning}"));
             }
         }
-        save(&model, &self.output)?;
+        model.save(&self.output)?;
         let mut judged = Vec::new();
         if let Some(test) = &parts.test {
             if let Some(path) = &self.test_out {
                 write_data(path, test)?;
             }
-            judged = evaluate::judge(&model, &backend, &test.embeddings, &test.labels, &self.alpha)?;
+            judged = evaluate::judge(&model, &test.embeddings, &test.labels, &self.alpha, &context)?;
         }
         progress.finish();
         let seconds = begin.elapsed().as_secs_f64();
@@ -152,8 +152,8 @@ impl Fit {
                 "rounds": model.fitted().rfm.rounds,
                 "fidelity": model.fitted().fidelity,
                 "trace": progress.trace(),
-                "calibration": model.calibration().mode,
-                "combine": model.calibration().combine,
+                "calibration": model.predictor().mode(),
+                "combine": model.predictor().combine(),
                 "guarantee": model.guarantee(),
                 "test": judged,
                 "warnings": progress.warnings(),
@@ -172,13 +172,13 @@ impl Fit {
             table::rounds(fitted.rfm.rounds),
             fitted.validation.accuracy
         )?;
-        let calibration = model.calibration();
+        let predictor = model.predictor();
         writeln!(
             out,
             "  calibration  {} points, {}, {}",
             parts.calibration.len(),
-            words(calibration.mode),
-            words(calibration.combine)
+            words(predictor.mode()),
+            words(predictor.combine())
         )?;
         writeln!(out, "  guarantee    {}", model.guarantee())?;
         if let Some(test) = &parts.test {
@@ -206,7 +206,7 @@ impl Fit {
                 destination @ Destination::File(..) => destination.check()?,
             }
         }
-        WholeFile::check(&self.output)
+        Ok(WholeFile::check(&self.output)?)
     }
 
     fn parts(&self, shared: &Shared) -> anyhow::Result<Parts> {
@@ -226,13 +226,11 @@ impl Fit {
     }
 
     fn config(&self, shared: &Shared) -> Config {
-        let mut config = Config {
-            normalize: match self.normalize {
-                Normalization::L2 => Normalize::L2,
-                Normalization::Standardize => Normalize::Standardize,
-                Normalization::None => Normalize::None,
-            },
-            ..if self.method.paper { Config::paper() } else { Config::default() }
+        let mut config = if self.method.paper { Config::paper() } else { Config::default() };
+        config.normalize = match self.normalize {
+            Normalization::L2 => Normalize::L2,
+            Normalization::Standardize => Normalize::Standardize,
+            Normalization::None => Normalize::None,
         };
         config.tune.evaluations = self.kernel.evaluations;
         config.tune.seed = shared.seed;
@@ -254,13 +252,6 @@ impl Fit {
 /// A setting as it is written in files.
 fn words(setting: impl serde::Serialize) -> String {
     json!(setting).as_str().unwrap_or_default().to_owned()
-}
-
-pub(super) fn save(model: &Dance, path: &Path) -> anyhow::Result<()> {
-    let bytes = model.to_bytes()?;
-    let mut file = WholeFile::create(path)?;
-    file.write_all(&bytes).with_context(|| format!("{}: cannot be written", path.display()))?;
-    file.commit()
 }
 
 fn write_data(path: &Path, data: &Dataset) -> anyhow::Result<()> {

@@ -6,10 +6,9 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use dance::backend::Cpu;
-use dance::io::EXTENSIONS;
-use dance::threshold::smallest_alpha;
-use dance::{Dance, Dataset, Table};
+use dance::conformal::threshold::smallest_alpha;
+use dance::data::io::EXTENSIONS;
+use dance::{Dance, Dataset, Silent, Table};
 use serde_json::{Map, Value, json};
 
 use crate::args::Shared;
@@ -43,8 +42,7 @@ impl Inspect {
         let report = if metadata.is_none() && EXTENSIONS.contains(&extension.as_str()) {
             of_data(self.columns.table(&self.file)?)
         } else {
-            let backend = Cpu::new(shared.threads)?;
-            let model = Dance::load(&backend, &self.file)?;
+            let model = Dance::load(shared.device(), &self.file, &shared.context(&Silent)?)?;
             of_model(&model, &metadata.unwrap_or_default(), &self.alpha)?
         };
         let mut out = io::stdout().lock();
@@ -79,13 +77,13 @@ fn model_metadata(path: &Path) -> Option<Map<String, Value>> {
 }
 
 fn of_data(table: Table) -> Value {
-    let (rows, dimensions) = (table.embeddings.rows(), table.embeddings.cols());
+    let (rows, dimensions) = (table.embeddings().rows(), table.embeddings().cols());
     let lengths = (0..rows).map(|row| {
-        table.embeddings.row(row).iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt()
+        table.embeddings().row(row).iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt()
     });
     let (least, most) =
         lengths.fold((f64::INFINITY, 0.0f64), |(least, most), length| (least.min(length), most.max(length)));
-    let bits = |row: usize| table.embeddings.row(row).iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    let bits = |row: usize| table.embeddings().row(row).iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     let different = (0..rows).map(bits).collect::<HashSet<_>>().len();
     let mut warnings = Vec::new();
     if least == 0.0 {
@@ -139,12 +137,12 @@ fn add_classes(report: &mut Value, data: &Dataset, warnings: &mut Vec<String>) {
 
 fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> anyhow::Result<Value> {
     let fitted = model.fitted();
-    let calibration = model.calibration();
+    let predictor = model.predictor();
     let text = |key: &str| metadata.get(key).cloned().unwrap_or_default();
     let mut warnings = Vec::new();
     let mut levels = Vec::new();
     for &alpha in &alphas.0 {
-        let decision = calibration.decide(alpha)?;
+        let decision = model.decide(alpha)?;
         warnings.extend(decision.warnings().into_iter().map(|warning| format!("alpha {alpha}: {warning}")));
         let mut level = json!({ "alpha": alpha });
         if let Some(mix) = decision.mix {
@@ -160,13 +158,13 @@ fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> an
         "kind": "model",
         "format": text("format"),
         "written_by": text("versions"),
-        "dimensions": fitted.rfm.train.cols(),
+        "dimensions": fitted.dimensions(),
         "classes": model.classes().len(),
         "class_names": model.classes(),
         "kernel_points": fitted.rfm.train.rows(),
-        "reference_points": model.reference_labels().len(),
-        "calibration_scores": calibration.points(),
-        "smallest_alpha": smallest_alpha(calibration.points()),
+        "reference_points": predictor.reference_labels().len(),
+        "calibration_scores": predictor.calibration_points(),
+        "smallest_alpha": smallest_alpha(predictor.calibration_points()),
         "calibration": text("calibration"),
         "combine": text("combine"),
         "guarantee": model.guarantee(),

@@ -1,4 +1,4 @@
-//! One command a file: its options, and what it does.
+//! One command per file: its options, and what it does.
 
 pub(crate) mod bench;
 pub(crate) mod completions;

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use dance::Dance;
-use dance::backend::Cpu;
-use dance::sets::EmptySets;
+use dance::conformal::EmptySets;
+use dance::whole_file::WholeFile;
 use serde_json::json;
 
 use crate::answers::{self, Answer, Answers, Include};
 use crate::args::Shared;
 use crate::data::{Columns, check_there};
-use crate::output::{Destination, Format, WholeFile, write_frame};
+use crate::output::{Destination, Format, write_frame};
 use crate::parse;
 use crate::progress::Progress;
 use crate::stream::Points;
@@ -24,7 +24,7 @@ pub(crate) const EXAMPLE: &str = r#"Example:
   echo '{"id": "a", "embedding": [0.1, …]}' | dance predict model.dance - -o -
 
 A row of .jsonl: {"row":0,"id":"a","prediction":"cat","probability":0.93,"set":["cat","fox"],"alpha":0.05}
-Lists beside `set` (--include) have one entry a label of the set, in its order: most conforming first. In .csv a list is a
+Lists beside `set` (--include) have one entry per label of the set, in its order: most conforming first. In .csv a list is a
 JSON array; in .npz row i has set[set_offsets[i]:set_offsets[i+1]]. Neighbors are rows of the calibration part, in disjoint
 mode of the part that fitted the kernel. In exact mode, with n calibration points, n + i is row i of the part that fitted the kernel."#;
 
@@ -80,16 +80,11 @@ impl Predict {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         let destination = self.check()?;
         let progress = Progress::new(shared);
-        let backend = Cpu::new(shared.threads)?;
-        let model = Dance::load(&backend, &self.model)?;
-        let answers = Answers {
-            model: &model,
-            backend: &backend,
-            alpha: self.alpha,
-            include: self.include.clone(),
-            empty: if self.empty == Empty::Top1 { EmptySets::Top1 } else { EmptySets::Keep },
-        };
-        for warning in answers.warnings()? {
+        let context = shared.context(&progress)?;
+        let model = Dance::load(shared.device(), &self.model, &context)?;
+        let empty = if self.empty == Empty::Top1 { EmptySets::Top1 } else { EmptySets::Keep };
+        let answers = Answers::new(&model, self.alpha, self.include.clone(), empty, &context)?;
+        for warning in answers.warnings() {
             progress.warn(&warning);
         }
         let summary = if self.streams() {
@@ -145,7 +140,7 @@ impl Predict {
     fn table(&self, answers: &Answers<'_>, destination: &Destination) -> anyhow::Result<Summary> {
         let table = self.columns.table(&self.data)?;
         let found =
-            answers.of(&table.embeddings, 0, table.ids).with_context(|| self.data.display().to_string())?;
+            answers.of(table.embeddings(), 0, table.ids.clone()).with_context(|| self.data.display().to_string())?;
         let mut summary = Summary::default();
         summary.add(&found);
         match destination {
@@ -171,7 +166,7 @@ impl Predict {
             Box::new(File::open(&self.data).with_context(|| self.data.display().to_string())?)
         };
         let name = if self.data == Path::new("-") { "stdin".into() } else { self.data.display().to_string() };
-        let dimensions = answers.model.fitted().rfm.train.cols();
+        let dimensions = answers.model.fitted().dimensions();
         let mut points = Points::new(input, name.clone(), dimensions);
         let mut summary = Summary::default();
         let mut each = |out: &mut dyn Write| -> anyhow::Result<()> {

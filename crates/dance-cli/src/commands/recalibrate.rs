@@ -6,13 +6,11 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use dance::Dance;
-use dance::backend::Cpu;
+use dance::whole_file::WholeFile;
 use serde_json::json;
 
-use super::fit;
 use crate::args::Shared;
 use crate::data::{Columns, check_there};
-use crate::output::WholeFile;
 use crate::progress::Progress;
 use crate::settings::Method;
 
@@ -46,14 +44,14 @@ impl Recalibrate {
         WholeFile::check(&self.output)?;
         let progress = Progress::new(shared);
         progress.begin("calibrating");
-        let backend = Cpu::new(shared.threads)?;
-        let model = Dance::load(&backend, &self.model)?;
+        let (device, context) = (shared.device(), shared.context(&progress)?);
+        let model = Dance::load(device, &self.model, &context)?;
         let data = self.columns.dataset(&self.data)?;
         let config = self.method.apply(model.fitted().config.dance, shared.seed);
         let model = model
-            .recalibrate(&backend, &data, Some(config), &progress)
+            .recalibrate(device, &data, Some(config), &context)
             .with_context(|| self.data.display().to_string())?;
-        fit::save(&model, &self.output)?;
+        model.save(&self.output)?;
         progress.finish();
         let mut out = io::stdout().lock();
         if shared.json {

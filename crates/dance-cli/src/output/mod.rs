@@ -1,7 +1,6 @@
 //! Where results go: stdout or a file that appears whole or not at all, in one of four formats.
 
 mod csv;
-mod file;
 mod frame;
 mod npz;
 #[cfg(feature = "parquet")]
@@ -10,8 +9,8 @@ mod parquet;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
+use dance::whole_file::WholeFile;
 
-pub(crate) use file::WholeFile;
 pub(crate) use frame::{Column, Frame};
 
 /// What rows are written as.
@@ -55,7 +54,7 @@ impl Destination {
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         match self {
             Self::Stdout => Ok(()),
-            Self::File(path, _) => WholeFile::check(path),
+            Self::File(path, _) => Ok(WholeFile::check(path)?),
         }
     }
 }
@@ -71,5 +70,5 @@ pub(crate) fn write_frame(path: &Path, format: Format, frame: &Frame) -> anyhow:
         _ => Err(anyhow::anyhow!("cannot be written in this format")),
     }
     .map_err(|error| error.context(path.display().to_string()))?;
-    file.commit()
+    Ok(file.commit()?)
 }

@@ -5,18 +5,19 @@ mod story;
 mod words;
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use dance::Dataset;
+use dance::data::io::read_npz_bytes;
+use dance::whole_file::WholeFile;
+use dance_bench::plot;
 
 use crate::args::Shared;
 use crate::data::Columns;
-use crate::output::WholeFile;
 use crate::parse;
 use crate::progress::Progress;
-use crate::report;
 use story::Story;
 
 pub(crate) const EXAMPLE: &str = "Example:
@@ -58,11 +59,10 @@ impl Demo {
         let story = Story::new(name, &data, self.evaluations, shared, &progress)?;
         progress.finish();
         if let Some(path) = &report {
-            write(path, &page::of(&story))?;
+            WholeFile::write(path, page::of(&story).as_bytes())?;
         }
         if let Some(path) = &self.picture {
-            let ((a, b, c), (d, e, f)) = page::curves(&story);
-            write(path, &report::picture((a, b, &c), (d, e, &f)))?;
+            WholeFile::write(path, plot::picture(&page::curves(&story)).as_bytes())?;
         }
         let mut out = io::stdout().lock();
         if shared.json {
@@ -85,7 +85,7 @@ impl Demo {
         }
         let path = PathBuf::from(DEFAULT_REPORT);
         match std::fs::read(&path) {
-            Ok(bytes) if !bytes.starts_with(report::MARK.as_bytes()) => {
+            Ok(bytes) if !page::is_ours(&bytes) => {
                 bail!(
                     "{DEFAULT_REPORT} exists and is no report of dance; name another place with --report FILE"
                 )
@@ -93,7 +93,7 @@ impl Demo {
             _ => {}
         }
         if let Err(error) = WholeFile::check(&path) {
-            progress.warn(&format!("no report will be written: {error:#}"));
+            progress.warn(&format!("no report will be written: {error}"));
             return Ok(None);
         }
         Ok(Some(path))
@@ -101,17 +101,11 @@ impl Demo {
 
     fn read(&self) -> anyhow::Result<(String, Dataset)> {
         let Some(path) = &self.data else {
-            let table = dance::io::read_npz_bytes(SHIPPED_NAME, SHIPPED)?;
+            let table = read_npz_bytes(SHIPPED_NAME, SHIPPED)?;
             return Ok((SHIPPED_NAME.into(), table.into_dataset()?));
         };
         let columns = Columns { labels: None, label_column: "label".into(), id_column: None };
         columns.check(path)?;
         Ok((path.display().to_string(), columns.dataset(path)?))
     }
-}
-
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    let mut file = WholeFile::create(path)?;
-    file.write_all(text.as_bytes()).with_context(|| path.display().to_string())?;
-    file.commit()
 }

@@ -3,14 +3,10 @@
 use std::time::Instant;
 
 use anyhow::Context;
-use dance::backend::Cpu;
-use dance::methods::dance::DanceConfig;
-use dance::metrics::Metrics;
-use dance::mix::Mix;
-use dance::observe::Silent;
-use dance::sets::Sets;
-use dance::tune::Evaluation;
-use dance::{Config, Dance, Dataset, PredictOptions, Scored, split};
+use dance::conformal::metrics::Metrics;
+use dance::conformal::{DanceConfig, Mix, Sets};
+use dance::data::split;
+use dance::{Config, Dance, Dataset, Evaluation, Fitted, PredictOptions, Scored, Silent};
 use serde::Serialize;
 
 use crate::args::Shared;
@@ -76,19 +72,20 @@ impl Story {
         let begin = Instant::now();
         let parts = split::stratified(&data.labels, &SHARES, shared.seed)?;
         let [kernel, calibration, test] = [0, 1, 2].map(|part| data.select(&parts[part]));
-        let backend = Cpu::new(shared.threads)?;
+        let (device, context) = (shared.device(), shared.context(progress)?);
         let mut config = Config::default();
         config.tune.evaluations = evaluations;
         config.tune.seed = shared.seed;
         config.rfm.seed = shared.seed;
         config.dance.seed = shared.seed;
-        let model = Dance::fit(&backend, &kernel, &config, progress)
+        let model = Fitted::fit(device, &kernel, &config, &context)
             .with_context(|| format!("fitting {name}"))?
-            .calibrate(&backend, &calibration, progress)
+            .calibrate(device, &calibration, &context)
             .context("calibrating")?;
-        let settings = DanceConfig { seed: shared.seed, ..DanceConfig::paper() };
-        let paper = model.recalibrate(&backend, &calibration, Some(settings), &Silent)?;
-        let ask = |model: &Dance| model.score(&backend, &test.embeddings, PredictOptions::default());
+        let settings = DanceConfig::paper().seed(shared.seed);
+        let quiet = context.with_observer(&Silent);
+        let paper = model.recalibrate(device, &calibration, Some(settings), &quiet)?;
+        let ask = |model: &Dance| model.score(&test.embeddings, PredictOptions::default(), &context);
         let (scored, paper_scored) = (ask(&model)?, ask(&paper)?);
 
         let levels = |alphas: &[f64]| -> dance::Result<Vec<Judged>> {
@@ -102,11 +99,11 @@ impl Story {
         let results = levels(&ALPHAS)?;
         let curve = levels(&CURVE.step_by(2).map(|percent| percent as f64 / 100.0).collect::<Vec<_>>())?;
         for alpha in ALPHAS {
-            for warning in model.calibration().decide(alpha)?.warnings() {
+            for warning in model.decide(alpha)?.warnings() {
                 progress.warn(&format!("alpha {alpha}: {warning}"));
             }
         }
-        let sets = model.decide(&scored, ALPHAS[0])?.sets;
+        let sets = model.predict(&scored, &model.decide(ALPHAS[0])?).sets;
         let mut sizes = vec![0; sets.iter().map(<[u32]>::len).max().unwrap_or(0) + 1];
         for set in sets.iter() {
             sizes[set.len()] += 1;
@@ -135,9 +132,9 @@ fn judge(
     method: &'static str,
     mix: Mix,
 ) -> dance::Result<Judged> {
-    let decision = model.calibration().decide_with(alpha, mix)?;
+    let decision = model.predictor().decide_with(alpha, mix)?;
     let classes = model.classes().len();
-    let sets = scored.p_values.sets(decision.cut, classes);
+    let sets = scored.counts.sets(decision.cut, classes);
     let best = scored.best.as_ref().map(|best| best.labels.as_slice());
     Ok(Judged {
         method,
@@ -162,7 +159,7 @@ fn examples(model: &Dance, scored: &Scored, test: &Dataset, sets: &Sets) -> Vec<
     let example = |(why, row): (&'static str, Option<usize>)| {
         let row = row?;
         let mut set = sets.get(row).to_vec();
-        set.sort_by_key(|&label| std::cmp::Reverse(scored.p_values.get(row, label).combined));
+        set.sort_by_key(|&label| std::cmp::Reverse(scored.counts.get(row, label).combined));
         Some(Example {
             why,
             text: test.ids.as_ref().map_or_else(|| format!("test point {row}"), |ids| ids[row].clone()),

@@ -1,0 +1,128 @@
+//! Ablations: one setting of DANCE varied, everything else as in the main run (the paper, Figures 3 and 4 and Table 3).
+//!
+//! - **mix** 0, 0.1 … 1: thresholds move, scores stay.
+//! - **rank-neighbors** 15, 25, 50, 100: the k-NN set (mix 0).
+//! - **contrast-neighbors** 15, 25, 50, 100: the CLR set (mix 1).
+//! - **reference**: neighbors among the calibration points (reuse), the fit points (disjoint), both (exact).
+//!
+//! Fit time against the number of points needs no run of its own: every case has both.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::case::Parts;
+use dance::device::Device;
+use dance::{Error, Result};
+use dance::conformal::{CalibrationMode, DanceConfig};
+use dance::conformal::metrics::Metrics;
+use dance::conformal::Mix;
+use dance::{Context, Fitted, Silent};
+use dance::PredictOptions;
+
+const NEIGHBORS: [usize; 4] = [15, 25, 50, 100];
+
+/// What is varied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ablation {
+    /// The share of α of the contrastive score.
+    Mix,
+    /// Neighbors of the rank score.
+    RankNeighbors,
+    /// Neighbors of the contrastive score.
+    ContrastNeighbors,
+    /// Where neighbors come from.
+    Reference,
+}
+
+impl Ablation {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Mix, Self::RankNeighbors, Self::ContrastNeighbors, Self::Reference];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mix => "mix",
+            Self::RankNeighbors => "rank-neighbors",
+            Self::ContrastNeighbors => "contrast-neighbors",
+            Self::Reference => "reference",
+        }
+    }
+}
+
+impl FromStr for Ablation {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|ablation| ablation.name() == text).ok_or_else(|| {
+            Error::config("ablate", text, "one of mix, rank-neighbors, contrast-neighbors, reference")
+        })
+    }
+}
+
+/// One setting at one α.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AblationPoint {
+    /// What was varied.
+    pub ablation: Ablation,
+    /// Its value: a number, or `reuse`, `disjoint` or `exact`.
+    pub value: String,
+    /// The error level.
+    pub alpha: f64,
+    /// How good the sets are.
+    pub metrics: Metrics,
+}
+
+/// Runs the ablations asked for on one fitted kernel.
+pub(crate) fn run(
+    device: &dyn Device,
+    fitted: &Fitted,
+    parts: &Parts<'_>,
+    ablations: &[Ablation],
+    alphas: &[f64],
+    context: &Context<'_>,
+) -> Result<Vec<AblationPoint>> {
+    // What the main run has said already needs no repetition.
+    let context = &context.with_observer(&Silent);
+    let base = fitted.config.dance;
+    let mut points = Vec::new();
+    for &ablation in ablations {
+        let settings: Vec<(String, DanceConfig)> = match ablation {
+            Ablation::Mix => (0..=10)
+                .map(|step| f64::from(step) / 10.0)
+                .map(|mix| (mix.to_string(), base.mix(Mix::Fixed(mix))))
+                .collect(),
+            Ablation::RankNeighbors => NEIGHBORS
+                .map(|count| {
+                    (count.to_string(), base.mix(Mix::Fixed(0.0)).rank_neighbors(count))
+                })
+                .to_vec(),
+            Ablation::ContrastNeighbors => NEIGHBORS
+                .map(|count| {
+                    (count.to_string(), base.mix(Mix::Fixed(1.0)).contrast_neighbors(count))
+                })
+                .to_vec(),
+            Ablation::Reference => [
+                ("reuse", CalibrationMode::Reuse),
+                ("disjoint", CalibrationMode::Disjoint),
+                ("exact", CalibrationMode::Exact),
+            ]
+            .map(|(name, calibration)| (name.to_owned(), base.calibration(calibration)))
+            .to_vec(),
+        };
+        for (value, config) in settings {
+            let mut fitted = fitted.clone();
+            fitted.config.dance = config;
+            let model = fitted.calibrate(device, parts.calibration, context)?;
+            let options = PredictOptions::default().best(false);
+            let scored = model.score(&parts.test.embeddings, options, context)?;
+            for &alpha in alphas {
+                let sets = model.predict(&scored, &model.decide(alpha)?).sets;
+                let metrics = Metrics::new(&sets, &parts.test.labels, parts.test.classes.len(), alpha, None)?;
+                points.push(AblationPoint { ablation, value: value.clone(), alpha, metrics });
+            }
+        }
+    }
+    Ok(points)
+}

@@ -1,0 +1,197 @@
+//! The methods that an experiment compares: their names on the command line, in tables and in result files.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use dance::{Error, Result};
+use dance::conformal::{CalibrationMode, Combine, DanceConfig};
+use dance::conformal::Mix;
+
+/// A method. The scores of probabilities draw a seeded u; those named `…-deterministic` have u = 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)] // the titles below say it
+pub enum Method {
+    Dance,
+    KnnSet,
+    ClrSet,
+    DanceDisjoint,
+    ExactFuse,
+    ExactJoint,
+    ExactUnion,
+    ExactFuseNoRefit,
+    ReuseFuse,
+    ReuseJoint,
+    DisjointFuse,
+    DeepKnn,
+    Confine,
+    Lac,
+    Aps,
+    Raps,
+    Saps,
+    ApsDeterministic,
+    RapsDeterministic,
+    SapsDeterministic,
+    NcpRaps,
+    ConfOtAps,
+    ConfOtRaps,
+}
+
+/// Name, title and guarantee of every method, in the order of the tables.
+const METHODS: [(Method, &str, &str, &str); 23] = [
+    (Method::Dance, "dance", "DANCE", HEURISTIC),
+    (Method::KnnSet, "knn-set", "k-NN Set", HEURISTIC),
+    (Method::ClrSet, "clr-set", "CLR Set", HEURISTIC),
+    (Method::DanceDisjoint, "dance-disjoint", "DANCE (disjoint)", EXACT),
+    (Method::ExactFuse, "exact-fuse", "exact, fuse (refit)", EXACT),
+    (Method::ExactJoint, "exact-joint", "exact, joint (refit)", EXACT),
+    (Method::ExactUnion, "exact-union", "exact, union (refit)", EXACT),
+    (Method::ExactFuseNoRefit, "exact-fuse-no-refit", "exact, fuse", EXACT),
+    (Method::ReuseFuse, "reuse-fuse", "reuse, fuse", HEURISTIC),
+    (Method::ReuseJoint, "reuse-joint", "reuse, joint", HEURISTIC),
+    (Method::DisjointFuse, "disjoint-fuse", "disjoint, fuse", EXACT),
+    (Method::DeepKnn, "deep-knn", "Deep k-NN", HEURISTIC),
+    (Method::Confine, "confine", "CONFINE-style", HEURISTIC),
+    (Method::Lac, "lac", "RFM Adapter (LAC)", EXACT),
+    (Method::Aps, "aps", "RFM Adapter (APS)", EXACT),
+    (Method::Raps, "raps", "RFM Adapter (RAPS)", EXACT),
+    (Method::Saps, "saps", "RFM Adapter (SAPS)", EXACT),
+    (Method::ApsDeterministic, "aps-deterministic", "RFM Adapter (APS, u = 0)", EXACT),
+    (Method::RapsDeterministic, "raps-deterministic", "RFM Adapter (RAPS, u = 0)", EXACT),
+    (Method::SapsDeterministic, "saps-deterministic", "RFM Adapter (SAPS, u = 0)", EXACT),
+    (Method::NcpRaps, "ncp-raps", "NCP (RAPS)", HEURISTIC),
+    (Method::ConfOtAps, "conf-ot-aps", "Conf-OT (APS)", TRANSDUCTIVE),
+    (Method::ConfOtRaps, "conf-ot-raps", "Conf-OT (RAPS)", TRANSDUCTIVE),
+];
+
+const HEURISTIC: &str = "heuristic: calibration points serve as each other's neighbors";
+const EXACT: &str =
+    "P(label in set) >= 1 - alpha in finite samples, for exchangeable points with known labels";
+const TRANSDUCTIVE: &str =
+    "near 1 - alpha: the transport sees the labels of calibration points, not of test points";
+
+impl Method {
+    /// Every method, in the order of the tables.
+    pub fn all() -> Vec<Self> {
+        METHODS.iter().map(|entry| entry.0).collect()
+    }
+
+    /// What a run compares when nothing else is asked for: the paper's rows, LAC, SAPS and CONFINE, and our default.
+    pub fn usual() -> Vec<Self> {
+        let extra = |method: &Self| {
+            !matches!(
+                method,
+                Self::DanceDisjoint
+                    | Self::ExactUnion
+                    | Self::ExactFuseNoRefit
+                    | Self::ReuseFuse
+                    | Self::ReuseJoint
+                    | Self::DisjointFuse
+                    | Self::ApsDeterministic
+                    | Self::RapsDeterministic
+                    | Self::SapsDeterministic
+            )
+        };
+        Self::all().into_iter().filter(extra).collect()
+    }
+
+    fn entry(self) -> &'static (Self, &'static str, &'static str, &'static str) {
+        &METHODS[self as usize]
+    }
+
+    /// Its name on the command line and in files.
+    pub fn name(self) -> &'static str {
+        self.entry().1
+    }
+
+    /// Its name in tables.
+    pub fn title(self) -> &'static str {
+        self.entry().2
+    }
+
+    /// The guarantee that holds, in words.
+    pub fn guarantee(self) -> &'static str {
+        self.entry().3
+    }
+
+    /// Whether split conformal prediction's guarantee holds exactly.
+    pub fn is_exact(self) -> bool {
+        self.guarantee() == EXACT
+    }
+
+    /// For DANCE and its special cases, the settings.
+    pub(crate) fn dance(self, base: DanceConfig) -> Option<DanceConfig> {
+        use CalibrationMode::{Disjoint, Exact, Reuse};
+        use Combine::{Fuse, Joint, Union};
+        let (calibration, combine, mix) = match self {
+            Self::Dance => (Reuse, Union, base.mix),
+            Self::KnnSet => (Reuse, Union, Mix::Fixed(0.0)),
+            Self::ClrSet => (Reuse, Union, Mix::Fixed(1.0)),
+            Self::DanceDisjoint => (Disjoint, Union, base.mix),
+            Self::ExactFuse | Self::ExactFuseNoRefit => (Exact, Fuse, base.mix),
+            Self::ExactJoint => (Exact, Joint, base.mix),
+            Self::ExactUnion => (Exact, Union, base.mix),
+            Self::ReuseFuse => (Reuse, Fuse, base.mix),
+            Self::ReuseJoint => (Reuse, Joint, base.mix),
+            Self::DisjointFuse => (Disjoint, Fuse, base.mix),
+            Self::DeepKnn
+            | Self::Confine
+            | Self::Lac
+            | Self::Aps
+            | Self::Raps
+            | Self::Saps
+            | Self::ApsDeterministic
+            | Self::RapsDeterministic
+            | Self::SapsDeterministic
+            | Self::NcpRaps
+            | Self::ConfOtAps
+            | Self::ConfOtRaps => return None,
+        };
+        Some(base.mix(mix).calibration(calibration).combine(combine))
+    }
+
+    /// Whether the kernel is fitted once more with the validation points, which the paper does not do.
+    pub(crate) fn refits(self) -> bool {
+        matches!(self, Self::ExactFuse | Self::ExactJoint | Self::ExactUnion)
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl FromStr for Method {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = METHODS.iter().find(|entry| entry.1 == text);
+        found.map(|entry| entry.0).ok_or_else(|| {
+            Error::config(
+                "method",
+                text,
+                "one of dance, knn-set, clr-set, dance-disjoint, exact-fuse, exact-joint, exact-union, exact-fuse-no-refit, \
+                 reuse-fuse, reuse-joint, disjoint-fuse, deep-knn, confine, lac, aps, raps, saps, aps-deterministic, \
+                 raps-deterministic, saps-deterministic, ncp-raps, conf-ot-aps, conf-ot-raps",
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_the_same_everywhere() {
+        for (place, entry) in METHODS.iter().enumerate() {
+            assert_eq!(entry.0 as usize, place);
+            assert_eq!(entry.1.parse::<Method>().unwrap(), entry.0);
+            assert_eq!(serde_json::to_string(&entry.0).unwrap(), format!("\"{}\"", entry.1));
+        }
+        assert!(matches!("magic".parse::<Method>(), Err(Error::Config { .. })));
+    }
+}

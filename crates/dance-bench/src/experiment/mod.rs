@@ -1,0 +1,107 @@
+//! Experiments: methods × data sets × seeds × error levels, the paper's protocol (§4).
+//!
+//! Every data set and seed is a [`Case`]: a stratified 40/40/20 split, **one** fit, and all methods and levels on it. After
+//! each case `results.json` is written whole, so a run that was killed continues where it was: [`run`] skips the cases that
+//! the results already hold. A data set that cannot be used is noted and the others go on.
+//!
+//! ```no_run
+//! use dance::{Context, device::Cpu};
+//! use dance_bench::experiment::{self, Plan, Results};
+//! let plan = Plan { seeds: 1, ..Plan::default() };
+//! let mut results = Results::new(plan);
+//! let data = ["pets.npz".into(), "dtd.npz".into()];
+//! experiment::run(&Cpu, &data, &mut results, None, &|_, _| (), &Context::new(0)?)?;
+//! println!("{}", dance_bench::report::tables::main(&results).to_markdown());
+//! # Ok::<(), dance::Error>(())
+//! ```
+
+pub mod ablate;
+mod case;
+pub mod method;
+pub mod picture;
+pub mod plan;
+pub mod record;
+mod runner;
+
+use std::path::{Path, PathBuf};
+
+pub use ablate::Ablation;
+pub use method::Method;
+pub use plan::Plan;
+pub use record::{Case, Failure, Record, Results};
+
+use dance::{Dataset, Table};
+use dance::{Error, Result};
+use dance::data::io;
+use dance::Context;
+use dance::device::Device;
+
+/// Runs what `results` lack for `files`. `begins` hears of every case before it runs; `keep` is where results are written
+/// after each.
+pub fn run(
+    device: &dyn Device,
+    files: &[PathBuf],
+    results: &mut Results,
+    keep: Option<&Path>,
+    begins: &dyn Fn(&str, u64),
+    context: &Context<'_>,
+) -> Result<()> {
+    results.plan.check()?;
+    for (place, name) in names(files).iter().enumerate() {
+        results.failures.retain(|failure| failure.data != *name);
+        let data = io::read(&files[place], &io::ReadOptions::default()).and_then(Table::into_dataset);
+        match data.and_then(|data| run_dataset(device, &data, name, results, keep, begins, context)) {
+            Ok(()) => {}
+            Err(Error::Interrupted) => return Err(Error::Interrupted),
+            Err(error) => {
+                results.failures.push(Failure { data: name.clone(), problem: error.to_string() });
+                keep.map_or(Ok(()), |path| results.write(path))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs what `results` lack for one data set that is in memory.
+pub fn run_dataset(
+    device: &dyn Device,
+    data: &Dataset,
+    name: &str,
+    results: &mut Results,
+    keep: Option<&Path>,
+    begins: &dyn Fn(&str, u64),
+    context: &Context<'_>,
+) -> Result<()> {
+    let hash = dance::model::hash_of(data);
+    // The file has changed since: what is known about it is about something else.
+    results.cases.retain(|case| case.data != name || case.data_hash == hash);
+    let plan = results.plan.clone();
+    for seed in (0..plan.seeds as u64).map(|offset| plan.seed + offset) {
+        context.check()?;
+        if results.case(name, &hash, seed).is_some() {
+            continue;
+        }
+        begins(name, seed);
+        let case = case::run(device, data, name, &hash, seed, &plan, context)
+            .map_err(|error| case::about(name, error))?;
+        results.cases.push(case);
+        keep.map_or(Ok(()), |path| results.write(path))?;
+    }
+    Ok(())
+}
+
+/// A name for every file: without its folder and ending, numbered where two are the same.
+pub fn names(files: &[PathBuf]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for file in files {
+        let stem = file.file_stem().map_or_else(|| "data".into(), |stem| stem.to_string_lossy().into_owned());
+        let mut name = stem.clone();
+        let mut count = 2;
+        while names.contains(&name) {
+            name = format!("{stem}-{count}");
+            count += 1;
+        }
+        names.push(name);
+    }
+    names
+}

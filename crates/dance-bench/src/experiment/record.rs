@@ -1,0 +1,202 @@
+//! What an experiment keeps: one record a data set, seed, method and α, and what belongs to a fit as a whole. The schema is
+//! in `docs/results-schema.md`; a file is written beside its place and moved there, so that it is never half written.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::ablate::AblationPoint;
+use super::method::Method;
+use super::picture::Picture;
+use super::plan::Plan;
+use dance::{Error, Result};
+use dance::conformal::metrics::Metrics;
+use dance::conformal::Sets;
+use dance::whole_file::WholeFile;
+use dance::Evaluation;
+
+/// The version of the schema.
+pub const FORMAT: u32 = 1;
+
+/// Everything of a run: `results.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// The version of the schema.
+    pub format: u32,
+    /// The settings.
+    pub plan: Plan,
+    /// One a data set and seed.
+    pub cases: Vec<Case>,
+    /// Data sets that could not be used.
+    pub failures: Vec<Failure>,
+}
+
+/// A data set that could not be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Its name.
+    pub data: String,
+    /// What went wrong.
+    pub problem: String,
+}
+
+/// One data set under one seed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// The data set's name.
+    pub data: String,
+    /// SHA-256 of its points and labels.
+    pub data_hash: String,
+    /// The seed.
+    pub seed: u64,
+    /// Points, dimensions and classes.
+    pub points: usize,
+    /// Dimensions.
+    pub dimensions: usize,
+    /// Classes.
+    pub classes: usize,
+    /// Points of the three parts: kernel fit, calibration, test.
+    pub parts: [usize; 3],
+    /// What the user should know.
+    pub warnings: Vec<String>,
+    /// Seconds spent.
+    pub seconds: Seconds,
+    /// The search for bandwidth and shape.
+    pub trace: Vec<Evaluation>,
+    /// One a method and α.
+    pub records: Vec<Record>,
+    /// Methods that cannot run on this data set, and why.
+    pub skipped: Vec<Skipped>,
+    /// Coverage and size at further levels.
+    pub curve: Vec<CurvePoint>,
+    /// Ablations.
+    pub ablations: Vec<AblationPoint>,
+    /// Kernel PCA before and after the learned metric; of the first seed only.
+    pub picture: Option<Picture>,
+}
+
+/// Wall-clock seconds of what methods share, and of DANCE.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seconds {
+    /// Tuning and fitting the kernel.
+    pub fit: f64,
+    /// Probabilities of calibration and test points.
+    pub probabilities: f64,
+    /// Neighbors of calibration and test points.
+    pub neighbors: f64,
+    /// Calibrating DANCE and selecting the mix over its grid, all α together.
+    pub mix: f64,
+    /// DANCE's sets of all test points, search included.
+    pub inference: f64,
+}
+
+/// One method at one α.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The data set's name.
+    pub data: String,
+    /// The seed.
+    pub seed: u64,
+    /// The method.
+    pub method: Method,
+    /// The error level.
+    pub alpha: f64,
+    /// How good its sets are.
+    pub metrics: Metrics,
+    /// The mix, where the method has one.
+    pub mix: Option<f64>,
+    /// The guarantee, in words.
+    pub guarantee: String,
+    /// Seconds for thresholds and sets, without what methods share.
+    pub seconds: f64,
+    /// Number of sets of every size, from 0 up.
+    pub sizes: Vec<usize>,
+    /// `[covered, points]` of every class.
+    pub class_coverage: Vec<[usize; 2]>,
+}
+
+/// A method that cannot run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// The method.
+    pub method: Method,
+    /// Why.
+    pub reason: String,
+}
+
+/// Coverage and size of a method at one level.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CurvePoint {
+    /// The method.
+    pub method: Method,
+    /// The error level.
+    pub alpha: f64,
+    /// Share of sets with the true label.
+    pub coverage: f64,
+    /// Mean number of labels.
+    pub size: f64,
+}
+
+/// Number of sets of every size.
+pub(crate) fn histogram(sets: &Sets) -> Vec<usize> {
+    let mut sizes = Vec::new();
+    for set in sets.iter() {
+        if set.len() >= sizes.len() {
+            sizes.resize(set.len() + 1, 0);
+        }
+        sizes[set.len()] += 1;
+    }
+    sizes
+}
+
+/// `[covered, points]` of every class.
+pub(crate) fn by_class(sets: &Sets, labels: &[u32], classes: usize) -> Vec<[usize; 2]> {
+    let mut counts = vec![[0, 0]; classes];
+    for (query, &label) in labels.iter().enumerate() {
+        counts[label as usize][0] += usize::from(sets.contains(query, label));
+        counts[label as usize][1] += 1;
+    }
+    counts
+}
+
+impl Results {
+    /// Nothing yet.
+    pub fn new(plan: Plan) -> Self {
+        Self { format: FORMAT, plan, cases: Vec::new(), failures: Vec::new() }
+    }
+
+    /// All records, case by case.
+    pub fn records(&self) -> impl Iterator<Item = &Record> {
+        self.cases.iter().flat_map(|case| &case.records)
+    }
+
+    /// The case of a data set and seed.
+    pub fn case(&self, data: &str, hash: &str, seed: u64) -> Option<&Case> {
+        self.cases.iter().find(|case| case.data == data && case.data_hash == hash && case.seed == seed)
+    }
+
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
+        let damaged = |problem: String| {
+            Error::format(
+                path,
+                format!("{problem}; choose another output directory, or remove the file to start again"),
+            )
+        };
+        let results: Self = serde_json::from_str(&text)
+            .map_err(|error| damaged(format!("not results of this version: {error}")))?;
+        if results.format != FORMAT {
+            return Err(damaged(format!("has format {}, and this version reads {FORMAT}", results.format)));
+        }
+        Ok(results)
+    }
+
+    /// Writes a file: all of it or nothing.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let text = serde_json::to_string(self)
+            .map_err(|error| Error::format(path, format!("could not be written as JSON: {error}")))?;
+        WholeFile::write(path, text.as_bytes())
+    }
+}

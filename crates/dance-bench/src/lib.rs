@@ -1,0 +1,7 @@
+//! Experiments with conformal prediction sets: methods × data sets × seeds × error levels ([`experiment`]), and the tables and
+//! the page made of their records ([`report`]). What the tables of `docs/results.md` are made with.
+
+pub mod experiment;
+pub mod html;
+pub mod plot;
+pub mod report;

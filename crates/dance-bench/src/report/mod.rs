@@ -1,0 +1,34 @@
+//! What people look at: the [tables] of an experiment as Markdown, CSV and text, and one self-contained [page] with sortable
+//! tables and plots.
+
+pub mod cells;
+mod figures;
+pub mod page;
+pub mod summary;
+pub mod tables;
+
+use std::path::Path;
+
+use dance::Result;
+use crate::experiment::Results;
+use dance::whole_file::WholeFile;
+use cells::Table;
+
+/// Every table of a run.
+pub fn all_tables(results: &Results) -> Vec<Table> {
+    let mut all = vec![tables::main(results), tables::against_paper(results)];
+    all.extend(results.plan.alphas.iter().map(|&alpha| tables::per_data_set(results, alpha)));
+    all.push(tables::ablations(results));
+    all.push(tables::times(results));
+    all.retain(|table| !table.rows.is_empty());
+    all
+}
+
+/// Writes `tables.md`, `tables.csv` and `report.html` into a folder.
+pub fn write(results: &Results, folder: &Path) -> Result<()> {
+    let tables = all_tables(results);
+    let join = |form: fn(&Table) -> String| tables.iter().map(form).collect::<Vec<_>>().join("\n");
+    WholeFile::write(folder.join("tables.md"), join(Table::to_markdown).as_bytes())?;
+    WholeFile::write(folder.join("tables.csv"), join(Table::to_csv).as_bytes())?;
+    WholeFile::write(folder.join("report.html"), page::html(results).as_bytes())
+}

@@ -1,0 +1,94 @@
+//! Means over seeds and data sets.
+
+use std::collections::BTreeSet;
+
+use crate::experiment::{Method, Record, Results};
+use dance::conformal::metrics::Metrics;
+
+/// A method at one α over all data sets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// Mean accuracy.
+    pub accuracy: f64,
+    /// Mean set size.
+    pub size: f64,
+    /// Standard deviation over seeds of the size, averaged over data sets.
+    pub size_spread: f64,
+    /// Mean coverage.
+    pub coverage: f64,
+    /// Standard deviation over seeds of the coverage, averaged over data sets.
+    pub coverage_spread: f64,
+    /// Smallest and largest coverage of a data set (its mean over seeds).
+    pub coverage_range: (f64, f64),
+    /// Mean CCV.
+    pub violation: f64,
+    /// Mean noise floor of CCV.
+    pub floor: f64,
+    /// Mean share of empty sets.
+    pub empty: f64,
+    /// Mean mix, where there is one.
+    pub mix: Option<f64>,
+    /// Mean seconds for thresholds and sets.
+    pub seconds: f64,
+}
+
+/// Names of the data sets, in the order they were run.
+pub fn data_sets(results: &Results) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    results.cases.iter().filter(|case| seen.insert(&case.data)).map(|case| case.data.clone()).collect()
+}
+
+/// Over the given data sets; `None` when the method ran on none of them.
+pub fn summarize(results: &Results, data: &[String], method: Method, alpha: f64) -> Option<Summary> {
+    let groups: Vec<Vec<&Record>> = data
+        .iter()
+        .map(|name| {
+            let own =
+                |record: &&Record| record.data == *name && record.method == method && record.alpha == alpha;
+            results.records().filter(own).collect()
+        })
+        .filter(|group: &Vec<&Record>| !group.is_empty())
+        .collect();
+    if groups.is_empty() {
+        return None;
+    }
+    let over = |value: &dyn Fn(&Metrics) -> f64| -> Vec<f64> {
+        groups.iter().map(|group| mean(group.iter().map(|record| value(&record.metrics)))).collect()
+    };
+    let spread = |value: &dyn Fn(&Metrics) -> f64| {
+        mean(groups.iter().map(|group| deviation(group.iter().map(|record| value(&record.metrics)))))
+    };
+    let coverage = over(&|metrics| metrics.coverage);
+    let mixes: Vec<f64> = groups.iter().flatten().filter_map(|record| record.mix).collect();
+    Some(Summary {
+        accuracy: mean(over(&|metrics| metrics.accuracy.unwrap_or(f64::NAN))),
+        size: mean(over(&|metrics| metrics.size)),
+        size_spread: spread(&|metrics| metrics.size),
+        coverage_spread: spread(&|metrics| metrics.coverage),
+        coverage_range: (
+            coverage.iter().copied().fold(f64::INFINITY, f64::min),
+            coverage.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        ),
+        coverage: mean(coverage),
+        violation: mean(over(&|metrics| metrics.class_violation)),
+        floor: mean(over(&|metrics| metrics.class_violation_floor)),
+        empty: mean(over(&|metrics| metrics.empty)),
+        mix: (!mixes.is_empty()).then(|| mean(mixes)),
+        seconds: mean(groups.iter().flatten().map(|record| record.seconds)),
+    })
+}
+
+pub(crate) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
+    let (count, sum) = values.into_iter().fold((0.0, 0.0), |(count, sum), value| (count + 1.0, sum + value));
+    if count == 0.0 { 0.0 } else { sum / count }
+}
+
+/// The sample standard deviation; 0 for one value.
+pub(crate) fn deviation(values: impl IntoIterator<Item = f64>) -> f64 {
+    let values: Vec<f64> = values.into_iter().collect();
+    if values.len() < 2 {
+        return 0.0;
+    }
+    let center = mean(values.iter().copied());
+    (values.iter().map(|value| (value - center).powi(2)).sum::<f64>() / (values.len() - 1) as f64).sqrt()
+}

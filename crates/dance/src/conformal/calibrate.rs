@@ -1,0 +1,212 @@
+//! How calibration points become a [`Predictor`], in three ways (the paper, §3 and appendices A and D; exact is ours).
+//!
+//! Cost: in every mode one search of all calibration points. In reuse mode the search runs over the two parts of the 80/20
+//! split by turns: the first answers for the selection of the mix, both merged for the thresholds.
+
+use super::combine::{Combine, Levels, Rule, Scores};
+use super::config::DanceConfig;
+use super::exact::Bag;
+use super::mix::{Mix, MixSelection, Trial};
+use super::parts::{canonical_order, halves, tuning_parts};
+use super::predictor::{Evidence, Predictor};
+use super::reference::{CALIBRATION_PART, Reference, check_labels};
+use super::selecting::{Selecting, own_scores, selected};
+use super::threshold::CalibrationScores;
+use crate::context::Context;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::kernel::Kernel;
+use crate::machine::Part;
+use crate::neighbors::Neighbors;
+
+/// What every way of calibrating needs beside the points.
+#[derive(Clone, Copy)]
+pub struct Setup<'a> {
+    /// Where the reference points are searched.
+    pub device: &'a dyn Device,
+    /// Number of classes; every label is below it.
+    pub classes: usize,
+    /// The kernel of the learned space.
+    pub kernel: Kernel,
+    /// Settings of the method.
+    pub config: &'a DanceConfig,
+    /// How the job runs.
+    pub context: &'a Context<'a>,
+}
+
+impl Setup<'_> {
+    pub(crate) fn open(&self, points: Part) -> Result<Reference> {
+        Reference::open(self.device, points, self.classes, self.kernel, self.config, self.context)
+    }
+}
+
+impl Predictor {
+    /// Calibrates in **reuse** mode: mapped calibration points are each other's neighbors. Fused scores need each point's
+    /// probability of its own label.
+    pub fn reuse(calibration: Part, probabilities: Option<&[f32]>, setup: Setup<'_>) -> Result<Self> {
+        let Setup { device, config, context, .. } = setup;
+        config.check()?;
+        let n = calibration.labels.len();
+        if n < 2 {
+            return Err(Error::Data(format!(
+                "{n} calibration point has no neighbor among the others; at least 2 are needed"
+            )));
+        }
+        let reference = setup.open(calibration)?;
+        let k = reference.neighbor_count();
+        let points = reference.index.points();
+        let (neighbors, selecting) = match tuning_parts(&canonical_order(points), &reference.labels, config)? {
+            None => (reference.index.search_own(n, k, context)?, None),
+            Some([given, judged]) => {
+                // One pass over all pairs: neighbors in either part, merged for the thresholds.
+                let within = |rows: &[usize]| -> Result<(Reference, Neighbors)> {
+                    let part = reference.part(device, rows, context)?;
+                    let mut itself = vec![None; n];
+                    for (place, &row) in rows.iter().enumerate() {
+                        itself[row] = Some(place as u32);
+                    }
+                    let found = part.index.search_without(points, k, Some(&itself), context)?;
+                    Ok((part, found))
+                };
+                let (part, in_given) = within(&given)?;
+                let (_, in_judged) = within(&judged)?;
+                let merged = in_given.merge(&given, &in_judged, &judged, k);
+                let scores = part.score(&in_given, CALIBRATION_PART, |row| row, context);
+                let labels = &reference.labels;
+                (merged, Some(Selecting::new(&scores, labels, &given, &judged, setup.classes)))
+            }
+        };
+        let scores = reference.score(&neighbors, CALIBRATION_PART, |row| row, context);
+        let scores = own_scores(&scores, &reference.labels, probabilities);
+        Self::split(reference, &scores, &scores, selecting, config)
+    }
+
+    /// Calibrates in **disjoint** mode: mapped calibration points have their neighbors among others, `fit`.
+    pub fn disjoint(
+        fit: Part,
+        calibration: &Part,
+        probabilities: Option<&[f32]>,
+        setup: Setup<'_>,
+    ) -> Result<Self> {
+        let Setup { config, context, classes, .. } = setup;
+        config.check()?;
+        check_labels("calibration", calibration, classes)?;
+        let reference = setup.open(fit)?;
+        let Part { embeddings: points, labels } = calibration;
+        let neighbors = reference.index.search(points, reference.neighbor_count(), context)?;
+        let scores = reference.score(&neighbors, CALIBRATION_PART, |row| row, context);
+        let own = own_scores(&scores, labels, probabilities);
+        // What is learned from calibration points, be it a mix or levels, must come from others than the thresholds do.
+        let learns = config.mix == Mix::Auto || config.combine != Combine::Union;
+        let (selecting, thresholds) =
+            if learns { halves(points, config.seed)? } else { (Vec::new(), (0..labels.len()).collect()) };
+        let pick = |rows: &[usize]| rows.iter().map(|&row| own[row]).collect::<Vec<_>>();
+        let levels = pick(&selecting);
+        let selecting = tuning_parts(&selecting, labels, config)?
+            .map(|[given, judged]| Selecting::new(&scores, labels, &given, &judged, classes));
+        Self::split(reference, &levels, &pick(&thresholds), selecting, config)
+    }
+
+    /// Calibrates in **exact** mode: mapped calibration points form the bag that every query joins. `fit` are points outside
+    /// it, on which the mix is selected and, where the settings want it, further neighbors of the whole bag.
+    pub fn exact(
+        calibration: Part,
+        fit: &Part,
+        probabilities: Option<Vec<f32>>,
+        setup: Setup<'_>,
+    ) -> Result<Self> {
+        let Setup { config, context, .. } = setup;
+        let n = calibration.labels.len();
+        let reference = Self::bag_reference(calibration, fit, setup)?;
+        let neighbors = reference.index.search_own(n, reference.neighbor_count(), context)?;
+        let selecting = match tuning_parts(&canonical_order(&fit.embeddings), &fit.labels, config)? {
+            None => None,
+            Some([given, judged]) => Some(Selecting::among(fit, &given, &judged, setup)?),
+        };
+        let (selection, joint) = selected(selecting, config)?;
+        Self::of_bag(reference, neighbors, probabilities, selection, joint, config, context)
+    }
+
+    /// The bag's reference points: calibration points first, and the fit points behind them where the settings want it.
+    pub(crate) fn bag_reference(calibration: Part, fit: &Part, setup: Setup<'_>) -> Result<Reference> {
+        let n = calibration.labels.len();
+        let mut points = calibration;
+        if setup.config.fit_neighbors {
+            points.embeddings.append(&fit.embeddings)?;
+            points.labels.extend_from_slice(&fit.labels);
+        }
+        Ok(setup.open(points)?.for_bag(n))
+    }
+
+    /// The bag with neighbors that have been found and a mix that has been selected before.
+    pub(crate) fn of_bag(
+        mut reference: Reference,
+        neighbors: Neighbors,
+        probabilities: Option<Vec<f32>>,
+        selection: Option<MixSelection>,
+        joint: Option<(f64, Vec<Trial>)>,
+        config: &DanceConfig,
+        context: &Context<'_>,
+    ) -> Result<Self> {
+        config.check()?;
+        let rule = rule(config.combine, joint.as_ref());
+        let bag = Bag::new(&reference, neighbors, probabilities, rule)?;
+        let mut reach = bag.reach();
+        reach.resize(reference.labels.len(), -1.0); // other points are not in the bag
+        reference.index.set_reach(reach, context)?;
+        let scores = bag.scores().to_vec();
+        Self::new(reference, &scores, Evidence::Bag(Box::new(bag)), selection, joint, config)
+    }
+
+    /// Thresholds of one score or two, from points whose scores are known.
+    fn split(
+        reference: Reference,
+        levels: &[Scores],
+        scores: &[Scores],
+        selecting: Option<Selecting>,
+        config: &DanceConfig,
+    ) -> Result<Self> {
+        let (selection, joint) = selected(selecting, config)?;
+        let evidence = match rule(config.combine, joint.as_ref()) {
+            None => Evidence::Separate,
+            Some(rule) => {
+                let levels = Levels::new(levels)?;
+                let combined = scores.iter().map(|&scores| rule.score(levels.count(scores))).collect();
+                Evidence::Combined { rule, levels, scores: CalibrationScores::new(combined)? }
+            }
+        };
+        Self::new(reference, scores, evidence, selection, joint, config)
+    }
+
+    /// From the scores of the points behind the p-values, and what these are counted from.
+    fn new(
+        reference: Reference,
+        scores: &[Scores],
+        evidence: Evidence,
+        selection: Option<MixSelection>,
+        joint: Option<(f64, Vec<Trial>)>,
+        config: &DanceConfig,
+    ) -> Result<Self> {
+        let column = |which: usize| CalibrationScores::new(scores.iter().map(|s| s[which]).collect());
+        Ok(Self {
+            reference,
+            rank: column(0)?,
+            contrast: column(1)?,
+            selection,
+            joint,
+            mix: config.mix,
+            mode: config.calibration,
+            combine: config.combine,
+            evidence,
+        })
+    }
+}
+
+/// The score that several are combined into; `None` where each decides for itself.
+pub(crate) fn rule(combine: Combine, joint: Option<&(f64, Vec<Trial>)>) -> Option<Rule> {
+    match combine {
+        Combine::Union => None,
+        Combine::Joint => Some(Rule::Joint { mix: joint.map_or(0.0, |(mix, _)| *mix) }),
+        Combine::Fuse => Some(Rule::Fuse),
+    }
+}

@@ -1,0 +1,129 @@
+//! Settings of DANCE: what the neighbors of a point say about its label (the paper, §3 and appendix A), in three ways of
+//! calibrating and three of combining the scores ([`Combine`]). The paper's own is reuse and union.
+//!
+//! - **reuse** (the paper's main tables): the calibration points are the reference, each searched leave-one-out. The mix is
+//!   selected on a stratified 80/20 split of them, thresholds come from all. Heuristic.
+//! - **disjoint** (the paper's appendix D): the points that fitted the kernel are the reference. A random half of the
+//!   calibration points selects the mix (80/20 again), the other gives the thresholds: `P(y ∈ C) ≥ 1-α` in finite
+//!   samples. The halves are not stratified, since that would make the threshold half differ from a test point in law.
+//!   A fixed mix needs no selection, and all calibration points give thresholds.
+//! - **exact** (ours): the guarantee of disjoint with all calibration points at work twice, as neighbors and for
+//!   p-values, and the points that fitted the kernel as further neighbors. A fifth of those selects the mix.
+
+use serde::{Deserialize, Serialize};
+
+use super::combine::Combine;
+use super::mix::Mix;
+use crate::error::{Error, Result};
+use crate::setters::setters;
+
+/// Where neighbors come from, and so which guarantee holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CalibrationMode {
+    /// Among the calibration points themselves, leave-one-out.
+    Reuse,
+    /// Among the points that fitted the kernel.
+    Disjoint,
+    /// Among both, the query counted as one of the calibration points.
+    #[default]
+    Exact,
+}
+
+impl CalibrationMode {
+    /// The guarantee, in words for every output.
+    pub fn guarantee(self) -> &'static str {
+        match self {
+            Self::Reuse => "heuristic: calibration points serve as each other's neighbors",
+            Self::Disjoint | Self::Exact => {
+                "P(label in set) >= 1 - alpha in finite samples, for exchangeable points with known labels"
+            }
+        }
+    }
+}
+
+/// Settings of the method.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct DanceConfig {
+    /// Neighbors the rank score looks at.
+    pub rank_neighbors: usize,
+    /// Neighbors the contrastive score looks at.
+    pub contrast_neighbors: usize,
+    /// Temperature of the contrastive score.
+    pub temperature: f64,
+    /// Share of α that goes to the contrastive score.
+    pub mix: Mix,
+    /// Where neighbors come from.
+    pub calibration: CalibrationMode,
+    /// How the scores become one decision.
+    pub combine: Combine,
+    /// In exact mode, whether the points that fitted the kernel serve as neighbors too.
+    pub fit_neighbors: bool,
+    /// Width ε < 1 of the noise U(0,ε) that breaks ties of ranks; 0 leaves them.
+    pub tie_noise: f64,
+    /// Seed of the splits for the mix, and of the noise.
+    pub seed: u64,
+}
+
+setters!(DanceConfig {
+    rank_neighbors: usize,
+    contrast_neighbors: usize,
+    temperature: f64,
+    mix: Mix,
+    calibration: CalibrationMode,
+    combine: Combine,
+    fit_neighbors: bool,
+    tie_noise: f64,
+    seed: u64,
+});
+
+impl Default for DanceConfig {
+    fn default() -> Self {
+        Self {
+            rank_neighbors: 100,
+            contrast_neighbors: 50,
+            temperature: 0.01,
+            mix: Mix::Auto,
+            calibration: CalibrationMode::default(),
+            combine: Combine::default(),
+            fit_neighbors: true,
+            tie_noise: 0.0,
+            seed: 0,
+        }
+    }
+}
+
+impl DanceConfig {
+    /// The paper's own settings.
+    pub fn paper() -> Self {
+        Self { calibration: CalibrationMode::Reuse, combine: Combine::Union, ..Self::default() }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        for (name, value) in
+            [("rank_neighbors", self.rank_neighbors), ("contrast_neighbors", self.contrast_neighbors)]
+        {
+            if value == 0 {
+                return Err(Error::config(name, value, "at least 1"));
+            }
+        }
+        if !(self.temperature.is_finite() && self.temperature > 0.0) {
+            return Err(Error::config("temperature", self.temperature, "a positive number, such as 0.01"));
+        }
+        if !(0.0..1.0).contains(&self.tie_noise) {
+            return Err(Error::config("tie_noise", self.tie_noise, "at least 0 and below 1"));
+        }
+        if self.combine == Combine::Fuse
+            && let Mix::Fixed(mix) = self.mix
+        {
+            return Err(Error::config(
+                "mix",
+                mix,
+                "`auto` where scores are fused: only union and joint have a mix (`--combine union`)",
+            ));
+        }
+        self.mix.check()
+    }
+}

@@ -1,0 +1,222 @@
+//! **exact** calibration: full conformal prediction over a fixed kernel.
+//!
+//! For a query z and a label y, (z,y) joins the n calibration points, all n+1 points of this bag are scored leave-one-out
+//! within it, and `p(y)` is the share of them that conform no better than (z,y). All n+1 scores are one symmetric function of
+//! the bag, so `P(p(y_true) ≤ α) ≤ α` for exchangeable points, in finite samples: see `docs/method.md` for the proof. Kernel,
+//! metric, class probabilities and mix come from other points; those points may also serve the whole bag as neighbors.
+//!
+//! An order by index is not symmetric, since the query would always be last. So points at the same distance share a rank, and
+//! where one of them has to go (who is the anchor, who is the last of m neighbors) an i.i.d. key of each point decides.
+//!
+//! Cost: the search of the query finds in the same pass whose lists it enters (about m points); their scores are updated
+//! ([`points`]), everything else is counting ([`count`]). Memory: O(n·m).
+
+mod count;
+mod dominance;
+mod points;
+
+use rayon::prelude::*;
+
+use super::combine::{Rule, Scores, with_probability};
+use super::counts::{Counts, LabelCounts};
+use super::reference::{CALIBRATION_PART, Reference};
+use super::scores::paired::PairedScores;
+use crate::context::Context;
+use crate::error::Result;
+use crate::matrix::Matrix;
+use crate::neighbors::{Neighbors, Reached};
+use crate::random;
+use count::{Candidate, Changed, Counted};
+use points::{BagPoints, Newcomer};
+
+/// The stream of random numbers that decides between points at the same distance.
+const KEY_PURPOSE: u64 = 0x0b46;
+/// Queries a parallel task.
+const TILE: usize = 16;
+
+/// The key of a point. `part` keeps the points of one data set apart from those of another.
+pub(super) fn key(seed: u64, part: u64, row: usize) -> f64 {
+    random::uniform_of(&[seed, KEY_PURPOSE, part, row as u64])
+}
+
+/// Calibration points, ready for one more.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Bag {
+    points: BagPoints,
+    counted: Counted,
+    /// What breaks ties of each point's rank: noise, or its probability.
+    extra: Vec<f64>,
+    /// Each point's probability of its own label, where scores are fused.
+    pub(crate) probabilities: Option<Vec<f32>>,
+}
+
+/// The queries of one call, as far as the search has come.
+pub(super) struct Queries<'a> {
+    pub(super) points: &'a Matrix,
+    pub(super) first_row: usize,
+    pub(super) reached: &'a Reached,
+    pub(super) scores: &'a PairedScores,
+    /// Class probabilities, where scores are fused.
+    pub(super) probabilities: Option<&'a Matrix>,
+}
+
+impl Bag {
+    /// `neighbors` are those of the first reference points, the calibration points, each among all others.
+    pub(super) fn new(
+        reference: &Reference,
+        neighbors: Neighbors,
+        probabilities: Option<Vec<f32>>,
+        rule: Option<Rule>,
+    ) -> Result<Self> {
+        let points = BagPoints::new(reference, neighbors);
+        let noise = |row: usize| reference.noise(CALIBRATION_PART, row, reference.labels[row]);
+        let scores: Vec<Scores> = points
+            .scores()
+            .iter()
+            .enumerate()
+            .map(|(row, &[rank, contrast])| match &probabilities {
+                Some(probabilities) => with_probability(rank, contrast, f64::from(probabilities[row])),
+                None => [rank + noise(row), contrast, 0.0],
+            })
+            .collect();
+        let extra = match &probabilities {
+            Some(own) => own.iter().map(|&own| with_probability(0.0, 0.0, f64::from(own))[0]).collect(),
+            None => (0..scores.len()).map(noise).collect(),
+        };
+        Ok(Self { points, counted: Counted::new(scores, rule)?, extra, probabilities })
+    }
+
+    /// Scores of the calibration points, each among the others, before any query joins them.
+    pub(super) fn scores(&self) -> &[Scores] {
+        self.counted.scores()
+    }
+
+    pub(crate) fn neighbors(&self) -> &Neighbors {
+        self.points.neighbors()
+    }
+
+    /// Squared distances up to which a query changes each calibration point.
+    pub(super) fn reach(&self) -> Vec<f64> {
+        self.points.reach()
+    }
+
+    /// Counts every label of every query.
+    pub(super) fn count(
+        &self,
+        reference: &Reference,
+        queries: &Queries<'_>,
+        query_part: u64,
+        context: &Context<'_>,
+    ) -> LabelCounts {
+        let n = self.extra.len();
+        let count = queries.points.rows();
+        let tile = |changed: &mut Changed, tile: usize| {
+            let mut counts = LabelCounts::new(n);
+            for query in tile * TILE..((tile + 1) * TILE).min(count) {
+                let newcomer = Newcomer {
+                    point: queries.points.row(query),
+                    key: key(reference.seed, query_part, queries.first_row + query),
+                };
+                let reached = queries.reached.get(query).iter();
+                let changes = reached
+                    .filter_map(|&(id, squared)| self.points.change(reference, id, squared, newcomer));
+                changed.fill(&self.counted, &reference.labels, &self.extra, changes);
+                self.count_labels(changed, reference, queries, query, &mut counts);
+            }
+            counts
+        };
+        let tiles: Vec<LabelCounts> = context.run(|| {
+            let tiles = (0..count.div_ceil(TILE)).into_par_iter();
+            tiles.map_init(Changed::default, tile).collect()
+        });
+        LabelCounts::concat(n, &tiles)
+    }
+
+    fn counts(&self, changed: &mut Changed, candidate: &Candidate) -> Counts {
+        let reached = changed.reached(&self.counted, candidate);
+        let combined = match self.counted.rule {
+            Some(rule) => changed.conform_no_better(&self.counted, rule, candidate, reached),
+            None => 0,
+        };
+        Counts { rank: reached[0], contrast: reached[1], combined }
+    }
+
+    /// Where a label's changed points are; they are sorted by label.
+    fn kin(changed: &Changed, labels: &[u32], label: u32) -> std::ops::Range<usize> {
+        let changes = changed.changes();
+        let start = changes.partition_point(|change| labels[change.id as usize] < label);
+        let length = changes[start..].partition_point(|change| labels[change.id as usize] == label);
+        start..start + length
+    }
+
+    /// Labels for which a query's counts can differ from those of a label that nothing speaks for: those with a score, and
+    /// those of the points it changes. Ascending.
+    fn listed(changed: &Changed, labels: &[u32], scored: &[u32]) -> Vec<u32> {
+        let mut listed = scored.to_vec();
+        listed.extend(changed.changes().iter().map(|change| labels[change.id as usize]));
+        listed.sort_unstable();
+        listed.dedup();
+        listed
+    }
+
+    /// Counts every label of one query.
+    fn count_labels(
+        &self,
+        changed: &mut Changed,
+        reference: &Reference,
+        queries: &Queries<'_>,
+        query: usize,
+        all: &mut LabelCounts,
+    ) {
+        let probabilities = queries.probabilities.map(|matrix| matrix.row(query));
+        let scores_of = |label: u32, (rank, contrast): (f64, f64)| match probabilities {
+            // A label the kernel does not know has no probability.
+            Some(row) => {
+                with_probability(rank, contrast, row.get(label as usize).map_or(0.0, |&p| f64::from(p)))
+            }
+            None => [rank, contrast, 0.0],
+        };
+        let nothing = (f64::INFINITY, f64::INFINITY);
+        let listed = Self::listed(changed, &reference.labels, queries.scores.row(query).0);
+        let mut counts = Vec::with_capacity(listed.len());
+        for &label in &listed {
+            let kin = Self::kin(changed, &reference.labels, label);
+            let scores = scores_of(label, queries.scores.get(query, label));
+            counts.push((label, self.counts(changed, &Candidate { scores, kin })));
+        }
+        let mut count =
+            |label: u32| self.counts(changed, &Candidate { scores: scores_of(label, nothing), kin: 0..0 });
+        let Some(row) = probabilities else {
+            return all.push(counts, count(0)); // all the others are alike
+        };
+        // The others differ in their probability alone. Most likely first, counts fall.
+        let mut listed = listed.iter().peekable();
+        let mut others: Vec<u32> =
+            (0..reference.classes as u32).filter(|label| listed.next_if_eq(&label).is_none()).collect();
+        let probability = |label: u32| row.get(label as usize).copied().unwrap_or(0.0);
+        others.sort_unstable_by(|&a, &b| probability(b).total_cmp(&probability(a)).then(a.cmp(&b)));
+        let mut found = vec![Counts::default(); others.len()];
+        if let (Some(&most), Some(&least)) = (others.first(), others.last()) {
+            let last = others.len() - 1;
+            (found[0], found[last]) = (count(most), count(least));
+            fill_between(&mut found, 0, last, &mut |place| count(others[place]));
+        }
+        let rest = found.last().copied().unwrap_or_default();
+        counts.extend(others.into_iter().zip(found));
+        counts.sort_unstable_by_key(|&(label, _)| label);
+        all.push(counts, rest);
+    }
+}
+
+/// Fills in what lies between two places: counts fall with the probability, so what is the same at both is the same between.
+fn fill_between(counts: &mut [Counts], first: usize, last: usize, count: &mut impl FnMut(usize) -> Counts) {
+    if counts[first] == counts[last] {
+        let both = counts[last];
+        counts[first..last].fill(both);
+    } else if last - first > 1 {
+        let middle = usize::midpoint(first, last);
+        counts[middle] = count(middle);
+        fill_between(counts, first, middle, count);
+        fill_between(counts, middle, last, count);
+    }
+}

@@ -1,0 +1,66 @@
+//! RFM adapter: LAC, APS, RAPS or SAPS on the kernel machine's class probabilities (the paper, §4.1.2), plain split
+//! conformal prediction: `P(y ∈ C) ≥ 1-α` in finite samples when the calibration points did not fit the kernel.
+//!
+//! All scores share one look at the calibration rows and one sort of each query's.
+
+use crate::context::Context;
+use crate::error::Result;
+use crate::matrix::Matrix;
+use crate::conformal::scores::ranked::{self, Draws, RankedScore, RankedLabel};
+use crate::conformal::sets::Sets;
+use crate::conformal::threshold::{CalibrationScores, Threshold};
+
+/// Parts of the seeded draws: calibration points, and points asked about later.
+pub(crate) const CALIBRATION_PART: u64 = 0;
+pub(crate) const QUERY_PART: u64 = 1;
+
+/// Calibrated on probabilities and the true labels of their rows.
+#[derive(Clone, Debug)]
+pub struct Adapter {
+    ranked_labels: Vec<RankedLabel>,
+    seed: Option<u64>,
+}
+
+impl Adapter {
+    /// With a seed, every row has a draw u; without, u = 0.
+    pub fn new(
+        probabilities: &Matrix,
+        labels: &[u32],
+        seed: Option<u64>,
+        context: &Context<'_>,
+    ) -> Result<Self> {
+        let draws = draws(seed, CALIBRATION_PART);
+        let ranked_labels = ranked::ranked_labels(probabilities, labels, draws, context)?;
+        Ok(Self { ranked_labels, seed })
+    }
+
+    /// Where the true labels of the calibration points stand.
+    pub fn ranked_labels(&self) -> &[RankedLabel] {
+        &self.ranked_labels
+    }
+
+    /// The threshold of a score at error level `alpha`.
+    pub fn threshold(&self, score: &dyn RankedScore, alpha: f64) -> Result<Threshold> {
+        CalibrationScores::new(ranked::scores(score, &self.ranked_labels))?.threshold(alpha)
+    }
+
+    /// The sets of queries under several scores and thresholds at once.
+    pub fn sets(
+        &self,
+        probabilities: &Matrix,
+        cuts: &[(&dyn RankedScore, f64)],
+        context: &Context<'_>,
+    ) -> Vec<Sets> {
+        ranked::sets(probabilities, cuts, self.query_draws(), context)
+    }
+
+    /// The draws of queries, by their row.
+    pub fn query_draws(&self) -> Draws {
+        draws(self.seed, QUERY_PART)
+    }
+}
+
+/// The draws of a part: seeded, or 0.
+pub(crate) fn draws(seed: Option<u64>, part: u64) -> Draws {
+    seed.map_or(Draws::Zero, |seed| Draws::Seeded { seed, part })
+}

@@ -1,0 +1,190 @@
+//! Neighborhood conformal prediction with RAPS (Ghosh and others, 2023), on the kernel machine's probabilities.
+//!
+//! The threshold of a query is a weighted quantile of the RAPS scores `s_j` of its 50 nearest calibration points, weights
+//! `w_j ∝ exp(-r_j/bandwidth)`, at a level chosen so that leave-one-out coverage of the calibration points reaches 1-α.
+//! The same as one score: `s ≤ Q_level` exactly when the weight below it, `t(z,y) = Σ { w_j : s_j < s(z,y) }`, is below the
+//! level; so `t` is thresholded like any score ([`threshold`](crate::threshold)). t is 1 where every neighbor scores less.
+//!
+//! Bandwidth and RAPS's penalty are tuned for every α on a held-out fifth of the calibration points, by set size; RAPS's
+//! free ranks are the (1-α) quantile of the true labels' ranks, plus one. Heuristic: calibration points are each other's
+//! neighbors.
+//!
+//! Cost: a sort of 50 scores per point for each of 30 settings, beside the neighbor search.
+
+use crate::context::Context;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+use crate::neighbors::{Index, Neighbors};
+use crate::conformal::scores::ranked::{self, RankedRow, RankedScore, RankedLabel};
+use crate::conformal::scores::raps::Raps;
+use crate::conformal::sets::Sets;
+use crate::data::split;
+use crate::conformal::threshold::{CalibrationScores, order_index};
+
+use super::adapter::{CALIBRATION_PART, QUERY_PART, draws};
+
+/// Neighbors that give a query its threshold.
+const NEIGHBORS: usize = 50;
+const PENALTIES: [f64; 5] = [0.001, 0.01, 0.1, 0.2, 0.5];
+/// Bandwidths to try, in median distances to a neighbor; the last weighs all neighbors much the same.
+const BANDWIDTHS: [f64; 6] = [0.1, 0.25, 0.5, 1.0, 2.0, 8.0];
+const TUNING_SHARE: f64 = 0.2;
+
+/// What was tuned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setting {
+    /// Of the weights, a distance in mapped space.
+    pub bandwidth: f64,
+    /// The score.
+    pub raps: Raps,
+}
+
+/// Calibrated on mapped points with their probabilities and labels.
+pub struct Ncp<'a> {
+    points: &'a Matrix,
+    labels: &'a [u32],
+    probabilities: &'a Matrix,
+    ranked_labels: Vec<RankedLabel>,
+    /// Of every calibration point among the others.
+    neighbors: Neighbors,
+    unit: f64,
+    seed: u64,
+}
+
+impl<'a> Ncp<'a> {
+    /// `neighbors` are those of every calibration point among the others, at least 50 where there are as many.
+    pub fn new(
+        points: &'a Matrix,
+        labels: &'a [u32],
+        probabilities: &'a Matrix,
+        neighbors: Neighbors,
+        seed: u64,
+        context: &Context<'_>,
+    ) -> Result<Self> {
+        if neighbors.len() != labels.len() || points.rows() != labels.len() || labels.len() < 5 {
+            return Err(Error::Data(format!(
+                "NCP needs at least 5 calibration points with their neighbors; there are {}",
+                labels.len()
+            )));
+        }
+        let ranked_labels = ranked::ranked_labels(probabilities, labels, draws(Some(seed), CALIBRATION_PART), context)?;
+        let mut distances: Vec<f64> = (0..neighbors.len())
+            .flat_map(|row| neighbors.squared(row).iter().take(NEIGHBORS).map(|squared| squared.sqrt()))
+            .collect();
+        distances.sort_unstable_by(f64::total_cmp);
+        let unit = distances.get(distances.len() / 2).copied().unwrap_or(1.0).max(f64::MIN_POSITIVE);
+        Ok(Self { points, labels, probabilities, ranked_labels, neighbors, unit, seed })
+    }
+
+    /// Tunes bandwidth and penalty for `alpha`.
+    pub fn tune(&self, device: &dyn Device, alpha: f64, context: &Context<'_>) -> Result<Setting> {
+        let parts = split::stratified(self.labels, &[1.0 - TUNING_SHARE, TUNING_SHARE], self.seed)
+            .or_else(|_| split::stratified(&vec![0; self.labels.len()], &[0.8, 0.2], self.seed))?;
+        let [given, judged] = &parts[..] else {
+            return Err(Error::Data("tuning NCP needs two parts".into()));
+        };
+        let part = Index::open(device, self.points.select(given), context)?;
+        let among = part.search_own(given.len(), NEIGHBORS, context)?;
+        let found = part.search(&self.points.select(judged), NEIGHBORS, context)?;
+        let ranked_labels: Vec<RankedLabel> = given.iter().map(|&row| self.ranked_labels[row]).collect();
+        let rows: Vec<(RankedRow, f64)> = judged
+            .iter()
+            .map(|&row| {
+                let mut ranked = RankedRow::default();
+                ranked.sort(self.probabilities.row(row));
+                (ranked, self.ranked_labels[row].draw)
+            })
+            .collect();
+
+        let mut best: Option<(f64, Setting)> = None;
+        for penalty in PENALTIES {
+            let raps = Raps { penalty, free_ranks: free_ranks(&ranked_labels, alpha) };
+            let scores = ranked::scores(&raps, &ranked_labels);
+            for multiple in BANDWIDTHS {
+                let setting = Setting { bandwidth: multiple * self.unit, raps };
+                let level = level(&scores, &among, setting.bandwidth, alpha)?;
+                let size: usize = (0..judged.len())
+                    .map(|query| {
+                        let threshold = quantile(&scores, &found, query, setting.bandwidth, level);
+                        rows[query].0.count(&raps, threshold, rows[query].1)
+                    })
+                    .sum();
+                if best.is_none_or(|(smallest, _)| (size as f64) < smallest) {
+                    best = Some((size as f64, setting));
+                }
+            }
+        }
+        best.map(|(_, setting)| setting).ok_or_else(|| Error::Data("NCP has no settings to try".into()))
+    }
+
+    /// The sets of queries, whose `neighbors` are among the calibration points.
+    pub fn sets(
+        &self,
+        neighbors: &Neighbors,
+        probabilities: &Matrix,
+        setting: Setting,
+        alpha: f64,
+        context: &Context<'_>,
+    ) -> Result<Sets> {
+        let scores = ranked::scores(&setting.raps, &self.ranked_labels);
+        let level = level(&scores, &self.neighbors, setting.bandwidth, alpha)?;
+        let thresholds: Vec<f64> = (0..neighbors.len())
+            .map(|query| quantile(&scores, neighbors, query, setting.bandwidth, level))
+            .collect();
+        let draws = draws(Some(self.seed), QUERY_PART);
+        let cut = |row: usize, _| (&setting.raps as &dyn RankedScore, thresholds[row]);
+        let mut sets = ranked::sets_with(probabilities, 1, draws, cut, context);
+        Ok(sets.remove(0))
+    }
+}
+
+/// The (1-α) quantile of the true labels' ranks, plus one.
+fn free_ranks(ranked_labels: &[RankedLabel], alpha: f64) -> usize {
+    let mut ranks: Vec<usize> = ranked_labels.iter().map(|label| label.rank).collect();
+    ranks.sort_unstable();
+    let place = order_index(alpha, ranks.len()).clamp(1, ranks.len().max(1));
+    ranks.get(place - 1).copied().unwrap_or(1) + 1
+}
+
+/// Scores and weights of a query's neighbors, scores ascending; weights sum to 1.
+fn weighted(scores: &[f64], neighbors: &Neighbors, query: usize, bandwidth: f64) -> Vec<(f64, f64)> {
+    let ids = neighbors.ids(query).iter().zip(neighbors.squared(query)).take(NEIGHBORS);
+    let nearest = neighbors.squared(query).first().map_or(0.0, |squared| squared.sqrt());
+    // Relative to the nearest, so that the largest weight is 1 whatever the scale.
+    let weight = |squared: &f64| (-(squared.sqrt() - nearest) / bandwidth).exp();
+    let mut pairs: Vec<(f64, f64)> =
+        ids.map(|(&id, squared)| (scores[id as usize], weight(squared))).collect();
+    let total: f64 = pairs.iter().map(|pair| pair.1).sum();
+    for pair in &mut pairs {
+        pair.1 /= total;
+    }
+    pairs.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    pairs
+}
+
+/// The threshold of `t` over the calibration points, each among the others.
+fn level(scores: &[f64], neighbors: &Neighbors, bandwidth: f64, alpha: f64) -> Result<f64> {
+    let weights = (0..neighbors.len()).map(|row| {
+        let pairs = weighted(scores, neighbors, row, bandwidth);
+        let below = pairs.iter().take_while(|(score, _)| *score < scores[row]);
+        let (count, sum) = below.fold((0, 0.0), |(count, sum), pair| (count + 1, sum + pair.1));
+        if count == pairs.len() { 1.0 } else { sum }
+    });
+    Ok(CalibrationScores::new(weights.collect())?.threshold(alpha)?.value)
+}
+
+/// The largest score of a query whose weight below is at most `level`: the first neighbor's score at which the weight up to
+/// and with it exceeds the level; +∞ when none does.
+fn quantile(scores: &[f64], neighbors: &Neighbors, query: usize, bandwidth: f64, level: f64) -> f64 {
+    if level >= 1.0 {
+        return f64::INFINITY;
+    }
+    let mut sum = 0.0;
+    let pairs = weighted(scores, neighbors, query, bandwidth);
+    let reached = pairs.iter().find(|pair| {
+        sum += pair.1;
+        sum > level
+    });
+    reached.or(pairs.last()).map_or(f64::INFINITY, |pair| pair.0)
+}

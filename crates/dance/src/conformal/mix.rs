@@ -1,0 +1,253 @@
+//! The mix: how the error level is shared between the two scores, and how it is selected (the paper, appendix F).
+//!
+//! `α_clr = mix·α` and `α_knn = (1-mix)·α`; 0 is the paper's k-NN set, 1 its CLR set. Selection runs over the grid
+//! 0, 0.1 … 1: thresholds from one part of the calibration points, sets for the rest, and
+//! `argmin 0.8·z(Size) + 0.2·z(CCV)`, z standardised over the grid. A column that does not vary counts 0; ties go to the
+//! smaller mix. Test points never take part.
+//!
+//! Cost: scores are computed once and kept; a selection only moves thresholds, 11 looks at every label of every point.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::conformal::metrics::class_coverage_violation;
+use crate::conformal::scores::paired::PairedScores;
+use crate::conformal::threshold::CalibrationScores;
+
+/// Steps of the grid.
+const STEPS: usize = 10;
+const SIZE_WEIGHT: f64 = 0.8;
+const VIOLATION_WEIGHT: f64 = 0.2;
+/// Objectives closer than this are ties: the order of a sum must not decide.
+const TIE: f64 = 1e-9;
+
+/// How the mix is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Mix {
+    /// Selected on calibration points, for every α by itself.
+    #[default]
+    Auto,
+    /// Given: 0 is the k-NN set, 1 the CLR set.
+    Fixed(f64),
+}
+
+impl Mix {
+    pub(crate) fn check(self) -> Result<()> {
+        match self {
+            Self::Fixed(mix) if !(0.0..=1.0).contains(&mix) => {
+                Err(Error::config("mix", mix, "`auto` or a number from 0 (k-NN set) to 1 (CLR set)"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// `auto` or a number, in files as on the command line.
+impl Serialize for Mix {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str("auto"),
+            Self::Fixed(mix) => serializer.serialize_f64(*mix),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Mix {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Number(f64),
+            Word(String),
+        }
+        match Form::deserialize(deserializer)? {
+            Form::Number(mix) => Ok(Self::Fixed(mix)),
+            Form::Word(word) => word.parse().map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+impl std::str::FromStr for Mix {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mix = match text {
+            "auto" => Self::Auto,
+            number => Self::Fixed(number.parse().unwrap_or(f64::NAN)),
+        };
+        match mix.check() {
+            Ok(()) => Ok(mix),
+            Err(_) => Err(Error::config("mix", text, "`auto` or a number from 0 (k-NN set) to 1 (CLR set)")),
+        }
+    }
+}
+
+/// `(α_knn, α_clr)`.
+pub fn share(alpha: f64, mix: f64) -> (f64, f64) {
+    ((1.0 - mix) * alpha, mix * alpha)
+}
+
+/// What selecting a mix needs, for any α: kept with the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MixSelection {
+    /// Rank scores of the points that give thresholds.
+    pub rank: CalibrationScores,
+    /// Their contrastive scores.
+    pub contrast: CalibrationScores,
+    /// Scores of every label of the points whose sets are judged.
+    pub scores: PairedScores,
+    /// The true labels of those points.
+    pub labels: Vec<u32>,
+    /// Number of classes.
+    pub classes: usize,
+}
+
+/// One point of the grid.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// The mix.
+    pub mix: f64,
+    /// Mean set size.
+    pub size: f64,
+    /// Class-conditional coverage violation.
+    pub violation: f64,
+    /// What is minimised.
+    pub objective: f64,
+}
+
+impl MixSelection {
+    /// The best mix of two sets for `alpha`, and the grid it was chosen from.
+    pub fn select(&self, alpha: f64) -> Result<(f64, Vec<Trial>)> {
+        let judged = Judged { scores: &self.scores, labels: &self.labels, classes: self.classes };
+        judged.select(alpha, |mix| {
+            let (rank_alpha, contrast_alpha) = share(alpha, mix);
+            let rank = self.rank.threshold(rank_alpha)?.value;
+            let contrast = self.contrast.threshold(contrast_alpha)?.value;
+            Ok(move |r: f64, c: f64| r <= rank && c <= contrast)
+        })
+    }
+}
+
+/// Points whose sets are judged.
+#[derive(Clone, Copy)]
+pub(crate) struct Judged<'a> {
+    /// Of every label.
+    pub(crate) scores: &'a PairedScores,
+    pub(crate) labels: &'a [u32],
+    pub(crate) classes: usize,
+}
+
+impl Judged<'_> {
+    /// The best mix for `alpha`, and the grid it was chosen from. `rule(mix)` says which scores a label may have in a set.
+    pub(crate) fn select<W: Fn(f64, f64) -> bool>(
+        self,
+        alpha: f64,
+        rule: impl Fn(f64) -> Result<W>,
+    ) -> Result<(f64, Vec<Trial>)> {
+        let mut trials = Vec::with_capacity(STEPS + 1);
+        for step in 0..=STEPS {
+            let mix = step as f64 / STEPS as f64;
+            let (size, violation) = self.judge(rule(mix)?, alpha);
+            trials.push(Trial { mix, size, violation, objective: 0.0 });
+        }
+        let sizes = standardised(trials.iter().map(|trial| trial.size));
+        let violations = standardised(trials.iter().map(|trial| trial.violation));
+        let mut best = 0;
+        for (place, (size, violation)) in sizes.into_iter().zip(violations).enumerate() {
+            trials[place].objective = SIZE_WEIGHT * size + VIOLATION_WEIGHT * violation;
+            if trials[place].objective < trials[best].objective - TIE {
+                best = place;
+            }
+        }
+        Ok((trials[best].mix, trials))
+    }
+
+    /// Mean size and class-conditional violation of the sets of labels whose scores pass.
+    fn judge(self, passes: impl Fn(f64, f64) -> bool, alpha: f64) -> (f64, f64) {
+        // Labels without any score pass as well, and so does every label.
+        let everything = passes(f64::INFINITY, f64::INFINITY);
+        let mut total = 0;
+        let mut by_class = vec![(0, 0); self.classes];
+        for (query, &truth) in self.labels.iter().enumerate() {
+            let (labels, ranks, contrasts) = self.scores.row(query);
+            let mut covered = everything;
+            if everything {
+                total += self.classes;
+            } else {
+                for ((&label, &rank), &contrast) in labels.iter().zip(ranks).zip(contrasts) {
+                    let within = passes(rank, contrast);
+                    total += usize::from(within);
+                    covered |= within && label == truth;
+                }
+            }
+            let (hits, points) = &mut by_class[truth as usize];
+            *hits += usize::from(covered);
+            *points += 1;
+        }
+        let n = self.labels.len().max(1) as f64;
+        (total as f64 / n, class_coverage_violation(&by_class, alpha))
+    }
+}
+
+/// Mean 0, variance 1; zeros when nothing varies.
+fn standardised(values: impl ExactSizeIterator<Item = f64> + Clone) -> Vec<f64> {
+    let n = values.len() as f64;
+    let mean = values.clone().sum::<f64>() / n;
+    let deviation = (values.clone().map(|value| (value - mean).powi(2)).sum::<f64>() / n).sqrt();
+    if deviation <= 1e-12 * mean.abs().max(1e-12) {
+        return vec![0.0; values.len()];
+    }
+    values.map(|value| (value - mean) / deviation).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformal::scores::LabelScores;
+
+    type Row<'a> = &'a [(u32, f64)];
+
+    fn tuning(rows: &[(Row<'_>, Row<'_>)], labels: Vec<u32>) -> MixSelection {
+        let rank = LabelScores::from_rows(rows.iter().map(|row| row.0));
+        let contrast = LabelScores::from_rows(rows.iter().map(|row| row.1));
+        let scores = CalibrationScores::new((1..=99).map(f64::from).collect()).unwrap();
+        MixSelection {
+            rank: scores.clone(),
+            contrast: scores,
+            scores: PairedScores::join(&rank, &contrast),
+            labels,
+            classes: 4,
+        }
+    }
+
+    #[test]
+    fn ties_go_to_the_smaller_mix() {
+        // Every score is far below every threshold: nothing varies over the grid.
+        let part = tuning(&[(&[(1, 1.0)], &[(1, 1.0)])], vec![1]);
+        let (mix, trials) = part.select(0.1).unwrap();
+        assert_eq!((mix, trials.len()), (0.0, 11));
+        assert!(trials.iter().all(|trial| trial.objective == 0.0));
+    }
+
+    #[test]
+    fn smaller_sets_win() {
+        // A wrong label that only the contrastive score at mix 1 (α 0.1: threshold 90) throws out.
+        let part = tuning(&[(&[(1, 1.0), (2, 1.0)], &[(1, 1.0), (2, 90.5)])], vec![1]);
+        let (mix, trials) = part.select(0.1).unwrap();
+        assert_eq!(mix, 1.0);
+        assert_eq!((trials[0].size, trials[10].size), (2.0, 1.0));
+    }
+
+    #[test]
+    fn words_and_numbers() {
+        assert_eq!("auto".parse::<Mix>().unwrap(), Mix::Auto);
+        assert_eq!("0.3".parse::<Mix>().unwrap(), Mix::Fixed(0.3));
+        for bad in ["1.1", "-0.1", "half", "NaN"] {
+            assert!(matches!(bad.parse::<Mix>(), Err(Error::Config { .. })), "{bad}");
+        }
+        for mix in [Mix::Auto, Mix::Fixed(0.5)] {
+            let text = serde_json::to_string(&mix).unwrap();
+            assert_eq!(serde_json::from_str::<Mix>(&text).unwrap(), mix);
+        }
+    }
+}

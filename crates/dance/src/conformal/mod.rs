@@ -1,0 +1,46 @@
+//! From scores to sets with a promise.
+//!
+//! 1. [`scores`]: how little a label conforms to a query, for every label at once.
+//! 2. [`threshold`], [`mix`], [`combine`]: what the scores of calibration points say, alone and together.
+//! 3. [`Predictor`]: three ways of calibrating, one of which ([`exact`]) lets the query join the calibration points.
+//! 4. [`counts`]: a p-value is a whole count; [`Decision`] says which counts pass at an error level.
+//! 5. [`sets`], [`metrics`]: the labels that remain, and how good they are.
+//! 6. [`methods`]: what others do, on the same kernel.
+//!
+//! ```
+//! use dance::conformal::{CalibrationScores, Sets, scores::LabelScores};
+//! // Your own scores: nine calibration points, then two queries with the scores of three labels.
+//! let calibration = CalibrationScores::new(vec![0.1, 0.2, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8])?;
+//! let queries = LabelScores::from_rows([&[(0, 0.1), (1, 0.75), (2, 0.9)][..], &[(0, 0.85), (1, 0.3), (2, 0.2)]]);
+//! let sets = Sets::from_scores(&queries, calibration.threshold(0.2)?.value, 3);
+//! assert_eq!((sets.get(0), sets.get(1)), (&[0][..], &[1, 2][..])); // the 8th of 9 scores is 0.7
+//! # Ok::<(), dance::Error>(())
+//! ```
+
+mod calibrate;
+pub mod combine;
+mod config;
+pub mod counts;
+mod decision;
+pub(crate) mod exact;
+pub mod methods;
+pub mod metrics;
+pub mod mix;
+mod parts;
+mod predictor;
+mod reference;
+pub mod scores;
+mod selecting;
+pub mod sets;
+pub mod threshold;
+
+pub(crate) use calibrate::rule;
+pub use calibrate::Setup;
+pub use combine::Combine;
+pub use config::{CalibrationMode, DanceConfig};
+pub use decision::Decision;
+pub use mix::Mix;
+pub(crate) use predictor::Evidence;
+pub use predictor::{Answers, Predictor};
+pub use sets::{EmptySets, Sets};
+pub use threshold::CalibrationScores;

@@ -1,0 +1,227 @@
+//! Everything a mapped query needs, opened on a device once: labelled reference points, what calibration points say, and how
+//! counts become one decision.
+//!
+//! Three ways of calibrating ([`CalibrationMode`]) end in the same thing: for every label of a query, how many calibration
+//! points conform no better. See `calibrate` for how they come about.
+
+use rayon::prelude::*;
+
+use super::combine::{Combine, Levels, Rule, Scores, with_probability};
+use super::config::CalibrationMode;
+use super::counts::{Counts, Cut, LabelCounts, least_count};
+use super::decision::Decision;
+use super::exact::{Bag, Queries};
+use super::mix::{self, Mix, MixSelection, Trial};
+use super::reference::{QUERY_PART, Reference};
+use super::scores::paired::PairedScores;
+use super::threshold::CalibrationScores;
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+use crate::neighbors::Neighbors;
+
+/// Queries of a parallel task.
+const TILE: usize = 64;
+
+/// See the [module](self). Made by [`reuse`](Self::reuse), [`disjoint`](Self::disjoint) or [`exact`](Self::exact).
+#[derive(Clone, Debug)]
+pub struct Predictor {
+    pub(crate) reference: Reference,
+    /// Rank scores of the calibration points' true labels.
+    pub(crate) rank: CalibrationScores,
+    /// Their contrastive scores.
+    pub(crate) contrast: CalibrationScores,
+    /// What selects the mix for every α by itself; `None` when it is fixed, or the same for all.
+    pub(crate) selection: Option<MixSelection>,
+    /// The mix asked for.
+    pub(crate) mix: Mix,
+    /// The mix of a joint score and the grid it was chosen from.
+    pub(crate) joint: Option<(f64, Vec<Trial>)>,
+    pub(crate) mode: CalibrationMode,
+    pub(crate) combine: Combine,
+    pub(crate) evidence: Evidence,
+}
+
+/// What p-values are counted from.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Evidence {
+    /// The two scores by themselves.
+    Separate,
+    /// One score made of several: what they are counted against, and the combined scores of the calibration points.
+    Combined { rule: Rule, levels: Levels, scores: CalibrationScores },
+    /// The calibration points with the query among them.
+    Bag(Box<Bag>),
+}
+
+/// What is known about queries before an error level is chosen.
+#[derive(Clone, Debug)]
+pub struct Answers {
+    /// The nearest reference points.
+    pub neighbors: Neighbors,
+    /// Rank and contrastive scores of every label.
+    pub scores: PairedScores,
+    /// How many calibration points conform no better, for every label.
+    pub counts: LabelCounts,
+}
+
+impl Predictor {
+    /// Number of calibration points behind the p-values, n.
+    pub fn calibration_points(&self) -> usize {
+        self.rank.len()
+    }
+
+    /// Labels of the reference points, among which neighbors are found.
+    pub fn reference_labels(&self) -> &[u32] {
+        &self.reference.labels
+    }
+
+    /// The reference points, mapped.
+    pub fn reference_points(&self) -> &Matrix {
+        self.reference.index.points()
+    }
+
+    /// Where neighbors come from.
+    pub fn mode(&self) -> CalibrationMode {
+        self.mode
+    }
+
+    /// How the scores are combined.
+    pub fn combine(&self) -> Combine {
+        self.combine
+    }
+
+    /// Rank and contrastive scores of the calibration points' true labels, each sorted.
+    pub fn calibration_scores(&self) -> [&CalibrationScores; 2] {
+        [&self.rank, &self.contrast]
+    }
+
+    /// Whether a mix was asked for that there were too few points to select.
+    pub fn lacks_mix(&self) -> bool {
+        self.mix == Mix::Auto
+            && match self.combine {
+                Combine::Union => self.selection.is_none(),
+                Combine::Joint => self.joint.as_ref().is_none_or(|(_, trials)| trials.is_empty()),
+                Combine::Fuse => false,
+            }
+    }
+
+    /// The `k` nearest reference points of mapped queries.
+    pub fn neighbors(&self, queries: &Matrix, k: usize, context: &Context<'_>) -> Result<Neighbors> {
+        self.reference.index.search(queries, k, context)
+    }
+
+    /// Neighbors, scores and counts of mapped queries. `first_row` is the number of the first one, which with the seed
+    /// decides what breaks its ties. Fused scores need the class probabilities of the queries.
+    pub fn answer(
+        &self,
+        queries: &Matrix,
+        first_row: usize,
+        probabilities: Option<&Matrix>,
+        context: &Context<'_>,
+    ) -> Result<Answers> {
+        if (self.combine == Combine::Fuse) != probabilities.is_some() {
+            return Err(Error::Data(
+                "class probabilities are for fused scores, and fused scores need them".into(),
+            ));
+        }
+        let (reference, k) = (&self.reference, self.reference.neighbor_count());
+        let row = |query: usize| first_row + query;
+        let Evidence::Bag(bag) = &self.evidence else {
+            let neighbors = reference.index.search(queries, k, context)?;
+            let scores = reference.score(&neighbors, QUERY_PART, row, context);
+            let counts = self.count(&scores, probabilities, context);
+            return Ok(Answers { neighbors, scores, counts });
+        };
+        let (neighbors, reached) = reference.index.search_both_ways(queries, k, context)?;
+        let scores = reference.score(&neighbors, QUERY_PART, row, context);
+        let known = Queries { points: queries, first_row, reached: &reached, scores: &scores, probabilities };
+        let counts = bag.count(reference, &known, QUERY_PART, context);
+        Ok(Answers { neighbors, scores, counts })
+    }
+
+    /// Counts from the scores alone: everywhere but in a bag.
+    fn count(
+        &self,
+        scores: &PairedScores,
+        probabilities: Option<&Matrix>,
+        context: &Context<'_>,
+    ) -> LabelCounts {
+        let counts = |scores: Scores| Counts {
+            rank: 1 + self.rank.at_least(scores[0]),
+            contrast: 1 + self.contrast.at_least(scores[1]),
+            combined: match &self.evidence {
+                Evidence::Combined { rule, levels, scores: own } => {
+                    1 + own.at_least(rule.score(levels.count(scores)))
+                }
+                _ => 0,
+            },
+        };
+        let rest = counts([f64::INFINITY, f64::INFINITY, 1.0]);
+        let (count, classes) = (scores.len(), self.reference.classes as u32);
+        let tile = |tile: usize| {
+            let mut all = LabelCounts::new(self.calibration_points());
+            for query in tile * TILE..((tile + 1) * TILE).min(count) {
+                let (labels, ranks, contrasts) = scores.row(query);
+                let Some(probabilities) = probabilities else {
+                    let each = labels.iter().zip(ranks.iter().zip(contrasts));
+                    all.push(each.map(|(&label, (&r, &c))| (label, counts([r, c, 0.0]))), rest);
+                    continue;
+                };
+                let row = probabilities.row(query);
+                let every = (0..classes).map(|label| {
+                    let (rank, contrast) = scores.get(query, label);
+                    let probability = row.get(label as usize).map_or(0.0, |&p| f64::from(p));
+                    (label, counts(with_probability(rank, contrast, probability)))
+                });
+                all.push(every, rest);
+            }
+            all
+        };
+        let tiles: Vec<LabelCounts> =
+            context.run(|| (0..count.div_ceil(TILE)).into_par_iter().map(tile).collect());
+        LabelCounts::concat(self.calibration_points(), &tiles)
+    }
+
+    /// How sets are made at `alpha`, the mix selected for it where that was asked for.
+    pub fn decide(&self, alpha: f64) -> Result<Decision> {
+        self.decide_with(alpha, self.mix)
+    }
+
+    /// The same under another mix than the one asked for, for two scores that are not combined. Auto without points to
+    /// select it on is 0.
+    pub fn decide_with(&self, alpha: f64, mix: Mix) -> Result<Decision> {
+        if !(alpha > 0.0 && alpha < 1.0) {
+            return Err(Error::config("alpha", alpha, "between 0 and 1, such as 0.1"));
+        }
+        let calibration_points = self.calibration_points();
+        let mut decision = Decision {
+            alpha,
+            mix: None,
+            thresholds: None,
+            trials: Vec::new(),
+            calibration_points,
+            cut: Cut::One(least_count(alpha, calibration_points)),
+        };
+        match self.combine {
+            Combine::Fuse => {}
+            Combine::Joint => {
+                let (mix, trials) = self.joint.clone().unwrap_or_default();
+                (decision.mix, decision.trials) = (Some(mix), trials);
+            }
+            Combine::Union => {
+                mix.check()?;
+                let (mix, trials) = match (mix, &self.selection) {
+                    (Mix::Fixed(mix), _) => (mix, Vec::new()),
+                    (Mix::Auto, Some(selection)) => selection.select(alpha)?,
+                    (Mix::Auto, None) => (0.0, Vec::new()),
+                };
+                let (rank, contrast) = mix::share(alpha, mix);
+                decision.thresholds = Some([self.rank.threshold(rank)?, self.contrast.threshold(contrast)?]);
+                let least = |alpha| least_count(alpha, calibration_points);
+                decision.cut = Cut::Both { rank: least(rank), contrast: least(contrast) };
+                (decision.mix, decision.trials) = (Some(mix), trials);
+            }
+        }
+        Ok(decision)
+    }
+}

@@ -1,0 +1,144 @@
+//! Labelled reference points, and the rank and the contrastive score over them.
+
+use crate::conformal::scores::contrastive::Contrastive;
+use crate::conformal::scores::paired::PairedScores;
+use crate::conformal::scores::rank::{self, Rank};
+use crate::conformal::scores::{self, NeighborScore};
+use crate::context::Context;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::kernel::Kernel;
+use crate::machine::Part;
+use crate::neighbors::{Index, Neighbors};
+
+use super::combine::Combine;
+use super::config::DanceConfig;
+use super::exact;
+
+/// Parts of the random numbers that break ties: calibration points, and points asked about later.
+pub(super) const CALIBRATION_PART: u64 = 0;
+pub(super) const QUERY_PART: u64 = 1;
+/// And of the keys: points that fitted the kernel.
+const FIT_PART: u64 = 2;
+
+/// See the [module](self).
+#[derive(Clone, Debug)]
+pub(crate) struct Reference {
+    pub(super) index: Index,
+    pub(super) labels: Vec<u32>,
+    pub(super) classes: usize,
+    pub(super) rank: Rank,
+    pub(super) contrastive: Contrastive,
+    tie_noise: f64,
+    pub(super) seed: u64,
+}
+
+impl Reference {
+    /// `points` are mapped; every label is below `classes`.
+    pub(super) fn open(
+        device: &dyn Device,
+        points: Part,
+        classes: usize,
+        kernel: Kernel,
+        config: &DanceConfig,
+        context: &Context<'_>,
+    ) -> Result<Self> {
+        config.check()?;
+        check_labels("reference", &points, classes)?;
+        Ok(Self {
+            index: Index::open(device, points.embeddings, context)?,
+            labels: points.labels,
+            classes,
+            rank: Rank { neighbors: config.rank_neighbors, shared_ties: false },
+            contrastive: Contrastive {
+                neighbors: config.contrast_neighbors,
+                temperature: config.temperature,
+                kernel,
+            },
+            // Fused, ranks break their ties with the class probability.
+            tie_noise: if config.combine == Combine::Fuse { 0.0 } else { config.tie_noise },
+            seed: config.seed,
+        })
+    }
+
+    /// The same for **exact** calibration, on `calibration` points followed by others that are not in the bag: ties in
+    /// distance go by random keys, and ranks are shared.
+    pub(super) fn for_bag(mut self, calibration: usize) -> Self {
+        let key = |row: usize| match row.checked_sub(calibration) {
+            None => exact::key(self.seed, CALIBRATION_PART, row),
+            Some(row) => exact::key(self.seed, FIT_PART, row),
+        };
+        let keys = (0..self.labels.len()).map(key).collect();
+        self.rank.shared_ties = true;
+        self.index = self.index.with_keys(keys);
+        self
+    }
+
+    /// Number of points.
+    pub(crate) fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// The neighbors of the first `count` points where their numbers are known, as many for each.
+    pub(crate) fn named_neighbors(&self, count: usize, ids: &[u32], context: &Context<'_>) -> Neighbors {
+        self.index.named(count, ids, context)
+    }
+
+    /// How many neighbors the scores look at.
+    pub(super) fn neighbor_count(&self) -> usize {
+        self.rank.neighbors().max(self.contrastive.neighbors())
+    }
+
+    /// Both scores of every label, from neighbors. `row(query)` is the number of a query, which with the seed decides the
+    /// noise that breaks its ties.
+    pub(super) fn score(
+        &self,
+        neighbors: &Neighbors,
+        part: u64,
+        row: impl Fn(usize) -> usize,
+        context: &Context<'_>,
+    ) -> PairedScores {
+        let both: [&dyn NeighborScore; 2] = [&self.rank, &self.contrastive];
+        let points = self.index.points();
+        let [mut rank, contrast] =
+            scores::of_neighbors(both, neighbors, points, &self.labels, self.classes, context);
+        if self.tie_noise > 0.0 {
+            rank.add_noise(|query, label| self.noise(part, row(query), label));
+        }
+        PairedScores::join(&rank, &contrast)
+    }
+
+    /// What breaks ties of a rank.
+    pub(super) fn noise(&self, part: u64, row: usize, label: u32) -> f64 {
+        rank::tie_noise(self.seed, self.tie_noise, part, row, label)
+    }
+
+    /// The same scores over some of the points.
+    pub(super) fn part(&self, device: &dyn Device, rows: &[usize], context: &Context<'_>) -> Result<Self> {
+        Ok(Self {
+            index: Index::open(device, self.index.points().select(rows), context)?,
+            labels: rows.iter().map(|&row| self.labels[row]).collect(),
+            ..*self
+        })
+    }
+}
+
+/// Refuses labels that are not one per point or not below the number of classes.
+pub(super) fn check_labels(what: &str, points: &Part, classes: usize) -> Result<()> {
+    let Part { embeddings, labels } = points;
+    if embeddings.rows() != labels.len() {
+        return Err(Error::Shape {
+            what: format!("{what} labels (one per point)"),
+            expected: embeddings.rows().to_string(),
+            found: labels.len().to_string(),
+        });
+    }
+    match labels.iter().position(|&label| label as usize >= classes) {
+        None => Ok(()),
+        Some(row) => Err(Error::Label {
+            origin: format!("{what} points"),
+            row,
+            problem: format!("{} is not below the number of classes, {classes}", labels[row]),
+        }),
+    }
+}

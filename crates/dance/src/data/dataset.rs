@@ -1,0 +1,50 @@
+//! What a fit needs: points with the class of each.
+
+use crate::matrix::Matrix;
+
+/// Embeddings with encoded labels, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dataset {
+    /// One row a point.
+    pub embeddings: Matrix,
+    /// One class index a row.
+    pub labels: Vec<u32>,
+    /// Class names; a label indexes them.
+    pub classes: Vec<String>,
+    /// One name a row.
+    pub ids: Option<Vec<String>>,
+    /// One embedding a class.
+    pub prototypes: Option<Matrix>,
+}
+
+impl Dataset {
+    /// Number of points.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Whether there are no points.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// Number of points of every class.
+    pub fn class_counts(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.classes.len()];
+        for &label in &self.labels {
+            counts[label as usize] += 1;
+        }
+        counts
+    }
+
+    /// The points at `rows`, with the same classes.
+    pub fn select(&self, rows: &[usize]) -> Self {
+        Self {
+            embeddings: self.embeddings.select(rows),
+            labels: rows.iter().map(|&row| self.labels[row]).collect(),
+            classes: self.classes.clone(),
+            ids: self.ids.as_ref().map(|ids| rows.iter().map(|&row| ids[row].clone()).collect()),
+            prototypes: self.prototypes.clone(),
+        }
+    }
+}

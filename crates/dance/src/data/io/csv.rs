@@ -1,0 +1,183 @@
+//! Text tables, `.csv` and `.tsv`: a header row, then a point a line.
+//!
+//! The label and id columns are found by name; every other column is a dimension, in the order of the file. Quoted
+//! fields, both kinds of line ends, a byte order mark and spaces around fields are fine. Messages give the line, as an
+//! editor counts, and the name of the column.
+
+use std::fs::File;
+use std::path::Path;
+
+use csv::{ErrorKind, Position, Reader, ReaderBuilder, StringRecord, Trim};
+
+use super::{ID_COLUMN, LABEL_COLUMN, ReadOptions, labels};
+use crate::data::{RawLabels, Table};
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+
+/// Reads a table of embeddings.
+pub(super) fn read(path: &Path, file: File, delimiter: u8, options: &ReadOptions) -> Result<Table> {
+    let mut reader = build(file, delimiter);
+    let mut record = StringRecord::new();
+    if !next(path, &mut reader, &mut record)? {
+        return Err(Error::format(path, "has no header row; the first line must name the columns"));
+    }
+    let header = Header::new(path, &record, delimiter, options)?;
+    let (mut data, mut rows) = (Vec::new(), 0);
+    let mut labels = header.label.map(|_| Vec::new());
+    let mut ids = header.id.map(|_| Vec::new());
+    while next(path, &mut reader, &mut record)? {
+        let line = line(record.position());
+        for (place, field) in record.iter().enumerate() {
+            if Some(place) == header.label {
+                if field.is_empty() {
+                    return Err(header.wrong(line, place, "is empty; every row needs a label"));
+                }
+                labels.get_or_insert_default().push(field.to_owned());
+            } else if Some(place) == header.id {
+                ids.get_or_insert_default().push(field.to_owned());
+            } else {
+                data.push(number(field).map_err(|problem| header.wrong(line, place, problem))?);
+            }
+        }
+        rows += 1;
+    }
+    let embeddings = Matrix::new(data, rows, header.dimensions())?;
+    let labels = labels.map(labels::from_text);
+    Ok(Table { labels, ids, ..Table::new(path.display().to_string(), embeddings)? })
+}
+
+/// Reads a file of labels: the column of that name or, if the first line has no such field, one label a line.
+pub(super) fn read_labels(path: &Path, file: File, delimiter: u8, column: &str) -> Result<RawLabels> {
+    let mut reader = build(file, delimiter);
+    let mut record = StringRecord::new();
+    let mut more = next(path, &mut reader, &mut record)?;
+    let header = record.iter().position(|field| field == column);
+    if header.is_some() {
+        more = next(path, &mut reader, &mut record)?;
+    } else if record.len() > 1 {
+        return Err(Error::MissingKey {
+            path: path.to_owned(),
+            key: column.to_owned(),
+            found: record.iter().map(str::to_owned).collect(),
+            help: "Name the column of labels, or give a file with one label a line",
+        });
+    }
+    let mut found = Vec::new();
+    while more {
+        match record.get(header.unwrap_or(0)) {
+            Some(label) if !label.is_empty() => found.push(label.to_owned()),
+            _ => return Err(Error::format(path, format!("line {}: has no label", line(record.position())))),
+        }
+        more = next(path, &mut reader, &mut record)?;
+    }
+    Ok(labels::from_text(found))
+}
+
+/// The line, as editors count, on which a row begins.
+fn line(position: Option<&Position>) -> u64 {
+    position.map_or(1, Position::line)
+}
+
+fn build(file: File, delimiter: u8) -> Reader<File> {
+    ReaderBuilder::new()
+        .delimiter(delimiter)
+        .has_headers(false) // so that the header row comes with its position, and its length binds the others
+        .trim(Trim::All)
+        .buffer_capacity(1 << 16)
+        .from_reader(file)
+}
+
+/// The next row, if there is one.
+fn next(path: &Path, reader: &mut Reader<File>, record: &mut StringRecord) -> Result<bool> {
+    reader.read_record(record).map_err(|error| {
+        let line = line(error.position());
+        match error.into_kind() {
+            ErrorKind::Io(source) => Error::io(path, source),
+            ErrorKind::Utf8 { err, .. } => Error::format(
+                path,
+                format!("line {line}, column {}: is not UTF-8 text; save the file as UTF-8", err.field() + 1),
+            ),
+            ErrorKind::UnequalLengths { expected_len, len, .. } => Error::format(
+                path,
+                format!("line {line}: has {len} fields, the header has {expected_len}; mend the line"),
+            ),
+            other => Error::format(path, format!("line {line}: {other:?}")),
+        }
+    })
+}
+
+fn number(field: &str) -> Result<f32, String> {
+    match field.parse::<f32>() {
+        Ok(number) if number.is_finite() => Ok(number),
+        _ if field.is_empty() => Err("is empty; a number is needed".into()),
+        Ok(_) => Err(format!(
+            "`{field}` is not a finite 32-bit number; remove the row or mend the encoder's output"
+        )),
+        Err(_) => Err(format!(
+            "`{field}` is not a number. If the column is the label or the id, name it so; otherwise remove it"
+        )),
+    }
+}
+
+/// The columns by name.
+struct Header<'a> {
+    path: &'a Path,
+    names: Vec<String>,
+    label: Option<usize>,
+    id: Option<usize>,
+}
+
+impl<'a> Header<'a> {
+    fn new(path: &'a Path, record: &StringRecord, delimiter: u8, options: &ReadOptions) -> Result<Self> {
+        let wrong = |problem: String| Error::format(path, format!("line 1: {problem}"));
+        let names: Vec<String> = record.iter().map(str::to_owned).collect();
+        if let Some(place) = names.iter().position(String::is_empty) {
+            return Err(wrong(format!(
+                "column {} has no name; if it is the index that pandas writes, save with index=False",
+                place + 1
+            )));
+        }
+        // Whole numbers are how pandas names the columns of a bare array; any other number is data.
+        let is_data = |name: &&String| name.parse::<f64>().is_ok() && name.parse::<u32>().is_err();
+        if let Some(name) = names.iter().find(is_data) {
+            return Err(wrong(format!("`{name}` is a number; the first line must name the columns")));
+        }
+        if let [only] = names.as_slice()
+            && let Some(other) = [",", ";", "\t"].iter().find(|&&other| only.contains(other))
+        {
+            return Err(wrong(format!(
+                "has one column, `{only}`; its fields seem to be separated by {other:?}, but {:?} is needed",
+                char::from(delimiter)
+            )));
+        }
+        let place = |wanted: &str, needed: bool| {
+            let mut places =
+                names.iter().enumerate().filter(|(_, name)| *name == wanted).map(|(place, _)| place);
+            match (places.next(), places.next()) {
+                (Some(_), Some(_)) => Err(wrong(format!("has two columns named `{wanted}`; rename one"))),
+                (None, _) if needed => Err(Error::MissingKey {
+                    path: path.to_owned(),
+                    key: wanted.to_owned(),
+                    found: names.clone(),
+                    help: "Give the name of a column in the header row",
+                }),
+                (place, _) => Ok(place),
+            }
+        };
+        let label = place(&options.label_column, options.label_column != LABEL_COLUMN)?;
+        let id = place(options.id_column.as_deref().unwrap_or(ID_COLUMN), options.id_column.is_some())?;
+        if label.is_some() && label == id {
+            return Err(wrong(format!("`{}` cannot be both label and id", options.label_column)));
+        }
+        Ok(Self { path, names, label, id })
+    }
+
+    fn dimensions(&self) -> usize {
+        self.names.len() - usize::from(self.label.is_some()) - usize::from(self.id.is_some())
+    }
+
+    fn wrong(&self, line: u64, place: usize, problem: impl std::fmt::Display) -> Error {
+        let name = self.names.get(place).map_or("", String::as_str);
+        Error::format(self.path, format!("line {line}, column `{name}`: {problem}"))
+    }
+}

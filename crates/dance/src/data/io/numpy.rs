@@ -1,0 +1,228 @@
+//! `NumPy` files: `.npz` (a zip archive of arrays, compressed or not) and `.npy` (one array).
+//!
+//! Why not a crate: see `npy_header`. Every size in a header is checked against the bytes that are really there before
+//! anything is allocated; for a compressed member, against what deflate can at most make of them.
+//!
+//! Time and memory: one pass, and the memory of the result; an array in Fortran order is transposed, which takes its
+//! memory twice for a moment.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek};
+use std::path::Path;
+
+use zip::ZipArchive;
+
+use super::npy_header::{self, Element, Header};
+use super::scalar::{self, Endian};
+use super::{Part, Shape};
+use crate::data::{RawLabels, Table};
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+
+/// Deflate cannot expand a byte to more than this many (zlib's documentation: 1032 : 1).
+const DEFLATE_RATIO: u64 = 1032;
+
+/// Reads `.npz`.
+pub(super) fn read_npz(path: &Path, file: File) -> Result<Table> {
+    let size = file.metadata().map_err(|error| Error::io(path, error))?.len();
+    read_archive(path, BufReader::new(file), size)
+}
+
+/// Reads the contents of an `.npz` file, `size` bytes.
+pub(super) fn read_archive(path: &Path, contents: impl Read + Seek, size: u64) -> Result<Table> {
+    let mut archive = ZipArchive::new(contents).map_err(|error| {
+        Error::format(
+            path,
+            format!("cannot be opened as an .npz file (a zip archive): {error}. Save it again"),
+        )
+    })?;
+    let Some(embeddings) = member(path, size, &mut archive, "embeddings", matrix)? else {
+        let names = archive.file_names().flatten();
+        return Err(Error::MissingKey {
+            path: path.to_owned(),
+            key: "embeddings".into(),
+            found: names.map(|name| name.strip_suffix(".npy").unwrap_or(&name).to_owned()).collect(),
+            help: "Save it with np.savez(path, embeddings=..., labels=...)",
+        });
+    };
+    Ok(Table {
+        labels: member(path, size, &mut archive, "labels", labels)?,
+        class_names: member(path, size, &mut archive, "class_names", names)?,
+        ids: member(path, size, &mut archive, "ids", names)?,
+        prototypes: member(path, size, &mut archive, "prototypes", matrix)?,
+        ..Table::new(path.display().to_string(), embeddings)?
+    })
+}
+
+/// Reads the embeddings in a `.npy` file.
+pub(super) fn read_npy(path: &Path, file: &File) -> Result<Table> {
+    Table::new(path.display().to_string(), whole_file(path, file, "embeddings", matrix)?)
+}
+
+/// Reads the labels in a `.npy` file.
+pub(super) fn read_npy_labels(path: &Path, file: &File) -> Result<RawLabels> {
+    whole_file(path, file, "labels", labels)
+}
+
+fn whole_file<T>(path: &Path, file: &File, name: &str, decode: fn(Array<'_>) -> Result<T>) -> Result<T> {
+    let size = file.metadata().map_err(|error| Error::io(path, error))?.len();
+    decode(Array::open(Part { path, name }, &mut BufReader::new(file), size)?)
+}
+
+/// Reads the array `name`, if the archive has it.
+fn member<R: Read + Seek, T>(
+    path: &Path,
+    file_size: u64,
+    archive: &mut ZipArchive<R>,
+    name: &str,
+    decode: fn(Array<'_>) -> Result<T>,
+) -> Result<Option<T>> {
+    let part = Part { path, name };
+    let mut entry = match archive.by_name(&format!("{name}.npy")) {
+        Ok(entry) => entry,
+        Err(zip::result::ZipError::FileNotFound) => return Ok(None),
+        Err(error) => return Err(part.error(format!("cannot be read from the archive: {error}"))),
+    };
+    let size = entry.size();
+    let packed = entry.compressed_size().min(file_size);
+    if size > packed.saturating_mul(DEFLATE_RATIO) {
+        return Err(
+            part.error(format!("claims {size} bytes out of {packed} packed ones; the file is damaged"))
+        );
+    }
+    let value = decode(Array::open(part, &mut entry, size)?)?;
+    // The checksum is compared at the end of the member, which nothing has asked for yet.
+    match entry.read(&mut [0]) {
+        Ok(0) => Ok(Some(value)),
+        Ok(_) => Err(part.error("is longer than its header says; the file is damaged")),
+        Err(error) => Err(part.unreadable(&error)),
+    }
+}
+
+/// An array whose header has been read and agrees with the bytes that follow it.
+struct Array<'a> {
+    part: Part<'a>,
+    header: Header,
+    count: usize,
+    reader: &'a mut dyn Read,
+}
+
+impl<'a> Array<'a> {
+    /// `available` is the number of bytes that header and data together take.
+    fn open(part: Part<'a>, mut reader: &'a mut dyn Read, available: u64) -> Result<Self> {
+        let header = npy_header::read_header(&mut reader).map_err(|problem| part.error(problem))?;
+        let element = header.element.size() as u64;
+        let shape = Shape(&header.shape);
+        let damaged =
+            || part.error(format!("has the shape {shape}, too large to be true; the file is damaged"));
+        let count = header.shape.iter().try_fold(1u64, |product, &size| product.checked_mul(size));
+        let count = count.ok_or_else(damaged)?;
+        let needed = count.checked_mul(element).ok_or_else(damaged)?;
+        let there = available.saturating_sub(header.length);
+        // Strings of no characters take no bytes, however many there are: nothing would bound their number.
+        if needed != there || (element == 0 && count > 0) {
+            return Err(part.error(format!(
+                "has the shape {shape} of {element} bytes each, {needed} bytes, but {there} bytes follow its \
+                 header; the file is truncated or damaged"
+            )));
+        }
+        let count = usize::try_from(count).map_err(|_| damaged())?;
+        Ok(Self { part, header, count, reader })
+    }
+
+    fn strings(self) -> Result<Vec<String>> {
+        let Self { part, header, count, reader } = self;
+        let mut out = Vec::with_capacity(count);
+        let mut broken = None;
+        let size = header.element.size();
+        scalar::in_pieces(reader, count, size, |bytes| {
+            for bytes in bytes.chunks_exact(size) {
+                let text = match header.element {
+                    Element::Unicode(_, endian) => unicode(bytes, endian),
+                    _ => String::from_utf8(trim(bytes).to_vec()).ok(),
+                };
+                if text.is_none() {
+                    broken.get_or_insert(out.len());
+                }
+                out.push(text.unwrap_or_default());
+            }
+        })
+        .map_err(|error| part.unreadable(&error))?;
+        match broken {
+            None => Ok(out),
+            Some(row) => {
+                Err(part.error(format!("is not valid Unicode at row {row}; save strings as arr.astype('U')")))
+            }
+        }
+    }
+}
+
+/// The bytes up to the NULs that pad them.
+fn trim(bytes: &[u8]) -> &[u8] {
+    let length = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    bytes.get(..length).unwrap_or_default()
+}
+
+/// UCS-4 text, up to the NULs that pad it.
+fn unicode(bytes: &[u8], endian: Endian) -> Option<String> {
+    let (characters, _) = bytes.as_chunks::<4>();
+    let code = |&bytes: &[u8; 4]| match endian {
+        Endian::Little => u32::from_le_bytes(bytes),
+        Endian::Big => u32::from_be_bytes(bytes),
+    };
+    let length = characters.iter().rposition(|bytes| code(bytes) != 0).map_or(0, |last| last + 1);
+    characters.iter().take(length).map(|bytes| char::from_u32(code(bytes))).collect()
+}
+
+fn matrix(array: Array<'_>) -> Result<Matrix> {
+    let Array { part, header, count, reader } = array;
+    let (rows, cols) = part.two_dimensional(&header.shape)?;
+    let Element::Number(scalar, endian) = header.element else {
+        return Err(part.error("holds strings; numbers are needed"));
+    };
+    let data = scalar::read_floats(reader, scalar, endian, count).map_err(|error| part.unreadable(&error))?;
+    let data = if header.fortran { transpose(&data, cols, rows) } else { data };
+    Matrix::new(data, rows, cols)
+}
+
+fn labels(array: Array<'_>) -> Result<RawLabels> {
+    if array.header.shape.len() != 1 {
+        let shape = Shape(&array.header.shape);
+        return Err(array
+            .part
+            .error(format!("has the shape {shape}; it must have one dimension. Save arr.ravel()")));
+    }
+    match array.header.element {
+        Element::Number(scalar, endian) => {
+            array.part.integers(array.reader, scalar, endian, array.count).map(RawLabels::Integers)
+        }
+        Element::Unicode(..) | Element::Bytes(_) => array.strings().map(RawLabels::Names),
+    }
+}
+
+/// Names of classes or points: strings, or integers as they print.
+fn names(array: Array<'_>) -> Result<Vec<String>> {
+    Ok(match labels(array)? {
+        RawLabels::Names(names) => names,
+        RawLabels::Integers(numbers) => numbers.iter().map(ToString::to_string).collect(),
+    })
+}
+
+/// The transpose of a row-major `rows × cols` matrix, in blocks that fit a cache.
+fn transpose(data: &[f32], rows: usize, cols: usize) -> Vec<f32> {
+    const BLOCK: usize = 32;
+    let mut out = vec![0.0; data.len()];
+    if data.is_empty() {
+        return out;
+    }
+    for top in (0..rows).step_by(BLOCK) {
+        for left in (0..cols).step_by(BLOCK) {
+            for row in top..rows.min(top + BLOCK) {
+                for col in left..cols.min(left + BLOCK) {
+                    out[col * rows + row] = data[row * cols + col];
+                }
+            }
+        }
+    }
+    out
+}

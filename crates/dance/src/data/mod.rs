@@ -1,0 +1,25 @@
+//! What comes in: files of embeddings ([`io`]) hold a [`Table`]; checked and with its labels as numbers it becomes a
+//! [`Dataset`], which everything after trusts. [`split`] deals its points out into parts, [`Normalizer`] brings them to a
+//! common scale.
+//!
+//! ```
+//! use dance::{Matrix, data::{RawLabels, Table, split}};
+//! let mut table = Table::new("four points", Matrix::new(vec![0.1, 0.2, 0.8, 0.9], 4, 1)?)?;
+//! table.labels = Some(RawLabels::Names(["cat", "cat", "dog", "dog"].map(String::from).to_vec()));
+//! let data = table.into_dataset()?;
+//! let parts = split::stratified(&data.labels, &[0.5, 0.5], 0)?;
+//! assert_eq!(data.select(&parts[0]).labels, [0, 1]);
+//! # Ok::<(), dance::Error>(())
+//! ```
+
+mod classes;
+mod dataset;
+pub mod io;
+mod normalize;
+pub mod split;
+mod table;
+
+pub use classes::Classes;
+pub use dataset::Dataset;
+pub use normalize::{Normalize, Normalizer};
+pub use table::{RawLabels, Table};

@@ -1,0 +1,304 @@
+//! What a file of embeddings holds.
+//!
+//! Shape, finiteness and labels are checked once, here; everything after trusts a [`Dataset`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::classes::Classes;
+use super::dataset::Dataset;
+use crate::error::{Error, Result};
+use crate::matrix::{Matrix, check_finite};
+
+/// Labels as a file stores them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RawLabels {
+    /// Integers of any width.
+    Integers(Vec<i64>),
+    /// Strings.
+    Names(Vec<String>),
+}
+
+impl RawLabels {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Integers(values) => values.len(),
+            Self::Names(values) => values.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What a file of embeddings holds. Only `embeddings` is always there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// The file's name, for messages.
+    pub(super) origin: String,
+    /// One row per point; every number finite, at least one row and one column.
+    pub(super) embeddings: Matrix,
+    /// One label per row.
+    pub labels: Option<RawLabels>,
+    /// Names of the classes; integer labels index them.
+    pub class_names: Option<Vec<String>>,
+    /// One name per row, shown to people in place of the row number.
+    pub ids: Option<Vec<String>>,
+    /// One embedding per class (of a text encoder, say).
+    pub prototypes: Option<Matrix>,
+}
+
+impl Table {
+    /// Embeddings by themselves; `origin` names them in messages. Labels and the rest are set afterwards.
+    pub fn new(origin: impl Into<String>, embeddings: Matrix) -> Result<Self> {
+        let origin = origin.into();
+        let (rows, cols) = (embeddings.rows(), embeddings.cols());
+        if rows == 0 || cols == 0 {
+            return Err(Error::Data(format!(
+                "{origin}: embeddings are {rows} × {cols}; at least one row and one column are needed"
+            )));
+        }
+        check_finite(&origin, &embeddings)?;
+        Ok(Self { origin, embeddings, labels: None, class_names: None, ids: None, prototypes: None })
+    }
+
+    /// The file's name.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// One row per point; every number is finite.
+    pub fn embeddings(&self) -> &Matrix {
+        &self.embeddings
+    }
+
+    /// Checks that the parts fit together.
+    pub fn checked(self) -> Result<Self> {
+        let (rows, cols) = (self.embeddings.rows(), self.embeddings.cols());
+        let length = |what: &str, expected: usize, found: usize| {
+            if expected == found {
+                return Ok(());
+            }
+            Err(Error::Shape {
+                what: format!("{}: {what}", self.origin),
+                expected: expected.to_string(),
+                found: found.to_string(),
+            })
+        };
+        if let Some(labels) = &self.labels {
+            length("number of labels (one per row of embeddings)", rows, labels.len())?;
+        }
+        if let Some(ids) = &self.ids {
+            length("number of ids (one per row of embeddings)", rows, ids.len())?;
+        }
+        if let Some(names) = &self.class_names {
+            let mut seen = BTreeSet::new();
+            if let Some(twice) = names.iter().find(|name| !seen.insert(name.as_str())) {
+                return Err(Error::Data(format!(
+                    "{}: the class name `{twice}` occurs twice; every class needs a name of its own",
+                    self.origin
+                )));
+            }
+        }
+        if let Some(prototypes) = &self.prototypes {
+            length("columns of prototypes (as many as embeddings have)", cols, prototypes.cols())?;
+            check_finite(&format!("{}: prototypes", self.origin), prototypes)?;
+            if let Some(names) = &self.class_names {
+                length("rows of prototypes (one per class name)", names.len(), prototypes.rows())?;
+            }
+        }
+        Ok(self)
+    }
+
+    /// Encodes the labels and checks that the points can be learned from: labels for all, at least two classes.
+    pub fn into_dataset(self) -> Result<Dataset> {
+        let table = self.checked()?;
+        let Some(labels) = table.labels else {
+            return Err(Error::MissingKey {
+                path: table.origin.into(),
+                key: "labels".into(),
+                found: vec!["embeddings".into()],
+                help: "Fitting and calibrating need a label for every row",
+            });
+        };
+        let (classes, labels) = encode(&table.origin, &labels, table.class_names)?;
+        if let Some(prototypes) = &table.prototypes
+            && prototypes.rows() != classes.len()
+        {
+            return Err(Error::Shape {
+                what: format!("{}: rows of prototypes (one per class)", table.origin),
+                expected: classes.len().to_string(),
+                found: prototypes.rows().to_string(),
+            });
+        }
+        let dataset = Dataset {
+            embeddings: table.embeddings,
+            labels,
+            classes,
+            ids: table.ids,
+            prototypes: table.prototypes,
+        };
+        match dataset.class_counts().iter().filter(|&&count| count > 0).count() {
+            0 | 1 => Err(Error::Data(format!(
+                "{}: all {} points carry the same label; at least two classes are needed",
+                table.origin,
+                dataset.len()
+            ))),
+            _ => Ok(dataset),
+        }
+    }
+}
+
+/// Classes are the given names in their order or, without names, the labels that occur, sorted (numbers as numbers).
+fn encode(origin: &str, labels: &RawLabels, names: Option<Vec<String>>) -> Result<(Vec<String>, Vec<u32>)> {
+    match (labels, names) {
+        (RawLabels::Integers(values), Some(names)) => {
+            let encoded = values.iter().enumerate().map(|(row, &value)| match u32::try_from(value) {
+                Ok(class) if (class as usize) < names.len() => Ok(class),
+                _ => Err(Error::Label {
+                    origin: origin.to_owned(),
+                    row,
+                    problem: format!(
+                        "{value} is outside 0…{}, the range of the {} class names; labels count from 0",
+                        names.len().saturating_sub(1),
+                        names.len()
+                    ),
+                }),
+            });
+            let encoded = encoded.collect::<Result<Vec<_>>>()?;
+            Ok((names, encoded))
+        }
+        (RawLabels::Integers(values), None) => Ok(index(values, ToString::to_string)),
+        (RawLabels::Names(values), None) => Ok(index(values, Clone::clone)),
+        (RawLabels::Names(values), Some(names)) => {
+            let classes = Classes::new(&names);
+            let encoded = values.iter().enumerate().map(|(row, value)| {
+                classes.id(value).ok_or_else(|| Error::Label {
+                    origin: origin.to_owned(),
+                    row,
+                    problem: format!("`{value}` is not among the {} class names", names.len()),
+                })
+            });
+            let encoded = encoded.collect::<Result<Vec<_>>>()?;
+            Ok((names, encoded))
+        }
+    }
+}
+
+fn index<T: Ord>(values: &[T], name: impl Fn(&T) -> String) -> (Vec<String>, Vec<u32>) {
+    let mut place: BTreeMap<&T, u32> = values.iter().map(|value| (value, 0)).collect();
+    for (slot, class) in place.values_mut().zip(0..) {
+        *slot = class;
+    }
+    (place.keys().map(|value| name(value)).collect(), values.iter().map(|value| place[value]).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(rows: &[&[f32]], labels: Option<RawLabels>) -> Table {
+        Table { labels, ..Table::new("test", matrix(rows)).unwrap() }
+    }
+
+    fn matrix(rows: &[&[f32]]) -> Matrix {
+        Matrix::new(rows.concat(), rows.len(), rows.first().map_or(0, |row| row.len())).unwrap()
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    #[track_caller]
+    fn assert_refused<T: std::fmt::Debug>(result: Result<T>, parts: &[&str]) {
+        let message = result.expect_err("should have been refused").to_string();
+        for part in parts {
+            assert!(message.contains(part), "`{message}` does not say `{part}`");
+        }
+    }
+
+    #[test]
+    fn a_good_table_passes_unchanged() {
+        let mut good = table(&[&[1.0, 2.0], &[3.0, 4.0]], Some(RawLabels::Integers(vec![0, 1])));
+        good.ids = Some(names(&["a", "b"]));
+        good.class_names = Some(names(&["x", "y", "z"]));
+        good.prototypes = Some(matrix(&[&[0.0, 1.0], &[1.0, 0.0], &[1.0, 1.0]]));
+        assert_eq!(good.clone().checked().unwrap(), good);
+    }
+
+    #[test]
+    fn sizes_that_disagree_are_refused() {
+        let rows: &[&[f32]] = &[&[1.0, 2.0], &[3.0, 4.0]];
+        assert_refused(Table::new("test", matrix(&[])), &["test", "0 × 0"]);
+        assert_refused(Table::new("test", matrix(&[&[], &[]])), &["2 × 0"]);
+        let three = Some(RawLabels::Integers(vec![0, 1, 2]));
+        assert_refused(table(rows, three).checked(), &["test", "number of labels", "expected 2, found 3"]);
+        let ids = Table { ids: Some(names(&["a"])), ..table(rows, None) };
+        assert_refused(ids.checked(), &["number of ids", "expected 2, found 1"]);
+        let narrow = Table { prototypes: Some(matrix(&[&[1.0]])), ..table(rows, None) };
+        assert_refused(narrow.checked(), &["columns of prototypes", "expected 2, found 1"]);
+        let class_names = Some(names(&["x", "y"]));
+        let few = Table { prototypes: Some(matrix(&[&[1.0, 2.0]])), class_names, ..table(rows, None) };
+        assert_refused(few.checked(), &["rows of prototypes", "expected 2, found 1"]);
+        let twice = Table { class_names: Some(names(&["x", "y", "x"])), ..table(rows, None) };
+        assert_refused(twice.checked(), &["`x` occurs twice"]);
+    }
+
+    #[test]
+    fn numbers_that_are_not_finite_name_row_and_column() {
+        let bad = Table::new("test", matrix(&[&[1.0, 2.0], &[3.0, f32::NAN]]));
+        assert_refused(bad, &["test: row 1, column 1 is NaN"]);
+        let prototypes = Some(matrix(&[&[f32::INFINITY, 0.0]]));
+        let bad = Table { prototypes, ..table(&[&[1.0, 2.0]], None) };
+        assert_refused(bad.checked(), &["prototypes: row 0, column 0 is inf"]);
+    }
+
+    #[test]
+    fn labels_become_indices_of_sorted_classes() {
+        let rows: &[&[f32]] = &[&[1.0], &[2.0], &[3.0]];
+        let numbers = table(rows, Some(RawLabels::Integers(vec![10, -1, 9]))).into_dataset().unwrap();
+        assert_eq!(numbers.classes, ["-1", "9", "10"]);
+        assert_eq!(numbers.labels, [2, 0, 1]);
+        let words = table(rows, Some(RawLabels::Names(names(&["b", "a", "b"])))).into_dataset().unwrap();
+        assert_eq!(words.classes, ["a", "b"]);
+        assert_eq!(words.labels, [1, 0, 1]);
+        assert_eq!(words.class_counts(), [1, 2]);
+    }
+
+    #[test]
+    fn class_names_keep_their_order_and_may_go_unused() {
+        let rows: &[&[f32]] = &[&[1.0], &[2.0]];
+        let class_names = || Some(names(&["z", "y", "x"]));
+        for labels in [RawLabels::Integers(vec![2, 0]), RawLabels::Names(names(&["x", "z"]))] {
+            let dataset =
+                Table { class_names: class_names(), ..table(rows, Some(labels)) }.into_dataset().unwrap();
+            assert_eq!(dataset.classes, ["z", "y", "x"]);
+            assert_eq!(dataset.labels, [2, 0]);
+        }
+        for (label, parts) in [(3, ["row 1", "3 is outside 0…2"]), (-1, ["row 1", "-1 is outside 0…2"])] {
+            let labels = Some(RawLabels::Integers(vec![0, label]));
+            assert_refused(
+                Table { class_names: class_names(), ..table(rows, labels) }.into_dataset(),
+                &parts,
+            );
+        }
+        let labels = Some(RawLabels::Names(names(&["x", "w"])));
+        let unknown = Table { class_names: class_names(), ..table(rows, labels) };
+        assert_refused(unknown.into_dataset(), &["row 1", "`w` is not among the 3 class names"]);
+    }
+
+    #[test]
+    fn a_dataset_needs_labels_of_two_classes_and_a_prototype_for_each() {
+        let rows: &[&[f32]] = &[&[1.0], &[2.0]];
+        assert_refused(table(rows, None).into_dataset(), &["test", "no `labels`"]);
+        let one = Some(RawLabels::Integers(vec![4, 4]));
+        assert_refused(table(rows, one).into_dataset(), &["same label", "two classes"]);
+        let short = Some(RawLabels::Integers(vec![4]));
+        assert_refused(table(rows, short).into_dataset(), &["number of labels", "expected 2, found 1"]);
+        let prototypes = Some(matrix(&[&[1.0], &[2.0], &[3.0]]));
+        let three = Table { prototypes, ..table(rows, Some(RawLabels::Integers(vec![0, 1]))) };
+        assert_refused(three.into_dataset(), &["rows of prototypes", "expected 2, found 3"]);
+    }
+}

@@ -1,0 +1,224 @@
+//! The folded form, in f32 or f64.
+
+use faer::{Mat, MatRef};
+use rayon::prelude::*;
+
+use super::Gradients;
+use crate::device::cpu::linalg::{self, Real, View};
+use crate::matrix::Matrix;
+
+/// Columns of a tile: a multiple of the product kernel's 96.
+const COLUMNS: usize = 960;
+
+/// `s·G` from `weights` (`w - shift`, both triangles), and an estimate of its relative error.
+pub(super) fn outer_product<T: Real>(
+    gradients: &Gradients<'_>,
+    sample: &[usize],
+    weights: &[f32],
+    shift: f32,
+) -> (Matrix, f64) {
+    let (n, d) = (gradients.beta.rows(), gradients.mapped.cols());
+    let gathered: Matrix;
+    let sampled_weights = if sample.len() == n {
+        weights
+    } else {
+        gathered = gather_columns(weights, n, sample);
+        gathered.as_slice()
+    };
+    let beta = T::widen(gradients.beta);
+    let mapped = T::widen(gradients.mapped);
+    let q = weighted_sums::<T>(gradients.beta, &beta, sampled_weights, sample, shift);
+    let fold = Fold {
+        all_weights: weights,
+        sampled_weights,
+        sampled: sample.len(),
+        diagonal: (0..n).map(|row| squared_norm(&q, row)).collect(),
+        norms: (0..n).map(|row| squared_norm(&mapped, row)).collect(),
+        beta,
+        mapped,
+        q,
+    };
+
+    // H·X, one task a tile of rows; the longest rows first, so that the threads finish together.
+    let tile = if n < 1024 { 64 } else { 256 };
+    let mut halves = vec![T::default(); n * d];
+    let tasks: Vec<_> = halves.chunks_mut(tile * d).enumerate().rev().collect();
+    let spreads: Vec<f64> =
+        tasks.into_par_iter().with_max_len(1).map(|(index, out)| fold.rows(index * tile, out)).collect();
+
+    // XᵀHX, and the shift's part bᵀF, both to be added to their transposes.
+    let mut lower = Mat::<T>::zeros(d, d);
+    let halves = MatRef::from_row_major_slice(&halves, n, d);
+    linalg::product(lower.as_mut(), fold.mapped.transpose(), halves);
+    let constant = shift_part(gradients, &fold, sample, shift);
+    let mut outer = Matrix::zeros(d, d);
+    let mut norm = 0.0;
+    for row in 0..d {
+        for col in 0..d {
+            let shifted = constant[(row, col)] + constant[(col, row)];
+            let value = lower[(row, col)].into() + lower[(col, row)].into() + shifted;
+            norm += value * value;
+            outer.row_mut(row)[col] = value as f32;
+        }
+    }
+    // Each term of the sum carries a rounding error of a few units; together they grow like the root of their squares.
+    let spread: f64 = spreads.iter().sum();
+    let error = if norm > 0.0 { 3.0 * f64::from(f32::EPSILON) * (2.0 * spread / norm).sqrt() } else { 0.0 };
+    (outer, error)
+}
+
+/// `Q = wA` on the sampled rows, 0 elsewhere; from `w - shift` and the column sums of `A`.
+fn weighted_sums<T: Real>(
+    beta: &Matrix,
+    wide_beta: &Mat<T>,
+    sampled_weights: &[f32],
+    sample: &[usize],
+    shift: f32,
+) -> Mat<T> {
+    let (n, c) = (beta.rows(), beta.cols());
+    let mut sums = vec![0.0f64; c];
+    for row in beta.as_slice().chunks_exact(c) {
+        for (sum, &value) in sums.iter_mut().zip(row) {
+            *sum += f64::from(value);
+        }
+    }
+    let mut parts = Mat::<T>::zeros(sample.len(), c);
+    let sampled_weights = linalg::row_major(sampled_weights, n, sample.len());
+    T::weighted_product(parts.as_mut(), sampled_weights, wide_beta.as_ref());
+    let mut q = Mat::<T>::zeros(beta.rows(), c);
+    for (class, sum) in sums.iter().enumerate() {
+        for (place, &row) in sample.iter().enumerate() {
+            q[(row, class)] = T::from_f64(parts[(place, class)].into() + f64::from(shift) * sum);
+        }
+    }
+    q
+}
+
+fn squared_norm<T: Real>(matrix: &Mat<T>, row: usize) -> T {
+    T::from_f64(matrix.row(row).iter().map(|&value| value.into() * value.into()).sum())
+}
+
+/// `shift·bᵀF`, `b = AᵀX`, `F = (t∘A - Q)ᵀX + ½·s·shift·b`, `t` the row sums of the sampled `w - shift`. In f64.
+fn shift_part<T: Real>(
+    gradients: &Gradients<'_>,
+    fold: &Fold<'_, T>,
+    sample: &[usize],
+    shift: f32,
+) -> Mat<f64> {
+    let (n, c, d) = (gradients.beta.rows(), gradients.beta.cols(), gradients.mapped.cols());
+    let row_sums: Vec<f64> = fold.sampled_weights.par_chunks(fold.sampled.max(1)).map(linalg::sum).collect();
+    let mapped = f64::widen(gradients.mapped);
+    let beta = f64::widen(gradients.beta);
+    let mut moments = Mat::<f64>::zeros(c, d);
+    linalg::product(moments.as_mut(), beta.transpose(), mapped.as_ref());
+    let rest = Mat::from_fn(n, c, |row, col| row_sums[row] * beta[(row, col)] - fold.q[(row, col)].into());
+    let mut other = Mat::<f64>::zeros(c, d);
+    linalg::product(other.as_mut(), rest.transpose(), mapped.as_ref());
+    let shift = f64::from(shift);
+    let half = 0.5 * sample.len() as f64 * shift;
+    let other = Mat::from_fn(c, d, |row, col| shift * (other[(row, col)] + half * moments[(row, col)]));
+    let mut out = Mat::<f64>::zeros(d, d);
+    linalg::product(out.as_mut(), moments.transpose(), other.as_ref());
+    out
+}
+
+/// What every tile reads.
+struct Fold<'a, T> {
+    /// `w - shift`, n×n, and its sampled columns, n×s.
+    all_weights: &'a [f32],
+    sampled_weights: &'a [f32],
+    sampled: usize,
+    beta: Mat<T>,
+    mapped: Mat<T>,
+    q: Mat<T>,
+    /// `‖Qᵢ‖²`.
+    diagonal: Vec<T>,
+    /// `‖xᵢ‖²`.
+    norms: Vec<T>,
+}
+
+impl<T: Real> Fold<'_, T> {
+    /// Rows `start…` of `H·X` into `out`; returns the sum of squares of the terms `H_ij xᵢ xⱼᵀ`.
+    fn rows(&self, start: usize, out: &mut [T]) -> f64 {
+        let d = self.mapped.ncols();
+        let height = out.len() / d;
+        let end = start + height;
+        let mut tile = vec![T::default(); height * COLUMNS];
+        let mut other = vec![T::default(); height * COLUMNS];
+        let mut spread = 0.0;
+        for first in (0..end).step_by(COLUMNS) {
+            let width = COLUMNS.min(end - first);
+            let (tile, other) = (&mut tile[..height * width], &mut other[..height * width]);
+            let product = |out: &mut [T], add: bool, left: &Mat<T>, right: &Mat<T>| {
+                let (left, right) = (left.subrows(start, height), right.subrows(first, width));
+                linalg::gemm(linalg::row_major_mut(out, height, width), add, left, right.transpose(), T::ONE);
+            };
+            T::weights_gram(
+                linalg::row_major_mut(tile, height, width),
+                self.weight_rows(start, height),
+                self.weight_rows(first, width),
+            );
+            product(other, false, &self.beta, &self.beta);
+            for (value, factor) in tile.iter_mut().zip(&*other) {
+                *value *= *factor;
+            }
+            product(other, false, &self.beta, &self.q);
+            product(other, true, &self.q, &self.beta);
+            for (offset, (tile, other)) in
+                tile.chunks_exact_mut(width).zip(other.chunks_exact(width)).enumerate()
+            {
+                spread += self.finish_row(start + offset, first, tile, other);
+            }
+            linalg::gemm(
+                linalg::row_major_mut(out, height, d),
+                true,
+                linalg::row_major(tile, height, width),
+                self.mapped.subrows(first, width),
+                T::ONE,
+            );
+        }
+        spread
+    }
+
+    fn weight_rows(&self, start: usize, count: usize) -> View<'_> {
+        linalg::row_major(
+            &self.sampled_weights[start * self.sampled..][..count * self.sampled],
+            count,
+            self.sampled,
+        )
+    }
+
+    /// Completes a row of `H` from column `first` on: subtracts `w∘other`, halves the diagonal, clears what is above it.
+    fn finish_row(&self, row: usize, first: usize, tile: &mut [T], other: &[T]) -> f64 {
+        let weights = &self.all_weights[row * self.norms.len() + first..][..tile.len()];
+        for ((value, factor), &weight) in tile.iter_mut().zip(other).zip(weights) {
+            *value -= T::from_f32(weight) * *factor;
+        }
+        match row.checked_sub(first) {
+            None => tile.fill(T::default()),
+            Some(at) if at < tile.len() => {
+                tile[at] = T::from_f64(0.5 * (tile[at].into() + self.diagonal[row].into()));
+                tile[at + 1..].fill(T::default());
+            }
+            Some(_) => {}
+        }
+        let mut sum = T::default();
+        for (value, norm) in tile.iter().zip(&self.norms[first..]) {
+            sum += *value * *value * *norm;
+        }
+        sum.into() * self.norms[row].into()
+    }
+}
+
+/// Columns `chosen` of the n×n matrix, n×s.
+fn gather_columns(square: &[f32], n: usize, chosen: &[usize]) -> Matrix {
+    let mut out = Matrix::zeros(n, chosen.len());
+    out.as_mut_slice().par_chunks_mut(chosen.len().max(1)).zip(square.par_chunks(n)).for_each(
+        |(out, row)| {
+            for (value, &column) in out.iter_mut().zip(chosen) {
+                *value = row[column];
+            }
+        },
+    );
+    out
+}

@@ -1,0 +1,197 @@
+//! The average gradient outer product of a kernel ridge regression, exactly, in two forms.
+//!
+//! `G = (1/s) Σᵢ Σ_l ∇f_l(zᵢ) ∇f_l(zᵢ)ᵀ` over the classes `l` and `s` of the `n` training points (all, or a sample). With
+//! `A = β`, `x = zM` and `w` the symmetric n×n matrix of gradient weights (see `kernel`),
+//! `∇f_l(zᵢ) = Σⱼ A_jl w_ji (xᵢ - xⱼ)`.
+//!
+//! - **By definition**: every gradient is formed; `2·s·n·c·d + 2·s·c·d²` flops.
+//! - **Folded**: the sums over `l` and `i` are done first. With `Q = wA` (rows outside the sample 0),
+//!   `s·G = Xᵀ S X`, `S = diag(‖Qᵢ‖²) - w∘(AQᵀ) - w∘(QAᵀ) + (AAᵀ)∘(w_s w_sᵀ)`, symmetric.
+//!   Only the lower triangle of `S` is formed, tile by tile and never stored: with its diagonal halved it is `H`, and
+//!   `s·G = XᵀHX + (XᵀHX)ᵀ`. `n²·s + 2·n·s·c + 3·n²·c + n²·d + 2·n·d²` flops.
+//!
+//! The cheaper form is chosen by these counts. Memory beside `w`: n×(c+d), n×s when sampled, and two tiles a thread.
+//!
+//! **Rounding.** β alternates: `Σⱼ β_jl` is far smaller than `Σⱼ |β_jl|`, and folding squares that ratio. Two things keep
+//! the folded form as exact as the other:
+//! - A constant part of `w` needs no n×n product. With `w = μ + w'`, `a = Aᵀ1`, `b = AᵀX`, the gradients are
+//!   `g'_il + μ(a_l xᵢ - b_l)`, and `s·G = Xᵀ S' X + μ(bᵀF + Fᵀb)` where `S'` has `w'` for `w` (and the whole `Q`),
+//!   `F = (t∘A - Q)ᵀX + ½sμb`, `t = w'1`. Distances concentrate in many dimensions, so with `μ` the median weight `w'` is
+//!   small and so is the error.
+//! - The error of the result is estimated from the size of the terms against their sum; where it is above the tolerance,
+//!   the fold runs again in f64 (at about twice the time), from the same f32 `w`.
+
+mod fold;
+
+use rayon::prelude::*;
+
+use crate::device::AgopForm;
+use crate::kernel::Kernel;
+use crate::device::cpu::linalg;
+use crate::matrix::Matrix;
+
+/// Floating-point operations of `form` for `n` points, `s` of them sampled, `c` classes and `d` dimensions.
+pub fn flops(form: AgopForm, n: usize, s: usize, c: usize, d: usize) -> f64 {
+    let (n, s, c, d) = (n as f64, s as f64, c as f64, d as f64);
+    match form {
+        AgopForm::Definition => 2.0 * s * n * c * d + 2.0 * s * c * d * d,
+        AgopForm::Folded => n * n * s + 2.0 * n * s * c + 3.0 * n * n * c + n * n * d + 2.0 * n * d * d,
+    }
+}
+
+/// The form with fewer operations.
+pub(super) fn cheaper_form(n: usize, s: usize, c: usize, d: usize) -> AgopForm {
+    if flops(AgopForm::Definition, n, s, c, d) < flops(AgopForm::Folded, n, s, c, d) {
+        AgopForm::Definition
+    } else {
+        AgopForm::Folded
+    }
+}
+
+/// Relative error above which the folded form runs again in f64.
+const TOLERANCE: f64 = 5e-6;
+
+/// A fitted kernel ridge regression, as the AGOP sees it.
+pub(crate) struct Gradients<'a> {
+    /// Squared distances, lower triangle of n×n.
+    pub(crate) squared: &'a [f32],
+    pub(crate) kernel: Kernel,
+    /// `A`, n×c.
+    pub(crate) beta: &'a Matrix,
+    /// `X = ZM`, n×d.
+    pub(crate) mapped: &'a Matrix,
+}
+
+impl Gradients<'_> {
+    /// `G` (d×d) over the points `sample` (all when `None`); `work` (n×n) holds `w` afterwards.
+    pub(crate) fn outer_product(&self, form: AgopForm, sample: Option<&[usize]>, work: &mut [f32]) -> Matrix {
+        let n = self.beta.rows();
+        let everything: Vec<usize>;
+        let sample = if let Some(sample) = sample {
+            sample
+        } else {
+            everything = (0..n).collect();
+            &everything
+        };
+        let mut outer = match form {
+            AgopForm::Definition => {
+                self.fill_weights(0.0, work);
+                self.by_definition(sample, work)
+            }
+            AgopForm::Folded => {
+                let shift = self.median_weight();
+                self.fill_weights(shift, work);
+                let (outer, error) = fold::outer_product::<f32>(self, sample, work, shift);
+                if error <= TOLERANCE {
+                    outer
+                } else {
+                    fold::outer_product::<f64>(self, sample, work, shift).0
+                }
+            }
+        };
+        let scale = 1.0 / sample.len() as f32;
+        for value in outer.as_mut_slice() {
+            *value *= scale;
+        }
+        outer
+    }
+
+    /// The median of a sample of weights.
+    fn median_weight(&self) -> f32 {
+        const ROWS: usize = 64;
+        let n = self.beta.rows();
+        let mut weights = Vec::new();
+        for row in (1..n).step_by(n.div_ceil(ROWS).max(1)) {
+            let begin = weights.len();
+            weights.resize(begin + row, 0.0);
+            self.kernel.weights(&self.squared[row * n..][..row], &mut weights[begin..]);
+        }
+        if weights.is_empty() {
+            return 0.0;
+        }
+        let middle = weights.len() / 2;
+        *weights.select_nth_unstable_by(middle, f32::total_cmp).1
+    }
+
+    /// The symmetric matrix `w - shift`, both triangles. A pair without distance has no direction, so its weight does
+    /// not matter: it becomes 0 here, `shift` in effect.
+    fn fill_weights(&self, shift: f32, work: &mut [f32]) {
+        let n = self.beta.rows();
+        work.par_chunks_mut(n).zip(self.squared.par_chunks(n)).enumerate().for_each(
+            |(row, (out, squared))| {
+                self.kernel.weights(&squared[..row], &mut out[..row]);
+                for value in &mut out[..row] {
+                    *value = if *value == 0.0 { 0.0 } else { *value - shift };
+                }
+                out[row] = 0.0;
+            },
+        );
+        mirror(work, n);
+    }
+
+    fn by_definition(&self, sample: &[usize], weights: &[f32]) -> Matrix {
+        /// Partial sums, added in order: the result does not depend on who computed which.
+        const PARTS: usize = 16;
+        let (n, d) = (self.beta.rows(), self.mapped.cols());
+        let part = sample.len().div_ceil(PARTS).max(1);
+        let partial = sample.par_chunks(part).with_max_len(1).map(|points| {
+            let mut sum = Matrix::zeros(d, d);
+            let mut scratch = Vec::new();
+            for &point in points {
+                let gradients = self.gradients_at(point, &weights[point * n..][..n], &mut scratch);
+                let gradients = linalg::view(&gradients);
+                linalg::gemm(linalg::view_mut(&mut sum), true, gradients.transpose(), gradients, 1.0);
+            }
+            sum
+        });
+        let partial: Vec<Matrix> = partial.collect();
+        let mut outer = Matrix::zeros(d, d);
+        for part in &partial {
+            for (sum, value) in outer.as_mut_slice().iter_mut().zip(part.as_slice()) {
+                *sum += value;
+            }
+        }
+        outer
+    }
+
+    /// `∇f_l(zᵢ) = Σⱼ A_jl w_ji (xᵢ - xⱼ)` for every class, c×d. The differences are formed, not expanded: that would cancel.
+    fn gradients_at(&self, point: usize, weights: &[f32], scratch: &mut Vec<f32>) -> Matrix {
+        let (n, c, d) = (self.beta.rows(), self.beta.cols(), self.mapped.cols());
+        scratch.clear();
+        let here = self.mapped.row(point);
+        for (&weight, there) in weights.iter().zip(self.mapped.as_slice().chunks_exact(d)) {
+            scratch.extend(here.iter().zip(there).map(|(here, there)| weight * (here - there)));
+        }
+        let mut gradients = Matrix::zeros(c, d);
+        let beta = linalg::view(self.beta);
+        let differences = linalg::row_major(scratch, n, d);
+        linalg::gemm(linalg::view_mut(&mut gradients), false, beta.transpose(), differences, 1.0);
+        gradients
+    }
+}
+
+/// Copies the lower triangle of the n×n matrix to the upper.
+fn mirror(square: &mut [f32], n: usize) {
+    const TILE: usize = 64;
+    for start in (0..n).step_by(TILE) {
+        let height = TILE.min(n - start);
+        let (top, below) = square.split_at_mut((start + height) * n);
+        let rows = &mut top[start * n..];
+        for row in 0..height {
+            for column in row + 1..height {
+                rows[row * n + start + column] = rows[column * n + start + row];
+            }
+        }
+        rows.par_chunks_mut(16 * n).enumerate().for_each(|(strip, rows)| {
+            let first = start + strip * 16;
+            for (place, source) in below.chunks(TILE * n).enumerate() {
+                for (row, out) in rows.chunks_exact_mut(n).enumerate() {
+                    let out = &mut out[start + height + place * TILE..];
+                    for (source, value) in source.chunks_exact(n).zip(out) {
+                        *value = source[first + row];
+                    }
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,218 @@
+//! A fit on the CPU: everything of size n×n, allocated once and used again over rounds and settings.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::agop::{Gradients, cheaper_form};
+use super::distances::{self, Points};
+use super::ridge::RidgeSystem;
+use super::{check_width, linalg, mean, moved};
+use crate::context::Context;
+use crate::device::{AgopForm, FitPoints, FitSession, FitSize, Iterate, Solved};
+use crate::error::{Error, Result};
+use crate::event::Quality;
+use crate::kernel::Kernel;
+use crate::matrix::Matrix;
+
+/// Held-out points of a task: its kernel tile stays in cache while β streams by.
+const TILE: usize = 64;
+
+/// Bytes that a fit of this size takes at its peak.
+pub(super) fn bytes(size: FitSize) -> u64 {
+    let FitSize { train, held_out, dimensions, classes, several } = size;
+    let (n, m, d, c) = (train as u64, held_out as u64, dimensions as u64, classes as u64);
+    let square = n * n * if several { 3 } else { 2 };
+    let held_out = m * (n * if several { 2 } else { 1 } + 2 * d + c);
+    // In units of f32. Points centred, mapped and widened, H·X; β, its right-hand side and Q, widened too: the fold in
+    // f64 is the widest. And 256 rows of K in f64 when a solution is refined.
+    let tall = n * (9 * d + 14 * c + 512);
+    4 * (square + held_out + tall + 6 * d * d)
+}
+
+/// A metric (`None` is the identity) and the coefficients fitted under it.
+#[derive(Clone)]
+struct Kept {
+    metric: Option<Arc<Matrix>>,
+    beta: Arc<Matrix>,
+}
+
+pub(super) struct CpuFit<'a> {
+    points: FitPoints<'a>,
+    /// Training points, moved to their mean.
+    train: Matrix,
+    held_out: Matrix,
+    metric: Option<Arc<Matrix>>,
+    /// `train · metric`, when there is one.
+    mapped: Option<Matrix>,
+    /// Squared distances among training points under the metric of the last solution: lower triangle.
+    squared: Vec<f32>,
+    /// K and its factor, then the weights of the gradient.
+    work: Vec<f32>,
+    /// Squared distances under the identity: training points' lower triangle, held-out × train.
+    initial: Option<(Vec<f32>, Vec<f32>)>,
+    several: bool,
+    /// The last solution: its kernel, and its outputs at the held-out points.
+    solved: Option<(Kernel, Kept, Matrix)>,
+    kept: Option<Kept>,
+    chosen: Option<Kept>,
+}
+
+impl<'a> CpuFit<'a> {
+    pub(super) fn open(points: FitPoints<'a>, several: bool) -> Result<Self> {
+        let n = points.train.rows();
+        for (what, expected, found) in [
+            ("labels (one per training point)", n, points.labels.len()),
+            ("labels (one per held-out point)", points.held_out.rows(), points.held_out_labels.len()),
+        ] {
+            if expected != found {
+                let (expected, found) = (expected.to_string(), found.to_string());
+                return Err(Error::Shape { what: what.into(), expected, found });
+            }
+        }
+        check_width("held-out points", points.train.cols(), points.held_out.cols())?;
+        let center = mean(points.train);
+        Ok(Self {
+            points,
+            train: moved(points.train, &center),
+            held_out: moved(points.held_out, &center),
+            metric: None,
+            mapped: None,
+            squared: vec![0.0; n * n],
+            work: vec![0.0; n * n],
+            initial: None,
+            several,
+            solved: None,
+            kept: None,
+            chosen: None,
+        })
+    }
+
+    /// Brings `mapped` and `squared` to the metric; returns the held-out points' distances.
+    fn measure(&mut self) -> Vec<f32> {
+        if let (None, Some((squared, held_out))) = (&self.metric, &self.initial) {
+            self.mapped = None;
+            let n = self.train.rows();
+            let rows = self.squared.par_chunks_mut(n).zip(squared.par_chunks(n)).enumerate();
+            rows.for_each(|(row, (to, from))| to[..=row].copy_from_slice(&from[..=row]));
+            return held_out.clone();
+        }
+        let map = |points: &Matrix| self.metric.as_ref().map(|metric| product(points, metric));
+        let (mapped, mapped_held_out) = (map(&self.train), map(&self.held_out));
+        self.mapped = mapped;
+        let train = Points::new(&self.train, self.mapped.as_ref().unwrap_or(&self.train));
+        let held_out = Points::new(&self.held_out, mapped_held_out.as_ref().unwrap_or(&self.held_out));
+        distances::lower_triangle(&train, &mut self.squared);
+        distances::all(&held_out, &train)
+    }
+
+    fn solve_on_workers(&mut self, kernel: Kernel, ridge: f64) -> Result<Solved> {
+        self.solved = None;
+        let squared = self.measure();
+        let system = RidgeSystem {
+            squared: &self.squared,
+            kernel,
+            labels: self.points.labels,
+            classes: self.points.classes,
+        };
+        let (beta, report) = system.solve(ridge, &mut self.work)?;
+        let outputs = outputs(&squared, self.held_out.rows(), kernel, &beta);
+        if self.several && self.metric.is_none() && self.initial.is_none() {
+            self.initial = Some((self.squared.clone(), squared));
+        }
+        let labels = self.points.held_out_labels;
+        let quality = (!labels.is_empty()).then(|| Quality::of(&outputs, labels));
+        let solution = Kept { metric: self.metric.clone(), beta: Arc::new(beta) };
+        self.solved = Some((kernel, solution, outputs));
+        Ok(Solved { quality, report })
+    }
+}
+
+impl FitSession for CpuFit<'_> {
+    fn begin(&mut self, metric: Option<&Matrix>, _: &Context<'_>) -> Result<()> {
+        if let Some(metric) = metric {
+            check_width("metric", self.train.cols(), metric.cols())?;
+        }
+        self.metric = metric.map(|metric| Arc::new(metric.clone()));
+        (self.solved, self.kept) = (None, None);
+        Ok(())
+    }
+
+    fn solve(&mut self, kernel: Kernel, ridge: f64, context: &Context<'_>) -> Result<Solved> {
+        context.run(|| self.solve_on_workers(kernel, ridge))
+    }
+
+    fn learn(
+        &mut self,
+        sample: Option<&[usize]>,
+        form: Option<AgopForm>,
+        context: &Context<'_>,
+    ) -> Result<bool> {
+        let Some((kernel, solution, _)) = &self.solved else { return Err(unsolved()) };
+        let (n, d) = (self.train.rows(), self.train.cols());
+        let sampled = sample.map_or(n, <[usize]>::len);
+        let form = form.unwrap_or_else(|| cheaper_form(n, sampled, self.points.classes, d));
+        let mapped = self.mapped.as_ref().unwrap_or(&self.train);
+        let gradients = Gradients { squared: &self.squared, kernel: *kernel, beta: &solution.beta, mapped };
+        let work = &mut self.work;
+        let mut outer = context.run(|| gradients.outer_product(form, sample, work));
+        let largest = outer.as_slice().iter().fold(0.0f32, |largest, &value| largest.max(value));
+        if !(largest.is_finite() && largest > f32::MIN_POSITIVE) {
+            return Ok(false);
+        }
+        for value in outer.as_mut_slice() {
+            *value /= largest;
+        }
+        self.metric = Some(Arc::new(outer));
+        Ok(true)
+    }
+
+    fn keep(&mut self) -> Result<()> {
+        let Some((_, solution, _)) = &self.solved else { return Err(unsolved()) };
+        self.kept = Some(solution.clone());
+        Ok(())
+    }
+
+    fn choose(&mut self) -> Result<()> {
+        self.chosen = Some(self.kept.clone().ok_or_else(unsolved)?);
+        Ok(())
+    }
+
+    fn chosen(&mut self) -> Result<Iterate> {
+        let Kept { metric, beta } = self.chosen.take().ok_or_else(unsolved)?;
+        (self.kept, self.solved) = (None, None); // so that nothing is copied
+        Ok(Iterate {
+            metric: metric.map(Arc::unwrap_or_clone),
+            beta: Arc::unwrap_or_clone(beta),
+        })
+    }
+
+    fn held_out(&mut self) -> Result<Matrix> {
+        self.solved.as_ref().map(|(_, _, outputs)| outputs.clone()).ok_or_else(unsolved)
+    }
+}
+
+fn unsolved() -> Error {
+    Error::Data("a fit was asked for a regression that it has not solved".into())
+}
+
+fn product(left: &Matrix, right: &Matrix) -> Matrix {
+    let mut out = Matrix::zeros(left.rows(), right.cols());
+    linalg::product(linalg::view_mut(&mut out), linalg::view(left), linalg::view(right));
+    out
+}
+
+/// `K·beta` of points whose squared distances to the training points are given.
+fn outputs(squared: &[f32], points: usize, kernel: Kernel, beta: &Matrix) -> Matrix {
+    let (n, c) = (beta.rows(), beta.cols());
+    let mut out = Matrix::zeros(points, c);
+    let rows = out.as_mut_slice().par_chunks_mut(TILE * c).zip(squared.par_chunks(TILE * n));
+    rows.for_each_init(Vec::new, |values, (out, squared)| {
+        values.resize(squared.len(), 0.0);
+        kernel.values(squared, values);
+        let height = squared.len() / n;
+        let out = linalg::row_major_mut(out, height, c);
+        linalg::gemm(out, false, linalg::row_major(values, height, n), linalg::view(beta), 1.0);
+    });
+    out
+}

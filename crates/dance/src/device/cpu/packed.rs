@@ -1,0 +1,207 @@
+//! The right side of a product that many queries share, packed once.
+//!
+//! Columns lie in panels of 16, the numbers of a panel one depth after the other, so that a product streams through memory
+//! once whatever the number of rows on the left. Every number of the result is the sum over the depth **in its order**, one
+//! fused multiply-add after the other: it does not depend on the rows beside it, on tiles, threads or the width of the
+//! machine's vectors. So one query alone, and the same query in a batch, come out the same to the last bit, and a single
+//! row costs no more than reading the panels.
+//!
+//! Cost: `2·depth` flops per number; the left side is repacked in blocks of a few rows, which stay in cache.
+
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+use crate::matrix::Matrix;
+
+/// Columns of a panel: two vectors of AVX2, one of AVX-512.
+const PANEL: usize = 16;
+/// Depth of the blocks in which a panel is read: 32 KiB, which stay in the first-level cache over the rows of a tile.
+const DEPTH: usize = 512;
+/// Rows on the left that go through all panels together. A multiple of every block height below.
+const TILE: usize = 96;
+
+/// See the [module](self).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Packed {
+    depth: usize,
+    columns: usize,
+    /// Panel after panel, each `depth × PANEL`; columns that do not exist are 0.
+    data: Vec<f32>,
+}
+
+impl Packed {
+    /// The rows of `matrix` are the columns: for inner products with them.
+    pub(super) fn of_rows(matrix: &Matrix) -> Self {
+        Self::new(matrix.cols(), matrix.rows(), |depth, column| matrix.row(column)[depth])
+    }
+
+    /// `matrix` as it is: for products `left · matrix`.
+    pub(super) fn of_columns(matrix: &Matrix) -> Self {
+        Self::new(matrix.rows(), matrix.cols(), |depth, column| matrix.row(depth)[column])
+    }
+
+    fn new(depth: usize, columns: usize, value: impl Fn(usize, usize) -> f32 + Sync) -> Self {
+        let mut data = vec![0.0; columns.div_ceil(PANEL) * PANEL * depth];
+        data.par_chunks_mut((depth * PANEL).max(1)).enumerate().for_each(|(panel, data)| {
+            let first = panel * PANEL;
+            let width = PANEL.min(columns - first);
+            for (depth, data) in data.chunks_exact_mut(PANEL).enumerate() {
+                for (offset, number) in data[..width].iter_mut().enumerate() {
+                    *number = value(depth, first + offset);
+                }
+            }
+        });
+        Self { depth, columns, data }
+    }
+
+    pub(super) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// The numbers of one column.
+    pub(super) fn column(&self, column: usize) -> impl Iterator<Item = f32> + '_ {
+        let panel = &self.data[column / PANEL * PANEL * self.depth..][..self.depth * PANEL];
+        panel.iter().skip(column % PANEL).step_by(PANEL).copied()
+    }
+
+    /// `left · self` in parallel over rows.
+    pub(super) fn product(&self, left: &Matrix) -> Matrix {
+        let mut out = Matrix::zeros(left.rows(), self.columns);
+        let tile = tile_rows(left.rows());
+        let rows = out.as_mut_slice().par_chunks_mut((tile * self.columns).max(1));
+        rows.zip(left.as_slice().par_chunks((tile * self.depth).max(1))).for_each_init(
+            Scratch::default,
+            |scratch, (out, left)| self.multiply(left, 0..self.columns, out, scratch),
+        );
+        out
+    }
+
+    /// `left · self[columns]` on one thread. `columns` begins at the begin of a panel; `left` and `out` are row-major.
+    pub(super) fn multiply(
+        &self,
+        left: &[f32],
+        columns: std::ops::Range<usize>,
+        out: &mut [f32],
+        scratch: &mut Scratch,
+    ) {
+        debug_assert!(columns.start.is_multiple_of(PANEL));
+        if columns.is_empty() || out.is_empty() {
+            return;
+        }
+        if self.depth == 0 {
+            return out.fill(0.0);
+        }
+        let rows = out.len() / columns.len();
+        for first in (0..rows).step_by(TILE) {
+            let height = TILE.min(rows - first);
+            let left = &left[first * self.depth..][..height * self.depth];
+            let out = &mut out[first * columns.len()..][..height * columns.len()];
+            Arch::new().dispatch(Multiply { packed: self, left, columns: columns.clone(), out, scratch });
+        }
+    }
+}
+
+/// Rows of a parallel task: enough that the panels are read few times, few enough that all threads have work.
+pub(super) fn tile_rows(rows: usize) -> usize {
+    rows.div_ceil(rayon::current_num_threads()).next_multiple_of(12).clamp(12, TILE)
+}
+
+/// Room for the left side, repacked; kept from call to call.
+#[derive(Default)]
+pub(super) struct Scratch {
+    left: Vec<f32>,
+}
+
+struct Multiply<'a> {
+    packed: &'a Packed,
+    left: &'a [f32],
+    columns: std::ops::Range<usize>,
+    out: &'a mut [f32],
+    scratch: &'a mut Scratch,
+}
+
+impl WithSimd for Multiply<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        match S::F32_LANES {
+            16 => self.tiles::<S, 12, 1>(simd),
+            8 => self.tiles::<S, 6, 2>(simd),
+            4 => self.tiles::<S, 4, 4>(simd),
+            _ => self.tiles::<S, 1, 16>(simd),
+        }
+    }
+}
+
+impl Multiply<'_> {
+    /// Blocks of `ROWS` rows against `VECTORS` vectors, a panel's width.
+    #[inline(always)]
+    fn tiles<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S) {
+        let Self { packed, left, columns, out, scratch } = self;
+        let (depth, width) = (packed.depth, columns.len());
+        let rows = out.len() / width;
+        let whole = rows / ROWS * ROWS;
+        // Depth after depth, `ROWS` numbers each.
+        scratch.left.resize(whole * depth, 0.0);
+        for (block, rows) in scratch.left.chunks_exact_mut(ROWS * depth).zip(left.chunks_exact(ROWS * depth)) {
+            for (row, numbers) in rows.chunks_exact(depth).enumerate() {
+                for (to, &number) in block.iter_mut().skip(row).step_by(ROWS).zip(numbers) {
+                    *to = number;
+                }
+            }
+        }
+        for start in (0..depth).step_by(DEPTH) {
+            let height = DEPTH.min(depth - start);
+            for column in (0..width).step_by(PANEL) {
+                let panel = &packed.data[(columns.start + column) * depth + start * PANEL..][..height * PANEL];
+                let used = PANEL.min(width - column);
+                for (block, out) in scratch.left.chunks_exact(ROWS * depth).zip(out.chunks_exact_mut(ROWS * width)) {
+                    let block = &block[start * ROWS..][..height * ROWS];
+                    tile::<S, ROWS, VECTORS>(simd, block, panel, start == 0, &mut out[column..], width, used);
+                }
+                for row in whole..rows {
+                    let block = &left[row * depth + start..][..height];
+                    tile::<S, 1, VECTORS>(simd, block, panel, start == 0, &mut out[row * width + column..], width, used);
+                }
+            }
+        }
+    }
+}
+
+/// `out (+)= left · panel`: one block of rows, one panel, in registers over the depth.
+#[inline(always)]
+fn tile<S: Simd, const ROWS: usize, const VECTORS: usize>(
+    simd: S,
+    left: &[f32],
+    panel: &[f32],
+    begin: bool,
+    out: &mut [f32],
+    stride: usize,
+    used: usize,
+) {
+    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
+    if !begin {
+        for (row, sums) in sums.iter_mut().enumerate() {
+            let mut numbers = [0.0; PANEL];
+            numbers[..used].copy_from_slice(&out[row * stride..][..used]);
+            sums.copy_from_slice(&S::as_simd_f32s(&numbers).0[..VECTORS]);
+        }
+    }
+    let (left, _) = left.as_chunks::<ROWS>();
+    let (panel, _) = panel.as_chunks::<PANEL>();
+    for (left, panel) in left.iter().zip(panel) {
+        let panel = &S::as_simd_f32s(panel).0[..VECTORS];
+        for row in 0..ROWS {
+            let factor = simd.splat_f32s(left[row]);
+            for vector in 0..VECTORS {
+                sums[row][vector] = simd.mul_add_f32s(factor, panel[vector], sums[row][vector]);
+            }
+        }
+    }
+    for (row, sums) in sums.iter().enumerate() {
+        let mut numbers = [0.0; PANEL];
+        S::as_mut_simd_f32s(&mut numbers).0[..VECTORS].copy_from_slice(sums);
+        out[row * stride..][..used].copy_from_slice(&numbers[..used]);
+    }
+}

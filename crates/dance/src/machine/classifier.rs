@@ -1,0 +1,150 @@
+//! The kernel machine as a plain classifier: where it maps queries and which class it would choose.
+//!
+//! Opened on a device once; no calibration is needed. Queries come as the encoder made them, row after row in memory, and
+//! are read where they are. Cost: a map is `2·d²` flops per query, class probabilities `2·n_train·(d + c)`.
+
+use std::sync::Arc;
+
+use super::probabilities::probabilities;
+use super::rfm::Rfm;
+use crate::context::Context;
+use crate::data::Normalizer;
+use crate::device::{ClassifierHandle, Device, MachineParts};
+use crate::error::{Error, Result};
+use crate::event::{Event, largest};
+use crate::matrix::{Matrix, Rows, check_finite, check_finite_rows};
+
+/// Queries that are worked on at a time: what prediction needs beside its result does not grow with their number.
+const BLOCK: usize = 2048;
+
+/// The classifier's answers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Classified {
+    /// The class of the largest output, for every query.
+    pub labels: Vec<u32>,
+    /// Class probabilities, one row per query. The floor under them can tie the largest; `labels` is not affected.
+    pub probabilities: Matrix,
+}
+
+/// See the [module](self).
+#[derive(Clone)]
+pub struct Classifier {
+    handle: Arc<dyn ClassifierHandle>,
+    normalizer: Normalizer,
+    dimensions: usize,
+    floor: f32,
+}
+
+impl std::fmt::Debug for Classifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Classifier").field("dimensions", &self.dimensions).finish_non_exhaustive()
+    }
+}
+
+impl Classifier {
+    /// Loads a machine onto a device. `normalizer` is the one its training points went through, `floor` the floor under
+    /// class probabilities.
+    pub fn open(
+        device: &dyn Device,
+        rfm: &Rfm,
+        normalizer: &Normalizer,
+        floor: f32,
+        context: &Context<'_>,
+    ) -> Result<Self> {
+        let parts =
+            MachineParts { root: &rfm.metric_root, train: &rfm.train, kernel: rfm.kernel, beta: &rfm.beta };
+        let handle = device.open_classifier(parts, context)?;
+        Ok(Self { handle, normalizer: normalizer.clone(), dimensions: rfm.train.cols(), floor })
+    }
+
+    /// Queries in mapped space, where all distances are taken.
+    pub fn transform<'q>(&self, queries: impl Into<Rows<'q>>, context: &Context<'_>) -> Result<Matrix> {
+        let queries = queries.into();
+        let mut mapped = Matrix::with_columns(self.dimensions);
+        self.in_blocks(queries, context, |block| mapped.append(&self.map_queries(block, context)?))?;
+        Ok(mapped)
+    }
+
+    /// Classes and their probabilities.
+    pub fn classify<'q>(&self, queries: impl Into<Rows<'q>>, context: &Context<'_>) -> Result<Classified> {
+        let mut all = Classified::default();
+        self.in_blocks(queries.into(), context, |block| {
+            let Classified { labels, probabilities } =
+                self.classify_mapped(&self.map_queries(block, context)?, context)?;
+            all.labels.extend(labels);
+            all.probabilities.append(&probabilities)
+        })?;
+        Ok(all)
+    }
+
+    /// Does `work` on blocks of checked queries, and asks in between whether to go on.
+    pub(crate) fn in_blocks(
+        &self,
+        queries: Rows<'_>,
+        context: &Context<'_>,
+        mut work: impl FnMut(Rows<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.check(queries)?;
+        let count = queries.len();
+        for first in (0..count).step_by(BLOCK) {
+            context.check()?;
+            let last = count.min(first + BLOCK);
+            work(queries.slice(first..last))?;
+            if count > BLOCK {
+                context.notice(&Event::Answered { done: last, of: count });
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses queries of another width, of half a row, or with numbers that are not finite.
+    fn check(&self, queries: Rows<'_>) -> Result<()> {
+        if queries.cols() != self.dimensions || !queries.values().len().is_multiple_of(self.dimensions.max(1)) {
+            return Err(Error::Shape {
+                what: "dimensions of the queries (those of the encoder the model was fitted with)".into(),
+                expected: self.dimensions.to_string(),
+                found: queries.cols().to_string(),
+            });
+        }
+        check_finite_rows("queries", queries.values(), self.dimensions)
+    }
+
+    /// Normalises and maps a block of queries.
+    pub(crate) fn map_queries(&self, queries: Rows<'_>, context: &Context<'_>) -> Result<Matrix> {
+        let mut block = queries.to_matrix()?;
+        self.normalizer.apply("queries", &mut block)?;
+        self.map(&block, context)
+    }
+
+    /// Normalised points in mapped space. A row comes out the same in every batch.
+    pub(crate) fn map(&self, points: &Matrix, context: &Context<'_>) -> Result<Matrix> {
+        let mapped = self.handle.map(points, context)?;
+        check_finite("mapped points (scale the embeddings down, or normalise them)", &mapped)?;
+        Ok(mapped)
+    }
+
+    /// Classes and their probabilities of mapped points.
+    pub(crate) fn classify_mapped(&self, mapped: &Matrix, context: &Context<'_>) -> Result<Classified> {
+        let outputs = self.handle.outputs(mapped, context)?;
+        let labels = (0..outputs.rows()).map(|row| largest(outputs.row(row)) as u32).collect();
+        Ok(Classified { labels, probabilities: probabilities(outputs, self.floor) })
+    }
+
+    /// Every mapped point's probability of its own label; 0 for a label the kernel does not know.
+    pub(crate) fn own_probabilities(
+        &self,
+        mapped: &Matrix,
+        labels: &[u32],
+        context: &Context<'_>,
+    ) -> Result<Vec<f32>> {
+        let mut own = Vec::with_capacity(labels.len());
+        for (block, labels) in labels.chunks(BLOCK).enumerate() {
+            context.check()?;
+            let rows: Vec<usize> = (block * BLOCK..block * BLOCK + labels.len()).collect();
+            let Classified { probabilities, .. } = self.classify_mapped(&mapped.select(&rows), context)?;
+            let of = |(row, &label): (usize, &u32)| probabilities.row(row).get(label as usize).copied();
+            own.extend(labels.iter().enumerate().map(|pair| of(pair).unwrap_or(0.0)));
+        }
+        Ok(own)
+    }
+}

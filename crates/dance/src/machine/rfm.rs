@@ -1,0 +1,203 @@
+//! The Recursive Feature Machine: kernel ridge regression and AGOP in turns (the paper, §2.3 and appendix B).
+//!
+//! ```text
+//! M₀ = I;  for t = 0…rounds:  fit βₜ under Mₜ;  judge it on the validation points;  Mₜ₊₁ = G / max(G)
+//! ```
+//! The best iterate wins (on some data that is M₀); the loop ends early when accuracy falls below best/1.1.
+//! A round costs `n³/3 + 2n²c` for the regression and what the AGOP's form takes for the metric.
+//!
+//! The metric is used as it is, without its root: `M` enters distances as `aMbᵀ` and the AGOP through `ZM`
+//! (see `device::cpu`). The root is taken once, for the model.
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Part, metric};
+use crate::context::Context;
+use crate::device::{Device, FitSession, Iterate, Solved};
+use crate::error::{Error, Result};
+use crate::event::{Event, Quality, Round};
+use crate::kernel::Kernel;
+use crate::matrix::Matrix;
+use crate::random::Random;
+use crate::setters::setters;
+
+/// Accuracy this far below the best ends the loop.
+const COLLAPSE: f64 = 1.1;
+/// The stream of random numbers that samples AGOP points.
+const SAMPLE_PURPOSE: u64 = 0xa60b;
+
+/// Settings of the loop that are not searched over.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct RfmConfig {
+    /// Ridge of the regression.
+    pub ridge: f64,
+    /// Most AGOP updates.
+    pub rounds: usize,
+    /// Most points over which the AGOP is averaged, a seeded sample of them where there are more; `None` takes all.
+    /// It is a mean over points, so thousands determine it; the cost falls in proportion.
+    pub agop_points: Option<usize>,
+    /// Rounds without a better validation score after which the loop ends; `None` never does for that reason.
+    pub patience: Option<usize>,
+    /// Seed of the AGOP sample.
+    pub seed: u64,
+}
+
+setters!(RfmConfig {
+    ridge: f64,
+    rounds: usize,
+    agop_points: Option<usize>,
+    patience: Option<usize>,
+    seed: u64,
+});
+
+impl Default for RfmConfig {
+    fn default() -> Self {
+        Self { ridge: 1e-3, rounds: 5, agop_points: Some(8000), patience: None, seed: 0 }
+    }
+}
+
+impl RfmConfig {
+    pub(super) fn check(&self) -> Result<()> {
+        if !(self.ridge.is_finite() && self.ridge >= 0.0) {
+            return Err(Error::config("ridge", self.ridge, "a number of at least 0 (1e-3 is a good start)"));
+        }
+        if self.agop_points == Some(0) {
+            return Err(Error::config("agop_points", 0, "at least 1"));
+        }
+        Ok(())
+    }
+}
+
+/// How far a setting came.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Best {
+    /// AGOP updates behind its best iterate.
+    pub(super) round: usize,
+    /// That iterate's quality on the held-out points; `None` without any.
+    pub(super) quality: Option<Quality>,
+}
+
+/// Runs the loop from the identity on. With held-out points the best iterate is kept by the session, otherwise the last.
+/// `train` is the number of training points.
+pub(super) fn iterate(
+    session: &mut dyn FitSession,
+    train: usize,
+    kernel: Kernel,
+    config: &RfmConfig,
+    context: &Context<'_>,
+) -> Result<Best> {
+    let sample = agop_sample(train, config);
+    let mut best: Option<Best> = None;
+    session.begin(None, context)?;
+    for round in 0..=config.rounds {
+        context.check()?;
+        let begin = Instant::now();
+        let Solved { quality, report } = session.solve(kernel, config.ridge, context)?;
+        if report.ridge > config.ridge {
+            context.warn(format!(
+                "the kernel matrix is not positive definite in 32-bit arithmetic at bandwidth {:.3}, shape {:.3}; \
+                 ridge {:.1e} was used in place of {:.1e}",
+                kernel.bandwidth(),
+                kernel.shape(),
+                report.ridge,
+                config.ridge
+            ));
+        }
+        let before = best.and_then(|best| best.quality);
+        let better = match (before, quality) {
+            (Some(before), Some(quality)) => quality.beats(&before),
+            _ => true,
+        };
+        let collapsed = match (before, quality) {
+            (Some(before), Some(quality)) => quality.accuracy < before.accuracy / COLLAPSE,
+            _ => false,
+        };
+        let tired = match (best, config.patience) {
+            (Some(best), Some(patience)) => !better && round - best.round >= patience,
+            _ => false,
+        };
+        if better {
+            session.keep()?;
+            best = Some(Best { round, quality });
+        }
+        let ends = round == config.rounds || collapsed || tired;
+        let goes_on = !ends && {
+            context.check()?;
+            session.learn(sample.as_deref(), None, context)?
+        };
+        let seconds = begin.elapsed().as_secs_f64();
+        context.notice(&Event::Round(Round { round, quality, report, seconds }));
+        if !goes_on {
+            break;
+        }
+    }
+    best.ok_or_else(|| Error::Data("the loop had no rounds".into()))
+}
+
+fn agop_sample(train: usize, config: &RfmConfig) -> Option<Vec<usize>> {
+    let points = config.agop_points.filter(|&points| points < train)?;
+    let mut rows: Vec<usize> = (0..train).collect();
+    Random::new(config.seed, SAMPLE_PURPOSE).shuffle(&mut rows);
+    rows.truncate(points);
+    rows.sort_unstable();
+    Some(rows)
+}
+
+/// A fitted kernel machine: everything needed to answer for new points.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rfm {
+    /// The kernel; its bandwidth is a distance in mapped space.
+    pub kernel: Kernel,
+    /// Symmetric root of the metric, d×d.
+    pub metric_root: Matrix,
+    /// Points that fitted the kernel, normalised, n×d.
+    pub train: Matrix,
+    /// Their labels.
+    pub labels: Vec<u32>,
+    /// Coefficients, n×c.
+    pub beta: Matrix,
+    /// AGOP updates behind the metric.
+    pub rounds: usize,
+}
+
+impl Rfm {
+    pub(super) fn new(kernel: Kernel, points: Part, rounds: usize, iterate: Iterate) -> Result<Self> {
+        let metric_root = match &iterate.metric {
+            Some(metric) => metric::symmetric_root(metric)?,
+            None => identity(points.embeddings.cols()),
+        };
+        let Part { embeddings: train, labels } = points;
+        Ok(Self { kernel, metric_root, train, labels, beta: iterate.beta, rounds })
+    }
+
+    /// Fits with given settings: the loop on normalised points, no search, the last round wins.
+    pub fn fit(
+        device: &dyn Device,
+        points: Part,
+        classes: usize,
+        kernel: Kernel,
+        config: &RfmConfig,
+        context: &Context<'_>,
+    ) -> Result<Self> {
+        config.check()?;
+        let none = Part { embeddings: Matrix::zeros(0, points.embeddings.cols()), labels: Vec::new() };
+        let mut session = device.open_fit(points.fit_points(classes, &none), false, context)?;
+        let best = iterate(&mut *session, points.labels.len(), kernel, config, context)?;
+        session.choose()?;
+        let iterate = session.chosen()?;
+        drop(session);
+        Self::new(kernel, points, best.round, iterate)
+    }
+}
+
+fn identity(d: usize) -> Matrix {
+    let mut identity = Matrix::zeros(d, d);
+    for at in 0..d {
+        identity.row_mut(at)[at] = 1.0;
+    }
+    identity
+}

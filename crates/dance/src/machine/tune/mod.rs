@@ -1,0 +1,261 @@
+//! Tuning: bandwidth and shape by Bayesian optimisation of the RFM's validation accuracy (the paper, §4.1.2), then the
+//! fit itself.
+//!
+//! 1. **Search**: `evaluations` settings, the first few spread evenly, the rest where a Gaussian process expects the most
+//!    improvement on (log bandwidth, shape). Each is a whole RFM loop. With more than `search_points` training points the
+//!    loops run on a stratified sample of that size, judged on all validation points. The distances before any metric are
+//!    computed once.
+//! 2. **Confirm**: the best few settings again on all training points, when the search used a sample.
+//! 3. **Refit** (optional): the chosen setting and number of rounds on training and validation points together. Legitimate,
+//!    since calibration points are others.
+//!
+//! A trial ends after two rounds without improvement, and averages the AGOP over at most 4,000 points.
+//!
+//! Bandwidths are multiples of the median distance among training points before any metric, so that one range fits all data.
+
+mod config;
+mod gaussian_process;
+mod memory;
+mod search;
+
+use std::time::Instant;
+
+use super::rfm::{self, Best, Rfm, RfmConfig};
+use super::Part;
+use crate::context::Context;
+use crate::data::split;
+use crate::device::{Device, Iterate, cpu};
+use crate::error::{Error, Result};
+use crate::event::{Evaluation, Event, Quality};
+use crate::kernel::Kernel;
+
+pub use config::TuneConfig;
+use search::Search;
+
+/// Rounds without improvement after which a trial ends; a refit has none.
+const TRIAL_PATIENCE: usize = 2;
+/// Most points over which a trial's AGOP is averaged.
+const TRIAL_AGOP_POINTS: usize = 4000;
+/// A sample larger than this share of the training points saves too little to be worth confirming.
+const LARGEST_SAMPLE: f64 = 0.75;
+
+/// A tuned, fitted kernel machine and how it came about.
+#[derive(Clone, Debug)]
+pub struct Tuned {
+    /// The machine.
+    pub rfm: Rfm,
+    /// Rows of the points that it keeps: all, or those that it was not judged on.
+    pub rows: Vec<usize>,
+    /// Quality of the chosen setting on the validation points, before any refit.
+    pub validation: Quality,
+    /// The median distance: bandwidths are multiples of it.
+    pub unit: f64,
+    /// Every trial, in order; those on all points come last.
+    pub trace: Vec<Evaluation>,
+    /// What was computed on how many points, in words.
+    pub fidelity: String,
+}
+
+/// Tunes and fits a kernel machine on normalised points.
+pub fn fit(
+    device: &dyn Device,
+    points: Part,
+    classes: usize,
+    rfm: &RfmConfig,
+    config: &TuneConfig,
+    context: &Context<'_>,
+) -> Result<Tuned> {
+    rfm.check()?;
+    config.check()?;
+    let shares = [1.0 - config.validation, config.validation];
+    let mut parts = split::stratified(&points.labels, &shares, config.seed)?;
+    let [train, validation] = [0, 1].map(|part| points.select(&parts[part]));
+    if train.labels.iter().all(|label| *label == train.labels[0]) {
+        return Err(Error::Data(
+            "all training points carry the same label; at least two classes are needed".into(),
+        ));
+    }
+
+    let worthwhile = |most: &usize| (*most as f64) < LARGEST_SAMPLE * train.labels.len() as f64;
+    let sampled = config.search_points.filter(|most| worthwhile(most) && config.trials() > 1);
+    memory::check(device, [&train, &validation], classes, sampled, config, context)?;
+    let unit = cpu::median_distance(&train.embeddings, context);
+    if !(unit > 0.0) {
+        return Err(Error::Data(
+            "at least half of all pairs of training points are identical, so there is no distance to learn from; \
+             check that the embeddings vary from row to row"
+                .into(),
+        ));
+    }
+    let stage = Stage { device, validation: &validation, classes, unit, context };
+    let mut trace = Vec::new();
+    let trial = RfmConfig {
+        patience: rfm.patience.or(Some(TRIAL_PATIENCE)),
+        agop_points: Some(rfm.agop_points.map_or(TRIAL_AGOP_POINTS, |points| points.min(TRIAL_AGOP_POINTS))),
+        ..*rfm
+    };
+
+    let sample = sampled.map(|most| sample(&train, most, config.seed)).transpose()?;
+    let searched = sample.as_ref().unwrap_or(&train);
+    context.notice(&Event::SearchBegins {
+        evaluations: config.trials(),
+        points: searched.labels.len(),
+        of: train.labels.len(),
+    });
+    let mut winner = stage.search(searched, &trial, config, &mut trace)?;
+    if sample.is_some() {
+        let candidates = search::best_places(&trace, config.confirm.max(1));
+        context.notice(&Event::Confirming { candidates: candidates.len() });
+        winner = stage.confirm(&train, &trial, &candidates, &mut trace)?;
+    }
+    let (searched, trained, all) = (searched.labels.len(), train.labels.len(), points.labels.len());
+    let fidelity = describe(&trace, searched, trained, all, rfm, config.refit);
+    let Winner { kernel, best, quality: validation, iterate } = winner;
+    let (machine, rows) = if config.refit {
+        drop((train, sample));
+        let rows = (0..all).collect();
+        (refit(device, points, classes, kernel, best.round, rfm, context)?, rows)
+    } else {
+        drop(points);
+        (Rfm::new(kernel, train, best.round, iterate)?, parts.swap_remove(0))
+    };
+    Ok(Tuned { rfm: machine, rows, validation, unit, trace, fidelity })
+}
+
+/// Fits once more, with what a search has found, on all points.
+pub(crate) fn refit(
+    device: &dyn Device,
+    points: Part,
+    classes: usize,
+    kernel: Kernel,
+    rounds: usize,
+    rfm: &RfmConfig,
+    context: &Context<'_>,
+) -> Result<Rfm> {
+    context.notice(&Event::Refitting { points: points.labels.len() });
+    let rounds = RfmConfig { rounds, patience: None, ..*rfm };
+    Rfm::fit(device, points, classes, kernel, &rounds, context)
+}
+
+/// A stratified sample of about `most` points.
+fn sample(part: &Part, most: usize, seed: u64) -> Result<Part> {
+    let share = most as f64 / part.labels.len() as f64;
+    let parts = split::stratified(&part.labels, &[share, 1.0 - share], seed)?;
+    Ok(part.select(&parts[0]))
+}
+
+/// The best setting with its best iterate.
+struct Winner {
+    kernel: Kernel,
+    best: Best,
+    quality: Quality,
+    iterate: Iterate,
+}
+
+/// What all trials share.
+struct Stage<'a> {
+    device: &'a dyn Device,
+    validation: &'a Part,
+    classes: usize,
+    unit: f64,
+    context: &'a Context<'a>,
+}
+
+impl Stage<'_> {
+    fn search(
+        &self,
+        train: &Part,
+        rfm: &RfmConfig,
+        config: &TuneConfig,
+        trace: &mut Vec<Evaluation>,
+    ) -> Result<Winner> {
+        let mut search = Search::new(config);
+        self.try_all(train, rfm, config.trials() > 1, trace, |trace| {
+            (trace.len() < config.trials()).then(|| search.next(trace, self.validation.labels.len()))
+        })
+    }
+
+    fn confirm(
+        &self,
+        train: &Part,
+        rfm: &RfmConfig,
+        candidates: &[(f64, f64)],
+        trace: &mut Vec<Evaluation>,
+    ) -> Result<Winner> {
+        let mut candidates = candidates.iter().copied();
+        self.try_all(train, rfm, candidates.len() > 1, trace, |_| candidates.next())
+    }
+
+    /// Tries what `next` names until it names nothing; the best wins.
+    fn try_all(
+        &self,
+        train: &Part,
+        rfm: &RfmConfig,
+        several: bool,
+        trace: &mut Vec<Evaluation>,
+        mut next: impl FnMut(&[Evaluation]) -> Option<(f64, f64)>,
+    ) -> Result<Winner> {
+        let context = self.context;
+        let points = train.fit_points(self.classes, self.validation);
+        let mut session = self.device.open_fit(points, several, context)?;
+        let mut winner: Option<(Kernel, Best, Quality)> = None;
+        let mut failure = None;
+        while let Some((bandwidth, shape)) = next(trace) {
+            context.check()?;
+            let begin = Instant::now();
+            let kernel = Kernel::new(bandwidth * self.unit, shape)?;
+            let n = train.labels.len();
+            // A setting whose regression cannot be solved is a bad setting, not the end of the search.
+            let outcome = match rfm::iterate(&mut *session, n, kernel, rfm, context) {
+                Err(error) if !matches!(error, Error::NotPositiveDefinite { .. }) => return Err(error),
+                outcome => outcome,
+            };
+            let (quality, rounds) = match &outcome {
+                Ok(best) => (best.quality.unwrap_or(Quality::WORST), best.round),
+                Err(_) => (Quality::WORST, 0),
+            };
+            let seconds = begin.elapsed().as_secs_f64();
+            let evaluation = Evaluation { bandwidth, shape, points: n, rounds, quality, seconds };
+            context.notice(&Event::Evaluated(evaluation));
+            trace.push(evaluation);
+            match outcome {
+                Ok(best) if winner.is_none_or(|(_, _, before)| quality.beats(&before)) => {
+                    session.choose()?;
+                    winner = Some((kernel, best, quality));
+                }
+                Ok(_) => {}
+                Err(error) => failure = Some(error),
+            }
+        }
+        match winner {
+            Some((kernel, best, quality)) => Ok(Winner { kernel, best, quality, iterate: session.chosen()? }),
+            None => Err(failure.unwrap_or(Error::Data("nothing was tried".into()))),
+        }
+    }
+}
+
+fn describe(
+    trace: &[Evaluation],
+    searched: usize,
+    train: usize,
+    all: usize,
+    rfm: &RfmConfig,
+    refit: bool,
+) -> String {
+    let trials = trace.iter().filter(|trial| trial.points == searched).count();
+    let confirmed = trace.len() - trials;
+    let mut text = format!("{trials} settings on {searched} of {train} training points");
+    if confirmed > 0 {
+        text += &format!(", the best {confirmed} again on all {train}");
+    }
+    if train > TRIAL_AGOP_POINTS {
+        text += &format!(" with the AGOP over {TRIAL_AGOP_POINTS}");
+    }
+    if refit {
+        text += &format!(", refitted on {all} with validation points");
+        if let Some(points) = rfm.agop_points.filter(|&points| points < all) {
+            text += &format!(" and the AGOP over {points}");
+        }
+    }
+    text
+}

@@ -1,0 +1,115 @@
+//! Which setting to try next.
+
+use super::gaussian_process::{GaussianProcess, Place};
+use super::TuneConfig;
+use crate::event::Evaluation;
+use crate::random::Random;
+
+/// Settings spread evenly before the Gaussian process takes over.
+const SPREAD: usize = 8;
+/// Candidates a coordinate at which expected improvement is compared.
+const GRID: [usize; 2] = [49, 31];
+/// The stream of random numbers that shifts the even spread.
+const PURPOSE: u64 = 0x7c1e;
+
+pub(super) struct Search {
+    /// Log of the bandwidth's range, and the shape's.
+    low: Place,
+    high: Place,
+    shift: Place,
+}
+
+impl Search {
+    pub(super) fn new(config: &TuneConfig) -> Self {
+        let mut random = Random::new(config.seed, PURPOSE);
+        Self {
+            low: [config.bandwidth.0.ln(), config.shape.0],
+            high: [config.bandwidth.1.ln(), config.shape.1],
+            shift: [random.uniform(), random.uniform()],
+        }
+    }
+
+    /// The next (bandwidth, shape) after those tried; `validation` is the number of points that judged them.
+    pub(super) fn next(&mut self, tried: &[Evaluation], validation: usize) -> (f64, f64) {
+        let place = if tried.len() < SPREAD {
+            self.spread(tried.len())
+        } else {
+            self.most_promising(tried, validation).unwrap_or_else(|| self.spread(tried.len()))
+        };
+        self.setting(place)
+    }
+
+    /// An additive recurrence with the generalised golden ratio: every prefix is spread evenly.
+    fn spread(&self, index: usize) -> Place {
+        const STEP: Place = [0.754_877_666_246_693, 0.569_840_290_998_053_3];
+        std::array::from_fn(|k| (self.shift[k] + STEP[k] * index as f64).fract())
+    }
+
+    fn most_promising(&self, tried: &[Evaluation], validation: usize) -> Option<Place> {
+        let places: Vec<Place> = tried.iter().map(|trial| self.place(trial)).collect();
+        let values = objective(tried, validation);
+        let process = GaussianProcess::fit(&places, &values)?;
+        // Accuracy on few points is noisy: improve on what the process believes of the places tried, not on a lucky draw.
+        let best = places.iter().map(|place| process.predict(place).0).fold(f64::NEG_INFINITY, f64::max);
+        let steps = std::array::from_fn::<_, 2, _>(|k| if self.low[k] < self.high[k] { GRID[k] } else { 1 });
+        let mut chosen: Option<(f64, Place)> = None;
+        for first in 0..steps[0] {
+            for second in 0..steps[1] {
+                let at = |index: usize, k: usize| {
+                    if steps[k] == 1 { 0.0 } else { index as f64 / (steps[k] - 1) as f64 }
+                };
+                let place = [at(first, 0), at(second, 1)];
+                if places.iter().any(|other| (0..2).all(|k| (place[k] - other[k]).abs() < 1e-9)) {
+                    continue;
+                }
+                let gain = process.expected_improvement(&place, best);
+                if chosen.is_none_or(|(most, _)| gain > most) {
+                    chosen = Some((gain, place));
+                }
+            }
+        }
+        chosen.map(|(_, place)| place)
+    }
+
+    fn place(&self, trial: &Evaluation) -> Place {
+        let at = [trial.bandwidth.ln(), trial.shape];
+        std::array::from_fn(|k| {
+            if self.low[k] < self.high[k] {
+                (at[k] - self.low[k]) / (self.high[k] - self.low[k])
+            } else {
+                0.0
+            }
+        })
+    }
+
+    fn setting(&self, place: Place) -> (f64, f64) {
+        let at: Place = std::array::from_fn(|k| self.low[k] + place[k] * (self.high[k] - self.low[k]));
+        (at[0].exp(), at[1].max(0.5))
+    }
+}
+
+/// Accuracy, with the loss deciding among equals: weighted so that it never outweighs one validation point.
+fn objective(tried: &[Evaluation], validation: usize) -> Vec<f64> {
+    let weight = 0.25 / validation.max(1) as f64;
+    let values: Vec<f64> =
+        tried.iter().map(|trial| trial.quality.accuracy - weight * trial.quality.loss.min(4.0)).collect();
+    // A failed fit says "not here", not "infinitely bad": that would flatten everything else.
+    let worst = tried.iter().zip(&values).filter(|(trial, _)| trial.quality.loss.is_finite());
+    let worst = worst.map(|(_, &value)| value).fold(f64::INFINITY, f64::min);
+    let worst = if worst.is_finite() { worst } else { 0.0 };
+    tried
+        .iter()
+        .zip(values)
+        .map(|(trial, value)| if trial.quality.loss.is_finite() { value } else { worst })
+        .collect()
+}
+
+/// The `count` best different settings tried so far, best first.
+pub(super) fn best_places(tried: &[Evaluation], count: usize) -> Vec<(f64, f64)> {
+    let mut order: Vec<&Evaluation> = tried.iter().collect();
+    // Stable: among equals the earlier one.
+    order.sort_by(|a, b| {
+        b.quality.accuracy.total_cmp(&a.quality.accuracy).then(a.quality.loss.total_cmp(&b.quality.loss))
+    });
+    order.iter().take(count).map(|trial| (trial.bandwidth, trial.shape)).collect()
+}

@@ -1,0 +1,63 @@
+//! Every setting of a model in one place, with the defaults; what a configuration file holds and a model file keeps.
+
+use serde::{Deserialize, Serialize};
+
+use crate::conformal::DanceConfig;
+use crate::data::Normalize;
+use crate::error::{Error, Result};
+use crate::machine::tune::TuneConfig;
+use crate::machine::{RfmConfig, default_floor};
+use crate::setters::setters;
+
+/// Settings of a fit and of the method on top of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Config {
+    /// How embeddings are brought to a common scale.
+    pub normalize: Normalize,
+    /// The kernel machine.
+    pub rfm: RfmConfig,
+    /// The search for its bandwidth and shape.
+    pub tune: TuneConfig,
+    /// The prediction sets.
+    pub dance: DanceConfig,
+    /// Floor under class probabilities; `None` is 1e-3, lower where there are many classes.
+    pub probability_floor: Option<f32>,
+}
+
+setters!(Config {
+    normalize: Normalize,
+    rfm: RfmConfig,
+    tune: TuneConfig,
+    dance: DanceConfig,
+    probability_floor: Option<f32>,
+});
+
+impl Config {
+    /// The paper's settings throughout: reuse and union, no refit, xRFM's floor under probabilities.
+    pub fn paper() -> Self {
+        Self {
+            tune: TuneConfig { refit: false, ..TuneConfig::default() },
+            dance: DanceConfig::paper(),
+            probability_floor: Some(1e-3),
+            ..Self::default()
+        }
+    }
+
+    /// Refuses what makes no sense.
+    pub fn check(&self) -> Result<()> {
+        self.dance.check()?;
+        match self.probability_floor {
+            Some(floor) if !(0.0..0.5).contains(&floor) => {
+                Err(Error::config("probability_floor", floor, "at least 0 and below 0.5, such as 1e-3"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The floor under probabilities of `classes` classes.
+    pub fn floor(&self, classes: usize) -> f32 {
+        self.probability_floor.unwrap_or_else(|| default_floor(classes))
+    }
+}

@@ -1,0 +1,132 @@
+//! A calibrated model: the way of a query from the encoder's numbers to a set.
+
+use super::fitted::Fitted;
+use super::prediction::{Best, PredictOptions, Prediction, Scored};
+use crate::conformal::{Combine, DanceConfig, Decision, EmptySets, Predictor};
+use crate::context::Context;
+use crate::data::{Classes, Dataset};
+use crate::device::Device;
+use crate::error::Result;
+use crate::machine::{Classified, Classifier};
+use crate::matrix::{Matrix, Rows};
+use crate::neighbors::Neighbors;
+
+/// A calibrated model, opened on a device.
+#[derive(Clone, Debug)]
+pub struct Dance {
+    pub(super) fitted: Fitted,
+    /// The kernel's classes, then those that only calibration points have.
+    pub(super) classes: Vec<String>,
+    /// Reference points, normalised.
+    pub(super) reference: Matrix,
+    pub(super) classifier: Classifier,
+    pub(super) predictor: Predictor,
+    /// SHA-256 of the points and labels it was calibrated on.
+    pub(super) data_hash: String,
+}
+
+impl Dance {
+    /// Calibrates on other points, with the same kernel and, where given, other settings of the method.
+    pub fn recalibrate(
+        &self,
+        device: &dyn Device,
+        data: &Dataset,
+        config: Option<DanceConfig>,
+        context: &Context<'_>,
+    ) -> Result<Self> {
+        let mut fitted = self.fitted.clone();
+        fitted.config.dance = config.unwrap_or(fitted.config.dance);
+        fitted.calibrate_with(self.classifier.clone(), device, data, context)
+    }
+
+    /// Class names; a class id indexes them.
+    pub fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    /// The kernel machine.
+    pub fn fitted(&self) -> &Fitted {
+        &self.fitted
+    }
+
+    /// The kernel machine as a plain classifier. Classes that only calibration points have are not among its.
+    pub fn classifier(&self) -> &Classifier {
+        &self.classifier
+    }
+
+    /// What the calibration points say.
+    pub fn predictor(&self) -> &Predictor {
+        &self.predictor
+    }
+
+    /// The guarantee that holds for the sets, in words.
+    pub fn guarantee(&self) -> &'static str {
+        if self.data_hash == self.fitted.data_hash {
+            return "none: calibrated on the points that fitted the kernel";
+        }
+        self.predictor.mode().guarantee()
+    }
+
+    /// Class ids of labels by their names; `None` for a name the model does not know.
+    pub fn class_ids(&self, data: &Dataset) -> Vec<Option<u32>> {
+        let classes = Classes::new(&self.classes);
+        let ids: Vec<_> = data.classes.iter().map(|name| classes.id(name)).collect();
+        data.labels.iter().map(|&label| ids[label as usize]).collect()
+    }
+
+    /// Everything about `queries` (as they come from the encoder) that does not depend on the error level.
+    pub fn score<'q>(
+        &self,
+        queries: impl Into<Rows<'q>>,
+        options: PredictOptions,
+        context: &Context<'_>,
+    ) -> Result<Scored> {
+        let mut scored = Scored { options, ..Scored::default() };
+        self.classifier.in_blocks(queries.into(), context, |block| {
+            let first_row = options.first_row + scored.len();
+            scored.extend(&context.run(|| self.score_block(block, first_row, options, context))?)
+        })?;
+        Ok(scored)
+    }
+
+    /// One block of queries: mapped, classified where anyone wants to know, and counted.
+    fn score_block(
+        &self,
+        queries: Rows<'_>,
+        first_row: usize,
+        options: PredictOptions,
+        context: &Context<'_>,
+    ) -> Result<Scored> {
+        let mapped = self.classifier.map_queries(queries, context)?;
+        let fused = self.predictor.combine() == Combine::Fuse;
+        let best = options.best || options.empty == EmptySets::Top1;
+        let classified = (best || fused || options.probabilities)
+            .then(|| self.classifier.classify_mapped(&mapped, context))
+            .transpose()?;
+        let probabilities = classified.as_ref().filter(|_| fused).map(|classified| &classified.probabilities);
+        let answers = self.predictor.answer(&mapped, first_row, probabilities, context)?;
+        let best_labels = classified.as_ref().filter(|_| best).map(Best::of);
+        let kept = classified.filter(|_| options.probabilities).map(|Classified { probabilities, .. }| probabilities);
+        Ok(Scored::new(answers, best_labels, kept, options))
+    }
+
+    /// How sets are made at error level `alpha`, the mix selected for it where the model selects one.
+    pub fn decide(&self, alpha: f64) -> Result<Decision> {
+        self.predictor.decide(alpha)
+    }
+
+    /// The sets of scored queries under a decision.
+    pub fn predict(&self, scored: &Scored, decision: &Decision) -> Prediction {
+        Prediction::new(scored, decision.clone(), self.classes.len(), self.predictor.reference_labels())
+    }
+
+    /// The `k` nearest reference points of every query, in mapped space.
+    pub fn neighbors<'q>(
+        &self,
+        queries: impl Into<Rows<'q>>,
+        k: usize,
+        context: &Context<'_>,
+    ) -> Result<Neighbors> {
+        self.predictor.neighbors(&self.classifier.transform(queries, context)?, k, context)
+    }
+}

@@ -1,0 +1,177 @@
+//! The header of a model file: its JSON, the checksum, and the bytes around them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use safetensors::SafeTensors;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::tensors::{Reader, Values};
+use super::{FORMAT, hexadecimal};
+use crate::conformal::mix::Trial;
+use crate::error::{Error, Result};
+use crate::event::Quality;
+use crate::model::Config;
+
+/// Stands in for the checksum while it is computed.
+const NO_CHECKSUM: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+const CHECKSUM_KEY: &str = "\"checksum\":\"";
+
+/// What the file says in words and numbers.
+pub(super) struct Metadata {
+    /// JSON of the [`Config`].
+    pub(super) config: String,
+    pub(super) classes: Vec<String>,
+    pub(super) fit_classes: usize,
+    pub(super) bandwidth: f64,
+    pub(super) shape: f64,
+    pub(super) rounds: usize,
+    pub(super) format: u32,
+    /// By α, in words.
+    pub(super) mix: BTreeMap<String, f64>,
+    /// The mix of a joint score, and its grid.
+    pub(super) joint: Option<(f64, Vec<Trial>)>,
+    pub(super) guarantee: String,
+    pub(super) validation: Quality,
+    pub(super) fidelity: String,
+    pub(super) fit_data_hash: String,
+    pub(super) calibration_data_hash: String,
+}
+
+impl Metadata {
+    /// As strings, which is all that safetensors metadata can hold. Settings that a reader in another language needs have
+    /// keys of their own beside `config`.
+    fn entries(&self) -> BTreeMap<&'static str, String> {
+        let config: Config = serde_json::from_str(&self.config).unwrap_or_default();
+        let dance = config.dance;
+        let word = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        BTreeMap::from([
+            ("format", FORMAT.to_string()),
+            ("checksum", NO_CHECKSUM.into()),
+            ("bandwidth", self.bandwidth.to_string()),
+            ("shape", self.shape.to_string()),
+            ("rounds", self.rounds.to_string()),
+            ("temperature", dance.temperature.to_string()),
+            ("rank_neighbors", dance.rank_neighbors.to_string()),
+            ("contrast_neighbors", dance.contrast_neighbors.to_string()),
+            ("tie_noise", dance.tie_noise.to_string()),
+            ("seed", dance.seed.to_string()),
+            ("mix", json!(self.mix).to_string()),
+            ("calibration", word(json!(dance.calibration))),
+            ("combine", word(json!(dance.combine))),
+            ("fit_neighbors", dance.fit_neighbors.to_string()),
+            ("joint", json!(self.joint).to_string()),
+            ("normalize", word(json!(config.normalize))),
+            ("classes", json!(self.classes).to_string()),
+            ("fit_classes", self.fit_classes.to_string()),
+            ("config", self.config.clone()),
+            ("guarantee", self.guarantee.clone()),
+            ("validation", json!(self.validation).to_string()),
+            ("fidelity", self.fidelity.clone()),
+            ("fit_data_sha256", self.fit_data_hash.clone()),
+            ("calibration_data_sha256", self.calibration_data_hash.clone()),
+            ("versions", json!({ "dance": env!("CARGO_PKG_VERSION") }).to_string()),
+        ])
+    }
+
+    fn from_entries(entries: &BTreeMap<String, String>, path: &Path) -> Result<Self> {
+        let text = |key: &str| {
+            let value = entries.get(key).cloned();
+            value.ok_or_else(|| Error::format(path, format!("not a model: its metadata has no `{key}`")))
+        };
+        Ok(Self {
+            config: text("config")?,
+            classes: parse(path, "classes", &text("classes")?)?,
+            fit_classes: parse(path, "fit_classes", &text("fit_classes")?)?,
+            bandwidth: parse(path, "bandwidth", &text("bandwidth")?)?,
+            shape: parse(path, "shape", &text("shape")?)?,
+            rounds: parse(path, "rounds", &text("rounds")?)?,
+            format: parse(path, "format", &text("format")?)?,
+            mix: parse(path, "mix", &text("mix")?)?,
+            joint: entries.get("joint").map_or(Ok(None), |text| parse(path, "joint", text))?,
+            guarantee: text("guarantee")?,
+            validation: parse(path, "validation", &text("validation")?)?,
+            fidelity: text("fidelity")?,
+            fit_data_hash: text("fit_data_sha256")?,
+            calibration_data_hash: text("calibration_data_sha256")?,
+        })
+    }
+}
+
+fn parse<T: serde::de::DeserializeOwned>(path: &Path, key: &str, text: &str) -> Result<T> {
+    serde_json::from_str(text)
+        .map_err(|error| Error::format(path, format!("metadata `{key}` cannot be read: {error}")))
+}
+
+/// The whole file: length of the header, header, tensors; the widest numbers first, so that all are aligned.
+pub(super) fn write(metadata: &Metadata, tensors: &BTreeMap<&'static str, Values<'_>>) -> Vec<u8> {
+    let mut order: Vec<_> = tensors.iter().collect();
+    order.sort_by_key(|(_, values)| std::cmp::Reverse(values.width()));
+    let mut header = serde_json::Map::new();
+    header.insert("__metadata__".into(), json!(metadata.entries()));
+    let mut end = 0;
+    for (name, values) in &order {
+        let start = end;
+        end += values.bytes();
+        let entry = json!({ "dtype": values.kind(), "shape": values.shape(), "data_offsets": [start, end] });
+        header.insert((**name).into(), entry);
+    }
+    let mut header = Value::Object(header).to_string().into_bytes();
+    header.resize(header.len().next_multiple_of(8), b' ');
+    let mut file = Vec::with_capacity(8 + header.len() + end);
+    file.extend((header.len() as u64).to_le_bytes());
+    file.extend(header);
+    for (_, values) in order {
+        values.append_to(&mut file);
+    }
+    let place = checksum_place(&file);
+    let sum = hexadecimal(&Sha256::digest(&file));
+    if let Some(place) = place {
+        file[place..place + sum.len()].copy_from_slice(sum.as_bytes());
+    }
+    file
+}
+
+/// Where the checksum's digits begin.
+fn checksum_place(file: &[u8]) -> Option<usize> {
+    let length = u64::from_le_bytes(file.get(..8)?.try_into().ok()?);
+    let header = file.get(8..)?.get(..usize::try_from(length).ok()?)?;
+    let key = CHECKSUM_KEY.as_bytes();
+    let place = 8 + header.windows(key.len()).position(|window| window == key)? + key.len();
+    (place + NO_CHECKSUM.len() <= 8 + header.len()).then_some(place)
+}
+
+/// Checks the file and opens its parts.
+pub(super) fn read<'a>(file: &'a [u8], path: &'a Path) -> Result<(Metadata, Reader<'a>)> {
+    let damaged = |what: &str| Error::format(path, format!("{what}; the file is damaged or not a model"));
+    let (_, header) = SafeTensors::read_metadata(file)
+        .map_err(|error| damaged(&format!("not a safetensors file ({error})")))?;
+    let entries: BTreeMap<String, String> =
+        header.metadata().clone().unwrap_or_default().into_iter().collect();
+    let format = entries.get("format").and_then(|text| text.parse::<u32>().ok());
+    match format {
+        None => return Err(damaged("its metadata has no `format` number")),
+        Some(0) => return Err(damaged("format 0 does not exist")),
+        Some(format) if format > FORMAT => {
+            return Err(Error::format(
+                path,
+                format!(
+                    "written in format {format}, and this version reads up to {FORMAT}; install a newer version"
+                ),
+            ));
+        }
+        Some(_) => {}
+    }
+    let place = checksum_place(file).ok_or_else(|| damaged("it has no checksum"))?;
+    let digits = place..place + NO_CHECKSUM.len();
+    let mut hash = Sha256::new();
+    hash.update(&file[..digits.start]);
+    hash.update(NO_CHECKSUM);
+    hash.update(&file[digits.end..]);
+    if hexadecimal(&hash.finalize()).as_bytes() != &file[digits] {
+        return Err(damaged("its checksum does not match"));
+    }
+    let tensors = SafeTensors::deserialize(file).map_err(|error| damaged(&error.to_string()))?;
+    Ok((Metadata::from_entries(&entries, path)?, Reader::new(tensors, path)))
+}

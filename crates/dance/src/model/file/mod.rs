@@ -1,0 +1,310 @@
+//! The model file: one safetensors file with documented tensor names and JSON metadata (`docs/format.md`).
+//!
+//! Written to a temporary name and renamed, so that a file under its own name is always whole; checked on load by a
+//! SHA-256 of every byte but the checksum's own digits. Loading reads the file whole, checks it, and copies the tensors out. A file is
+//! untrusted: whatever is wrong with it comes back as an error that says what, and nothing is allocated on its word alone.
+//!
+//! The same model gives the same bytes on every machine.
+
+mod header;
+mod tensors;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use super::config::Config;
+use super::dance::Dance;
+use super::fitted::Fitted;
+use crate::conformal::combine::Levels;
+use crate::conformal::mix::{MixSelection, Trial};
+use crate::conformal::scores::paired::PairedScores;
+use crate::conformal::{CalibrationMode, CalibrationScores, Combine, Evidence, Mix, Predictor, Setup, rule};
+use crate::context::Context;
+use crate::data::{Dataset, Normalize, Normalizer};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::kernel::Kernel;
+use crate::machine::{Part, Rfm};
+use crate::whole_file::WholeFile;
+
+use header::Metadata;
+use tensors::{Reader, Values};
+
+/// The format this version writes, and the newest it reads.
+pub const FORMAT: u32 = 2;
+
+/// Levels for which the file names the mix; others are selected from the tuning tensors.
+const NAMED_ALPHAS: [f64; 4] = [0.01, 0.05, 0.1, 0.2];
+
+/// SHA-256 of a data set's embeddings, labels and class names, in hexadecimal.
+pub fn hash_of(data: &Dataset) -> String {
+    let mut hash = Sha256::new();
+    hash.update((data.len() as u64).to_le_bytes());
+    for value in data.embeddings.as_slice() {
+        hash.update(value.to_le_bytes());
+    }
+    for label in &data.labels {
+        hash.update(label.to_le_bytes());
+    }
+    for name in &data.classes {
+        hash.update((name.len() as u64).to_le_bytes());
+        hash.update(name);
+    }
+    hexadecimal(&hash.finalize())
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+impl Dance {
+    /// Writes the model to `path`, replacing what is there in one step.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        WholeFile::write(path, &self.to_bytes()?)
+    }
+
+    /// The bytes of the model file.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let metadata = self.metadata()?;
+        Ok(header::write(&metadata, &self.tensors()))
+    }
+
+    /// Reads a model and opens it on a device.
+    pub fn load(device: &dyn Device, path: impl AsRef<Path>, context: &Context<'_>) -> Result<Self> {
+        let path = path.as_ref();
+        let found = std::fs::metadata(path).map_err(|error| Error::io(path, error))?;
+        if !found.is_file() {
+            return Err(Error::format(path, "is not a regular file; name a model that `dance fit` wrote"));
+        }
+        let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
+        Self::from_bytes(device, &bytes, path, context)
+    }
+
+    /// Reads a model from the bytes of its file; `path` is for messages.
+    pub fn from_bytes(
+        device: &dyn Device,
+        bytes: &[u8],
+        path: impl AsRef<Path>,
+        context: &Context<'_>,
+    ) -> Result<Self> {
+        let path = path.as_ref();
+        let (metadata, reader) = header::read(bytes, path)?;
+        let problem = |problem: String| Error::format(path, problem);
+        let mut config: Config =
+            serde_json::from_str(&metadata.config).map_err(|error| problem(format!("config: {error}")))?;
+        if metadata.format == 1 {
+            config.dance.combine = Combine::Union; // there was no other, so it was not written
+        }
+        config.check()?;
+        let fit_classes = metadata.fit_classes;
+        if metadata.classes.len() < fit_classes || fit_classes == 0 {
+            return Err(problem(format!(
+                "{} classes cannot hold the kernel's {fit_classes}",
+                metadata.classes.len()
+            )));
+        }
+
+        let train = reader.matrix("train", None)?;
+        let (n, d) = (train.rows(), train.cols());
+        let rfm = Rfm {
+            kernel: Kernel::new(metadata.bandwidth, metadata.shape)?,
+            metric_root: reader.matrix("metric_root", Some((d, d)))?,
+            beta: reader.matrix("beta", Some((n, fit_classes)))?,
+            labels: reader.labels("train_labels", Some(n), fit_classes)?,
+            train,
+            rounds: metadata.rounds,
+        };
+        let normalizer = match config.normalize {
+            Normalize::L2 => Normalizer::L2,
+            Normalize::None => Normalizer::None,
+            Normalize::Standardize => Normalizer::Standardize {
+                mean: reader.floats("normalize_mean", d)?,
+                scale: reader.floats("normalize_scale", d)?,
+            },
+        };
+        let fitted = Fitted {
+            classes: metadata.classes[..fit_classes].to_vec(),
+            normalizer,
+            rfm,
+            rows: (0..n).collect(),
+            validation: metadata.validation,
+            fidelity: metadata.fidelity,
+            data_hash: metadata.fit_data_hash,
+            config,
+        };
+
+        let classes = metadata.classes.len();
+        let reference = reader.matrix("reference", None)?;
+        if reference.cols() != d {
+            return Err(problem(format!("`reference` has {} columns, `train` has {d}", reference.cols())));
+        }
+        let labels = reader.labels("reference_labels", Some(reference.rows()), classes)?;
+        let classifier = fitted.classifier(device, context)?;
+        let points = Part { embeddings: classifier.map(&reference, context)?, labels };
+        let config = &fitted.config.dance;
+        let selection = read_selection(&reader, classes)?;
+        if let Some((mix, _)) = metadata.joint {
+            Mix::Fixed(mix).check()?;
+        }
+        let setup = Setup { device, classes, kernel: fitted.rfm.kernel, config, context };
+        let predictor = if config.calibration == CalibrationMode::Exact {
+            let n = points.labels.len();
+            let fit = fitted.mapped_fit_points(&classifier, context)?;
+            let reference = Predictor::bag_reference(points, &fit, setup)?;
+            let ids = reader.ids("bag_neighbors", n, reference.len())?;
+            let neighbors = reference.named_neighbors(n, &ids, context);
+            let own = match config.combine {
+                Combine::Fuse => Some(reader.floats("calibration_probabilities", n)?),
+                Combine::Union | Combine::Joint => None,
+            };
+            Predictor::of_bag(reference, neighbors, own, selection, metadata.joint, config, context)?
+        } else {
+            let rank = reader.scores("calibration_rank_scores", None)?;
+            let contrast = reader.scores("calibration_contrast_scores", Some(rank.len()))?;
+            Predictor {
+                reference: setup.open(points)?,
+                evidence: read_evidence(&reader, config.combine, metadata.joint.as_ref(), rank.len())?,
+                rank: CalibrationScores::new(rank)?,
+                contrast: CalibrationScores::new(contrast)?,
+                selection,
+                joint: metadata.joint,
+                mix: config.mix,
+                mode: config.calibration,
+                combine: config.combine,
+            }
+        };
+        Ok(Self {
+            classes: metadata.classes,
+            reference,
+            classifier,
+            predictor,
+            data_hash: metadata.calibration_data_hash,
+            fitted,
+        })
+    }
+
+    fn metadata(&self) -> Result<Metadata> {
+        let mut mix = BTreeMap::new();
+        for alpha in NAMED_ALPHAS {
+            if let Some(selected) = self.decide(alpha)?.mix {
+                mix.insert(alpha.to_string(), selected);
+            }
+        }
+        let config = serde_json::to_string(&self.fitted.config);
+        Ok(Metadata {
+            config: config
+                .map_err(|error| Error::Data(format!("the settings cannot be written: {error}")))?,
+            classes: self.classes.clone(),
+            fit_classes: self.fitted.classes.len(),
+            bandwidth: self.fitted.rfm.kernel.bandwidth(),
+            shape: self.fitted.rfm.kernel.shape(),
+            rounds: self.fitted.rfm.rounds,
+            format: FORMAT,
+            mix,
+            joint: self.predictor.joint.clone(),
+            guarantee: self.guarantee().into(),
+            validation: self.fitted.validation,
+            fidelity: self.fitted.fidelity.clone(),
+            fit_data_hash: self.fitted.data_hash.clone(),
+            calibration_data_hash: self.data_hash.clone(),
+        })
+    }
+
+    fn tensors(&self) -> BTreeMap<&'static str, Values<'_>> {
+        let Fitted { rfm, normalizer, .. } = &self.fitted;
+        let mut tensors = BTreeMap::from([
+            ("metric_root", Values::Matrix(&rfm.metric_root)),
+            ("train", Values::Matrix(&rfm.train)),
+            ("train_labels", Values::Labels(&rfm.labels)),
+            ("beta", Values::Matrix(&rfm.beta)),
+            ("reference", Values::Matrix(&self.reference)),
+            ("reference_labels", Values::Labels(&self.predictor.reference_labels()[..self.reference.rows()])),
+        ]);
+        match &self.predictor.evidence {
+            Evidence::Bag(bag) => {
+                let (ids, columns) = bag.neighbors().table();
+                tensors.insert("bag_neighbors", Values::Ids(ids, columns));
+                if let Some(own) = &bag.probabilities {
+                    tensors.insert("calibration_probabilities", Values::Floats(own));
+                }
+            }
+            Evidence::Separate | Evidence::Combined { .. } => {
+                let Predictor { rank, contrast, .. } = &self.predictor;
+                tensors.insert("calibration_rank_scores", Values::Scores(rank.sorted()));
+                tensors.insert("calibration_contrast_scores", Values::Scores(contrast.sorted()));
+            }
+        }
+        if let Evidence::Combined { levels, scores, .. } = &self.predictor.evidence {
+            tensors.extend([
+                ("level_rank_scores", Values::Scores(levels.rank.sorted())),
+                ("level_contrast_scores", Values::Scores(levels.contrast.sorted())),
+                ("level_probability_scores", Values::Scores(levels.probability.sorted())),
+                ("combined_scores", Values::Scores(scores.sorted())),
+            ]);
+        }
+        if let Normalizer::Standardize { mean, scale } = normalizer {
+            tensors.insert("normalize_mean", Values::Floats(mean));
+            tensors.insert("normalize_scale", Values::Floats(scale));
+        }
+        if let Some(selection) = &self.predictor.selection {
+            tensors.extend([
+                ("tuning_rank_scores", Values::Scores(selection.rank.sorted())),
+                ("tuning_contrast_scores", Values::Scores(selection.contrast.sorted())),
+                ("tuning_offsets", Values::Offsets(&selection.scores.offsets)),
+                ("tuning_labels", Values::Labels(&selection.scores.labels)),
+                ("tuning_label_rank_scores", Values::Scores(&selection.scores.rank)),
+                ("tuning_label_contrast_scores", Values::Scores(&selection.scores.contrast)),
+                ("tuning_true_labels", Values::Labels(&selection.labels)),
+            ]);
+        }
+        tensors
+    }
+}
+
+fn read_evidence(
+    reader: &Reader<'_>,
+    combine: Combine,
+    joint: Option<&(f64, Vec<Trial>)>,
+    points: usize,
+) -> Result<Evidence> {
+    let Some(rule) = rule(combine, joint) else { return Ok(Evidence::Separate) };
+    let rank = reader.scores("level_rank_scores", None)?;
+    let column = |name| CalibrationScores::new(reader.scores(name, Some(rank.len()))?);
+    let (contrast, probability) = (column("level_contrast_scores")?, column("level_probability_scores")?);
+    let levels = Levels { contrast, probability, rank: CalibrationScores::new(rank)? };
+    let scores = CalibrationScores::new(reader.scores("combined_scores", Some(points))?)?;
+    Ok(Evidence::Combined { rule, levels, scores })
+}
+
+fn read_selection(reader: &Reader<'_>, classes: usize) -> Result<Option<MixSelection>> {
+    if !reader.has("tuning_offsets") {
+        return Ok(None);
+    }
+    let rank = reader.scores("tuning_rank_scores", None)?;
+    let contrast = reader.scores("tuning_contrast_scores", Some(rank.len()))?;
+    let labels = reader.labels("tuning_labels", None, classes)?;
+    let offsets = reader.offsets("tuning_offsets", labels.len())?;
+    let ascending = offsets.windows(2).all(|ends| labels[ends[0]..ends[1]].is_sorted_by(|a, b| a < b));
+    if !ascending {
+        return Err(reader.problem("`tuning_labels` do not ascend within a point"));
+    }
+    let points = offsets.len() - 1;
+    Ok(Some(MixSelection {
+        rank: CalibrationScores::new(rank)?,
+        contrast: CalibrationScores::new(contrast)?,
+        scores: PairedScores {
+            rank: reader.scores("tuning_label_rank_scores", Some(labels.len()))?,
+            contrast: reader.scores("tuning_label_contrast_scores", Some(labels.len()))?,
+            offsets,
+            labels,
+        },
+        labels: reader.labels("tuning_true_labels", Some(points), classes)?,
+        classes,
+    }))
+}

@@ -1,0 +1,164 @@
+//! A kernel machine with its settings, and how it is calibrated.
+
+use super::config::Config;
+use super::dance::Dance;
+use super::file::hash_of;
+use super::notices;
+use crate::conformal::{CalibrationMode, Combine, Predictor, Setup};
+use crate::context::Context;
+use crate::data::{Classes, Dataset, Normalizer};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::event::Quality;
+use crate::machine::{Classifier, Part, Rfm, tune};
+use crate::matrix::{Matrix, check_finite};
+
+/// A kernel machine that has not been calibrated yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fitted {
+    /// The settings.
+    pub config: Config,
+    /// Names of the classes the kernel knows.
+    pub classes: Vec<String>,
+    /// How points are normalised.
+    pub normalizer: Normalizer,
+    /// The machine.
+    pub rfm: Rfm,
+    /// Rows of the fit data that it keeps: all, or those that it was not judged on. A file does not keep them; then they
+    /// count from 0.
+    pub rows: Vec<usize>,
+    /// Quality on the validation points.
+    pub validation: Quality,
+    /// What was computed on how many points, in words.
+    pub fidelity: String,
+    /// SHA-256 of the points and labels it was fitted on.
+    pub data_hash: String,
+}
+
+impl Fitted {
+    /// Tunes and fits a kernel machine on `data`.
+    pub fn fit(device: &dyn Device, data: &Dataset, config: &Config, context: &Context<'_>) -> Result<Self> {
+        config.check()?;
+        let normalizer = Normalizer::fit(config.normalize, &data.embeddings);
+        let points = normalised(data, &normalizer, "fit data")?;
+        let tuned = tune::fit(device, points, data.classes.len(), &config.rfm, &config.tune, context)?;
+        Ok(Self {
+            config: config.clone(),
+            classes: data.classes.clone(),
+            normalizer,
+            rfm: tuned.rfm,
+            rows: tuned.rows,
+            validation: tuned.validation,
+            fidelity: tuned.fidelity,
+            data_hash: hash_of(data),
+        })
+    }
+
+    /// The same settings fitted to all of `data`, the validation points with them. `data` is what this was fitted on.
+    pub fn refit(&self, device: &dyn Device, data: &Dataset, context: &Context<'_>) -> Result<Self> {
+        let points = normalised(data, &self.normalizer, "fit data")?;
+        let (classes, kernel, rounds) = (self.classes.len(), self.rfm.kernel, self.rfm.rounds);
+        let rfm = tune::refit(device, points, classes, kernel, rounds, &self.config.rfm, context)?;
+        let mut refitted = Self { rfm, rows: (0..data.len()).collect(), ..self.clone() };
+        refitted.config.tune.refit = true;
+        Ok(refitted)
+    }
+
+    /// Dimensions of the embeddings.
+    pub fn dimensions(&self) -> usize {
+        self.rfm.train.cols()
+    }
+
+    /// Opens the machine as a plain classifier.
+    pub fn classifier(&self, device: &dyn Device, context: &Context<'_>) -> Result<Classifier> {
+        let floor = self.config.floor(self.classes.len());
+        Classifier::open(device, &self.rfm, &self.normalizer, floor, context)
+    }
+
+    /// Calibrates on `data`: points that did not fit the kernel. Classes are matched by name; new ones are allowed.
+    pub fn calibrate(self, device: &dyn Device, data: &Dataset, context: &Context<'_>) -> Result<Dance> {
+        let classifier = self.classifier(device, context)?;
+        self.calibrate_with(classifier, device, data, context)
+    }
+
+    pub(super) fn calibrate_with(
+        self,
+        classifier: Classifier,
+        device: &dyn Device,
+        data: &Dataset,
+        context: &Context<'_>,
+    ) -> Result<Dance> {
+        let config = self.config.dance;
+        config.check()?;
+        if data.embeddings.cols() != self.dimensions() {
+            return Err(Error::Shape {
+                what: "dimensions of the calibration points".into(),
+                expected: self.dimensions().to_string(),
+                found: data.embeddings.cols().to_string(),
+            });
+        }
+        check_finite("calibration data", &data.embeddings)?;
+        let (classes, labels) = self.match_classes(data);
+        notices::classes(&self.classes, &classes, &labels, config.calibration, context);
+        let points = normalised(data, &self.normalizer, "calibration data")?.embeddings;
+        notices::overlap(&self.rfm.train, &points, context);
+        let mapped = classifier.map(&points, context)?;
+        let probabilities = match config.combine {
+            Combine::Fuse => Some(classifier.own_probabilities(&mapped, &labels, context)?),
+            Combine::Union | Combine::Joint => None,
+        };
+        let setup =
+            Setup { device, classes: classes.len(), kernel: self.rfm.kernel, config: &config, context };
+        let calibration = Part { embeddings: mapped, labels };
+        let (reference, predictor) = match config.calibration {
+            CalibrationMode::Reuse => {
+                (points, Predictor::reuse(calibration, probabilities.as_deref(), setup)?)
+            }
+            CalibrationMode::Disjoint => {
+                let fit = self.mapped_fit_points(&classifier, context)?;
+                let predictor = Predictor::disjoint(fit, &calibration, probabilities.as_deref(), setup)?;
+                (self.rfm.train.clone(), predictor)
+            }
+            CalibrationMode::Exact => {
+                let fit = self.mapped_fit_points(&classifier, context)?;
+                (points, Predictor::exact(calibration, &fit, probabilities, setup)?)
+            }
+        };
+        if predictor.lacks_mix() {
+            context.warn(format!(
+                "{} points are too few to select the mix; it is 0, the k-NN set",
+                data.len()
+            ));
+        }
+        Ok(Dance { fitted: self, classes, reference, classifier, predictor, data_hash: hash_of(data) })
+    }
+
+    /// The points that fitted the kernel, mapped.
+    pub(super) fn mapped_fit_points(&self, classifier: &Classifier, context: &Context<'_>) -> Result<Part> {
+        let embeddings = classifier.map(&self.rfm.train, context)?;
+        Ok(Part { embeddings, labels: self.rfm.labels.clone() })
+    }
+
+    /// The kernel's classes followed by those only `data` has, and the labels of `data` among them.
+    fn match_classes(&self, data: &Dataset) -> (Vec<String>, Vec<u32>) {
+        let mut names = self.classes.clone();
+        let mut known = Classes::new(&self.classes);
+        let mut labels = Vec::with_capacity(data.len());
+        for &label in &data.labels {
+            let name = &data.classes[label as usize];
+            let id = known.id_or_next(name);
+            if id as usize == names.len() {
+                names.push(name.clone());
+            }
+            labels.push(id);
+        }
+        (names, labels)
+    }
+}
+
+/// The points of `data` on the kernel's scale, with their labels; `origin` names them in messages.
+fn normalised(data: &Dataset, normalizer: &Normalizer, origin: &str) -> Result<Part> {
+    let mut embeddings: Matrix = data.embeddings.clone();
+    normalizer.apply(origin, &mut embeddings)?;
+    Ok(Part { embeddings, labels: data.labels.clone() })
+}
