@@ -209,8 +209,7 @@ impl Model {
             let classifier = run(py, 0, None, |device, context| fitted.classifier(device, context))?;
             return Ok(Self { state: State::Fitted(Box::new((fitted, classifier))) });
         }
-        let dance =
-            run(py, 0, None, |device, context| Dance::from_bytes(device, bytes, "<pickle>", context));
+        let dance = run(py, 0, None, |device, context| Dance::from_bytes(device, bytes, "<pickle>", context));
         dance.map(Self::calibrated)
     }
 

@@ -5,7 +5,11 @@ const SCRIPT: &str = include_str!("page.js");
 
 /// Text as it may stand in a page.
 pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+        .replace('\'', "&#39;")
 }
 
 /// A whole page. `mark` is a comment in its second line, by which a program knows its own pages.

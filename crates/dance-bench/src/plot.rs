@@ -213,7 +213,11 @@ pub fn picture(charts: &[Chart]) -> String {
     for (place, series) in legend.iter().enumerate() {
         let x = LEFT + step * place as f64;
         let y = HEAD + HEIGHT + 10.0;
-        body += &format!("<circle class=\"dot c{}\" cx=\"{x:.1}\" cy=\"{:.1}\" r=\"5\"/>", series.color % 16, y - 4.0);
+        body += &format!(
+            "<circle class=\"dot c{}\" cx=\"{x:.1}\" cy=\"{:.1}\" r=\"5\"/>",
+            series.color % 16,
+            y - 4.0
+        );
         body += &format!("<text x=\"{:.1}\" y=\"{y:.1}\">{}</text>", x + 10.0, escape(&series.name));
     }
     format!(
@@ -227,10 +231,15 @@ pub fn picture(charts: &[Chart]) -> String {
 fn picture_style() -> String {
     let drawing = |line: &&str| {
         let line = line.trim_start();
-        line.starts_with(":root") || line.starts_with("--c") || line.starts_with(".line") || line.starts_with(".axis")
+        line.starts_with(":root")
+            || line.starts_with("--c")
+            || line.starts_with(".line")
+            || line.starts_with(".axis")
     };
     let rules: String = STYLE.lines().filter(drawing).collect();
-    format!("{rules} text {{ fill: var(--soft); font-size: 11px; }} .title {{ fill: var(--ink); font-size: 13px; font-weight: bold; }}")
+    format!(
+        "{rules} text {{ fill: var(--soft); font-size: 11px; }} .title {{ fill: var(--ink); font-size: 13px; font-weight: bold; }}"
+    )
 }
 
 struct Axis {

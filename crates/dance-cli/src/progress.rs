@@ -114,7 +114,9 @@ impl Observer for Progress {
             }
             Event::Refitting { points } => self.bar.set_message(format!("fitting all {points} points")),
             Event::Answered { done, of } => {
-                if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} points  {eta} left") {
+                if let Ok(style) =
+                    ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} points  {eta} left")
+                {
                     self.bar.set_style(style);
                 }
                 self.bar.set_length(*of as u64);
@@ -122,10 +124,7 @@ impl Observer for Progress {
             }
             Event::Warning(text) => self.warn(text),
             Event::Memory { bytes } => {
-                self.detail(&format!(
-                    "the fit will take up to {} of memory",
-                    dance::human_bytes(*bytes)
-                ));
+                self.detail(&format!("the fit will take up to {} of memory", dance::human_bytes(*bytes)));
             }
             _ => {}
         }

@@ -24,11 +24,11 @@ pub mod whole_file;
 pub mod device;
 
 // The rooms.
+pub mod conformal;
 pub mod data;
 pub mod machine;
-pub mod neighbors;
-pub mod conformal;
 pub mod model;
+pub mod neighbors;
 
 pub use context::{Context, Observer, Silent};
 pub use data::{Dataset, Table};

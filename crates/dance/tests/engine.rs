@@ -2,11 +2,10 @@
 
 #![allow(clippy::unwrap_used)] // tests may; clippy's own exemption misses helper functions
 
-use dance::agop::AgopForm;
-use dance::backend::{Backend, Cpu, FitPoints};
+use dance::device::{AgopForm, Cpu, Device, FitPoints, FitSession, Iterate, MachineParts, Solved};
 use dance::kernel::Kernel;
 use dance::random::Random;
-use dance::{Error, Matrix};
+use dance::{Context, Error, Matrix};
 
 /// A problem with clusters, so that labels can be learned; `duplicates` of the points are copies of others.
 struct Problem {
@@ -51,6 +50,7 @@ impl Problem {
             labels: &self.labels,
             classes: self.classes,
             held_out: &self.held_out,
+            held_out_labels: &[0, 1, 0, 1, 0, 1, 0],
         }
     }
 }
@@ -115,6 +115,40 @@ fn agop_reference(
     outer
 }
 
+/// Solves under a metric; the iterate and the outputs at the held-out points.
+fn solve(
+    session: &mut dyn FitSession,
+    metric: Option<&Matrix>,
+    kernel: Kernel,
+    ridge: f64,
+    context: &Context<'_>,
+) -> (Solved, Iterate, Matrix) {
+    session.begin(metric, context).unwrap();
+    let solved = session.solve(kernel, ridge, context).unwrap();
+    let held_out = session.held_out().unwrap();
+    session.keep().unwrap();
+    session.choose().unwrap();
+    (solved, session.chosen().unwrap(), held_out)
+}
+
+/// The metric learned from a regression under another one.
+fn learned(
+    session: &mut dyn FitSession,
+    metric: Option<&Matrix>,
+    kernel: Kernel,
+    sample: Option<&[usize]>,
+    form: AgopForm,
+    context: &Context<'_>,
+) -> Matrix {
+    session.begin(metric, context).unwrap();
+    session.solve(kernel, 1e-2, context).unwrap();
+    assert!(session.learn(sample, Some(form), context).unwrap());
+    session.solve(kernel, 1e-2, context).unwrap();
+    session.keep().unwrap();
+    session.choose().unwrap();
+    session.chosen().unwrap().metric.unwrap()
+}
+
 fn relative_error(found: &Matrix, expected: &[f64]) -> f64 {
     let difference: f64 =
         found.as_slice().iter().zip(expected).map(|(&a, b)| (f64::from(a) - b).powi(2)).sum::<f64>().sqrt();
@@ -123,28 +157,28 @@ fn relative_error(found: &Matrix, expected: &[f64]) -> f64 {
 
 #[test]
 fn the_agop_equals_its_definition() {
-    let cpu = Cpu::new(2).unwrap();
+    let context = Context::new(2).unwrap();
     let mut worst = 0.0f64;
     for (case, &shape) in [0.5, 0.6, 0.75, 1.0, 1.5, 2.0].iter().enumerate() {
-        for (classes, duplicates, learned) in
-            [(1, 0, false), (2, 10, true), (7, 0, true), (20, 12, false), (50, 5, true)]
+        for (classes, duplicates, given) in
+            [(2, 0, false), (2, 10, true), (7, 0, true), (20, 12, false), (50, 5, true)]
         {
             let (n, d) = (150, 12);
-            // One class: the first output of two, since a constant has no gradient to speak of.
-            let problem = Problem { classes, ..Problem::new(n, d, classes.max(2), duplicates, case as u64) };
-            let solved = FitPoints { classes: classes.max(2), ..problem.fit_points() };
-            let metric = if learned { metric(d, case as u64) } else { identity(d) };
-            let kernel = Kernel::new(cpu.median_distance(&problem.points) * 0.8, shape).unwrap();
-            let mut session = cpu.open(solved, false).unwrap();
-            let solution = session.solve(learned.then_some(&metric), kernel, 1e-2).unwrap();
-            let beta = (0..n).flat_map(|row| solution.beta.row(row)[..classes].to_vec()).collect();
-            let beta = Matrix::new(beta, n, classes).unwrap();
+            let problem = Problem::new(n, d, classes, duplicates, case as u64);
+            let metric = if given { metric(d, case as u64) } else { identity(d) };
+            let begin = given.then_some(&metric);
+            let kernel = Kernel::new(median_distance(&problem.points) * 0.8, shape).unwrap();
+            let mut session = Cpu.open_fit(problem.fit_points(), false, &context).unwrap();
+            let beta = solve(&mut *session, begin, kernel, 1e-2, &context).1.beta;
             let sample: Vec<usize> = (0..n).step_by(3).collect();
             let all: Vec<usize> = (0..n).collect();
             for chosen in [&all, &sample] {
+                // The next metric is the AGOP over its largest entry.
                 let expected = agop_reference(&problem, &metric, kernel, &beta, chosen);
+                let largest = expected.iter().copied().fold(0.0, f64::max);
+                let expected: Vec<f64> = expected.iter().map(|value| value / largest).collect();
                 for form in [AgopForm::Definition, AgopForm::Folded] {
-                    let found = session.agop(&beta, Some(chosen), Some(form)).unwrap();
+                    let found = learned(&mut *session, begin, kernel, Some(chosen), form, &context);
                     let error = relative_error(&found, &expected);
                     worst = worst.max(error);
                     assert!(error < 1e-5, "{form:?} shape {shape} c {classes} s {}: {error:e}", chosen.len());
@@ -157,15 +191,15 @@ fn the_agop_equals_its_definition() {
 
 #[test]
 fn the_regression_solves_its_system() {
-    let cpu = Cpu::new(2).unwrap();
+    let context = Context::new(2).unwrap();
     for (case, shape) in [0.5, 1.0, 2.0].into_iter().enumerate() {
         let (n, d, classes) = (211, 9, 4);
         let problem = Problem::new(n, d, classes, 6, 40 + case as u64);
         let metric = metric(d, 3);
         let kernel = Kernel::new(3.0, shape).unwrap();
-        let mut session = cpu.open(problem.fit_points(), false).unwrap();
+        let mut session = Cpu.open_fit(problem.fit_points(), false, &context).unwrap();
         for metric in [&identity(d), &metric] {
-            let solution = session.solve(Some(metric), kernel, 1e-3).unwrap();
+            let (solved, solution, held_out) = solve(&mut *session, Some(metric), kernel, 1e-3, &context);
             let value =
                 |a: &[f32], b: &[f32]| (-(difference(a, b, metric).0.sqrt() / 3.0).powf(1.0 / shape)).exp();
             let mut residual = 0.0;
@@ -185,7 +219,7 @@ fn the_regression_solves_its_system() {
             let relative = (residual / n as f64).sqrt();
             assert!(relative < 1e-3, "shape {shape}: {relative:e}");
             // Measured on a sample of rows: of the same size as over all rows.
-            assert!(solution.report.residual < 1e-3, "{:?}", solution.report);
+            assert!(solved.report.residual < 1e-3, "{:?}", solved.report);
             for query in 0..problem.held_out.rows() {
                 for class in 0..classes {
                     let terms: Vec<f64> = (0..n)
@@ -195,7 +229,7 @@ fn the_regression_solves_its_system() {
                         })
                         .collect();
                     let expected: f64 = terms.iter().sum();
-                    let found = f64::from(solution.held_out.row(query)[class]);
+                    let found = f64::from(held_out.row(query)[class]);
                     // Kernel values are right to about 1e-6; β is large and alternates, so their errors count by its size.
                     let tolerance = 2e-6 * terms.iter().map(|term| term.abs()).sum::<f64>();
                     assert!((found - expected).abs() < tolerance, "{found} {expected} {tolerance}");
@@ -207,19 +241,44 @@ fn the_regression_solves_its_system() {
 
 #[test]
 fn prediction_through_the_root_equals_the_session() {
-    let cpu = Cpu::new(2).unwrap();
+    let context = Context::new(2).unwrap();
     let problem = Problem::new(120, 8, 3, 0, 9);
     let metric = metric(8, 5);
     let kernel = Kernel::new(2.0, 1.0).unwrap();
-    let mut session = cpu.open(problem.fit_points(), false).unwrap();
-    let solution = session.solve(Some(&metric), kernel, 1e-3).unwrap();
-    let root = dance::metric::symmetric_root(&metric).unwrap();
-    let centers = cpu.project(&problem.points, &root).unwrap();
-    let queries = cpu.project(&problem.held_out, &root).unwrap();
-    let outputs = cpu.predict(&queries, &centers, kernel, &solution.beta).unwrap();
-    for (a, b) in outputs.as_slice().iter().zip(solution.held_out.as_slice()) {
+    let mut session = Cpu.open_fit(problem.fit_points(), false, &context).unwrap();
+    let (_, solution, held_out) = solve(&mut *session, Some(&metric), kernel, 1e-3, &context);
+    let root = root_of(&metric);
+    let machine = MachineParts { root: &root, train: &problem.points, kernel, beta: &solution.beta };
+    let classifier = Cpu.open_classifier(machine, &context).unwrap();
+    let mapped = classifier.map(&problem.held_out, &context).unwrap();
+    let outputs = classifier.outputs(&mapped, &context).unwrap();
+    for (a, b) in outputs.as_slice().iter().zip(held_out.as_slice()) {
         assert!((a - b).abs() < 2e-4, "{a} {b}");
     }
+}
+
+/// A root of a positive definite matrix: its Cholesky factor, in f64. Distances do not care which root.
+fn root_of(metric: &Matrix) -> Matrix {
+    let d = metric.rows();
+    let mut root = vec![vec![0.0f64; d]; d];
+    for row in 0..d {
+        for column in 0..=row {
+            let sum: f64 = (0..column).map(|k| root[row][k] * root[column][k]).sum();
+            let rest = f64::from(metric.row(row)[column]) - sum;
+            root[row][column] = if row == column { rest.sqrt() } else { rest / root[column][column] };
+        }
+    }
+    Matrix::new(root.concat().into_iter().map(|value| value as f32).collect(), d, d).unwrap()
+}
+
+/// Of all pairs, in f64.
+fn median_distance(points: &Matrix) -> f64 {
+    let metric = identity(points.cols());
+    let pairs = (0..points.rows()).flat_map(|a| (0..a).map(move |b| (a, b)));
+    let mut distances: Vec<f64> =
+        pairs.map(|(a, b)| difference(points.row(a), points.row(b), &metric).0.sqrt()).collect();
+    distances.sort_by(f64::total_cmp);
+    distances[distances.len() / 2]
 }
 
 #[test]
@@ -229,26 +288,23 @@ fn the_number_of_threads_changes_no_bit() {
         let problem = Problem::new(n, d, classes, 5, 77);
         let kernel = Kernel::new(8.0, 0.8).unwrap();
         let run = |threads: usize| {
-            let cpu = Cpu::new(threads).unwrap();
-            let mut session = cpu.open(problem.fit_points(), true).unwrap();
-            let first = session.solve(None, kernel, 1e-3).unwrap();
+            let context = Context::new(threads).unwrap();
+            let mut session = Cpu.open_fit(problem.fit_points(), true, &context).unwrap();
             let mut bits: Vec<u32> = Vec::new();
             let mut keep =
                 |matrix: &Matrix| bits.extend(matrix.as_slice().iter().map(|value| value.to_bits()));
+            let first = solve(&mut *session, None, kernel, 1e-3, &context);
             for form in [AgopForm::Folded, AgopForm::Definition] {
-                let outer = session.agop(&first.beta, None, Some(form)).unwrap();
-                keep(&outer);
-                if form == AgopForm::Folded {
-                    let second = session.solve(Some(&outer), kernel, 1e-3).unwrap();
-                    keep(&second.beta);
-                    keep(&second.held_out);
-                    // And back to the identity, from the distances kept.
-                    let again = session.solve(None, kernel, 1e-3).unwrap();
-                    assert_eq!(again.beta, first.beta);
-                    assert_eq!(again.held_out, first.held_out);
-                }
+                let metric = learned(&mut *session, None, kernel, None, form, &context);
+                keep(&metric);
+                let (_, second, held_out) = solve(&mut *session, Some(&metric), kernel, 1e-3, &context);
+                keep(&second.beta);
+                keep(&held_out);
+                // And back to the identity, from the distances kept.
+                let again = solve(&mut *session, None, kernel, 1e-3, &context);
+                assert_eq!(again, first);
             }
-            keep(&first.beta);
+            keep(&first.1.beta);
             bits
         };
         let one = run(1);
@@ -258,34 +314,42 @@ fn the_number_of_threads_changes_no_bit() {
 
 #[test]
 fn a_kernel_of_ones_takes_a_larger_ridge_and_says_so() {
-    let cpu = Cpu::new(1).unwrap();
+    let context = Context::new(1).unwrap();
     let problem = Problem::new(400, 5, 2, 0, 4);
-    let mut session = cpu.open(problem.fit_points(), false).unwrap();
+    let mut session = Cpu.open_fit(problem.fit_points(), false, &context).unwrap();
     // A bandwidth a million times the data: in f32 every entry of K is 1.
-    let solution = session.solve(None, Kernel::new(1e6, 0.5).unwrap(), 0.0).unwrap();
-    assert!(solution.report.ridge > 0.0);
+    let (solved, solution, _) = solve(&mut *session, None, Kernel::new(1e6, 0.5).unwrap(), 0.0, &context);
+    assert!(solved.report.ridge > 0.0);
     assert!(solution.beta.as_slice().iter().all(|value| value.is_finite()));
 }
 
 #[test]
 fn poor_solutions_are_refined() {
     // Wide Gaussian kernel, tiny ridge: a condition number of about 1e7 that f32 alone does not survive.
-    let cpu = Cpu::new(1).unwrap();
+    let context = Context::new(1).unwrap();
     let problem = Problem::new(600, 4, 3, 0, 21);
-    let mut session = cpu.open(problem.fit_points(), false).unwrap();
-    let solution = session.solve(None, Kernel::new(12.0, 0.5).unwrap(), 1e-4).unwrap();
-    assert!(solution.report.refinements > 0 && solution.report.residual < 1e-2, "{:?}", solution.report);
+    let mut session = Cpu.open_fit(problem.fit_points(), false, &context).unwrap();
+    session.begin(None, &context).unwrap();
+    let report = session.solve(Kernel::new(12.0, 0.5).unwrap(), 1e-4, &context).unwrap().report;
+    assert!(report.refinements > 0 && report.residual < 1e-2, "{report:?}");
 }
 
 #[test]
 fn mismatched_shapes_are_errors() {
-    let cpu = Cpu::new(1).unwrap();
+    let context = Context::new(1).unwrap();
     let problem = Problem::new(30, 4, 2, 0, 1);
     let short = FitPoints { labels: &problem.labels[..29], ..problem.fit_points() };
-    assert!(matches!(cpu.open(short, false), Err(Error::Shape { .. })));
-    let narrow = Matrix::zeros(3, 3);
+    assert!(matches!(Cpu.open_fit(short, false, &context), Err(Error::Shape { .. })));
+    let narrow = Matrix::zeros(7, 3);
     let narrow = FitPoints { held_out: &narrow, ..problem.fit_points() };
-    assert!(matches!(cpu.open(narrow, false), Err(Error::Shape { .. })));
-    let mut session = cpu.open(problem.fit_points(), false).unwrap();
-    assert!(matches!(session.agop(&Matrix::zeros(30, 2), None, None), Err(Error::Data(_))));
+    assert!(matches!(Cpu.open_fit(narrow, false, &context), Err(Error::Shape { .. })));
+    let unjudged = FitPoints { held_out_labels: &[], ..problem.fit_points() };
+    assert!(matches!(Cpu.open_fit(unjudged, false, &context), Err(Error::Shape { .. })));
+    let mut session = Cpu.open_fit(problem.fit_points(), false, &context).unwrap();
+    // Nothing is solved yet.
+    assert!(matches!(session.learn(None, None, &context), Err(Error::Data(_))));
+    assert!(matches!(session.keep(), Err(Error::Data(_))));
+    assert!(matches!(session.choose(), Err(Error::Data(_))));
+    assert!(matches!(session.chosen(), Err(Error::Data(_))));
+    assert!(matches!(session.begin(Some(&Matrix::zeros(3, 3)), &context), Err(Error::Shape { .. })));
 }

@@ -12,13 +12,13 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::case::Parts;
-use dance::device::Device;
-use dance::{Error, Result};
-use dance::conformal::{CalibrationMode, DanceConfig};
-use dance::conformal::metrics::Metrics;
-use dance::conformal::Mix;
-use dance::{Context, Fitted, Silent};
 use dance::PredictOptions;
+use dance::conformal::Mix;
+use dance::conformal::metrics::Metrics;
+use dance::conformal::{CalibrationMode, DanceConfig};
+use dance::device::Device;
+use dance::{Context, Fitted, Silent};
+use dance::{Error, Result};
 
 const NEIGHBORS: [usize; 4] = [15, 25, 50, 100];
 
@@ -94,14 +94,10 @@ pub(crate) fn run(
                 .map(|mix| (mix.to_string(), base.mix(Mix::Fixed(mix))))
                 .collect(),
             Ablation::RankNeighbors => NEIGHBORS
-                .map(|count| {
-                    (count.to_string(), base.mix(Mix::Fixed(0.0)).rank_neighbors(count))
-                })
+                .map(|count| (count.to_string(), base.mix(Mix::Fixed(0.0)).rank_neighbors(count)))
                 .to_vec(),
             Ablation::ContrastNeighbors => NEIGHBORS
-                .map(|count| {
-                    (count.to_string(), base.mix(Mix::Fixed(1.0)).contrast_neighbors(count))
-                })
+                .map(|count| (count.to_string(), base.mix(Mix::Fixed(1.0)).contrast_neighbors(count)))
                 .to_vec(),
             Ablation::Reference => [
                 ("reuse", CalibrationMode::Reuse),

@@ -10,14 +10,14 @@ use super::picture::Picture;
 use super::plan::Plan;
 use super::record::{Case, CurvePoint, Record, Seconds, Skipped, by_class, histogram};
 use super::runner::Runner;
-use dance::device::Device;
 use dance::Dataset;
-use dance::{Error, Result};
-use dance::conformal::metrics::Metrics;
-use dance::{Context, Event, Fitted, Observer};
-use dance::data::split;
-use dance::conformal::threshold::smallest_alpha;
 use dance::Evaluation;
+use dance::conformal::metrics::Metrics;
+use dance::conformal::threshold::smallest_alpha;
+use dance::data::split;
+use dance::device::Device;
+use dance::{Context, Event, Fitted, Observer};
+use dance::{Error, Result};
 
 /// Further levels at which coverage and size are kept.
 const LEVELS: [f64; 6] = [0.02, 0.05, 0.1, 0.15, 0.2, 0.3];

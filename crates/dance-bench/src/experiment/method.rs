@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use dance::{Error, Result};
-use dance::conformal::{CalibrationMode, Combine, DanceConfig};
 use dance::conformal::Mix;
+use dance::conformal::{CalibrationMode, Combine, DanceConfig};
+use dance::{Error, Result};
 
 /// A method. The scores of probabilities draw a seeded u; those named `…-deterministic` have u = 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

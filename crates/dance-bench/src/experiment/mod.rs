@@ -30,11 +30,11 @@ pub use method::Method;
 pub use plan::Plan;
 pub use record::{Case, Failure, Record, Results};
 
+use dance::Context;
+use dance::data::io;
+use dance::device::Device;
 use dance::{Dataset, Table};
 use dance::{Error, Result};
-use dance::data::io;
-use dance::Context;
-use dance::device::Device;
 
 /// Runs what `results` lack for `files`. `begins` hears of every case before it runs; `keep` is where results are written
 /// after each.

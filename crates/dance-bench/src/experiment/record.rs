@@ -10,11 +10,11 @@ use super::ablate::AblationPoint;
 use super::method::Method;
 use super::picture::Picture;
 use super::plan::Plan;
-use dance::{Error, Result};
-use dance::conformal::metrics::Metrics;
-use dance::conformal::Sets;
-use dance::whole_file::WholeFile;
 use dance::Evaluation;
+use dance::conformal::Sets;
+use dance::conformal::metrics::Metrics;
+use dance::whole_file::WholeFile;
+use dance::{Error, Result};
 
 /// The version of the schema.
 pub const FORMAT: u32 = 1;

@@ -5,7 +5,7 @@ use super::method::Method;
 use super::record::Seconds;
 use dance::conformal::methods::{adapter::Adapter, conf_ot, ncp::Ncp};
 use dance::conformal::scores::{
-    self, Aps, Confine, DeepKnn, Lac, LabelScores, NeighborScore, RankedScore, Raps, Saps,
+    self, Aps, Confine, DeepKnn, LabelScores, Lac, NeighborScore, RankedScore, Raps, Saps,
 };
 use dance::conformal::{CalibrationScores, Sets};
 use dance::device::Device;
@@ -166,7 +166,10 @@ impl<'a> Runner<'a> {
             }
             Prepared::Adapter { adapter, score } => {
                 let threshold = adapter.threshold(&**score, alpha)?.value;
-                Ok((adapter.sets(&self.test_probabilities, &[(&**score, threshold)], self.context).remove(0), None))
+                Ok((
+                    adapter.sets(&self.test_probabilities, &[(&**score, threshold)], self.context).remove(0),
+                    None,
+                ))
             }
             Prepared::ConfOt { adapter, score, probabilities, .. } => {
                 let threshold = adapter.threshold(&**score, alpha)?.value;

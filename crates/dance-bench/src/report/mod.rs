@@ -9,10 +9,10 @@ pub mod tables;
 
 use std::path::Path;
 
-use dance::Result;
 use crate::experiment::Results;
-use dance::whole_file::WholeFile;
 use cells::Table;
+use dance::Result;
+use dance::whole_file::WholeFile;
 
 /// Every table of a run.
 pub fn all_tables(results: &Results) -> Vec<Table> {

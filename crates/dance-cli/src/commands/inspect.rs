@@ -83,7 +83,8 @@ fn of_data(table: Table) -> Value {
     });
     let (least, most) =
         lengths.fold((f64::INFINITY, 0.0f64), |(least, most), length| (least.min(length), most.max(length)));
-    let bits = |row: usize| table.embeddings().row(row).iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    let bits =
+        |row: usize| table.embeddings().row(row).iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     let different = (0..rows).map(bits).collect::<HashSet<_>>().len();
     let mut warnings = Vec::new();
     if least == 0.0 {

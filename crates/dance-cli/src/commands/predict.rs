@@ -139,8 +139,9 @@ impl Predict {
     /// All rows of a file.
     fn table(&self, answers: &Answers<'_>, destination: &Destination) -> anyhow::Result<Summary> {
         let table = self.columns.table(&self.data)?;
-        let found =
-            answers.of(table.embeddings(), 0, table.ids.clone()).with_context(|| self.data.display().to_string())?;
+        let found = answers
+            .of(table.embeddings(), 0, table.ids.clone())
+            .with_context(|| self.data.display().to_string())?;
         let mut summary = Summary::default();
         summary.add(&found);
         match destination {

@@ -55,7 +55,8 @@ impl Predictor {
         let reference = setup.open(calibration)?;
         let k = reference.neighbor_count();
         let points = reference.index.points();
-        let (neighbors, selecting) = match tuning_parts(&canonical_order(points), &reference.labels, config)? {
+        let (neighbors, selecting) = match tuning_parts(&canonical_order(points), &reference.labels, config)?
+        {
             None => (reference.index.search_own(n, k, context)?, None),
             Some([given, judged]) => {
                 // One pass over all pairs: neighbors in either part, merged for the thresholds.

@@ -12,8 +12,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
 use crate::conformal::sets::Sets;
+use crate::error::{Error, Result};
 
 /// Largest set size of every stratum but the last.
 const STRATA: [usize; 4] = [1, 3, 10, 100];

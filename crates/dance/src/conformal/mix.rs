@@ -9,10 +9,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
 use crate::conformal::metrics::class_coverage_violation;
 use crate::conformal::scores::paired::PairedScores;
 use crate::conformal::threshold::CalibrationScores;
+use crate::error::{Error, Result};
 
 /// Steps of the grid.
 const STEPS: usize = 10;

@@ -34,8 +34,8 @@ mod selecting;
 pub mod sets;
 pub mod threshold;
 
-pub(crate) use calibrate::rule;
 pub use calibrate::Setup;
+pub(crate) use calibrate::rule;
 pub use combine::Combine;
 pub use config::{CalibrationMode, DanceConfig};
 pub use decision::Decision;

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
+use crate::data::split;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::random;
-use crate::data::split;
 
 use super::combine::Combine;
 use super::config::DanceConfig;

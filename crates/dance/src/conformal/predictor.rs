@@ -95,6 +95,11 @@ impl Predictor {
         [&self.rank, &self.contrast]
     }
 
+    /// What selects the mix for every α by itself; `None` when it is fixed, or the same for all.
+    pub fn mix_selection(&self) -> Option<&MixSelection> {
+        self.selection.as_ref()
+    }
+
     /// Whether a mix was asked for that there were too few points to select.
     pub fn lacks_mix(&self) -> bool {
         self.mix == Mix::Auto

@@ -99,7 +99,8 @@ impl Classifier {
 
     /// Refuses queries of another width, of half a row, or with numbers that are not finite.
     fn check(&self, queries: Rows<'_>) -> Result<()> {
-        if queries.cols() != self.dimensions || !queries.values().len().is_multiple_of(self.dimensions.max(1)) {
+        if queries.cols() != self.dimensions || !queries.values().len().is_multiple_of(self.dimensions.max(1))
+        {
             return Err(Error::Shape {
                 what: "dimensions of the queries (those of the encoder the model was fitted with)".into(),
                 expected: self.dimensions.to_string(),

@@ -5,8 +5,8 @@
 
 use faer::Mat;
 
-use crate::error::{Error, Result};
 use crate::device::cpu::linalg;
+use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
 /// `R = M^(1/2)`, symmetric.

@@ -106,7 +106,9 @@ impl Dance {
         let probabilities = classified.as_ref().filter(|_| fused).map(|classified| &classified.probabilities);
         let answers = self.predictor.answer(&mapped, first_row, probabilities, context)?;
         let best_labels = classified.as_ref().filter(|_| best).map(Best::of);
-        let kept = classified.filter(|_| options.probabilities).map(|Classified { probabilities, .. }| probabilities);
+        let kept = classified
+            .filter(|_| options.probabilities)
+            .map(|Classified { probabilities, .. }| probabilities);
         Ok(Scored::new(answers, best_labels, kept, options))
     }
 

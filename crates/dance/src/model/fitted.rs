@@ -125,10 +125,8 @@ impl Fitted {
             }
         };
         if predictor.lacks_mix() {
-            context.warn(format!(
-                "{} points are too few to select the mix; it is 0, the k-NN set",
-                data.len()
-            ));
+            context
+                .warn(format!("{} points are too few to select the mix; it is 0, the k-NN set", data.len()));
         }
         Ok(Dance { fitted: self, classes, reference, classifier, predictor, data_hash: hash_of(data) })
     }

@@ -37,9 +37,7 @@ pub(super) fn classes(
             CalibrationMode::Reuse | CalibrationMode::Exact => {
                 "they can be in sets but are never the best label"
             }
-            CalibrationMode::Disjoint => {
-                "no neighbor carries them, so only a set of every label holds them"
-            }
+            CalibrationMode::Disjoint => "no neighbor carries them, so only a set of every label holds them",
         };
         context.warn(format!(
             "{} of the calibration points' classes were not among the fit data (the first is `{first}`): {effect}",

@@ -144,7 +144,8 @@ impl Index {
             let candidates = self.handle.candidates(queries, k, true, context)?;
             context.run(|| {
                 found.append(&self.nearest(queries, &candidates.nearest, k, |_| None));
-                let within = |(squared, id): (f64, u32)| (squared <= reach[id as usize]).then_some((id, squared));
+                let within =
+                    |(squared, id): (f64, u32)| (squared <= reach[id as usize]).then_some((id, squared));
                 let kept = self.distances(queries, &candidates.reaching, |_, pairs| {
                     let mut kept: Vec<(u32, f64)> = pairs.into_iter().filter_map(within).collect();
                     kept.sort_unstable_by_key(|&(id, _)| id);

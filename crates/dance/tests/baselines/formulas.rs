@@ -1,11 +1,13 @@
 //! Scores of probabilities, straight from their formulas in f64, and the coverage they promise.
 
-use dance::scores::aps::Aps;
-use dance::scores::lac::Lac;
-use dance::scores::ranked::{self, Draws, RankedScore};
-use dance::scores::raps::Raps;
-use dance::scores::saps::Saps;
-use dance::threshold::CalibrationScores;
+use dance::conformal::scores::aps::Aps;
+use dance::conformal::scores::lac::Lac;
+use dance::conformal::scores::ranked::{self, Draws, RankedScore};
+use dance::conformal::scores::raps::Raps;
+use dance::conformal::scores::saps::Saps;
+use dance::conformal::threshold::CalibrationScores;
+
+use super::context;
 
 use super::simulated;
 
@@ -42,12 +44,12 @@ fn scores_and_sets_follow_the_formulas() {
     for draws in [Draws::Zero, Draws::Seeded { seed: 9, part: 1 }] {
         for (name, score) in NAMES.iter().zip(scores()) {
             for threshold in [0.0, 0.3, 0.7, 0.9, 0.99, 1.0, 2.5, f64::INFINITY] {
-                let sets = &ranked::sets(&probabilities, &[(&*score, threshold)], draws)[0];
+                let sets = &ranked::sets(&probabilities, &[(&*score, threshold)], draws, &context())[0];
                 for row in 0..probabilities.rows() {
                     let expected = by_formula(name, probabilities.row(row), draws.of(row));
                     for (label, &value) in (0u32..).zip(&expected) {
-                        let standing = ranked::standing(probabilities.row(row), label, draws.of(row));
-                        assert!((score.score(&standing) - value).abs() < 1e-12, "{name} {row} {label}");
+                        let ranked = ranked::ranked_label(probabilities.row(row), label, draws.of(row));
+                        assert!((score.score(&ranked) - value).abs() < 1e-12, "{name} {row} {label}");
                         if (value - threshold).abs() > 1e-12 {
                             assert_eq!(
                                 sets.contains(row, label),
@@ -69,9 +71,9 @@ fn all_scores_from_one_sort_are_each_score_alone() {
     let (boxes, thresholds) = (scores(), [0.8, 0.95, 0.9, 1.1]);
     let cuts: Vec<(&dyn RankedScore, f64)> =
         boxes.iter().zip(thresholds).map(|(score, threshold)| (&**score, threshold)).collect();
-    let together = ranked::sets(&probabilities, &cuts, draws);
+    let together = ranked::sets(&probabilities, &cuts, draws, &context());
     for (sets, &cut) in together.iter().zip(&cuts) {
-        assert_eq!(sets, &ranked::sets(&probabilities, &[cut], draws)[0]);
+        assert_eq!(sets, &ranked::sets(&probabilities, &[cut], draws, &context())[0]);
     }
 }
 
@@ -86,10 +88,10 @@ fn coverage_is_what_split_conformal_promises() {
             let (calibration, labels) = simulated(n, 12, 1.5, 2 * trial + 10);
             let (queries, truth) = simulated(m, 12, 1.5, 2 * trial + 11);
             let draws = |part| Draws::Seeded { seed: trial, part };
-            let own = ranked::standings(&calibration, &labels, draws(0)).unwrap();
+            let own = ranked::ranked_labels(&calibration, &labels, draws(0), &context()).unwrap();
             let own = CalibrationScores::new(ranked::scores(&*score, &own)).unwrap();
             let threshold = own.threshold(alpha).unwrap().value;
-            let sets = &ranked::sets(&queries, &[(&*score, threshold)], draws(1))[0];
+            let sets = &ranked::sets(&queries, &[(&*score, threshold)], draws(1), &context())[0];
             covered += truth.iter().enumerate().filter(|(row, label)| sets.contains(*row, **label)).count();
         }
         let (a, b, m) = (90.0, 10.0, m as f64);

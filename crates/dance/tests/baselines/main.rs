@@ -6,8 +6,15 @@ mod formulas;
 mod methods;
 mod torchcp;
 
-use dance::Matrix;
 use dance::random::Random;
+use dance::{Context, Matrix};
+
+/// Two workers, the same for every test.
+fn context() -> Context<'static> {
+    static CONTEXT: std::sync::LazyLock<Context<'static>> =
+        std::sync::LazyLock::new(|| Context::new(2).unwrap());
+    CONTEXT.clone()
+}
 
 /// Rows of probabilities that favour a label drawn from them, and those labels.
 fn simulated(rows: usize, classes: usize, sharpness: f64, seed: u64) -> (Matrix, Vec<u32>) {

@@ -1,19 +1,20 @@
 //! Deep k-NN, CONFINE, NCP and Conf-OT against straightforward versions.
 
+use dance::Context;
 use dance::Matrix;
-use dance::backend::{Backend, Cpu};
-use dance::methods::conf_ot;
-use dance::methods::ncp::Ncp;
-use dance::neighbors::Reference;
+use dance::conformal::methods::conf_ot;
+use dance::conformal::methods::ncp::Ncp;
+use dance::conformal::scores::confine::Confine;
+use dance::conformal::scores::deep_knn::DeepKnn;
+use dance::conformal::scores::ranked::{self, Draws, RankedScore};
+use dance::conformal::scores::raps::Raps;
+use dance::conformal::scores::{self, NeighborScore};
+use dance::conformal::threshold::{CalibrationScores, order_index};
+use dance::device::Cpu;
+use dance::neighbors::Index;
 use dance::random::Random;
-use dance::scores::confine::Confine;
-use dance::scores::deep_knn::DeepKnn;
-use dance::scores::ranked::{self, Draws};
-use dance::scores::raps::Raps;
-use dance::scores::{self, NeighborScore};
-use dance::threshold::{CalibrationScores, order_index};
 
-/// Points around a center a class, and their labels.
+/// Points around a center for every class, and their labels.
 fn points(n: usize, classes: usize, d: usize, seed: u64) -> (Matrix, Vec<u32>) {
     let mut random = Random::new(seed, 5);
     let labels: Vec<u32> = (0..n).map(|_| random.below(classes) as u32).collect();
@@ -36,13 +37,14 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
 
 #[test]
 fn deep_knn_is_the_share_of_other_labels() {
-    let backend = Cpu::new(2).unwrap();
+    let context = Context::new(2).unwrap();
     let (reference, labels) = points(90, 6, 5, 1);
     let (queries, _) = points(20, 6, 5, 2);
-    let held = Reference::new(reference.clone());
-    let neighbors = backend.neighbors(&held, &queries, 40, None).unwrap();
+    let index = Index::open(&Cpu, reference.clone(), &context).unwrap();
+    let neighbors = index.search(&queries, 40, &context).unwrap();
     let score = DeepKnn { neighbors: 25 };
-    let [found] = scores::of_neighbors([&score as &dyn NeighborScore], &neighbors, &held, &labels, 6);
+    let score = [&score as &dyn NeighborScore];
+    let [found] = scores::of_neighbors(score, &neighbors, &reference, &labels, 6, &context);
     for query in 0..queries.rows() {
         let mut order: Vec<usize> = (0..reference.rows()).collect();
         order.sort_by(|&a, &b| {
@@ -61,7 +63,9 @@ fn deep_knn_is_the_share_of_other_labels() {
 fn confine_is_the_ratio_of_mean_distances() {
     let (reference, labels) = points(70, 5, 4, 3);
     let (k, skip): (usize, Vec<_>) = (4, (0..70u32).map(Some).collect());
-    let found = Confine { neighbors: k }.scores(&reference, &labels, 5, &reference, Some(&skip)).unwrap();
+    let context = Context::new(2).unwrap();
+    let confine = Confine { neighbors: k };
+    let found = confine.scores(&Cpu, (&reference, &labels), 5, &reference, Some(&skip), &context).unwrap();
     for query in 0..70 {
         for label in 0..5u32 {
             let nearest = |own: bool| {
@@ -119,14 +123,15 @@ fn one_bias_per_class_is_sinkhorn() {
     .unwrap();
     // The last class has no calibration point.
     let labels: Vec<u32> = labels[..80].iter().map(|&label| label.min(7)).collect();
-    let logits = conf_ot::logits(&points, &prototypes).unwrap();
+    let context = Context::new(2).unwrap();
+    let logits = conf_ot::logits(&Cpu, &points, &prototypes, &context).unwrap();
     for row in 0..points.rows() {
         for class in 0..9 {
             let expected = 100.0 * (1.0 - cosine(points.row(row), prototypes.row(class)));
             assert!((f64::from(logits.row(row)[class]) - expected).abs() < 1e-3);
         }
     }
-    let bias = conf_ot::biases(&logits, &labels);
+    let bias = conf_ot::biases(&logits, &labels, &context);
     let expected = sinkhorn(&logits, &labels);
     for (row, expected) in expected.chunks(9).enumerate() {
         let found = conf_ot::row_probabilities(logits.row(row), &bias);
@@ -141,21 +146,21 @@ fn one_bias_per_class_is_sinkhorn() {
 /// The weighted quantile as it is written down, for one setting.
 #[test]
 fn ncp_thresholds_are_weighted_quantiles() {
-    let backend = Cpu::new(2).unwrap();
+    let context = Context::new(2).unwrap();
     let (reference, labels) = points(150, 6, 5, 6);
     let (queries, _) = points(30, 6, 5, 7);
     let (probabilities, _) = super::simulated(150, 6, 1.5, 8);
     let (query_probabilities, _) = super::simulated(30, 6, 1.5, 9);
-    let held = Reference::new(reference.clone());
-    let itself: Vec<_> = (0..150u32).map(Some).collect();
-    let among = backend.neighbors(&held, &reference, 75, Some(&itself)).unwrap();
-    let found = backend.neighbors(&held, &queries, 75, None).unwrap();
+    let index = Index::open(&Cpu, reference.clone(), &context).unwrap();
+    let among = index.search_own(150, 75, &context).unwrap();
+    let found = index.search(&queries, 75, &context).unwrap();
     let (seed, alpha) = (3, 0.1);
-    let ncp = Ncp::new(&held, &labels, &probabilities, among, seed).unwrap();
-    let setting = ncp.tune(&backend, alpha).unwrap();
-    let sets = ncp.sets(&found, &query_probabilities, setting, alpha).unwrap();
+    let ncp = Ncp::new(&reference, &labels, &probabilities, among, seed, &context).unwrap();
+    let setting = ncp.tune(&Cpu, alpha, &context).unwrap();
+    let sets = ncp.sets(&found, &query_probabilities, setting, alpha, &context).unwrap();
 
-    let own = ranked::standings(&probabilities, &labels, Draws::Seeded { seed, part: 0 }).unwrap();
+    let own =
+        ranked::ranked_labels(&probabilities, &labels, Draws::Seeded { seed, part: 0 }, &context).unwrap();
     let own = ranked::scores(&setting.raps, &own);
     // Weight of the neighbors that score less, of any point and score.
     let below = |point: &[f32], skip: Option<usize>, score: f64| {
@@ -174,8 +179,8 @@ fn ncp_thresholds_are_weighted_quantiles() {
     let draws = Draws::Seeded { seed, part: 1 };
     for query in 0..30 {
         for label in 0..6u32 {
-            let standing = ranked::standing(query_probabilities.row(query), label, draws.of(query));
-            let score = dance::scores::ranked::RankedScore::score(&setting.raps, &standing);
+            let ranked = ranked::ranked_label(query_probabilities.row(query), label, draws.of(query));
+            let score = RankedScore::score(&setting.raps, &ranked);
             let weight = below(queries.row(query), None, score);
             if (weight - level).abs() > 1e-9 {
                 assert_eq!(sets.contains(query, label), weight <= level, "{query} {label} {weight} {level}");

@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 
 use dance::Matrix;
-use dance::scores::aps::Aps;
-use dance::scores::lac::Lac;
-use dance::scores::ranked::{self, Draws, RankedScore};
-use dance::scores::raps::Raps;
-use dance::scores::saps::Saps;
-use dance::threshold::CalibrationScores;
+use dance::conformal::scores::aps::Aps;
+use dance::conformal::scores::lac::Lac;
+use dance::conformal::scores::ranked::{self, Draws, RankedScore};
+use dance::conformal::scores::raps::Raps;
+use dance::conformal::scores::saps::Saps;
+use dance::conformal::threshold::CalibrationScores;
+
+use super::context;
 
 #[derive(serde::Deserialize)]
 struct Case {
@@ -49,10 +51,12 @@ fn the_sets_are_those_of_torchcp() {
                 _ => Draws::Seeded { seed: case.seed, part },
             };
             let score = score(words[0]);
-            let own = ranked::standings(&calibration, &case.labels[..case.calibration], draws(0)).unwrap();
+            let own =
+                ranked::ranked_labels(&calibration, &case.labels[..case.calibration], draws(0), &context())
+                    .unwrap();
             let own = CalibrationScores::new(ranked::scores(&*score, &own)).unwrap();
             let threshold = own.threshold(words[2].parse().unwrap()).unwrap().value;
-            let sets = &ranked::sets(&queries, &[(&*score, threshold)], draws(1))[0];
+            let sets = &ranked::sets(&queries, &[(&*score, threshold)], draws(1), &context())[0];
             let found: Vec<Vec<u32>> = sets.iter().map(<[u32]>::to_vec).collect();
             assert_eq!(&found, expected, "{name}, seed {}", case.seed);
             compared += found.len();

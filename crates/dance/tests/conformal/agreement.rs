@@ -1,11 +1,13 @@
 //! Neighbors, scores, thresholds and sets agree with the brute-force reference on random and on adversarial data.
 
+use dance::Context;
 use dance::Matrix;
-use dance::backend::{Backend, Cpu};
+use dance::conformal::Mix;
+use dance::conformal::{CalibrationMode, DanceConfig, Predictor, Setup};
+use dance::device::Cpu;
 use dance::kernel::Kernel;
-use dance::methods::dance::{Calibration, CalibrationMode, DanceConfig, Scorer};
-use dance::mix::Mix;
-use dance::neighbors::Reference;
+use dance::machine::Part;
+use dance::neighbors::Index;
 
 use crate::reference::{self, Data, Settings, blobs, lattice};
 
@@ -30,19 +32,23 @@ fn data_sets() -> Vec<(&'static str, Data)> {
     ]
 }
 
+fn part(data: &Data) -> Part {
+    Part { embeddings: data.points.clone(), labels: data.labels.clone() }
+}
+
 fn close(a: f64, b: f64) -> bool {
     a == b || (a - b).abs() <= 1e-9 * a.abs().max(b.abs()) + 1e-300
 }
 
 #[test]
 fn neighbors_agree() {
-    let backend = Cpu::new(2).unwrap();
+    let context = Context::new(2).unwrap();
     for (name, data) in data_sets() {
-        let reference = Reference::new(data.points.clone());
+        let index = Index::open(&Cpu, data.points.clone(), &context).unwrap();
         let itself: Vec<_> = (0..data.len() as u32).map(Some).collect();
         for k in [1, 7, 100, 1000] {
             for skip in [None, Some(&itself[..])] {
-                let found = backend.neighbors(&reference, &data.points, k, skip).unwrap();
+                let found = index.search_without(&data.points, k, skip, &context).unwrap();
                 for query in 0..data.len() {
                     let expected =
                         reference::neighbors(&data.points, data.points.row(query), skip.map(|_| query), k);
@@ -62,11 +68,12 @@ fn neighbors_agree() {
 
 #[test]
 fn neighbors_agree_where_products_overflow_or_vanish() {
-    let backend = Cpu::new(1).unwrap();
+    let context = Context::new(1).unwrap();
     for factor in [1e25f32, 1e19, 1e-22, 1e-30] {
         let mut data = blobs(90, 4, 3, 0.5, 8);
         data.points.as_mut_slice().iter_mut().for_each(|value| *value *= factor);
-        let found = backend.neighbors(&Reference::new(data.points.clone()), &data.points, 9, None).unwrap();
+        let index = Index::open(&Cpu, data.points.clone(), &context).unwrap();
+        let found = index.search(&data.points, 9, &context).unwrap();
         for query in 0..data.len() {
             let expected = reference::neighbors(&data.points, data.points.row(query), None, 9);
             let ids: Vec<usize> = found.ids(query).iter().map(|&id| id as usize).collect();
@@ -80,10 +87,11 @@ fn neighbors_agree_where_products_overflow_or_vanish() {
 fn neighbors_agree_across_tiles() {
     let data = blobs(5000, 33, 10, 1.0, 9);
     let queries = blobs(700, 33, 10, 1.0, 10);
-    let backend = Cpu::new(2).unwrap();
-    let found = backend.neighbors(&Reference::new(data.points.clone()), &queries.points, 100, None).unwrap();
+    let context = Context::new(2).unwrap();
+    let index = Index::open(&Cpu, data.points, &context).unwrap();
+    let found = index.search(&queries.points, 100, &context).unwrap();
     for query in (0..700).step_by(13) {
-        let expected = reference::neighbors(&data.points, queries.points.row(query), None, 100);
+        let expected = reference::neighbors(index.points(), queries.points.row(query), None, 100);
         let ids: Vec<usize> = found.ids(query).iter().map(|&id| id as usize).collect();
         assert_eq!(ids, expected.iter().map(|pair| pair.1).collect::<Vec<_>>());
     }
@@ -100,7 +108,8 @@ fn cases() -> Vec<Case> {
         for (bandwidth, shape) in [(1.5, 1.0), (0.2, 0.5), (20.0, 1.7)] {
             let settings =
                 Settings { rank_neighbors, contrast_neighbors, temperature: 0.01, bandwidth, shape };
-            let config = DanceConfig { rank_neighbors, contrast_neighbors, ..DanceConfig::paper() };
+            let config =
+                DanceConfig::paper().rank_neighbors(rank_neighbors).contrast_neighbors(contrast_neighbors);
             cases.push(Case { settings, config });
         }
     }
@@ -132,7 +141,7 @@ fn true_scores(scores: &[(Vec<f64>, Vec<f64>)], labels: &[u32]) -> (Vec<f64>, Ve
 
 #[test]
 fn scores_thresholds_and_sets_agree() {
-    let backend = Cpu::new(2).unwrap();
+    let context = Context::new(2).unwrap();
     // Two classes more than the data has: they are absent from every reference.
     for (name, data) in data_sets() {
         let classes = *data.labels.iter().max().unwrap() as usize + 3;
@@ -145,24 +154,14 @@ fn scores_thresholds_and_sets_agree() {
                 let reuse = mode == CalibrationMode::Reuse;
                 let source = if reuse { &calibration } else { &fit };
                 for (mix, mix_tenths) in [(0.0, 0), (0.3, 3), (1.0, 10)] {
-                    let config = DanceConfig { calibration: mode, mix: Mix::Fixed(mix), ..case.config };
-                    let scorer =
-                        Scorer::new(source.points.clone(), source.labels.clone(), classes, kernel, &config)
-                            .unwrap();
+                    let config = case.config.calibration(mode).mix(Mix::Fixed(mix));
+                    let setup = Setup { device: &Cpu, classes, kernel, config: &config, context: &context };
                     let calibrated = if reuse {
-                        Calibration::reuse(&backend, &scorer, None, &config).unwrap()
+                        Predictor::reuse(part(&calibration), None, setup).unwrap()
                     } else {
-                        Calibration::disjoint(
-                            &backend,
-                            &scorer,
-                            &calibration.points,
-                            &calibration.labels,
-                            None,
-                            &config,
-                        )
-                        .unwrap()
+                        Predictor::disjoint(part(&fit), &part(&calibration), None, setup).unwrap()
                     };
-                    let answers = calibrated.answer(&backend, &scorer, &test.points, 0, None).unwrap();
+                    let answers = calibrated.answer(&test.points, 0, None, &context).unwrap();
                     let found = &answers.scores;
                     let expected = all_scores(source, &test, false, classes, case.settings);
                     for (query, (rank, contrast)) in expected.iter().enumerate() {
@@ -184,7 +183,7 @@ fn scores_thresholds_and_sets_agree() {
                         let [ours_rank, ours_contrast] = ours.thresholds.unwrap();
                         assert_eq!(ours_rank.value, q_rank, "{name} {thousandths}");
                         assert!(close(ours_contrast.value, q_contrast), "{name} {thousandths}");
-                        let sets = answers.p_values.sets(ours.cut, classes);
+                        let sets = answers.counts.sets(ours.cut, classes);
                         for (query, (rank, contrast)) in expected.iter().enumerate() {
                             let expected = reference::set(rank, contrast, q_rank, q_contrast);
                             assert_eq!(sets.get(query), expected, "{name} {mode:?} {mix} {thousandths}");
@@ -200,7 +199,7 @@ fn scores_thresholds_and_sets_agree() {
 /// all calibration points.
 #[test]
 fn the_selected_mix_agrees() {
-    let backend = Cpu::new(2).unwrap();
+    let context = Context::new(2).unwrap();
     let mut seen = std::collections::BTreeSet::new();
     for seed in 0..12 {
         let data = blobs(160, 4, 6, 0.75, 100 + seed);
@@ -212,16 +211,16 @@ fn the_selected_mix_agrees() {
             bandwidth: 8.0,
             shape: 1.0,
         };
-        let config = DanceConfig { rank_neighbors: 30, contrast_neighbors: 15, seed, ..DanceConfig::paper() };
+        let config = DanceConfig::paper().rank_neighbors(30).contrast_neighbors(15).seed(seed);
         let kernel = Kernel::new(settings.bandwidth, settings.shape).unwrap();
-        let scorer = Scorer::new(data.points.clone(), data.labels.clone(), classes, kernel, &config).unwrap();
-        let calibrated = Calibration::reuse(&backend, &scorer, None, &config).unwrap();
-        let tuning = calibrated.tuning.as_ref().unwrap();
-        assert_eq!(tuning.rank.len() + tuning.labels.len(), n);
+        let setup = Setup { device: &Cpu, classes, kernel, config: &config, context: &context };
+        let calibrated = Predictor::reuse(part(&data), None, setup).unwrap();
+        let selection = calibrated.mix_selection().unwrap();
+        assert_eq!(selection.rank.len() + selection.labels.len(), n);
 
         // Which points were judged is the library's choice; find them by their scores' labels through the split itself.
         let (given, judged) = parts_of(&data, seed);
-        assert_eq!(judged.iter().map(|&row| data.labels[row]).collect::<Vec<_>>(), tuning.labels);
+        assert_eq!(judged.iter().map(|&row| data.labels[row]).collect::<Vec<_>>(), selection.labels);
         let (given, judged) = (data.select(&given), data.select(&judged));
         let (rank, contrast) =
             true_scores(&all_scores(&given, &given, true, classes, settings), &given.labels);
@@ -270,7 +269,7 @@ fn parts_of(data: &Data, seed: u64) -> (Vec<usize>, Vec<usize>) {
             }) as u32
         })
         .collect();
-    let parts = dance::split::stratified(&labels, &[0.8, 0.2], seed).unwrap();
+    let parts = dance::data::split::stratified(&labels, &[0.8, 0.2], seed).unwrap();
     let sorted = |part: &Vec<usize>| {
         let mut rows: Vec<usize> = part.iter().map(|&place| order[place]).collect();
         rows.sort_unstable();

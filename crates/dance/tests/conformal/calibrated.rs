@@ -1,8 +1,10 @@
 //! Any way of calibrating and combining, from parts that are already mapped.
 
-use dance::backend::Cpu;
+use dance::Context;
+use dance::conformal::{Answers, CalibrationMode, Combine, DanceConfig, Predictor, Setup};
+use dance::device::Cpu;
 use dance::kernel::Kernel;
-use dance::methods::dance::{Answers, Calibration, CalibrationMode, Combine, DanceConfig, Scorer};
+use dance::machine::Part;
 use dance::{Matrix, Result};
 
 use crate::reference::{Data, squared};
@@ -11,67 +13,44 @@ pub(crate) const MODES: [CalibrationMode; 3] =
     [CalibrationMode::Reuse, CalibrationMode::Disjoint, CalibrationMode::Exact];
 pub(crate) const COMBINES: [Combine; 3] = [Combine::Union, Combine::Joint, Combine::Fuse];
 
-/// A calibration and what it was made of.
+/// A predictor and what it was made of.
 #[derive(Debug)]
 pub(crate) struct Calibrated {
-    fit: (Matrix, Vec<u32>),
+    fit: Data,
     classes: usize,
-    scorer: Scorer,
-    pub(crate) calibration: Calibration,
+    pub(crate) predictor: Predictor,
 }
 
 impl Calibrated {
     pub(crate) fn new(
-        backend: &Cpu,
+        context: &Context<'_>,
         fit: &Data,
         calibration: &Data,
         classes: usize,
         kernel: Kernel,
         config: &DanceConfig,
     ) -> Result<Self> {
-        let fused = config.combine == Combine::Fuse;
-        let own = fused.then(|| {
+        let own = (config.combine == Combine::Fuse).then(|| {
             let all = probabilities(fit, &calibration.points, classes);
-            calibration
-                .labels
-                .iter()
-                .enumerate()
-                .map(|(row, &y)| all.row(row)[y as usize])
-                .collect::<Vec<_>>()
+            let own = calibration.labels.iter().enumerate().map(|(row, &y)| all.row(row)[y as usize]);
+            own.collect::<Vec<_>>()
         });
-        let scorer =
-            |data: &Data| Scorer::new(data.points.clone(), data.labels.clone(), classes, kernel, config);
-        let (scorer, calibrated) = match config.calibration {
-            CalibrationMode::Reuse => {
-                let scorer = scorer(calibration)?;
-                let calibrated = Calibration::reuse(backend, &scorer, own.as_deref(), config)?;
-                (scorer, calibrated)
-            }
+        let part = |data: &Data| Part { embeddings: data.points.clone(), labels: data.labels.clone() };
+        let setup = Setup { device: &Cpu, classes, kernel, config, context };
+        let predictor = match config.calibration {
+            CalibrationMode::Reuse => Predictor::reuse(part(calibration), own.as_deref(), setup)?,
             CalibrationMode::Disjoint => {
-                let scorer = scorer(fit)?;
-                let (points, labels) = (&calibration.points, &calibration.labels);
-                let own = own.as_deref();
-                let calibrated = Calibration::disjoint(backend, &scorer, points, labels, own, config)?;
-                (scorer, calibrated)
+                Predictor::disjoint(part(fit), &part(calibration), own.as_deref(), setup)?
             }
-            CalibrationMode::Exact => {
-                let both = if config.fit_neighbors { calibration.join(fit) } else { calibration.clone() };
-                let n = calibration.len();
-                let scorer = scorer(&both)?.for_bag(n);
-                let neighbors = scorer.neighbors_of_first(backend, n)?;
-                let outside = (&fit.points, &fit.labels[..]);
-                let calibrated = Calibration::exact(backend, &scorer, neighbors, own, outside, config)?;
-                (scorer, calibrated)
-            }
+            CalibrationMode::Exact => Predictor::exact(part(calibration), &part(fit), own, setup)?,
         };
-        Ok(Self { fit: (fit.points.clone(), fit.labels.clone()), classes, scorer, calibration: calibrated })
+        Ok(Self { fit: fit.clone(), classes, predictor })
     }
 
-    pub(crate) fn answer(&self, backend: &Cpu, queries: &Matrix) -> Answers {
-        let fit = Data { points: self.fit.0.clone(), labels: self.fit.1.clone() };
-        let fused = self.calibration.combine == Combine::Fuse;
-        let probabilities = fused.then(|| probabilities(&fit, queries, self.classes));
-        self.calibration.answer(backend, &self.scorer, queries, 0, probabilities.as_ref()).unwrap()
+    pub(crate) fn answer(&self, context: &Context<'_>, queries: &Matrix) -> Answers {
+        let fused = self.predictor.combine() == Combine::Fuse;
+        let probabilities = fused.then(|| probabilities(&self.fit, queries, self.classes));
+        self.predictor.answer(queries, 0, probabilities.as_ref(), context).unwrap()
     }
 }
 

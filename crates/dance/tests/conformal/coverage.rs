@@ -5,13 +5,14 @@
 //! stays above the band's lower end (for the intersection, that of 1-α). The same harness must notice a quantile
 //! index that is off by one, and points that are their own neighbors.
 
-use dance::backend::{Backend, Cpu};
+use dance::Context;
+use dance::conformal::Mix;
+use dance::conformal::counts::Cut;
+use dance::conformal::threshold::order_index;
+use dance::conformal::{Answers, CalibrationMode, Combine, DanceConfig, Predictor};
+use dance::device::Cpu;
 use dance::kernel::Kernel;
-use dance::methods::dance::{Answers, Calibration, CalibrationMode, Combine, DanceConfig, Scorer};
-use dance::mix::Mix;
-use dance::neighbors::Reference;
-use dance::p_values::Cut;
-use dance::threshold::order_index;
+use dance::neighbors::Index;
 
 use crate::calibrated::{COMBINES, Calibrated};
 use crate::reference::{Data, blobs};
@@ -54,15 +55,13 @@ fn resplit(n: usize, seed: usize) -> Resplit {
 }
 
 fn config(mix: Mix, tie_noise: f64, seed: usize) -> DanceConfig {
-    DanceConfig {
-        rank_neighbors: 40,
-        contrast_neighbors: 30,
-        calibration: CalibrationMode::Disjoint,
-        mix,
-        tie_noise,
-        seed: seed as u64,
-        ..DanceConfig::paper()
-    }
+    DanceConfig::paper()
+        .rank_neighbors(40)
+        .contrast_neighbors(30)
+        .calibration(CalibrationMode::Disjoint)
+        .mix(mix)
+        .tie_noise(tie_noise)
+        .seed(seed as u64)
 }
 
 fn kernel() -> Kernel {
@@ -75,17 +74,17 @@ type Coverage = [f64; 4];
 /// Mean share of covered test points over all resplits, for each of the `N` variants that `one` counts.
 fn mean_coverage<const N: usize>(
     n: usize,
-    one: impl Fn(&Cpu, Resplit, usize) -> [[usize; 4]; N] + Sync,
+    one: impl Fn(&Context<'_>, Resplit, usize) -> [[usize; 4]; N] + Sync,
 ) -> [Coverage; N] {
-    // Plain threads: a rayon worker that waits for the backend's own pool would take up the next resplit meanwhile, on the
+    // Plain threads: a rayon worker that waits for the context's own pool would take up the next resplit meanwhile, on the
     // same stack, and so on.
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let one = &one;
     let counts: Vec<[[usize; 4]; N]> = std::thread::scope(|scope| {
         let run = |worker: usize| {
-            let backend = Cpu::new(1).unwrap();
+            let context = Context::new(1).unwrap();
             let seeds = (worker..RESPLITS).step_by(workers);
-            seeds.map(|seed| one(&backend, resplit(n, seed), seed)).collect::<Vec<_>>()
+            seeds.map(|seed| one(&context, resplit(n, seed), seed)).collect::<Vec<_>>()
         };
         let handles: Vec<_> = (0..workers).map(|worker| scope.spawn(move || run(worker))).collect();
         handles.into_iter().flat_map(|handle| handle.join().unwrap()).collect()
@@ -97,28 +96,25 @@ fn mean_coverage<const N: usize>(
     std::array::from_fn(|variant| std::array::from_fn(|at| share(variant, at)))
 }
 
-fn disjoint(backend: &Cpu, parts: &Resplit, config: &DanceConfig) -> (Calibration, Answers) {
+fn disjoint(context: &Context<'_>, parts: &Resplit, config: &DanceConfig) -> (Predictor, Answers) {
     let Resplit { reference, calibration, test } = parts;
-    let (points, labels) = (reference.points.clone(), reference.labels.clone());
-    let scorer = Scorer::new(points, labels, CLASSES as usize, kernel(), config).unwrap();
     let calibrated =
-        Calibration::disjoint(backend, &scorer, &calibration.points, &calibration.labels, None, config)
-            .unwrap();
-    let answers = calibrated.answer(backend, &scorer, &test.points, 0, None).unwrap();
-    (calibrated, answers)
+        Calibrated::new(context, reference, calibration, CLASSES as usize, kernel(), config).unwrap();
+    let answers = calibrated.answer(context, &test.points);
+    (calibrated.predictor, answers)
 }
 
 /// Covered test points by α, for each of the mixes in turn.
 fn covered_by<const N: usize>(
     mixes: [Mix; N],
     tie_noise: f64,
-) -> impl Fn(&Cpu, Resplit, usize) -> [[usize; 4]; N] + Sync {
-    move |backend, parts, seed| {
-        let (calibrated, answers) = disjoint(backend, &parts, &config(mixes[0], tie_noise, seed));
+) -> impl Fn(&Context<'_>, Resplit, usize) -> [[usize; 4]; N] + Sync {
+    move |context, parts, seed| {
+        let (calibrated, answers) = disjoint(context, &parts, &config(mixes[0], tie_noise, seed));
         mixes.map(|mix| {
             ALPHAS.map(|alpha| {
                 let decision = calibrated.decide_with(alpha, mix).unwrap();
-                let sets = answers.p_values.sets(decision.cut, CLASSES as usize);
+                let sets = answers.counts.sets(decision.cut, CLASSES as usize);
                 parts
                     .test
                     .labels
@@ -179,21 +175,21 @@ fn dance_sets_keep_their_promise() {
 }
 
 fn with(calibration: CalibrationMode, combine: Combine, seed: usize) -> DanceConfig {
-    DanceConfig { calibration, combine, ..config(Mix::Auto, 0.0, seed) }
+    config(Mix::Auto, 0.0, seed).calibration(calibration).combine(combine)
 }
 
 /// Covered test points by α, each count of the cut raised by `shift`.
-fn covered(backend: &Cpu, parts: &Resplit, config: &DanceConfig, shift: u32) -> [usize; 4] {
+fn covered(context: &Context<'_>, parts: &Resplit, config: &DanceConfig, shift: u32) -> [usize; 4] {
     let Resplit { reference, calibration, test } = parts;
     let calibrated =
-        Calibrated::new(backend, reference, calibration, CLASSES as usize, kernel(), config).unwrap();
-    let answers = calibrated.answer(backend, &test.points);
+        Calibrated::new(context, reference, calibration, CLASSES as usize, kernel(), config).unwrap();
+    let answers = calibrated.answer(context, &test.points);
     ALPHAS.map(|alpha| {
-        let cut = match calibrated.calibration.decide(alpha).unwrap().cut {
+        let cut = match calibrated.predictor.decide(alpha).unwrap().cut {
             Cut::One(least) => Cut::One(least + shift),
             Cut::Both { rank, contrast } => Cut::Both { rank: rank + shift, contrast: contrast + shift },
         };
-        let sets = answers.p_values.sets(cut, CLASSES as usize);
+        let sets = answers.counts.sets(cut, CLASSES as usize);
         test.labels.iter().enumerate().filter(|&(query, &label)| sets.contains(query, label)).count()
     })
 }
@@ -201,8 +197,8 @@ fn covered(backend: &Cpu, parts: &Resplit, config: &DanceConfig, shift: u32) -> 
 #[test]
 fn exact_keeps_its_promise_in_every_combination() {
     for n in [20, 100, 300] {
-        let all = mean_coverage(n, |backend, parts, seed| {
-            COMBINES.map(|combine| covered(backend, &parts, &with(CalibrationMode::Exact, combine, seed), 0))
+        let all = mean_coverage(n, |context, parts, seed| {
+            COMBINES.map(|combine| covered(context, &parts, &with(CalibrationMode::Exact, combine, seed), 0))
         });
         for (coverage, combine) in all.into_iter().zip(COMBINES) {
             for (coverage, alpha) in coverage.into_iter().zip(ALPHAS) {
@@ -222,8 +218,8 @@ fn exact_keeps_its_promise_in_every_combination() {
 #[test]
 fn disjoint_keeps_its_promise_in_every_combination() {
     for n in [20, 100, 300] {
-        let all = mean_coverage(n, |backend, parts, seed| {
-            let of = |combine| covered(backend, &parts, &with(CalibrationMode::Disjoint, combine, seed), 0);
+        let all = mean_coverage(n, |context, parts, seed| {
+            let of = |combine| covered(context, &parts, &with(CalibrationMode::Disjoint, combine, seed), 0);
             [Combine::Joint, Combine::Fuse].map(of)
         });
         for coverage in all {
@@ -237,9 +233,9 @@ fn disjoint_keeps_its_promise_in_every_combination() {
 #[test]
 fn a_count_off_by_one_is_noticed() {
     for n in [20, 100] {
-        let all = mean_coverage(n, |backend, parts, seed| {
+        let all = mean_coverage(n, |context, parts, seed| {
             [Combine::Fuse]
-                .map(|combine| covered(backend, &parts, &with(CalibrationMode::Exact, combine, seed), 1))
+                .map(|combine| covered(context, &parts, &with(CalibrationMode::Exact, combine, seed), 1))
         });
         assert_eq!(above(n, all[0])[1..3], [false; 2], "{n} {:?}", all[0]);
     }
@@ -258,19 +254,17 @@ fn reuse_under_covers_where_exact_holds() {
         (CalibrationMode::Exact, Combine::Joint),
         (CalibrationMode::Exact, Combine::Fuse),
     ];
-    let all = mean_coverage(n, |backend, parts, seed| {
+    let all = mean_coverage(n, |context, parts, seed| {
         let Resplit { reference, .. } = parts;
         let all = blobs(n + TEST_POINTS, 4, 4, 0.01, 5000 + seed as u64);
         let (calibration, test) = (all.range(0..n), all.range(n..n + TEST_POINTS));
         let parts = Resplit { reference, calibration, test };
         ways.map(|(mode, combine)| {
-            let config = DanceConfig {
-                contrast_neighbors: 50,
-                mix: if combine == Combine::Fuse { Mix::Auto } else { Mix::Fixed(1.0) },
-                fit_neighbors: false,
-                ..with(mode, combine, seed)
-            };
-            covered(backend, &parts, &config, 0)
+            let config = with(mode, combine, seed)
+                .contrast_neighbors(50)
+                .mix(if combine == Combine::Fuse { Mix::Auto } else { Mix::Fixed(1.0) })
+                .fit_neighbors(false);
+            covered(context, &parts, &config, 0)
         })
     });
     for ((mode, combine), coverage) in ways.iter().zip(&all) {
@@ -287,11 +281,11 @@ fn reuse_under_covers_where_exact_holds() {
 #[test]
 fn an_index_off_by_one_is_noticed() {
     for n in [20, 100] {
-        let [coverage] = mean_coverage(n, |backend, parts, seed| {
-            let (calibrated, answers) = disjoint(backend, &parts, &config(Mix::Fixed(1.0), 0.0, seed));
+        let [coverage] = mean_coverage(n, |context, parts, seed| {
+            let (calibrated, answers) = disjoint(context, &parts, &config(Mix::Fixed(1.0), 0.0, seed));
             [ALPHAS.map(|alpha| {
                 let index = order_index(alpha, n) - 1;
-                let threshold = calibrated.contrast.sorted()[index.min(n) - 1];
+                let threshold = calibrated.calibration_scores()[1].sorted()[index.min(n) - 1];
                 let labels = parts.test.labels.iter().enumerate();
                 labels.filter(|&(query, &label)| answers.scores.get(query, label).1 <= threshold).count()
             })]
@@ -305,10 +299,10 @@ fn an_index_off_by_one_is_noticed() {
 #[test]
 fn a_point_that_is_its_own_neighbor_is_noticed() {
     for n in [20, 100] {
-        let [coverage] = mean_coverage(n, |backend, Resplit { calibration, test, .. }, _| {
-            let reference = Reference::new(calibration.points.clone());
+        let [coverage] = mean_coverage(n, |context, Resplit { calibration, test, .. }, _| {
+            let index = Index::open(&Cpu, calibration.points.clone(), context).unwrap();
             let ranks = |data: &Data| -> Vec<f64> {
-                let found = backend.neighbors(&reference, &data.points, 60, None).unwrap();
+                let found = index.search(&data.points, 60, context).unwrap();
                 let rank = |(query, label): (usize, &u32)| {
                     let place =
                         found.ids(query).iter().position(|&id| calibration.labels[id as usize] == *label);
@@ -316,7 +310,7 @@ fn a_point_that_is_its_own_neighbor_is_noticed() {
                 };
                 data.labels.iter().enumerate().map(rank).collect()
             };
-            let own = dance::threshold::CalibrationScores::new(ranks(&calibration)).unwrap();
+            let own = dance::conformal::threshold::CalibrationScores::new(ranks(&calibration)).unwrap();
             let new = ranks(&test);
             [ALPHAS.map(|alpha| {
                 let threshold = own.threshold(alpha).unwrap().value;

@@ -1,11 +1,13 @@
 //! Exact calibration gives the p-values of the brute force that rebuilds the whole bag for every query and label.
 
+use dance::Context;
 use dance::Matrix;
-use dance::backend::Cpu;
+use dance::conformal::Mix;
+use dance::conformal::counts::Counts;
+use dance::conformal::{CalibrationMode, Combine, DanceConfig, Predictor, Setup};
+use dance::device::Cpu;
 use dance::kernel::Kernel;
-use dance::methods::dance::{Calibration, CalibrationMode, Combine, DanceConfig, Scorer};
-use dance::mix::Mix;
-use dance::p_values::Counts;
+use dance::machine::Part;
 use dance::random::{Random, uniform_of};
 
 use crate::reference::{Data, Settings, blobs, contrast_of, lattice, squared};
@@ -129,18 +131,17 @@ fn probabilities(rows: usize, seed: u64) -> Matrix {
 }
 
 fn compare(case: &Case, s: Settings, combine: Combine, mix_tenths: u32, tie_noise: f64, fit_neighbors: bool) {
-    let backend = Cpu::new(2).unwrap();
-    let config = DanceConfig {
-        rank_neighbors: s.rank_neighbors,
-        contrast_neighbors: s.contrast_neighbors,
-        temperature: s.temperature,
-        mix: if combine == Combine::Fuse { Mix::Auto } else { Mix::Fixed(f64::from(mix_tenths) / 10.0) },
-        calibration: CalibrationMode::Exact,
-        combine,
-        fit_neighbors,
-        tie_noise,
-        seed: SEED,
-    };
+    let context = Context::new(2).unwrap();
+    let config = DanceConfig::default()
+        .rank_neighbors(s.rank_neighbors)
+        .contrast_neighbors(s.contrast_neighbors)
+        .temperature(s.temperature)
+        .mix(if combine == Combine::Fuse { Mix::Auto } else { Mix::Fixed(f64::from(mix_tenths) / 10.0) })
+        .calibration(CalibrationMode::Exact)
+        .combine(combine)
+        .fit_neighbors(fit_neighbors)
+        .tie_noise(tie_noise)
+        .seed(SEED);
     let Case { name, calibration, fit, test } = case;
     let n = calibration.len();
     let fuse = combine == Combine::Fuse;
@@ -149,22 +150,14 @@ fn compare(case: &Case, s: Settings, combine: Combine, mix_tenths: u32, tie_nois
         if fuse { f64::from(row.get(label as usize).copied().unwrap_or(0.0)) } else { 1.0 }
     };
 
-    let (mut points, mut labels) = (calibration.points.as_slice().to_vec(), calibration.labels.clone());
-    if fit_neighbors {
-        points.extend(fit.points.as_slice());
-        labels.extend(&fit.labels);
-    }
-    let points = Matrix::new(points, labels.len(), fit.points.cols()).unwrap();
     let kernel = Kernel::new(s.bandwidth, s.shape).unwrap();
-    let scorer = Scorer::new(points, labels, CLASSES, kernel, &config).unwrap().for_bag(n);
-    let neighbors = scorer.neighbors_of_first(&backend, n).unwrap();
+    let setup = Setup { device: &Cpu, classes: CLASSES, kernel, config: &config, context: &context };
+    let part = |data: &Data| Part { embeddings: data.points.clone(), labels: data.labels.clone() };
     let of_own = |row: usize| probability(own.row(row), calibration.labels[row]) as f32;
     let of_own = fuse.then(|| (0..n).map(of_own).collect());
-    let fitted = (&fit.points, &fit.labels[..]);
-    let calibrated = Calibration::exact(&backend, &scorer, neighbors, of_own, fitted, &config).unwrap();
+    let predictor = Predictor::exact(part(calibration), &part(fit), of_own, setup).unwrap();
     let first_row = 7; // queries may arrive in pieces
-    let answers =
-        calibrated.answer(&backend, &scorer, &test.points, first_row, fuse.then_some(&asked)).unwrap();
+    let answers = predictor.answer(&test.points, first_row, fuse.then_some(&asked), &context).unwrap();
 
     let width = if fuse { 0.0 } else { tie_noise };
     let behind: Vec<Point> = (0..if fit_neighbors { fit.len() } else { 0 })
@@ -196,7 +189,7 @@ fn compare(case: &Case, s: Settings, combine: Combine, mix_tenths: u32, tie_nois
             });
             let expected = brute_force(&bag, &behind, s, combine, mix_tenths);
             assert_eq!(
-                answers.p_values.get(query, label),
+                answers.counts.get(query, label),
                 expected,
                 "{name}, {combine:?}, mix {mix_tenths}/10, m {} and {}, fit {fit_neighbors}, query {query}, label {label}",
                 s.rank_neighbors,

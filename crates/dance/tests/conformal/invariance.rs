@@ -1,12 +1,13 @@
 //! What must not matter: the number of threads, the order of points, the names of classes, the size of a batch.
 
+use dance::Context;
 use dance::Matrix;
-use dance::backend::{Backend, Cpu};
+use dance::conformal::sets::Sets;
+use dance::conformal::{CalibrationMode, Combine, DanceConfig, Predictor};
+use dance::device::{Cpu, Device, MachineParts};
 use dance::kernel::Kernel;
-use dance::methods::dance::{Calibration, CalibrationMode, Combine, DanceConfig};
-use dance::neighbors::Reference;
+use dance::neighbors::Index;
 use dance::random::Random;
-use dance::sets::Sets;
 
 use crate::calibrated::{COMBINES, Calibrated, MODES};
 use crate::reference::{Data, blobs, lattice};
@@ -14,24 +15,19 @@ use crate::reference::{Data, blobs, lattice};
 const CLASSES: usize = 8;
 
 fn sets(
-    backend: &Cpu,
+    context: &Context<'_>,
     fit: &Data,
     calibration: &Data,
     test: &Data,
     (mode, combine): (CalibrationMode, Combine),
-) -> (Calibration, Sets) {
-    let config = DanceConfig {
-        rank_neighbors: 20,
-        contrast_neighbors: 30,
-        calibration: mode,
-        combine,
-        ..DanceConfig::default()
-    };
+) -> (Predictor, Sets) {
+    let config =
+        DanceConfig::default().rank_neighbors(20).contrast_neighbors(30).calibration(mode).combine(combine);
     let kernel = Kernel::new(5.0, 1.0).unwrap();
-    let calibrated = Calibrated::new(backend, fit, calibration, CLASSES, kernel, &config).unwrap();
-    let decision = calibrated.calibration.decide(0.1).unwrap();
-    let sets = calibrated.answer(backend, &test.points).p_values.sets(decision.cut, CLASSES);
-    (calibrated.calibration, sets)
+    let calibrated = Calibrated::new(context, fit, calibration, CLASSES, kernel, &config).unwrap();
+    let decision = calibrated.predictor.decide(0.1).unwrap();
+    let sets = calibrated.answer(context, &test.points).counts.sets(decision.cut, CLASSES);
+    (calibrated.predictor, sets)
 }
 
 /// Every way of calibrating and combining.
@@ -49,9 +45,10 @@ fn threads_change_no_bit() {
     let ties = lattice(600, 4, 8, 3, 4);
     for mode in ways() {
         for (fit, calibration, test) in [(&fit, &calibration, &test), (&ties, &ties, &ties)] {
-            let one = sets(&Cpu::new(1).unwrap(), fit, calibration, test, mode);
-            let two = sets(&Cpu::new(2).unwrap(), fit, calibration, test, mode);
-            assert_eq!(one, two);
+            let one = sets(&Context::new(1).unwrap(), fit, calibration, test, mode);
+            let two = sets(&Context::new(2).unwrap(), fit, calibration, test, mode);
+            assert_eq!(one.0.calibration_scores(), two.0.calibration_scores());
+            assert_eq!(one.1, two.1);
         }
     }
 }
@@ -62,12 +59,12 @@ fn the_order_of_calibration_points_does_not_matter() {
     let mut order: Vec<usize> = (0..calibration.len()).collect();
     Random::new(5, 0).shuffle(&mut order);
     let permuted = calibration.select(&order);
-    let backend = Cpu::new(2).unwrap();
+    let context = Context::new(2).unwrap();
     for mode in ways() {
-        let (before, sets_before) = sets(&backend, &fit, &calibration, &test, mode);
-        let (after, sets_after) = sets(&backend, &fit, &permuted, &test, mode);
+        let (before, sets_before) = sets(&context, &fit, &calibration, &test, mode);
+        let (after, sets_after) = sets(&context, &fit, &permuted, &test, mode);
         assert_eq!(sets_before, sets_after);
-        assert_eq!((before.rank, before.contrast), (after.rank, after.contrast));
+        assert_eq!(before.calibration_scores(), after.calibration_scores());
     }
 }
 
@@ -79,10 +76,10 @@ fn the_names_of_classes_do_not_matter() {
         labels: data.labels.iter().map(|&label| rename[label as usize]).collect(),
         ..data
     });
-    let backend = Cpu::new(2).unwrap();
+    let context = Context::new(2).unwrap();
     for mode in ways() {
-        let (_, before) = sets(&backend, &parts[0], &parts[1], &parts[2], mode);
-        let (_, after) = sets(&backend, &renamed[0], &renamed[1], &renamed[2], mode);
+        let (_, before) = sets(&context, &parts[0], &parts[1], &parts[2], mode);
+        let (_, after) = sets(&context, &renamed[0], &renamed[1], &renamed[2], mode);
         for query in 0..before.len() {
             let mut expected: Vec<u32> =
                 before.get(query).iter().map(|&label| rename[label as usize]).collect();
@@ -95,32 +92,40 @@ fn the_names_of_classes_do_not_matter() {
 #[test]
 fn the_size_of_a_batch_does_not_matter() {
     let data = blobs(700, 64, 5, 1.0, 6);
-    let backend = Cpu::new(2).unwrap();
-    let reference = Reference::new(data.points.clone());
-    let together = backend.neighbors(&reference, &data.points, 25, None).unwrap();
+    let context = Context::new(2).unwrap();
+    let index = Index::open(&Cpu, data.points.clone(), &context).unwrap();
+    let together = index.search(&data.points, 25, &context).unwrap();
     for query in (0..700).step_by(41) {
         let alone = Matrix::new(data.points.row(query).to_vec(), 1, 64).unwrap();
-        let found = backend.neighbors(&reference, &alone, 25, None).unwrap();
+        let found = index.search(&alone, 25, &context).unwrap();
         assert_eq!(found.ids(0), together.ids(query));
         assert_eq!(found.squared(0), together.squared(query));
     }
 }
 
-/// What the model relies on when it maps queries: a row of a product does not depend on its company, from 16 rows on.
+/// What the model relies on: a row comes out the same whatever its company and the number of threads.
 #[test]
-fn mapping_does_not_depend_on_the_batch() {
-    for d in [7, 64, 384] {
+fn mapping_and_outputs_do_not_depend_on_the_batch() {
+    for (d, n, classes) in [(7, 50, 3), (64, 300, 17), (384, 700, 40)] {
         let data = blobs(900, d, 5, 1.0, 7);
-        let root = blobs(d, d, 5, 1.0, 8).points;
-        let backend = Cpu::new(2).unwrap();
-        let together = backend.project(&data.points, &root).unwrap();
-        for (start, rows) in [(0, 16), (3, 17), (50, 100), (11, 127), (400, 128), (200, 600)] {
+        let (root, train) = (blobs(d, d, 5, 1.0, 8).points, blobs(n, d, 5, 1.0, 9).points);
+        let beta = blobs(n, classes, 5, 1.0, 10).points;
+        let kernel = Kernel::new(20.0, 1.0).unwrap();
+        let machine = MachineParts { root: &root, train: &train, kernel, beta: &beta };
+        let context = Context::new(2).unwrap();
+        let classifier = Cpu.open_classifier(machine, &context).unwrap();
+        let mapped = classifier.map(&data.points, &context).unwrap();
+        let outputs = classifier.outputs(&mapped, &context).unwrap();
+        let alone = Context::new(1).unwrap();
+        for (start, rows) in
+            [(0, 1), (5, 2), (9, 6), (0, 16), (3, 17), (50, 100), (11, 127), (400, 128), (200, 600)]
+        {
             let some: Vec<usize> = (start..start + rows).collect();
-            assert_eq!(
-                backend.project(&data.points.select(&some), &root).unwrap(),
-                together.select(&some),
-                "{d} {rows}"
-            );
+            for context in [&context, &alone] {
+                let found = classifier.map(&data.points.select(&some), context).unwrap();
+                assert_eq!(found, mapped.select(&some), "{d} {rows}");
+                assert_eq!(classifier.outputs(&found, context).unwrap(), outputs.select(&some), "{d} {rows}");
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use dance::Matrix;
 use dance::random::Random;
 
 /// Labelled points.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Data {
     pub(crate) points: Matrix,
     pub(crate) labels: Vec<u32>,
@@ -27,13 +27,6 @@ impl Data {
         values.extend(point);
         self.labels.push(label);
         self.points = Matrix::new(values, self.labels.len(), cols).unwrap();
-    }
-
-    /// These points, then others.
-    pub(crate) fn join(&self, other: &Self) -> Self {
-        let points = [self.points.as_slice(), other.points.as_slice()].concat();
-        let labels = [&self.labels[..], &other.labels].concat();
-        Self { points: Matrix::new(points, labels.len(), self.points.cols()).unwrap(), labels }
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -2,18 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use dance::backend::Cpu;
-use dance::methods::dance::{CalibrationMode, Combine};
-use dance::mix::Mix;
+use dance::conformal::{CalibrationMode, Combine, Mix};
+use dance::data::Normalize;
+use dance::device::Cpu;
+use dance::model::FORMAT;
 use dance::random::Random;
-use dance::{Dance, Error, Normalize, PredictOptions};
+use dance::{Context, Dance, Error, Fitted, PredictOptions};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::{BACKEND, blobs, config, model};
+use crate::{CONTEXT, DEVICES, blobs, config, model};
 
 fn parse(bytes: &[u8]) -> Result<Dance, Error> {
-    Dance::from_bytes(&*BACKEND, bytes, Path::new("test.safetensors"))
+    Dance::from_bytes(&Cpu, bytes, "test.safetensors", &CONTEXT)
 }
 
 fn header_of(bytes: &[u8]) -> (Value, &[u8]) {
@@ -57,13 +58,15 @@ fn everything_survives() {
         let model = model(&config);
         let path = folder.path().join("model.safetensors");
         model.save(&path).unwrap();
-        let loaded = Dance::load(&*BACKEND, &path).unwrap();
+        let loaded = Dance::load(&Cpu, &path, &CONTEXT).unwrap();
         assert_eq!(loaded.fitted(), model.fitted());
-        assert_eq!(loaded.calibration(), model.calibration());
+        assert_eq!(loaded.predictor().calibration_scores(), model.predictor().calibration_scores());
         assert_eq!(loaded.to_bytes().unwrap(), model.to_bytes().unwrap());
         let test = blobs(100, 5, 0, 9);
         let ask = |model: &Dance| {
-            model.predict(&*BACKEND, &test.embeddings, 0.07, PredictOptions::default()).unwrap()
+            let scored = model.score(&test.embeddings, PredictOptions::default(), &CONTEXT).unwrap();
+            let prediction = model.predict(&scored, &model.decide(0.07).unwrap());
+            (scored, prediction)
         };
         assert_eq!(ask(&loaded), ask(&model));
     }
@@ -76,11 +79,11 @@ fn a_folder_that_is_not_there_and_a_file_that_is_not_there() {
     let model = model(&config(CalibrationMode::Reuse, Mix::Auto));
     let nowhere = Path::new("/nowhere/model.safetensors");
     assert!(matches!(model.save(nowhere), Err(Error::Io { .. })));
-    assert!(matches!(Dance::load(&*BACKEND, nowhere), Err(Error::Io { .. })));
+    assert!(matches!(Dance::load(&Cpu, nowhere, &CONTEXT), Err(Error::Io { .. })));
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty");
     std::fs::write(&empty, b"").unwrap();
-    assert!(Dance::load(&*BACKEND, &empty).is_err());
+    assert!(Dance::load(&Cpu, &empty, &CONTEXT).is_err());
 }
 
 #[test]
@@ -165,7 +168,9 @@ fn no_file_can_make_it_panic() {
         }
         if let Ok(model) = parse(&sealed(&header, &data)) {
             accepted += 1;
-            let _ = model.predict(&*BACKEND, &test, 0.1, PredictOptions::default());
+            if let Ok(scored) = model.score(&test, PredictOptions::default(), &CONTEXT) {
+                let _ = model.decide(0.1).map(|decision| model.predict(&scored, &decision));
+            }
         }
     }
     assert!(accepted > 100, "{accepted}");
@@ -178,11 +183,12 @@ fn files() -> PathBuf {
 /// The tests keep a model of every format, with queries and the sets it gave when it was written.
 #[test]
 fn every_format_stays_readable() {
-    for format in 1..=dance::artifact::FORMAT {
-        let model = Dance::load(&*BACKEND, &files().join(format!("model-v{format}.safetensors"))).unwrap();
+    for (format, device) in (1..=FORMAT).flat_map(|format| DEVICES.map(|device| (format, device))) {
+        let path = files().join(format!("model-v{format}.safetensors"));
+        let model = Dance::load(device, path, &CONTEXT).unwrap();
         let text = std::fs::read_to_string(files().join(format!("model-v{format}.json"))).unwrap();
         let expected: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(answers(&model), expected["sets"], "format {format}");
+        assert_eq!(answers(&model), expected["sets"], "format {format} on {}", device.name());
     }
 }
 
@@ -192,9 +198,10 @@ fn queries() -> dance::Dataset {
 
 /// Sets by level.
 fn answers(model: &Dance) -> Value {
-    let scored = model.score(&*BACKEND, &queries().embeddings, PredictOptions::default()).unwrap();
+    let scored = model.score(&queries().embeddings, PredictOptions::default(), &CONTEXT).unwrap();
     let sets = |alpha: f64| {
-        model.decide(&scored, alpha).unwrap().sets.iter().map(<[u32]>::to_vec).collect::<Vec<_>>()
+        let decision = model.decide(alpha).unwrap();
+        model.predict(&scored, &decision).sets.iter().map(<[u32]>::to_vec).collect::<Vec<_>>()
     };
     json!({ "0.05": sets(0.05), "0.1": sets(0.1), "0.2": sets(0.2), "0.37": sets(0.37) })
 }
@@ -203,16 +210,15 @@ fn answers(model: &Dance) -> Value {
 #[test]
 #[ignore = "writes into the repository"]
 fn writes_the_file_of_this_format() {
-    let backend = Cpu::new(1).unwrap();
+    let context = Context::new(1).unwrap();
     let mut config = config(CalibrationMode::Exact, Mix::Auto);
     config.dance.combine = Combine::Fuse;
     config.normalize = Normalize::Standardize;
-    let fitted = Dance::fit(&backend, &blobs(60, 5, 0, 11), &config, &dance::observe::Silent).unwrap();
-    let model = fitted.calibrate(&backend, &blobs(100, 5, 0, 12), &dance::observe::Silent).unwrap();
-    let format = dance::artifact::FORMAT;
-    model.save(&files().join(format!("model-v{format}.safetensors"))).unwrap();
+    let fitted = Fitted::fit(&Cpu, &blobs(60, 5, 0, 11), &config, &context).unwrap();
+    let model = fitted.calibrate(&Cpu, &blobs(100, 5, 0, 12), &context).unwrap();
+    model.save(files().join(format!("model-v{FORMAT}.safetensors"))).unwrap();
     let queries = queries().embeddings;
     let rows: Vec<&[f32]> = (0..queries.rows()).map(|row| queries.row(row)).collect();
     let text = serde_json::to_string(&json!({ "queries": rows, "sets": answers(&model) })).unwrap();
-    std::fs::write(files().join(format!("model-v{format}.json")), text).unwrap();
+    std::fs::write(files().join(format!("model-v{FORMAT}.json")), text).unwrap();
 }

@@ -2,21 +2,26 @@
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
+#[path = "../../examples/custom_device.rs"]
+#[allow(dead_code)] // its main is the example's
+mod custom_device;
+mod devices;
 mod facade;
 mod file;
 
 use std::sync::{LazyLock, Mutex};
 
-use dance::backend::Cpu;
-use dance::methods::dance::{CalibrationMode, Combine};
-use dance::mix::Mix;
-use dance::observe::{Event, Observer, Silent};
+use dance::conformal::{CalibrationMode, Combine, Mix};
+use dance::data::RawLabels;
+use dance::device::{Cpu, Device};
 use dance::random::Random;
-use dance::{Config, Dance, Dataset, Matrix, RawLabels, Table};
+use dance::{Config, Context, Dance, Dataset, Event, Fitted, Matrix, Observer, Table};
 
-static BACKEND: LazyLock<Cpu> = LazyLock::new(|| Cpu::new(2).unwrap());
+static CONTEXT: LazyLock<Context<'static>> = LazyLock::new(|| Context::new(2).unwrap());
+/// What holds for a model holds on every device.
+const DEVICES: [&dyn Device; 2] = [&Cpu, &custom_device::Naive];
 
-/// Blobs, one a class; class names are numbers from `first_class` on.
+/// Blobs, one per class; class names are numbers from `first_class` on.
 fn blobs(n: usize, classes: usize, first_class: i64, seed: u64) -> Dataset {
     let (d, mut random) = (6, Random::new(seed, 4));
     let centers: Vec<f64> =
@@ -26,14 +31,8 @@ fn blobs(n: usize, classes: usize, first_class: i64, seed: u64) -> Dataset {
         let center = &centers[label as usize * d..][..d];
         center.iter().map(|center| (center + 0.5 * random.normal()) as f32).collect::<Vec<_>>()
     });
-    let table = Table {
-        origin: "blobs".into(),
-        embeddings: Matrix::new(values.collect(), n, d).unwrap(),
-        labels: Some(RawLabels::Integers(labels.iter().map(|label| label + first_class).collect())),
-        class_names: None,
-        ids: None,
-        prototypes: None,
-    };
+    let mut table = Table::new("blobs", Matrix::new(values.collect(), n, d).unwrap()).unwrap();
+    table.labels = Some(RawLabels::Integers(labels.iter().map(|label| label + first_class).collect()));
     table.into_dataset().unwrap()
 }
 
@@ -49,9 +48,16 @@ fn config(calibration: CalibrationMode, mix: Mix) -> Config {
     config
 }
 
+fn fitted(device: &dyn Device, config: &Config) -> Fitted {
+    Fitted::fit(device, &blobs(80, 5, 0, 1), config, &CONTEXT).unwrap()
+}
+
+fn model_on(device: &dyn Device, config: &Config) -> Dance {
+    fitted(device, config).calibrate(device, &blobs(120, 5, 0, 2), &CONTEXT).unwrap()
+}
+
 fn model(config: &Config) -> Dance {
-    let fitted = Dance::fit(&*BACKEND, &blobs(80, 5, 0, 1), config, &Silent).unwrap();
-    fitted.calibrate(&*BACKEND, &blobs(120, 5, 0, 2), &Silent).unwrap()
+    model_on(&Cpu, config)
 }
 
 /// Keeps the warnings.

@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use dance::io::{self, ReadOptions};
+use dance::data::io::{self, ReadOptions};
 use proptest::prelude::*;
 
 use super::fixture;

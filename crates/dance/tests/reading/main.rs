@@ -8,8 +8,9 @@
 
 use std::path::{Path, PathBuf};
 
-use dance::io::{self, ReadOptions};
-use dance::{Error, Matrix, RawLabels, Result, Table};
+use dance::data::RawLabels;
+use dance::data::io::{self, ReadOptions};
+use dance::{Error, Matrix, Result, Table};
 
 mod damaged;
 mod numpy;
@@ -98,7 +99,7 @@ fn an_unknown_extension_lists_the_known_ones() {
 
 #[test]
 fn extensions_may_be_upper_case() {
-    assert_eq!(read_bytes("X.CSV", "a,b\n1,2\n").unwrap().embeddings.as_slice(), [1.0, 2.0]);
+    assert_eq!(read_bytes("X.CSV", "a,b\n1,2\n").unwrap().embeddings().as_slice(), [1.0, 2.0]);
 }
 
 #[test]

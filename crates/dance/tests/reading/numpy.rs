@@ -2,8 +2,9 @@
 
 use std::io::Write;
 
-use dance::io::ReadOptions;
-use dance::{Error, RawLabels};
+use dance::Error;
+use dance::data::RawLabels;
+use dance::data::io::ReadOptions;
 use half::f16;
 use proptest::prelude::*;
 use zip::write::SimpleFileOptions;
@@ -59,7 +60,7 @@ fn floats_of_every_width_order_and_endianness() {
             ("'>f8'", bytes(&doubles, f64::to_be_bytes)),
         ] {
             let table = read_bytes("x.npy", npy(descr, fortran, "(3, 2)", &data)).unwrap();
-            assert_eq!(table.embeddings, x(), "{descr}, Fortran order: {fortran}");
+            assert_eq!(*table.embeddings(), x(), "{descr}, Fortran order: {fortran}");
             assert_eq!((table.labels, table.ids), (None, None));
         }
     }
@@ -91,7 +92,7 @@ fn integers_of_every_width_are_labels_and_embeddings() {
         let table = read_bytes("x.npz", labelled(npy(descr, false, "(3,)", &data))).unwrap();
         assert_eq!(table.labels, integers(&[100, 0, 7]), "{descr}");
         let table = read_bytes("x.npy", npy(descr, false, "(3, 1)", &data)).unwrap();
-        assert_eq!(table.embeddings.as_slice(), [100.0, 0.0, 7.0], "{descr}");
+        assert_eq!(table.embeddings().as_slice(), [100.0, 0.0, 7.0], "{descr}");
     }
 }
 
@@ -142,29 +143,29 @@ fn headers_of_other_versions_and_writers() {
     let length = u32::try_from(dict.len()).unwrap().to_le_bytes();
     for version in [b"\x02\x00", b"\x03\x00"] {
         let file = [b"\x93NUMPY".as_slice(), version, &length, dict.as_bytes(), &data].concat();
-        assert_eq!(read_bytes("x.npy", file).unwrap().embeddings, x());
+        assert_eq!(*read_bytes("x.npy", file).unwrap().embeddings(), x());
     }
     // Any order and quotes, no spaces, and the long integers of Python 2.
     let odd = version_1("{\"shape\":(3L,2L),\"fortran_order\":False,\"descr\":\"<f4\"}", &data);
-    assert_eq!(read_bytes("x.npy", odd).unwrap().embeddings, x());
+    assert_eq!(*read_bytes("x.npy", odd).unwrap().embeddings(), x());
     let future = [b"\x93NUMPY\x09\x00".as_slice(), &length, dict.as_bytes(), &data].concat();
     assert_refused(read_bytes("x.npy", future), &["version 9"]);
 }
 
 #[test]
 fn files_that_numpy_wrote() {
-    assert_eq!(read_fixture("f4.npy").unwrap().embeddings, x());
-    assert_eq!(read_fixture("f2_big_fortran.npy").unwrap().embeddings, x());
+    assert_eq!(*read_fixture("f4.npy").unwrap().embeddings(), x());
+    assert_eq!(*read_fixture("f2_big_fortran.npy").unwrap().embeddings(), x());
 
     let table = read_fixture("everything.npz").unwrap();
-    assert_eq!(table.embeddings, x());
+    assert_eq!(*table.embeddings(), x());
     assert_eq!(table.labels, integers(&[1, 0, 1]));
     assert_eq!(table.class_names, Some(names(&["d\u{f6}g", "cat"])));
     assert_eq!(table.ids, Some(names(&["10", "20", "30"])));
     assert_eq!(table.prototypes.unwrap().as_slice(), &X[..4]);
 
     let table = read_fixture("compressed.npz").unwrap();
-    assert_eq!(table.embeddings, x());
+    assert_eq!(*table.embeddings(), x());
     assert_eq!(table.labels, words(&["cat", "d\u{f6}g", "cat"]));
 
     let table = read_fixture("bytes.npz").unwrap();
@@ -183,7 +184,7 @@ fn labels_in_a_second_array() {
 #[test]
 fn a_second_file_takes_precedence_over_labels_inside() {
     let options = ReadOptions { labels: Some(fixture("labels_u8.npy")), ..ReadOptions::default() };
-    let table = dance::io::read(&fixture("everything.npz"), &options).unwrap();
+    let table = dance::data::io::read(&fixture("everything.npz"), &options).unwrap();
     assert_eq!(table.labels, Some(RawLabels::Integers(vec![7, 0, 7])));
 }
 
@@ -281,10 +282,10 @@ proptest! {
         }).collect();
         let descr = if big { "'>f4'" } else { "'<f4'" };
         let table = read_bytes("x.npy", npy(descr, fortran, &format!("({rows}, {cols})"), &data)).unwrap();
-        prop_assert_eq!((table.embeddings.rows(), table.embeddings.cols()), (rows, cols));
+        prop_assert_eq!((table.embeddings().rows(), table.embeddings().cols()), (rows, cols));
         for row in 0..rows {
             for col in 0..cols {
-                prop_assert_eq!(table.embeddings.row(row)[col], value(row, col));
+                prop_assert_eq!(table.embeddings().row(row)[col], value(row, col));
             }
         }
     }

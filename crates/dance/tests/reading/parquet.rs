@@ -1,13 +1,13 @@
 //! `.parquet`, as pyarrow and polars write it.
 
-use dance::io::{self, ReadOptions};
+use dance::data::io::{self, ReadOptions};
 
 use super::{assert_refused, fixture, integers, names, read_bytes, read_fixture, words, x};
 
 #[test]
 fn lists_of_float_in_several_row_groups() {
     let table = read_fixture("pyarrow.parquet").unwrap();
-    assert_eq!(table.embeddings, x());
+    assert_eq!(*table.embeddings(), x());
     assert_eq!(table.labels, integers(&[2, 0, 2]));
     assert_eq!(table.ids, Some(names(&["a", "b", "c"])));
 }
@@ -15,21 +15,21 @@ fn lists_of_float_in_several_row_groups() {
 #[test]
 fn fixed_size_lists_of_double_with_a_dictionary_of_labels() {
     let table = read_fixture("gzip_fixed_double.parquet").unwrap();
-    assert_eq!(table.embeddings, x());
+    assert_eq!(*table.embeddings(), x());
     assert_eq!(table.labels, words(&["cat", "d\u{f6}g", "cat"]));
 }
 
 #[test]
 fn half_precision_and_unsigned_labels() {
     let table = read_fixture("lz4_half.parquet").unwrap();
-    assert_eq!(table.embeddings, x());
+    assert_eq!(*table.embeddings(), x());
     assert_eq!(table.labels, integers(&[5, i64::MAX, 5]));
 }
 
 #[test]
 fn pages_of_version_2_the_other_name_boolean_labels_and_unsigned_ids() {
     let table = read_fixture("brotli_v2.parquet").unwrap();
-    assert_eq!(table.embeddings, x());
+    assert_eq!(*table.embeddings(), x());
     assert_eq!(table.labels, integers(&[1, 0, 1]));
     assert_eq!(table.ids, Some(names(&["1", "2", "4294967295"])));
 }
@@ -38,7 +38,7 @@ fn pages_of_version_2_the_other_name_boolean_labels_and_unsigned_ids() {
 fn required_columns_without_compression_or_dictionary() {
     let options = ReadOptions { label_column: "target".into(), ..ReadOptions::default() };
     let table = io::read(&fixture("plain.parquet"), &options).unwrap();
-    assert_eq!(table.embeddings, x());
+    assert_eq!(*table.embeddings(), x());
     assert_eq!(table.labels, integers(&[1, -1, 1]));
     assert_eq!(read_fixture("plain.parquet").unwrap().labels, None);
 }
@@ -46,7 +46,7 @@ fn required_columns_without_compression_or_dictionary() {
 #[test]
 fn polars_with_its_defaults() {
     let table = read_fixture("polars.parquet").unwrap();
-    assert_eq!(table.embeddings, x());
+    assert_eq!(*table.embeddings(), x());
     assert_eq!(table.labels, words(&["cat", "d\u{f6}g", "cat"]));
     assert_eq!(table.ids, Some(names(&["7", "8", "9"])));
 }

@@ -39,7 +39,7 @@ fn floats_of_every_type() {
         ("F64", X.iter().flat_map(|&v| f64::from(v).to_le_bytes()).collect::<Vec<u8>>()),
     ] {
         let table = read_bytes("x.safetensors", file("", &[("embeddings", dtype, "[3,2]", bytes)])).unwrap();
-        assert_eq!(table.embeddings, x(), "{dtype}");
+        assert_eq!(*table.embeddings(), x(), "{dtype}");
     }
 }
 
@@ -66,14 +66,14 @@ fn labels_of_every_integer_type() {
 #[test]
 fn files_that_the_library_wrote() {
     let table = read_fixture("everything.safetensors").unwrap();
-    assert_eq!(table.embeddings, x());
+    assert_eq!(*table.embeddings(), x());
     assert_eq!(table.labels, integers(&[1, 0, 1]));
     assert_eq!(table.class_names, Some(names(&["d\u{f6}g", "cat"])));
     assert_eq!(table.ids, Some(names(&["a", "b", "c"])));
     assert_eq!(table.prototypes.unwrap().as_slice(), &X[..4]);
 
     let table = read_fixture("f4.safetensors").unwrap();
-    assert_eq!(table.embeddings, x());
+    assert_eq!(*table.embeddings(), x());
     assert_eq!(table.labels, None);
 }
 

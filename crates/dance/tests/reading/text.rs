@@ -1,7 +1,7 @@
 //! `.csv`, `.tsv`, and labels in text files.
 
 use dance::Error;
-use dance::io::ReadOptions;
+use dance::data::io::ReadOptions;
 
 use super::{assert_refused, integers, names, read_bytes, read_with, read_with_labels, words};
 
@@ -12,7 +12,7 @@ fn read_csv(text: impl AsRef<[u8]>) -> dance::Result<dance::Table> {
 #[test]
 fn columns_are_found_by_name_wherever_they_are() {
     let table = read_csv("x0,label,x1,id\n1.5,cat,-2e0,a\n.25,dog,4,b\n").unwrap();
-    assert_eq!(table.embeddings.as_slice(), [1.5, -2.0, 0.25, 4.0]);
+    assert_eq!(table.embeddings().as_slice(), [1.5, -2.0, 0.25, 4.0]);
     assert_eq!(table.labels, words(&["cat", "dog"]));
     assert_eq!(table.ids, Some(names(&["a", "b"])));
 }
@@ -26,7 +26,7 @@ fn labels_and_ids_may_be_missing() {
 #[test]
 fn tabs_separate_a_tsv() {
     let table = read_bytes("x.tsv", "label\tx\ta,b\n0\t1\t2\n").unwrap();
-    assert_eq!(table.embeddings.as_slice(), [1.0, 2.0]);
+    assert_eq!(table.embeddings().as_slice(), [1.0, 2.0]);
     assert_eq!(table.labels, integers(&[0]));
 }
 
@@ -35,9 +35,9 @@ fn quotes_line_ends_byte_order_mark_and_spaces() {
     let table =
         read_csv("\u{feff}label,\"x\"\r\n\"cat, \"\"big\"\"\", 1 \r\n\"two\nlines\",\"2\"\r\n").unwrap();
     assert_eq!(table.labels, words(&["cat, \"big\"", "two\nlines"]));
-    assert_eq!(table.embeddings.as_slice(), [1.0, 2.0]);
+    assert_eq!(table.embeddings().as_slice(), [1.0, 2.0]);
     let table = read_csv("x\n1\n\n2").unwrap();
-    assert_eq!(table.embeddings.as_slice(), [1.0, 2.0]);
+    assert_eq!(table.embeddings().as_slice(), [1.0, 2.0]);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn columns_of_other_names() {
         ..ReadOptions::default()
     };
     let table = read_with("x.csv", "name,x,target\na,1,0\nb,2,1\n", &options).unwrap();
-    assert_eq!(table.embeddings.as_slice(), [1.0, 2.0]);
+    assert_eq!(table.embeddings().as_slice(), [1.0, 2.0]);
     assert_eq!(table.labels, integers(&[0, 1]));
     assert_eq!(table.ids, Some(names(&["a", "b"])));
 
@@ -97,7 +97,7 @@ fn a_header_that_is_none_is_refused() {
     assert_refused(read_csv("label,x,label\n0,1,2\n"), &["two columns named `label`"]);
     assert_refused(read_csv("\n\n"), &["header"]);
     // What pandas calls the columns of an array.
-    assert_eq!(read_csv("0,1\n3,4\n").unwrap().embeddings.as_slice(), [3.0, 4.0]);
+    assert_eq!(read_csv("0,1\n3,4\n").unwrap().embeddings().as_slice(), [3.0, 4.0]);
 }
 
 #[test]

@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 
-use super::super::combine::{Levels, AtLeast, Rule, Scores};
+use super::super::combine::{AtLeast, Levels, Rule, Scores};
 use super::dominance::Dominance;
 use super::points::{Change, Pair};
 

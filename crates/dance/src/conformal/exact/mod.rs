@@ -118,8 +118,8 @@ impl Bag {
                     key: key(reference.seed, query_part, queries.first_row + query),
                 };
                 let reached = queries.reached.get(query).iter();
-                let changes = reached
-                    .filter_map(|&(id, squared)| self.points.change(reference, id, squared, newcomer));
+                let changes =
+                    reached.filter_map(|&(id, squared)| self.points.change(reference, id, squared, newcomer));
                 changed.fill(&self.counted, &reference.labels, &self.extra, changes);
                 self.count_labels(changed, reference, queries, query, &mut counts);
             }

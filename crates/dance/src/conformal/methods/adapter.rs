@@ -3,12 +3,12 @@
 //!
 //! All scores share one look at the calibration rows and one sort of each query's.
 
+use crate::conformal::scores::ranked::{self, Draws, RankedLabel, RankedScore};
+use crate::conformal::sets::Sets;
+use crate::conformal::threshold::{CalibrationScores, Threshold};
 use crate::context::Context;
 use crate::error::Result;
 use crate::matrix::Matrix;
-use crate::conformal::scores::ranked::{self, Draws, RankedScore, RankedLabel};
-use crate::conformal::sets::Sets;
-use crate::conformal::threshold::{CalibrationScores, Threshold};
 
 /// Parts of the seeded draws: calibration points, and points asked about later.
 pub(crate) const CALIBRATION_PART: u64 = 0;

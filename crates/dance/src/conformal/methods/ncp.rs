@@ -11,16 +11,16 @@
 //!
 //! Cost: a sort of 50 scores per point for each of 30 settings, beside the neighbor search.
 
+use crate::conformal::scores::ranked::{self, RankedLabel, RankedRow, RankedScore};
+use crate::conformal::scores::raps::Raps;
+use crate::conformal::sets::Sets;
+use crate::conformal::threshold::{CalibrationScores, order_index};
 use crate::context::Context;
+use crate::data::split;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::neighbors::{Index, Neighbors};
-use crate::conformal::scores::ranked::{self, RankedRow, RankedScore, RankedLabel};
-use crate::conformal::scores::raps::Raps;
-use crate::conformal::sets::Sets;
-use crate::data::split;
-use crate::conformal::threshold::{CalibrationScores, order_index};
 
 use super::adapter::{CALIBRATION_PART, QUERY_PART, draws};
 
@@ -68,7 +68,8 @@ impl<'a> Ncp<'a> {
                 labels.len()
             )));
         }
-        let ranked_labels = ranked::ranked_labels(probabilities, labels, draws(Some(seed), CALIBRATION_PART), context)?;
+        let ranked_labels =
+            ranked::ranked_labels(probabilities, labels, draws(Some(seed), CALIBRATION_PART), context)?;
         let mut distances: Vec<f64> = (0..neighbors.len())
             .flat_map(|row| neighbors.squared(row).iter().take(NEIGHBORS).map(|squared| squared.sqrt()))
             .collect();

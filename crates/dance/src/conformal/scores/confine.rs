@@ -52,8 +52,7 @@ impl Confine {
         for first in (0..queries.rows()).step_by(BLOCK) {
             context.check()?;
             let block: Vec<usize> = (first..queries.rows().min(first + BLOCK)).collect();
-            let cosines =
-                device.inner_products(&directions(&queries.select(&block)), &reference, context)?;
+            let cosines = device.inner_products(&directions(&queries.select(&block)), &reference, context)?;
             let skipped = |row: usize| skip.and_then(|skip| skip[row]);
             let score = |row: usize| self.row(cosines.row(row - first), labels, classes, skipped(row));
             let scored: Vec<_> = context.run(|| block.into_par_iter().map(score).collect());

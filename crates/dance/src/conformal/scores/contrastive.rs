@@ -11,8 +11,8 @@
 //! Cost: a distance and three exponentials a neighbor.
 
 use super::{BestPerLabel, NeighborScore, Neighborhood};
-use crate::neighbors::squared_distance;
 use crate::kernel::Kernel;
+use crate::neighbors::squared_distance;
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -23,11 +23,11 @@
 
 use rayon::prelude::*;
 
+use crate::conformal::sets::Sets;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::random;
-use crate::conformal::sets::Sets;
 
 /// The stream of random numbers that scores draw from.
 const DRAW_PURPOSE: u64 = 0xd4a3;
@@ -186,20 +186,20 @@ pub fn sets_with<'a>(
     context: &Context<'_>,
 ) -> Vec<Sets> {
     let of_tile = |ranked: &mut RankedRow, tile: usize| {
-            let mut sets = vec![Sets::default(); scores];
-            for row in tile * TILE..((tile + 1) * TILE).min(probabilities.rows()) {
-                ranked.sort(probabilities.row(row));
-                let draw = draws.of(row);
-                for (which, sets) in sets.iter_mut().enumerate() {
-                    let (score, threshold) = cut(row, which);
-                    let labels = ranked.walk(draw).take_while(|(_, label)| score.score(label) <= threshold);
-                    let start = sets.labels.len();
-                    sets.labels.extend(labels.map(|(label, _)| label));
-                    sets.labels[start..].sort_unstable();
-                    sets.offsets.push(sets.labels.len());
-                }
+        let mut sets = vec![Sets::default(); scores];
+        for row in tile * TILE..((tile + 1) * TILE).min(probabilities.rows()) {
+            ranked.sort(probabilities.row(row));
+            let draw = draws.of(row);
+            for (which, sets) in sets.iter_mut().enumerate() {
+                let (score, threshold) = cut(row, which);
+                let labels = ranked.walk(draw).take_while(|(_, label)| score.score(label) <= threshold);
+                let start = sets.labels.len();
+                sets.labels.extend(labels.map(|(label, _)| label));
+                sets.labels[start..].sort_unstable();
+                sets.offsets.push(sets.labels.len());
             }
-            sets
+        }
+        sets
     };
     let tiles: Vec<Vec<Sets>> = context.run(|| {
         let tiles = (0..probabilities.rows().div_ceil(TILE)).into_par_iter();
@@ -247,7 +247,13 @@ mod tests {
     fn refuses_labels_without_a_column() {
         let context = Context::new(1).unwrap();
         let probabilities = Matrix::new(vec![0.5; 4], 2, 2).unwrap();
-        assert!(matches!(ranked_labels(&probabilities, &[0], Draws::Zero, &context), Err(Error::Shape { .. })));
-        assert!(matches!(ranked_labels(&probabilities, &[0, 2], Draws::Zero, &context), Err(Error::Label { .. })));
+        assert!(matches!(
+            ranked_labels(&probabilities, &[0], Draws::Zero, &context),
+            Err(Error::Shape { .. })
+        ));
+        assert!(matches!(
+            ranked_labels(&probabilities, &[0, 2], Draws::Zero, &context),
+            Err(Error::Label { .. })
+        ));
     }
 }

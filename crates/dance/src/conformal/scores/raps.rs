@@ -4,7 +4,7 @@
 //! The paper's runs have penalty 0.001 and one free rank. Cost and use: see [`ranked`](super::ranked).
 
 use super::aps::Aps;
-use super::ranked::{RankedScore, RankedLabel};
+use super::ranked::{RankedLabel, RankedScore};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,7 +3,7 @@
 //!
 //! Cost and use: see [`ranked`](super::ranked).
 
-use super::ranked::{RankedScore, RankedLabel};
+use super::ranked::{RankedLabel, RankedScore};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -49,7 +49,13 @@ impl CpuClassifier {
     }
 
     /// Kernel values of one tile of mapped queries with all centers.
-    fn kernel_values(&self, queries: &[f32], values: &mut Vec<f32>, moved: &mut Vec<f32>, scratch: &mut Scratch) {
+    fn kernel_values(
+        &self,
+        queries: &[f32],
+        values: &mut Vec<f32>,
+        moved: &mut Vec<f32>,
+        scratch: &mut Scratch,
+    ) {
         let (d, n) = (self.center.len(), self.centers.columns());
         moved.clear();
         moved.extend_from_slice(queries);
@@ -78,7 +84,8 @@ impl ClassifierHandle for CpuClassifier {
         let mut out = Matrix::zeros(mapped.rows(), c);
         context.run(|| {
             let tile = tile_rows(mapped.rows());
-            let rows = out.as_mut_slice().par_chunks_mut(tile * c).zip(mapped.as_slice().par_chunks(tile * d));
+            let rows =
+                out.as_mut_slice().par_chunks_mut(tile * c).zip(mapped.as_slice().par_chunks(tile * d));
             rows.for_each_init(
                 || (Vec::new(), Vec::new(), Scratch::default()),
                 |(values, moved, scratch), (out, queries)| {

@@ -67,7 +67,9 @@ pub(super) fn block(
     for (offset, row) in out.chunks_exact_mut(stride).enumerate() {
         let row = &mut row[..width];
         let query = start + offset;
-        from_products(row, queries.norms[query], &points.norms, |point| queries.difference(query, points, point));
+        from_products(row, queries.norms[query], &points.norms, |point| {
+            queries.difference(query, points, point)
+        });
     }
 }
 

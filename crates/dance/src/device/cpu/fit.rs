@@ -181,10 +181,7 @@ impl FitSession for CpuFit<'_> {
     fn chosen(&mut self) -> Result<Iterate> {
         let Kept { metric, beta } = self.chosen.take().ok_or_else(unsolved)?;
         (self.kept, self.solved) = (None, None); // so that nothing is copied
-        Ok(Iterate {
-            metric: metric.map(Arc::unwrap_or_clone),
-            beta: Arc::unwrap_or_clone(beta),
-        })
+        Ok(Iterate { metric: metric.map(Arc::unwrap_or_clone), beta: Arc::unwrap_or_clone(beta) })
     }
 
     fn held_out(&mut self) -> Result<Matrix> {

@@ -161,7 +161,9 @@ impl IndexHandle for CpuIndex {
         let reach = match (reaching, &self.reach) {
             (false, _) => None,
             (true, Some(reach)) => Some(reach),
-            (true, None) => return Err(Error::Data("the index was not told how far its points reach".into())),
+            (true, None) => {
+                return Err(Error::Data("the index was not told how far its points reach".into()));
+            }
         };
         let rows = queries.rows();
         let tiles: Vec<Candidates> = context.run(|| {

@@ -13,9 +13,9 @@ mod elementwise;
 mod fit;
 mod index;
 pub(crate) mod linalg;
-mod shortlist;
 mod packed;
 mod ridge;
+mod shortlist;
 
 use std::sync::Arc;
 

@@ -69,10 +69,10 @@ impl Packed {
         let mut out = Matrix::zeros(left.rows(), self.columns);
         let tile = tile_rows(left.rows());
         let rows = out.as_mut_slice().par_chunks_mut((tile * self.columns).max(1));
-        rows.zip(left.as_slice().par_chunks((tile * self.depth).max(1))).for_each_init(
-            Scratch::default,
-            |scratch, (out, left)| self.multiply(left, 0..self.columns, out, scratch),
-        );
+        rows.zip(left.as_slice().par_chunks((tile * self.depth).max(1)))
+            .for_each_init(Scratch::default, |scratch, (out, left)| {
+                self.multiply(left, 0..self.columns, out, scratch)
+            });
         out
     }
 
@@ -144,7 +144,8 @@ impl Multiply<'_> {
         let whole = rows / ROWS * ROWS;
         // Depth after depth, `ROWS` numbers each.
         scratch.left.resize(whole * depth, 0.0);
-        for (block, rows) in scratch.left.chunks_exact_mut(ROWS * depth).zip(left.chunks_exact(ROWS * depth)) {
+        for (block, rows) in scratch.left.chunks_exact_mut(ROWS * depth).zip(left.chunks_exact(ROWS * depth))
+        {
             for (row, numbers) in rows.chunks_exact(depth).enumerate() {
                 for (to, &number) in block.iter_mut().skip(row).step_by(ROWS).zip(numbers) {
                     *to = number;
@@ -154,15 +155,26 @@ impl Multiply<'_> {
         for start in (0..depth).step_by(DEPTH) {
             let height = DEPTH.min(depth - start);
             for column in (0..width).step_by(PANEL) {
-                let panel = &packed.data[(columns.start + column) * depth + start * PANEL..][..height * PANEL];
+                let panel =
+                    &packed.data[(columns.start + column) * depth + start * PANEL..][..height * PANEL];
                 let used = PANEL.min(width - column);
-                for (block, out) in scratch.left.chunks_exact(ROWS * depth).zip(out.chunks_exact_mut(ROWS * width)) {
+                for (block, out) in
+                    scratch.left.chunks_exact(ROWS * depth).zip(out.chunks_exact_mut(ROWS * width))
+                {
                     let block = &block[start * ROWS..][..height * ROWS];
                     tile::<S, ROWS, VECTORS>(simd, block, panel, start == 0, &mut out[column..], width, used);
                 }
                 for row in whole..rows {
                     let block = &left[row * depth + start..][..height];
-                    tile::<S, 1, VECTORS>(simd, block, panel, start == 0, &mut out[row * width + column..], width, used);
+                    tile::<S, 1, VECTORS>(
+                        simd,
+                        block,
+                        panel,
+                        start == 0,
+                        &mut out[row * width + column..],
+                        width,
+                        used,
+                    );
                 }
             }
         }

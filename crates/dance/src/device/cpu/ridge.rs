@@ -8,10 +8,10 @@
 use faer::Mat;
 use rayon::prelude::*;
 
+use super::linalg::{self, Real};
 use crate::error::{Error, Result};
 use crate::event::RidgeReport;
 use crate::kernel::Kernel;
-use super::linalg::{self, Real};
 use crate::matrix::Matrix;
 
 /// Relative residual above which the solution is refined.

@@ -20,8 +20,8 @@ mod search;
 
 use std::time::Instant;
 
-use super::rfm::{self, Best, Rfm, RfmConfig};
 use super::Part;
+use super::rfm::{self, Best, Rfm, RfmConfig};
 use crate::context::Context;
 use crate::data::split;
 use crate::device::{Device, Iterate, cpu};

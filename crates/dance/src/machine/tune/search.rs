@@ -1,7 +1,7 @@
 //! Which setting to try next.
 
-use super::gaussian_process::{GaussianProcess, Place};
 use super::TuneConfig;
+use super::gaussian_process::{GaussianProcess, Place};
 use crate::event::Evaluation;
 use crate::random::Random;
 

@@ -26,8 +26,8 @@ mod fold;
 use rayon::prelude::*;
 
 use crate::device::AgopForm;
-use crate::kernel::Kernel;
 use crate::device::cpu::linalg;
+use crate::kernel::Kernel;
 use crate::matrix::Matrix;
 
 /// Floating-point operations of `form` for `n` points, `s` of them sampled, `c` classes and `d` dimensions.

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use dance::report;
+use dance_bench::report;
 
 use super::RESULTS;
 

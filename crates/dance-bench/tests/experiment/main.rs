@@ -7,15 +7,15 @@ mod report;
 use std::cell::RefCell;
 use std::sync::LazyLock;
 
-use dance::backend::Cpu;
-use dance::experiment::{self, Ablation, Method, Plan, Results};
-use dance::observe::Silent;
+use dance::data::RawLabels;
+use dance::device::Cpu;
 use dance::random::Random;
-use dance::{Dataset, Matrix, RawLabels, Table};
+use dance::{Context, Dataset, Matrix, Table};
+use dance_bench::experiment::{self, Ablation, Method, Plan, Results};
 
-static BACKEND: LazyLock<Cpu> = LazyLock::new(|| Cpu::new(2).unwrap());
+static CONTEXT: LazyLock<Context<'static>> = LazyLock::new(|| Context::new(2).unwrap());
 
-/// Blobs, one a class, with their centers as prototypes where asked for.
+/// Blobs, one per class, with their centers as prototypes where asked for.
 fn blobs(n: usize, classes: usize, seed: u64, prototypes: bool) -> Dataset {
     let (d, mut random) = (6, Random::new(seed, 4));
     let center = |class: usize, at: usize| dance::random::uniform_of(&[class as u64, at as u64]) - 0.5;
@@ -23,14 +23,9 @@ fn blobs(n: usize, classes: usize, seed: u64, prototypes: bool) -> Dataset {
     let values =
         (0..n * d).map(|at| (center(at / d % classes, at % d) + 0.25 * random.normal()) as f32).collect();
     let centers = (0..classes * d).map(|at| center(at / d, at % d) as f32).collect();
-    let table = Table {
-        origin: "blobs".into(),
-        embeddings: Matrix::new(values, n, d).unwrap(),
-        labels: Some(RawLabels::Integers(labels)),
-        class_names: None,
-        ids: None,
-        prototypes: prototypes.then(|| Matrix::new(centers, classes, d).unwrap()),
-    };
+    let mut table = Table::new("blobs", Matrix::new(values, n, d).unwrap()).unwrap();
+    table.labels = Some(RawLabels::Integers(labels));
+    table.prototypes = prototypes.then(|| Matrix::new(centers, classes, d).unwrap());
     table.into_dataset().unwrap()
 }
 
@@ -48,7 +43,7 @@ fn run(results: &mut Results) -> Vec<String> {
     let begins = |name: &str, seed: u64| ran.borrow_mut().push(format!("{name} {seed}"));
     for (name, prototypes) in [("with <prototypes>", true), ("without", false)] {
         let data = blobs(300, 6, 1, prototypes);
-        experiment::run_dataset(&*BACKEND, &data, name, results, None, &begins, &Silent).unwrap();
+        experiment::run_dataset(&Cpu, &data, name, results, None, &begins, &CONTEXT).unwrap();
     }
     ran.into_inner()
 }
@@ -141,7 +136,7 @@ fn a_bad_file_among_good_ones_is_noted_and_the_others_run() {
     let mut results =
         Results::new(Plan { seeds: 1, methods: vec![Method::Aps], ablations: vec![], ..plan() });
     let files = [bad, good, missing, tiny];
-    experiment::run(&*BACKEND, &files, &mut results, None, &|_, _| (), &Silent).unwrap();
+    experiment::run(&Cpu, &files, &mut results, None, &|_, _| (), &CONTEXT).unwrap();
     assert_eq!(results.cases.len(), 1);
     let failed: Vec<&str> = results.failures.iter().map(|failure| failure.data.as_str()).collect();
     assert_eq!(failed, ["bad", "missing", "tiny"]);
@@ -157,7 +152,7 @@ fn an_alpha_that_the_calibration_part_cannot_support_is_said() {
         ..plan()
     });
     let data = blobs(150, 3, 2, false);
-    experiment::run_dataset(&*BACKEND, &data, "few", &mut results, None, &|_, _| (), &Silent).unwrap();
+    experiment::run_dataset(&Cpu, &data, "few", &mut results, None, &|_, _| (), &CONTEXT).unwrap();
     assert!(results.cases[0].warnings.iter().any(|warning| warning.contains("support no alpha")));
     assert_eq!(results.cases[0].records[0].metrics.size, 3.0);
 }

@@ -1,0 +1,343 @@
+//! A device of your own: plain loops in f64, nothing packed, nothing clever, and nothing but the public interface.
+//!
+//! `cargo run --example custom_device` fits and asks a model on it and on the CPU, and compares the sets. The tests use the
+//! same device as a second opinion on everything a model does.
+
+use std::sync::Arc;
+
+use dance::device::{
+    AgopForm, Candidates, ClassifierHandle, Device, FitPoints, FitSession, FitSize, IndexHandle, Iterate,
+    MachineParts, Solved,
+};
+use dance::kernel::Kernel;
+use dance::{Context, Error, Matrix, Quality, Result, RidgeReport};
+
+/// See the file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Naive;
+
+/// A matrix of f64, row by row.
+type Rows = Vec<Vec<f64>>;
+
+fn rows(matrix: &Matrix) -> Rows {
+    (0..matrix.rows()).map(|row| matrix.row(row).iter().map(|&value| f64::from(value)).collect()).collect()
+}
+
+fn matrix(rows: &Rows, cols: usize) -> Result<Matrix> {
+    Matrix::new(rows.iter().flatten().map(|&value| value as f32).collect(), rows.len(), cols)
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn times(left: &Rows, right: &Rows) -> Rows {
+    let column = |at: usize| right.iter().map(|row| row[at]).collect::<Vec<f64>>();
+    let columns: Rows = (0..right.first().map_or(0, Vec::len)).map(column).collect();
+    left.iter().map(|row| columns.iter().map(|column| dot(row, column)).collect()).collect()
+}
+
+impl Device for Naive {
+    fn name(&self) -> String {
+        "naive".into()
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    fn fit_bytes(&self, size: FitSize) -> u64 {
+        let FitSize { train, held_out, dimensions, classes, .. } = size;
+        8 * (train * train + (train + held_out) * (dimensions + classes)) as u64
+    }
+
+    fn open_fit<'a>(
+        &self,
+        points: FitPoints<'a>,
+        _several: bool,
+        _: &Context<'_>,
+    ) -> Result<Box<dyn FitSession + 'a>> {
+        let (train, held_out) = (rows(points.train), rows(points.held_out));
+        let identity = Vec::new();
+        Ok(Box::new(NaiveFit {
+            points,
+            train,
+            held_out,
+            metric: identity,
+            solved: None,
+            kept: None,
+            chosen: None,
+        }))
+    }
+
+    fn open_classifier(
+        &self,
+        machine: MachineParts<'_>,
+        _: &Context<'_>,
+    ) -> Result<Arc<dyn ClassifierHandle>> {
+        let root = rows(machine.root);
+        // Mapped points are f32 wherever they are kept, so they are here.
+        let centers = rows(&matrix(&times(&rows(machine.train), &root), machine.train.cols())?);
+        Ok(Arc::new(NaiveClassifier { root, centers, kernel: machine.kernel, beta: rows(machine.beta) }))
+    }
+
+    fn open_index(&self, points: &Matrix, _: &Context<'_>) -> Result<Box<dyn IndexHandle>> {
+        Ok(Box::new(NaiveIndex { points: rows(points), reach: Vec::new() }))
+    }
+
+    fn inner_products(&self, left: &Matrix, right: &Matrix, _: &Context<'_>) -> Result<Matrix> {
+        let right = rows(right);
+        let products =
+            rows(left).iter().map(|row| right.iter().map(|other| dot(row, other)).collect()).collect();
+        matrix(&products, right.len())
+    }
+}
+
+/// A regression with the metric it was fitted under.
+#[derive(Clone)]
+struct Solution {
+    metric: Rows,
+    beta: Rows,
+}
+
+struct NaiveFit<'a> {
+    points: FitPoints<'a>,
+    train: Rows,
+    held_out: Rows,
+    /// Empty is the identity.
+    metric: Rows,
+    solved: Option<(Kernel, Solution, Matrix)>,
+    kept: Option<Solution>,
+    chosen: Option<Solution>,
+}
+
+impl NaiveFit<'_> {
+    fn difference(&self, a: &[f64], b: &[f64]) -> (f64, Vec<f64>) {
+        let delta: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
+        let mapped = if self.metric.is_empty() {
+            delta.clone()
+        } else {
+            self.metric.iter().map(|row| dot(row, &delta)).collect()
+        };
+        (dot(&delta, &mapped).max(0.0), mapped)
+    }
+
+    fn kernel_row(&self, kernel: Kernel, point: &[f64]) -> Vec<f64> {
+        self.train.iter().map(|other| kernel.value(self.difference(point, other).0)).collect()
+    }
+}
+
+/// Solves `a·x = b` by Gauss-Jordan elimination with pivoting; `None` where `a` is singular.
+fn solve(mut a: Rows, mut b: Rows) -> Option<Rows> {
+    let n = a.len();
+    for column in 0..n {
+        let pivot = (column..n).max_by(|&i, &j| a[i][column].abs().total_cmp(&a[j][column].abs()))?;
+        a.swap(column, pivot);
+        b.swap(column, pivot);
+        let scale = a[column][column];
+        if scale.abs() < 1e-12 {
+            return None;
+        }
+        let (row_a, row_b) = (a[column].clone(), b[column].clone());
+        for row in (0..n).filter(|&row| row != column) {
+            let factor = a[row][column] / scale;
+            if factor != 0.0 {
+                a[row].iter_mut().zip(&row_a).for_each(|(value, other)| *value -= factor * other);
+                b[row].iter_mut().zip(&row_b).for_each(|(value, other)| *value -= factor * other);
+            }
+        }
+    }
+    for (row, values) in b.iter_mut().enumerate() {
+        let scale = a[row][row];
+        values.iter_mut().for_each(|value| *value /= scale);
+    }
+    Some(b)
+}
+
+fn unsolved() -> Error {
+    Error::Data("nothing was solved yet".into())
+}
+
+impl FitSession for NaiveFit<'_> {
+    fn begin(&mut self, metric: Option<&Matrix>, _: &Context<'_>) -> Result<()> {
+        self.metric = metric.map(rows).unwrap_or_default();
+        (self.solved, self.kept) = (None, None);
+        Ok(())
+    }
+
+    fn solve(&mut self, kernel: Kernel, ridge: f64, _: &Context<'_>) -> Result<Solved> {
+        let mut gram: Rows = self.train.iter().map(|point| self.kernel_row(kernel, point)).collect();
+        for (row, values) in gram.iter_mut().enumerate() {
+            values[row] += ridge;
+        }
+        let one_hot = |&label: &u32| {
+            (0..self.points.classes).map(|class| f64::from(u8::from(class == label as usize))).collect()
+        };
+        let beta = solve(gram, self.points.labels.iter().map(one_hot).collect()).ok_or(
+            Error::NotPositiveDefinite { n: self.train.len(), ridge, bandwidth: kernel.bandwidth() },
+        )?;
+        let kernel_rows = self.held_out.iter().map(|point| self.kernel_row(kernel, point)).collect();
+        let outputs = matrix(&times(&kernel_rows, &beta), self.points.classes)?;
+        let labels = self.points.held_out_labels;
+        let quality = (!labels.is_empty()).then(|| Quality::of(&outputs, labels));
+        self.solved = Some((kernel, Solution { metric: self.metric.clone(), beta }, outputs));
+        Ok(Solved { quality, report: RidgeReport { ridge, residual: 0.0, refinements: 0 } })
+    }
+
+    fn learn(&mut self, sample: Option<&[usize]>, _: Option<AgopForm>, _: &Context<'_>) -> Result<bool> {
+        let Some((kernel, solution, _)) = &self.solved else { return Err(unsolved()) };
+        let (n, d, q) = (self.train.len(), self.points.train.cols(), 1.0 / kernel.shape());
+        let every: Vec<usize> = (0..n).collect();
+        let mut outer = vec![vec![0.0; d]; d];
+        for &at in sample.unwrap_or(&every) {
+            let mut gradients = vec![vec![0.0; d]; self.points.classes];
+            for (other, beta) in self.train.iter().zip(&solution.beta) {
+                let (squared, direction) = self.difference(&self.train[at], other);
+                if squared > 0.0 {
+                    let weight =
+                        -q / kernel.bandwidth().powf(q) * kernel.value(squared) * squared.powf(q / 2.0 - 1.0);
+                    for (gradient, beta) in gradients.iter_mut().zip(beta) {
+                        gradient.iter_mut().zip(&direction).for_each(|(g, x)| *g += weight * beta * x);
+                    }
+                }
+            }
+            for gradient in &gradients {
+                for (row, a) in outer.iter_mut().zip(gradient) {
+                    row.iter_mut().zip(gradient).for_each(|(value, b)| *value += a * b);
+                }
+            }
+        }
+        let largest = outer.iter().flatten().copied().fold(0.0, f64::max);
+        if largest <= f64::from(f32::MIN_POSITIVE) {
+            return Ok(false);
+        }
+        outer.iter_mut().flatten().for_each(|value| *value /= largest);
+        self.metric = outer;
+        Ok(true)
+    }
+
+    fn keep(&mut self) -> Result<()> {
+        self.kept = Some(self.solved.as_ref().ok_or_else(unsolved)?.1.clone());
+        Ok(())
+    }
+
+    fn choose(&mut self) -> Result<()> {
+        self.chosen = Some(self.kept.clone().ok_or_else(unsolved)?);
+        Ok(())
+    }
+
+    fn chosen(&mut self) -> Result<Iterate> {
+        let Solution { metric, beta } = self.chosen.take().ok_or_else(unsolved)?;
+        let d = self.points.train.cols();
+        let metric = (!metric.is_empty()).then(|| matrix(&metric, d)).transpose()?;
+        Ok(Iterate { metric, beta: matrix(&beta, self.points.classes)? })
+    }
+
+    fn held_out(&mut self) -> Result<Matrix> {
+        Ok(self.solved.as_ref().ok_or_else(unsolved)?.2.clone())
+    }
+}
+
+struct NaiveClassifier {
+    root: Rows,
+    centers: Rows,
+    kernel: Kernel,
+    beta: Rows,
+}
+
+fn squared(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum()
+}
+
+impl ClassifierHandle for NaiveClassifier {
+    fn map(&self, points: &Matrix, _: &Context<'_>) -> Result<Matrix> {
+        matrix(&times(&rows(points), &self.root), self.root.len())
+    }
+
+    fn outputs(&self, mapped: &Matrix, _: &Context<'_>) -> Result<Matrix> {
+        let row = |point: &Vec<f64>| {
+            self.centers.iter().map(|center| self.kernel.value(squared(point, center))).collect()
+        };
+        let kernel_rows: Rows = rows(mapped).iter().map(row).collect();
+        matrix(&times(&kernel_rows, &self.beta), self.beta.first().map_or(0, Vec::len))
+    }
+}
+
+struct NaiveIndex {
+    points: Rows,
+    reach: Vec<f64>,
+}
+
+/// f64 rounds too: whatever is this close to the limit, relatively, is a candidate as well.
+const SLACK: f64 = 1e-9;
+
+impl IndexHandle for NaiveIndex {
+    fn set_reach(&mut self, squared: &[f64], _: &Context<'_>) -> Result<()> {
+        self.reach = squared.to_vec();
+        Ok(())
+    }
+
+    fn candidates(&self, queries: &Matrix, k: usize, reaching: bool, _: &Context<'_>) -> Result<Candidates> {
+        let mut candidates = Candidates::default();
+        for query in rows(queries) {
+            let distances: Vec<f64> = self.points.iter().map(|point| squared(&query, point)).collect();
+            let mut sorted = distances.clone();
+            sorted.sort_by(f64::total_cmp);
+            let limit = sorted.get(k - 1).map_or(f64::INFINITY, |kth| kth * (1.0 + SLACK));
+            let within = |limit: &dyn Fn(usize) -> f64| {
+                (0u32..)
+                    .zip(&distances)
+                    .filter(|&(id, &d)| d <= limit(id as usize))
+                    .map(|(id, _)| id)
+                    .collect::<Vec<_>>()
+            };
+            candidates.nearest.push(within(&|_| limit));
+            if reaching {
+                candidates.reaching.push(within(&|id| self.reach[id] * (1.0 + SLACK)));
+            }
+        }
+        Ok(candidates)
+    }
+}
+
+fn main() -> Result<()> {
+    use dance::data::{RawLabels, Table};
+    use dance::device::Cpu;
+    use dance::random::Random;
+    use dance::{Config, Fitted, PredictOptions};
+
+    let context = Context::new(0)?;
+    let mut random = Random::new(1, 1);
+    let mut blobs = |n: usize| -> Result<dance::Dataset> {
+        let labels: Vec<i64> = (0..n as i64).map(|row| row % 3).collect();
+        let values = labels.iter().flat_map(|&label| {
+            [label as f64, 1.0, -label as f64].map(|c| (c + 0.6 * random.normal()) as f32)
+        });
+        let mut table = Table::new("blobs", Matrix::new(values.collect(), n, 3)?)?;
+        table.labels = Some(RawLabels::Integers(labels));
+        table.into_dataset()
+    };
+    let (fit, calibration, test) = (blobs(90)?, blobs(120)?, blobs(60)?);
+    let mut config = Config::default();
+    config.tune.evaluations = 3;
+    let mut sets = Vec::new();
+    for device in [&Naive as &dyn Device, &Cpu] {
+        let model =
+            Fitted::fit(device, &fit, &config, &context)?.calibrate(device, &calibration, &context)?;
+        let scored = model.score(&test.embeddings, PredictOptions::default(), &context)?;
+        let prediction = model.predict(&scored, &model.decide(0.1)?);
+        println!(
+            "{}: {} labels in {} sets",
+            device.name(),
+            prediction.sets.labels.len(),
+            prediction.sets.len()
+        );
+        sets.push(prediction.sets);
+    }
+    println!(
+        "{} of {} sets are the same",
+        sets[0].iter().zip(sets[1].iter()).filter(|(a, b)| a == b).count(),
+        sets[0].len()
+    );
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! The seam is real: a device that knows only the public interface gives the same sets.
+
+use dance::conformal::{CalibrationMode, Combine, Mix};
+use dance::device::{Cpu, Device};
+use dance::{Dance, PredictOptions};
+
+use crate::custom_device::Naive;
+use crate::{CONTEXT, blobs, config, model, model_on};
+
+const MODES: [CalibrationMode; 3] =
+    [CalibrationMode::Reuse, CalibrationMode::Disjoint, CalibrationMode::Exact];
+
+/// From one model file, row for row: f64 on the host decides whatever the device rounds to.
+#[test]
+fn one_model_file_gives_the_same_sets_on_every_device() {
+    let test = blobs(300, 5, 0, 21);
+    for mode in MODES {
+        for combine in [Combine::Union, Combine::Joint, Combine::Fuse] {
+            let mut config = config(mode, Mix::Auto);
+            config.dance.combine = combine;
+            let bytes = model(&config).to_bytes().unwrap();
+            let ask = |device: &dyn Device| {
+                let model = Dance::from_bytes(device, &bytes, "test", &CONTEXT).unwrap();
+                let options = PredictOptions::default().support(3);
+                let scored = model.score(&test.embeddings, options, &CONTEXT).unwrap();
+                let sets = [0.02, 0.1, 0.3].map(|alpha| {
+                    let prediction = model.predict(&scored, &model.decide(alpha).unwrap());
+                    (prediction.sets, prediction.support)
+                });
+                (sets, scored.neighbors)
+            };
+            assert_eq!(ask(&Cpu), ask(&Naive), "{mode:?} {combine:?}");
+        }
+    }
+}
+
+/// The whole way, fits included: the same settings are tried, and the machines agree to the rounding of f32.
+#[test]
+fn fits_agree_across_devices() {
+    let mut config = config(CalibrationMode::Exact, Mix::Auto);
+    config.dance.combine = Combine::Fuse;
+    let [cpu, naive] = [&Cpu as &dyn Device, &Naive].map(|device| model_on(device, &config));
+    assert_eq!(cpu.fitted().rfm.kernel, naive.fitted().rfm.kernel);
+    assert_eq!(cpu.fitted().rfm.rounds, naive.fitted().rfm.rounds);
+    assert_eq!(cpu.fitted().validation.accuracy, naive.fitted().validation.accuracy);
+    let test = blobs(200, 5, 0, 22).embeddings;
+    let [a, b] = [&cpu, &naive].map(|model| model.classifier().classify(&test, &CONTEXT).unwrap());
+    let pairs = a.probabilities.as_slice().iter().zip(b.probabilities.as_slice());
+    let worst = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(worst < 1e-4, "{worst}");
+}
