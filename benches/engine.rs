@@ -15,57 +15,60 @@
 use std::path::Path;
 use std::time::Instant;
 
-use dance::agop::{self, AgopForm};
-use dance::backend::{Backend, Cpu, FitPoints};
+use dance::data::{Normalize, Normalizer, io, split};
+use dance::device::cpu::agop_flops;
+use dance::device::{AgopForm, Cpu, Device, FitPoints};
 use dance::kernel::Kernel;
-use dance::observe::{Event, Observer, Silent};
+use dance::machine::tune::{self, TuneConfig};
+use dance::machine::{Classifier, Part, RfmConfig, default_floor};
+use dance::neighbors::squared_distance;
 use dance::random::Random;
-use dance::rfm::{Rfm, RfmConfig, Score};
-use dance::tune::{self, TuneConfig};
-use dance::{Dataset, Matrix, Normalize, Normalizer, Result, split};
+use dance::{Context, Dataset, Event, Matrix, Observer, Quality, Result};
+use faer::{Accum, Mat, MatMut, MatRef, Par, Side};
 use serde_json::json;
 
 const D: usize = 512;
 const C: usize = 1000;
+/// Accuracy this far below the best ends the loop of a fit, as in the library.
+const COLLAPSE: f64 = 1.1;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let threads = std::env::var("DANCE_THREADS").ok().and_then(|count| count.parse().ok()).unwrap_or(0);
-    let cpu = Cpu::new(threads)?;
+    let context = &Context::new(threads)?;
     let number = |word: &str| word.parse::<usize>().unwrap_or_else(|_| panic!("`{word}` is not a number"));
     match words[..] {
         [] => {
-            round(&cpu, 4000)?;
-            growth(&cpu, 4000)
+            round(context, 4000)?;
+            growth(context, 4000)
         }
-        ["round", n] => round(&cpu, number(n)),
-        ["growth", n] => growth(&cpu, number(n)),
-        ["tuned", n] => tuned(&cpu, number(n)),
-        ["search", ..] => search(&cpu, &words[1..]),
+        ["round", n] => round(context, number(n)),
+        ["growth", n] => growth(context, number(n)),
+        ["tuned", n] => tuned(context, number(n)),
+        ["search", ..] => search(context, &words[1..]),
         ["fit", data, bandwidth, shape, ridge, rounds] => {
             let real =
                 |word: &str| word.parse::<f64>().unwrap_or_else(|_| panic!("`{word}` is not a number"));
-            fit(&cpu, data, real(bandwidth), real(shape), real(ridge), number(rounds))
+            fit(context, data, real(bandwidth), real(shape), real(ridge), number(rounds))
         }
-        ["accuracy", data, seed] => accuracy(&cpu, data, number(seed) as u64),
+        ["accuracy", data, seed] => accuracy(context, data, number(seed) as u64),
         _ => panic!("unknown arguments {words:?}; see the top of benches/engine.rs"),
     }
 }
 
 /// GFLOP/s of a large matrix product: the rate everything else is measured against.
-fn gemm_rate(cpu: &Cpu) -> f64 {
+fn gemm_rate(context: &Context<'_>) -> f64 {
     let n = 3000;
     let a = random_points(n, n, 1);
     let mut out = vec![0.0f32; n * n];
-    let a = faer::MatRef::from_row_major_slice(a.as_slice(), n, n);
-    let par =
-        if cpu.threads().count() == 1 { faer::Par::Seq } else { faer::Par::rayon(cpu.threads().count()) };
+    let a = MatRef::from_row_major_slice(a.as_slice(), n, n);
+    let par = if context.threads() == 1 { Par::Seq } else { Par::rayon(context.threads()) };
     let best = (0..5).map(|_| {
         let begin = Instant::now();
-        let out = faer::MatMut::from_row_major_slice_mut(&mut out, n, n);
-        cpu.threads().run(|| {
-            faer::linalg::matmul::matmul(out, faer::Accum::Replace, a, a.transpose(), 1.0f32, par);
+        let out = MatMut::from_row_major_slice_mut(&mut out, n, n);
+        context.run(|| {
+            faer::linalg::matmul::matmul(out, Accum::Replace, a, a.transpose(), 1.0f32, par);
         });
         begin.elapsed().as_secs_f64()
     });
@@ -74,40 +77,40 @@ fn gemm_rate(cpu: &Cpu) -> f64 {
 
 /// Flops of one round: distances, factorisation, solve, AGOP.
 fn round_flops(n: usize, d: usize, c: usize) -> f64 {
-    let form = agop::cheaper_form(n, n, c, d);
-    let (real, d, classes) = (n as f64, d as f64, c as f64);
-    real * real * d
-        + real.powi(3) / 3.0
-        + 2.0 * real * real * classes
-        + agop::flops(form, n, n, c, d as usize)
+    let agop = [AgopForm::Definition, AgopForm::Folded].map(|form| agop_flops(form, n, n, c, d));
+    let (n, d, c) = (n as f64, d as f64, c as f64);
+    n * n * d + n.powi(3) / 3.0 + 2.0 * n * n * c + agop[0].min(agop[1]) // the cheaper form is taken
 }
 
 /// Seconds of one round (solve, then AGOP) under a learned metric, so that nothing is shared.
-fn time_round(cpu: &Cpu, n: usize) -> Result<(f64, f64)> {
+fn time_round(context: &Context<'_>, n: usize) -> Result<(f64, f64)> {
     let (points, labels) = clusters(n, D, C.min(n / 8), 3);
     let none = Matrix::zeros(0, D);
-    let fit_points = FitPoints { train: &points, labels: &labels, classes: C.min(n / 8), held_out: &none };
-    let kernel = Kernel::new(cpu.median_distance(&points), 1.0)?;
-    let mut session = cpu.open(fit_points, false)?;
+    let classes = C.min(n / 8);
+    let fit_points =
+        FitPoints { train: &points, labels: &labels, classes, held_out: &none, held_out_labels: &[] };
+    let kernel = Kernel::new(median_distance(&points), 1.0)?;
+    let mut session = Cpu.open_fit(fit_points, false, context)?;
     let mut metric = Matrix::zeros(D, D);
     for at in 0..D {
         metric.row_mut(at)[at] = 1.0 - 0.5 * at as f32 / D as f32;
     }
     let begin = Instant::now();
-    let solution = session.solve(Some(&metric), kernel, 1e-3)?;
+    session.begin(Some(&metric), context)?;
+    session.solve(kernel, 1e-3, context)?;
     let solved = begin.elapsed().as_secs_f64();
-    std::hint::black_box(session.agop(&solution.beta, None, None)?);
+    session.learn(None, None, context)?;
     Ok((solved, begin.elapsed().as_secs_f64() - solved))
 }
 
-fn round(cpu: &Cpu, n: usize) -> Result<()> {
+fn round(context: &Context<'_>, n: usize) -> Result<()> {
     let c = C.min(n / 8);
-    let gemm = gemm_rate(cpu);
-    let (solve, agop_seconds) = time_round(cpu, n)?;
+    let gemm = gemm_rate(context);
+    let (solve, agop_seconds) = time_round(context, n)?;
     let total = round_flops(n, D, c);
-    let agop_flops = agop::flops(AgopForm::Folded, n, n, c, D);
+    let agop_flops = agop_flops(AgopForm::Folded, n, n, c, D);
     let rate = |flops: f64, seconds: f64| flops / seconds / 1e9;
-    println!("one round, n = {n}, d = {D}, c = {c}, {} threads", cpu.threads().count());
+    println!("one round, n = {n}, d = {D}, c = {c}, {} threads", context.threads());
     println!("  matrix product          {gemm:7.1} GFLOP/s");
     for (name, flops, seconds) in [
         ("regression", total - agop_flops, solve),
@@ -124,12 +127,12 @@ fn round(cpu: &Cpu, n: usize) -> Result<()> {
     Ok(())
 }
 
-fn growth(cpu: &Cpu, most: usize) -> Result<()> {
+fn growth(context: &Context<'_>, most: usize) -> Result<()> {
     println!("seconds a round against n (d = {D}, c = n/8 up to {C})");
     let mut rows: Vec<(f64, f64, f64)> = Vec::new();
     let mut n = 1000;
     while n <= most {
-        let (solve, agop_seconds) = time_round(cpu, n)?;
+        let (solve, agop_seconds) = time_round(context, n)?;
         let flops = round_flops(n, D, C.min(n / 8));
         println!(
             "  n {n:6}  {:9.3} s  {:7.1} GFLOP/s",
@@ -162,23 +165,30 @@ impl Observer for Trials {
         match event {
             Event::Evaluated(trial) => println!(
                 "  {:6} points  bandwidth {:6.3}  shape {:.3}  rounds {}  accuracy {:.4}  {:7.2} s",
-                trial.points, trial.bandwidth, trial.shape, trial.rounds, trial.score.accuracy, trial.seconds
+                trial.points,
+                trial.bandwidth,
+                trial.shape,
+                trial.rounds,
+                trial.quality.accuracy,
+                trial.seconds
             ),
-            Event::Memory { bytes } => println!("  will take up to {}", dance::error::human_bytes(*bytes)),
+            Event::Memory { bytes } => println!("  will take up to {}", dance::human_bytes(*bytes)),
             Event::Warning(text) => println!("  warning: {text}"),
             _ => {}
         }
     }
 }
 
-fn tuned(cpu: &Cpu, n: usize) -> Result<()> {
+fn tuned(context: &Context<'_>, n: usize) -> Result<()> {
     let c = C.min(n / 8);
-    let (points, labels) = clusters(n, D, c, 5);
+    let (embeddings, labels) = clusters(n, D, c, 5);
+    let context = &context.with_observer(&Trials);
     println!("tuned fit, {n} points (a fifth of them for validation), d = {D}, c = {c}, 25 evaluations");
     for refit in [false, true] {
         let begin = Instant::now();
-        let config = TuneConfig { refit, ..TuneConfig::default() };
-        let tuned = tune::fit(cpu, &points, &labels, c, &RfmConfig::default(), &config, &Trials)?;
+        let points = Part { embeddings: embeddings.clone(), labels: labels.clone() };
+        let config = TuneConfig::default().refit(refit);
+        let tuned = tune::fit(&Cpu, points, c, &RfmConfig::default(), &config, context)?;
         println!("  {}", tuned.fidelity);
         println!(
             "  {:.0} s in all, validation accuracy {:.4}, resident at the peak {:.2} GiB",
@@ -191,7 +201,7 @@ fn tuned(cpu: &Cpu, n: usize) -> Result<()> {
 }
 
 /// The default search against the full one (every trial on all training points, all rounds): validation accuracy, seconds.
-fn search(cpu: &Cpu, files: &[&str]) -> Result<()> {
+fn search(context: &Context<'_>, files: &[&str]) -> Result<()> {
     let mut differences = Vec::new();
     for file in files {
         let data = load(file)?;
@@ -200,17 +210,9 @@ fn search(cpu: &Cpu, files: &[&str]) -> Result<()> {
             let data = data.select(&parts[0]);
             let run = |search_points: Option<usize>, patience: Option<usize>| -> Result<(f64, f64, String)> {
                 let begin = Instant::now();
-                let config = TuneConfig { seed, search_points, refit: false, ..TuneConfig::default() };
-                let rfm = RfmConfig { patience, ..RfmConfig::default() };
-                let tuned = tune::fit(
-                    cpu,
-                    &data.embeddings,
-                    &data.labels,
-                    data.classes.len(),
-                    &rfm,
-                    &config,
-                    &Silent,
-                )?;
+                let config = TuneConfig::default().seed(seed).search_points(search_points).refit(false);
+                let rfm = RfmConfig::default().patience(patience);
+                let tuned = tune::fit(&Cpu, part(&data), data.classes.len(), &rfm, &config, context)?;
                 Ok((tuned.validation.accuracy, begin.elapsed().as_secs_f64(), tuned.fidelity))
             };
             let default = run(TuneConfig::default().search_points, None)?;
@@ -227,9 +229,16 @@ fn search(cpu: &Cpu, files: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// One fit with given settings on the first 5/6 of the rows, the rest for validation.
-fn fit(cpu: &Cpu, file: &str, bandwidth: f64, shape: f64, ridge: f64, rounds: usize) -> Result<()> {
-    let data = dance::io::read(Path::new(file), &dance::io::ReadOptions::default())?.into_dataset()?;
+/// One fit with given settings on the first 5/6 of the rows, the rest for validation; the best round wins.
+fn fit(
+    context: &Context<'_>,
+    file: &str,
+    bandwidth: f64,
+    shape: f64,
+    ridge: f64,
+    rounds: usize,
+) -> Result<()> {
+    let data = io::read(Path::new(file), &io::ReadOptions::default())?.into_dataset()?;
     let train = data.len() * 5 / 6;
     let (train, held_out): (Vec<usize>, Vec<usize>) = ((0..train).collect(), (train..data.len()).collect());
     let (train, held_out) = (data.select(&train), data.select(&held_out));
@@ -238,24 +247,63 @@ fn fit(cpu: &Cpu, file: &str, bandwidth: f64, shape: f64, ridge: f64, rounds: us
         labels: &train.labels,
         classes: data.classes.len(),
         held_out: &held_out.embeddings,
+        held_out_labels: &held_out.labels,
     };
-    let config = RfmConfig { ridge, rounds, ..RfmConfig::default() };
+    let sample = agop_sample(train.len());
     let kernel = Kernel::new(bandwidth, shape)?;
-    let run = || -> Result<(f64, Option<Score>)> {
+    let run = || -> Result<(f64, Option<Quality>)> {
         let begin = Instant::now();
-        let (_, score) = Rfm::fit(cpu, points, &held_out.labels, kernel, &config, &Silent)?;
-        Ok((begin.elapsed().as_secs_f64(), score))
+        let mut session = Cpu.open_fit(points, false, context)?;
+        session.begin(None, context)?;
+        let mut best: Option<Quality> = None;
+        for round in 0..=rounds {
+            let quality = session.solve(kernel, ridge, context)?.quality.unwrap_or(Quality::WORST);
+            let collapsed = best.is_some_and(|best| quality.accuracy < best.accuracy / COLLAPSE);
+            if best.is_none_or(|best| quality.beats(&best)) {
+                session.keep()?;
+                best = Some(quality);
+            }
+            if round == rounds || collapsed || !session.learn(sample.as_deref(), None, context)? {
+                break;
+            }
+        }
+        session.choose()?;
+        let chosen = session.chosen()?;
+        std::hint::black_box(chosen.metric.as_ref().map(symmetric_root));
+        Ok((begin.elapsed().as_secs_f64(), best))
     };
-    let (first, score) = run()?;
+    let (first, quality) = run()?;
     let seconds = (0..2).map(|_| run().map(|(seconds, _)| seconds)).collect::<Result<Vec<_>>>()?;
     let best = seconds.into_iter().fold(first, f64::min);
-    let accuracy = score.map(|score| score.accuracy);
-    println!("{}", json!({"seconds": best, "accuracy": accuracy, "threads": cpu.threads().count()}));
+    let accuracy = quality.map(|quality| quality.accuracy);
+    println!("{}", json!({"seconds": best, "accuracy": accuracy, "threads": context.threads()}));
     Ok(())
 }
 
+/// As many points as the AGOP is averaged over by default; `None` where there are no more.
+fn agop_sample(train: usize) -> Option<Vec<usize>> {
+    let points = RfmConfig::default().agop_points.filter(|&points| points < train)?;
+    let mut rows: Vec<usize> = (0..train).collect();
+    Random::new(0, 1).shuffle(&mut rows);
+    rows.truncate(points);
+    rows.sort_unstable();
+    Some(rows)
+}
+
+/// The root of a metric, which a model needs in the end: the last step of a fit.
+fn symmetric_root(metric: &Matrix) -> Mat<f64> {
+    let d = metric.rows();
+    faer::set_global_parallelism(Par::Seq); // on one thread, as in the library
+    let symmetric = Mat::from_fn(d, d, |row, column| f64::from(metric.row(row)[column]));
+    let eigen =
+        symmetric.self_adjoint_eigen(Side::Lower).unwrap_or_else(|error| panic!("no eigenvalues: {error:?}"));
+    let (vectors, values) = (eigen.U(), eigen.S());
+    let half = Mat::from_fn(d, d, |row, at| vectors[(row, at)] * values[at].max(0.0).powf(0.25));
+    &half * half.transpose()
+}
+
 /// Test accuracy of a tuned fit in the 40/40/20 protocol, and the rows of every part.
-fn accuracy(cpu: &Cpu, file: &str, seed: u64) -> Result<()> {
+fn accuracy(context: &Context<'_>, file: &str, seed: u64) -> Result<()> {
     let data = load(file)?;
     let parts = split::stratified(&data.labels, &[0.4, 0.4, 0.2], seed)?;
     let (fit, test) = (data.select(&parts[0]), data.select(&parts[2]));
@@ -264,14 +312,17 @@ fn accuracy(cpu: &Cpu, file: &str, seed: u64) -> Result<()> {
     let mut result = json!({"train": rows(&inner[0]), "validation": rows(&inner[1]), "test": parts[2]});
     for refit in [false, true] {
         let begin = Instant::now();
-        let config = TuneConfig { seed, refit, ..TuneConfig::default() };
-        let rfm = RfmConfig::default();
-        let tuned = tune::fit(cpu, &fit.embeddings, &fit.labels, data.classes.len(), &rfm, &config, &Silent)?;
+        let config = TuneConfig::default().seed(seed).refit(refit);
+        let classes = data.classes.len();
+        let tuned = tune::fit(&Cpu, part(&fit), classes, &RfmConfig::default(), &config, context)?;
         let seconds = begin.elapsed().as_secs_f64();
-        let outputs = tuned.rfm.outputs(cpu, &test.embeddings)?;
+        let floor = default_floor(classes);
+        let classifier = Classifier::open(&Cpu, &tuned.rfm, &Normalizer::None, floor, context)?;
+        let found = classifier.classify(&test.embeddings, context)?.labels;
+        let hits = found.iter().zip(&test.labels).filter(|(found, truth)| found == truth).count();
         let name = if refit { "refit" } else { "plain" };
         result[name] = json!({
-            "accuracy": Score::of(&outputs, &test.labels).accuracy,
+            "accuracy": hits as f64 / test.len() as f64,
             "seconds": seconds,
             "rounds": tuned.rfm.rounds,
             "bandwidth": tuned.rfm.kernel.bandwidth() / tuned.unit,
@@ -283,9 +334,22 @@ fn accuracy(cpu: &Cpu, file: &str, seed: u64) -> Result<()> {
 }
 
 fn load(file: &str) -> Result<Dataset> {
-    let mut data = dance::io::read(Path::new(file), &dance::io::ReadOptions::default())?.into_dataset()?;
+    let mut data = io::read(Path::new(file), &io::ReadOptions::default())?.into_dataset()?;
     Normalizer::fit(Normalize::L2, &data.embeddings).apply(file, &mut data.embeddings)?;
     Ok(data)
+}
+
+fn part(data: &Dataset) -> Part {
+    Part { embeddings: data.embeddings.clone(), labels: data.labels.clone() }
+}
+
+/// The median distance among about a thousand of the points.
+fn median_distance(points: &Matrix) -> f64 {
+    let chosen: Vec<usize> = (0..points.rows()).step_by(points.rows().div_ceil(1000)).collect();
+    let pairs = chosen.iter().flat_map(|&a| chosen.iter().filter(move |&&b| b < a).map(move |&b| (a, b)));
+    let mut squared: Vec<f64> = pairs.map(|(a, b)| squared_distance(points.row(a), points.row(b))).collect();
+    let middle = squared.len() / 2;
+    squared.select_nth_unstable_by(middle, f64::total_cmp).1.sqrt()
 }
 
 fn random_points(n: usize, d: usize, seed: u64) -> Matrix {

@@ -6,18 +6,17 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use dance::Matrix;
-use dance::backend::{Backend, Cpu};
+use dance::conformal::{CalibrationMode, Combine, DanceConfig, Mix, Predictor, Setup};
+use dance::device::{Cpu, Device, MachineParts};
 use dance::kernel::Kernel;
-use dance::methods::dance::{Calibration, CalibrationMode, Combine, DanceConfig, Scorer};
-use dance::mix::Mix;
+use dance::machine::Part;
 use dance::random::Random;
+use dance::{Context, Matrix};
 
 const CLASSES: usize = 1000;
 
 struct Labelled {
-    points: Matrix,
-    labels: Vec<u32>,
+    part: Part,
     /// Class probabilities, a row a point.
     probabilities: Matrix,
 }
@@ -44,7 +43,8 @@ fn points(rows: usize, d: usize, noise: f32, seed: u64) -> Labelled {
             *value /= sum;
         }
     }
-    Labelled { points: Matrix::new(data, rows, d).expect("sizes agree"), labels, probabilities }
+    let embeddings = Matrix::new(data, rows, d).expect("sizes agree");
+    Labelled { part: Part { embeddings, labels }, probabilities }
 }
 
 fn best<T>(mut work: impl FnMut() -> T) -> f64 {
@@ -61,14 +61,17 @@ fn main() -> dance::Result<()> {
     let size = |at: usize, default| sizes.get(at).copied().unwrap_or(default);
     let (n, fit, d, queries) = (size(0, 20_000), size(1, 20_000), size(2, 512), size(3, 2000));
     let threads = std::env::var("DANCE_THREADS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-    let backend = Cpu::new(threads)?;
+    let context = Context::new(threads)?;
     println!(
         "{n} calibration and {fit} fit points, {queries} queries, d {d}, {CLASSES} classes, {} threads",
-        backend.threads().count()
+        context.threads()
     );
     let kernel = Kernel::new((d as f64).sqrt() * 2.0, 1.0)?;
     let mut identity = Matrix::zeros(d, d);
     (0..d).for_each(|at| identity.row_mut(at)[at] = 1.0);
+    let (center, beta) = (Matrix::zeros(1, d), Matrix::zeros(1, CLASSES));
+    let machine = MachineParts { root: &identity, train: &center, kernel, beta: &beta };
+    let machine = Cpu.open_classifier(machine, &context)?;
 
     let asked = std::env::args().skip(1).find(|arg| arg.parse::<usize>().is_err() && !arg.starts_with('-'));
     for (name, noise) in
@@ -79,11 +82,9 @@ fn main() -> dance::Result<()> {
         }
         let own = points(n, d, noise, 2);
         let new = points(queries, d, noise, 3);
-        let others = points(fit, d, noise, 4);
-        let of_own: Vec<f32> =
-            own.labels.iter().enumerate().map(|(row, &y)| own.probabilities.row(row)[y as usize]).collect();
-        let both = [own.points.as_slice(), others.points.as_slice()].concat();
-        let both = Matrix::new(both, n + fit, d)?;
+        let others = points(fit, d, noise, 4).part;
+        let labels = own.part.labels.iter().enumerate();
+        let of_own: Vec<f32> = labels.map(|(row, &y)| own.probabilities.row(row)[y as usize]).collect();
         println!("{name}:");
         let mut reuse = [f64::NAN; 3];
         for (calibration, fit_neighbors) in
@@ -92,28 +93,26 @@ fn main() -> dance::Result<()> {
             for (which, combine) in [Combine::Union, Combine::Joint, Combine::Fuse].into_iter().enumerate() {
                 let fused = combine == Combine::Fuse;
                 let mix = if fused { Mix::Auto } else { Mix::Fixed(0.2) };
-                let config =
-                    DanceConfig { calibration, combine, fit_neighbors, mix, ..DanceConfig::default() };
-                let points = if fit_neighbors { both.clone() } else { own.points.clone() };
-                let mut labels = own.labels.clone();
-                labels.extend(others.labels.iter().filter(|_| fit_neighbors));
-                let mut scorer = Scorer::new(points, labels, CLASSES, kernel, &config)?;
+                let config = DanceConfig::default()
+                    .calibration(calibration)
+                    .combine(combine)
+                    .fit_neighbors(fit_neighbors)
+                    .mix(mix);
+                let setup =
+                    Setup { device: &Cpu, classes: CLASSES, kernel, config: &config, context: &context };
                 let probabilities = fused.then(|| of_own.clone());
-                let calibrated = if calibration == CalibrationMode::Reuse {
-                    Calibration::reuse(&backend, &scorer, probabilities.as_deref(), &config)?
+                let predictor = if calibration == CalibrationMode::Reuse {
+                    Predictor::reuse(own.part.clone(), probabilities.as_deref(), setup)?
                 } else {
-                    scorer = scorer.for_bag(n);
-                    let neighbors = scorer.neighbors_of_first(&backend, n)?;
-                    let fit = (&others.points, &others.labels[..]);
-                    Calibration::exact(&backend, &scorer, neighbors, probabilities, fit, &config)?
+                    Predictor::exact(own.part.clone(), &others, probabilities, setup)?
                 };
-                let decision = calibrated.decide(0.1)?;
+                let decision = predictor.decide(0.1)?;
                 let asked = fused.then_some(&new.probabilities);
                 let mut labels = 0;
                 let seconds = best(|| -> dance::Result<()> {
-                    let mapped = backend.project(&new.points, &identity)?;
-                    let answers = calibrated.answer(&backend, &scorer, &mapped, 0, asked)?;
-                    labels = answers.p_values.sets(decision.cut, CLASSES).labels.len();
+                    let mapped = machine.map(&new.part.embeddings, &context)?;
+                    let answers = predictor.answer(&mapped, 0, asked, &context)?;
+                    labels = answers.counts.sets(decision.cut, CLASSES).labels.len();
                     Ok(())
                 });
                 if calibration == CalibrationMode::Reuse {

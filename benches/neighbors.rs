@@ -6,12 +6,13 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use dance::Matrix;
-use dance::backend::{Backend, Cpu};
+use dance::conformal::{DanceConfig, Predictor, Setup};
+use dance::device::{Cpu, Device, MachineParts};
 use dance::kernel::Kernel;
-use dance::methods::dance::{Calibration, DanceConfig, Scorer};
-use dance::neighbors::Reference;
+use dance::machine::Part;
+use dance::neighbors::Index;
 use dance::random::Random;
+use dance::{Context, Matrix};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use rayon::prelude::*;
@@ -66,21 +67,21 @@ fn main() {
     let size = |at: usize, default| sizes.get(at).copied().unwrap_or(default);
     let (n, d, queries) = (size(0, 20_000), size(1, 512), size(2, 10_000));
     let threads = std::env::var("DANCE_THREADS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-    let backend = Cpu::new(threads).expect("threads");
-    println!("{n} reference points, {queries} queries, d {d}, k {K}, {} threads", backend.threads().count());
+    let context = Context::new(threads).expect("threads");
+    println!("{n} reference points, {queries} queries, d {d}, k {K}, {} threads", context.threads());
 
     let (reference, labels) = points(n, d, 2);
     let (new, _) = points(queries, d, 3);
     let flops = 2.0 * queries as f64 * n as f64 * d as f64;
     let mut product = f64::INFINITY;
     for (height, width) in [(256, 1024), (512, 4096), (1024, 1024)] {
-        let time = backend.threads().run(|| best(|| products(&new, &reference, height, width)));
+        let time = context.run(|| best(|| products(&new, &reference, height, width)));
         println!("product in tiles {height}×{width}: {time:.3} s, {:.1} GFLOP/s", flops / time / 1e9);
         product = product.min(time);
     }
 
-    let prepared = Reference::new(reference.clone());
-    let search = best(|| backend.neighbors(&prepared, &new, K, None).expect("search"));
+    let index = Index::open(&Cpu, reference.clone(), &context).expect("index");
+    let search = best(|| index.search(&new, K, &context).expect("search"));
     println!(
         "search: {search:.3} s, {:.1} GFLOP/s, {:.0} % of the best product (goal: 80 %)",
         flops / search / 1e9,
@@ -89,15 +90,15 @@ fn main() {
 
     let config = DanceConfig::paper();
     let kernel = Kernel::new((d as f64).sqrt() * 2.0, 1.0).expect("kernel");
-    let scorer = Scorer::new(reference.clone(), labels, CLASSES, kernel, &config).expect("scorer");
-    let mut identity = Matrix::zeros(d, d);
-    (0..d).for_each(|at| identity.row_mut(at)[at] = 1.0);
-
-    let itself: Vec<_> = (0..n as u32).map(Some).collect();
-    let own_search = best(|| backend.neighbors(&prepared, &reference, K, Some(&itself)).expect("search"));
+    let setup = Setup { device: &Cpu, classes: CLASSES, kernel, config: &config, context: &context };
+    let own_search = best(|| index.search_own(n, K, &context).expect("search"));
+    drop(index);
+    // Calibration takes its points; the copies are made before the clock runs.
+    let part = Part { embeddings: reference, labels };
+    let mut copies = vec![part.clone(), part.clone(), part.clone()];
     let calibration = best(|| {
-        let calibration = Calibration::reuse(&backend, &scorer, None, &config).expect("calibration");
-        [0.1, 0.05].map(|alpha| calibration.decide(alpha).expect("decision"))
+        let predictor = Predictor::reuse(copies.pop().expect("a copy"), None, setup).expect("calibration");
+        [0.1, 0.05].map(|alpha| predictor.decide(alpha).expect("decision"))
     });
     println!(
         "calibration of {n} points, {CLASSES} classes, the mix for two alphas: {calibration:.3} s, \
@@ -105,12 +106,17 @@ fn main() {
         calibration / own_search
     );
 
-    let calibrated = Calibration::reuse(&backend, &scorer, None, &config).expect("calibration");
-    let decision = calibrated.decide(0.1).expect("decision");
+    let mut identity = Matrix::zeros(d, d);
+    (0..d).for_each(|at| identity.row_mut(at)[at] = 1.0);
+    let (center, beta) = (Matrix::zeros(1, d), Matrix::zeros(1, CLASSES));
+    let machine = MachineParts { root: &identity, train: &center, kernel, beta: &beta };
+    let machine = Cpu.open_classifier(machine, &context).expect("machine");
+    let predictor = Predictor::reuse(part, None, setup).expect("calibration");
+    let decision = predictor.decide(0.1).expect("decision");
     let prediction = best(|| {
-        let mapped = backend.project(&new, &identity).expect("map");
-        let answers = calibrated.answer(&backend, &scorer, &mapped, 0, None).expect("answers");
-        answers.p_values.sets(decision.cut, CLASSES)
+        let mapped = machine.map(&new, &context).expect("map");
+        let answers = predictor.answer(&mapped, 0, None, &context).expect("answers");
+        answers.counts.sets(decision.cut, CLASSES)
     });
     println!(
         "prediction (map, search, both scores, p-values, sets): {prediction:.3} s, {:.2}× the search (goal: 1.3×)",

@@ -5,15 +5,10 @@
 
 use std::time::Instant;
 
-use dance::Matrix;
-use dance::backend::{Backend, Cpu};
-use dance::methods::adapter::Adapter;
+use dance::conformal::methods::adapter::Adapter;
+use dance::conformal::scores::{Aps, Lac, RankedScore, Raps, Saps};
 use dance::random::Random;
-use dance::scores::aps::Aps;
-use dance::scores::lac::Lac;
-use dance::scores::ranked::RankedScore;
-use dance::scores::raps::Raps;
-use dance::scores::saps::Saps;
+use dance::{Context, Matrix};
 
 const ROWS: usize = 5000;
 const CLASSES: usize = 1000;
@@ -41,8 +36,8 @@ fn rows(seed: u64) -> (Matrix, Vec<u32>) {
 }
 
 fn main() -> dance::Result<()> {
-    let backend =
-        Cpu::new(std::env::var("DANCE_THREADS").ok().and_then(|text| text.parse().ok()).unwrap_or(0))?;
+    let threads = std::env::var("DANCE_THREADS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let context = Context::new(threads)?;
     let (calibration, labels) = rows(1);
     let (test, _) = rows(2);
     let scores: [&dyn RankedScore; 4] = [&Lac, &Aps, &Raps::default(), &Saps::default()];
@@ -50,13 +45,10 @@ fn main() -> dance::Result<()> {
     let mut sizes = Vec::new();
     for _ in 0..5 {
         let begin = Instant::now();
-        let sets = backend.threads().run(|| -> dance::Result<_> {
-            let adapter = Adapter::new(&calibration, &labels, Some(0))?;
-            let cut = |score| Ok((score, adapter.threshold(score, ALPHA)?.value));
-            let cuts: Vec<(&dyn RankedScore, f64)> =
-                scores.into_iter().map(cut).collect::<dance::Result<_>>()?;
-            Ok(adapter.sets(&test, &cuts))
-        })?;
+        let adapter = Adapter::new(&calibration, &labels, Some(0), &context)?;
+        let cut = |score| Ok((score, adapter.threshold(score, ALPHA)?.value));
+        let cuts: Vec<(&dyn RankedScore, f64)> = scores.into_iter().map(cut).collect::<dance::Result<_>>()?;
+        let sets = adapter.sets(&test, &cuts, &context);
         best = best.min(begin.elapsed().as_secs_f64());
         sizes = sets.iter().map(|sets| sets.labels.len() as f64 / ROWS as f64).collect();
     }

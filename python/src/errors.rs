@@ -33,7 +33,7 @@ fn to_python(error: Error) -> PyErr {
     let message = error.to_string();
     match error {
         // With these arguments Python chooses the subclass itself: FileNotFoundError, PermissionError …
-        Error::Io { path, source } => match source.raw_os_error() {
+        Error::Io { path, source } | Error::Write { path, source } => match source.raw_os_error() {
             Some(code) => PyOSError::new_err((code, source.to_string(), path)),
             None => PyOSError::new_err(message),
         },

@@ -24,10 +24,21 @@ fn main() -> ExitCode {
         Ok(commands::Outcome::CheckFailed) => ExitCode::from(1),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("dance: {error:#}");
+            eprintln!("dance: {}", told(&error));
             ExitCode::from(2)
         }
     }
+}
+
+/// The error and what caused it, on one line; a cause that its consequence has told already is not told again.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text.replace('\n', " ")
 }
 
 /// Whoever read our output has seen enough.

@@ -5,10 +5,10 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use dance::Error;
-use dance::backend::{Backend, Cpu};
-use dance::io::{self, ReadOptions};
-use dance::neighbors::Reference;
+use dance::data::io::{self, ReadOptions};
+use dance::device::Cpu;
+use dance::neighbors::Index;
+use dance::{Context, Error};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -16,15 +16,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err(Box::new(Error::Data("usage: search FOLDER NEIGHBORS THREADS".into())));
     };
     let (folder, k) = (Path::new(folder), k.parse()?);
-    let backend = Cpu::new(threads.parse()?)?;
+    let context = Context::new(threads.parse()?)?;
     let read = |name: &str| io::read(&folder.join(name), &ReadOptions::default());
-    let reference = Reference::new(read("reference.npy")?.embeddings);
-    let queries = read("queries.npy")?.embeddings;
+    let reference = read("reference.npy")?.embeddings().clone();
+    let index = Index::open(&Cpu, reference, &context)?;
+    let queries = read("queries.npy")?;
     let mut best = f64::INFINITY;
     let mut ids: Vec<u8> = Vec::new();
     for _ in 0..3 {
         let start = Instant::now();
-        let found = backend.neighbors(&reference, &queries, k, None)?;
+        let found = index.search(queries.embeddings(), k, &context)?;
         best = best.min(start.elapsed().as_secs_f64());
         ids = (0..found.len()).flat_map(|query| found.ids(query)).flat_map(|id| id.to_le_bytes()).collect();
     }

@@ -17,6 +17,14 @@ pub enum Error {
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// A file cannot be written.
+    #[error("{}: cannot be written: {source}", path.display())]
+    Write {
+        /// The file in question.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
     /// A file is not what its name says, is truncated, or holds a type that cannot be read.
     #[error("{}: {problem}", path.display())]
     Format {

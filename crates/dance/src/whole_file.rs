@@ -82,7 +82,7 @@ impl WholeFile {
             builder.permissions(mode);
         }
         let mut unfinished = lock();
-        let file = builder.tempfile_in(folder).map_err(|error| Error::io(path, error))?;
+        let file = builder.tempfile_in(folder).map_err(|error| cannot_write(path, error))?;
         // A file system without locks only loses the clean-up of leftovers.
         let _ = file.as_file().try_lock();
         let temporary = file.path().to_owned();
@@ -95,7 +95,7 @@ impl WholeFile {
     pub fn write(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
         let path = path.as_ref();
         let mut file = Self::create(path)?;
-        file.write_all(bytes).map_err(|error| Error::io(path, error))?;
+        file.write_all(bytes).map_err(|error| cannot_write(path, error))?;
         file.commit()
     }
 
@@ -113,13 +113,18 @@ impl WholeFile {
         let outcome = self.out.take().map_or(Ok(()), finish);
         outcome.map_err(|error| {
             forget(&self.temporary);
-            Error::io(&self.path, error)
+            cannot_write(&self.path, error)
         })
     }
 
     fn open(&mut self) -> io::Result<&mut BufWriter<NamedTempFile>> {
         self.out.as_mut().ok_or_else(|| io::Error::other("the file is finished"))
     }
+}
+
+/// In the system's own words: the temporary name means nothing to the user.
+fn cannot_write(path: &Path, error: io::Error) -> Error {
+    Error::Write { path: path.to_owned(), source: named(error) }
 }
 
 const SUFFIX: &str = ".tmp";
@@ -179,12 +184,17 @@ fn remove_leftovers(folder: &Path, prefix: &str) {
 
 impl Write for WholeFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.open()?.write(bytes)
+        self.open()?.write(bytes).map_err(named)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.open()?.flush()
+        self.open()?.flush().map_err(named)
     }
+}
+
+/// An error without the temporary name, which would be all the user sees of it.
+fn named(error: io::Error) -> io::Error {
+    error.raw_os_error().map_or(error, io::Error::from_raw_os_error)
 }
 
 impl Seek for WholeFile {
