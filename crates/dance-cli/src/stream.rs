@@ -1,4 +1,4 @@
-//! JSON lines, a point a line: `{"embedding": [0.1, …], "id": "a"}` or the bare array.
+//! JSON lines, one point per line: `{"embedding": [0.1, …], "id": "a"}` or the bare array.
 //!
 //! Points are answered in groups of what has already arrived, at most [`GROUP`]: a file goes through at full speed, a
 //! person or a program that waits for each answer gets it at once, and memory does not grow with the number of lines.

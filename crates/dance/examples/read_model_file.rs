@@ -17,7 +17,7 @@ fn points(count: usize, seed: u64) -> dance::Result<Dataset> {
     let mut random = Random::new(seed, 1);
     let mut embeddings = Matrix::zeros(count, 3);
     for row in 0..count {
-        embeddings.row_mut(row).iter_mut().for_each(|value| *value = 0.3 * random.normal() as f32);
+        embeddings.row_mut(row).iter_mut().for_each(|value| *value = 0.5 * random.normal() as f32);
         embeddings.row_mut(row)[row % 3] += 1.0;
     }
     let mut table = Table::new("points", embeddings)?;
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = Config::default()
         .tune(TuneConfig::default().evaluations(5))
         .dance(DanceConfig::default().combine(Combine::Union));
-    let fitted = Fitted::fit(&Cpu, &points(150, 1)?, &config, &context)?;
+    let fitted = Fitted::fit(&Cpu, &points(600, 1)?, &config, &context)?;
     fitted.calibrate(&Cpu, &points(300, 2)?, &context)?.save(&path)?;
 
     println!("Loaded:");
@@ -53,7 +53,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("As a safetensors file:");
     let bytes = std::fs::read(&path)?;
     let file = SafeTensors::deserialize(&bytes)?;
-    for (name, tensor) in file.iter() {
+    let mut tensors: Vec<_> = file.iter().collect();
+    tensors.sort_by_key(|(name, _)| *name);
+    for (name, tensor) in tensors {
         println!("  {name:30} {:?} {:?}", tensor.dtype(), tensor.shape());
     }
     // The metadata are strings; the longer ones hold JSON.

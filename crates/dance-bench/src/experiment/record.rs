@@ -1,4 +1,4 @@
-//! What an experiment keeps: one record a data set, seed, method and α, and what belongs to a fit as a whole. The schema is
+//! What an experiment keeps: one record for every data set, seed, method and α, and what belongs to a fit as a whole. The schema is
 //! in `docs/results-schema.md`; a file is written beside its place and moved there, so that it is never half written.
 
 use std::fs;
@@ -26,7 +26,7 @@ pub struct Results {
     pub format: u32,
     /// The settings.
     pub plan: Plan,
-    /// One a data set and seed.
+    /// One per data set and seed.
     pub cases: Vec<Case>,
     /// Data sets that could not be used.
     pub failures: Vec<Failure>,

@@ -1,4 +1,4 @@
-//! CSV: a list is a JSON array in its cell, vectors take a column a dimension.
+//! CSV: a list is a JSON array in its cell, vectors take one column per dimension.
 
 use std::io::Write;
 

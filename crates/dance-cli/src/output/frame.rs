@@ -6,10 +6,10 @@ pub(crate) enum Column {
     Integers(Vec<i64>),
     Numbers(Vec<f64>),
     Texts(Vec<String>),
-    /// One list a row.
+    /// One list per row.
     TextLists(Vec<Vec<String>>),
     NumberLists(Vec<Vec<f64>>),
-    /// One vector a row, all of one length.
+    /// One vector per row, all of one length.
     Vectors(Matrix),
 }
 

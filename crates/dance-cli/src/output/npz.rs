@@ -1,4 +1,4 @@
-//! `NumPy` archives: an array a column. A column of lists is its values one after the other, with `set_offsets` beside
+//! `NumPy` archives: one array for every column. A column of lists is its values one after the other, with `set_offsets` beside
 //! them: row i has `values[set_offsets[i]:set_offsets[i+1]]`.
 
 use std::io::{Seek, Write};

@@ -1,4 +1,4 @@
-//! Parquet: a column a column, lists as lists. Written without Arrow, as files are read (see the library's reader).
+//! Parquet: one column for every column, lists as lists. Written without Arrow, as files are read (see the library's reader).
 
 use std::io::Write;
 use std::sync::Arc;

@@ -24,7 +24,7 @@ struct Shared {
 
 static SHARED: LazyLock<Shared> = LazyLock::new(|| {
     let folder = TempDir::new().unwrap();
-    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/wordnet_minilm.npz");
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/data/wordnet_minilm.npz");
     let at = |name: &str| folder.path().join(name).display().to_string();
     // These fits are there for their test part: a tenth of the data, in every format.
     for (name, extension) in [("small.npz", "npz"), ("small.csv", "csv"), ("small.parquet", "parquet")] {

@@ -3,7 +3,7 @@
 //! - **Cov** share of sets with the true label; **Size** mean number of labels; share of empty sets; singleton rate and
 //!   how often a singleton is right; **Acc** top-1 of the classifier.
 //! - **CCV** `100·mean_y |Cov_y - (1-α)|` over the classes present, and the part of it from classes below `1-α`.
-//!   Read it with care: returning every label scores `100·α`, and with m test points a class even perfect coverage scores
+//!   Read it with care: returning every label scores `100·α`, and with m test points per class even perfect coverage scores
 //!   `100·E|Bin(m,1-α)/m - (1-α)|` (5.99 at m = 10, α = 0.05). That expectation, averaged over the classes, is the
 //!   **noise floor** printed beside it.
 //! - **SSCV** `100·max |Cov_s - (1-α)|` over the strata of set size 0-1, 2-3, 4-10, 11-100, 101+.

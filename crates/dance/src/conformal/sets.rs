@@ -19,7 +19,7 @@ pub enum EmptySets {
     Top1,
 }
 
-/// One set of classes a query.
+/// One set of classes per query.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sets {
     /// Where a set begins; one more than there are sets.

@@ -4,7 +4,7 @@
 //! exceeds n, q = +∞ and every label is in: n points support no α below `1/(n+1)`. Nothing is clamped or interpolated.
 //! The same fact as a p-value: `p(s) = (1 + #{scores ≥ s}) / (n+1)`, and `s ≤ q ⟺ p(s) > α`.
 //!
-//! Cost: one sort; then a look-up for every α, and a binary search a p-value.
+//! Cost: one sort; then a look-up for every α, and a binary search per p-value.
 //!
 //! ```
 //! let scores = dance::threshold::CalibrationScores::new((1..=9).map(f64::from).collect())?;

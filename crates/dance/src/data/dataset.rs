@@ -5,15 +5,15 @@ use crate::matrix::Matrix;
 /// Embeddings with encoded labels, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
-    /// One row a point.
+    /// One row per point.
     pub embeddings: Matrix,
-    /// One class index a row.
+    /// One class index per row.
     pub labels: Vec<u32>,
     /// Class names; a label indexes them.
     pub classes: Vec<String>,
-    /// One name a row.
+    /// One name per row.
     pub ids: Option<Vec<String>>,
-    /// One embedding a class.
+    /// One embedding per class.
     pub prototypes: Option<Matrix>,
 }
 

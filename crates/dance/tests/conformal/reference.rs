@@ -38,7 +38,7 @@ impl Data {
     }
 }
 
-/// Overlapping Gaussian blobs, one a class.
+/// Overlapping Gaussian blobs, one per class.
 pub(crate) fn blobs(n: usize, d: usize, classes: u32, spread: f64, seed: u64) -> Data {
     let mut random = Random::new(seed, 1);
     let centers: Vec<f64> =

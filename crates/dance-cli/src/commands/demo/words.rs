@@ -35,7 +35,7 @@ pub(super) fn tell(out: &mut dyn Write, story: &Story) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "   so one answer a point would be wrong {:.1} % of the time.\n",
+        "   so one answer per point would be wrong {:.1} % of the time.\n",
         100.0 * (1.0 - story.accuracy)
     )?;
     writeln!(

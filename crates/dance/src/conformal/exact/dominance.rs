@@ -1,6 +1,6 @@
 //! How many points are among the first so many in one order and among the first so many in another.
 //!
-//! A Fenwick tree over the first order whose nodes hold places in the second, sorted. Cost: `log² n` a count, `n·log n` numbers.
+//! A Fenwick tree over the first order whose nodes hold places in the second, sorted. Cost: `log² n` per count, `n·log n` numbers.
 
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq)]

@@ -9,9 +9,10 @@
 //! where one of them has to go (who is the anchor, who is the last of m neighbors) an i.i.d. key of each point decides.
 //!
 //! Cost: the search of the query finds in the same pass whose lists it enters (about m points); their scores are updated
-//! ([`points`]), everything else is counting ([`count`]). Memory: O(n·m).
+//! ([`points`]), everything else is counting ([`changed`]). Memory: O(n·m).
 
-mod count;
+mod changed;
+mod counted;
 mod dominance;
 mod points;
 
@@ -26,12 +27,13 @@ use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::neighbors::{Neighbors, Reached};
 use crate::random;
-use count::{Candidate, Changed, Counted};
+use changed::{Candidate, Changed};
+use counted::Counted;
 use points::{BagPoints, Newcomer};
 
 /// The stream of random numbers that decides between points at the same distance.
 const KEY_PURPOSE: u64 = 0x0b46;
-/// Queries a parallel task.
+/// Queries of a parallel task.
 const TILE: usize = 16;
 
 /// The key of a point. `part` keeps the points of one data set apart from those of another.

@@ -4,7 +4,7 @@
 //! does not. Which other label it carries makes no difference to i. So two variants answer for all labels.
 //!
 //! Cost of a change: a search in i's list and one distance (to i's anchor); m distances where the newcomer becomes the anchor
-//! itself. Memory: m ids, distances, losses and exponentials a point.
+//! itself. Memory: m ids, distances, losses and exponentials per point.
 
 use crate::conformal::reference::Reference;
 use crate::conformal::scores::contrastive::Contrastive;

@@ -8,7 +8,7 @@
 //! rounds it to 0, which ties half the calibration set. Likewise `1 - K` comes from `expm1`. The sum runs from its smallest
 //! term up, so that two queries with the same neighbors and anchor tie to the last bit in whatever order they see them.
 //!
-//! Cost: a distance and three exponentials a neighbor.
+//! Cost: a distance and three exponentials per neighbor.
 
 use super::{BestPerLabel, NeighborScore, Neighborhood};
 use crate::kernel::Kernel;

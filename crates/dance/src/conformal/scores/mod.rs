@@ -1,7 +1,7 @@
 //! Nonconformity scores: how little a label conforms to a query, for every label at once.
 //!
 //! A score that looks at neighbors gives a finite value only to labels that occur among them; every other label is at
-//! +∞. [`LabelScores`] is that sparse form. One score a file; a further one is a new file with a [`NeighborScore`].
+//! +∞. [`LabelScores`] is that sparse form. One score per file; a further one is a new file with a [`NeighborScore`].
 //!
 //! - [`rank`]: the rank of the nearest neighbor with the label.
 //! - [`contrastive`]: the smallest contrastive loss of the neighbors with the label.
@@ -36,7 +36,7 @@ use crate::context::Context;
 use crate::matrix::Matrix;
 use crate::neighbors::Neighbors;
 
-/// Queries a parallel task.
+/// Queries of a parallel task.
 const TILE: usize = 64;
 
 /// Scores of every label of every query: those listed are finite, all others +∞.

@@ -31,7 +31,7 @@ use crate::random;
 
 /// The stream of random numbers that scores draw from.
 const DRAW_PURPOSE: u64 = 0xd4a3;
-/// Rows a parallel task.
+/// Rows of a parallel task.
 const TILE: usize = 64;
 
 /// Where a label stands in its row.
@@ -60,7 +60,7 @@ pub trait RankedScore: Sync {
 pub enum Draws {
     /// u = 0 everywhere: the deterministic scores.
     Zero,
-    /// One draw from U(0,1) a row, a function of the seed, the part (calibration points, queries …) and the row.
+    /// One draw from U(0,1) per row, a function of the seed, the part (calibration points, queries …) and the row.
     Seeded {
         /// The seed.
         seed: u64,

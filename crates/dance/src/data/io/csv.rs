@@ -1,4 +1,4 @@
-//! Text tables, `.csv` and `.tsv`: a header row, then a point a line.
+//! Text tables, `.csv` and `.tsv`: a header row, then one point per line.
 //!
 //! The label and id columns are found by name; every other column is a dimension, in the order of the file. Quoted
 //! fields, both kinds of line ends, a byte order mark and spaces around fields are fine. Messages give the line, as an
@@ -46,7 +46,7 @@ pub(super) fn read(path: &Path, file: File, delimiter: u8, options: &ReadOptions
     Ok(Table { labels, ids, ..Table::new(path.display().to_string(), embeddings)? })
 }
 
-/// Reads a file of labels: the column of that name or, if the first line has no such field, one label a line.
+/// Reads a file of labels: the column of that name or, if the first line has no such field, one label per line.
 pub(super) fn read_labels(path: &Path, file: File, delimiter: u8, column: &str) -> Result<RawLabels> {
     let mut reader = build(file, delimiter);
     let mut record = StringRecord::new();
@@ -59,7 +59,7 @@ pub(super) fn read_labels(path: &Path, file: File, delimiter: u8, column: &str) 
             path: path.to_owned(),
             key: column.to_owned(),
             found: record.iter().map(str::to_owned).collect(),
-            help: "Name the column of labels, or give a file with one label a line",
+            help: "Name the column of labels, or give a file with one label per line",
         });
     }
     let mut found = Vec::new();

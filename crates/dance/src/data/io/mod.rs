@@ -5,7 +5,7 @@
 //! | `.npz` | array `embeddings`, `(points, dimensions)` | array `labels` | arrays `class_names`, `ids`, `prototypes` |
 //! | `.npy` | the array | a second file, [`ReadOptions::labels`] | |
 //! | `.safetensors` | tensor `embeddings` | tensor `labels` | tensor `prototypes`; `class_names` and `ids` as JSON arrays of strings in the metadata |
-//! | `.csv`, `.tsv` | every column that is not the label or the id, one a dimension | column `label` | column `id` |
+//! | `.csv`, `.tsv` | every column that is not the label or the id, one per dimension | column `label` | column `id` |
 //! | `.parquet` | column `embedding` (or `embeddings`), a list of numbers | column `label` | column `id` |
 //!
 //! Embeddings may be 16-, 32- or 64-bit floats (bfloat16 in safetensors; integers of any width in `NumPy` files and
@@ -62,9 +62,9 @@ pub const EXTENSIONS: [&str; 6] = ["npz", "npy", "safetensors", "csv", "tsv", "p
 /// Where in a file things are, when they are not where they usually are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadOptions {
-    /// A file with the labels, one a row of the embeddings, in place of labels that the embeddings' file may hold: a
-    /// 1-d `.npy` array, a `.txt` with one label a line, or a `.csv` or `.tsv`, either with the column `label_column`
-    /// or without a header and with one label a line.
+    /// A file with the labels, one per row of the embeddings, in place of labels that the embeddings' file may hold: a
+    /// 1-d `.npy` array, a `.txt` with one label per line, or a `.csv` or `.tsv`, either with the column `label_column`
+    /// or without a header and with one label per line.
     pub labels: Option<PathBuf>,
     /// The column of labels in a CSV, TSV or Parquet file. `label`, the default, may be missing; then there are no
     /// labels. Any other must be there.

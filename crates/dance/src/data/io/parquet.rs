@@ -114,7 +114,7 @@ impl<'a> Columns<'a> {
         let wrong = |found: &str| {
             Err(column
                 .part
-                .error(format!("holds {found}; it must be a list of floats a row, cast to float32")))
+                .error(format!("holds {found}; it must be a list of floats per row, cast to float32")))
         };
         if !column.alone || leaf.max_rep_level() != 1 {
             return wrong(if column.alone && leaf.max_rep_level() == 0 {
@@ -166,7 +166,7 @@ impl<'a> Columns<'a> {
     fn labels(&self, column: &Column<'_>) -> Result<RawLabels> {
         let leaf = &column.leaf;
         let wrong = |found: &str| {
-            Err(column.part.error(format!("holds {found}; one integer, boolean or string a row is needed")))
+            Err(column.part.error(format!("holds {found}; one integer, boolean or string per row is needed")))
         };
         if !column.alone || leaf.path().parts().len() != 1 || leaf.max_rep_level() != 0 {
             return wrong("lists or records");

@@ -15,7 +15,7 @@ use crate::matrix::Matrix;
 
 /// Below this share of the two norms, a squared distance from the product has lost too many digits.
 const CLOSE: f32 = 1.0 / 256.0;
-/// Rows a parallel task.
+/// Rows of a parallel task.
 const TILE: usize = 128;
 
 /// Points with both sides of the product and their norms.

@@ -143,7 +143,7 @@ pub(crate) fn sum(values: &[f32]) -> f64 {
     lanes.iter().sum::<f64>() + rest
 }
 
-/// Rows a tile: enough for the kernel's full speed, few enough that two threads finish together.
+/// Rows of a tile: enough for the kernel's full speed, few enough that two threads finish together.
 fn tile_rows(rows: usize) -> usize {
     match rows {
         0..512 => 64,

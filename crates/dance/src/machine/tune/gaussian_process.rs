@@ -1,7 +1,7 @@
 //! A small Gaussian process on the unit square and its expected improvement.
 //!
-//! Matérn-5/2 with one length a coordinate; lengths and noise by the largest marginal likelihood over a fixed grid, so
-//! that there is nothing to converge and nothing random. With `m` observations: `O(m³)` a grid point, `O(m²)` a
+//! Matérn-5/2 with one length per coordinate; lengths and noise by the largest marginal likelihood over a fixed grid, so
+//! that there is nothing to converge and nothing random. With `m` observations: `O(m³)` per grid point, `O(m²)` per
 //! prediction; m is at most a few dozen.
 
 use faer::Mat;

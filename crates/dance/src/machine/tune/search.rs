@@ -7,7 +7,7 @@ use crate::random::Random;
 
 /// Settings spread evenly before the Gaussian process takes over.
 const SPREAD: usize = 8;
-/// Candidates a coordinate at which expected improvement is compared.
+/// Candidates per coordinate at which expected improvement is compared.
 const GRID: [usize; 2] = [49, 31];
 /// The stream of random numbers that shifts the even spread.
 const PURPOSE: u64 = 0x7c1e;

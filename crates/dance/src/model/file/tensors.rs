@@ -19,7 +19,7 @@ pub(super) enum Values<'a> {
 }
 
 impl Values<'_> {
-    /// Bytes a number.
+    /// Bytes per number.
     pub(super) fn width(&self) -> usize {
         match self {
             Self::Matrix(_) | Self::Floats(_) | Self::Labels(_) | Self::Ids(..) => 4,

@@ -10,7 +10,7 @@
 //!   Only the lower triangle of `S` is formed, tile by tile and never stored: with its diagonal halved it is `H`, and
 //!   `s·G = XᵀHX + (XᵀHX)ᵀ`. `n²·s + 2·n·s·c + 3·n²·c + n²·d + 2·n·d²` flops.
 //!
-//! The cheaper form is chosen by these counts. Memory beside `w`: n×(c+d), n×s when sampled, and two tiles a thread.
+//! The cheaper form is chosen by these counts. Memory beside `w`: n×(c+d), n×s when sampled, and two tiles per thread.
 //!
 //! **Rounding.** β alternates: `Σⱼ β_jl` is far smaller than `Σⱼ |β_jl|`, and folding squares that ratio. Two things keep
 //! the folded form as exact as the other:

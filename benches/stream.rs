@@ -1,0 +1,224 @@
+//! What a point costs that comes alone: CPU time per point one line at a time, in groups of 16, and all in one call, beside
+//! the time to read once what a single query must read.
+//!
+//! `cargo bench -p dance-conformal --bench stream`. Threads are those of `DANCE_THREADS`, or one a core. CPU time is user and
+//! system time of the whole process, so that threads that wait busily count; it is the best of three measurements of two seconds.
+//!
+//! A query must read the metric's root, the centers, the coefficients and the reference points once: it is one row against
+//! each, so there is nothing to use a number twice for. Reading four buffers of exactly these sizes in turn, on one thread,
+//! takes the least time a query can take. Goal: one line at a time at most twice that.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use dance::data::{RawLabels, Table, io, split};
+use dance::device::Cpu;
+use dance::machine::tune::TuneConfig;
+use dance::random::Random;
+use dance::{Config, Context, Dance, Dataset, Fitted, Matrix, PredictOptions, Result, Rows};
+
+const ALPHA: f64 = 0.1;
+/// CPU seconds of one measurement: two hundred ticks.
+const SECONDS: f64 = 2.0;
+/// Linux counts CPU time of processes in ticks of 10 ms.
+const TICKS_PER_SECOND: f64 = 100.0;
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../dance-cli/data/wordnet_minilm.npz");
+
+fn main() -> Result<()> {
+    let threads = std::env::var("DANCE_THREADS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let context = Context::new(threads)?;
+    println!("CPU time per point, {} threads, alpha {ALPHA}", context.threads());
+    for (name, (model, queries)) in
+        [("WordNet, MiniLM", wordnet(&context)?), ("the shape of SUN397", sun397(&context)?)]
+    {
+        report(name, &measure(&model, &queries, &context)?);
+    }
+    Ok(())
+}
+
+/// The shipped data, 40 % for the fit and 40 % for calibration; default settings but for a short search.
+fn wordnet(context: &Context<'_>) -> Result<(Dance, Matrix)> {
+    let data = io::read(DATA.as_ref(), &io::ReadOptions::default())?.into_dataset()?;
+    let parts = split::stratified(&data.labels, &[0.4, 0.4, 0.2], 0)?;
+    let [fit, calibration, test] = [0, 1, 2].map(|part| data.select(&parts[part]));
+    model(&fit, &calibration, test, TuneConfig::default().evaluations(2), context)
+}
+
+/// Made-up points: 1,600 fit, 3,200 calibrate, 397 classes, 512 dimensions; a given kernel.
+fn sun397(context: &Context<'_>) -> Result<(Dance, Matrix)> {
+    let (points, labels) = clusters(1600 + 3200 + 1600, 512, 397, 7);
+    let mut table = Table::new("clusters", points)?;
+    table.labels = Some(RawLabels::Integers(labels));
+    let data = table.into_dataset()?;
+    let [fit, calibration, test] =
+        [0..1600, 1600..4800, 4800..6400].map(|rows| data.select(&rows.collect::<Vec<_>>()));
+    let tune = TuneConfig::default().bandwidth((1.0, 1.0)).shape((1.0, 1.0));
+    model(&fit, &calibration, test, tune, context)
+}
+
+fn model(
+    fit: &Dataset,
+    calibration: &Dataset,
+    test: Dataset,
+    tune: TuneConfig,
+    context: &Context<'_>,
+) -> Result<(Dance, Matrix)> {
+    let fitted = Fitted::fit(&Cpu, fit, &Config::default().tune(tune), context)?;
+    Ok((fitted.calibrate(&Cpu, calibration, context)?, test.embeddings))
+}
+
+/// Unit vectors around random class centres: labels that can be learned, though not perfectly.
+fn clusters(n: usize, d: usize, classes: usize, seed: u64) -> (Matrix, Vec<i64>) {
+    let mut random = Random::new(seed, 9);
+    let mut uniform = |rows: usize| {
+        let mut points = Matrix::zeros(rows, d);
+        points.as_mut_slice().iter_mut().for_each(|value| *value = random.uniform() as f32 - 0.5);
+        points
+    };
+    let (centers, mut points) = (uniform(classes), uniform(n));
+    let labels: Vec<i64> = (0..n).map(|row| (row % classes) as i64).collect();
+    for (row, &label) in labels.iter().enumerate() {
+        let values = points.row_mut(row);
+        for (value, center) in values.iter_mut().zip(centers.row(label as usize)) {
+            *value += 0.35 * center;
+        }
+        let norm = values.iter().map(|value| value * value).sum::<f32>().sqrt();
+        for value in values {
+            *value /= norm;
+        }
+    }
+    (points, labels)
+}
+
+/// CPU seconds per point, and what they are compared with.
+struct Measured {
+    dimensions: usize,
+    centers: usize,
+    classes: usize,
+    reference: usize,
+    queries: usize,
+    /// Numbers in what a query reads: root, centers, coefficients, reference points.
+    sizes: [usize; 4],
+    one_line: f64,
+    groups: f64,
+    bulk: f64,
+    reading: f64,
+}
+
+fn measure(model: &Dance, queries: &Matrix, context: &Context<'_>) -> Result<Measured> {
+    let decision = model.decide(ALPHA)?;
+    let all = Rows::from(queries);
+    // Sets of the rows from `first` on, at most `size` of them.
+    let answer = |first: usize, size: usize| {
+        let rows = all.slice(first..all.len().min(first + size));
+        let scored = model.score(rows, PredictOptions::default().first_row(first), context)?;
+        Ok(model.predict(&scored, &decision).sets)
+    };
+    // What is timed must be the same answer in every way of asking.
+    let bulk = answer(0, all.len())?;
+    for size in [1, 16] {
+        for first in (0..all.len()).step_by(size) {
+            let sets = answer(first, size)?;
+            assert!((0..sets.len()).all(|row| sets.get(row) == bulk.get(first + row)), "sets differ");
+        }
+    }
+
+    let (fitted, reference) = (model.fitted(), model.predictor().reference_points());
+    let (root, beta) = (&fitted.rfm.metric_root, &fitted.rfm.beta);
+    let sizes = [root, &fitted.rfm.train, beta, reference].map(|matrix| matrix.as_slice().len());
+    let buffers = sizes.map(|size| vec![1.0f32; size]);
+    // By turns, so that whatever else the machine does meets all four alike.
+    let mut best = [f64::INFINITY; 4];
+    for _ in 0..3 {
+        let times = [
+            cpu_per_point(all.len(), 1, |first| answer(first, 1).map(|sets| sets.len()))?,
+            cpu_per_point(all.len(), 16, |first| answer(first, 16).map(|sets| sets.len()))?,
+            cpu_per_point(all.len(), all.len(), |first| answer(first, all.len()).map(|sets| sets.len()))?,
+            cpu_per_point(1, 1, |_| {
+                black_box(sum(&buffers));
+                Ok(1)
+            })?,
+        ];
+        best.iter_mut().zip(times).for_each(|(best, time)| *best = best.min(time));
+    }
+    let [one_line, groups, bulk, reading] = best;
+    Ok(Measured {
+        dimensions: root.rows(),
+        centers: beta.rows(),
+        classes: beta.cols(),
+        reference: reference.rows(),
+        queries: all.len(),
+        sizes,
+        one_line,
+        groups,
+        bulk,
+        reading,
+    })
+}
+
+/// CPU seconds per point of `work`, which does the points from a given one on and says how many. It begins at 0, then
+/// `step` further, and over again behind the last of `count`.
+fn cpu_per_point(count: usize, step: usize, work: impl Fn(usize) -> Result<usize>) -> Result<f64> {
+    const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+    let (begin, mut looked) = (cpu_seconds(), Instant::now());
+    let (mut first, mut points) = (0, 0);
+    loop {
+        points += work(first)?;
+        first = if first + step < count { first + step } else { 0 };
+        if looked.elapsed() > BETWEEN_LOOKS {
+            let spent = cpu_seconds() - begin;
+            if spent >= SECONDS {
+                return Ok(spent / points as f64);
+            }
+            looked = Instant::now();
+        }
+    }
+}
+
+/// User and system time of this process so far.
+fn cpu_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").expect("Linux");
+    // The name of the program comes in parentheses and may hold anything; user time is the 12th number after it.
+    let numbers = text.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+    numbers.map(|ticks| ticks.parse::<f64>().expect("ticks")).sum::<f64>() / TICKS_PER_SECOND
+}
+
+/// The sum of all numbers, with as wide vectors as the machine has: as fast as they can be read.
+fn sum(buffers: &[Vec<f32>; 4]) -> f32 {
+    const LANES: usize = 64;
+    pulp::Arch::new().dispatch(|| {
+        let mut sums = [0.0f32; LANES];
+        for buffer in buffers {
+            let (chunks, rest) = black_box(buffer.as_slice()).as_chunks::<LANES>();
+            for chunk in chunks {
+                sums.iter_mut().zip(chunk).for_each(|(sum, value)| *sum += value);
+            }
+            sums[0] += rest.iter().sum::<f32>();
+        }
+        sums.iter().sum()
+    })
+}
+
+fn report(name: &str, measured: &Measured) {
+    let Measured { dimensions, centers, classes, reference, queries, .. } = measured;
+    println!(
+        "{name}: d {dimensions}, {centers} centers, {classes} classes, {reference} reference points, {queries} queries"
+    );
+    let bytes = 4 * measured.sizes.iter().sum::<usize>() as u64;
+    let [root, centers, beta, reference] = measured.sizes.map(|size| dance::human_bytes(4 * size as u64));
+    let gigabytes = bytes as f64 / measured.reading / 1e9;
+    let rows = [
+        ("one line at a time", measured.one_line, String::new()),
+        ("in groups of 16", measured.groups, String::new()),
+        ("all in one call", measured.bulk, String::new()),
+        ("reading once", measured.reading, format!("{bytes} bytes at {gigabytes:.1} GB/s")),
+    ];
+    for (what, seconds, note) in rows {
+        println!("  {what:<20} {:9.1} µs  {note}", 1e6 * seconds);
+    }
+    println!(
+        "  what is read: root {root}, centers {centers}, coefficients {beta}, reference points {reference}"
+    );
+    println!("  one line / reading   {:6.2}  (goal: at most 2)", measured.one_line / measured.reading);
+    println!("  one line / bulk      {:6.2}", measured.one_line / measured.bulk);
+}
