@@ -12,7 +12,7 @@ pub(crate) fn install() -> anyhow::Result<()> {
         whole_file::abandon_all(|| {
             eprintln!("\ndance: interrupted; no partial file was left");
             std::process::exit(2)
-        })
+        });
     })?;
     Ok(())
 }

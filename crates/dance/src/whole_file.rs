@@ -152,7 +152,7 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 /// What files are created with; the process's mask takes its share. Other systems have no modes.
-#[cfg_attr(not(unix), allow(clippy::unnecessary_wraps))]
+#[allow(clippy::unnecessary_wraps)] // on Unix there always is one
 fn usual_mode() -> Option<Permissions> {
     #[cfg(unix)]
     return Some(std::os::unix::fs::PermissionsExt::from_mode(0o666));

@@ -160,7 +160,7 @@ impl Index {
 
     /// The neighbors of the first `count` points whose numbers are known, as many for each.
     pub(crate) fn named(&self, count: usize, ids: &[u32], context: &Context<'_>) -> Neighbors {
-        let k = if count == 0 { 0 } else { ids.len() / count };
+        let k = ids.len().checked_div(count).unwrap_or(0);
         let mut lists = IdLists::default();
         for row in 0..count {
             lists.push(ids[row * k..][..k].iter().copied());

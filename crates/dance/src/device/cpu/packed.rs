@@ -69,10 +69,12 @@ impl Packed {
         let mut out = Matrix::zeros(left.rows(), self.columns);
         let tile = tile_rows(left.rows());
         let rows = out.as_mut_slice().par_chunks_mut((tile * self.columns).max(1));
-        rows.zip(left.as_slice().par_chunks((tile * self.depth).max(1)))
-            .for_each_init(Scratch::default, |scratch, (out, left)| {
-                self.multiply(left, 0..self.columns, out, scratch)
-            });
+        rows.zip(left.as_slice().par_chunks((tile * self.depth).max(1))).for_each_init(
+            Scratch::default,
+            |scratch, (out, left)| {
+                self.multiply(left, 0..self.columns, out, scratch);
+            },
+        );
         out
     }
 
@@ -215,5 +217,69 @@ fn tile<S: Simd, const ROWS: usize, const VECTORS: usize>(
         let mut numbers = [0.0; PANEL];
         S::as_mut_simd_f32s(&mut numbers).0[..VECTORS].copy_from_slice(sums);
         out[row * stride..][..used].copy_from_slice(&numbers[..used]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    fn random(rows: usize, cols: usize, seed: u64) -> Matrix {
+        let mut random = Random::new(seed, 8);
+        Matrix::new((0..rows * cols).map(|_| random.normal() as f32).collect(), rows, cols).unwrap()
+    }
+
+    /// In the order of the depth, one fused multiply-add after the other.
+    fn sum(left: &[f32], right: impl Iterator<Item = f32>) -> f32 {
+        left.iter().zip(right).fold(0.0, |sum, (&a, b)| a.mul_add(b, sum))
+    }
+
+    #[test]
+    fn every_number_is_the_sum_in_the_order_of_the_depth() {
+        for (rows, depth, columns) in [
+            (1, 1, 1),
+            (1, 7, 40),
+            (5, 16, 16),
+            (13, 511, 17),
+            (97, 513, 31),
+            (200, 1100, 5),
+            (3, 4, 0),
+            (4, 0, 3),
+        ] {
+            let (left, right) = (random(rows, depth, 1), random(columns, depth, 2));
+            let packed = Packed::of_rows(&right);
+            let found = packed.product(&left);
+            for row in 0..rows {
+                for column in 0..columns {
+                    let expected = sum(left.row(row), right.row(column).iter().copied());
+                    // Without fused instructions every product rounds once more; the order is the same.
+                    let close = (found.row(row)[column] - expected).abs() <= 1e-4 * depth as f32;
+                    assert!(close && (found.row(row)[column] == expected || !cfg!(target_feature = "fma")));
+                    assert!(packed.column(column).eq(right.row(column).iter().copied()));
+                }
+            }
+            let mut turned = Matrix::zeros(depth, columns);
+            for row in 0..depth {
+                for column in 0..columns {
+                    turned.row_mut(row)[column] = right.row(column)[row];
+                }
+            }
+            assert_eq!(Packed::of_columns(&turned).product(&left), found);
+        }
+    }
+
+    #[test]
+    fn a_range_of_columns_is_part_of_the_whole() {
+        let (left, right) = (random(20, 33, 3), random(100, 33, 4));
+        let packed = Packed::of_rows(&right);
+        let whole = packed.product(&left);
+        for range in [0..100, 16..40, 32..33, 96..100] {
+            let mut out = vec![f32::NAN; 20 * range.len()];
+            packed.multiply(left.as_slice(), range.clone(), &mut out, &mut Scratch::default());
+            for (row, out) in out.chunks_exact(range.len()).enumerate() {
+                assert_eq!(out, &whole.row(row)[range.clone()]);
+            }
+        }
     }
 }
