@@ -116,17 +116,10 @@ impl Normalizer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::assert_refused;
 
     fn matrix(rows: &[&[f32]]) -> Matrix {
         Matrix::new(rows.concat(), rows.len(), rows.first().map_or(0, |row| row.len())).unwrap()
-    }
-
-    #[track_caller]
-    fn assert_refused<T: std::fmt::Debug>(result: Result<T>, parts: &[&str]) {
-        let message = result.expect_err("should have been refused").to_string();
-        for part in parts {
-            assert!(message.contains(part), "`{message}` does not say `{part}`");
-        }
     }
 
     #[test]

@@ -198,6 +198,7 @@ fn index<T: Ord>(values: &[T], name: impl Fn(&T) -> String) -> (Vec<String>, Vec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::assert_refused;
 
     fn table(rows: &[&[f32]], labels: Option<RawLabels>) -> Table {
         Table { labels, ..Table::new("test", matrix(rows)).unwrap() }
@@ -209,14 +210,6 @@ mod tests {
 
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(|&name| name.to_owned()).collect()
-    }
-
-    #[track_caller]
-    fn assert_refused<T: std::fmt::Debug>(result: Result<T>, parts: &[&str]) {
-        let message = result.expect_err("should have been refused").to_string();
-        for part in parts {
-            assert!(message.contains(part), "`{message}` does not say `{part}`");
-        }
     }
 
     #[test]

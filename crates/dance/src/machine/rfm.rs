@@ -165,9 +165,15 @@ pub struct Rfm {
 }
 
 impl Rfm {
-    pub(super) fn new(kernel: Kernel, points: Part, rounds: usize, iterate: Iterate) -> Result<Self> {
+    pub(super) fn new(
+        kernel: Kernel,
+        points: Part,
+        rounds: usize,
+        iterate: Iterate,
+        context: &Context<'_>,
+    ) -> Result<Self> {
         let metric_root = match &iterate.metric {
-            Some(metric) => metric::symmetric_root(metric)?,
+            Some(metric) => context.run(|| metric::symmetric_root(metric))?,
             None => identity(points.embeddings.cols()),
         };
         let Part { embeddings: train, labels } = points;
@@ -190,7 +196,7 @@ impl Rfm {
         session.choose()?;
         let iterate = session.chosen()?;
         drop(session);
-        Self::new(kernel, points, best.round, iterate)
+        Self::new(kernel, points, best.round, iterate, context)
     }
 }
 

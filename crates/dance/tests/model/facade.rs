@@ -1,5 +1,7 @@
 //! Fit, calibrate, predict.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use dance::conformal::metrics::Metrics;
 use dance::conformal::mix::share;
 use dance::conformal::{CalibrationMode, Combine, EmptySets, Mix};
@@ -8,7 +10,7 @@ use dance::device::Cpu;
 use dance::kernel::Kernel;
 use dance::machine::{Classifier, Rfm};
 use dance::random::Random;
-use dance::{Error, Matrix, PredictOptions, Rows};
+use dance::{Error, Event, Matrix, Observer, PredictOptions, Rows};
 
 use crate::{CONTEXT, DEVICES, Warnings, blobs, config, fitted, model, model_on};
 
@@ -225,4 +227,45 @@ fn bad_queries_and_levels() {
     huge.row_mut(0).fill(f32::MAX);
     // Beyond what f32 can map, or merely far: an error or an answer, never a panic.
     let _ = raw.score(&huge, options, &CONTEXT);
+}
+
+/// Ends the job when it has been asked so many times; keeps how far answers came.
+struct Impatient {
+    patience: usize,
+    asked: AtomicUsize,
+    answered: AtomicUsize,
+}
+
+impl Observer for Impatient {
+    fn notice(&self, event: &Event) {
+        if let Event::Answered { done, of } = event {
+            assert_eq!(*of, 5000);
+            self.answered.store(*done, Ordering::Relaxed);
+        }
+    }
+
+    fn interrupted(&self) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed) >= self.patience
+    }
+}
+
+#[test]
+fn calibration_and_prediction_ask_whether_to_go_on() {
+    let mut config = config(CalibrationMode::Exact, Mix::Auto);
+    config.dance.combine = Combine::Fuse;
+    let fitted = fitted(&Cpu, &config);
+    let many = blobs(5000, 5, 0, 8);
+    let model = model(&config);
+    for patience in 0..3 {
+        let observer = || Impatient { patience, asked: AtomicUsize::new(0), answered: AtomicUsize::new(0) };
+        let during = observer();
+        let context = CONTEXT.with_observer(&during);
+        assert!(matches!(fitted.clone().calibrate(&Cpu, &many, &context), Err(Error::Interrupted)));
+        let during = observer();
+        let context = CONTEXT.with_observer(&during);
+        let outcome = model.score(&many.embeddings, PredictOptions::default(), &context);
+        assert!(matches!(outcome, Err(Error::Interrupted)));
+        // A block of 2,048 queries is answered between two questions.
+        assert_eq!(during.answered.load(Ordering::Relaxed), 2048 * patience);
+    }
 }

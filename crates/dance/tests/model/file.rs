@@ -78,7 +78,7 @@ fn everything_survives() {
 fn a_folder_that_is_not_there_and_a_file_that_is_not_there() {
     let model = model(&config(CalibrationMode::Reuse, Mix::Auto));
     let nowhere = Path::new("/nowhere/model.safetensors");
-    assert!(matches!(model.save(nowhere), Err(Error::Io { .. })));
+    assert!(matches!(model.save(nowhere), Err(Error::Write { .. })));
     assert!(matches!(Dance::load(&Cpu, nowhere, &CONTEXT), Err(Error::Io { .. })));
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty");

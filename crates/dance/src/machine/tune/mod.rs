@@ -117,7 +117,7 @@ pub fn fit(
         (refit(device, points, classes, kernel, best.round, rfm, context)?, rows)
     } else {
         drop(points);
-        (Rfm::new(kernel, train, best.round, iterate)?, parts.swap_remove(0))
+        (Rfm::new(kernel, train, best.round, iterate, context)?, parts.swap_remove(0))
     };
     Ok(Tuned { rfm: machine, rows, validation, unit, trace, fidelity })
 }

@@ -1,0 +1,67 @@
+//! Nothing runs on threads that nobody passed. Alone in its program: rayon's own pool, which starts when work is done outside any
+//! other, can be started by us only if nothing has started it before.
+
+#![allow(clippy::unwrap_used)] // a test may panic
+
+use dance::conformal::methods::{adapter::Adapter, conf_ot, ncp::Ncp};
+use dance::conformal::scores::{Aps, Confine, RankedScore};
+use dance::conformal::{CalibrationMode, Combine};
+use dance::data::{RawLabels, Table};
+use dance::device::Cpu;
+use dance::neighbors::Index;
+use dance::random::Random;
+use dance::{Config, Context, Dance, Dataset, Fitted, Matrix, PredictOptions};
+
+fn blobs(n: usize, seed: u64) -> Dataset {
+    let (d, classes, mut random) = (5, 4, Random::new(seed, 6));
+    let labels: Vec<i64> = (0..n).map(|row| (row % classes) as i64).collect();
+    let value = |at: usize, noise: f64| {
+        dance::random::uniform_of(&[(at / d % classes * d + at % d) as u64]) + 0.3 * noise
+    };
+    let values = (0..n * d).map(|at| value(at, random.normal()) as f32).collect();
+    let mut table = Table::new("blobs", Matrix::new(values, n, d).unwrap()).unwrap();
+    table.labels = Some(RawLabels::Integers(labels));
+    table.into_dataset().unwrap()
+}
+
+#[test]
+fn all_work_runs_on_the_threads_of_the_context() {
+    let context = Context::new(1).unwrap();
+    let (fit, calibration, test) = (blobs(120, 1), blobs(100, 2), blobs(60, 3));
+    let mut config = Config::default();
+    config.tune.evaluations = 3;
+    for refit in [false, true] {
+        config.tune.refit = refit;
+        let fitted = Fitted::fit(&Cpu, &fit, &config, &context).unwrap();
+        for mode in [CalibrationMode::Reuse, CalibrationMode::Disjoint, CalibrationMode::Exact] {
+            for combine in [Combine::Union, Combine::Joint, Combine::Fuse] {
+                let mut fitted = fitted.clone();
+                fitted.config.dance = fitted.config.dance.calibration(mode).combine(combine);
+                let model = fitted.calibrate(&Cpu, &calibration, &context).unwrap();
+                let model = Dance::from_bytes(&Cpu, &model.to_bytes().unwrap(), "model", &context).unwrap();
+                let options = PredictOptions::default().support(2).probabilities(true);
+                let scored = model.score(&test.embeddings, options, &context).unwrap();
+                assert_eq!(model.predict(&scored, &model.decide(0.1).unwrap()).sets.len(), 60);
+                model.neighbors(&test.embeddings, 3, &context).unwrap();
+            }
+        }
+    }
+    // The methods that others use.
+    let (points, labels) = (&calibration.embeddings, &calibration.labels[..]);
+    let index = Index::open(&Cpu, points.clone(), &context).unwrap();
+    let among = index.search_own(100, 50, &context).unwrap();
+    let logits = conf_ot::logits(&Cpu, points, &test.embeddings.select(&[0, 1, 2, 3]), &context).unwrap();
+    let biases = conf_ot::biases(&logits, labels, &context);
+    let probabilities = conf_ot::probabilities(&logits, &biases, &context).unwrap();
+    let adapter = Adapter::new(&probabilities, labels, Some(1), &context).unwrap();
+    adapter.sets(&probabilities, &[(&Aps as &dyn RankedScore, 0.9)], &context);
+    let ncp = Ncp::new(points, labels, &probabilities, among.clone(), 1, &context).unwrap();
+    let setting = ncp.tune(&Cpu, 0.1, &context).unwrap();
+    ncp.sets(&among, &probabilities, setting, 0.1, &context).unwrap();
+    Confine::default().scores(&Cpu, (points, labels), 4, &test.embeddings, None, &context).unwrap();
+
+    assert!(
+        rayon::ThreadPoolBuilder::new().build_global().is_ok(),
+        "something above has run outside the context's threads"
+    );
+}
