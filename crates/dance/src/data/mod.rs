@@ -27,7 +27,7 @@ pub use table::{RawLabels, Table};
 /// For tests: that something was refused with these words.
 #[cfg(test)]
 #[track_caller]
-fn assert_refused<T: std::fmt::Debug>(result: Result<T>, parts: &[&str]) {
+fn assert_refused<T: std::fmt::Debug>(result: crate::Result<T>, parts: &[&str]) {
     let message = result.expect_err("should have been refused").to_string();
     for part in parts {
         assert!(message.contains(part), "`{message}` does not say `{part}`");
