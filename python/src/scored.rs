@@ -2,7 +2,7 @@
 
 use dance::Prediction;
 use dance::conformal::Combine;
-use dance::conformal::counts::Counts;
+use dance::conformal::Counts;
 use numpy::{PyArray1, PyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

@@ -1,7 +1,7 @@
 //! What the model says about each row, ready to be written.
 
 use clap::ValueEnum;
-use dance::conformal::counts::Counts;
+use dance::conformal::Counts;
 use dance::conformal::{Combine, Decision, EmptySets};
 use dance::{Context, Dance, Matrix, PredictOptions};
 use serde::Serialize;

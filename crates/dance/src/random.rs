@@ -1,5 +1,11 @@
 //! The random numbers of the library: one named generator, and what is made of its bits written out here, so that a
 //! seed means the same for years.
+//!
+//! ```
+//! use dance::random::{Random, uniform_of};
+//! assert_eq!(Random::new(7, 1).below(100), Random::new(7, 1).below(100));
+//! assert_ne!(uniform_of(&[7, 1]), uniform_of(&[7, 2])); // a function of its keys alone
+//! ```
 
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;

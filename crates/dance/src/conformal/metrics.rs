@@ -9,6 +9,14 @@
 //! - **SSCV** `100·max |Cov_s - (1-α)|` over the strata of set size 0-1, 2-3, 4-10, 11-100, 101+.
 //!
 //! Cost: one look at every set.
+//!
+//! ```
+//! use dance::conformal::{Sets, metrics::Metrics};
+//! let sets = Sets { offsets: vec![0, 1, 3, 3], labels: vec![0, 0, 1] }; // {0}, {0, 1}, {}
+//! let metrics = Metrics::new(&sets, &[0, 1, 1], 2, 0.1, None)?;
+//! assert_eq!((metrics.coverage, metrics.size), (2.0 / 3.0, 1.0));
+//! # Ok::<(), dance::Error>(())
+//! ```
 
 use serde::{Deserialize, Serialize};
 

@@ -1,10 +1,10 @@
 //! From scores to sets with a promise.
 //!
 //! 1. [`scores`]: how little a label conforms to a query, for every label at once.
-//! 2. [`threshold`], [`mix`], [`combine`]: what the scores of calibration points say, alone and together.
-//! 3. [`Predictor`]: three ways of calibrating, one of which ([`exact`]) lets the query join the calibration points.
-//! 4. [`counts`]: a p-value is a whole count; [`Decision`] says which counts pass at an error level.
-//! 5. [`sets`], [`metrics`]: the labels that remain, and how good they are.
+//! 2. [`threshold`], [`Mix`], [`Combine`]: what the scores of calibration points say, alone and together.
+//! 3. [`Predictor`]: three ways of calibrating, one of which ([`CalibrationMode::Exact`]) lets the query join the calibration points.
+//! 4. [`LabelCounts`]: a p-value is a whole count; [`Decision`] says which counts pass at an error level.
+//! 5. [`Sets`], [`metrics`]: the labels that remain, and how good they are.
 //! 6. [`methods`]: what others do, on the same kernel.
 //!
 //! ```
@@ -18,28 +18,30 @@
 //! ```
 
 mod calibrate;
-pub mod combine;
+mod combine;
 mod config;
-pub mod counts;
+mod counts;
 mod decision;
-pub(crate) mod exact;
+mod exact;
 pub mod methods;
 pub mod metrics;
-pub mod mix;
+mod mix;
 mod parts;
 mod predictor;
 mod reference;
 pub mod scores;
 mod selecting;
-pub mod sets;
+mod sets;
 pub mod threshold;
 
 pub use calibrate::Setup;
 pub(crate) use calibrate::rule;
 pub use combine::Combine;
+pub(crate) use combine::Levels;
 pub use config::{CalibrationMode, DanceConfig};
+pub use counts::{Counts, Cut, LabelCounts, least_count};
 pub use decision::Decision;
-pub use mix::Mix;
+pub use mix::{Mix, MixSelection, Trial, share};
 pub(crate) use predictor::Evidence;
 pub use predictor::{Answers, Predictor};
 pub use sets::{EmptySets, Sets};

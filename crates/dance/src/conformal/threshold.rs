@@ -7,7 +7,7 @@
 //! Cost: one sort; then a look-up for every α, and a binary search per p-value.
 //!
 //! ```
-//! let scores = dance::threshold::CalibrationScores::new((1..=9).map(f64::from).collect())?;
+//! let scores = dance::conformal::CalibrationScores::new((1..=9).map(f64::from).collect())?;
 //! assert_eq!(scores.threshold(0.1)?.value, 9.0); // (1 - 0.1)·(9 + 1) is 9, whatever the rounding
 //! assert_eq!(scores.threshold(0.05)?.value, f64::INFINITY);
 //! # Ok::<(), dance::Error>(())

@@ -9,7 +9,7 @@
 //!
 //! ```
 //! let labels = [0, 0, 0, 0, 0, 1, 1, 1, 1, 1];
-//! let parts = dance::split::stratified(&labels, &[0.4, 0.4, 0.2], 7)?;
+//! let parts = dance::data::split::stratified(&labels, &[0.4, 0.4, 0.2], 7)?;
 //! assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [4, 4, 2]);
 //! # Ok::<(), dance::Error>(())
 //! ```

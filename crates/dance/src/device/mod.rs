@@ -13,7 +13,17 @@
 //! **What holds for [`Cpu`]**: every bit, for any number of threads and any batch a row is part of.
 //!
 //! Calls get the [`Context`]: its workers are there for what a device does on the host; a device with threads or streams of
-//! its own need not use them. `examples/custom_device.rs` is a device in a hundred lines.
+//! its own need not use them. `examples/custom_device.rs` is a device of plain loops.
+//!
+//! ```
+//! use dance::{Context, Matrix, device::{Cpu, Device, FitSize}};
+//! let size = FitSize { train: 20_000, held_out: 0, dimensions: 512, classes: 1000, several: false };
+//! assert!(Cpu.fit_bytes(size) > 2 * 4 * 20_000 * 20_000); // two n×n matrices of f32, and what is tall
+//! let index = Cpu.open_index(&Matrix::new(vec![0.0, 5.0, 1.0], 3, 1)?, &Context::new(1)?)?;
+//! let found = index.candidates(&Matrix::new(vec![0.2], 1, 1)?, 2, false, &Context::new(1)?)?;
+//! assert!(found.nearest.get(0).contains(&0) && found.nearest.get(0).contains(&2));
+//! # Ok::<(), dance::Error>(())
+//! ```
 
 pub mod cpu;
 

@@ -5,9 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::conformal::counts::LabelCounts;
-use crate::conformal::scores::paired::PairedScores;
-use crate::conformal::{Answers, Decision, EmptySets, Sets};
+use crate::conformal::scores::PairedScores;
+use crate::conformal::{Answers, Decision, EmptySets, LabelCounts, Sets};
 use crate::error::Result;
 use crate::machine::Classified;
 use crate::matrix::Matrix;

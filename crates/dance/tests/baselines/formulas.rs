@@ -1,10 +1,10 @@
 //! Scores of probabilities, straight from their formulas in f64, and the coverage they promise.
 
-use dance::conformal::scores::aps::Aps;
-use dance::conformal::scores::lac::Lac;
+use dance::conformal::scores::Aps;
+use dance::conformal::scores::Lac;
+use dance::conformal::scores::Raps;
+use dance::conformal::scores::Saps;
 use dance::conformal::scores::ranked::{self, Draws, RankedScore};
-use dance::conformal::scores::raps::Raps;
-use dance::conformal::scores::saps::Saps;
 use dance::conformal::threshold::CalibrationScores;
 
 use super::context;

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use dance::Matrix;
-use dance::conformal::scores::aps::Aps;
-use dance::conformal::scores::lac::Lac;
+use dance::conformal::scores::Aps;
+use dance::conformal::scores::Lac;
+use dance::conformal::scores::Raps;
+use dance::conformal::scores::Saps;
 use dance::conformal::scores::ranked::{self, Draws, RankedScore};
-use dance::conformal::scores::raps::Raps;
-use dance::conformal::scores::saps::Saps;
 use dance::conformal::threshold::CalibrationScores;
 
 use super::context;

@@ -6,8 +6,8 @@
 //! index that is off by one, and points that are their own neighbors.
 
 use dance::Context;
+use dance::conformal::Cut;
 use dance::conformal::Mix;
-use dance::conformal::counts::Cut;
 use dance::conformal::threshold::order_index;
 use dance::conformal::{Answers, CalibrationMode, Combine, DanceConfig, Predictor};
 use dance::device::Cpu;

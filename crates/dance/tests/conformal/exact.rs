@@ -2,8 +2,8 @@
 
 use dance::Context;
 use dance::Matrix;
+use dance::conformal::Counts;
 use dance::conformal::Mix;
-use dance::conformal::counts::Counts;
 use dance::conformal::{CalibrationMode, Combine, DanceConfig, Predictor, Setup};
 use dance::device::Cpu;
 use dance::kernel::Kernel;

@@ -2,7 +2,7 @@
 
 use dance::Context;
 use dance::Matrix;
-use dance::conformal::sets::Sets;
+use dance::conformal::Sets;
 use dance::conformal::{CalibrationMode, Combine, DanceConfig, Predictor};
 use dance::device::{Cpu, Device, MachineParts};
 use dance::kernel::Kernel;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dance::conformal::metrics::Metrics;
-use dance::conformal::mix::share;
+use dance::conformal::share;
 use dance::conformal::{CalibrationMode, Combine, EmptySets, Mix};
 use dance::data::{Normalize, Normalizer};
 use dance::device::Cpu;

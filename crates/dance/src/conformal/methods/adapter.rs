@@ -2,6 +2,19 @@
 //! conformal prediction: `P(y ∈ C) ≥ 1-α` in finite samples when the calibration points did not fit the kernel.
 //!
 //! All scores share one look at the calibration rows and one sort of each query's.
+//!
+//! ```
+//! use dance::conformal::methods::adapter::Adapter;
+//! use dance::conformal::scores::{Lac, RankedScore};
+//! use dance::{Context, Matrix};
+//! let context = Context::new(1)?;
+//! let probabilities = Matrix::new(vec![0.9, 0.1, 0.2, 0.8, 0.6, 0.4, 0.7, 0.3], 4, 2)?;
+//! let adapter = Adapter::new(&probabilities, &[0, 1, 1, 0], None, &context)?; // one of four is wrong
+//! let threshold = adapter.threshold(&Lac, 0.4)?.value; // the 3rd smallest of 0.1, 0.2, 0.6, 0.3
+//! let sets = adapter.sets(&probabilities, &[(&Lac as &dyn RankedScore, threshold)], &context);
+//! assert_eq!(sets[0].get(0), [0]);
+//! # Ok::<(), dance::Error>(())
+//! ```
 
 use crate::conformal::scores::ranked::{self, Draws, RankedLabel, RankedScore};
 use crate::conformal::sets::Sets;

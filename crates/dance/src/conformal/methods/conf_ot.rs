@@ -9,6 +9,16 @@
 //! p_ik = exp(l_ik + b_k) / Σ_k' exp(l_ik' + b_k')
 //! ```
 //! A class without calibration points counts as half a point: it keeps a small mass. Cost: 6 exponentials per logit, in f64.
+//!
+//! ```
+//! use dance::{Context, Matrix, conformal::methods::conf_ot, device::Cpu};
+//! let context = Context::new(1)?;
+//! let points = Matrix::new(vec![1.0, 0.0, 0.0, 1.0], 2, 2)?;
+//! let logits = conf_ot::logits(&Cpu, &points, &points, &context)?; // 100·cos with each prototype
+//! let probabilities = conf_ot::probabilities(&logits, &conf_ot::biases(&logits, &[0, 1], &context), &context)?;
+//! assert!(probabilities.row(0)[0] > 0.999);
+//! # Ok::<(), dance::Error>(())
+//! ```
 
 use rayon::prelude::*;
 

@@ -10,9 +10,23 @@
 //! neighbors.
 //!
 //! Cost: a sort of 50 scores per point for each of 30 settings, beside the neighbor search.
+//!
+//! ```
+//! use dance::{Context, Matrix, conformal::methods::ncp::Ncp, device::Cpu, neighbors::Index};
+//! let context = Context::new(1)?;
+//! let points = Matrix::new((0..40).map(|at| at as f32).collect(), 40, 1)?;
+//! let labels: Vec<u32> = (0..40).map(|row| u32::from(row >= 20)).collect();
+//! let likely = |row: usize| if row < 20 { [0.9, 0.1] } else { [0.1, 0.9] };
+//! let probabilities = Matrix::new((0..40).flat_map(likely).collect(), 40, 2)?;
+//! let neighbors = Index::open(&Cpu, points.clone(), &context)?.search_own(40, 10, &context)?;
+//! let ncp = Ncp::new(&points, &labels, &probabilities, neighbors.clone(), 0, &context)?;
+//! let setting = ncp.tune(&Cpu, 0.1, &context)?;
+//! assert_eq!(ncp.sets(&neighbors, &probabilities, setting, 0.1, &context)?.len(), 40);
+//! # Ok::<(), dance::Error>(())
+//! ```
 
+use crate::conformal::scores::Raps;
 use crate::conformal::scores::ranked::{self, RankedLabel, RankedRow, RankedScore};
-use crate::conformal::scores::raps::Raps;
 use crate::conformal::sets::Sets;
 use crate::conformal::threshold::{CalibrationScores, order_index};
 use crate::context::Context;

@@ -3,28 +3,35 @@
 //! A score that looks at neighbors gives a finite value only to labels that occur among them; every other label is at
 //! +∞. [`LabelScores`] is that sparse form. One score per file; a further one is a new file with a [`NeighborScore`].
 //!
-//! - [`rank`]: the rank of the nearest neighbor with the label.
-//! - [`contrastive`]: the smallest contrastive loss of the neighbors with the label.
-//! - [`paired`]: two scores side by side, for methods that intersect their sets.
+//! - [`Rank`]: the rank of the nearest neighbor with the label.
+//! - [`Contrastive`]: the smallest contrastive loss of the neighbors with the label.
+//! - [`PairedScores`]: two scores side by side, for methods that intersect their sets.
 //!
-//! Other scores look at class probabilities ([`ranked`]): [`lac`], [`aps`], [`raps`], [`saps`].
+//! ```
+//! use dance::conformal::scores::LabelScores;
+//! let scores = LabelScores::from_rows([&[(2, 1.0), (7, 3.0)][..]]); // one query, two labels near by
+//! assert_eq!((scores.get(0, 7), scores.get(0, 1)), (3.0, f64::INFINITY));
+//! ```
+//!
+//! Other scores look at class probabilities ([`ranked`]): [`Lac`], [`Aps`], [`Raps`], [`Saps`].
 
-pub mod aps;
-pub mod confine;
-pub mod contrastive;
-pub mod deep_knn;
-pub mod lac;
-pub mod paired;
-pub mod rank;
+mod aps;
+mod confine;
+pub(crate) mod contrastive;
+mod deep_knn;
+mod lac;
+pub(crate) mod paired;
+pub(crate) mod rank;
 pub mod ranked;
-pub mod raps;
-pub mod saps;
+mod raps;
+mod saps;
 
 pub use aps::Aps;
 pub use confine::Confine;
 pub use contrastive::Contrastive;
 pub use deep_knn::DeepKnn;
 pub use lac::Lac;
+pub use paired::PairedScores;
 pub use rank::Rank;
 pub use ranked::{Draws, RankedScore};
 pub use raps::Raps;

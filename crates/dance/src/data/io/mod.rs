@@ -20,14 +20,14 @@
 //! Reading takes one pass over the file and the memory of the result.
 //!
 //! ```
-//! use dance::io::{self, ReadOptions};
+//! use dance::data::io::{self, ReadOptions};
 //!
 //! let folder = tempfile::tempdir()?;
 //! let path = folder.path().join("animals.csv");
 //! std::fs::write(&path, "label,x0,x1\ncat,0.1,0.9\ndog,0.8,0.3\n")?;
 //!
 //! let table = io::read(&path, &ReadOptions::default())?;
-//! assert_eq!(table.embeddings.row(1), [0.8, 0.3]);
+//! assert_eq!(table.embeddings().row(1), [0.8, 0.3]);
 //!
 //! let dataset = table.into_dataset()?;
 //! assert_eq!(dataset.classes, ["cat", "dog"]);
@@ -83,7 +83,8 @@ impl Default for ReadOptions {
 }
 
 /// Reads and checks a file of embeddings; its extension says what it is.
-pub fn read(path: &Path, options: &ReadOptions) -> Result<Table> {
+pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Table> {
+    let path = path.as_ref();
     let file = open(path)?;
     let mut table = match extension(path).as_str() {
         "npz" => numpy::read_npz(path, file)?,

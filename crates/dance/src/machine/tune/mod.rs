@@ -12,6 +12,17 @@
 //! A trial ends after two rounds without improvement, and averages the AGOP over at most 4,000 points.
 //!
 //! Bandwidths are multiples of the median distance among training points before any metric, so that one range fits all data.
+//!
+//! ```
+//! use dance::machine::{Part, RfmConfig, tune::{self, TuneConfig}};
+//! use dance::{Context, Matrix, device::Cpu};
+//! let embeddings = Matrix::new((0..40).map(|at| (at % 2 * 10 + at / 2) as f32).collect(), 40, 1)?;
+//! let points = Part { embeddings, labels: (0..40).map(|row| row % 2).collect() };
+//! let config = TuneConfig::default().evaluations(3);
+//! let tuned = tune::fit(&Cpu, points, 2, &RfmConfig::default(), &config, &Context::new(1)?)?;
+//! assert_eq!((tuned.trace.len(), tuned.rows.len()), (3, 40));
+//! # Ok::<(), dance::Error>(())
+//! ```
 
 mod config;
 mod gaussian_process;

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::tensors::{Reader, Values};
 use super::{FORMAT, hexadecimal};
-use crate::conformal::mix::Trial;
+use crate::conformal::Trial;
 use crate::error::{Error, Result};
 use crate::event::Quality;
 use crate::model::Config;

@@ -17,10 +17,11 @@ use sha2::{Digest, Sha256};
 use super::config::Config;
 use super::dance::Dance;
 use super::fitted::Fitted;
-use crate::conformal::combine::Levels;
-use crate::conformal::mix::{MixSelection, Trial};
-use crate::conformal::scores::paired::PairedScores;
-use crate::conformal::{CalibrationMode, CalibrationScores, Combine, Evidence, Mix, Predictor, Setup, rule};
+use crate::conformal::scores::PairedScores;
+use crate::conformal::{
+    CalibrationMode, CalibrationScores, Combine, Evidence, Levels, Mix, MixSelection, Predictor, Setup,
+    Trial, rule,
+};
 use crate::context::Context;
 use crate::data::{Dataset, Normalize, Normalizer};
 use crate::device::Device;
