@@ -12,7 +12,6 @@
 //! ```
 //! `DANCE_THREADS` sets the number of threads (default: all cores).
 
-use std::path::Path;
 use std::time::Instant;
 
 use dance::data::{Normalize, Normalizer, io, split};
@@ -238,7 +237,7 @@ fn fit(
     ridge: f64,
     rounds: usize,
 ) -> Result<()> {
-    let data = io::read(Path::new(file), &io::ReadOptions::default())?.into_dataset()?;
+    let data = io::read(file, &io::ReadOptions::default())?.into_dataset()?;
     let train = data.len() * 5 / 6;
     let (train, held_out): (Vec<usize>, Vec<usize>) = ((0..train).collect(), (train..data.len()).collect());
     let (train, held_out) = (data.select(&train), data.select(&held_out));
@@ -334,7 +333,7 @@ fn accuracy(context: &Context<'_>, file: &str, seed: u64) -> Result<()> {
 }
 
 fn load(file: &str) -> Result<Dataset> {
-    let mut data = io::read(Path::new(file), &io::ReadOptions::default())?.into_dataset()?;
+    let mut data = io::read(file, &io::ReadOptions::default())?.into_dataset()?;
     Normalizer::fit(Normalize::L2, &data.embeddings).apply(file, &mut data.embeddings)?;
     Ok(data)
 }

@@ -21,7 +21,9 @@ fn logits(points: usize, seed: u64) -> (Matrix, Vec<u32>) {
     let labels: Vec<u32> = (0..points).map(|_| random.below(CLASSES) as u32).collect();
     for (point, &label) in labels.iter().enumerate() {
         let row = logits.row_mut(point);
-        row.iter_mut().for_each(|logit| *logit = random.normal() as f32);
+        for logit in row.iter_mut() {
+            *logit = random.normal() as f32;
+        }
         row[label as usize] += 2.5;
     }
     (logits, labels)
@@ -32,9 +34,10 @@ fn softmax(mut logits: Matrix) -> Matrix {
     for point in 0..logits.rows() {
         let row = logits.row_mut(point);
         let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        row.iter_mut().for_each(|value| *value = (*value - largest).exp());
-        let sum: f32 = row.iter().sum();
-        row.iter_mut().for_each(|value| *value /= sum);
+        let sum: f32 = row.iter().map(|value| (value - largest).exp()).sum();
+        for value in row {
+            *value = (*value - largest).exp() / sum;
+        }
     }
     logits
 }

@@ -17,8 +17,11 @@ fn points(count: usize, seed: u64) -> dance::Result<Dataset> {
     let mut random = Random::new(seed, 1);
     let mut embeddings = Matrix::zeros(count, 3);
     for row in 0..count {
-        embeddings.row_mut(row).iter_mut().for_each(|value| *value = 0.5 * random.normal() as f32);
-        embeddings.row_mut(row)[row % 3] += 1.0;
+        let values = embeddings.row_mut(row);
+        for value in values.iter_mut() {
+            *value = 0.5 * random.normal() as f32;
+        }
+        values[row % 3] += 1.0;
     }
     let mut table = Table::new("points", embeddings)?;
     let names = ["red", "green", "blue"];

@@ -21,8 +21,11 @@ fn points(count: usize, noise: f64, seed: u64) -> Result<Dataset> {
     let labels: Vec<i64> = (0..count).map(|_| random.below(5) as i64).collect();
     let mut embeddings = Matrix::zeros(count, 5);
     for (row, &label) in labels.iter().enumerate() {
-        embeddings.row_mut(row).iter_mut().for_each(|value| *value = (noise * random.normal()) as f32);
-        embeddings.row_mut(row)[label as usize] += 1.0;
+        let values = embeddings.row_mut(row);
+        for value in values.iter_mut() {
+            *value = (noise * random.normal()) as f32;
+        }
+        values[label as usize] += 1.0;
     }
     let mut table = Table::new("points", embeddings)?;
     table.labels = Some(RawLabels::Integers(labels));

@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let (folder, k) = (Path::new(folder), k.parse()?);
     let context = Context::new(threads.parse()?)?;
-    let read = |name: &str| io::read(&folder.join(name), &ReadOptions::default());
+    let read = |name: &str| io::read(folder.join(name), &ReadOptions::default());
     let reference = read("reference.npy")?.embeddings().clone();
     let index = Index::open(&Cpu, reference, &context)?;
     let queries = read("queries.npy")?;
