@@ -27,6 +27,7 @@ class Model:
     def calibrate(
         self,
         data: _Labelled,
+        of_fit: bool,
         settings: str,
         threads: int,
         callback: Callable[[dict[str, Any]], object] | None,

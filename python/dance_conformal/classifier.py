@@ -247,7 +247,7 @@ class DanceClassifier(KernelMachine):
         # Should the calibration be interrupted, the kernel is there, and nothing of a calibration before.
         self._forget_calibration()
         if len(rows) == 2:
-            self._calibrate(points[rows[1]], labels[rows[1]], rows[1], listener)
+            self._calibrate(points[rows[1]], labels[rows[1]], rows[1], listener, of_fit=True)
         listener.warn()
         return self
 
@@ -272,7 +272,13 @@ class DanceClassifier(KernelMachine):
     calibrate = conformalize
 
     def _calibrate(
-        self, points: NDArray[np.float32], labels: NDArray[Any], rows: NDArray[np.int64], listener: Listener
+        self,
+        points: NDArray[np.float32],
+        labels: NDArray[Any],
+        rows: NDArray[np.int64],
+        listener: Listener,
+        *,
+        of_fit: bool = False,
     ) -> None:
         classes, codes = encode(labels)
         names = class_names(classes)
@@ -284,7 +290,7 @@ class DanceClassifier(KernelMachine):
         place = {name: number for number, name in enumerate(all_names)}
         data = (points, np.array([place[name] for name in names], np.uint32)[codes], all_names)
         model = self._model.calibrate(
-            data, json.dumps(settings["dance"]), thread_count(self.n_jobs), listener
+            data, of_fit, json.dumps(settings["dance"]), thread_count(self.n_jobs), listener
         )
         new = [names.index(name) for name in model.classes[len(known) :]]
         self.classes_ = np.concatenate([known, classes[new]]) if new else known

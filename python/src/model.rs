@@ -96,16 +96,23 @@ impl Model {
         Ok(Self { state: State::Fitted(Box::new(ready)) })
     }
 
-    /// Calibrates on points that did not fit the kernel, under the given settings of the method.
+    /// Calibrates on points that did not fit the kernel, under the given settings of the method. `of_fit` says that they are
+    /// other rows of the data that were passed to the fit, so that copies among them are draws of their own.
     fn calibrate(
         &self,
         py: Python<'_>,
         data: Labelled<'_>,
+        of_fit: bool,
         settings: &str,
         threads: usize,
         callback: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        let (data, config) = (data.dataset()?, parse(settings)?);
+        let (mut data, config) = (data.dataset()?, parse(settings)?);
+        if of_fit {
+            let beyond = self.fitted().rows.iter().max().map_or(0, |&row| row as u32 + 1);
+            data.rows.iter_mut().for_each(|row| *row += beyond);
+            data.source = self.fitted().source.clone();
+        }
         let calibrated = run(py, threads, callback, |device, context| {
             let mut fitted = self.fitted().clone();
             fitted.config.dance = config;
@@ -265,7 +272,7 @@ impl Model {
 
     /// The guarantee that holds for the sets, in words.
     #[getter]
-    fn guarantee(&self) -> PyResult<&'static str> {
+    fn guarantee(&self) -> PyResult<String> {
         Ok(self.dance()?.guarantee())
     }
 

@@ -3,7 +3,7 @@
 //! A mark, the length of a JSON header, the header, and three matrices of little-endian float32. Pickles are for the same
 //! version of the package and for bytes that are trusted (unpickling others runs code anyway).
 
-use dance::data::Normalizer;
+use dance::data::{Normalizer, Source};
 use dance::kernel::Kernel;
 use dance::machine::Rfm;
 use dance::{Config, Fitted, Matrix, Quality};
@@ -81,6 +81,7 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> PyResult<Option<Fitted>> {
         normalizer: header.normalizer,
         rfm: Rfm { kernel, metric_root, train, labels: header.train_labels, beta, rounds: header.rounds },
         rows: header.rows,
+        source: Source::new("X"),
         validation: header.validation,
         fidelity: header.fidelity,
         data_hash: header.data_hash,

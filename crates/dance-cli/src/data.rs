@@ -143,6 +143,7 @@ fn label_names(table: &Table) -> anyhow::Result<Vec<String>> {
 mod tests {
     use super::*;
     use dance::Matrix;
+    use dance::data::Source;
 
     #[test]
     fn classes_come_in_the_order_of_their_names() {
@@ -152,6 +153,8 @@ mod tests {
             classes: classes.iter().map(|&name| name.into()).collect(),
             ids: None,
             prototypes: None,
+            rows: (0..labels.len() as u32).collect(),
+            source: Source::new("test"),
         };
         let sorted = in_order_of_names(data(&["fox", "unused", "cat"], &[0, 2, 0]));
         assert_eq!((sorted.classes, sorted.labels), (vec!["cat".into(), "fox".into()], vec![1, 0, 1]));

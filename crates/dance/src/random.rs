@@ -59,16 +59,20 @@ impl Random {
 }
 
 /// Uniform in [0, 1) and a function of the `keys` alone: for numbers that belong to a thing, not to a place in a stream.
-/// Every key goes through the finaliser of `SplitMix64`.
 pub fn uniform_of(keys: &[u64]) -> f64 {
+    (bits_of(keys.iter().copied()) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// 64 bits that are a function of the `keys` alone. Every key goes through the finaliser of `SplitMix64`.
+pub(crate) fn bits_of(keys: impl IntoIterator<Item = u64>) -> u64 {
     let mut state = 0u64;
-    for &key in keys {
+    for key in keys {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ key;
         state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         state ^= state >> 31;
     }
-    (state >> 11) as f64 / (1u64 << 53) as f64
+    state
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
-use dance::conformal::Sets;
 use dance::conformal::metrics::Metrics;
+use dance::conformal::{CoverageBand, Sets};
+use dance::model::SeenAs;
 use dance::{Context as Job, Dance, Matrix, PredictOptions};
 use serde::Serialize;
 use serde_json::json;
@@ -20,7 +21,8 @@ use crate::table;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance evaluate model.dance test.npz --alpha 0.1,0.05
-  dance evaluate model.dance test.npz --alpha 0.1 --min-coverage 0.88 || echo 'coverage has dropped'
+  dance evaluate model.dance test.npz --check || echo 'coverage has dropped'
+  dance evaluate model.dance test.npz --alpha 0.1 --min-coverage 0.88
 
 Cov is the share of sets that hold the true label, Size the mean number of labels. CCV is the mean distance, in per cent,
 of a class's coverage from what was promised; with few points per class even perfect coverage has the CCV shown as `floor`, and
@@ -44,6 +46,12 @@ pub(crate) struct Evaluate {
     /// Exit with status 1 if coverage is below this at any level
     #[arg(long, value_name = "X", value_parser = parse::share)]
     min_coverage: Option<f64>,
+    /// Exit with status 1 if coverage is lower, at any level, than chance explains (less than one time in a hundred)
+    #[arg(long)]
+    check: bool,
+    /// Leave out points that the model was fitted or calibrated on
+    #[arg(long)]
+    exclude_seen: bool,
 }
 
 /// The sets of one level, judged.
@@ -53,6 +61,31 @@ pub(super) struct Judged {
     mix: Option<f64>,
     #[serde(flatten)]
     pub(super) metrics: Metrics,
+    /// Between which coverage lies by chance, 95 times in 100, if the promise holds.
+    by_chance: (f64, f64),
+    /// How often it would be as low as it is.
+    as_low: f64,
+}
+
+/// Rarer than this, and chance does not explain it.
+const RARE: f64 = 0.01;
+
+/// Points that the model has seen before.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Overlap {
+    fit: usize,
+    calibration: usize,
+}
+
+impl Overlap {
+    fn of(seen: &[Option<SeenAs>]) -> Self {
+        let count = |of: SeenAs| seen.iter().filter(|seen| **seen == Some(of)).count();
+        Self { fit: count(SeenAs::FitPoint), calibration: count(SeenAs::CalibrationPoint) }
+    }
+
+    fn all(self) -> usize {
+        self.fit + self.calibration
+    }
 }
 
 impl Evaluate {
@@ -73,37 +106,92 @@ impl Evaluate {
                 progress.warn(&format!("alpha {alpha}: {warning}"));
             }
         }
-        let judged = judge(&model, table.embeddings(), &truth.labels, &self.alpha, &context)
-            .with_context(|| self.data.display().to_string())?;
+        let in_data = || self.data.display().to_string();
+        let points = table.embeddings();
+        let seen = model.seen(points).with_context(in_data)?;
+        let overlap = Overlap::of(&seen);
+        let new: Vec<usize> = (0..points.rows()).filter(|&row| seen[row].is_none()).collect();
+        if overlap.all() > 0 {
+            progress.warn(&seen_before(overlap, points.rows(), self.exclude_seen));
+        }
+        if self.exclude_seen && new.is_empty() {
+            bail!("{}: the model has seen every point of it; nothing is left to judge by", in_data());
+        }
+        let judge_rows = |rows: &[usize]| {
+            let labels: Vec<u32> = rows.iter().map(|&row| truth.labels[row]).collect();
+            judge(&model, &points.select(rows), &labels, &self.alpha, &context).with_context(in_data)
+        };
+        let every: Vec<usize> = (0..points.rows()).collect();
+        let rows = if self.exclude_seen { &new } else { &every };
+        let judged = judge_rows(rows)?;
+        let both = !self.exclude_seen && overlap.all() > 0 && !new.is_empty();
+        let without_seen = if both { Some(judge_rows(&new)?) } else { None };
         progress.finish();
 
-        let least = judged.iter().map(|judged| judged.metrics.coverage).fold(1.0, f64::min);
-        let passed = self.min_coverage.map(|wanted| least >= wanted);
+        let failures = self.failures(&judged);
         let mut out = io::stdout().lock();
         if shared.json {
             let report = json!({
                 "model": self.model.display().to_string(),
                 "data": self.data.display().to_string(),
                 "guarantee": model.guarantee(),
+                "overlap": overlap,
                 "levels": judged,
+                "levels_without_seen": without_seen,
                 "min_coverage": self.min_coverage,
-                "passed": passed,
+                "passed": (self.check || self.min_coverage.is_some()).then_some(failures.is_empty()),
                 "warnings": progress.warnings(),
             });
             writeln!(out, "{report}")?;
         } else {
-            writeln!(out, "{} points of {}", table.embeddings().rows(), self.data.display())?;
+            writeln!(out, "{} points of {}", rows.len(), self.data.display())?;
             write_metrics(&mut out, &judged)?;
-            writeln!(out, "  guarantee: {}", model.guarantee())?;
-        }
-        match (passed, self.min_coverage) {
-            (Some(false), Some(wanted)) => {
-                eprintln!("dance: coverage {least:.4} is below the {wanted} that was asked for");
-                Ok(Outcome::CheckFailed)
+            if let Some(judged) = &without_seen {
+                writeln!(out, "\nthe {} points that the model has not seen before", new.len())?;
+                write_metrics(&mut out, judged)?;
             }
-            _ => Ok(Outcome::Fine),
+            writeln!(out, "\n{LEGEND}\n  guarantee: {}", model.guarantee())?;
         }
+        for failure in &failures {
+            progress.finish();
+            eprintln!("dance: {failure}");
+        }
+        Ok(if failures.is_empty() { Outcome::Fine } else { Outcome::CheckFailed })
     }
+
+    /// What the checks that the user asked for have found.
+    fn failures(&self, judged: &[Judged]) -> Vec<String> {
+        let mut failures = Vec::new();
+        for Judged { metrics, as_low, .. } in judged {
+            let (alpha, coverage) = (metrics.alpha, metrics.coverage);
+            if let Some(wanted) = self.min_coverage.filter(|&wanted| coverage < wanted) {
+                failures.push(format!(
+                    "alpha {alpha}: coverage {coverage:.4} is below the {wanted} that was asked for"
+                ));
+            }
+            if self.check && *as_low < RARE {
+                failures.push(format!(
+                    "alpha {alpha}: coverage {coverage:.4} is below what chance explains: as low once in {:.0} times",
+                    1.0 / as_low.max(1e-9)
+                ));
+            }
+        }
+        failures
+    }
+}
+
+fn seen_before(overlap: Overlap, points: usize, excluded: bool) -> String {
+    let Overlap { fit, calibration } = overlap;
+    let what = format!(
+        "{} of the {points} points have been seen by the model before ({fit} fitted the kernel, {calibration} calibrated it)",
+        overlap.all()
+    );
+    let effect = if excluded {
+        "they are left out"
+    } else {
+        "they say nothing about new points; --exclude-seen leaves them out"
+    };
+    format!("{what}: {effect}")
 }
 
 /// Judges the model's sets at every level by the true labels, which may lie beyond the model's classes.
@@ -119,7 +207,9 @@ pub(super) fn judge(
     let levels = alphas.0.iter().map(|&alpha| {
         let prediction = model.predict(&scored, &model.decide(alpha)?);
         let metrics = of_sets(&prediction.sets, truth, model, alpha, best)?;
-        Ok(Judged { mix: prediction.decision.mix, metrics })
+        let band = CoverageBand::new(prediction.decision.calibration_points, truth.len(), alpha);
+        let (by_chance, as_low) = (band.interval(0.95), band.at_most(metrics.coverage));
+        Ok(Judged { mix: prediction.decision.mix, metrics, by_chance, as_low })
     });
     levels.collect()
 }
@@ -135,18 +225,42 @@ pub(super) fn of_sets(
     Metrics::new(sets, truth, beyond.max(model.classes().len()), alpha, best)
 }
 
+/// What the columns mean, for someone who sees them for the first time.
+const LEGEND: &str = "  Cov: share of sets with the true label, to be compared with 1 - alpha; by chance: where it lies 95 times in 100 if the
+  promise holds. Size: labels per set. empty, single: share of sets with no and with one label; right: how often that one
+  is true. Acc: how often the classifier's own best label is. CCV: how far classes stray from 1 - alpha, in per cent; floor:
+  what chance alone gives, under: the part from classes covered too little. SSCV: the same over sets of similar size.";
+
 /// All metrics, one row per level.
 pub(super) fn write_metrics(out: &mut dyn Write, judged: &[Judged]) -> io::Result<()> {
-    let header =
-        ["alpha", "mix", "Acc", "Cov", "Size", "CCV", "floor", "under", "SSCV", "empty", "single", "right"];
+    let mixed = judged.iter().any(|judged| judged.mix.is_some());
+    let mut header = vec![
+        "alpha",
+        "mix",
+        "Acc",
+        "Cov",
+        "by chance",
+        "Size",
+        "CCV",
+        "floor",
+        "under",
+        "SSCV",
+        "empty",
+        "single",
+        "right",
+    ];
+    header.retain(|name| mixed || *name != "mix");
     let rows: Vec<Vec<String>> = judged
         .iter()
-        .map(|Judged { mix, metrics }| {
-            vec![
-                metrics.alpha.to_string(),
-                mix.map_or("-".into(), |mix| mix.to_string()),
+        .map(|Judged { mix, metrics, by_chance, .. }| {
+            let mut cells = vec![metrics.alpha.to_string()];
+            if mixed {
+                cells.push(mix.map_or("-".into(), |mix| mix.to_string()));
+            }
+            cells.extend([
                 metrics.accuracy.map_or("-".into(), share),
                 share(metrics.coverage),
+                format!("{}-{}", share(by_chance.0), share(by_chance.1)),
                 format!("{:.2}", metrics.size),
                 format!("{:.2}", metrics.class_violation),
                 format!("{:.2}", metrics.class_violation_floor),
@@ -155,7 +269,8 @@ pub(super) fn write_metrics(out: &mut dyn Write, judged: &[Judged]) -> io::Resul
                 share(metrics.empty),
                 share(metrics.singletons),
                 metrics.singleton_hits.map_or("-".into(), share),
-            ]
+            ]);
+            cells
         })
         .collect();
     table::write(out, &header, &rows)

@@ -152,7 +152,7 @@ impl Predict {
                 file.commit()?;
             }
             Destination::File(path, format) => {
-                let notes = vec![("guarantee", answers.model.guarantee().to_owned())];
+                let notes = vec![("guarantee", answers.model.guarantee())];
                 write_frame(path, *format, &answers::frame(&found, notes))?;
             }
         }

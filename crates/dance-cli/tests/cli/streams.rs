@@ -9,7 +9,7 @@ use super::{Ran, command, run, shared};
 /// The first rows of the small data as JSON lines.
 fn lines(rows: usize) -> String {
     let path = shared("small.npz");
-    let data = dance::data::io::read(path.as_ref(), &dance::data::io::ReadOptions::default()).unwrap();
+    let data = dance::data::io::read(&path, &dance::data::io::ReadOptions::default()).unwrap();
     let line =
         |row: usize| serde_json::json!({ "embedding": data.embeddings().row(row), "id": row }).to_string();
     (0..rows).map(|row| line(row % data.embeddings().rows()) + "\n").collect()

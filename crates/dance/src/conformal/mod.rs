@@ -17,6 +17,7 @@
 //! # Ok::<(), dance::Error>(())
 //! ```
 
+mod band;
 mod calibrate;
 mod combine;
 mod config;
@@ -34,6 +35,7 @@ mod selecting;
 mod sets;
 pub mod threshold;
 
+pub use band::CoverageBand;
 pub use calibrate::Setup;
 pub(crate) use calibrate::rule;
 pub use combine::Combine;

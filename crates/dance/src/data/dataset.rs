@@ -1,5 +1,7 @@
 //! What a fit needs: points with the class of each.
 
+use std::sync::Arc;
+
 use crate::matrix::Matrix;
 
 /// Embeddings with encoded labels, checked.
@@ -15,6 +17,38 @@ pub struct Dataset {
     pub ids: Option<Vec<String>>,
     /// One embedding per class.
     pub prototypes: Option<Matrix>,
+    /// Row of each point in what it was read from.
+    pub rows: Vec<u32>,
+    /// What it was read from.
+    pub source: Source,
+}
+
+/// Where points come from. Parts of one data set know that they are.
+#[derive(Clone, Debug)]
+pub struct Source(Arc<str>);
+
+impl Source {
+    /// A source of its own, whatever else has the same name.
+    pub fn new(name: &str) -> Self {
+        Self(name.into())
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether points of both were read in one go, so that different rows are different draws.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// Where points come from makes no other points of them.
+impl PartialEq for Source {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 impl Dataset {
@@ -45,6 +79,8 @@ impl Dataset {
             classes: self.classes.clone(),
             ids: self.ids.as_ref().map(|ids| rows.iter().map(|&row| ids[row].clone()).collect()),
             prototypes: self.prototypes.clone(),
+            rows: rows.iter().map(|&row| self.rows[row]).collect(),
+            source: self.source.clone(),
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::classes::Classes;
-use super::dataset::Dataset;
+use super::dataset::{Dataset, Source};
 use crate::error::{Error, Result};
 use crate::matrix::{Matrix, check_finite};
 
@@ -134,6 +134,8 @@ impl Table {
             });
         }
         let dataset = Dataset {
+            rows: (0..labels.len() as u32).collect(),
+            source: Source::new(&table.origin),
             embeddings: table.embeddings,
             labels,
             classes,

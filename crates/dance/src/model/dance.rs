@@ -1,7 +1,10 @@
 //! A calibrated model: the way of a query from the encoder's numbers to a set.
 
+use std::collections::HashSet;
+
 use super::fitted::Fitted;
 use super::prediction::{Best, PredictOptions, Prediction, Scored};
+use super::seen::{self, Overlap, Seen, SeenAs};
 use crate::conformal::{Combine, DanceConfig, Decision, EmptySets, Predictor};
 use crate::context::Context;
 use crate::data::{Classes, Dataset};
@@ -21,6 +24,9 @@ pub struct Dance {
     pub(super) reference: Matrix,
     pub(super) classifier: Classifier,
     pub(super) predictor: Predictor,
+    pub(super) overlap: Overlap,
+    /// Of the calibration points, where they are not kept: in disjoint mode.
+    pub(super) calibration_hashes: Option<Vec<u64>>,
     /// SHA-256 of the points and labels it was calibrated on.
     pub(super) data_hash: String,
 }
@@ -59,12 +65,19 @@ impl Dance {
         &self.predictor
     }
 
-    /// The guarantee that holds for the sets, in words.
-    pub fn guarantee(&self) -> &'static str {
-        if self.data_hash == self.fitted.data_hash {
-            return "none: calibrated on the points that fitted the kernel";
+    /// Calibration points that the kernel has seen.
+    pub fn overlap(&self) -> Overlap {
+        self.overlap
+    }
+
+    /// The guarantee that holds for the sets, in words: what the model knows of its points decides.
+    pub fn guarantee(&self) -> String {
+        match self.overlap.fitted {
+            0 => self.predictor.mode().guarantee().into(),
+            fitted => format!(
+                "none: {fitted} of the calibration points fitted the kernel, so sets cover less than 1 - alpha"
+            ),
         }
-        self.predictor.mode().guarantee()
     }
 
     /// Class ids of labels by their names; `None` for a name the model does not know.
@@ -72,6 +85,25 @@ impl Dance {
         let classes = Classes::new(&self.classes);
         let ids: Vec<_> = data.classes.iter().map(|name| classes.id(name)).collect();
         data.labels.iter().map(|&label| ids[label as usize]).collect()
+    }
+
+    /// For every query, whether the model has seen that very point before. Judged by those, any model looks good.
+    pub fn seen<'q>(&self, queries: impl Into<Rows<'q>>) -> Result<Vec<Option<SeenAs>>> {
+        let mut points = queries.into().to_matrix()?;
+        self.fitted.normalizer.apply("queries", &mut points)?;
+        let fit = Seen::new(&self.fitted.rfm.train);
+        let calibration = Seen::new(&self.reference);
+        let hashed: HashSet<u64> = self.calibration_hashes.iter().flatten().copied().collect();
+        let own = if hashed.is_empty() { Vec::new() } else { seen::hashes(&points) };
+        let of = |row: usize| {
+            if !fit.places(&points, row).is_empty() {
+                return Some(SeenAs::FitPoint);
+            }
+            let kept = !calibration.places(&points, row).is_empty();
+            (kept || own.get(row).is_some_and(|hash| hashed.contains(hash)))
+                .then_some(SeenAs::CalibrationPoint)
+        };
+        Ok((0..points.rows()).map(of).collect())
     }
 
     /// Everything about `queries` (as they come from the encoder) that does not depend on the error level.

@@ -4,9 +4,10 @@ use super::config::Config;
 use super::dance::Dance;
 use super::file::hash_of;
 use super::notices;
+use super::seen::{self, Overlap};
 use crate::conformal::{CalibrationMode, Combine, Predictor, Setup};
 use crate::context::Context;
-use crate::data::{Classes, Dataset, Normalizer};
+use crate::data::{Classes, Dataset, Normalizer, Source};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::Quality;
@@ -24,9 +25,10 @@ pub struct Fitted {
     pub normalizer: Normalizer,
     /// The machine.
     pub rfm: Rfm,
-    /// Rows of the fit data that it keeps: all, or those that it was not judged on. A file does not keep them; then they
-    /// count from 0.
+    /// Rows of the points it keeps, in what they were read from. A file does not keep them; then they count from 0.
     pub rows: Vec<usize>,
+    /// What the points were read from.
+    pub source: Source,
     /// Quality on the validation points.
     pub validation: Quality,
     /// What was computed on how many points, in words.
@@ -47,7 +49,8 @@ impl Fitted {
             classes: data.classes.clone(),
             normalizer,
             rfm: tuned.rfm,
-            rows: tuned.rows,
+            rows: tuned.rows.iter().map(|&row| data.rows[row] as usize).collect(),
+            source: data.source.clone(),
             validation: tuned.validation,
             fidelity: tuned.fidelity,
             data_hash: hash_of(data),
@@ -59,7 +62,8 @@ impl Fitted {
         let points = normalised(data, &self.normalizer, "fit data")?;
         let (classes, kernel, rounds) = (self.classes.len(), self.rfm.kernel, self.rfm.rounds);
         let rfm = tune::refit(device, points, classes, kernel, rounds, &self.config.rfm, context)?;
-        let mut refitted = Self { rfm, rows: (0..data.len()).collect(), ..self.clone() };
+        let mut refitted =
+            Self { rfm, rows: data.rows.iter().map(|&row| row as usize).collect(), ..self.clone() };
         refitted.config.tune.refit = true;
         Ok(refitted)
     }
@@ -101,12 +105,15 @@ impl Fitted {
         let (classes, labels) = self.match_classes(data);
         notices::classes(&self.classes, &classes, &labels, config.calibration, context);
         let points = normalised(data, &self.normalizer, "calibration data")?.embeddings;
-        notices::overlap(&self.rfm.train, &points, context);
+        let overlap = Overlap::new((&self.rfm.train, &self.rows, &self.source), &points, data);
+        notices::overlap(overlap, data.len(), context);
         let mapped = classifier.map(&points, context)?;
         let probabilities = match config.combine {
             Combine::Fuse => Some(classifier.own_probabilities(&mapped, &labels, context)?),
             Combine::Union | Combine::Joint => None,
         };
+        let disjoint = config.calibration == CalibrationMode::Disjoint;
+        let calibration_hashes = disjoint.then(|| seen::hashes(&points));
         let setup =
             Setup { device, classes: classes.len(), kernel: self.rfm.kernel, config: &config, context };
         let calibration = Part { embeddings: mapped, labels };
@@ -128,7 +135,16 @@ impl Fitted {
             context
                 .warn(format!("{} points are too few to select the mix; it is 0, the k-NN set", data.len()));
         }
-        Ok(Dance { fitted: self, classes, reference, classifier, predictor, data_hash: hash_of(data) })
+        Ok(Dance {
+            fitted: self,
+            classes,
+            reference,
+            classifier,
+            predictor,
+            overlap,
+            calibration_hashes,
+            data_hash: hash_of(data),
+        })
     }
 
     /// The points that fitted the kernel, mapped.

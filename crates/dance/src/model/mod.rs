@@ -32,9 +32,11 @@ mod file;
 mod fitted;
 mod notices;
 mod prediction;
+mod seen;
 
 pub use config::Config;
 pub use dance::Dance;
 pub use file::{FORMAT, hash_of};
 pub use fitted::Fitted;
 pub use prediction::{Best, PredictOptions, Prediction, Scored};
+pub use seen::{Overlap, SeenAs};

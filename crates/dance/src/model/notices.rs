@@ -1,24 +1,23 @@
 //! What a user should know about the points a model is calibrated on.
 
-use std::collections::HashSet;
-
 use crate::conformal::CalibrationMode;
 use crate::context::Context;
-use crate::matrix::Matrix;
 
-/// Says how many calibration points have fitted the kernel, where copies that happen to be in both do not explain it.
-pub(super) fn overlap(train: &Matrix, points: &Matrix, context: &Context<'_>) {
-    const SHARE: f64 = 0.1;
-    fn bits(matrix: &Matrix, row: usize) -> &[u32] {
-        bytemuck::cast_slice(matrix.row(row))
-    }
-    let known: HashSet<&[u32]> = (0..train.rows()).map(|row| bits(train, row)).collect();
-    let seen = (0..points.rows()).filter(|&row| known.contains(bits(points, row))).count();
-    if seen as f64 > SHARE * points.rows() as f64 {
+use super::seen::Overlap;
+
+/// Says how many calibration points have fitted the kernel: from the first one on, there is no guarantee.
+pub(super) fn overlap(overlap: Overlap, points: usize, context: &Context<'_>) {
+    let Overlap { fitted, copies } = overlap;
+    if fitted > 0 {
         context.warn(format!(
-            "{seen} of the {} calibration points are among those that fitted the kernel: sets will be too small and cover \
-             less than they should. Calibrate on points the kernel has not seen",
-            points.rows()
+            "{fitted} of the {points} calibration points are among those that fitted the kernel: sets will be too small and \
+             cover less than they should. Calibrate on points the kernel has not seen"
+        ));
+    }
+    if copies > 0 {
+        context.warn(format!(
+            "{copies} of the {points} calibration points are copies of points that fitted the kernel, from other rows: coverage \
+             holds for new points that repeat old ones as often"
         ));
     }
 }

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use dance::conformal::metrics::Metrics;
 use dance::conformal::share;
 use dance::conformal::{CalibrationMode, Combine, EmptySets, Mix};
-use dance::data::{Normalize, Normalizer};
+use dance::data::{Normalize, Normalizer, RawLabels};
 use dance::device::Cpu;
 use dance::kernel::Kernel;
 use dance::machine::{Classifier, Rfm};
+use dance::model::SeenAs;
 use dance::random::Random;
-use dance::{Error, Event, Matrix, Observer, PredictOptions, Rows};
+use dance::{Dance, Error, Event, Fitted, Matrix, Observer, PredictOptions, Rows};
 
 use crate::{CONTEXT, DEVICES, Warnings, blobs, config, fitted, model, model_on};
 
@@ -151,18 +152,56 @@ fn empty_sets_may_get_the_best_label() {
     }
 }
 
+/// One point is enough: what is promised follows from what the model knows, in the file and after it.
 #[test]
-fn the_points_that_fitted_the_kernel_guarantee_nothing() {
-    let warnings = Warnings::default();
-    let context = CONTEXT.with_observer(&warnings);
+fn points_that_fitted_the_kernel_guarantee_nothing() {
+    let fit = blobs(80, 5, 0, 1);
     let fitted = fitted(&Cpu, &config(CalibrationMode::Exact, Mix::Auto));
-    let model = fitted.calibrate(&Cpu, &blobs(80, 5, 0, 1), &context).unwrap();
-    assert!(model.guarantee().starts_with("none"));
-    // Nor is it overlooked when other points are among them.
-    assert!(warnings.0.lock().unwrap().join("\n").contains("80 of the 80 calibration points"));
+    for (old, new) in [(80, 0), (80, 1), (1, 100)] {
+        let (rows, others) = ((0..old).collect::<Vec<_>>(), blobs(new.max(5), 5, 0, 2));
+        let mut data = fit.select(&rows);
+        if new > 0 {
+            let more = others.select(&(0..new).collect::<Vec<_>>());
+            data.embeddings.append(&more.embeddings).unwrap();
+            data.labels.extend(more.labels);
+            data.rows.extend(more.rows);
+        }
+        data.source = dance::data::Source::new("another file");
+        let warnings = Warnings::default();
+        let context = CONTEXT.with_observer(&warnings);
+        let model = fitted.clone().calibrate(&Cpu, &data, &context).unwrap();
+        assert_eq!(model.overlap().fitted, old);
+        assert!(model.guarantee().starts_with(&format!("none: {old} of the")), "{}", model.guarantee());
+        let said = warnings.0.lock().unwrap().join("\n");
+        assert!(said.contains(&format!("{old} of the {} calibration points", old + new)), "{said}");
+        let again = Dance::from_bytes(&Cpu, &model.to_bytes().unwrap(), "test", &CONTEXT).unwrap();
+        assert_eq!((again.overlap(), again.guarantee()), (model.overlap(), model.guarantee()));
+    }
     let others = Warnings::default();
-    model.recalibrate(&Cpu, &blobs(80, 5, 0, 2), None, &CONTEXT.with_observer(&others)).unwrap();
+    let model = fitted.calibrate(&Cpu, &blobs(80, 5, 0, 2), &CONTEXT.with_observer(&others)).unwrap();
+    assert!(model.guarantee().contains("finite samples"));
     assert!(others.0.lock().unwrap().is_empty());
+}
+
+/// Parts of one data set are different draws, also where the data set repeats itself; the same row twice is not.
+#[test]
+fn copies_in_one_data_set_are_draws_of_their_own() {
+    let once = blobs(60, 5, 0, 1);
+    let mut table = dance::Table::new("twice", once.embeddings.clone()).unwrap();
+    let twice: Vec<usize> = (0..60).chain(0..60).collect();
+    table = dance::Table::new(table.origin(), once.embeddings.select(&twice)).unwrap();
+    table.labels = Some(RawLabels::Integers(twice.iter().map(|&row| i64::from(once.labels[row])).collect()));
+    let data = table.into_dataset().unwrap();
+    let part = |rows: std::ops::Range<usize>| data.select(&rows.collect::<Vec<_>>());
+    let config = config(CalibrationMode::Exact, Mix::Auto);
+    let fitted = Fitted::fit(&Cpu, &part(0..60), &config, &CONTEXT).unwrap();
+    let calibrate = |data: &dance::Dataset| fitted.clone().calibrate(&Cpu, data, &CONTEXT).unwrap();
+    let copies = calibrate(&part(60..120));
+    assert_eq!((copies.overlap().fitted, copies.overlap().copies), (0, 60));
+    assert!(copies.guarantee().contains("finite samples"));
+    let same = calibrate(&part(50..110));
+    assert_eq!((same.overlap().fitted, same.overlap().copies), (10, 50));
+    assert!(same.guarantee().starts_with("none"));
 }
 
 #[test]
@@ -267,5 +306,21 @@ fn calibration_and_prediction_ask_whether_to_go_on() {
         assert!(matches!(outcome, Err(Error::Interrupted)));
         // A block of 2,048 queries is answered between two questions.
         assert_eq!(during.answered.load(Ordering::Relaxed), 2048 * patience);
+    }
+}
+
+/// The model holds its points: it knows when it is judged by them, in every mode and after a file.
+#[test]
+fn points_seen_before_are_known() {
+    for mode in [CalibrationMode::Reuse, CalibrationMode::Disjoint, CalibrationMode::Exact] {
+        let model = model(&config(mode, Mix::Auto));
+        let model = Dance::from_bytes(&Cpu, &model.to_bytes().unwrap(), "test", &CONTEXT).unwrap();
+        let of = |data: dance::Dataset| model.seen(&data.embeddings).unwrap();
+        assert!(of(blobs(80, 5, 0, 1)).iter().all(|seen| *seen == Some(SeenAs::FitPoint)), "{mode:?}");
+        assert!(
+            of(blobs(120, 5, 0, 2)).iter().all(|seen| *seen == Some(SeenAs::CalibrationPoint)),
+            "{mode:?}"
+        );
+        assert!(of(blobs(200, 5, 0, 3)).iter().all(Option::is_none), "{mode:?}");
     }
 }

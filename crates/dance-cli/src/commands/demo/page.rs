@@ -24,7 +24,7 @@ pub(super) fn of(story: &Story) -> String {
         story.model.classes().len(),
         escape(&story.data),
         100.0 * story.accuracy,
-        escape(story.model.guarantee())
+        escape(&story.model.guarantee())
     );
     let rows: Vec<Vec<String>> = story.results.iter().map(words::cells).collect();
     let charts = figures(&curves(story));

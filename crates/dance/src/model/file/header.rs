@@ -12,7 +12,7 @@ use super::{FORMAT, hexadecimal};
 use crate::conformal::Trial;
 use crate::error::{Error, Result};
 use crate::event::Quality;
-use crate::model::Config;
+use crate::model::{Config, Overlap};
 
 /// Stands in for the checksum while it is computed.
 const NO_CHECKSUM: &str = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -33,6 +33,8 @@ pub(super) struct Metadata {
     /// The mix of a joint score, and its grid.
     pub(super) joint: Option<(f64, Vec<Trial>)>,
     pub(super) guarantee: String,
+    /// Calibration points that the kernel has seen.
+    pub(super) overlap: Option<Overlap>,
     pub(super) validation: Quality,
     pub(super) fidelity: String,
     pub(super) fit_data_hash: String,
@@ -67,6 +69,7 @@ impl Metadata {
             ("fit_classes", self.fit_classes.to_string()),
             ("config", self.config.clone()),
             ("guarantee", self.guarantee.clone()),
+            ("overlap", json!(self.overlap).to_string()),
             ("validation", json!(self.validation).to_string()),
             ("fidelity", self.fidelity.clone()),
             ("fit_data_sha256", self.fit_data_hash.clone()),
@@ -91,6 +94,7 @@ impl Metadata {
             mix: parse(path, "mix", &text("mix")?)?,
             joint: entries.get("joint").map_or(Ok(None), |text| parse(path, "joint", text))?,
             guarantee: text("guarantee")?,
+            overlap: entries.get("overlap").map(|text| parse(path, "overlap", text)).transpose()?,
             validation: parse(path, "validation", &text("validation")?)?,
             fidelity: text("fidelity")?,
             fit_data_hash: text("fit_data_sha256")?,

@@ -17,13 +17,14 @@ use sha2::{Digest, Sha256};
 use super::config::Config;
 use super::dance::Dance;
 use super::fitted::Fitted;
+use super::seen::Overlap;
 use crate::conformal::scores::PairedScores;
 use crate::conformal::{
     CalibrationMode, CalibrationScores, Combine, Evidence, Levels, Mix, MixSelection, Predictor, Setup,
     Trial, rule,
 };
 use crate::context::Context;
-use crate::data::{Dataset, Normalize, Normalizer};
+use crate::data::{Dataset, Normalize, Normalizer, Source};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
@@ -134,6 +135,7 @@ impl Dance {
             normalizer,
             rfm,
             rows: (0..n).collect(),
+            source: Source::new("a model file"),
             validation: metadata.validation,
             fidelity: metadata.fidelity,
             data_hash: metadata.fit_data_hash,
@@ -180,11 +182,24 @@ impl Dance {
                 combine: config.combine,
             }
         };
+        let hashes = reader.has("calibration_hashes").then(|| reader.hashes("calibration_hashes"));
+        let calibration_hashes = hashes.transpose()?;
+        // Files of before did not say; one and the same data set is known by its hash.
+        let overlap = metadata.overlap.unwrap_or_else(|| Overlap {
+            fitted: if metadata.calibration_data_hash == fitted.data_hash {
+                fitted.rfm.labels.len()
+            } else {
+                0
+            },
+            copies: 0,
+        });
         Ok(Self {
             classes: metadata.classes,
             reference,
             classifier,
             predictor,
+            overlap,
+            calibration_hashes,
             data_hash: metadata.calibration_data_hash,
             fitted,
         })
@@ -209,7 +224,8 @@ impl Dance {
             format: FORMAT,
             mix,
             joint: self.predictor.joint.clone(),
-            guarantee: self.guarantee().into(),
+            guarantee: self.guarantee(),
+            overlap: Some(self.overlap),
             validation: self.fitted.validation,
             fidelity: self.fitted.fidelity.clone(),
             fit_data_hash: self.fitted.data_hash.clone(),
@@ -248,6 +264,9 @@ impl Dance {
                 ("level_probability_scores", Values::Scores(levels.probability.sorted())),
                 ("combined_scores", Values::Scores(scores.sorted())),
             ]);
+        }
+        if let Some(hashes) = &self.calibration_hashes {
+            tensors.insert("calibration_hashes", Values::Hashes(hashes));
         }
         if let Normalizer::Standardize { mean, scale } = normalizer {
             tensors.insert("normalize_mean", Values::Floats(mean));

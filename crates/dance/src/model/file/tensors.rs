@@ -16,6 +16,7 @@ pub(super) enum Values<'a> {
     Ids(Vec<u32>, usize),
     Scores(&'a [f64]),
     Offsets(&'a [usize]),
+    Hashes(&'a [u64]),
 }
 
 impl Values<'_> {
@@ -23,7 +24,7 @@ impl Values<'_> {
     pub(super) fn width(&self) -> usize {
         match self {
             Self::Matrix(_) | Self::Floats(_) | Self::Labels(_) | Self::Ids(..) => 4,
-            Self::Scores(_) | Self::Offsets(_) => 8,
+            Self::Scores(_) | Self::Offsets(_) | Self::Hashes(_) => 8,
         }
     }
 
@@ -32,7 +33,7 @@ impl Values<'_> {
             Self::Matrix(_) | Self::Floats(_) => "F32",
             Self::Labels(_) | Self::Ids(..) => "U32",
             Self::Scores(_) => "F64",
-            Self::Offsets(_) => "U64",
+            Self::Offsets(_) | Self::Hashes(_) => "U64",
         }
     }
 
@@ -44,6 +45,7 @@ impl Values<'_> {
             Self::Ids(values, columns) => vec![values.len() / columns.max(&1), *columns],
             Self::Scores(values) => vec![values.len()],
             Self::Offsets(values) => vec![values.len()],
+            Self::Hashes(values) => vec![values.len()],
         }
     }
 
@@ -64,6 +66,7 @@ impl Values<'_> {
             Self::Ids(values, _) => append(file, values, u32::to_le_bytes),
             Self::Scores(values) => append(file, values, f64::to_le_bytes),
             Self::Offsets(values) => append(file, values, |value| (value as u64).to_le_bytes()),
+            Self::Hashes(values) => append(file, values, u64::to_le_bytes),
         }
     }
 }
@@ -142,6 +145,11 @@ impl<'a> Reader<'a> {
             return Err(self.problem(format!("`{name}` holds a score that is not a number")));
         }
         Ok(scores)
+    }
+
+    /// Any numbers of 64 bits.
+    pub(super) fn hashes(&self, name: &str) -> Result<Vec<u64>> {
+        self.vector(name, Dtype::U64, None, u64::from_le_bytes)
     }
 
     /// Offsets that ascend from 0 to `end`.
