@@ -24,6 +24,8 @@
 
 use std::sync::Arc;
 
+use rayon::prelude::*;
+
 use crate::error::{Error, Result};
 use crate::event::Event;
 
@@ -87,6 +89,15 @@ impl Context<'_> {
     /// Runs `work` on the workers; what it does in parallel is done by them.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.pool.install(work)
+    }
+
+    /// `work` of every number below `count`, in parallel on the workers. One piece alone is done here and now: waking a worker
+    /// would cost more than a query.
+    pub(crate) fn map<T: Send>(&self, count: usize, work: impl Fn(usize) -> T + Sync + Send) -> Vec<T> {
+        if count <= 1 {
+            return (0..count).map(work).collect();
+        }
+        self.run(|| (0..count).into_par_iter().with_max_len(1).map(work).collect())
     }
 
     /// Ends the job when the observer asks for it. Not for use inside [`run`](Self::run).

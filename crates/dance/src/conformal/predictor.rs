@@ -4,8 +4,6 @@
 //! Three ways of calibrating ([`CalibrationMode`]) end in the same thing: for every label of a query, how many calibration
 //! points conform no better. See `calibrate` for how they come about.
 
-use rayon::prelude::*;
-
 use super::combine::{Combine, Levels, Rule, Scores, with_probability};
 use super::config::CalibrationMode;
 use super::counts::{Counts, Cut, LabelCounts, least_count};
@@ -182,8 +180,7 @@ impl Predictor {
             }
             all
         };
-        let tiles: Vec<LabelCounts> =
-            context.run(|| (0..count.div_ceil(TILE)).into_par_iter().map(tile).collect());
+        let tiles = context.map(count.div_ceil(TILE), tile);
         LabelCounts::concat(self.calibration_points(), &tiles)
     }
 

@@ -116,7 +116,9 @@ impl Dance {
         let mut scored = Scored { options, ..Scored::default() };
         self.classifier.in_blocks(queries.into(), context, |block| {
             let first_row = options.first_row + scored.len();
-            scored.extend(&context.run(|| self.score_block(block, first_row, options, context))?)
+            let score = || self.score_block(block, first_row, options, context);
+            // Many queries: on the workers throughout, so that they are woken once. One alone is answered here.
+            scored.extend(&if block.len() > 1 { context.run(score) } else { score() }?)
         })?;
         Ok(scored)
     }

@@ -3,8 +3,6 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use rayon::prelude::*;
-
 use super::distance::squared_distance;
 use super::list::{Neighbors, Reached};
 use crate::context::Context;
@@ -113,7 +111,7 @@ impl Index {
             let wanted = k + usize::from(skip.is_some());
             let candidates = self.handle.candidates(queries, wanted, false, context)?;
             let skip = |row: usize| skip.and_then(|skip| skip[first + row]);
-            found.append(&context.run(|| self.nearest(queries, &candidates.nearest, k, skip)));
+            found.append(&self.nearest(queries, &candidates.nearest, k, skip, context));
             Ok(())
         })?;
         Ok(found)
@@ -142,17 +140,14 @@ impl Index {
         let (mut found, mut reached) = (Neighbors::default(), Reached::default());
         self.in_blocks(queries, k, context, |queries, _| {
             let candidates = self.handle.candidates(queries, k, true, context)?;
-            context.run(|| {
-                found.append(&self.nearest(queries, &candidates.nearest, k, |_| None));
-                let within =
-                    |(squared, id): (f64, u32)| (squared <= reach[id as usize]).then_some((id, squared));
-                let kept = self.distances(queries, &candidates.reaching, |_, pairs| {
-                    let mut kept: Vec<(u32, f64)> = pairs.into_iter().filter_map(within).collect();
-                    kept.sort_unstable_by_key(|&(id, _)| id);
-                    kept
-                });
-                reached.lists.extend(kept);
-            });
+            found.append(&self.nearest(queries, &candidates.nearest, k, |_| None, context));
+            let within = |(squared, id): (f64, u32)| (squared <= reach[id as usize]).then_some((id, squared));
+            let keep = |_, pairs: Vec<(f64, u32)>| {
+                let mut kept: Vec<(u32, f64)> = pairs.into_iter().filter_map(within).collect();
+                kept.sort_unstable_by_key(|&(id, _)| id);
+                kept
+            };
+            reached.lists.extend(self.distances(queries, &candidates.reaching, keep, context));
             Ok(())
         })?;
         Ok((found, reached))
@@ -166,7 +161,7 @@ impl Index {
             lists.push(ids[row * k..][..k].iter().copied());
         }
         let own = self.points.select(&(0..count).collect::<Vec<_>>());
-        context.run(|| self.nearest(&own, &lists, k, |_| None))
+        self.nearest(&own, &lists, k, |_| None, context)
     }
 
     /// Does `work` on blocks of queries, and asks in between whether to go on.
@@ -210,17 +205,19 @@ impl Index {
         queries: &Matrix,
         candidates: &IdLists,
         k: usize,
-        skip: impl Fn(usize) -> Option<u32> + Sync,
+        skip: impl Fn(usize) -> Option<u32> + Sync + Send,
+        context: &Context<'_>,
     ) -> Neighbors {
         let stride = k.min(self.len());
-        let rows = self.distances(queries, candidates, |query, mut pairs| {
+        let keep = |query, mut pairs: Vec<(f64, u32)>| {
             if let Some(skipped) = skip(query) {
                 pairs.retain(|&(_, id)| id != skipped);
             }
             pairs.sort_unstable_by(|a, b| self.nearer(a, b));
             pairs.truncate(stride);
             pairs
-        });
+        };
+        let rows = self.distances(queries, candidates, keep, context);
         let mut found = Neighbors::with_room(queries.rows(), stride);
         for (row, pairs) in rows.iter().enumerate() {
             found.lengths[row] = pairs.len() as u32;
@@ -238,10 +235,11 @@ impl Index {
         &self,
         queries: &Matrix,
         candidates: &IdLists,
-        keep: impl Fn(usize, Vec<(f64, u32)>) -> T + Sync,
+        keep: impl Fn(usize, Vec<(f64, u32)>) -> T + Sync + Send,
+        context: &Context<'_>,
     ) -> Vec<T> {
         let rows = queries.rows();
-        let threads = rayon::current_num_threads();
+        let threads = context.threads();
         let groups = threads * rows.div_ceil(threads * GROUP);
         let group = rows.div_ceil(groups.max(1)).max(1);
         let of_group = |at: usize| {
@@ -254,8 +252,7 @@ impl Index {
             }
             rows.zip(exact).map(|(row, pairs)| keep(row, pairs)).collect::<Vec<_>>()
         };
-        let groups = (0..rows.div_ceil(group)).into_par_iter().with_max_len(1);
-        groups.flat_map_iter(of_group).collect()
+        context.map(rows.div_ceil(group), of_group).into_iter().flatten().collect()
     }
 
     /// Pairs of a query and a candidate, sorted by buckets of the latter.

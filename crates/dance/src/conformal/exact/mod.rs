@@ -16,8 +16,6 @@ mod counted;
 mod dominance;
 mod points;
 
-use rayon::prelude::*;
-
 use super::combine::{Rule, Scores, with_probability};
 use super::counts::{Counts, LabelCounts};
 use super::reference::{CALIBRATION_PART, Reference};
@@ -112,7 +110,8 @@ impl Bag {
     ) -> LabelCounts {
         let n = self.extra.len();
         let count = queries.points.rows();
-        let tile = |changed: &mut Changed, tile: usize| {
+        let tile = |tile: usize| {
+            let changed = &mut Changed::default();
             let mut counts = LabelCounts::new(n);
             for query in tile * TILE..((tile + 1) * TILE).min(count) {
                 let newcomer = Newcomer {
@@ -127,10 +126,7 @@ impl Bag {
             }
             counts
         };
-        let tiles: Vec<LabelCounts> = context.run(|| {
-            let tiles = (0..count.div_ceil(TILE)).into_par_iter();
-            tiles.map_init(Changed::default, tile).collect()
-        });
+        let tiles = context.map(count.div_ceil(TILE), tile);
         LabelCounts::concat(n, &tiles)
     }
 

@@ -37,8 +37,6 @@ pub use ranked::{Draws, RankedScore};
 pub use raps::Raps;
 pub use saps::Saps;
 
-use rayon::prelude::*;
-
 use crate::context::Context;
 use crate::matrix::Matrix;
 use crate::neighbors::Neighbors;
@@ -166,7 +164,8 @@ pub fn of_neighbors<const N: usize>(
     classes: usize,
     context: &Context<'_>,
 ) -> [LabelScores; N] {
-    let tile = |best: &mut BestPerLabel, tile: usize| {
+    let tile = |tile: usize| {
+        let best = &mut BestPerLabel::new(classes);
         let mut tiles: [Tile; N] = std::array::from_fn(|_| Tile::default());
         for query in tile * TILE..((tile + 1) * TILE).min(neighbors.len()) {
             let (ids, squared) = (neighbors.ids(query), neighbors.squared(query));
@@ -179,10 +178,7 @@ pub fn of_neighbors<const N: usize>(
         }
         tiles
     };
-    let tiles: Vec<[Tile; N]> = context.run(|| {
-        let tiles = (0..neighbors.len().div_ceil(TILE)).into_par_iter();
-        tiles.map_init(|| BestPerLabel::new(classes), tile).collect()
-    });
+    let tiles: Vec<[Tile; N]> = context.map(neighbors.len().div_ceil(TILE), tile);
     std::array::from_fn(|which| {
         let mut all = LabelScores { offsets: vec![0], ..LabelScores::default() };
         for tile in tiles.iter().map(|tiles| &tiles[which]) {

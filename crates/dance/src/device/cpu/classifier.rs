@@ -1,9 +1,7 @@
 //! A fitted kernel machine on the CPU, its points centred, measured and packed once.
 
-use rayon::prelude::*;
-
 use super::distances::from_products;
-use super::packed::{Packed, Scratch, tile_rows};
+use super::packed::{Packed, Scratch, in_tiles};
 use super::{check_width, mean, moved, squared_norm, subtract};
 use crate::context::Context;
 use crate::device::{ClassifierHandle, MachineParts};
@@ -23,7 +21,7 @@ pub(super) struct CpuClassifier {
 }
 
 impl CpuClassifier {
-    pub(super) fn open(machine: MachineParts<'_>) -> Result<Self> {
+    pub(super) fn open(machine: MachineParts<'_>, context: &Context<'_>) -> Result<Self> {
         let MachineParts { root, train, kernel, beta } = machine;
         check_width("training points", root.rows(), train.cols())?;
         if beta.rows() != train.rows() {
@@ -34,7 +32,7 @@ impl CpuClassifier {
             });
         }
         let root = Packed::of_columns(root);
-        let mapped = root.product(train);
+        let mapped = root.product(train, context)?;
         let center = mean(&mapped);
         let mapped = moved(&mapped, &center);
         Ok(Self {
@@ -49,51 +47,36 @@ impl CpuClassifier {
     }
 
     /// Kernel values of one tile of mapped queries with all centers.
-    fn kernel_values(
-        &self,
-        queries: &[f32],
-        values: &mut Vec<f32>,
-        moved: &mut Vec<f32>,
-        scratch: &mut Scratch,
-    ) {
+    fn kernel_values(&self, queries: &[f32], scratch: &mut Scratch) -> Vec<f32> {
         let (d, n) = (self.center.len(), self.centers.columns());
-        moved.clear();
-        moved.extend_from_slice(queries);
+        let mut moved = queries.to_vec();
         moved.chunks_exact_mut(d).for_each(|row| subtract(row, &self.center));
-        values.resize(moved.len() / d * n, 0.0);
-        self.centers.multiply(moved, 0..n, values, scratch);
+        let mut values = vec![0.0; moved.len() / d * n];
+        self.centers.multiply(&moved, 0..n, &mut values, scratch);
         for (query, values) in moved.chunks_exact(d).zip(values.chunks_exact_mut(n)) {
             from_products(values, squared_norm(query) as f32, &self.norms, |center| {
                 let pairs = query.iter().zip(self.centers.column(center));
                 pairs.map(|(&a, b)| (f64::from(a) - f64::from(b)).powi(2)).sum::<f64>() as f32
             });
         }
-        self.kernel.values_in_place(values);
+        self.kernel.values_in_place(&mut values);
+        values
     }
 }
 
 impl ClassifierHandle for CpuClassifier {
     fn map(&self, points: &Matrix, context: &Context<'_>) -> Result<Matrix> {
         check_width("points", self.dimensions, points.cols())?;
-        Ok(context.run(|| self.root.product(points)))
+        self.root.product(points, context)
     }
 
     fn outputs(&self, mapped: &Matrix, context: &Context<'_>) -> Result<Matrix> {
         check_width("mapped points", self.center.len(), mapped.cols())?;
-        let (d, c) = (mapped.cols(), self.beta.columns());
-        let mut out = Matrix::zeros(mapped.rows(), c);
-        context.run(|| {
-            let tile = tile_rows(mapped.rows());
-            let rows =
-                out.as_mut_slice().par_chunks_mut(tile * c).zip(mapped.as_slice().par_chunks(tile * d));
-            rows.for_each_init(
-                || (Vec::new(), Vec::new(), Scratch::default()),
-                |(values, moved, scratch), (out, queries)| {
-                    self.kernel_values(queries, values, moved, scratch);
-                    self.beta.multiply(values, 0..c, out, scratch);
-                },
-            );
-        });
-        Ok(out)
+        let classes = self.beta.columns();
+        in_tiles(mapped, classes, context, |queries, out| {
+            let mut scratch = Scratch::default();
+            let values = self.kernel_values(queries, &mut scratch);
+            self.beta.multiply(&values, 0..classes, out, &mut scratch);
+        })
     }
 }

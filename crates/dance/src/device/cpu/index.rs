@@ -166,13 +166,12 @@ impl IndexHandle for CpuIndex {
             }
         };
         let rows = queries.rows();
-        let tiles: Vec<Candidates> = context.run(|| {
-            // Every thread gets as many tiles as any other; they do not change the result.
-            let threads = rayon::current_num_threads();
-            let tiles = threads * rows.div_ceil(threads * QUERY_TILE);
-            let tile = rows.div_ceil(tiles.max(1)).max(1);
-            let tiles = (0..rows.div_ceil(tile)).into_par_iter().with_max_len(1);
-            tiles.map(|at| self.tile(queries, at * tile..((at + 1) * tile).min(rows), k, reach)).collect()
+        // Every thread gets as many tiles as any other; they do not change the result.
+        let threads = context.threads();
+        let tiles = threads * rows.div_ceil(threads * QUERY_TILE);
+        let tile = rows.div_ceil(tiles.max(1)).max(1);
+        let tiles = context.map(rows.div_ceil(tile), |at| {
+            self.tile(queries, at * tile..((at + 1) * tile).min(rows), k, reach)
         });
         let mut all = Candidates::default();
         for tile in &tiles {

@@ -61,7 +61,7 @@ impl Device for Cpu {
         machine: MachineParts<'_>,
         context: &Context<'_>,
     ) -> Result<Arc<dyn ClassifierHandle>> {
-        Ok(Arc::new(context.run(|| classifier::CpuClassifier::open(machine))?))
+        Ok(Arc::new(context.run(|| classifier::CpuClassifier::open(machine, context))?))
     }
 
     fn open_index(&self, points: &Matrix, context: &Context<'_>) -> Result<Box<dyn IndexHandle>> {

@@ -11,6 +11,8 @@
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
+use crate::context::Context;
+use crate::error::Result;
 use crate::matrix::Matrix;
 
 /// Columns of a panel: two vectors of AVX2, one of AVX-512.
@@ -65,17 +67,10 @@ impl Packed {
     }
 
     /// `left · self` in parallel over rows.
-    pub(super) fn product(&self, left: &Matrix) -> Matrix {
-        let mut out = Matrix::zeros(left.rows(), self.columns);
-        let tile = tile_rows(left.rows());
-        let rows = out.as_mut_slice().par_chunks_mut((tile * self.columns).max(1));
-        rows.zip(left.as_slice().par_chunks((tile * self.depth).max(1))).for_each_init(
-            Scratch::default,
-            |scratch, (out, left)| {
-                self.multiply(left, 0..self.columns, out, scratch);
-            },
-        );
-        out
+    pub(super) fn product(&self, left: &Matrix, context: &Context<'_>) -> Result<Matrix> {
+        in_tiles(left, self.columns, context, |left, out| {
+            self.multiply(left, 0..self.columns, out, &mut Scratch::default());
+        })
     }
 
     /// `left · self[columns]` on one thread. `columns` begins at the begin of a panel; `left` and `out` are row-major.
@@ -103,9 +98,27 @@ impl Packed {
     }
 }
 
-/// Rows of a parallel task: enough that the panels are read few times, few enough that all threads have work.
-pub(super) fn tile_rows(rows: usize) -> usize {
-    rows.div_ceil(rayon::current_num_threads()).next_multiple_of(12).clamp(12, TILE)
+/// A matrix of `columns`, made from tiles of the rows of another: `work(rows, out)`, in parallel. Tiles are large enough that
+/// panels are read few times, and small enough that all threads have work.
+pub(super) fn in_tiles(
+    rows: &Matrix,
+    columns: usize,
+    context: &Context<'_>,
+    work: impl Fn(&[f32], &mut [f32]) + Sync + Send,
+) -> Result<Matrix> {
+    let (count, cols) = (rows.rows(), rows.cols());
+    let tile = count.div_ceil(context.threads()).next_multiple_of(12).clamp(12, TILE);
+    let tiles = context.map(count.div_ceil(tile), |at| {
+        let (first, last) = (at * tile, ((at + 1) * tile).min(count));
+        let mut out = vec![0.0; (last - first) * columns];
+        work(&rows.as_slice()[first * cols..last * cols], &mut out);
+        out
+    });
+    let mut tiles = tiles.into_iter();
+    let mut all = tiles.next().unwrap_or_default();
+    all.reserve_exact(count * columns - all.len());
+    tiles.for_each(|tile| all.extend(tile));
+    Matrix::new(all, count, columns)
 }
 
 /// Room for the left side, repacked; kept from call to call.
@@ -126,28 +139,44 @@ impl WithSimd for Multiply<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        // As many rows as registers hold beside the panel; what is left over in smaller blocks, at last one by one.
         match S::F32_LANES {
-            16 => self.tiles::<S, 12, 1>(simd),
-            8 => self.tiles::<S, 6, 2>(simd),
-            4 => self.tiles::<S, 4, 4>(simd),
-            _ => self.tiles::<S, 1, 16>(simd),
+            16 => {
+                self.blocks::<S, 12, 1>(simd);
+                self.blocks::<S, 4, 1>(simd);
+                self.single_rows::<S, 1>(simd);
+            }
+            8 => {
+                self.blocks::<S, 6, 2>(simd);
+                self.blocks::<S, 3, 2>(simd);
+                self.single_rows::<S, 2>(simd);
+            }
+            4 => {
+                self.blocks::<S, 4, 4>(simd);
+                self.single_rows::<S, 4>(simd);
+            }
+            _ => self.single_rows::<S, 16>(simd),
         }
     }
 }
 
 impl Multiply<'_> {
-    /// Blocks of `ROWS` rows against `VECTORS` vectors, a panel's width.
+    /// Whole blocks of `ROWS` rows against panels of `VECTORS` vectors; what remains to be done is left.
     #[inline(always)]
-    fn tiles<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S) {
-        let Self { packed, left, columns, out, scratch } = self;
-        let (depth, width) = (packed.depth, columns.len());
-        let rows = out.len() / width;
-        let whole = rows / ROWS * ROWS;
+    fn blocks<S: Simd, const ROWS: usize, const VECTORS: usize>(&mut self, simd: S) {
+        let (depth, width) = (self.packed.depth, self.columns.len());
+        let whole = self.out.len() / width / ROWS * ROWS;
+        if whole == 0 {
+            return;
+        }
+        let (left, left_over) = self.left.split_at(whole * depth);
+        let (out, rest) = std::mem::take(&mut self.out).split_at_mut(whole * width);
+        (self.left, self.out) = (left_over, rest);
         // Depth after depth, `ROWS` numbers each.
-        scratch.left.resize(whole * depth, 0.0);
-        for (block, rows) in scratch.left.chunks_exact_mut(ROWS * depth).zip(left.chunks_exact(ROWS * depth))
-        {
+        let blocks = &mut self.scratch.left;
+        blocks.resize(whole * depth, 0.0);
+        for (block, rows) in blocks.chunks_exact_mut(ROWS * depth).zip(left.chunks_exact(ROWS * depth)) {
             for (row, numbers) in rows.chunks_exact(depth).enumerate() {
                 for (to, &number) in block.iter_mut().skip(row).step_by(ROWS).zip(numbers) {
                     *to = number;
@@ -157,30 +186,65 @@ impl Multiply<'_> {
         for start in (0..depth).step_by(DEPTH) {
             let height = DEPTH.min(depth - start);
             for column in (0..width).step_by(PANEL) {
-                let panel =
-                    &packed.data[(columns.start + column) * depth + start * PANEL..][..height * PANEL];
-                let used = PANEL.min(width - column);
-                for (block, out) in
-                    scratch.left.chunks_exact(ROWS * depth).zip(out.chunks_exact_mut(ROWS * width))
+                let panel = &self.packed.data[(self.columns.start + column) * depth + start * PANEL..];
+                let (panel, used) = (&panel[..height * PANEL], PANEL.min(width - column));
+                for (block, out) in blocks.chunks_exact(ROWS * depth).zip(out.chunks_exact_mut(ROWS * width))
                 {
                     let block = &block[start * ROWS..][..height * ROWS];
                     tile::<S, ROWS, VECTORS>(simd, block, panel, start == 0, &mut out[column..], width, used);
                 }
-                for row in whole..rows {
-                    let block = &left[row * depth + start..][..height];
-                    tile::<S, 1, VECTORS>(
-                        simd,
-                        block,
-                        panel,
-                        start == 0,
-                        &mut out[row * width + column..],
-                        width,
-                        used,
-                    );
-                }
             }
         }
     }
+
+    /// Row by row, four panels side by side: one sum waits for the last, so several must be under way.
+    #[inline(always)]
+    fn single_rows<S: Simd, const VECTORS: usize>(&mut self, simd: S) {
+        let (depth, width) = (self.packed.depth, self.columns.len());
+        for (left, out) in self.left.chunks_exact(depth).zip(self.out.chunks_exact_mut(width)) {
+            let panels = &self.packed.data[self.columns.start * depth..];
+            let mut panels = panels.chunks_exact(depth * PANEL);
+            let mut outs = out.chunks_mut(PANEL);
+            while outs.len() >= 4 {
+                let four = std::array::from_fn(|_| panels.next().unwrap_or_default());
+                let sums = row_sums::<S, VECTORS, 4>(simd, left, four);
+                for (sums, out) in sums.iter().zip(outs.by_ref()) {
+                    store::<S, VECTORS>(sums, out);
+                }
+            }
+            for (panel, out) in panels.zip(outs) {
+                store::<S, VECTORS>(&row_sums::<S, VECTORS, 1>(simd, left, [panel])[0], out);
+            }
+        }
+    }
+}
+
+/// One row against several panels, in registers over the whole depth.
+#[inline(always)]
+fn row_sums<S: Simd, const VECTORS: usize, const PANELS: usize>(
+    simd: S,
+    left: &[f32],
+    panels: [&[f32]; PANELS],
+) -> [[S::f32s; VECTORS]; PANELS] {
+    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; PANELS];
+    let panels: [&[[f32; PANEL]]; PANELS] = panels.map(|panel| &panel.as_chunks().0[..left.len()]);
+    for (depth, &number) in left.iter().enumerate() {
+        let factor = simd.splat_f32s(number);
+        for which in 0..PANELS {
+            let panel = &S::as_simd_f32s(&panels[which][depth]).0[..VECTORS];
+            for vector in 0..VECTORS {
+                sums[which][vector] = simd.mul_add_f32s(factor, panel[vector], sums[which][vector]);
+            }
+        }
+    }
+    sums
+}
+
+#[inline(always)]
+fn store<S: Simd, const VECTORS: usize>(sums: &[S::f32s; VECTORS], out: &mut [f32]) {
+    let mut numbers = [0.0; PANEL];
+    S::as_mut_simd_f32s(&mut numbers).0[..VECTORS].copy_from_slice(sums);
+    out.copy_from_slice(&numbers[..out.len()]);
 }
 
 /// `out (+)= left · panel`: one block of rows, one panel, in registers over the depth.
@@ -214,9 +278,7 @@ fn tile<S: Simd, const ROWS: usize, const VECTORS: usize>(
         }
     }
     for (row, sums) in sums.iter().enumerate() {
-        let mut numbers = [0.0; PANEL];
-        S::as_mut_simd_f32s(&mut numbers).0[..VECTORS].copy_from_slice(sums);
-        out[row * stride..][..used].copy_from_slice(&numbers[..used]);
+        store::<S, VECTORS>(sums, &mut out[row * stride..][..used]);
     }
 }
 
@@ -249,7 +311,8 @@ mod tests {
         ] {
             let (left, right) = (random(rows, depth, 1), random(columns, depth, 2));
             let packed = Packed::of_rows(&right);
-            let found = packed.product(&left);
+            let context = Context::new(2).unwrap();
+            let found = packed.product(&left, &context).unwrap();
             for row in 0..rows {
                 for column in 0..columns {
                     let expected = sum(left.row(row), right.row(column).iter().copied());
@@ -265,7 +328,7 @@ mod tests {
                     turned.row_mut(row)[column] = right.row(column)[row];
                 }
             }
-            assert_eq!(Packed::of_columns(&turned).product(&left), found);
+            assert_eq!(Packed::of_columns(&turned).product(&left, &context).unwrap(), found);
         }
     }
 
@@ -273,7 +336,7 @@ mod tests {
     fn a_range_of_columns_is_part_of_the_whole() {
         let (left, right) = (random(20, 33, 3), random(100, 33, 4));
         let packed = Packed::of_rows(&right);
-        let whole = packed.product(&left);
+        let whole = packed.product(&left, &Context::new(2).unwrap()).unwrap();
         for range in [0..100, 16..40, 32..33, 96..100] {
             let mut out = vec![f32::NAN; 20 * range.len()];
             packed.multiply(left.as_slice(), range.clone(), &mut out, &mut Scratch::default());
