@@ -1,39 +1,90 @@
 .DEFAULT_GOAL := help
 
+ifeq ($(OS),Windows_NT)
+PYTHON ?= python
+BIN := .venv/Scripts
+else
 PYTHON ?= python3
+BIN := .venv/bin
+endif
+FUZZ_SECONDS ?= 60
+# Packages that are not published: the Python extension goes to PyPI, the fuzz targets nowhere.
+UNPUBLISHED := --exclude dance-python --exclude dance-fuzz
 
-.PHONY: help fmt lint test test-rust test-python doc bench
+.PHONY: help fmt lint lint-rust lint-python deny test test-rust test-python doc bench fuzz package package-rust package-python tools
 
 help: ## Show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-6s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
-fmt: ## Format the code
+fmt: .venv/requirements ## Format the code
 	cargo fmt --all
+	$(BIN)/ruff format python tools
 
-lint: ## Check formatting and lints; warnings are errors
+lint: lint-rust lint-python ## Check formatting, lints, features, licences and the rules of our own; warnings are errors
+
+lint-rust:
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	$(PYTHON) tools/check_features.py
+	$(PYTHON) tools/check_msrv.py
+	$(PYTHON) tools/check_licences.py
+	$(PYTHON) tools/check_rooms.py
+	$(PYTHON) tools/test_checks.py
+
+lint-python: .venv/requirements
+	$(BIN)/ruff check python tools
+	$(BIN)/ruff format --check python tools
+	$(BIN)/mypy --config-file python/pyproject.toml python/dance_conformal
+
+deny: ## Check licences, sources, versions and known holes of all dependencies (needs cargo-deny: make tools)
+	cargo deny --workspace check
 
 test: test-rust test-python ## Run every test, documentation examples included
 
-test-rust:
-	cargo test --workspace
+test-rust: ## Run the tests of the Rust crates
+	cargo test --workspace --locked
 
 # The wheel is built in the profile of the tests (its numerics are optimised there too), installed and tested as a user
 # would have it. Needs Python 3.10 with pip and venv.
-test-python: .venv/requirements
+test-python: .venv/requirements ## Build the wheel and run the tests of the Python package
 	rm -rf target/wheels
-	.venv/bin/maturin build --manifest-path python/Cargo.toml --features parquet --out target/wheels
-	.venv/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/*.whl
-	.venv/bin/python -m pytest -c python/pyproject.toml --doctest-modules --pyargs dance_conformal python/tests
+	$(BIN)/maturin build --locked --manifest-path python/Cargo.toml --features shared-builds --out target/wheels
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/*.whl
+	$(BIN)/python -m pytest -c python/pyproject.toml --doctest-modules --pyargs dance_conformal python/tests
 
 .venv/requirements: python/tests/requirements.txt
 	$(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@
 
 doc: ## Build the documentation; warnings are errors
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
 
 bench: ## Measure the engine against the matrix product of the same run
 	cargo bench -p dance-conformal
+
+# libFuzzer needs compiler flags that only a nightly compiler takes, or a stable one that is told to; thin LTO would compile
+# everything once for each target. What it finds on the way goes to fuzz/found, what fails to fuzz/artifacts.
+fuzz: ## Run every fuzz target under libFuzzer, FUZZ_SECONDS (60) each (needs cargo-fuzz: make tools)
+	for target in $$(cargo fuzz list); do \
+	  mkdir -p fuzz/found/$$target && \
+	  RUSTC_BOOTSTRAP=1 CARGO_PROFILE_RELEASE_LTO=off cargo fuzz run --features libfuzzer $$target \
+	    fuzz/found/$$target fuzz/corpus/$$target -- -max_total_time=$(FUZZ_SECONDS) -timeout=10 || exit 1; \
+	done
+
+package: package-rust package-python ## Build what would be published, from what would be published
+
+package-rust:
+	cargo package --workspace $(UNPUBLISHED) --locked
+
+# The source distribution must build where nothing of the repository is: in a new environment, with its own lock file.
+package-python: .venv/requirements
+	rm -rf target/sdist
+	$(BIN)/maturin sdist --manifest-path python/Cargo.toml --out target/sdist
+	$(PYTHON) -m venv target/sdist/venv
+	$(subst .venv,target/sdist/venv,$(BIN))/python -m pip install --quiet --disable-pip-version-check target/sdist/*.tar.gz
+	$(subst .venv,target/sdist/venv,$(BIN))/python tools/try_package.py
+
+tools: ## Install cargo-deny and cargo-fuzz where they are missing (several minutes)
+	cargo deny --version || cargo install cargo-deny --locked
+	cargo fuzz --version || cargo install cargo-fuzz --locked

@@ -149,7 +149,9 @@ fn solve(mut a: Rows, mut b: Rows) -> Option<Rows> {
     }
     for (row, values) in b.iter_mut().enumerate() {
         let scale = a[row][row];
-        values.iter_mut().for_each(|value| *value /= scale);
+        for value in values {
+            *value /= scale;
+        }
     }
     Some(b)
 }

@@ -1,0 +1,123 @@
+//! Fuzz targets: any bytes, read as each kind of file, give a value or an error; never a panic, and what was read can be
+//! used. `fuzz_targets/` runs them under libFuzzer, `tests/mutants.rs` on the corpus and on mutants of it.
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use dance::data::io::{self, ReadOptions};
+use dance::device::Cpu;
+use dance::{Context, Dance, Matrix, PredictOptions};
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+/// A target by its name, which is that of its corpus.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets.
+pub const TARGETS: [Target; 7] = [
+    ("model", model),
+    ("npy", npy),
+    ("npz", npz),
+    ("safetensors", safetensors),
+    ("csv", csv),
+    ("labels", labels),
+    ("parquet", parquet),
+];
+
+/// One thread: a failure must be the same every time.
+static CONTEXT: LazyLock<Context<'static>> = LazyLock::new(|| Context::new(1).expect("one thread"));
+/// Readers take paths. One folder for the process: a new one for each input would cost more than reading.
+static FOLDER: LazyLock<TempDir> = LazyLock::new(|| TempDir::new().expect("a temporary folder"));
+
+/// A model file. What loads answers a query, and writes itself to bytes that load again and are written the same.
+///
+/// The checksum would stop nearly every mutation at the door, so it is made to fit first; what is tested is everything
+/// behind it.
+pub fn model(bytes: &[u8]) {
+    let mut bytes = bytes.to_vec();
+    fit_checksum(&mut bytes);
+    let Ok(model) = Dance::from_bytes(&Cpu, &bytes, "fuzz", &CONTEXT) else { return };
+    // The answer may be an error (numbers of the file may overflow), but there is one.
+    let query = Matrix::new(vec![0.5; model.fitted().dimensions()], 1, model.fitted().dimensions());
+    let query = query.expect("one row of finite numbers");
+    if let Ok(scored) = model.score(&query, PredictOptions::default(), &CONTEXT)
+        && let Ok(decision) = model.decide(0.1)
+    {
+        assert_eq!(model.predict(&scored, &decision).sets.len(), 1);
+    }
+    let written = model.to_bytes().expect("what was read can be written");
+    let again = Dance::from_bytes(&Cpu, &written, "written", &CONTEXT).expect("what was written can be read");
+    assert!(again.to_bytes().expect("as before") == written, "the second copy differs from the first");
+}
+
+/// An `.npy` file of embeddings.
+pub fn npy(bytes: &[u8]) {
+    read("npy", bytes);
+}
+
+/// An `.npz` file, from a file and from memory.
+pub fn npz(bytes: &[u8]) {
+    read("npz", bytes);
+    let _ = io::read_npz_bytes("memory", bytes);
+}
+
+/// A safetensors file of embeddings.
+pub fn safetensors(bytes: &[u8]) {
+    read("safetensors", bytes);
+}
+
+/// The same bytes as `.csv` and as `.tsv`.
+pub fn csv(bytes: &[u8]) {
+    read("csv", bytes);
+    read("tsv", bytes);
+}
+
+/// A Parquet file.
+pub fn parquet(bytes: &[u8]) {
+    read("parquet", bytes);
+}
+
+/// A file of labels, beside embeddings of three points; the first byte says which kind.
+pub fn labels(bytes: &[u8]) {
+    static EMBEDDINGS: LazyLock<PathBuf> = LazyLock::new(|| write("embeddings.csv", b"x\n1\n2\n3\n"));
+    let Some((kind, bytes)) = bytes.split_first() else { return };
+    let extension = ["txt", "csv", "tsv", "npy"][*kind as usize % 4];
+    let labels = Some(write(&format!("labels.{extension}"), bytes));
+    let read = io::read(EMBEDDINGS.as_path(), &ReadOptions { labels, ..ReadOptions::default() });
+    if let Ok(table) = read {
+        assert_eq!(table.labels.as_ref().map(dance::data::RawLabels::len), Some(3));
+        let _ = table.into_dataset();
+    }
+}
+
+/// Reads a file of embeddings; what was read is consistent.
+fn read(extension: &str, bytes: &[u8]) {
+    let Ok(table) = io::read(&write(&format!("input.{extension}"), bytes), &ReadOptions::default()) else {
+        return;
+    };
+    assert!(table.embeddings().rows() > 0 && table.embeddings().cols() > 0);
+    assert!(table.embeddings().as_slice().iter().all(|value| value.is_finite()));
+    let rows = table.embeddings().rows();
+    if let Ok(data) = table.into_dataset() {
+        assert_eq!(data.len(), rows);
+        assert!(data.labels.iter().all(|&label| (label as usize) < data.classes.len()));
+    }
+}
+
+fn write(name: &str, bytes: &[u8]) -> PathBuf {
+    let path = FOLDER.path().join(name);
+    std::fs::write(&path, bytes).expect("the temporary folder can be written");
+    path
+}
+
+/// As `docs/format.md` says: the SHA-256 of the file with the digits themselves set to 0.
+fn fit_checksum(bytes: &mut [u8]) {
+    const KEY: &[u8] = b"\"checksum\":\"";
+    let Some(place) = bytes.windows(KEY.len()).position(|window| window == KEY) else { return };
+    let Some(digits) = bytes.get_mut(place + KEY.len()..place + KEY.len() + 64) else { return };
+    digits.fill(b'0');
+    let checksum = Sha256::digest(&*bytes);
+    for (byte, digits) in checksum.iter().zip(bytes[place + KEY.len()..].chunks_exact_mut(2)) {
+        digits.copy_from_slice(format!("{byte:02x}").as_bytes());
+    }
+}
