@@ -92,7 +92,7 @@ pub fn labels(bytes: &[u8]) {
 
 /// Reads a file of embeddings; what was read is consistent.
 fn read(extension: &str, bytes: &[u8]) {
-    let Ok(table) = io::read(&write(&format!("input.{extension}"), bytes), &ReadOptions::default()) else {
+    let Ok(table) = io::read(write(&format!("input.{extension}"), bytes), &ReadOptions::default()) else {
         return;
     };
     assert!(table.embeddings().rows() > 0 && table.embeddings().cols() > 0);
