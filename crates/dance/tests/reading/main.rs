@@ -31,7 +31,7 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 fn read_fixture(name: &str) -> Result<Table> {
-    io::read(&fixture(name), &ReadOptions::default())
+    io::read(fixture(name), &ReadOptions::default())
 }
 
 /// Reads `bytes` from a file of that name.
@@ -52,7 +52,7 @@ fn read_with_labels(name: &str, bytes: impl AsRef<[u8]>) -> Result<Option<RawLab
     let labels = folder.path().join(name);
     std::fs::write(&labels, bytes).unwrap();
     let options = ReadOptions { labels: Some(labels), ..ReadOptions::default() };
-    io::read(&fixture("f4.npy"), &options).map(|table| table.labels)
+    io::read(fixture("f4.npy"), &options).map(|table| table.labels)
 }
 
 fn names(names: &[&str]) -> Vec<String> {

@@ -184,7 +184,7 @@ fn labels_in_a_second_array() {
 #[test]
 fn a_second_file_takes_precedence_over_labels_inside() {
     let options = ReadOptions { labels: Some(fixture("labels_u8.npy")), ..ReadOptions::default() };
-    let table = dance::data::io::read(&fixture("everything.npz"), &options).unwrap();
+    let table = dance::data::io::read(fixture("everything.npz"), &options).unwrap();
     assert_eq!(table.labels, Some(RawLabels::Integers(vec![7, 0, 7])));
 }
 

@@ -37,7 +37,7 @@ fn pages_of_version_2_the_other_name_boolean_labels_and_unsigned_ids() {
 #[test]
 fn required_columns_without_compression_or_dictionary() {
     let options = ReadOptions { label_column: "target".into(), ..ReadOptions::default() };
-    let table = io::read(&fixture("plain.parquet"), &options).unwrap();
+    let table = io::read(fixture("plain.parquet"), &options).unwrap();
     assert_eq!(*table.embeddings(), x());
     assert_eq!(table.labels, integers(&[1, -1, 1]));
     assert_eq!(read_fixture("plain.parquet").unwrap().labels, None);
@@ -54,9 +54,9 @@ fn polars_with_its_defaults() {
 #[test]
 fn columns_that_were_asked_for_must_be_there() {
     let options = ReadOptions { label_column: "class".into(), ..ReadOptions::default() };
-    assert_refused(io::read(&fixture("plain.parquet"), &options), &["`class`", "`embedding`, `target`"]);
+    assert_refused(io::read(fixture("plain.parquet"), &options), &["`class`", "`embedding`, `target`"]);
     let options = ReadOptions { id_column: Some("name".into()), ..ReadOptions::default() };
-    assert_refused(io::read(&fixture("plain.parquet"), &options), &["`name`"]);
+    assert_refused(io::read(fixture("plain.parquet"), &options), &["`name`"]);
 }
 
 #[test]
