@@ -1,2 +1,3 @@
+//! libFuzzer's way into `dance_fuzz::npy`.
 #![no_main]
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| dance_fuzz::npy(bytes));
