@@ -23,7 +23,7 @@ def enter(*packages: str) -> None:
 
 
 def engine(*arguments: object, threads: int) -> dict:
-    """What `cargo bench --bench engine -- arguments` prints as JSON."""
+    """What `cargo bench -p dance-conformal --bench engine -- arguments` prints as JSON."""
     command = ["cargo", "bench", "--quiet", "-p", "dance-conformal", "--bench", "engine", "--"]
     environment = {**os.environ, "DANCE_THREADS": str(threads)}
     output = subprocess.run(

@@ -1,6 +1,6 @@
 //! What exact prediction costs beside reuse: the goal is 3×, with all the calibration points in the bag.
 //!
-//! `cargo bench --bench exact -- [calibration points] [fit points] [d] [queries] [part of a source's name]`. Times are the best of three; the threads
+//! `cargo bench -p dance-conformal --bench exact -- [calibration points] [fit points] [d] [queries] [part of a source's name]`. Times are the best of three; the threads
 //! are those of `DANCE_THREADS`, or one a core. Three sources of 1000 classes, from neighbors that agree to neighbors that do not.
 
 use std::hint::black_box;

@@ -206,7 +206,7 @@ fn answers(model: &Dance) -> Value {
     json!({ "0.05": sets(0.05), "0.1": sets(0.1), "0.2": sets(0.2), "0.37": sets(0.37) })
 }
 
-/// Run once when the format changes: `cargo test --test model -- --ignored writes_the_file_of_this_format`.
+/// Run once when the format changes: `cargo test -p dance-conformal --test model -- --ignored writes_the_file_of_this_format`.
 #[test]
 #[ignore = "writes into the repository"]
 fn writes_the_file_of_this_format() {
