@@ -50,7 +50,7 @@ pub struct Silent;
 
 impl Observer for Silent {}
 
-/// See the [module](self).
+/// How a job runs: its worker threads, who hears of its progress, and how it is told to stop.
 #[derive(Clone)]
 pub struct Context<'a> {
     pool: Arc<rayon::ThreadPool>,

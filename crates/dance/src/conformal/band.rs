@@ -13,7 +13,7 @@
 
 use super::threshold::order_index;
 
-/// See the [module](self).
+/// In which band coverage lies by chance: the number of covered test points is `BetaBinomial(t, k, n+1-k)`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoverageBand {
     /// `P(covered ≤ j)` for j = 0 … t.

@@ -18,7 +18,8 @@ pub struct Counts {
     pub combined: u32,
 }
 
-/// See the [module](self).
+/// For every label of every query, how many of the n calibration points and the query itself conform no better: `p = count/(n+1)`.
+/// Labels that nothing speaks for are not listed; they share the query's `rest`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LabelCounts {
     /// n.

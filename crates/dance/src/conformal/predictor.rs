@@ -21,7 +21,8 @@ use crate::neighbors::Neighbors;
 /// Queries of a parallel task.
 const TILE: usize = 64;
 
-/// See the [module](self). Made by [`reuse`](Self::reuse), [`disjoint`](Self::disjoint) or [`exact`](Self::exact).
+/// Everything a mapped query needs: labelled reference points, what calibration points say about them, and how counts become one
+/// decision. Made by [`reuse`](Self::reuse), [`disjoint`](Self::disjoint) or [`exact`](Self::exact).
 #[derive(Clone, Debug)]
 pub struct Predictor {
     pub(crate) reference: Reference,

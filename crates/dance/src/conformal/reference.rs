@@ -21,7 +21,7 @@ pub(super) const QUERY_PART: u64 = 1;
 /// And of the keys: points that fitted the kernel.
 const FIT_PART: u64 = 2;
 
-/// See the [module](self).
+/// Labelled reference points, and the rank and the contrastive score over them.
 #[derive(Clone, Debug)]
 pub(crate) struct Reference {
     pub(super) index: Index,

@@ -26,7 +26,7 @@ pub struct Classified {
     pub probabilities: Matrix,
 }
 
-/// See the [module](self).
+/// A fitted kernel machine, opened on a device: it maps queries and says which class it would choose.
 #[derive(Clone)]
 pub struct Classifier {
     handle: Arc<dyn ClassifierHandle>,

@@ -3,7 +3,7 @@
 //! The threshold of a query is a weighted quantile of the RAPS scores `s_j` of its 50 nearest calibration points, weights
 //! `w_j ∝ exp(-r_j/bandwidth)`, at a level chosen so that leave-one-out coverage of the calibration points reaches 1-α.
 //! The same as one score: `s ≤ Q_level` exactly when the weight below it, `t(z,y) = Σ { w_j : s_j < s(z,y) }`, is below the
-//! level; so `t` is thresholded like any score ([`threshold`](crate::threshold)). t is 1 where every neighbor scores less.
+//! level; so `t` is thresholded like any score ([`threshold`](crate::conformal::threshold)). t is 1 where every neighbor scores less.
 //!
 //! Bandwidth and RAPS's penalty are tuned for every α on a held-out fifth of the calibration points, by set size; RAPS's
 //! free ranks are the (1-α) quantile of the true labels' ranks, plus one. Heuristic: calibration points are each other's

@@ -5,7 +5,7 @@
 
 use super::ranked::{RankedLabel, RankedScore};
 
-/// See the [module](self).
+/// APS: `C_r - u·p_r`, the mass of the labels up to this one less a random part of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Aps;
 

@@ -16,7 +16,8 @@ use crate::matrix::Matrix;
 /// Queries of one product with all reference points.
 const BLOCK: usize = 2048;
 
-/// See the [module](self).
+/// In the manner of CONFINE: the mean cosine distance to the k nearest points that carry the label, over that to the k nearest
+/// that do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confine {
     /// Neighbors on either side.

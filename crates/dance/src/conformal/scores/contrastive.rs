@@ -14,7 +14,7 @@ use super::{BestPerLabel, NeighborScore, Neighborhood};
 use crate::kernel::Kernel;
 use crate::neighbors::squared_distance;
 
-/// See the [module](self).
+/// The contrastive score (the paper, equations 4-5): the smallest contrastive loss of the neighbors that carry the label.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contrastive {
     /// Neighbors to look at (`m_clr` in the paper).

@@ -5,7 +5,7 @@
 
 use super::{BestPerLabel, NeighborScore, Neighborhood};
 
-/// See the [module](self).
+/// Deep k-NN: the share of the nearest neighbors that do not carry the label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeepKnn {
     /// Neighbors to look at; 75 in both papers.

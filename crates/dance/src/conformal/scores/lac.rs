@@ -5,7 +5,7 @@
 
 use super::ranked::{RankedLabel, RankedScore};
 
-/// See the [module](self).
+/// LAC: `1 - p_y`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lac;
 

@@ -12,7 +12,7 @@ use crate::random;
 /// The stream of random numbers that breaks ties.
 const TIE_PURPOSE: u64 = 0x71e5;
 
-/// See the [module](self).
+/// The rank score (the paper, equation 2): the rank of the nearest neighbor that carries the label.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rank {
     /// Neighbors to look at (`m_knn` in the paper).

@@ -6,7 +6,7 @@
 use super::aps::Aps;
 use super::ranked::{RankedLabel, RankedScore};
 
-/// See the [module](self).
+/// RAPS: APS with a penalty on late ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Raps {
     /// What every rank beyond the free ones costs.

@@ -5,7 +5,7 @@
 
 use super::ranked::{RankedLabel, RankedScore};
 
-/// See the [module](self).
+/// SAPS: only the largest probability and the rank count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Saps {
     /// What a rank costs.

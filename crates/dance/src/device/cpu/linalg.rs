@@ -2,7 +2,7 @@
 //!
 //! **Parallel and reproducible.** Work is cut into tiles whose size depends on the shapes alone, each tile runs one
 //! sequential kernel, and rayon only decides which thread runs it: the result has the same bits for any number of
-//! threads. Callers run inside a [`Threads`](crate::backend::Threads) pool.
+//! threads. Callers run inside [`Context::run`](crate::Context::run).
 //!
 //! The project's own matrices are row-major.
 

@@ -1,6 +1,6 @@
 //! The CPU: every core of this machine, or as many as the context has.
 //!
-//! Every call of faer is in this folder ([`linalg`]), and everything that is computed many times over ([`packed`],
+//! Every call of faer is in this folder (`linalg`), and everything that is computed many times over (`packed`,
 //! `distances`, `elementwise`, `ridge`, `agop`).
 //!
 //! **The same bits for any number of threads and any batch.** Work is cut into tiles whose size changes no result, each tile
