@@ -226,10 +226,12 @@ pub(super) fn of_sets(
 }
 
 /// What the columns mean, for someone who sees them for the first time.
-const LEGEND: &str = "  Cov: share of sets with the true label, to be compared with 1 - alpha; by chance: where it lies 95 times in 100 if the
-  promise holds. Size: labels per set. empty, single: share of sets with no and with one label; right: how often that one
-  is true. Acc: how often the classifier's own best label is. CCV: how far classes stray from 1 - alpha, in per cent; floor:
-  what chance alone gives, under: the part from classes covered too little. SSCV: the same over sets of similar size.";
+const LEGEND: &str =
+    "  Cov: share of sets with the true label, to be compared with 1 - alpha. By chance: where it lies
+  95 times in 100 if the promise holds. Size: labels per set. Empty, single: share of sets with no
+  and with one label. Right: how often that one is true. Acc: how often the classifier's own best
+  label is. CCV: how far classes stray from 1 - alpha, in per cent. Floor: what chance alone gives.
+  Under: the part from classes covered too little. SSCV: the same over sets of similar size.";
 
 /// All metrics, one row per level.
 pub(super) fn write_metrics(out: &mut dyn Write, judged: &[Judged]) -> io::Result<()> {
