@@ -6,11 +6,13 @@
 
 use dance::whole_file;
 
+use crate::progress::tell;
+
 /// Listens for SIGINT, SIGTERM and SIGHUP from here on.
 pub(crate) fn install() -> anyhow::Result<()> {
     ctrlc::set_handler(|| {
         whole_file::abandon_all(|| {
-            eprintln!("\ndance: interrupted; no partial file was left");
+            tell("\ndance: interrupted; no partial file was left");
             std::process::exit(2)
         });
     })?;

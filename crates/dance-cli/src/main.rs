@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         Ok(commands::Outcome::CheckFailed) => ExitCode::from(1),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("dance: {}", told(&error));
+            progress::tell(&format!("dance: {}", told(&error)));
             ExitCode::from(2)
         }
     }

@@ -1,6 +1,7 @@
 //! Progress on stderr: a bar on a terminal, nothing in a pipe, warnings always unless the user wants quiet. What happened
 //! is kept for reports.
 
+use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,6 +9,11 @@ use dance::{Evaluation, Event, Observer};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::Shared;
+
+/// A line on stderr. Nobody may be left to read it, which is no reason to stop.
+pub(crate) fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
 
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -75,7 +81,7 @@ impl Progress {
 
     fn say(&self, text: &str) {
         if self.bar.is_hidden() {
-            eprintln!("{text}");
+            tell(text);
         } else {
             self.bar.println(text);
         }

@@ -16,7 +16,7 @@ use super::Outcome;
 use crate::args::Shared;
 use crate::data::{Columns, Truth, check_there};
 use crate::parse::{self, Alphas};
-use crate::progress::Progress;
+use crate::progress::{Progress, tell};
 use crate::table;
 
 pub(crate) const EXAMPLE: &str = "Example:
@@ -153,8 +153,7 @@ impl Evaluate {
             writeln!(out, "\n{LEGEND}\n  guarantee: {}", model.guarantee())?;
         }
         for failure in &failures {
-            progress.finish();
-            eprintln!("dance: {failure}");
+            tell(&format!("dance: {failure}"));
         }
         Ok(if failures.is_empty() { Outcome::Fine } else { Outcome::CheckFailed })
     }
