@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use dance::conformal::CoverageBand;
 use dance::conformal::metrics::Metrics;
-use dance::conformal::{CoverageBand, Sets};
 use dance::model::SeenAs;
-use dance::{Context as Job, Dance, Matrix, PredictOptions};
+use dance::{Context as Job, Dance, Matrix, PredictOptions, Prediction};
 use serde::Serialize;
 use serde_json::json;
 
@@ -117,15 +117,13 @@ impl Evaluate {
         if self.exclude_seen && new.is_empty() {
             bail!("{}: the model has seen every point of it; nothing is left to judge by", in_data());
         }
-        let judge_rows = |rows: &[usize]| {
-            let labels: Vec<u32> = rows.iter().map(|&row| truth.labels[row]).collect();
-            judge(&model, &points.select(rows), &labels, &self.alpha, &context).with_context(in_data)
-        };
         let every: Vec<usize> = (0..points.rows()).collect();
         let rows = if self.exclude_seen { &new } else { &every };
-        let judged = judge_rows(rows)?;
         let both = !self.exclude_seen && overlap.all() > 0 && !new.is_empty();
-        let without_seen = if both { Some(judge_rows(&new)?) } else { None };
+        // Scored once, judged by all and by some.
+        let answered = Answered::new(&model, points, &self.alpha, &context).with_context(in_data)?;
+        let judged = answered.judge(&truth.labels, rows)?;
+        let without_seen = if both { Some(answered.judge(&truth.labels, &new)?) } else { None };
         progress.finish();
 
         let failures = self.failures(&judged);
@@ -193,7 +191,39 @@ fn seen_before(overlap: Overlap, points: usize, excluded: bool) -> String {
     format!("{what}: {effect}")
 }
 
-/// Judges the model's sets at every level by the true labels, which may lie beyond the model's classes.
+/// The model's sets of some points at every level.
+struct Answered<'a> {
+    model: &'a Dance,
+    best: Option<Vec<u32>>,
+    predictions: Vec<Prediction>,
+}
+
+impl<'a> Answered<'a> {
+    fn new(model: &'a Dance, points: &Matrix, alphas: &Alphas, context: &Job<'_>) -> dance::Result<Self> {
+        let scored = model.score(points, PredictOptions::default(), context)?;
+        let predict = |&alpha: &f64| Ok(model.predict(&scored, &model.decide(alpha)?));
+        let predictions = alphas.0.iter().map(predict).collect::<dance::Result<_>>()?;
+        Ok(Self { model, best: scored.best.map(|best| best.labels), predictions })
+    }
+
+    /// Judges the sets of the points at `rows` by the true labels, which may lie beyond the model's classes.
+    fn judge(&self, truth: &[u32], rows: &[usize]) -> dance::Result<Vec<Judged>> {
+        let pick = |labels: &[u32]| rows.iter().map(|&row| labels[row]).collect::<Vec<_>>();
+        let (truth, best) = (pick(truth), self.best.as_deref().map(pick));
+        let beyond = truth.iter().max().map_or(0, |&label| label as usize + 1);
+        let classes = beyond.max(self.model.classes().len());
+        let judge = |Prediction { sets, decision, .. }: &Prediction| {
+            let alpha = decision.alpha;
+            let metrics = Metrics::new(&sets.select(rows), &truth, classes, alpha, best.as_deref())?;
+            let band = CoverageBand::new(decision.calibration_points, rows.len(), alpha);
+            let (by_chance, as_low) = (band.interval(0.95), band.at_most(metrics.coverage));
+            Ok(Judged { mix: decision.mix, metrics, by_chance, as_low })
+        };
+        self.predictions.iter().map(judge).collect()
+    }
+}
+
+/// Judges the model's sets at every level by the true labels.
 pub(super) fn judge(
     model: &Dance,
     points: &Matrix,
@@ -201,27 +231,8 @@ pub(super) fn judge(
     alphas: &Alphas,
     context: &Job<'_>,
 ) -> dance::Result<Vec<Judged>> {
-    let scored = model.score(points, PredictOptions::default(), context)?;
-    let best = scored.best.as_ref().map(|best| best.labels.as_slice());
-    let levels = alphas.0.iter().map(|&alpha| {
-        let prediction = model.predict(&scored, &model.decide(alpha)?);
-        let metrics = of_sets(&prediction.sets, truth, model, alpha, best)?;
-        let band = CoverageBand::new(prediction.decision.calibration_points, truth.len(), alpha);
-        let (by_chance, as_low) = (band.interval(0.95), band.at_most(metrics.coverage));
-        Ok(Judged { mix: prediction.decision.mix, metrics, by_chance, as_low })
-    });
-    levels.collect()
-}
-
-pub(super) fn of_sets(
-    sets: &Sets,
-    truth: &[u32],
-    model: &Dance,
-    alpha: f64,
-    best: Option<&[u32]>,
-) -> dance::Result<Metrics> {
-    let beyond = truth.iter().max().map_or(0, |&label| label as usize + 1);
-    Metrics::new(sets, truth, beyond.max(model.classes().len()), alpha, best)
+    let every: Vec<usize> = (0..points.rows()).collect();
+    Answered::new(model, points, alphas, context)?.judge(truth, &every)
 }
 
 /// What the columns mean, for someone who sees them for the first time.

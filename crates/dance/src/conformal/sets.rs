@@ -76,6 +76,16 @@ impl Sets {
         self.offsets.windows(2).map(|ends| &self.labels[ends[0]..ends[1]])
     }
 
+    /// Some of the sets.
+    pub fn select(&self, queries: &[usize]) -> Self {
+        let mut selected = Self::default();
+        for &query in queries {
+            selected.labels.extend_from_slice(self.get(query));
+            selected.offsets.push(selected.labels.len());
+        }
+        selected
+    }
+
     /// Appends further sets.
     pub fn extend(&mut self, other: &Self) {
         let before = self.labels.len();

@@ -8,7 +8,7 @@
 //!   ([`neighbors`](crate::neighbors)).
 //!
 //! **What holds for every device**: neighbors, ranks and contrastive scores from one model file are the same, because f64 on
-//! the host decides; class probabilities agree to rounding, and the calibration points' are kept in the file.
+//! the host decides; class probabilities agree to rounding (the calibration points' are kept in the file).
 //! A call can fail, and a failed call changes nothing outside its handle.
 //! **What holds for [`Cpu`]**: every bit, for any number of threads and any batch a row is part of.
 //!
