@@ -81,7 +81,7 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> PyResult<Option<Fitted>> {
         normalizer: header.normalizer,
         rfm: Rfm { kernel, metric_root, train, labels: header.train_labels, beta, rounds: header.rounds },
         rows: header.rows,
-        source: Source::new("X"),
+        source: Source::default(),
         validation: header.validation,
         fidelity: header.fidelity,
         data_hash: header.data_hash,

@@ -154,7 +154,7 @@ mod tests {
             ids: None,
             prototypes: None,
             rows: (0..labels.len() as u32).collect(),
-            source: Source::new("test"),
+            source: Source::default(),
         };
         let sorted = in_order_of_names(data(&["fox", "unused", "cat"], &[0, 2, 0]));
         assert_eq!((sorted.classes, sorted.labels), (vec!["cat".into(), "fox".into()], vec![1, 0, 1]));

@@ -19,25 +19,15 @@ pub struct Dataset {
     pub prototypes: Option<Matrix>,
     /// Row of each point in what it was read from.
     pub rows: Vec<u32>,
-    /// What it was read from.
+    /// What they were read from.
     pub source: Source,
 }
 
-/// Where points come from. Parts of one data set know that they are.
-#[derive(Clone, Debug)]
-pub struct Source(Arc<str>);
+/// Where points come from: a new one is like no other, and parts of one data set know that they are.
+#[derive(Clone, Debug, Default)]
+pub struct Source(Arc<()>);
 
 impl Source {
-    /// A source of its own, whatever else has the same name.
-    pub fn new(name: &str) -> Self {
-        Self(name.into())
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.0
-    }
-
     /// Whether points of both were read in one go, so that different rows are different draws.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

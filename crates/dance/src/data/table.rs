@@ -135,7 +135,7 @@ impl Table {
         }
         let dataset = Dataset {
             rows: (0..labels.len() as u32).collect(),
-            source: Source::new(&table.origin),
+            source: Source::default(),
             embeddings: table.embeddings,
             labels,
             classes,

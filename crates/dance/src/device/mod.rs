@@ -13,7 +13,7 @@
 //! **What holds for [`Cpu`]**: every bit, for any number of threads and any batch a row is part of.
 //!
 //! Calls get the [`Context`]: its workers are there for what a device does on the host; a device with threads or streams of
-//! its own need not use them. `examples/custom_device.rs` is a device of plain loops.
+//! its own need not use them. `examples/custom_device` is a device of plain loops.
 //!
 //! ```
 //! use dance::{Context, Matrix, device::{Cpu, Device, FitSize}};
@@ -231,6 +231,18 @@ impl IdLists {
         let before = self.ids.len();
         self.ends.extend(other.ends.iter().map(|end| before + end));
         self.ids.extend_from_slice(&other.ids);
+    }
+
+    /// What is in either of two lists of the same query, once and in ascending order.
+    pub(crate) fn union(&self, other: &Self) -> Self {
+        let mut all = Self::default();
+        for query in 0..self.len() {
+            let mut either = [self.get(query), other.get(query)].concat();
+            either.sort_unstable();
+            either.dedup();
+            all.push(either);
+        }
+        all
     }
 
     /// Number of queries.

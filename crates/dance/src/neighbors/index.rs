@@ -140,14 +140,18 @@ impl Index {
         let (mut found, mut reached) = (Neighbors::default(), Reached::default());
         self.in_blocks(queries, k, context, |queries, _| {
             let candidates = self.handle.candidates(queries, k, true, context)?;
-            found.append(&self.nearest(queries, &candidates.nearest, k, |_| None, context));
-            let within = |(squared, id): (f64, u32)| (squared <= reach[id as usize]).then_some((id, squared));
+            // Most points that reach a query are among its nearest too: one distance serves both ways.
+            let either = candidates.nearest.union(&candidates.reaching);
             let keep = |_, pairs: Vec<(f64, u32)>| {
-                let mut kept: Vec<(u32, f64)> = pairs.into_iter().filter_map(within).collect();
-                kept.sort_unstable_by_key(|&(id, _)| id);
-                kept
+                let within = pairs.iter().filter(|(squared, id)| *squared <= reach[*id as usize]);
+                let mut reaching: Vec<(u32, f64)> = within.map(|&(squared, id)| (id, squared)).collect();
+                reaching.sort_unstable_by_key(|&(id, _)| id);
+                (self.first(k, pairs), reaching)
             };
-            reached.lists.extend(self.distances(queries, &candidates.reaching, keep, context));
+            let both = self.distances(queries, &either, keep, context);
+            let (nearest, reaching): (Vec<_>, Vec<_>) = both.into_iter().unzip();
+            found.append(&Neighbors::from_rows(&nearest, k.min(self.len())));
+            reached.lists.extend(reaching);
             Ok(())
         })?;
         Ok((found, reached))
@@ -208,25 +212,21 @@ impl Index {
         skip: impl Fn(usize) -> Option<u32> + Sync + Send,
         context: &Context<'_>,
     ) -> Neighbors {
-        let stride = k.min(self.len());
         let keep = |query, mut pairs: Vec<(f64, u32)>| {
             if let Some(skipped) = skip(query) {
                 pairs.retain(|&(_, id)| id != skipped);
             }
-            pairs.sort_unstable_by(|a, b| self.nearer(a, b));
-            pairs.truncate(stride);
-            pairs
+            self.first(k, pairs)
         };
         let rows = self.distances(queries, candidates, keep, context);
-        let mut found = Neighbors::with_room(queries.rows(), stride);
-        for (row, pairs) in rows.iter().enumerate() {
-            found.lengths[row] = pairs.len() as u32;
-            for (place, &(squared, id)) in pairs.iter().enumerate() {
-                found.ids[row * stride + place] = id;
-                found.squared[row * stride + place] = squared;
-            }
-        }
-        found
+        Neighbors::from_rows(&rows, k.min(self.len()))
+    }
+
+    /// The `k` nearest, in order.
+    fn first(&self, k: usize, mut pairs: Vec<(f64, u32)>) -> Vec<(f64, u32)> {
+        pairs.sort_unstable_by(|a, b| self.nearer(a, b));
+        pairs.truncate(k);
+        pairs
     }
 
     /// What `keep` makes of every query's candidates with their squared distances in f64. Runs through the points from end

@@ -88,7 +88,20 @@ impl Neighbors {
         self.squared.extend_from_slice(&other.squared);
     }
 
-    pub(super) fn with_room(queries: usize, stride: usize) -> Self {
+    /// Squared distances and numbers of every query's neighbors, nearest first, at most `stride` of them.
+    pub(super) fn from_rows(rows: &[Vec<(f64, u32)>], stride: usize) -> Self {
+        let mut found = Self::with_room(rows.len(), stride);
+        for (row, pairs) in rows.iter().enumerate() {
+            found.lengths[row] = pairs.len() as u32;
+            for (place, &(squared, id)) in pairs.iter().enumerate() {
+                found.ids[row * stride + place] = id;
+                found.squared[row * stride + place] = squared;
+            }
+        }
+        found
+    }
+
+    fn with_room(queries: usize, stride: usize) -> Self {
         let room = queries * stride;
         Self { stride, lengths: vec![0; queries], ids: vec![0; room], squared: vec![0.0; room] }
     }

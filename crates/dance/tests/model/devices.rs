@@ -4,7 +4,7 @@ use dance::conformal::{CalibrationMode, Combine, Mix};
 use dance::device::{Cpu, Device};
 use dance::{Dance, PredictOptions};
 
-use crate::custom_device::Naive;
+use crate::naive::Naive;
 use crate::{CONTEXT, blobs, config, model, model_on};
 
 const MODES: [CalibrationMode; 3] =

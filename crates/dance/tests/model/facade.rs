@@ -166,7 +166,7 @@ fn points_that_fitted_the_kernel_guarantee_nothing() {
             data.labels.extend(more.labels);
             data.rows.extend(more.rows);
         }
-        data.source = dance::data::Source::new("another file");
+        data.source = dance::data::Source::default();
         let warnings = Warnings::default();
         let context = CONTEXT.with_observer(&warnings);
         let model = fitted.clone().calibrate(&Cpu, &data, &context).unwrap();

@@ -2,12 +2,11 @@
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
-#[path = "../../examples/custom_device.rs"]
-#[allow(dead_code)] // its main is the example's
-mod custom_device;
 mod devices;
 mod facade;
 mod file;
+#[path = "../../examples/custom_device/naive.rs"]
+mod naive;
 
 use std::sync::{LazyLock, Mutex};
 
@@ -19,7 +18,7 @@ use dance::{Config, Context, Dance, Dataset, Event, Fitted, Matrix, Observer, Ta
 
 static CONTEXT: LazyLock<Context<'static>> = LazyLock::new(|| Context::new(2).unwrap());
 /// What holds for a model holds on every device.
-const DEVICES: [&dyn Device; 2] = [&Cpu, &custom_device::Naive];
+const DEVICES: [&dyn Device; 2] = [&Cpu, &naive::Naive];
 
 /// Blobs, one per class; class names are numbers from `first_class` on.
 fn blobs(n: usize, classes: usize, first_class: i64, seed: u64) -> Dataset {

@@ -15,53 +15,9 @@ use std::ops::Range;
 
 use super::counted::{BLOCK, Counted};
 use super::dominance::Dominance;
+use super::moved::{Moved, least_where};
 use super::points::Change;
 use crate::conformal::combine::{AtLeast, Rule, Scores};
-
-/// Scores that moved: where they were and where they are, ascending.
-#[derive(Clone, Debug, Default)]
-struct Moved {
-    from: Vec<f64>,
-    to: Vec<f64>,
-}
-
-impl Moved {
-    fn fill(&mut self, moves: impl Iterator<Item = (f64, f64)>) {
-        self.from.clear();
-        self.to.clear();
-        for (from, to) in moves.filter(|(from, to)| from != to) {
-            self.from.push(from);
-            self.to.push(to);
-        }
-        self.from.sort_unstable_by(f64::total_cmp);
-        self.to.sort_unstable_by(f64::total_cmp);
-    }
-
-    /// By how much `N(score)` grows.
-    fn growth(&self, score: f64) -> i64 {
-        at_least(&self.to, score) - at_least(&self.from, score)
-    }
-
-    /// The largest growth or loss anywhere: a step function is extreme at its steps.
-    fn largest(&self) -> u64 {
-        let steps = self.from.iter().chain(&self.to);
-        steps.map(|&score| self.growth(score).unsigned_abs()).max().unwrap_or(0)
-    }
-}
-
-fn at_least(sorted: &[f64], score: f64) -> i64 {
-    (sorted.len() - sorted.partition_point(|&other| other < score)) as i64
-}
-
-/// The least number below `end` that passes, or `end`; all above it pass too.
-fn least_where(end: usize, passes: impl Fn(usize) -> bool) -> usize {
-    let (mut low, mut high) = (0, end);
-    while low < high {
-        let middle = usize::midpoint(low, high);
-        if passes(middle) { high = middle } else { low = middle + 1 }
-    }
-    low
-}
 
 /// A label the newcomer may carry.
 #[derive(Clone, Debug)]

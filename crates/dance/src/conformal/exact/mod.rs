@@ -14,6 +14,7 @@
 mod changed;
 mod counted;
 mod dominance;
+mod moved;
 mod points;
 
 use super::combine::{Rule, Scores, with_probability};
@@ -117,10 +118,12 @@ impl Bag {
                 let newcomer = Newcomer {
                     point: queries.points.row(query),
                     key: key(reference.seed, query_part, queries.first_row + query),
+                    reached: queries.reached.get(query),
                 };
-                let reached = queries.reached.get(query).iter();
-                let changes =
-                    reached.filter_map(|&(id, squared)| self.points.change(reference, id, squared, newcomer));
+                let changes = newcomer
+                    .reached
+                    .iter()
+                    .filter_map(|&(id, squared)| self.points.change(reference, id, squared, newcomer));
                 changed.fill(&self.counted, &reference.labels, &self.extra, changes);
                 self.count_labels(changed, reference, queries, query, &mut counts);
             }

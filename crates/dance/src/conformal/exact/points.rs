@@ -30,6 +30,18 @@ pub(super) struct Newcomer<'a> {
     pub(super) point: &'a [f32],
     /// Decides between it and points at the same distance.
     pub(super) key: f64,
+    /// The points it reaches, by number, with squared distances.
+    pub(super) reached: &'a [(u32, f64)],
+}
+
+impl Newcomer<'_> {
+    /// Its squared distance to a point: looked up where the search has it, as for most of those that are near.
+    fn squared_to(&self, points: &Matrix, id: u32) -> f64 {
+        match self.reached.binary_search_by_key(&id, |&(id, _)| id) {
+            Ok(place) => self.reached[place].1,
+            Err(_) => squared_distance(self.point, points.row(id as usize)),
+        }
+    }
 }
 
 /// The first neighbor of a point's own label.
@@ -97,7 +109,11 @@ impl BagPoints {
         let anchor = near.first().map(|&anchor| points.row(anchor as usize));
         let losses: Vec<f64> = match anchor {
             None => Vec::new(),
-            Some(anchor) => near[1..].iter().map(|&id| self.loss(anchor, points, id)).collect(),
+            Some(anchor) => {
+                let loss =
+                    |&id: &u32| self.contrastive.loss(squared_distance(anchor, points.row(id as usize)));
+                near[1..].iter().map(loss).collect()
+            }
         };
         let mut terms: Vec<f64> = losses.iter().map(|loss| (-loss).exp()).collect();
         terms.sort_unstable_by(f64::total_cmp);
@@ -115,10 +131,6 @@ impl BagPoints {
         self.firsts.push(first);
         self.losses.extend(losses);
         self.terms.extend(terms);
-    }
-
-    fn loss(&self, anchor: &[f32], points: &Matrix, id: u32) -> f64 {
-        self.contrastive.loss(squared_distance(anchor, points.row(id as usize)))
     }
 
     pub(super) fn scores(&self) -> &[Pair] {
@@ -193,14 +205,15 @@ impl BagPoints {
         let full = ids.len() >= m;
         let stay = &ids[..if full { m - 1 } else { ids.len() }];
         if place == 0 {
-            let losses: Vec<f64> = stay.iter().map(|&id| self.loss(newcomer.point, points, id)).collect();
+            let loss = |&id: &u32| self.contrastive.loss(newcomer.squared_to(points, id));
+            let losses: Vec<f64> = stay.iter().map(loss).collect();
             let mut terms: Vec<f64> = losses.iter().map(|loss| (-loss).exp()).collect();
             terms.sort_unstable_by(f64::total_cmp);
             let shared = terms.iter().sum::<f64>().ln_1p();
             let own = stay.iter().zip(&losses).filter(|(id, _)| labels[**id as usize] == labels[row]);
             return (shared, own.map(|(_, &loss)| loss).fold(f64::INFINITY, f64::min) + shared);
         }
-        let loss = self.loss(newcomer.point, points, ids[0]);
+        let loss = self.contrastive.loss(newcomer.squared_to(points, ids[0]));
         let range = row * self.stride..(row + 1) * self.stride;
         let dropped = if full { self.losses[range.clone()].last().map(|loss| (-loss).exp()) } else { None };
         let shared = sum_with(&self.terms[range], dropped, (-loss).exp()).ln_1p();

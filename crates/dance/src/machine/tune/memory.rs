@@ -7,7 +7,7 @@ use crate::error::{Error, Result, human_bytes};
 use crate::event::Event;
 use crate::machine::Part;
 
-/// Says what the fit will take, and refuses above the limit given.
+/// Says what the fit will take, warns where the device has less, and refuses above the limit given.
 pub(super) fn check(
     device: &dyn Device,
     [train, validation]: [&Part; 2],
@@ -28,16 +28,23 @@ pub(super) fn check(
     let copies = 4 * (2 * (n + m) * d) as u64;
     let needed = copies + search.max(confirm).max(refit);
     context.notice(&Event::Memory { bytes: needed });
-    let Some(limit) = config.memory.filter(|&limit| needed > limit) else { return Ok(()) };
+    let too_small = |bytes: &u64| needed > *bytes;
+    let Some(limit) = config.memory.or(device.free_bytes()).filter(too_small) else { return Ok(()) };
     let (mut fits, mut too_many) = (0, n + m);
     while too_many - fits > 1 {
         let middle = usize::midpoint(fits, too_many);
         if bytes(middle, 0, several) <= limit { fits = middle } else { too_many = middle }
     }
-    Err(Error::Memory {
-        what: format!("fitting {} points of {d} dimensions", n + m),
-        needed,
-        limit,
-        hint: format!("about {fits} would fit in {}", human_bytes(limit)),
-    })
+    let hint = format!("about {fits} would fit in {}", human_bytes(limit));
+    if config.memory.is_some() {
+        let what = format!("fitting {} points of {d} dimensions", n + m);
+        return Err(Error::Memory { what, needed, limit, hint });
+    }
+    context.notice(&Event::Warning(format!(
+        "the fit takes up to {} of memory and {} has {} free: it may be slow or be killed. Fit fewer points ({hint})",
+        human_bytes(needed),
+        device.name(),
+        human_bytes(limit)
+    )));
+    Ok(())
 }

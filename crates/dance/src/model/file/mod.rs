@@ -135,7 +135,7 @@ impl Dance {
             normalizer,
             rfm,
             rows: (0..n).collect(),
-            source: Source::new("a model file"),
+            source: Source::default(),
             validation: metadata.validation,
             fidelity: metadata.fidelity,
             data_hash: metadata.fit_data_hash,
