@@ -30,6 +30,12 @@ impl WithSimd for SquaredDifference<'_> {
                 sums[lane] += difference * difference;
             }
         }
-        sums.iter().sum::<f64>() + rest
+        // By halves: additions that do not wait for each other.
+        for half in [16, 8, 4, 2, 1] {
+            for lane in 0..half {
+                sums[lane] += sums[lane + half];
+            }
+        }
+        sums[0] + rest
     }
 }

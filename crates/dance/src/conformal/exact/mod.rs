@@ -120,10 +120,7 @@ impl Bag {
                     key: key(reference.seed, query_part, queries.first_row + query),
                     reached: queries.reached.get(query),
                 };
-                let changes = newcomer
-                    .reached
-                    .iter()
-                    .filter_map(|&(id, squared)| self.points.change(reference, id, squared, newcomer));
+                let changes = self.points.changes(reference, newcomer);
                 changed.fill(&self.counted, &reference.labels, &self.extra, changes);
                 self.count_labels(changed, reference, queries, query, &mut counts);
             }

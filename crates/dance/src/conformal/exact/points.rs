@@ -148,21 +148,36 @@ impl BagPoints {
         (0..self.neighbors.len()).map(last).collect()
     }
 
-    /// What a newcomer at this squared distance does to a point; `None` when nothing.
-    pub(super) fn change(
+    /// What a newcomer does to the points it reaches, where that is anything.
+    pub(super) fn changes<'a>(
+        &'a self,
+        reference: &'a Reference,
+        newcomer: Newcomer<'a>,
+    ) -> impl Iterator<Item = Change> + 'a {
+        // All lists are bisected before any is used: the processor then waits for several of them at a time.
+        let nearer = |&(id, squared): &(u32, f64)| {
+            self.neighbors.squared(id as usize).partition_point(|&other| other < squared)
+        };
+        let nearer: Vec<usize> = newcomer.reached.iter().map(nearer).collect();
+        let each = newcomer.reached.iter().zip(nearer);
+        each.filter_map(move |(&(id, squared), nearer)| self.change(reference, id, squared, nearer, newcomer))
+    }
+
+    /// What a newcomer at this squared distance, behind so many of the neighbors, does to a point; `None` when nothing.
+    fn change(
         &self,
         reference: &Reference,
         id: u32,
         squared: f64,
+        nearer: usize,
         newcomer: Newcomer<'_>,
     ) -> Option<Change> {
         let row = id as usize;
-        let (ids, distances) = (self.neighbors.ids(row), self.neighbors.squared(row));
-        let from = distances.partition_point(|&other| other < squared);
-        let tied = distances[from..].partition_point(|&other| other == squared);
-        let place =
-            from + ids[from..from + tied].partition_point(|&other| reference.index.key(other) < newcomer.key);
-        let (same_rank, other_rank) = self.rank(row, place, from, squared);
+        let behind = self.neighbors.squared(row)[nearer..].iter().zip(&self.neighbors.ids(row)[nearer..]);
+        let before =
+            |&(&other, &id): &(&f64, &u32)| other == squared && reference.index.key(id) < newcomer.key;
+        let place = nearer + behind.take_while(before).count();
+        let (same_rank, other_rank) = self.rank(row, place, nearer, squared);
         let (same_contrast, other_contrast) = self.contrast(reference, row, place, newcomer);
         let change = Change { id, same: [same_rank, same_contrast], other: [other_rank, other_contrast] };
         let old = self.scores[row];
