@@ -34,7 +34,7 @@ def load(path):
     assert hashlib.sha256(data).hexdigest() == checksum, "the checksum does not match"
     with safe_open(path, framework="numpy") as file:
         meta, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}
-    assert meta["format"] in ("1", "2"), f"format {meta['format']} is not known here"
+    assert meta["format"] in ("1", "2", "3"), f"format {meta['format']} is not known here"
     return meta, tensors
 
 
@@ -80,10 +80,15 @@ def exponents(meta, squared):
 def probabilities(meta, tensors, x):
     """Of every class, mapped points × classes; 0 for a class the kernel does not know."""
     centers, known = tensors["train"] @ tensors["metric_root"], int(meta["fit_classes"])
-    floor = json.loads(meta["config"])["probability_floor"]
-    floor = np.float32(floor if floor is not None else min(1e-3, 0.1 / known))
+    if scale := json.loads(meta.get("probabilities", "null")):
+        floor, ceiling, power = np.float32(scale["floor"]), scale["ceiling"] or np.inf, scale["power"]
+    else:
+        floor = json.loads(meta["config"])["probability_floor"]
+        floor = np.float32(floor if floor is not None else min(1e-3, 0.1 / known))
+        ceiling, power = 1 - floor, 1
     kernel = np.exp(-exponents(meta, np.array([squared_distances(centers, point) for point in x])))
-    outputs = (kernel @ tensors["beta"]).astype(np.float32).clip(floor, 1 - floor).astype(np.float64)
+    outputs = (kernel @ tensors["beta"]).astype(np.float32).clip(floor, np.float32(ceiling)).astype(np.float64)
+    outputs = (outputs / outputs.max(axis=1, keepdims=True)) ** power
     shares = (outputs / outputs.sum(axis=1, keepdims=True)).astype(np.float32).astype(np.float64)
     return np.pad(shares, ((0, 0), (0, len(json.loads(meta["classes"])) - known)))
 

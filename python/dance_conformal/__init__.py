@@ -20,6 +20,7 @@ from . import conformal, datasets, metrics, plots
 from ._native import DanceError, ModelFormatError, __version__
 from .classifier import DanceClassifier
 from .explanation import Explanation, Support
+from .parts import ReferencePoint
 from .progress import DanceWarning
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "DanceWarning",
     "Explanation",
     "ModelFormatError",
+    "ReferencePoint",
     "Support",
     "__version__",
     "conformal",

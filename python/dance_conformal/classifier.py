@@ -4,33 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from itertools import pairwise
 from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from . import _native, metrics
-from .explanation import Explanation, explanations
-from .inputs import (
-    alphas,
-    as_labels,
-    as_points,
-    check_directions,
-    check_finite,
-    class_names,
-    class_values,
-    encode,
-)
-from .machine import KernelMachine
+from . import _native
+from .inputs import as_labels, as_points, check_directions, check_finite, class_names, class_values, encode
 from .parts import reference_rows, split
 from .progress import Event, Listener
-from .protocol import NotFittedError, check_features
+from .protocol import check_features
+from .sets import SetPredictor
 from .settings import PAPER, check_word, draw_seed, from_settings, thread_count, to_settings
 
 
-class DanceClassifier(KernelMachine):
+class DanceClassifier(SetPredictor):
     """Prediction sets on embeddings, with a kernel machine (RFM) and its neighbors as evidence.
 
     ``fit`` tunes and fits the kernel on one part of the data and calibrates on the rest; ``predict_set`` returns sets that
@@ -66,6 +55,10 @@ class DanceClassifier(KernelMachine):
     calibration_share : float or None
         Share of the points passed to ``fit`` that are set aside to calibrate. ``None``: all points fit the kernel, and
         ``conformalize`` must follow before sets can be asked for.
+    stratify : bool
+        How these are drawn. ``False``: at random, so that they are to the others what new points are, rare classes
+        included; the promise needs that. ``True``: class by class, so that every class with two points is in both parts;
+        but calibration becomes easier than reality where classes are rare, and sets then cover less than promised.
     normalize : {"l2", "standardize", "none"}
         How embeddings are brought to a common scale.
     bandwidth, shape : float or pair of floats
@@ -86,8 +79,13 @@ class DanceClassifier(KernelMachine):
         Most updates of the metric.
     agop_points : int or None
         Most points over which a metric update averages; ``None`` is all.
+    probabilities : {"calibrated", "clamp"}
+        How outputs of the kernel machine become class probabilities. ``"calibrated"``: above a floor and raised to a power,
+        both chosen on held-out points of the fit, so that a probability of 0.8 is right 80 % of the time. ``"clamp"``: the
+        paper's, outputs between a fixed floor and one minus it, divided by their sum; they rank classes, but say little
+        about how often they are right.
     probability_floor : float or None
-        Floor under class probabilities; ``None`` is 1e-3, lower for many classes.
+        The floor of ``probabilities="clamp"``, which alone has a fixed one; ``None`` is 1e-3, lower for many classes.
     memory : int or None
         Most bytes the fit may allocate.
     random_state : int, RandomState, Generator or None
@@ -102,16 +100,24 @@ class DanceClassifier(KernelMachine):
     Attributes
     ----------
     classes_ : array
-        The labels, sorted; a column of a set each. Labels that only ``conformalize`` saw come last.
+        The labels, a column of a set each: those of the points that fitted the kernel, sorted; then those that only
+        calibration points have, in the order in which they come up.
     guarantee_ : str
         What is promised about the sets.
+    unseen_share_ : float or None
+        Estimated share (Good-Turing) of new points whose label no point of fit or calibration has. No set can hold such a
+        label, so coverage is at most ``1 - unseen_share_``. ``None`` where calibration points do not tell: with
+        ``stratify=True``, and in model files of before.
     kernel_ : dict
         Bandwidth, shape and rounds chosen, validation accuracy, and what was computed on how many points.
     reference_indices_ : array
         For every reference point (the possible neighbors) its row in the data. Rows count through the ``X`` passed to
         ``fit`` and on through the one passed to ``conformalize``: with both, they are rows of
-        ``np.concatenate([X_fit, X_conformalize])``. A model from a file does not know where its points came from: rows
-        are then places in the reference, and ``conformalize`` counts its rows after the points the kernel keeps.
+        ``np.concatenate([X_fit, X_conformalize])``. A model from a file does not know the arrays: rows are then places in
+        the reference, and ``conformalize`` counts its rows after the points the kernel keeps.
+    reference_points_ : list of ReferencePoint
+        For every reference point which ``part`` it is of, ``"fit"`` or ``"calibration"``, and its ``row`` (and ``id``, where
+        there are ids) in what was passed there. Model files keep it.
     n_samples_fit_ : int
         Points passed to ``fit``: a row from here on is one of ``conformalize``.
     n_features_in_, feature_names_in_
@@ -145,6 +151,7 @@ class DanceClassifier(KernelMachine):
         tie_noise: float = 0.0,
         empty: str = "keep",
         calibration_share: float | None = 0.5,
+        stratify: bool = False,
         normalize: str = "l2",
         bandwidth: float | tuple[float, float] = (0.1, 20.0),
         shape: float | tuple[float, float] = (0.5, 2.0),
@@ -156,6 +163,7 @@ class DanceClassifier(KernelMachine):
         ridge: float = 1e-3,
         rounds: int = 5,
         agop_points: int | None = 8000,
+        probabilities: str = "calibrated",
         probability_floor: float | None = None,
         memory: int | None = None,
         random_state: Any = 0,
@@ -174,6 +182,7 @@ class DanceClassifier(KernelMachine):
         self.tie_noise = tie_noise
         self.empty = empty
         self.calibration_share = calibration_share
+        self.stratify = stratify
         self.normalize = normalize
         self.bandwidth = bandwidth
         self.shape = shape
@@ -185,6 +194,7 @@ class DanceClassifier(KernelMachine):
         self.ridge = ridge
         self.rounds = rounds
         self.agop_points = agop_points
+        self.probabilities = probabilities
         self.probability_floor = probability_floor
         self.memory = memory
         self.random_state = random_state
@@ -196,13 +206,13 @@ class DanceClassifier(KernelMachine):
     def paper(cls, alpha: float = 0.1, **parameters: Any) -> DanceClassifier:
         """A model with the paper's settings throughout, but for what is given.
 
-        It calibrates by reuse, takes the union of two sets, keeps the kernel that was judged on held-out points, and puts
-        a floor of 1e-3 under probabilities.
+        It calibrates by reuse, takes the union of two sets, keeps the kernel that was judged on held-out points, and clamps
+        probabilities above a floor of 1e-3.
 
         >>> from dance_conformal import DanceClassifier
         >>> model = DanceClassifier.paper(alpha=0.05, mix=0.5)
-        >>> model.calibration, model.combine, model.refit, model.probability_floor, model.mix
-        ('reuse', 'union', False, 0.001, 0.5)
+        >>> model.calibration, model.combine, model.refit, model.probabilities, model.probability_floor, model.mix
+        ('reuse', 'union', False, 'clamp', 0.001, 0.5)
         """
         return cls(alpha, **{**PAPER, **parameters})
 
@@ -231,23 +241,26 @@ class DanceClassifier(KernelMachine):
         if len(classes) < 2:
             raise ValueError("y has 1 class; at least two classes are needed")
         seed = draw_seed(self.random_state)
-        rows = split(codes, self.calibration_share, seed)
+        rows = split(codes, self.calibration_share, seed, stratify=self.stratify)
         settings = self._settings(seed)
         listener = Listener(self.verbose, self.callback)
         part = points if len(rows) == 1 else points[rows[0]]
-        data = (part, codes[rows[0]], class_names(classes))
+        data = (part, codes[rows[0]], class_names(classes), rows[0].astype(np.uint32))
         model = _native.Model.fit(data, json.dumps(settings), thread_count(self.n_jobs), listener)
         check_features(self, X, points.shape[1], reset=True)
-        self.classes_ = classes
+        # A rare class may have no point in the kernel's part.
+        self.classes_ = classes[np.unique(codes[rows[0]])]
         self.kernel_ = json.loads(model.kernel)
         self.n_samples_fit_ = len(points)
         self._seed = seed
-        self._fit_rows = rows[0][model.kernel_rows]
+        kept = model.kernel_rows
+        assert kept is not None  # they were passed
+        self._fit_rows = kept
         self._model = model
         # Should the calibration be interrupted, the kernel is there, and nothing of a calibration before.
         self._forget_calibration()
         if len(rows) == 2:
-            self._calibrate(points[rows[1]], labels[rows[1]], rows[1], listener, of_fit=True)
+            self._calibrate(points[rows[1]], codes[rows[1]], classes, rows[1], listener, of_fit=True)
         listener.warn()
         return self
 
@@ -265,7 +278,8 @@ class DanceClassifier(KernelMachine):
         if not hasattr(self, "n_samples_fit_"):  # from a file, which keeps no others
             self.n_samples_fit_ = self._model.fit_points
         listener = Listener(self.verbose, self.callback)
-        self._calibrate(points, labels, self.n_samples_fit_ + np.arange(len(points)), listener)
+        classes, codes = encode(labels)
+        self._calibrate(points, codes, classes, np.arange(len(points)), listener)
         listener.warn()
         return self
 
@@ -274,152 +288,38 @@ class DanceClassifier(KernelMachine):
     def _calibrate(
         self,
         points: NDArray[np.float32],
-        labels: NDArray[Any],
+        codes: NDArray[np.uint32],
+        classes: NDArray[Any],
         rows: NDArray[np.int64],
         listener: Listener,
         *,
         of_fit: bool = False,
     ) -> None:
-        classes, codes = encode(labels)
+        """On points with these classes, which are rows of the array that was passed to ``fit`` or to ``conformalize``."""
         names = class_names(classes)
-        known = self.classes_[: self._model.fit_classes]
-        known_names = class_names(known)
         settings = self._settings(self._seed)
-        # With all its classes in one list the data set has the same names and fingerprint as in a file.
-        all_names = [*known_names, *(name for name in names if name not in set(known_names))]
-        place = {name: number for number, name in enumerate(all_names)}
-        data = (points, np.array([place[name] for name in names], np.uint32)[codes], all_names)
         model = self._model.calibrate(
-            data, of_fit, json.dumps(settings["dance"]), thread_count(self.n_jobs), listener
+            (points, codes, names, rows.astype(np.uint32)),
+            of_fit,
+            json.dumps(settings["dance"]),
+            thread_count(self.n_jobs),
+            listener,
         )
-        new = [names.index(name) for name in model.classes[len(known) :]]
+        # The library matches classes by name and puts those the kernel does not have after those it has.
+        known = self.classes_[: model.fit_classes]
+        place = {name: number for number, name in enumerate(names)}
+        new = [place[name] for name in model.classes[len(known) :]]
         self.classes_ = np.concatenate([known, classes[new]]) if new else known
         self.guarantee_ = model.guarantee
-        self.reference_indices_ = reference_rows(rows, self._fit_rows, settings)
+        self.unseen_share_ = model.unseen_share
+        counted = rows if of_fit else self.n_samples_fit_ + rows
+        self.reference_indices_ = reference_rows(counted, self._fit_rows, settings)
         self._model = model
 
     def _forget_calibration(self) -> None:
-        for name in ("guarantee_", "reference_indices_"):
+        for name in ("guarantee_", "unseen_share_", "reference_indices_"):
             if hasattr(self, name):
                 delattr(self, name)
-
-    # Sets.
-
-    def predict_set(self, X: Any, alpha: ArrayLike | None = None, *, as_labels: bool = False) -> Any:
-        """Prediction sets: booleans (points, classes), or (points, classes, alphas) when ``alpha`` is a list.
-
-        With ``as_labels`` a list of label lists, one a point (for several alphas a list of those).
-
-        >>> from dance_conformal import DanceClassifier, datasets
-        >>> X, y = datasets.clusters(300, classes=3)
-        >>> model = DanceClassifier(evaluations=2).fit(X, np.array(["ant", "bee", "cat"])[y])
-        >>> model.predict_set(X[:1], as_labels=True) == [[str(model.classes_[y[0]])]]
-        True
-        """
-        levels, single = alphas(self.alpha if alpha is None else alpha)
-        scored = self._score(X)
-        decisions = [self._decide(scored, level) for level in levels]
-        if as_labels:
-            lists = [self._label_lists(decision) for decision in decisions]
-            return lists[0] if single else lists
-        if single:
-            return decisions[0].mask
-        return np.stack([decision.mask for decision in decisions], axis=-1)
-
-    def predict_p(
-        self, X: Any, *, score: str = "combined", alpha: float | None = None
-    ) -> NDArray[np.float64]:
-        """p-values of every label, (points, classes).
-
-        A label is in the set at ``alpha`` if and only if its combined p-value is above ``alpha``. ``score`` can also be
-        ``"rank"`` or ``"contrast"``, for the p-values of one score by itself. Only ``combine="union"`` looks at ``alpha``
-        here: it combines the two under the mix of that level, and a mix that is selected may change from level to level.
-
-        >>> from dance_conformal import DanceClassifier, datasets
-        >>> X, y = datasets.clusters(300, classes=3)
-        >>> model = DanceClassifier(evaluations=2).fit(X, y)
-        >>> bool(((model.predict_p(X) > 0.2) == model.predict_set(X, alpha=0.2)).all())
-        True
-        """
-        check_word("score", score, ("combined", "rank", "contrast"))
-        scored = self._score(X)
-        if score == "rank":
-            return scored.p_values("rank")
-        if score == "contrast":
-            return scored.p_values("contrast")
-        combined = scored.p_values("combined")
-        if combined is not None:
-            return combined
-        mix = self.thresholds(alpha)["mix"]
-        rank, contrast = scored.p_values("rank"), scored.p_values("contrast")
-        with np.errstate(divide="ignore"):  # a score without a share of alpha has no say
-            both = np.minimum(rank / np.float64(1 - mix), contrast / np.float64(mix))
-        # Rounded, since 0.07 / 0.7 is above 0.1.
-        return np.asarray(np.minimum(both, 1.0).round(12))
-
-    def thresholds(self, alpha: float | None = None) -> dict[str, Any]:
-        """How labels are let in at ``alpha``.
-
-        ``mix`` and the ``trials`` it was selected from; the thresholds of both scores, ``rank`` and ``contrast``; and the
-        number of calibration ``points`` behind the p-values. Scores that are combined into one have no thresholds of their
-        own, and fused ones no mix: these are ``None``. In exact mode thresholds are those before a query joins the
-        calibration points and moves them a little.
-        """
-        empty = np.empty((0, self._calibrated().dimensions), np.float32)
-        scored = self._score_points(empty, best=False)
-        found: dict[str, Any] = json.loads(scored.decide(self.alpha if alpha is None else alpha).thresholds)
-        for threshold in (found["rank"], found["contrast"]):
-            if threshold is not None and threshold["value"] is None:  # JSON has no infinity
-                threshold["value"] = np.inf if threshold["index"] else -np.inf
-        return found
-
-    def explain(self, X: Any, alpha: float | None = None, *, neighbors: int = 3) -> list[Explanation]:
-        """Sets with their reasons: probability, p-values and nearest points of every label in them.
-
-        >>> from dance_conformal import DanceClassifier, datasets
-        >>> X, y = datasets.clusters(300, classes=3)
-        >>> why = DanceClassifier(evaluations=2).fit(X, y).explain(X[:1])[0]
-        >>> why.best == int(y[0]), len(why.labels[0].neighbors)
-        (True, 3)
-        """
-        scored = self._score_points(self._points(X), best=True, support=max(1, neighbors))
-        return explanations(
-            scored,
-            self._decide(scored, self.alpha if alpha is None else alpha),
-            probabilities=self.predict_proba(X),
-            classes=self.classes_,
-            rows=self.reference_indices_,
-            neighbors=neighbors,
-        )
-
-    def kneighbors(self, X: Any, n_neighbors: int = 5, return_distance: bool = True) -> Any:
-        """Distances to and rows of the nearest reference points (see ``reference_indices_``), under the learned metric."""
-        if n_neighbors < 1:
-            raise ValueError(f"n_neighbors = {n_neighbors}: must be at least 1")
-        model = self._calibrated()
-        distances, rows = model.neighbors(self._points(X), n_neighbors, thread_count(self.n_jobs))
-        rows = self.reference_indices_[rows]
-        return (distances, rows) if return_distance else rows
-
-    def evaluate(self, X: Any, y: Any, alpha: float | None = None) -> dict[str, Any]:
-        """Coverage, size and the other metrics of the sets of ``X``, by their true labels (see :mod:`.metrics`).
-
-        A label that the model does not know counts as not covered.
-
-        >>> from dance_conformal import DanceClassifier, datasets
-        >>> X, y = datasets.clusters(600, classes=3)
-        >>> report = DanceClassifier(evaluations=2).fit(X[:400], y[:400]).evaluate(X[400:], y[400:])
-        >>> report["coverage"] > 0.8, report["guarantee"]
-        (True, 'P(label in set) >= 1 - alpha in finite samples, for exchangeable points with known labels')
-        """
-        level = self.alpha if alpha is None else alpha
-        points = self._points(X)
-        labels = as_labels(y, len(points))
-        scored = self._score_points(points, best=True)
-        decision = self._decide(scored, level)
-        best = None if scored.best is None else self.classes_[scored.best]
-        report = metrics.report(labels, decision.mask, level, classes=self.classes_, best=best)
-        return {**report, "guarantee": self.guarantee_}
 
     # Keeping.
 
@@ -446,6 +346,7 @@ class DanceClassifier(KernelMachine):
         loaded.n_features_in_ = model.dimensions
         loaded.kernel_ = json.loads(model.kernel)
         loaded.guarantee_ = model.guarantee
+        loaded.unseen_share_ = model.unseen_share
         loaded.reference_indices_ = np.arange(len(model.reference_labels()))
         return loaded
 
@@ -453,31 +354,3 @@ class DanceClassifier(KernelMachine):
 
     def _settings(self, seed: int) -> dict[str, Any]:
         return to_settings(self.get_params(deep=False), seed)
-
-    def _calibrated(self) -> _native.Model:
-        if not self._fitted().is_calibrated:
-            raise NotFittedError(
-                f"This {type(self).__name__} instance is fitted but not calibrated: call conformalize(X, y) with points "
-                "that were not passed to fit"
-            )
-        return self._model
-
-    def _score(self, X: Any) -> _native.Scored:
-        self._calibrated()
-        return self._score_points(self._points(X), best=False)
-
-    def _score_points(self, points: NDArray[np.float32], *, best: bool, support: int = 0) -> _native.Scored:
-        options = {"best": best, "empty": self.empty, "support": support}
-        return self._calibrated().score(points, json.dumps(options), thread_count(self.n_jobs))
-
-    def _decide(self, scored: _native.Scored, alpha: float) -> _native.Decision:
-        decision = scored.decide(alpha)
-        listener = Listener()
-        listener.messages = decision.warnings
-        listener.warn()
-        return decision
-
-    def _label_lists(self, decision: _native.Decision) -> list[list[Any]]:
-        values = self.classes_[decision.labels].tolist()
-        ends = decision.offsets.tolist()
-        return [values[begin:end] for begin, end in pairwise(ends)]

@@ -39,9 +39,9 @@ class Support:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A prediction set with its reasons, the most probable label first."""
+    """A prediction set with its reasons, the best label first."""
 
-    #: The classifier's own answer.
+    #: The most probable label of the set; of all labels where the set is empty. So it is in every set that is not.
     best: Any
     #: Distance to the nearest reference point: large for a point unlike any seen.
     nearest: float
@@ -49,9 +49,7 @@ class Explanation:
     labels: list[Support]
 
     def __str__(self) -> str:
-        lines = [
-            f"{len(self.labels)} label(s); the classifier says {self.best}; nearest at {self.nearest:.3g}"
-        ]
+        lines = [f"{len(self.labels)} label(s), best {self.best}; nearest at {self.nearest:.3g}"]
         lines += [f"  {support}" for support in self.labels]
         return "\n".join(lines)
 
@@ -68,17 +66,18 @@ def explanations(
     """One for every point that was scored with its best label and with support."""
     rank, contrast = scored.p_values("rank"), scored.p_values("contrast")
     combined = scored.p_values("combined")
-    best, support = scored.best, decision.support
+    best, support = decision.best, decision.support
     assert best is not None and support is not None
-    offsets, labels = decision.offsets, decision.labels
+    offsets, labels, values = decision.offsets, decision.labels, classes.tolist()
     found = []
     for point in range(len(best)):
         members = []
+        answer = values[best[point]]
         for at in range(offsets[point], offsets[point + 1]):
             label = labels[at]
             members.append(
                 Support(
-                    label=classes[label].item(),
+                    label=values[label],
                     probability=float(probabilities[point, label]),
                     p=None if combined is None else float(combined[point, label]),
                     p_rank=float(rank[point, label]),
@@ -86,6 +85,7 @@ def explanations(
                     neighbors=[int(rows[row]) for row in support[at][:neighbors]],
                 )
             )
-        members.sort(key=lambda member: -member.probability)
-        found.append(Explanation(classes[best[point]].item(), float(scored.nearest[point]), members))
+        # The best one first: labels that only calibration points have are all of probability 0.
+        members.sort(key=lambda member: (member.label != answer, -member.probability))
+        found.append(Explanation(answer, float(scored.nearest[point]), members))
     return found

@@ -22,12 +22,19 @@ class KernelMachine(Estimator):
     _model: _native.Model
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The classifier's best label of every point."""
+        """The classifier's own best label of every point, whatever ``alpha`` and the sets are.
+
+        ``explain(X, alpha)`` has the best label *of the set*: this one wherever the set holds it or is empty, and otherwise
+        the most probable one that the set does hold.
+        """
         labels, _ = self._fitted().classify(self._points(X), thread_count(self.n_jobs))
         return np.asarray(self.classes_[labels])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Class probabilities, a column for every one of ``classes_``; 0 for labels that only ``conformalize`` saw."""
+        """Class probabilities, a column for every one of ``classes_``; 0 for labels that only calibration points have.
+
+        Where they come from is said by the parameter ``probabilities``.
+        """
         _, known = self._fitted().classify(self._points(X), thread_count(self.n_jobs))
         probabilities = np.zeros((len(known), len(self.classes_)))
         probabilities[:, : known.shape[1]] = known

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +10,38 @@ from numpy.typing import NDArray
 from . import _native
 
 
-def split(codes: NDArray[np.uint32], share: float | None, seed: int) -> list[NDArray[np.int64]]:
-    """Rows that fit the kernel and, unless ``share`` is ``None``, rows that calibrate."""
+def split(
+    codes: NDArray[np.uint32], share: float | None, seed: int, *, stratify: bool
+) -> list[NDArray[np.int64]]:
+    """Rows that fit the kernel and, unless ``share`` is ``None``, rows that calibrate: at random, or class by class.
+
+    >>> [len(rows) for rows in split(np.arange(10, dtype=np.uint32) % 2, 0.3, 0, stratify=False)]
+    [7, 3]
+    """
     if share is None:
         return [np.arange(len(codes))]
     if not 0 < share < 1:
         raise ValueError(f"calibration_share = {share}: must be between 0 and 1, or None")
-    return _native.split(codes, [1 - share, share], seed)
+    rows = _native.split(codes, [1 - share, share], seed, bool(stratify))
+    if len(np.unique(codes[rows[0]])) == 1:
+        raise ValueError(
+            f"the {len(rows[0])} of {len(codes)} points that fit the kernel all carry the same label, and it needs two "
+            "classes: pass more points, set stratify=True, or choose the calibration points yourself "
+            "(calibration_share=None, then conformalize)"
+        )
+    return rows
+
+
+class ReferencePoint(NamedTuple):
+    """A point among which neighbors are found: where it came from."""
+
+    #: ``"fit"`` for a point that fitted the kernel, ``"calibration"`` for one that calibrates.
+    part: str
+    #: Its row in the array passed to ``fit`` or ``conformalize``, or in the file that the ``dance`` program read; ``None``
+    #: in model files of before.
+    row: int | None
+    #: Its id, where the points of the file had ids.
+    id: str | None
 
 
 def reference_rows(

@@ -12,6 +12,7 @@ PAPER: dict[str, Any] = {
     "calibration": "reuse",
     "combine": "union",
     "refit": False,
+    "probabilities": "clamp",
     "probability_floor": 1e-3,
 }
 
@@ -19,6 +20,7 @@ _WORDS = {
     "calibration": ("exact", "disjoint", "reuse"),
     "combine": ("fuse", "joint", "union"),
     "normalize": ("l2", "standardize", "none"),
+    "probabilities": ("calibrated", "clamp"),
     "empty": ("keep", "top1"),
 }
 _GROUPS = {
@@ -31,6 +33,7 @@ _GROUPS = {
         "tie_noise",
     ),
 }  # fmt: skip
+_PLAIN = ("normalize", "probabilities", "probability_floor")
 _RANGES = ("bandwidth", "shape")
 
 
@@ -44,7 +47,8 @@ def to_settings(parameters: dict[str, Any], seed: int) -> dict[str, Any]:
     settings: dict[str, Any] = {
         group: {**{name: given[name] for name in names}, "seed": seed} for group, names in _GROUPS.items()
     }
-    settings |= {name: given[name] for name in ("normalize", "probability_floor")}
+    settings |= {name: given[name] for name in _PLAIN}
+    settings["stratified"] = bool(given["stratify"]) and given["calibration_share"] is not None
     plain: dict[str, Any] = json.loads(json.dumps(settings, default=_plain))
     return plain
 
@@ -53,8 +57,8 @@ def from_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """The parameters that settings stand for."""
     parameters = {name: settings[group][name] for group, names in _GROUPS.items() for name in names}
     parameters |= {name: tuple(parameters[name]) for name in _RANGES}
-    parameters |= {name: settings[name] for name in ("normalize", "probability_floor")}
-    return {**parameters, "random_state": settings["dance"]["seed"]}
+    parameters |= {name: settings[name] for name in _PLAIN}
+    return {**parameters, "stratify": settings["stratified"], "random_state": settings["dance"]["seed"]}
 
 
 def check_word(name: str, value: Any, words: tuple[str, ...]) -> None:

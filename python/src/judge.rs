@@ -1,5 +1,6 @@
 //! How good sets are.
 
+use dance::conformal::CoverageBand;
 use dance::conformal::metrics::{self, Metrics};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -28,4 +29,12 @@ pub(crate) fn judge(
 #[pyfunction]
 pub(crate) fn noise_floor(points: Vec<usize>, alpha: f64) -> f64 {
     metrics::noise_floor(points, alpha)
+}
+
+/// Between which coverage lies by chance 95 times in 100 (low, high), and how often it would be as low as it is.
+#[pyfunction]
+pub(crate) fn coverage_band(calibration: usize, test: usize, alpha: f64, coverage: f64) -> (f64, f64, f64) {
+    let band = CoverageBand::new(calibration, test, alpha);
+    let (low, high) = band.interval(0.95);
+    (low, high, band.at_most(coverage))
 }

@@ -14,6 +14,7 @@ mod judge;
 mod model;
 mod observer;
 mod persist;
+mod points;
 mod scored;
 
 use pyo3::prelude::*;
@@ -28,8 +29,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<scored::Decision>()?;
     module.add_class::<conformal::Split>()?;
     module.add_function(wrap_pyfunction!(model::default_settings, module)?)?;
-    module.add_function(wrap_pyfunction!(model::split, module)?)?;
+    module.add_function(wrap_pyfunction!(points::split, module)?)?;
     module.add_function(wrap_pyfunction!(judge::judge, module)?)?;
+    module.add_function(wrap_pyfunction!(judge::coverage_band, module)?)?;
     module.add_function(wrap_pyfunction!(judge::noise_floor, module)?)?;
     Ok(())
 }

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use dance::data::{RawLabels, split as splits};
 use dance::machine::{Classified, Classifier};
-use dance::{Config, Dance, Dataset, Fitted, PredictOptions, Rows, Table};
-use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use dance::model::{ReferencePoint, SeenAs};
+use dance::{Config, Dance, Fitted, PredictOptions, Rows};
+use numpy::{PyArray1, PyArray2, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -15,6 +15,7 @@ use crate::arrays;
 use crate::errors::Mapped;
 use crate::job::run;
 use crate::persist;
+use crate::points::Labelled;
 use crate::scored::Scored;
 
 /// How far a model has come.
@@ -29,23 +30,10 @@ pub(crate) struct Model {
     pub(crate) state: State,
 }
 
-/// Points, the class number of each, and the names of the classes.
-#[derive(FromPyObject)]
-struct Labelled<'py>(PyReadonlyArray2<'py, f32>, PyReadonlyArray1<'py, u32>, Vec<String>);
-
-impl Labelled<'_> {
-    fn dataset(self) -> PyResult<Dataset> {
-        let Self(points, labels, classes) = self;
-        let labels = labels.as_array().iter().map(|&label| i64::from(label)).collect();
-        let mut table = Table::new("X", arrays::matrix(&points)?).mapped()?;
-        table.labels = Some(RawLabels::Integers(labels));
-        table.class_names = Some(classes);
-        table.into_dataset().mapped()
-    }
-}
-
 /// Labels and class probabilities.
 type Classes<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray2<f32>>);
+/// Whether a reference point fitted the kernel, its row and its id, where those are known.
+type Reference = (bool, Option<u32>, Option<String>);
 /// Distances and row numbers.
 type Near<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<i64>>);
 
@@ -109,13 +97,12 @@ impl Model {
     ) -> PyResult<Self> {
         let (mut data, config) = (data.dataset()?, parse(settings)?);
         if of_fit {
-            let beyond = self.fitted().rows.iter().max().map_or(0, |&row| row as u32 + 1);
-            data.rows.iter_mut().for_each(|row| *row += beyond);
             data.source = self.fitted().source.clone();
         }
         let calibrated = run(py, threads, callback, |device, context| {
             let mut fitted = self.fitted().clone();
             fitted.config.dance = config;
+            fitted.config.stratified &= of_fit; // of other points nothing is known
             fitted.calibrate(device, &data, context)
         });
         calibrated.map(Self::calibrated)
@@ -188,6 +175,33 @@ impl Model {
         Ok(PyArray1::from_slice(py, self.dance()?.predictor().reference_labels()))
     }
 
+    /// What every reference point is: a point of the fit or of calibration, in which row, with which id.
+    fn reference_points(&self) -> PyResult<Vec<Reference>> {
+        let dance = self.dance()?;
+        let of = |number| {
+            let ReferencePoint { of_fit, row, id } = dance.reference_point(number);
+            (of_fit, row, id.map(str::to_owned))
+        };
+        Ok((0..dance.predictor().reference_labels().len() as u32).map(of).collect())
+    }
+
+    /// For every point whether the model has seen it: 0 is no, 1 as a point of the fit, 2 as one of calibration.
+    fn seen<'py>(
+        &self,
+        py: Python<'py>,
+        points: PyReadonlyArray2<'_, f32>,
+    ) -> PyResult<Bound<'py, PyArray1<u8>>> {
+        let (rows, cols) = (arrays::rows(&points), points.shape()[1]);
+        let dance = self.dance()?;
+        let seen = py.detach(|| dance.seen(Rows::new(&rows, cols))).mapped()?;
+        let number = |seen: Option<SeenAs>| match seen {
+            None => 0,
+            Some(SeenAs::FitPoint) => 1,
+            Some(SeenAs::CalibrationPoint) => 2,
+        };
+        Ok(PyArray1::from_iter(py, seen.into_iter().map(number)))
+    }
+
     /// Writes the model file.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         let dance = self.dance()?;
@@ -241,10 +255,11 @@ impl Model {
         self.fitted().rfm.labels.len()
     }
 
-    /// Which rows of the fit data they are.
+    /// Which rows of the fit data they are, where that is known.
     #[getter]
-    fn kernel_rows<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
-        PyArray1::from_iter(py, self.fitted().rows.iter().map(|&row| row as i64))
+    fn kernel_rows<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<i64>>> {
+        let rows = self.fitted().names.rows.as_ref()?;
+        Some(PyArray1::from_iter(py, rows.iter().map(|&row| i64::from(row))))
     }
 
     /// Dimensions of the embeddings.
@@ -276,6 +291,12 @@ impl Model {
         Ok(self.dance()?.guarantee())
     }
 
+    /// The estimated share of new points whose label nobody has seen; none in a file of before.
+    #[getter]
+    fn unseen_share(&self) -> PyResult<Option<f64>> {
+        Ok(self.dance()?.unseen().map(|unseen| unseen.share()))
+    }
+
     /// Whether the model can give sets.
     #[getter]
     fn is_calibrated(&self) -> bool {
@@ -293,18 +314,6 @@ impl Model {
 #[pyfunction]
 pub(crate) fn default_settings() -> PyResult<String> {
     to_json(&Config::default())
-}
-
-/// Row numbers of the parts of a seeded, class-stratified split.
-#[pyfunction]
-pub(crate) fn split<'py>(
-    py: Python<'py>,
-    labels: PyReadonlyArray1<'_, u32>,
-    fractions: Vec<f64>,
-    seed: u64,
-) -> PyResult<Vec<Bound<'py, PyArray1<i64>>>> {
-    let parts = splits::stratified(&labels.as_array().to_vec(), &fractions, seed).mapped()?;
-    Ok(parts.iter().map(|rows| PyArray1::from_iter(py, rows.iter().map(|&row| row as i64))).collect())
 }
 
 fn parse<T: DeserializeOwned>(json: &str) -> PyResult<T> {

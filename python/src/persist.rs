@@ -3,9 +3,10 @@
 //! A mark, the length of a JSON header, the header, and three matrices of little-endian float32. Pickles are for the same
 //! version of the package and for bytes that are trusted (unpickling others runs code anyway).
 
-use dance::data::{Normalizer, Source};
+use dance::data::{Names, Normalizer, Source};
 use dance::kernel::Kernel;
-use dance::machine::Rfm;
+use dance::machine::{OutputScale, Rfm};
+use dance::model::Judges;
 use dance::{Config, Fitted, Matrix, Quality};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -21,7 +22,9 @@ struct Header {
     classes: Vec<String>,
     normalizer: Normalizer,
     train_labels: Vec<u32>,
-    rows: Vec<usize>,
+    scale: OutputScale,
+    names: Names,
+    judges: Judges,
     validation: Quality,
     fidelity: String,
     data_hash: String,
@@ -38,7 +41,9 @@ pub(crate) fn to_bytes(fitted: &Fitted) -> PyResult<Vec<u8>> {
         classes: fitted.classes.clone(),
         normalizer: fitted.normalizer.clone(),
         train_labels: rfm.labels.clone(),
-        rows: fitted.rows.clone(),
+        scale: fitted.scale,
+        names: fitted.names.clone(),
+        judges: fitted.judges.clone(),
         validation: fitted.validation,
         fidelity: fitted.fidelity.clone(),
         data_hash: fitted.data_hash.clone(),
@@ -80,7 +85,9 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> PyResult<Option<Fitted>> {
         classes: header.classes,
         normalizer: header.normalizer,
         rfm: Rfm { kernel, metric_root, train, labels: header.train_labels, beta, rounds: header.rounds },
-        rows: header.rows,
+        scale: header.scale,
+        names: header.names,
+        judges: header.judges,
         source: Source::default(),
         validation: header.validation,
         fidelity: header.fidelity,

@@ -60,7 +60,7 @@ impl Scored {
     /// The classifier's labels, where asked for.
     #[getter]
     fn best<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<u32>>> {
-        self.inner.best.as_ref().map(|best| PyArray1::from_slice(py, &best.labels))
+        self.inner.classified.as_ref().map(|classified| PyArray1::from_slice(py, &classified.labels))
     }
 
     /// Distance to the nearest reference point.
@@ -104,6 +104,12 @@ impl Decision {
     #[getter]
     fn labels<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u32>> {
         PyArray1::from_slice(py, &self.prediction.sets.labels)
+    }
+
+    /// The most probable label of every set, of all labels where the set is empty; where asked for.
+    #[getter]
+    fn best<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<u32>>> {
+        self.prediction.best.as_ref().map(|best| PyArray1::from_slice(py, &best.labels))
     }
 
     /// Rows of the reference points in support of every label of every set.

@@ -50,6 +50,8 @@ CASES = {
         {"combine": "union", "fit_neighbors": False},
         ["--combine", "union", "--fit-neighbors", "false"],
     ),
+    "stratified": (DanceClassifier, {"stratify": True}, ["--stratify"]),
+    "clamped": (DanceClassifier, {"probabilities": "clamp"}, ["--probabilities", "clamp"]),
     "disjoint joint": (
         DanceClassifier,
         {"calibration": "disjoint", "combine": "joint", "mix": 0.25},
@@ -60,8 +62,16 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_program_and_python_agree(tmp_path, data, dance, case):
+    check(tmp_path, dance, *data[:3], *CASES[case])
+
+
+@pytest.mark.filterwarnings("ignore::dance_conformal.DanceWarning")
+def test_they_agree_on_classes_that_one_part_lacks(tmp_path, data, dance):
     X, y, test, _ = data
-    create, options, flags = CASES[case]
+    check(tmp_path, dance, X, np.r_[np.arange(100, 120), y[20:]], test, *CASES["defaults"])
+
+
+def check(tmp_path, dance, X, y, test, create, options, flags):
     model = create(evaluations=3, rounds=2, random_state=7, **options).fit(X, y)
     model.save(tmp_path / "python.model")
     np.savez(tmp_path / "data.npz", embeddings=X, labels=y)

@@ -77,8 +77,7 @@ def test_explanations(each, data):
     probability = each.predict_proba(test[:20])
     for row, why in enumerate(each.explain(test[:20], alpha=0.1, neighbors=2)):
         assert sorted(s.label for s in why.labels) == np.flatnonzero(sets[row]).tolist()
-        assert why.best == each.predict(test[row : row + 1])[0]
-        assert f"classifier says {why.best}" in str(why)
+        assert f"best {why.best};" in str(why)
         for s in why.labels:
             assert s.p == (None if p is None else p[row, s.label])
             assert (f": p {s.p:.3f}, " in str(why)) if p is not None else (": probability" in str(why))
@@ -86,6 +85,40 @@ def test_explanations(each, data):
             assert s.probability == probability[row, s.label]
             assert len(s.neighbors) <= 2
             assert (y[s.neighbors] == s.label).all()
+
+
+@pytest.mark.parametrize("empty", ["keep", "top1"])
+@pytest.mark.parametrize("combine", COMBINATIONS)
+def test_the_best_label_is_the_most_probable_of_its_set(data, combine, empty):
+    X, y, test, _ = data
+    model = DanceClassifier(combine=combine, empty=empty, **FAST).fit(X, y)
+    probability, own = model.predict_proba(test), model.predict(test)
+    other = bare = 0
+    for alpha in (0.02, 0.1, 0.2, 0.4, 0.6, 0.9):
+        sets = model.predict_set(test, alpha=alpha)
+        for row, why in enumerate(model.explain(test, alpha=alpha)):
+            if not sets[row].any():
+                assert why.best == own[row] and not why.labels
+                bare += 1
+                continue
+            assert sets[row, why.best] and why.labels[0].label == why.best
+            assert probability[row, why.best] == probability[row, sets[row]].max()
+            other += why.best != own[row]
+    assert (bare > 0) == (empty == "keep")
+    # Where probabilities have no say, the classifier's own best label is not always in the set: then the two differ.
+    assert other > 0 or combine == "fuse"
+
+
+def test_the_best_label_of_a_set_of_a_label_that_only_calibration_has(data):
+    X, y, test, _ = data
+    known = y[:300] != 4
+    model = DanceClassifier(calibration_share=None, combine="joint", **FAST)
+    model.fit(X[:300][known], y[:300][known]).conformalize(X[300:], y[300:])
+    sets = model.predict_set(test, alpha=0.3)
+    alone = np.flatnonzero(sets[:, 4] & (sets.sum(axis=1) == 1))
+    assert len(alone) > 5
+    why = model.explain(test[alone], alpha=0.3)
+    assert {one.best for one in why} == {4} and {one.labels[0].probability for one in why} == {0}
 
 
 def test_files_and_pickles_keep_everything(each, data, tmp_path):
@@ -102,8 +135,9 @@ def test_files_and_pickles_keep_everything(each, data, tmp_path):
                 other.predict_p(test, score=score), each.predict_p(test, score=score)
             )
         np.testing.assert_array_equal(other.predict_set(test, [0.1, 0.3]), each.predict_set(test, [0.1, 0.3]))
+        assert other.reference_points_ == each.reference_points_
     np.testing.assert_array_equal(copy.reference_indices_, each.reference_indices_)
-    # A file does not know where its points came from: rows are places in the reference.
+    # A file does not know the arrays its points came from: rows are places in the reference.
     distances, places = loaded.kneighbors(test)
     np.testing.assert_array_equal(each.reference_indices_[places], each.kneighbors(test)[1])
     np.testing.assert_array_equal(distances, each.kneighbors(test)[0])
@@ -151,6 +185,7 @@ def test_rows_after_fit_are_those_of_its_data(data, options):
     model = DanceClassifier(**options, **FAST).fit(X, y)
     check_rows(model, X, y)
     assert model.n_samples_fit_ == len(X)
+    assert [point.row for point in model.reference_points_] == model.reference_indices_.tolist()
     if options == {"calibration": "exact"}:
         assert sorted(model.reference_indices_) == list(range(len(X)))
 
@@ -168,6 +203,8 @@ def test_rows_after_conformalize_go_on_from_those_of_fit(data, options):
     assert len(model.reference_indices_) - from_fit == (0 if model.calibration == "disjoint" else 350)
     both = model.calibration == "exact" and model.fit_neighbors
     assert from_fit == (kept if both or model.calibration == "disjoint" else 0)
+    for point, row in zip(model.reference_points_, model.reference_indices_, strict=True):
+        assert (point.part, point.row) == (("fit", row) if row < 250 else ("calibration", row - 250))
     # Once more on other points: they take the place of the first ones.
     model.conformalize(X[300:], y[300:])
     check_rows(model, np.concatenate([X[fit], X[300:]]), np.concatenate([y[fit], y[300:]]))
@@ -192,8 +229,8 @@ def test_rows_after_load_and_conformalize(data, tmp_path):
 def test_the_papers_settings():
     model = DanceClassifier.paper(0.2, rounds=1, mix=0.5)
     changed = {
-        "alpha": 0.2, "calibration": "reuse", "combine": "union", "refit": False, "probability_floor": 1e-3,
-        "rounds": 1, "mix": 0.5,
+        "alpha": 0.2, "calibration": "reuse", "combine": "union", "refit": False,
+        "probabilities": "clamp", "probability_floor": 1e-3, "rounds": 1, "mix": 0.5,
     }  # fmt: skip
     assert model.get_params() == {**DanceClassifier().get_params(), **changed}
     assert DanceClassifier.paper(calibration="disjoint").calibration == "disjoint"
@@ -206,6 +243,7 @@ def test_the_papers_settings():
         ({"calibration": None}, "calibration = None: must be"),
         ({"combine": "sum"}, "combine = 'sum': must be 'fuse', 'joint' or 'union'"),
         ({"normalize": "l1"}, "normalize = 'l1': must be 'l2', 'standardize' or 'none'"),
+        ({"probabilities": "softmax"}, "probabilities = 'softmax': must be 'calibrated' or 'clamp'"),
         ({"empty": "fill"}, "empty = 'fill': must be 'keep' or 'top1'"),
     ],
 )

@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use dance::conformal::Counts;
 use dance::conformal::{Combine, Decision, EmptySets};
+use dance::model::ReferencePoint;
 use dance::{Context, Dance, Matrix, PredictOptions};
 use serde::Serialize;
 
@@ -18,7 +19,7 @@ pub(crate) enum Include {
     Probabilities,
     /// Of each label in the set: by each score, and by the combined one where there is one
     PValues,
-    /// Rows of the reference points that speak for each label in the set
+    /// The points that speak for each label in the set: id, row and part of the data
     Neighbors,
 }
 
@@ -28,6 +29,7 @@ pub(crate) struct Answer<'a> {
     pub(crate) row: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) id: Option<String>,
+    /// The most probable label of the set; of all labels where it is empty.
     pub(crate) prediction: &'a str,
     pub(crate) probability: f32,
     pub(crate) set: Vec<&'a str>,
@@ -42,7 +44,7 @@ pub(crate) struct Answer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) contrast_p_values: Option<Vec<f64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) neighbors: Option<Vec<Vec<u32>>>,
+    pub(crate) neighbors: Option<Vec<Vec<ReferencePoint<'a>>>>,
 }
 
 /// Asks a model.
@@ -79,10 +81,11 @@ impl<'a> Answers<'a> {
     ) -> dance::Result<Vec<Answer<'a>>> {
         let scored = self.model.score(queries, self.options.first_row(first), self.context)?;
         let prediction = self.model.predict(&scored, &self.decision);
-        let probabilities = scored.probabilities.as_ref();
+        let wanted = self.options.probabilities;
+        let probabilities = scored.classified.as_ref().filter(|_| wanted).map(|all| &all.probabilities);
         let counts = self.include.contains(&Include::PValues).then_some(&scored.counts);
         let combined = self.model.predictor().combine() != Combine::Union;
-        let best = scored.best.as_ref();
+        let best = prediction.best.as_ref();
         let classes = self.model.classes();
         let name = |label: u32| classes.get(label as usize).map_or("", String::as_str);
         let mut answers = Vec::with_capacity(queries.rows());
@@ -121,10 +124,11 @@ impl<'a> Answers<'a> {
                 p_values: p(|counts| counts.combined).filter(|_| combined),
                 rank_p_values: p(|counts| counts.rank),
                 contrast_p_values: p(|counts| counts.contrast),
-                neighbors: prediction
-                    .support
-                    .as_ref()
-                    .map(|support| order.iter().map(|&place| support[begin + place].clone()).collect()),
+                neighbors: prediction.support.as_ref().map(|support| {
+                    let named =
+                        |ids: &Vec<u32>| ids.iter().map(|&id| self.model.reference_point(id)).collect();
+                    order.iter().map(|&place| named(&support[begin + place])).collect()
+                }),
             });
         }
         Ok(answers)

@@ -91,13 +91,25 @@ fn in_order_of_names(data: Dataset) -> Dataset {
 /// True labels as the model numbers them; labels it has never seen get numbers beyond its classes.
 pub(crate) struct Truth {
     pub(crate) labels: Vec<u32>,
+    /// Classes with those that the model has never seen.
+    pub(crate) classes: usize,
+    /// Names of those.
+    unknown: Vec<String>,
     /// What to warn of.
     pub(crate) warning: Option<String>,
 }
 
 impl Truth {
     pub(crate) fn new(model: &Dance, table: &Table) -> anyhow::Result<Self> {
-        let names = label_names(table)?;
+        Ok(Self::of_names(model, &label_names(table)?))
+    }
+
+    pub(crate) fn of(model: &Dance, data: &Dataset) -> Self {
+        let names = data.labels.iter().map(|&label| data.classes[label as usize].clone());
+        Self::of_names(model, &names.collect::<Vec<_>>())
+    }
+
+    fn of_names(model: &Dance, names: &[String]) -> Self {
         let known = model.classes().len();
         let mut classes = Classes::new(model.classes());
         let labels: Vec<u32> = names.iter().map(|name| classes.id_or_next(name)).collect();
@@ -110,7 +122,22 @@ impl Truth {
                 names[row]
             )
         });
-        Ok(Self { labels, warning })
+        let classes = labels.iter().fold(known, |most, &label| most.max(label as usize + 1));
+        let mut beyond = vec![String::new(); classes - known];
+        for (&label, name) in labels.iter().zip(names) {
+            if let Some(place) = (label as usize).checked_sub(known) {
+                beyond[place].clone_from(name);
+            }
+        }
+        Self { labels, classes, unknown: beyond, warning }
+    }
+}
+
+impl Truth {
+    /// The name of a class.
+    pub(crate) fn name(&self, model: &Dance, class: usize) -> String {
+        let known = model.classes();
+        known.get(class).unwrap_or_else(|| &self.unknown[class - known.len()]).clone()
     }
 }
 

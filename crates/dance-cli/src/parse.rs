@@ -32,6 +32,53 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
     }
 }
 
+/// The least coverage that is good enough: at every level, or at some.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum MinCoverage {
+    Everywhere(f64),
+    At(Vec<(f64, f64)>),
+}
+
+impl MinCoverage {
+    pub(crate) fn at(&self, alpha: f64) -> Option<f64> {
+        match self {
+            Self::Everywhere(least) => Some(*least),
+            Self::At(pairs) => pairs.iter().find(|pair| pair.0 == alpha).map(|pair| pair.1),
+        }
+    }
+
+    /// Levels that it names.
+    pub(crate) fn levels(&self) -> Vec<f64> {
+        match self {
+            Self::Everywhere(_) => Vec::new(),
+            Self::At(pairs) => pairs.iter().map(|pair| pair.0).collect(),
+        }
+    }
+}
+
+impl std::fmt::Display for MinCoverage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Everywhere(least) => write!(f, "{least}"),
+            Self::At(pairs) => {
+                let pairs = pairs.iter().map(|(level, least)| format!("{level}={least}"));
+                f.write_str(&pairs.collect::<Vec<_>>().join(","))
+            }
+        }
+    }
+}
+
+pub(crate) fn min_coverage(text: &str) -> Result<MinCoverage, String> {
+    if !text.contains('=') {
+        return share(text).map(MinCoverage::Everywhere);
+    }
+    let pair = |pair: &str| {
+        let (level, least) = pair.split_once('=').ok_or("give LEVEL=SHARE, such as 0.1=0.88,0.05=0.93")?;
+        Ok((alpha(level.trim())?, share(least.trim())?))
+    };
+    text.split(',').map(pair).collect::<Result<_, String>>().map(MinCoverage::At)
+}
+
 pub(crate) fn split(text: &str) -> Result<Split, String> {
     let wrong = "two or three positive shares that sum to 1 (kernel, calibration, test), such as 0.4,0.4,0.2";
     let shares: Vec<f64> =

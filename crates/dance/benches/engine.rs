@@ -19,7 +19,7 @@ use dance::device::cpu::agop_flops;
 use dance::device::{AgopForm, Cpu, Device, FitPoints};
 use dance::kernel::Kernel;
 use dance::machine::tune::{self, TuneConfig};
-use dance::machine::{Classifier, Part, RfmConfig, default_floor};
+use dance::machine::{Classifier, Part, RfmConfig};
 use dance::neighbors::squared_distance;
 use dance::random::Random;
 use dance::{Context, Dataset, Event, Matrix, Observer, Quality, Result};
@@ -315,8 +315,7 @@ fn accuracy(context: &Context<'_>, file: &str, seed: u64) -> Result<()> {
         let classes = data.classes.len();
         let tuned = tune::fit(&Cpu, part(&fit), classes, &RfmConfig::default(), &config, context)?;
         let seconds = begin.elapsed().as_secs_f64();
-        let floor = default_floor(classes);
-        let classifier = Classifier::open(&Cpu, &tuned.rfm, &Normalizer::None, floor, context)?;
+        let classifier = Classifier::open(&Cpu, &tuned.rfm, &Normalizer::None, tuned.scale, context)?;
         let found = classifier.classify(&test.embeddings, context)?.labels;
         let hits = found.iter().zip(&test.labels).filter(|(found, truth)| found == truth).count();
         let name = if refit { "refit" } else { "plain" };

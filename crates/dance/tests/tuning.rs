@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use dance::device::{
     ClassifierHandle, Cpu, Device, FitPoints, FitSession, FitSize, IndexHandle, MachineParts,
 };
+use dance::kernel::Kernel;
 use dance::machine::tune::{self, TuneConfig, Tuned};
-use dance::machine::{Part, Rfm, RfmConfig, probabilities};
+use dance::machine::{Part, Rfm, RfmConfig};
 use dance::random::Random;
 use dance::{Context, Error, Event, Matrix, Observer, Quality, Result};
 
@@ -125,16 +126,6 @@ fn the_unit_is_the_median_distance() {
     assert!((tuned.unit / expected - 1.0).abs() < 1e-6);
 }
 
-#[test]
-fn probabilities_are_clamped_and_normalised() {
-    let outputs = Matrix::new(vec![-0.5, 0.2, 1.4, 0.0], 1, 4).unwrap();
-    let found = probabilities(outputs, 0.01);
-    let sum = 0.01 + 0.2 + 0.99 + 0.01;
-    for (found, expected) in found.row(0).iter().zip([0.01, 0.2, 0.99, 0.01]) {
-        assert!((f64::from(*found) - expected / sum).abs() < 1e-7);
-    }
-}
-
 struct Watcher {
     events: Mutex<Vec<Event>>,
     stop_after: usize,
@@ -166,6 +157,70 @@ fn memory_is_said_before_it_is_taken_and_refused_above_the_limit() {
     assert_eq!(*watcher.events.lock().unwrap(), [Event::Memory { bytes: needed }]);
     let enough = config.memory(Some(needed));
     assert!(tune::fit(&Cpu, part(&points, &labels), 3, &RfmConfig::default(), &enough, &context).is_ok());
+}
+
+/// One to three points per class: nothing can be held out, and nothing has to be.
+#[test]
+fn a_few_points_are_enough() {
+    for per_class in [1, 2, 3] {
+        let (classes, d) = (12, 6);
+        let (points, labels) = problem(classes * per_class, d, classes, 4);
+        let tuned = fit(2, &points, &labels, &TuneConfig::default().evaluations(10)).unwrap();
+        assert_eq!((tuned.rfm.rounds, tuned.rows.len()), (0, classes * per_class));
+        // With one point each there is nothing to judge by: the plainest kernel, one median distance wide.
+        assert_eq!(tuned.trace.len(), if per_class == 1 { 1 } else { 10 });
+        if per_class == 1 {
+            assert_eq!((tuned.rfm.kernel.bandwidth(), tuned.rfm.kernel.shape()), (tuned.unit, 1.0));
+        }
+        assert_eq!(largest_of(&outputs(&tuned.rfm, &points)), labels, "each point knows its own class");
+        let fixed = TuneConfig::default().bandwidth((2.0, 2.0)).shape((0.7, 0.7));
+        let fixed = fit(1, &points, &labels, &fixed).unwrap();
+        assert!((fixed.rfm.kernel.bandwidth() / fixed.unit - 2.0).abs() < 1e-12);
+        assert_eq!(fixed.trace.len(), 1);
+    }
+}
+
+/// What judges few points is what refitting without each of them says, computed the long way: by a device of plain loops
+/// in `tests/model` and here by dropping points one by one.
+#[test]
+fn leaving_one_out_is_fitting_without_it() {
+    let (points, labels) = problem(40, 5, 4, 9);
+    let none = Matrix::zeros(0, 5);
+    let of =
+        |rows: &[usize]| part(&points.select(rows), &rows.iter().map(|&row| labels[row]).collect::<Vec<_>>());
+    let context = Context::new(2).unwrap();
+    let kernel = Kernel::new(2.5, 0.8).unwrap();
+    let ridge = 1e-3;
+    let all = of(&(0..40).collect::<Vec<_>>());
+    let whole = FitPoints {
+        train: &all.embeddings,
+        labels: &all.labels,
+        classes: 4,
+        held_out: &none,
+        held_out_labels: &[],
+    };
+    let mut session = Cpu.open_fit(whole, false, &context).unwrap();
+    session.begin(None, &context).unwrap();
+    session.solve(kernel, ridge, &context).unwrap();
+    let found = session.leave_one_out(&context).unwrap();
+    for out in 0..40 {
+        let rest = of(&(0..40).filter(|&row| row != out).collect::<Vec<_>>());
+        let one = of(&[out]);
+        let without = FitPoints {
+            train: &rest.embeddings,
+            labels: &rest.labels,
+            classes: 4,
+            held_out: &one.embeddings,
+            held_out_labels: &one.labels,
+        };
+        let mut session = Cpu.open_fit(without, false, &context).unwrap();
+        session.begin(None, &context).unwrap();
+        session.solve(kernel, ridge, &context).unwrap();
+        let expected = session.held_out().unwrap();
+        for (found, expected) in found.row(out).iter().zip(expected.row(0)) {
+            assert!((found - expected).abs() < 2e-3, "{out}: {found} {expected}");
+        }
+    }
 }
 
 /// The CPU with next to no memory.
@@ -323,4 +378,10 @@ fn the_best_iterate_wins_and_the_first_may() {
     let outputs = outputs(&tuned.rfm, &points.select(&held_out));
     let truth: Vec<u32> = held_out.iter().map(|&row| labels[row]).collect();
     assert_eq!(Quality::of(&outputs, &truth).accuracy, best.1.accuracy);
+}
+
+fn largest_of(outputs: &Matrix) -> Vec<u32> {
+    let largest =
+        |row: &[f32]| (0..row.len()).fold(0, |best, at| if row[at] > row[best] { at } else { best });
+    (0..outputs.rows()).map(|row| largest(outputs.row(row)) as u32).collect()
 }

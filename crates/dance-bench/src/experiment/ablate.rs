@@ -12,6 +12,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::case::Parts;
+use super::runner::{ids_in, renamed};
 use dance::PredictOptions;
 use dance::conformal::Mix;
 use dance::conformal::metrics::Metrics;
@@ -113,8 +114,9 @@ pub(crate) fn run(
             let model = fitted.calibrate(device, parts.calibration, context)?;
             let options = PredictOptions::default().best(false);
             let scored = model.score(&parts.test.embeddings, options, context)?;
+            let to = ids_in(parts.test, model.classes());
             for &alpha in alphas {
-                let sets = model.predict(&scored, &model.decide(alpha)?).sets;
+                let sets = renamed(model.predict(&scored, &model.decide(alpha)?).sets, &to);
                 let metrics = Metrics::new(&sets, &parts.test.labels, parts.test.classes.len(), alpha, None)?;
                 points.push(AblationPoint { ablation, value: value.clone(), alpha, metrics });
             }

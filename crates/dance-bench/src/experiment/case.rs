@@ -25,7 +25,6 @@ const LEVELS: [f64; 6] = [0.02, 0.05, 0.1, 0.15, 0.2, 0.3];
 /// The parts that methods see.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
-    pub(crate) fit: &'a Dataset,
     pub(crate) calibration: &'a Dataset,
     pub(crate) test: &'a Dataset,
 }
@@ -40,7 +39,11 @@ pub(crate) fn run(
     plan: &Plan,
     context: &Context<'_>,
 ) -> Result<Case> {
-    let rows = split::stratified(&data.labels, &plan.split, seed)?;
+    let rows = if plan.config.stratified {
+        split::stratified(&data.labels, &plan.split, seed)?
+    } else {
+        split::uniform(data.len(), &plan.split, seed)?
+    };
     let [fit, calibration, test] = [0, 1, 2].map(|part| data.select(&rows[part]));
     let tap = Tap::new(context.observer());
     let context = &context.with_observer(&tap);
@@ -55,7 +58,7 @@ pub(crate) fn run(
 
     let mut seconds = Seconds::default();
     let fitted = timed(&mut seconds.fit, || Fitted::fit(device, &fit, &plan.config_for(seed), context))?;
-    let parts = Parts { fit: &fit, calibration: &calibration, test: &test };
+    let parts = Parts { calibration: &calibration, test: &test };
     let mut runner = Runner::new(device, &fitted, parts, seed, &mut seconds, context)?;
     let (mut records, mut skipped, mut curve) = (Vec::new(), Vec::new(), Vec::new());
     for &method in &plan.methods {
@@ -99,8 +102,9 @@ pub(crate) fn run(
             curve.push(CurvePoint { method, alpha, coverage, size });
         }
     }
-    let picture = if seed == plan.seed { runner.picture(&fitted) } else { None };
+    let picture = if seed == plan.seed { runner.picture(&fitted, &data.classes) } else { None };
     let ablations = ablate::run(device, &fitted, &parts, &plan.ablations, &plan.alphas, context)?;
+    let probabilities = runner.judge_probabilities();
     let (trace, warnings) = tap.into_parts();
     Ok(Case {
         data: name.to_owned(),
@@ -110,6 +114,7 @@ pub(crate) fn run(
         dimensions: data.embeddings.cols(),
         classes: data.classes.len(),
         parts: [fit.len(), calibration.len(), test.len()],
+        probabilities,
         warnings,
         seconds,
         trace,
@@ -130,13 +135,13 @@ pub(crate) fn timed<T>(total: &mut f64, work: impl FnOnce() -> Result<T>) -> Res
 }
 
 impl Runner<'_> {
-    fn picture(&self, fitted: &Fitted) -> Option<Picture> {
+    fn picture(&self, fitted: &Fitted, classes: &[String]) -> Option<Picture> {
         let kernel = fitted.rfm.kernel;
         Picture::new(
             &self.calibration_points,
             self.index.points(),
             self.calibration_labels(),
-            &fitted.classes,
+            classes,
             kernel,
         )
     }
@@ -162,7 +167,7 @@ impl<'a> Tap<'a> {
             let missing = counts.iter().zip(&own).filter(|(all, own)| **all > 0 && **own == 0).count();
             if missing > 0 {
                 self.notice(&Event::Warning(format!(
-                    "{missing} classes have too few points to be in the {name} part of the split"
+                    "{missing} classes have no point in the {name} part of the split"
                 )));
             }
         }

@@ -21,7 +21,6 @@ pub enum Method {
     ExactFuse,
     ExactJoint,
     ExactUnion,
-    ExactFuseNoRefit,
     ReuseFuse,
     ReuseJoint,
     DisjointFuse,
@@ -40,15 +39,14 @@ pub enum Method {
 }
 
 /// Name, title and guarantee of every method, in the order of the tables.
-const METHODS: [(Method, &str, &str, &str); 23] = [
+const METHODS: [(Method, &str, &str, &str); 22] = [
     (Method::Dance, "dance", "DANCE", HEURISTIC),
     (Method::KnnSet, "knn-set", "k-NN Set", HEURISTIC),
     (Method::ClrSet, "clr-set", "CLR Set", HEURISTIC),
     (Method::DanceDisjoint, "dance-disjoint", "DANCE (disjoint)", EXACT),
-    (Method::ExactFuse, "exact-fuse", "exact, fuse (refit)", EXACT),
-    (Method::ExactJoint, "exact-joint", "exact, joint (refit)", EXACT),
-    (Method::ExactUnion, "exact-union", "exact, union (refit)", EXACT),
-    (Method::ExactFuseNoRefit, "exact-fuse-no-refit", "exact, fuse", EXACT),
+    (Method::ExactFuse, "exact-fuse", "exact, fuse", EXACT),
+    (Method::ExactJoint, "exact-joint", "exact, joint", EXACT),
+    (Method::ExactUnion, "exact-union", "exact, union", EXACT),
     (Method::ReuseFuse, "reuse-fuse", "reuse, fuse", HEURISTIC),
     (Method::ReuseJoint, "reuse-joint", "reuse, joint", HEURISTIC),
     (Method::DisjointFuse, "disjoint-fuse", "disjoint, fuse", EXACT),
@@ -85,7 +83,6 @@ impl Method {
                 method,
                 Self::DanceDisjoint
                     | Self::ExactUnion
-                    | Self::ExactFuseNoRefit
                     | Self::ReuseFuse
                     | Self::ReuseJoint
                     | Self::DisjointFuse
@@ -130,7 +127,7 @@ impl Method {
             Self::KnnSet => (Reuse, Union, Mix::Fixed(0.0)),
             Self::ClrSet => (Reuse, Union, Mix::Fixed(1.0)),
             Self::DanceDisjoint => (Disjoint, Union, base.mix),
-            Self::ExactFuse | Self::ExactFuseNoRefit => (Exact, Fuse, base.mix),
+            Self::ExactFuse => (Exact, Fuse, base.mix),
             Self::ExactJoint => (Exact, Joint, base.mix),
             Self::ExactUnion => (Exact, Union, base.mix),
             Self::ReuseFuse => (Reuse, Fuse, base.mix),
@@ -151,11 +148,6 @@ impl Method {
         };
         Some(base.mix(mix).calibration(calibration).combine(combine))
     }
-
-    /// Whether the kernel is fitted once more with the validation points, which the paper does not do.
-    pub(crate) fn refits(self) -> bool {
-        matches!(self, Self::ExactFuse | Self::ExactJoint | Self::ExactUnion)
-    }
 }
 
 impl fmt::Display for Method {
@@ -173,7 +165,7 @@ impl FromStr for Method {
             Error::config(
                 "method",
                 text,
-                "one of dance, knn-set, clr-set, dance-disjoint, exact-fuse, exact-joint, exact-union, exact-fuse-no-refit, \
+                "one of dance, knn-set, clr-set, dance-disjoint, exact-fuse, exact-joint, exact-union, \
                  reuse-fuse, reuse-joint, disjoint-fuse, deep-knn, confine, lac, aps, raps, saps, aps-deterministic, \
                  raps-deterministic, saps-deterministic, ncp-raps, conf-ot-aps, conf-ot-raps",
             )

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::ablate::Ablation;
 use super::method::Method;
 use dance::Config;
+use dance::conformal::DanceConfig;
 use dance::{Error, Result};
 
 /// See the [module](self). The data sets are not part of it: a run may be continued with more of them.
@@ -27,7 +28,8 @@ pub struct Plan {
 }
 
 impl Default for Plan {
-    /// The paper's protocol: 40/40/20, five seeds, its settings.
+    /// 40/40/20 and five seeds as in the paper; every method has the kernel that users get: fitted once more with the points
+    /// that judged it, with calibrated probabilities, and parts drawn at random.
     fn default() -> Self {
         Self {
             alphas: vec![0.1, 0.05],
@@ -36,12 +38,17 @@ impl Default for Plan {
             methods: Method::usual(),
             ablations: Vec::new(),
             split: [0.4, 0.4, 0.2],
-            config: Config::paper(),
+            config: Config::default().dance(DanceConfig::paper()),
         }
     }
 }
 
 impl Plan {
+    /// The paper's protocol throughout: no fit with the judges, clamped probabilities, parts dealt out class by class.
+    pub fn paper() -> Self {
+        Self { config: Config::paper().stratified(true), ..Self::default() }
+    }
+
     /// Refuses what makes no sense.
     pub fn check(&self) -> Result<()> {
         if self.alphas.is_empty() {

@@ -11,13 +11,13 @@ use super::method::Method;
 use super::picture::Picture;
 use super::plan::Plan;
 use dance::Evaluation;
-use dance::conformal::Sets;
 use dance::conformal::metrics::Metrics;
+use dance::conformal::{ProbabilityMetrics, Sets};
 use dance::whole_file::WholeFile;
 use dance::{Error, Result};
 
 /// The version of the schema.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Everything of a run: `results.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,6 +58,8 @@ pub struct Case {
     pub classes: usize,
     /// Points of the three parts: kernel fit, calibration, test.
     pub parts: [usize; 3],
+    /// How good the kernel's class probabilities are on the test points.
+    pub probabilities: ProbabilityMetrics,
     /// What the user should know.
     pub warnings: Vec<String>,
     /// Seconds spent.

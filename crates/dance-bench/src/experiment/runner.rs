@@ -7,11 +7,11 @@ use dance::conformal::methods::{adapter::Adapter, conf_ot, ncp::Ncp};
 use dance::conformal::scores::{
     self, Aps, Confine, DeepKnn, LabelScores, Lac, NeighborScore, RankedScore, Raps, Saps,
 };
-use dance::conformal::{CalibrationScores, Sets};
+use dance::conformal::{CalibrationScores, ProbabilityMetrics, Sets};
+use dance::data::Classes;
 use dance::device::Device;
-use dance::machine::Classified;
 use dance::neighbors::{Index, Neighbors};
-use dance::{Context, Dance, Error, Fitted, Matrix, PredictOptions, Result, Scored};
+use dance::{Context, Dance, Dataset, Error, Fitted, Matrix, PredictOptions, Result, Scored};
 
 /// Neighbors that the baselines share: as many as the one that looks at most.
 const NEIGHBORS: usize = 75;
@@ -33,8 +33,6 @@ pub(crate) struct Runner<'a> {
     calibration_probabilities: Matrix,
     test_probabilities: Matrix,
     best: Vec<u32>,
-    /// The kernel with the validation points, once a method wants it.
-    refitted: Option<Fitted>,
     prepared: Option<(Method, Prepared)>,
 }
 
@@ -65,7 +63,12 @@ impl<'a> Runner<'a> {
             let of = |part: &Matrix| classifier.classify(part, context);
             Ok((of(&parts.calibration.embeddings)?, of(&parts.test.embeddings)?))
         })?;
-        let Classified { probabilities: test_probabilities, labels: best } = test;
+        // A class that has no point among those that fitted the kernel has probability 0.
+        let to = ids_in(parts.test, &fitted.classes);
+        let all = |probabilities: &Matrix| spread(probabilities, &to, parts.test.classes.len());
+        let (calibration_probabilities, test_probabilities) =
+            (all(&calibration.probabilities), all(&test.probabilities));
+        let best = test.labels.iter().map(|&label| to[label as usize]).collect();
         let index = Index::open(device, calibration_mapped, context)?;
         let (calibration_neighbors, test_neighbors) = timed(&mut seconds.neighbors, || {
             let among = index.search_own(index.len(), NEIGHBORS, context)?;
@@ -77,16 +80,15 @@ impl<'a> Runner<'a> {
             fitted,
             parts,
             seed,
-            classes: fitted.classes.len(),
+            classes: parts.test.classes.len(),
             calibration_points,
             index,
             test_mapped,
             calibration_neighbors,
             test_neighbors,
-            calibration_probabilities: calibration.probabilities,
+            calibration_probabilities,
             test_probabilities,
             best,
-            refitted: None,
             prepared: None,
         })
     }
@@ -105,12 +107,12 @@ impl<'a> Runner<'a> {
     pub(crate) fn prepare(&mut self, method: Method, seconds: &mut Seconds) -> Result<()> {
         let context = self.context;
         let prepared = if let Some(config) = method.dance(self.fitted.config.dance) {
-            let mut fitted = if method.refits() { self.refitted()? } else { self.fitted.clone() };
+            let mut fitted = self.fitted.clone();
             fitted.config.dance = config;
             let (mut calibrating, mut inferring) = (0.0, 0.0);
             let model =
                 timed(&mut calibrating, || fitted.calibrate(self.device, self.parts.calibration, context))?;
-            let options = PredictOptions::default().best(method.refits());
+            let options = PredictOptions::default().best(false);
             let scored =
                 timed(&mut inferring, || model.score(&self.parts.test.embeddings, options, context))?;
             if method == Method::Dance {
@@ -139,7 +141,6 @@ impl<'a> Runner<'a> {
                 | Method::ExactFuse
                 | Method::ExactJoint
                 | Method::ExactUnion
-                | Method::ExactFuseNoRefit
                 | Method::ReuseFuse
                 | Method::ReuseJoint
                 | Method::DisjointFuse => return Err(Error::Data(format!("{method} has no settings"))),
@@ -159,7 +160,8 @@ impl<'a> Runner<'a> {
             Prepared::Dance(ready) => {
                 let (model, scored) = &**ready;
                 let prediction = model.predict(scored, &model.decide(alpha)?);
-                Ok((prediction.sets, prediction.decision.mix))
+                let to = ids_in(self.parts.test, model.classes());
+                Ok((renamed(prediction.sets, &to), prediction.decision.mix))
             }
             Prepared::Labels { calibration, test } => {
                 Ok((Sets::from_scores(test, calibration.threshold(alpha)?.value, self.classes), None))
@@ -196,19 +198,13 @@ impl<'a> Runner<'a> {
     pub(crate) fn best(&self) -> &[u32] {
         match &self.prepared {
             Some((_, Prepared::ConfOt { best, .. })) => best,
-            Some((_, Prepared::Dance(ready))) => {
-                ready.1.best.as_ref().map_or(&self.best, |best| &best.labels)
-            }
             _ => &self.best,
         }
     }
 
-    fn refitted(&mut self) -> Result<Fitted> {
-        if let Some(fitted) = &self.refitted {
-            return Ok(fitted.clone());
-        }
-        let fitted = self.fitted.refit(self.device, self.parts.fit, self.context)?;
-        Ok(self.refitted.insert(fitted).clone())
+    /// How good the kernel's class probabilities are.
+    pub(crate) fn judge_probabilities(&self) -> ProbabilityMetrics {
+        ProbabilityMetrics::new(&self.test_probabilities, &self.parts.test.labels)
     }
 
     fn adapter(&self, score: Box<dyn RankedScore>, seeded: bool) -> Result<Prepared> {
@@ -267,6 +263,39 @@ impl<'a> Runner<'a> {
         let best = largest_of(&probabilities);
         Ok(Prepared::ConfOt { adapter, score, probabilities, best })
     }
+}
+
+/// For each of the names, its number among the classes of `data`, which has them all.
+pub(crate) fn ids_in(data: &Dataset, names: &[String]) -> Vec<u32> {
+    let classes = Classes::new(&data.classes);
+    names.iter().filter_map(|name| classes.id(name)).collect()
+}
+
+/// Sets with other numbers for their labels.
+pub(crate) fn renamed(mut sets: Sets, to: &[u32]) -> Sets {
+    if to.is_sorted() && to.last().is_none_or(|&last| last as usize + 1 == to.len()) {
+        return sets;
+    }
+    for row in 0..sets.len() {
+        let set = &mut sets.labels[sets.offsets[row]..sets.offsets[row + 1]];
+        for label in set.iter_mut() {
+            *label = to[*label as usize];
+        }
+        set.sort_unstable();
+    }
+    sets
+}
+
+/// Columns moved to where `to` says, among `classes`; 0 elsewhere.
+fn spread(columns: &Matrix, to: &[u32], classes: usize) -> Matrix {
+    let mut all = Matrix::zeros(columns.rows(), classes);
+    for row in 0..columns.rows() {
+        let target = all.row_mut(row);
+        for (&value, &place) in columns.row(row).iter().zip(to) {
+            target[place as usize] = value;
+        }
+    }
+    all
 }
 
 /// The first label of the largest value of every row.

@@ -18,6 +18,7 @@ use dance::whole_file::WholeFile;
 pub fn all_tables(results: &Results) -> Vec<Table> {
     let mut all = vec![tables::main(results), tables::against_paper(results)];
     all.extend(results.plan.alphas.iter().map(|&alpha| tables::per_data_set(results, alpha)));
+    all.push(tables::probabilities(results));
     all.push(tables::ablations(results));
     all.push(tables::times(results));
     all.retain(|table| !table.rows.is_empty());

@@ -3,6 +3,7 @@
 use super::cells::{Cell, Table};
 use super::summary::{data_sets, deviation, mean, summarize};
 use crate::experiment::{Case, Method, Results};
+use dance::conformal::ProbabilityMetrics;
 
 /// The main table: means over data sets.
 pub fn main(results: &Results) -> Table {
@@ -142,6 +143,32 @@ pub fn per_data_set(results: &Results, alpha: f64) -> Table {
         let rows = first..table.rows.len();
         table.mark_smallest(5, rows.clone());
         table.mark_smallest(7, rows);
+    }
+    table
+}
+
+/// How good the kernel's class probabilities are on every data set, all seeds together.
+pub fn probabilities(results: &Results) -> Table {
+    let names = ["Data set", "Test points", "Acc", "Log loss", "Brier", "ECE"];
+    let mut table = Table {
+        title: "Class probabilities".into(),
+        note: "Of the kernel machine, over the test points of all seeds together. ECE: how far a probability is from the share \
+               that is right, on average; 15 groups of equal width."
+            .into(),
+        columns: names.map(str::to_owned).to_vec(),
+        rows: Vec::new(),
+    };
+    for data in data_sets(results) {
+        let mut all = ProbabilityMetrics::default();
+        results.cases.iter().filter(|case| case.data == data).for_each(|case| all.merge(&case.probabilities));
+        table.rows.push(vec![
+            Cell::text(&data),
+            Cell::number(all.points as f64, 0),
+            Cell::number(all.accuracy(), 3),
+            Cell::number(all.log_loss(), 3),
+            Cell::number(all.brier(), 3),
+            Cell::number(all.calibration_error(), 3),
+        ]);
     }
     table
 }

@@ -112,7 +112,7 @@ fn a_damaged_file_of_results_is_refused() {
         "",
         "{}",
         "[1",
-        &serde_json::to_string(&*RESULTS).unwrap().replacen("\"format\":1", "\"format\":9", 1),
+        &serde_json::to_string(&*RESULTS).unwrap().replacen("\"format\":2", "\"format\":9", 1),
     ] {
         std::fs::write(&file, text).unwrap();
         assert!(matches!(Results::read(&file), Err(dance::Error::Format { .. })));

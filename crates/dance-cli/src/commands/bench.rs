@@ -9,6 +9,7 @@ use clap::Args;
 use dance_bench::experiment::{self, Ablation, Method, Plan, Results};
 use dance_bench::report::{self, tables};
 
+use super::fit::Probabilities;
 use crate::args::Shared;
 use crate::progress::Progress;
 
@@ -28,13 +29,19 @@ pub(crate) struct Bench {
     #[arg(long, default_value_t = 5, value_name = "N")]
     seeds: usize,
     /// Methods to compare: dance, knn-set, clr-set, dance-disjoint, exact-fuse, exact-joint, exact-union,
-    /// exact-fuse-no-refit, reuse-fuse, reuse-joint, disjoint-fuse, deep-knn, confine, lac, aps, raps, saps,
+    /// reuse-fuse, reuse-joint, disjoint-fuse, deep-knn, confine, lac, aps, raps, saps,
     /// aps-deterministic, raps-deterministic, saps-deterministic, ncp-raps, conf-ot-aps, conf-ot-raps
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     methods: Vec<Method>,
     /// Settings to vary beside: mix, rank-neighbors, contrast-neighbors, reference
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     ablate: Vec<Ablation>,
+    /// The paper's protocol throughout: no fit with the points that judged, clamped probabilities, stratified parts
+    #[arg(long)]
+    paper: bool,
+    /// How the kernel's outputs become class probabilities [default: calibrated]
+    #[arg(long, value_enum, value_name = "HOW")]
+    probabilities: Option<Probabilities>,
     /// Settings to try in each search for bandwidth and shape
     #[arg(long, default_value_t = 25, value_name = "N")]
     evaluations: usize,
@@ -77,8 +84,11 @@ impl Bench {
     }
 
     fn plan(&self, shared: &Shared) -> Plan {
-        let mut plan =
-            Plan { alphas: self.alpha.clone(), seeds: self.seeds, seed: shared.seed, ..Plan::default() };
+        let plan = if self.paper { Plan::paper() } else { Plan::default() };
+        let mut plan = Plan { alphas: self.alpha.clone(), seeds: self.seeds, seed: shared.seed, ..plan };
+        if let Some(probabilities) = self.probabilities {
+            plan.config.probabilities = probabilities.into();
+        }
         if !self.methods.is_empty() {
             plan.methods.clone_from(&self.methods);
         }
@@ -133,6 +143,7 @@ impl Bench {
         for &alpha in &results.plan.alphas {
             writeln!(out, "{}", tables::per_data_set(results, alpha).to_text(styled))?;
         }
+        writeln!(out, "{}", tables::probabilities(results).to_text(styled))?;
         let ablations = tables::ablations(results);
         if !ablations.rows.is_empty() {
             writeln!(out, "{}", ablations.to_text(styled))?;

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use dance::conformal::CoverageBand;
 use dance::conformal::metrics::Metrics;
+use dance::conformal::{CoverageBand, ProbabilityMetrics};
+use dance::machine::Classified;
 use dance::model::SeenAs;
+use dance::whole_file::WholeFile;
 use dance::{Context as Job, Dance, Matrix, PredictOptions, Prediction};
 use serde::Serialize;
 use serde_json::json;
@@ -15,19 +17,21 @@ use serde_json::json;
 use super::Outcome;
 use crate::args::Shared;
 use crate::data::{Columns, Truth, check_there};
-use crate::parse::{self, Alphas};
+use crate::output::{Column, Destination, Format, Frame, write_frame};
+use crate::parse::{self, Alphas, MinCoverage};
 use crate::progress::{Progress, tell};
 use crate::table;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance evaluate model.dance test.npz --alpha 0.1,0.05
   dance evaluate model.dance test.npz --check || echo 'coverage has dropped'
-  dance evaluate model.dance test.npz --alpha 0.1 --min-coverage 0.88
+  dance evaluate model.dance test.npz --min-coverage 0.1=0.88,0.05=0.93
+  dance evaluate model.dance test.npz --per-class classes.csv
 
 Cov is the share of sets that hold the true label, Size the mean number of labels. CCV is the mean distance, in per cent,
 of a class's coverage from what was promised; with few points per class even perfect coverage has the CCV shown as `floor`, and
 `under` is its part from classes covered too little. SSCV is the largest such distance over groups of sets of similar size (few sets
-in a group make it jump). `empty` and `single` are the shares of sets with no and with one label, `right` how often that one is true;
+in a group make it jump). `mix` (union and joint) is the share of alpha that the contrastive score has. `empty` and `single` are the shares of sets with no and with one label, `right` how often that one is true;
 Acc is the classifier's by itself.";
 
 #[derive(Args, Debug)]
@@ -43,9 +47,12 @@ pub(crate) struct Evaluate {
     /// Error levels
     #[arg(long, value_name = "LEVELS", default_value = "0.1,0.05", value_parser = parse::alphas)]
     alpha: Alphas,
-    /// Exit with status 1 if coverage is below this at any level
-    #[arg(long, value_name = "X", value_parser = parse::share)]
-    min_coverage: Option<f64>,
+    /// Exit with status 1 if coverage is below this: one share for all levels, or one for each
+    #[arg(long, value_name = "X|LEVEL=X,…", value_parser = parse::min_coverage)]
+    min_coverage: Option<MinCoverage>,
+    /// Write coverage and set size of every class at every level to this file (.csv, .parquet, .npz)
+    #[arg(long, value_name = "FILE")]
+    per_class: Option<PathBuf>,
     /// Exit with status 1 if coverage is lower, at any level, than chance explains (less than one time in a hundred)
     #[arg(long)]
     check: bool,
@@ -92,6 +99,7 @@ impl Evaluate {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<Outcome> {
         check_there(&self.model)?;
         self.columns.check(&self.data)?;
+        let per_class = self.check()?;
         let progress = Progress::new(shared);
         progress.begin("judging");
         let context = shared.context(&progress)?;
@@ -122,8 +130,12 @@ impl Evaluate {
         let both = !self.exclude_seen && overlap.all() > 0 && !new.is_empty();
         // Scored once, judged by all and by some.
         let answered = Answered::new(&model, points, &self.alpha, &context).with_context(in_data)?;
-        let judged = answered.judge(&truth.labels, rows)?;
-        let without_seen = if both { Some(answered.judge(&truth.labels, &new)?) } else { None };
+        let judged = answered.judge(&truth, rows)?;
+        let without_seen = if both { Some(answered.judge(&truth, &new)?) } else { None };
+        if let Some((path, format)) = &per_class {
+            write_frame(path, *format, &answered.per_class(&truth, rows))?;
+        }
+        let probabilities = answered.judge_probabilities(&truth, rows);
         progress.finish();
 
         let failures = self.failures(&judged);
@@ -136,7 +148,12 @@ impl Evaluate {
                 "overlap": overlap,
                 "levels": judged,
                 "levels_without_seen": without_seen,
-                "min_coverage": self.min_coverage,
+                "probabilities": probabilities.as_ref().map(|found| json!({
+                    "log_loss": found.log_loss(),
+                    "brier": found.brier(),
+                    "calibration_error": found.calibration_error(),
+                })),
+                "min_coverage": self.min_coverage.as_ref().map(ToString::to_string),
                 "passed": (self.check || self.min_coverage.is_some()).then_some(failures.is_empty()),
                 "warnings": progress.warnings(),
             });
@@ -148,7 +165,26 @@ impl Evaluate {
                 writeln!(out, "\nthe {} points that the model has not seen before", new.len())?;
                 write_metrics(&mut out, judged)?;
             }
-            writeln!(out, "\n{LEGEND}\n  guarantee: {}", model.guarantee())?;
+            writeln!(out, "\n{LEGEND}")?;
+            if judged.iter().any(|judged| judged.mix.is_some()) {
+                writeln!(
+                    out,
+                    "  Mix: share of alpha that the contrastive score has; the rank has the rest."
+                )?;
+            }
+            if let Some(found) = &probabilities {
+                writeln!(
+                    out,
+                    "  Class probabilities: log loss {:.3}, Brier score {:.3}; on average {:.3} away from the share that is\n  right (ECE; few points make it look worse than it is).",
+                    found.log_loss(),
+                    found.brier(),
+                    found.calibration_error()
+                )?;
+            }
+            if let Some(text) = unseen_words(&model) {
+                writeln!(out, "  {text}")?;
+            }
+            writeln!(out, "  guarantee: {}", model.guarantee())?;
         }
         for failure in &failures {
             tell(&format!("dance: {failure}"));
@@ -156,12 +192,32 @@ impl Evaluate {
         Ok(if failures.is_empty() { Outcome::Fine } else { Outcome::CheckFailed })
     }
 
+    /// Refuses what makes no sense before anything is read; where the classes go.
+    fn check(&self) -> anyhow::Result<Option<(PathBuf, Format)>> {
+        if let Some(level) =
+            self.min_coverage.iter().flat_map(MinCoverage::levels).find(|level| !self.alpha.0.contains(level))
+        {
+            bail!("--min-coverage {level}=…: {level} is not among the levels judged; add it to --alpha");
+        }
+        let Some(path) = &self.per_class else { return Ok(None) };
+        match Destination::new(path)? {
+            Destination::Stdout | Destination::File(_, Format::Jsonl) => {
+                bail!("{}: classes are written to .csv, .parquet or .npz", path.display())
+            }
+            Destination::File(path, format) => {
+                WholeFile::check(&path)?;
+                Ok(Some((path, format)))
+            }
+        }
+    }
+
     /// What the checks that the user asked for have found.
     fn failures(&self, judged: &[Judged]) -> Vec<String> {
         let mut failures = Vec::new();
         for Judged { metrics, as_low, .. } in judged {
             let (alpha, coverage) = (metrics.alpha, metrics.coverage);
-            if let Some(wanted) = self.min_coverage.filter(|&wanted| coverage < wanted) {
+            let wanted = self.min_coverage.as_ref().and_then(|wanted| wanted.at(alpha));
+            if let Some(wanted) = wanted.filter(|&wanted| coverage < wanted) {
                 failures.push(format!(
                     "alpha {alpha}: coverage {coverage:.4} is below the {wanted} that was asked for"
                 ));
@@ -175,6 +231,18 @@ impl Evaluate {
         }
         failures
     }
+}
+
+/// What labels nobody has seen do to coverage; `None` where there is nothing to say.
+pub(super) fn unseen_words(model: &Dance) -> Option<String> {
+    let unseen = model.unseen().filter(|unseen| unseen.single > 0)?;
+    Some(format!(
+        "Unseen labels: about {:.1} % (± {:.1}) of new points carry a label that no point here has, and no set
+  can hold it: coverage is at most about {:.1} %.",
+        100.0 * unseen.share(),
+        200.0 * unseen.standard_error(),
+        100.0 * (1.0 - unseen.share())
+    ))
 }
 
 fn seen_before(overlap: Overlap, points: usize, excluded: bool) -> String {
@@ -194,7 +262,7 @@ fn seen_before(overlap: Overlap, points: usize, excluded: bool) -> String {
 /// The model's sets of some points at every level.
 struct Answered<'a> {
     model: &'a Dance,
-    best: Option<Vec<u32>>,
+    classified: Option<Classified>,
     predictions: Vec<Prediction>,
 }
 
@@ -203,23 +271,59 @@ impl<'a> Answered<'a> {
         let scored = model.score(points, PredictOptions::default(), context)?;
         let predict = |&alpha: &f64| Ok(model.predict(&scored, &model.decide(alpha)?));
         let predictions = alphas.0.iter().map(predict).collect::<dance::Result<_>>()?;
-        Ok(Self { model, best: scored.best.map(|best| best.labels), predictions })
+        Ok(Self { model, classified: scored.classified, predictions })
     }
 
     /// Judges the sets of the points at `rows` by the true labels, which may lie beyond the model's classes.
-    fn judge(&self, truth: &[u32], rows: &[usize]) -> dance::Result<Vec<Judged>> {
+    fn judge(&self, truth: &Truth, rows: &[usize]) -> dance::Result<Vec<Judged>> {
         let pick = |labels: &[u32]| rows.iter().map(|&row| labels[row]).collect::<Vec<_>>();
-        let (truth, best) = (pick(truth), self.best.as_deref().map(pick));
-        let beyond = truth.iter().max().map_or(0, |&label| label as usize + 1);
-        let classes = beyond.max(self.model.classes().len());
+        let best = self.classified.as_ref().map(|classified| pick(&classified.labels));
+        let labels = pick(&truth.labels);
         let judge = |Prediction { sets, decision, .. }: &Prediction| {
             let alpha = decision.alpha;
-            let metrics = Metrics::new(&sets.select(rows), &truth, classes, alpha, best.as_deref())?;
+            let metrics = Metrics::new(&sets.select(rows), &labels, truth.classes, alpha, best.as_deref())?;
             let band = CoverageBand::new(decision.calibration_points, rows.len(), alpha);
             let (by_chance, as_low) = (band.interval(0.95), band.at_most(metrics.coverage));
             Ok(Judged { mix: decision.mix, metrics, by_chance, as_low })
         };
         self.predictions.iter().map(judge).collect()
+    }
+
+    /// How good the class probabilities of the points at `rows` are.
+    fn judge_probabilities(&self, truth: &Truth, rows: &[usize]) -> Option<ProbabilityMetrics> {
+        let probabilities = self.classified.as_ref()?.probabilities.select(rows);
+        let labels: Vec<u32> = rows.iter().map(|&row| truth.labels[row]).collect();
+        Some(ProbabilityMetrics::new(&probabilities, &labels))
+    }
+
+    /// How often every class is covered at every level, and how large its sets are.
+    fn per_class(&self, truth: &Truth, rows: &[usize]) -> Frame {
+        let mut columns = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for Prediction { sets, decision, .. } in &self.predictions {
+            let mut counts = vec![[0usize; 3]; truth.classes];
+            for &row in rows {
+                let [points, covered, size] = &mut counts[truth.labels[row] as usize];
+                *points += 1;
+                *covered += usize::from(sets.contains(row, truth.labels[row]));
+                *size += sets.get(row).len();
+            }
+            for (class, [points, covered, size]) in counts.into_iter().enumerate().filter(|(_, c)| c[0] > 0) {
+                columns.0.push(decision.alpha);
+                columns.1.push(truth.name(self.model, class));
+                columns.2.push(points as i64);
+                columns.3.push(covered as i64);
+                columns.4.push(covered as f64 / points as f64);
+                columns.5.push(size as f64 / points as f64);
+            }
+        }
+        let mut frame = Frame::default();
+        frame.push("alpha", Column::Numbers(columns.0));
+        frame.push("class", Column::Texts(columns.1));
+        frame.push("points", Column::Integers(columns.2));
+        frame.push("covered", Column::Integers(columns.3));
+        frame.push("coverage", Column::Numbers(columns.4));
+        frame.push("size", Column::Numbers(columns.5));
+        frame
     }
 }
 
@@ -227,7 +331,7 @@ impl<'a> Answered<'a> {
 pub(super) fn judge(
     model: &Dance,
     points: &Matrix,
-    truth: &[u32],
+    truth: &Truth,
     alphas: &Alphas,
     context: &Job<'_>,
 ) -> dance::Result<Vec<Judged>> {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use clap::Args;
 use dance::conformal::{CalibrationMode, Combine, Decision};
+use dance::model::ReferencePoint;
 use dance::{Dance, PredictOptions};
 use serde::Serialize;
 use serde_json::json;
@@ -23,11 +24,13 @@ pub(crate) const EXAMPLE: &str = "Example:
 A label is in the set if its p-value exceeds alpha: the share of calibration points that conform no better than this point
 would with that label. Rank: which place the nearest point with the label has among the neighbors. Loss: how far the points with
 the label lie from the nearest neighbor of all (next to 0 for its own label); none if no neighbor carries it. Probability: the
-kernel machine's. Where scores are fused, the p-value of the rank breaks ties with the probability. Models with `--combine union` have two p-values, one for rank and one
-for loss, and each must exceed its own share of alpha.";
+kernel machine's. Where scores are fused, the p-value of the rank breaks ties with the probability. Models with `--combine union`
+have two p-values, one for rank and one for loss, and each must exceed its own share of alpha. Neighbors: the nearest points
+that carry the label, by id or else by row of the file that was given to fit or recalibrate; `fit` marks those that fitted the kernel.";
 
-/// Neighbors listed for a label.
+/// Neighbors listed for a label, and the most letters they take in the table.
 const NEIGHBORS: usize = 5;
+const NEIGHBOR_WIDTH: usize = 22;
 
 #[derive(Args, Debug)]
 pub(crate) struct Explain {
@@ -62,8 +65,8 @@ struct Reason<'a> {
     loss: Option<f64>,
     loss_p_value: f64,
     probability: f32,
-    /// Rows of the reference points that carry it, nearest first.
-    neighbors: Vec<u32>,
+    /// Reference points that carry it, nearest first.
+    neighbors: Vec<ReferencePoint<'a>>,
 }
 
 impl Explain {
@@ -82,7 +85,7 @@ impl Explain {
         let options = PredictOptions::default().support(1).probabilities(true).first_row(self.row);
         let scored =
             model.score(&point, options, &context).with_context(|| self.data.display().to_string())?;
-        let probabilities = scored.probabilities.as_ref().map_or(&[][..], |all| all.row(0));
+        let probabilities = scored.classified.as_ref().map_or(&[][..], |all| all.probabilities.row(0));
         let decided = model.predict(&scored, &model.decide(self.alpha)?);
         let all = &scored.counts;
         let (predictor, reference_labels) = (model.predictor(), model.predictor().reference_labels());
@@ -106,7 +109,7 @@ impl Explain {
                     loss: loss.is_finite().then_some(loss),
                     loss_p_value: all.p_value(counts.contrast),
                     probability: probabilities.get(label as usize).copied().unwrap_or(0.0),
-                    neighbors: carry.copied().take(NEIGHBORS).collect(),
+                    neighbors: carry.take(NEIGHBORS).map(|&id| model.reference_point(id)).collect(),
                 }
             })
             .collect();
@@ -118,7 +121,7 @@ impl Explain {
         let in_set = reasons.iter().filter(|reason| reason.in_set).count();
         let hidden = reasons.len() - reasons.len().min(self.top.max(in_set));
         reasons.truncate(self.top.max(in_set));
-        let best = scored.best.as_ref().map_or("", |best| &model.classes()[best.labels[0] as usize]);
+        let best = decided.best.as_ref().map_or("", |best| &model.classes()[best.labels[0] as usize]);
         let decision = &decided.decision;
         let finite = |which: usize| {
             decision.thresholds.map(|both| both[which].value).filter(|value| value.is_finite())
@@ -146,24 +149,18 @@ impl Explain {
         writeln!(out, "row {}{}", self.row, id.map_or(String::new(), |id| format!(": {id}")))?;
         writeln!(
             out,
-            "the classifier says {best}; at alpha {} the set holds {in_set} of {} labels",
+            "the best single answer is {best}; at alpha {} the set holds {in_set} of {} labels",
             self.alpha,
             model.classes().len()
         )?;
         writeln!(out, "in the set: {}\n", rule(decision, predictor.mode()))?;
         let rows: Vec<Vec<String>> = reasons.iter().map(cells).collect();
-        let mut head = vec!["label", "in set", "rank", "p", "loss", "p", "probability", "neighbors (rows)"];
+        let mut head =
+            vec!["label", "in set", "rank", "p of rank", "loss", "p of loss", "prob.", "neighbors"];
         if combined {
-            head.insert(2, "p");
+            head.insert(2, "p-value");
         }
         table::write(&mut out, &head, &rows)?;
-        if predictor.mode() == CalibrationMode::Exact && model.fitted().config.dance.fit_neighbors {
-            let points = predictor.calibration_points();
-            writeln!(
-                out,
-                "  rows below {points} are calibration points; {points} + i is point i that fitted the kernel"
-            )?;
-        }
         if hidden > 0 {
             writeln!(out, "  … and {hidden} labels that are farther away (--top)")?;
         }
@@ -175,7 +172,7 @@ impl Explain {
 /// What lets a label in, in words.
 fn rule(decision: &Decision, mode: CalibrationMode) -> String {
     match (decision.thresholds, mode) {
-        (None, _) => format!("p above {}", decision.alpha),
+        (None, _) => format!("p-value above {}", decision.alpha),
         (Some([rank, contrast]), CalibrationMode::Exact) => {
             format!("p of the rank above {:.3} and p of the loss above {:.3}", rank.alpha, contrast.alpha)
         }
@@ -199,8 +196,21 @@ fn shown(value: f64) -> String {
     }
 }
 
+/// A neighbor by its id, or else by its row.
+fn called(point: &ReferencePoint<'_>) -> String {
+    let name = match (point.id, point.row) {
+        (Some(id), _) => id.to_owned(),
+        (None, Some(row)) => row.to_string(),
+        (None, None) => "?".into(),
+    };
+    if point.of_fit { format!("fit {name}") } else { name }
+}
+
 fn cells(reason: &Reason<'_>) -> Vec<String> {
-    let neighbors = reason.neighbors.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let mut neighbors = reason.neighbors.iter().map(called).collect::<Vec<_>>().join(", ");
+    if neighbors.chars().count() > NEIGHBOR_WIDTH {
+        neighbors = neighbors.chars().take(NEIGHBOR_WIDTH - 1).chain(['…']).collect();
+    }
     let mut cells = vec![reason.label.to_owned(), if reason.in_set { "yes" } else { "no" }.into()];
     cells.extend(reason.p_value.map(|p| format!("{p:.3}")));
     cells.extend([

@@ -7,13 +7,14 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use clap::Args;
 use dance::data::{Normalize, split};
+use dance::machine;
 use dance::whole_file::WholeFile;
 use dance::{Config, Dataset, Fitted};
 use serde_json::json;
 
 use super::evaluate;
 use crate::args::Shared;
-use crate::data::Columns;
+use crate::data::{Columns, Truth};
 use crate::output::{Column, Destination, Frame, write_frame};
 use crate::parse::{self, Alphas, Range, Split};
 use crate::progress::Progress;
@@ -38,6 +39,24 @@ pub(crate) enum Normalization {
     None,
 }
 
+/// How outputs become class probabilities.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Probabilities {
+    /// By a floor and a power that fit points best which judged the kernel: 0.8 is right 80 times in 100
+    Calibrated,
+    /// Clamped and divided by their sum, as in the paper
+    Clamp,
+}
+
+impl From<Probabilities> for machine::Probabilities {
+    fn from(choice: Probabilities) -> Self {
+        match choice {
+            Probabilities::Calibrated => Self::Calibrated,
+            Probabilities::Clamp => Self::Clamp,
+        }
+    }
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct Fit {
     /// Embeddings with labels
@@ -51,10 +70,15 @@ pub(crate) struct Fit {
     /// Shares of DATA for kernel, calibration and, if a third is given, test [default: 0.5,0.5]
     #[arg(long, value_name = "SHARES", value_parser = parse::split)]
     split: Option<Split>,
+    /// Deal every class out over the parts in place of drawing at random: classes with few points are in all parts, but
+    /// calibration and test become easier than new points are, and those are covered less than promised
+    #[arg(long)]
+    stratify: bool,
     /// Calibrate on this file, and fit the kernel on all of DATA
-    #[arg(long, value_name = "FILE", conflicts_with = "split")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["split", "stratify"])]
     calibration: Option<PathBuf>,
-    /// Write the test share, which nothing was fitted on, to this file (.npz, .csv, .parquet)
+    /// Write the test share, which nothing was fitted on, to this file (.npz, .csv, .parquet). Ids are kept; without them, the
+    /// row in DATA becomes the id
     #[arg(long, value_name = "FILE")]
     test_out: Option<PathBuf>,
     /// Error levels to report on; the model answers for any other as well
@@ -84,6 +108,9 @@ struct Kernel {
     /// Ridge of the regression
     #[arg(long, value_name = "X", default_value_t = 1e-3, value_parser = parse::not_negative)]
     ridge: f64,
+    /// How outputs become class probabilities [default: calibrated]
+    #[arg(long, value_enum, value_name = "HOW")]
+    probabilities: Option<Probabilities>,
     /// Most rounds of metric learning
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: usize,
@@ -132,12 +159,17 @@ impl Fit {
             if let Some(path) = &self.test_out {
                 write_data(path, test)?;
             }
-            judged = evaluate::judge(&model, &test.embeddings, &test.labels, &self.alpha, &context)?;
+            let truth = Truth::of(&model, test);
+            if let Some(warning) = &truth.warning {
+                progress.warn(warning);
+            }
+            judged = evaluate::judge(&model, &test.embeddings, &truth, &self.alpha, &context)?;
         }
         progress.finish();
         let seconds = begin.elapsed().as_secs_f64();
 
         let mut out = io::stdout().lock();
+        let fitted = model.fitted();
         if shared.json {
             let report = json!({
                 "model": self.output.display().to_string(),
@@ -155,6 +187,8 @@ impl Fit {
                 "calibration": model.predictor().mode(),
                 "combine": model.predictor().combine(),
                 "guarantee": model.guarantee(),
+                "unseen_share": model.unseen().map(|unseen| unseen.share()),
+                "probabilities": fitted.scale,
                 "test": judged,
                 "warnings": progress.warnings(),
                 "seconds": seconds,
@@ -162,9 +196,8 @@ impl Fit {
             writeln!(out, "{report}")?;
             return Ok(());
         }
-        let fitted = model.fitted();
         writeln!(out, "{}: {} classes, {seconds:.1} s", self.output.display(), model.classes().len())?;
-        writeln!(out, "  kernel       {} points, {}", parts.kernel.len(), fitted.fidelity)?;
+        writeln!(out, "  kernel       {}", fitted.fidelity)?;
         writeln!(
             out,
             "  chosen       shape {:.2}, {} of metric learning; validation accuracy {:.3}",
@@ -181,6 +214,9 @@ impl Fit {
             words(predictor.combine())
         )?;
         writeln!(out, "  guarantee    {}", model.guarantee())?;
+        if let Some(text) = evaluate::unseen_words(&model) {
+            writeln!(out, "  {text}")?;
+        }
         if let Some(test) = &parts.test {
             writeln!(out, "\nOn the {} test points, which it never saw:", test.len())?;
             evaluate::write_metrics(&mut out, &judged)?;
@@ -216,8 +252,12 @@ impl Fit {
             return Ok(Parts { calibration: columns.dataset(path)?, kernel: data, test: None });
         }
         let shares = self.split.as_ref().map_or(&[0.5, 0.5][..], |split| &split.0);
-        let parts = split::stratified(&data.labels, shares, shared.seed)
-            .with_context(|| self.data.display().to_string())?;
+        let parts = if self.stratify {
+            split::stratified(&data.labels, shares, shared.seed)
+        } else {
+            split::uniform(data.len(), shares, shared.seed)
+        };
+        let parts = parts.with_context(|| self.data.display().to_string())?;
         Ok(Parts {
             kernel: data.select(&parts[0]),
             calibration: data.select(&parts[1]),
@@ -232,6 +272,10 @@ impl Fit {
             Normalization::Standardize => Normalize::Standardize,
             Normalization::None => Normalize::None,
         };
+        config.stratified = self.stratify;
+        if let Some(probabilities) = self.kernel.probabilities {
+            config.probabilities = probabilities.into();
+        }
         config.tune.evaluations = self.kernel.evaluations;
         config.tune.seed = shared.seed;
         config.tune.memory = self.kernel.memory;
@@ -259,9 +303,8 @@ fn write_data(path: &Path, data: &Dataset) -> anyhow::Result<()> {
     let labels = data.labels.iter().map(|&label| data.classes[label as usize].clone()).collect();
     let npz = format == crate::output::Format::Npz;
     let mut frame = Frame::default();
-    if let Some(ids) = &data.ids {
-        frame.push(if npz { "ids" } else { "id" }, Column::Texts(ids.clone()));
-    }
+    let rows = || data.rows.iter().map(ToString::to_string).collect();
+    frame.push(if npz { "ids" } else { "id" }, Column::Texts(data.ids.clone().unwrap_or_else(rows)));
     frame.push(if npz { "labels" } else { "label" }, Column::Texts(labels));
     frame.push(if npz { "embeddings" } else { "embedding" }, Column::Vectors(data.embeddings.clone()));
     write_frame(&path, format, &frame)

@@ -124,11 +124,14 @@ fn add_classes(report: &mut Value, data: &Dataset, warnings: &mut Vec<String>) {
         report["largest_class"] = json!(show(most));
         report["smallest_class"] = json!(show(fewest));
     }
+    let single = counts.iter().filter(|&&count| count == 1).count();
     let few = counts.iter().filter(|&&count| count > 0 && count < FEW).count();
     let none = counts.iter().filter(|&&count| count == 0).count();
     if few > 0 {
         warnings.push(format!(
-            "{few} classes have fewer than {FEW} points: a split leaves some part without them"
+            "{few} classes have fewer than {FEW} points: a split leaves some part without them, and about {:.1} % of new points carry a \
+             label that is not here",
+            100.0 * single as f64 / data.len().max(1) as f64
         ));
     }
     if none > 0 {
@@ -169,6 +172,8 @@ fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> an
         "calibration": text("calibration"),
         "combine": text("combine"),
         "guarantee": model.guarantee(),
+        "unseen_share": model.unseen().map(|unseen| unseen.share()),
+        "probabilities": fitted.scale,
         "bandwidth": fitted.rfm.kernel.bandwidth(),
         "shape": fitted.rfm.kernel.shape(),
         "rounds": fitted.rfm.rounds,

@@ -24,15 +24,16 @@ pub(crate) const EXAMPLE: &str = r#"Example:
   echo '{"id": "a", "embedding": [0.1, …]}' | dance predict model.dance - -o -
 
 A row of .jsonl: {"row":0,"id":"a","prediction":"cat","probability":0.93,"set":["cat","fox"],"alpha":0.05}
+`prediction` is the most probable label of the set, or of all labels where the set is empty; `probability` is its own.
 Lists beside `set` (--include) have one entry per label of the set, in its order: most conforming first. In .csv a list is a
-JSON array; in .npz row i has set[set_offsets[i]:set_offsets[i+1]]. Neighbors are rows of the calibration part, in disjoint
-mode of the part that fitted the kernel. In exact mode, with n calibration points, n + i is row i of the part that fitted the kernel."#;
+JSON array; in .npz row i has set[set_offsets[i]:set_offsets[i+1]]. Neighbors are points of the model, nearest first, each with
+the part it comes from (calibration or fit), its row in the file that was given to fit or recalibrate, and its id."#;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Empty {
     /// Leave them empty, as in the paper
     Keep,
-    /// Put the best label in
+    /// Put the most probable label in
     Top1,
 }
 

@@ -40,7 +40,7 @@ fn fit_reports_what_it_did() {
     // A file of calibration points; the very points of the kernel are worth a warning.
     let data = shared("small.npz");
     let ran = fit(&["--calibration", &data]);
-    assert!(ran.stderr.contains("are among those that fitted the kernel"));
+    assert!(ran.stderr.contains("took part in the fit of the kernel"));
     let quiet = fit(&["--calibration", &data, "-q"]);
     assert_eq!(quiet.stderr, "");
     let ran = fit(&["--bandwidth", "2", "--shape", "1", "-v", "--memory", "1GiB", "--ridge", "0.01"]);
@@ -99,6 +99,108 @@ fn predict_answers_any_level() {
     // Empty sets can be filled.
     let filled = run(&["predict", &model, &test, "--alpha", "0.9", "--empty", "top1"]).success();
     assert!(!filled.stdout.contains("\"set\":[]"));
+    // What is predicted is in the set, if anything is.
+    for empty in ["keep", "top1"] {
+        for alpha in ["0.05", "0.3", "0.6", "0.9"] {
+            let ran = run(&["predict", &model, &test, "--alpha", alpha, "--empty", empty]).success();
+            for line in ran.stdout.lines() {
+                let found: serde_json::Value = serde_json::from_str(line).unwrap();
+                let set = found["set"].as_array().unwrap();
+                assert!(set.is_empty() || set.contains(&found["prediction"]), "{line}");
+            }
+        }
+    }
+}
+
+/// Neighbors can be looked up: their rows and ids are those of the file that was fitted.
+#[test]
+fn neighbors_are_rows_of_the_file() {
+    let (model, test) = (shared("model"), shared("test.npz"));
+    let mut rows = csv::Reader::from_path(shared("small.csv")).unwrap();
+    let mut place = |name: &str| rows.headers().unwrap().iter().position(|column| column == name).unwrap();
+    let (id, label) = (place("id"), place("label"));
+    let rows: Vec<csv::StringRecord> = rows.records().map(Result::unwrap).collect();
+    let report = run(&["explain", &model, &test, "--row", "5", "--json"]).success().json();
+    let mut parts = std::collections::BTreeSet::new();
+    for reason in report["labels"].as_array().unwrap() {
+        for neighbor in reason["neighbors"].as_array().unwrap() {
+            let row = &rows[neighbor["row"].as_u64().unwrap() as usize];
+            assert_eq!(
+                (&row[id], &row[label]),
+                (neighbor["id"].as_str().unwrap(), reason["label"].as_str().unwrap())
+            );
+            parts.insert(neighbor["part"].as_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(parts.into_iter().collect::<Vec<_>>(), ["calibration", "fit"]);
+    let text = run(&["explain", &model, &test, "--row", "5"]).success();
+    let mut table = text.stdout.lines().skip_while(|line| !line.starts_with("  label"));
+    assert!(table.all(|line| line.starts_with("guarantee") || line.chars().count() <= 100), "{}", text.stdout);
+}
+
+/// A part kept aside says where its points are from.
+#[test]
+fn test_points_keep_their_ids_or_rows() {
+    let (_folder, at) = scratch();
+    let line = |row: usize| format!("{},{},{}\n", ["a", "b"][row % 2], row % 2 * 5 + row % 7, row);
+    std::fs::write(at("all.csv"), "label,x,y\n".to_owned() + &(0..120).map(line).collect::<String>())
+        .unwrap();
+    let fit = ["fit", &at("all.csv"), "-o", &at("m"), "--split", "0.4,0.4,0.2", "--normalize", "standardize"];
+    run(&[&fit[..], &["--test-out", &at("test.csv"), "--evaluations", "1"]].concat()).success();
+    let mut test = csv::Reader::from_path(at("test.csv")).unwrap();
+    let y = test.headers().unwrap().len() - 1;
+    let mut count = 0;
+    for record in test.records().map(Result::unwrap) {
+        assert_eq!(record[0].parse::<f64>().unwrap(), record[y].parse::<f64>().unwrap(), "y is the row");
+        count += 1;
+    }
+    assert_eq!(count, 24);
+}
+
+/// One point per class is enough for a kernel where others calibrate.
+#[test]
+fn few_points_are_enough() {
+    let (_folder, at) = scratch();
+    let line = |row: usize| {
+        let class = row % 6;
+        format!("c{class},{},{},{}\n", class * 4 + row % 5, class * class + row % 3, 1 + row % 4)
+    };
+    let file =
+        |rows: std::ops::Range<usize>| "label,x,y,z\n".to_owned() + &rows.map(line).collect::<String>();
+    std::fs::write(at("one.csv"), file(0..6)).unwrap();
+    std::fs::write(at("others.csv"), file(6..126)).unwrap();
+    std::fs::write(at("new.csv"), file(126..426)).unwrap();
+    let ran = run(&["fit", &at("one.csv"), "--calibration", &at("others.csv"), "-o", &at("m")]).success();
+    assert!(ran.stderr.contains("too few to hold some out"), "{}", ran.stderr);
+    run(&["evaluate", &at("m"), &at("new.csv"), "--check"]).success();
+}
+
+/// Drawn at random unless asked for; dealt out class by class, what is promised says so.
+#[test]
+fn splits_are_random_draws() {
+    let (_folder, at) = scratch();
+    let line = |row: usize| {
+        let class = if row.is_multiple_of(2) { "often".into() } else { format!("once {row}") };
+        format!("{class},{},{}\n", row % 11, row % 7 + 1)
+    };
+    std::fs::write(at("d.csv"), "label,x,y\n".to_owned() + &(0..200).map(line).collect::<String>()).unwrap();
+    let fit = |extra: &[&str]| {
+        let arguments = ["fit", &at("d.csv"), "-o", &at("m"), "--evaluations", "1", "--split", "0.4,0.4,0.2"];
+        run(&[&arguments[..], extra].concat()).success()
+    };
+    let random = fit(&["--json"]).json();
+    // Half of all points carry a label of their own, so half of the new ones do, and none of them can be covered.
+    let share = random["unseen_share"].as_f64().unwrap();
+    assert!((share - 0.5).abs() < 4.0 * (0.25f64 / 80.0).sqrt(), "{share}");
+    let coverage = random["test"][0]["coverage"].as_f64().unwrap();
+    assert!(coverage < 0.5 + 4.0 * (0.25f64 / 40.0).sqrt(), "{coverage}");
+    fit(&[]).says(&["Unseen labels: about", "coverage is at most about"]);
+    run(&["inspect", &at("m")]).success().says(&["unseen share"]);
+    let dealt = fit(&["--stratify", "--json"]).json();
+    assert!(dealt["unseen_share"].is_null());
+    assert!(dealt["guarantee"].as_str().unwrap().contains("dealt out class by class"));
+    let both = ["fit", &at("d.csv"), "-o", &at("m"), "--stratify", "--calibration", &at("d.csv")];
+    run(&both).fails(&["--stratify", "cannot be used"]);
 }
 
 #[test]
@@ -120,6 +222,40 @@ fn evaluate_judges_and_checks() {
     }
     let missed = run(&[&arguments[..], &["--min-coverage", "1"]].concat()).code(1).says(&["floor"]);
     assert!(missed.stderr.contains("is below the 1 that was asked for"), "{}", missed.stderr);
+    // One share for every level, or one for each.
+    run(&[&arguments[..], &["--min-coverage", "0.2=0.1,0.1=0.1"]].concat()).success();
+    let one = run(&[&arguments[..], &["--min-coverage", "0.2=0.1,0.1=1"]].concat()).code(1);
+    assert!(one.stderr.contains("alpha 0.1: ") && !one.stderr.contains("alpha 0.2: "), "{}", one.stderr);
+    run(&[&arguments[..], &["--min-coverage", "0.3=0.5"]].concat()).fails(&["0.3 is not among the levels"]);
+    run(&[&arguments[..], &["--min-coverage", "0.1=x"]].concat()).fails(&["between 0 and 1"]);
+    let brier = report["probabilities"]["brier"].as_f64().unwrap();
+    assert!((0.0..2.0).contains(&brier));
+    run(&arguments).success().says(&["Class probabilities: log loss"]);
+}
+
+/// Coverage of every class, in a file: they add up to coverage of all.
+#[test]
+fn evaluate_writes_classes() {
+    let (_folder, at) = scratch();
+    let (model, test) = (shared("model"), shared("test.npz"));
+    let arguments = ["evaluate", &model, &test, "--alpha", "0.2,0.1", "--per-class", &at("c.csv"), "--json"];
+    let report = run(&arguments).success().json();
+    let mut file = csv::Reader::from_path(at("c.csv")).unwrap();
+    assert_eq!(
+        file.headers().unwrap(),
+        ["alpha", "class", "points", "covered", "coverage", "size"].as_slice()
+    );
+    let rows: Vec<csv::StringRecord> = file.records().map(Result::unwrap).collect();
+    for level in report["levels"].as_array().unwrap() {
+        let alpha = level["alpha"].as_f64().unwrap();
+        let of = |column: usize| -> f64 {
+            let rows = rows.iter().filter(|row| row[0].parse::<f64>().unwrap() == alpha);
+            rows.map(|row| row[column].parse::<f64>().unwrap()).sum()
+        };
+        assert_eq!(of(2), 96.0);
+        assert!((of(3) / 96.0 - level["coverage"].as_f64().unwrap()).abs() < 1e-12);
+    }
+    run(&["evaluate", &model, &test, "--per-class", "-"]).fails(&["written to .csv"]);
 }
 
 /// Every line of the table fits a terminal of 100 columns.
@@ -242,10 +378,10 @@ fn explain_says_why() {
     let text = run(&["explain", &model, &test, "--row", "3"]).success();
     text.says(&[
         "row 3: ",
-        "the classifier says",
-        "in the set: p above 0.1",
-        "in set",
-        "rows below",
+        "the best single answer is",
+        "in the set: p-value above 0.1",
+        "p of rank",
+        "p of loss",
         "guarantee: ",
     ]);
     let report = run(&["explain", &model, &test, "--row", "3", "--json", "--top", "24"]).success().json();

@@ -95,6 +95,7 @@ impl Device for Naive {
 struct Solution {
     metric: Rows,
     beta: Rows,
+    ridge: f64,
 }
 
 struct NaiveFit<'a> {
@@ -117,6 +118,11 @@ impl NaiveFit<'_> {
             self.metric.iter().map(|row| dot(row, &delta)).collect()
         };
         (dot(&delta, &mapped).max(0.0), mapped)
+    }
+
+    fn one_hot(&self, row: usize) -> Vec<f64> {
+        let label = self.points.labels[row] as usize;
+        (0..self.points.classes).map(|class| f64::from(u8::from(class == label))).collect()
     }
 
     fn kernel_row(&self, kernel: Kernel, point: &[f64]) -> Vec<f64> {
@@ -169,17 +175,14 @@ impl FitSession for NaiveFit<'_> {
         for (row, values) in gram.iter_mut().enumerate() {
             values[row] += ridge;
         }
-        let one_hot = |&label: &u32| {
-            (0..self.points.classes).map(|class| f64::from(u8::from(class == label as usize))).collect()
-        };
-        let beta = solve(gram, self.points.labels.iter().map(one_hot).collect()).ok_or(
+        let beta = solve(gram, (0..self.train.len()).map(|row| self.one_hot(row)).collect()).ok_or(
             Error::NotPositiveDefinite { n: self.train.len(), ridge, bandwidth: kernel.bandwidth() },
         )?;
         let kernel_rows = self.held_out.iter().map(|point| self.kernel_row(kernel, point)).collect();
         let outputs = matrix(&times(&kernel_rows, &beta), self.points.classes)?;
         let labels = self.points.held_out_labels;
         let quality = (!labels.is_empty()).then(|| Quality::of(&outputs, labels));
-        self.solved = Some((kernel, Solution { metric: self.metric.clone(), beta }, outputs));
+        self.solved = Some((kernel, Solution { metric: self.metric.clone(), beta, ridge }, outputs));
         Ok(Solved { quality, report: RidgeReport { ridge, residual: 0.0, refinements: 0 } })
     }
 
@@ -226,7 +229,7 @@ impl FitSession for NaiveFit<'_> {
     }
 
     fn chosen(&mut self) -> Result<Iterate> {
-        let Solution { metric, beta } = self.chosen.take().ok_or_else(unsolved)?;
+        let Solution { metric, beta, .. } = self.chosen.take().ok_or_else(unsolved)?;
         let d = self.points.train.cols();
         let metric = (!metric.is_empty()).then(|| matrix(&metric, d)).transpose()?;
         Ok(Iterate { metric, beta: matrix(&beta, self.points.classes)? })
@@ -234,6 +237,27 @@ impl FitSession for NaiveFit<'_> {
 
     fn held_out(&mut self) -> Result<Matrix> {
         Ok(self.solved.as_ref().ok_or_else(unsolved)?.2.clone())
+    }
+
+    fn leave_one_out(&mut self, _: &Context<'_>) -> Result<Matrix> {
+        let (kernel, ridge) = match &self.solved {
+            Some((kernel, solution, _)) => (*kernel, solution.ridge),
+            None => return Err(unsolved()),
+        };
+        let gram: Rows = self.train.iter().map(|point| self.kernel_row(kernel, point)).collect();
+        let without = |out: usize| {
+            let rest: Vec<usize> = (0..gram.len()).filter(|&row| row != out).collect();
+            let mut system: Rows =
+                rest.iter().map(|&row| rest.iter().map(|&column| gram[row][column]).collect()).collect();
+            for (row, values) in system.iter_mut().enumerate() {
+                values[row] += ridge;
+            }
+            let beta = solve(system, rest.iter().map(|&row| self.one_hot(row)).collect())?;
+            let kernel_row = rest.iter().map(|&row| gram[out][row]).collect();
+            times(&vec![kernel_row], &beta).pop()
+        };
+        let outputs: Option<Rows> = (0..gram.len()).map(without).collect();
+        matrix(&outputs.ok_or_else(unsolved)?, self.points.classes)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::matrix::Matrix;
 
 /// Embeddings with encoded labels, checked.
@@ -41,7 +43,43 @@ impl PartialEq for Source {
     }
 }
 
+/// What points are called, where that is known: for people who want to look them up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Names {
+    /// The row of each point in what it was read from.
+    pub rows: Option<Vec<u32>>,
+    /// The id of each point.
+    pub ids: Option<Vec<String>>,
+}
+
+impl Names {
+    /// Of some of the points.
+    pub(crate) fn select(&self, places: &[usize]) -> Self {
+        Self {
+            rows: self.rows.as_ref().map(|rows| places.iter().map(|&at| rows[at]).collect()),
+            ids: self.ids.as_ref().map(|ids| places.iter().map(|&at| ids[at].clone()).collect()),
+        }
+    }
+}
+
 impl Dataset {
+    /// What its points are called.
+    pub fn names(&self) -> Names {
+        Names { rows: Some(self.rows.clone()), ids: self.ids.clone() }
+    }
+
+    /// Names of the classes that it has points of, and the labels of its points among those.
+    pub fn occurring_classes(&self) -> (Vec<String>, Vec<u32>) {
+        let counts = self.class_counts();
+        let mut place = vec![0; counts.len()];
+        let mut names = Vec::new();
+        for (class, _) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            place[class] = names.len() as u32;
+            names.push(self.classes[class].clone());
+        }
+        (names, self.labels.iter().map(|&label| place[label as usize]).collect())
+    }
+
     /// Number of points.
     pub fn len(&self) -> usize {
         self.labels.len()

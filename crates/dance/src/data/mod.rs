@@ -20,7 +20,7 @@ pub mod split;
 mod table;
 
 pub use classes::Classes;
-pub use dataset::{Dataset, Source};
+pub use dataset::{Dataset, Names, Source};
 pub use normalize::{Normalize, Normalizer};
 pub use table::{RawLabels, Table};
 

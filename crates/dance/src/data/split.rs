@@ -1,7 +1,12 @@
-//! Seeded, class-stratified splits that stay the same for years.
+//! Seeded splits that stay the same for years.
 //!
-//! Every class is shuffled by itself and dealt out by the fractions; what rounding leaves over is carried from class to
-//! class, so that each part's total stays within one point of its share as well.
+//! [`uniform`] draws at random, whatever the labels: each part is to any other as new points are to them, so that what
+//! calibrates and what judges is neither easier nor harder than what comes. A rare class may be missing from a part, as it
+//! may be missing from new points.
+//!
+//! [`stratified`] deals every class out by the fractions; what rounding leaves over is carried from class to class, so that each
+//! part's total stays within one point of its share as well. Judging settings varies less so, but a part that has every class
+//! is easier than new points are:
 //!
 //! - A class with at least as many points as there are parts has a point in every part.
 //! - A smaller class fills the parts in their order (the kernel's part first: a class the kernel never saw has no
@@ -9,6 +14,7 @@
 //!
 //! ```
 //! let labels = [0, 0, 0, 0, 0, 1, 1, 1, 1, 1];
+//! assert_eq!(dance::data::split::uniform(10, &[0.4, 0.6], 7)?[0].len(), 4);
 //! let parts = dance::data::split::stratified(&labels, &[0.4, 0.4, 0.2], 7)?;
 //! assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [4, 4, 2]);
 //! # Ok::<(), dance::Error>(())
@@ -20,20 +26,25 @@ use crate::random::Random;
 /// The stream of random numbers that splits draw from.
 const PURPOSE: u64 = 0x5eed_5711;
 
-/// Row numbers (ascending) of every part. `fractions` are positive and sum to 1.
+/// Row numbers (ascending) of every part: `points` rows in random order, cut by `fractions`, which are positive and sum to 1.
+pub fn uniform(points: usize, fractions: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
+    check(points, fractions)?;
+    let mut rows: Vec<usize> = (0..points).collect();
+    Random::new(seed, PURPOSE).shuffle(&mut rows);
+    let (mut total, mut start) = (0.0, 0);
+    let cut = |fraction: &f64| {
+        total += fraction;
+        let end = (total * points as f64).round() as usize;
+        let part = rows[start..end.min(points)].to_vec();
+        start = end;
+        part
+    };
+    finished(fractions.iter().map(cut).collect(), fractions, points)
+}
+
+/// Row numbers (ascending) of every part, each class dealt out by `fractions`, which are positive and sum to 1.
 pub fn stratified(labels: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
-    let total: f64 = fractions.iter().sum();
-    if fractions.is_empty() || fractions.iter().any(|&f| !(f > 0.0)) || (total - 1.0).abs() > 1e-9 {
-        let given = fractions.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-        return Err(Error::config("split", given, "positive fractions that sum to 1, such as 0.4,0.4,0.2"));
-    }
-    if labels.len() < fractions.len() {
-        return Err(Error::Data(format!(
-            "{} points cannot be split into {} parts",
-            labels.len(),
-            fractions.len()
-        )));
-    }
+    check(labels.len(), fractions)?;
     let classes = labels.iter().max().map_or(0, |&label| label as usize + 1);
     let mut members = vec![Vec::new(); classes];
     for (row, &label) in labels.iter().enumerate() {
@@ -50,12 +61,27 @@ pub fn stratified(labels: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Ve
             part.extend(members.by_ref().take(count));
         }
     }
+    finished(parts, fractions, labels.len())
+}
+
+fn check(points: usize, fractions: &[f64]) -> Result<()> {
+    let total: f64 = fractions.iter().sum();
+    if fractions.is_empty() || fractions.iter().any(|&f| !(f > 0.0)) || (total - 1.0).abs() > 1e-9 {
+        let given = fractions.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        return Err(Error::config("split", given, "positive fractions that sum to 1, such as 0.4,0.4,0.2"));
+    }
+    if points < fractions.len() {
+        return Err(Error::Data(format!("{points} points cannot be split into {} parts", fractions.len())));
+    }
+    Ok(())
+}
+
+fn finished(mut parts: Vec<Vec<usize>>, fractions: &[f64], points: usize) -> Result<Vec<Vec<usize>>> {
     if let Some(empty) = parts.iter().position(Vec::is_empty) {
         return Err(Error::Data(format!(
-            "part {} of the split ({} of {} points) would be empty; use more points or other fractions",
+            "part {} of the split ({} of {points} points) would be empty; use more points or other fractions",
             empty + 1,
-            fractions[empty],
-            labels.len()
+            fractions[empty]
         )));
     }
     for part in &mut parts {
@@ -110,6 +136,20 @@ mod tests {
         // From an independent program: PCG64 by its definition, the shuffle, and 3+2+1 then 3+1+2 points dealt.
         assert_eq!(parts, [vec![1, 2, 6, 7, 8, 9], vec![0, 10, 11], vec![3, 4, 5]]);
         assert_ne!(parts, stratified(&labels, &[0.5, 0.25, 0.25], 2).unwrap());
+    }
+
+    #[test]
+    fn a_uniform_split_puts_every_row_anywhere_with_the_chance_of_the_part() {
+        let parts = uniform(10, &[0.25, 0.5, 0.25], 3).unwrap();
+        assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [3, 5, 2]); // 2.5 → 3, 7.5 → 8
+        let mut all = parts.concat();
+        all.sort_unstable();
+        assert_eq!(all, (0..10).collect::<Vec<_>>());
+        // Over 4000 seeds row 0 is in the first part 1200 times, ± 4.4 standard deviations of 29.
+        let first = (0..4000).filter(|&seed| uniform(10, &[0.25, 0.5, 0.25], seed).unwrap()[0].contains(&0));
+        assert!((first.count() as f64 - 1200.0).abs() < 4.4 * (4000.0f64 * 0.3 * 0.7).sqrt());
+        assert!(matches!(uniform(1, &[0.5, 0.5], 0), Err(Error::Data(_))));
+        assert!(matches!(uniform(3, &[0.9, 0.1], 0), Err(Error::Data(_))), "3·0.9 rounds to 3");
     }
 
     #[test]

@@ -175,6 +175,10 @@ pub trait FitSession {
 
     /// Outputs at the held-out points of the regression solved last, one row per point.
     fn held_out(&mut self) -> Result<Matrix>;
+
+    /// Outputs at every training point of the regression solved last, fitted without that point: one row per point. To be
+    /// called before the next [`learn`](Self::learn).
+    fn leave_one_out(&mut self, context: &Context<'_>) -> Result<Matrix>;
 }
 
 /// A fitted kernel machine, loaded. A row comes out the same in every batch.

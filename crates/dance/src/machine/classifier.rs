@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::probabilities::probabilities;
+use super::probabilities::OutputScale;
 use super::rfm::Rfm;
 use crate::context::Context;
 use crate::data::Normalizer;
@@ -32,7 +32,7 @@ pub struct Classifier {
     handle: Arc<dyn ClassifierHandle>,
     normalizer: Normalizer,
     dimensions: usize,
-    floor: f32,
+    scale: OutputScale,
 }
 
 impl std::fmt::Debug for Classifier {
@@ -42,19 +42,19 @@ impl std::fmt::Debug for Classifier {
 }
 
 impl Classifier {
-    /// Loads a machine onto a device. `normalizer` is the one its training points went through, `floor` the floor under
-    /// class probabilities.
+    /// Loads a machine onto a device. `normalizer` is the one its training points went through, `scale` makes probabilities
+    /// of its outputs.
     pub fn open(
         device: &dyn Device,
         rfm: &Rfm,
         normalizer: &Normalizer,
-        floor: f32,
+        scale: OutputScale,
         context: &Context<'_>,
     ) -> Result<Self> {
         let parts =
             MachineParts { root: &rfm.metric_root, train: &rfm.train, kernel: rfm.kernel, beta: &rfm.beta };
         let handle = device.open_classifier(parts, context)?;
-        Ok(Self { handle, normalizer: normalizer.clone(), dimensions: rfm.train.cols(), floor })
+        Ok(Self { handle, normalizer: normalizer.clone(), dimensions: rfm.train.cols(), scale })
     }
 
     /// Queries in mapped space, where all distances are taken.
@@ -126,9 +126,14 @@ impl Classifier {
 
     /// Classes and their probabilities of mapped points.
     pub(crate) fn classify_mapped(&self, mapped: &Matrix, context: &Context<'_>) -> Result<Classified> {
-        let outputs = self.handle.outputs(mapped, context)?;
+        let outputs = self.outputs(mapped, context)?;
         let labels = (0..outputs.rows()).map(|row| largest(outputs.row(row)) as u32).collect();
-        Ok(Classified { labels, probabilities: probabilities(outputs, self.floor) })
+        Ok(Classified { labels, probabilities: self.scale.probabilities(outputs) })
+    }
+
+    /// What the machine says about mapped points, before any of it is a probability.
+    pub(super) fn outputs(&self, mapped: &Matrix, context: &Context<'_>) -> Result<Matrix> {
+        self.handle.outputs(mapped, context)
     }
 
     /// Every mapped point's probability of its own label; 0 for a label the kernel does not know.

@@ -3,14 +3,15 @@
 //!
 //! ```
 //! use dance::data::{Normalize, Normalizer};
-//! use dance::machine::{Classifier, Part, Rfm, RfmConfig};
+//! use dance::machine::{Classifier, OutputScale, Part, Rfm, RfmConfig};
 //! use dance::{Context, Matrix, device::Cpu, kernel::Kernel};
 //!
 //! let context = Context::new(1)?;
 //! let points = Matrix::new(vec![0.0, 0.1, 0.9, 1.0], 4, 1)?;
 //! let part = Part { embeddings: points.clone(), labels: vec![0, 0, 1, 1] };
 //! let rfm = Rfm::fit(&Cpu, part, 2, Kernel::new(1.0, 1.0)?, &RfmConfig::default(), &context)?;
-//! let classifier = Classifier::open(&Cpu, &rfm, &Normalizer::None, 1e-3, &context)?;
+//! let scale = OutputScale::clamp(1e-3);
+//! let classifier = Classifier::open(&Cpu, &rfm, &Normalizer::None, scale, &context)?;
 //! assert_eq!(classifier.classify(&points, &context)?.labels, [0, 0, 1, 1]);
 //! # Ok::<(), dance::Error>(())
 //! ```
@@ -23,7 +24,7 @@ mod rfm;
 pub mod tune;
 
 pub use classifier::{Classified, Classifier};
-pub use probabilities::{default_floor, probabilities};
+pub use probabilities::{OutputScale, Probabilities, default_floor};
 pub use rfm::{Rfm, RfmConfig};
 
 use crate::device::FitPoints;

@@ -6,7 +6,7 @@ use crate::conformal::DanceConfig;
 use crate::data::Normalize;
 use crate::error::{Error, Result};
 use crate::machine::tune::TuneConfig;
-use crate::machine::{RfmConfig, default_floor};
+use crate::machine::{OutputScale, Probabilities, RfmConfig, default_floor};
 use crate::setters::setters;
 
 /// Settings of a fit and of the method on top of it.
@@ -22,7 +22,11 @@ pub struct Config {
     pub tune: TuneConfig,
     /// The prediction sets.
     pub dance: DanceConfig,
-    /// Floor under class probabilities; `None` is 1e-3, lower where there are many classes.
+    /// Whether the calibration points were dealt out class by class, and not drawn at random: what is promised depends on it.
+    pub stratified: bool,
+    /// Where class probabilities come from.
+    pub probabilities: Probabilities,
+    /// Floor under clamped class probabilities; `None` is 1e-3, lower where there are many classes.
     pub probability_floor: Option<f32>,
 }
 
@@ -31,15 +35,18 @@ setters!(Config {
     rfm: RfmConfig,
     tune: TuneConfig,
     dance: DanceConfig,
+    stratified: bool,
+    probabilities: Probabilities,
     probability_floor: Option<f32>,
 });
 
 impl Config {
-    /// The paper's settings throughout: reuse and union, no refit, xRFM's floor under probabilities.
+    /// The paper's settings throughout: reuse and union, no refit, xRFM's clamped probabilities.
     pub fn paper() -> Self {
         Self {
             tune: TuneConfig { refit: false, ..TuneConfig::default() },
             dance: DanceConfig::paper(),
+            probabilities: Probabilities::Clamp,
             probability_floor: Some(1e-3),
             ..Self::default()
         }
@@ -56,8 +63,8 @@ impl Config {
         }
     }
 
-    /// The floor under probabilities of `classes` classes.
-    pub fn floor(&self, classes: usize) -> f32 {
-        self.probability_floor.unwrap_or_else(|| default_floor(classes))
+    /// How outputs for `classes` classes become probabilities where nothing is chosen.
+    pub fn clamp(&self, classes: usize) -> OutputScale {
+        OutputScale::clamp(self.probability_floor.unwrap_or_else(|| default_floor(classes)))
     }
 }

@@ -2,17 +2,38 @@
 
 use std::collections::HashSet;
 
+use serde::Serialize;
+
 use super::fitted::Fitted;
-use super::prediction::{Best, PredictOptions, Prediction, Scored};
+use super::prediction::{PredictOptions, Prediction, Scored};
 use super::seen::{self, Overlap, Seen, SeenAs};
-use crate::conformal::{Combine, DanceConfig, Decision, EmptySets, Predictor};
+use super::unseen::Unseen;
+use crate::conformal::{CalibrationMode, Combine, DanceConfig, Decision, EmptySets, Predictor};
 use crate::context::Context;
-use crate::data::{Classes, Dataset};
+use crate::data::{Classes, Dataset, Names};
 use crate::device::Device;
 use crate::error::Result;
-use crate::machine::{Classified, Classifier};
+use crate::machine::Classifier;
 use crate::matrix::{Matrix, Rows};
 use crate::neighbors::Neighbors;
+
+/// A point among which neighbors are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ReferencePoint<'a> {
+    /// Whether it fitted the kernel; otherwise it is a calibration point.
+    #[serde(rename = "part", serialize_with = "part")]
+    pub of_fit: bool,
+    /// Its row in what it was read from; `None` in files of before.
+    pub row: Option<u32>,
+    /// Its id, where points have ids.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<&'a str>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // what serde calls it with
+fn part<S: serde::Serializer>(of_fit: &bool, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(if *of_fit { "fit" } else { "calibration" })
+}
 
 /// A calibrated model, opened on a device.
 #[derive(Clone, Debug)]
@@ -22,9 +43,13 @@ pub struct Dance {
     pub(super) classes: Vec<String>,
     /// Reference points, normalised.
     pub(super) reference: Matrix,
+    /// What those are called.
+    pub(super) names: Names,
     pub(super) classifier: Classifier,
     pub(super) predictor: Predictor,
     pub(super) overlap: Overlap,
+    /// `None` in files of before.
+    pub(super) unseen: Option<Unseen>,
     /// Of the calibration points, where they are not kept: in disjoint mode.
     pub(super) calibration_hashes: Option<Vec<u64>>,
     /// SHA-256 of the points and labels it was calibrated on.
@@ -42,6 +67,7 @@ impl Dance {
     ) -> Result<Self> {
         let mut fitted = self.fitted.clone();
         fitted.config.dance = config.unwrap_or(fitted.config.dance);
+        fitted.config.stratified = false; // of other points nothing is known
         fitted.calibrate_with(self.classifier.clone(), device, data, context)
     }
 
@@ -65,17 +91,47 @@ impl Dance {
         &self.predictor
     }
 
-    /// Calibration points that the kernel has seen.
+    /// Calibration points that took part in the fit.
     pub fn overlap(&self) -> Overlap {
         self.overlap
+    }
+
+    /// What the calibration points say about labels that nobody has seen; `None` where they are no random draw, and for a
+    /// file of before.
+    pub fn unseen(&self) -> Option<Unseen> {
+        self.unseen
+    }
+
+    /// What a reference point is: neighbors and support name it by its number.
+    pub fn reference_point(&self, number: u32) -> ReferencePoint<'_> {
+        let number = number as usize;
+        let (of_fit, place) = match self.predictor.mode() {
+            CalibrationMode::Disjoint => (true, number),
+            CalibrationMode::Reuse | CalibrationMode::Exact => {
+                match number.checked_sub(self.reference.rows()) {
+                    None => (false, number),
+                    Some(place) => (true, place),
+                }
+            }
+        };
+        let names = if of_fit { &self.fitted.names } else { &self.names };
+        ReferencePoint {
+            of_fit,
+            row: names.rows.as_ref().and_then(|rows| rows.get(place)).copied(),
+            id: names.ids.as_ref().and_then(|ids| ids.get(place)).map(String::as_str),
+        }
     }
 
     /// The guarantee that holds for the sets, in words: what the model knows of its points decides.
     pub fn guarantee(&self) -> String {
         match self.overlap.fitted {
+            0 if self.fitted.config.stratified => format!(
+                "{}; calibration points were dealt out class by class, so it holds where new points have the same shares",
+                self.predictor.mode().guarantee()
+            ),
             0 => self.predictor.mode().guarantee().into(),
             fitted => format!(
-                "none: {fitted} of the calibration points fitted the kernel, so sets cover less than 1 - alpha"
+                "none: {fitted} of the calibration points took part in the fit, so sets cover less than 1 - alpha"
             ),
         }
     }
@@ -94,9 +150,11 @@ impl Dance {
         let fit = Seen::new(&self.fitted.rfm.train);
         let calibration = Seen::new(&self.reference);
         let hashed: HashSet<u64> = self.calibration_hashes.iter().flatten().copied().collect();
-        let own = if hashed.is_empty() { Vec::new() } else { seen::hashes(&points) };
+        let judges: HashSet<u64> = self.fitted.judges.hashes.iter().copied().collect();
+        let own = if hashed.is_empty() && judges.is_empty() { Vec::new() } else { seen::hashes(&points) };
         let of = |row: usize| {
-            if !fit.places(&points, row).is_empty() {
+            if !fit.places(&points, row).is_empty() || own.get(row).is_some_and(|hash| judges.contains(hash))
+            {
                 return Some(SeenAs::FitPoint);
             }
             let kept = !calibration.places(&points, row).is_empty();
@@ -139,11 +197,7 @@ impl Dance {
             .transpose()?;
         let probabilities = classified.as_ref().filter(|_| fused).map(|classified| &classified.probabilities);
         let answers = self.predictor.answer(&mapped, first_row, probabilities, context)?;
-        let best_labels = classified.as_ref().filter(|_| best).map(Best::of);
-        let kept = classified
-            .filter(|_| options.probabilities)
-            .map(|Classified { probabilities, .. }| probabilities);
-        Ok(Scored::new(answers, best_labels, kept, options))
+        Ok(Scored::new(answers, classified.filter(|_| best || options.probabilities), options))
     }
 
     /// How sets are made at error level `alpha`, the mix selected for it where the model selects one.

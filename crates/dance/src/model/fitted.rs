@@ -4,14 +4,15 @@ use super::config::Config;
 use super::dance::Dance;
 use super::file::hash_of;
 use super::notices;
-use super::seen::{self, Overlap};
+use super::seen::{self, Judges, Overlap};
+use super::unseen::Unseen;
 use crate::conformal::{CalibrationMode, Combine, Predictor, Setup};
 use crate::context::Context;
-use crate::data::{Classes, Dataset, Normalizer, Source};
+use crate::data::{Classes, Dataset, Names, Normalizer, Source};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::Quality;
-use crate::machine::{Classifier, Part, Rfm, tune};
+use crate::machine::{Classifier, OutputScale, Part, Probabilities, Rfm, tune};
 use crate::matrix::{Matrix, check_finite};
 
 /// A kernel machine that has not been calibrated yet.
@@ -25,8 +26,12 @@ pub struct Fitted {
     pub normalizer: Normalizer,
     /// The machine.
     pub rfm: Rfm,
-    /// Rows of the points it keeps, in what they were read from. A file does not keep them; then they count from 0.
-    pub rows: Vec<usize>,
+    /// How its outputs become probabilities.
+    pub scale: OutputScale,
+    /// What the points it keeps are called.
+    pub names: Names,
+    /// Points that judged its settings and that it does not keep.
+    pub judges: Judges,
     /// What the points were read from.
     pub source: Source,
     /// Quality on the validation points.
@@ -42,30 +47,25 @@ impl Fitted {
     pub fn fit(device: &dyn Device, data: &Dataset, config: &Config, context: &Context<'_>) -> Result<Self> {
         config.check()?;
         let normalizer = Normalizer::fit(config.normalize, &data.embeddings);
-        let points = normalised(data, &normalizer, "fit data")?;
-        let tuned = tune::fit(device, points, data.classes.len(), &config.rfm, &config.tune, context)?;
+        let (classes, points) = part(data, &normalizer)?;
+        let tuned = tune::fit(device, points, classes.len(), &config.rfm, &config.tune, context)?;
+        let scale = match config.probabilities {
+            Probabilities::Calibrated => tuned.scale,
+            Probabilities::Clamp => config.clamp(classes.len()),
+        };
         Ok(Self {
             config: config.clone(),
-            classes: data.classes.clone(),
+            classes,
+            judges: Judges::new(data, &tuned.judges, &normalizer)?,
             normalizer,
             rfm: tuned.rfm,
-            rows: tuned.rows.iter().map(|&row| data.rows[row] as usize).collect(),
+            scale,
+            names: data.names().select(&tuned.rows),
             source: data.source.clone(),
             validation: tuned.validation,
             fidelity: tuned.fidelity,
             data_hash: hash_of(data),
         })
-    }
-
-    /// The same settings fitted to all of `data`, the validation points with them. `data` is what this was fitted on.
-    pub fn refit(&self, device: &dyn Device, data: &Dataset, context: &Context<'_>) -> Result<Self> {
-        let points = normalised(data, &self.normalizer, "fit data")?;
-        let (classes, kernel, rounds) = (self.classes.len(), self.rfm.kernel, self.rfm.rounds);
-        let rfm = tune::refit(device, points, classes, kernel, rounds, &self.config.rfm, context)?;
-        let mut refitted =
-            Self { rfm, rows: data.rows.iter().map(|&row| row as usize).collect(), ..self.clone() };
-        refitted.config.tune.refit = true;
-        Ok(refitted)
     }
 
     /// Dimensions of the embeddings.
@@ -75,8 +75,7 @@ impl Fitted {
 
     /// Opens the machine as a plain classifier.
     pub fn classifier(&self, device: &dyn Device, context: &Context<'_>) -> Result<Classifier> {
-        let floor = self.config.floor(self.classes.len());
-        Classifier::open(device, &self.rfm, &self.normalizer, floor, context)
+        Classifier::open(device, &self.rfm, &self.normalizer, self.scale, context)
     }
 
     /// Calibrates on `data`: points that did not fit the kernel. Classes are matched by name; new ones are allowed.
@@ -105,8 +104,9 @@ impl Fitted {
         let (classes, labels) = self.match_classes(data);
         notices::classes(&self.classes, &classes, &labels, config.calibration, context);
         let points = normalised(data, &self.normalizer, "calibration data")?.embeddings;
-        let overlap = Overlap::new((&self.rfm.train, &self.rows, &self.source), &points, data);
+        let overlap = Overlap::new(&self, &points, data);
         notices::overlap(overlap, data.len(), context);
+        let unseen = (!self.config.stratified).then(|| Unseen::new(&labels, &self.rfm.labels, classes.len()));
         let mapped = classifier.map(&points, context)?;
         let probabilities = match config.combine {
             Combine::Fuse => Some(classifier.own_probabilities(&mapped, &labels, context)?),
@@ -117,18 +117,18 @@ impl Fitted {
         let setup =
             Setup { device, classes: classes.len(), kernel: self.rfm.kernel, config: &config, context };
         let calibration = Part { embeddings: mapped, labels };
-        let (reference, predictor) = match config.calibration {
+        let (reference, names, predictor) = match config.calibration {
             CalibrationMode::Reuse => {
-                (points, Predictor::reuse(calibration, probabilities.as_deref(), setup)?)
+                (points, data.names(), Predictor::reuse(calibration, probabilities.as_deref(), setup)?)
             }
             CalibrationMode::Disjoint => {
                 let fit = self.mapped_fit_points(&classifier, context)?;
                 let predictor = Predictor::disjoint(fit, &calibration, probabilities.as_deref(), setup)?;
-                (self.rfm.train.clone(), predictor)
+                (self.rfm.train.clone(), self.names.clone(), predictor)
             }
             CalibrationMode::Exact => {
                 let fit = self.mapped_fit_points(&classifier, context)?;
-                (points, Predictor::exact(calibration, &fit, probabilities, setup)?)
+                (points, data.names(), Predictor::exact(calibration, &fit, probabilities, setup)?)
             }
         };
         if predictor.lacks_mix() {
@@ -139,9 +139,11 @@ impl Fitted {
             fitted: self,
             classes,
             reference,
+            names,
             classifier,
             predictor,
             overlap,
+            unseen,
             calibration_hashes,
             data_hash: hash_of(data),
         })
@@ -168,6 +170,14 @@ impl Fitted {
         }
         (names, labels)
     }
+}
+
+/// The classes that `data` has points of, and those points on the kernel's scale.
+fn part(data: &Dataset, normalizer: &Normalizer) -> Result<(Vec<String>, Part)> {
+    let mut part = normalised(data, normalizer, "fit data")?;
+    let (classes, labels) = data.occurring_classes();
+    part.labels = labels;
+    Ok((classes, part))
 }
 
 /// The points of `data` on the kernel's scale, with their labels; `origin` names them in messages.

@@ -9,7 +9,7 @@
 //! # std::fs::write(&path, "label,x,y\n".to_owned() + &(0..90).map(line).collect::<String>())?;
 //! let context = Context::new(0)?; // one thread per core, nobody listens
 //! let data = io::read(&path, &io::ReadOptions::default())?.into_dataset()?;
-//! let parts = split::stratified(&data.labels, &[0.4, 0.4, 0.2], 0)?;
+//! let parts = split::uniform(data.len(), &[0.4, 0.4, 0.2], 0)?;
 //! let mut config = Config::default();
 //! # config.tune.evaluations = 2;
 //! let fitted = Fitted::fit(&Cpu, &data.select(&parts[0]), &config, &context)?;
@@ -33,10 +33,12 @@ mod fitted;
 mod notices;
 mod prediction;
 mod seen;
+mod unseen;
 
 pub use config::Config;
-pub use dance::Dance;
+pub use dance::{Dance, ReferencePoint};
 pub use file::{FORMAT, hash_of};
 pub use fitted::Fitted;
 pub use prediction::{Best, PredictOptions, Prediction, Scored};
-pub use seen::{Overlap, SeenAs};
+pub use seen::{Judges, Overlap, SeenAs};
+pub use unseen::Unseen;

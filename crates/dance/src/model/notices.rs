@@ -5,18 +5,18 @@ use crate::context::Context;
 
 use super::seen::Overlap;
 
-/// Says how many calibration points have fitted the kernel: from the first one on, there is no guarantee.
+/// Says how many calibration points took part in the fit: from the first one on, there is no guarantee.
 pub(super) fn overlap(overlap: Overlap, points: usize, context: &Context<'_>) {
     let Overlap { fitted, copies } = overlap;
     if fitted > 0 {
         context.warn(format!(
-            "{fitted} of the {points} calibration points are among those that fitted the kernel: sets will be too small and \
+            "{fitted} of the {points} calibration points took part in the fit of the kernel: sets will be too small and \
              cover less than they should. Calibrate on points the kernel has not seen"
         ));
     }
     if copies > 0 {
         context.warn(format!(
-            "{copies} of the {points} calibration points are copies of points that fitted the kernel, from other rows: coverage \
+            "{copies} of the {points} calibration points are copies of points of the fit, from other rows: coverage \
              holds for new points that repeat old ones as often"
         ));
     }

@@ -17,7 +17,7 @@ use crate::setters::setters;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PredictOptions {
-    /// The classifier's best label and its probability. Costs a kernel product with all training points.
+    /// The best label and its probability. Costs a kernel product with all training points.
     pub best: bool,
     /// What becomes of an empty set; `Top1` computes best labels whatever `best` says.
     pub empty: EmptySets,
@@ -43,7 +43,7 @@ impl Default for PredictOptions {
     }
 }
 
-/// The classifier's best label of every query.
+/// A best label of every query.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Best {
     /// Class ids.
@@ -53,10 +53,15 @@ pub struct Best {
 }
 
 impl Best {
-    pub(super) fn of(Classified { labels, probabilities }: &Classified) -> Self {
-        let best = labels.iter().enumerate().map(|(row, &label)| probabilities.row(row)[label as usize]);
-        Self { probabilities: best.collect(), labels: labels.clone() }
+    fn of(labels: Vec<u32>, probabilities: &Matrix) -> Self {
+        let best = labels.iter().enumerate().map(|(row, &label)| probability(probabilities, row, label));
+        Self { probabilities: best.collect(), labels }
     }
+}
+
+/// A class that only calibration points have is none of the kernel machine's: 0.
+fn probability(probabilities: &Matrix, row: usize, label: u32) -> f32 {
+    probabilities.row(row).get(label as usize).copied().unwrap_or(0.0)
 }
 
 /// What is known about queries before an error level is chosen.
@@ -68,29 +73,23 @@ pub struct Scored {
     pub counts: LabelCounts,
     /// Distance to the nearest reference point, in mapped space: large for queries unlike anything seen.
     pub nearest: Vec<f64>,
-    /// The classifier's answers, where asked for.
-    pub best: Option<Best>,
-    /// Probabilities of the kernel's classes, one row per query, where asked for.
-    pub probabilities: Option<Matrix>,
+    /// The classifier's best label of every query and the probabilities of all its classes, one row per query, where either was
+    /// asked for.
+    pub classified: Option<Classified>,
     /// The neighbors, where support was asked for.
     pub neighbors: Option<Vec<Vec<u32>>>,
     pub(super) options: PredictOptions,
 }
 
 impl Scored {
-    pub(super) fn new(
-        answers: Answers,
-        best: Option<Best>,
-        probabilities: Option<Matrix>,
-        options: PredictOptions,
-    ) -> Self {
+    pub(super) fn new(answers: Answers, classified: Option<Classified>, options: PredictOptions) -> Self {
         let Answers { neighbors, scores, counts } = answers;
         let nearest = |query| neighbors.squared(query).first().map_or(f64::INFINITY, |s| s.sqrt());
         let queries = 0..neighbors.len();
         let named = (options.support > 0)
             .then(|| queries.clone().map(|query| neighbors.ids(query).to_vec()).collect());
         let nearest = queries.map(nearest).collect();
-        Self { scores, counts, nearest, best, probabilities, neighbors: named, options }
+        Self { scores, counts, nearest, classified, neighbors: named, options }
     }
 
     /// Number of queries.
@@ -108,18 +107,13 @@ impl Scored {
         self.scores.extend(&other.scores);
         self.counts.extend(&other.counts);
         self.nearest.extend_from_slice(&other.nearest);
-        if let Some(best) = &other.best {
-            let all = self.best.get_or_insert_default();
-            all.labels.extend_from_slice(&best.labels);
-            all.probabilities.extend_from_slice(&best.probabilities);
-        }
         if let Some(neighbors) = &other.neighbors {
             self.neighbors.get_or_insert_default().extend_from_slice(neighbors);
         }
-        match &other.probabilities {
-            Some(probabilities) => self.probabilities.get_or_insert_default().append(probabilities),
-            None => Ok(()),
-        }
+        let Some(Classified { labels, probabilities }) = &other.classified else { return Ok(()) };
+        let all = self.classified.get_or_insert_default();
+        all.labels.extend_from_slice(labels);
+        all.probabilities.append(probabilities)
     }
 }
 
@@ -130,6 +124,9 @@ pub struct Prediction {
     pub sets: Sets,
     /// The level, and how labels were let in.
     pub decision: Decision,
+    /// The most probable label of every set; of all labels where the set is empty. So it is in every set that is not. Where
+    /// asked for.
+    pub best: Option<Best>,
     /// Share of sets that came out empty, before any label was put in.
     pub empty: f64,
     /// For every label of every set, in their order: the rows of the reference points that carry it, nearest first.
@@ -140,9 +137,13 @@ impl Prediction {
     pub(super) fn new(scored: &Scored, decision: Decision, classes: usize, reference_labels: &[u32]) -> Self {
         let mut sets = scored.counts.sets(decision.cut, classes);
         let empty = sets.iter().filter(|set| set.is_empty()).count() as f64 / sets.len().max(1) as f64;
-        if let (EmptySets::Top1, Some(best)) = (scored.options.empty, &scored.best) {
-            sets = sets.fill_empty(&best.labels);
+        if let (EmptySets::Top1, Some(classified)) = (scored.options.empty, &scored.classified) {
+            sets = sets.fill_empty(&classified.labels);
         }
+        let best = scored.classified.as_ref().map(|classified| {
+            let labels = (0..sets.len()).map(|row| best_of(sets.get(row), row, classified, &scored.counts));
+            Best::of(labels.collect(), &classified.probabilities)
+        });
         let support = scored.neighbors.as_ref().map(|neighbors| {
             let pairs =
                 sets.iter().zip(neighbors).flat_map(|(set, near)| set.iter().map(move |label| (label, near)));
@@ -152,6 +153,20 @@ impl Prediction {
             };
             pairs.map(carry).collect()
         });
-        Self { sets, decision, empty, support }
+        Self { sets, decision, best, empty, support }
     }
+}
+
+/// The most probable label of a set; among equals the one that conforms best, then the first.
+fn best_of(set: &[u32], row: usize, classified: &Classified, counts: &LabelCounts) -> u32 {
+    let best = classified.labels[row];
+    if set.is_empty() || set.contains(&best) {
+        return best;
+    }
+    let key =
+        |label: u32| (probability(&classified.probabilities, row, label), counts.get(row, label).combined);
+    set.iter().copied().fold(set[0], |best, label| {
+        let ((p, count), (most, most_count)) = (key(label), key(best));
+        if p > most || (p == most && count > most_count) { label } else { best }
+    })
 }

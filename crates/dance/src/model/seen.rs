@@ -8,14 +8,16 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::data::{Dataset, Source};
+use super::fitted::Fitted;
+use crate::data::{Dataset, Normalizer};
+use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::random::bits_of;
 
-/// Calibration points that the kernel has seen.
+/// Calibration points that took part in the fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overlap {
-    /// Those that fitted the kernel.
+    /// Those that fitted the kernel or judged its settings.
     pub fitted: usize,
     /// Copies of those: the same numbers, but another draw.
     pub copies: usize,
@@ -53,29 +55,50 @@ pub(super) fn hashes(points: &Matrix) -> Vec<u64> {
 /// Where a query was seen before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeenAs {
-    /// Among the points that fitted the kernel.
+    /// Among the points that fitted the kernel or judged its settings.
     FitPoint,
     /// Among the calibration points.
     CalibrationPoint,
 }
 
+/// Points that took part in a fit and that the machine does not keep: they judged its settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judges {
+    /// By which they are known again.
+    pub(super) hashes: Vec<u64>,
+    /// Rows in what they were read from.
+    pub(super) rows: Vec<u32>,
+}
+
+impl Judges {
+    /// The points of `data` at these places.
+    pub(super) fn new(data: &Dataset, places: &[usize], normalizer: &Normalizer) -> Result<Self> {
+        let mut points = data.embeddings.select(places);
+        normalizer.apply("fit data", &mut points)?;
+        Ok(Self { hashes: hashes(&points), rows: places.iter().map(|&place| data.rows[place]).collect() })
+    }
+}
+
 impl Overlap {
-    /// Of calibration points, normalised, and the points that fitted the kernel, which have these rows in their source.
-    pub(super) fn new(
-        (train, rows, source): (&Matrix, &[usize], &Source),
-        points: &Matrix,
-        data: &Dataset,
-    ) -> Self {
-        let seen = Seen::new(train);
+    /// Of calibration points, normalised, and the points that took part in the fit.
+    pub(super) fn new(fitted: &Fitted, points: &Matrix, data: &Dataset) -> Self {
+        let seen = Seen::new(&fitted.rfm.train);
+        let rows = fitted.names.rows.as_deref().unwrap_or_default();
+        let mut judges: HashMap<u64, Vec<u32>> = HashMap::new();
+        for (&hash, &row) in fitted.judges.hashes.iter().zip(&fitted.judges.rows) {
+            judges.entry(hash).or_default().push(row);
+        }
+        let own = if judges.is_empty() { Vec::new() } else { hashes(points) };
+        let one_source = fitted.source.is(&data.source);
         let mut overlap = Self::default();
         for row in 0..points.rows() {
-            let places = seen.places(points, row);
-            if places.is_empty() {
+            let trained = seen.places(points, row);
+            let judged = own.get(row).and_then(|hash| judges.get(hash)).map_or(&[][..], Vec::as_slice);
+            if trained.is_empty() && judged.is_empty() {
                 continue;
             }
-            let another =
-                source.is(&data.source) && places.iter().all(|&at| rows[at] != data.rows[row] as usize);
-            if another {
+            let mut rows = trained.iter().filter_map(|&at| rows.get(at)).chain(judged);
+            if one_source && rows.all(|&other| other != data.rows[row]) {
                 overlap.copies += 1;
             } else {
                 overlap.fitted += 1;

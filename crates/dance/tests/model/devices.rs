@@ -2,7 +2,7 @@
 
 use dance::conformal::{CalibrationMode, Combine, Mix};
 use dance::device::{Cpu, Device};
-use dance::{Dance, PredictOptions};
+use dance::{Dance, Fitted, PredictOptions};
 
 use crate::naive::Naive;
 use crate::{CONTEXT, blobs, config, model, model_on};
@@ -32,6 +32,22 @@ fn one_model_file_gives_the_same_sets_on_every_device() {
             assert_eq!(ask(&Cpu), ask(&Naive), "{mode:?} {combine:?}");
         }
     }
+}
+
+/// So few points that leaving one out judges: the closed form of the CPU against n fits in plain loops.
+#[test]
+fn few_points_agree_across_devices() {
+    let config = config(CalibrationMode::Exact, Mix::Auto);
+    let (fit, calibration) = (blobs(15, 5, 0, 1), blobs(120, 5, 0, 2));
+    let [cpu, naive] = [&Cpu as &dyn Device, &Naive].map(|device| {
+        let fitted = Fitted::fit(device, &fit, &config, &CONTEXT).unwrap();
+        fitted.calibrate(device, &calibration, &CONTEXT).unwrap()
+    });
+    assert_eq!((cpu.fitted().rfm.kernel, cpu.fitted().rfm.rounds), (naive.fitted().rfm.kernel, 0));
+    assert_eq!(cpu.fitted().validation.accuracy, naive.fitted().validation.accuracy);
+    assert!((cpu.fitted().validation.loss - naive.fitted().validation.loss).abs() < 1e-3);
+    assert_eq!(cpu.fitted().scale.floor, naive.fitted().scale.floor);
+    assert!((cpu.fitted().scale.power / naive.fitted().scale.power - 1.0).abs() < 1e-2);
 }
 
 /// The whole way, fits included: the same settings are tried, and the machines agree to the rounding of f32.

@@ -8,7 +8,7 @@ use dance::conformal::{CalibrationMode, Combine, EmptySets, Mix};
 use dance::data::{Normalize, Normalizer, RawLabels};
 use dance::device::Cpu;
 use dance::kernel::Kernel;
-use dance::machine::{Classifier, Rfm};
+use dance::machine::{Classifier, OutputScale, Rfm};
 use dance::model::SeenAs;
 use dance::random::Random;
 use dance::{Dance, Error, Event, Fitted, Matrix, Observer, PredictOptions, Rows};
@@ -26,7 +26,7 @@ fn covers_and_explains() {
         let p_values = &scored.counts;
         for alpha in [0.05, 0.1, 0.2] {
             let prediction = model.predict(&scored, &model.decide(alpha).unwrap());
-            let best = scored.best.as_ref().unwrap();
+            let best = scored.classified.as_ref().unwrap();
             let metrics = Metrics::new(&prediction.sets, &test.labels, 5, alpha, Some(&best.labels)).unwrap();
             assert!(metrics.coverage > 1.0 - alpha - 0.1, "{mode:?} {metrics:?}");
             assert!(metrics.size < 4.0 && metrics.accuracy.unwrap() > 0.6, "{metrics:?}");
@@ -102,7 +102,8 @@ fn a_row_is_mapped_and_classified_the_same_in_every_batch() {
         rounds: 1,
     };
     let queries = matrix(2049, d);
-    let classifier = Classifier::open(&Cpu, &rfm, &Normalizer::None, 1e-3, &CONTEXT).unwrap();
+    let scale = OutputScale::clamp(1e-3);
+    let classifier = Classifier::open(&Cpu, &rfm, &Normalizer::None, scale, &CONTEXT).unwrap();
     let mapped = classifier.transform(&queries, &CONTEXT).unwrap();
     let classified = classifier.classify(&queries, &CONTEXT).unwrap();
     for rows in [1, 2, 17, 65, 129, 1025, 2049] {
@@ -147,9 +148,128 @@ fn empty_sets_may_get_the_best_label() {
     let filled = model.predict(&scored, &decision);
     assert_eq!(filled.empty, kept.empty);
     for (query, (before, after)) in kept.sets.iter().zip(filled.sets.iter()).enumerate() {
-        let best = [scored.best.as_ref().unwrap().labels[query]];
+        let best = [scored.classified.as_ref().unwrap().labels[query]];
         assert_eq!(after, if before.is_empty() { &best } else { before });
     }
+}
+
+/// One rule for what a single answer is: the most probable label of the set, of all labels where there is none.
+#[test]
+fn the_best_label_is_the_most_probable_of_the_set() {
+    let test = blobs(300, 5, 0, 5);
+    let mut outside = 0;
+    for combine in [Combine::Union, Combine::Joint, Combine::Fuse] {
+        for empty in [EmptySets::Keep, EmptySets::Top1] {
+            let mut config = config(CalibrationMode::Exact, Mix::Auto);
+            config.dance.combine = combine;
+            let model = model(&config);
+            let options = PredictOptions::default().empty(empty);
+            let scored = model.score(&test.embeddings, options, &CONTEXT).unwrap();
+            let classified = scored.classified.as_ref().unwrap();
+            for alpha in [0.02, 0.1, 0.3, 0.7] {
+                let prediction = model.predict(&scored, &model.decide(alpha).unwrap());
+                let best = prediction.best.unwrap();
+                for (row, set) in prediction.sets.iter().enumerate() {
+                    let p = |label: u32| classified.probabilities.row(row)[label as usize];
+                    let of: Vec<u32> = if set.is_empty() { (0..5).collect() } else { set.to_vec() };
+                    let most = of.iter().map(|&label| p(label)).fold(0.0, f32::max);
+                    assert!(of.contains(&best.labels[row]) && p(best.labels[row]) == most);
+                    assert_eq!(best.probabilities[row], most);
+                    outside += usize::from(!set.is_empty() && best.labels[row] != classified.labels[row]);
+                    assert!(empty == EmptySets::Keep || !set.is_empty());
+                }
+            }
+        }
+    }
+    assert!(outside > 0, "the test needs sets without the classifier's own label");
+}
+
+/// Points that chose the settings took part in the fit, whether the machine keeps them or not.
+#[test]
+fn points_that_judged_the_kernel_guarantee_nothing_either() {
+    let fit = blobs(80, 5, 0, 1);
+    let mut config = config(CalibrationMode::Reuse, Mix::Auto);
+    config.tune.refit = false;
+    let fitted = Fitted::fit(&Cpu, &fit, &config, &CONTEXT).unwrap();
+    let kept = fitted.rfm.labels.len();
+    assert_eq!(kept, 64); // four fifths
+    let model = fitted.calibrate(&Cpu, &fit, &CONTEXT).unwrap();
+    assert_eq!(model.overlap().fitted, 80);
+    let again = Dance::from_bytes(&Cpu, &model.to_bytes().unwrap(), "test", &CONTEXT).unwrap();
+    assert!(again.guarantee().starts_with("none: 80 of the"), "{}", again.guarantee());
+    let others = model.recalibrate(&Cpu, &blobs(120, 5, 0, 2), None, &CONTEXT).unwrap();
+    assert_eq!(others.overlap().fitted, 0);
+    let seen = others.seen(&fit.embeddings).unwrap();
+    assert!(seen.iter().all(|seen| *seen == Some(SeenAs::FitPoint)));
+}
+
+/// Neighbors can be looked up: by id, by row, and in which part, in the file and after it.
+#[test]
+fn points_keep_their_names() {
+    let mut all = blobs(200, 5, 0, 1);
+    all.ids = Some((0..200).map(|row| format!("point \"{row}\"")).collect());
+    let rows = |from: usize, step: usize| (from..200).step_by(step).collect::<Vec<_>>();
+    let (fit, calibration) = (all.select(&rows(0, 2)), all.select(&rows(1, 2)));
+    for (mode, ids) in
+        [(CalibrationMode::Exact, true), (CalibrationMode::Reuse, true), (CalibrationMode::Disjoint, false)]
+    {
+        let [mut fit, mut calibration] = [fit.clone(), calibration.clone()];
+        if !ids {
+            (fit.ids, calibration.ids) = (None, None);
+        }
+        let model = Fitted::fit(&Cpu, &fit, &config(mode, Mix::Auto), &CONTEXT).unwrap();
+        let model = model.calibrate(&Cpu, &calibration, &CONTEXT).unwrap();
+        let again = Dance::from_bytes(&Cpu, &model.to_bytes().unwrap(), "test", &CONTEXT).unwrap();
+        for model in [&model, &again] {
+            for number in 0..model.predictor().reference_points().rows() as u32 {
+                let point = model.reference_point(number);
+                let row = point.row.unwrap() as usize;
+                assert_eq!(row % 2 == 0, point.of_fit);
+                assert_eq!(point.id, ids.then(|| all.ids.as_ref().unwrap()[row].as_str()));
+                let label = model.predictor().reference_labels()[number as usize];
+                assert_eq!(label, all.labels[row]);
+            }
+        }
+        // Each point is its own nearest neighbor.
+        let part = if mode == CalibrationMode::Disjoint { &fit } else { &calibration };
+        let near = again.neighbors(&part.embeddings, 1, &CONTEXT).unwrap();
+        for place in 0..part.len() {
+            assert_eq!(again.reference_point(near.ids(place)[0]).row, Some(part.rows[place]));
+        }
+    }
+}
+
+/// The kernel knows the classes its points carry and no other, whatever names the data set has.
+#[test]
+fn classes_without_points_are_not_known() {
+    let all = blobs(200, 5, 0, 1);
+    let rows: Vec<usize> = (0..200).filter(|row| all.labels[*row] != 1).collect();
+    let mut config = config(CalibrationMode::Exact, Mix::Auto);
+    config.dance.combine = Combine::Fuse;
+    let fitted = Fitted::fit(&Cpu, &all.select(&rows), &config, &CONTEXT).unwrap();
+    assert_eq!(fitted.classes, ["0", "2", "3", "4"]);
+    let model = fitted.calibrate(&Cpu, &blobs(100, 5, 0, 2), &CONTEXT).unwrap();
+    assert_eq!(model.classes(), ["0", "2", "3", "4", "1"]);
+    assert_eq!(model.unseen().map(|unseen| (unseen.points, unseen.single)), Some((100, 0)));
+    let test = blobs(300, 5, 0, 3);
+    let scored = model.score(&test.embeddings, PredictOptions::default(), &CONTEXT).unwrap();
+    let sets = model.predict(&scored, &model.decide(0.1).unwrap()).sets;
+    let truth = model.class_ids(&test);
+    let covered = (0..300).filter(|&row| sets.contains(row, truth[row].unwrap())).count();
+    assert!(covered > 240, "{covered}"); // 270 ± 3·√(300·0.09) and the calibration's own chance
+}
+
+/// Dealt out class by class, what is promised says so, and nothing is said about labels nobody has.
+#[test]
+fn stratified_parts_are_no_random_draw() {
+    let config = config(CalibrationMode::Exact, Mix::Auto).stratified(true);
+    let stratified = model(&config);
+    assert!(stratified.guarantee().contains("dealt out class by class"), "{}", stratified.guarantee());
+    assert_eq!(stratified.unseen(), None);
+    let again = Dance::from_bytes(&Cpu, &stratified.to_bytes().unwrap(), "test", &CONTEXT).unwrap();
+    assert_eq!((again.guarantee(), again.unseen()), (stratified.guarantee(), None));
+    let other = again.recalibrate(&Cpu, &blobs(120, 5, 0, 2), None, &CONTEXT).unwrap();
+    assert!(!other.guarantee().contains("dealt out") && other.unseen().is_some());
 }
 
 /// One point is enough: what is promised follows from what the model knows, in the file and after it.

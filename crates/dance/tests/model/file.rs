@@ -114,8 +114,8 @@ fn newer_formats_and_wrong_tensors_are_named() {
         change(&mut header);
         parse(&sealed(&header, data)).unwrap_err().to_string()
     };
-    let newer = message(&|header| header["__metadata__"]["format"] = json!("3"));
-    assert!(newer.contains("written in format 3") && newer.contains("newer version"), "{newer}");
+    let newer = message(&|header| header["__metadata__"]["format"] = json!("4"));
+    assert!(newer.contains("written in format 4") && newer.contains("newer version"), "{newer}");
     let shape = message(&|header| header["metric_root"]["shape"] = json!([4, 9]));
     assert!(shape.contains("`metric_root` is 4 × 9; expected 6 × 6"), "{shape}");
     let kind = message(&|header| header["reference_labels"]["dtype"] = json!("I32"));
@@ -128,6 +128,10 @@ fn newer_formats_and_wrong_tensors_are_named() {
     assert!(missing.contains("has no `beta`"), "{missing}");
     let config = message(&|header| header["__metadata__"]["config"] = json!("{\"surprise\": 1}"));
     assert!(config.contains("config"), "{config}");
+    let scale = message(&|header| {
+        header["__metadata__"]["probabilities"] = json!("{\"floor\":0,\"ceiling\":null,\"power\":3}");
+    });
+    assert!(scale.contains("`probabilities`"), "{scale}");
     let classes = message(&|header| header["__metadata__"]["classes"] = json!("[\"0\"]"));
     assert!(classes.contains("classes"), "{classes}");
 }

@@ -4,12 +4,13 @@ use std::time::Instant;
 
 use anyhow::Context;
 use dance::conformal::metrics::Metrics;
-use dance::conformal::{DanceConfig, Mix, Sets};
+use dance::conformal::{DanceConfig, Mix};
 use dance::data::split;
-use dance::{Config, Dance, Dataset, Evaluation, Fitted, PredictOptions, Scored, Silent};
+use dance::{Config, Dance, Dataset, Evaluation, Fitted, PredictOptions, Prediction, Scored, Silent};
 use serde::Serialize;
 
 use crate::args::Shared;
+use crate::data::Truth;
 use crate::progress::Progress;
 
 const SHARES: [f64; 3] = [0.4, 0.4, 0.2];
@@ -70,7 +71,7 @@ impl Story {
         progress: &Progress,
     ) -> anyhow::Result<Self> {
         let begin = Instant::now();
-        let parts = split::stratified(&data.labels, &SHARES, shared.seed)?;
+        let parts = split::uniform(data.len(), &SHARES, shared.seed)?;
         let [kernel, calibration, test] = [0, 1, 2].map(|part| data.select(&parts[part]));
         let (device, context) = (shared.device(), shared.context(progress)?);
         let mut config = Config::default();
@@ -88,11 +89,15 @@ impl Story {
         let ask = |model: &Dance| model.score(&test.embeddings, PredictOptions::default(), &context);
         let (scored, paper_scored) = (ask(&model)?, ask(&paper)?);
 
+        let truth = Truth::of(&model, &test);
+        if let Some(warning) = &truth.warning {
+            progress.warn(warning);
+        }
         let levels = |alphas: &[f64]| -> dance::Result<Vec<Judged>> {
             let pairs = alphas.iter().flat_map(|&alpha| METHODS.map(|method| (alpha, method)));
             let judge = |(alpha, (method, mix)): (f64, (&'static str, Option<Mix>))| match mix {
-                None => judge(&model, &scored, &test, alpha, method, Mix::Auto),
-                Some(mix) => judge(&paper, &paper_scored, &test, alpha, method, mix),
+                None => judge(&model, &scored, &truth, alpha, method, Mix::Auto),
+                Some(mix) => judge(&paper, &paper_scored, &truth, alpha, method, mix),
             };
             pairs.map(judge).collect()
         };
@@ -103,13 +108,13 @@ impl Story {
                 progress.warn(&format!("alpha {alpha}: {warning}"));
             }
         }
-        let sets = model.predict(&scored, &model.decide(ALPHAS[0])?).sets;
-        let mut sizes = vec![0; sets.iter().map(<[u32]>::len).max().unwrap_or(0) + 1];
-        for set in sets.iter() {
+        let prediction = model.predict(&scored, &model.decide(ALPHAS[0])?);
+        let mut sizes = vec![0; prediction.sets.iter().map(<[u32]>::len).max().unwrap_or(0) + 1];
+        for set in prediction.sets.iter() {
             sizes[set.len()] += 1;
         }
         Ok(Self {
-            examples: examples(&model, &scored, &test, &sets),
+            examples: examples(&model, &prediction, &scored, &test, &truth),
             accuracy: results.first().and_then(|judged| judged.metrics.accuracy).unwrap_or(f64::NAN),
             points: [kernel.len(), calibration.len(), test.len()],
             dimensions: data.embeddings.cols(),
@@ -127,26 +132,32 @@ impl Story {
 fn judge(
     model: &Dance,
     scored: &Scored,
-    test: &Dataset,
+    truth: &Truth,
     alpha: f64,
     method: &'static str,
     mix: Mix,
 ) -> dance::Result<Judged> {
     let decision = model.predictor().decide_with(alpha, mix)?;
-    let classes = model.classes().len();
-    let sets = scored.counts.sets(decision.cut, classes);
-    let best = scored.best.as_ref().map(|best| best.labels.as_slice());
+    let sets = scored.counts.sets(decision.cut, model.classes().len());
+    let best = scored.classified.as_ref().map(|classified| classified.labels.as_slice());
     Ok(Judged {
         method,
         mix: decision.mix,
-        metrics: Metrics::new(&sets, &test.labels, classes, alpha, best)?,
+        metrics: Metrics::new(&sets, &truth.labels, truth.classes, alpha, best)?,
     })
 }
 
 /// Five test points, by rules and not by hand.
-fn examples(model: &Dance, scored: &Scored, test: &Dataset, sets: &Sets) -> Vec<Example> {
+fn examples(
+    model: &Dance,
+    prediction: &Prediction,
+    scored: &Scored,
+    test: &Dataset,
+    truth: &Truth,
+) -> Vec<Example> {
+    let sets = &prediction.sets;
     let length = |row: usize| sets.get(row).len();
-    let covered = |row: usize| sets.contains(row, test.labels[row]);
+    let covered = |row: usize| sets.contains(row, truth.labels[row]);
     let rows = 0..sets.len();
     let picks = [
         ("the first set of one label", rows.clone().find(|&row| length(row) == 1)),
@@ -163,8 +174,8 @@ fn examples(model: &Dance, scored: &Scored, test: &Dataset, sets: &Sets) -> Vec<
         Some(Example {
             why,
             text: test.ids.as_ref().map_or_else(|| format!("test point {row}"), |ids| ids[row].clone()),
-            truth: name(test.labels[row]),
-            prediction: scored.best.as_ref().map_or_else(String::new, |best| name(best.labels[row])),
+            truth: test.classes[test.labels[row] as usize].clone(),
+            prediction: prediction.best.as_ref().map_or_else(String::new, |best| name(best.labels[row])),
             set: set.into_iter().map(name).collect(),
             covered: covered(row),
         })

@@ -187,6 +187,22 @@ impl FitSession for CpuFit<'_> {
     fn held_out(&mut self) -> Result<Matrix> {
         self.solved.as_ref().map(|(_, _, outputs)| outputs.clone()).ok_or_else(unsolved)
     }
+
+    fn leave_one_out(&mut self, context: &Context<'_>) -> Result<Matrix> {
+        let Some((_, solution, _)) = &self.solved else { return Err(unsolved()) };
+        let n = self.train.rows();
+        let diagonal = context.run(|| linalg::inverse_diagonal(&self.work, n));
+        // β = (K + ridge·I)⁻¹ Y, and without point i the regression errs there by βᵢ over the inverse's diagonal.
+        let mut outputs = Matrix::zeros(n, self.points.classes);
+        for (row, &label) in self.points.labels.iter().enumerate() {
+            let to = outputs.row_mut(row);
+            to[label as usize] = 1.0;
+            for (output, beta) in to.iter_mut().zip(solution.beta.row(row)) {
+                *output -= beta / diagonal[row];
+            }
+        }
+        Ok(outputs)
+    }
 }
 
 fn unsolved() -> Error {

@@ -9,6 +9,9 @@
 //! 3. **Refit** (optional): the chosen setting and number of rounds on training and validation points together. Legitimate,
 //!    since calibration points are others.
 //!
+//! Where validation points would be too few to judge anything (under ten of them, or four points per class), every point is
+//! judged by the regression fitted without it instead, and the metric stays the identity ([`few`]).
+//!
 //! A trial ends after two rounds without improvement, and averages the AGOP over at most 4,000 points.
 //!
 //! Bandwidths are multiples of the median distance among training points before any metric, so that one range fits all data.
@@ -25,6 +28,7 @@
 //! ```
 
 mod config;
+mod few;
 mod gaussian_process;
 mod memory;
 mod search;
@@ -32,9 +36,11 @@ mod search;
 use std::time::Instant;
 
 use super::Part;
+use super::classifier::Classifier;
+use super::probabilities::OutputScale;
 use super::rfm::{self, Best, Rfm, RfmConfig};
 use crate::context::Context;
-use crate::data::split;
+use crate::data::{Normalizer, split};
 use crate::device::{Device, Iterate, cpu};
 use crate::error::{Error, Result};
 use crate::event::{Evaluation, Event, Quality};
@@ -57,6 +63,10 @@ pub struct Tuned {
     pub rfm: Rfm,
     /// Rows of the points that it keeps: all, or those that it was not judged on.
     pub rows: Vec<usize>,
+    /// Rows of the points that judged its settings and that it does not keep.
+    pub judges: Vec<usize>,
+    /// How outputs become probabilities: what fits points best whose outputs did not see them.
+    pub scale: OutputScale,
     /// Quality of the chosen setting on the validation points, before any refit.
     pub validation: Quality,
     /// The median distance: bandwidths are multiples of it.
@@ -78,26 +88,18 @@ pub fn fit(
 ) -> Result<Tuned> {
     rfm.check()?;
     config.check()?;
-    let shares = [1.0 - config.validation, config.validation];
-    let mut parts = split::stratified(&points.labels, &shares, config.seed)?;
-    let [train, validation] = [0, 1].map(|part| points.select(&parts[part]));
-    if train.labels.iter().all(|label| *label == train.labels[0]) {
-        return Err(Error::Data(
-            "all training points carry the same label; at least two classes are needed".into(),
-        ));
+    if points.labels.iter().all(|label| *label == points.labels[0]) {
+        return Err(Error::Data("all points carry the same label; at least two classes are needed".into()));
     }
+    let Some([kept, judging]) = parts(&points.labels, config) else {
+        return few::fit(device, points, classes, rfm, config, context);
+    };
+    let (train, validation) = (points.select(&kept), points.select(&judging));
 
     let worthwhile = |most: &usize| (*most as f64) < LARGEST_SAMPLE * train.labels.len() as f64;
     let sampled = config.search_points.filter(|most| worthwhile(most) && config.trials() > 1);
     memory::check(device, [&train, &validation], classes, sampled, config, context)?;
-    let unit = cpu::median_distance(&train.embeddings, context);
-    if !(unit > 0.0) {
-        return Err(Error::Data(
-            "at least half of all pairs of training points are identical, so there is no distance to learn from; \
-             check that the embeddings vary from row to row"
-                .into(),
-        ));
-    }
+    let unit = median_distance(&train, context)?;
     let stage = Stage { device, validation: &validation, classes, unit, context };
     let mut trace = Vec::new();
     let trial = RfmConfig {
@@ -119,22 +121,61 @@ pub fn fit(
         context.notice(&Event::Confirming { candidates: candidates.len() });
         winner = stage.confirm(&train, &trial, &candidates, &mut trace)?;
     }
-    let (searched, trained, all) = (searched.labels.len(), train.labels.len(), points.labels.len());
-    let fidelity = describe(&trace, searched, trained, all, rfm, config.refit);
-    let Winner { kernel, best, quality: validation, iterate } = winner;
-    let (machine, rows) = if config.refit {
-        drop((train, sample));
-        let rows = (0..all).collect();
-        (refit(device, points, classes, kernel, best.round, rfm, context)?, rows)
+    let (searched, all) = (searched.labels.len(), points.labels.len());
+    let fidelity = describe(&trace, searched, [kept.len(), judging.len()], rfm, config.refit);
+    let Winner { kernel, best, quality, iterate } = winner;
+    drop(sample);
+    let machine = Rfm::new(kernel, train, best.round, iterate, context)?;
+    let scale = scale(device, &machine, &validation, context)?;
+    let (machine, rows, judges) = if config.refit {
+        drop((machine, validation));
+        let machine = refit(device, points, classes, kernel, best.round, rfm, context)?;
+        (machine, (0..all).collect(), Vec::new())
     } else {
-        drop(points);
-        (Rfm::new(kernel, train, best.round, iterate, context)?, parts.swap_remove(0))
+        (machine, kept, judging)
     };
-    Ok(Tuned { rfm: machine, rows, validation, unit, trace, fidelity })
+    Ok(Tuned { rfm: machine, rows, judges, scale, validation: quality, unit, trace, fidelity })
+}
+
+/// Rows that train and rows that judge; `None` where those would be too few to tell one setting from another.
+fn parts(labels: &[u32], config: &TuneConfig) -> Option<[Vec<usize>; 2]> {
+    const LEAST_JUDGES: usize = 10;
+    const LEAST_PER_CLASS: usize = 4;
+    let mut occurring = labels.to_vec();
+    occurring.sort_unstable();
+    occurring.dedup();
+    if labels.len() < LEAST_PER_CLASS * occurring.len() {
+        return None;
+    }
+    let shares = [1.0 - config.validation, config.validation];
+    let [train, judging] = split::stratified(labels, &shares, config.seed).ok()?.try_into().ok()?;
+    (judging.len() >= LEAST_JUDGES).then_some([train, judging])
+}
+
+/// The unit of bandwidths.
+fn median_distance(train: &Part, context: &Context<'_>) -> Result<f64> {
+    let unit = cpu::median_distance(&train.embeddings, context);
+    if unit > 0.0 {
+        return Ok(unit);
+    }
+    Err(Error::Data(
+        "at least half of all pairs of training points are identical, so there is no distance to learn from; \
+         check that the embeddings vary from row to row"
+            .into(),
+    ))
+}
+
+/// What makes probabilities of a machine's outputs, by points it was not fitted on.
+fn scale(device: &dyn Device, machine: &Rfm, judges: &Part, context: &Context<'_>) -> Result<OutputScale> {
+    let any = OutputScale::clamp(0.0); // only outputs are asked for
+    let classifier = Classifier::open(device, machine, &Normalizer::None, any, context)?;
+    let mapped = classifier.map(&judges.embeddings, context)?;
+    let outputs = classifier.outputs(&mapped, context)?;
+    Ok(context.run(|| OutputScale::calibrated(&outputs, &judges.labels)))
 }
 
 /// Fits once more, with what a search has found, on all points.
-pub(crate) fn refit(
+fn refit(
     device: &dyn Device,
     points: Part,
     classes: usize,
@@ -245,27 +286,29 @@ impl Stage<'_> {
     }
 }
 
+/// How the kernel came about, in a sentence.
 fn describe(
     trace: &[Evaluation],
     searched: usize,
-    train: usize,
-    all: usize,
+    [train, judges]: [usize; 2],
     rfm: &RfmConfig,
     refit: bool,
 ) -> String {
     let trials = trace.iter().filter(|trial| trial.points == searched).count();
     let confirmed = trace.len() - trials;
-    let mut text = format!("{trials} settings on {searched} of {train} training points");
+    let settings = if trials == 1 { "1 kernel was".into() } else { format!("{trials} kernels were") };
+    let mut text = format!("{settings} tried on {searched} points and judged by {judges} others");
     if confirmed > 0 {
-        text += &format!(", the best {confirmed} again on all {train}");
+        text += &format!(", the best {confirmed} again on {train}");
     }
     if train > TRIAL_AGOP_POINTS {
-        text += &format!(" with the AGOP over {TRIAL_AGOP_POINTS}");
+        text += &format!(" (metrics averaged over {TRIAL_AGOP_POINTS})");
     }
     if refit {
-        text += &format!(", refitted on {all} with validation points");
+        let all = train + judges;
+        text += &format!("; the best was fitted once more on all {all}");
         if let Some(points) = rfm.agop_points.filter(|&points| points < all) {
-            text += &format!(" and the AGOP over {points}");
+            text += &format!(" (its metric averaged over {points})");
         }
     }
     text

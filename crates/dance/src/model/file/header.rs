@@ -12,7 +12,8 @@ use super::{FORMAT, hexadecimal};
 use crate::conformal::Trial;
 use crate::error::{Error, Result};
 use crate::event::Quality;
-use crate::model::{Config, Overlap};
+use crate::machine::OutputScale;
+use crate::model::{Config, Overlap, Unseen};
 
 /// Stands in for the checksum while it is computed.
 const NO_CHECKSUM: &str = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -35,6 +36,9 @@ pub(super) struct Metadata {
     pub(super) guarantee: String,
     /// Calibration points that the kernel has seen.
     pub(super) overlap: Option<Overlap>,
+    pub(super) unseen: Option<Unseen>,
+    /// How outputs become probabilities.
+    pub(super) scale: Option<OutputScale>,
     pub(super) validation: Quality,
     pub(super) fidelity: String,
     pub(super) fit_data_hash: String,
@@ -70,6 +74,8 @@ impl Metadata {
             ("config", self.config.clone()),
             ("guarantee", self.guarantee.clone()),
             ("overlap", json!(self.overlap).to_string()),
+            ("unseen", json!(self.unseen).to_string()),
+            ("probabilities", json!(self.scale).to_string()),
             ("validation", json!(self.validation).to_string()),
             ("fidelity", self.fidelity.clone()),
             ("fit_data_sha256", self.fit_data_hash.clone()),
@@ -95,6 +101,10 @@ impl Metadata {
             joint: entries.get("joint").map_or(Ok(None), |text| parse(path, "joint", text))?,
             guarantee: text("guarantee")?,
             overlap: entries.get("overlap").map(|text| parse(path, "overlap", text)).transpose()?,
+            unseen: entries.get("unseen").map_or(Ok(None), |text| parse(path, "unseen", text))?,
+            scale: entries
+                .get("probabilities")
+                .map_or(Ok(None), |text| parse(path, "probabilities", text))?,
             validation: parse(path, "validation", &text("validation")?)?,
             fidelity: text("fidelity")?,
             fit_data_hash: text("fit_data_sha256")?,

@@ -17,25 +17,25 @@ use sha2::{Digest, Sha256};
 use super::config::Config;
 use super::dance::Dance;
 use super::fitted::Fitted;
-use super::seen::Overlap;
+use super::seen::{Judges, Overlap};
 use crate::conformal::scores::PairedScores;
 use crate::conformal::{
     CalibrationMode, CalibrationScores, Combine, Evidence, Levels, Mix, MixSelection, Predictor, Setup,
     Trial, rule,
 };
 use crate::context::Context;
-use crate::data::{Dataset, Normalize, Normalizer, Source};
+use crate::data::{Dataset, Names, Normalize, Normalizer, Source};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
-use crate::machine::{Part, Rfm};
+use crate::machine::{Part, Probabilities, Rfm};
 use crate::whole_file::WholeFile;
 
 use header::Metadata;
 use tensors::{Reader, Values};
 
 /// The format this version writes, and the newest it reads.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// Levels for which the file names the mix; others are selected from the tuning tensors.
 const NAMED_ALPHAS: [f64; 4] = [0.01, 0.05, 0.1, 0.2];
@@ -103,6 +103,9 @@ impl Dance {
         if metadata.format == 1 {
             config.dance.combine = Combine::Union; // there was no other, so it was not written
         }
+        if metadata.format < 3 {
+            config.probabilities = Probabilities::Clamp; // likewise
+        }
         config.check()?;
         let fit_classes = metadata.fit_classes;
         if metadata.classes.len() < fit_classes || fit_classes == 0 {
@@ -110,6 +113,11 @@ impl Dance {
                 "{} classes cannot hold the kernel's {fit_classes}",
                 metadata.classes.len()
             )));
+        }
+
+        let scale = metadata.scale.unwrap_or_else(|| config.clamp(fit_classes));
+        if !scale.is_sound() {
+            return Err(problem(format!("`probabilities` makes none of outputs: {scale:?}")));
         }
 
         let train = reader.matrix("train", None)?;
@@ -134,7 +142,9 @@ impl Dance {
             classes: metadata.classes[..fit_classes].to_vec(),
             normalizer,
             rfm,
-            rows: (0..n).collect(),
+            scale,
+            names: Names { rows: reader.rows("train_rows", n)?, ids: reader.texts("train_ids", n)? },
+            judges: read_judges(&reader)?,
             source: Source::default(),
             validation: metadata.validation,
             fidelity: metadata.fidelity,
@@ -148,6 +158,12 @@ impl Dance {
             return Err(problem(format!("`reference` has {} columns, `train` has {d}", reference.cols())));
         }
         let labels = reader.labels("reference_labels", Some(reference.rows()), classes)?;
+        let names = if fitted.config.dance.calibration == CalibrationMode::Disjoint {
+            fitted.names.clone()
+        } else {
+            let rows = reference.rows();
+            Names { rows: reader.rows("reference_rows", rows)?, ids: reader.texts("reference_ids", rows)? }
+        };
         let classifier = fitted.classifier(device, context)?;
         let points = Part { embeddings: classifier.map(&reference, context)?, labels };
         let config = &fitted.config.dance;
@@ -196,9 +212,11 @@ impl Dance {
         Ok(Self {
             classes: metadata.classes,
             reference,
+            names,
             classifier,
             predictor,
             overlap,
+            unseen: metadata.unseen,
             calibration_hashes,
             data_hash: metadata.calibration_data_hash,
             fitted,
@@ -226,6 +244,8 @@ impl Dance {
             joint: self.predictor.joint.clone(),
             guarantee: self.guarantee(),
             overlap: Some(self.overlap),
+            unseen: self.unseen,
+            scale: Some(self.fitted.scale),
             validation: self.fitted.validation,
             fidelity: self.fitted.fidelity.clone(),
             fit_data_hash: self.fitted.data_hash.clone(),
@@ -234,7 +254,7 @@ impl Dance {
     }
 
     fn tensors(&self) -> BTreeMap<&'static str, Values<'_>> {
-        let Fitted { rfm, normalizer, .. } = &self.fitted;
+        let Fitted { rfm, normalizer, names, judges, .. } = &self.fitted;
         let mut tensors = BTreeMap::from([
             ("metric_root", Values::Matrix(&rfm.metric_root)),
             ("train", Values::Matrix(&rfm.train)),
@@ -265,6 +285,14 @@ impl Dance {
                 ("combined_scores", Values::Scores(scores.sorted())),
             ]);
         }
+        insert_names(&mut tensors, ["train_rows", "train_ids"], names);
+        if self.predictor.mode() != CalibrationMode::Disjoint {
+            insert_names(&mut tensors, ["reference_rows", "reference_ids"], &self.names);
+        }
+        if !judges.hashes.is_empty() {
+            tensors.insert("judge_hashes", Values::Hashes(&judges.hashes));
+            tensors.insert("judge_rows", Values::Labels(&judges.rows));
+        }
         if let Some(hashes) = &self.calibration_hashes {
             tensors.insert("calibration_hashes", Values::Hashes(hashes));
         }
@@ -285,6 +313,28 @@ impl Dance {
         }
         tensors
     }
+}
+
+fn insert_names<'a>(
+    tensors: &mut BTreeMap<&'static str, Values<'a>>,
+    [rows, ids]: [&'static str; 2],
+    names: &'a Names,
+) {
+    if let Some(values) = &names.rows {
+        tensors.insert(rows, Values::Labels(values));
+    }
+    if let Some(values) = &names.ids {
+        tensors.insert(ids, Values::texts(values));
+    }
+}
+
+fn read_judges(reader: &Reader<'_>) -> Result<Judges> {
+    if !reader.has("judge_hashes") {
+        return Ok(Judges::default());
+    }
+    let hashes = reader.hashes("judge_hashes")?;
+    let rows = reader.rows("judge_rows", hashes.len())?.unwrap_or_default();
+    Ok(Judges { hashes, rows })
 }
 
 fn read_evidence(

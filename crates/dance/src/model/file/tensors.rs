@@ -17,14 +17,21 @@ pub(super) enum Values<'a> {
     Scores(&'a [f64]),
     Offsets(&'a [usize]),
     Hashes(&'a [u64]),
+    /// A JSON array of strings.
+    Texts(Vec<u8>),
 }
 
 impl Values<'_> {
+    pub(super) fn texts(texts: &[String]) -> Self {
+        Self::Texts(serde_json::json!(texts).to_string().into_bytes())
+    }
+
     /// Bytes per number.
     pub(super) fn width(&self) -> usize {
         match self {
             Self::Matrix(_) | Self::Floats(_) | Self::Labels(_) | Self::Ids(..) => 4,
             Self::Scores(_) | Self::Offsets(_) | Self::Hashes(_) => 8,
+            Self::Texts(_) => 1,
         }
     }
 
@@ -34,6 +41,7 @@ impl Values<'_> {
             Self::Labels(_) | Self::Ids(..) => "U32",
             Self::Scores(_) => "F64",
             Self::Offsets(_) | Self::Hashes(_) => "U64",
+            Self::Texts(_) => "U8",
         }
     }
 
@@ -46,6 +54,7 @@ impl Values<'_> {
             Self::Scores(values) => vec![values.len()],
             Self::Offsets(values) => vec![values.len()],
             Self::Hashes(values) => vec![values.len()],
+            Self::Texts(bytes) => vec![bytes.len()],
         }
     }
 
@@ -67,6 +76,7 @@ impl Values<'_> {
             Self::Scores(values) => append(file, values, f64::to_le_bytes),
             Self::Offsets(values) => append(file, values, |value| (value as u64).to_le_bytes()),
             Self::Hashes(values) => append(file, values, u64::to_le_bytes),
+            Self::Texts(bytes) => file.extend_from_slice(bytes),
         }
     }
 }
@@ -145,6 +155,24 @@ impl<'a> Reader<'a> {
             return Err(self.problem(format!("`{name}` holds a score that is not a number")));
         }
         Ok(scores)
+    }
+
+    /// Row numbers, where the file has them.
+    pub(super) fn rows(&self, name: &str, length: usize) -> Result<Option<Vec<u32>>> {
+        self.has(name).then(|| self.vector(name, Dtype::U32, Some(length), u32::from_le_bytes)).transpose()
+    }
+
+    /// Texts from a JSON array of them, where the file has one.
+    pub(super) fn texts(&self, name: &str, length: usize) -> Result<Option<Vec<String>>> {
+        if !self.has(name) {
+            return Ok(None);
+        }
+        let (_, data) = self.tensor(name, Dtype::U8)?;
+        match serde_json::from_slice::<Vec<String>>(data) {
+            Ok(texts) if texts.len() == length => Ok(Some(texts)),
+            Ok(texts) => Err(self.problem(format!("`{name}` has {} texts; expected {length}", texts.len()))),
+            Err(error) => Err(self.problem(format!("`{name}` is not a JSON array of texts: {error}"))),
+        }
     }
 
     /// Any numbers of 64 bits.

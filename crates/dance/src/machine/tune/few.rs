@@ -1,0 +1,120 @@
+//! A fit on so few points that none can be held out.
+//!
+//! Each point is judged by the regression fitted without it, which has a closed form: `y_i - β_i / ((K + ridge·I)⁻¹)_ii`. That is
+//! honest under the identity metric alone (a learned one has seen every label), so none is learned. A point whose label no
+//! other point has says nothing and judges nothing; where all are like that, there is nothing to search by, and the kernel
+//! is the plainest in range: bandwidth one median distance, shape 1.
+
+use std::time::Instant;
+
+use super::search::Search;
+use super::{Part, TuneConfig, Tuned, median_distance, memory};
+use crate::context::Context;
+use crate::device::{Device, FitSession};
+use crate::error::{Error, Result};
+use crate::event::{Evaluation, Event, Quality};
+use crate::kernel::Kernel;
+use crate::machine::probabilities::OutputScale;
+use crate::machine::rfm::{Rfm, RfmConfig};
+use crate::matrix::Matrix;
+
+pub(super) fn fit(
+    device: &dyn Device,
+    points: Part,
+    classes: usize,
+    rfm: &RfmConfig,
+    config: &TuneConfig,
+    context: &Context<'_>,
+) -> Result<Tuned> {
+    let none = Part { embeddings: Matrix::zeros(0, points.embeddings.cols()), labels: Vec::new() };
+    memory::check(device, [&points, &none], classes, None, config, context)?;
+    let unit = median_distance(&points, context)?;
+    let n = points.labels.len();
+    let judges = with_kin(&points.labels);
+    let trials = if judges.is_empty() { 1 } else { config.trials() };
+    context.warn(format!(
+        "{n} points of {} classes are too few to hold some out: settings are judged by leaving one out, and no metric is learned",
+        points.labels.iter().collect::<std::collections::BTreeSet<_>>().len()
+    ));
+    context.notice(&Event::SearchBegins { evaluations: trials, points: n, of: n });
+    let mut session = device.open_fit(points.fit_points(classes, &none), trials > 1, context)?;
+    let (mut search, mut trace) = (Search::new(config), Vec::new());
+    let (mut winner, mut failure): (Option<(Kernel, Quality)>, Option<Error>) = (None, None);
+    while trace.len() < trials {
+        context.check()?;
+        let begin = Instant::now();
+        let (bandwidth, shape) =
+            if judges.is_empty() { plainest(config) } else { search.next(&trace, judges.len()) };
+        let kernel = Kernel::new(bandwidth * unit, shape)?;
+        let quality = match judged(&mut *session, kernel, rfm.ridge, &judges, &points.labels, context) {
+            Ok((quality, _)) => quality,
+            Err(error @ Error::NotPositiveDefinite { .. }) => {
+                failure = Some(error);
+                Quality::WORST
+            }
+            Err(error) => return Err(error),
+        };
+        let seconds = begin.elapsed().as_secs_f64();
+        let evaluation = Evaluation { bandwidth, shape, points: n, rounds: 0, quality, seconds };
+        context.notice(&Event::Evaluated(evaluation));
+        trace.push(evaluation);
+        if quality.loss.is_finite() && winner.is_none_or(|(_, before)| quality.beats(&before)) {
+            winner = Some((kernel, quality));
+        }
+    }
+    let Some((kernel, quality)) = winner else {
+        return Err(failure.unwrap_or(Error::Data("nothing was tried".into())));
+    };
+    let (_, outputs) = judged(&mut *session, kernel, rfm.ridge, &judges, &points.labels, context)?;
+    let own: Vec<u32> = judges.iter().map(|&row| points.labels[row]).collect();
+    let scale = OutputScale::calibrated(&outputs, &own);
+    session.keep()?;
+    session.choose()?;
+    let iterate = session.chosen()?;
+    drop(session);
+    Ok(Tuned {
+        rfm: Rfm::new(kernel, points, 0, iterate, context)?,
+        rows: (0..n).collect(),
+        judges: Vec::new(),
+        scale,
+        validation: quality,
+        unit,
+        fidelity: match trace.len() {
+            1 => format!("1 kernel on {n} points; with so few of them no metric was learned"),
+            trials => format!(
+                "{trials} kernels were tried on {n} points, each judged by leaving it out; with so few no metric was learned"
+            ),
+        },
+        trace,
+    })
+}
+
+/// Points whose label another point has.
+fn with_kin(labels: &[u32]) -> Vec<usize> {
+    let mut counts = vec![0; labels.iter().max().map_or(0, |&label| label as usize + 1)];
+    for &label in labels {
+        counts[label as usize] += 1;
+    }
+    (0..labels.len()).filter(|&row| counts[labels[row] as usize] > 1).collect()
+}
+
+/// One median distance and shape 1, as far as the ranges allow.
+fn plainest(config: &TuneConfig) -> (f64, f64) {
+    (1.0f64.clamp(config.bandwidth.0, config.bandwidth.1), 1.0f64.clamp(config.shape.0, config.shape.1))
+}
+
+/// Solves a setting and judges it: quality and outputs at the points that judge, each without itself.
+fn judged(
+    session: &mut dyn FitSession,
+    kernel: Kernel,
+    ridge: f64,
+    judges: &[usize],
+    labels: &[u32],
+    context: &Context<'_>,
+) -> Result<(Quality, Matrix)> {
+    session.begin(None, context)?;
+    session.solve(kernel, ridge, context)?;
+    let outputs = session.leave_one_out(context)?.select(judges);
+    let own: Vec<u32> = judges.iter().map(|&row| labels[row]).collect();
+    Ok((Quality::of(&outputs, &own), outputs))
+}

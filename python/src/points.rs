@@ -1,0 +1,77 @@
+//! Labelled points as Python passes them, and how they are dealt out.
+
+use std::collections::HashSet;
+
+use dance::Dataset;
+use dance::data::{Source, split as splits};
+use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::arrays;
+use crate::errors::Mapped;
+
+/// Points, the class number of each, the names of the classes, and the row of each point in the array of the user.
+#[derive(FromPyObject)]
+pub(crate) struct Labelled<'py>(
+    PyReadonlyArray2<'py, f32>,
+    PyReadonlyArray1<'py, u32>,
+    Vec<String>,
+    PyReadonlyArray1<'py, u32>,
+);
+
+impl Labelled<'_> {
+    /// As the library takes them. A part of a data set may have points of one class alone, and classes without points.
+    pub(crate) fn dataset(self) -> PyResult<Dataset> {
+        let Self(points, labels, classes, rows) = self;
+        let (embeddings, labels) = (arrays::matrix(&points)?, labels.as_array().to_vec());
+        let rows = rows.as_array().to_vec();
+        let n = embeddings.rows();
+        if n == 0 || labels.len() != n || rows.len() != n {
+            let found = format!("{n} points, {} labels and {} rows", labels.len(), rows.len());
+            return Err(PyValueError::new_err(format!(
+                "{found}: as many are needed of each, and at least one"
+            )));
+        }
+        if let Some(&label) = labels.iter().find(|&&label| label as usize >= classes.len()) {
+            return Err(PyValueError::new_err(format!(
+                "label {label} is none of the {} classes",
+                classes.len()
+            )));
+        }
+        let mut seen = HashSet::new();
+        if let Some(twice) = classes.iter().find(|name| !seen.insert(name.as_str())) {
+            let message =
+                format!("two labels are both written `{twice}`; every class needs a name of its own");
+            return Err(PyValueError::new_err(message));
+        }
+        Ok(Dataset {
+            embeddings,
+            labels,
+            classes,
+            ids: None,
+            prototypes: None,
+            rows,
+            source: Source::default(),
+        })
+    }
+}
+
+/// Row numbers of the parts of a seeded split: at random, or class by class.
+#[pyfunction]
+pub(crate) fn split<'py>(
+    py: Python<'py>,
+    labels: PyReadonlyArray1<'_, u32>,
+    fractions: Vec<f64>,
+    seed: u64,
+    stratify: bool,
+) -> PyResult<Vec<Bound<'py, PyArray1<i64>>>> {
+    let labels = labels.as_array().to_vec();
+    let parts = if stratify {
+        splits::stratified(&labels, &fractions, seed)
+    } else {
+        splits::uniform(labels.len(), &fractions, seed)
+    };
+    let to_array = |rows: &Vec<usize>| PyArray1::from_iter(py, rows.iter().map(|&row| row as i64));
+    Ok(parts.mapped()?.iter().map(to_array).collect())
+}
