@@ -135,7 +135,11 @@ fn neighbors_are_rows_of_the_file() {
     assert_eq!(parts.into_iter().collect::<Vec<_>>(), ["calibration", "fit"]);
     let text = run(&["explain", &model, &test, "--row", "5"]).success();
     let mut table = text.stdout.lines().skip_while(|line| !line.starts_with("  label"));
-    assert!(table.all(|line| line.starts_with("guarantee") || line.chars().count() <= 100), "{}", text.stdout);
+    assert!(
+        table.all(|line| line.starts_with("guarantee") || line.chars().count() <= 100),
+        "{}",
+        text.stdout
+    );
 }
 
 /// A part kept aside says where its points are from.
