@@ -5,3 +5,4 @@ pub mod experiment;
 pub mod html;
 pub mod plot;
 pub mod report;
+pub mod text;

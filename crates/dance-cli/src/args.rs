@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use dance::device::{Cpu, Device};
-use dance::{Context, Observer};
+use dance::{Context, Event, Observer};
 
 use crate::commands::{bench, completions, demo, evaluate, explain, fit, inspect, man, predict, recalibrate};
 
@@ -17,7 +17,7 @@ use crate::commands::{bench, completions, demo, evaluate, explain, fit, inspect,
     disable_help_subcommand = true,
     after_help = "Example:\n  dance demo\n  dance fit embeddings.npz -o model.dance --split 0.4,0.4,0.2 --test-out test.npz\n  \
                   dance evaluate model.dance test.npz --alpha 0.1,0.05\n  dance predict model.dance new.npz -o sets.jsonl\n\n\
-                  Exit status: 0 fine, 1 a check you asked for failed, 2 an error."
+                  Exit status: 0 fine, 1 a check you asked for failed, 2 an error, 130 and 143 interrupted."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -59,7 +59,15 @@ impl Shared {
 
     /// The threads asked for, and who listens.
     pub(crate) fn context<'a>(&self, observer: &'a dyn Observer) -> dance::Result<Context<'a>> {
-        Ok(Context::new(self.threads)?.with_observer(observer))
+        let context = Context::new(self.threads)?.with_observer(observer);
+        if self.threads > context.threads() {
+            let threads = context.threads();
+            observer.notice(&Event::Warning(format!(
+                "--threads {}: {threads} are the most that start",
+                self.threads
+            )));
+        }
+        Ok(context)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The binary `dance`: arguments, then a command, then an exit code.
 //!
-//! Results go to stdout, everything else to stderr. 0 is fine, 1 a check the user asked for failed, 2 an error.
+//! Results go to stdout, everything else to stderr. 0 is fine, 1 a check the user asked for failed, 2 an error, 128 + the
+//! signal an interruption.
 
 mod answers;
 mod args;
@@ -10,7 +11,9 @@ mod data;
 mod interrupt;
 mod output;
 mod parse;
+mod places;
 mod progress;
+mod screen;
 mod settings;
 mod stream;
 mod table;

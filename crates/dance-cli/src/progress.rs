@@ -6,13 +6,15 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use dance::{Evaluation, Event, Observer};
+use dance_bench::text::visible;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::Shared;
+use crate::screen::Screen;
 
 /// A line on stderr. Nobody may be left to read it, which is no reason to stop.
 pub(crate) fn tell(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(Screen(std::io::stderr()), "{text}");
 }
 
 pub(crate) struct Progress {
@@ -83,7 +85,7 @@ impl Progress {
         if self.bar.is_hidden() {
             tell(text);
         } else {
-            self.bar.println(text);
+            self.bar.println(visible(text));
         }
     }
 }

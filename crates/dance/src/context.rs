@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::event::Event;
 
 /// More workers than any machine that fits a kernel has cores; a request beyond it is a slip of the finger.
-const MOST_THREADS: usize = 1024;
+const MOST_THREADS: usize = 256;
 
 /// Listens to a job. Both methods are called on the thread that called the library.
 pub trait Observer: Sync {

@@ -1,6 +1,9 @@
 //! A table in four forms: Markdown, CSV, text for a terminal, and HTML that sorts.
 
+use dance::data::io::csv_safe;
+
 use crate::html::escape;
+use crate::text::{markdown, visible};
 
 /// How a cell stands out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,9 +85,9 @@ impl Table {
             let cells: Vec<String> = row
                 .iter()
                 .map(|cell| match cell.emphasis {
-                    Emphasis::None => cell.text.clone(),
-                    Emphasis::Best => format!("**{}**", cell.text),
-                    Emphasis::Second => format!("<u>{}</u>", cell.text),
+                    Emphasis::None => markdown(&cell.text),
+                    Emphasis::Best => format!("**{}**", markdown(&cell.text)),
+                    Emphasis::Second => format!("<u>{}</u>", markdown(&cell.text)),
                 })
                 .collect();
             text += &format!("| {} |\n", cells.join(" | "));
@@ -95,7 +98,7 @@ impl Table {
     /// Lines of text with aligned columns; `styled` uses a terminal's bold and underline.
     pub fn to_text(&self, styled: bool) -> String {
         let width = |column: usize| {
-            let cells = self.rows.iter().map(|row| row[column].text.chars().count());
+            let cells = self.rows.iter().map(|row| visible(&row[column].text).chars().count());
             cells.chain([self.columns[column].chars().count()]).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
@@ -110,10 +113,11 @@ impl Table {
             let cells: Vec<String> = row
                 .iter()
                 .enumerate()
-                .map(|(at, cell)| match (styled, cell.emphasis) {
-                    (true, Emphasis::Best) => format!("\x1b[1m{}\x1b[0m", pad(&cell.text, at)),
-                    (true, Emphasis::Second) => format!("\x1b[4m{}\x1b[0m", pad(&cell.text, at)),
-                    _ => pad(&cell.text, at),
+                .map(|(at, cell)| (cell.emphasis, pad(&visible(&cell.text), at)))
+                .map(|(emphasis, text)| match (styled, emphasis) {
+                    (true, Emphasis::Best) => format!("\x1b[1m{text}\x1b[0m"),
+                    (true, Emphasis::Second) => format!("\x1b[4m{text}\x1b[0m"),
+                    _ => text,
                 })
                 .collect();
             text += &format!("  {}\n", cells.join("  "));
@@ -124,6 +128,7 @@ impl Table {
     /// Rows of comma-separated values, the title first in each.
     pub fn to_csv(&self) -> String {
         let quoted = |text: &str| {
+            let text = &*csv_safe(text);
             if text.contains([',', '"', '\n']) {
                 format!("\"{}\"", text.replace('"', "\"\""))
             } else {
@@ -184,7 +189,7 @@ mod tests {
         let marks: Vec<Emphasis> = table.rows.iter().map(|row| row[1].emphasis).collect();
         let [best, second, none] = [Emphasis::Best, Emphasis::Second, Emphasis::None];
         assert_eq!(marks, [second, best, second, none, none]);
-        assert!(table.to_markdown().contains("| <x> | **1.00** |"));
+        assert!(table.to_markdown().contains("| &lt;x> | **1.00** |"));
         assert!(table.to_html().contains("&lt;x&gt;"));
         assert!(table.to_csv().starts_with("\"a, b\",m,size\n"));
         assert!(table.to_text(true).contains("\x1b[1m"));

@@ -9,7 +9,6 @@ use dance::conformal::metrics::Metrics;
 use dance::conformal::{CoverageBand, ProbabilityMetrics};
 use dance::machine::Classified;
 use dance::model::SeenAs;
-use dance::whole_file::WholeFile;
 use dance::{Context as Job, Dance, Matrix, PredictOptions, Prediction};
 use serde::Serialize;
 use serde_json::json;
@@ -19,7 +18,9 @@ use crate::args::Shared;
 use crate::data::{Columns, Truth, check_there};
 use crate::output::{Column, Destination, Format, Frame, write_frame};
 use crate::parse::{self, Alphas, MinCoverage};
+use crate::places;
 use crate::progress::{Progress, tell};
+use crate::screen;
 use crate::table;
 
 pub(crate) const EXAMPLE: &str = "Example:
@@ -139,7 +140,7 @@ impl Evaluate {
         progress.finish();
 
         let failures = self.failures(&judged);
-        let mut out = io::stdout().lock();
+        let mut out = screen::out(shared.json);
         if shared.json {
             let report = json!({
                 "model": self.model.display().to_string(),
@@ -205,7 +206,8 @@ impl Evaluate {
                 bail!("{}: classes are written to .csv, .parquet or .npz", path.display())
             }
             Destination::File(path, format) => {
-                WholeFile::check(&path)?;
+                let inputs = [Some(&*self.model), Some(&self.data), self.columns.labels.as_deref()];
+                places::check(&inputs, &[Some(&path)])?;
                 Ok(Some((path, format)))
             }
         }

@@ -1,6 +1,6 @@
 //! `dance explain`: why each label is, or is not, in the set of one point.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
@@ -15,6 +15,7 @@ use crate::args::Shared;
 use crate::data::{Columns, check_there};
 use crate::parse;
 use crate::progress::Progress;
+use crate::screen;
 use crate::table;
 
 pub(crate) const EXAMPLE: &str = "Example:
@@ -128,7 +129,7 @@ impl Explain {
         };
         let id = file.ids.as_ref().map(|ids| ids[self.row].as_str());
 
-        let mut out = io::stdout().lock();
+        let mut out = screen::out(shared.json);
         if shared.json {
             let report = json!({
                 "row": self.row,

@@ -1,6 +1,6 @@
 //! `dance fit`: a kernel fitted, calibrated and written to a file.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -8,7 +8,6 @@ use anyhow::{Context, bail};
 use clap::Args;
 use dance::data::{Normalize, split};
 use dance::machine;
-use dance::whole_file::WholeFile;
 use dance::{Config, Dataset, Fitted};
 use serde_json::json;
 
@@ -17,7 +16,9 @@ use crate::args::Shared;
 use crate::data::{Columns, Truth};
 use crate::output::{Column, Destination, Frame, write_frame};
 use crate::parse::{self, Alphas, Range, Split};
+use crate::places;
 use crate::progress::Progress;
+use crate::screen;
 use crate::settings::Method;
 use crate::table;
 
@@ -168,7 +169,7 @@ impl Fit {
         progress.finish();
         let seconds = begin.elapsed().as_secs_f64();
 
-        let mut out = io::stdout().lock();
+        let mut out = screen::out(shared.json);
         let fitted = model.fitted();
         if shared.json {
             let report = json!({
@@ -239,10 +240,11 @@ impl Fit {
                 Destination::File(_, crate::output::Format::Jsonl) | Destination::Stdout => {
                     bail!("{}: embeddings are written to .npz, .csv or .parquet", path.display())
                 }
-                destination @ Destination::File(..) => destination.check()?,
+                Destination::File(..) => {}
             }
         }
-        Ok(WholeFile::check(&self.output)?)
+        let inputs = [Some(&*self.data), self.columns.labels.as_deref(), self.calibration.as_deref()];
+        places::check(&inputs, &[Some(&self.output), self.test_out.as_deref()])
     }
 
     fn parts(&self, shared: &Shared) -> anyhow::Result<Parts> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::args::Shared;
 use crate::data::{Columns, check_there};
 use crate::parse::{self, Alphas};
+use crate::screen;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance inspect embeddings.parquet
@@ -45,7 +46,7 @@ impl Inspect {
             let model = Dance::load(shared.device(), &self.file, &shared.context(&Silent)?)?;
             of_model(&model, &metadata.unwrap_or_default(), &self.alpha)?
         };
-        let mut out = io::stdout().lock();
+        let mut out = screen::out(shared.json);
         if shared.json {
             writeln!(out, "{report}")?;
             return Ok(());

@@ -16,6 +16,7 @@ use crate::args::Shared;
 use crate::data::{Columns, check_there};
 use crate::output::{Destination, Format, write_frame};
 use crate::parse;
+use crate::places;
 use crate::progress::Progress;
 use crate::stream::Points;
 
@@ -133,7 +134,10 @@ impl Predict {
         } else if self.data != Path::new("-") {
             check_there(&self.data)?;
         }
-        destination.check()?;
+        if let Destination::File(path, _) = &destination {
+            let inputs = [Some(&*self.model), Some(&self.data), self.columns.labels.as_deref()];
+            places::check(&inputs, &[Some(path)])?;
+        }
         Ok(destination)
     }
 

@@ -1,17 +1,18 @@
 //! `dance recalibrate`: the same kernel, other calibration points.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
 use dance::Dance;
-use dance::whole_file::WholeFile;
 use serde_json::json;
 
 use crate::args::Shared;
 use crate::data::{Columns, check_there};
+use crate::places;
 use crate::progress::Progress;
+use crate::screen;
 use crate::settings::Method;
 
 pub(crate) const EXAMPLE: &str = "Example:
@@ -41,7 +42,8 @@ impl Recalibrate {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         check_there(&self.model)?;
         self.columns.check(&self.data)?;
-        WholeFile::check(&self.output)?;
+        let inputs = [Some(&*self.model), Some(&self.data), self.columns.labels.as_deref()];
+        places::check(&inputs, &[Some(&self.output)])?;
         let progress = Progress::new(shared);
         progress.begin("calibrating");
         let (device, context) = (shared.device(), shared.context(&progress)?);
@@ -53,7 +55,7 @@ impl Recalibrate {
             .with_context(|| self.data.display().to_string())?;
         model.save(&self.output)?;
         progress.finish();
-        let mut out = io::stdout().lock();
+        let mut out = screen::out(shared.json);
         if shared.json {
             let report = json!({
                 "model": self.output.display().to_string(),

@@ -1,7 +1,9 @@
-//! CSV: a list is a JSON array in its cell, vectors take one column per dimension.
+//! CSV: a list is a JSON array in its cell, vectors take one column per dimension. A text that a spreadsheet would run as a
+//! formula gets an apostrophe in front.
 
 use std::io::Write;
 
+use dance::data::io::csv_safe;
 use serde_json::json;
 
 use super::{Column, Frame};
@@ -21,7 +23,7 @@ pub(super) fn write(out: &mut impl Write, frame: &Frame) -> anyhow::Result<()> {
             match column {
                 Column::Integers(values) => writer.write_field(values[row].to_string())?,
                 Column::Numbers(values) => writer.write_field(values[row].to_string())?,
-                Column::Texts(values) => writer.write_field(&values[row])?,
+                Column::Texts(values) => writer.write_field(&*csv_safe(&values[row]))?,
                 Column::TextLists(values) => writer.write_field(json!(values[row]).to_string())?,
                 Column::NumberLists(values) => writer.write_field(json!(values[row]).to_string())?,
                 Column::Vectors(matrix) => {

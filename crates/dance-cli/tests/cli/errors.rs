@@ -163,3 +163,79 @@ fn a_full_disk_leaves_nothing_behind() {
     }
     assert_eq!(names(folder.path()), Vec::<String>::new());
 }
+
+/// An output is never an input or another output, by whatever name: what was there stays as it was.
+#[test]
+fn outputs_do_not_destroy_inputs() {
+    let (folder, at) = scratch();
+    for (from, to) in [("small.npz", "d.npz"), ("model", "m.dance"), ("test.npz", "t.npz")] {
+        std::fs::copy(shared(from), at(to)).unwrap();
+    }
+    let (data, model) = (at("d.npz"), at("m.dance"));
+    std::fs::create_dir(folder.path().join("sub")).unwrap();
+    let around = at("sub/../d.npz");
+    let before = ["d.npz", "m.dance"].map(|name| std::fs::read(at(name)).unwrap());
+    let fit = |extra: &[&str]| {
+        run(&[&["fit", &data, "--evaluations", "1", "--split", "0.4,0.4,0.2"], extra].concat())
+    };
+    fit(&["-o", &data]).fails(&["d.npz: would be overwritten"]);
+    fit(&["-o", &around]).fails(&["would be overwritten"]);
+    fit(&["-o", &at("new"), "--test-out", &data]).fails(&["would be overwritten"]);
+    fit(&["-o", &at("same.npz"), "--test-out", &at("sub/../same.npz")]).fails(&["are the same file"]);
+    fit(&["-o", "-"]).fails(&["name one"]);
+    run(&["predict", &model, &data, "-o", &around]).fails(&["would be overwritten"]);
+    run(&["recalibrate", &model, &at("t.npz"), "-o", &at("t.npz")]).fails(&["would be overwritten"]);
+    run(&["recalibrate", &model, &at("t.npz"), "-o", &model]).fails(&["would be overwritten"]);
+    run(&["demo", &data, "--report", &data]).fails(&["would be overwritten"]);
+    run(&["evaluate", &model, &data, "--per-class", &data]).fails(&["would be overwritten"]);
+    #[cfg(unix)]
+    for link in ["soft.npz", "hard.npz"] {
+        if link.starts_with("soft") {
+            std::os::unix::fs::symlink(&data, at(link)).unwrap();
+        } else {
+            std::fs::hard_link(&data, at(link)).unwrap();
+        }
+        run(&["predict", &model, &data, "-o", &at(link)]).fails(&["would be overwritten"]);
+        run(&["predict", &model, &at(link), "-o", &data]).fails(&["would be overwritten"]);
+    }
+    assert!(before == ["d.npz", "m.dance"].map(|name| std::fs::read(at(name)).unwrap()));
+}
+
+/// Names from files reach the terminal as text, never as commands to it.
+#[test]
+fn control_characters_are_shown() {
+    let (_folder, at) = scratch();
+    let evil = "\u{1b}]0;owned\u{7}";
+    let line = |row: usize| {
+        format!("{}{evil},{}{evil},{},{}\n", ["a", "b"][row % 2], row, row % 2 * 5 + row % 7, row % 5)
+    };
+    let text = "label,id,x,y\n".to_owned() + &(0..80).map(line).collect::<String>();
+    std::fs::write(at("evil.csv"), &text).unwrap();
+    std::fs::write(at("bad.csv"), text.replace("label,id", &format!("label,{evil}"))).unwrap();
+    let fit = ["fit", &at("evil.csv"), "-o", &at("m"), "--evaluations", "1", "--normalize", "standardize"];
+    run(&fit).success();
+    let runs = [
+        run(&["inspect", &at("evil.csv")]),
+        run(&["inspect", &at("m")]),
+        run(&["explain", &at("m"), &at("evil.csv"), "--row", "0"]),
+        run(&["evaluate", &at("m"), &at("evil.csv")]),
+        run(&["inspect", &at("bad.csv")]),
+        run(&["inspect", &at(&format!("none{evil}.csv"))]),
+    ];
+    for ran in &runs {
+        assert!(
+            !ran.stdout.contains('\u{1b}') && !ran.stderr.contains('\u{1b}'),
+            "{}{}",
+            ran.stdout,
+            ran.stderr
+        );
+    }
+    assert!(runs[2].stdout.contains("\\x1b]0;owned"), "{}", runs[2].stdout);
+}
+
+/// More threads than any machine has are a slip of the finger.
+#[test]
+fn too_many_threads_are_not_started() {
+    let ran = run(&["evaluate", &shared("model"), &shared("test.npz"), "--threads", "100000"]).success();
+    assert!(ran.stderr.contains("--threads 100000: 256 are the most"), "{}", ran.stderr);
+}

@@ -12,7 +12,7 @@ fn send(signal: &str, process: u32) {
 
 #[test]
 fn an_interrupted_fit_leaves_no_file() {
-    for signal in ["-INT", "-TERM"] {
+    for (signal, status) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
         let (folder, at) = scratch();
         std::fs::write(at("model"), "what was there before").unwrap();
         let child = command(&["fit", &shared("small.npz"), "-o", &at("model"), "--evaluations", "100000"])
@@ -23,7 +23,8 @@ fn an_interrupted_fit_leaves_no_file() {
         std::thread::sleep(Duration::from_millis(700));
         let begin = Instant::now();
         send(signal, child.id());
-        let ran = Ran::new(child.wait_with_output().unwrap()).fails(&["interrupted", "no partial file"]);
+        let ran = Ran::new(child.wait_with_output().unwrap()).code(status);
+        assert!(ran.stderr.contains("interrupted; no partial file"), "{}", ran.stderr);
         assert!(begin.elapsed() < Duration::from_secs(5));
         assert_eq!(ran.stdout, "");
         assert_eq!(names(folder.path()), ["model"]);
@@ -48,7 +49,28 @@ fn an_interrupted_stream_leaves_no_file() {
     }
     std::thread::sleep(Duration::from_millis(300));
     send("-INT", child.id());
-    Ran::new(child.wait_with_output().unwrap()).fails(&["interrupted"]);
+    Ran::new(child.wait_with_output().unwrap()).code(130);
     drop(stdin);
     assert_eq!(names(folder.path()), Vec::<String>::new());
+}
+
+/// A signal that whoever started the program has it ignore stays ignored, and one that nobody can be told of still ends it.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_ignored_stays_ignored() {
+    let (_folder, at) = scratch();
+    let fit = format!("{} fit {} -o {}", super::binary().display(), shared("small.npz"), at("model"));
+    let begin = |line: &str| {
+        let child = Command::new("sh").args(["-c", line]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        std::thread::sleep(Duration::from_millis(500));
+        child.unwrap()
+    };
+    let mut ignoring = begin(&format!("trap '' HUP; exec {fit} --evaluations 30"));
+    send("-HUP", ignoring.id());
+    assert!(ignoring.wait().unwrap().success());
+    assert!(std::path::Path::new(&at("model")).exists());
+    // No stderr at all: the handler has nobody to tell, and ends the program all the same.
+    let mut deaf = begin(&format!("exec {fit} --evaluations 100000 2>&-"));
+    send("-TERM", deaf.id());
+    assert_eq!(deaf.wait().unwrap().code(), Some(143));
 }

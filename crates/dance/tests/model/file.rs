@@ -132,8 +132,39 @@ fn newer_formats_and_wrong_tensors_are_named() {
         header["__metadata__"]["probabilities"] = json!("{\"floor\":0,\"ceiling\":null,\"power\":3}");
     });
     assert!(scale.contains("`probabilities`"), "{scale}");
+    let twice = message(&|header| {
+        header["__metadata__"]["classes"] = json!("[\"0\",\"1\",\"2\",\"1\",\"4\"]");
+    });
+    assert!(twice.contains("two classes are called `1`"), "{twice}");
     let classes = message(&|header| header["__metadata__"]["classes"] = json!("[\"0\"]"));
     assert!(classes.contains("classes"), "{classes}");
+}
+
+/// Numbers that no model has: each tensor's own are refused by its name.
+#[test]
+fn numbers_that_make_no_sense_are_refused() {
+    let mut config = config(CalibrationMode::Exact, Mix::Auto);
+    config.dance.combine = Combine::Fuse;
+    config.normalize = Normalize::Standardize;
+    let bytes = model(&config).to_bytes().unwrap();
+    let (header, data) = header_of(&bytes);
+    for (tensor, number) in [
+        ("calibration_probabilities", 1.5f32),
+        ("calibration_probabilities", -0.1),
+        ("calibration_probabilities", f32::NAN),
+        ("normalize_scale", 0.0),
+        ("normalize_mean", f32::INFINITY),
+        ("beta", f32::NAN),
+        ("train", f32::INFINITY),
+        ("reference", f32::NAN),
+        ("metric_root", f32::NEG_INFINITY),
+    ] {
+        let mut data = data.to_vec();
+        let place = header[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
+        data[place..place + 4].copy_from_slice(&number.to_le_bytes());
+        let error = parse(&sealed(&header, &data)).unwrap_err().to_string();
+        assert!(error.contains(&format!("`{tensor}`")), "{tensor} {number}: {error}");
+    }
 }
 
 /// Whatever a sealed file says, loading it and asking it does not panic.

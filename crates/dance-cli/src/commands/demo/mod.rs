@@ -4,7 +4,7 @@ mod page;
 mod story;
 mod words;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::bail;
@@ -17,7 +17,9 @@ use dance_bench::plot;
 use crate::args::Shared;
 use crate::data::Columns;
 use crate::parse;
+use crate::places;
 use crate::progress::Progress;
+use crate::screen;
 use story::Story;
 
 pub(crate) const EXAMPLE: &str = "Example:
@@ -52,9 +54,7 @@ impl Demo {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         let progress = Progress::new(shared);
         let report = self.report_path(&progress)?;
-        if let Some(picture) = &self.picture {
-            WholeFile::check(picture)?;
-        }
+        places::check(&[self.data.as_deref()], &[report.as_deref(), self.picture.as_deref()])?;
         let (name, data) = self.read()?;
         let story = Story::new(name, &data, self.evaluations, shared, &progress)?;
         progress.finish();
@@ -64,7 +64,7 @@ impl Demo {
         if let Some(path) = &self.picture {
             WholeFile::write(path, plot::picture(&page::curves(&story)).as_bytes())?;
         }
-        let mut out = io::stdout().lock();
+        let mut out = screen::out(shared.json);
         if shared.json {
             writeln!(out, "{}", words::json(&story, report.as_deref(), &progress.warnings()))?;
         } else {
@@ -80,7 +80,6 @@ impl Demo {
     /// replaced, and a folder that cannot be written to costs the report, not the demo.
     fn report_path(&self, progress: &Progress) -> anyhow::Result<Option<PathBuf>> {
         if let Some(path) = &self.report {
-            WholeFile::check(path)?;
             return Ok(Some(path.clone()));
         }
         let path = PathBuf::from(DEFAULT_REPORT);

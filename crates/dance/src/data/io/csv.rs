@@ -9,6 +9,7 @@ use std::path::Path;
 
 use csv::{ErrorKind, Position, Reader, ReaderBuilder, StringRecord, Trim};
 
+use super::csv_cell::restored;
 use super::{ID_COLUMN, LABEL_COLUMN, ReadOptions, labels};
 use crate::data::{RawLabels, Table};
 use crate::error::{Error, Result};
@@ -32,9 +33,9 @@ pub(super) fn read(path: &Path, file: File, delimiter: u8, options: &ReadOptions
                 if field.is_empty() {
                     return Err(header.wrong(line, place, "is empty; every row needs a label"));
                 }
-                labels.get_or_insert_default().push(field.to_owned());
+                labels.get_or_insert_default().push(restored(field).to_owned());
             } else if Some(place) == header.id {
-                ids.get_or_insert_default().push(field.to_owned());
+                ids.get_or_insert_default().push(restored(field).to_owned());
             } else {
                 data.push(number(field).map_err(|problem| header.wrong(line, place, problem))?);
             }
@@ -65,7 +66,7 @@ pub(super) fn read_labels(path: &Path, file: File, delimiter: u8, column: &str) 
     let mut found = Vec::new();
     while more {
         match record.get(header.unwrap_or(0)) {
-            Some(label) if !label.is_empty() => found.push(label.to_owned()),
+            Some(label) if !label.is_empty() => found.push(restored(label).to_owned()),
             _ => return Err(Error::format(path, format!("line {}: has no label", line(record.position())))),
         }
         more = next(path, &mut reader, &mut record)?;

@@ -34,6 +34,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub use csv_cell::csv_safe;
+
 use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek};
@@ -44,6 +46,7 @@ use crate::data::Table;
 use crate::error::{Error, Result};
 
 mod csv;
+mod csv_cell;
 mod labels;
 mod npy_header;
 mod numpy;

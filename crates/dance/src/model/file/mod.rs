@@ -115,6 +115,11 @@ impl Dance {
             )));
         }
 
+        let mut names: Vec<&String> = metadata.classes.iter().collect();
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(problem(format!("two classes are called `{}`", pair[0])));
+        }
         let scale = metadata.scale.unwrap_or_else(|| config.clamp(fit_classes));
         if !scale.is_sound() {
             return Err(problem(format!("`probabilities` makes none of outputs: {scale:?}")));
@@ -135,7 +140,7 @@ impl Dance {
             Normalize::None => Normalizer::None,
             Normalize::Standardize => Normalizer::Standardize {
                 mean: reader.floats("normalize_mean", d)?,
-                scale: reader.floats("normalize_scale", d)?,
+                scale: reader.positive("normalize_scale", d)?,
             },
         };
         let fitted = Fitted {
@@ -179,7 +184,7 @@ impl Dance {
             let ids = reader.ids("bag_neighbors", n, reference.len())?;
             let neighbors = reference.named_neighbors(n, &ids, context);
             let own = match config.combine {
-                Combine::Fuse => Some(reader.floats("calibration_probabilities", n)?),
+                Combine::Fuse => Some(reader.shares("calibration_probabilities", n)?),
                 Combine::Union | Combine::Joint => None,
             };
             Predictor::of_bag(reference, neighbors, own, selection, metadata.joint, config, context)?

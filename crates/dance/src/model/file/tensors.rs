@@ -122,6 +122,24 @@ impl<'a> Reader<'a> {
         Err(self.problem(format!("`{name}` holds a number that is not finite")))
     }
 
+    /// Probabilities.
+    pub(super) fn shares(&self, name: &str, length: usize) -> Result<Vec<f32>> {
+        let values = self.floats(name, length)?;
+        if values.iter().all(|value| (0.0..=1.0).contains(value)) {
+            return Ok(values);
+        }
+        Err(self.problem(format!("`{name}` holds a number that is no probability")))
+    }
+
+    /// What is divided by.
+    pub(super) fn positive(&self, name: &str, length: usize) -> Result<Vec<f32>> {
+        let values = self.floats(name, length)?;
+        if values.iter().all(|value| *value > 0.0) {
+            return Ok(values);
+        }
+        Err(self.problem(format!("`{name}` holds a number that is not positive")))
+    }
+
     /// Class ids, each below `classes`.
     pub(super) fn labels(&self, name: &str, length: Option<usize>, classes: usize) -> Result<Vec<u32>> {
         let labels = self.vector(name, Dtype::U32, length, u32::from_le_bytes)?;
