@@ -6,6 +6,7 @@ use dance::conformal::{Combine, Decision, EmptySets};
 use dance::model::ReferencePoint;
 use dance::{Context, Dance, Matrix, PredictOptions};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::output::{Column, Frame};
 
@@ -28,7 +29,8 @@ pub(crate) enum Include {
 pub(crate) struct Answer<'a> {
     pub(crate) row: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) id: Option<String>,
+    /// As it came: a text from a file, whatever a line has.
+    pub(crate) id: Option<Value>,
     /// The most probable label of the set; of all labels where it is empty.
     pub(crate) prediction: &'a str,
     pub(crate) probability: f32,
@@ -77,7 +79,7 @@ impl<'a> Answers<'a> {
         &self,
         queries: &Matrix,
         first: usize,
-        mut ids: Option<Vec<String>>,
+        mut ids: Vec<Option<Value>>,
     ) -> dance::Result<Vec<Answer<'a>>> {
         let scored = self.model.score(queries, self.options.first_row(first), self.context)?;
         let prediction = self.model.predict(&scored, &self.decision);
@@ -109,7 +111,7 @@ impl<'a> Answers<'a> {
             let begin = prediction.sets.offsets[row];
             answers.push(Answer {
                 row: first + row,
-                id: ids.as_mut().and_then(|ids| ids.get_mut(row)).map(std::mem::take),
+                id: ids.get_mut(row).and_then(Option::take),
                 prediction: best.map_or("", |best| name(best.labels[row])),
                 probability: best.map_or(f32::NAN, |best| best.probabilities[row]),
                 set: labels.iter().map(|&label| name(label)).collect(),
@@ -154,7 +156,9 @@ pub(crate) fn frame(answers: &[Answer<'_>], notes: Vec<(&'static str, String)>) 
     let each = answers.iter();
     frame.push("row", Column::Integers(each.clone().map(|answer| answer.row as i64).collect()));
     if ids {
-        frame.push("id", Column::Texts(each.clone().map(|a| a.id.clone().unwrap_or_default()).collect()));
+        let text = |id: &Value| id.as_str().map_or_else(|| id.to_string(), str::to_owned);
+        let ids = each.clone().map(|answer| answer.id.as_ref().map(text).unwrap_or_default());
+        frame.push("id", Column::Texts(ids.collect()));
     }
     frame.push("prediction", Column::Texts(each.clone().map(|a| a.prediction.to_owned()).collect()));
     frame.push("probability", Column::Numbers(each.clone().map(|a| shortest(a.probability)).collect()));

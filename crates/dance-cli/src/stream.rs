@@ -1,38 +1,53 @@
 //! JSON lines, one point per line: `{"embedding": [0.1, …], "id": "a"}` or the bare array.
 //!
 //! Points are answered in groups of what has already arrived, at most [`GROUP`]: a file goes through at full speed, a
-//! person or a program that waits for each answer gets it at once, and memory does not grow with the number of lines.
+//! person or a program that waits for each answer gets it at once, and memory does not grow with the number of lines. A line
+//! that is no point ends the group before it and comes by itself, so that nothing before or behind it is lost.
 
+use std::fmt;
 use std::io::{BufRead, BufReader, Read};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use dance::Matrix;
-use serde::Deserialize;
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 const GROUP: usize = 256;
 /// Room for a group's lines, so that what has arrived can be seen without waiting.
 const BUFFER: usize = 1 << 20;
-/// A line longer than this is no embedding.
-const LONGEST_LINE: u64 = 64 << 20;
+/// The longest line that is read: as much for each number, and as much for everything else. Anything longer is no embedding.
+const LONGEST_NUMBER: usize = 64;
+const LONGEST_REST: usize = 1 << 20;
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Line {
-    Bare(Vec<f32>),
-    Point {
-        embedding: Vec<f32>,
-        #[serde(default)]
-        id: Option<Value>,
-    },
+/// What comes next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    Points(Group),
+    Bad(BadLine),
+    End,
 }
 
 /// Points that arrived together.
+#[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) points: Matrix,
-    pub(crate) ids: Option<Vec<String>>,
-    /// Row of the first.
+    /// As they came; `None` for a point without one.
+    pub(crate) ids: Vec<Option<Value>>,
+    /// Row of the first; one line after the other.
     pub(crate) first: usize,
+    /// The line of each.
+    pub(crate) lines: Vec<usize>,
+}
+
+/// A line that is no point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BadLine {
+    /// Its place among lines that are not blank, from 0.
+    pub(crate) row: usize,
+    /// As editors count.
+    pub(crate) line: usize,
+    pub(crate) problem: String,
 }
 
 pub(crate) struct Points<R> {
@@ -41,8 +56,8 @@ pub(crate) struct Points<R> {
     dimensions: usize,
     line: usize,
     rows: usize,
-    /// What is wrong with a line, while the points before it are being answered.
-    failed: Option<anyhow::Error>,
+    /// A bad line, while the points before it are being answered.
+    bad: Option<BadLine>,
 }
 
 impl<R: Read> Points<R> {
@@ -53,84 +68,153 @@ impl<R: Read> Points<R> {
             dimensions,
             line: 0,
             rows: 0,
-            failed: None,
+            bad: None,
         }
     }
 
-    /// The next points; `None` at the end. Waits for the first only.
-    pub(crate) fn next_group(&mut self) -> anyhow::Result<Option<Group>> {
-        if let Some(error) = self.failed.take() {
-            return Err(error);
+    /// The next points or the next line that is none. Waits for the first line only.
+    pub(crate) fn next(&mut self) -> anyhow::Result<Next> {
+        if let Some(bad) = self.bad.take() {
+            return Ok(Next::Bad(bad));
         }
-        let (mut data, mut ids, mut named) = (Vec::new(), Vec::new(), false);
-        let mut text = Vec::new();
+        let (mut data, mut ids, mut lines) = (Vec::new(), Vec::new(), Vec::new());
+        let first = self.rows;
         while ids.len() < GROUP && (ids.is_empty() || self.reader.buffer().contains(&b'\n')) {
-            text.clear();
-            let read = (&mut self.reader)
-                .take(LONGEST_LINE)
-                .read_until(b'\n', &mut text)
-                .with_context(|| self.origin.clone())?;
-            if read == 0 {
-                break;
-            }
+            let Some(text) = self.read_line()? else { break };
             self.line += 1;
-            if read as u64 == LONGEST_LINE {
-                bail!("{}: line {}: longer than any embedding", self.origin, self.line);
-            }
-            if text.trim_ascii().is_empty() {
+            if text.as_ref().is_ok_and(|text| text.trim_ascii().is_empty()) {
                 continue;
             }
-            let (embedding, id) = match self.parse(&text) {
-                Ok(Line::Bare(embedding)) => (embedding, None),
-                Ok(Line::Point { embedding, id }) => (embedding, id),
-                Err(error) if ids.is_empty() => return Err(error),
-                Err(error) => {
-                    self.failed = Some(error);
+            let row = self.rows;
+            self.rows += 1;
+            match text.and_then(|text| self.parse(&text)) {
+                Ok(point) => {
+                    data.extend(point.embedding);
+                    ids.push(point.id);
+                    lines.push(self.line);
+                }
+                Err(problem) => {
+                    self.bad = Some(BadLine { row, line: self.line, problem });
                     break;
                 }
-            };
-            data.extend(embedding);
-            named |= id.is_some();
-            ids.push(match id {
-                None | Some(Value::Null) => String::new(),
-                Some(Value::String(id)) => id,
-                Some(id) => id.to_string(),
-            });
+            }
         }
         if ids.is_empty() {
+            return Ok(self.bad.take().map_or(Next::End, Next::Bad));
+        }
+        let points = Matrix::new(data, ids.len(), self.dimensions)?;
+        Ok(Next::Points(Group { points, ids, first, lines }))
+    }
+
+    /// The next line, or what is wrong with it; `None` at the end. A line that is too long is passed over, not kept.
+    fn read_line(&mut self) -> anyhow::Result<Option<Result<Vec<u8>, String>>> {
+        let longest = LONGEST_REST + LONGEST_NUMBER * self.dimensions;
+        let mut text = Vec::new();
+        let origin = || self.origin.clone();
+        let read =
+            (&mut self.reader).take(longest as u64).read_until(b'\n', &mut text).with_context(origin)?;
+        if read == 0 {
             return Ok(None);
         }
-        let first = self.rows;
-        self.rows += ids.len();
-        let points = Matrix::new(data, ids.len(), self.dimensions)?;
-        Ok(Some(Group { points, ids: named.then_some(ids), first }))
+        if read < longest || text.ends_with(b"\n") {
+            return Ok(Some(Ok(text)));
+        }
+        loop {
+            let buffer = self.reader.fill_buf().with_context(origin)?;
+            let end = buffer.iter().position(|&byte| byte == b'\n');
+            let (seen, ends) = (end.map_or(buffer.len(), |end| end + 1), end.is_some() || buffer.is_empty());
+            self.reader.consume(seen);
+            if ends {
+                return Ok(Some(Err(format!("longer than {longest} bytes, which no point needs"))));
+            }
+        }
     }
 
     /// A line whose embedding has the right length and only finite numbers.
-    fn parse(&self, text: &[u8]) -> anyhow::Result<Line> {
-        let place = || format!("{}: line {}", self.origin, self.line);
-        let line: Line = match serde_json::from_slice(text) {
-            Ok(line) => line,
-            Err(error) if error.is_syntax() || error.is_eof() => {
-                return Err(error).with_context(|| format!("{}: not JSON", place()));
-            }
+    fn parse(&self, text: &[u8]) -> Result<Point, String> {
+        let mut deserializer = serde_json::Deserializer::from_slice(text);
+        let line = Line { dimensions: self.dimensions };
+        let point = match line
+            .deserialize(&mut deserializer)
+            .and_then(|point| deserializer.end().map(|()| point))
+        {
+            Ok(point) => point,
+            Err(error) if error.is_syntax() || error.is_eof() => return Err(format!("not JSON: {error}")),
             Err(_) => {
-                bail!("{}: must be {{\"embedding\": [numbers], \"id\": …}} or [numbers], all finite", place())
+                return Err("must be {\"embedding\": [numbers], \"id\": …} or [numbers], all finite".into());
             }
         };
-        let (Line::Bare(embedding) | Line::Point { embedding, .. }) = &line;
-        if embedding.len() != self.dimensions {
-            bail!(
-                "{}: {} numbers, but the model was fitted with {} dimensions",
-                place(),
-                embedding.len(),
-                self.dimensions
-            );
+        if point.length != self.dimensions {
+            return Err(format!(
+                "{} numbers, but the model was fitted with {} dimensions",
+                point.length, self.dimensions
+            ));
         }
-        if let Some(column) = embedding.iter().position(|value| !value.is_finite()) {
-            bail!("{}: number {column} is {}; every number must be finite", place(), embedding[column]);
+        if let Some(column) = point.embedding.iter().position(|value| !value.is_finite()) {
+            return Err(format!(
+                "number {column} is {}; every number must be finite",
+                point.embedding[column]
+            ));
         }
-        Ok(line)
+        Ok(point)
+    }
+}
+
+struct Point {
+    /// At most as many numbers as the model has dimensions.
+    embedding: Vec<f32>,
+    /// How many there were.
+    length: usize,
+    id: Option<Value>,
+}
+
+/// Reads a point without keeping anything that is not asked for.
+#[derive(Clone, Copy)]
+struct Line {
+    dimensions: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Line {
+    type Value = Point;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Point, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Line {
+    type Value = Point;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("numbers, or an object with `embedding`")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut numbers: A) -> Result<Point, A::Error> {
+        let (mut embedding, mut length) = (Vec::with_capacity(self.dimensions), 0);
+        while length < self.dimensions {
+            let Some(number) = numbers.next_element::<f64>()? else { break };
+            embedding.push(number as f32);
+            length += 1;
+        }
+        while length >= self.dimensions && numbers.next_element::<IgnoredAny>()?.is_some() {
+            length += 1;
+        }
+        Ok(Point { embedding, length, id: None })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Point, A::Error> {
+        let (mut point, mut id) = (None, None);
+        while let Some(key) = entries.next_key::<String>()? {
+            match key.as_str() {
+                "embedding" => point = Some(entries.next_value_seed(self)?),
+                "id" => id = entries.next_value::<Option<Value>>()?,
+                _ => {
+                    entries.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        let point = point.ok_or_else(|| A::Error::missing_field("embedding"))?;
+        Ok(Point { id, ..point })
     }
 }
 
@@ -142,39 +226,72 @@ mod tests {
         Points::new(text.as_bytes(), "test".into(), 2)
     }
 
-    #[test]
-    fn both_forms_and_blank_lines() {
-        let mut points = points("[1,2]\n\n{\"embedding\":[3,4],\"id\":7,\"label\":\"cat\"}");
-        let group = points.next_group().unwrap().unwrap();
-        assert_eq!(group.points.as_slice(), [1.0, 2.0]); // the last line has no end yet, so it may grow
-        let group = points.next_group().unwrap().unwrap();
-        assert_eq!((group.first, group.ids), (1, Some(vec!["7".to_owned()])));
-        assert!(points.next_group().unwrap().is_none());
+    fn group(points: &mut Points<&[u8]>) -> Group {
+        match points.next().unwrap() {
+            Next::Points(group) => group,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn bad(points: &mut Points<&[u8]>) -> BadLine {
+        match points.next().unwrap() {
+            Next::Bad(bad) => bad,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
-    fn points_before_a_wrong_line_are_not_lost() {
-        let mut points = points("[1,2]\n[3,4]\n[5]\n[6,7]\n");
-        assert_eq!(points.next_group().unwrap().unwrap().points.rows(), 2);
-        assert!(points.next_group().is_err());
+    fn both_forms_and_blank_lines() {
+        let mut points = points("[1,2]\n\n{\"embedding\":[3,4],\"id\":7,\"label\":\"cat\"}");
+        assert_eq!(group(&mut points).points.as_slice(), [1.0, 2.0]); // the last line has no end yet, so it may grow
+        let last = group(&mut points);
+        assert_eq!((last.first, last.ids, last.lines), (1, vec![Some(Value::from(7))], vec![3]));
+        assert!(matches!(points.next().unwrap(), Next::End));
+    }
+
+    /// An id is there when the line has one, whoever else comes in the same group.
+    #[test]
+    fn ids_belong_to_their_lines() {
+        let mut points =
+            points("[1,2]\n{\"id\":\"a\",\"embedding\":[3,4]}\n{\"embedding\":[5,6],\"id\":null}\n");
+        assert_eq!(group(&mut points).ids, [None, Some(Value::from("a")), None]);
+    }
+
+    #[test]
+    fn a_wrong_line_comes_alone_and_the_others_with_their_rows() {
+        let mut points = points("[1,2]\n[3,4]\n\n[5]\n[6,7]\n");
+        assert_eq!(group(&mut points).points.rows(), 2);
+        let problem = "1 numbers, but the model was fitted with 2 dimensions".to_owned();
+        assert_eq!(bad(&mut points), BadLine { row: 2, line: 4, problem });
+        let last = group(&mut points);
+        assert_eq!((last.first, last.lines), (3, vec![5]));
     }
 
     #[test]
     fn wrong_lines_are_named() {
         for (text, part) in [
-            ("[1,2]\n[1]\n", "line 2: 1 numbers"),
+            ("[1]\n", "1 numbers"),
+            ("[1,2,3,4]\n", "4 numbers"),
             ("[1,1e60]\n", "number 1 is inf"),
-            ("{\"x\":1}\n", "line 1: must be"),
-            ("[1,\n", "line 1: not JSON"),
+            ("{\"x\":1}\n", "must be"),
+            ("{\"embedding\":[[1,2]]}\n", "must be"),
+            ("[1,\n", "not JSON"),
+            ("[1,2] tail\n", "not JSON"),
+            ("7\n", "must be"),
         ] {
-            let mut points = points(text);
-            let error = loop {
-                match points.next_group() {
-                    Ok(_) => {}
-                    Err(error) => break format!("{error:#}"),
-                }
-            };
-            assert!(error.contains(part), "{error}");
+            let problem = bad(&mut points(text)).problem;
+            assert!(problem.contains(part), "{text}: {problem}");
         }
+    }
+
+    /// A line of any length costs no more than the longest that makes sense, and the next one is read.
+    #[test]
+    fn a_line_without_end_is_passed_over() {
+        let text = format!("[1,2]\n{}\n[3,4]\n", "1".repeat(3 << 20));
+        let mut points = points(&text);
+        assert_eq!(group(&mut points).lines, [1]);
+        let bad = bad(&mut points);
+        assert!(bad.line == 2 && bad.problem.contains("longer than"), "{bad:?}");
+        assert_eq!(group(&mut points).lines, [3]);
     }
 }

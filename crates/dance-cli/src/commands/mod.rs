@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
     match arguments.command {
         Command::Demo(command) => command.run(shared)?,
         Command::Fit(command) => command.run(shared)?,
-        Command::Predict(command) => command.run(shared)?,
+        Command::Predict(command) => return command.run(shared),
         Command::Evaluate(command) => return command.run(shared),
         Command::Recalibrate(command) => command.run(shared)?,
         Command::Inspect(command) => command.run(shared)?,

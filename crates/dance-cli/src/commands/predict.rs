@@ -9,8 +9,9 @@ use clap::{Args, ValueEnum};
 use dance::Dance;
 use dance::conformal::EmptySets;
 use dance::whole_file::WholeFile;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::Outcome;
 use crate::answers::{self, Answer, Answers, Include};
 use crate::args::Shared;
 use crate::data::{Columns, check_there};
@@ -18,13 +19,14 @@ use crate::output::{Destination, Format, write_frame};
 use crate::parse;
 use crate::places;
 use crate::progress::Progress;
-use crate::stream::Points;
+use crate::stream::{BadLine, Group, Next, Points};
 
 pub(crate) const EXAMPLE: &str = r#"Example:
   dance predict model.dance new.npz -o sets.parquet --alpha 0.05 --include probabilities,p-values
   echo '{"id": "a", "embedding": [0.1, …]}' | dance predict model.dance - -o -
 
 A row of .jsonl: {"row":0,"id":"a","prediction":"cat","probability":0.93,"set":["cat","fox"],"alpha":0.05}
+With --on-error report, a line that is no point is answered by {"row":17,"line":18,"error":…}. An answer has an `id` if its line has.
 `prediction` is the most probable label of the set, or of all labels where the set is empty; `probability` is its own.
 Lists beside `set` (--include) have one entry per label of the set, in its order: most conforming first. In .csv a list is a
 JSON array; in .npz row i has set[set_offsets[i]:set_offsets[i+1]]. Neighbors are points of the model, nearest first, each with
@@ -57,14 +59,27 @@ pub(crate) struct Predict {
     /// What to add to each row
     #[arg(long, value_name = "WHAT,…", value_enum, value_delimiter = ',')]
     include: Vec<Include>,
+    /// What becomes of a line (of JSON lines) that is no point
+    #[arg(long, value_enum, default_value_t = OnError::Stop, value_name = "HOW")]
+    on_error: OnError,
     /// What becomes of empty sets
     #[arg(long, value_enum, default_value_t = Empty::Keep, value_name = "HOW")]
     empty: Empty,
 }
 
+/// What a line gets that is no point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OnError {
+    /// The end: what came before it is answered
+    Stop,
+    /// An answer that says what is wrong; the others go on, and the exit status is 1
+    Report,
+}
+
 /// What there is to say about all rows.
 #[derive(Default)]
 struct Summary {
+    bad: usize,
     rows: usize,
     labels: usize,
     empty: usize,
@@ -79,7 +94,7 @@ impl Summary {
 }
 
 impl Predict {
-    pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<Outcome> {
         let destination = self.check()?;
         let progress = Progress::new(shared);
         let context = shared.context(&progress)?;
@@ -105,6 +120,7 @@ impl Predict {
                 "alpha": self.alpha,
                 "size": size,
                 "empty": empty,
+                "bad_lines": summary.bad,
                 "guarantee": guarantee,
                 "warnings": progress.warnings(),
             });
@@ -116,7 +132,11 @@ impl Predict {
             self.alpha,
             100.0 * empty
         ));
-        Ok(())
+        if summary.bad > 0 {
+            progress.warn(&format!("{} lines were no points; their answers say why", summary.bad));
+            return Ok(Outcome::CheckFailed);
+        }
+        Ok(Outcome::Fine)
     }
 
     fn streams(&self) -> bool {
@@ -144,9 +164,9 @@ impl Predict {
     /// All rows of a file.
     fn table(&self, answers: &Answers<'_>, destination: &Destination) -> anyhow::Result<Summary> {
         let table = self.columns.table(&self.data)?;
-        let found = answers
-            .of(table.embeddings(), 0, table.ids.clone())
-            .with_context(|| self.data.display().to_string())?;
+        let ids = table.ids.iter().flatten().map(|id| Some(Value::from(id.as_str()))).collect();
+        let found =
+            answers.of(table.embeddings(), 0, ids).with_context(|| self.data.display().to_string())?;
         let mut summary = Summary::default();
         summary.add(&found);
         match destination {
@@ -176,15 +196,14 @@ impl Predict {
         let mut points = Points::new(input, name.clone(), dimensions);
         let mut summary = Summary::default();
         let mut each = |out: &mut dyn Write| -> anyhow::Result<()> {
-            while let Some(group) = points.next_group()? {
-                let found = answers
-                    .of(&group.points, group.first, group.ids)
-                    .with_context(|| format!("{name}: rows from {}", group.first))?;
-                summary.add(&found);
-                write_lines(out, &found)?;
+            loop {
+                match points.next()? {
+                    Next::Points(group) => self.answer(answers, group, &mut summary, &name, out)?,
+                    Next::Bad(bad) => self.refuse(&bad, &mut summary, &name, out)?,
+                    Next::End => return Ok(()),
+                }
                 out.flush()?; // whoever waits for the answer has it now
             }
-            Ok(())
         };
         match destination {
             Destination::Stdout => each(&mut io::stdout().lock())?,
@@ -195,6 +214,56 @@ impl Predict {
             }
         }
         Ok(summary)
+    }
+}
+
+impl Predict {
+    /// Answers points that arrived together. Where one of them cannot be answered (a vector of zeros has no direction), each is
+    /// asked by itself, so that the others are.
+    fn answer(
+        &self,
+        answers: &Answers<'_>,
+        group: Group,
+        summary: &mut Summary,
+        name: &str,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<()> {
+        if let Ok(found) = answers.of(&group.points, group.first, group.ids.clone()) {
+            summary.add(&found);
+            return Ok(write_lines(out, &found)?);
+        }
+        for (place, id) in group.ids.into_iter().enumerate() {
+            let row = group.first + place;
+            match answers.of(&group.points.select(&[place]), row, vec![id]) {
+                Ok(found) => {
+                    summary.add(&found);
+                    write_lines(out, &found)?;
+                }
+                Err(dance::Error::Interrupted) => return Err(dance::Error::Interrupted.into()),
+                Err(error) => {
+                    let bad = BadLine { row, line: group.lines[place], problem: error.to_string() };
+                    self.refuse(&bad, summary, name, out)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what is wrong with a line: in its answer, or by ending here.
+    fn refuse(
+        &self,
+        bad: &BadLine,
+        summary: &mut Summary,
+        name: &str,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<()> {
+        let BadLine { row, line, problem } = bad;
+        if self.on_error == OnError::Stop {
+            out.flush()?;
+            bail!("{name}: line {line}: {problem} (--on-error report goes on behind it)");
+        }
+        summary.bad += 1;
+        Ok(writeln!(out, "{}", json!({ "row": row, "line": line, "error": problem }))?)
     }
 }
 

@@ -39,7 +39,7 @@ fn a_stream_gives_the_sets_of_the_file() {
     for (streamed, whole) in streamed.stdout.lines().zip(whole.stdout.lines()) {
         let [streamed, whole] =
             [streamed, whole].map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-        assert_eq!(streamed["id"], streamed["row"].to_string());
+        assert_eq!(streamed["id"], streamed["row"], "a number stays a number");
         assert_eq!((&streamed["set"], &streamed["row"]), (&whole["set"], &whole["row"]));
     }
 }
@@ -109,6 +109,37 @@ fn a_bad_line_is_named() {
     assert!(piped(&["predict", &model, "-"], "nonsense\n").code(2).stderr.contains("line 1: not JSON"));
     assert_eq!(piped(&["predict", &model, "-"], "").success().stdout, "");
     piped(&["predict", &model, "-", "-o", "sets.csv"], "").fails(&["sets.csv", "JSON lines"]);
+}
+
+/// One bad line costs one answer. The others are those that a file without it gets.
+#[test]
+fn a_stream_goes_on_behind_a_bad_line() {
+    let model = shared("model");
+    let good = lines(6);
+    let good: Vec<&str> = good.lines().collect();
+    let zeros = serde_json::json!({ "embedding": vec![0.0; 384], "id": "nowhere" }).to_string();
+    let text = [good[0], "nonsense", good[1], &zeros, "", "[1,2]", good[2]].join("\n") + "\n";
+    let ran = piped(&["predict", &model, "-", "--on-error", "report"], &text).code(1);
+    assert!(ran.stderr.contains("3 lines were no points"), "{}", ran.stderr);
+    let answers: Vec<serde_json::Value> =
+        ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rows: Vec<(u64, bool)> =
+        answers.iter().map(|answer| (answer["row"].as_u64().unwrap(), answer["error"].is_string())).collect();
+    assert_eq!(rows, [(0, false), (1, true), (2, false), (3, true), (4, true), (5, false)]);
+    assert_eq!([&answers[1]["line"], &answers[3]["line"], &answers[4]["line"]], [2, 4, 6]);
+    assert!(answers[4]["error"].as_str().unwrap().contains("2 numbers"));
+    let alone = piped(&["predict", &model, "-"], &(good[..3].join("\n") + "\n")).success();
+    for (alone, place) in alone.stdout.lines().zip([0, 2, 5]) {
+        let alone: serde_json::Value = serde_json::from_str(alone).unwrap();
+        assert_eq!((&alone["set"], &alone["id"]), (&answers[place]["set"], &answers[place]["id"]));
+    }
+    // Without it the stream ends there, and what came before is answered.
+    let ran = piped(&["predict", &model, "-"], &text).code(2);
+    assert_eq!(ran.stdout.lines().count(), 1);
+    assert!(ran.stderr.contains("stdin: line 2: not JSON"), "{}", ran.stderr);
+    let ran = piped(&["predict", &model, "-"], &format!("{}\n{zeros}\n{}\n", good[0], good[1])).code(2);
+    assert_eq!(ran.stdout.lines().count(), 1, "good rows before a vector of zeros are not lost");
+    assert!(ran.stderr.contains("line 2"), "{}", ran.stderr);
 }
 
 #[test]
