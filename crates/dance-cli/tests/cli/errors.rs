@@ -239,3 +239,28 @@ fn too_many_threads_are_not_started() {
     let ran = run(&["evaluate", &shared("model"), &shared("test.npz"), "--threads", "100000"]).success();
     assert!(ran.stderr.contains("--threads 100000: 256 are the most"), "{}", ran.stderr);
 }
+
+/// Small files that ask for terabytes (`tests/attacks`): refused by what they are, in a quarter of a gigabyte of addresses, where
+/// an allocation of what they claim would end the program.
+#[cfg(target_os = "linux")]
+#[test]
+fn hostile_files_are_refused_in_little_memory() {
+    let folder = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/attacks"));
+    let inspect = |file: &std::path::Path| {
+        let line = format!(
+            "ulimit -v 262144; exec {} inspect {} --threads 1",
+            super::binary().display(),
+            file.display()
+        );
+        super::Ran::new(std::process::Command::new("sh").args(["-c", &line]).output().unwrap())
+    };
+    // The limit leaves room for an honest file.
+    inspect(std::path::Path::new(&shared("small.npz"))).success();
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        inspect(&path).fails(&[path.file_name().unwrap().to_str().unwrap()]);
+        count += 1;
+    }
+    assert_eq!(count, 7);
+}

@@ -45,6 +45,7 @@ use self::scalar::{Endian, Scalar};
 use crate::data::Table;
 use crate::error::{Error, Result};
 
+mod budget;
 mod csv;
 mod csv_cell;
 mod labels;
@@ -52,6 +53,8 @@ mod npy_header;
 mod numpy;
 #[cfg(feature = "parquet")]
 mod parquet;
+#[cfg(feature = "parquet")]
+mod parquet_delta;
 #[cfg(feature = "parquet")]
 mod parquet_footer;
 #[cfg(feature = "parquet")]

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use zip::ZipArchive;
 
+use super::budget::Budget;
 use super::npy_header::{self, Element, Header};
 use super::scalar::{self, Endian};
 use super::{Part, Shape};
@@ -45,10 +46,11 @@ pub(super) fn read_archive(path: &Path, contents: impl Read + Seek, size: u64) -
             help: "Save it with np.savez(path, embeddings=..., labels=...)",
         });
     };
+    let rows = embeddings.rows();
     Ok(Table {
-        labels: member(path, size, &mut archive, "labels", labels)?,
-        class_names: member(path, size, &mut archive, "class_names", names)?,
-        ids: member(path, size, &mut archive, "ids", names)?,
+        labels: member(path, size, &mut archive, "labels", |array| labels(array, Some(rows)))?,
+        class_names: member(path, size, &mut archive, "class_names", |array| names(array, None))?,
+        ids: member(path, size, &mut archive, "ids", |array| names(array, Some(rows)))?,
         prototypes: member(path, size, &mut archive, "prototypes", matrix)?,
         ..Table::new(path.display().to_string(), embeddings)?
     })
@@ -61,12 +63,17 @@ pub(super) fn read_npy(path: &Path, file: &File) -> Result<Table> {
 
 /// Reads the labels in a `.npy` file.
 pub(super) fn read_npy_labels(path: &Path, file: &File) -> Result<RawLabels> {
-    whole_file(path, file, "labels", labels)
+    whole_file(path, file, "labels", |array| labels(array, None))
 }
 
-fn whole_file<T>(path: &Path, file: &File, name: &str, decode: fn(Array<'_>) -> Result<T>) -> Result<T> {
+fn whole_file<T>(
+    path: &Path,
+    file: &File,
+    name: &str,
+    decode: impl FnOnce(Array<'_>) -> Result<T>,
+) -> Result<T> {
     let size = file.metadata().map_err(|error| Error::io(path, error))?.len();
-    decode(Array::open(Part { path, name }, &mut BufReader::new(file), size)?)
+    decode(Array::open(Part { path, name }, &mut BufReader::new(file), size, size)?)
 }
 
 /// Reads the array `name`, if the archive has it.
@@ -75,7 +82,7 @@ fn member<R: Read + Seek, T>(
     file_size: u64,
     archive: &mut ZipArchive<R>,
     name: &str,
-    decode: fn(Array<'_>) -> Result<T>,
+    decode: impl FnOnce(Array<'_>) -> Result<T>,
 ) -> Result<Option<T>> {
     let part = Part { path, name };
     let mut entry = match archive.by_name(&format!("{name}.npy")) {
@@ -90,7 +97,7 @@ fn member<R: Read + Seek, T>(
             part.error(format!("claims {size} bytes out of {packed} packed ones; the file is damaged"))
         );
     }
-    let value = decode(Array::open(part, &mut entry, size)?)?;
+    let value = decode(Array::open(part, &mut entry, size, file_size)?)?;
     // The checksum is compared at the end of the member, which nothing has asked for yet.
     match entry.read(&mut [0]) {
         Ok(0) => Ok(Some(value)),
@@ -105,11 +112,13 @@ struct Array<'a> {
     header: Header,
     count: usize,
     reader: &'a mut dyn Read,
+    /// What it may take in memory.
+    budget: Budget,
 }
 
 impl<'a> Array<'a> {
-    /// `available` is the number of bytes that header and data together take.
-    fn open(part: Part<'a>, mut reader: &'a mut dyn Read, available: u64) -> Result<Self> {
+    /// `available` is the number of bytes that header and data together take, in a file of `file_size` bytes.
+    fn open(part: Part<'a>, mut reader: &'a mut dyn Read, available: u64, file_size: u64) -> Result<Self> {
         let header = npy_header::read_header(&mut reader).map_err(|problem| part.error(problem))?;
         let element = header.element.size() as u64;
         let shape = Shape(&header.shape);
@@ -126,12 +135,21 @@ impl<'a> Array<'a> {
                  header; the file is truncated or damaged"
             )));
         }
+        let mut budget = Budget::of(file_size);
+        budget.take(needed).map_err(|problem| part.error(problem))?;
         let count = usize::try_from(count).map_err(|_| damaged())?;
-        Ok(Self { part, header, count, reader })
+        Ok(Self { part, header, count, reader, budget })
     }
 
-    fn strings(self) -> Result<Vec<String>> {
-        let Self { part, header, count, reader } = self;
+    /// Takes what so many texts need beside their letters.
+    fn take_texts(&mut self) -> Result<()> {
+        const TEXT: u64 = 40; // what points to the letters, and what the allocator adds
+        self.budget.take(TEXT.saturating_mul(self.count as u64)).map_err(|problem| self.part.error(problem))
+    }
+
+    fn strings(mut self) -> Result<Vec<String>> {
+        self.take_texts()?;
+        let Self { part, header, count, reader, .. } = self;
         let mut out = Vec::with_capacity(count);
         let mut broken = None;
         let size = header.element.size();
@@ -175,7 +193,7 @@ fn unicode(bytes: &[u8], endian: Endian) -> Option<String> {
 }
 
 fn matrix(array: Array<'_>) -> Result<Matrix> {
-    let Array { part, header, count, reader } = array;
+    let Array { part, header, count, reader, .. } = array;
     let (rows, cols) = part.two_dimensional(&header.shape)?;
     let Element::Number(scalar, endian) = header.element else {
         return Err(part.error("holds strings; numbers are needed"));
@@ -185,7 +203,11 @@ fn matrix(array: Array<'_>) -> Result<Matrix> {
     Matrix::new(data, rows, cols)
 }
 
-fn labels(array: Array<'_>) -> Result<RawLabels> {
+/// `rows` is how many there must be, where that is known: nothing is unpacked that will be refused.
+fn labels(array: Array<'_>, rows: Option<usize>) -> Result<RawLabels> {
+    if let Some(rows) = rows.filter(|&rows| array.header.shape.len() == 1 && array.count != rows) {
+        return Err(array.part.error(format!("has {} values, the embeddings have {rows} rows", array.count)));
+    }
     if array.header.shape.len() != 1 {
         let shape = Shape(&array.header.shape);
         return Err(array
@@ -201,8 +223,11 @@ fn labels(array: Array<'_>) -> Result<RawLabels> {
 }
 
 /// Names of classes or points: strings, or integers as they print.
-fn names(array: Array<'_>) -> Result<Vec<String>> {
-    Ok(match labels(array)? {
+fn names(mut array: Array<'_>, count: Option<usize>) -> Result<Vec<String>> {
+    if matches!(array.header.element, Element::Number(..)) && count.is_none_or(|count| count == array.count) {
+        array.take_texts()?;
+    }
+    Ok(match labels(array, count)? {
         RawLabels::Names(names) => names,
         RawLabels::Integers(numbers) => numbers.iter().map(ToString::to_string).collect(),
     })

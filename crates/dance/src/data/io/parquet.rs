@@ -8,6 +8,7 @@
 //! which the rows are put together here. That keeps a dozen crates out of the build. The zstd codec is compiled from
 //! C, because polars writes zstd unless told otherwise.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -21,9 +22,11 @@ use parquet::data_type::{
 };
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::reader::Length;
 use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::schema::types::ColumnDescPtr;
 
+use super::budget::Budget;
 use super::parquet_footer::schema_is_sound;
 use super::parquet_pages::{Pages, Source, plausible};
 use super::{ID_COLUMN, LABEL_COLUMN, Part, ReadOptions};
@@ -46,6 +49,7 @@ struct Columns<'a> {
     path: &'a Path,
     source: Arc<Source>,
     metadata: ParquetMetaData,
+    budget: Cell<Budget>,
 }
 
 impl<'a> Columns<'a> {
@@ -61,7 +65,8 @@ impl<'a> Columns<'a> {
             return Err(unreadable(ParquetError::General("the schema makes no sense".into())));
         }
         let metadata = ParquetMetaDataReader::new().parse_and_finish(&source).map_err(unreadable)?;
-        Ok(Self { path, source: Arc::new(source), metadata })
+        let budget = Cell::new(Budget::of(source.len()));
+        Ok(Self { path, source: Arc::new(source), metadata, budget })
     }
 
     fn table(&self, options: &ReadOptions) -> Result<Table> {
@@ -72,13 +77,14 @@ impl<'a> Columns<'a> {
                 return Err(self.missing("embedding", help));
             }
         };
+        let rows = embeddings.rows();
         let labels = if options.labels.is_some() {
             None // They come from a file of their own.
         } else {
-            self.named(&options.label_column, options.label_column != LABEL_COLUMN)?
+            self.named(&options.label_column, options.label_column != LABEL_COLUMN, rows)?
         };
         let id = options.id_column.as_deref();
-        let ids = self.named(id.unwrap_or(ID_COLUMN), id.is_some())?.map(|ids| match ids {
+        let ids = self.named(id.unwrap_or(ID_COLUMN), id.is_some(), rows)?.map(|ids| match ids {
             RawLabels::Names(names) => names,
             RawLabels::Integers(numbers) => numbers.iter().map(ToString::to_string).collect(),
         });
@@ -101,9 +107,9 @@ impl<'a> Columns<'a> {
         Some(Column { place, leaf: columns.get(place)?.clone(), alone, part: Part { path: self.path, name } })
     }
 
-    fn named(&self, name: &str, needed: bool) -> Result<Option<RawLabels>> {
+    fn named(&self, name: &str, needed: bool, rows: usize) -> Result<Option<RawLabels>> {
         match self.find(name) {
-            Some(column) => self.labels(&column).map(Some),
+            Some(column) => self.labels(&column, rows).map(Some),
             None if needed => Err(self.missing(name, "Give the name of a column that is there")),
             None => Ok(None),
         }
@@ -163,7 +169,8 @@ impl<'a> Columns<'a> {
         Matrix::new(data, count, width)
     }
 
-    fn labels(&self, column: &Column<'_>) -> Result<RawLabels> {
+    /// One value for each of the rows that the embeddings have.
+    fn labels(&self, column: &Column<'_>, rows: usize) -> Result<RawLabels> {
         let leaf = &column.leaf;
         let wrong = |found: &str| {
             Err(column.part.error(format!("holds {found}; one integer, boolean or string per row is needed")))
@@ -181,16 +188,16 @@ impl<'a> Columns<'a> {
             && !matches!(leaf.converted_type(), ConvertedType::DECIMAL | ConvertedType::DATE);
         match leaf.physical_type() {
             Type::BOOLEAN => {
-                let values = self.flat::<BoolType>(column)?;
+                let values = self.flat::<BoolType>(column, rows)?;
                 Ok(RawLabels::Integers(values.into_iter().map(i64::from).collect()))
             }
             Type::INT32 if integer => {
-                let values = self.flat::<Int32Type>(column)?.into_iter();
+                let values = self.flat::<Int32Type>(column, rows)?.into_iter();
                 let widen = |value: i32| if unsigned { i64::from(value as u32) } else { i64::from(value) };
                 Ok(RawLabels::Integers(values.map(widen).collect()))
             }
             Type::INT64 if integer => {
-                let values = self.flat::<Int64Type>(column)?;
+                let values = self.flat::<Int64Type>(column, rows)?;
                 match values.iter().position(|&value| unsigned && value < 0) {
                     Some(row) => Err(column.part.error(format!(
                         "is {} at row {row}, beyond the range of 64-bit signed integers; save strings",
@@ -200,8 +207,9 @@ impl<'a> Columns<'a> {
                 }
             }
             Type::BYTE_ARRAY if !matches!(logical, Some(LogicalType::Decimal(_))) => {
-                let values = self.flat::<ByteArrayType>(column)?;
+                let values = self.flat::<ByteArrayType>(column, rows)?;
                 let text = values.iter().enumerate().map(|(row, value)| {
+                    self.take(column, value.len() as u64)?;
                     let text = std::str::from_utf8(value.data()).map(str::to_owned);
                     text.map_err(|_| {
                         column.part.error(format!("is not UTF-8 text at row {row}; save strings"))
@@ -214,7 +222,7 @@ impl<'a> Columns<'a> {
     }
 
     /// The values of a column without lists, none of them null.
-    fn flat<T: DataType>(&self, column: &Column<'_>) -> Result<Vec<T::T>> {
+    fn flat<T: DataType>(&self, column: &Column<'_>, rows: usize) -> Result<Vec<T::T>> {
         let full = column.leaf.max_def_level();
         let mut all = Vec::new();
         self.each_batch::<T>(column, |values, definitions, _| {
@@ -222,11 +230,23 @@ impl<'a> Columns<'a> {
                 let row = all.len() + null;
                 return Err(column.part.error(format!("is null at row {row}; remove the row or fill it")));
             }
+            if all.len() + values.len() > rows {
+                return Err(column
+                    .part
+                    .error(format!("has more than the {rows} rows that the embeddings have")));
+            }
             all.extend_from_slice(values);
             Ok(())
         })?;
         self.check_rows(column, all.len())?;
         Ok(all)
+    }
+
+    fn take(&self, column: &Column<'_>, bytes: u64) -> Result<()> {
+        let mut budget = self.budget.get();
+        let taken = budget.take(bytes).map_err(|problem| column.part.error(problem));
+        self.budget.set(budget);
+        taken
     }
 
     fn check_rows(&self, column: &Column<'_>, found: usize) -> Result<()> {
@@ -247,19 +267,23 @@ impl<'a> Columns<'a> {
         let decoding =
             |error: ParquetError| part.error(format!("cannot be decoded: {error}. Save the file again"));
         let damaged = || part.error("has sizes that cannot be true; the file is damaged. Save it again");
+        // The bytes of one row group are none of another's, so together they are no more than the file's.
+        let mut packed_left = self.source.len();
         for group in self.metadata.row_groups() {
             let chunk = group.columns().get(column.place).ok_or_else(damaged)?;
             let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
             let (values, packed) =
                 (u64::try_from(chunk.num_values()), u64::try_from(chunk.compressed_size()));
             let (Ok(values), Ok(packed), 0..) = (values, packed, start) else { return Err(damaged()) };
+            packed_left = packed_left.checked_sub(packed).ok_or_else(damaged)?;
             if !plausible(values, packed) {
                 return Err(part.error(format!(
                     "claims {values} values in {packed} bytes; the file is damaged, or all its values are alike"
                 )));
             }
             let pages = SerializedPageReader::new(self.source.clone(), chunk, 0, None).map_err(decoding)?;
-            let pages = Box::new(Pages { pages, values_left: values });
+            let levels = [column.leaf.max_rep_level(), column.leaf.max_def_level()];
+            let pages = Box::new(Pages { pages, values_left: values, levels });
             let mut reader = ColumnReaderImpl::<T>::new(column.leaf.clone(), pages);
             let (mut values, mut definitions, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
             loop {
@@ -269,6 +293,7 @@ impl<'a> Columns<'a> {
                 let (records, ..) = reader
                     .read_records(BATCH, Some(&mut definitions), Some(&mut repetitions), &mut values)
                     .map_err(decoding)?;
+                self.take(column, size_of_val(&values[..]) as u64)?;
                 take(&values, &definitions, &repetitions)?;
                 if records == 0 {
                     break;

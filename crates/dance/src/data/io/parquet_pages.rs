@@ -8,11 +8,13 @@ use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
+use super::parquet_delta::counts_are_sound;
+
 /// No real page or column is refused below this size: a constant column packs into almost nothing.
 const ALWAYS_FINE: u64 = 1 << 22;
 
 /// The most bytes or values that one byte of the file may stand for. Deflate reaches 1032 : 1.
-const RATIO: u64 = 2048;
+const RATIO: u64 = 1032;
 
 /// Whether `claimed` bytes or values can come out of `packed` bytes.
 pub(super) fn plausible(claimed: u64, packed: u64) -> bool {
@@ -103,6 +105,8 @@ fn page_sizes(head: &[u8]) -> Option<(u64, u64)> {
 pub(super) struct Pages<P> {
     pub(super) pages: P,
     pub(super) values_left: u64,
+    /// The largest repetition and definition level.
+    pub(super) levels: [i16; 2],
 }
 
 impl<P: PageReader> PageReader for Pages<P> {
@@ -118,6 +122,9 @@ impl<P: PageReader> PageReader for Pages<P> {
             self.values_left = self.values_left.checked_sub(values).ok_or_else(|| {
                 ParquetError::General(format!("a page claims {values} values, {} are left", self.values_left))
             })?;
+        }
+        if !counts_are_sound(&page, self.levels) {
+            return Err(ParquetError::General("a page claims more lengths than it has values".into()));
         }
         Ok(Some(page))
     }
