@@ -33,7 +33,8 @@ mod tests {
     #[test]
     fn what_is_written_is_shown_and_not_obeyed() {
         let mut out = Vec::new();
-        write!(Screen(&mut out), "{}: {}", "x\x1b[2J", 3).unwrap();
+        let name = "x\x1b[2J";
+        write!(Screen(&mut out), "{name}: {}", 3).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "x\\x1b[2J: 3");
     }
 }

@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{} points of the classes {}", data.len(), data.classes.join(", "));
 
     // One part fits the kernel machine, a second one calibrates it, and the third is for a look at how good it is.
-    let parts = split::stratified(&data.labels, &[0.4, 0.4, 0.2], 0)?;
+    let parts = split::uniform(data.len(), &[0.4, 0.4, 0.2], 0)?;
     let [fit, calibration, test] = [0, 1, 2].map(|part| data.select(&parts[part]));
 
     // The defaults are fine; a shorter search for bandwidth and shape is enough for an example.
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let scored = model.score(&test.embeddings, PredictOptions::default(), &context)?;
     for alpha in [0.1, 0.02] {
         let prediction = model.predict(&scored, &model.decide(alpha)?);
-        let best = scored.best.as_ref().map(|best| &best.labels[..]);
+        let best = scored.classified.as_ref().map(|classified| &classified.labels[..]);
         let metrics = Metrics::new(&prediction.sets, &test.labels, model.classes().len(), alpha, best)?;
         println!("alpha {alpha}: coverage {:.3}, {:.2} labels in a set", metrics.coverage, metrics.size);
         for point in 0..3 {

@@ -49,14 +49,6 @@ impl Destination {
         };
         Ok(Self::File(path.to_owned(), format))
     }
-
-    /// Fails now if the file could not be written later.
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
-        match self {
-            Self::Stdout => Ok(()),
-            Self::File(path, _) => Ok(WholeFile::check(path)?),
-        }
-    }
 }
 
 /// Writes a frame to a file.

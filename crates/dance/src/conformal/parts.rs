@@ -71,7 +71,7 @@ pub(super) fn tuning_parts(
     let shares = [THRESHOLD_SHARE, 1.0 - THRESHOLD_SHARE];
     let parts = match split::stratified(&classes, &shares, config.seed) {
         // Only classes of one point: nothing to stratify.
-        Err(Error::Data(_)) => split::stratified(&vec![0; rows.len()], &shares, config.seed)?,
+        Err(Error::Data(_)) => split::uniform(rows.len(), &shares, config.seed)?,
         parts => parts?,
     };
     let in_order = |part: Vec<usize>| {

@@ -24,7 +24,9 @@ use crate::matrix::Matrix;
 const GROUPS: usize = 15;
 const LEAST: f64 = 1e-15;
 
-/// See the [module](self). Sums, so that runs can be added up.
+/// Log loss, Brier score and calibration error of class probabilities: sums, so that runs can be added up.
+///
+/// The groups of the calibration error are 15 of equal width, by the probability of the best label.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProbabilityMetrics {
     /// Points judged.

@@ -224,7 +224,7 @@ fn points_keep_their_names() {
             for number in 0..model.predictor().reference_points().rows() as u32 {
                 let point = model.reference_point(number);
                 let row = point.row.unwrap() as usize;
-                assert_eq!(row % 2 == 0, point.of_fit);
+                assert_eq!(row.is_multiple_of(2), point.of_fit);
                 assert_eq!(point.id, ids.then(|| all.ids.as_ref().unwrap()[row].as_str()));
                 let label = model.predictor().reference_labels()[number as usize];
                 assert_eq!(label, all.labels[row]);

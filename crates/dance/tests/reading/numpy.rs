@@ -178,10 +178,7 @@ fn labels_in_a_second_array() {
     let labels = std::fs::read(fixture("labels_u8.npy")).unwrap();
     assert_eq!(read_with_labels("y.npy", labels).unwrap(), integers(&[7, 0, 7]));
     let short = npy("'|u1'", false, "(2,)", &[1, 2]);
-    assert_refused(
-        read_with_labels("y.npy", short),
-        &["number of labels", "expected 3, found 2"],
-    );
+    assert_refused(read_with_labels("y.npy", short), &["number of labels", "expected 3, found 2"]);
 }
 
 #[test]
@@ -216,7 +213,10 @@ fn wrong_shapes_are_refused() {
     let column = npy("'|u1'", false, "(3, 1)", &[0, 1, 0]);
     assert_refused(read_bytes("x.npz", labelled(column)), &["labels", "(3, 1)", "ravel"]);
     let short = npy("'|u1'", false, "(2,)", &[0, 1]);
-    assert_refused(read_bytes("x.npz", labelled(short)), &["`labels` has 2 values, the embeddings have 3 rows"]);
+    assert_refused(
+        read_bytes("x.npz", labelled(short)),
+        &["`labels` has 2 values, the embeddings have 3 rows"],
+    );
 }
 
 #[test]

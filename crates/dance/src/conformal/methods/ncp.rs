@@ -95,7 +95,7 @@ impl<'a> Ncp<'a> {
     /// Tunes bandwidth and penalty for `alpha`.
     pub fn tune(&self, device: &dyn Device, alpha: f64, context: &Context<'_>) -> Result<Setting> {
         let parts = split::stratified(self.labels, &[1.0 - TUNING_SHARE, TUNING_SHARE], self.seed)
-            .or_else(|_| split::stratified(&vec![0; self.labels.len()], &[0.8, 0.2], self.seed))?;
+            .or_else(|_| split::uniform(self.labels.len(), &[1.0 - TUNING_SHARE, TUNING_SHARE], self.seed))?;
         let [given, judged] = &parts[..] else {
             return Err(Error::Data("tuning NCP needs two parts".into()));
         };

@@ -283,7 +283,7 @@ impl<'a> Columns<'a> {
             }
             let pages = SerializedPageReader::new(self.source.clone(), chunk, 0, None).map_err(decoding)?;
             let levels = [column.leaf.max_rep_level(), column.leaf.max_def_level()];
-            let pages = Box::new(Pages { pages, values_left: values, levels });
+            let pages = Box::new(Pages { inner: pages, values_left: values, levels });
             let mut reader = ColumnReaderImpl::<T>::new(column.leaf.clone(), pages);
             let (mut values, mut definitions, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
             loop {

@@ -103,7 +103,7 @@ fn page_sizes(head: &[u8]) -> Option<(u64, u64)> {
 
 /// Pages that together hold no more values than their column chunk says it has.
 pub(super) struct Pages<P> {
-    pub(super) pages: P,
+    pub(super) inner: P,
     pub(super) values_left: u64,
     /// The largest repetition and definition level.
     pub(super) levels: [i16; 2],
@@ -111,7 +111,7 @@ pub(super) struct Pages<P> {
 
 impl<P: PageReader> PageReader for Pages<P> {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
-        let Some(page) = self.pages.get_next_page()? else { return Ok(None) };
+        let Some(page) = self.inner.get_next_page()? else { return Ok(None) };
         let values = u64::from(page.num_values());
         if let Page::DictionaryPage { buf, .. } = &page {
             if values > buf.len() as u64 {
@@ -130,15 +130,15 @@ impl<P: PageReader> PageReader for Pages<P> {
     }
 
     fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
-        self.pages.peek_next_page()
+        self.inner.peek_next_page()
     }
 
     fn skip_next_page(&mut self) -> Result<()> {
-        self.pages.skip_next_page()
+        self.inner.skip_next_page()
     }
 
     fn at_record_boundary(&mut self) -> Result<bool> {
-        self.pages.at_record_boundary()
+        self.inner.at_record_boundary()
     }
 }
 

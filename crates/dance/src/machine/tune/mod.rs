@@ -10,7 +10,7 @@
 //!    since calibration points are others.
 //!
 //! Where validation points would be too few to judge anything (under ten of them, or four points per class), every point is
-//! judged by the regression fitted without it instead, and the metric stays the identity ([`few`]).
+//! judged by the regression fitted without it instead, and the metric stays the identity (`few.rs`).
 //!
 //! A trial ends after two rounds without improvement, and averages the AGOP over at most 4,000 points.
 //!

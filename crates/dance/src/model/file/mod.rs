@@ -117,8 +117,8 @@ impl Dance {
 
         let mut names: Vec<&String> = metadata.classes.iter().collect();
         names.sort_unstable();
-        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(problem(format!("two classes are called `{}`", pair[0])));
+        if let Some([twice, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(problem(format!("two classes are called `{twice}`")));
         }
         let scale = metadata.scale.unwrap_or_else(|| config.clamp(fit_classes));
         if !scale.is_sound() {
