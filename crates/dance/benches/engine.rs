@@ -86,8 +86,14 @@ fn time_round(context: &Context<'_>, n: usize) -> Result<(f64, f64)> {
     let (points, labels) = clusters(n, D, C.min(n / 8), 3);
     let none = Matrix::zeros(0, D);
     let classes = C.min(n / 8);
-    let fit_points =
-        FitPoints { train: &points, labels: &labels, classes, held_out: &none, held_out_labels: &[] };
+    let fit_points = FitPoints {
+        train: &points,
+        labels: &labels,
+        classes,
+        held_out: &none,
+        held_out_labels: &[],
+        basis: None,
+    };
     let kernel = Kernel::new(median_distance(&points), 1.0)?;
     let mut session = Cpu.open_fit(fit_points, false, context)?;
     let mut metric = Matrix::zeros(D, D);
@@ -247,6 +253,7 @@ fn fit(
         classes: data.classes.len(),
         held_out: &held_out.embeddings,
         held_out_labels: &held_out.labels,
+        basis: None,
     };
     let sample = agop_sample(train.len());
     let kernel = Kernel::new(bandwidth, shape)?;

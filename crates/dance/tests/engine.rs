@@ -51,6 +51,7 @@ impl Problem {
             classes: self.classes,
             held_out: &self.held_out,
             held_out_labels: &[0, 1, 0, 1, 0, 1, 0],
+            basis: None,
         }
     }
 }

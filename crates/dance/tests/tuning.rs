@@ -199,6 +199,7 @@ fn leaving_one_out_is_fitting_without_it() {
         classes: 4,
         held_out: &none,
         held_out_labels: &[],
+        basis: None,
     };
     let mut session = Cpu.open_fit(whole, false, &context).unwrap();
     session.begin(None, &context).unwrap();
@@ -213,6 +214,7 @@ fn leaving_one_out_is_fitting_without_it() {
             classes: 4,
             held_out: &one.embeddings,
             held_out_labels: &one.labels,
+            basis: None,
         };
         let mut session = Cpu.open_fit(without, false, &context).unwrap();
         session.begin(None, &context).unwrap();
@@ -222,6 +224,50 @@ fn leaving_one_out_is_fitting_without_it() {
             assert!((found - expected).abs() < 2e-3, "{out}: {found} {expected}");
         }
     }
+}
+
+/// Fewer points than dimensions: the fit in their span is the fit in all dimensions, computed the long way by rounds of a
+/// session without a basis.
+#[test]
+fn a_fit_in_the_span_is_the_fit() {
+    let (small, labels) = problem(60, 4, 3, 8);
+    let (d, mut random) = (90, Random::new(2, 2));
+    // The same points in many dimensions: an orthogonal-free mixture, so that no coordinate is special.
+    let mixing: Vec<f64> = (0..4 * d).map(|_| random.normal()).collect();
+    let mut points = Matrix::zeros(60, d);
+    for row in 0..60 {
+        for column in 0..d {
+            let mixed: f64 = (0..4).map(|at| f64::from(small.row(row)[at]) * mixing[at * d + column]).sum();
+            points.row_mut(row)[column] = (mixed + 0.05 * random.normal()) as f32;
+        }
+    }
+    let context = Context::new(2).unwrap();
+    let config = TuneConfig::default().bandwidth((1.0, 1.0)).shape((1.0, 1.0));
+    let rfm = RfmConfig::default().rounds(2);
+    let tuned = tune::fit(&Cpu, part(&points, &labels), 3, &rfm, &config, &context).unwrap();
+    assert_eq!((tuned.rfm.train.cols(), tuned.rfm.metric_root.rows()), (d, d));
+    assert!(tuned.rfm.rounds > 0, "the test needs a learned metric");
+    let again = RfmConfig::default().rounds(tuned.rfm.rounds);
+    let whole = Rfm::fit(&Cpu, part(&points, &labels), 3, tuned.rfm.kernel, &again, &context).unwrap();
+    let queries = problem(40, d, 3, 10).0; // mostly outside the span
+    let (found, expected) = (outputs(&tuned.rfm, &queries), outputs(&whole, &queries));
+    for (found, expected) in found.as_slice().iter().zip(expected.as_slice()) {
+        assert!((found - expected).abs() < 2e-3, "{found} {expected}");
+    }
+    for (found, expected) in tuned.rfm.metric_root.as_slice().iter().zip(whole.metric_root.as_slice()) {
+        assert!((found - expected).abs() < 2e-3, "{found} {expected}");
+    }
+}
+
+/// What is said to be needed is needed at least: nothing of the size d×d is forgotten.
+#[test]
+fn memory_counts_the_root_of_the_metric() {
+    let (points, labels) = problem(300, 250, 3, 7);
+    let context = Context::new(1).unwrap();
+    let config = TuneConfig::default().evaluations(2).memory(Some(1 << 10));
+    let result = tune::fit(&Cpu, part(&points, &labels), 3, &RfmConfig::default(), &config, &context);
+    let Err(Error::Memory { needed, .. }) = result else { panic!("{:?}", result.is_ok()) };
+    assert!(needed > 5 * 8 * 250 * 250, "{needed}: five d×d matrices of f64 in the eigendecomposition");
 }
 
 /// The CPU with next to no memory.

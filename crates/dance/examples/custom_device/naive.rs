@@ -96,6 +96,8 @@ struct Solution {
     metric: Rows,
     beta: Rows,
     ridge: f64,
+    /// Outputs at the held-out points.
+    held_out: Matrix,
 }
 
 struct NaiveFit<'a> {
@@ -104,7 +106,7 @@ struct NaiveFit<'a> {
     held_out: Rows,
     /// Empty is the identity.
     metric: Rows,
-    solved: Option<(Kernel, Solution, Matrix)>,
+    solved: Option<(Kernel, Solution)>,
     kept: Option<Solution>,
     chosen: Option<Solution>,
 }
@@ -182,12 +184,13 @@ impl FitSession for NaiveFit<'_> {
         let outputs = matrix(&times(&kernel_rows, &beta), self.points.classes)?;
         let labels = self.points.held_out_labels;
         let quality = (!labels.is_empty()).then(|| Quality::of(&outputs, labels));
-        self.solved = Some((kernel, Solution { metric: self.metric.clone(), beta, ridge }, outputs));
+        let metric = self.metric.clone();
+        self.solved = Some((kernel, Solution { metric, beta, ridge, held_out: outputs }));
         Ok(Solved { quality, report: RidgeReport { ridge, residual: 0.0, refinements: 0 } })
     }
 
     fn learn(&mut self, sample: Option<&[usize]>, _: Option<AgopForm>, _: &Context<'_>) -> Result<bool> {
-        let Some((kernel, solution, _)) = &self.solved else { return Err(unsolved()) };
+        let Some((kernel, solution)) = &self.solved else { return Err(unsolved()) };
         let (n, d, q) = (self.train.len(), self.points.train.cols(), 1.0 / kernel.shape());
         let every: Vec<usize> = (0..n).collect();
         let mut outer = vec![vec![0.0; d]; d];
@@ -209,7 +212,15 @@ impl FitSession for NaiveFit<'_> {
                 }
             }
         }
-        let largest = outer.iter().flatten().copied().fold(0.0, f64::max);
+        // The largest entry in the encoder's coordinates: a positive semidefinite matrix has it on its diagonal.
+        let largest = match self.points.basis.map(rows) {
+            None => outer.iter().flatten().copied().fold(0.0, f64::max),
+            Some(basis) => {
+                let direction = |column: usize| basis.iter().map(|row| row[column]).collect::<Vec<f64>>();
+                let entry = |b: Vec<f64>| b.iter().zip(&outer).map(|(x, row)| x * dot(row, &b)).sum::<f64>();
+                (0..basis[0].len()).map(|column| entry(direction(column))).fold(0.0, f64::max)
+            }
+        };
         if largest <= f64::from(f32::MIN_POSITIVE) {
             return Ok(false);
         }
@@ -229,19 +240,19 @@ impl FitSession for NaiveFit<'_> {
     }
 
     fn chosen(&mut self) -> Result<Iterate> {
-        let Solution { metric, beta, .. } = self.chosen.take().ok_or_else(unsolved)?;
+        let Solution { metric, beta, held_out, .. } = self.chosen.take().ok_or_else(unsolved)?;
         let d = self.points.train.cols();
         let metric = (!metric.is_empty()).then(|| matrix(&metric, d)).transpose()?;
-        Ok(Iterate { metric, beta: matrix(&beta, self.points.classes)? })
+        Ok(Iterate { metric, beta: matrix(&beta, self.points.classes)?, held_out })
     }
 
     fn held_out(&mut self) -> Result<Matrix> {
-        Ok(self.solved.as_ref().ok_or_else(unsolved)?.2.clone())
+        Ok(self.solved.as_ref().ok_or_else(unsolved)?.1.held_out.clone())
     }
 
     fn leave_one_out(&mut self, _: &Context<'_>) -> Result<Matrix> {
         let (kernel, ridge) = match &self.solved {
-            Some((kernel, solution, _)) => (*kernel, solution.ridge),
+            Some((kernel, solution)) => (*kernel, solution.ridge),
             None => return Err(unsolved()),
         };
         let gram: Rows = self.train.iter().map(|point| self.kernel_row(kernel, point)).collect();

@@ -99,6 +99,9 @@ pub struct FitPoints<'a> {
     pub held_out: &'a Matrix,
     /// Their class indices.
     pub held_out_labels: &'a [u32],
+    /// The directions (rows of an orthonormal basis) that the numbers of all points are coordinates in, where they are not those
+    /// of the encoder. A metric's largest entry is meant in the encoder's: the largest of `bᵢᵀ G bᵢ` over the columns of it.
+    pub basis: Option<&'a Matrix>,
 }
 
 /// What a kernel machine is made of.
@@ -130,6 +133,8 @@ pub struct Iterate {
     pub metric: Option<Matrix>,
     /// Coefficients, n×c.
     pub beta: Matrix,
+    /// Outputs at the held-out points, one row per point.
+    pub held_out: Matrix,
 }
 
 /// How the AGOP is computed.
@@ -153,7 +158,7 @@ pub trait FitSession {
     /// Fits the ridge regression under the current metric and judges it.
     fn solve(&mut self, kernel: Kernel, ridge: f64, context: &Context<'_>) -> Result<Solved>;
 
-    /// Makes `G / max(G)` the current metric, G the AGOP of the regression solved last over the training points `sample`
+    /// Makes `G / max(G)` the current metric (the largest entry in the encoder's coordinates), G the AGOP of the regression solved last over the training points `sample`
     /// (all when `None`), by the cheaper form or the one given. `false`, and the metric stays, when the gradient vanishes
     /// everywhere.
     fn learn(

@@ -21,6 +21,7 @@ pub mod components;
 mod metric;
 mod probabilities;
 mod rfm;
+mod span;
 pub mod tune;
 
 pub use classifier::{Classified, Classifier};
@@ -47,13 +48,19 @@ impl Part {
         }
     }
 
-    fn fit_points<'a>(&'a self, classes: usize, held_out: &'a Self) -> FitPoints<'a> {
+    fn fit_points<'a>(
+        &'a self,
+        classes: usize,
+        held_out: &'a Self,
+        basis: Option<&'a Matrix>,
+    ) -> FitPoints<'a> {
         FitPoints {
             train: &self.embeddings,
             labels: &self.labels,
             classes,
             held_out: &held_out.embeddings,
             held_out_labels: &held_out.labels,
+            basis,
         }
     }
 }

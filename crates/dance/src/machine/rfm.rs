@@ -189,9 +189,22 @@ impl Rfm {
         config: &RfmConfig,
         context: &Context<'_>,
     ) -> Result<Self> {
+        Self::fit_in(device, points, None, classes, kernel, config, context)
+    }
+
+    /// The same on points that are given in a basis.
+    pub(super) fn fit_in(
+        device: &dyn Device,
+        points: Part,
+        basis: Option<&Matrix>,
+        classes: usize,
+        kernel: Kernel,
+        config: &RfmConfig,
+        context: &Context<'_>,
+    ) -> Result<Self> {
         config.check()?;
         let none = Part { embeddings: Matrix::zeros(0, points.embeddings.cols()), labels: Vec::new() };
-        let mut session = device.open_fit(points.fit_points(classes, &none), false, context)?;
+        let mut session = device.open_fit(points.fit_points(classes, &none, basis), false, context)?;
         let best = iterate(&mut *session, points.labels.len(), kernel, config, context)?;
         session.choose()?;
         let iterate = session.chosen()?;
@@ -200,7 +213,7 @@ impl Rfm {
     }
 }
 
-fn identity(d: usize) -> Matrix {
+pub(super) fn identity(d: usize) -> Matrix {
     let mut identity = Matrix::zeros(d, d);
     for at in 0..d {
         identity.row_mut(at)[at] = 1.0;

@@ -35,6 +35,8 @@ pub(super) fn bytes(size: FitSize) -> u64 {
 struct Kept {
     metric: Option<Arc<Matrix>>,
     beta: Arc<Matrix>,
+    /// Its outputs at the held-out points.
+    outputs: Arc<Matrix>,
 }
 
 pub(super) struct CpuFit<'a> {
@@ -52,8 +54,8 @@ pub(super) struct CpuFit<'a> {
     /// Squared distances under the identity: training points' lower triangle, held-out × train.
     initial: Option<(Vec<f32>, Vec<f32>)>,
     several: bool,
-    /// The last solution: its kernel, and its outputs at the held-out points.
-    solved: Option<(Kernel, Kept, Matrix)>,
+    /// The last solution and its kernel.
+    solved: Option<(Kernel, Kept)>,
     kept: Option<Kept>,
     chosen: Option<Kept>,
 }
@@ -122,8 +124,8 @@ impl<'a> CpuFit<'a> {
         }
         let labels = self.points.held_out_labels;
         let quality = (!labels.is_empty()).then(|| Quality::of(&outputs, labels));
-        let solution = Kept { metric: self.metric.clone(), beta: Arc::new(beta) };
-        self.solved = Some((kernel, solution, outputs));
+        let (beta, outputs) = (Arc::new(beta), Arc::new(outputs));
+        self.solved = Some((kernel, Kept { metric: self.metric.clone(), beta, outputs }));
         Ok(Solved { quality, report })
     }
 }
@@ -148,7 +150,7 @@ impl FitSession for CpuFit<'_> {
         form: Option<AgopForm>,
         context: &Context<'_>,
     ) -> Result<bool> {
-        let Some((kernel, solution, _)) = &self.solved else { return Err(unsolved()) };
+        let Some((kernel, solution)) = &self.solved else { return Err(unsolved()) };
         let (n, d) = (self.train.rows(), self.train.cols());
         let sampled = sample.map_or(n, <[usize]>::len);
         let form = form.unwrap_or_else(|| cheaper_form(n, sampled, self.points.classes, d));
@@ -156,7 +158,10 @@ impl FitSession for CpuFit<'_> {
         let gradients = Gradients { squared: &self.squared, kernel: *kernel, beta: &solution.beta, mapped };
         let work = &mut self.work;
         let mut outer = context.run(|| gradients.outer_product(form, sample, work));
-        let largest = outer.as_slice().iter().fold(0.0f32, |largest, &value| largest.max(value));
+        let largest = match self.points.basis {
+            None => outer.as_slice().iter().fold(0.0f32, |largest, &value| largest.max(value)),
+            Some(basis) => context.run(|| largest_on_diagonal(&outer, basis)),
+        };
         if !(largest.is_finite() && largest > f32::MIN_POSITIVE) {
             return Ok(false);
         }
@@ -168,7 +173,7 @@ impl FitSession for CpuFit<'_> {
     }
 
     fn keep(&mut self) -> Result<()> {
-        let Some((_, solution, _)) = &self.solved else { return Err(unsolved()) };
+        let Some((_, solution)) = &self.solved else { return Err(unsolved()) };
         self.kept = Some(solution.clone());
         Ok(())
     }
@@ -179,17 +184,21 @@ impl FitSession for CpuFit<'_> {
     }
 
     fn chosen(&mut self) -> Result<Iterate> {
-        let Kept { metric, beta } = self.chosen.take().ok_or_else(unsolved)?;
+        let Kept { metric, beta, outputs } = self.chosen.take().ok_or_else(unsolved)?;
         (self.kept, self.solved) = (None, None); // so that nothing is copied
-        Ok(Iterate { metric: metric.map(Arc::unwrap_or_clone), beta: Arc::unwrap_or_clone(beta) })
+        Ok(Iterate {
+            metric: metric.map(Arc::unwrap_or_clone),
+            beta: Arc::unwrap_or_clone(beta),
+            held_out: Arc::unwrap_or_clone(outputs),
+        })
     }
 
     fn held_out(&mut self) -> Result<Matrix> {
-        self.solved.as_ref().map(|(_, _, outputs)| outputs.clone()).ok_or_else(unsolved)
+        self.solved.as_ref().map(|(_, solution)| (*solution.outputs).clone()).ok_or_else(unsolved)
     }
 
     fn leave_one_out(&mut self, context: &Context<'_>) -> Result<Matrix> {
-        let Some((_, solution, _)) = &self.solved else { return Err(unsolved()) };
+        let Some((_, solution)) = &self.solved else { return Err(unsolved()) };
         let n = self.train.rows();
         let diagonal = context.run(|| linalg::inverse_diagonal(&self.work, n));
         // β = (K + ridge·I)⁻¹ Y, and without point i the regression errs there by βᵢ over the inverse's diagonal.
@@ -207,6 +216,19 @@ impl FitSession for CpuFit<'_> {
 
 fn unsolved() -> Error {
     Error::Data("a fit was asked for a regression that it has not solved".into())
+}
+
+/// The largest of `bᵢᵀ G bᵢ` over the columns of the basis: the diagonal of G in the coordinates before, where the largest entry
+/// of a positive semidefinite matrix is.
+fn largest_on_diagonal(metric: &Matrix, basis: &Matrix) -> f32 {
+    let mapped = product(metric, basis);
+    let mut diagonal = vec![0.0f64; basis.cols()];
+    for row in 0..basis.rows() {
+        for (sum, (a, b)) in diagonal.iter_mut().zip(basis.row(row).iter().zip(mapped.row(row))) {
+            *sum += f64::from(*a) * f64::from(*b);
+        }
+    }
+    diagonal.into_iter().fold(0.0, f64::max) as f32
 }
 
 fn product(left: &Matrix, right: &Matrix) -> Matrix {

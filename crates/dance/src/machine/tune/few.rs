@@ -8,26 +8,20 @@
 use std::time::Instant;
 
 use super::search::Search;
-use super::{Part, TuneConfig, Tuned, median_distance, memory};
+use super::{Job, Part, TuneConfig, Tuned, median_distance, memory};
 use crate::context::Context;
-use crate::device::{Device, FitSession};
+use crate::device::FitSession;
 use crate::error::{Error, Result};
 use crate::event::{Evaluation, Event, Quality};
 use crate::kernel::Kernel;
 use crate::machine::probabilities::OutputScale;
-use crate::machine::rfm::{Rfm, RfmConfig};
+use crate::machine::rfm::Rfm;
 use crate::matrix::Matrix;
 
-pub(super) fn fit(
-    device: &dyn Device,
-    points: Part,
-    classes: usize,
-    rfm: &RfmConfig,
-    config: &TuneConfig,
-    context: &Context<'_>,
-) -> Result<Tuned> {
+pub(super) fn fit(job: Job<'_>, points: Part, basis: Option<&Matrix>) -> Result<Tuned> {
+    let Job { device, classes, rfm, config, context } = job;
     let none = Part { embeddings: Matrix::zeros(0, points.embeddings.cols()), labels: Vec::new() };
-    memory::check(device, [&points, &none], classes, None, config, context)?;
+    memory::check(job, [&points, &none], basis, None)?;
     let unit = median_distance(&points, context)?;
     let n = points.labels.len();
     let judges = with_kin(&points.labels);
@@ -37,7 +31,7 @@ pub(super) fn fit(
         points.labels.iter().collect::<std::collections::BTreeSet<_>>().len()
     ));
     context.notice(&Event::SearchBegins { evaluations: trials, points: n, of: n });
-    let mut session = device.open_fit(points.fit_points(classes, &none), trials > 1, context)?;
+    let mut session = device.open_fit(points.fit_points(classes, &none, basis), trials > 1, context)?;
     let (mut search, mut trace) = (Search::new(config), Vec::new());
     let (mut winner, mut failure): (Option<(Kernel, Quality)>, Option<Error>) = (None, None);
     while trace.len() < trials {

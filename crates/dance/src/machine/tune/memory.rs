@@ -1,20 +1,18 @@
 //! What a fit takes, before it takes it.
 
-use super::TuneConfig;
-use crate::context::Context;
-use crate::device::{Device, FitSize};
+use super::Job;
+use crate::device::FitSize;
 use crate::error::{Error, Result, human_bytes};
 use crate::event::Event;
 use crate::machine::Part;
+use crate::matrix::Matrix;
 
 /// Says what the fit will take, warns where the device has less, and refuses above the limit given.
 pub(super) fn check(
-    device: &dyn Device,
+    Job { device, classes, config, context, .. }: Job<'_>,
     [train, validation]: [&Part; 2],
-    classes: usize,
+    basis: Option<&Matrix>,
     sampled: Option<usize>,
-    config: &TuneConfig,
-    context: &Context<'_>,
 ) -> Result<()> {
     let (n, m, d) = (train.labels.len(), validation.labels.len(), train.embeddings.cols());
     let bytes = |train, held_out, several| {
@@ -25,8 +23,9 @@ pub(super) fn check(
     let search = bytes(sampled.unwrap_or(n), m, several);
     let confirm = sampled.map_or(0, |_| bytes(n, m, config.confirm > 1));
     let refit = if config.refit { bytes(n + m, 0, false) } else { 0 };
-    let copies = 4 * (2 * (n + m) * d) as u64;
-    let needed = copies + search.max(confirm).max(refit);
+    let full = basis.map_or(d, Matrix::cols);
+    let copies = 4 * (2 * (n + m) * full.max(d)) as u64;
+    let needed = copies + search.max(confirm).max(refit).max(root(d, basis.map(Matrix::cols)));
     context.notice(&Event::Memory { bytes: needed });
     let too_small = |bytes: &u64| needed > *bytes;
     let Some(limit) = config.memory.or(device.free_bytes()).filter(too_small) else { return Ok(()) };
@@ -37,7 +36,7 @@ pub(super) fn check(
     }
     let hint = format!("about {fits} would fit in {}", human_bytes(limit));
     if config.memory.is_some() {
-        let what = format!("fitting {} points of {d} dimensions", n + m);
+        let what = format!("fitting {} points of {full} dimensions", n + m);
         return Err(Error::Memory { what, needed, limit, hint });
     }
     context.notice(&Event::Warning(format!(
@@ -47,4 +46,11 @@ pub(super) fn check(
         human_bytes(limit)
     )));
     Ok(())
+}
+
+/// Bytes that the root of the metric takes at its peak: in f64 the metric, its eigenvectors (and what finding them takes), their
+/// products and the root, each d×d, and the root itself; in a span, those small and the root in the dimensions before.
+fn root(d: usize, before: Option<usize>) -> u64 {
+    let square = |side: usize| (side as u64).pow(2);
+    8 * 6 * square(d) + 4 * square(before.unwrap_or(d))
 }

@@ -36,15 +36,16 @@ mod search;
 use std::time::Instant;
 
 use super::Part;
-use super::classifier::Classifier;
 use super::probabilities::OutputScale;
 use super::rfm::{self, Best, Rfm, RfmConfig};
+use super::span::Span;
 use crate::context::Context;
-use crate::data::{Normalizer, split};
+use crate::data::split;
 use crate::device::{Device, Iterate, cpu};
 use crate::error::{Error, Result};
 use crate::event::{Evaluation, Event, Quality};
 use crate::kernel::Kernel;
+use crate::matrix::Matrix;
 
 pub use config::TuneConfig;
 use search::Search;
@@ -91,50 +92,78 @@ pub fn fit(
     if points.labels.iter().all(|label| *label == points.labels[0]) {
         return Err(Error::Data("all points carry the same label; at least two classes are needed".into()));
     }
-    let Some([kept, judging]) = parts(&points.labels, config) else {
-        return few::fit(device, points, classes, rfm, config, context);
-    };
-    let (train, validation) = (points.select(&kept), points.select(&judging));
+    let job = Job { device, classes, rfm, config, context };
+    let Some(span) = Span::of(&points.embeddings, context) else { return job.fit(points, None) };
+    let Part { embeddings, labels } = points;
+    let mut tuned = job.fit(Part { embeddings: span.coordinates.clone(), labels }, Some(&span.basis))?;
+    tuned.rfm = span.expand(tuned.rfm, embeddings.select(&tuned.rows), context);
+    Ok(tuned)
+}
 
-    let worthwhile = |most: &usize| (*most as f64) < LARGEST_SAMPLE * train.labels.len() as f64;
-    let sampled = config.search_points.filter(|most| worthwhile(most) && config.trials() > 1);
-    memory::check(device, [&train, &validation], classes, sampled, config, context)?;
-    let unit = median_distance(&train, context)?;
-    let stage = Stage { device, validation: &validation, classes, unit, context };
-    let mut trace = Vec::new();
-    let trial = RfmConfig {
-        patience: rfm.patience.or(Some(TRIAL_PATIENCE)),
-        agop_points: Some(rfm.agop_points.map_or(TRIAL_AGOP_POINTS, |points| points.min(TRIAL_AGOP_POINTS))),
-        ..*rfm
-    };
+/// What a fit is told.
+#[derive(Clone, Copy)]
+struct Job<'a> {
+    device: &'a dyn Device,
+    classes: usize,
+    rfm: &'a RfmConfig,
+    config: &'a TuneConfig,
+    context: &'a Context<'a>,
+}
 
-    let sample = sampled.map(|most| sample(&train, most, config.seed)).transpose()?;
-    let searched = sample.as_ref().unwrap_or(&train);
-    context.notice(&Event::SearchBegins {
-        evaluations: config.trials(),
-        points: searched.labels.len(),
-        of: train.labels.len(),
-    });
-    let mut winner = stage.search(searched, &trial, config, &mut trace)?;
-    if sample.is_some() {
-        let candidates = search::best_places(&trace, config.confirm.max(1));
-        context.notice(&Event::Confirming { candidates: candidates.len() });
-        winner = stage.confirm(&train, &trial, &candidates, &mut trace)?;
+impl Job<'_> {
+    /// On points in a basis, where they are given in one.
+    fn fit(self, points: Part, basis: Option<&Matrix>) -> Result<Tuned> {
+        let Self { device, classes, rfm, config, context } = self;
+        let Some([kept, judging]) = parts(&points.labels, config) else {
+            return few::fit(self, points, basis);
+        };
+        let (train, validation) = (points.select(&kept), points.select(&judging));
+
+        let worthwhile = |most: &usize| (*most as f64) < LARGEST_SAMPLE * train.labels.len() as f64;
+        let sampled = config.search_points.filter(|most| worthwhile(most) && config.trials() > 1);
+        memory::check(self, [&train, &validation], basis, sampled)?;
+        let unit = median_distance(&train, context)?;
+        let stage = Stage { device, validation: &validation, basis, classes, unit, context };
+        let mut trace = Vec::new();
+        let trial = RfmConfig {
+            patience: rfm.patience.or(Some(TRIAL_PATIENCE)),
+            agop_points: Some(
+                rfm.agop_points.map_or(TRIAL_AGOP_POINTS, |points| points.min(TRIAL_AGOP_POINTS)),
+            ),
+            ..*rfm
+        };
+
+        let sample = sampled.map(|most| sample(&train, most, config.seed)).transpose()?;
+        let searched = sample.as_ref().unwrap_or(&train);
+        context.notice(&Event::SearchBegins {
+            evaluations: config.trials(),
+            points: searched.labels.len(),
+            of: train.labels.len(),
+        });
+        let mut winner = stage.search(searched, &trial, config, &mut trace)?;
+        if sample.is_some() {
+            let candidates = search::best_places(&trace, config.confirm.max(1));
+            context.notice(&Event::Confirming { candidates: candidates.len() });
+            winner = stage.confirm(&train, &trial, &candidates, &mut trace)?;
+        }
+        let (searched, all) = (searched.labels.len(), points.labels.len());
+        let fidelity = describe(&trace, searched, [kept.len(), judging.len()], rfm, config.refit);
+        let Winner { kernel, best, quality, iterate } = winner;
+        drop(sample);
+        let scale = context.run(|| OutputScale::calibrated(&iterate.held_out, &validation.labels));
+        let (machine, rows, judges) = if config.refit {
+            drop((train, validation, iterate));
+            context.notice(&Event::Refitting { points: all });
+            // What the search has found, on all points.
+            let rounds = RfmConfig { rounds: best.round, patience: None, ..*rfm };
+            let machine = Rfm::fit_in(device, points, basis, classes, kernel, &rounds, context)?;
+            (machine, (0..all).collect(), Vec::new())
+        } else {
+            drop(points);
+            (Rfm::new(kernel, train, best.round, iterate, context)?, kept, judging)
+        };
+        Ok(Tuned { rfm: machine, rows, judges, scale, validation: quality, unit, trace, fidelity })
     }
-    let (searched, all) = (searched.labels.len(), points.labels.len());
-    let fidelity = describe(&trace, searched, [kept.len(), judging.len()], rfm, config.refit);
-    let Winner { kernel, best, quality, iterate } = winner;
-    drop(sample);
-    let machine = Rfm::new(kernel, train, best.round, iterate, context)?;
-    let scale = scale(device, &machine, &validation, context)?;
-    let (machine, rows, judges) = if config.refit {
-        drop((machine, validation));
-        let machine = refit(device, points, classes, kernel, best.round, rfm, context)?;
-        (machine, (0..all).collect(), Vec::new())
-    } else {
-        (machine, kept, judging)
-    };
-    Ok(Tuned { rfm: machine, rows, judges, scale, validation: quality, unit, trace, fidelity })
 }
 
 /// Rows that train and rows that judge; `None` where those would be too few to tell one setting from another.
@@ -165,30 +194,6 @@ fn median_distance(train: &Part, context: &Context<'_>) -> Result<f64> {
     ))
 }
 
-/// What makes probabilities of a machine's outputs, by points it was not fitted on.
-fn scale(device: &dyn Device, machine: &Rfm, judges: &Part, context: &Context<'_>) -> Result<OutputScale> {
-    let any = OutputScale::clamp(0.0); // only outputs are asked for
-    let classifier = Classifier::open(device, machine, &Normalizer::None, any, context)?;
-    let mapped = classifier.map(&judges.embeddings, context)?;
-    let outputs = classifier.outputs(&mapped, context)?;
-    Ok(context.run(|| OutputScale::calibrated(&outputs, &judges.labels)))
-}
-
-/// Fits once more, with what a search has found, on all points.
-fn refit(
-    device: &dyn Device,
-    points: Part,
-    classes: usize,
-    kernel: Kernel,
-    rounds: usize,
-    rfm: &RfmConfig,
-    context: &Context<'_>,
-) -> Result<Rfm> {
-    context.notice(&Event::Refitting { points: points.labels.len() });
-    let rounds = RfmConfig { rounds, patience: None, ..*rfm };
-    Rfm::fit(device, points, classes, kernel, &rounds, context)
-}
-
 /// A stratified sample of about `most` points.
 fn sample(part: &Part, most: usize, seed: u64) -> Result<Part> {
     let share = most as f64 / part.labels.len() as f64;
@@ -208,6 +213,7 @@ struct Winner {
 struct Stage<'a> {
     device: &'a dyn Device,
     validation: &'a Part,
+    basis: Option<&'a Matrix>,
     classes: usize,
     unit: f64,
     context: &'a Context<'a>,
@@ -248,7 +254,7 @@ impl Stage<'_> {
         mut next: impl FnMut(&[Evaluation]) -> Option<(f64, f64)>,
     ) -> Result<Winner> {
         let context = self.context;
-        let points = train.fit_points(self.classes, self.validation);
+        let points = train.fit_points(self.classes, self.validation, self.basis);
         let mut session = self.device.open_fit(points, several, context)?;
         let mut winner: Option<(Kernel, Best, Quality)> = None;
         let mut failure = None;
