@@ -70,23 +70,10 @@ impl Span {
                 let mut root = Matrix::zeros(d, d);
                 let basis = linalg::view(&self.basis);
                 linalg::product(linalg::view_mut(&mut root), basis.transpose(), linalg::view(&half));
-                symmetric(&mut root);
                 root
             })
         };
         Rfm { metric_root, train, ..machine }
-    }
-}
-
-/// Makes a matrix that is symmetric but for rounding symmetric.
-fn symmetric(matrix: &mut Matrix) {
-    let d = matrix.rows();
-    for row in 0..d {
-        for col in 0..row {
-            let mean = 0.5 * (matrix.row(row)[col] + matrix.row(col)[row]);
-            matrix.row_mut(row)[col] = mean;
-            matrix.row_mut(col)[row] = mean;
-        }
     }
 }
 
