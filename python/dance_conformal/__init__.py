@@ -7,7 +7,7 @@
 >>> sets.shape
 (100, 4)
 >>> model.guarantee_
-'P(label in set) >= 1 - alpha in finite samples, for exchangeable points with known labels'
+'P(label in set) >= 1 - alpha in finite samples, for exchangeable points whose labels it knows'
 
 - :class:`DanceClassifier`: fit, conformalize, predict sets; a scikit-learn classifier where that is installed.
 - :mod:`~dance_conformal.conformal`: split conformal prediction on ready-made class probabilities.

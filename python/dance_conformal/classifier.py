@@ -107,7 +107,7 @@ class DanceClassifier(SetPredictor):
     unseen_share_ : float or None
         Estimated share (Good-Turing) of new points whose label no point of fit or calibration has. No set can hold such a
         label, so coverage is at most ``1 - unseen_share_``. ``None`` where calibration points do not tell: with
-        ``stratify=True``, and in model files of before.
+        ``stratify=True``, and in model older files.
     kernel_ : dict
         Bandwidth, shape and rounds chosen, validation accuracy, and what was computed on how many points.
     reference_indices_ : array

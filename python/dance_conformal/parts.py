@@ -38,7 +38,7 @@ class ReferencePoint(NamedTuple):
     #: ``"fit"`` for a point that fitted the kernel, ``"calibration"`` for one that calibrates.
     part: str
     #: Its row in the array passed to ``fit`` or ``conformalize``, or in the file that the ``dance`` program read; ``None``
-    #: in model files of before.
+    #: in model older files.
     row: int | None
     #: Its id, where the points of the file had ids.
     id: str | None

@@ -161,7 +161,7 @@ class SetPredictor(KernelMachine):
         >>> X, y = datasets.clusters(600, classes=3)
         >>> report = DanceClassifier(evaluations=2).fit(X[:400], y[:400]).evaluate(X[400:], y[400:])
         >>> report["coverage"] > 0.8, report["guarantee"]
-        (True, 'P(label in set) >= 1 - alpha in finite samples, for exchangeable points with known labels')
+        (True, 'P(label in set) >= 1 - alpha in finite samples, for exchangeable points whose labels it knows')
         >>> report["overlap"], [round(share, 3) for share in report["by_chance"]]
         ({'fit': 0, 'calibration': 0}, [0.835, 0.955])
         """

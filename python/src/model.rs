@@ -291,7 +291,7 @@ impl Model {
         Ok(self.dance()?.guarantee())
     }
 
-    /// The estimated share of new points whose label nobody has seen; none in a file of before.
+    /// The estimated share of new points whose label nobody has seen; none in an older file.
     #[getter]
     fn unseen_share(&self) -> PyResult<Option<f64>> {
         Ok(self.dance()?.unseen().map(|unseen| unseen.share()))

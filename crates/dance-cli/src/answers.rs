@@ -28,8 +28,8 @@ pub(crate) enum Include {
 #[derive(Debug, Serialize)]
 pub(crate) struct Answer<'a> {
     pub(crate) row: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
     /// As it came: a text from a file, whatever a line has.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) id: Option<Value>,
     /// The most probable label of the set; of all labels where it is empty.
     pub(crate) prediction: &'a str,
@@ -84,7 +84,7 @@ impl<'a> Answers<'a> {
         let scored = self.model.score(queries, self.options.first_row(first), self.context)?;
         let prediction = self.model.predict(&scored, &self.decision);
         let wanted = self.options.probabilities;
-        let probabilities = scored.classified.as_ref().filter(|_| wanted).map(|all| &all.probabilities);
+        let classified = scored.classified.as_ref().filter(|_| wanted);
         let counts = self.include.contains(&Include::PValues).then_some(&scored.counts);
         let combined = self.model.predictor().combine() != Combine::Union;
         let best = prediction.best.as_ref();
@@ -116,13 +116,8 @@ impl<'a> Answers<'a> {
                 probability: best.map_or(f32::NAN, |best| best.probabilities[row]),
                 set: labels.iter().map(|&label| name(label)).collect(),
                 alpha: self.decision.alpha,
-                // A class that only calibration points have is none of the kernel machine's: 0.
-                probabilities: probabilities.map(|all| {
-                    labels
-                        .iter()
-                        .map(|&label| all.row(row).get(label as usize).copied().unwrap_or(0.0))
-                        .collect()
-                }),
+                probabilities: classified
+                    .map(|all| labels.iter().map(|&label| all.probability(row, label)).collect()),
                 p_values: p(|counts| counts.combined).filter(|_| combined),
                 rank_p_values: p(|counts| counts.rank),
                 contrast_p_values: p(|counts| counts.contrast),

@@ -9,6 +9,7 @@ mod commands;
 mod config_file;
 mod data;
 mod interrupt;
+mod judged;
 mod output;
 mod parse;
 mod places;

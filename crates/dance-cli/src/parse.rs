@@ -76,7 +76,12 @@ pub(crate) fn min_coverage(text: &str) -> Result<MinCoverage, String> {
         let (level, least) = pair.split_once('=').ok_or("give LEVEL=SHARE, such as 0.1=0.88,0.05=0.93")?;
         Ok((alpha(level.trim())?, share(least.trim())?))
     };
-    text.split(',').map(pair).collect::<Result<_, String>>().map(MinCoverage::At)
+    let pairs: Vec<(f64, f64)> = text.split(',').map(pair).collect::<Result<_, String>>()?;
+    match pairs.iter().enumerate().find(|(place, pair)| pairs[..*place].iter().any(|other| other.0 == pair.0))
+    {
+        Some((_, (level, _))) => Err(format!("level {level} is given twice")),
+        None => Ok(MinCoverage::At(pairs)),
+    }
 }
 
 pub(crate) fn split(text: &str) -> Result<Split, String> {

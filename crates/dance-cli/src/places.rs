@@ -13,6 +13,8 @@ pub(crate) fn check(inputs: &[Option<&Path>], outputs: &[Option<&Path>]) -> anyh
             bail!("-: this is written to a file; name one");
         }
         for input in inputs.iter().copied().flatten() {
+            // What a shell has put in the place of stdin is a file too.
+            let input = if input == Path::new("-") { Path::new("/dev/stdin") } else { input };
             if is_same(input, output) {
                 bail!(
                     "{}: would be overwritten, and it is read; name another file to write",
@@ -33,14 +35,23 @@ pub(crate) fn check(inputs: &[Option<&Path>], outputs: &[Option<&Path>]) -> anyh
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {
-    // A file that is not there yet is known by its folder and name.
-    same_file::is_same_file(one, other).unwrap_or_else(|_| match (place_of(one), place_of(other)) {
+    // Nothing is opened: a pipe whose reader comes and goes is broken.
+    #[cfg(unix)]
+    if let (Ok(one), Ok(other)) = (one.metadata(), other.metadata()) {
+        use std::os::unix::fs::MetadataExt;
+        return (one.dev(), one.ino()) == (other.dev(), other.ino());
+    }
+    match (place_of(one), place_of(other)) {
         (Some(one), Some(other)) => one == other,
         _ => false,
-    })
+    }
 }
 
+/// A file that is not there yet is known by its folder and name.
 fn place_of(path: &Path) -> Option<PathBuf> {
+    if let Ok(there) = path.canonicalize() {
+        return Some(there);
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Some(folder.canonicalize().ok()?.join(path.file_name()?))
 }

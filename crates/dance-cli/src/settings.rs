@@ -33,25 +33,25 @@ pub(crate) struct Method {
     /// The paper's settings throughout: reuse, union, and for a fit no refit on the validation points. Options given beside it win
     #[arg(long)]
     pub(crate) paper: bool,
-    /// Where neighbors come from, and so which guarantee holds [default: exact]
+    /// Where neighbors come from, and so which guarantee holds [default of a fit: exact]
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) calibration_mode: Option<Mode>,
-    /// How the scores become one decision [default: fuse]
+    /// How the scores become one decision [default of a fit: fuse]
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) combine: Option<Combination>,
-    /// Exact mode: whether the points that fitted the kernel serve as neighbors too [default: true]
+    /// Exact mode: whether the points that fitted the kernel serve as neighbors too [default of a fit: true]
     #[arg(long, value_name = "true|false")]
     pub(crate) fit_neighbors: Option<bool>,
-    /// Neighbors the rank score looks at [default: 100]
+    /// Neighbors the rank score looks at [default of a fit: 100]
     #[arg(long, value_name = "N", value_parser = parse::at_least_one)]
     pub(crate) rank_neighbors: Option<usize>,
-    /// Neighbors the contrastive score looks at [default: 50]
+    /// Neighbors the contrastive score looks at [default of a fit: 50]
     #[arg(long, value_name = "N", value_parser = parse::at_least_one)]
     pub(crate) contrast_neighbors: Option<usize>,
-    /// Temperature of the contrastive score [default: 0.01]
+    /// Temperature of the contrastive score [default of a fit: 0.01]
     #[arg(long, value_name = "X", value_parser = parse::positive)]
     pub(crate) temperature: Option<f64>,
-    /// Union and joint: share of alpha for the contrastive score, `auto` or 0 (k-NN set) to 1 (CLR set) [default: auto]
+    /// Union and joint: share of alpha for the contrastive score, `auto` or 0 (k-NN set) to 1 (CLR set) [default of a fit: auto]
     #[arg(long, value_name = "auto|X", value_parser = parse::mix)]
     pub(crate) mix: Option<Mix>,
 }

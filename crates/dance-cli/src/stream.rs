@@ -47,6 +47,8 @@ pub(crate) struct BadLine {
     pub(crate) row: usize,
     /// As editors count.
     pub(crate) line: usize,
+    /// Where it could be read.
+    pub(crate) id: Option<Value>,
     pub(crate) problem: String,
 }
 
@@ -54,6 +56,8 @@ pub(crate) struct Points<R> {
     reader: BufReader<R>,
     origin: String,
     dimensions: usize,
+    /// Whether a vector of zeros is no point: it has no direction.
+    directed: bool,
     line: usize,
     rows: usize,
     /// A bad line, while the points before it are being answered.
@@ -61,11 +65,12 @@ pub(crate) struct Points<R> {
 }
 
 impl<R: Read> Points<R> {
-    pub(crate) fn new(reader: R, origin: String, dimensions: usize) -> Self {
+    pub(crate) fn new(reader: R, origin: String, dimensions: usize, directed: bool) -> Self {
         Self {
             reader: BufReader::with_capacity(BUFFER, reader),
             origin,
             dimensions,
+            directed,
             line: 0,
             rows: 0,
             bad: None,
@@ -87,14 +92,14 @@ impl<R: Read> Points<R> {
             }
             let row = self.rows;
             self.rows += 1;
-            match text.and_then(|text| self.parse(&text)) {
+            match text.map_err(|problem| (problem, None)).and_then(|text| self.parse(&text)) {
                 Ok(point) => {
                     data.extend(point.embedding);
                     ids.push(point.id);
                     lines.push(self.line);
                 }
-                Err(problem) => {
-                    self.bad = Some(BadLine { row, line: self.line, problem });
+                Err((problem, id)) => {
+                    self.bad = Some(BadLine { row, line: self.line, id, problem });
                     break;
                 }
             }
@@ -130,33 +135,34 @@ impl<R: Read> Points<R> {
         }
     }
 
-    /// A line whose embedding has the right length and only finite numbers.
-    fn parse(&self, text: &[u8]) -> Result<Point, String> {
+    /// A line whose embedding has the right length and only finite numbers; or what is wrong with it, and its id.
+    fn parse(&self, text: &[u8]) -> Result<Point, (String, Option<Value>)> {
         let mut deserializer = serde_json::Deserializer::from_slice(text);
         let line = Line { dimensions: self.dimensions };
-        let point = match line
-            .deserialize(&mut deserializer)
-            .and_then(|point| deserializer.end().map(|()| point))
-        {
-            Ok(point) => point,
-            Err(error) if error.is_syntax() || error.is_eof() => return Err(format!("not JSON: {error}")),
-            Err(_) => {
-                return Err("must be {\"embedding\": [numbers], \"id\": …} or [numbers], all finite".into());
-            }
+        let point =
+            match line.deserialize(&mut deserializer).and_then(|point| deserializer.end().map(|()| point)) {
+                Ok(point) => point,
+                Err(error) if error.is_syntax() || error.is_eof() => {
+                    return Err((format!("not JSON: {error}"), None));
+                }
+                Err(_) => {
+                    return Err((
+                        "must be {\"embedding\": [numbers], \"id\": …} or [numbers], all finite".into(),
+                        None,
+                    ));
+                }
+            };
+        let problem = if point.length != self.dimensions {
+            let (found, wanted) = (point.length, self.dimensions);
+            format!("{found} numbers, but the model was fitted with {wanted} dimensions")
+        } else if let Some(column) = point.embedding.iter().position(|value| !value.is_finite()) {
+            format!("number {column} is {}; every number must be finite", point.embedding[column])
+        } else if self.directed && point.embedding.iter().all(|&value| value == 0.0) {
+            "all its numbers are 0, and a vector of zeros has no direction".into()
+        } else {
+            return Ok(point);
         };
-        if point.length != self.dimensions {
-            return Err(format!(
-                "{} numbers, but the model was fitted with {} dimensions",
-                point.length, self.dimensions
-            ));
-        }
-        if let Some(column) = point.embedding.iter().position(|value| !value.is_finite()) {
-            return Err(format!(
-                "number {column} is {}; every number must be finite",
-                point.embedding[column]
-            ));
-        }
-        Ok(point)
+        Err((problem, point.id))
     }
 }
 
@@ -179,6 +185,29 @@ impl<'de> DeserializeSeed<'de> for Line {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Point, D::Error> {
         deserializer.deserialize_any(self)
+    }
+}
+
+/// The numbers of an embedding, and nothing else.
+struct Numbers(Line);
+
+impl<'de> DeserializeSeed<'de> for Numbers {
+    type Value = Point;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Point, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Numbers {
+    type Value = Point;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("numbers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, numbers: A) -> Result<Point, A::Error> {
+        self.0.visit_seq(numbers)
     }
 }
 
@@ -206,7 +235,7 @@ impl<'de> Visitor<'de> for Line {
         let (mut point, mut id) = (None, None);
         while let Some(key) = entries.next_key::<String>()? {
             match key.as_str() {
-                "embedding" => point = Some(entries.next_value_seed(self)?),
+                "embedding" => point = Some(entries.next_value_seed(Numbers(self))?),
                 "id" => id = entries.next_value::<Option<Value>>()?,
                 _ => {
                     entries.next_value::<IgnoredAny>()?;
@@ -223,7 +252,7 @@ mod tests {
     use super::*;
 
     fn points(text: &str) -> Points<&[u8]> {
-        Points::new(text.as_bytes(), "test".into(), 2)
+        Points::new(text.as_bytes(), "test".into(), 2, true)
     }
 
     fn group(points: &mut Points<&[u8]>) -> Group {
@@ -262,7 +291,7 @@ mod tests {
         let mut points = points("[1,2]\n[3,4]\n\n[5]\n[6,7]\n");
         assert_eq!(group(&mut points).points.rows(), 2);
         let problem = "1 numbers, but the model was fitted with 2 dimensions".to_owned();
-        assert_eq!(bad(&mut points), BadLine { row: 2, line: 4, problem });
+        assert_eq!(bad(&mut points), BadLine { row: 2, line: 4, id: None, problem });
         let last = group(&mut points);
         assert_eq!((last.first, last.lines), (3, vec![5]));
     }
@@ -278,6 +307,8 @@ mod tests {
             ("[1,\n", "not JSON"),
             ("[1,2] tail\n", "not JSON"),
             ("7\n", "must be"),
+            ("{\"embedding\":{\"embedding\":[1,2]}}\n", "must be"),
+            ("[0,-0.0]\n", "no direction"),
         ] {
             let problem = bad(&mut points(text)).problem;
             assert!(problem.contains(part), "{text}: {problem}");

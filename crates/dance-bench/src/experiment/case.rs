@@ -104,7 +104,7 @@ pub(crate) fn run(
     }
     let picture = if seed == plan.seed { runner.picture(&fitted, &data.classes) } else { None };
     let ablations = ablate::run(device, &fitted, &parts, &plan.ablations, &plan.alphas, context)?;
-    let probabilities = runner.judge_probabilities();
+    let probabilities = runner.judge_probabilities()?;
     let (trace, warnings) = tap.into_parts();
     Ok(Case {
         data: name.to_owned(),

@@ -66,7 +66,7 @@ const METHODS: [(Method, &str, &str, &str); 22] = [
 
 const HEURISTIC: &str = "heuristic: calibration points serve as each other's neighbors";
 const EXACT: &str =
-    "P(label in set) >= 1 - alpha in finite samples, for exchangeable points with known labels";
+    "P(label in set) >= 1 - alpha in finite samples, for exchangeable points whose labels it knows";
 const TRANSDUCTIVE: &str =
     "near 1 - alpha: the transport sees the labels of calibration points, not of test points";
 

@@ -1,6 +1,6 @@
-//! Experiments: methods × data sets × seeds × error levels, the paper's protocol (§4).
+//! Experiments: methods × data sets × seeds × error levels (the paper, §4).
 //!
-//! Every data set and seed is a [`Case`]: a stratified 40/40/20 split, **one** fit, and all methods and levels on it. After
+//! Every data set and seed is a [`Case`]: a 40/40/20 split at random (`Plan::paper`: stratified), **one** fit, and all methods and levels on it. After
 //! each case `results.json` is written whole, so a run that was killed continues where it was: [`run`] skips the cases that
 //! the results already hold. A data set that cannot be used is noted and the others go on.
 //!

@@ -203,7 +203,7 @@ impl<'a> Runner<'a> {
     }
 
     /// How good the kernel's class probabilities are.
-    pub(crate) fn judge_probabilities(&self) -> ProbabilityMetrics {
+    pub(crate) fn judge_probabilities(&self) -> Result<ProbabilityMetrics> {
         ProbabilityMetrics::new(&self.test_probabilities, &self.parts.test.labels)
     }
 

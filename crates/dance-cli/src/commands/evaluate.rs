@@ -1,27 +1,24 @@
 //! `dance evaluate`: do the sets cover what they promise, and how large are they?
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use dance::conformal::metrics::Metrics;
-use dance::conformal::{CoverageBand, ProbabilityMetrics};
-use dance::machine::Classified;
+use dance::Dance;
 use dance::model::SeenAs;
-use dance::{Context as Job, Dance, Matrix, PredictOptions, Prediction};
 use serde::Serialize;
 use serde_json::json;
 
 use super::Outcome;
 use crate::args::Shared;
 use crate::data::{Columns, Truth, check_there};
-use crate::output::{Column, Destination, Format, Frame, write_frame};
+use crate::judged::{Answered, Judged, LEGEND, unseen_words, write_metrics};
+use crate::output::{Destination, Format, write_frame};
 use crate::parse::{self, Alphas, MinCoverage};
 use crate::places;
 use crate::progress::{Progress, tell};
 use crate::screen;
-use crate::table;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance evaluate model.dance test.npz --alpha 0.1,0.05
@@ -62,19 +59,6 @@ pub(crate) struct Evaluate {
     exclude_seen: bool,
 }
 
-/// The sets of one level, judged.
-#[derive(Debug, Serialize)]
-pub(super) struct Judged {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mix: Option<f64>,
-    #[serde(flatten)]
-    pub(super) metrics: Metrics,
-    /// Between which coverage lies by chance, 95 times in 100, if the promise holds.
-    by_chance: (f64, f64),
-    /// How often it would be as low as it is.
-    as_low: f64,
-}
-
 /// Rarer than this, and chance does not explain it.
 const RARE: f64 = 0.01;
 
@@ -100,7 +84,7 @@ impl Evaluate {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<Outcome> {
         check_there(&self.model)?;
         self.columns.check(&self.data)?;
-        let per_class = self.check()?;
+        let per_class = self.check(shared)?;
         let progress = Progress::new(shared);
         progress.begin("judging");
         let context = shared.context(&progress)?;
@@ -123,7 +107,8 @@ impl Evaluate {
         if overlap.all() > 0 {
             progress.warn(&seen_before(overlap, points.rows(), self.exclude_seen));
         }
-        if self.exclude_seen && new.is_empty() {
+        let checked = self.check || self.min_coverage.is_some();
+        if (self.exclude_seen || checked) && new.is_empty() {
             bail!("{}: the model has seen every point of it; nothing is left to judge by", in_data());
         }
         let every: Vec<usize> = (0..points.rows()).collect();
@@ -136,10 +121,11 @@ impl Evaluate {
         if let Some((path, format)) = &per_class {
             write_frame(path, *format, &answered.per_class(&truth, rows))?;
         }
-        let probabilities = answered.judge_probabilities(&truth, rows);
+        let probabilities = answered.judge_probabilities(&truth, rows)?;
         progress.finish();
 
-        let failures = self.failures(&judged);
+        // Points that the model has seen pass any check.
+        let failures = self.failures(without_seen.as_ref().unwrap_or(&judged));
         let mut out = screen::out(shared.json);
         if shared.json {
             let report = json!({
@@ -155,7 +141,7 @@ impl Evaluate {
                     "calibration_error": found.calibration_error(),
                 })),
                 "min_coverage": self.min_coverage.as_ref().map(ToString::to_string),
-                "passed": (self.check || self.min_coverage.is_some()).then_some(failures.is_empty()),
+                "passed": checked.then_some(failures.is_empty()),
                 "warnings": progress.warnings(),
             });
             writeln!(out, "{report}")?;
@@ -194,7 +180,7 @@ impl Evaluate {
     }
 
     /// Refuses what makes no sense before anything is read; where the classes go.
-    fn check(&self) -> anyhow::Result<Option<(PathBuf, Format)>> {
+    fn check(&self, shared: &Shared) -> anyhow::Result<Option<(PathBuf, Format)>> {
         if let Some(level) =
             self.min_coverage.iter().flat_map(MinCoverage::levels).find(|level| !self.alpha.0.contains(level))
         {
@@ -206,7 +192,12 @@ impl Evaluate {
                 bail!("{}: classes are written to .csv, .parquet or .npz", path.display())
             }
             Destination::File(path, format) => {
-                let inputs = [Some(&*self.model), Some(&self.data), self.columns.labels.as_deref()];
+                let inputs = [
+                    Some(&*self.model),
+                    Some(&self.data),
+                    self.columns.labels.as_deref(),
+                    shared.config.as_deref(),
+                ];
                 places::check(&inputs, &[Some(&path)])?;
                 Ok(Some((path, format)))
             }
@@ -235,18 +226,6 @@ impl Evaluate {
     }
 }
 
-/// What labels nobody has seen do to coverage; `None` where there is nothing to say.
-pub(super) fn unseen_words(model: &Dance) -> Option<String> {
-    let unseen = model.unseen().filter(|unseen| unseen.single > 0)?;
-    Some(format!(
-        "Unseen labels: about {:.1} % (± {:.1}) of new points carry a label that no point here has, and no set
-  can hold it: coverage is at most about {:.1} %.",
-        100.0 * unseen.share(),
-        200.0 * unseen.standard_error(),
-        100.0 * (1.0 - unseen.share())
-    ))
-}
-
 fn seen_before(overlap: Overlap, points: usize, excluded: bool) -> String {
     let Overlap { fit, calibration } = overlap;
     let what = format!(
@@ -259,141 +238,4 @@ fn seen_before(overlap: Overlap, points: usize, excluded: bool) -> String {
         "they say nothing about new points; --exclude-seen leaves them out"
     };
     format!("{what}: {effect}")
-}
-
-/// The model's sets of some points at every level.
-struct Answered<'a> {
-    model: &'a Dance,
-    classified: Option<Classified>,
-    predictions: Vec<Prediction>,
-}
-
-impl<'a> Answered<'a> {
-    fn new(model: &'a Dance, points: &Matrix, alphas: &Alphas, context: &Job<'_>) -> dance::Result<Self> {
-        let scored = model.score(points, PredictOptions::default(), context)?;
-        let predict = |&alpha: &f64| Ok(model.predict(&scored, &model.decide(alpha)?));
-        let predictions = alphas.0.iter().map(predict).collect::<dance::Result<_>>()?;
-        Ok(Self { model, classified: scored.classified, predictions })
-    }
-
-    /// Judges the sets of the points at `rows` by the true labels, which may lie beyond the model's classes.
-    fn judge(&self, truth: &Truth, rows: &[usize]) -> dance::Result<Vec<Judged>> {
-        let pick = |labels: &[u32]| rows.iter().map(|&row| labels[row]).collect::<Vec<_>>();
-        let best = self.classified.as_ref().map(|classified| pick(&classified.labels));
-        let labels = pick(&truth.labels);
-        let judge = |Prediction { sets, decision, .. }: &Prediction| {
-            let alpha = decision.alpha;
-            let metrics = Metrics::new(&sets.select(rows), &labels, truth.classes, alpha, best.as_deref())?;
-            let band = CoverageBand::new(decision.calibration_points, rows.len(), alpha);
-            let (by_chance, as_low) = (band.interval(0.95), band.at_most(metrics.coverage));
-            Ok(Judged { mix: decision.mix, metrics, by_chance, as_low })
-        };
-        self.predictions.iter().map(judge).collect()
-    }
-
-    /// How good the class probabilities of the points at `rows` are.
-    fn judge_probabilities(&self, truth: &Truth, rows: &[usize]) -> Option<ProbabilityMetrics> {
-        let probabilities = self.classified.as_ref()?.probabilities.select(rows);
-        let labels: Vec<u32> = rows.iter().map(|&row| truth.labels[row]).collect();
-        Some(ProbabilityMetrics::new(&probabilities, &labels))
-    }
-
-    /// How often every class is covered at every level, and how large its sets are.
-    fn per_class(&self, truth: &Truth, rows: &[usize]) -> Frame {
-        let mut columns = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for Prediction { sets, decision, .. } in &self.predictions {
-            let mut counts = vec![[0usize; 3]; truth.classes];
-            for &row in rows {
-                let [points, covered, size] = &mut counts[truth.labels[row] as usize];
-                *points += 1;
-                *covered += usize::from(sets.contains(row, truth.labels[row]));
-                *size += sets.get(row).len();
-            }
-            for (class, [points, covered, size]) in counts.into_iter().enumerate().filter(|(_, c)| c[0] > 0) {
-                columns.0.push(decision.alpha);
-                columns.1.push(truth.name(self.model, class));
-                columns.2.push(points as i64);
-                columns.3.push(covered as i64);
-                columns.4.push(covered as f64 / points as f64);
-                columns.5.push(size as f64 / points as f64);
-            }
-        }
-        let mut frame = Frame::default();
-        frame.push("alpha", Column::Numbers(columns.0));
-        frame.push("class", Column::Texts(columns.1));
-        frame.push("points", Column::Integers(columns.2));
-        frame.push("covered", Column::Integers(columns.3));
-        frame.push("coverage", Column::Numbers(columns.4));
-        frame.push("size", Column::Numbers(columns.5));
-        frame
-    }
-}
-
-/// Judges the model's sets at every level by the true labels.
-pub(super) fn judge(
-    model: &Dance,
-    points: &Matrix,
-    truth: &Truth,
-    alphas: &Alphas,
-    context: &Job<'_>,
-) -> dance::Result<Vec<Judged>> {
-    let every: Vec<usize> = (0..points.rows()).collect();
-    Answered::new(model, points, alphas, context)?.judge(truth, &every)
-}
-
-/// What the columns mean, for someone who sees them for the first time.
-const LEGEND: &str =
-    "  Cov: share of sets with the true label, to be compared with 1 - alpha. By chance: where it lies
-  95 times in 100 if the promise holds. Size: labels per set. Empty, single: share of sets with no
-  and with one label. Right: how often that one is true. Acc: how often the classifier's own best
-  label is. CCV: how far classes stray from 1 - alpha, in per cent. Floor: what chance alone gives.
-  Under: the part from classes covered too little. SSCV: the same over sets of similar size.";
-
-/// All metrics, one row per level.
-pub(super) fn write_metrics(out: &mut dyn Write, judged: &[Judged]) -> io::Result<()> {
-    let mixed = judged.iter().any(|judged| judged.mix.is_some());
-    let mut header = vec![
-        "alpha",
-        "mix",
-        "Acc",
-        "Cov",
-        "by chance",
-        "Size",
-        "CCV",
-        "floor",
-        "under",
-        "SSCV",
-        "empty",
-        "single",
-        "right",
-    ];
-    header.retain(|name| mixed || *name != "mix");
-    let rows: Vec<Vec<String>> = judged
-        .iter()
-        .map(|Judged { mix, metrics, by_chance, .. }| {
-            let mut cells = vec![metrics.alpha.to_string()];
-            if mixed {
-                cells.push(mix.map_or("-".into(), |mix| mix.to_string()));
-            }
-            cells.extend([
-                metrics.accuracy.map_or("-".into(), share),
-                share(metrics.coverage),
-                format!("{}-{}", share(by_chance.0), share(by_chance.1)),
-                format!("{:.2}", metrics.size),
-                format!("{:.2}", metrics.class_violation),
-                format!("{:.2}", metrics.class_violation_floor),
-                format!("{:.2}", metrics.class_undercoverage),
-                format!("{:.2}", metrics.size_violation),
-                share(metrics.empty),
-                share(metrics.singletons),
-                metrics.singleton_hits.map_or("-".into(), share),
-            ]);
-            cells
-        })
-        .collect();
-    table::write(out, &header, &rows)
-}
-
-fn share(value: f64) -> String {
-    format!("{value:.3}")
 }

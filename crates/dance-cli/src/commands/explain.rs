@@ -86,7 +86,6 @@ impl Explain {
         let options = PredictOptions::default().support(1).probabilities(true).first_row(self.row);
         let scored =
             model.score(&point, options, &context).with_context(|| self.data.display().to_string())?;
-        let probabilities = scored.classified.as_ref().map_or(&[][..], |all| all.probabilities.row(0));
         let decided = model.predict(&scored, &model.decide(self.alpha)?);
         let all = &scored.counts;
         let (predictor, reference_labels) = (model.predictor(), model.predictor().reference_labels());
@@ -109,7 +108,7 @@ impl Explain {
                     rank_p_value: all.p_value(counts.rank),
                     loss: loss.is_finite().then_some(loss),
                     loss_p_value: all.p_value(counts.contrast),
-                    probability: probabilities.get(label as usize).copied().unwrap_or(0.0),
+                    probability: scored.classified.as_ref().map_or(0.0, |all| all.probability(0, label)),
                     neighbors: carry.take(NEIGHBORS).map(|&id| model.reference_point(id)).collect(),
                 }
             })

@@ -11,9 +11,9 @@ use dance::machine;
 use dance::{Config, Dataset, Fitted};
 use serde_json::json;
 
-use super::evaluate;
 use crate::args::Shared;
 use crate::data::{Columns, Truth};
+use crate::judged;
 use crate::output::{Column, Destination, Frame, write_frame};
 use crate::parse::{self, Alphas, Range, Split};
 use crate::places;
@@ -43,7 +43,7 @@ pub(crate) enum Normalization {
 /// How outputs become class probabilities.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum Probabilities {
-    /// By a floor and a power that fit points best which judged the kernel: 0.8 is right 80 times in 100
+    /// By a floor and a power that fit points best which judged the kernel: 0.8 is right about 80 times in 100
     Calibrated,
     /// Clamped and divided by their sum, as in the paper
     Clamp,
@@ -131,7 +131,7 @@ impl Fit {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         let config = self.config(shared);
         config.check()?;
-        self.check()?;
+        self.check(shared)?;
         let begin = Instant::now();
         let progress = Progress::new(shared);
         progress.begin("reading");
@@ -155,7 +155,7 @@ impl Fit {
             }
         }
         model.save(&self.output)?;
-        let mut judged = Vec::new();
+        let mut levels = Vec::new();
         if let Some(test) = &parts.test {
             if let Some(path) = &self.test_out {
                 write_data(path, test)?;
@@ -164,7 +164,7 @@ impl Fit {
             if let Some(warning) = &truth.warning {
                 progress.warn(warning);
             }
-            judged = evaluate::judge(&model, &test.embeddings, &truth, &self.alpha, &context)?;
+            levels = judged::judge(&model, &test.embeddings, &truth, &self.alpha, &context)?;
         }
         progress.finish();
         let seconds = begin.elapsed().as_secs_f64();
@@ -190,7 +190,7 @@ impl Fit {
                 "guarantee": model.guarantee(),
                 "unseen_share": model.unseen().map(|unseen| unseen.share()),
                 "probabilities": fitted.scale,
-                "test": judged,
+                "test": levels,
                 "warnings": progress.warnings(),
                 "seconds": seconds,
             });
@@ -215,18 +215,18 @@ impl Fit {
             words(predictor.combine())
         )?;
         writeln!(out, "  guarantee    {}", model.guarantee())?;
-        if let Some(text) = evaluate::unseen_words(&model) {
+        if let Some(text) = judged::unseen_words(&model) {
             writeln!(out, "  {text}")?;
         }
         if let Some(test) = &parts.test {
             writeln!(out, "\nOn the {} test points, which it never saw:", test.len())?;
-            evaluate::write_metrics(&mut out, &judged)?;
+            judged::write_metrics(&mut out, &levels)?;
         }
         Ok(())
     }
 
     /// Everything that can be known to be wrong before the first byte of data is read.
-    fn check(&self) -> anyhow::Result<()> {
+    fn check(&self, shared: &Shared) -> anyhow::Result<()> {
         self.columns.check(&self.data)?;
         if let Some(calibration) = &self.calibration {
             Columns { labels: None, ..self.columns.clone() }.check(calibration)?;
@@ -243,7 +243,12 @@ impl Fit {
                 Destination::File(..) => {}
             }
         }
-        let inputs = [Some(&*self.data), self.columns.labels.as_deref(), self.calibration.as_deref()];
+        let inputs = [
+            Some(&*self.data),
+            self.columns.labels.as_deref(),
+            self.calibration.as_deref(),
+            shared.config.as_deref(),
+        ];
         places::check(&inputs, &[Some(&self.output), self.test_out.as_deref()])
     }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dance::conformal::threshold::smallest_alpha;
 use dance::data::io::EXTENSIONS;
+use dance::model::Unseen;
 use dance::{Dance, Dataset, Silent, Table};
 use serde_json::{Map, Value, json};
 
@@ -125,14 +126,20 @@ fn add_classes(report: &mut Value, data: &Dataset, warnings: &mut Vec<String>) {
         report["largest_class"] = json!(show(most));
         report["smallest_class"] = json!(show(fewest));
     }
-    let single = counts.iter().filter(|&&count| count == 1).count();
     let few = counts.iter().filter(|&&count| count > 0 && count < FEW).count();
     let none = counts.iter().filter(|&&count| count == 0).count();
     if few > 0 {
         warnings.push(format!(
-            "{few} classes have fewer than {FEW} points: a split leaves some part without them, and about {:.1} % of new points carry a \
-             label that is not here",
-            100.0 * single as f64 / data.len().max(1) as f64
+            "{few} classes have fewer than {FEW} points: a split leaves some part without them"
+        ));
+    }
+    let unseen = Unseen::new(&data.labels, &[], data.classes.len());
+    if unseen.single > 0 {
+        warnings.push(format!(
+            "{} points are the only ones of their class: about {:.1} % (± {:.1}) of new points carry a label that is not here",
+            unseen.single,
+            100.0 * unseen.share(),
+            200.0 * unseen.standard_error()
         ));
     }
     if none > 0 {

@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use dance::Dance;
 use dance::conformal::EmptySets;
+use dance::data::Normalize;
 use dance::whole_file::WholeFile;
 use serde_json::{Value, json};
 
@@ -70,7 +71,7 @@ pub(crate) struct Predict {
 /// What a line gets that is no point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum OnError {
-    /// The end: what came before it is answered
+    /// The end. On stdout, what came before it is answered; a file is not written
     Stop,
     /// An answer that says what is wrong; the others go on, and the exit status is 1
     Report,
@@ -95,7 +96,7 @@ impl Summary {
 
 impl Predict {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<Outcome> {
-        let destination = self.check()?;
+        let destination = self.check(shared)?;
         let progress = Progress::new(shared);
         let context = shared.context(&progress)?;
         let model = Dance::load(shared.device(), &self.model, &context)?;
@@ -144,8 +145,11 @@ impl Predict {
         self.data == Path::new("-") || extension == "jsonl" || extension == "ndjson"
     }
 
-    fn check(&self) -> anyhow::Result<Destination> {
+    fn check(&self, shared: &Shared) -> anyhow::Result<Destination> {
         let destination = Destination::new(&self.output)?;
+        if self.on_error == OnError::Report && !self.streams() {
+            bail!("--on-error report is for JSON lines; {} is read whole or not at all", self.data.display());
+        }
         check_there(&self.model)?;
         if !self.streams() {
             self.columns.check(&self.data)?;
@@ -155,7 +159,12 @@ impl Predict {
             check_there(&self.data)?;
         }
         if let Destination::File(path, _) = &destination {
-            let inputs = [Some(&*self.model), Some(&self.data), self.columns.labels.as_deref()];
+            let inputs = [
+                Some(&*self.model),
+                Some(&self.data),
+                self.columns.labels.as_deref(),
+                shared.config.as_deref(),
+            ];
             places::check(&inputs, &[Some(path)])?;
         }
         Ok(destination)
@@ -193,13 +202,14 @@ impl Predict {
         };
         let name = if self.data == Path::new("-") { "stdin".into() } else { self.data.display().to_string() };
         let dimensions = answers.model.fitted().dimensions();
-        let mut points = Points::new(input, name.clone(), dimensions);
+        let directed = answers.model.fitted().config.normalize == Normalize::L2;
+        let mut points = Points::new(input, name.clone(), dimensions, directed);
         let mut summary = Summary::default();
         let mut each = |out: &mut dyn Write| -> anyhow::Result<()> {
             loop {
                 match points.next()? {
                     Next::Points(group) => self.answer(answers, group, &mut summary, &name, out)?,
-                    Next::Bad(bad) => self.refuse(&bad, &mut summary, &name, out)?,
+                    Next::Bad(bad) => self.refuse(bad, &mut summary, &name, out)?,
                     Next::End => return Ok(()),
                 }
                 out.flush()?; // whoever waits for the answer has it now
@@ -215,10 +225,8 @@ impl Predict {
         }
         Ok(summary)
     }
-}
 
-impl Predict {
-    /// Answers points that arrived together. Where one of them cannot be answered (a vector of zeros has no direction), each is
+    /// Answers points that arrived together. Where one of them cannot be answered (numbers so large that they overflow), each is
     /// asked by itself, so that the others are.
     fn answer(
         &self,
@@ -228,22 +236,26 @@ impl Predict {
         name: &str,
         out: &mut dyn Write,
     ) -> anyhow::Result<()> {
-        if let Ok(found) = answers.of(&group.points, group.first, group.ids.clone()) {
-            summary.add(&found);
-            return Ok(write_lines(out, &found)?);
+        match answers.of(&group.points, group.first, group.ids.clone()) {
+            Ok(found) => {
+                summary.add(&found);
+                return Ok(write_lines(out, &found)?);
+            }
+            Err(dance::Error::NotFinite { .. } | dance::Error::Data(_)) => {}
+            Err(error) => return Err(error).with_context(|| name.to_owned()),
         }
         for (place, id) in group.ids.into_iter().enumerate() {
-            let row = group.first + place;
-            match answers.of(&group.points.select(&[place]), row, vec![id]) {
+            let (row, line) = (group.first + place, group.lines[place]);
+            match answers.of(&group.points.select(&[place]), row, vec![id.clone()]) {
                 Ok(found) => {
                     summary.add(&found);
                     write_lines(out, &found)?;
                 }
-                Err(dance::Error::Interrupted) => return Err(dance::Error::Interrupted.into()),
-                Err(error) => {
-                    let bad = BadLine { row, line: group.lines[place], problem: error.to_string() };
-                    self.refuse(&bad, summary, name, out)?;
+                Err(dance::Error::NotFinite { .. } | dance::Error::Data(_)) => {
+                    let problem = "its numbers are too large for the model; scale the embeddings down".into();
+                    self.refuse(BadLine { row, line, id, problem }, summary, name, out)?;
                 }
+                Err(error) => return Err(error).with_context(|| format!("{name}: line {line}")),
             }
         }
         Ok(())
@@ -252,18 +264,22 @@ impl Predict {
     /// Says what is wrong with a line: in its answer, or by ending here.
     fn refuse(
         &self,
-        bad: &BadLine,
+        bad: BadLine,
         summary: &mut Summary,
         name: &str,
         out: &mut dyn Write,
     ) -> anyhow::Result<()> {
-        let BadLine { row, line, problem } = bad;
+        let BadLine { row, line, id, problem } = bad;
         if self.on_error == OnError::Stop {
             out.flush()?;
             bail!("{name}: line {line}: {problem} (--on-error report goes on behind it)");
         }
         summary.bad += 1;
-        Ok(writeln!(out, "{}", json!({ "row": row, "line": line, "error": problem }))?)
+        let mut answer = json!({ "row": row, "line": line, "error": problem });
+        if let Some(id) = id {
+            answer["id"] = id;
+        }
+        Ok(writeln!(out, "{answer}")?)
     }
 }
 

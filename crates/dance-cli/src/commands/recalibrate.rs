@@ -42,7 +42,8 @@ impl Recalibrate {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         check_there(&self.model)?;
         self.columns.check(&self.data)?;
-        let inputs = [Some(&*self.model), Some(&self.data), self.columns.labels.as_deref()];
+        let inputs =
+            [Some(&*self.model), Some(&self.data), self.columns.labels.as_deref(), shared.config.as_deref()];
         places::check(&inputs, &[Some(&self.output)])?;
         let progress = Progress::new(shared);
         progress.begin("calibrating");

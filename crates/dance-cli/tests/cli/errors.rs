@@ -183,6 +183,20 @@ fn outputs_do_not_destroy_inputs() {
     fit(&["-o", &at("new"), "--test-out", &data]).fails(&["would be overwritten"]);
     fit(&["-o", &at("same.npz"), "--test-out", &at("sub/../same.npz")]).fails(&["are the same file"]);
     fit(&["-o", "-"]).fails(&["name one"]);
+    std::fs::write(at("c.toml"), "seed = 1\n").unwrap();
+    fit(&["-o", &at("c.toml"), "--config", &at("c.toml")]).fails(&["would be overwritten"]);
+    #[cfg(target_os = "linux")]
+    {
+        std::fs::write(at("lines.jsonl"), "[1]\n").unwrap();
+        let line = format!(
+            "exec {} predict {model} - -o {} < {}",
+            super::binary().display(),
+            at("lines.jsonl"),
+            at("lines.jsonl")
+        );
+        let ran = std::process::Command::new("sh").args(["-c", &line]).output().unwrap();
+        super::Ran::new(ran).fails(&["would be overwritten"]);
+    }
     run(&["predict", &model, &data, "-o", &around]).fails(&["would be overwritten"]);
     run(&["recalibrate", &model, &at("t.npz"), "-o", &at("t.npz")]).fails(&["would be overwritten"]);
     run(&["recalibrate", &model, &at("t.npz"), "-o", &model]).fails(&["would be overwritten"]);
@@ -263,4 +277,33 @@ fn hostile_files_are_refused_in_little_memory() {
         count += 1;
     }
     assert_eq!(count, 7);
+}
+
+/// Lines are counted as editors do, however they end.
+#[test]
+fn lines_are_counted_as_editors_do() {
+    let (_folder, at) = scratch();
+    for (name, end) in [("unix.csv", "\n"), ("windows.csv", "\r\n")] {
+        let lines = ["label,x,y", "a,1,2", "b,3,4", ",5,6", "a,7,8"].join(end);
+        std::fs::write(at(name), lines + end).unwrap();
+        run(&["inspect", &at(name)]).fails(&["line 4, column `label`: is empty"]);
+        std::fs::write(at(name), ["label,x,y", "a,1,2", "b,3"].join(end) + end).unwrap();
+        run(&["inspect", &at(name)]).fails(&["line 3: has 2 fields"]);
+    }
+}
+
+/// A row that cannot be used is named by its number in the file, not in a part of it.
+#[test]
+fn rows_are_those_of_the_file() {
+    let (_folder, at) = scratch();
+    for zero in [5, 17, 33, 58] {
+        let line = |row: usize| {
+            let (x, y) = if row == zero { (0, 0) } else { (1 + row % 3, 5 * (row % 2)) };
+            format!("{},{x},{y}\n", ["a", "b"][row % 2])
+        };
+        std::fs::write(at("d.csv"), "label,x,y\n".to_owned() + &(0..60).map(line).collect::<String>())
+            .unwrap();
+        let ran = run(&["fit", &at("d.csv"), "-o", &at("m"), "--evaluations", "1"]);
+        ran.fails(&[&format!("row {zero} is all zeros")]);
+    }
 }

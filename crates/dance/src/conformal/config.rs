@@ -36,7 +36,7 @@ impl CalibrationMode {
         match self {
             Self::Reuse => "heuristic: calibration points serve as each other's neighbors",
             Self::Disjoint | Self::Exact => {
-                "P(label in set) >= 1 - alpha in finite samples, for exchangeable points with known labels"
+                "P(label in set) >= 1 - alpha in finite samples, for exchangeable points whose labels it knows"
             }
         }
     }

@@ -3,14 +3,13 @@
 //! - **log loss**: mean of `-ln p` of the true label (at least 1e-15, so that one certainty that fails is not the end of all).
 //! - **Brier**: mean over points of `‖p - y‖²`, y one-hot.
 //! - **ECE**: points in 15 groups of equal width by the probability of their best label; the mean distance, weighted by points,
-//!   of that probability from the share that is right. Few points make it large by themselves: a perfectly calibrated
-//!   classifier has an ECE of about 0.06 on 340 points with 47 classes. So groups of several runs are added up
-//!   ([`merge`](ProbabilityMetrics::merge)) before they are compared.
+//!   of that probability from the share that is right. Few points make it large by themselves, whatever the classifier: so
+//!   groups of several runs are added up ([`merge`](ProbabilityMetrics::merge)) before they are compared.
 //!
 //! ```
 //! use dance::{Matrix, conformal::ProbabilityMetrics};
 //! let p = Matrix::new(vec![0.8, 0.2, 0.4, 0.6], 2, 2)?;
-//! let found = ProbabilityMetrics::new(&p, &[0, 0]); // the first is right, the second is not
+//! let found = ProbabilityMetrics::new(&p, &[0, 0])?; // the first is right, the second is not
 //! assert!((found.brier() - (2.0 * 0.2f64.powi(2) + 2.0 * 0.6f64.powi(2)) / 2.0).abs() < 1e-6);
 //! assert!((found.calibration_error() - (0.2 + 0.6) / 2.0).abs() < 1e-6);
 //! # Ok::<(), dance::Error>(())
@@ -18,6 +17,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
 use crate::event::largest;
 use crate::matrix::Matrix;
 
@@ -41,7 +41,14 @@ pub struct ProbabilityMetrics {
 
 impl ProbabilityMetrics {
     /// Judges probabilities, one row per point, by true labels; a label beyond the columns has none.
-    pub fn new(probabilities: &Matrix, labels: &[u32]) -> Self {
+    pub fn new(probabilities: &Matrix, labels: &[u32]) -> Result<Self> {
+        if probabilities.rows() != labels.len() {
+            return Err(Error::Shape {
+                what: "labels (one per row of probabilities)".into(),
+                expected: probabilities.rows().to_string(),
+                found: labels.len().to_string(),
+            });
+        }
         let mut found = Self { points: labels.len(), groups: vec![(0, 0.0, 0); GROUPS], ..Self::default() };
         for (row, &label) in labels.iter().enumerate() {
             let row = probabilities.row(row);
@@ -58,7 +65,7 @@ impl ProbabilityMetrics {
             *sum += confidence;
             *right += usize::from(best == label as usize);
         }
-        found
+        Ok(found)
     }
 
     /// Adds the points of another run.
@@ -102,7 +109,7 @@ mod tests {
     fn by_hand() {
         // Best labels: 0 at .5 (wrong: truth 2), 1 at .7 (right), 0 at .9 (truth unknown to the classifier).
         let p = [0.5, 0.3, 0.2, 0.1, 0.7, 0.2, 0.9, 0.05, 0.05];
-        let found = ProbabilityMetrics::new(&Matrix::new(p.to_vec(), 3, 3).unwrap(), &[2, 1, 7]);
+        let found = ProbabilityMetrics::new(&Matrix::new(p.to_vec(), 3, 3).unwrap(), &[2, 1, 7]).unwrap();
         let log_loss = -(0.2f64.ln() + 0.7f64.ln() + 1e-15f64.ln()) / 3.0;
         assert!((found.log_loss() - log_loss).abs() < 1e-6);
         let brier = (0.25 + 0.09 + 0.64) + (0.01 + 0.09 + 0.04) + (0.81 + 0.0025 + 0.0025 + 1.0);
@@ -116,9 +123,9 @@ mod tests {
         // Overconfident in one run, underconfident in the other, both in the group of .6 to .667: together they are right.
         let p = Matrix::new([0.65, 0.35].repeat(10), 10, 2).unwrap();
         let (all, none) = ([0u32; 10], [0, 0, 0, 1, 1, 1, 1, 1, 1, 1u32]);
-        let mut both = ProbabilityMetrics::new(&p, &all);
+        let mut both = ProbabilityMetrics::new(&p, &all).unwrap();
         assert!((both.calibration_error() - 0.35).abs() < 1e-6);
-        let other = ProbabilityMetrics::new(&p, &none);
+        let other = ProbabilityMetrics::new(&p, &none).unwrap();
         assert!((other.calibration_error() - 0.35).abs() < 1e-6);
         both.merge(&other);
         assert!(both.calibration_error() < 1e-6 && both.points == 20);

@@ -36,7 +36,7 @@ impl Source {
     }
 }
 
-/// Where points come from makes no other points of them.
+/// Ignored in comparisons: the same points from two files are equal.
 impl PartialEq for Source {
     fn eq(&self, _: &Self) -> bool {
         true

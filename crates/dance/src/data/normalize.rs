@@ -77,6 +77,16 @@ impl Normalizer {
 
     /// Normalises `points` in place. `origin` names them in messages.
     pub fn apply(&self, origin: &str, points: &mut Matrix) -> Result<()> {
+        self.apply_named(origin, points, |row| row)
+    }
+
+    /// The same for points that are not numbered by their place: `number` is what to call a row.
+    pub(crate) fn apply_named(
+        &self,
+        origin: &str,
+        points: &mut Matrix,
+        number: impl Fn(usize) -> usize,
+    ) -> Result<()> {
         match self {
             Self::None => {}
             Self::Standardize { mean, scale } => {
@@ -99,8 +109,9 @@ impl Normalizer {
                     let norm = values.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>().sqrt();
                     if norm == 0.0 {
                         return Err(Error::Data(format!(
-                            "{origin}: row {row} is all zeros and has no direction to normalise; \
-                             remove it or choose another normalisation (standardize, none)"
+                            "{origin}: row {} is all zeros and has no direction to normalise; \
+                             remove it or choose another normalisation (standardize, none)",
+                            number(row)
                         )));
                     }
                     for value in values {

@@ -158,7 +158,8 @@ pub trait FitSession {
     /// Fits the ridge regression under the current metric and judges it.
     fn solve(&mut self, kernel: Kernel, ridge: f64, context: &Context<'_>) -> Result<Solved>;
 
-    /// Makes `G / max(G)` the current metric (the largest entry in the encoder's coordinates), G the AGOP of the regression solved last over the training points `sample`
+    /// Makes `G / max(G)` the current metric (the largest entry in the encoder's coordinates), G the AGOP of the regression solved
+    /// last over the training points `sample`
     /// (all when `None`), by the cheaper form or the one given. `false`, and the metric stays, when the gradient vanishes
     /// everywhere.
     fn learn(

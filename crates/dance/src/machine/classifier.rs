@@ -26,6 +26,13 @@ pub struct Classified {
     pub probabilities: Matrix,
 }
 
+impl Classified {
+    /// A class that only calibration points have is none of the kernel machine's: 0.
+    pub fn probability(&self, row: usize, label: u32) -> f32 {
+        self.probabilities.row(row).get(label as usize).copied().unwrap_or(0.0)
+    }
+}
+
 /// A fitted kernel machine, opened on a device: it maps queries and says which class it would choose.
 #[derive(Clone)]
 pub struct Classifier {
@@ -147,9 +154,8 @@ impl Classifier {
         for (block, labels) in labels.chunks(BLOCK).enumerate() {
             context.check()?;
             let rows: Vec<usize> = (block * BLOCK..block * BLOCK + labels.len()).collect();
-            let Classified { probabilities, .. } = self.classify_mapped(&mapped.select(&rows), context)?;
-            let of = |(row, &label): (usize, &u32)| probabilities.row(row).get(label as usize).copied();
-            own.extend(labels.iter().enumerate().map(|pair| of(pair).unwrap_or(0.0)));
+            let found = self.classify_mapped(&mapped.select(&rows), context)?;
+            own.extend(labels.iter().enumerate().map(|(row, &label)| found.probability(row, label)));
         }
         Ok(own)
     }

@@ -94,7 +94,7 @@ impl OutputScale {
 
     /// Numbers in proportion to the probabilities, none above 1, and their sum.
     fn weights(&self, outputs: &[f32], weights: &mut Vec<f64>) -> f64 {
-        let clamp = |output: f32| output.max(self.floor).min(self.ceiling.unwrap_or(f32::INFINITY));
+        let clamp = |output: f32| output.max(self.floor).min(self.ceiling.unwrap_or(f32::MAX).min(f32::MAX));
         // Powers of numbers up to 1 do not overflow.
         let most = if self.power == 1.0 {
             1.0
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn nothing_in_a_file_makes_anything_but_probabilities() {
         let outputs =
-            || Matrix::new(vec![-1.0, f32::MAX, -0.5, -2.0, 0.0, -1e-30, 3.0, 3.0, 3.0], 3, 3).unwrap();
+            || Matrix::new(vec![-1.0, f32::INFINITY, -0.5, -2.0, 0.0, -1e-30, 3.0, 3.0, 3.0], 3, 3).unwrap();
         for floor in [-1.0, 0.0, 1e-30, 0.1, 2.0, f32::INFINITY] {
             for ceiling in [None, Some(0.0), Some(0.5), Some(f32::INFINITY)] {
                 for power in [-1.0, 0.0, 1e-3, 1.0, 3.0, 100.0, 1e6] {

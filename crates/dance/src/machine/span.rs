@@ -16,6 +16,9 @@ use crate::matrix::Matrix;
 /// Directions whose squared length is below this share of the largest are rounding.
 const NEGLIGIBLE: f64 = 1e-13;
 
+/// More points than this, and finding the basis (an eigendecomposition, n×n) takes longer than it saves.
+const MOST_POINTS: usize = 2048;
+
 /// An orthonormal basis of some points.
 #[derive(Debug)]
 pub(super) struct Span {
@@ -26,10 +29,16 @@ pub(super) struct Span {
 }
 
 impl Span {
+    /// Bytes that finding it takes: the points, their inner products and what becomes of them, in f64.
+    pub(super) fn bytes(points: &Matrix) -> u64 {
+        let (n, d) = (points.rows() as u64, points.cols() as u64);
+        8 * n.saturating_mul(2 * d + 5 * n)
+    }
+
     /// Of points that are fewer than their dimensions; `None` where there is nothing to gain.
     pub(super) fn of(points: &Matrix, context: &Context<'_>) -> Option<Self> {
         let (n, d) = (points.rows(), points.cols());
-        if n >= d {
+        if n >= d || n > MOST_POINTS {
             return None;
         }
         context.run(|| {

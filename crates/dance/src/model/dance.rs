@@ -23,7 +23,7 @@ pub struct ReferencePoint<'a> {
     /// Whether it fitted the kernel; otherwise it is a calibration point.
     #[serde(rename = "part", serialize_with = "part")]
     pub of_fit: bool,
-    /// Its row in what it was read from; `None` in files of before.
+    /// Its row in what it was read from; `None` in older files.
     pub row: Option<u32>,
     /// Its id, where points have ids.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ pub struct Dance {
     pub(super) classifier: Classifier,
     pub(super) predictor: Predictor,
     pub(super) overlap: Overlap,
-    /// `None` in files of before.
+    /// `None` in older files.
     pub(super) unseen: Option<Unseen>,
     /// Of the calibration points, where they are not kept: in disjoint mode.
     pub(super) calibration_hashes: Option<Vec<u64>>,
@@ -96,8 +96,8 @@ impl Dance {
         self.overlap
     }
 
-    /// What the calibration points say about labels that nobody has seen; `None` where they are no random draw, and for a
-    /// file of before.
+    /// What the calibration points say about labels that nobody has seen; `None` where they are no random draw, and for an
+    /// older file.
     pub fn unseen(&self) -> Option<Unseen> {
         self.unseen
     }
@@ -126,12 +126,12 @@ impl Dance {
     pub fn guarantee(&self) -> String {
         match self.overlap.fitted {
             0 if self.fitted.config.stratified => format!(
-                "{}; calibration points were dealt out class by class, so it holds where new points have the same shares",
+                "{}; calibration points were dealt out class by class, which makes it approximate, and too good where classes are rare",
                 self.predictor.mode().guarantee()
             ),
             0 => self.predictor.mode().guarantee().into(),
             fitted => format!(
-                "none: {fitted} of the calibration points took part in the fit, so sets cover less than 1 - alpha"
+                "none: {fitted} of the calibration points took part in the fit, so sets may cover less than 1 - alpha"
             ),
         }
     }

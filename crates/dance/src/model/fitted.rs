@@ -183,6 +183,6 @@ fn part(data: &Dataset, normalizer: &Normalizer) -> Result<(Vec<String>, Part)> 
 /// The points of `data` on the kernel's scale, with their labels; `origin` names them in messages.
 fn normalised(data: &Dataset, normalizer: &Normalizer, origin: &str) -> Result<Part> {
     let mut embeddings: Matrix = data.embeddings.clone();
-    normalizer.apply(origin, &mut embeddings)?;
+    normalizer.apply_named(origin, &mut embeddings, |row| data.rows[row] as usize)?;
     Ok(Part { embeddings, labels: data.labels.clone() })
 }

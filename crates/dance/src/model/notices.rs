@@ -10,7 +10,7 @@ pub(super) fn overlap(overlap: Overlap, points: usize, context: &Context<'_>) {
     let Overlap { fitted, copies } = overlap;
     if fitted > 0 {
         context.warn(format!(
-            "{fitted} of the {points} calibration points took part in the fit of the kernel: sets will be too small and \
+            "{fitted} of the {points} calibration points took part in the fit of the kernel: sets may be too small and \
              cover less than they should. Calibrate on points the kernel has not seen"
         ));
     }

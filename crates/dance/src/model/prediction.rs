@@ -9,7 +9,6 @@ use crate::conformal::scores::PairedScores;
 use crate::conformal::{Answers, Decision, EmptySets, LabelCounts, Sets};
 use crate::error::Result;
 use crate::machine::Classified;
-use crate::matrix::Matrix;
 use crate::setters::setters;
 
 /// What to compute beside the sets.
@@ -53,15 +52,10 @@ pub struct Best {
 }
 
 impl Best {
-    fn of(labels: Vec<u32>, probabilities: &Matrix) -> Self {
-        let best = labels.iter().enumerate().map(|(row, &label)| probability(probabilities, row, label));
+    fn of(labels: Vec<u32>, classified: &Classified) -> Self {
+        let best = labels.iter().enumerate().map(|(row, &label)| classified.probability(row, label));
         Self { probabilities: best.collect(), labels }
     }
-}
-
-/// A class that only calibration points have is none of the kernel machine's: 0.
-fn probability(probabilities: &Matrix, row: usize, label: u32) -> f32 {
-    probabilities.row(row).get(label as usize).copied().unwrap_or(0.0)
 }
 
 /// What is known about queries before an error level is chosen.
@@ -142,7 +136,7 @@ impl Prediction {
         }
         let best = scored.classified.as_ref().map(|classified| {
             let labels = (0..sets.len()).map(|row| best_of(sets.get(row), row, classified, &scored.counts));
-            Best::of(labels.collect(), &classified.probabilities)
+            Best::of(labels.collect(), classified)
         });
         let support = scored.neighbors.as_ref().map(|neighbors| {
             let pairs =
@@ -163,8 +157,7 @@ fn best_of(set: &[u32], row: usize, classified: &Classified, counts: &LabelCount
     if set.is_empty() || set.contains(&best) {
         return best;
     }
-    let key =
-        |label: u32| (probability(&classified.probabilities, row, label), counts.get(row, label).combined);
+    let key = |label: u32| (classified.probability(row, label), counts.get(row, label).combined);
     set.iter().copied().fold(set[0], |best, label| {
         let ((p, count), (most, most_count)) = (key(label), key(best));
         if p > most || (p == most && count > most_count) { label } else { best }

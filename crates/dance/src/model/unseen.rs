@@ -19,8 +19,8 @@ pub struct Unseen {
 }
 
 impl Unseen {
-    /// Of calibration points with these labels; the fit knows those of `fitted`.
-    pub(super) fn new(labels: &[u32], fitted: &[u32], classes: usize) -> Self {
+    /// Of points with these labels, each below `classes`; `fitted` are labels that are known whatever these points say.
+    pub fn new(labels: &[u32], fitted: &[u32], classes: usize) -> Self {
         let mut counts = vec![0usize; classes];
         for &label in labels {
             counts[label as usize] += 1;
@@ -30,6 +30,11 @@ impl Unseen {
         }
         let with = |count: usize| labels.iter().filter(|&&label| counts[label as usize] == count).count();
         Self { points: labels.len(), single: with(1), paired: with(2) }
+    }
+
+    /// Whether the counts can be of that many points.
+    pub(super) fn is_sound(&self) -> bool {
+        self.single.checked_add(self.paired).is_some_and(|counted| counted <= self.points)
     }
 
     /// The estimated share of new points that carry a label nobody has seen.

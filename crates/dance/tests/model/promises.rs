@@ -113,7 +113,7 @@ fn probabilities_are_what_they_say() {
                 fresh.labels.iter().map(|&label| id(&fresh.classes[label as usize])).collect();
             let classifier = fitted.classifier(&Cpu, &CONTEXT).unwrap();
             let found = classifier.classify(&fresh.embeddings, &CONTEXT).unwrap().probabilities;
-            all.merge(&ProbabilityMetrics::new(&found, &labels));
+            all.merge(&ProbabilityMetrics::new(&found, &labels).unwrap());
         }
         all.calibration_error()
     });

@@ -54,7 +54,10 @@ impl Demo {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         let progress = Progress::new(shared);
         let report = self.report_path(&progress)?;
-        places::check(&[self.data.as_deref()], &[report.as_deref(), self.picture.as_deref()])?;
+        places::check(
+            &[self.data.as_deref(), shared.config.as_deref()],
+            &[report.as_deref(), self.picture.as_deref()],
+        )?;
         let (name, data) = self.read()?;
         let story = Story::new(name, &data, self.evaluations, shared, &progress)?;
         progress.finish();

@@ -5,6 +5,7 @@
 //! editor counts, and the name of the column.
 
 use std::fs::File;
+use std::io::{Read, Seek};
 use std::path::Path;
 
 use csv::{ErrorKind, Position, Reader, ReaderBuilder, StringRecord, Trim};
@@ -16,18 +17,19 @@ use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
 /// Reads a table of embeddings.
-pub(super) fn read(path: &Path, file: File, delimiter: u8, options: &ReadOptions) -> Result<Table> {
+pub(super) fn read(path: &Path, mut file: File, delimiter: u8, options: &ReadOptions) -> Result<Table> {
+    let ends = LineEnds::of(path, &mut file)?;
     let mut reader = build(file, delimiter);
     let mut record = StringRecord::new();
-    if !next(path, &mut reader, &mut record)? {
+    if !next(path, &mut reader, &mut record, ends)? {
         return Err(Error::format(path, "has no header row; the first line must name the columns"));
     }
     let header = Header::new(path, &record, delimiter, options)?;
     let (mut data, mut rows) = (Vec::new(), 0);
     let mut labels = header.label.map(|_| Vec::new());
     let mut ids = header.id.map(|_| Vec::new());
-    while next(path, &mut reader, &mut record)? {
-        let line = line(record.position());
+    while next(path, &mut reader, &mut record, ends)? {
+        let line = line(record.position(), ends);
         for (place, field) in record.iter().enumerate() {
             if Some(place) == header.label {
                 if field.is_empty() {
@@ -48,13 +50,14 @@ pub(super) fn read(path: &Path, file: File, delimiter: u8, options: &ReadOptions
 }
 
 /// Reads a file of labels: the column of that name or, if the first line has no such field, one label per line.
-pub(super) fn read_labels(path: &Path, file: File, delimiter: u8, column: &str) -> Result<RawLabels> {
+pub(super) fn read_labels(path: &Path, mut file: File, delimiter: u8, column: &str) -> Result<RawLabels> {
+    let ends = LineEnds::of(path, &mut file)?;
     let mut reader = build(file, delimiter);
     let mut record = StringRecord::new();
-    let mut more = next(path, &mut reader, &mut record)?;
+    let mut more = next(path, &mut reader, &mut record, ends)?;
     let header = record.iter().position(|field| field == column);
     if header.is_some() {
-        more = next(path, &mut reader, &mut record)?;
+        more = next(path, &mut reader, &mut record, ends)?;
     } else if record.len() > 1 {
         return Err(Error::MissingKey {
             path: path.to_owned(),
@@ -67,16 +70,44 @@ pub(super) fn read_labels(path: &Path, file: File, delimiter: u8, column: &str) 
     while more {
         match record.get(header.unwrap_or(0)) {
             Some(label) if !label.is_empty() => found.push(restored(label).to_owned()),
-            _ => return Err(Error::format(path, format!("line {}: has no label", line(record.position())))),
+            _ => {
+                return Err(Error::format(
+                    path,
+                    format!("line {}: has no label", line(record.position(), ends)),
+                ));
+            }
         }
-        more = next(path, &mut reader, &mut record)?;
+        more = next(path, &mut reader, &mut record, ends)?;
     }
     Ok(labels::from_text(found))
 }
 
-/// The line, as editors count, on which a row begins.
-fn line(position: Option<&Position>) -> u64 {
-    position.map_or(1, Position::line)
+/// The line, as editors count, on which a row begins. A position is taken before the second half of a line's end in two
+/// bytes (`\\r\\n`) is passed over.
+fn line(position: Option<&Position>, ends: LineEnds) -> u64 {
+    let behind = |position: &Position| ends == LineEnds::TwoBytes && position.record() > 0;
+    position.map_or(1, |position| position.line() + u64::from(behind(position)))
+}
+
+/// How lines end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineEnds {
+    OneByte,
+    TwoBytes,
+}
+
+impl LineEnds {
+    /// By the first line of a file, which is then at its begin again.
+    fn of(path: &Path, file: &mut File) -> Result<Self> {
+        let mut begin = Vec::new();
+        // A pipe cannot be read twice.
+        if file.metadata().is_ok_and(|found| found.is_file()) {
+            let read = file.by_ref().take(1 << 16).read_to_end(&mut begin).and_then(|_| file.rewind());
+            read.map_err(|error| Error::io(path, error))?;
+        }
+        let end = begin.iter().position(|&byte| byte == b'\n').and_then(|end| end.checked_sub(1));
+        Ok(if end.is_some_and(|end| begin[end] == b'\r') { Self::TwoBytes } else { Self::OneByte })
+    }
 }
 
 fn build(file: File, delimiter: u8) -> Reader<File> {
@@ -89,9 +120,9 @@ fn build(file: File, delimiter: u8) -> Reader<File> {
 }
 
 /// The next row, if there is one.
-fn next(path: &Path, reader: &mut Reader<File>, record: &mut StringRecord) -> Result<bool> {
+fn next(path: &Path, reader: &mut Reader<File>, record: &mut StringRecord, ends: LineEnds) -> Result<bool> {
     reader.read_record(record).map_err(|error| {
-        let line = line(error.position());
+        let line = line(error.position(), ends);
         match error.into_kind() {
             ErrorKind::Io(source) => Error::io(path, source),
             ErrorKind::Utf8 { err, .. } => Error::format(

@@ -23,6 +23,9 @@ use crate::matrix::Matrix;
 /// Deflate cannot expand a byte to more than this many (zlib's documentation: 1032 : 1).
 const DEFLATE_RATIO: u64 = 1032;
 
+/// What a text takes beside its letters: what points to them, and what the allocator adds.
+const TEXT: usize = 40;
+
 /// Reads `.npz`.
 pub(super) fn read_npz(path: &Path, file: File) -> Result<Table> {
     let size = file.metadata().map_err(|error| Error::io(path, error))?.len();
@@ -37,7 +40,8 @@ pub(super) fn read_archive(path: &Path, contents: impl Read + Seek, size: u64) -
             format!("cannot be opened as an .npz file (a zip archive): {error}. Save it again"),
         )
     })?;
-    let Some(embeddings) = member(path, size, &mut archive, "embeddings", matrix)? else {
+    let budget = &mut Budget::of(size);
+    let Some(embeddings) = member(path, (size, budget), &mut archive, "embeddings", matrix)? else {
         let names = archive.file_names().flatten();
         return Err(Error::MissingKey {
             path: path.to_owned(),
@@ -48,10 +52,10 @@ pub(super) fn read_archive(path: &Path, contents: impl Read + Seek, size: u64) -
     };
     let rows = embeddings.rows();
     Ok(Table {
-        labels: member(path, size, &mut archive, "labels", |array| labels(array, Some(rows)))?,
-        class_names: member(path, size, &mut archive, "class_names", |array| names(array, None))?,
-        ids: member(path, size, &mut archive, "ids", |array| names(array, Some(rows)))?,
-        prototypes: member(path, size, &mut archive, "prototypes", matrix)?,
+        labels: member(path, (size, budget), &mut archive, "labels", |array| labels(array, Some(rows)))?,
+        class_names: member(path, (size, budget), &mut archive, "class_names", |array| names(array, None))?,
+        ids: member(path, (size, budget), &mut archive, "ids", |array| names(array, Some(rows)))?,
+        prototypes: member(path, (size, budget), &mut archive, "prototypes", matrix)?,
         ..Table::new(path.display().to_string(), embeddings)?
     })
 }
@@ -73,13 +77,13 @@ fn whole_file<T>(
     decode: impl FnOnce(Array<'_>) -> Result<T>,
 ) -> Result<T> {
     let size = file.metadata().map_err(|error| Error::io(path, error))?.len();
-    decode(Array::open(Part { path, name }, &mut BufReader::new(file), size, size)?)
+    decode(Array::open(Part { path, name }, &mut BufReader::new(file), size, &mut Budget::of(size))?)
 }
 
 /// Reads the array `name`, if the archive has it.
 fn member<R: Read + Seek, T>(
     path: &Path,
-    file_size: u64,
+    (file_size, budget): (u64, &mut Budget),
     archive: &mut ZipArchive<R>,
     name: &str,
     decode: impl FnOnce(Array<'_>) -> Result<T>,
@@ -97,7 +101,7 @@ fn member<R: Read + Seek, T>(
             part.error(format!("claims {size} bytes out of {packed} packed ones; the file is damaged"))
         );
     }
-    let value = decode(Array::open(part, &mut entry, size, file_size)?)?;
+    let value = decode(Array::open(part, &mut entry, size, budget)?)?;
     // The checksum is compared at the end of the member, which nothing has asked for yet.
     match entry.read(&mut [0]) {
         Ok(0) => Ok(Some(value)),
@@ -112,13 +116,18 @@ struct Array<'a> {
     header: Header,
     count: usize,
     reader: &'a mut dyn Read,
-    /// What it may take in memory.
-    budget: Budget,
+    /// What is left of what the file may take in memory.
+    budget: &'a mut Budget,
 }
 
 impl<'a> Array<'a> {
-    /// `available` is the number of bytes that header and data together take, in a file of `file_size` bytes.
-    fn open(part: Part<'a>, mut reader: &'a mut dyn Read, available: u64, file_size: u64) -> Result<Self> {
+    /// `available` is the number of bytes that header and data together take.
+    fn open(
+        part: Part<'a>,
+        mut reader: &'a mut dyn Read,
+        available: u64,
+        budget: &'a mut Budget,
+    ) -> Result<Self> {
         let header = npy_header::read_header(&mut reader).map_err(|problem| part.error(problem))?;
         let element = header.element.size() as u64;
         let shape = Shape(&header.shape);
@@ -135,20 +144,18 @@ impl<'a> Array<'a> {
                  header; the file is truncated or damaged"
             )));
         }
-        let mut budget = Budget::of(file_size);
-        budget.take(needed).map_err(|problem| part.error(problem))?;
         let count = usize::try_from(count).map_err(|_| damaged())?;
         Ok(Self { part, header, count, reader, budget })
     }
 
-    /// Takes what so many texts need beside their letters.
-    fn take_texts(&mut self) -> Result<()> {
-        const TEXT: u64 = 40; // what points to the letters, and what the allocator adds
-        self.budget.take(TEXT.saturating_mul(self.count as u64)).map_err(|problem| self.part.error(problem))
+    /// Takes so many bytes for each element, before any is read.
+    fn take(&mut self, each: usize) -> Result<()> {
+        let bytes = (self.count as u64).saturating_mul(each as u64);
+        self.budget.take(bytes).map_err(|problem| self.part.error(problem))
     }
 
     fn strings(mut self) -> Result<Vec<String>> {
-        self.take_texts()?;
+        self.take(TEXT + self.header.element.size())?;
         let Self { part, header, count, reader, .. } = self;
         let mut out = Vec::with_capacity(count);
         let mut broken = None;
@@ -192,7 +199,8 @@ fn unicode(bytes: &[u8], endian: Endian) -> Option<String> {
     characters.iter().take(length).map(|bytes| char::from_u32(code(bytes))).collect()
 }
 
-fn matrix(array: Array<'_>) -> Result<Matrix> {
+fn matrix(mut array: Array<'_>) -> Result<Matrix> {
+    array.take(size_of::<f32>() * if array.header.fortran { 2 } else { 1 })?;
     let Array { part, header, count, reader, .. } = array;
     let (rows, cols) = part.two_dimensional(&header.shape)?;
     let Element::Number(scalar, endian) = header.element else {
@@ -204,7 +212,7 @@ fn matrix(array: Array<'_>) -> Result<Matrix> {
 }
 
 /// `rows` is how many there must be, where that is known: nothing is unpacked that will be refused.
-fn labels(array: Array<'_>, rows: Option<usize>) -> Result<RawLabels> {
+fn labels(mut array: Array<'_>, rows: Option<usize>) -> Result<RawLabels> {
     if let Some(rows) = rows.filter(|&rows| array.header.shape.len() == 1 && array.count != rows) {
         return Err(array.part.error(format!("has {} values, the embeddings have {rows} rows", array.count)));
     }
@@ -216,6 +224,7 @@ fn labels(array: Array<'_>, rows: Option<usize>) -> Result<RawLabels> {
     }
     match array.header.element {
         Element::Number(scalar, endian) => {
+            array.take(size_of::<i64>())?;
             array.part.integers(array.reader, scalar, endian, array.count).map(RawLabels::Integers)
         }
         Element::Unicode(..) | Element::Bytes(_) => array.strings().map(RawLabels::Names),
@@ -225,7 +234,7 @@ fn labels(array: Array<'_>, rows: Option<usize>) -> Result<RawLabels> {
 /// Names of classes or points: strings, or integers as they print.
 fn names(mut array: Array<'_>, count: Option<usize>) -> Result<Vec<String>> {
     if matches!(array.header.element, Element::Number(..)) && count.is_none_or(|count| count == array.count) {
-        array.take_texts()?;
+        array.take(TEXT)?; // as it will print
     }
     Ok(match labels(array, count)? {
         RawLabels::Names(names) => names,

@@ -282,6 +282,8 @@ impl<'a> Columns<'a> {
                 )));
             }
             let pages = SerializedPageReader::new(self.source.clone(), chunk, 0, None).map_err(decoding)?;
+            // Before any of it is decoded: one row may hold all of a column's values, and levels take as much again.
+            self.take(column, values.saturating_mul(size_of::<T::T>() as u64 + 4))?;
             let levels = [column.leaf.max_rep_level(), column.leaf.max_def_level()];
             let pages = Box::new(Pages { inner: pages, values_left: values, levels });
             let mut reader = ColumnReaderImpl::<T>::new(column.leaf.clone(), pages);
@@ -293,7 +295,6 @@ impl<'a> Columns<'a> {
                 let (records, ..) = reader
                     .read_records(BATCH, Some(&mut definitions), Some(&mut repetitions), &mut values)
                     .map_err(decoding)?;
-                self.take(column, size_of_val(&values[..]) as u64)?;
                 take(&values, &definitions, &repetitions)?;
                 if records == 0 {
                     break;

@@ -13,6 +13,25 @@ pub(super) fn schema_is_sound(footer: &[u8]) -> bool {
     Walk { rest: footer }.schema().is_some()
 }
 
+/// The unpacked and the packed size that a page header claims, if these bytes begin with one: fields 2 and 3. Where one is
+/// repeated, the worse counts.
+pub(super) fn page_sizes(header: &[u8]) -> Option<(u64, u64)> {
+    let mut walk = Walk { rest: header };
+    let (mut id, mut unpacked, mut packed): (i64, Option<u64>, Option<u64>) = (0, None, None);
+    loop {
+        match (walk.field(&mut id)?, id) {
+            (STOP, _) => return Some((unpacked?, packed?)),
+            (I32, 2) => unpacked = unpacked.max(Some(walk.varint()? >> 1)), // zigzag
+            (I32, 3) => {
+                let size = walk.varint()? >> 1;
+                packed = Some(packed.map_or(size, |other| other.min(size)));
+            }
+            (_, 2 | 3) => return None,
+            (kind, _) => walk.skip(kind, 0)?,
+        }
+    }
+}
+
 const STOP: u8 = 0;
 const BYTE: u8 = 3;
 const I32: u8 = 5;
@@ -159,5 +178,25 @@ impl Walk<'_> {
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_sizes_are_found_in_every_form() {
+        // Type 0, 300 unpacked, 40 packed (zigzag varints), then a struct with the number of values, then the end.
+        let short = [0x15, 0, 0x15, 0xd8, 4, 0x15, 80, 0x2c, 0x15, 2, 0, 0];
+        assert_eq!(page_sizes(&short), Some((300, 40)));
+        // The same with the number of the field written out.
+        let long = [0x05, 2, 0, 0x05, 4, 0xd8, 4, 0x05, 6, 80, 0];
+        assert_eq!(page_sizes(&long), Some((300, 40)));
+        // Repeated, the worse counts.
+        let twice = [0x15, 0, 0x15, 0xd8, 4, 0x15, 80, 0x05, 4, 0x80, 0x89, 0x7a, 0x05, 6, 2, 0];
+        assert_eq!(page_sizes(&twice), Some((1_000_000, 1)));
+        assert_eq!(page_sizes(&short[..5]), None);
+        assert_eq!(page_sizes(b"PAR1PAR1"), None);
     }
 }

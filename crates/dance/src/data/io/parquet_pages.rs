@@ -8,17 +8,20 @@ use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
+use super::budget::Budget;
 use super::parquet_delta::counts_are_sound;
+use super::parquet_footer::page_sizes;
 
-/// No real page or column is refused below this size: a constant column packs into almost nothing.
+/// No real column is refused below so many values: a constant one packs into almost nothing.
 const ALWAYS_FINE: u64 = 1 << 22;
+/// The most values that one byte of the file may stand for.
+const RATIO: u64 = 1024;
+/// A page's header is a few dozen bytes, and the least and largest value of the page.
+const LONGEST_HEADER: u64 = 1 << 16;
 
-/// The most bytes or values that one byte of the file may stand for. Deflate reaches 1032 : 1.
-const RATIO: u64 = 1032;
-
-/// Whether `claimed` bytes or values can come out of `packed` bytes.
-pub(super) fn plausible(claimed: u64, packed: u64) -> bool {
-    claimed <= ALWAYS_FINE.max(packed.saturating_mul(RATIO))
+/// Whether `values` can come out of `packed` bytes.
+pub(super) fn plausible(values: u64, packed: u64) -> bool {
+    values <= ALWAYS_FINE.max(packed.saturating_mul(RATIO))
 }
 
 /// A file that is never read beyond its end.
@@ -33,15 +36,21 @@ impl Source {
         Ok(Self { file, length })
     }
 
-    /// The footer: before the last 8 bytes, which are its length and `PAR1`.
-    pub(super) fn footer(&self) -> Result<Bytes> {
+    /// Where the footer is and how long: before the last 8 bytes, which are its length and `PAR1`.
+    fn footer_place(&self) -> Result<(u64, usize)> {
         let end =
             self.length.checked_sub(8).ok_or_else(|| ParquetError::EOF("the file is too short".into()))?;
         let tail = self.get_bytes(end, 8)?;
         let length = tail.first_chunk().map_or(0, |&bytes| u32::from_le_bytes(bytes));
         let start = end.checked_sub(u64::from(length));
         let start = start.ok_or_else(|| ParquetError::EOF("the footer is longer than the file".into()))?;
-        self.get_bytes(start, length as usize)
+        Ok((start, length as usize))
+    }
+
+    /// The footer.
+    pub(super) fn footer(&self) -> Result<Bytes> {
+        let (start, length) = self.footer_place()?;
+        self.get_bytes(start, length)
     }
 
     fn check(&self, start: u64, length: u64) -> Result<()> {
@@ -66,12 +75,19 @@ impl ChunkReader for Source {
 
     fn get_read(&self, start: u64) -> Result<Self::T> {
         self.check(start, 0)?;
-        let head = self.file.get_bytes(start, (self.length - start).min(32) as usize)?;
+        if start >= self.footer_place()?.0 {
+            return self.file.get_read(start);
+        }
+        // The decoder reads the header of a page here, and then allocates what it says.
+        let head = self.file.get_bytes(start, (self.length - start).min(LONGEST_HEADER) as usize)?;
         match page_sizes(&head) {
-            Some((unpacked, packed)) if !plausible(unpacked, packed) => Err(ParquetError::General(format!(
-                "a page at byte {start} claims {unpacked} bytes out of {packed} packed ones"
-            ))),
-            _ => self.file.get_read(start),
+            None => Err(ParquetError::General(format!("there is no page at byte {start}"))),
+            Some((unpacked, packed)) if Budget::of(packed).take(unpacked).is_err() => {
+                Err(ParquetError::General(format!(
+                    "a page at byte {start} claims {unpacked} bytes out of {packed} packed ones"
+                )))
+            }
+            Some(_) => self.file.get_read(start),
         }
     }
 
@@ -79,26 +95,6 @@ impl ChunkReader for Source {
         self.check(start, length as u64)?;
         self.file.get_bytes(start, length)
     }
-}
-
-/// The unpacked and packed size in a page header, if there is one here. In Thrift's compact protocol it begins with
-/// three 32-bit fields, each the byte 0x15 and a zigzag varint: the type of the page, and these two.
-fn page_sizes(head: &[u8]) -> Option<(u64, u64)> {
-    let mut bytes = head.iter().copied();
-    let mut field = || {
-        bytes.next().filter(|&byte| byte == 0x15)?;
-        let mut value = 0u64;
-        for shift in (0..35).step_by(7) {
-            let byte = bytes.next()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(value >> 1);
-            }
-        }
-        None
-    };
-    let (_kind, unpacked, packed) = (field()?, field()?, field()?);
-    Some((unpacked, packed))
 }
 
 /// Pages that together hold no more values than their column chunk says it has.

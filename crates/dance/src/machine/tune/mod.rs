@@ -93,7 +93,10 @@ pub fn fit(
         return Err(Error::Data("all points carry the same label; at least two classes are needed".into()));
     }
     let job = Job { device, classes, rfm, config, context };
-    let Some(span) = Span::of(&points.embeddings, context) else { return job.fit(points, None) };
+    let small = config.memory.is_none_or(|most| Span::bytes(&points.embeddings) <= most);
+    let Some(span) = small.then(|| Span::of(&points.embeddings, context)).flatten() else {
+        return job.fit(points, None);
+    };
     let Part { embeddings, labels } = points;
     let mut tuned = job.fit(Part { embeddings: span.coordinates.clone(), labels }, Some(&span.basis))?;
     tuned.rfm = span.expand(tuned.rfm, embeddings.select(&tuned.rows), context);
@@ -114,7 +117,7 @@ impl Job<'_> {
     /// On points in a basis, where they are given in one.
     fn fit(self, points: Part, basis: Option<&Matrix>) -> Result<Tuned> {
         let Self { device, classes, rfm, config, context } = self;
-        let Some([kept, judging]) = parts(&points.labels, config) else {
+        let Some([kept, judging]) = parts(&points.labels, config)? else {
             return few::fit(self, points, basis);
         };
         let (train, validation) = (points.select(&kept), points.select(&judging));
@@ -166,19 +169,31 @@ impl Job<'_> {
     }
 }
 
-/// Rows that train and rows that judge; `None` where those would be too few to tell one setting from another.
-fn parts(labels: &[u32], config: &TuneConfig) -> Option<[Vec<usize>; 2]> {
+/// Rows that train and rows that judge; `None` where points are too few to hold some of them out.
+fn parts(labels: &[u32], config: &TuneConfig) -> Result<Option<[Vec<usize>; 2]>> {
     const LEAST_JUDGES: usize = 10;
     const LEAST_PER_CLASS: usize = 4;
+    /// Leaving each of more points out, once per setting, costs more than the fit.
+    const FEW: usize = 1500;
     let mut occurring = labels.to_vec();
     occurring.sort_unstable();
     occurring.dedup();
-    if labels.len() < LEAST_PER_CLASS * occurring.len() {
-        return None;
+    let n = labels.len();
+    if n <= FEW && n < LEAST_PER_CLASS * occurring.len() {
+        return Ok(None);
     }
     let shares = [1.0 - config.validation, config.validation];
-    let [train, judging] = split::stratified(labels, &shares, config.seed).ok()?.try_into().ok()?;
-    (judging.len() >= LEAST_JUDGES).then_some([train, judging])
+    let parts = split::stratified(labels, &shares, config.seed).ok();
+    let parts: Option<[Vec<usize>; 2]> = parts.and_then(|parts| parts.try_into().ok());
+    match parts {
+        Some([_, judging]) if judging.len() < LEAST_JUDGES && n >= 5 * LEAST_JUDGES => Err(Error::config(
+            "validation",
+            config.validation,
+            "a share that leaves at least ten points to judge by, such as 0.2",
+        )),
+        Some([_, judging]) if judging.len() < LEAST_JUDGES => Ok(None),
+        parts => Ok(parts),
+    }
 }
 
 /// The unit of bandwidths.

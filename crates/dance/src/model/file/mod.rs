@@ -105,6 +105,7 @@ impl Dance {
         }
         if metadata.format < 3 {
             config.probabilities = Probabilities::Clamp; // likewise
+            config.stratified = true; // so a fit split its points, and nothing says that others calibrated
         }
         config.check()?;
         let fit_classes = metadata.fit_classes;
@@ -115,6 +116,9 @@ impl Dance {
             )));
         }
 
+        if metadata.unseen.is_some_and(|unseen| !unseen.is_sound()) {
+            return Err(problem("`unseen` counts more points than there are".into()));
+        }
         let mut names: Vec<&String> = metadata.classes.iter().collect();
         names.sort_unstable();
         if let Some([twice, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -205,7 +209,7 @@ impl Dance {
         };
         let hashes = reader.has("calibration_hashes").then(|| reader.hashes("calibration_hashes"));
         let calibration_hashes = hashes.transpose()?;
-        // Files of before did not say; one and the same data set is known by its hash.
+        // Older files did not say; one and the same data set is known by its hash.
         let overlap = metadata.overlap.unwrap_or_else(|| Overlap {
             fitted: if metadata.calibration_data_hash == fitted.data_hash {
                 fitted.rfm.labels.len()
@@ -338,8 +342,10 @@ fn read_judges(reader: &Reader<'_>) -> Result<Judges> {
         return Ok(Judges::default());
     }
     let hashes = reader.hashes("judge_hashes")?;
-    let rows = reader.rows("judge_rows", hashes.len())?.unwrap_or_default();
-    Ok(Judges { hashes, rows })
+    match reader.rows("judge_rows", hashes.len())? {
+        Some(rows) => Ok(Judges { hashes, rows }),
+        None => Err(reader.problem("`judge_hashes` come without `judge_rows`; the file is damaged")),
+    }
 }
 
 fn read_evidence(

@@ -1,0 +1,193 @@
+//! How good a model's sets are: judged by true labels at every level, and told in a table.
+
+use std::io::{self, Write};
+
+use dance::conformal::metrics::Metrics;
+use dance::conformal::threshold::smallest_alpha;
+use dance::conformal::{Combine, CoverageBand, ProbabilityMetrics};
+use dance::machine::Classified;
+use dance::{Context, Dance, Matrix, PredictOptions, Prediction};
+use serde::Serialize;
+
+use crate::data::Truth;
+use crate::output::{Column, Frame};
+use crate::parse::Alphas;
+use crate::table;
+
+/// The sets of one level, judged.
+#[derive(Debug, Serialize)]
+pub(crate) struct Judged {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mix: Option<f64>,
+    #[serde(flatten)]
+    pub(crate) metrics: Metrics,
+    /// Between which coverage lies by chance, 95 times in 100, if the promise holds.
+    by_chance: (f64, f64),
+    /// How often it would be as low as it is.
+    pub(crate) as_low: f64,
+}
+
+/// The model's sets of some points at every level.
+pub(crate) struct Answered<'a> {
+    model: &'a Dance,
+    classified: Option<Classified>,
+    predictions: Vec<Prediction>,
+}
+
+impl<'a> Answered<'a> {
+    pub(crate) fn new(
+        model: &'a Dance,
+        points: &Matrix,
+        alphas: &Alphas,
+        context: &Context<'_>,
+    ) -> dance::Result<Self> {
+        let scored = model.score(points, PredictOptions::default(), context)?;
+        let predict = |&alpha: &f64| Ok(model.predict(&scored, &model.decide(alpha)?));
+        let predictions = alphas.0.iter().map(predict).collect::<dance::Result<_>>()?;
+        Ok(Self { model, classified: scored.classified, predictions })
+    }
+
+    /// Judges the sets of the points at `rows` by the true labels, which may lie beyond the model's classes.
+    pub(crate) fn judge(&self, truth: &Truth, rows: &[usize]) -> dance::Result<Vec<Judged>> {
+        let pick = |labels: &[u32]| rows.iter().map(|&row| labels[row]).collect::<Vec<_>>();
+        let best = self.classified.as_ref().map(|classified| pick(&classified.labels));
+        let labels = pick(&truth.labels);
+        let judge = |Prediction { sets, decision, .. }: &Prediction| {
+            let alpha = decision.alpha;
+            let metrics = Metrics::new(&sets.select(rows), &labels, truth.classes, alpha, best.as_deref())?;
+            let band = CoverageBand::new(decision.calibration_points, rows.len(), alpha);
+            // Below the smallest alpha every label that the model knows is in every set: only others are missed.
+            let promised = alpha >= smallest_alpha(decision.calibration_points);
+            let as_low = if promised { band.at_most(metrics.coverage) } else { 1.0 };
+            let (low, high) = band.interval(0.95);
+            // Scores that are not fused promise at least 1 - alpha, and give more.
+            let fused = self.model.predictor().combine() == Combine::Fuse;
+            let by_chance = (low, if fused { high } else { 1.0 });
+            Ok(Judged { mix: decision.mix, metrics, by_chance, as_low })
+        };
+        self.predictions.iter().map(judge).collect()
+    }
+
+    /// How good the class probabilities of the points at `rows` are.
+    pub(crate) fn judge_probabilities(
+        &self,
+        truth: &Truth,
+        rows: &[usize],
+    ) -> dance::Result<Option<ProbabilityMetrics>> {
+        let labels: Vec<u32> = rows.iter().map(|&row| truth.labels[row]).collect();
+        let judge = |all: &Classified| ProbabilityMetrics::new(&all.probabilities.select(rows), &labels);
+        self.classified.as_ref().map(judge).transpose()
+    }
+
+    /// How often every class is covered at every level, and how large its sets are.
+    pub(crate) fn per_class(&self, truth: &Truth, rows: &[usize]) -> Frame {
+        let (mut alphas, mut names, mut numbers, mut hits, mut shares, mut sizes) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for Prediction { sets, decision, .. } in &self.predictions {
+            let mut counts = vec![[0usize; 3]; truth.classes];
+            for &row in rows {
+                let [points, covered, size] = &mut counts[truth.labels[row] as usize];
+                *points += 1;
+                *covered += usize::from(sets.contains(row, truth.labels[row]));
+                *size += sets.get(row).len();
+            }
+            for (class, [points, covered, size]) in counts.into_iter().enumerate().filter(|(_, c)| c[0] > 0) {
+                alphas.push(decision.alpha);
+                names.push(truth.name(self.model, class));
+                numbers.push(points as i64);
+                hits.push(covered as i64);
+                shares.push(covered as f64 / points as f64);
+                sizes.push(size as f64 / points as f64);
+            }
+        }
+        let mut frame = Frame::default();
+        frame.push("alpha", Column::Numbers(alphas));
+        frame.push("class", Column::Texts(names));
+        frame.push("points", Column::Integers(numbers));
+        frame.push("covered", Column::Integers(hits));
+        frame.push("coverage", Column::Numbers(shares));
+        frame.push("size", Column::Numbers(sizes));
+        frame
+    }
+}
+
+/// Judges the model's sets at every level by the true labels.
+pub(crate) fn judge(
+    model: &Dance,
+    points: &Matrix,
+    truth: &Truth,
+    alphas: &Alphas,
+    context: &Context<'_>,
+) -> dance::Result<Vec<Judged>> {
+    let every: Vec<usize> = (0..points.rows()).collect();
+    Answered::new(model, points, alphas, context)?.judge(truth, &every)
+}
+
+/// What the columns mean, for someone who sees them for the first time.
+pub(crate) const LEGEND: &str =
+    "  Cov: share of sets with the true label, to be compared with 1 - alpha. By chance: where it lies
+  95 times in 100 if the promise holds. Size: labels per set. Empty, single: share of sets with no
+  and with one label. Right: how often that one is true. Acc: how often the classifier's own best
+  label is. CCV: how far classes stray from 1 - alpha, in per cent. Floor: what chance alone gives.
+  Under: the part from classes covered too little. SSCV: the same over sets of similar size.";
+
+/// What labels nobody has seen do to coverage; `None` where there is nothing to say.
+pub(crate) fn unseen_words(model: &Dance) -> Option<String> {
+    let unseen = model.unseen().filter(|unseen| unseen.single > 0)?;
+    Some(format!(
+        "Unseen labels: about {:.1} % (± {:.1}) of new points carry a label that no point here has, and no set
+  can hold it: coverage is at most about {:.1} %.",
+        100.0 * unseen.share(),
+        200.0 * unseen.standard_error(),
+        100.0 * (1.0 - unseen.share())
+    ))
+}
+
+/// All metrics, one row per level.
+pub(crate) fn write_metrics(out: &mut dyn Write, judged: &[Judged]) -> io::Result<()> {
+    let mixed = judged.iter().any(|judged| judged.mix.is_some());
+    let mut header = vec![
+        "alpha",
+        "mix",
+        "Acc",
+        "Cov",
+        "by chance",
+        "Size",
+        "CCV",
+        "floor",
+        "under",
+        "SSCV",
+        "empty",
+        "single",
+        "right",
+    ];
+    header.retain(|name| mixed || *name != "mix");
+    let rows: Vec<Vec<String>> = judged
+        .iter()
+        .map(|Judged { mix, metrics, by_chance, .. }| {
+            let mut cells = vec![metrics.alpha.to_string()];
+            if mixed {
+                cells.push(mix.map_or("-".into(), |mix| mix.to_string()));
+            }
+            cells.extend([
+                metrics.accuracy.map_or("-".into(), share),
+                share(metrics.coverage),
+                format!("{}-{}", share(by_chance.0), share(by_chance.1)),
+                format!("{:.2}", metrics.size),
+                format!("{:.2}", metrics.class_violation),
+                format!("{:.2}", metrics.class_violation_floor),
+                format!("{:.2}", metrics.class_undercoverage),
+                format!("{:.2}", metrics.size_violation),
+                share(metrics.empty),
+                share(metrics.singletons),
+                metrics.singleton_hits.map_or("-".into(), share),
+            ]);
+            cells
+        })
+        .collect();
+    table::write(out, &header, &rows)
+}
+
+fn share(value: f64) -> String {
+    format!("{value:.3}")
+}
