@@ -81,7 +81,7 @@ class DanceClassifier(SetPredictor):
         Most points over which a metric update averages; ``None`` is all.
     probabilities : {"calibrated", "clamp"}
         How outputs of the kernel machine become class probabilities. ``"calibrated"``: above a floor and raised to a power,
-        both chosen on held-out points of the fit, so that a probability of 0.8 is right 80 % of the time. ``"clamp"``: the
+        both chosen on held-out points of the fit, so that a probability of 0.8 is right about 80 % of the time. ``"clamp"``: the
         paper's, outputs between a fixed floor and one minus it, divided by their sum; they rank classes, but say little
         about how often they are right.
     probability_floor : float or None
