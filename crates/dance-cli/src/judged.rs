@@ -135,8 +135,8 @@ pub(crate) const LEGEND: &str =
 pub(crate) fn unseen_words(model: &Dance) -> Option<String> {
     let unseen = model.unseen().filter(|unseen| unseen.single > 0)?;
     Some(format!(
-        "Unseen labels: about {:.1} % (± {:.1}) of new points carry a label that no point here has, and no set
-  can hold it: coverage is at most about {:.1} %.",
+        "about {:.1} % (± {:.1}) of new points carry a label that no point here has, and no set can hold it: coverage is at \
+         most about {:.1} %",
         100.0 * unseen.share(),
         200.0 * unseen.standard_error(),
         100.0 * (1.0 - unseen.share())

@@ -30,3 +30,38 @@ pub(crate) fn write(out: &mut dyn Write, header: &[&str], rows: &[Vec<String>]) 
 pub(crate) fn rounds(count: usize) -> String {
     format!("{count} round{}", if count == 1 { "" } else { "s" })
 }
+
+/// Columns that a terminal has at least.
+const WIDTH: usize = 100;
+
+/// Text behind a heading, on as many lines as it takes, each within a terminal's width and indented like the first.
+pub(crate) fn paragraph(heading: &str, text: &str) -> String {
+    let indent = heading.chars().count();
+    let (mut lines, mut line) = (String::new(), heading.to_owned());
+    let mut empty = true;
+    for word in text.split_whitespace() {
+        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            lines += &format!("{line}\n");
+            line = " ".repeat(indent);
+            empty = true;
+        }
+        line += &format!("{}{word}", if empty { "" } else { " " });
+        empty = false;
+    }
+    lines + &line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paragraphs_fit_a_terminal() {
+        let text = "word ".repeat(60);
+        let told = paragraph("  kernel       ", &text);
+        assert_eq!(told.split_whitespace().count(), 61);
+        assert!(told.lines().all(|line| line.chars().count() <= WIDTH));
+        assert!(told.lines().skip(1).all(|line| line.starts_with("               word")));
+        assert_eq!(paragraph("a ", ""), "a ");
+    }
+}

@@ -54,6 +54,22 @@ pub struct Table {
 }
 
 impl Table {
+    /// The table without some of its columns.
+    pub fn without(mut self, names: &[&str]) -> Self {
+        let kept: Vec<bool> = self.columns.iter().map(|name| !names.contains(&name.as_str())).collect();
+        let keep = |place: &mut usize| {
+            *place += 1;
+            kept[*place - 1]
+        };
+        let mut place = 0;
+        self.columns.retain(|_| keep(&mut place));
+        for row in &mut self.rows {
+            place = 0;
+            row.retain(|_| keep(&mut place));
+        }
+        self
+    }
+
     /// Marks the smallest value of a column as the best and the next as the second, among `rows`.
     pub(crate) fn mark_smallest(&mut self, column: usize, rows: std::ops::Range<usize>) {
         // As shown: what prints the same is equally good.

@@ -5,22 +5,32 @@ use super::summary::{data_sets, deviation, mean, summarize};
 use crate::experiment::{Case, Method, Results};
 use dance::conformal::ProbabilityMetrics;
 
-/// The main table: means over data sets.
+/// The main table: means over data sets, at every α of the run.
 pub fn main(results: &Results) -> Table {
+    main_at(results, &results.plan.alphas)
+}
+
+/// The main table at some of them.
+pub fn main_at(results: &Results, alphas: &[f64]) -> Table {
     let data = data_sets(results);
     let mut columns = vec!["Method".to_owned(), "Acc".to_owned()];
-    for alpha in &results.plan.alphas {
+    for alpha in alphas {
         for name in ["Size ± sd", "Cov ± sd", "Cov range", "CCV", "Empty"] {
-            columns.push(format!("{name} (α={alpha})"));
+            columns.push(if alphas.len() == 1 { name.into() } else { format!("{name} (α={alpha})") });
         }
     }
-    let floors = results.plan.alphas.iter().filter_map(|&alpha| {
+    let floors = alphas.iter().filter_map(|&alpha| {
         let summary =
             results.plan.methods.iter().find_map(|&method| summarize(results, &data, method, alpha))?;
         Some(format!("{:.2} at α = {alpha}", summary.floor))
     });
     let mut table = Table {
-        title: format!("Mean over {} data sets and {} seeds", data.len(), results.plan.seeds),
+        title: match alphas {
+            [alpha] => {
+                format!("Mean over {} data sets and {} seeds at α = {alpha}", data.len(), results.plan.seeds)
+            }
+            _ => format!("Mean over {} data sets and {} seeds", data.len(), results.plan.seeds),
+        },
         note: format!(
             "Best size and CCV bold, second underlined; ± is the standard deviation over seeds. CCV of perfect coverage, from \
              chance alone: {}; returning every label scores 100·α.",
@@ -31,7 +41,7 @@ pub fn main(results: &Results) -> Table {
     };
     for &method in &results.plan.methods {
         let mut row = vec![Cell::text(method.title())];
-        for &alpha in &results.plan.alphas {
+        for &alpha in alphas {
             if let Some(summary) = summarize(results, &data, method, alpha) {
                 if row.len() == 1 {
                     row.push(Cell::number(summary.accuracy, 3));
@@ -51,7 +61,7 @@ pub fn main(results: &Results) -> Table {
         }
         table.rows.push(row);
     }
-    for place in 0..results.plan.alphas.len() {
+    for place in 0..alphas.len() {
         table.mark_smallest(2 + 5 * place, 0..table.rows.len());
         table.mark_smallest(5 + 5 * place, 0..table.rows.len());
     }
@@ -175,19 +185,11 @@ pub fn probabilities(results: &Results) -> Table {
 
 /// Seconds of every data set, means over seeds.
 pub fn times(results: &Results) -> Table {
-    let names = [
-        "Data set",
-        "Points",
-        "Fit points",
-        "Fit (s)",
-        "Mix grid (s)",
-        "Inference (s)",
-        "Probabilities (s)",
-        "Neighbors (s)",
-    ];
+    let names =
+        ["Data set", "Points", "Fit points", "Fit", "Mix grid", "Inference", "Probabilities", "Neighbors"];
     let mut table = Table {
         title: "Times".into(),
-        note: "Wall clock, means over seeds. Fit is the whole search; mix grid is DANCE's calibration with all mixes; \
+        note: "Seconds of wall clock, means over seeds. Fit is the whole search; mix grid is DANCE's calibration with all mixes; \
                inference all test points."
             .into(),
         columns: names.map(str::to_owned).to_vec(),

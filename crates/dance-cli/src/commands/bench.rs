@@ -12,6 +12,7 @@ use dance_bench::report::{self, tables};
 use super::fit::Probabilities;
 use crate::args::Shared;
 use crate::progress::Progress;
+use crate::table::paragraph;
 
 pub(crate) const EXAMPLE: &str = "Example:\n  dance bench pets.npz dtd.npz --alpha 0.1,0.05 --seeds 5 -o results\n  \
     dance bench pets.npz --methods dance,knn-set,aps --ablate mix,reference\n\n\
@@ -134,14 +135,18 @@ impl Bench {
             return Ok(());
         }
         let styled = out.is_terminal();
-        let main = tables::main(results);
-        writeln!(out, "{}\n{}\n", main.to_text(styled), main.note)?;
+        for &alpha in &results.plan.alphas {
+            let main = tables::main_at(results, &[alpha]);
+            writeln!(out, "{}\n{}\n", main.to_text(styled), paragraph("", &main.note))?;
+        }
         let against = tables::against_paper(results);
         if !against.rows.is_empty() {
-            writeln!(out, "{}\n{}\n", against.to_text(styled), against.note)?;
+            writeln!(out, "{}\n{}\n", against.to_text(styled), paragraph("", &against.note))?;
         }
         for &alpha in &results.plan.alphas {
-            writeln!(out, "{}", tables::per_data_set(results, alpha).to_text(styled))?;
+            // What a terminal has no room for is in the files.
+            let table = tables::per_data_set(results, alpha).without(&["Classes", "Test", "Floor", "Mix"]);
+            writeln!(out, "{}", table.to_text(styled))?;
         }
         writeln!(out, "{}", tables::probabilities(results).to_text(styled))?;
         let ablations = tables::ablations(results);

@@ -19,6 +19,7 @@ use crate::parse::{self, Alphas, MinCoverage};
 use crate::places;
 use crate::progress::{Progress, tell};
 use crate::screen;
+use crate::table;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance evaluate model.dance test.npz --alpha 0.1,0.05
@@ -169,9 +170,9 @@ impl Evaluate {
                 )?;
             }
             if let Some(text) = unseen_words(&model) {
-                writeln!(out, "  {text}")?;
+                writeln!(out, "{}", table::paragraph("  Unseen labels: ", &text))?;
             }
-            writeln!(out, "  guarantee: {}", model.guarantee())?;
+            writeln!(out, "{}", table::paragraph("  guarantee: ", &model.guarantee()))?;
         }
         for failure in &failures {
             tell(&format!("dance: {failure}"));

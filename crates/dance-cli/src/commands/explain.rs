@@ -164,7 +164,7 @@ impl Explain {
         if hidden > 0 {
             writeln!(out, "  … and {hidden} labels that are farther away (--top)")?;
         }
-        writeln!(out, "\nguarantee: {}", model.guarantee())?;
+        writeln!(out, "\n{}", table::paragraph("guarantee: ", &model.guarantee()))?;
         Ok(())
     }
 }

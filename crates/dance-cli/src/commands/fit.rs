@@ -198,7 +198,7 @@ impl Fit {
             return Ok(());
         }
         writeln!(out, "{}: {} classes, {seconds:.1} s", self.output.display(), model.classes().len())?;
-        writeln!(out, "  kernel       {}", fitted.fidelity)?;
+        writeln!(out, "{}", table::paragraph("  kernel       ", &fitted.fidelity))?;
         writeln!(
             out,
             "  chosen       shape {:.2}, {} of metric learning; validation accuracy {:.3}",
@@ -214,9 +214,9 @@ impl Fit {
             words(predictor.mode()),
             words(predictor.combine())
         )?;
-        writeln!(out, "  guarantee    {}", model.guarantee())?;
+        writeln!(out, "{}", table::paragraph("  guarantee    ", &model.guarantee()))?;
         if let Some(text) = judged::unseen_words(&model) {
-            writeln!(out, "  {text}")?;
+            writeln!(out, "{}", table::paragraph("  unseen       ", &text))?;
         }
         if let Some(test) = &parts.test {
             writeln!(out, "\nOn the {} test points, which it never saw:", test.len())?;

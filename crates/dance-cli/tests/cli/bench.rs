@@ -15,7 +15,10 @@ fn tables_are_printed_and_everything_is_written() {
     let data = shared("small.npz");
     let arguments = [&*data, "-o", &at("out"), "--ablate", "reference"];
     let ran = bench(&arguments).success().says(&["Mean over 1 data sets", "DANCE", "RFM Adapter (APS)"]);
-    let ran = ran.says(&["needs prototypes", "α=0.05", "Ablations", "Times"]);
+    let ran = ran.says(&["needs prototypes", "at α = 0.05", "Class probabilities", "Ablations", "Times"]);
+    let (_, tables) = ran.stdout.split_once("Mean over").unwrap();
+    let wide = tables.lines().find(|line| line.chars().count() > 100 && !line.starts_with("Written"));
+    assert_eq!(wide, None);
     let files = ["report.html", "results.json", "tables.csv", "tables.md"];
     assert_eq!(names(&folder.path().join("out")), files);
     // The same settings again: nothing is fitted, and the table is the same.

@@ -199,7 +199,7 @@ fn splits_are_random_draws() {
     assert!((share - 0.5).abs() < 4.0 * (0.25f64 / 80.0).sqrt(), "{share}");
     let coverage = random["test"][0]["coverage"].as_f64().unwrap();
     assert!(coverage < 0.5 + 4.0 * (0.25f64 / 40.0).sqrt(), "{coverage}");
-    fit(&[]).says(&["Unseen labels: about", "coverage is at most about"]);
+    fit(&[]).says(&["unseen       about", "of new points carry"]);
     run(&["inspect", &at("m")]).success().says(&["unseen share"]);
     let dealt = fit(&["--stratify", "--json"]).json();
     assert!(dealt["unseen_share"].is_null());
