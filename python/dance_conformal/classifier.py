@@ -81,8 +81,8 @@ class DanceClassifier(SetPredictor):
         Most points over which a metric update averages; ``None`` is all.
     probabilities : {"calibrated", "clamp"}
         How outputs of the kernel machine become class probabilities. ``"calibrated"``: above a floor and raised to a power,
-        both chosen on held-out points of the fit, so that a probability of 0.8 is right about 80 % of the time. ``"clamp"``: the
-        paper's, outputs between a fixed floor and one minus it, divided by their sum; they rank classes, but say little
+        both chosen on held-out points of the fit, so that a probability of 0.8 is right about 80 % of the time. ``"clamp"``:
+        the paper's, outputs between a fixed floor and one minus it, divided by their sum; they rank classes, but say little
         about how often they are right.
     probability_floor : float or None
         The floor of ``probabilities="clamp"``, which alone has a fixed one; ``None`` is 1e-3, lower for many classes.
