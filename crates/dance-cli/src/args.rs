@@ -14,7 +14,6 @@ use crate::commands::{bench, completions, demo, evaluate, explain, fit, inspect,
     name = "dance",
     version,
     arg_required_else_help = true,
-    disable_help_subcommand = true,
     after_help = "Example:\n  dance demo\n  dance fit embeddings.npz -o model.dance --split 0.4,0.4,0.2 --test-out test.npz\n  \
                   dance evaluate model.dance test.npz --alpha 0.1,0.05\n  dance predict model.dance new.npz -o sets.jsonl\n\n\
                   Exit status: 0 fine, 1 a check you asked for failed, 2 an error, 128 + the signal interrupted."

@@ -49,7 +49,7 @@ pub(crate) struct Method {
     #[arg(long, value_name = "N", value_parser = parse::at_least_one)]
     pub(crate) contrast_neighbors: Option<usize>,
     /// Temperature of the contrastive score [default of a fit: 0.01]
-    #[arg(long, value_name = "X", value_parser = parse::positive)]
+    #[arg(long, value_name = "X", value_parser = parse::positive, allow_hyphen_values = true)]
     pub(crate) temperature: Option<f64>,
     /// Union and joint: share of alpha for the contrastive score, `auto` or 0 (k-NN set) to 1 (CLR set) [default of a fit: auto]
     #[arg(long, value_name = "auto|X", value_parser = parse::mix)]

@@ -72,7 +72,7 @@ pub fn run_dataset(
     begins: &dyn Fn(&str, u64),
     context: &Context<'_>,
 ) -> Result<()> {
-    let hash = dance::model::hash_of(data);
+    let hash = key_of(data);
     // The file has changed since: what is known about it is about something else.
     results.cases.retain(|case| case.data != name || case.data_hash == hash);
     let plan = results.plan.clone();
@@ -88,6 +88,15 @@ pub fn run_dataset(
         keep.map_or(Ok(()), |path| results.write(path))?;
     }
     Ok(())
+}
+
+/// SHA-256 of everything of a data set that enters a result: its points and labels and, where there are any, its prototypes.
+fn key_of(data: &Dataset) -> String {
+    let own = dance::model::hash_of(data);
+    let Some(prototypes) = &data.prototypes else { return own };
+    let labels: Vec<u32> = (0..prototypes.rows() as u32).collect();
+    let prototypes = Dataset { embeddings: prototypes.clone(), rows: labels.clone(), labels, ..data.clone() };
+    format!("{own}+{}", dance::model::hash_of(&prototypes))
 }
 
 /// A name for every file: without its folder and ending, numbered where two are the same.

@@ -104,6 +104,29 @@ fn a_run_continues_where_it_was() {
     assert_eq!(run(&mut again), ["with <prototypes> 0"]);
 }
 
+/// Prototypes enter the numbers of Conf-OT: others, or none where there were some, are other data.
+#[test]
+fn other_prototypes_run_again() {
+    let mut plan = plan();
+    (plan.seeds, plan.methods, plan.ablations) = (1, vec![Method::ConfOtAps], Vec::new());
+    let mut results = Results::new(plan);
+    let mut shifted = blobs(120, 4, 2, true);
+    let turned: Vec<usize> = vec![1, 2, 3, 0];
+    shifted.prototypes = shifted.prototypes.map(|prototypes| prototypes.select(&turned));
+    for (data, again) in [
+        (blobs(120, 4, 2, false), true),
+        (blobs(120, 4, 2, true), true),
+        (blobs(120, 4, 2, true), false),
+        (shifted, true),
+    ] {
+        let ran = RefCell::new(0);
+        let begins = |_: &str, _: u64| *ran.borrow_mut() += 1;
+        experiment::run_dataset(&Cpu, &data, "data", &mut results, None, &begins, &CONTEXT).unwrap();
+        assert_eq!(ran.into_inner() == 1, again);
+        assert_eq!(results.cases.len(), 1, "what was known of the former is gone");
+    }
+}
+
 #[test]
 fn a_damaged_file_of_results_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! `dance bench`: every method on every data set, the paper's protocol; tables here, a report in a folder.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
@@ -18,13 +18,16 @@ pub(crate) const EXAMPLE: &str = "Example:\n  dance bench pets.npz dtd.npz --alp
     dance bench pets.npz --methods dance,knn-set,aps --ablate mix,reference\n\n\
     Fits once per data set and seed; a run that was stopped continues when the same command is given again.";
 
+/// The file in an output folder by which a run knows that another is under way.
+const LOCK: &str = ".lock";
+
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
     /// Data sets with labels (.npz, .npy, .safetensors, .csv, .tsv, .parquet)
     #[arg(value_name = "DATA", required = true)]
     data: Vec<PathBuf>,
     /// Error levels
-    #[arg(long, value_delimiter = ',', default_values_t = [0.1, 0.05], value_name = "A,B…")]
+    #[arg(long, value_delimiter = ',', default_values_t = [0.1, 0.05], value_name = "A,B…", allow_hyphen_values = true)]
     alpha: Vec<f64>,
     /// Seeds, counted from --seed on
     #[arg(long, default_value_t = 5, value_name = "N")]
@@ -55,6 +58,7 @@ impl Bench {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         let plan = self.plan(shared);
         plan.check()?;
+        let _alone = self.lock()?;
         let mut results = self.resume(plan)?;
         let keep = self.output.as_ref().map(|folder| folder.join("results.json"));
         let total = self.data.len() * self.seeds;
@@ -71,10 +75,11 @@ impl Bench {
         let context = shared.context(&progress)?;
         experiment::run(shared.device(), &self.data, &mut results, keep.as_deref(), &begins, &context)?;
         progress.finish();
-        self.show(&results, shared)?;
+        // Before anything is printed: whoever reads it may go away.
         if let Some(folder) = &self.output {
             report::write(&results, folder)?;
         }
+        self.show(&results, shared)?;
         if !results.failures.is_empty() {
             let lines =
                 results.failures.iter().map(|failure| format!("\n  {}: {}", failure.data, failure.problem));
@@ -116,12 +121,34 @@ impl Bench {
             }
             return Ok(results);
         }
-        let not_empty = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
-        if not_empty {
+        let foreign = |entry: fs::DirEntry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // What a run that was killed before its first case left is ours.
+            name != LOCK && !name.starts_with(".results.json.")
+        };
+        if fs::read_dir(folder).is_ok_and(|entries| entries.flatten().any(foreign)) {
             bail!("{} is not empty and holds no results to continue; give another folder", folder.display());
         }
-        fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))?;
         Ok(Results::new(plan))
+    }
+
+    /// Makes the output folder and keeps other runs out of it while the file is open: two of them would each lose what the
+    /// other has found.
+    fn lock(&self) -> anyhow::Result<Option<File>> {
+        let Some(folder) = &self.output else { return Ok(None) };
+        fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))?;
+        let path = folder.join(LOCK);
+        let file = File::create(&path).with_context(|| path.display().to_string())?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                bail!(
+                    "{}: another run writes its results there; wait for it or give another folder",
+                    folder.display()
+                )
+            }
+            // A file system without locks: nothing keeps two runs apart.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(Some(file)),
+        }
     }
 
     fn show(&self, results: &Results, shared: &Shared) -> anyhow::Result<()> {

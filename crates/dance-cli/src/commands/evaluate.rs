@@ -44,7 +44,7 @@ pub(crate) struct Evaluate {
     #[command(flatten)]
     columns: Columns,
     /// Error levels
-    #[arg(long, value_name = "LEVELS", default_value = "0.1,0.05", value_parser = parse::alphas)]
+    #[arg(long, value_name = "LEVELS", default_value = "0.1,0.05", value_parser = parse::alphas, allow_hyphen_values = true)]
     alpha: Alphas,
     /// Exit with status 1 if coverage is below this: one share for all levels, or one for each
     #[arg(long, value_name = "X|LEVEL=X,…", value_parser = parse::min_coverage)]

@@ -47,7 +47,7 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "N")]
     row: usize,
     /// Error level
-    #[arg(long, value_name = "LEVEL", default_value_t = 0.1, value_parser = parse::alpha)]
+    #[arg(long, value_name = "LEVEL", default_value_t = 0.1, value_parser = parse::alpha, allow_hyphen_values = true)]
     alpha: f64,
     /// Most labels to show; those in the set are always shown
     #[arg(long, value_name = "N", default_value_t = 10)]

@@ -83,7 +83,7 @@ pub(crate) struct Fit {
     #[arg(long, value_name = "FILE")]
     test_out: Option<PathBuf>,
     /// Error levels to report on; the model answers for any other as well
-    #[arg(long, value_name = "LEVELS", default_value = "0.1,0.05", value_parser = parse::alphas)]
+    #[arg(long, value_name = "LEVELS", default_value = "0.1,0.05", value_parser = parse::alphas, allow_hyphen_values = true)]
     alpha: Alphas,
     /// How embeddings are brought to a common scale
     #[arg(long, value_enum, default_value_t = Normalization::L2, value_name = "HOW")]
@@ -107,7 +107,7 @@ struct Kernel {
     #[arg(long, value_name = "X|A,B", value_parser = parse::shape)]
     shape: Option<Range>,
     /// Ridge of the regression
-    #[arg(long, value_name = "X", default_value_t = 1e-3, value_parser = parse::not_negative)]
+    #[arg(long, value_name = "X", default_value_t = 1e-3, value_parser = parse::not_negative, allow_hyphen_values = true)]
     ridge: f64,
     /// How outputs become class probabilities [default: calibrated]
     #[arg(long, value_enum, value_name = "HOW")]

@@ -32,7 +32,7 @@ pub(crate) struct Inspect {
     #[command(flatten)]
     columns: Columns,
     /// Error levels to show a model's thresholds for
-    #[arg(long, value_name = "LEVELS", default_value = "0.1,0.05", value_parser = parse::alphas)]
+    #[arg(long, value_name = "LEVELS", default_value = "0.1,0.05", value_parser = parse::alphas, allow_hyphen_values = true)]
     alpha: Alphas,
 }
 

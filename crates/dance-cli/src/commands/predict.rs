@@ -55,7 +55,7 @@ pub(crate) struct Predict {
     #[command(flatten)]
     columns: Columns,
     /// Error level: a set misses the true label in about this share of cases
-    #[arg(long, value_name = "LEVEL", default_value_t = 0.1, value_parser = parse::alpha)]
+    #[arg(long, value_name = "LEVEL", default_value_t = 0.1, value_parser = parse::alpha, allow_hyphen_values = true)]
     alpha: f64,
     /// What to add to each row
     #[arg(long, value_name = "WHAT,…", value_enum, value_delimiter = ',')]

@@ -19,12 +19,50 @@ fn tables_are_printed_and_everything_is_written() {
     let (_, tables) = ran.stdout.split_once("Mean over").unwrap();
     let wide = tables.lines().find(|line| line.chars().count() > 100 && !line.starts_with("Written"));
     assert_eq!(wide, None);
-    let files = ["report.html", "results.json", "tables.csv", "tables.md"];
+    let files = [".lock", "report.html", "results.json", "tables.csv", "tables.md"];
     assert_eq!(names(&folder.path().join("out")), files);
     // The same settings again: nothing is fitted, and the table is the same.
     assert_eq!(bench(&arguments).success().stdout, ran.stdout);
     // Other settings must not mix with these results.
     bench(&[&data, "-o", &at("out")]).fails(&["out holds results of other settings"]);
+}
+
+/// What a killed run left is no reason to refuse; a second run in the same folder is.
+#[test]
+fn one_run_at_a_time_and_leftovers_are_ours() {
+    let (folder, at) = scratch();
+    let out = folder.path().join("out");
+    std::fs::create_dir(&out).unwrap();
+    std::fs::write(out.join(".results.json.abcdef.tmp"), "half").unwrap();
+    let lock = std::fs::File::create(out.join(".lock")).unwrap();
+    lock.try_lock().unwrap();
+    bench(&[&shared("small.npz"), "-o", &at("out")]).fails(&["out: another run writes"]);
+    drop(lock);
+    bench(&[&shared("small.npz"), "-o", &at("out")]).success();
+    assert!(out.join("report.html").exists());
+    assert!(!out.join(".results.json.abcdef.tmp").exists(), "leftovers are removed");
+}
+
+/// Whoever reads the tables may go away; the files are there all the same.
+#[cfg(unix)]
+#[test]
+fn files_are_written_whoever_listens() {
+    let (folder, at) = scratch();
+    let line = format!(
+        "{} bench {} -o {} {} | true",
+        super::binary().display(),
+        shared("small.npz"),
+        at("out"),
+        QUICK.join(" ")
+    );
+    assert!(std::process::Command::new("sh").args(["-c", &line]).status().unwrap().success());
+    // The pipe's other end is gone at once; the run itself goes on to its end.
+    let begin = std::time::Instant::now();
+    let report = folder.path().join("out/report.html");
+    while !report.exists() {
+        assert!(begin.elapsed().as_secs() < 60, "no report appeared");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
 }
 
 #[test]

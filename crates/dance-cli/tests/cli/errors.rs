@@ -307,3 +307,17 @@ fn rows_are_those_of_the_file() {
         ran.fails(&[&format!("row {zero} is all zeros")]);
     }
 }
+
+/// A number below 0 is a wrong number, not an option.
+#[test]
+fn negative_numbers_get_the_message_of_their_option() {
+    let no = shared("nowhere.npz");
+    for begin in
+        [&["fit", &no, "-o", &no][..], &["predict", &no, &no], &["evaluate", &no, &no], &["bench", &no]]
+    {
+        let ran = run(&[begin, &["--alpha", "-0.1"]].concat()).code(2);
+        assert!(ran.stderr.contains("between 0 and 1"), "{begin:?}: {}", ran.stderr);
+    }
+    run(&["fit", &no, "-o", &no, "--ridge", "-1"]).fails(&["-1"]);
+    run(&["help", "fit"]).success().says(&["Fit a kernel to embeddings"]);
+}
