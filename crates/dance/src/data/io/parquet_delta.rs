@@ -7,6 +7,8 @@
 use parquet::basic::Encoding;
 use parquet::column::page::Page;
 
+use super::parquet_footer::varint;
+
 /// Whether the runs of lengths in a page claim no more values than the page does.
 pub(super) fn counts_are_sound(page: &Page, levels: [i16; 2]) -> bool {
     let (encoding, values) = match page {
@@ -81,19 +83,6 @@ fn sound_runs(mut data: &[u8], runs: usize, most: u64) -> Option<()> {
         }
     }
     Some(())
-}
-
-fn varint(data: &mut &[u8]) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..70).step_by(7) {
-        let (&byte, rest) = data.split_first()?;
-        *data = rest;
-        value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 #[cfg(test)]
