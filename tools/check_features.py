@@ -10,24 +10,14 @@ whole default is what every other build has. All crates go without features toge
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from cargo_metadata import ROOT, cargo_metadata
 
 
 def main() -> int:
-    metadata = json.loads(
-        subprocess.run(
-            ["cargo", "metadata", "--format-version", "1", "--locked", "--no-deps"],
-            cwd=ROOT,
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
-        ).stdout
-    )
+    metadata = cargo_metadata("--no-deps")
     builds = [["--workspace", "--exclude", "dance-fuzz"]]
     for package in metadata["packages"]:
         features: dict[str, list[str]] = package["features"]

@@ -9,15 +9,13 @@ licence that deny.toml allows and comes from the registry. `make deny` runs the 
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from cargo_metadata import ROOT, cargo_metadata
+
 REGISTRY = "registry+https://github.com/rust-lang/crates.io-index"
 
 
@@ -25,15 +23,7 @@ def main() -> int:
     licences = tomllib.loads((ROOT / "deny.toml").read_text(encoding="utf-8"))["licenses"]
     allowed = set(licences["allow"])
     more = {exception["crate"]: set(exception["allow"]) for exception in licences.get("exceptions", [])}
-    metadata = json.loads(
-        subprocess.run(
-            ["cargo", "metadata", "--format-version", "1", "--locked", "--all-features"],
-            cwd=ROOT,
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
-        ).stdout
-    )
+    metadata = cargo_metadata("--all-features")
     members = set(metadata["workspace_members"])
     dependencies = [package for package in metadata["packages"] if package["id"] not in members]
     problems = [

@@ -11,15 +11,11 @@ below, but nothing of the language, and nothing of a `rust-version` that could b
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 import sys
-from pathlib import Path
 
+from cargo_metadata import ROOT, cargo_metadata
 from rust_text import code_only
-
-ROOT = Path(__file__).resolve().parent.parent
 
 EDITIONS = {"2018": "1.31", "2021": "1.56", "2024": "1.85"}
 # What our sources use, or may soon, that is newer than the edition: the compiler that brought it, and how to see it.
@@ -40,15 +36,7 @@ Version = tuple[int, int, int]
 
 
 def main() -> int:
-    metadata = json.loads(
-        subprocess.run(
-            ["cargo", "metadata", "--format-version", "1", "--locked", "--all-features"],
-            cwd=ROOT,
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
-        ).stdout
-    )
+    metadata = cargo_metadata("--all-features")
     members = set(metadata["workspace_members"])
     ours = {package["name"]: package for package in metadata["packages"] if package["id"] in members}
     stated = {package["rust_version"] for package in ours.values()}

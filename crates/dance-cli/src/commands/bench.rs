@@ -18,9 +18,6 @@ pub(crate) const EXAMPLE: &str = "Example:\n  dance bench pets.npz dtd.npz --alp
     dance bench pets.npz --methods dance,knn-set,aps --ablate mix,reference\n\n\
     Fits once per data set and seed; a run that was stopped continues when the same command is given again.";
 
-/// The file in an output folder by which a run knows that another is under way.
-const LOCK: &str = ".lock";
-
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
     /// Data sets with labels (.npz, .npy, .safetensors, .csv, .tsv, .parquet)
@@ -124,7 +121,7 @@ impl Bench {
         let foreign = |entry: fs::DirEntry| {
             let name = entry.file_name().to_string_lossy().into_owned();
             // What a run that was killed before its first case left is ours.
-            name != LOCK && !name.starts_with(".results.json.")
+            !name.starts_with(".results.json.")
         };
         if fs::read_dir(folder).is_ok_and(|entries| entries.flatten().any(foreign)) {
             bail!("{} is not empty and holds no results to continue; give another folder", folder.display());
@@ -132,22 +129,21 @@ impl Bench {
         Ok(Results::new(plan))
     }
 
-    /// Makes the output folder and keeps other runs out of it while the file is open: two of them would each lose what the
-    /// other has found.
+    /// Makes the output folder and keeps other runs out of it while it is open: two of them would each lose what the other has
+    /// found. The lock is on the folder itself, so nothing is written for it.
     fn lock(&self) -> anyhow::Result<Option<File>> {
         let Some(folder) = &self.output else { return Ok(None) };
         fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))?;
-        let path = folder.join(LOCK);
-        let file = File::create(&path).with_context(|| path.display().to_string())?;
-        match file.try_lock() {
+        // Some systems cannot open a folder or lock it: nothing keeps two runs apart there.
+        let Ok(open) = File::open(folder) else { return Ok(None) };
+        match open.try_lock() {
             Err(TryLockError::WouldBlock) => {
                 bail!(
                     "{}: another run writes its results there; wait for it or give another folder",
                     folder.display()
                 )
             }
-            // A file system without locks: nothing keeps two runs apart.
-            Ok(()) | Err(TryLockError::Error(_)) => Ok(Some(file)),
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(Some(open)),
         }
     }
 
