@@ -9,6 +9,7 @@ mod demo;
 mod errors;
 mod formats;
 mod interrupts;
+mod judging;
 mod streams;
 
 use std::path::{Path, PathBuf};

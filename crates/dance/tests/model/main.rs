@@ -7,6 +7,7 @@ mod facade;
 mod file;
 #[path = "../../examples/custom_device/naive.rs"]
 mod naive;
+mod points;
 mod promises;
 
 use std::sync::{LazyLock, Mutex};

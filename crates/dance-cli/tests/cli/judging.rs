@@ -1,0 +1,104 @@
+//! `dance evaluate`: what it reports, what it checks, what it writes.
+
+use super::{run, scratch, shared};
+
+#[test]
+fn evaluate_judges_and_checks() {
+    let (model, test) = (shared("model"), shared("test.npz"));
+    let arguments = ["evaluate", &model, &test, "--alpha", "0.2,0.1"];
+    run(&arguments).success().says(&[
+        "96 points",
+        "by chance",
+        "floor",
+        "Cov: share of sets with the true label",
+        "guarantee: P(label in set) >= 1 - alpha",
+    ]);
+    let report = run(&[&arguments[..], &["--json", "--min-coverage", "0.5"]].concat()).success().json();
+    assert_eq!(report["passed"], true);
+    assert_eq!(report["levels"][1]["alpha"], 0.1);
+    for key in ["accuracy", "coverage", "size", "class_violation", "class_violation_floor", "empty"] {
+        assert!(report["levels"][0][key].is_number(), "{key}");
+    }
+    let missed = run(&[&arguments[..], &["--min-coverage", "1"]].concat()).code(1).says(&["floor"]);
+    assert!(missed.stderr.contains("is below the 1 that was asked for"), "{}", missed.stderr);
+    // One share for every level, or one for each.
+    run(&[&arguments[..], &["--min-coverage", "0.2=0.1,0.1=0.1"]].concat()).success();
+    let one = run(&[&arguments[..], &["--min-coverage", "0.2=0.1,0.1=1"]].concat()).code(1);
+    assert!(one.stderr.contains("alpha 0.1: ") && !one.stderr.contains("alpha 0.2: "), "{}", one.stderr);
+    run(&[&arguments[..], &["--min-coverage", "0.3=0.5"]].concat()).fails(&["0.3 is not among the levels"]);
+    run(&[&arguments[..], &["--min-coverage", "0.1=x"]].concat()).fails(&["between 0 and 1"]);
+    let brier = report["probabilities"]["brier"].as_f64().unwrap();
+    assert!((0.0..2.0).contains(&brier));
+    run(&arguments).success().says(&["Class probabilities: log loss"]);
+}
+
+/// Coverage of every class, in a file: they add up to coverage of all.
+#[test]
+fn evaluate_writes_classes() {
+    let (_folder, at) = scratch();
+    let (model, test) = (shared("model"), shared("test.npz"));
+    let arguments = ["evaluate", &model, &test, "--alpha", "0.2,0.1", "--per-class", &at("c.csv"), "--json"];
+    let report = run(&arguments).success().json();
+    let mut file = csv::Reader::from_path(at("c.csv")).unwrap();
+    assert_eq!(
+        file.headers().unwrap(),
+        ["alpha", "class", "points", "covered", "coverage", "size"].as_slice()
+    );
+    let rows: Vec<csv::StringRecord> = file.records().map(Result::unwrap).collect();
+    for level in report["levels"].as_array().unwrap() {
+        let alpha = level["alpha"].as_f64().unwrap();
+        let of = |column: usize| -> f64 {
+            let rows = rows.iter().filter(|row| row[0].parse::<f64>().unwrap() == alpha);
+            rows.map(|row| row[column].parse::<f64>().unwrap()).sum()
+        };
+        assert_eq!(of(2), 96.0);
+        assert!((of(3) / 96.0 - level["coverage"].as_f64().unwrap()).abs() < 1e-12);
+    }
+    run(&["evaluate", &model, &test, "--per-class", "-"]).fails(&["written to .csv"]);
+}
+
+/// Every line of the table fits a terminal of 100 columns.
+#[test]
+fn evaluate_fits_a_terminal() {
+    let ran = run(&["evaluate", &shared("model"), &shared("test.npz")]).success();
+    for line in ran.stdout.lines().filter(|line| line.starts_with("  alpha") || line.starts_with("  0.")) {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+}
+
+/// Judged by the points it was made of, a model says so, and what it is worth without them.
+#[test]
+fn evaluate_notices_points_seen_before() {
+    let (model, small) = (shared("model"), shared("small.npz"));
+    let ran = run(&["evaluate", &model, &small]).success().says(&["that the model has not seen before"]);
+    assert!(ran.stderr.contains("have been seen by the model before"), "{}", ran.stderr);
+    // They pass any check, so checks are made without them.
+    run(&["evaluate", &model, &small, "--min-coverage", "0.1=0.99"]).code(1);
+    let report = run(&["evaluate", &model, &small, "--json"]).success().json();
+    let (fit, calibration) = (&report["overlap"]["fit"], &report["overlap"]["calibration"]);
+    assert!(fit.as_u64() > Some(0) && calibration.as_u64() > Some(0), "{report}");
+    let points = |levels: &str| report[levels][0]["points"].as_u64().unwrap();
+    let seen = fit.as_u64().unwrap() + calibration.as_u64().unwrap();
+    assert_eq!(points("levels"), points("levels_without_seen") + seen);
+    let without = run(&["evaluate", &model, &small, "--json", "--exclude-seen"]).success().json();
+    assert_eq!(without["levels"], report["levels_without_seen"]);
+    let fresh = run(&["evaluate", &model, &shared("test.npz"), "--json"]).success().json();
+    assert_eq!(fresh["overlap"]["fit"], 0);
+    assert!(fresh["levels_without_seen"].is_null());
+}
+
+/// `--check` fails where chance does not explain what was missed: labels that are not true.
+#[test]
+fn evaluate_checks_what_chance_allows() {
+    let (_folder, at) = scratch();
+    let (model, test) = (shared("model"), shared("test.npz"));
+    let report = run(&["evaluate", &model, &test, "--check", "--json"]).success().json();
+    assert_eq!(report["passed"], true);
+    let (low, high) = (&report["levels"][0]["by_chance"][0], &report["levels"][0]["by_chance"][1]);
+    assert!(low.as_f64() < Some(0.9) && high.as_f64() > Some(0.9), "{report}");
+    std::fs::write(at("wrong.txt"), "verb.social\n".repeat(96)).unwrap();
+    let wrong = ["evaluate", &model, &test, "--labels", &at("wrong.txt"), "--check"].map(str::to_owned);
+    let ran = run(&wrong.each_ref().map(String::as_str)).code(1);
+    assert!(ran.stderr.contains("alpha 0.1: coverage"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("below what chance explains"), "{}", ran.stderr);
+}

@@ -1,0 +1,102 @@
+//! Fits on few points: fewer than can be held out, fewer than dimensions.
+
+use super::*;
+
+/// One to three points per class: nothing can be held out, and nothing has to be.
+#[test]
+fn a_few_points_are_enough() {
+    for per_class in [1, 2, 3] {
+        let (classes, d) = (12, 6);
+        let (points, labels) = problem(classes * per_class, d, classes, 4);
+        let tuned = fit(2, &points, &labels, &TuneConfig::default().evaluations(10)).unwrap();
+        assert_eq!((tuned.rfm.rounds, tuned.rows.len()), (0, classes * per_class));
+        // With one point each there is nothing to judge by: the plainest kernel, one median distance wide.
+        assert_eq!(tuned.trace.len(), if per_class == 1 { 1 } else { 10 });
+        if per_class == 1 {
+            assert_eq!((tuned.rfm.kernel.bandwidth(), tuned.rfm.kernel.shape()), (tuned.unit, 1.0));
+        }
+        assert_eq!(largest_of(&outputs(&tuned.rfm, &points)), labels, "each point knows its own class");
+        let fixed = TuneConfig::default().bandwidth((2.0, 2.0)).shape((0.7, 0.7));
+        let fixed = fit(1, &points, &labels, &fixed).unwrap();
+        assert!((fixed.rfm.kernel.bandwidth() / fixed.unit - 2.0).abs() < 1e-12);
+        assert_eq!(fixed.trace.len(), 1);
+    }
+}
+
+/// What judges few points is what refitting without each of them says, computed the long way: by a device of plain loops
+/// in `tests/model` and here by dropping points one by one.
+#[test]
+fn leaving_one_out_is_fitting_without_it() {
+    let (points, labels) = problem(40, 5, 4, 9);
+    let none = Matrix::zeros(0, 5);
+    let of =
+        |rows: &[usize]| part(&points.select(rows), &rows.iter().map(|&row| labels[row]).collect::<Vec<_>>());
+    let context = Context::new(2).unwrap();
+    let kernel = Kernel::new(2.5, 0.8).unwrap();
+    let ridge = 1e-3;
+    let all = of(&(0..40).collect::<Vec<_>>());
+    let whole = FitPoints {
+        train: &all.embeddings,
+        labels: &all.labels,
+        classes: 4,
+        held_out: &none,
+        held_out_labels: &[],
+        basis: None,
+    };
+    let mut session = Cpu.open_fit(whole, false, &context).unwrap();
+    session.begin(None, &context).unwrap();
+    session.solve(kernel, ridge, &context).unwrap();
+    let found = session.leave_one_out(&context).unwrap();
+    for out in 0..40 {
+        let rest = of(&(0..40).filter(|&row| row != out).collect::<Vec<_>>());
+        let one = of(&[out]);
+        let without = FitPoints {
+            train: &rest.embeddings,
+            labels: &rest.labels,
+            classes: 4,
+            held_out: &one.embeddings,
+            held_out_labels: &one.labels,
+            basis: None,
+        };
+        let mut session = Cpu.open_fit(without, false, &context).unwrap();
+        session.begin(None, &context).unwrap();
+        session.solve(kernel, ridge, &context).unwrap();
+        let expected = session.held_out().unwrap();
+        for (found, expected) in found.row(out).iter().zip(expected.row(0)) {
+            assert!((found - expected).abs() < 2e-3, "{out}: {found} {expected}");
+        }
+    }
+}
+
+/// Fewer points than dimensions: the fit in their span is the fit in all dimensions, computed the long way by rounds of a
+/// session without a basis.
+#[test]
+fn a_fit_in_the_span_is_the_fit() {
+    let (small, labels) = problem(60, 4, 3, 8);
+    let (d, mut random) = (90, Random::new(2, 2));
+    // The same points in many dimensions: an orthogonal-free mixture, so that no coordinate is special.
+    let mixing: Vec<f64> = (0..4 * d).map(|_| random.normal()).collect();
+    let mut points = Matrix::zeros(60, d);
+    for row in 0..60 {
+        for column in 0..d {
+            let mixed: f64 = (0..4).map(|at| f64::from(small.row(row)[at]) * mixing[at * d + column]).sum();
+            points.row_mut(row)[column] = (mixed + 0.05 * random.normal()) as f32;
+        }
+    }
+    let context = Context::new(2).unwrap();
+    let config = TuneConfig::default().bandwidth((1.0, 1.0)).shape((1.0, 1.0));
+    let rfm = RfmConfig::default().rounds(2);
+    let tuned = tune::fit(&Cpu, part(&points, &labels), 3, &rfm, &config, &context).unwrap();
+    assert_eq!((tuned.rfm.train.cols(), tuned.rfm.metric_root.rows()), (d, d));
+    assert!(tuned.rfm.rounds > 0, "the test needs a learned metric");
+    let again = RfmConfig::default().rounds(tuned.rfm.rounds);
+    let whole = Rfm::fit(&Cpu, part(&points, &labels), 3, tuned.rfm.kernel, &again, &context).unwrap();
+    let queries = problem(40, d, 3, 10).0; // mostly outside the span
+    let (found, expected) = (outputs(&tuned.rfm, &queries), outputs(&whole, &queries));
+    for (found, expected) in found.as_slice().iter().zip(expected.as_slice()) {
+        assert!((found - expected).abs() < 2e-3, "{found} {expected}");
+    }
+    for (found, expected) in tuned.rfm.metric_root.as_slice().iter().zip(whole.metric_root.as_slice()) {
+        assert!((found - expected).abs() < 2e-3, "{found} {expected}");
+    }
+}
