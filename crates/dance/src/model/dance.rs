@@ -8,12 +8,15 @@ use super::fitted::Fitted;
 use super::prediction::{PredictOptions, Prediction, Scored};
 use super::seen::{self, Overlap, Seen, SeenAs};
 use super::unseen::Unseen;
-use crate::conformal::{CalibrationMode, Combine, DanceConfig, Decision, EmptySets, Predictor};
+use crate::conformal::{
+    CalibrationMode, Combine, DanceConfig, Decision, EmptySets, Predictor, Stack, StackSettings,
+};
 use crate::context::Context;
 use crate::data::{Classes, Dataset, Names};
 use crate::device::Device;
 use crate::error::Result;
-use crate::machine::Classifier;
+use crate::event::largest;
+use crate::machine::{Classified, Classifier};
 use crate::matrix::{Matrix, Rows};
 use crate::neighbors::Neighbors;
 
@@ -189,6 +192,9 @@ impl Dance {
         options: PredictOptions,
         context: &Context<'_>,
     ) -> Result<Scored> {
+        if let Some(stack) = &self.predictor.stack {
+            return self.score_stacked(stack, queries, first_row, options, context);
+        }
         let mapped = self.classifier.map_queries(queries, context)?;
         let fused = self.predictor.combine() == Combine::Fuse;
         let best = options.best || options.empty == EmptySets::Top1;
@@ -198,6 +204,30 @@ impl Dance {
         let probabilities = classified.as_ref().filter(|_| fused).map(|classified| &classified.probabilities);
         let answers = self.predictor.answer(&mapped, first_row, probabilities, context)?;
         Ok(Scored::new(answers, classified.filter(|_| best || options.probabilities), options))
+    }
+
+    /// One block of queries where evidence is combined: the posterior that decides also classifies.
+    fn score_stacked(
+        &self,
+        stack: &Stack,
+        queries: Rows<'_>,
+        first_row: usize,
+        options: PredictOptions,
+        context: &Context<'_>,
+    ) -> Result<Scored> {
+        let points = self.classifier.normalise(queries)?;
+        let mapped = self.classifier.map(&points, context)?;
+        let (answers, probabilities) =
+            self.predictor.answer_stacked(stack, [&mapped, &points], first_row, context)?;
+        let labels = (0..probabilities.rows()).map(|row| largest(probabilities.row(row)) as u32).collect();
+        let wanted = options.best || options.empty == EmptySets::Top1 || options.probabilities;
+        let classified = wanted.then_some(Classified { labels, probabilities });
+        Ok(Scored::new(answers, classified, options))
+    }
+
+    /// The experts whose evidence is combined and what each counts; `None` where none is.
+    pub fn stack(&self) -> Option<&StackSettings> {
+        self.predictor.stack.as_ref().map(|stack| &stack.settings)
     }
 
     /// How sets are made at error level `alpha`, the mix selected for it where the model selects one.

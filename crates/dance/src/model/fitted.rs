@@ -1,12 +1,14 @@
 //! A kernel machine with its settings, and how it is calibrated.
 
+use std::sync::Arc;
+
 use super::config::Config;
 use super::dance::Dance;
 use super::file::hash_of;
 use super::notices;
 use super::seen::{self, Judges, Overlap};
 use super::unseen::Unseen;
-use crate::conformal::{CalibrationMode, Combine, Predictor, Setup};
+use crate::conformal::{CalibrationMode, Combine, Lesson, Predictor, Setup, Stack, learn};
 use crate::context::Context;
 use crate::data::{Classes, Dataset, Names, Normalizer, Source};
 use crate::device::Device;
@@ -110,14 +112,16 @@ impl Fitted {
         let mapped = classifier.map(&points, context)?;
         let probabilities = match config.combine {
             Combine::Fuse => Some(classifier.own_probabilities(&mapped, &labels, context)?),
-            Combine::Union | Combine::Joint => None,
+            Combine::Union | Combine::Joint | Combine::Evidence => None,
         };
         let disjoint = config.calibration == CalibrationMode::Disjoint;
         let calibration_hashes = disjoint.then(|| seen::hashes(&points));
         let setup =
             Setup { device, classes: classes.len(), kernel: self.rfm.kernel, config: &config, context };
         let calibration = Part { embeddings: mapped, labels };
-        let (reference, names, predictor) = match config.calibration {
+        let calibration_part = (config.combine == Combine::Evidence)
+            .then(|| Part { embeddings: points.clone(), labels: calibration.labels.clone() });
+        let (reference, names, mut predictor) = match config.calibration {
             CalibrationMode::Reuse => {
                 (points, data.names(), Predictor::reuse(calibration, probabilities.as_deref(), setup)?)
             }
@@ -131,6 +135,9 @@ impl Fitted {
                 (points, data.names(), Predictor::exact(calibration, &fit, probabilities, setup)?)
             }
         };
+        if let Some(calibration) = calibration_part {
+            predictor.stack = Some(Arc::new(self.stack(device, &calibration, classes.len(), context)?));
+        }
         if predictor.lacks_mix() {
             context
                 .warn(format!("{} points are too few to select the mix; it is 0, the k-NN set", data.len()));
@@ -147,6 +154,29 @@ impl Fitted {
             calibration_hashes,
             data_hash: hash_of(data),
         })
+    }
+
+    /// The experts of combined evidence, set by the fit points and opened on both.
+    fn stack(
+        &self,
+        device: &dyn Device,
+        calibration: &Part,
+        classes: usize,
+        context: &Context<'_>,
+    ) -> Result<Stack> {
+        let Config { dance, rfm: config, .. } = &self.config;
+        let rfm = &self.rfm;
+        let settings = learn(Lesson { device, rfm, config, seed: dance.seed, context })?;
+        let fit = Part { embeddings: rfm.train.clone(), labels: rfm.labels.clone() };
+        Stack::open(
+            settings,
+            [&fit, calibration],
+            &rfm.metric_root,
+            classes,
+            dance.calibration,
+            None,
+            context,
+        )
     }
 
     /// The points that fitted the kernel, mapped.

@@ -7,6 +7,7 @@ use safetensors::SafeTensors;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::stack::StackRecord;
 use super::tensors::{Reader, Values};
 use super::{FORMAT, hexadecimal};
 use crate::conformal::Trial;
@@ -37,6 +38,8 @@ pub(super) struct Metadata {
     /// Calibration points that the kernel has seen.
     pub(super) overlap: Option<Overlap>,
     pub(super) unseen: Option<Unseen>,
+    /// The experts of combined evidence.
+    pub(super) stack: Option<StackRecord>,
     /// How outputs become probabilities.
     pub(super) scale: Option<OutputScale>,
     pub(super) validation: Quality,
@@ -75,6 +78,7 @@ impl Metadata {
             ("guarantee", self.guarantee.clone()),
             ("overlap", json!(self.overlap).to_string()),
             ("unseen", json!(self.unseen).to_string()),
+            ("evidence", json!(self.stack).to_string()),
             ("probabilities", json!(self.scale).to_string()),
             ("validation", json!(self.validation).to_string()),
             ("fidelity", self.fidelity.clone()),
@@ -101,6 +105,7 @@ impl Metadata {
             joint: entries.get("joint").map_or(Ok(None), |text| parse(path, "joint", text))?,
             guarantee: text("guarantee")?,
             overlap: entries.get("overlap").map(|text| parse(path, "overlap", text)).transpose()?,
+            stack: entries.get("evidence").map_or(Ok(None), |text| parse(path, "evidence", text))?,
             unseen: entries.get("unseen").map_or(Ok(None), |text| parse(path, "unseen", text))?,
             scale: entries
                 .get("probabilities")

@@ -7,6 +7,7 @@
 //! The same model gives the same bytes on every machine.
 
 mod header;
+mod stack;
 mod tensors;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ use crate::machine::{Part, Probabilities, Rfm};
 use crate::whole_file::WholeFile;
 
 use header::Metadata;
+use stack::StackRecord;
 use tensors::{Reader, Values};
 
 /// The format this version writes, and the newest it reads.
@@ -174,6 +176,17 @@ impl Dance {
             Names { rows: reader.rows("reference_rows", rows)?, ids: reader.texts("reference_ids", rows)? }
         };
         let classifier = fitted.classifier(device, context)?;
+        let stack = match metadata.stack {
+            Some(record) if fitted.config.dance.combine == Combine::Evidence => {
+                let mode = fitted.config.dance.calibration;
+                let calibration = (&reference, &labels[..]);
+                Some(stack::open(record, &reader, &fitted.rfm, calibration, classes, mode, context)?)
+            }
+            _ if fitted.config.dance.combine == Combine::Evidence => {
+                return Err(problem("metadata `evidence` is missing; the file is damaged".into()));
+            }
+            _ => None,
+        };
         let points = Part { embeddings: classifier.map(&reference, context)?, labels };
         let config = &fitted.config.dance;
         let selection = read_selection(&reader, classes)?;
@@ -181,7 +194,7 @@ impl Dance {
             Mix::Fixed(mix).check()?;
         }
         let setup = Setup { device, classes, kernel: fitted.rfm.kernel, config, context };
-        let predictor = if config.calibration == CalibrationMode::Exact {
+        let mut predictor = if config.calibration == CalibrationMode::Exact {
             let n = points.labels.len();
             let fit = fitted.mapped_fit_points(&classifier, context)?;
             let reference = Predictor::bag_reference(points, &fit, setup)?;
@@ -189,7 +202,7 @@ impl Dance {
             let neighbors = reference.named_neighbors(n, &ids, context);
             let own = match config.combine {
                 Combine::Fuse => Some(reader.shares("calibration_probabilities", n)?),
-                Combine::Union | Combine::Joint => None,
+                Combine::Union | Combine::Joint | Combine::Evidence => None,
             };
             Predictor::of_bag(reference, neighbors, own, selection, metadata.joint, config, context)?
         } else {
@@ -205,8 +218,10 @@ impl Dance {
                 mix: config.mix,
                 mode: config.calibration,
                 combine: config.combine,
+                stack: None,
             }
         };
+        predictor.stack = stack;
         let hashes = reader.has("calibration_hashes").then(|| reader.hashes("calibration_hashes"));
         let calibration_hashes = hashes.transpose()?;
         // Older files did not say; one and the same data set is known by its hash.
@@ -254,6 +269,7 @@ impl Dance {
             guarantee: self.guarantee(),
             overlap: Some(self.overlap),
             unseen: self.unseen,
+            stack: self.predictor.stack.as_deref().map(StackRecord::of),
             scale: Some(self.fitted.scale),
             validation: self.fitted.validation,
             fidelity: self.fitted.fidelity.clone(),
@@ -293,6 +309,9 @@ impl Dance {
                 ("level_probability_scores", Values::Scores(levels.probability.sorted())),
                 ("combined_scores", Values::Scores(scores.sorted())),
             ]);
+        }
+        if let Some(stack) = &self.predictor.stack {
+            stack::insert(&mut tensors, stack);
         }
         insert_names(&mut tensors, ["train_rows", "train_ids"], names);
         if self.predictor.mode() != CalibrationMode::Disjoint {
