@@ -26,21 +26,40 @@ pub(super) fn softplus(x: f64) -> f64 {
 }
 
 /// `ln Σ exp` over all labels but those named.
-fn log_sum_without(row: &[f64], own: usize, other: Option<usize>) -> f64 {
-    let skipped = |at: usize| at == own || Some(at) == other;
-    let most = (0..row.len()).filter(|&at| !skipped(at)).map(|at| row[at]).fold(f64::NEG_INFINITY, f64::max);
+fn log_sum_without(row: &mut [f64], own: usize, other: Option<usize>) -> f64 {
+    let kept = (row[own], other.map(|other| row[other]));
+    row[own] = f64::NEG_INFINITY;
+    if let Some(other) = other {
+        row[other] = f64::NEG_INFINITY;
+    }
+    let sum = log_sum_of_most(row);
+    row[own] = kept.0;
+    if let (Some(other), Some(value)) = (other, kept.1) {
+        row[other] = value;
+    }
+    sum
+}
+
+/// `ln Σ exp`, without what is negligible beside the largest.
+fn log_sum_of_most(row: &[f64]) -> f64 {
+    let mut lanes = [f64::NEG_INFINITY; 8];
+    let (chunks, rest) = row.as_chunks::<8>();
+    for chunk in chunks {
+        for (lane, &value) in lanes.iter_mut().zip(chunk) {
+            *lane = if value > *lane { value } else { *lane };
+        }
+    }
+    let most = lanes.iter().chain(rest).copied().fold(f64::NEG_INFINITY, f64::max);
     if most == f64::NEG_INFINITY {
         return most;
     }
-    let sum: f64 = (0..row.len())
-        .filter(|&at| !skipped(at) && row[at] - most > NEGLIGIBLE)
-        .map(|at| (row[at] - most).exp())
-        .sum();
+    let least = most + NEGLIGIBLE;
+    let sum: f64 = row.iter().filter(|value| **value > least).map(|value| (value - most).exp()).sum();
     most + sum.ln()
 }
 
 /// `-ln p(label)` of evidence.
-pub(super) fn score(row: &[f64], label: usize) -> f64 {
+pub(super) fn score(row: &mut [f64], label: usize) -> f64 {
     softplus(log_sum_without(row, label, None) - row[label])
 }
 
@@ -73,21 +92,22 @@ pub(super) fn counts(
             expert.shift(query, point, *weight, &mut row);
             expert.join(query, point, *weight, &mut joined);
         }
-        let others = log_sum_without(&row, own, None);
+        let others = log_sum_without(&mut row, own, None);
         let before = softplus(others - row[own]);
         reach[sorted.partition_point(|&threshold| threshold <= before)] += 1;
         let mut correct = |label: usize, after: f64| {
             moved[label] += i64::from(after >= thresholds[label]) - i64::from(before >= thresholds[label]);
         };
         correct(own, softplus(others - (row[own] + joined[own])));
-        for (label, (&old, &joined)) in row.iter().zip(&joined).enumerate() {
-            let new = old + joined;
-            if old.max(new) - others <= NEGLIGIBLE || label == own {
+        let least = others + NEGLIGIBLE;
+        for label in 0..classes {
+            let (old, new) = (row[label], row[label] + joined[label]);
+            if (old <= least && new <= least) || label == own {
                 continue;
             }
             let share = (old - others).exp();
             let after = if share > 0.5 {
-                let rest = log_sum_without(&row, own, Some(label));
+                let rest = log_sum_without(&mut row, own, Some(label));
                 let most = rest.max(new);
                 most + ((rest - most).exp() + (new - most).exp()).ln()
             } else {

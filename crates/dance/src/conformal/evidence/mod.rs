@@ -73,7 +73,7 @@ impl Known {
     fn of(evidence: &Wide, labels: &[u32]) -> Self {
         let each = labels.iter().enumerate();
         let mut scores: Vec<f64> =
-            each.map(|(row, &label)| score(evidence.row(row), label as usize)).collect();
+            each.map(|(row, &label)| score(&mut evidence.row(row).to_vec(), label as usize)).collect();
         scores.sort_unstable_by(f64::total_cmp);
         let told = Evidences { tables: vec![evidence], labels }.fit(&[0]);
         Self { scores, sharpness: told.weights[0].max(1e-3) }
@@ -187,7 +187,7 @@ impl Stack {
                 *sum += weight * value;
             }
         }
-        let scores: Vec<f64> = (0..row.len()).map(|label| score(&row, label)).collect();
+        let scores: Vec<f64> = (0..row.len()).map(|label| score(&mut row, label)).collect();
         let found = if self.joins {
             counts(&Bagged { evidence: &self.evidence, labels: &self.labels }, asked, query, &scores)
         } else {
@@ -195,7 +195,9 @@ impl Stack {
             let below = |score: f64| own.partition_point(|&other| other < reaching(score));
             scores.iter().map(|&score| (1 + own.len() - below(score)) as u32).collect()
         };
-        row.iter_mut().for_each(|value| *value *= self.known.sharpness);
+        for value in &mut row {
+            *value *= self.known.sharpness;
+        }
         let total = log_sum(&row);
         (found, row.iter().map(|value| (value - total).exp() as f32).collect())
     }

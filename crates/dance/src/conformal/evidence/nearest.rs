@@ -48,7 +48,9 @@ impl Nearest {
             let least = &mut evidence[label as usize];
             *least = least.min(squared);
         }
-        evidence.iter_mut().for_each(|value| *value = self.of(*value));
+        for value in evidence {
+            *value = self.of(*value);
+        }
     }
 
     fn of(&self, squared: f64) -> f64 {

@@ -6,7 +6,7 @@
 //!
 //! That takes N² numbers and 2N² operations per query. Beyond 2,048 points the kernel is spanned by fit points instead
 //! (landmarks m, `K ≈ ΦΦᵀ` with `Φ = K_Nm L⁻ᵀ`, `LLᵀ = K_mm`): then `B = (I - ΦAΦᵀ)/ρ` with `A = (ΦᵀΦ+ρI)⁻¹`, so `v = ΦAφ` and
-//! `σ = ρ(1 + φᵀAφ)`, which are products with the m numbers k_m(q): 2m(n+m+c) operations.
+//! `σ = ρ(1 + φᵀAφ)`, which are products with the m numbers `k_m(q)`: 2m(n+m+c) operations.
 
 use super::expert::{Asked, Block, Expert, Space, Support};
 use super::wide::{Targets, Wide, dot};
@@ -223,7 +223,9 @@ fn kernel_of(kernel: Kernel, mut squared: Wide, context: &Context<'_>) -> Wide {
     let width = squared.cols().max(1);
     context.run(|| {
         squared.as_mut_slice().par_chunks_mut(width).for_each(|row| {
-            row.iter_mut().for_each(|value| *value = kernel.value(*value));
+            for value in row {
+                *value = kernel.value(*value);
+            }
         });
     });
     squared
@@ -285,6 +287,8 @@ impl Asked for Asking<'_> {
 
     fn join(&self, query: usize, point: usize, weight: f64, joined: &mut [f64]) {
         let gain = weight * self.joined.row(query)[point];
-        joined.iter_mut().for_each(|joined| *joined += gain);
+        for joined in joined {
+            *joined += gain;
+        }
     }
 }

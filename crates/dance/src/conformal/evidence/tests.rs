@@ -77,12 +77,11 @@ fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
         let best = (pivot..n).max_by(|&x, &y| a[x][pivot].abs().total_cmp(&a[y][pivot].abs())).unwrap();
         a.swap(pivot, best);
         b.swap(pivot, best);
-        for row in pivot + 1..n {
-            let factor = a[row][pivot] / a[pivot][pivot];
-            for column in pivot..n {
-                a[row][column] -= factor * a[pivot][column];
-            }
-            b[row] -= factor * b[pivot];
+        let (done, below) = a.split_at_mut(pivot + 1);
+        for (row, at) in below.iter_mut().zip(pivot + 1..) {
+            let factor = row[pivot] / done[pivot][pivot];
+            row.iter_mut().zip(&done[pivot]).for_each(|(value, above)| *value -= factor * above);
+            b[at] -= factor * b[pivot];
         }
     }
     for row in (0..n).rev() {
@@ -215,13 +214,11 @@ fn brute_force(case: &Case, settings: &StackSettings, mode: CalibrationMode) -> 
                         all.push(joined);
                     }
                     let reaches = |place: usize| {
-                        let others: Vec<Point> = match mode {
-                            CalibrationMode::Disjoint => all.clone(),
-                            _ => {
-                                let skipped = fit.len() + place;
-                                (0..all.len()).filter(|&at| at != skipped).map(|at| all[at].clone()).collect()
-                            }
-                        };
+                        // In disjoint mode calibration points are not among those that speak.
+                        let skipped =
+                            if mode == CalibrationMode::Disjoint { usize::MAX } else { fit.len() + place };
+                        let others: Vec<Point> =
+                            (0..all.len()).filter(|&at| at != skipped).map(|at| all[at].clone()).collect();
                         of(&bag[place], &others) >= own * (1.0 - 1e-6)
                     };
                     1 + (0..bag.len()).filter(|&place| reaches(place)).count() as u32

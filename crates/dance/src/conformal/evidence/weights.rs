@@ -128,7 +128,9 @@ impl Evidences<'_> {
         for (point, &label) in self.labels.iter().enumerate() {
             self.row(weights, point, &mut row);
             let total = log_sum(&row);
-            row.iter_mut().for_each(|value| *value = (*value - total).exp());
+            for value in &mut row {
+                *value = (*value - total).exp();
+            }
             let rows: Vec<&[f64]> = experts.iter().map(|&expert| self.tables[expert].row(point)).collect();
             let means: Vec<f64> =
                 rows.iter().map(|own| row.iter().zip(*own).map(|(p, e)| p * e).sum()).collect();
@@ -145,11 +147,16 @@ impl Evidences<'_> {
             }
         }
         let n = self.labels.len().max(1) as f64;
+        for (gradient, &expert) in gradient.iter_mut().zip(experts) {
+            *gradient = *gradient / n + 2.0 * PENALTY * weights[expert];
+        }
         for a in 0..k {
-            gradient[a] = gradient[a] / n + 2.0 * PENALTY * weights[experts[a]];
-            for b in 0..=a {
-                let value = hessian[a][b] / n + if a == b { 2.0 * PENALTY } else { 0.0 };
-                (hessian[a][b], hessian[b][a]) = (value, value);
+            let (above, row) = hessian.split_at_mut(a);
+            for (b, value) in row[0].iter_mut().enumerate().take(a + 1) {
+                *value = *value / n + if a == b { 2.0 * PENALTY } else { 0.0 };
+                if b < a {
+                    above[b][a] = *value;
+                }
             }
         }
         (gradient, hessian)
@@ -176,10 +183,11 @@ fn solve(matrix: &[Vec<f64>], right: &[f64], active: &[usize]) -> Option<Vec<f64
         if !(rows[pivot][pivot].abs() > 1e-300) {
             return None;
         }
-        for row in pivot + 1..k {
-            let factor = rows[row][pivot] / rows[pivot][pivot];
-            for column in pivot..=k {
-                rows[row][column] -= factor * rows[pivot][column];
+        let (done, below) = rows.split_at_mut(pivot + 1);
+        for row in below {
+            let factor = row[pivot] / done[pivot][pivot];
+            for (value, &above) in row[pivot..].iter_mut().zip(&done[pivot][pivot..]) {
+                *value -= factor * above;
             }
         }
     }

@@ -176,17 +176,7 @@ impl Dance {
             Names { rows: reader.rows("reference_rows", rows)?, ids: reader.texts("reference_ids", rows)? }
         };
         let classifier = fitted.classifier(device, context)?;
-        let stack = match metadata.stack {
-            Some(record) if fitted.config.dance.combine == Combine::Evidence => {
-                let mode = fitted.config.dance.calibration;
-                let calibration = (&reference, &labels[..]);
-                Some(stack::open(record, &reader, &fitted.rfm, calibration, classes, mode, context)?)
-            }
-            _ if fitted.config.dance.combine == Combine::Evidence => {
-                return Err(problem("metadata `evidence` is missing; the file is damaged".into()));
-            }
-            _ => None,
-        };
+        let stack = stack::open(metadata.stack, &reader, &fitted, (&reference, &labels), classes, context)?;
         let points = Part { embeddings: classifier.map(&reference, context)?, labels };
         let config = &fitted.config.dance;
         let selection = read_selection(&reader, classes)?;
@@ -310,9 +300,7 @@ impl Dance {
                 ("combined_scores", Values::Scores(scores.sorted())),
             ]);
         }
-        if let Some(stack) = &self.predictor.stack {
-            stack::insert(&mut tensors, stack);
-        }
+        stack::insert(&mut tensors, self.predictor.stack.as_deref());
         insert_names(&mut tensors, ["train_rows", "train_ids"], names);
         if self.predictor.mode() != CalibrationMode::Disjoint {
             insert_names(&mut tensors, ["reference_rows", "reference_ids"], &self.names);

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::tensors::{Reader, Values};
-use crate::conformal::{CalibrationMode, ExpertSettings, Known, Stack, StackSettings};
+use crate::conformal::{CalibrationMode, Combine, DanceConfig, ExpertSettings, Known, Stack, StackSettings};
 use crate::context::Context;
 use crate::error::Result;
-use crate::machine::{Part, Rfm};
+use crate::machine::Part;
 use crate::matrix::Matrix;
+use crate::model::Fitted;
 
 /// As it is written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,23 +34,31 @@ impl StackRecord {
     }
 }
 
-pub(super) fn insert<'a>(tensors: &mut BTreeMap<&'static str, Values<'a>>, stack: &'a Stack) {
+pub(super) fn insert<'a>(tensors: &mut BTreeMap<&'static str, Values<'a>>, stack: Option<&'a Stack>) {
+    let Some(stack) = stack else { return };
     tensors.insert("evidence_scores", Values::Scores(&stack.known.scores));
     if let Some(map) = &stack.settings.whitening {
         tensors.insert("whitening", Values::Matrix(map));
     }
 }
 
-/// Opens the experts on the fit points and on `calibration`: those that speak.
+/// Opens the experts, where the model combines evidence, on the fit points and on `calibration`: those that speak.
 pub(super) fn open(
-    record: StackRecord,
+    record: Option<StackRecord>,
     reader: &Reader<'_>,
-    rfm: &Rfm,
+    fitted: &Fitted,
     calibration: (&Matrix, &[u32]),
     classes: usize,
-    mode: CalibrationMode,
     context: &Context<'_>,
-) -> Result<Arc<Stack>> {
+) -> Result<Option<Arc<Stack>>> {
+    let DanceConfig { combine, calibration: mode, .. } = fitted.config.dance;
+    if combine != Combine::Evidence {
+        return Ok(None);
+    }
+    let Some(record) = record else {
+        return Err(reader.problem("metadata `evidence` is missing; the file is damaged"));
+    };
+    let rfm = &fitted.rfm;
     let d = rfm.train.cols();
     let StackRecord { experts, log_loss, sharpness, whole, seed } = record;
     let sound = |expert: &ExpertSettings| expert.is_sound();
@@ -75,13 +84,6 @@ pub(super) fn open(
         Part { embeddings: Matrix::with_columns(d), labels: Vec::new() }
     };
     let known = Some(Known { scores, sharpness });
-    Ok(Arc::new(Stack::open(
-        settings,
-        [&fit, &calibration],
-        &rfm.metric_root,
-        classes,
-        mode,
-        known,
-        context,
-    )?))
+    let stack = Stack::open(settings, [&fit, &calibration], &rfm.metric_root, classes, mode, known, context)?;
+    Ok(Some(Arc::new(stack)))
 }
