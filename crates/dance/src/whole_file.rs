@@ -1,4 +1,5 @@
-//! Files that appear whole or not at all: the one piece of code through which everything is written.
+//! Files that appear whole or not at all: the one piece of code through which everything is written, and [`read`] for what is
+//! wanted whole.
 //!
 //! A file is written under a random temporary name beside its place, flushed to the disk and renamed; then the folder is
 //! flushed too. Whoever reads the final name sees the old file or the new one, also when two programs write it at once. An
@@ -19,13 +20,13 @@
 //! ```
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::NamedTempFile;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, human_bytes};
 
 /// Temporary files that are to vanish when the program is interrupted.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -127,6 +128,35 @@ fn cannot_write(path: &Path, error: io::Error) -> Error {
     Error::Write { path: path.to_owned(), source: named(error) }
 }
 
+/// Reads all of a regular file that is no longer than `longest` bytes: a pipe could keep us waiting, and a file without end would
+/// take all memory.
+pub fn read(path: impl AsRef<Path>, longest: u64) -> Result<Vec<u8>> {
+    let path = path.as_ref();
+    let cannot_read = |error| Error::io(path, error);
+    // Before opening, which would wait for the other end of a pipe.
+    let found = fs::metadata(path).map_err(cannot_read)?;
+    if found.is_dir() {
+        return Err(Error::format(path, "is a directory; name a file in it"));
+    }
+    if !found.is_file() {
+        return Err(Error::format(path, "is not a regular file; save what it gives to one"));
+    }
+    let mut bytes = Vec::new();
+    if found.len() <= longest {
+        let file = File::open(path).map_err(cannot_read)?;
+        bytes
+            .try_reserve_exact(found.len() as usize)
+            .map_err(|_| cannot_read(ErrorKind::OutOfMemory.into()))?;
+        // It may grow while it is read.
+        file.take(longest.saturating_add(1)).read_to_end(&mut bytes).map_err(cannot_read)?;
+    }
+    if found.len() > longest || bytes.len() as u64 > longest {
+        let limit = human_bytes(longest);
+        return Err(Error::format(path, format!("is longer than {limit}, which such a file never is")));
+    }
+    Ok(bytes)
+}
+
 const SUFFIX: &str = ".tmp";
 
 /// Removes every file that is under way and runs `last`; no file can be finished meanwhile or, if `last` ends the program,
@@ -174,8 +204,9 @@ fn remove_leftovers(folder: &Path, prefix: &str) {
         if !(name.starts_with(prefix) && name.ends_with(SUFFIX)) || lock().contains(&entry.path()) {
             continue;
         }
-        // Whoever still writes it holds its lock.
-        let abandoned = File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
+        // Whoever still writes it holds its lock. (To open a pipe would be to wait for its other end.)
+        let abandoned = entry.file_type().is_ok_and(|kind| kind.is_file())
+            && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
         if abandoned {
             let _ = fs::remove_file(entry.path());
         }
@@ -285,6 +316,16 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert!(WholeFile::write(&link, b"newer").unwrap_err().to_string().contains("link to nothing"));
         assert!(WholeFile::write(folder.path(), b"x").unwrap_err().to_string().contains("directory"));
+    }
+
+    #[test]
+    fn only_regular_files_of_a_sensible_length_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("in");
+        fs::write(&path, b"four").unwrap();
+        assert_eq!(read(&path, 4).unwrap(), b"four");
+        assert!(read(&path, 3).unwrap_err().to_string().contains("longer than 3 B"));
+        assert!(read(folder.path(), 4).unwrap_err().to_string().contains("is a directory"));
     }
 
     #[test]
