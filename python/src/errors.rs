@@ -47,3 +47,12 @@ fn to_python(error: Error) -> PyErr {
         _ => DanceError::new_err(message),
     }
 }
+
+/// The error of a model that was read: whatever is wrong with it, the reader has not chosen it.
+pub(crate) fn of_model(py: Python<'_>, error: PyErr) -> PyErr {
+    if error.is_instance_of::<PyValueError>(py) {
+        ModelFormatError::new_err(error.value(py).to_string())
+    } else {
+        error
+    }
+}
