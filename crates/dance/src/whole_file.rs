@@ -24,7 +24,7 @@ use std::io::{self, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tempfile::NamedTempFile;
+use tempfile::TempPath;
 
 use crate::error::{Error, Result, human_bytes};
 
@@ -34,8 +34,8 @@ static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// A file under way; dropped without [`commit`](Self::commit) it leaves nothing behind.
 #[derive(Debug)]
 pub struct WholeFile {
-    /// `None` once it is committed.
-    out: Option<BufWriter<NamedTempFile>>,
+    /// The file and its temporary name, under which it is removed when it is dropped; `None` once it is committed.
+    out: Option<(BufWriter<File>, TempPath)>,
     temporary: PathBuf,
     /// Where it goes: the target of a symbolic link.
     place: PathBuf,
@@ -77,19 +77,18 @@ impl WholeFile {
         let folder = folder_of(&place);
         let prefix = format!(".{name}.");
         remove_leftovers(folder, &prefix);
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(&prefix).suffix(SUFFIX);
-        if let Some(mode) = mode.or_else(usual_mode) {
-            builder.permissions(mode);
-        }
         let mut unfinished = lock();
-        let file = builder.tempfile_in(folder).map_err(|error| cannot_write(path, error))?;
-        // A file system without locks only loses the clean-up of leftovers.
-        let _ = file.as_file().try_lock();
-        let temporary = file.path().to_owned();
+        // Opened by us: what the system says then has no temporary name in it, which means nothing to the user.
+        let file = tempfile::Builder::new()
+            .prefix(&prefix)
+            .suffix(SUFFIX)
+            .make_in(folder, |name| create_new(name, mode.as_ref()))
+            .map_err(|error| cannot_write(path, error))?;
+        let (file, name) = file.into_parts();
+        let temporary = name.to_path_buf();
         unfinished.push(temporary.clone());
         drop(unfinished);
-        Ok(Self { out: Some(BufWriter::new(file)), temporary, place, path: path.to_owned() })
+        Ok(Self { out: Some((BufWriter::new(file), name)), temporary, place, path: path.to_owned() })
     }
 
     /// Writes all of `bytes` to a file called `path`.
@@ -102,11 +101,11 @@ impl WholeFile {
 
     /// Puts the file in its place.
     pub fn commit(mut self) -> Result<()> {
-        let finish = |out: BufWriter<NamedTempFile>| -> io::Result<()> {
+        let finish = |(out, name): (BufWriter<File>, TempPath)| -> io::Result<()> {
             let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-            file.as_file().sync_all()?;
+            file.sync_all()?;
             let mut unfinished = lock();
-            file.persist(&self.place).map_err(|error| error.error)?;
+            name.persist(&self.place).map_err(|error| error.error)?;
             unfinished.retain(|noted| *noted != self.temporary);
             drop(unfinished);
             sync_folder(folder_of(&self.place))
@@ -118,14 +117,13 @@ impl WholeFile {
         })
     }
 
-    fn open(&mut self) -> io::Result<&mut BufWriter<NamedTempFile>> {
-        self.out.as_mut().ok_or_else(|| io::Error::other("the file is finished"))
+    fn open(&mut self) -> io::Result<&mut BufWriter<File>> {
+        self.out.as_mut().map(|(out, _)| out).ok_or_else(|| io::Error::other("the file is finished"))
     }
 }
 
-/// In the system's own words: the temporary name means nothing to the user.
-fn cannot_write(path: &Path, error: io::Error) -> Error {
-    Error::Write { path: path.to_owned(), source: named(error) }
+fn cannot_write(path: &Path, source: io::Error) -> Error {
+    Error::Write { path: path.to_owned(), source }
 }
 
 /// Reads all of a regular file that is no longer than `longest` bytes: a pipe could keep us waiting, and a file without end would
@@ -181,13 +179,22 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// What files are created with; the process's mask takes its share. Other systems have no modes.
-#[allow(clippy::unnecessary_wraps)] // on Unix there always is one
-fn usual_mode() -> Option<Permissions> {
+/// A file that was not there, locked, with the mode of the one whose place it takes; the process's mask takes its share.
+fn create_new(path: &Path, mode: Option<&Permissions>) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create_new(true);
     #[cfg(unix)]
-    return Some(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    if let Some(mode) = mode {
+        use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+        options.mode(mode.mode());
+    }
     #[cfg(not(unix))]
-    None
+    let _ = mode; // other systems have none
+    let file = options.open(path)?;
+    // A file system without locks only loses the clean-up of leftovers.
+    let _ = file.lock();
+    // Whoever cleans up may have come between the file and its lock; another name is tried then.
+    if path.exists() { Ok(file) } else { Err(ErrorKind::AlreadyExists.into()) }
 }
 
 /// So that the new name survives a power failure. Only Unix can open a folder.
@@ -215,17 +222,12 @@ fn remove_leftovers(folder: &Path, prefix: &str) {
 
 impl Write for WholeFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.open()?.write(bytes).map_err(named)
+        self.open()?.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.open()?.flush().map_err(named)
+        self.open()?.flush()
     }
-}
-
-/// An error without the temporary name, which would be all the user sees of it.
-fn named(error: io::Error) -> io::Error {
-    error.raw_os_error().map_or(error, io::Error::from_raw_os_error)
 }
 
 impl Seek for WholeFile {

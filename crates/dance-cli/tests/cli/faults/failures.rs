@@ -59,13 +59,13 @@ fn a_failing_rename_or_flush_leaves_what_was_there() {
     }
 }
 
-/// A file system of one page: the file is named in one line, in the system's words, and nothing is left.
+/// A file system of one page, which is taken: the file is named in one line, in the system's words, and nothing is left.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_said_and_leaves_nothing() {
     let folder = folder();
     fs::create_dir(folder.path().join("full")).unwrap();
-    let mount = "mount -t tmpfs -o size=4k none full";
+    let mount = "mount -t tmpfs -o size=4k none full && head -c 4096 /dev/zero > full/taken";
     let able = Command::new("unshare").args(["-rm", "sh", "-c", mount]).current_dir(folder.path()).output();
     if !able.is_ok_and(|output| output.status.success()) {
         println!("no file system can be mounted here: a full disk is not tried");
@@ -73,20 +73,21 @@ fn a_full_disk_is_said_and_leaves_nothing() {
     }
     for (arguments, file) in [
         ("fit d.csv -o full/m --evaluations 1", "full/m"),
-        ("fit d.csv -o m1 --split 0.2,0.2,0.6 --test-out full/t.npz --evaluations 1", "full/t.npz"),
+        ("fit d.csv -o m1 --split 0.4,0.4,0.2 --test-out full/t.npz --evaluations 1", "full/t.npz"),
         ("recalibrate m d.csv -o full/m", "full/m"),
         ("predict m d.csv -o full/s.jsonl --include neighbors", "full/s.jsonl"),
         ("predict m d.csv -o full/s.csv --include neighbors", "full/s.csv"),
         ("predict m d.csv -o full/s.npz --include neighbors,p-values", "full/s.npz"),
         ("predict m d.csv -o full/s.parquet --include neighbors,p-values,probabilities", "full/s.parquet"),
         ("demo d.csv --report full/r.html --evaluations 1", "full/r.html"),
-        ("bench d.csv -o full --seeds 1 --evaluations 1 --methods aps", "full/results.json"),
+        ("bench d.csv -o full/b --seeds 1 --evaluations 1 --methods aps", "full/b/results.json"),
     ] {
-        let line = format!("{mount}; '{}' {arguments}; code=$?; ls -A full; exit $code", binary().display());
+        let line =
+            format!("{mount}; '{}' {arguments}; code=$?; find full -type f; exit $code", binary().display());
         let run =
             Command::new("unshare").args(["-rm", "sh", "-c", &line]).current_dir(folder.path()).output();
         let ran = Ran::new(run.unwrap()).code(2);
-        assert_eq!(ran.stdout, "", "{arguments}");
+        assert_eq!(ran.stdout, "full/taken\n", "{arguments}");
         let message = ran.stderr.lines().last().unwrap_or_default();
         assert!(message.starts_with(&format!("dance: {file}: ")), "{arguments}: {message}");
         assert!(message.contains("No space left on device"), "{arguments}: {message}");
