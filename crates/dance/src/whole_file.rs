@@ -95,7 +95,7 @@ impl WholeFile {
     pub fn write(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
         let path = path.as_ref();
         let mut file = Self::create(path)?;
-        file.write_all(bytes).map_err(|error| cannot_write(path, error))?;
+        file.open().and_then(|out| out.write_all(bytes)).map_err(|error| cannot_write(path, error))?;
         file.commit()
     }
 
@@ -115,6 +115,11 @@ impl WholeFile {
             forget(&self.temporary);
             cannot_write(&self.path, error)
         })
+    }
+
+    /// An error that names the file to whoever only sees a `Write`.
+    fn named(&self, error: io::Error) -> io::Error {
+        io::Error::new(error.kind(), cannot_write(&self.path, error))
     }
 
     fn open(&mut self) -> io::Result<&mut BufWriter<File>> {
@@ -222,11 +227,11 @@ fn remove_leftovers(folder: &Path, prefix: &str) {
 
 impl Write for WholeFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.open()?.write(bytes)
+        self.open().and_then(|out| out.write(bytes)).map_err(|error| self.named(error))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.open()?.flush()
+        self.open().and_then(Write::flush).map_err(|error| self.named(error))
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::super::{Ran, names};
 use super::{BENCH, WRITERS, dance, folder};
 
-const KILLS: usize = 8;
+const KILLS: usize = 20;
 const OLD: &[u8] = b"what was there before";
 
 fn kills() -> usize {
