@@ -34,7 +34,11 @@ fn to_python(error: Error) -> PyErr {
     match error {
         // With these arguments Python chooses the subclass itself: FileNotFoundError, PermissionError …
         Error::Io { path, source } | Error::Write { path, source } => match source.raw_os_error() {
-            Some(code) => PyOSError::new_err((code, source.to_string(), path)),
+            // Python shows the number itself.
+            Some(code) => {
+                let said = source.to_string().replace(&format!(" (os error {code})"), "");
+                PyOSError::new_err((code, said, path.into_os_string()))
+            }
             None => PyOSError::new_err(message),
         },
         Error::Format { .. } | Error::MissingKey { .. } => ModelFormatError::new_err(message),

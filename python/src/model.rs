@@ -232,8 +232,9 @@ impl Model {
                 let classifier = run(py, 0, None, |device, context| fitted.classifier(device, context))?;
                 return Ok(Self { state: State::Fitted(Box::new((fitted, classifier))) });
             }
-            let from_bytes = |device: &_, context: &_| Dance::from_bytes(device, bytes, "<pickle>", context);
-            run(py, 0, None, from_bytes).map(Self::calibrated)
+            let dance =
+                run(py, 0, None, |device, context| Dance::from_bytes(device, bytes, "<pickle>", context));
+            dance.map(Self::calibrated)
         };
         read().map_err(|error| of_model(py, error))
     }

@@ -49,7 +49,7 @@ def test_headers_that_do_not_fit_the_rest(kernel):
         ("dimensions", 0),
         ("bandwidth", -1.0),
         ("bandwidth", 0.0),
-        ("shape", 1e300),
+        ("shape", 0.0),
         ("normalizer", {"kind": "standardize", "mean": [0.0], "scale": [0.0]}),
         ("names", {"rows": [1], "ids": None}),
         ("scale", {"floor": -1.0, "ceiling": None, "power": 1.0}),
@@ -103,6 +103,5 @@ def test_a_disk_that_is_full(model, tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
     assert caught.value.errno == errno.EFBIG
-    assert caught.value.filename == str(path)
-    assert "Os {" not in str(caught.value)
+    assert str(caught.value) == f"[Errno {errno.EFBIG}] File too large: '{path}'"
     assert list(tmp_path.iterdir()) == []
