@@ -53,9 +53,9 @@ fn killed_writers_leave_whole_files_or_none() {
             for name in writer.outputs {
                 let path = folder.path().join(name);
                 if kill % 2 == 0 {
-                    fs::write(path, OLD).unwrap()
+                    fs::write(path, OLD).unwrap();
                 } else {
-                    fs::remove_file(path).unwrap_or(())
+                    let _ = fs::remove_file(path);
                 }
             }
             let ended = killed(command(), longest, &mut random);
