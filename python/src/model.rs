@@ -12,7 +12,7 @@ use pyo3::types::PyBytes;
 use serde::de::DeserializeOwned;
 
 use crate::arrays;
-use crate::errors::Mapped;
+use crate::errors::{Mapped, of_model};
 use crate::job::run;
 use crate::persist;
 use crate::points::Labelled;
@@ -211,7 +211,8 @@ impl Model {
     /// Reads a model file.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf, threads: usize) -> PyResult<Self> {
-        run(py, threads, None, |device, context| Dance::load(device, &path, context)).map(Self::calibrated)
+        let dance = run(py, threads, None, |device, context| Dance::load(device, &path, context));
+        dance.map(Self::calibrated).map_err(|error| of_model(py, error))
     }
 
     /// The model as bytes, for pickling.
@@ -226,12 +227,16 @@ impl Model {
     /// A model from its bytes.
     #[staticmethod]
     fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
-        if let Some(fitted) = persist::from_bytes(bytes)? {
-            let classifier = run(py, 0, None, |device, context| fitted.classifier(device, context))?;
-            return Ok(Self { state: State::Fitted(Box::new((fitted, classifier))) });
-        }
-        let dance = run(py, 0, None, |device, context| Dance::from_bytes(device, bytes, "<pickle>", context));
-        dance.map(Self::calibrated)
+        let read = || {
+            if let Some(fitted) = persist::from_bytes(bytes)? {
+                let classifier = run(py, 0, None, |device, context| fitted.classifier(device, context))?;
+                return Ok(Self { state: State::Fitted(Box::new((fitted, classifier))) });
+            }
+            let dance =
+                run(py, 0, None, |device, context| Dance::from_bytes(device, bytes, "<pickle>", context));
+            dance.map(Self::calibrated)
+        };
+        read().map_err(|error| of_model(py, error))
     }
 
     /// Names of the classes: the kernel's, then those that only calibration points have.

@@ -10,9 +10,13 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, Parser};
+use dance::whole_file;
 use toml::{Table, Value};
 
 use crate::args::Arguments;
+
+/// In bytes: more than all options together could need.
+const LONGEST: u64 = 1 << 20;
 
 /// The arguments of this process, with those of its configuration file. Ends the process on `--help` and on misuse.
 pub(crate) fn arguments() -> anyhow::Result<Arguments> {
@@ -25,14 +29,16 @@ pub(crate) fn arguments() -> anyhow::Result<Arguments> {
     Ok(Arguments::parse_from(given))
 }
 
-fn from_file(given: &[OsString]) -> anyhow::Result<Option<Vec<OsString>>> {
+/// Options of the file that the arguments `given` name, if they do.
+pub(crate) fn from_file(given: &[OsString]) -> anyhow::Result<Option<Vec<OsString>>> {
     let mut root = Arguments::command();
     root.build();
     // What is missing may be in the file; what is wrong is reported by the real parse.
     let Ok(matches) = root.clone().ignore_errors(true).try_get_matches_from(given) else { return Ok(None) };
     let Some((name, matches)) = matches.subcommand() else { return Ok(None) };
     let Some(path) = matches.get_one::<PathBuf>("config") else { return Ok(None) };
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let text = whole_file::read(path, LONGEST)?;
+    let Ok(text) = String::from_utf8(text) else { bail!("{}: is not UTF-8 text", path.display()) };
     let table: Table = text.parse().with_context(|| format!("{}: not TOML", path.display()))?;
     let Some(command) = root.find_subcommand(name) else { return Ok(None) };
 

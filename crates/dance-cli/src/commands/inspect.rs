@@ -63,12 +63,20 @@ impl Inspect {
     }
 }
 
+/// As the format's own reader has it.
+const LONGEST_HEADER: u64 = 100_000_000;
+
 /// The metadata of a model file; `None` if the file is none. Only looks: loading checks.
 fn model_metadata(path: &Path) -> Option<Map<String, Value>> {
+    // Before opening, which would wait for the other end of a pipe.
+    let size = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?.len();
     let mut file = File::open(path).ok()?;
     let mut length = [0; 8];
     file.read_exact(&mut length).ok()?;
-    let length = u64::from_le_bytes(length).min(file.metadata().ok()?.len());
+    let length = u64::from_le_bytes(length);
+    if length > LONGEST_HEADER || length > size {
+        return None;
+    }
     let mut header = Vec::new();
     file.take(length).read_to_end(&mut header).ok()?;
     let Value::Object(mut header) = serde_json::from_slice(&header).ok()? else { return None };

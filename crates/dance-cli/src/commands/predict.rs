@@ -182,7 +182,7 @@ impl Predict {
             Destination::Stdout => write_lines(&mut io::stdout().lock(), &found)?,
             Destination::File(path, Format::Jsonl) => {
                 let mut file = WholeFile::create(path)?;
-                write_lines(&mut file, &found).with_context(|| path.display().to_string())?;
+                write_lines(&mut file, &found)?;
                 file.commit()?;
             }
             Destination::File(path, format) => {

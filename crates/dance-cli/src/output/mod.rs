@@ -6,6 +6,7 @@ mod npz;
 #[cfg(feature = "parquet")]
 mod parquet;
 
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
@@ -51,16 +52,17 @@ impl Destination {
     }
 }
 
-/// Writes a frame to a file.
+/// Writes a frame to a file. It is made in memory, where nothing fails: what a disk says then reaches the user as the disk's
+/// words, not as a library's.
 pub(crate) fn write_frame(path: &Path, format: Format, frame: &Frame) -> anyhow::Result<()> {
-    let mut file = WholeFile::create(path)?;
+    let mut out = Cursor::new(Vec::new());
     match format {
-        Format::Csv => csv::write(&mut file, frame),
-        Format::Npz => npz::write(&mut file, frame),
+        Format::Csv => csv::write(&mut out, frame),
+        Format::Npz => npz::write(&mut out, frame),
         #[cfg(feature = "parquet")]
-        Format::Parquet => parquet::write(&mut file, frame),
+        Format::Parquet => parquet::write(&mut out, frame),
         _ => Err(anyhow::anyhow!("cannot be written in this format")),
     }
     .map_err(|error| error.context(path.display().to_string()))?;
-    Ok(file.commit()?)
+    Ok(WholeFile::write(path, out.get_ref())?)
 }

@@ -7,6 +7,7 @@ mod commands;
 mod configuration;
 mod demo;
 mod errors;
+mod faults;
 mod formats;
 mod interrupts;
 mod judging;

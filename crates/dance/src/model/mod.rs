@@ -33,6 +33,7 @@ mod fitted;
 mod notices;
 mod prediction;
 mod seen;
+mod sound;
 mod unseen;
 
 pub use config::Config;

@@ -11,7 +11,7 @@ use anyhow::bail;
 use clap::Args;
 use dance::Dataset;
 use dance::data::io::read_npz_bytes;
-use dance::whole_file::WholeFile;
+use dance::whole_file::{self, WholeFile};
 use dance_bench::plot;
 
 use crate::args::Shared;
@@ -33,6 +33,8 @@ The data that ships with dance: 4,800 WordNet definitions of 24 lexical fields, 
 static SHIPPED: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/data/wordnet_minilm.npz"));
 const SHIPPED_NAME: &str = "wordnet_minilm.npz";
 const DEFAULT_REPORT: &str = "dance-demo.html";
+/// In bytes; ours are a few hundred thousand.
+const LONGEST_REPORT: u64 = 1 << 26;
 
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
@@ -86,13 +88,14 @@ impl Demo {
             return Ok(Some(path.clone()));
         }
         let path = PathBuf::from(DEFAULT_REPORT);
-        match std::fs::read(&path) {
-            Ok(bytes) if !page::is_ours(&bytes) => {
+        match whole_file::read(&path, LONGEST_REPORT) {
+            Err(dance::Error::Io { .. }) => {}
+            Ok(bytes) if page::is_ours(&bytes) => {}
+            _ => {
                 bail!(
                     "{DEFAULT_REPORT} exists and is no report of dance; name another place with --report FILE"
                 )
             }
-            _ => {}
         }
         if let Err(error) = WholeFile::check(&path) {
             progress.warn(&format!("no report will be written: {error}"));

@@ -5,11 +5,12 @@
 //! editor counts, and the name of the column.
 
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::{self, Read, Seek};
 use std::path::Path;
 
 use csv::{ErrorKind, Position, Reader, ReaderBuilder, StringRecord, Trim};
 
+use super::budget::Rows;
 use super::csv_cell::restored;
 use super::{ID_COLUMN, LABEL_COLUMN, ReadOptions, labels};
 use crate::data::{RawLabels, Table};
@@ -110,20 +111,30 @@ impl LineEnds {
     }
 }
 
-fn build(file: File, delimiter: u8) -> Reader<File> {
+fn build(file: File, delimiter: u8) -> Reader<Rows<File>> {
     ReaderBuilder::new()
         .delimiter(delimiter)
         .has_headers(false) // so that the header row comes with its position, and its length binds the others
         .trim(Trim::All)
         .buffer_capacity(1 << 16)
-        .from_reader(file)
+        .from_reader(Rows::new(file))
 }
 
 /// The next row, if there is one.
-fn next(path: &Path, reader: &mut Reader<File>, record: &mut StringRecord, ends: LineEnds) -> Result<bool> {
+fn next(
+    path: &Path,
+    reader: &mut Reader<Rows<File>>,
+    record: &mut StringRecord,
+    ends: LineEnds,
+) -> Result<bool> {
+    reader.get_mut().next();
+    let begins = line(Some(reader.position()), ends);
     reader.read_record(record).map_err(|error| {
         let line = line(error.position(), ends);
         match error.into_kind() {
+            ErrorKind::Io(source) if source.kind() == io::ErrorKind::FileTooLarge => {
+                Error::format(path, format!("line {begins}: {source}"))
+            }
             ErrorKind::Io(source) => Error::io(path, source),
             ErrorKind::Utf8 { err, .. } => Error::format(
                 path,

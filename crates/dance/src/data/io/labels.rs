@@ -1,8 +1,9 @@
 //! Labels written as text, and labels in a file of their own.
 
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use super::budget::LONGEST_ROW;
 use super::{csv, extension, numpy, open};
 use crate::data::RawLabels;
 use crate::error::{Error, Result};
@@ -19,20 +20,26 @@ pub(super) fn read(path: &Path, column: &str) -> Result<RawLabels> {
     }
 }
 
-fn read_lines(path: &Path, reader: impl BufRead) -> Result<RawLabels> {
+fn read_lines(path: &Path, mut reader: impl BufRead) -> Result<RawLabels> {
     let mut labels = Vec::new();
-    for (line, text) in reader.lines().enumerate() {
-        let text = text.map_err(|error| match error.kind() {
-            ErrorKind::InvalidData => Error::format(path, format!("line {}: is not UTF-8 text", line + 1)),
-            _ => Error::io(path, error),
-        })?;
-        let text = if line == 0 { text.trim_start_matches('\u{feff}') } else { &text }.trim();
+    let mut bytes = Vec::new();
+    loop {
+        let wrong = |problem: &str| Err(Error::format(path, format!("line {}: {problem}", labels.len() + 1)));
+        bytes.clear();
+        let read = reader.by_ref().take(LONGEST_ROW).read_until(b'\n', &mut bytes);
+        if read.map_err(|error| Error::io(path, error))? == 0 {
+            return Ok(from_text(labels));
+        }
+        if bytes.len() as u64 == LONGEST_ROW && !bytes.ends_with(b"\n") {
+            return wrong("is longer than any label; every line is one label");
+        }
+        let Ok(text) = str::from_utf8(&bytes) else { return wrong("is not UTF-8 text") };
+        let text = if labels.is_empty() { text.trim_start_matches('\u{feff}') } else { text }.trim();
         if text.is_empty() {
-            return Err(Error::format(path, format!("line {}: is blank; every line is one label", line + 1)));
+            return wrong("is blank; every line is one label");
         }
         labels.push(text.to_owned());
     }
-    Ok(from_text(labels))
 }
 
 /// Integers if every label is written the way an integer prints, otherwise strings: `007` or `+1` may be a code, and

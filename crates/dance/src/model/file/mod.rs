@@ -30,7 +30,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::machine::{Part, Probabilities, Rfm};
-use crate::whole_file::WholeFile;
+use crate::whole_file::{self, WholeFile};
 
 use header::Metadata;
 use stack::StackRecord;
@@ -82,12 +82,7 @@ impl Dance {
     /// Reads a model and opens it on a device.
     pub fn load(device: &dyn Device, path: impl AsRef<Path>, context: &Context<'_>) -> Result<Self> {
         let path = path.as_ref();
-        let found = std::fs::metadata(path).map_err(|error| Error::io(path, error))?;
-        if !found.is_file() {
-            return Err(Error::format(path, "is not a regular file; name a model that `dance fit` wrote"));
-        }
-        let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
-        Self::from_bytes(device, &bytes, path, context)
+        Self::from_bytes(device, &whole_file::read(path, u64::MAX)?, path, context)
     }
 
     /// Reads a model from the bytes of its file; `path` is for messages.
