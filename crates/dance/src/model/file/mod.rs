@@ -7,6 +7,7 @@
 //! The same model gives the same bytes on every machine.
 
 mod header;
+mod kinds;
 mod tensors;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ use crate::machine::{Part, Probabilities, Rfm};
 use crate::whole_file::WholeFile;
 
 use header::Metadata;
+use kinds::Kinds;
 use tensors::{Reader, Values};
 
 /// The format this version writes, and the newest it reads.
@@ -152,12 +154,17 @@ impl Dance {
             normalizer,
             rfm,
             scale,
-            names: Names { rows: reader.rows("train_rows", n)?, ids: reader.texts("train_ids", n)? },
+            names: Names {
+                rows: reader.rows("train_rows", n)?,
+                ids: reader.texts("train_ids", n)?,
+                id_kind: metadata.kinds.fit_ids,
+            },
             judges: read_judges(&reader)?,
             source: Source::default(),
             validation: metadata.validation,
             fidelity: metadata.fidelity,
             data_hash: metadata.fit_data_hash,
+            label_kind: metadata.kinds.fit_labels,
             config,
         };
 
@@ -171,7 +178,11 @@ impl Dance {
             fitted.names.clone()
         } else {
             let rows = reference.rows();
-            Names { rows: reader.rows("reference_rows", rows)?, ids: reader.texts("reference_ids", rows)? }
+            Names {
+                rows: reader.rows("reference_rows", rows)?,
+                ids: reader.texts("reference_ids", rows)?,
+                id_kind: metadata.kinds.reference_ids,
+            }
         };
         let classifier = fitted.classifier(device, context)?;
         let points = Part { embeddings: classifier.map(&reference, context)?, labels };
@@ -219,6 +230,7 @@ impl Dance {
             copies: 0,
         });
         Ok(Self {
+            label_kind: metadata.kinds.labels.of_all(&metadata.classes),
             classes: metadata.classes,
             reference,
             names,
@@ -259,6 +271,12 @@ impl Dance {
             fidelity: self.fitted.fidelity.clone(),
             fit_data_hash: self.fitted.data_hash.clone(),
             calibration_data_hash: self.data_hash.clone(),
+            kinds: Kinds {
+                labels: self.label_kind,
+                fit_labels: self.fitted.label_kind,
+                fit_ids: self.fitted.names.id_kind,
+                reference_ids: self.names.id_kind,
+            },
         })
     }
 
