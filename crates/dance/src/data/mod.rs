@@ -16,6 +16,7 @@ mod classes;
 mod dataset;
 pub mod io;
 mod kind;
+mod labelled;
 mod labels;
 mod normalize;
 pub mod split;

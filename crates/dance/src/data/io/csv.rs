@@ -12,7 +12,7 @@ use csv::{ErrorKind, Position, Reader, ReaderBuilder, StringRecord, Trim};
 
 use super::csv_cell::restored;
 use super::{ID_COLUMN, LABEL_COLUMN, ReadOptions, labels};
-use crate::data::table::Places;
+use crate::data::labelled::Places;
 use crate::data::{Kind, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::{ID_COLUMN, LABEL_COLUMN, ReadOptions};
 use crate::data::kind::name_of_float;
-use crate::data::table::Places;
+use crate::data::labelled::Places;
 use crate::data::{Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;

@@ -16,7 +16,7 @@ use super::budget::Budget;
 use super::npy_header::{self, Element, Header};
 use super::scalar::{self, Endian};
 use super::{Part, ReadOptions, Shape};
-use crate::data::table::Places;
+use crate::data::labelled::Places;
 use crate::data::{Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;

@@ -30,7 +30,7 @@ use super::budget::Budget;
 use super::parquet_footer::schema_is_sound;
 use super::parquet_pages::{Pages, Source, plausible};
 use super::{ID_COLUMN, LABEL_COLUMN, Part, ReadOptions};
-use crate::data::table::Places;
+use crate::data::labelled::Places;
 use crate::data::{Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;

@@ -20,7 +20,7 @@ use safetensors::tensor::Metadata;
 
 use super::scalar::{self, Endian, Scalar};
 use super::{Part, ReadOptions, Shape};
-use crate::data::table::Places;
+use crate::data::labelled::Places;
 use crate::data::{Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;

@@ -154,11 +154,7 @@ impl Dance {
             normalizer,
             rfm,
             scale,
-            names: Names {
-                rows: reader.rows("train_rows", n)?,
-                ids: reader.texts("train_ids", n)?,
-                id_kind: metadata.kinds.fit_ids,
-            },
+            names: kinds::names(&reader, ["train_rows", "train_ids"], n, metadata.kinds.fit_ids)?,
             judges: read_judges(&reader)?,
             source: Source::default(),
             validation: metadata.validation,
@@ -178,11 +174,7 @@ impl Dance {
             fitted.names.clone()
         } else {
             let rows = reference.rows();
-            Names {
-                rows: reader.rows("reference_rows", rows)?,
-                ids: reader.texts("reference_ids", rows)?,
-                id_kind: metadata.kinds.reference_ids,
-            }
+            kinds::names(&reader, ["reference_rows", "reference_ids"], rows, metadata.kinds.reference_ids)?
         };
         let classifier = fitted.classifier(device, context)?;
         let points = Part { embeddings: classifier.map(&reference, context)?, labels };
@@ -271,12 +263,7 @@ impl Dance {
             fidelity: self.fitted.fidelity.clone(),
             fit_data_hash: self.fitted.data_hash.clone(),
             calibration_data_hash: self.data_hash.clone(),
-            kinds: Kinds {
-                labels: self.label_kind,
-                fit_labels: self.fitted.label_kind,
-                fit_ids: self.fitted.names.id_kind,
-                reference_ids: self.names.id_kind,
-            },
+            kinds: Kinds::of(self),
         })
     }
 
