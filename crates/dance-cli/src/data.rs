@@ -12,7 +12,7 @@ use crate::parse;
 use crate::progress::Progress;
 
 /// Where in the file things are.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Columns {
     /// What DATA is, where its name does not say: npz, npy, safetensors, csv, tsv, parquet or jsonl. For pipes, and `-`, stdin
     #[arg(long, value_name = "FORMAT", value_parser = parse::format)]

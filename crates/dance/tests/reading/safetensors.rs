@@ -58,7 +58,7 @@ fn labels_of_every_integer_type() {
         assert_eq!(table.labels, integers(&[100, 0, 7]), "{dtype}");
     }
     let table = read_bytes("x.safetensors", labelled("BOOL", vec![1, 0, 1])).unwrap();
-    assert_eq!(table.labels, integers(&[1, 0, 1]));
+    assert_eq!(table.labels, Some(dance::data::RawLabels::Booleans(vec![true, false, true])));
     let table = read_bytes("x.safetensors", labelled("I16", vec![0xff, 0xff, 0, 0, 1, 0])).unwrap();
     assert_eq!(table.labels, integers(&[-1, 0, 1]));
 }

@@ -58,7 +58,7 @@ impl Demo {
             &[self.data.as_deref(), shared.config.as_deref()],
             &[report.as_deref(), self.picture.as_deref()],
         )?;
-        let (name, data) = self.read()?;
+        let (name, data) = self.read(&progress)?;
         let story = Story::new(name, &data, self.evaluations, shared, &progress)?;
         progress.finish();
         if let Some(path) = &report {
@@ -101,13 +101,13 @@ impl Demo {
         Ok(Some(path))
     }
 
-    fn read(&self) -> anyhow::Result<(String, Dataset)> {
+    fn read(&self, progress: &Progress) -> anyhow::Result<(String, Dataset)> {
         let Some(path) = &self.data else {
             let table = read_npz_bytes(SHIPPED_NAME, SHIPPED)?;
             return Ok((SHIPPED_NAME.into(), table.into_dataset()?));
         };
-        let columns = Columns { labels: None, label_column: "label".into(), id_column: None };
+        let columns = Columns::default();
         columns.check(path)?;
-        Ok((path.display().to_string(), columns.dataset(path)?))
+        Ok((path.display().to_string(), columns.dataset(path, &[], progress)?))
     }
 }

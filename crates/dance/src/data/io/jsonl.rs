@@ -65,7 +65,7 @@ impl JsonPoint {
 
     /// Reads a line, of whose embedding at most `most` numbers are kept; or says what is wrong with it.
     pub fn parse(line: &[u8], keys: &JsonKeys, most: usize) -> Result<Self, String> {
-        let mut deserializer = serde_json::Deserializer::from_slice(line);
+        let mut deserializer = serde_json::Deserializer::from_slice(line.trim_ascii_end());
         let point = Line { most, keys }.deserialize(&mut deserializer);
         match point.and_then(|point| deserializer.end().map(|()| point)) {
             Ok(point) => Ok(point),

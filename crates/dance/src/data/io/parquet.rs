@@ -18,7 +18,8 @@ use half::f16;
 use parquet::basic::{ConvertedType, LogicalType, Repetition, Type};
 use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::{
-    BoolType, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
+    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, FloatType, Int32Type,
+    Int64Type,
 };
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
@@ -202,14 +203,14 @@ impl<'a> Columns<'a> {
         let integer = matches!(logical, None | Some(LogicalType::Integer(_)))
             && !matches!(leaf.converted_type(), ConvertedType::DECIMAL | ConvertedType::DATE);
         match leaf.physical_type() {
-            Type::BOOLEAN => self.flat::<BoolType>(column, rows, missing).map(RawLabels::Booleans),
+            Type::BOOLEAN => self.flat::<BoolType>(column, rows, missing, &false).map(RawLabels::Booleans),
             Type::INT32 if integer => {
-                let values = self.flat::<Int32Type>(column, rows, missing)?.into_iter();
+                let values = self.flat::<Int32Type>(column, rows, missing, &0)?.into_iter();
                 let widen = |value: i32| if unsigned { i64::from(value as u32) } else { i64::from(value) };
                 Ok(RawLabels::Integers(values.map(widen).collect()))
             }
             Type::INT64 if integer => {
-                let values = self.flat::<Int64Type>(column, rows, missing)?;
+                let values = self.flat::<Int64Type>(column, rows, missing, &0)?;
                 match values.iter().position(|&value| unsigned && value < 0) {
                     Some(row) => Err(column.part.error(format!(
                         "is {} at row {row}, beyond the range of 64-bit signed integers; save strings",
@@ -219,12 +220,12 @@ impl<'a> Columns<'a> {
                 }
             }
             Type::FLOAT => {
-                let values = self.flat::<FloatType>(column, rows, missing)?;
+                let values = self.flat::<FloatType>(column, rows, missing, &0.0)?;
                 Ok(RawLabels::Floats(values.into_iter().map(f64::from).collect()))
             }
-            Type::DOUBLE => self.flat::<DoubleType>(column, rows, missing).map(RawLabels::Floats),
+            Type::DOUBLE => self.flat::<DoubleType>(column, rows, missing, &0.0).map(RawLabels::Floats),
             Type::BYTE_ARRAY if !matches!(logical, Some(LogicalType::Decimal(_))) => {
-                let values = self.flat::<ByteArrayType>(column, rows, missing)?;
+                let values = self.flat::<ByteArrayType>(column, rows, missing, &ByteArray::from(""))?;
                 let text = values.iter().enumerate().map(|(row, value)| {
                     self.take(column, value.len() as u64)?;
                     let text = std::str::from_utf8(value.data()).map(str::to_owned);
@@ -238,12 +239,14 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// The values of a column without lists. Rows that are null are noted in `missing`, where that is allowed.
+    /// The values of a column without lists. Rows that are null are noted in `missing`, where that is allowed, and
+    /// filled.
     fn flat<T: DataType>(
         &self,
         column: &Column<'_>,
         rows: usize,
         mut missing: Option<&mut Vec<usize>>,
+        filler: &T::T,
     ) -> Result<Vec<T::T>> {
         let full = column.leaf.max_def_level();
         let mut all = Vec::new();
@@ -270,7 +273,7 @@ impl<'a> Columns<'a> {
                             .error(format!("is null at row {row}; remove the row or fill it")));
                     }
                 }
-                all.push(T::T::default());
+                all.push(filler.clone());
             }
             Ok(())
         })?;
