@@ -195,23 +195,24 @@ impl Fit {
             writeln!(out, "{report}")?;
             return Ok(());
         }
-        writeln!(out, "{}: {} classes, {seconds:.1} s", self.output.display(), model.classes().len())?;
+        let classes = table::counted(model.classes().len(), "class", "classes");
+        writeln!(out, "{}: a model of {classes}, made in {seconds:.1} s", self.output.display())?;
         writeln!(out, "{}", table::paragraph("  kernel       ", &fitted.fidelity))?;
-        writeln!(
-            out,
-            "  chosen       shape {:.2}, {} of metric learning; validation accuracy {:.3}",
+        let chosen = format!(
+            "right on {:.1} % of the points that judged it, by its best label alone (shape {:.2}, {} of metric learning)",
+            100.0 * fitted.validation.accuracy,
             fitted.rfm.kernel.shape(),
-            table::rounds(fitted.rfm.rounds),
-            fitted.validation.accuracy
-        )?;
+            table::rounds(fitted.rfm.rounds)
+        );
+        writeln!(out, "{}", table::paragraph("  accuracy     ", &chosen))?;
         let predictor = model.predictor();
-        writeln!(
-            out,
-            "  calibration  {} points, {}, {}",
+        let calibration = format!(
+            "{} other points say how unusual a label may be and still be in a set (mode {}, scores {})",
             parts.calibration.len(),
             words(predictor.mode()),
             words(predictor.combine())
-        )?;
+        );
+        writeln!(out, "{}", table::paragraph("  calibration  ", &calibration))?;
         writeln!(out, "{}", table::paragraph("  guarantee    ", &model.guarantee()))?;
         if let Some(text) = judged::unseen_words(&model) {
             writeln!(out, "{}", table::paragraph("  unseen       ", &text))?;
@@ -219,6 +220,7 @@ impl Fit {
         if let Some(test) = &parts.test {
             writeln!(out, "\nOn the {} test points, which it never saw:", test.len())?;
             judged::write_metrics(&mut out, &levels)?;
+            writeln!(out, "\n{}", judged::LEGEND)?;
         }
         Ok(())
     }

@@ -11,7 +11,11 @@ fn files_that_are_not_there_or_not_readable() {
     run(&["predict", &model, &at("no.npz")]).fails(&["no.npz"]);
     run(&["inspect", &at("no.npz")]).fails(&["no.npz"]);
     std::fs::write(at("data.xlsx"), "x").unwrap();
-    run(&["fit", &at("data.xlsx"), "-o", &out]).fails(&["data.xlsx", ".parquet can be read"]);
+    run(&["fit", &at("data.xlsx"), "-o", &out]).fails(&[
+        "data.xlsx",
+        ".parquet, .jsonl can be read",
+        "--format",
+    ]);
     std::fs::write(at("empty.npz"), "").unwrap();
     run(&["fit", &at("empty.npz"), "-o", &out]).fails(&["empty.npz", "0 bytes"]);
     assert_eq!(names(folder.path()), ["data.xlsx", "empty.npz"]);

@@ -50,9 +50,9 @@ impl Table {
                 self.list(&missing)
             )));
         }
-        let unknown =
-            names.iter().map(String::as_str).filter(|name| !known.iter().any(|known| known == name));
-        if let Some(label) = doubtful(unknown).filter(|_| !self.places.said) {
+        let all = names.iter().chain(known).map(String::as_str);
+        let is_known = |label: &str| known.iter().any(|known| known == label);
+        if let Some(label) = doubtful(all).filter(|label| !self.places.said && !is_known(label)) {
             let rows: Vec<usize> = (0..names.len()).filter(|&row| names[row] == label).collect();
             return Err(Error::Data(format!(
                 "{}: the label is {label} at {}; where that means none, --unlabelled {label} leaves these rows out, and where it \

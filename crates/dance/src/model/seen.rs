@@ -69,6 +69,9 @@ impl<'a> Seen<'a> {
             return places.clone();
         }
         let point = points.row(row);
+        if point.len() != self.points.cols() {
+            return Vec::new(); // whoever asks for a set will be told
+        }
         let tiny = TINY * point.iter().fold(0.0f32, |most, value| most.max(value.abs()));
         let (value, moved) = (point[self.axis], self.moved[self.axis]);
         let reach = 2.0 * (HALF * (value.abs() + moved) + tiny);

@@ -123,7 +123,7 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Table> {
     let path = path.as_ref();
     let format = options.format.map_or_else(|| Format::known(path), Ok)?;
     let file = open::open(path, format.extension())?;
-    let path = if path == Path::new("-") { Path::new("stdin") } else { path };
+    let path = open::shown(path);
     if let (Format::Csv | Format::Tsv | Format::Npy, Some(name)) = (format, &options.embeddings_column) {
         let help = "every other column is a dimension, and a .npy file has one array";
         return Err(Error::format(path, format!("has no single part that could be called `{name}`: {help}")));

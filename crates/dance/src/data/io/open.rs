@@ -9,8 +9,9 @@ use crate::error::{Error, Result};
 
 /// Opens a file whose first bytes do not belong to another format than `extension` says. `-` is stdin.
 pub(super) fn open(path: &Path, extension: &str) -> Result<File> {
-    let wrong = |problem: &str| Error::format(path, problem);
     let mut file = open_any(path)?;
+    let path = shown(path);
+    let wrong = |problem: &str| Error::format(path, problem);
     if file.metadata().is_ok_and(|found| found.len() == 0) {
         return Err(wrong("is empty (0 bytes); whatever wrote it did not finish. Save it again"));
     }
@@ -40,10 +41,15 @@ pub(super) fn open(path: &Path, extension: &str) -> Result<File> {
     }
 }
 
+/// What messages call it.
+pub(super) fn shown(path: &Path) -> &Path {
+    if path == Path::new("-") { Path::new("stdin") } else { path }
+}
+
 /// A file that can be read from anywhere.
 fn open_any(path: &Path) -> Result<File> {
     if path == Path::new("-") {
-        return spooled(path, io::stdin().lock());
+        return spooled(shown(path), io::stdin().lock());
     }
     // Before opening, which would wait for the other end of a pipe.
     let found = std::fs::metadata(path).map_err(|error| Error::io(path, error))?;
