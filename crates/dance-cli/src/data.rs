@@ -12,7 +12,7 @@ use crate::parse;
 use crate::progress::Progress;
 
 /// Where in the file things are.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Columns {
     /// What DATA is, where its name does not say: npz, npy, safetensors, csv, tsv, parquet or jsonl. For pipes, and `-`, stdin
     #[arg(long, value_name = "FORMAT", value_parser = parse::format)]
@@ -36,7 +36,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    fn options(&self) -> ReadOptions {
+    pub(crate) fn options(&self) -> ReadOptions {
         ReadOptions {
             format: self.format,
             labels: self.labels.clone(),

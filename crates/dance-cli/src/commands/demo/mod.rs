@@ -39,6 +39,8 @@ pub(crate) struct Demo {
     /// Data to use in place of the data set that ships with dance
     #[arg(value_name = "DATA")]
     data: Option<PathBuf>,
+    #[command(flatten)]
+    columns: Columns,
     /// Settings to try in the search for bandwidth and shape
     #[arg(long, default_value_t = 25, value_name = "N", value_parser = parse::at_least_one)]
     evaluations: usize,
@@ -106,8 +108,7 @@ impl Demo {
             let table = read_npz_bytes(SHIPPED_NAME, SHIPPED)?;
             return Ok((SHIPPED_NAME.into(), table.into_dataset()?));
         };
-        let columns = Columns::default();
-        columns.check(path)?;
-        Ok((path.display().to_string(), columns.dataset(path, &[], progress)?))
+        self.columns.check(path)?;
+        Ok((path.display().to_string(), self.columns.dataset(path, &[], progress)?))
     }
 }
