@@ -46,7 +46,7 @@ impl Inspect {
         let is_data = self.columns.format.is_some() || Format::of(&self.file).is_some();
         let report = if metadata.is_none() && (is_data || self.file == Path::new("-")) {
             self.columns.format_of(&self.file)?;
-            of_data(self.columns.everything(&self.file)?, self.columns.unlabelled.as_deref())
+            of_data(&self.columns.everything(&self.file)?, self.columns.unlabelled.as_deref())
         } else {
             let model = Dance::load(shared.device(), &self.file, &shared.context(&Silent)?)?;
             of_model(&model, &metadata.unwrap_or_default(), &self.alpha)?
@@ -82,7 +82,7 @@ fn model_metadata(path: &Path) -> Option<Map<String, Value>> {
     }
 }
 
-fn of_data(table: Table, unlabelled: Option<&str>) -> Value {
+fn of_data(table: &Table, unlabelled: Option<&str>) -> Value {
     let (rows, dimensions) = (table.embeddings().rows(), table.embeddings().cols());
     let lengths = (0..rows).map(|row| {
         table.embeddings().row(row).iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt()

@@ -158,7 +158,7 @@ fn rows_without_a_label() {
         ("null.jsonl", "null", "no label at line 1, line 11", ""),
     ] {
         let data = at(name);
-        let label = |row: usize| if row % 10 == 0 { none.to_owned() } else { (row % 3).to_string() };
+        let label = |row: usize| if row.is_multiple_of(10) { none.to_owned() } else { (row % 3).to_string() };
         toy(&data, 90, label, |row| row.to_string());
         fit_toy(&data, &at("out"), &[]).fails(&[name, asked, "--unlabelled"]);
         run(&["evaluate", &model, &data]).fails(&[name, "--unlabelled"]);
@@ -214,7 +214,9 @@ fn options_without_effect_are_refused_and_shortages_said() {
     let ran = run(&["recalibrate", &at("m"), &at("three.csv"), "-o", &at("m2")]).success();
     assert!(ran.stderr.contains("warning: alpha 0.1: "), "{}", ran.stderr);
     // Every second point has a label of its own: nobody can promise those.
-    let rare = |row: usize| if row % 2 == 0 { format!("\"rare {row}\"") } else { format!("\"{}\"", row % 3) };
+    let rare = |row: usize| {
+        if row.is_multiple_of(2) { format!("\"rare {row}\"") } else { format!("\"{}\"", row % 3) }
+    };
     toy(&at("rare.jsonl"), 120, rare, |row| row.to_string());
     let ran = fit_toy(&at("rare.jsonl"), &at("m3"), &["--alpha", "0.1"]).success();
     assert!(ran.stderr.contains("carry a label that no other point has, more than alpha"), "{}", ran.stderr);
