@@ -65,8 +65,9 @@ class DanceClassifier(SetPredictor):
         Share of the points passed to ``fit`` that are set aside to calibrate. ``None``: all points fit the kernel, and
         ``conformalize`` must follow before sets can be asked for.
     unlabelled : label, NaN or None
-        Points with this label, or with none (NaN, ``None``, ``""``), are left out wherever labels are needed, with a warning that
-        counts them: ``-1`` as in scikit-learn's semi-supervised learning, or ``np.nan``. ``None``: every point needs a label.
+        Points with this label, or with none (NaN, ``None``, ``""``), are left out wherever labels are needed, with a warning
+        that counts them: ``-1`` as in scikit-learn's semi-supervised learning, or ``np.nan``. ``None``: every point needs a
+        label.
     stratify : bool
         How these are drawn. ``False``: at random, so that they are to the others what new points are, rare classes
         included; the promise needs that. ``True``: class by class, so that every class with two points is in both parts;
@@ -252,7 +253,7 @@ class DanceClassifier(SetPredictor):
             raise ValueError(
                 "n_features=1: brought to length 1, a single feature is nothing but its sign; use normalize='standardize'"
             )
-        kept, points, labels = self._labelled(points, labels)
+        own, points, labels = self._labelled(points, labels)
         classes, codes = encode(labels)
         if len(classes) < 2:
             raise ValueError("y has 1 class; at least two classes are needed")
@@ -261,7 +262,13 @@ class DanceClassifier(SetPredictor):
         settings = self._settings(seed)
         listener = Listener(self.verbose, self.callback)
         part = points if len(rows) == 1 else points[rows[0]]
-        data = (part, codes[rows[0]], class_names(classes), class_kind(classes), kept[rows[0]].astype(np.uint32))
+        data = (
+            part,
+            codes[rows[0]],
+            class_names(classes),
+            class_kind(classes),
+            own[rows[0]].astype(np.uint32),
+        )
         model = _native.Model.fit(data, json.dumps(settings), thread_count(self.n_jobs), listener)
         check_features(self, X, points.shape[1], reset=True)
         # A rare class may have no point in the kernel's part.
@@ -276,7 +283,7 @@ class DanceClassifier(SetPredictor):
         # Should the calibration be interrupted, the kernel is there, and nothing of a calibration before.
         self._forget_calibration()
         if len(rows) == 2:
-            self._calibrate(points[rows[1]], codes[rows[1]], classes, kept[rows[1]], listener, of_fit=True)
+            self._calibrate(points[rows[1]], codes[rows[1]], classes, own[rows[1]], listener, of_fit=True)
         listener.warn()
         return self
 

@@ -113,7 +113,7 @@ def as_labels(y: Any, points: int | None = None) -> NDArray[Any]:
 
 
 def labelled(labels: NDArray[Any], unlabelled: Any) -> NDArray[np.int64]:
-    """The rows that have a label. Where ``unlabelled`` is ``None`` every row must, and otherwise rows with that label have none.
+    """The rows that have a label. Where ``unlabelled`` is ``None`` every row must; otherwise rows with that label have none.
 
     >>> labelled(np.array([0, -1, 1]), -1).tolist()
     [0, 2]
@@ -149,7 +149,7 @@ def doubtful_rows(labels: NDArray[Any]) -> str | None:
 
 def _missing(labels: NDArray[Any]) -> NDArray[np.bool_]:
     if labels.dtype.kind == "f":
-        return np.isnan(labels)
+        return np.asarray(np.isnan(labels))
     if labels.dtype.kind in "iub":
         return np.zeros(len(labels), bool)
     # NaN is the one value that differs from itself; pandas' NA refuses to say.

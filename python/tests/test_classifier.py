@@ -69,7 +69,9 @@ def test_labels_survive_a_file(tmp_path, data, change):
     model = DanceClassifier(**FAST).fit(X, labels)
     model.save(tmp_path / "model")
     loaded = DanceClassifier.load(tmp_path / "model")
-    assert [type(value) for value in loaded.classes_.tolist()] == [type(value) for value in np.unique(labels).tolist()]
+    assert [type(value) for value in loaded.classes_.tolist()] == [
+        type(value) for value in np.unique(labels).tolist()
+    ]
     assert loaded.classes_.tolist() == model.classes_.tolist()
     assert loaded.score(test, truth) == model.score(test, truth) > 0.7
     assert loaded.predict_set(test, as_labels=True) == model.predict_set(test, as_labels=True)
@@ -93,7 +95,9 @@ def test_points_without_a_label(data):
         assert (model.reference_indices_ % 10 != 0).all() and model.reference_indices_.max() > 590
         with pytest.warns(DanceWarning, match="no label"):
             known = truth.astype(str) if labels.dtype == object else truth
-            report = model.evaluate(np.vstack([test, X[:1]]), np.append(known.astype(labels.dtype), labels[:1]))
+            report = model.evaluate(
+                np.vstack([test, X[:1]]), np.append(known.astype(labels.dtype), labels[:1])
+            )
         assert report["coverage"] > 0.8
     with pytest.warns(DanceWarning, match=r"-1 \(row 0, row 10, row 20 and 57 more\) is a class"):
         assert -1 in DanceClassifier(**FAST).fit(X, np.where(np.arange(600) % 10 == 0, -1, y)).classes_
