@@ -129,7 +129,9 @@ def labelled(labels: NDArray[Any], unlabelled: Any) -> NDArray[np.int64]:
                 f"Input y contains NaN or an empty label at {_rows(none)}; unlabelled=np.nan leaves such rows out"
             )
         return np.arange(len(labels))
-    none |= np.asarray([label == unlabelled for label in labels.tolist()], bool)
+    none = np.asarray(
+        [missing or label == unlabelled for label, missing in zip(labels.tolist(), none, strict=True)], bool
+    )
     if none.all():
         raise ValueError(f"no point has a label but {unlabelled!r}")
     return np.flatnonzero(~none)
@@ -156,8 +158,8 @@ def _missing(labels: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(
         [
             label is None
-            or label in ("", b"")
             or type(label).__name__ == "NAType"
+            or label in ("", b"")
             or (isinstance(label, float) and label != label)
             for label in labels.tolist()
         ],
