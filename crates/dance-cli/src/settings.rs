@@ -59,6 +59,17 @@ pub(crate) struct Method {
 }
 
 impl Method {
+    /// Refuses an option that the calibration at hand has no use for.
+    pub(crate) fn check(&self, config: &DanceConfig) -> anyhow::Result<()> {
+        if self.fit_neighbors.is_some() && config.calibration != CalibrationMode::Exact {
+            anyhow::bail!(
+                "--fit-neighbors is for --calibration-mode exact; in the other modes neighbors are fixed: the fit points in \
+                 disjoint, the calibration points in reuse"
+            );
+        }
+        Ok(())
+    }
+
     /// `config` with what was given.
     pub(crate) fn apply(&self, config: DanceConfig, seed: u64) -> DanceConfig {
         let config = if self.paper { DanceConfig::paper() } else { config };

@@ -12,7 +12,7 @@ use crate::conformal::{
     CalibrationMode, Combine, DanceConfig, Decision, EmptySets, Predictor, Stack, StackSettings,
 };
 use crate::context::Context;
-use crate::data::{Classes, Dataset, Names};
+use crate::data::{Classes, Dataset, Kind, Names, Value};
 use crate::device::Device;
 use crate::error::Result;
 use crate::event::largest;
@@ -21,7 +21,7 @@ use crate::matrix::{Matrix, Rows};
 use crate::neighbors::Neighbors;
 
 /// A point among which neighbors are found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ReferencePoint<'a> {
     /// Whether it fitted the kernel; otherwise it is a calibration point.
     #[serde(rename = "part", serialize_with = "part")]
@@ -30,7 +30,7 @@ pub struct ReferencePoint<'a> {
     pub row: Option<u32>,
     /// Its id, where points have ids.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub id: Option<&'a str>,
+    pub id: Option<Value<'a>>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // what serde calls it with
@@ -44,6 +44,8 @@ pub struct Dance {
     pub(super) fitted: Fitted,
     /// The kernel's classes, then those that only calibration points have.
     pub(super) classes: Vec<String>,
+    /// What their names stand for.
+    pub(super) label_kind: Kind,
     /// Reference points, normalised.
     pub(super) reference: Matrix,
     /// What those are called.
@@ -77,6 +79,11 @@ impl Dance {
     /// Class names; a class id indexes them.
     pub fn classes(&self) -> &[String] {
         &self.classes
+    }
+
+    /// What class names stand for: the labels of the fit, as they were written.
+    pub fn label_kind(&self) -> Kind {
+        self.label_kind
     }
 
     /// The kernel machine.
@@ -121,7 +128,7 @@ impl Dance {
         ReferencePoint {
             of_fit,
             row: names.rows.as_ref().and_then(|rows| rows.get(place)).copied(),
-            id: names.ids.as_ref().and_then(|ids| ids.get(place)).map(String::as_str),
+            id: names.ids.as_ref().and_then(|ids| ids.get(place)).map(|id| names.id_kind.value(id)),
         }
     }
 
@@ -150,8 +157,8 @@ impl Dance {
     pub fn seen<'q>(&self, queries: impl Into<Rows<'q>>) -> Result<Vec<Option<SeenAs>>> {
         let mut points = queries.into().to_matrix()?;
         self.fitted.normalizer.apply("queries", &mut points)?;
-        let fit = Seen::new(&self.fitted.rfm.train);
-        let calibration = Seen::new(&self.reference);
+        let fit = Seen::new(&self.fitted.rfm.train, &self.fitted.normalizer);
+        let calibration = Seen::new(&self.reference, &self.fitted.normalizer);
         let hashed: HashSet<u64> = self.calibration_hashes.iter().flatten().copied().collect();
         let judges: HashSet<u64> = self.fitted.judges.hashes.iter().copied().collect();
         let own = if hashed.is_empty() && judges.is_empty() { Vec::new() } else { seen::hashes(&points) };

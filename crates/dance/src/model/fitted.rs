@@ -10,7 +10,7 @@ use super::seen::{self, Judges, Overlap};
 use super::unseen::Unseen;
 use crate::conformal::{CalibrationMode, Combine, Lesson, Predictor, Setup, Stack, learn};
 use crate::context::Context;
-use crate::data::{Classes, Dataset, Names, Normalizer, Source};
+use crate::data::{Classes, Dataset, Kind, Names, Normalizer, Source};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::Quality;
@@ -42,6 +42,8 @@ pub struct Fitted {
     pub fidelity: String,
     /// SHA-256 of the points and labels it was fitted on.
     pub data_hash: String,
+    /// What the labels are.
+    pub label_kind: Kind,
 }
 
 impl Fitted {
@@ -67,6 +69,7 @@ impl Fitted {
             validation: tuned.validation,
             fidelity: tuned.fidelity,
             data_hash: hash_of(data),
+            label_kind: data.label_kind,
         })
     }
 
@@ -105,6 +108,7 @@ impl Fitted {
         check_finite("calibration data", &data.embeddings)?;
         let (classes, labels) = self.match_classes(data);
         notices::classes(&self.classes, &classes, &labels, config.calibration, context);
+        notices::kinds(self.label_kind, data.label_kind, classes.len() > self.classes.len(), context);
         let points = normalised(data, &self.normalizer, "calibration data")?.embeddings;
         let overlap = Overlap::new(&self, &points, data);
         notices::overlap(overlap, data.len(), context);
@@ -143,6 +147,7 @@ impl Fitted {
                 .warn(format!("{} points are too few to select the mix; it is 0, the k-NN set", data.len()));
         }
         Ok(Dance {
+            label_kind: self.label_kind.of_all(&classes),
             fitted: self,
             classes,
             reference,

@@ -7,6 +7,7 @@ use safetensors::SafeTensors;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::kinds::Kinds;
 use super::stack::StackRecord;
 use super::tensors::{Reader, Values};
 use super::{FORMAT, hexadecimal};
@@ -19,6 +20,8 @@ use crate::model::{Config, Overlap, Unseen};
 /// Stands in for the checksum while it is computed.
 const NO_CHECKSUM: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 const CHECKSUM_KEY: &str = "\"checksum\":\"";
+/// What only the header of a model holds.
+const MARK: &[u8] = b"\"calibration_data_sha256\":\"";
 
 /// What the file says in words and numbers.
 pub(super) struct Metadata {
@@ -46,6 +49,8 @@ pub(super) struct Metadata {
     pub(super) fidelity: String,
     pub(super) fit_data_hash: String,
     pub(super) calibration_data_hash: String,
+    /// What labels and ids are.
+    pub(super) kinds: Kinds,
 }
 
 impl Metadata {
@@ -84,6 +89,7 @@ impl Metadata {
             ("fidelity", self.fidelity.clone()),
             ("fit_data_sha256", self.fit_data_hash.clone()),
             ("calibration_data_sha256", self.calibration_data_hash.clone()),
+            ("kinds", json!(self.kinds).to_string()),
             ("versions", json!({ "dance": env!("CARGO_PKG_VERSION") }).to_string()),
         ])
     }
@@ -114,6 +120,9 @@ impl Metadata {
             fidelity: text("fidelity")?,
             fit_data_hash: text("fit_data_sha256")?,
             calibration_data_hash: text("calibration_data_sha256")?,
+            kinds: entries
+                .get("kinds")
+                .map_or_else(|| Ok(Kinds::default()), |text| parse(path, "kinds", text))?,
         })
     }
 }
@@ -164,13 +173,20 @@ fn checksum_place(file: &[u8]) -> Option<usize> {
 /// Checks the file and opens its parts.
 pub(super) fn read<'a>(file: &'a [u8], path: &'a Path) -> Result<(Metadata, Reader<'a>)> {
     let damaged = |what: &str| Error::format(path, format!("{what}; the file is damaged or not a model"));
-    let (_, header) = SafeTensors::read_metadata(file)
-        .map_err(|error| damaged(&format!("not a safetensors file ({error})")))?;
+    let foreign = || Error::format(path, "this is not a dance model; name a file that `dance fit` wrote");
+    let (_, header) = SafeTensors::read_metadata(file).map_err(|_| {
+        // A model that was cut short still begins like one.
+        if file.windows(MARK.len()).take(1 << 20).any(|window| window == MARK) {
+            damaged("it is not whole")
+        } else {
+            foreign()
+        }
+    })?;
     let entries: BTreeMap<String, String> =
         header.metadata().clone().unwrap_or_default().into_iter().collect();
     let format = entries.get("format").and_then(|text| text.parse::<u32>().ok());
     match format {
-        None => return Err(damaged("its metadata has no `format` number")),
+        None => return Err(foreign()),
         Some(0) => return Err(damaged("format 0 does not exist")),
         Some(format) if format > FORMAT => {
             return Err(Error::format(

@@ -7,6 +7,7 @@
 //! The same model gives the same bytes on every machine.
 
 mod header;
+mod kinds;
 mod stack;
 mod tensors;
 
@@ -33,6 +34,7 @@ use crate::machine::{Part, Probabilities, Rfm};
 use crate::whole_file::{self, WholeFile};
 
 use header::Metadata;
+use kinds::Kinds;
 use stack::StackRecord;
 use tensors::{Reader, Values};
 
@@ -149,12 +151,13 @@ impl Dance {
             normalizer,
             rfm,
             scale,
-            names: Names { rows: reader.rows("train_rows", n)?, ids: reader.texts("train_ids", n)? },
+            names: kinds::names(&reader, ["train_rows", "train_ids"], n, metadata.kinds.fit_ids)?,
             judges: read_judges(&reader)?,
             source: Source::default(),
             validation: metadata.validation,
             fidelity: metadata.fidelity,
             data_hash: metadata.fit_data_hash,
+            label_kind: metadata.kinds.fit_labels,
             config,
         };
 
@@ -168,7 +171,7 @@ impl Dance {
             fitted.names.clone()
         } else {
             let rows = reference.rows();
-            Names { rows: reader.rows("reference_rows", rows)?, ids: reader.texts("reference_ids", rows)? }
+            kinds::names(&reader, ["reference_rows", "reference_ids"], rows, metadata.kinds.reference_ids)?
         };
         let classifier = fitted.classifier(device, context)?;
         let stack = stack::open(metadata.stack, &reader, &fitted, (&reference, &labels), classes, context)?;
@@ -219,6 +222,7 @@ impl Dance {
             copies: 0,
         });
         Ok(Self {
+            label_kind: metadata.kinds.labels.of_all(&metadata.classes),
             classes: metadata.classes,
             reference,
             names,
@@ -260,6 +264,7 @@ impl Dance {
             fidelity: self.fitted.fidelity.clone(),
             fit_data_hash: self.fitted.data_hash.clone(),
             calibration_data_hash: self.data_hash.clone(),
+            kinds: Kinds::of(self),
         })
     }
 
