@@ -44,9 +44,10 @@ class DanceClassifier(SetPredictor):
         a finite-sample guarantee with all the data at work. ``"disjoint"``: neighbors come from the points that fitted the
         kernel; a finite-sample guarantee too, but half of the calibration points are spent when something is selected or
         combined. ``"reuse"``: the calibration points are each other's neighbors, the paper's heuristic.
-    combine : {"fuse", "joint", "union"}
-        How scores become one decision. ``"fuse"``: rank, contrastive score and class probability are weighed up as
-        evidence; the smallest sets. ``"joint"``: rank and contrastive score as one score. ``"union"``: each of the two at
+    combine : {"fuse", "evidence", "joint", "union"}
+        How scores become one decision. ``"evidence"``: a posterior of several experts that learns from every label,
+        calibration points included; the smallest sets, and probabilities to match. ``"fuse"``: rank, contrastive score and
+        class probability as one score. ``"joint"``: rank and contrastive score as one score. ``"union"``: each of the two at
         its own share of alpha, as in the paper.
     fit_neighbors : bool
         In exact mode, whether the points that fitted the kernel serve as neighbors beside the calibration points.

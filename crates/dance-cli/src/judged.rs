@@ -61,9 +61,9 @@ impl<'a> Answered<'a> {
             let promised = alpha >= smallest_alpha(decision.calibration_points);
             let as_low = if promised { band.at_most(metrics.coverage) } else { 1.0 };
             let (low, high) = band.interval(0.95);
-            // Scores that are not fused promise at least 1 - alpha, and give more.
-            let fused = self.model.predictor().combine() == Combine::Fuse;
-            let by_chance = (low, if fused { high } else { 1.0 });
+            // Two scores that decide together promise at least 1 - alpha, and give more.
+            let tight = matches!(self.model.predictor().combine(), Combine::Fuse | Combine::Evidence);
+            let by_chance = (low, if tight { high } else { 1.0 });
             Ok(Judged { mix: decision.mix, metrics, by_chance, as_low })
         };
         self.predictions.iter().map(judge).collect()

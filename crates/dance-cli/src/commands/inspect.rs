@@ -202,6 +202,7 @@ fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> an
         "smallest_alpha": smallest_alpha(predictor.calibration_points()),
         "calibration": text("calibration"),
         "combine": text("combine"),
+        "evidence": model.stack().map(|stack| stack.experts.as_slice()),
         "guarantee": model.guarantee(),
         "unseen_share": model.unseen().map(|unseen| unseen.share()),
         "probabilities": fitted.scale,

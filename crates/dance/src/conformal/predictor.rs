@@ -160,7 +160,9 @@ impl Predictor {
         let reference = &self.reference;
         let neighbors = reference.index.search(mapped, reference.neighbor_count(), context)?;
         let scores = reference.score(&neighbors, QUERY_PART, |query| first_row + query, context);
-        let (counts, probabilities) = stack.answer(points, context)?;
+        let (combined, probabilities) = stack.answer(points, context)?;
+        // What each of the two scores says by itself is told too, among the calibration points without the query.
+        let counts = self.count(&scores, None, context).with_combined(&combined, reference.classes);
         Ok((Answers { neighbors, scores, counts }, probabilities))
     }
 
