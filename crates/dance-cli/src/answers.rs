@@ -52,7 +52,7 @@ pub(crate) struct Answer<'a> {
 /// Asks a model.
 pub(crate) struct Answers<'a> {
     pub(crate) model: &'a Dance,
-    context: &'a Context<'a>,
+    pub(crate) context: &'a Context<'a>,
     decision: Decision,
     include: Vec<Include>,
     options: PredictOptions,

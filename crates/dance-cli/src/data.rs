@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::Args;
 use dance::data::io::{self, EXTENSIONS, ReadOptions};
-use dance::data::{Classes, RawLabels};
+use dance::data::{Classes, EncoderIdentity, RawLabels};
 use dance::{Dance, Dataset, Table};
 
 /// Where in the file things are.
@@ -42,6 +42,13 @@ impl Columns {
 
     pub(crate) fn table(&self, path: &Path) -> anyhow::Result<Table> {
         Ok(io::read(path, &self.options())?)
+    }
+
+    /// Points for a model, which must be of its encoder.
+    pub(crate) fn table_for(&self, path: &Path, model: &Dance) -> anyhow::Result<Table> {
+        let table = self.table(path)?;
+        EncoderIdentity::check(model.encoder(), table.encoder.as_ref(), table.origin())?;
+        Ok(table)
     }
 
     /// Labelled points. Classes are those that occur, in the order of their names: the same data gives the same model

@@ -314,5 +314,6 @@ fn write_data(path: &Path, data: &Dataset) -> anyhow::Result<()> {
     frame.push(if npz { "ids" } else { "id" }, Column::Texts(data.ids.clone().unwrap_or_else(rows)));
     frame.push(if npz { "labels" } else { "label" }, Column::Texts(labels));
     frame.push(if npz { "embeddings" } else { "embedding" }, Column::Vectors(data.embeddings.clone()));
+    frame.notes.extend(data.source.encoder.as_ref().map(|encoder| ("encoder", encoder.to_json())));
     write_frame(&path, format, &frame)
 }

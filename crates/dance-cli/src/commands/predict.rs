@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use dance::Dance;
+use dance::{Dance, Table};
 use dance::conformal::EmptySets;
 use dance::data::Normalize;
 use dance::whole_file::WholeFile;
@@ -16,6 +16,8 @@ use super::Outcome;
 use crate::answers::{self, Answer, Answers, Include};
 use crate::args::Shared;
 use crate::data::{Columns, check_there};
+#[cfg(feature = "embed")]
+use crate::encoding::OnTheFly;
 use crate::output::{Destination, Format, write_frame};
 use crate::parse;
 use crate::places;
@@ -25,6 +27,7 @@ use crate::stream::{BadLine, Group, Next, Points};
 pub(crate) const EXAMPLE: &str = r#"Example:
   dance predict model.dance new.npz -o sets.parquet --alpha 0.05 --include probabilities,p-values
   echo '{"id": "a", "embedding": [0.1, …]}' | dance predict model.dance - -o -
+  dance predict model.dance --images new/ -o sets.jsonl
 
 A row of .jsonl: {"row":0,"id":"a","prediction":"cat","probability":0.93,"set":["cat","fox"],"alpha":0.05}
 With --on-error report, a line that is no point is answered by {"row":17,"line":18,"error":…}. An answer has an `id` if its line has.
@@ -48,7 +51,9 @@ pub(crate) struct Predict {
     model: PathBuf,
     /// Embeddings; `-` or .jsonl: JSON lines, answered one by one
     #[arg(value_name = "DATA")]
-    data: PathBuf,
+    #[cfg_attr(feature = "embed", arg(required_unless_present_any = ["images", "texts"]))]
+    #[cfg_attr(not(feature = "embed"), arg(required = true))]
+    data: Option<PathBuf>,
     /// Where sets go: .jsonl, .csv, .parquet, .npz; `-` is stdout
     #[arg(short, long, value_name = "OUT", default_value = "-")]
     output: PathBuf,
@@ -66,6 +71,9 @@ pub(crate) struct Predict {
     /// What becomes of empty sets
     #[arg(long, value_enum, default_value_t = Empty::Keep, value_name = "HOW")]
     empty: Empty,
+    #[cfg(feature = "embed")]
+    #[command(flatten)]
+    embedding: OnTheFly,
 }
 
 /// What a line gets that is no point.
@@ -109,7 +117,7 @@ impl Predict {
             self.stream(&answers, &destination)?
         } else {
             progress.begin("predicting");
-            self.table(&answers, &destination)?
+            self.table(&answers, &destination, &progress)?
         };
         progress.finish();
         let (rows, guarantee) = (summary.rows.max(1) as f64, model.guarantee());
@@ -134,34 +142,57 @@ impl Predict {
             100.0 * empty
         ));
         if summary.bad > 0 {
-            progress.warn(&format!("{} lines were no points; their answers say why", summary.bad));
+            progress.warn(&format!("{} could not be answered; what stands in their places says why", summary.bad));
             return Ok(Outcome::CheckFailed);
         }
         Ok(Outcome::Fine)
     }
 
+    /// What is answered, as the user called it.
+    fn data(&self) -> &Path {
+        #[cfg(feature = "embed")]
+        if let Some((source, _)) = self.embedding.source() {
+            return source;
+        }
+        self.data.as_deref().unwrap_or(Path::new("-"))
+    }
+
+    /// Whether pictures or texts are embedded first.
+    fn embeds(&self) -> bool {
+        self.data.is_none()
+    }
+
     fn streams(&self) -> bool {
-        let extension = self.data.extension().unwrap_or_default();
-        self.data == Path::new("-") || extension == "jsonl" || extension == "ndjson"
+        if self.embeds() {
+            return false;
+        }
+        let extension = self.data().extension().unwrap_or_default();
+        self.data() == Path::new("-") || extension == "jsonl" || extension == "ndjson"
     }
 
     fn check(&self, shared: &Shared) -> anyhow::Result<Destination> {
         let destination = Destination::new(&self.output)?;
-        if self.on_error == OnError::Report && !self.streams() {
-            bail!("--on-error report is for JSON lines; {} is read whole or not at all", self.data.display());
+        let reports = self.on_error == OnError::Report;
+        if reports && !self.streams() && !self.embeds() {
+            bail!("--on-error report is for JSON lines; {} is read whole or not at all", self.data().display());
+        }
+        if reports && matches!(&destination, Destination::File(_, format) if *format != Format::Jsonl) {
+            bail!("{}: --on-error report answers with JSON lines; use .jsonl or `-`", self.output.display());
         }
         check_there(&self.model)?;
-        if !self.streams() {
-            self.columns.check(&self.data)?;
+        if self.embeds() {
+            check_there(self.data())?;
+        } else if !self.streams() {
+            self.columns.check(self.data())?;
         } else if matches!(&destination, Destination::File(_, format) if *format != Format::Jsonl) {
             bail!("{}: JSON lines are answered as JSON lines; use .jsonl or `-`", self.output.display());
-        } else if self.data != Path::new("-") {
-            check_there(&self.data)?;
+        } else if self.data() != Path::new("-") {
+            check_there(self.data())?;
         }
         if let Destination::File(path, _) = &destination {
             let inputs = [
                 Some(&*self.model),
-                Some(&self.data),
+                Some(self.data()),
                 self.columns.labels.as_deref(),
                 shared.config.as_deref(),
             ];
@@ -171,18 +202,27 @@ impl Predict {
     }
 
     /// All rows of a file.
-    fn table(&self, answers: &Answers<'_>, destination: &Destination) -> anyhow::Result<Summary> {
-        let table = self.columns.table(&self.data)?;
+    fn table(
+        &self,
+        answers: &Answers<'_>,
+        destination: &Destination,
+        progress: &Progress,
+    ) -> anyhow::Result<Summary> {
+        let (table, bad) = self.points(answers, progress)?;
         let ids = table.ids.iter().flatten().map(|id| Some(Value::from(id.as_str()))).collect();
         let found =
-            answers.of(table.embeddings(), 0, ids).with_context(|| self.data.display().to_string())?;
-        let mut summary = Summary::default();
+            answers.of(table.embeddings(), 0, ids).with_context(|| self.data().display().to_string())?;
+        let mut summary = Summary { bad: bad.len(), ..Summary::default() };
         summary.add(&found);
+        let lines = |out: &mut dyn Write| -> io::Result<()> {
+            write_lines(out, &found)?;
+            bad.iter().try_for_each(|(id, reason)| writeln!(out, "{}", json!({ "id": id, "error": reason })))
+        };
         match destination {
-            Destination::Stdout => write_lines(&mut io::stdout().lock(), &found)?,
+            Destination::Stdout => lines(&mut io::stdout().lock())?,
             Destination::File(path, Format::Jsonl) => {
                 let mut file = WholeFile::create(path)?;
-                write_lines(&mut file, &found).with_context(|| path.display().to_string())?;
+                lines(&mut file).with_context(|| path.display().to_string())?;
                 file.commit()?;
             }
             Destination::File(path, format) => {
@@ -193,14 +233,24 @@ impl Predict {
         Ok(summary)
     }
 
+    /// The points, and what could be made none of, with the reason.
+    #[cfg_attr(not(feature = "embed"), allow(unused_variables))]
+    fn points(&self, answers: &Answers<'_>, progress: &Progress) -> anyhow::Result<(Table, Vec<(String, String)>)> {
+        #[cfg(feature = "embed")]
+        if self.embeds() {
+            return self.embedding.table(answers.model, self.on_error == OnError::Report, progress, answers.context);
+        }
+        Ok((self.columns.table_for(self.data(), answers.model)?, Vec::new()))
+    }
+
     /// Lines in, lines out.
     fn stream(&self, answers: &Answers<'_>, destination: &Destination) -> anyhow::Result<Summary> {
-        let input: Box<dyn Read> = if self.data == Path::new("-") {
+        let input: Box<dyn Read> = if self.data() == Path::new("-") {
             Box::new(io::stdin().lock())
         } else {
-            Box::new(File::open(&self.data).with_context(|| self.data.display().to_string())?)
+            Box::new(File::open(self.data()).with_context(|| self.data().display().to_string())?)
         };
-        let name = if self.data == Path::new("-") { "stdin".into() } else { self.data.display().to_string() };
+        let name = if self.data() == Path::new("-") { "stdin".into() } else { self.data().display().to_string() };
         let dimensions = answers.model.fitted().dimensions();
         let directed = answers.model.fitted().config.normalize == Normalize::L2;
         let mut points = Points::new(input, name.clone(), dimensions, directed);

@@ -14,6 +14,7 @@
 
 mod classes;
 mod dataset;
+mod encoder;
 pub mod io;
 mod normalize;
 pub mod split;
@@ -21,6 +22,7 @@ mod table;
 
 pub use classes::Classes;
 pub use dataset::{Dataset, Names, Source};
+pub use encoder::EncoderIdentity;
 pub use normalize::{Normalize, Normalizer};
 pub use table::{RawLabels, Table};
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::classes::Classes;
 use super::dataset::{Dataset, Source};
+use super::encoder::EncoderIdentity;
 use crate::error::{Error, Result};
 use crate::matrix::{Matrix, check_finite};
 
@@ -48,6 +49,8 @@ pub struct Table {
     pub ids: Option<Vec<String>>,
     /// One embedding per class (of a text encoder, say).
     pub prototypes: Option<Matrix>,
+    /// What made the embeddings, where the file says so.
+    pub encoder: Option<EncoderIdentity>,
 }
 
 impl Table {
@@ -61,7 +64,7 @@ impl Table {
             )));
         }
         check_finite(&origin, &embeddings)?;
-        Ok(Self { origin, embeddings, labels: None, class_names: None, ids: None, prototypes: None })
+        Ok(Self { origin, embeddings, labels: None, class_names: None, ids: None, prototypes: None, encoder: None })
     }
 
     /// The file's name.
@@ -135,7 +138,7 @@ impl Table {
         }
         let dataset = Dataset {
             rows: (0..labels.len() as u32).collect(),
-            source: Source::default(),
+            source: Source::of(table.encoder),
             embeddings: table.embeddings,
             labels,
             classes,

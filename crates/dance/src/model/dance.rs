@@ -10,7 +10,7 @@ use super::seen::{self, Overlap, Seen, SeenAs};
 use super::unseen::Unseen;
 use crate::conformal::{CalibrationMode, Combine, DanceConfig, Decision, EmptySets, Predictor};
 use crate::context::Context;
-use crate::data::{Classes, Dataset, Names};
+use crate::data::{Classes, Dataset, EncoderIdentity, Names};
 use crate::device::Device;
 use crate::error::Result;
 use crate::machine::Classifier;
@@ -74,6 +74,11 @@ impl Dance {
     /// Class names; a class id indexes them.
     pub fn classes(&self) -> &[String] {
         &self.classes
+    }
+
+    /// What made the embeddings it was fitted on, where that is known.
+    pub fn encoder(&self) -> Option<&EncoderIdentity> {
+        self.fitted.source.encoder.as_deref()
     }
 
     /// The kernel machine.

@@ -8,7 +8,7 @@ use super::seen::{self, Judges, Overlap};
 use super::unseen::Unseen;
 use crate::conformal::{CalibrationMode, Combine, Predictor, Setup};
 use crate::context::Context;
-use crate::data::{Classes, Dataset, Names, Normalizer, Source};
+use crate::data::{Classes, Dataset, EncoderIdentity, Names, Normalizer, Source};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::Quality;
@@ -93,6 +93,11 @@ impl Fitted {
     ) -> Result<Dance> {
         let config = self.config.dance;
         config.check()?;
+        EncoderIdentity::check(
+            self.source.encoder.as_deref(),
+            data.source.encoder.as_deref(),
+            "the calibration points",
+        )?;
         if data.embeddings.cols() != self.dimensions() {
             return Err(Error::Shape {
                 what: "dimensions of the calibration points".into(),

@@ -35,6 +35,8 @@
 //! ```
 
 pub use csv_cell::csv_safe;
+#[cfg(feature = "parquet")]
+pub use parquet_fields::ParquetFields;
 
 use std::fmt;
 use std::fs::File;
@@ -55,6 +57,8 @@ mod numpy;
 mod parquet;
 #[cfg(feature = "parquet")]
 mod parquet_delta;
+#[cfg(feature = "parquet")]
+mod parquet_fields;
 #[cfg(feature = "parquet")]
 mod parquet_footer;
 #[cfg(feature = "parquet")]

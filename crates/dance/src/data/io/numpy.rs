@@ -16,7 +16,7 @@ use super::budget::Budget;
 use super::npy_header::{self, Element, Header};
 use super::scalar::{self, Endian};
 use super::{Part, Shape};
-use crate::data::{RawLabels, Table};
+use crate::data::{EncoderIdentity, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
@@ -56,6 +56,7 @@ pub(super) fn read_archive(path: &Path, contents: impl Read + Seek, size: u64) -
         class_names: member(path, (size, budget), &mut archive, "class_names", |array| names(array, None))?,
         ids: member(path, (size, budget), &mut archive, "ids", |array| names(array, Some(rows)))?,
         prototypes: member(path, (size, budget), &mut archive, "prototypes", matrix)?,
+        encoder: member(path, (size, budget), &mut archive, "encoder", encoder)?,
         ..Table::new(path.display().to_string(), embeddings)?
     })
 }
@@ -240,6 +241,18 @@ fn names(mut array: Array<'_>, count: Option<usize>) -> Result<Vec<String>> {
         RawLabels::Names(names) => names,
         RawLabels::Integers(numbers) => numbers.iter().map(ToString::to_string).collect(),
     })
+}
+
+/// A single string: the JSON of the encoder.
+fn encoder(array: Array<'_>) -> Result<EncoderIdentity> {
+    let part = array.part;
+    match (array.header.element, array.count) {
+        (Element::Unicode(..) | Element::Bytes(_), 1) => {
+            let text = array.strings()?.concat();
+            EncoderIdentity::from_json(&text).map_err(|problem| part.error(problem))
+        }
+        _ => Err(part.error("must be one string; leave it out, or save it as `dance embed` does")),
+    }
 }
 
 /// The transpose of a row-major `rows × cols` matrix, in blocks that fit a cache.

@@ -19,7 +19,7 @@ use safetensors::tensor::Metadata;
 
 use super::scalar::{self, Endian, Scalar};
 use super::{Part, Shape};
-use crate::data::{RawLabels, Table};
+use crate::data::{EncoderIdentity, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
@@ -49,6 +49,7 @@ pub(super) fn read(path: &Path, file: &File) -> Result<Table> {
         class_names: tensors.strings("class_names")?,
         ids,
         prototypes: tensors.matrix("prototypes")?,
+        encoder: tensors.encoder()?,
         ..Table::new(path.display().to_string(), embeddings)?
     })
 }
@@ -144,6 +145,15 @@ impl<'a> Tensors<'a> {
             self.part(key)
                 .error(format!("in the metadata must be a JSON array of strings, [\"a\", \"b\"]: {error}"))
         })
+    }
+
+    /// The JSON of the encoder, in the metadata.
+    fn encoder(&self) -> Result<Option<EncoderIdentity>> {
+        let text = self.header.metadata().as_ref().and_then(|map: &HashMap<_, _>| map.get("encoder"));
+        let read = |text: &String| {
+            EncoderIdentity::from_json(text).map_err(|problem| self.part("encoder").error(problem))
+        };
+        text.map(read).transpose()
     }
 
     fn part<'b>(&'b self, name: &'b str) -> Part<'b> {

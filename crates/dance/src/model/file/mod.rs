@@ -154,7 +154,7 @@ impl Dance {
             scale,
             names: Names { rows: reader.rows("train_rows", n)?, ids: reader.texts("train_ids", n)? },
             judges: read_judges(&reader)?,
-            source: Source::default(),
+            source: Source::of(metadata.encoder),
             validation: metadata.validation,
             fidelity: metadata.fidelity,
             data_hash: metadata.fit_data_hash,
@@ -257,6 +257,7 @@ impl Dance {
             scale: Some(self.fitted.scale),
             validation: self.fitted.validation,
             fidelity: self.fitted.fidelity.clone(),
+            encoder: self.encoder().cloned(),
             fit_data_hash: self.fitted.data_hash.clone(),
             calibration_data_hash: self.data_hash.clone(),
         })
