@@ -33,7 +33,12 @@ enum Device {
 }
 
 impl Encoding {
-    pub(crate) fn open(&self, name: &str, modality: Modality, context: &Context<'_>) -> dance::Result<Encoder> {
+    pub(crate) fn open(
+        &self,
+        name: &str,
+        modality: Modality,
+        context: &Context<'_>,
+    ) -> dance::Result<Encoder> {
         let options = EncoderOptions {
             runtime: self.runtime.clone(),
             processor: if self.device == Device::Cuda { Processor::Cuda } else { Processor::Cpu },
@@ -47,7 +52,10 @@ impl Encoding {
 pub(crate) fn read(path: &Path, progress: &Progress) -> dance::Result<Items> {
     let items = Items::read(path)?;
     if items.ignored > 0 {
-        progress.note(&format!("{}: {} files are no pictures by their names; passed over", items.origin, items.ignored));
+        progress.note(&format!(
+            "{}: {} files are no pictures by their names; passed over",
+            items.origin, items.ignored
+        ));
     }
     Ok(items)
 }
@@ -85,7 +93,9 @@ impl OnTheFly {
     ) -> anyhow::Result<(Table, Vec<(String, String)>)> {
         let Some((path, modality)) = self.source() else { bail!("neither --images nor --texts is given") };
         let Some(expected) = model.encoder() else {
-            bail!("the model does not know its encoder, since its points came without one: embed them with `dance embed` and fit again");
+            bail!(
+                "the model does not know its encoder, since its points came without one: embed them with `dance embed` and fit again"
+            );
         };
         let items = read(path, progress)?;
         if items.modality != modality {

@@ -62,7 +62,12 @@ impl Embedded {
 }
 
 /// Embeds everything.
-pub fn embed(items: &Items, encoder: &Encoder, options: &EmbedOptions, context: &Context<'_>) -> Result<Embedded> {
+pub fn embed(
+    items: &Items,
+    encoder: &Encoder,
+    options: &EmbedOptions,
+    context: &Context<'_>,
+) -> Result<Embedded> {
     if items.modality != encoder.modality() {
         return Err(Error::Data(format!(
             "{}: holds {}, and the encoder was opened for {}",
@@ -71,7 +76,8 @@ pub fn embed(items: &Items, encoder: &Encoder, options: &EmbedOptions, context: 
             encoder.modality().name()
         )));
     }
-    let parts = options.parts.as_deref().map(|folder| Parts::open(folder, items, encoder.identity())).transpose()?;
+    let parts =
+        options.parts.as_deref().map(|folder| Parts::open(folder, items, encoder.identity())).transpose()?;
     let order = order(items);
     let mut job = Job { items, encoder, order: &order, parts, skip_bad: options.skip_bad };
     let outcomes = job.run(context)?;
@@ -91,8 +97,13 @@ pub fn embed(items: &Items, encoder: &Encoder, options: &EmbedOptions, context: 
         }
     }
     if kept.is_empty() {
-        let first = bad.first().map_or(String::new(), |bad| format!("; the first, {}, {}", bad.id, bad.reason));
-        return Err(Error::Data(format!("{}: none of {} could be embedded{first}", items.origin, items.ids.len())));
+        let first =
+            bad.first().map_or(String::new(), |bad| format!("; the first, {}, {}", bad.id, bad.reason));
+        return Err(Error::Data(format!(
+            "{}: none of {} could be embedded{first}",
+            items.origin,
+            items.ids.len()
+        )));
     }
     let width = numbers.len() / kept.len();
     let mut table = Table::new(items.origin.clone(), Matrix::new(numbers, kept.len(), width)?)?;
@@ -104,7 +115,12 @@ pub fn embed(items: &Items, encoder: &Encoder, options: &EmbedOptions, context: 
 }
 
 /// Class names in a prompt (`a photo of a {}`), embedded: one row for each. Underscores are spaces.
-pub fn prototypes(names: &[String], prompt: &str, encoder: &Encoder, context: &Context<'_>) -> Result<Matrix> {
+pub fn prototypes(
+    names: &[String],
+    prompt: &str,
+    encoder: &Encoder,
+    context: &Context<'_>,
+) -> Result<Matrix> {
     let texts = names.iter().map(|name| prompt.replace("{}", &name.replace('_', " "))).collect();
     let embedded = embed(&Items::texts("class names", texts), encoder, &EmbedOptions::default(), context)?;
     Ok(embedded.table.embeddings().clone())
@@ -115,7 +131,8 @@ fn order(items: &Items) -> Vec<usize> {
     let mut order: Vec<usize> = (0..items.contents.len()).collect();
     if items.modality == Modality::Texts {
         // By bytes, which is near enough to tokens and costs nothing.
-        let length = |&row: &usize| if let Content::Text(text) = &items.contents[row] { text.len() } else { 0 };
+        let length =
+            |&row: &usize| if let Content::Text(text) = &items.contents[row] { text.len() } else { 0 };
         order.sort_by_key(length);
     }
     order
@@ -136,7 +153,11 @@ impl Job<'_> {
         let pieces: Vec<&[usize]> = self.order.chunks(BATCH * BATCHES_PER_PART).collect();
         let mut done: BTreeMap<usize, Vec<Outcome>> = BTreeMap::new();
         if let Some(parts) = &self.parts {
-            done = pieces.iter().enumerate().filter_map(|(part, rows)| Some((part, parts.read(part, rows.len())?))).collect();
+            done = pieces
+                .iter()
+                .enumerate()
+                .filter_map(|(part, rows)| Some((part, parts.read(part, rows.len())?)))
+                .collect();
         }
         // Batches that are still to be run, by part and place within it.
         let open: Vec<(usize, &[usize])> = pieces
@@ -147,7 +168,10 @@ impl Job<'_> {
             .collect();
         let kept: usize = done.values().map(Vec::len).sum();
         if kept > 0 {
-            context.warn(format!("{kept} of {} were embedded by an earlier run, and are not again", self.order.len()));
+            context.warn(format!(
+                "{kept} of {} were embedded by an earlier run, and are not again",
+                self.order.len()
+            ));
         }
         for (part, outcomes) in &done {
             self.refuse(pieces[*part], outcomes)?;
@@ -165,7 +189,8 @@ impl Job<'_> {
     ) -> Result<()> {
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         // One worker more than sessions, so that one prepares while the others run; never more than threads ask for otherwise.
-        let workers = context.threads().max(self.encoder.sessions()) + usize::from(self.encoder.sessions() < context.threads());
+        let workers = context.threads().max(self.encoder.sessions())
+            + usize::from(self.encoder.sessions() < context.threads());
         let (sender, receiver) = mpsc::sync_channel(2 * workers);
         std::thread::scope(|scope| {
             for _ in 0..workers.min(open.len()) {

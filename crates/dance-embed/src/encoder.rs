@@ -68,11 +68,18 @@ const LARGEST_FILE: u64 = 1 << 30;
 impl Encoder {
     /// Opens the encoder that a user calls `name`: a name of [`encoders::NAMED`](crate::encoders::NAMED), a folder, or an `.onnx`
     /// file. One thread of the context for each session.
-    pub fn open(name: &str, modality: Modality, options: &EncoderOptions, context: &Context<'_>) -> Result<Self> {
+    pub fn open(
+        name: &str,
+        modality: Modality,
+        options: &EncoderOptions,
+        context: &Context<'_>,
+    ) -> Result<Self> {
         let hub = Hub::from_environment(options.offline);
         let files = Files::find(name, modality, &hub, context)?;
         let input = match modality {
-            Modality::Pictures => Input::Pictures(PictureSettings::read(&files.folder.join("preprocessor_config.json"))?),
+            Modality::Pictures => {
+                Input::Pictures(PictureSettings::read(&files.folder.join("preprocessor_config.json"))?)
+            }
             Modality::Texts => Input::Texts(Tokens::open(&files.folder.join("tokenizer.json"))?),
         };
         let output = OutputSettings::read(&files.folder)?.unwrap_or(files.output);
@@ -83,7 +90,8 @@ impl Encoder {
             Input::Pictures(settings) => json!({ "pictures": settings, "output": sessions.settings }),
             Input::Texts(tokens) => json!({ "texts": tokens.settings, "output": sessions.settings }),
         };
-        let identity = EncoderIdentity { name: name.to_owned(), weights: hash, preparation: preparation.to_string() };
+        let identity =
+            EncoderIdentity { name: name.to_owned(), weights: hash, preparation: preparation.to_string() };
         Ok(Self { identity, weights: files.weights, input, sessions })
     }
 
@@ -140,7 +148,10 @@ impl Encoder {
     }
 
     fn padded(&self, batch: &[Prepared], tokens: &Tokens) -> Batch {
-        let texts: Vec<&[u32]> = batch.iter().map(|item| if let Prepared::Tokens(tokens) = item { tokens } else { &[][..] }).collect();
+        let texts: Vec<&[u32]> = batch
+            .iter()
+            .map(|item| if let Prepared::Tokens(tokens) = item { tokens } else { &[][..] })
+            .collect();
         // An encoder that is not told which tokens count was trained on texts of one length.
         let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
         let length = if self.sessions.is_told_the_mask() { longest } else { tokens.settings.longest };
@@ -184,7 +195,9 @@ fn hash_of(weights: &Path) -> Result<(String, u64)> {
     let mut size = 0;
     let name = weights.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let beside = ["_data", ".data"].map(|end| weights.with_file_name(format!("{name}{end}")));
-    for path in std::iter::once(weights).chain(beside.iter().map(PathBuf::as_path).filter(|path| path.is_file())) {
+    for path in
+        std::iter::once(weights).chain(beside.iter().map(PathBuf::as_path).filter(|path| path.is_file()))
+    {
         let wrong = |error| Error::io(path, error);
         size += std::io::copy(&mut std::fs::File::open(path).map_err(wrong)?, &mut hash).map_err(wrong)?;
     }

@@ -66,9 +66,16 @@ impl Hub {
     }
 
     /// A file of a repository, fetched if it is not in the cache. `None` where the repository has none and none is `needed`.
-    pub fn file(&self, repository: &str, file: &str, needed: bool, context: &Context<'_>) -> Result<Option<PathBuf>> {
+    pub fn file(
+        &self,
+        repository: &str,
+        file: &str,
+        needed: bool,
+        context: &Context<'_>,
+    ) -> Result<Option<PathBuf>> {
         let folder = self.cache.join(format!("models--{}", repository.replace('/', "--")));
-        let commit = fs::read_to_string(folder.join("refs").join("main")).ok().map(|commit| commit.trim().to_owned());
+        let commit =
+            fs::read_to_string(folder.join("refs").join("main")).ok().map(|commit| commit.trim().to_owned());
         if let Some(commit) = commit.as_deref().filter(|commit| is_word(commit)) {
             let place = folder.join("snapshots").join(commit).join(file);
             if place.is_file() {
@@ -83,7 +90,8 @@ impl Hub {
             return if needed { Err(missing) } else { Ok(None) };
         }
         let Some(remote) = self.ask(repository, file)? else {
-            let missing = Error::Data(format!("{repository}: the hub at {} has no {file} there", self.endpoint));
+            let missing =
+                Error::Data(format!("{repository}: the hub at {} has no {file} there", self.endpoint));
             return if needed { Err(missing) } else { Ok(None) };
         };
         let blob = folder.join("blobs").join(&remote.hash);
@@ -140,13 +148,17 @@ impl Hub {
             200 | 206 => {}
             404 => return Ok(None),
             401 | 403 => {
-                return Err(Error::Data(format!("{url}: the hub wants to know who asks; set HF_TOKEN, or check the name")));
+                return Err(Error::Data(format!(
+                    "{url}: the hub wants to know who asks; set HF_TOKEN, or check the name"
+                )));
             }
             status => return Err(Error::Data(format!("{url}: the hub answers {status}; try again later"))),
         }
         match (said.commit.filter(|commit| is_word(commit)), said.hash.filter(|hash| is_word(hash))) {
             (Some(commit), Some(hash)) => Ok(Some(Remote { commit, hash, url })),
-            _ => Err(Error::Data(format!("{url}: the answer names no commit and hash, as the hub does; check HF_ENDPOINT"))),
+            _ => Err(Error::Data(format!(
+                "{url}: the answer names no commit and hash, as the hub does; check HF_ENDPOINT"
+            ))),
         }
     }
 
@@ -172,7 +184,9 @@ impl Hub {
             }
         }
         if let Some(error) = last {
-            return Err(Error::Data(format!("{name}: the connection was cut {TRIES} times ({error}); run it again to go on from there")));
+            return Err(Error::Data(format!(
+                "{name}: the connection was cut {TRIES} times ({error}); run it again to go on from there"
+            )));
         }
         let found = hash_of(&mut file, &remote.hash).map_err(|error| Error::io(&path, error))?;
         if found != remote.hash {
@@ -186,10 +200,19 @@ impl Hub {
         fs::rename(&path, blob).map_err(write)
     }
 
-    fn go_on(&self, name: &str, remote: &Remote, file: &mut File, path: &Path, context: &Context<'_>) -> Result<(), Stop> {
-        let write = |error: std::io::Error| Stop::Wrong(Error::Write { path: path.to_owned(), source: error });
+    fn go_on(
+        &self,
+        name: &str,
+        remote: &Remote,
+        file: &mut File,
+        path: &Path,
+        context: &Context<'_>,
+    ) -> Result<(), Stop> {
+        let write =
+            |error: std::io::Error| Stop::Wrong(Error::Write { path: path.to_owned(), source: error });
         let mut done = file.seek(SeekFrom::End(0)).map_err(write)?;
-        let (answer, said, url) = self.get(&remote.url, done).map_err(|error| Stop::Cut(error.to_string()))?;
+        let (answer, said, url) =
+            self.get(&remote.url, done).map_err(|error| Stop::Cut(error.to_string()))?;
         match answer.status().as_u16() {
             206 => {}
             416 => return Ok(()), // all of it was there
@@ -198,7 +221,9 @@ impl Hub {
                 done = 0;
             }
             status @ 500.. => return Err(Stop::Cut(format!("{url} answers {status}"))),
-            status => return Err(Stop::Wrong(Error::Data(format!("{url}: answers {status}; try again later")))),
+            status => {
+                return Err(Stop::Wrong(Error::Data(format!("{url}: answers {status}; try again later"))));
+            }
         }
         let of = said.length.map(|length| done + length);
         let mut body = answer.into_body().into_reader();
@@ -267,7 +292,9 @@ fn is_word(text: &str) -> bool {
 }
 
 fn unreachable(url: &str, error: &ureq::Error) -> Error {
-    Error::Data(format!("{url}: cannot be reached ({error}); check the network and HF_ENDPOINT, or give a folder with --model"))
+    Error::Data(format!(
+        "{url}: cannot be reached ({error}); check the network and HF_ENDPOINT, or give a folder with --model"
+    ))
 }
 
 fn make_folder(folder: &Path) -> Result<()> {

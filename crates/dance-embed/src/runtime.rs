@@ -31,7 +31,9 @@ pub fn open(named: Option<&Path>) -> Result<PathBuf> {
     // By an absolute path: the crate looks for others beside the program. It answers a wrong library with an error here, and
     // with a panic or for ever if it had to look for itself.
     let path = path.canonicalize().map_err(|error| Error::io(&path, error))?;
-    let refused = |problem: String| Error::format(&path, format!("is no ONNX Runtime that can be used: {problem}. {HELP}"));
+    let refused = |problem: String| {
+        Error::format(&path, format!("is no ONNX Runtime that can be used: {problem}. {HELP}"))
+    };
     let environment = ort::init_from(&path).map_err(|error| refused(error.to_string().replace('\n', " ")))?;
     environment.with_name("dance").with_telemetry(false).commit();
     *opened = Some(path.clone());
@@ -39,7 +41,8 @@ pub fn open(named: Option<&Path>) -> Result<PathBuf> {
 }
 
 fn find(named: Option<&Path>) -> Result<PathBuf> {
-    let from_environment = || std::env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let from_environment =
+        || std::env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()).map(PathBuf::from);
     if let Some(path) = named.map(Path::to_owned).or_else(from_environment) {
         // What a user names is taken, or refused by that name.
         return if path.is_dir() {
@@ -53,17 +56,30 @@ fn find(named: Option<&Path>) -> Result<PathBuf> {
     let beside = std::env::current_exe().ok().and_then(|program| program.parent().map(Path::to_owned));
     let found = beside
         .and_then(|folder| in_folder(&folder))
-        .or_else(|| ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().find_map(|key| in_python(&PathBuf::from(std::env::var_os(key)?))))
+        .or_else(|| {
+            ["VIRTUAL_ENV", "CONDA_PREFIX"]
+                .iter()
+                .find_map(|key| in_python(&PathBuf::from(std::env::var_os(key)?)))
+        })
         .or_else(|| ["python3", "python"].iter().find_map(|python| of_python(python)))
         .or_else(|| system_folders().iter().find_map(|folder| in_folder(Path::new(folder))));
-    found.ok_or_else(|| Error::Data(format!("ONNX Runtime, which runs encoders, is not on this machine. {HELP}")))
+    found.ok_or_else(|| {
+        Error::Data(format!("ONNX Runtime, which runs encoders, is not on this machine. {HELP}"))
+    })
 }
 
 fn system_folders() -> &'static [&'static str] {
     if cfg!(windows) {
         &[]
     } else {
-        &["/usr/local/lib", "/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/opt/homebrew/lib"]
+        &[
+            "/usr/local/lib",
+            "/usr/lib",
+            "/usr/lib64",
+            "/usr/lib/x86_64-linux-gnu",
+            "/usr/lib/aarch64-linux-gnu",
+            "/opt/homebrew/lib",
+        ]
     }
 }
 
@@ -71,9 +87,16 @@ fn system_folders() -> &'static [&'static str] {
 fn in_folder(folder: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(folder).ok()?;
     let stem = NAME.split('.').next().unwrap_or(NAME);
-    let is = |name: &str| name == NAME || name.starts_with(&format!("{NAME}.")) || (name.starts_with(&format!("{stem}.")) && name.ends_with(".dylib"));
-    let mut found: Vec<PathBuf> =
-        entries.flatten().map(|entry| entry.path()).filter(|path| path.file_name().is_some_and(|name| is(&name.to_string_lossy()))).collect();
+    let is = |name: &str| {
+        name == NAME
+            || name.starts_with(&format!("{NAME}."))
+            || (name.starts_with(&format!("{stem}.")) && name.ends_with(".dylib"))
+    };
+    let mut found: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.file_name().is_some_and(|name| is(&name.to_string_lossy())))
+        .collect();
     found.sort();
     found.pop()
 }
@@ -84,7 +107,8 @@ fn in_python(root: &Path) -> Option<PathBuf> {
     if let Some(found) = in_folder(&root.join("Lib").join(&package)) {
         return Some(found);
     }
-    let versions = std::fs::read_dir(root.join("lib")).ok()?.flatten().map(|entry| entry.path().join(&package));
+    let versions =
+        std::fs::read_dir(root.join("lib")).ok()?.flatten().map(|entry| entry.path().join(&package));
     let mut folders: Vec<PathBuf> = versions.collect();
     folders.sort();
     folders.iter().rev().find_map(|folder| in_folder(folder))
@@ -93,7 +117,8 @@ fn in_python(root: &Path) -> Option<PathBuf> {
 /// Where a Python keeps the package, which is not imported for it.
 fn of_python(python: &str) -> Option<PathBuf> {
     const ASK: &str = "import importlib.util as u; s = u.find_spec('onnxruntime'); print(s.submodule_search_locations[0] if s else '')";
-    let answer = Command::new(python).args(["-c", ASK]).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let answer =
+        Command::new(python).args(["-c", ASK]).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(answer.stdout).ok()?;
     let folder = text.trim();
     if folder.is_empty() { None } else { in_folder(&Path::new(folder).join("capi")) }

@@ -16,7 +16,8 @@ use crate::settings::{OutputSettings, Pooling};
 const MOST_WEIGHTS: u64 = 4 << 30;
 
 /// What the encoder gives, by the names that exporters use, the best first.
-const POOLED: [&str; 5] = ["image_embeds", "text_embeds", "sentence_embedding", "embeddings", "pooler_output"];
+const POOLED: [&str; 5] =
+    ["image_embeds", "text_embeds", "sentence_embedding", "embeddings", "pooler_output"];
 const BY_TOKEN: [&str; 2] = ["last_hidden_state", "token_embeddings"];
 
 /// The sessions that are free, and what they take and give.
@@ -52,7 +53,8 @@ impl Sessions {
         let wrong = |error: &dyn std::fmt::Display| problem(weights, error);
         let open = || -> Result<Session> {
             let builder = Session::builder().map_err(|error| wrong(&error))?;
-            let builder = builder.with_intra_threads((threads / count).max(1)).map_err(|error| wrong(&error))?;
+            let builder =
+                builder.with_intra_threads((threads / count).max(1)).map_err(|error| wrong(&error))?;
             let builder = builder.with_inter_threads(1).map_err(|error| wrong(&error))?;
             let mut builder = builder.with_intra_op_spinning(count == 1).map_err(|error| wrong(&error))?;
             if processor == Processor::Cuda {
@@ -68,7 +70,8 @@ impl Sessions {
         };
         let first = open()?;
         let inputs = first.inputs().iter().map(|input| input.name().to_owned()).collect();
-        let (output, pooling) = choose(&first, settings.pooling).map_err(|text| Error::format(weights, text))?;
+        let (output, pooling) =
+            choose(&first, settings.pooling).map_err(|text| Error::format(weights, text))?;
         let mut free = vec![first];
         for _ in 1..count {
             free.push(open()?);
@@ -103,7 +106,10 @@ impl Sessions {
         let (count, mask) = match batch {
             Batch::Pictures { count, sides: (rows, columns), pixels } => {
                 let [name] = self.inputs.as_slice() else {
-                    return Err(Error::format(weights, format!("takes {}; one input, pictures, is needed", self.inputs.join(", "))));
+                    return Err(Error::format(
+                        weights,
+                        format!("takes {}; one input, pictures, is needed", self.inputs.join(", ")),
+                    ));
                 };
                 put(name, Tensor::from_array(([count, 3, rows, columns], pixels)).map_err(wrong)?.into());
                 (count, None)
@@ -114,7 +120,12 @@ impl Sessions {
                         "input_ids" => tokens.clone(),
                         "attention_mask" => mask.clone(),
                         "token_type_ids" => vec![0; tokens.len()],
-                        other => return Err(Error::format(weights, format!("takes `{other}`, which no tokens are"))),
+                        other => {
+                            return Err(Error::format(
+                                weights,
+                                format!("takes `{other}`, which no tokens are"),
+                            ));
+                        }
                     };
                     put(name, Tensor::from_array(([count, length], values)).map_err(wrong)?.into());
                 }
@@ -129,7 +140,10 @@ impl Sessions {
         let shape: Vec<usize> = shape.iter().map(|&size| size as usize).collect();
         let pooled = pooled(&shape, numbers, count, self.settings.pooling, mask.as_deref());
         let mut rows = pooled.ok_or_else(|| {
-            Error::format(weights, format!("gave `{}` of the shape {shape:?} for {count} inputs", self.output))
+            Error::format(
+                weights,
+                format!("gave `{}` of the shape {shape:?} for {count} inputs", self.output),
+            )
         })?;
         if self.settings.normalize {
             let width = rows.len() / count.max(1);
@@ -150,8 +164,11 @@ fn choose(session: &Session, pooling: Pooling) -> Result<(String, Pooling), Stri
         ValueType::Tensor { shape, .. } => shape.len(),
         _ => 0,
     };
-    let outputs: Vec<(&str, usize)> = session.outputs().iter().map(|output| (output.name(), sizes(output.dtype()))).collect();
-    let named = |names: &[&str]| names.iter().find_map(|name| outputs.iter().find(|(found, _)| found == name)).copied();
+    let outputs: Vec<(&str, usize)> =
+        session.outputs().iter().map(|output| (output.name(), sizes(output.dtype()))).collect();
+    let named = |names: &[&str]| {
+        names.iter().find_map(|name| outputs.iter().find(|(found, _)| found == name)).copied()
+    };
     let shaped = |sizes: usize| outputs.iter().find(|(_, found)| *found == sizes).copied();
     let by_token = || named(&BY_TOKEN).or_else(|| shaped(3));
     let chosen = match pooling {
@@ -163,13 +180,19 @@ fn choose(session: &Session, pooling: Pooling) -> Result<(String, Pooling), Stri
         other => by_token().map(|output| (output, other)),
     };
     let names: Vec<&str> = outputs.iter().map(|(name, _)| *name).collect();
-    let ((name, _), pooling) =
-        chosen.ok_or_else(|| format!("gives {}; an embedding, or one per token, is needed", names.join(", ")))?;
+    let ((name, _), pooling) = chosen
+        .ok_or_else(|| format!("gives {}; an embedding, or one per token, is needed", names.join(", ")))?;
     Ok((name.to_owned(), pooling))
 }
 
 /// One row for each of `count` inputs; `None` where the shape is no such thing.
-fn pooled(shape: &[usize], numbers: &[f32], count: usize, pooling: Pooling, mask: Option<&[i64]>) -> Option<Vec<f32>> {
+fn pooled(
+    shape: &[usize],
+    numbers: &[f32],
+    count: usize,
+    pooling: Pooling,
+    mask: Option<&[i64]>,
+) -> Option<Vec<f32>> {
     if shape.first() != Some(&count) || numbers.is_empty() {
         return None;
     }
@@ -181,7 +204,9 @@ fn pooled(shape: &[usize], numbers: &[f32], count: usize, pooling: Pooling, mask
         (&[_, length, width], Pooling::Mean) => {
             let mut out = Vec::with_capacity(count * width);
             for (place, rows) in numbers.chunks_exact(length * width).enumerate() {
-                let counts = |token: usize| mask.is_none_or(|mask| mask.get(place * length + token).is_some_and(|&bit| bit != 0));
+                let counts = |token: usize| {
+                    mask.is_none_or(|mask| mask.get(place * length + token).is_some_and(|&bit| bit != 0))
+                };
                 let mut sums = vec![0.0f32; width];
                 let mut tokens = 0usize;
                 for (_, row) in rows.chunks_exact(width).enumerate().filter(|(token, _)| counts(*token)) {

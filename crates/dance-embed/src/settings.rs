@@ -92,7 +92,10 @@ impl PictureSettings {
     /// From a `preprocessor_config.json`.
     pub fn read(path: &Path) -> Result<Self> {
         let Some(value) = json(path)? else {
-            return Err(Error::format(path, "is not there; it says how pictures are prepared. Put it beside the weights"));
+            return Err(Error::format(
+                path,
+                "is not there; it says how pictures are prepared. Put it beside the weights",
+            ));
         };
         Self::of(&value).map_err(|problem| Error::format(path, problem))
     }
@@ -105,7 +108,9 @@ impl PictureSettings {
         let resize = if does("do_resize") { resize(value.get("size"))? } else { Resize::Keep };
         // Image processors that never crop have no such key.
         let crop = match value.get("crop_size") {
-            Some(size) if value.get("do_center_crop").and_then(Value::as_bool).unwrap_or(false) => Some(sides(size)?),
+            Some(size) if value.get("do_center_crop").and_then(Value::as_bool).unwrap_or(false) => {
+                Some(sides(size)?)
+            }
             _ => None,
         };
         if crop.is_none() && !matches!(resize, Resize::Exact(..)) {
@@ -123,8 +128,8 @@ impl PictureSettings {
         };
         let three = |key: &str| {
             let numbers = value.get(key).and_then(Value::as_array);
-            let numbers: Option<Vec<f32>> =
-                numbers.map(|list| list.iter().filter_map(Value::as_f64).map(|number| number as f32).collect());
+            let numbers: Option<Vec<f32>> = numbers
+                .map(|list| list.iter().filter_map(Value::as_f64).map(|number| number as f32).collect());
             match numbers.and_then(|numbers| <[f32; 3]>::try_from(numbers).ok()) {
                 Some(numbers) if numbers.iter().all(|number| number.is_finite()) => Ok(numbers),
                 _ => Err(format!("`{key}` must be three numbers")),
@@ -167,17 +172,29 @@ fn sides(size: &Value) -> Result<(usize, usize), String> {
 fn side(size: Option<&Value>) -> Result<usize, String> {
     match size.and_then(Value::as_u64) {
         Some(size @ 1..=LARGEST_SIDE) => Ok(size as usize),
-        _ => Err(format!("a size is {}; it must be a whole number from 1 to {LARGEST_SIDE}", size.unwrap_or(&Value::Null))),
+        _ => Err(format!(
+            "a size is {}; it must be a whole number from 1 to {LARGEST_SIDE}",
+            size.unwrap_or(&Value::Null)
+        )),
     }
 }
 
 impl TextSettings {
     /// From the files beside `tokenizer.json`; `padding` is what that file says, if it does.
-    pub(crate) fn read(folder: &Path, padding: Option<u32>, token: impl Fn(&str) -> Option<u32>) -> Result<Self> {
+    pub(crate) fn read(
+        folder: &Path,
+        padding: Option<u32>,
+        token: impl Fn(&str) -> Option<u32>,
+    ) -> Result<Self> {
         let sentences = json(&folder.join("sentence_bert_config.json"))?;
         let config = json(&folder.join("tokenizer_config.json"))?;
         let limit = |value: &Option<Value>, key: &str| {
-            value.as_ref()?.get(key)?.as_u64().filter(|limit| (1..=MOST_TOKENS).contains(limit)).map(|limit| limit as usize)
+            value
+                .as_ref()?
+                .get(key)?
+                .as_u64()
+                .filter(|limit| (1..=MOST_TOKENS).contains(limit))
+                .map(|limit| limit as usize)
         };
         let longest = limit(&sentences, "max_seq_length").or_else(|| limit(&config, "model_max_length"));
         let named = || {
@@ -197,11 +214,16 @@ impl OutputSettings {
         let pooling = match (is("pooling_mode_cls_token"), is("pooling_mode_mean_tokens")) {
             (true, false) => Pooling::First,
             (false, true) => Pooling::Mean,
-            _ => return Err(Error::format(&path, "asks for another pooling than the mean or the class token")),
+            _ => {
+                return Err(Error::format(&path, "asks for another pooling than the mean or the class token"));
+            }
         };
         let modules = json(&folder.join("modules.json"))?;
-        let kind = |module: &Value| module.get("type").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("Normalize"));
-        let normalize = modules.as_ref().and_then(Value::as_array).is_some_and(|modules| modules.iter().any(kind));
+        let kind = |module: &Value| {
+            module.get("type").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("Normalize"))
+        };
+        let normalize =
+            modules.as_ref().and_then(Value::as_array).is_some_and(|modules| modules.iter().any(kind));
         Ok(Some(Self { pooling, normalize }))
     }
 }
@@ -220,12 +242,18 @@ mod tests {
         });
         let settings = PictureSettings::of(&value).unwrap();
         assert_eq!(settings.resize, Resize::Shortest(224));
-        assert_eq!((settings.filter, settings.crop, settings.scale), (Filter::Bicubic, Some((224, 224)), 0.5));
+        assert_eq!(
+            (settings.filter, settings.crop, settings.scale),
+            (Filter::Bicubic, Some((224, 224)), 0.5)
+        );
         assert_eq!(settings.mean, [0.5, 0.25, 0.125]);
         // Older files have plain numbers.
         let old = json!({"crop_size": 8, "do_center_crop": true, "size": 9, "image_mean": [0, 0, 0], "image_std": [1, 1, 1]});
         let settings = PictureSettings::of(&old).unwrap();
-        assert_eq!((settings.resize, settings.crop, settings.scale), (Resize::Shortest(9), Some((8, 8)), 1.0 / 255.0));
+        assert_eq!(
+            (settings.resize, settings.crop, settings.scale),
+            (Resize::Shortest(9), Some((8, 8)), 1.0 / 255.0)
+        );
     }
 
     #[test]

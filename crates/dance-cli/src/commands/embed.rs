@@ -86,7 +86,8 @@ impl Embed {
         let (rows, dimensions) = (table.embeddings().rows(), table.embeddings().cols());
         let mut out = screen::out(shared.json);
         if shared.json {
-            let bad: Vec<_> = embedded.bad.iter().map(|bad| json!({ "id": bad.id, "reason": bad.reason })).collect();
+            let bad: Vec<_> =
+                embedded.bad.iter().map(|bad| json!({ "id": bad.id, "reason": bad.reason })).collect();
             let report = json!({
                 "output": self.output.display().to_string(),
                 "rows": rows,
@@ -99,9 +100,18 @@ impl Embed {
             writeln!(out, "{report}")?;
         } else {
             let labelled = if table.labels.is_some() { "with labels" } else { "without labels" };
-            let left_out = if embedded.bad.is_empty() { String::new() } else { format!("; {} left out", embedded.bad.len()) };
+            let left_out = if embedded.bad.is_empty() {
+                String::new()
+            } else {
+                format!("; {} left out", embedded.bad.len())
+            };
             let what = items.modality.name();
-            writeln!(out, "{}: {rows} {what} {labelled}, {dimensions} dimensions, by {}{left_out}", self.output.display(), encoder.identity())?;
+            writeln!(
+                out,
+                "{}: {rows} {what} {labelled}, {dimensions} dimensions, by {}{left_out}",
+                self.output.display(),
+                encoder.identity()
+            )?;
         }
         Ok(())
     }
@@ -111,13 +121,19 @@ impl Embed {
         check_there(&self.source)?;
         let format = match Destination::new(&self.output)? {
             Destination::File(_, format @ (Format::Npz | Format::Parquet)) => format,
-            _ => bail!("{}: embeddings are written to .npz or .parquet, which also keep who made them", self.output.display()),
+            _ => bail!(
+                "{}: embeddings are written to .npz or .parquet, which also keep who made them",
+                self.output.display()
+            ),
         };
         if self.prompt.as_ref().is_some_and(|prompt| !prompt.contains("{}")) {
             bail!("--prompt: has no {{}}, where the class name goes: \"a photo of a {{}}\"");
         }
         if format == Format::Parquet && (self.prompt.is_some() || self.prototypes.is_some()) {
-            bail!("{}: prototypes are one per class, which a table of points has no place for; write .npz", self.output.display());
+            bail!(
+                "{}: prototypes are one per class, which a table of points has no place for; write .npz",
+                self.output.display()
+            );
         }
         if let Some(path) = &self.prototypes {
             check_there(path)?;
@@ -142,7 +158,10 @@ impl Embed {
                 text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
             }
             (None, None, _) => return Ok(None),
-            (None, Some(_), None) => bail!("{}: has no labels, whose names --prompt would embed; give them with --prototypes FILE", items.origin),
+            (None, Some(_), None) => bail!(
+                "{}: has no labels, whose names --prompt would embed; give them with --prototypes FILE",
+                items.origin
+            ),
             (None, Some(_), Some(labels)) => {
                 let mut names = labels.clone();
                 names.sort();
@@ -151,7 +170,10 @@ impl Embed {
         };
         names.dedup();
         if let Some(label) = items.labels.iter().flatten().find(|label| !names.contains(label)) {
-            bail!("{}: the label `{label}` is not among the names in --prototypes; it needs all of them", items.origin);
+            bail!(
+                "{}: the label `{label}` is not among the names in --prototypes; it needs all of them",
+                items.origin
+            );
         }
         Ok(Some(names))
     }

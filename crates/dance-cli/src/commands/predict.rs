@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use dance::{Dance, Table};
 use dance::conformal::EmptySets;
 use dance::data::Normalize;
 use dance::whole_file::WholeFile;
+use dance::{Dance, Table};
 use serde_json::{Value, json};
 
 use super::Outcome;
@@ -142,7 +142,10 @@ impl Predict {
             100.0 * empty
         ));
         if summary.bad > 0 {
-            progress.warn(&format!("{} could not be answered; what stands in their places says why", summary.bad));
+            progress.warn(&format!(
+                "{} could not be answered; what stands in their places says why",
+                summary.bad
+            ));
             return Ok(Outcome::CheckFailed);
         }
         Ok(Outcome::Fine)
@@ -174,7 +177,10 @@ impl Predict {
         let destination = Destination::new(&self.output)?;
         let reports = self.on_error == OnError::Report;
         if reports && !self.streams() && !self.embeds() {
-            bail!("--on-error report is for JSON lines; {} is read whole or not at all", self.data().display());
+            bail!(
+                "--on-error report is for JSON lines; {} is read whole or not at all",
+                self.data().display()
+            );
         }
         if reports && matches!(&destination, Destination::File(_, format) if *format != Format::Jsonl) {
             bail!("{}: --on-error report answers with JSON lines; use .jsonl or `-`", self.output.display());
@@ -235,10 +241,19 @@ impl Predict {
 
     /// The points, and what could be made none of, with the reason.
     #[cfg_attr(not(feature = "embed"), allow(unused_variables))]
-    fn points(&self, answers: &Answers<'_>, progress: &Progress) -> anyhow::Result<(Table, Vec<(String, String)>)> {
+    fn points(
+        &self,
+        answers: &Answers<'_>,
+        progress: &Progress,
+    ) -> anyhow::Result<(Table, Vec<(String, String)>)> {
         #[cfg(feature = "embed")]
         if self.embeds() {
-            return self.embedding.table(answers.model, self.on_error == OnError::Report, progress, answers.context);
+            return self.embedding.table(
+                answers.model,
+                self.on_error == OnError::Report,
+                progress,
+                answers.context,
+            );
         }
         Ok((self.columns.table_for(self.data(), answers.model)?, Vec::new()))
     }
@@ -250,7 +265,8 @@ impl Predict {
         } else {
             Box::new(File::open(self.data()).with_context(|| self.data().display().to_string())?)
         };
-        let name = if self.data() == Path::new("-") { "stdin".into() } else { self.data().display().to_string() };
+        let name =
+            if self.data() == Path::new("-") { "stdin".into() } else { self.data().display().to_string() };
         let dimensions = answers.model.fitted().dimensions();
         let directed = answers.model.fitted().config.normalize == Normalize::L2;
         let mut points = Points::new(input, name.clone(), dimensions, directed);

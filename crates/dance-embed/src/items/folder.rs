@@ -8,7 +8,8 @@ use dance::{Error, Result};
 use super::{Content, Items, Modality};
 
 /// What the names of pictures end in.
-const ENDINGS: [&str; 12] = ["jpg", "jpeg", "jpe", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "pbm"];
+const ENDINGS: [&str; 12] =
+    ["jpg", "jpeg", "jpe", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "pbm"];
 
 /// Deeper than anyone sorts pictures; a link that leads back into its folder ends here.
 const DEEPEST: usize = 32;
@@ -46,7 +47,8 @@ pub(super) fn read(folder: &Path) -> Result<Items> {
             "has pictures by itself and in sub-folders; sub-folders are classes, so move each picture into one, or all out of them",
         ));
     }
-    let name = |path: &PathBuf| path.strip_prefix(folder).unwrap_or(path).to_string_lossy().replace('\\', "/");
+    let name =
+        |path: &PathBuf| path.strip_prefix(folder).unwrap_or(path).to_string_lossy().replace('\\', "/");
     items.ids = pictures.iter().map(name).collect();
     items.labels = (!labels.is_empty()).then_some(labels);
     items.contents = pictures.into_iter().map(Content::File).collect();
@@ -56,7 +58,10 @@ pub(super) fn read(folder: &Path) -> Result<Items> {
 
 fn collect(folder: &Path, depth: usize, pictures: &mut Vec<PathBuf>, ignored: &mut usize) -> Result<()> {
     if depth > DEEPEST {
-        return Err(Error::format(folder, format!("lies more than {DEEPEST} folders deep; a link may lead back into its own folder")));
+        return Err(Error::format(
+            folder,
+            format!("lies more than {DEEPEST} folders deep; a link may lead back into its own folder"),
+        ));
     }
     for path in sorted(folder)? {
         if path.is_dir() {

@@ -71,7 +71,9 @@ impl Items {
         let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
         let items = match extension.as_str() {
             _ if found.is_dir() => folder::read(path)?,
-            _ if !found.is_file() => return Err(Error::format(path, "is not a regular file; save the data to one")),
+            _ if !found.is_file() => {
+                return Err(Error::format(path, "is not a regular file; save the data to one"));
+            }
             "txt" => manifest::lines(path)?,
             "csv" => manifest::table(path, b',')?,
             "tsv" => manifest::table(path, b'\t')?,
@@ -79,7 +81,12 @@ impl Items {
             #[cfg(feature = "parquet")]
             "parquet" => parquet::read(path)?,
             #[cfg(not(feature = "parquet"))]
-            "parquet" => return Err(Error::format(path, "this build cannot read Parquet; build with the feature `parquet`")),
+            "parquet" => {
+                return Err(Error::format(
+                    path,
+                    "this build cannot read Parquet; build with the feature `parquet`",
+                ));
+            }
             _ => {
                 return Err(Error::format(
                     path,
@@ -134,13 +141,25 @@ fn of_rows(path: &Path, rows: Vec<Row>, place: impl Fn(usize) -> String) -> Resu
             (Some(_), Some(_)) => return Err(wrong(place, "has both `path` and `text`; keep one")),
             (Some(picture), None) if pictures => (Content::File(folder.join(&picture)), picture),
             (None, Some(text)) if !pictures => (Content::Text(text.clone()), text),
-            _ => return Err(wrong(place, if pictures { "has no `path`" } else { "has no `text`, and no `path`" })),
+            _ => {
+                return Err(wrong(
+                    place,
+                    if pictures { "has no `path`" } else { "has no `text`, and no `path`" },
+                ));
+            }
         };
         match (&mut items.labels, row.label) {
             (Some(labels), Some(label)) => labels.push(label),
             (None, None) => {}
-            (Some(_), None) => return Err(wrong(place, "has no `label`, and others have; label all of them or none")),
-            (None, Some(_)) => return Err(wrong(place, "has a `label`, and those before have none; label all of them or none")),
+            (Some(_), None) => {
+                return Err(wrong(place, "has no `label`, and others have; label all of them or none"));
+            }
+            (None, Some(_)) => {
+                return Err(wrong(
+                    place,
+                    "has a `label`, and those before have none; label all of them or none",
+                ));
+            }
         }
         items.contents.push(content);
         items.ids.push(row.id.unwrap_or(name));

@@ -30,9 +30,16 @@ pub enum Filter {
 impl Filter {
     /// By the number that Pillow and `preprocessor_config.json` have for it.
     pub fn of_number(number: u64) -> Option<Self> {
-        [None, Some(Self::Lanczos), Some(Self::Bilinear), Some(Self::Bicubic), Some(Self::Box), Some(Self::Hamming)]
-            .get(usize::try_from(number).ok()?)
-            .copied()?
+        [
+            None,
+            Some(Self::Lanczos),
+            Some(Self::Bilinear),
+            Some(Self::Bicubic),
+            Some(Self::Box),
+            Some(Self::Hamming),
+        ]
+        .get(usize::try_from(number).ok()?)
+        .copied()?
     }
 
     fn support(self) -> f64 {

@@ -70,7 +70,9 @@ fn answer(stream: TcpStream, files: &Files, manner: Manner, own: &str, log: &Log
     match manner {
         Manner::Forbids => return write!(stream, "{}{empty}", head("401 Unauthorized", "")),
         Manner::Fails => return write!(stream, "{}{empty}", head("503 Service Unavailable", "")),
-        Manner::Circles => return write!(stream, "{}{empty}", head("302 Found", &format!("Location: {path}\r\n"))),
+        Manner::Circles => {
+            return write!(stream, "{}{empty}", head("302 Found", &format!("Location: {path}\r\n")));
+        }
         _ => {}
     }
     if let Some(name) = path.strip_prefix("/elsewhere/") {
@@ -78,22 +80,35 @@ fn answer(stream: TcpStream, files: &Files, manner: Manner, own: &str, log: &Log
         return send(&mut stream, contents, from, "", manner);
     }
     let name = path.split("/resolve/main/").nth(1).unwrap_or("");
-    let Some((contents, hash)) = files.get(name) else { return write!(stream, "{}{empty}", head("404 Not Found", "")) };
+    let Some((contents, hash)) = files.get(name) else {
+        return write!(stream, "{}{empty}", head("404 Not Found", ""));
+    };
     let hash = if manner == Manner::Lies { &"ab".repeat(hash.len() / 2) } else { *hash };
     if manner == Manner::Foreign {
         return send(&mut stream, contents, from, "", manner);
     }
     if hash.len() == 64 {
         // A large file: the hub names its hash, and points to where it is.
-        let more = format!("{commit}ETag: \"pointer\"\r\nX-Linked-ETag: \"{hash}\"\r\nLocation: {own}/elsewhere/{name}\r\n");
+        let more = format!(
+            "{commit}ETag: \"pointer\"\r\nX-Linked-ETag: \"{hash}\"\r\nLocation: {own}/elsewhere/{name}\r\n"
+        );
         return write!(stream, "{}{empty}", head("302 Found", &more));
     }
     send(&mut stream, contents, from, &format!("{commit}ETag: W/\"{hash}\"\r\n"), manner)
 }
 
-fn send(stream: &mut TcpStream, contents: &[u8], from: usize, more: &str, manner: Manner) -> std::io::Result<()> {
+fn send(
+    stream: &mut TcpStream,
+    contents: &[u8],
+    from: usize,
+    more: &str,
+    manner: Manner,
+) -> std::io::Result<()> {
     if from > 0 && from >= contents.len() {
-        return write!(stream, "HTTP/1.1 416 Range Not Satisfiable\r\nConnection: close\r\n{more}Content-Length: 0\r\n\r\n");
+        return write!(
+            stream,
+            "HTTP/1.1 416 Range Not Satisfiable\r\nConnection: close\r\n{more}Content-Length: 0\r\n\r\n"
+        );
     }
     let rest = &contents[from..];
     let status = if from > 0 { "206 Partial Content" } else { "200 OK" };

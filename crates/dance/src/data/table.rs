@@ -64,7 +64,15 @@ impl Table {
             )));
         }
         check_finite(&origin, &embeddings)?;
-        Ok(Self { origin, embeddings, labels: None, class_names: None, ids: None, prototypes: None, encoder: None })
+        Ok(Self {
+            origin,
+            embeddings,
+            labels: None,
+            class_names: None,
+            ids: None,
+            prototypes: None,
+            encoder: None,
+        })
     }
 
     /// The file's name.
