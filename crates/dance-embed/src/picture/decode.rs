@@ -6,9 +6,9 @@
 
 use std::io::Cursor;
 
-use image::{DynamicImage, ImageDecoder, ImageError, ImageReader, Limits};
+use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits, RgbImage};
 
-use super::Picture;
+use super::{Picture, jpeg};
 
 /// More pixels than this are an attack, or a mistake: the limit at which Pillow refuses.
 pub const MOST_PIXELS: u64 = 178_956_970;
@@ -23,7 +23,8 @@ pub fn decode(bytes: &[u8]) -> Result<Picture, String> {
     }
     let reader =
         ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(|error| error.to_string())?;
-    if reader.format().is_none() {
+    let format = reader.format();
+    if format.is_none() {
         return Err("is no picture that can be read (JPEG, PNG, WebP, GIF, BMP, TIFF, PNM)".into());
     }
     let mut decoder = reader.into_decoder().map_err(told)?;
@@ -41,7 +42,13 @@ pub fn decode(bytes: &[u8]) -> Result<Picture, String> {
     limits.max_alloc = Some(MOST_MEMORY);
     decoder.set_limits(limits).map_err(told)?;
     let orientation = decoder.orientation().map_err(told)?;
-    let mut image = DynamicImage::from_decoder(decoder).map_err(told)?;
+    let mut image = if format == Some(ImageFormat::Jpeg) {
+        let pixels = jpeg::decode(bytes).map_err(|problem| format!("cannot be decoded: {problem}"))?;
+        let image = RgbImage::from_raw(width, height, pixels).ok_or("has another size than its header says")?;
+        DynamicImage::ImageRgb8(image)
+    } else {
+        DynamicImage::from_decoder(decoder).map_err(told)?
+    };
     image.apply_orientation(orientation);
     Ok(Picture { width: image.width() as usize, height: image.height() as usize, pixels: rgb(image) })
 }

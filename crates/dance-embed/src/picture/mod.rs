@@ -1,6 +1,7 @@
 //! Pictures: decoded ([`decode`]), resized as Pillow does ([`resample`]), cropped and normalised ([`prepare`]).
 
 mod decode;
+mod jpeg;
 mod prepare;
 mod resample;
 

@@ -110,6 +110,7 @@ fn a_full_disk_is_named() {
     let cache = tempfile::tempdir().unwrap();
     let blobs = cache.path().join("models--people--encoder/blobs");
     fs::create_dir_all(&blobs).unwrap();
+    // It is opened, found empty, and refuses every byte.
     std::os::unix::fs::symlink("/dev/full", blobs.join(format!("{WEIGHTS}.incomplete"))).unwrap();
     let context = Context::new(1).unwrap();
     let (good, _) = hub(Manner::Good, cache.path());
