@@ -215,7 +215,10 @@ impl OutputSettings {
             (true, false) => Pooling::First,
             (false, true) => Pooling::Mean,
             _ => {
-                return Err(Error::format(&path, "asks for another pooling than the mean or the class token"));
+                return Err(Error::format(
+                    &path,
+                    "asks for another pooling than the mean or the class token",
+                ));
             }
         };
         let modules = json(&folder.join("modules.json"))?;

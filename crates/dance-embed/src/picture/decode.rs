@@ -44,7 +44,8 @@ pub fn decode(bytes: &[u8]) -> Result<Picture, String> {
     let orientation = decoder.orientation().map_err(told)?;
     let mut image = if format == Some(ImageFormat::Jpeg) {
         let pixels = jpeg::decode(bytes).map_err(|problem| format!("cannot be decoded: {problem}"))?;
-        let image = RgbImage::from_raw(width, height, pixels).ok_or("has another size than its header says")?;
+        let image =
+            RgbImage::from_raw(width, height, pixels).ok_or("has another size than its header says")?;
         DynamicImage::ImageRgb8(image)
     } else {
         DynamicImage::from_decoder(decoder).map_err(told)?

@@ -27,7 +27,7 @@ fn pixels(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
             let mut rows = file.to_colorspace(ColorSpace::JCS_CMYK)?;
             Ok(rows.read_scanlines::<[u8; 4]>()?.into_iter().flat_map(of_inks).collect())
         }
-        _ => file.rgb()?.read_scanlines_flat(),
+        _ => Ok(file.rgb()?.read_scanlines::<[u8; 3]>()?.into_flattened()),
     }
 }
 
