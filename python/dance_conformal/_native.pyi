@@ -138,3 +138,23 @@ def coverage_band(
     calibration: int, test: int, alpha: float, coverage: float
 ) -> tuple[float, float, float]: ...
 def noise_floor(points: list[int], alpha: float) -> float: ...
+def embed(
+    source: str | list[str],
+    model: str,
+    runtime: PathLike[str] | None,
+    cuda: bool,
+    offline: bool,
+    skip_bad: bool,
+    parts: PathLike[str] | None,
+    threads: int,
+    callback: Callable[[dict[str, Any]], object] | None,
+) -> tuple[NDArray[np.float32], list[str], list[str] | None, list[tuple[str, str]], str]: ...
+def embed_names(
+    names: list[str],
+    prompt: str,
+    model: str,
+    runtime: PathLike[str] | None,
+    cuda: bool,
+    offline: bool,
+    threads: int,
+) -> NDArray[np.float32]: ...

@@ -57,7 +57,7 @@ pub(crate) struct Answer<'a> {
 /// Asks a model.
 pub(crate) struct Answers<'a> {
     pub(crate) model: &'a Dance,
-    context: &'a Context<'a>,
+    pub(crate) context: &'a Context<'a>,
     /// One per level.
     decisions: Vec<Decision>,
     include: Vec<Include>,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::Args;
 use dance::data::io::{self, Format, JsonKeys, ReadOptions};
-use dance::data::{Classes, Kind};
+use dance::data::{Classes, EncoderIdentity, Kind};
 use dance::{Dance, Dataset, Table};
 
 use crate::parse;
@@ -80,6 +80,20 @@ impl Columns {
     /// Everything as it is, with rows that have no label.
     pub(crate) fn everything(&self, path: &Path) -> anyhow::Result<Table> {
         Ok(io::read(path, &self.options())?)
+    }
+
+    /// Points for a model, which must be of its encoder.
+    pub(crate) fn points_for(&self, path: &Path, model: &Dance) -> anyhow::Result<Table> {
+        let table = self.points(path)?;
+        EncoderIdentity::check(model.encoder(), table.encoder.as_ref(), table.origin())?;
+        Ok(table)
+    }
+
+    /// The same with labels.
+    pub(crate) fn table_for(&self, path: &Path, model: &Dance, progress: &Progress) -> anyhow::Result<Table> {
+        let table = self.table(path, progress)?;
+        EncoderIdentity::check(model.encoder(), table.encoder.as_ref(), table.origin())?;
+        Ok(table)
     }
 
     /// Points with labels; says how many were left out because they have none.

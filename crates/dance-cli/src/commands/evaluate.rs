@@ -90,7 +90,7 @@ impl Evaluate {
         progress.begin("judging");
         let context = shared.context(&progress)?;
         let model = Dance::load(shared.device(), &self.model, &context)?;
-        let table = self.columns.table(&self.data, &progress)?;
+        let table = self.columns.table_for(&self.data, &model, &progress)?;
         let truth = Truth::new(&model, &table)?;
         if let Some(warning) = &truth.warning {
             progress.warn(warning);

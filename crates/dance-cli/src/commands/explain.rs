@@ -80,7 +80,7 @@ impl Explain {
         let progress = Progress::new(shared);
         let context = shared.context(&progress)?;
         let model = Dance::load(shared.device(), &self.model, &context)?;
-        let file = self.columns.points(&self.data)?;
+        let file = self.columns.points_for(&self.data, &model)?;
         let rows = file.embeddings().rows();
         if self.row >= rows {
             bail!("{}: has rows 0 to {}, not {}", self.data.display(), rows - 1, self.row);

@@ -315,5 +315,6 @@ fn write_data(path: &Path, data: &Dataset) -> anyhow::Result<()> {
     frame.push(if npz { "ids" } else { "id" }, Column::Flat(ids));
     frame.push(if npz { "labels" } else { "label" }, Column::Flat(Cells::named(&labels, data.label_kind)));
     frame.push(if npz { "embeddings" } else { "embedding" }, Column::Vectors(data.embeddings.clone()));
+    frame.notes.extend(data.source.encoder.as_ref().map(|encoder| ("encoder", encoder.to_json())));
     write_frame(path, format, &frame)
 }

@@ -116,6 +116,7 @@ fn of_data(table: &Table, unlabelled: Option<&str>) -> Value {
         "ids": table.ids.is_some(),
         "prototypes": table.prototypes.is_some(),
         "labels": table.labels.is_some(),
+        "encoder": table.encoder.as_ref().map(ToString::to_string),
     });
     if table.labels.is_none() {
         warnings.push("no labels: good for predict, not for fit or evaluate".to_owned());
@@ -194,6 +195,7 @@ fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> an
         "format": text("format"),
         "written_by": text("versions"),
         "dimensions": fitted.dimensions(),
+        "encoder": model.encoder().map(ToString::to_string),
         "classes": model.classes().len(),
         "class_names": model.classes(),
         "kernel_points": fitted.rfm.train.rows(),

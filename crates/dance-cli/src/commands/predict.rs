@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use dance::Dance;
 use dance::conformal::EmptySets;
 use dance::data::{Normalize, io as files};
+use dance::{Dance, Table};
 use serde::Serialize;
 use serde_json::json;
 
@@ -16,6 +16,8 @@ use super::Outcome;
 use crate::answers::{self, Answer, Answers, Id, Include};
 use crate::args::Shared;
 use crate::data::{Columns, check_there};
+#[cfg(feature = "embed")]
+use crate::encoding::OnTheFly;
 use crate::output::{Destination, Format, Watched, write_frame};
 use crate::parse::{self, Alphas};
 use crate::places;
@@ -25,6 +27,7 @@ use crate::stream::{BadLine, Group, Next, Points};
 pub(crate) const EXAMPLE: &str = r#"Example:
   dance predict model.dance new.npz -o sets.parquet --alpha 0.05 --include probabilities,p-values
   echo '{"id": "a", "embedding": [0.1, …]}' | dance predict model.dance - -o -
+  dance predict model.dance --images new/ -o sets.jsonl
 
   zcat points.csv.gz | dance predict model.dance /dev/stdin --format csv -o sets.csv --alpha 0.1,0.05
 
@@ -51,7 +54,9 @@ pub(crate) struct Predict {
     model: PathBuf,
     /// Embeddings; `-` is stdin. JSON lines (.jsonl, and `-` unless --format says otherwise) are answered one by one
     #[arg(value_name = "DATA")]
-    data: PathBuf,
+    #[cfg_attr(feature = "embed", arg(required_unless_present_any = ["images", "texts"]))]
+    #[cfg_attr(not(feature = "embed"), arg(required = true))]
+    data: Option<PathBuf>,
     /// Where sets go: .jsonl, .csv, .parquet, .npz; `-` is stdout
     #[arg(short, long, value_name = "OUT", default_value = "-")]
     output: PathBuf,
@@ -69,6 +74,9 @@ pub(crate) struct Predict {
     /// What becomes of empty sets
     #[arg(long, value_enum, default_value_t = Empty::Keep, value_name = "HOW")]
     empty: Empty,
+    #[cfg(feature = "embed")]
+    #[command(flatten)]
+    embedding: OnTheFly,
 }
 
 /// What a line gets that is no point.
@@ -128,7 +136,7 @@ impl Predict {
             self.stream(&answers, &destination)?
         } else {
             progress.begin("predicting");
-            self.table(&answers, &destination)?
+            self.table(&answers, &destination, &progress)?
         };
         progress.finish();
         let (shares, guarantee) = (summary.shares(), model.guarantee());
@@ -156,18 +164,38 @@ impl Predict {
             ));
         }
         if summary.bad > 0 {
-            progress.warn(&format!("{} lines were no points; their answers say why", summary.bad));
+            progress.warn(&format!(
+                "{} could not be answered; what stands in their places says why",
+                summary.bad
+            ));
             return Ok(Outcome::CheckFailed);
         }
         Ok(Outcome::Fine)
     }
 
+    /// What is answered, as the user called it.
+    fn data(&self) -> &Path {
+        #[cfg(feature = "embed")]
+        if let Some((source, _)) = self.embedding.source() {
+            return source;
+        }
+        self.data.as_deref().unwrap_or(Path::new("-"))
+    }
+
+    /// Whether pictures or texts are embedded first.
+    fn embeds(&self) -> bool {
+        self.data.is_none()
+    }
+
     /// Whether DATA is JSON lines, which are answered as they come; stdin is, unless something else is said.
     fn streams(&self) -> bool {
-        let by_name = if self.data == Path::new("-") {
+        if self.embeds() {
+            return false;
+        }
+        let by_name = if self.data() == Path::new("-") {
             Some(files::Format::Jsonl)
         } else {
-            files::Format::of(&self.data)
+            files::Format::of(self.data())
         };
         self.columns.format.or(by_name) == Some(files::Format::Jsonl)
     }
@@ -175,36 +203,48 @@ impl Predict {
     fn check(&self, shared: &Shared) -> anyhow::Result<Destination> {
         let destination = Destination::new(&self.output)?;
         let lines = matches!(&destination, Destination::Stdout | Destination::File(_, Format::Jsonl));
-        if self.on_error == OnError::Report && !self.streams() {
-            bail!("--on-error report is for JSON lines; {} is read whole or not at all", self.data.display());
+        if self.on_error == OnError::Report && !self.streams() && !self.embeds() {
+            bail!(
+                "--on-error report is for JSON lines; {} is read whole or not at all",
+                self.data().display()
+            );
         }
         if self.on_error == OnError::Report && !lines {
             bail!("{}: what is wrong with a line is reported in .jsonl or `-`", self.output.display());
         }
         check_there(&self.model)?;
-        check_there(&self.data)?;
-        if !self.streams() {
-            self.columns.format_of(&self.data)?;
+        check_there(self.data())?;
+        if !self.streams() && !self.embeds() {
+            self.columns.format_of(self.data())?;
         }
         if let Destination::File(path, _) = &destination {
-            let inputs = [Some(&*self.model), Some(&self.data), shared.config.as_deref()];
+            let inputs = [Some(&*self.model), Some(self.data()), shared.config.as_deref()];
             places::check(&inputs, &[Some(path)])?;
         }
         Ok(destination)
     }
 
     /// All rows of a file. Its labels are nobody's business.
-    fn table(&self, answers: &Answers<'_>, destination: &Destination) -> anyhow::Result<Summary> {
-        let table = self.columns.points(&self.data)?;
+    fn table(
+        &self,
+        answers: &Answers<'_>,
+        destination: &Destination,
+        progress: &Progress,
+    ) -> anyhow::Result<Summary> {
+        let (table, bad) = self.points(answers, progress)?;
         let found = answers
             .of(table.embeddings(), 0, &answers::ids_of(&table))
-            .with_context(|| self.data.display().to_string())?;
-        let mut summary = Summary::new(&self.alpha);
+            .with_context(|| self.data().display().to_string())?;
+        let mut summary = Summary { bad: bad.len(), ..Summary::new(&self.alpha) };
         summary.add(&found);
+        let lines = |out: &mut dyn Write| -> io::Result<()> {
+            write_lines(out, &found)?;
+            bad.iter().try_for_each(|(id, reason)| writeln!(out, "{}", json!({ "id": id, "error": reason })))
+        };
         match destination {
-            Destination::Stdout => write_lines(&mut io::stdout().lock(), &found)?,
+            Destination::Stdout => lines(&mut io::stdout().lock())?,
             Destination::File(path, Format::Jsonl) => {
-                Watched::write(path, |file| Ok(write_lines(file, &found)?))?;
+                Watched::write(path, |file| Ok(lines(file)?))?;
             }
             Destination::File(path, format) => Self::write_table(answers, &found, path, *format)?,
         }
@@ -221,14 +261,34 @@ impl Predict {
         write_frame(path, format, &answers::frame(found, answers.model.label_kind(), notes))
     }
 
+    /// The points, and what could be made none of, with the reason.
+    #[cfg_attr(not(feature = "embed"), allow(unused_variables))]
+    fn points(
+        &self,
+        answers: &Answers<'_>,
+        progress: &Progress,
+    ) -> anyhow::Result<(Table, Vec<(String, String)>)> {
+        #[cfg(feature = "embed")]
+        if self.embeds() {
+            return self.embedding.table(
+                answers.model,
+                self.on_error == OnError::Report,
+                progress,
+                answers.context,
+            );
+        }
+        Ok((self.columns.points_for(self.data(), answers.model)?, Vec::new()))
+    }
+
     /// Lines in, lines out; a table is written when all have come.
     fn stream<'a>(&self, answers: &Answers<'a>, destination: &Destination) -> anyhow::Result<Summary> {
-        let input: Box<dyn Read> = if self.data == Path::new("-") {
+        let input: Box<dyn Read> = if self.data() == Path::new("-") {
             Box::new(io::stdin().lock())
         } else {
-            Box::new(File::open(&self.data).with_context(|| self.data.display().to_string())?)
+            Box::new(File::open(self.data()).with_context(|| self.data().display().to_string())?)
         };
-        let name = if self.data == Path::new("-") { "stdin".into() } else { self.data.display().to_string() };
+        let name =
+            if self.data() == Path::new("-") { "stdin".into() } else { self.data().display().to_string() };
         let dimensions = answers.model.fitted().dimensions();
         let directed = answers.model.fitted().config.normalize == Normalize::L2;
         let mut points = Points::new(input, name.clone(), self.columns.keys(), dimensions, directed);

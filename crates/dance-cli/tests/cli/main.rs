@@ -6,6 +6,8 @@ mod bench;
 mod commands;
 mod configuration;
 mod demo;
+#[cfg(feature = "embed")]
+mod embed;
 mod errors;
 mod faults;
 mod formats;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::encoder::EncoderIdentity;
 use super::kind::Kind;
 use crate::matrix::Matrix;
 
@@ -32,12 +33,21 @@ pub struct Dataset {
 
 /// Where points come from: a new one is like no other, and parts of one data set know that they are.
 #[derive(Clone, Debug, Default)]
-pub struct Source(Arc<()>);
+pub struct Source {
+    identity: Arc<()>,
+    /// What made the embeddings, where that is known.
+    pub encoder: Option<Arc<EncoderIdentity>>,
+}
 
 impl Source {
     /// Whether points of both were read in one go, so that different rows are different draws.
     pub fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.identity, &other.identity)
+    }
+
+    /// A new one, of this encoder.
+    pub fn of(encoder: Option<EncoderIdentity>) -> Self {
+        Self { encoder: encoder.map(Arc::new), ..Self::default() }
     }
 }
 

@@ -14,6 +14,7 @@
 
 mod classes;
 mod dataset;
+mod encoder;
 pub mod io;
 mod kind;
 mod labelled;
@@ -24,6 +25,7 @@ mod table;
 
 pub use classes::Classes;
 pub use dataset::{Dataset, Names, Source};
+pub use encoder::EncoderIdentity;
 pub use kind::{Kind, Value};
 pub use labels::RawLabels;
 pub use normalize::{Normalize, Normalizer};

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use super::classes::Classes;
 use super::dataset::{Dataset, Source};
+use super::encoder::EncoderIdentity;
 use super::kind::Kind;
 use super::labelled::Places;
 use super::labels::RawLabels;
@@ -29,6 +30,8 @@ pub struct Table {
     pub id_kind: Kind,
     /// One embedding per class (of a text encoder, say).
     pub prototypes: Option<Matrix>,
+    /// What made the embeddings, where the file says so.
+    pub encoder: Option<EncoderIdentity>,
     pub(super) places: Places,
 }
 
@@ -52,6 +55,7 @@ impl Table {
             id_kind: Kind::Text,
             prototypes: None,
             places: Places { label_column: "labels".into(), ..Places::default() },
+            encoder: None,
         })
     }
 
@@ -124,7 +128,7 @@ impl Table {
         }
         let dataset = Dataset {
             rows: table.places.rows.unwrap_or_else(|| (0..labels.len() as u32).collect()),
-            source: Source::default(),
+            source: Source::of(table.encoder),
             embeddings: table.embeddings,
             labels,
             classes,

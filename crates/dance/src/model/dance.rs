@@ -12,7 +12,7 @@ use crate::conformal::{
     CalibrationMode, Combine, DanceConfig, Decision, EmptySets, Predictor, Stack, StackSettings,
 };
 use crate::context::Context;
-use crate::data::{Classes, Dataset, Kind, Names, Value};
+use crate::data::{Classes, Dataset, EncoderIdentity, Kind, Names, Value};
 use crate::device::Device;
 use crate::error::Result;
 use crate::event::largest;
@@ -84,6 +84,11 @@ impl Dance {
     /// What class names stand for: the labels of the fit, as they were written.
     pub fn label_kind(&self) -> Kind {
         self.label_kind
+    }
+
+    /// What made the embeddings it was fitted on, where that is known.
+    pub fn encoder(&self) -> Option<&EncoderIdentity> {
+        self.fitted.source.encoder.as_deref()
     }
 
     /// The kernel machine.

@@ -10,7 +10,7 @@ use super::seen::{self, Judges, Overlap};
 use super::unseen::Unseen;
 use crate::conformal::{CalibrationMode, Combine, Lesson, Predictor, Setup, Stack, learn};
 use crate::context::Context;
-use crate::data::{Classes, Dataset, Kind, Names, Normalizer, Source};
+use crate::data::{Classes, Dataset, EncoderIdentity, Kind, Names, Normalizer, Source};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::Quality;
@@ -98,6 +98,11 @@ impl Fitted {
     ) -> Result<Dance> {
         let config = self.config.dance;
         config.check()?;
+        EncoderIdentity::check(
+            self.source.encoder.as_deref(),
+            data.source.encoder.as_deref(),
+            "the calibration points",
+        )?;
         if data.embeddings.cols() != self.dimensions() {
             return Err(Error::Shape {
                 what: "dimensions of the calibration points".into(),

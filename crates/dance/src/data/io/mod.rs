@@ -41,6 +41,8 @@
 pub use csv_cell::csv_safe;
 pub use format::{EXTENSIONS, Format};
 pub use jsonl::{JsonKeys, JsonPoint};
+#[cfg(feature = "parquet")]
+pub use parquet_fields::ParquetFields;
 
 use std::fmt;
 use std::io::{ErrorKind, Read};
@@ -63,6 +65,8 @@ mod open;
 mod parquet;
 #[cfg(feature = "parquet")]
 mod parquet_delta;
+#[cfg(feature = "parquet")]
+mod parquet_fields;
 #[cfg(feature = "parquet")]
 mod parquet_footer;
 #[cfg(feature = "parquet")]

@@ -17,7 +17,7 @@ use super::npy_header::{self, Element, Header};
 use super::scalar::{self, Endian};
 use super::{Part, ReadOptions, Shape};
 use crate::data::labelled::Places;
-use crate::data::{Kind, RawLabels, Table};
+use crate::data::{EncoderIdentity, Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
@@ -87,6 +87,7 @@ pub(super) fn read_archive(
         ids,
         id_kind,
         prototypes: member(path, (size, budget), &mut archive, "prototypes", matrix)?,
+        encoder: member(path, (size, budget), &mut archive, "encoder", encoder)?,
         places: Places { columns, label_column, ..Places::default() },
         ..table
     })
@@ -273,6 +274,18 @@ fn names_of(mut array: Array<'_>, count: Option<usize>) -> Result<(Vec<String>, 
     }
     let part = array.part;
     part.names(labels_of(array, count)?)
+}
+
+/// A single string: the JSON of the encoder.
+fn encoder(array: Array<'_>) -> Result<EncoderIdentity> {
+    let part = array.part;
+    match (array.header.element, array.count) {
+        (Element::Unicode(..) | Element::Bytes(_), 1) => {
+            let text = array.strings()?.concat();
+            EncoderIdentity::from_json(&text).map_err(|problem| part.error(problem))
+        }
+        _ => Err(part.error("must be one string; leave it out, or save it as `dance embed` does")),
+    }
 }
 
 /// The transpose of a row-major `rows × cols` matrix, in blocks that fit a cache.

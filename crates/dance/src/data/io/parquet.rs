@@ -32,7 +32,7 @@ use super::parquet_footer::schema_is_sound;
 use super::parquet_pages::{Pages, Source, plausible};
 use super::{ID_COLUMN, LABEL_COLUMN, Part, ReadOptions};
 use crate::data::labelled::Places;
-use crate::data::{Kind, RawLabels, Table};
+use crate::data::{EncoderIdentity, Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
@@ -47,15 +47,15 @@ pub(super) fn read(path: &Path, file: File, options: &ReadOptions) -> Result<Tab
         .unwrap_or_else(|_| Err(Error::format(path, "is damaged: it cannot be decoded. Save it again")))
 }
 
-struct Columns<'a> {
-    path: &'a Path,
+pub(super) struct Columns<'a> {
+    pub(super) path: &'a Path,
     source: Arc<Source>,
-    metadata: ParquetMetaData,
+    pub(super) metadata: ParquetMetaData,
     budget: Cell<Budget>,
 }
 
 impl<'a> Columns<'a> {
-    fn open(path: &'a Path, file: File) -> Result<Self> {
+    pub(super) fn open(path: &'a Path, file: File) -> Result<Self> {
         let source = Source::new(file).map_err(|error| Error::io(path, error))?;
         let unreadable = |error: ParquetError| {
             Error::format(
@@ -103,12 +103,20 @@ impl<'a> Columns<'a> {
         let label_column = options.label_column.clone().unwrap_or_else(|| LABEL_COLUMN.into());
         let places = Places { missing, columns: self.columns(), label_column, ..Places::default() };
         let table = Table::new(self.path.display().to_string(), embeddings)?;
-        Ok(Table { labels, ids, id_kind, places, ..table })
+        Ok(Table { labels, ids, id_kind, places, encoder: self.encoder()?, ..table })
     }
 
     fn columns(&self) -> Vec<String> {
         let fields = self.metadata.file_metadata().schema().get_fields().iter();
         fields.map(|field| field.name().to_owned()).collect()
+    }
+
+    /// The JSON of the encoder, in the metadata of the file.
+    fn encoder(&self) -> Result<Option<EncoderIdentity>> {
+        let notes = self.metadata.file_metadata().key_value_metadata().into_iter().flatten();
+        let text = notes.filter(|note| note.key == "encoder").find_map(|note| note.value.as_deref());
+        let part = Part { path: self.path, name: "encoder" };
+        text.map(|text| EncoderIdentity::from_json(text).map_err(|problem| part.error(problem))).transpose()
     }
 
     fn missing(&self, key: &str, help: &'static str) -> Error {
@@ -281,14 +289,14 @@ impl<'a> Columns<'a> {
         Ok(all)
     }
 
-    fn take(&self, column: &Column<'_>, bytes: u64) -> Result<()> {
+    pub(super) fn take(&self, column: &Column<'_>, bytes: u64) -> Result<()> {
         let mut budget = self.budget.get();
         let taken = budget.take(bytes).map_err(|problem| column.part.error(problem));
         self.budget.set(budget);
         taken
     }
 
-    fn check_rows(&self, column: &Column<'_>, found: usize) -> Result<()> {
+    pub(super) fn check_rows(&self, column: &Column<'_>, found: usize) -> Result<()> {
         let claimed = self.metadata.file_metadata().num_rows();
         if i64::try_from(found) == Ok(claimed) {
             return Ok(());
@@ -297,7 +305,7 @@ impl<'a> Columns<'a> {
     }
 
     /// Hands on values, definition levels and repetition levels of whole rows, a few hundred rows at a time.
-    fn each_batch<T: DataType>(
+    pub(super) fn each_batch<T: DataType>(
         &self,
         column: &Column<'_>,
         mut take: impl FnMut(&[T::T], &[i16], &[i16]) -> Result<()>,
@@ -345,11 +353,11 @@ impl<'a> Columns<'a> {
 }
 
 /// A leaf of the schema under the name that people know.
-struct Column<'a> {
-    place: usize,
-    leaf: ColumnDescPtr,
-    alone: bool,
-    part: Part<'a>,
+pub(super) struct Column<'a> {
+    pub(super) place: usize,
+    pub(super) leaf: ColumnDescPtr,
+    pub(super) alone: bool,
+    pub(super) part: Part<'a>,
 }
 
 /// Counts rows and sees that they are equally long.

@@ -21,7 +21,7 @@ use safetensors::tensor::Metadata;
 use super::scalar::{self, Endian, Scalar};
 use super::{Part, ReadOptions, Shape};
 use crate::data::labelled::Places;
-use crate::data::{Kind, RawLabels, Table};
+use crate::data::{EncoderIdentity, Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
@@ -70,7 +70,8 @@ pub(super) fn read(path: &Path, file: &File, options: &ReadOptions) -> Result<Ta
     let label_column = options.label_column.clone().unwrap_or_else(|| LABELS.into());
     let places = Places { columns, label_column, ..Places::default() };
     let table = Table::new(path.display().to_string(), embeddings)?;
-    Ok(Table { labels, class_names, ids, id_kind, prototypes, places, ..table })
+    let encoder = tensors.encoder()?;
+    Ok(Table { labels, class_names, ids, id_kind, prototypes, places, encoder, ..table })
 }
 
 /// The tensor of labels, where it has no other name.
@@ -167,6 +168,15 @@ impl<'a> Tensors<'a> {
             self.part(key)
                 .error(format!("in the metadata must be a JSON array of strings, [\"a\", \"b\"]: {error}"))
         })
+    }
+
+    /// The JSON of the encoder, in the metadata.
+    fn encoder(&self) -> Result<Option<EncoderIdentity>> {
+        let text = self.header.metadata().as_ref().and_then(|map: &HashMap<_, _>| map.get("encoder"));
+        let read = |text: &String| {
+            EncoderIdentity::from_json(text).map_err(|problem| self.part("encoder").error(problem))
+        };
+        text.map(read).transpose()
     }
 
     fn part<'b>(&'b self, name: &'b str) -> Part<'b> {

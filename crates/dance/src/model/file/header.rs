@@ -12,6 +12,7 @@ use super::stack::StackRecord;
 use super::tensors::{Reader, Values};
 use super::{FORMAT, hexadecimal};
 use crate::conformal::Trial;
+use crate::data::EncoderIdentity;
 use crate::error::{Error, Result};
 use crate::event::Quality;
 use crate::machine::OutputScale;
@@ -47,6 +48,8 @@ pub(super) struct Metadata {
     pub(super) scale: Option<OutputScale>,
     pub(super) validation: Quality,
     pub(super) fidelity: String,
+    /// What made the embeddings.
+    pub(super) encoder: Option<EncoderIdentity>,
     pub(super) fit_data_hash: String,
     pub(super) calibration_data_hash: String,
     /// What labels and ids are.
@@ -60,7 +63,7 @@ impl Metadata {
         let config: Config = serde_json::from_str(&self.config).unwrap_or_default();
         let dance = config.dance;
         let word = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        BTreeMap::from([
+        let mut entries = BTreeMap::from([
             ("format", FORMAT.to_string()),
             ("checksum", NO_CHECKSUM.into()),
             ("bandwidth", self.bandwidth.to_string()),
@@ -91,7 +94,9 @@ impl Metadata {
             ("calibration_data_sha256", self.calibration_data_hash.clone()),
             ("kinds", json!(self.kinds).to_string()),
             ("versions", json!({ "dance": env!("CARGO_PKG_VERSION") }).to_string()),
-        ])
+        ]);
+        entries.extend(self.encoder.as_ref().map(|encoder| ("encoder", encoder.to_json())));
+        entries
     }
 
     fn from_entries(entries: &BTreeMap<String, String>, path: &Path) -> Result<Self> {
@@ -118,6 +123,7 @@ impl Metadata {
                 .map_or(Ok(None), |text| parse(path, "probabilities", text))?,
             validation: parse(path, "validation", &text("validation")?)?,
             fidelity: text("fidelity")?,
+            encoder: entries.get("encoder").map_or(Ok(None), |text| parse(path, "encoder", text))?,
             fit_data_hash: text("fit_data_sha256")?,
             calibration_data_hash: text("calibration_data_sha256")?,
             kinds: entries
