@@ -1,11 +1,9 @@
 //! What the model says about each row, ready to be written.
 
 use clap::ValueEnum;
-use dance::conformal::Counts;
-use dance::conformal::{Combine, Decision, EmptySets};
-use dance::model::ReferencePoint;
+use dance::conformal::{Decision, EmptySets};
+use dance::model::{self, Answer};
 use dance::{Context, Dance, Matrix, PredictOptions};
-use serde::Serialize;
 use serde_json::Value;
 
 use crate::output::{Column, Frame};
@@ -24,37 +22,12 @@ pub(crate) enum Include {
     Neighbors,
 }
 
-/// One row. Lists beside `set` have one entry per label of the set, in its order: most conforming first.
-#[derive(Debug, Serialize)]
-pub(crate) struct Answer<'a> {
-    pub(crate) row: usize,
-    /// As it came: a text from a file, whatever a line has.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) id: Option<Value>,
-    /// The most probable label of the set; of all labels where it is empty.
-    pub(crate) prediction: &'a str,
-    pub(crate) probability: f32,
-    pub(crate) set: Vec<&'a str>,
-    pub(crate) alpha: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) probabilities: Option<Vec<f32>>,
-    /// By what decides: the combined score. `None` too where two scores decide separately.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) p_values: Option<Vec<f64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) rank_p_values: Option<Vec<f64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) contrast_p_values: Option<Vec<f64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) neighbors: Option<Vec<Vec<ReferencePoint<'a>>>>,
-}
-
 /// Asks a model.
 pub(crate) struct Answers<'a> {
     pub(crate) model: &'a Dance,
     context: &'a Context<'a>,
     decision: Decision,
-    include: Vec<Include>,
+    include: model::Include,
     options: PredictOptions,
 }
 
@@ -62,15 +35,20 @@ impl<'a> Answers<'a> {
     pub(crate) fn new(
         model: &'a Dance,
         alpha: f64,
-        include: Vec<Include>,
+        include: &[Include],
         empty: EmptySets,
         context: &'a Context<'a>,
     ) -> dance::Result<Self> {
         let wants = |what| include.contains(&what);
+        let include = model::Include {
+            probabilities: wants(Include::Probabilities),
+            p_values: wants(Include::PValues),
+            neighbors: wants(Include::Neighbors),
+        };
         let options = PredictOptions::default()
             .empty(empty)
-            .support(if wants(Include::Neighbors) { SUPPORT } else { 0 })
-            .probabilities(wants(Include::Probabilities));
+            .support(if include.neighbors { SUPPORT } else { 0 })
+            .probabilities(include.probabilities);
         Ok(Self { model, context, decision: model.decide(alpha)?, include, options })
     }
 
@@ -79,54 +57,15 @@ impl<'a> Answers<'a> {
         &self,
         queries: &Matrix,
         first: usize,
-        mut ids: Vec<Option<Value>>,
+        ids: Vec<Option<Value>>,
     ) -> dance::Result<Vec<Answer<'a>>> {
-        let scored = self.model.score(queries, self.options.first_row(first), self.context)?;
-        let prediction = self.model.predict(&scored, &self.decision);
-        let wanted = self.options.probabilities;
-        let classified = scored.classified.as_ref().filter(|_| wanted);
-        let counts = self.include.contains(&Include::PValues).then_some(&scored.counts);
-        let combined = self.model.predictor().combine() != Combine::Union;
-        let best = prediction.best.as_ref();
-        let classes = self.model.classes();
-        let name = |label: u32| classes.get(label as usize).map_or("", String::as_str);
-        let mut answers = Vec::with_capacity(queries.rows());
-        for row in 0..queries.rows() {
-            let set = prediction.sets.get(row);
-            let mut order: Vec<usize> = (0..set.len()).collect();
-            let key = |place: usize| {
-                let (rank, contrast) = scored.scores.get(row, set[place]);
-                (scored.counts.get(row, set[place]).combined, rank, contrast)
-            };
-            order.sort_by(|&a, &b| {
-                let (a, b) = (key(a), key(b));
-                b.0.cmp(&a.0).then(a.1.total_cmp(&b.1)).then(a.2.total_cmp(&b.2))
-            });
-            let labels: Vec<u32> = order.iter().map(|&place| set[place]).collect();
-            let p = |pick: fn(Counts) -> u32| {
-                let counts = counts?;
-                let of = |&label: &u32| counts.p_value(pick(counts.get(row, label)));
-                Some(labels.iter().map(of).collect())
-            };
-            let begin = prediction.sets.offsets[row];
-            answers.push(Answer {
-                row: first + row,
-                id: ids.get_mut(row).and_then(Option::take),
-                prediction: best.map_or("", |best| name(best.labels[row])),
-                probability: best.map_or(f32::NAN, |best| best.probabilities[row]),
-                set: labels.iter().map(|&label| name(label)).collect(),
-                alpha: self.decision.alpha,
-                probabilities: classified
-                    .map(|all| labels.iter().map(|&label| all.probability(row, label)).collect()),
-                p_values: p(|counts| counts.combined).filter(|_| combined),
-                rank_p_values: p(|counts| counts.rank),
-                contrast_p_values: p(|counts| counts.contrast),
-                neighbors: prediction.support.as_ref().map(|support| {
-                    let named =
-                        |ids: &Vec<u32>| ids.iter().map(|&id| self.model.reference_point(id)).collect();
-                    order.iter().map(|&place| named(&support[begin + place])).collect()
-                }),
-            });
+        let scored = self.model.score(queries, self.options, self.context)?;
+        let mut answers = self.model.answers(&scored, &self.decision, self.include);
+        for answer in &mut answers {
+            answer.row += first;
+        }
+        for (answer, id) in answers.iter_mut().zip(ids) {
+            answer.id = id;
         }
         Ok(answers)
     }

@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand};
 use dance::device::{Cpu, Device};
 use dance::{Context, Event, Observer};
 
+#[cfg(feature = "serve")]
+use crate::commands::serve;
 use crate::commands::{bench, completions, demo, evaluate, explain, fit, inspect, man, predict, recalibrate};
 
 /// Conformal prediction sets for any classifier built on embeddings
@@ -96,6 +98,10 @@ pub(crate) enum Command {
     /// Compare methods on data sets: the paper's tables, ablations and a report
     #[command(after_help = bench::EXAMPLE)]
     Bench(bench::Bench),
+    /// Answer over HTTP: an API for machines and a page for people
+    #[cfg(feature = "serve")]
+    #[command(after_help = serve::EXAMPLE)]
+    Serve(Box<serve::Serve>),
     /// Completions for a shell, on stdout
     #[command(after_help = completions::EXAMPLE)]
     Completions(completions::Completions),

@@ -68,7 +68,7 @@ pub(crate) fn check_there(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-fn in_order_of_names(data: Dataset) -> Dataset {
+pub(crate) fn in_order_of_names(data: Dataset) -> Dataset {
     let counts = data.class_counts();
     let mut order: Vec<usize> = (0..data.classes.len()).filter(|&class| counts[class] > 0).collect();
     let numbers: Option<Vec<i64>> = data.classes.iter().map(|name| name.parse().ok()).collect();
@@ -142,7 +142,7 @@ impl Truth {
 }
 
 /// The name of every row's label.
-fn label_names(table: &Table) -> anyhow::Result<Vec<String>> {
+pub(crate) fn label_names(table: &Table) -> anyhow::Result<Vec<String>> {
     match (&table.labels, &table.class_names) {
         (None, _) => bail!(
             "{}: has no labels, which judging sets needs; give them with --labels FILE or --label-column NAME",

@@ -9,11 +9,12 @@ use clap::{Args, ValueEnum};
 use dance::Dance;
 use dance::conformal::EmptySets;
 use dance::data::Normalize;
+use dance::model::Answer;
 use dance::whole_file::WholeFile;
 use serde_json::{Value, json};
 
 use super::Outcome;
-use crate::answers::{self, Answer, Answers, Include};
+use crate::answers::{self, Answers, Include};
 use crate::args::Shared;
 use crate::data::{Columns, check_there};
 use crate::output::{Destination, Format, write_frame};
@@ -101,7 +102,7 @@ impl Predict {
         let context = shared.context(&progress)?;
         let model = Dance::load(shared.device(), &self.model, &context)?;
         let empty = if self.empty == Empty::Top1 { EmptySets::Top1 } else { EmptySets::Keep };
-        let answers = Answers::new(&model, self.alpha, self.include.clone(), empty, &context)?;
+        let answers = Answers::new(&model, self.alpha, &self.include, empty, &context)?;
         for warning in answers.warnings() {
             progress.warn(&warning);
         }

@@ -173,8 +173,7 @@ impl Dance {
     ) -> Result<Scored> {
         let mut scored = Scored { options, ..Scored::default() };
         self.classifier.in_blocks(queries.into(), context, |block| {
-            let first_row = options.first_row + scored.len();
-            let score = || self.score_block(block, first_row, options, context);
+            let score = || self.score_block(block, options, context);
             // Many queries: on the workers throughout, so that they are woken once. One alone is answered here.
             scored.extend(&if block.len() > 1 { context.run(score) } else { score() }?)
         })?;
@@ -185,7 +184,6 @@ impl Dance {
     fn score_block(
         &self,
         queries: Rows<'_>,
-        first_row: usize,
         options: PredictOptions,
         context: &Context<'_>,
     ) -> Result<Scored> {
@@ -196,7 +194,7 @@ impl Dance {
             .then(|| self.classifier.classify_mapped(&mapped, context))
             .transpose()?;
         let probabilities = classified.as_ref().filter(|_| fused).map(|classified| &classified.probabilities);
-        let answers = self.predictor.answer(&mapped, first_row, probabilities, context)?;
+        let answers = self.predictor.answer(&mapped, probabilities, context)?;
         Ok(Scored::new(answers, classified.filter(|_| best || options.probabilities), options))
     }
 

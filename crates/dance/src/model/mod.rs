@@ -26,6 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod answer;
 mod config;
 mod dance;
 mod file;
@@ -35,6 +36,7 @@ mod prediction;
 mod seen;
 mod unseen;
 
+pub use answer::{Answer, Include};
 pub use config::Config;
 pub use dance::{Dance, ReferencePoint};
 pub use file::{FORMAT, hash_of};
