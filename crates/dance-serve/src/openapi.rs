@@ -103,7 +103,6 @@ impl IntoResponses for Refusals {
             ("401", "A key is needed"),
             ("403", "The request is meant for another host"),
             ("404", "There is nothing here"),
-            ("406", "No such answer can be made"),
             ("408", "The request took too long to arrive"),
             ("413", "The request is too large"),
             ("415", "The body has a type that is not read here"),

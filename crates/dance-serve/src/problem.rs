@@ -80,10 +80,6 @@ impl Problem {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "urn:dance:method", "This path has other methods", detail)
     }
 
-    pub(crate) fn not_acceptable(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_ACCEPTABLE, "urn:dance:accept", "No such answer can be made", detail)
-    }
-
     pub(crate) fn slow(detail: impl Into<String>) -> Self {
         Self::new(
             StatusCode::REQUEST_TIMEOUT,

@@ -5,7 +5,7 @@ globalThis.Charts = (() => {
   const color = (name) => `var(--${name})`;
   const percent = (value, digits = 0) => `${(100 * value).toFixed(digits)} %`;
   const base = (width, height, label) => ({
-    width, height, ariaLabel: label, marginLeft: 46, marginRight: 20, marginTop: 16, marginBottom: 38,
+    width, height, ariaLabel: label, marginLeft: 46, marginRight: 20, marginTop: 30, marginBottom: 38,
     style: { background: "none", fontSize: "12px", color: "var(--soft)" },
   });
 
@@ -18,7 +18,10 @@ globalThis.Charts = (() => {
       last = width;
       element.replaceChildren(draw(width));
       const svg = element.querySelector("svg");
-      if (svg) svg.setAttribute("role", "img");
+      if (!svg) return;
+      // One picture with one description: names of its parts would only be read out beside it.
+      svg.setAttribute("role", "img");
+      for (const part of svg.querySelectorAll("g[aria-label]")) part.removeAttribute("aria-label");
     };
     element.redraw = (again) => { draw = again ?? draw; last = 0; render(); };
     new ResizeObserver(render).observe(element);
@@ -154,7 +157,7 @@ globalThis.Charts = (() => {
           ? Plot.dot(one.points, { x: "0", y: "1", r: 3, fill: look(index).stroke, fillOpacity: 0.7 })
           : Plot.line(one.points, { x: "0", y: "1", stroke: look(index).stroke, strokeWidth: look(index).width, strokeDasharray: look(index).dash })),
         ...label,
-        Plot.tip(flat, Plot.pointer({ x: "x", y: "y", title: (point) => `${point.name}\n${chart.x}: ${point.x.toPrecision(3)}\n${chart.y}: ${point.y.toPrecision(4)}` })),
+        Plot.tip(flat, Plot.pointer({ fill: color("surface"), stroke: color("line"), x: "x", y: "y", title: (point) => `${point.name}\n${chart.x}: ${point.x.toPrecision(3)}\n${chart.y}: ${point.y.toPrecision(4)}` })),
       ],
     });
   }

@@ -10,6 +10,8 @@ mod errors;
 mod formats;
 mod interrupts;
 mod judging;
+#[cfg(feature = "serve")]
+mod serve;
 mod streams;
 
 use std::path::{Path, PathBuf};
