@@ -20,8 +20,8 @@ use crate::problem::{Problem, RowProblem};
 use crate::state::State;
 use crate::telemetry;
 
-/// Longest text that is kept of a label, an id or a reason.
-const LONGEST: usize = 10_000;
+/// Most letters of a label and of an id.
+const LONGEST: usize = 1_000;
 
 /// Labels that became known, all found in the same way.
 #[derive(Deserialize, ToSchema)]
@@ -118,27 +118,24 @@ pub(crate) async fn record(
     let mut in_request = HashSet::new();
     for labelled in asked.labels {
         let Labelled { label, embedding, id, point } = labelled;
-        let row = row_of(&state, asked.how, embedding, id.clone(), point);
-        let too_long =
-            [Some(&label), id.as_ref()].into_iter().flatten().any(|text| text.chars().count() > 1000);
-        let row = if label.is_empty() || too_long || label.len() > LONGEST {
+        let row = row_of(&state, embedding, id.clone(), point);
+        let too_long = [&label].into_iter().chain(&id).any(|text| text.chars().count() > LONGEST);
+        let row = if label.is_empty() || too_long {
             Row { problem: Some("a label has 1 to 1,000 letters, an id at most 1,000".into()), ..row }
         } else {
             row
         };
-        let print = fingerprint(&row.values);
-        let row = match (row.problem.is_none(), asked.how, state.journal.found(print)) {
-            (true, How::Chance, Some(How::Picked)) => {
-                mixed = true;
-                let problem =
-                    "was picked before, and a point that was picked cannot count as one that came by chance";
-                Row { problem: Some(problem.into()), ..row }
-            }
-            (true, _, _) if !in_request.insert(print) => Row {
-                problem: Some("the same point is in this request before; a point has one label".into()),
-                ..row
-            },
-            _ => row,
+        let conflict = if row.problem.is_some() {
+            None
+        } else {
+            let print = fingerprint(&row.values);
+            let twice = !in_request.insert(print);
+            conflict(&state, asked.how, point, state.journal.found(print), twice)
+        };
+        mixed |= conflict.is_some();
+        let row = match conflict {
+            Some(problem) => Row { problem: Some(problem.into()), ..row },
+            None => row,
         };
         let good = points.good.len();
         let name = row.id.as_ref().and_then(|id| id.as_str()).map(str::to_owned);
@@ -153,13 +150,12 @@ pub(crate) async fn record(
         return Err(if mixed { Problem::conflict(problem.detail()) } else { problem });
     }
     let embeddings = points.matrix(shape.dimensions)?;
-    let mut pieces = state.gather.ask(embeddings.clone(), way).await?.into_iter();
+    let pieces = state.gather.ask(embeddings.clone(), way).await?;
     let how = asked.how;
     let work = move || -> Result<Written, Problem> {
         let time = clock::now();
         let (mut entries, mut first) = (Vec::new(), 0);
         let mut problems = points.problems;
-        let pieces: Vec<_> = pieces.by_ref().collect();
         for piece in &pieces {
             let model = &piece.served.model;
             let classes = Classes::new(model.classes());
@@ -199,23 +195,35 @@ pub(crate) async fn record(
     tokio::task::spawn_blocking(work).await.map_err(|_| Problem::internal())?.map(Json)
 }
 
-/// The point that is meant, as a row.
-fn row_of(
+/// What stands against a label: points that came by chance and points that were picked are never mixed, and a point has one label.
+fn conflict(
     state: &State,
     how: How,
-    embedding: Option<Numbers>,
-    id: Option<String>,
     point: Option<usize>,
-) -> Row {
+    before: Option<How>,
+    twice: bool,
+) -> Option<&'static str> {
+    let audited = state.points.as_ref().zip(point).map(|(points, place)| points.audited(place));
+    match (how, audited, before) {
+        (How::Chance, Some(false), _) => {
+            Some("is none of the points that the audit drew, so it did not come by chance")
+        }
+        (How::Picked, Some(true), _) => {
+            Some("was drawn for the audit, and must not be picked for anything else")
+        }
+        (How::Chance, _, Some(How::Picked)) => {
+            Some("was picked before, and a point that was picked cannot count as one that came by chance")
+        }
+        _ if twice => Some("is in this request twice; a point has one label"),
+        _ => None,
+    }
+}
+
+/// The point that is meant, as a row.
+fn row_of(state: &State, embedding: Option<Numbers>, id: Option<String>, point: Option<usize>) -> Row {
     match (embedding, point) {
         (Some(Numbers(row)), None) => Row { id: id.map(Into::into), ..row },
         (None, Some(place)) => match &state.points {
-            Some(points) if place < points.len() && points.audited(place) != (how == How::Chance) => {
-                Row::wrong(match how {
-                    How::Chance => "is none of the points that the audit drew, so it did not come by chance",
-                    How::Picked => "was drawn for the audit, and must not be picked for anything else",
-                })
-            }
             Some(points) if place < points.len() && id.is_none() => {
                 let values = points.embeddings.row(place).to_vec();
                 Row { length: Some(values.len()), values, id: Some(points.name(place).into()), problem: None }

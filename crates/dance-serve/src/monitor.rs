@@ -23,6 +23,7 @@ const PLACES: usize = 200;
 /// At which error level.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct AtLevel {
     /// Error level; the nearest hundredth from 0.01 to 0.50 is taken.
     #[param(minimum = 0.01, maximum = 0.5, default = 0.1)]

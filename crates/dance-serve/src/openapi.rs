@@ -129,21 +129,33 @@ pub(crate) async fn openapi(Shared(state): Shared<Arc<State>>) -> Json<Value> {
         interface.components.get_or_insert_default().add_security_scheme("key", scheme);
     }
     let mut interface = serde_json::to_value(interface).unwrap_or_default();
-    let (dimensions, most) = (state.slot.get().dimensions(), state.settings.limits.points);
+    let served = state.slot.get();
+    let schemas = &mut interface["components"]["schemas"];
     for schema in ["PredictRequest", "ExplainRequest", "Labelled"] {
-        let numbers = &mut interface["components"]["schemas"][schema]["properties"]["embedding"];
-        numbers["minItems"] = dimensions.into();
-        numbers["maxItems"] = dimensions.into();
+        let numbers = &mut schemas[schema]["properties"]["embedding"];
+        numbers["minItems"] = served.dimensions().into();
+        numbers["maxItems"] = served.dimensions().into();
+        if served.directed() {
+            // A vector of zeros has no direction.
+            numbers["contains"] = json!({ "not": { "const": 0 } });
+        }
     }
-    let request = &mut interface["components"]["schemas"]["PredictRequest"];
+    let either = |other: Value| json!([{ "required": ["embedding"] }, other]);
+    let request = &mut schemas["PredictRequest"];
     request["properties"]["points"]["minItems"] = 1.into();
-    request["properties"]["points"]["maxItems"] = most.into();
     request["additionalProperties"] = false.into();
-    request["oneOf"] = json!([{ "required": ["embedding"] }, { "required": ["points"] }]);
-    interface["components"]["schemas"]["ExplainRequest"]["oneOf"] =
-        json!([{ "required": ["embedding"] }, { "required": ["point"] }]);
+    request["oneOf"] = either(json!({ "required": ["points"], "not": { "required": ["id"] } }));
+    schemas["ExplainRequest"]["oneOf"] = either(json!({ "required": ["point"] }));
+    schemas["Labelled"]["oneOf"] = either(json!({ "required": ["point"], "not": { "required": ["id"] } }));
+    for schema in ["ExplainRequest", "Labelled"] {
+        let point = &mut schemas[schema]["properties"]["point"];
+        match &state.points {
+            Some(points) => point["maximum"] = (points.len() - 1).into(),
+            None => *point = false.into(),
+        }
+    }
     let level = json!({ "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1 });
-    interface["components"]["schemas"]["Levels"]["oneOf"] =
+    schemas["Levels"]["oneOf"] =
         json!([level, { "type": "array", "items": level, "minItems": 1, "maxItems": predict::MOST_LEVELS }]);
     if !state.settings.keys.is_empty() {
         interface["security"] = json!([{ "key": [] }]);

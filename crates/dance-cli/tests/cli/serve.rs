@@ -99,7 +99,10 @@ impl Serving {
     }
 
     fn post_with(&self, path: &str, headers: &str, body: &[u8]) -> Response {
-        let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n",
+            body.len()
+        );
         self.send(&[head.as_bytes(), body].concat())
     }
 
@@ -109,19 +112,29 @@ impl Serving {
 
     #[cfg(unix)]
     fn signal(&self, name: &str) {
-        let status = std::process::Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap();
+        let status =
+            std::process::Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap();
         assert!(status.success());
     }
 }
 
 /// Points of the shared test file, and what `dance predict` says about them.
 fn points() -> (Vec<Value>, Vec<Value>) {
-    let sets = run(&["predict", &shared("model"), &shared("test.npz"), "--include", "p-values,probabilities,neighbors"]).success();
+    let sets = run(&[
+        "predict",
+        &shared("model"),
+        &shared("test.npz"),
+        "--include",
+        "p-values,probabilities,neighbors",
+    ])
+    .success();
     let expected = sets.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let table = dance::data::io::read(shared("test.npz"), &Default::default()).unwrap();
     let rows = table.embeddings();
     let points = (0..rows.rows())
-        .map(|row| json!({ "id": table.ids.as_ref().map(|ids| ids[row].clone()), "embedding": rows.row(row) }))
+        .map(
+            |row| json!({ "id": table.ids.as_ref().map(|ids| ids[row].clone()), "embedding": rows.row(row) }),
+        )
         .collect();
     (points, expected)
 }
@@ -144,7 +157,12 @@ fn single_requests_one_batch_and_the_command_agree() {
     let all = server.post("/v1/predict", &json!({ "points": points, "include": include })).json();
     assert_eq!(all["answers"].as_array().unwrap(), &expected);
     for (point, expected) in points.iter().zip(&expected).take(10) {
-        let one = server.post("/v1/predict", &json!({ "embedding": point["embedding"], "id": point["id"], "include": include })).json();
+        let one = server
+            .post(
+                "/v1/predict",
+                &json!({ "embedding": point["embedding"], "id": point["id"], "include": include }),
+            )
+            .json();
         let batch = server.post("/v1/predict", &json!({ "points": [point], "include": include })).json();
         assert_eq!(one, batch);
         let mut answer = one["answers"][0].clone();
@@ -156,14 +174,16 @@ fn single_requests_one_batch_and_the_command_agree() {
         for (point, expected) in points.iter().zip(&expected) {
             let (server, include) = (&server, &include);
             scope.spawn(move || {
-                let answer = server.post("/v1/predict", &json!({ "points": [point], "include": include })).json();
+                let answer =
+                    server.post("/v1/predict", &json!({ "points": [point], "include": include })).json();
                 assert_eq!(answer["answers"][0]["set"], expected["set"]);
                 assert_eq!(answer["answers"][0]["p_values"], expected["p_values"]);
             });
         }
     });
     let two = server.post("/v1/predict", &json!({ "points": points[..2], "alpha": [0.3, 0.1] })).json();
-    let alphas: Vec<&Value> = two["answers"].as_array().unwrap().iter().map(|answer| &answer["alpha"]).collect();
+    let alphas: Vec<&Value> =
+        two["answers"].as_array().unwrap().iter().map(|answer| &answer["alpha"]).collect();
     assert_eq!(alphas, [0.3, 0.1, 0.3, 0.1]);
     assert_eq!(two["answers"][3]["set"], expected[1]["set"]);
 }
@@ -176,7 +196,9 @@ fn a_bad_row_costs_itself_and_bad_requests_say_why() {
     let answer = server.post("/v1/predict", &mixed);
     assert_eq!(answer.status, 200);
     let answer = answer.json();
-    let rows = |name: &str| -> Vec<u64> { answer[name].as_array().unwrap().iter().map(|one| one["row"].as_u64().unwrap()).collect() };
+    let rows = |name: &str| -> Vec<u64> {
+        answer[name].as_array().unwrap().iter().map(|one| one["row"].as_u64().unwrap()).collect()
+    };
     assert_eq!((rows("answers"), rows("problems")), (vec![0, 3], vec![1, 2, 4]));
     assert_eq!(answer["answers"][1]["set"], expected[1]["set"]);
     assert!(answer["problems"][0]["detail"].as_str().unwrap().contains("fitted with 384 dimensions"));
@@ -192,12 +214,19 @@ fn a_bad_row_costs_itself_and_bad_requests_say_why() {
         ("{\"embedding\": [1], \"vector\": 2}", 422, "`vector` is not known"),
     ] {
         let refused = server.post_with("/v1/predict", "Content-Type: application/json\r\n", body.as_bytes());
-        assert_eq!((refused.status, refused.header("content-type")), (status, Some("application/problem+json")), "{body}");
+        assert_eq!(
+            (refused.status, refused.header("content-type")),
+            (status, Some("application/problem+json")),
+            "{body}"
+        );
         assert!(refused.json()["detail"].as_str().unwrap().contains(part), "{body}: {}", refused.json());
     }
     let many = json!({ "points": vec![json!([0.5]); 51] });
     assert_eq!(server.post("/v1/predict", &many).status, 413);
-    assert_eq!(server.post_with("/v1/predict", "Content-Type: application/json\r\n", &vec![b' '; 3_000_000]).status, 413);
+    assert_eq!(
+        server.post_with("/v1/predict", "Content-Type: application/json\r\n", &vec![b' '; 3_000_000]).status,
+        413
+    );
     assert_eq!(server.post_with("/v1/predict", "Content-Type: text/plain\r\n", b"{}").status, 415);
     assert_eq!(server.get("/v1/nothing").status, 404);
     let wrong_method = server.get("/v1/predict");
@@ -210,17 +239,21 @@ fn a_bad_row_costs_itself_and_bad_requests_say_why() {
 fn labels_survive_a_kill_and_recalibrate_by_chance_alone() {
     let (points, _) = points();
     let (folder, mut server) = serve_model(&["--data", &shared("test.npz")]);
-    let label = |server: &Serving, how: &str, labels: Value| server.post("/v1/labels", &json!({ "how": how, "labels": labels }));
+    let label = |server: &Serving, how: &str, labels: Value| {
+        server.post("/v1/labels", &json!({ "how": how, "labels": labels }))
+    };
     let page = server.get("/v1/points").json();
-    let audit: Vec<u64> = page["audit"].as_array().unwrap().iter().map(|place| place.as_u64().unwrap()).collect();
+    let audit: Vec<u64> =
+        page["audit"].as_array().unwrap().iter().map(|place| place.as_u64().unwrap()).collect();
     let other = (0..).find(|place| !audit.contains(place)).unwrap();
     let of = |place: u64| page["labels"][place as usize].clone();
-    let audited: Vec<Value> = audit.iter().map(|&place| json!({ "point": place, "label": of(place) })).collect();
+    let audited: Vec<Value> =
+        audit.iter().map(|&place| json!({ "point": place, "label": of(place) })).collect();
     assert_eq!(label(&server, "chance", audited.into()).json()["recorded"], audit.len());
     assert_eq!(label(&server, "picked", json!([{ "point": other, "label": of(other) }])).status, 200);
     // Neither counts as the other.
-    assert_eq!(label(&server, "chance", json!([{ "point": other, "label": of(other) }])).status, 422);
-    assert_eq!(label(&server, "picked", json!([{ "point": audit[0], "label": of(audit[0]) }])).status, 422);
+    assert_eq!(label(&server, "chance", json!([{ "point": other, "label": of(other) }])).status, 409);
+    assert_eq!(label(&server, "picked", json!([{ "point": audit[0], "label": of(audit[0]) }])).status, 409);
     let embedding = &points[other as usize]["embedding"];
     assert_eq!(label(&server, "chance", json!([{ "embedding": embedding, "label": "x" }])).status, 409);
     let before = server.get("/v1/monitor").json();
@@ -296,7 +329,10 @@ fn what_was_taken_is_finished_before_the_end() {
     let (points, _) = points();
     let (_folder, mut server) = serve_model(&[]);
     let body = json!({ "points": points }).to_string();
-    let request = format!("POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let request = format!(
+        "POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
     let stopped = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -328,7 +364,11 @@ fn half_a_request_costs_nobody_else_anything() {
     let (_folder, server) = serve_model(&["--timeout", "1"]);
     let mut slow = server.connect();
     slow.write_all(b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{").unwrap();
-    let _half_a_head = { let mut stream = server.connect(); stream.write_all(b"POST /v1/pre").unwrap(); stream };
+    let _half_a_head = {
+        let mut stream = server.connect();
+        stream.write_all(b"POST /v1/pre").unwrap();
+        stream
+    };
     assert_eq!(server.post("/v1/predict", &json!({ "points": points[..3] })).status, 200);
     assert_eq!(read_response(&mut BufReader::new(slow)).unwrap().status, 408);
 }
@@ -338,9 +378,17 @@ fn keys_hosts_and_open_doors() {
     let (folder, at) = scratch();
     std::fs::copy(shared("model"), at("model")).unwrap();
     std::fs::write(at("keys"), "0123456789abcdef\n").unwrap();
-    run(&["serve", &at("model"), "--host", "0.0.0.0", "--port", "0"]).fails(&["other machines", "--api-key-file", "--without-key"]);
+    run(&["serve", &at("model"), "--host", "0.0.0.0", "--port", "0"]).fails(&[
+        "other machines",
+        "--api-key-file",
+        "--without-key",
+    ]);
     let server = Serving::start(&[&at("model"), "--api-key-file", &at("keys")]);
-    let asked = |headers: &str| server.send(format!("GET /v1/model HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n").as_bytes());
+    let asked = |headers: &str| {
+        server.send(
+            format!("GET /v1/model HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n").as_bytes(),
+        )
+    };
     let refused = asked("");
     assert_eq!((refused.status, refused.header("www-authenticate")), (401, Some("Bearer")));
     assert_eq!(asked("Authorization: Bearer 0123456789abcdee\r\n").status, 401);
@@ -351,8 +399,15 @@ fn keys_hosts_and_open_doors() {
     drop((server, folder));
     // Without keys, only this machine's own names are answered to.
     let (_folder, server) = serve_model(&[]);
-    let asked = |host: &str| server.send(format!("GET /v1/model HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes()).status;
-    assert_eq!(["localhost", "127.0.0.1:8080", "[::1]:80", "evil.example", "localhost.evil.example:80"].map(asked), [200, 200, 200, 403, 403]);
+    let asked = |host: &str| {
+        server
+            .send(format!("GET /v1/model HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes())
+            .status
+    };
+    assert_eq!(
+        ["localhost", "127.0.0.1:8080", "[::1]:80", "evil.example", "localhost.evil.example:80"].map(asked),
+        [200, 200, 200, 403, 403]
+    );
 }
 
 #[test]
@@ -370,5 +425,8 @@ fn the_page_has_its_files_and_tells_browsers_to_ask_nobody_else() {
     assert_eq!(server.get("/page/../Cargo.toml").status, 404);
     assert_eq!(server.get("/images/..%2f..%2fetc%2fpasswd").status, 404);
     let interface = server.get("/openapi.json").json();
-    assert_eq!(interface["components"]["schemas"]["PredictRequest"]["properties"]["embedding"]["minItems"], 384);
+    assert_eq!(
+        interface["components"]["schemas"]["PredictRequest"]["properties"]["embedding"]["minItems"],
+        384
+    );
 }
