@@ -18,8 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "crates" / "dance-bench" / "src" / "page"
 PACKAGES = ["@observablehq/plot@0.6.17", "esbuild@0.28.2"]
 ALLOWED = {"ISC", "MIT", "BSD-3-Clause", "Unlicense"}
-USED = """plot line lineY areaY dot dotX dotY ruleX ruleY barX barY link text textX textY tip pointer pointerX pointerY
-axisX axisY gridX gridY frame tickX""".split()
+USED = "plot line lineY areaY dot ruleX ruleY barX barY link text tip pointer".split()
 
 
 def main() -> int:

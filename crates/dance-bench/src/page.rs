@@ -1,4 +1,4 @@
-//! Files that our pages share: the demo's, the report's and the server's.
+//! Files that pages share: charts, and how they look. The server's page is made with them.
 
 /// Observable Plot with the parts of D3 it needs, as one script that defines `Plot`.
 pub const PLOT: &str = include_str!("page/plot.js");

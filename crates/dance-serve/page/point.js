@@ -68,7 +68,7 @@ function label(one, given, open) {
     const name = example.id ?? `row ${example.row ?? "?"}`;
     return h("li", { class: "example" },
       example.id === undefined ? h("span", { class: "face text" }, name) : face(name, "medium"),
-      h("span", { class: "soft" }, `no. ${number(example.rank)} of all neighbors, distance ${example.distance.toPrecision(3)}`));
+      h("span", { class: "soft" }, `no. ${number(example.rank)}, ${example.distance.toPrecision(3)} away`));
   });
   return h("li", { class: inSet ? "in" : "out" },
     h("details", { open, "data-label": one.label },

@@ -23,7 +23,7 @@ use crate::state::State;
 /// Reference points that are looked at, so that labels far away have examples too.
 const NEAR: usize = 5_000;
 /// Examples of each label.
-const EXAMPLES: usize = 6;
+const EXAMPLES: usize = 5;
 
 /// What is asked: a point by its embedding, or a point of the page by its place.
 #[derive(Deserialize, ToSchema)]

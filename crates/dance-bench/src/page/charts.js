@@ -1,5 +1,5 @@
 /* Our charts, made with Observable Plot: ours in the accent colour, everything else muted, direct labels in place of legends.
-   Used by the server's page, by the report of `dance bench` and by the demo's page; so it is a plain script that defines `Charts`. */
+   A plain script that defines `Charts`, so that a page may also hold it inline. */
 globalThis.Charts = (() => {
   "use strict";
   const color = (name) => `var(--${name})`;
@@ -128,64 +128,5 @@ globalThis.Charts = (() => {
     });
   }
 
-  /** Lines with their names at their ends; the first one is ours. `chart`: {title, x, y, series: [{name, points, style}], …}. */
-  function lines(chart, width) {
-    const series = chart.series.filter((one) => one.points.length);
-    const ours = (one) => one.ours === true;
-    const narrow = width < 520;
-    const right = narrow ? 20 : Math.min(190, 12 + 6.6 * Math.max(0, ...series.map((one) => one.name.length)));
-    const flat = series.flatMap((one, index) => one.points.map(([x, y]) => ({ x, y, name: one.name, index })));
-    const ys = flat.map((point) => point.y);
-    const [low, high] = [Math.min(...ys), Math.max(...ys)];
-    const height = Math.min(380, 0.6 * width + 70);
-    const ends = series.map((one, index) => { const [x, y] = one.points[one.points.length - 1]; return { x, y, at: y, one, index }; });
-    const gap = ((high - low) / (height - 60)) * 14;
-    ends.sort((a, b) => a.at - b.at);
-    for (let i = 1; i < ends.length; i++) ends[i].at = Math.max(ends[i].at, ends[i - 1].at + gap);
-    const over = ends.length ? Math.max(0, ends[ends.length - 1].at - high) : 0;
-    for (const end of ends) end.at -= Math.min(over, over * 0.5);
-    const dashes = ["none", "6 3", "2 3", "8 3 2 3", "1 4"];
-    const look = (index) => ({ stroke: ours(series[index]) ? color("accent") : color("muted"), dash: ours(series[index]) ? "none" : dashes[1 + (index % 4)], width: ours(series[index]) ? 2.75 : 1.5 });
-    const label = narrow ? [] : [Plot.text(ends, { x: "x", y: "at", text: (end) => end.one.name, dx: 8, textAnchor: "start", fill: (end) => (ours(end.one) ? color("accent") : color("soft")), fontWeight: (end) => (ours(end.one) ? 650 : 400) })];
-    return Plot.plot({
-      ...base(width, height, `${chart.title}. ${series.map((one) => `${one.name}: ${one.points.length} points, last ${one.points[one.points.length - 1][1].toPrecision(3)}`).join("; ")}.`),
-      marginRight: right,
-      x: { label: chart.x, ticks: narrow ? 4 : 7, type: chart.logX ? "log" : "linear", tickFormat: chart.percentX ? (x) => percent(x) : undefined },
-      y: { label: chart.y, grid: true, ticks: 5, zero: chart.zero === true, tickFormat: chart.percentY ? (y) => percent(y) : undefined },
-      marks: [
-        ...series.map((one, index) => one.style === "dots"
-          ? Plot.dot(one.points, { x: "0", y: "1", r: 3, fill: look(index).stroke, fillOpacity: 0.7 })
-          : Plot.line(one.points, { x: "0", y: "1", stroke: look(index).stroke, strokeWidth: look(index).width, strokeDasharray: look(index).dash })),
-        ...label,
-        Plot.tip(flat, Plot.pointer({ fill: color("surface"), stroke: color("line"), x: "x", y: "y", title: (point) => `${point.name}\n${chart.x}: ${point.x.toPrecision(3)}\n${chart.y}: ${point.y.toPrecision(4)}` })),
-      ],
-    });
-  }
-
-  /** Bars, largest value last; one may be ours. `chart`: {title, x, bars: [{name, value, ours, words}]}. */
-  function bars(chart, width) {
-    const letters = width < 520 ? 16 : 30;
-    const left = Math.min(letters, Math.max(...chart.bars.map((bar) => bar.name.length))) * 7 + 12;
-    const short = (name) => (name.length > letters ? `${name.slice(0, letters - 1)}…` : name);
-    return Plot.plot({
-      ...base(width, 24 * chart.bars.length + 50, `${chart.title}. ${chart.bars.map((bar) => `${bar.name} ${bar.words ?? bar.value}`).join(", ")}.`),
-      marginLeft: left, marginRight: 64, marginTop: 8,
-      x: { label: chart.x, grid: true, ticks: 5, zero: true },
-      y: { domain: chart.bars.map((bar) => bar.name), label: null, tickFormat: short, tickSize: 0 },
-      marks: [
-        Plot.barX(chart.bars, { y: "name", x: "value", fill: (bar) => (bar.ours ? color("accent") : color("muted")), fillOpacity: (bar) => (bar.ours ? 1 : 0.55), insetTop: 2, insetBottom: 2 }),
-        Plot.text(chart.bars, { y: "name", x: "value", dx: 6, textAnchor: "start", text: (bar) => bar.words ?? String(bar.value), fill: color("text") }),
-      ],
-    });
-  }
-
-  /** Draws every `figure.chart` of the page whose `script` holds a description. */
-  function all() {
-    for (const figure of document.querySelectorAll("figure.chart[data-kind]")) {
-      const chart = JSON.parse(figure.querySelector("script[type='application/json']").textContent);
-      mount(figure.querySelector(".plot"), (width) => ({ lines, bars }[figure.dataset.kind](chart, width)));
-    }
-  }
-
-  return { mount, coverage, ofLevel, sizes, classes, monitor, lines, bars, all, percent };
+  return { mount, coverage, ofLevel, sizes, classes, monitor };
 })();
