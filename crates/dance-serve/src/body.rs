@@ -7,7 +7,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use serde::de::DeserializeSeed;
-use tokio::sync::SemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
 use crate::gather::OnItsWay;
@@ -21,6 +21,7 @@ pub(crate) struct Read<'a> {
     pub(crate) media_type: String,
     _room: SemaphorePermit<'a>,
     way: OnItsWay,
+    turn: OwnedSemaphorePermit,
 }
 
 /// The body of a request. One that is too large is read to its end and thrown away (within reason), so that whoever sends it gets to
@@ -55,7 +56,10 @@ pub(crate) async fn read<'a>(state: &'a Arc<State>, request: Request) -> Result<
                     limits.time.as_secs()
                 )));
             }
-            Ok(None) => return Ok(Read { bytes: bytes.into(), media_type, _room: room, way }),
+            // Only now does it take a turn: whoever sends slowly keeps nobody waiting.
+            Ok(None) => {
+                return Ok(Read { bytes: bytes.into(), media_type, _room: room, way, turn: state.turn()? });
+            }
             Ok(Some(Err(error))) => return Err(Problem::not_json(format!("it ended early: {error}"))),
             Ok(Some(Ok(piece))) if bytes.len() + piece.len() > limits.body => {
                 return Err(too_large(&mut body, limits.body, until).await);
@@ -66,9 +70,9 @@ pub(crate) async fn read<'a>(state: &'a Arc<State>, request: Request) -> Result<
 }
 
 impl Read<'_> {
-    /// Lets go of the body, and of its room.
-    pub(crate) fn done(self) -> OnItsWay {
-        self.way
+    /// Lets go of the body and of its room. What comes back besides is the request's turn, to be held until it is answered.
+    pub(crate) fn done(self) -> (OnItsWay, OwnedSemaphorePermit) {
+        (self.way, self.turn)
     }
 
     /// A JSON value, read by `seed`. What is no JSON at all is told apart from JSON that says something else.

@@ -124,7 +124,7 @@ pub(crate) async fn explain(
 ) -> Result<Response, Problem> {
     let read = body::read(&state, request).await?;
     let asked: Asked = read.json(std::marker::PhantomData)?;
-    drop(read);
+    let (_, _turn) = read.done();
     if !(asked.alpha > 0.0 && asked.alpha < 1.0) {
         return Err(Problem::wrong(format!(
             "`alpha` {}: an error level lies between 0 and 1, such as 0.1",

@@ -94,16 +94,16 @@ fn local(state: &State, headers: &HeaderMap) -> Result<(), Problem> {
 
 /// The answer, if there is room for the request and it comes in time.
 async fn in_time(state: &Arc<State>, request: Request, next: Next, route: &str) -> Response {
-    // Health must be seen when nothing else gets through.
-    let watched = matches!(route, "/healthz" | "/readyz" | "/metrics");
-    let _permit = if watched {
-        None
-    } else if let Ok(permit) = state.requests.try_acquire() {
-        Some(permit)
-    } else {
-        body::forget(state, request.into_body()).await;
-        let most = state.settings.limits.requests;
-        return Problem::busy(format!("{most} requests are being answered; come again")).into_response();
+    // Health must be seen when nothing else gets through, and what has a body takes its turn when that has come.
+    let _turn = match route {
+        "/healthz" | "/readyz" | "/metrics" | "/v1/predict" | "/v1/explain" | "/v1/labels" => None,
+        _ => match state.turn() {
+            Ok(turn) => Some(turn),
+            Err(problem) => {
+                body::forget(state, request.into_body()).await;
+                return problem.into_response();
+            }
+        },
     };
     // As long to send it, and as long to answer it.
     let time = state.settings.limits.time * 2;

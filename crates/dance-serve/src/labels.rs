@@ -111,7 +111,7 @@ pub(crate) async fn record(
     if asked.why.as_ref().is_some_and(|why| why.chars().count() > 100) {
         return Err(Problem::wrong("`why` has at most 100 letters"));
     }
-    let way = read.done();
+    let (way, _turn) = read.done();
     let shape = shape(&state, &state.slot.get());
     let (mut points, mut mixed) = (Points::default(), false);
     let (mut labels, mut ids) = (Vec::new(), Vec::new());

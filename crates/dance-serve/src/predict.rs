@@ -264,7 +264,8 @@ async fn answer(state: &Arc<State>, mut asked: Asked, read: body::Read<'_>) -> R
     };
     if !asked.points.good.is_empty() {
         let points = asked.points.matrix(state.slot.get().dimensions())?;
-        told.pieces = state.gather.ask(points, read.done()).await?;
+        let (way, _turn) = read.done();
+        told.pieces = state.gather.ask(points, way).await?;
         told.good = std::mem::take(&mut asked.points.good);
     }
     // Points that the model itself refuses.

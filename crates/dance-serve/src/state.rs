@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use dance::device::{Cpu, Device};
 use dance::{Context, Error};
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::gather::Gather;
 use crate::journal::Journal;
+use crate::problem::Problem;
 use crate::reviewable::Reviewable;
 use crate::served::Served;
 use crate::settings::Settings;
@@ -46,7 +47,7 @@ pub(crate) struct State {
     pub(crate) context: Context<'static>,
     pub(crate) metrics: PrometheusHandle,
     /// Requests that may be answered at the same time.
-    pub(crate) requests: Semaphore,
+    pub(crate) requests: Arc<Semaphore>,
     /// Room for bodies.
     pub(crate) bodies: Semaphore,
     /// One reload at a time.
@@ -68,7 +69,7 @@ impl State {
             gather: Gather::start(&slot, &context)?,
             journal: Journal::open(&settings.journal),
             images: images.transpose()?,
-            requests: Semaphore::new(settings.limits.requests),
+            requests: Arc::new(Semaphore::new(settings.limits.requests)),
             bodies: Semaphore::new(BODIES * settings.limits.body.div_ceil(BODY_UNIT)),
             metrics: telemetry::recorder(),
             reloading: Mutex::new(()),
@@ -103,6 +104,14 @@ impl State {
         let served = checked?;
         self.slot.set(Arc::clone(&served));
         Ok(served)
+    }
+
+    /// A turn to be answered, if there is one.
+    pub(crate) fn turn(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        Arc::clone(&self.requests).try_acquire_owned().map_err(|_| {
+            let most = self.settings.limits.requests;
+            Problem::busy(format!("{most} requests are being answered; come again"))
+        })
     }
 
     /// From here on connections are asked to close.

@@ -361,7 +361,8 @@ fn what_was_taken_is_finished_before_the_end() {
 #[test]
 fn half_a_request_costs_nobody_else_anything() {
     let (points, _) = points();
-    let (_folder, server) = serve_model(&["--timeout", "1"]);
+    // One turn at a time: whoever sends slowly must not hold it.
+    let (_folder, server) = serve_model(&["--timeout", "1", "--max-requests", "1"]);
     let mut slow = server.connect();
     slow.write_all(b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{").unwrap();
     let _half_a_head = {
