@@ -18,7 +18,21 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "crates" / "dance-bench" / "src" / "page"
 PACKAGES = ["@observablehq/plot@0.6.17", "esbuild@0.28.2"]
 ALLOWED = {"ISC", "MIT", "BSD-3-Clause", "Unlicense"}
-USED = "plot line lineY areaY dot ruleX ruleY barX barY link text tip pointer".split()
+USED = [
+    "plot",
+    "line",
+    "lineY",
+    "areaY",
+    "dot",
+    "ruleX",
+    "ruleY",
+    "barX",
+    "barY",
+    "link",
+    "text",
+    "tip",
+    "pointer",
+]
 
 
 def main() -> int:
@@ -31,7 +45,13 @@ def main() -> int:
         outputs = ["--legal-comments=none", "--metafile=meta.json", "--outfile=plot.js"]
         subprocess.run(["npx", "esbuild", "entry.js", *options, *outputs], cwd=folder, check=True)
         inputs = json.loads((folder / "meta.json").read_text())["outputs"]["plot.js"]["inputs"]
-        packages = sorted({package(name) for name, used in inputs.items() if used["bytesInOutput"] and "node_modules" in name})
+        packages = sorted(
+            {
+                package(name)
+                for name, used in inputs.items()
+                if used["bytesInOutput"] and "node_modules" in name
+            }
+        )
         licences = []
         for name in packages:
             described = json.loads((folder / "node_modules" / name / "package.json").read_text())

@@ -138,7 +138,7 @@ pub(crate) async fn record(
             None => row,
         };
         let good = points.good.len();
-        let name = row.id.as_ref().and_then(|id| id.as_str()).map(str::to_owned);
+        let name = row.id.as_ref().and_then(serde_json::Value::as_str).map(str::to_owned);
         points.push(row, shape);
         if points.good.len() > good {
             labels.push(label);

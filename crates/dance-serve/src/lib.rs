@@ -12,6 +12,8 @@
 //! `served` is a model with everything that is known about the points of the page; a new one takes its place in one step.
 //! `journal` keeps labels that became known. The page itself is in `page/`, its files inside the binary.
 
+#![allow(clippy::unused_async)] // what a route calls is async, whether it waits or not
+
 #[cfg(feature = "arrow")]
 mod arrow;
 mod body;
