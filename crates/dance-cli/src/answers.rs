@@ -1,12 +1,10 @@
 //! What the model says about each row, ready to be written.
 
 use clap::ValueEnum;
-use dance::conformal::Counts;
-use dance::conformal::{Combine, Decision, EmptySets};
-use dance::data::{Kind, Value};
-use dance::model::ReferencePoint;
+use dance::conformal::{Decision, EmptySets};
+use dance::data::Kind;
+use dance::model;
 use dance::{Context, Dance, Matrix, PredictOptions, Scored, Table};
-use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::judged::level_warnings;
@@ -26,33 +24,10 @@ pub(crate) enum Include {
     Neighbors,
 }
 
-/// An id as JSON has it.
+/// An id as JSON has it, digit by digit.
 pub(crate) type Id = Box<RawValue>;
-
-/// One row at one level. Lists beside `set` have one entry per label of the set, in its order: most conforming first.
-#[derive(Debug, Serialize)]
-pub(crate) struct Answer<'a> {
-    pub(crate) row: usize,
-    /// As it came, digit by digit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) id: Option<Id>,
-    /// The most probable label of the set; of all labels where it is empty.
-    pub(crate) prediction: Value<'a>,
-    pub(crate) probability: f32,
-    pub(crate) set: Vec<Value<'a>>,
-    pub(crate) alpha: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) probabilities: Option<Vec<f32>>,
-    /// By what decides: the combined score. `None` too where two scores decide separately.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) p_values: Option<Vec<f64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) rank_p_values: Option<Vec<f64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) contrast_p_values: Option<Vec<f64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) neighbors: Option<Vec<Vec<ReferencePoint<'a>>>>,
-}
+/// One row at one level.
+pub(crate) type Answer<'a> = model::Answer<'a, Id>;
 
 /// Asks a model.
 pub(crate) struct Answers<'a> {
@@ -60,28 +35,30 @@ pub(crate) struct Answers<'a> {
     pub(crate) context: &'a Context<'a>,
     /// One per level.
     decisions: Vec<Decision>,
-    include: Vec<Include>,
+    include: model::Include,
     options: PredictOptions,
-    /// What every class is called, as it was written.
-    names: Vec<Value<'a>>,
 }
 
 impl<'a> Answers<'a> {
     pub(crate) fn new(
         model: &'a Dance,
         alphas: &[f64],
-        include: Vec<Include>,
+        include: &[Include],
         empty: EmptySets,
         context: &'a Context<'a>,
     ) -> dance::Result<Self> {
         let wants = |what| include.contains(&what);
+        let include = model::Include {
+            probabilities: wants(Include::Probabilities),
+            p_values: wants(Include::PValues),
+            neighbors: wants(Include::Neighbors),
+        };
         let options = PredictOptions::default()
             .empty(empty)
-            .support(if wants(Include::Neighbors) { SUPPORT } else { 0 })
-            .probabilities(wants(Include::Probabilities));
+            .support(if include.neighbors { SUPPORT } else { 0 })
+            .probabilities(include.probabilities);
         let decisions = alphas.iter().map(|&alpha| model.decide(alpha)).collect::<dance::Result<_>>()?;
-        let names = model.classes().iter().map(|name| model.label_kind().value(name)).collect();
-        Ok(Self { model, context, decisions, include, options, names })
+        Ok(Self { model, context, decisions, include, options })
     }
 
     /// Answers for `queries`, whose first row is number `first`: of each row one per level, side by side.
@@ -91,7 +68,7 @@ impl<'a> Answers<'a> {
         first: usize,
         ids: &[Option<Id>],
     ) -> dance::Result<Vec<Answer<'a>>> {
-        let scored = self.model.score(queries, self.options.first_row(first), self.context)?;
+        let scored = self.model.score(queries, self.options, self.context)?;
         let of_level = |decision| self.of_level(&scored, decision, first, ids);
         let mut levels: Vec<_> =
             self.decisions.iter().map(|decision| of_level(decision).into_iter()).collect();
@@ -109,50 +86,10 @@ impl<'a> Answers<'a> {
         first: usize,
         ids: &[Option<Id>],
     ) -> Vec<Answer<'a>> {
-        let prediction = self.model.predict(scored, decision);
-        let wanted = self.options.probabilities;
-        let classified = scored.classified.as_ref().filter(|_| wanted);
-        let counts = self.include.contains(&Include::PValues).then_some(&scored.counts);
-        let combined = self.model.predictor().combine() != Combine::Union;
-        let best = prediction.best.as_ref();
-        let name = |label: u32| self.names.get(label as usize).copied().unwrap_or(Value::Text(""));
-        let mut answers = Vec::with_capacity(scored.len());
-        for row in 0..scored.len() {
-            let set = prediction.sets.get(row);
-            let mut order: Vec<usize> = (0..set.len()).collect();
-            let key = |place: usize| {
-                let (rank, contrast) = scored.scores.get(row, set[place]);
-                (scored.counts.get(row, set[place]).combined, rank, contrast)
-            };
-            order.sort_by(|&a, &b| {
-                let (a, b) = (key(a), key(b));
-                b.0.cmp(&a.0).then(a.1.total_cmp(&b.1)).then(a.2.total_cmp(&b.2))
-            });
-            let labels: Vec<u32> = order.iter().map(|&place| set[place]).collect();
-            let p = |pick: fn(Counts) -> u32| {
-                let counts = counts?;
-                let of = |&label: &u32| counts.p_value(pick(counts.get(row, label)));
-                Some(labels.iter().map(of).collect())
-            };
-            let begin = prediction.sets.offsets[row];
-            answers.push(Answer {
-                row: first + row,
-                id: ids.get(row).cloned().flatten(),
-                prediction: best.map_or(Value::Text(""), |best| name(best.labels[row])),
-                probability: best.map_or(f32::NAN, |best| best.probabilities[row]),
-                set: labels.iter().map(|&label| name(label)).collect(),
-                alpha: decision.alpha,
-                probabilities: classified
-                    .map(|all| labels.iter().map(|&label| all.probability(row, label)).collect()),
-                p_values: p(|counts| counts.combined).filter(|_| combined),
-                rank_p_values: p(|counts| counts.rank),
-                contrast_p_values: p(|counts| counts.contrast),
-                neighbors: prediction.support.as_ref().map(|support| {
-                    let named =
-                        |ids: &Vec<u32>| ids.iter().map(|&id| self.model.reference_point(id)).collect();
-                    order.iter().map(|&place| named(&support[begin + place])).collect()
-                }),
-            });
+        let mut answers: Vec<Answer<'a>> = self.model.answers(scored, decision, self.include);
+        for (row, answer) in answers.iter_mut().enumerate() {
+            answer.row = first + row;
+            answer.id = ids.get(row).cloned().flatten();
         }
         answers
     }

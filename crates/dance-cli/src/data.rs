@@ -126,7 +126,7 @@ pub(crate) fn check_there(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-fn in_order_of_names(data: Dataset) -> Dataset {
+pub(crate) fn in_order_of_names(data: Dataset) -> Dataset {
     let counts = data.class_counts();
     let mut order: Vec<usize> = (0..data.classes.len()).filter(|&class| counts[class] > 0).collect();
     let numbers: Option<Vec<i64>> = data.classes.iter().map(|name| name.parse().ok()).collect();

@@ -86,7 +86,7 @@ impl Explain {
             bail!("{}: has rows 0 to {}, not {}", self.data.display(), rows - 1, self.row);
         }
         let point = file.embeddings().select(&[self.row]);
-        let options = PredictOptions::default().support(1).probabilities(true).first_row(self.row);
+        let options = PredictOptions::default().support(1).probabilities(true);
         let scored =
             model.score(&point, options, &context).with_context(|| self.data.display().to_string())?;
         let decided = model.predict(&scored, &model.decide(self.alpha)?);

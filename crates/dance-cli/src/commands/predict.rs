@@ -128,7 +128,7 @@ impl Predict {
         let context = shared.context(&progress)?;
         let model = Dance::load(shared.device(), &self.model, &context)?;
         let empty = if self.empty == Empty::Top1 { EmptySets::Top1 } else { EmptySets::Keep };
-        let answers = Answers::new(&model, &self.alpha.0, self.include.clone(), empty, &context)?;
+        let answers = Answers::new(&model, &self.alpha.0, &self.include, empty, &context)?;
         for warning in answers.warnings() {
             progress.warn(&warning);
         }

@@ -15,6 +15,8 @@ mod interrupts;
 mod judging;
 mod kinds;
 mod readers;
+#[cfg(feature = "serve")]
+mod serve;
 mod streams;
 
 use std::path::{Path, PathBuf};

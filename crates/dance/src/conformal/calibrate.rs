@@ -72,12 +72,12 @@ impl Predictor {
                 let (part, in_given) = within(&given)?;
                 let (_, in_judged) = within(&judged)?;
                 let merged = in_given.merge(&given, &in_judged, &judged, k);
-                let scores = part.score(&in_given, CALIBRATION_PART, |row| row, context);
+                let scores = part.score(&in_given, CALIBRATION_PART, |row| row as u64, context);
                 let labels = &reference.labels;
                 (merged, Some(Selecting::new(&scores, labels, &given, &judged, setup.classes)))
             }
         };
-        let scores = reference.score(&neighbors, CALIBRATION_PART, |row| row, context);
+        let scores = reference.score(&neighbors, CALIBRATION_PART, |row| row as u64, context);
         let scores = own_scores(&scores, &reference.labels, probabilities);
         Self::split(reference, &scores, &scores, selecting, config)
     }
@@ -95,7 +95,7 @@ impl Predictor {
         let reference = setup.open(fit)?;
         let Part { embeddings: points, labels } = calibration;
         let neighbors = reference.index.search(points, reference.neighbor_count(), context)?;
-        let scores = reference.score(&neighbors, CALIBRATION_PART, |row| row, context);
+        let scores = reference.score(&neighbors, CALIBRATION_PART, |row| row as u64, context);
         let own = own_scores(&scores, labels, probabilities);
         // What is learned from calibration points, be it a mix or levels, must come from others than the thresholds do.
         let learns = match config.combine {

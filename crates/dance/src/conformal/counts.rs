@@ -109,6 +109,19 @@ impl LabelCounts {
         self.rest.extend_from_slice(&other.rest);
     }
 
+    /// The counts of some of the queries.
+    pub fn select(&self, queries: &[usize]) -> Self {
+        let mut selected = Self::new(self.calibration_points);
+        for &query in queries {
+            let (labels, counts, rest) = self.row(query);
+            selected.labels.extend_from_slice(labels);
+            selected.counts.extend_from_slice(counts);
+            selected.ends.push(selected.labels.len());
+            selected.rest.push(rest);
+        }
+        selected
+    }
+
     /// Number of queries.
     pub fn len(&self) -> usize {
         self.ends.len()

@@ -13,7 +13,7 @@ use super::decision::Decision;
 use super::evidence::Stack;
 use super::exact::{Bag, Queries};
 use super::mix::{self, Mix, MixSelection, Trial};
-use super::reference::{QUERY_PART, Reference};
+use super::reference::{self, QUERY_PART, Reference};
 use super::scores::paired::PairedScores;
 use super::threshold::CalibrationScores;
 use crate::context::Context;
@@ -119,12 +119,11 @@ impl Predictor {
         self.reference.index.search(queries, k, context)
     }
 
-    /// Neighbors, scores and counts of mapped queries. `first_row` is the number of the first one, which with the seed
-    /// decides what breaks its ties. Fused scores need the class probabilities of the queries.
+    /// Neighbors, scores and counts of mapped queries. What breaks the ties of a query follows from the seed and its own numbers,
+    /// so that it is answered the same alone and in any company. Fused scores need the class probabilities of the queries.
     pub fn answer(
         &self,
         queries: &Matrix,
-        first_row: usize,
         probabilities: Option<&Matrix>,
         context: &Context<'_>,
     ) -> Result<Answers> {
@@ -134,16 +133,18 @@ impl Predictor {
             ));
         }
         let (reference, k) = (&self.reference, self.reference.neighbor_count());
-        let row = |query: usize| first_row + query;
+        let names = reference::names(queries);
+        let name = |query: usize| names[query];
         let Evidence::Bag(bag) = &self.evidence else {
             let neighbors = reference.index.search(queries, k, context)?;
-            let scores = reference.score(&neighbors, QUERY_PART, row, context);
+            let scores = reference.score(&neighbors, QUERY_PART, name, context);
             let counts = self.count(&scores, probabilities, context);
             return Ok(Answers { neighbors, scores, counts });
         };
         let (neighbors, reached) = reference.index.search_both_ways(queries, k, context)?;
-        let scores = reference.score(&neighbors, QUERY_PART, row, context);
-        let known = Queries { points: queries, first_row, reached: &reached, scores: &scores, probabilities };
+        let scores = reference.score(&neighbors, QUERY_PART, name, context);
+        let known =
+            Queries { points: queries, names: &names, reached: &reached, scores: &scores, probabilities };
         let counts = bag.count(reference, &known, QUERY_PART, context);
         Ok(Answers { neighbors, scores, counts })
     }
@@ -154,12 +155,12 @@ impl Predictor {
         &self,
         stack: &Stack,
         [mapped, points]: [&Matrix; 2],
-        first_row: usize,
         context: &Context<'_>,
     ) -> Result<(Answers, Matrix)> {
         let reference = &self.reference;
         let neighbors = reference.index.search(mapped, reference.neighbor_count(), context)?;
-        let scores = reference.score(&neighbors, QUERY_PART, |query| first_row + query, context);
+        let names = reference::names(mapped);
+        let scores = reference.score(&neighbors, QUERY_PART, |query| names[query], context);
         let (combined, probabilities) = stack.answer(points, context)?;
         // What each of the two scores says by itself is told too, among the calibration points without the query.
         let counts = self.count(&scores, None, context).with_combined(&combined, reference.classes);

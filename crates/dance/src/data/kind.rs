@@ -41,6 +41,18 @@ pub enum Value<'a> {
     Boolean(bool),
 }
 
+impl std::fmt::Display for Value<'_> {
+    /// The name.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Self::Text(text) => f.write_str(text),
+            Self::Integer(number) => number.fmt(f),
+            Self::Float(number) => number.fmt(f),
+            Self::Boolean(value) => f.write_str(&name_of_boolean(value)),
+        }
+    }
+}
+
 impl Kind {
     /// What a name stands for: itself where it is none of this kind.
     pub fn value(self, name: &str) -> Value<'_> {

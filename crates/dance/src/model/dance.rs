@@ -188,8 +188,7 @@ impl Dance {
     ) -> Result<Scored> {
         let mut scored = Scored { options, ..Scored::default() };
         self.classifier.in_blocks(queries.into(), context, |block| {
-            let first_row = options.first_row + scored.len();
-            let score = || self.score_block(block, first_row, options, context);
+            let score = || self.score_block(block, options, context);
             // Many queries: on the workers throughout, so that they are woken once. One alone is answered here.
             scored.extend(&if block.len() > 1 { context.run(score) } else { score() }?)
         })?;
@@ -200,12 +199,11 @@ impl Dance {
     fn score_block(
         &self,
         queries: Rows<'_>,
-        first_row: usize,
         options: PredictOptions,
         context: &Context<'_>,
     ) -> Result<Scored> {
         if let Some(stack) = &self.predictor.stack {
-            return self.score_stacked(stack, queries, first_row, options, context);
+            return self.score_stacked(stack, queries, options, context);
         }
         let mapped = self.classifier.map_queries(queries, context)?;
         let fused = self.predictor.combine() == Combine::Fuse;
@@ -214,7 +212,7 @@ impl Dance {
             .then(|| self.classifier.classify_mapped(&mapped, context))
             .transpose()?;
         let probabilities = classified.as_ref().filter(|_| fused).map(|classified| &classified.probabilities);
-        let answers = self.predictor.answer(&mapped, first_row, probabilities, context)?;
+        let answers = self.predictor.answer(&mapped, probabilities, context)?;
         Ok(Scored::new(answers, classified.filter(|_| best || options.probabilities), options))
     }
 
@@ -223,14 +221,12 @@ impl Dance {
         &self,
         stack: &Stack,
         queries: Rows<'_>,
-        first_row: usize,
         options: PredictOptions,
         context: &Context<'_>,
     ) -> Result<Scored> {
         let points = self.classifier.normalise(queries)?;
         let mapped = self.classifier.map(&points, context)?;
-        let (answers, probabilities) =
-            self.predictor.answer_stacked(stack, [&mapped, &points], first_row, context)?;
+        let (answers, probabilities) = self.predictor.answer_stacked(stack, [&mapped, &points], context)?;
         let labels = (0..probabilities.rows()).map(|row| largest(probabilities.row(row)) as u32).collect();
         let wanted = options.best || options.empty == EmptySets::Top1 || options.probabilities;
         let classified = wanted.then_some(Classified { labels, probabilities });

@@ -26,6 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod answer;
 mod config;
 mod dance;
 mod file;
@@ -36,6 +37,7 @@ mod seen;
 mod sound;
 mod unseen;
 
+pub use answer::{Answer, Include};
 pub use config::Config;
 pub use dance::{Dance, ReferencePoint};
 pub use file::{FORMAT, hash_of};

@@ -30,8 +30,9 @@ pub(crate) const EXAMPLE: &str = "Example:
 The data that ships with dance: 4,800 WordNet definitions of 24 lexical fields, embedded with MiniLM (data/README.md).";
 
 /// The data set is part of the binary, so that an installed one has it as well.
-static SHIPPED: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/data/wordnet_minilm.npz"));
-const SHIPPED_NAME: &str = "wordnet_minilm.npz";
+pub(super) static SHIPPED: &[u8] =
+    include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/data/wordnet_minilm.npz"));
+pub(super) const SHIPPED_NAME: &str = "wordnet_minilm.npz";
 const DEFAULT_REPORT: &str = "dance-demo.html";
 /// In bytes; ours are a few hundred thousand.
 const LONGEST_REPORT: u64 = 1 << 26;
