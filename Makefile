@@ -45,7 +45,8 @@ deny: ## Check licences, sources, versions and known holes of all dependencies (
 
 test: test-rust test-python ## Run every test, documentation examples included
 
-test-rust: ## Run the tests of the Rust crates
+# Encoders are run by the ONNX Runtime that pip puts into .venv.
+test-rust: .venv/requirements ## Run the tests of the Rust crates
 	cargo test --workspace --locked
 
 # The wheel is built in the profile of the tests (its numerics are optimised there too), installed and tested as a user

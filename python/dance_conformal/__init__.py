@@ -10,6 +10,7 @@
 'P(label in set) >= 1 - alpha in finite samples, for exchangeable points whose labels it knows'
 
 - :class:`DanceClassifier`: fit, conformalize, predict sets; a scikit-learn classifier where that is installed.
+- :func:`embed`: pictures and texts become embeddings (needs onnxruntime).
 - :mod:`~dance_conformal.conformal`: split conformal prediction on ready-made class probabilities.
 - :mod:`~dance_conformal.metrics`: how good sets are.
 - :mod:`~dance_conformal.plots`: figures (needs matplotlib).
@@ -19,6 +20,7 @@
 from . import conformal, datasets, metrics, plots
 from ._native import DanceError, ModelFormatError, __version__
 from .classifier import DanceClassifier
+from .embedding import Embeddings, embed
 from .explanation import Explanation, Support
 from .parts import ReferencePoint
 from .progress import DanceWarning
@@ -27,6 +29,7 @@ __all__ = [
     "DanceClassifier",
     "DanceError",
     "DanceWarning",
+    "Embeddings",
     "Explanation",
     "ModelFormatError",
     "ReferencePoint",
@@ -34,6 +37,7 @@ __all__ = [
     "__version__",
     "conformal",
     "datasets",
+    "embed",
     "metrics",
     "plots",
 ]

@@ -45,6 +45,7 @@ fn to_python(error: Error) -> PyErr {
         Error::NotFinite { .. }
         | Error::Shape { .. }
         | Error::Label { .. }
+        | Error::Encoder { .. }
         | Error::Data(_)
         | Error::Config { .. } => PyValueError::new_err(message),
         Error::Interrupted => PyKeyboardInterrupt::new_err(()),

@@ -8,6 +8,7 @@
 
 mod arrays;
 mod conformal;
+mod embed;
 mod errors;
 mod job;
 mod judge;
@@ -29,6 +30,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<scored::Decision>()?;
     module.add_class::<conformal::Split>()?;
     module.add_function(wrap_pyfunction!(model::default_settings, module)?)?;
+    module.add_function(wrap_pyfunction!(embed::embed, module)?)?;
+    module.add_function(wrap_pyfunction!(embed::embed_names, module)?)?;
     module.add_function(wrap_pyfunction!(points::split, module)?)?;
     module.add_function(wrap_pyfunction!(judge::judge, module)?)?;
     module.add_function(wrap_pyfunction!(judge::coverage_band, module)?)?;

@@ -94,6 +94,17 @@ fn describe<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyDict>>
             dict.set_item("of", of)?;
             "answered"
         }
+        Event::Embedded { done, of } => {
+            dict.set_item("done", done)?;
+            dict.set_item("of", of)?;
+            "embedded"
+        }
+        Event::Fetching { file, done, of } => {
+            dict.set_item("file", file)?;
+            dict.set_item("done", done)?;
+            dict.set_item("of", of)?;
+            "fetching"
+        }
         Event::Warning(message) => {
             dict.set_item("message", message)?;
             "warning"

@@ -3,7 +3,7 @@
 //! A mark, the length of a JSON header, the header, and three matrices of little-endian float32. Pickles are for the same
 //! version of the package. Unpickling bytes from others runs code anyway, but ours refuses what makes no machine.
 
-use dance::data::{Names, Normalizer, Source};
+use dance::data::{Kind, Names, Normalizer, Source};
 use dance::kernel::Kernel;
 use dance::machine::{OutputScale, Rfm};
 use dance::model::Judges;
@@ -32,6 +32,8 @@ struct Header {
     shape: f64,
     rounds: usize,
     dimensions: usize,
+    #[serde(default)]
+    label_kind: Kind,
 }
 
 pub(crate) fn to_bytes(fitted: &Fitted) -> PyResult<Vec<u8>> {
@@ -51,6 +53,7 @@ pub(crate) fn to_bytes(fitted: &Fitted) -> PyResult<Vec<u8>> {
         shape: rfm.kernel.shape(),
         rounds: rfm.rounds,
         dimensions: rfm.train.cols(),
+        label_kind: fitted.label_kind,
     };
     let header = serde_json::to_vec(&header).map_err(|error| PyValueError::new_err(error.to_string()))?;
     let mut bytes = MARK.to_vec();
@@ -93,6 +96,7 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> PyResult<Option<Fitted>> {
         validation: header.validation,
         fidelity: header.fidelity,
         data_hash: header.data_hash,
+        label_kind: header.label_kind,
     };
     fitted.check().mapped()?;
     Ok(Some(fitted))

@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand};
 use dance::device::{Cpu, Device};
 use dance::{Context, Event, Observer};
 
+#[cfg(feature = "embed")]
+use crate::commands::embed;
 use crate::commands::{bench, completions, demo, evaluate, explain, fit, inspect, man, predict, recalibrate};
 
 /// Conformal prediction sets for any classifier built on embeddings
@@ -75,6 +77,10 @@ pub(crate) enum Command {
     /// The whole story on the data set that ships with dance, explained
     #[command(after_help = demo::EXAMPLE)]
     Demo(demo::Demo),
+    /// Embed pictures or texts: the file that fit reads
+    #[cfg(feature = "embed")]
+    #[command(after_help = embed::EXAMPLE)]
+    Embed(embed::Embed),
     /// Fit a kernel to embeddings, calibrate it and write a model
     #[command(after_help = fit::EXAMPLE)]
     Fit(Box<fit::Fit>),

@@ -10,6 +10,8 @@ mod args;
 mod commands;
 mod config_file;
 mod data;
+#[cfg(feature = "embed")]
+mod encoding;
 mod interrupt;
 mod judged;
 mod listener;

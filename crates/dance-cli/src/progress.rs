@@ -81,6 +81,18 @@ impl Progress {
         self.trace.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// So many of so many, with what they are counted in.
+    fn count(&self, step: &str, done: u64, of: u64, numbers: &str) {
+        if let Ok(style) =
+            ProgressStyle::with_template(&format!("{{msg}} {{bar:30}} {numbers}  {{eta}} left"))
+        {
+            self.bar.set_style(style);
+        }
+        self.bar.set_message(step.to_owned());
+        self.bar.set_length(of);
+        self.bar.set_position(done);
+    }
+
     fn say(&self, text: &str) {
         if self.bar.is_hidden() {
             tell(text);
@@ -129,6 +141,17 @@ impl Observer for Progress {
                 }
                 self.bar.set_length(*of as u64);
                 self.bar.set_position(*done as u64);
+            }
+            Event::Embedded { done, of } => {
+                self.count("embedding", *done as u64, *of as u64, "{pos}/{len}  {per_sec}")
+            }
+            Event::Fetching { file, done, of } => {
+                self.count(
+                    &format!("fetching {file}"),
+                    *done,
+                    of.unwrap_or(*done),
+                    "{bytes}/{total_bytes}  {bytes_per_sec}",
+                );
             }
             Event::Warning(text) => self.warn(text),
             Event::Memory { bytes } => {

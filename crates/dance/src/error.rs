@@ -80,6 +80,18 @@ pub enum Error {
         /// What is wrong and what to do.
         problem: String,
     },
+    /// Embeddings of another encoder than those before.
+    #[error("{origin}: made by {found}, where {expected} is needed. {hint}")]
+    Encoder {
+        /// The file or array.
+        origin: String,
+        /// The encoder that the others are of.
+        expected: String,
+        /// The encoder of these.
+        found: String,
+        /// What to do.
+        hint: &'static str,
+    },
     /// The data cannot support what was asked of it (one class, too few points, all points equal …).
     #[error("{}", shortened(_0))]
     Data(String),

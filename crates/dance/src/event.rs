@@ -43,6 +43,22 @@ pub enum Event {
         /// So many there are.
         of: usize,
     },
+    /// Pictures or texts are being embedded.
+    Embedded {
+        /// So many are done.
+        done: usize,
+        /// So many there are.
+        of: usize,
+    },
+    /// A file is being fetched.
+    Fetching {
+        /// What it is called.
+        file: String,
+        /// Bytes that are here.
+        done: u64,
+        /// Bytes it has, where that is known.
+        of: Option<u64>,
+    },
     /// Something the user should know; the job goes on.
     Warning(String),
 }

@@ -3,6 +3,8 @@
 pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod demo;
+#[cfg(feature = "embed")]
+pub(crate) mod embed;
 pub(crate) mod evaluate;
 pub(crate) mod explain;
 pub(crate) mod fit;
@@ -25,6 +27,8 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
     let shared = &arguments.shared;
     match arguments.command {
         Command::Demo(command) => command.run(shared)?,
+        #[cfg(feature = "embed")]
+        Command::Embed(command) => command.run(shared)?,
         Command::Fit(command) => command.run(shared)?,
         Command::Predict(command) => return command.run(shared),
         Command::Evaluate(command) => return command.run(shared),

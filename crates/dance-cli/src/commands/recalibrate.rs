@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::args::Shared;
 use crate::data::{Columns, check_there};
+use crate::judged;
 use crate::places;
 use crate::progress::Progress;
 use crate::screen;
@@ -20,6 +21,9 @@ pub(crate) const EXAMPLE: &str = "Example:
   dance recalibrate model.dance last-week.npz -o model2.dance --calibration-mode disjoint --combine union --mix 0.2
 
 Takes seconds: nothing is fitted. DATA must not hold points that fitted the kernel. What is not given stays as it was.";
+
+/// Levels that most people ask for: where the points are too few for one of them, it is said.
+const USUAL: [f64; 2] = [0.1, 0.05];
 
 #[derive(Args, Debug)]
 pub(crate) struct Recalibrate {
@@ -49,11 +53,13 @@ impl Recalibrate {
         progress.begin("calibrating");
         let (device, context) = (shared.device(), shared.context(&progress)?);
         let model = Dance::load(device, &self.model, &context)?;
-        let data = self.columns.dataset(&self.data)?;
+        let data = self.columns.dataset(&self.data, model.classes(), &progress)?;
         let config = self.method.apply(model.fitted().config.dance, shared.seed);
+        self.method.check(&config)?;
         let model = model
             .recalibrate(device, &data, Some(config), &context)
             .with_context(|| self.data.display().to_string())?;
+        judged::warn_of_levels(&model, &USUAL, &progress)?;
         model.save(&self.output)?;
         progress.finish();
         let mut out = screen::out(shared.json);

@@ -98,7 +98,11 @@ impl Predictor {
         let scores = reference.score(&neighbors, CALIBRATION_PART, |row| row, context);
         let own = own_scores(&scores, labels, probabilities);
         // What is learned from calibration points, be it a mix or levels, must come from others than the thresholds do.
-        let learns = config.mix == Mix::Auto || config.combine != Combine::Union;
+        let learns = match config.combine {
+            Combine::Evidence => false,
+            Combine::Union => config.mix == Mix::Auto,
+            Combine::Joint | Combine::Fuse => true,
+        };
         let (selecting, thresholds) =
             if learns { halves(points, config.seed)? } else { (Vec::new(), (0..labels.len()).collect()) };
         let pick = |rows: &[usize]| rows.iter().map(|&row| own[row]).collect::<Vec<_>>();
@@ -199,6 +203,7 @@ impl Predictor {
             mode: config.calibration,
             combine: config.combine,
             evidence,
+            stack: None,
         })
     }
 }
@@ -206,7 +211,7 @@ impl Predictor {
 /// The score that several are combined into; `None` where each decides for itself.
 pub(crate) fn rule(combine: Combine, joint: Option<&(f64, Vec<Trial>)>) -> Option<Rule> {
     match combine {
-        Combine::Union => None,
+        Combine::Union | Combine::Evidence => None,
         Combine::Joint => Some(Rule::Joint { mix: joint.map_or(0.0, |(mix, _)| *mix) }),
         Combine::Fuse => Some(Rule::Fuse),
     }

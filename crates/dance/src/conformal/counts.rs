@@ -78,6 +78,18 @@ impl LabelCounts {
         self.rest.push(rest);
     }
 
+    /// The same counts of single scores, with the combined counts of `other`.
+    pub(super) fn with_combined(&self, other: &Self, classes: usize) -> Self {
+        let mut all = Self::new(self.calibration_points);
+        for query in 0..self.len() {
+            let of = |counts: Counts, other: Counts| Counts { combined: other.combined, ..counts };
+            let labels = 0..classes as u32;
+            let each = labels.map(|label| (label, of(self.get(query, label), other.get(query, label))));
+            all.push(each, of(self.rest[query], other.rest[query]));
+        }
+        all
+    }
+
     /// Of several groups of queries, one after the other.
     pub(super) fn concat(calibration_points: usize, groups: &[Self]) -> Self {
         let mut all = Self::new(calibration_points);

@@ -4,10 +4,13 @@
 //! Three ways of calibrating ([`CalibrationMode`]) end in the same thing: for every label of a query, how many calibration
 //! points conform no better. See `calibrate` for how they come about.
 
+use std::sync::Arc;
+
 use super::combine::{Combine, Levels, Rule, Scores, with_probability};
 use super::config::CalibrationMode;
 use super::counts::{Counts, Cut, LabelCounts, least_count};
 use super::decision::Decision;
+use super::evidence::Stack;
 use super::exact::{Bag, Queries};
 use super::mix::{self, Mix, MixSelection, Trial};
 use super::reference::{QUERY_PART, Reference};
@@ -39,6 +42,8 @@ pub struct Predictor {
     pub(crate) mode: CalibrationMode,
     pub(crate) combine: Combine,
     pub(crate) evidence: Evidence,
+    /// The experts that decide, where evidence is combined.
+    pub(crate) stack: Option<Arc<Stack>>,
 }
 
 /// What p-values are counted from.
@@ -105,7 +110,7 @@ impl Predictor {
             && match self.combine {
                 Combine::Union => self.selection.is_none(),
                 Combine::Joint => self.joint.as_ref().is_none_or(|(_, trials)| trials.is_empty()),
-                Combine::Fuse => false,
+                Combine::Fuse | Combine::Evidence => false,
             }
     }
 
@@ -141,6 +146,24 @@ impl Predictor {
         let known = Queries { points: queries, first_row, reached: &reached, scores: &scores, probabilities };
         let counts = bag.count(reference, &known, QUERY_PART, context);
         Ok(Answers { neighbors, scores, counts })
+    }
+
+    /// The same where evidence is combined: of queries that are mapped, and of the same queries as they were before. Comes with
+    /// their class probabilities.
+    pub(crate) fn answer_stacked(
+        &self,
+        stack: &Stack,
+        [mapped, points]: [&Matrix; 2],
+        first_row: usize,
+        context: &Context<'_>,
+    ) -> Result<(Answers, Matrix)> {
+        let reference = &self.reference;
+        let neighbors = reference.index.search(mapped, reference.neighbor_count(), context)?;
+        let scores = reference.score(&neighbors, QUERY_PART, |query| first_row + query, context);
+        let (combined, probabilities) = stack.answer(points, context)?;
+        // What each of the two scores says by itself is told too, among the calibration points without the query.
+        let counts = self.count(&scores, None, context).with_combined(&combined, reference.classes);
+        Ok((Answers { neighbors, scores, counts }, probabilities))
     }
 
     /// Counts from the scores alone: everywhere but in a bag.
@@ -206,7 +229,7 @@ impl Predictor {
             cut: Cut::One(least_count(alpha, calibration_points)),
         };
         match self.combine {
-            Combine::Fuse => {}
+            Combine::Fuse | Combine::Evidence => {}
             Combine::Joint => {
                 let (mix, trials) = self.joint.clone().unwrap_or_default();
                 (decision.mix, decision.trials) = (Some(mix), trials);

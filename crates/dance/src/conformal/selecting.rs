@@ -23,7 +23,7 @@ pub(super) fn selected(
         (Combine::Union, selecting, _) => (selecting.map(Selecting::into_selection).transpose()?, None),
         (Combine::Joint, Some(selecting), _) => (None, Some(selecting.joint()?)),
         (Combine::Joint, None, Mix::Fixed(mix)) => (None, Some((mix, Vec::new()))),
-        (Combine::Joint, None, Mix::Auto) | (Combine::Fuse, ..) => (None, None),
+        (Combine::Joint, None, Mix::Auto) | (Combine::Fuse | Combine::Evidence, ..) => (None, None),
     })
 }
 

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::encoder::EncoderIdentity;
+use super::kind::Kind;
 use crate::matrix::Matrix;
 
 /// Embeddings with encoded labels, checked.
@@ -23,16 +25,29 @@ pub struct Dataset {
     pub rows: Vec<u32>,
     /// What they were read from.
     pub source: Source,
+    /// What the labels are.
+    pub label_kind: Kind,
+    /// What the ids are.
+    pub id_kind: Kind,
 }
 
 /// Where points come from: a new one is like no other, and parts of one data set know that they are.
 #[derive(Clone, Debug, Default)]
-pub struct Source(Arc<()>);
+pub struct Source {
+    identity: Arc<()>,
+    /// What made the embeddings, where that is known.
+    pub encoder: Option<Arc<EncoderIdentity>>,
+}
 
 impl Source {
     /// Whether points of both were read in one go, so that different rows are different draws.
     pub fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.identity, &other.identity)
+    }
+
+    /// A new one, of this encoder.
+    pub fn of(encoder: Option<EncoderIdentity>) -> Self {
+        Self { encoder: encoder.map(Arc::new), ..Self::default() }
     }
 }
 
@@ -50,6 +65,9 @@ pub struct Names {
     pub rows: Option<Vec<u32>>,
     /// The id of each point.
     pub ids: Option<Vec<String>>,
+    /// What the ids are.
+    #[serde(default)]
+    pub id_kind: Kind,
 }
 
 impl Names {
@@ -58,6 +76,7 @@ impl Names {
         Self {
             rows: self.rows.as_ref().map(|rows| places.iter().map(|&at| rows[at]).collect()),
             ids: self.ids.as_ref().map(|ids| places.iter().map(|&at| ids[at].clone()).collect()),
+            id_kind: self.id_kind,
         }
     }
 }
@@ -65,7 +84,7 @@ impl Names {
 impl Dataset {
     /// What its points are called.
     pub fn names(&self) -> Names {
-        Names { rows: Some(self.rows.clone()), ids: self.ids.clone() }
+        Names { rows: Some(self.rows.clone()), ids: self.ids.clone(), id_kind: self.id_kind }
     }
 
     /// Names of the classes that it has points of, and the labels of its points among those.
@@ -109,6 +128,8 @@ impl Dataset {
             prototypes: self.prototypes.clone(),
             rows: rows.iter().map(|&row| self.rows[row]).collect(),
             source: self.source.clone(),
+            label_kind: self.label_kind,
+            id_kind: self.id_kind,
         }
     }
 }

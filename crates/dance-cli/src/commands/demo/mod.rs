@@ -41,6 +41,8 @@ pub(crate) struct Demo {
     /// Data to use in place of the data set that ships with dance
     #[arg(value_name = "DATA")]
     data: Option<PathBuf>,
+    #[command(flatten)]
+    columns: Columns,
     /// Settings to try in the search for bandwidth and shape
     #[arg(long, default_value_t = 25, value_name = "N", value_parser = parse::at_least_one)]
     evaluations: usize,
@@ -60,7 +62,7 @@ impl Demo {
             &[self.data.as_deref(), shared.config.as_deref()],
             &[report.as_deref(), self.picture.as_deref()],
         )?;
-        let (name, data) = self.read()?;
+        let (name, data) = self.read(&progress)?;
         let story = Story::new(name, &data, self.evaluations, shared, &progress)?;
         progress.finish();
         if let Some(path) = &report {
@@ -104,13 +106,12 @@ impl Demo {
         Ok(Some(path))
     }
 
-    fn read(&self) -> anyhow::Result<(String, Dataset)> {
+    fn read(&self, progress: &Progress) -> anyhow::Result<(String, Dataset)> {
         let Some(path) = &self.data else {
             let table = read_npz_bytes(SHIPPED_NAME, SHIPPED)?;
             return Ok((SHIPPED_NAME.into(), table.into_dataset()?));
         };
-        let columns = Columns { labels: None, label_column: "label".into(), id_column: None };
-        columns.check(path)?;
-        Ok((path.display().to_string(), columns.dataset(path)?))
+        self.columns.check(path)?;
+        Ok((path.display().to_string(), self.columns.dataset(path, &[], progress)?))
     }
 }

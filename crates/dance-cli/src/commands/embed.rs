@@ -1,0 +1,199 @@
+//! `dance embed`: pictures or texts in, a file of embeddings out.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use dance::data::RawLabels;
+use dance::{Matrix, Table};
+use dance_embed::{Bad, EmbedOptions, Items, Modality, embed, prototypes};
+use serde_json::json;
+
+use crate::args::Shared;
+use crate::data::check_there;
+use crate::encoding::{self, Encoding};
+use crate::output::{Cells, Column, Destination, Format, Frame, write_frame};
+use crate::places;
+use crate::progress::Progress;
+use crate::screen;
+
+pub(crate) const EXAMPLE: &str = r#"Example:
+  dance embed photos/ -o photos.npz --model clip-vit-b-32 --prompt "a photo of a {}"
+  dance embed questions.csv -o questions.npz --model all-MiniLM-L6-v2
+  dance embed eurosat.parquet -o eurosat.npz --model exported/efficientnet
+
+SOURCE is a folder of pictures (sub-folders are classes), a .csv, .tsv, .jsonl or .parquet with `path` or `text`, and `label` and `id`
+where known, a .parquet of Hugging Face's datasets with pictures inside, or a .txt with a text per line.
+The encoder is a name (clip-vit-b-32, clip-vit-b-16, clip-vit-l-14, siglip-base, dinov2-small, dinov2-base, all-MiniLM-L6-v2,
+bge-small, bge-base; fetched once from the hub into its usual cache: HF_HOME, HF_ENDPOINT, HF_TOKEN), a folder, or an .onnx file with
+its preprocessor_config.json or tokenizer.json. ONNX Runtime runs it: `pip install onnxruntime`.
+A run that was stopped goes on where it was: what is done is kept in OUT.parts until OUT is written."#;
+
+#[derive(Args, Debug)]
+pub(crate) struct Embed {
+    /// Pictures or texts
+    #[arg(value_name = "SOURCE")]
+    source: PathBuf,
+    /// The file of embeddings to write: .npz or .parquet
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    /// The encoder: a name, a folder or an .onnx file
+    #[arg(short, long, value_name = "ENCODER")]
+    model: String,
+    /// Embed these class names too, one per line, as `prototypes`; without it --prompt takes those of the labels
+    #[arg(long, value_name = "FILE")]
+    prototypes: Option<PathBuf>,
+    /// The text around a class name, which stands for {}; CLIP wants "a photo of a {}" [default: {}]
+    #[arg(long, value_name = "TEXT")]
+    prompt: Option<String>,
+    /// Leave out what cannot be embedded, and list it; otherwise it ends the run
+    #[arg(long)]
+    skip_bad: bool,
+    #[command(flatten)]
+    encoding: Encoding,
+}
+
+impl Embed {
+    pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
+        let format = self.check(shared)?;
+        let progress = Progress::new(shared);
+        let context = shared.context(&progress)?;
+        let items = encoding::read(&self.source, &progress)?;
+        let names = self.class_names(&items)?;
+        let encoder = self.encoding.open(&self.model, items.modality, &context)?;
+        let options = EmbedOptions { skip_bad: self.skip_bad, parts: Some(self.parts()) };
+        let embedded = embed(&items, &encoder, &options, &context)?;
+        let mut table = embedded.table.clone();
+        if let Some(names) = names {
+            let prompt = self.prompt.as_deref().unwrap_or("{}");
+            let of_names = if items.modality == Modality::Texts {
+                prototypes(&names, prompt, &encoder, &context)
+            } else {
+                let encoder = self.encoding.open(&self.model, Modality::Texts, &context)?;
+                prototypes(&names, prompt, &encoder, &context)
+            };
+            table.prototypes = Some(of_names.context("embedding class names")?);
+            table.class_names = Some(names);
+            table = table.checked()?;
+        }
+        write(&self.output, format, &table)?;
+        embedded.keep();
+        progress.finish();
+        for Bad { id, reason } in &embedded.bad {
+            progress.warn(&format!("{id}: {reason}; left out"));
+        }
+        let (rows, dimensions) = (table.embeddings().rows(), table.embeddings().cols());
+        let mut out = screen::out(shared.json);
+        if shared.json {
+            let bad: Vec<_> =
+                embedded.bad.iter().map(|bad| json!({ "id": bad.id, "reason": bad.reason })).collect();
+            let report = json!({
+                "output": self.output.display().to_string(),
+                "rows": rows,
+                "dimensions": dimensions,
+                "labels": table.labels.is_some(),
+                "prototypes": table.prototypes.as_ref().map(Matrix::rows),
+                "bad": bad,
+                "encoder": table.encoder,
+            });
+            writeln!(out, "{report}")?;
+        } else {
+            let labelled = if table.labels.is_some() { "with labels" } else { "without labels" };
+            let left_out = if embedded.bad.is_empty() {
+                String::new()
+            } else {
+                format!("; {} left out", embedded.bad.len())
+            };
+            let what = items.modality.name();
+            writeln!(
+                out,
+                "{}: {rows} {what} {labelled}, {dimensions} dimensions, by {}{left_out}",
+                self.output.display(),
+                encoder.identity()
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Everything that can be known to be wrong before the encoder is opened.
+    fn check(&self, shared: &Shared) -> anyhow::Result<Format> {
+        check_there(&self.source)?;
+        let format = match Destination::new(&self.output)? {
+            Destination::File(_, format @ (Format::Npz | Format::Parquet)) => format,
+            _ => bail!(
+                "{}: embeddings are written to .npz or .parquet, which also keep who made them",
+                self.output.display()
+            ),
+        };
+        if self.prompt.as_ref().is_some_and(|prompt| !prompt.contains("{}")) {
+            bail!("--prompt: has no {{}}, where the class name goes: \"a photo of a {{}}\"");
+        }
+        if format == Format::Parquet && (self.prompt.is_some() || self.prototypes.is_some()) {
+            bail!(
+                "{}: prototypes are one per class, which a table of points has no place for; write .npz",
+                self.output.display()
+            );
+        }
+        if let Some(path) = &self.prototypes {
+            check_there(path)?;
+        }
+        let inputs = [Some(&*self.source), self.prototypes.as_deref(), shared.config.as_deref()];
+        places::check(&inputs, &[Some(&self.output)])?;
+        Ok(format)
+    }
+
+    /// Where what is done is kept meanwhile.
+    fn parts(&self) -> PathBuf {
+        let mut name = self.output.as_os_str().to_owned();
+        name.push(".parts");
+        name.into()
+    }
+
+    /// The class names to embed, if any are asked for.
+    fn class_names(&self, items: &Items) -> anyhow::Result<Option<Vec<String>>> {
+        let mut names: Vec<String> = match (&self.prototypes, &self.prompt, &items.labels) {
+            (Some(path), ..) => {
+                let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+                text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
+            }
+            (None, None, _) => return Ok(None),
+            (None, Some(_), None) => bail!(
+                "{}: has no labels, whose names --prompt would embed; give them with --prototypes FILE",
+                items.origin
+            ),
+            (None, Some(_), Some(labels)) => {
+                let mut names = labels.clone();
+                names.sort();
+                names
+            }
+        };
+        names.dedup();
+        if let Some(label) = items.labels.iter().flatten().find(|label| !names.contains(label)) {
+            bail!(
+                "{}: the label `{label}` is not among the names in --prototypes; it needs all of them",
+                items.origin
+            );
+        }
+        Ok(Some(names))
+    }
+}
+
+fn write(path: &Path, format: Format, table: &Table) -> anyhow::Result<()> {
+    let npz = format == Format::Npz;
+    let mut frame = Frame::default();
+    frame.push(
+        if npz { "ids" } else { "id" },
+        Column::Flat(Cells::Texts(table.ids.clone().unwrap_or_default())),
+    );
+    if let Some(RawLabels::Names(labels)) = &table.labels {
+        frame.push(if npz { "labels" } else { "label" }, Column::Flat(Cells::Texts(labels.clone())));
+    }
+    frame.push(if npz { "embeddings" } else { "embedding" }, Column::Vectors(table.embeddings().clone()));
+    if let (Some(prototypes), Some(names)) = (&table.prototypes, &table.class_names) {
+        frame.push("class_names", Column::Flat(Cells::Texts(names.clone())));
+        frame.push("prototypes", Column::Vectors(prototypes.clone()));
+    }
+    frame.notes.extend(table.encoder.as_ref().map(|encoder| ("encoder", encoder.to_json())));
+    write_frame(path, format, &frame)
+}

@@ -1,0 +1,111 @@
+//! Pictures and texts as commands see them: where the encoder is, and what runs it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use clap::{Args, ValueEnum};
+use dance::data::EncoderIdentity;
+use dance::{Context, Dance, Table};
+use dance_embed::{EmbedOptions, Encoder, EncoderOptions, Items, Modality, Processor, embed};
+
+use crate::progress::Progress;
+
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Encoder")]
+pub(crate) struct Encoding {
+    /// What runs the encoder
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Device::Cpu)]
+    device: Device,
+    /// Fetch nothing: everything must be in the cache
+    #[arg(long)]
+    offline: bool,
+    /// The library of ONNX Runtime, or its folder [default: ORT_DYLIB_PATH, Python's `onnxruntime`, the system's]
+    #[arg(long, value_name = "FILE")]
+    runtime: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Device {
+    /// The processor
+    Cpu,
+    /// A graphics processor of NVIDIA's, with `onnxruntime-gpu`
+    Cuda,
+}
+
+impl Encoding {
+    pub(crate) fn open(
+        &self,
+        name: &str,
+        modality: Modality,
+        context: &Context<'_>,
+    ) -> dance::Result<Encoder> {
+        let options = EncoderOptions {
+            runtime: self.runtime.clone(),
+            processor: if self.device == Device::Cuda { Processor::Cuda } else { Processor::Cpu },
+            offline: self.offline,
+        };
+        Encoder::open(name, modality, &options, context)
+    }
+}
+
+/// What is to be embedded, with a word about files that were passed over.
+pub(crate) fn read(path: &Path, progress: &Progress) -> dance::Result<Items> {
+    let items = Items::read(path)?;
+    if items.ignored > 0 {
+        progress.note(&format!(
+            "{}: {} files are no pictures by their names; passed over",
+            items.origin, items.ignored
+        ));
+    }
+    Ok(items)
+}
+
+/// Pictures or texts in the place of embeddings, for a model that knows its encoder.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "In place of DATA")]
+pub(crate) struct OnTheFly {
+    /// Pictures: what `dance embed` takes
+    #[arg(long, value_name = "SOURCE", conflicts_with_all = ["data", "texts"])]
+    images: Option<PathBuf>,
+    /// Texts: what `dance embed` takes
+    #[arg(long, value_name = "SOURCE", conflicts_with = "data")]
+    texts: Option<PathBuf>,
+    /// Where the model's encoder is [default: what it was called when the model's points were embedded]
+    #[arg(long, value_name = "ENCODER")]
+    encoder: Option<String>,
+    #[command(flatten)]
+    encoding: Encoding,
+}
+
+impl OnTheFly {
+    pub(crate) fn source(&self) -> Option<(&Path, Modality)> {
+        let images = self.images.as_deref().map(|path| (path, Modality::Pictures));
+        images.or(self.texts.as_deref().map(|path| (path, Modality::Texts)))
+    }
+
+    /// The points, and what could be made none of, with the reason.
+    pub(crate) fn table(
+        &self,
+        model: &Dance,
+        skip_bad: bool,
+        progress: &Progress,
+        context: &Context<'_>,
+    ) -> anyhow::Result<(Table, Vec<(String, String)>)> {
+        let Some((path, modality)) = self.source() else { bail!("neither --images nor --texts is given") };
+        let Some(expected) = model.encoder() else {
+            bail!(
+                "the model does not know its encoder, since its points came without one: embed them with `dance embed` and fit again"
+            );
+        };
+        let items = read(path, progress)?;
+        if items.modality != modality {
+            bail!("{}: holds {}, not {}", path.display(), items.modality.name(), modality.name());
+        }
+        let name = self.encoder.as_deref().unwrap_or(&expected.name);
+        let encoder = self.encoding.open(name, modality, context)?;
+        EncoderIdentity::check(Some(expected), Some(encoder.identity()), &path.display().to_string())?;
+        let embedded = embed(&items, &encoder, &EmbedOptions { skip_bad, parts: None }, context)?;
+        let bad = embedded.bad.into_iter().map(|bad| (bad.id, bad.reason)).collect();
+        Ok((embedded.table, bad))
+    }
+}

@@ -1,0 +1,21 @@
+//! Pictures: decoded ([`decode`]), resized as Pillow does ([`resample`]), cropped and normalised ([`prepare`]).
+
+mod decode;
+mod jpeg;
+mod prepare;
+mod resample;
+
+pub use decode::{MOST_PIXELS, decode};
+pub use prepare::prepare;
+pub use resample::{Filter, resize};
+
+/// A picture of 8 bits per channel: red, green, blue, row by row from the top.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picture {
+    /// Columns.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
+    /// `height × width × 3` bytes.
+    pub pixels: Vec<u8>,
+}

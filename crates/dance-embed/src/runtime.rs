@@ -1,0 +1,125 @@
+//! ONNX Runtime: found, opened once, and asked for sessions. It is a library of its own that users install; nothing of it is
+//! linked or downloaded when dance is built.
+//!
+//! Where it is looked for, in this order: the file that the caller names, `ORT_DYLIB_PATH`, beside the program, the active Python
+//! environment (`VIRTUAL_ENV`, `CONDA_PREFIX`), the Python on the path (`pip install onnxruntime` is the easiest way to get it),
+//! and the folders where systems keep libraries.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use dance::{Error, Result};
+
+const HELP: &str = "Get it with `pip install onnxruntime`, or set ORT_DYLIB_PATH to the library";
+
+#[cfg(windows)]
+const NAME: &str = "onnxruntime.dll";
+#[cfg(target_vendor = "apple")]
+const NAME: &str = "libonnxruntime.dylib";
+#[cfg(not(any(windows, target_vendor = "apple")))]
+const NAME: &str = "libonnxruntime.so";
+
+/// Opens the library, if that was not done before, and says where it is.
+pub fn open(named: Option<&Path>) -> Result<PathBuf> {
+    static OPENED: Mutex<Option<PathBuf>> = Mutex::new(None);
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(path) = opened.as_ref() {
+        return Ok(path.clone());
+    }
+    let path = find(named)?;
+    // By an absolute path: the crate looks for others beside the program. It answers a wrong library with an error here, and
+    // with a panic or for ever if it had to look for itself.
+    let path = path.canonicalize().map_err(|error| Error::io(&path, error))?;
+    let refused = |problem: String| {
+        Error::format(&path, format!("is no ONNX Runtime that can be used: {problem}. {HELP}"))
+    };
+    let environment = ort::init_from(&path).map_err(|error| refused(error.to_string().replace('\n', " ")))?;
+    environment.with_name("dance").with_telemetry(false).commit();
+    *opened = Some(path.clone());
+    Ok(path)
+}
+
+fn find(named: Option<&Path>) -> Result<PathBuf> {
+    let from_environment =
+        || std::env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()).map(PathBuf::from);
+    if let Some(path) = named.map(Path::to_owned).or_else(from_environment) {
+        // What a user names is taken, or refused by that name.
+        return if path.is_dir() {
+            in_folder(&path).ok_or_else(|| Error::format(&path, format!("holds no {NAME}. {HELP}")))
+        } else if path.is_file() {
+            Ok(path)
+        } else {
+            Err(Error::format(&path, format!("is not there; ONNX Runtime was to be opened from it. {HELP}")))
+        };
+    }
+    let beside = std::env::current_exe().ok().and_then(|program| program.parent().map(Path::to_owned));
+    let found = beside
+        .and_then(|folder| in_folder(&folder))
+        .or_else(|| {
+            ["VIRTUAL_ENV", "CONDA_PREFIX"]
+                .iter()
+                .find_map(|key| in_python(&PathBuf::from(std::env::var_os(key)?)))
+        })
+        .or_else(|| ["python3", "python"].iter().find_map(|python| of_python(python)))
+        .or_else(|| system_folders().iter().find_map(|folder| in_folder(Path::new(folder))));
+    found.ok_or_else(|| {
+        Error::Data(format!("ONNX Runtime, which runs encoders, is not on this machine. {HELP}"))
+    })
+}
+
+fn system_folders() -> &'static [&'static str] {
+    if cfg!(windows) {
+        &[]
+    } else {
+        &[
+            "/usr/local/lib",
+            "/usr/lib",
+            "/usr/lib64",
+            "/usr/lib/x86_64-linux-gnu",
+            "/usr/lib/aarch64-linux-gnu",
+            "/opt/homebrew/lib",
+        ]
+    }
+}
+
+/// `libonnxruntime.so`, or with its version behind or within; the last by name is the newest.
+fn in_folder(folder: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).ok()?;
+    let stem = NAME.split('.').next().unwrap_or(NAME);
+    let is = |name: &str| {
+        name == NAME
+            || name.starts_with(&format!("{NAME}."))
+            || (name.starts_with(&format!("{stem}.")) && name.ends_with(".dylib"))
+    };
+    let mut found: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.file_name().is_some_and(|name| is(&name.to_string_lossy())))
+        .collect();
+    found.sort();
+    found.pop()
+}
+
+/// In a Python environment.
+fn in_python(root: &Path) -> Option<PathBuf> {
+    let package = Path::new("site-packages").join("onnxruntime").join("capi");
+    if let Some(found) = in_folder(&root.join("Lib").join(&package)) {
+        return Some(found);
+    }
+    let versions =
+        std::fs::read_dir(root.join("lib")).ok()?.flatten().map(|entry| entry.path().join(&package));
+    let mut folders: Vec<PathBuf> = versions.collect();
+    folders.sort();
+    folders.iter().rev().find_map(|folder| in_folder(folder))
+}
+
+/// Where a Python keeps the package, which is not imported for it.
+fn of_python(python: &str) -> Option<PathBuf> {
+    const ASK: &str = "import importlib.util as u; s = u.find_spec('onnxruntime'); print(s.submodule_search_locations[0] if s else '')";
+    let answer =
+        Command::new(python).args(["-c", ASK]).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8(answer.stdout).ok()?;
+    let folder = text.trim();
+    if folder.is_empty() { None } else { in_folder(&Path::new(folder).join("capi")) }
+}
