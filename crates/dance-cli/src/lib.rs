@@ -3,7 +3,7 @@
 //! Results go to stdout, everything else to stderr. 0 is fine, 1 a check the user asked for failed, 2 an error, 128 + the
 //! signal an interruption.
 //!
-//! A library only so that fuzz targets reach what the binary reads by itself ([`fuzz`]); for anything else, use `dance-conformal`.
+//! A library only so that fuzz targets reach what the binary reads by itself (`fuzz`); for anything else, use `dance-conformal`.
 
 mod answers;
 mod args;
