@@ -59,7 +59,7 @@ test-python: .venv/requirements ## Build the wheel and run the tests of the Pyth
 
 # A real browser: Debian's Chromium, or what CHROMIUM names, driven by playwright-core from the npm registry.
 test-page: ## Run the tests of the server's page in a browser, with screenshots in target/page/screenshots
-	cargo build -p dance-cli --locked
+	cargo build --workspace --bin dance --locked
 	test -n "$$CHROMIUM" || command -v chromium >/dev/null || { apt-get update -q && apt-get install -y -q chromium; }
 	mkdir -p target/page
 	cp crates/dance-serve/tests/page/package.json target/page

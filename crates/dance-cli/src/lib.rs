@@ -19,6 +19,7 @@ mod output;
 mod parse;
 mod places;
 mod progress;
+mod replies;
 mod screen;
 mod settings;
 mod stream;

@@ -68,7 +68,7 @@ mod tests {
     fn a_cell_stays_within_its_line() {
         let mut out = Vec::new();
         write(&mut out, &["name", "n"], &[vec!["two\nlines\tand".into(), "1".into()]]).unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "  name               n\n  two\\nlines\\tand  1\n");
+        assert_eq!(String::from_utf8(out).unwrap(), "  name             n\n  two\\nlines\\tand  1\n");
     }
 
     #[test]

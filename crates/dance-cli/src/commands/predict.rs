@@ -9,11 +9,10 @@ use clap::{Args, ValueEnum};
 use dance::conformal::EmptySets;
 use dance::data::{Normalize, io as files};
 use dance::{Dance, Table};
-use serde::Serialize;
 use serde_json::json;
 
 use super::Outcome;
-use crate::answers::{self, Answer, Answers, Id, Include};
+use crate::answers::{self, Answer, Answers, Include};
 use crate::args::Shared;
 use crate::data::{Columns, check_there};
 #[cfg(feature = "embed")]
@@ -22,6 +21,7 @@ use crate::output::{Destination, Format, Watched, write_frame};
 use crate::parse::{self, Alphas};
 use crate::places;
 use crate::progress::Progress;
+use crate::replies::{Refusal, Reply, Taker, write_lines, write_reply};
 use crate::stream::{BadLine, Group, Next, Points};
 
 pub(crate) const EXAMPLE: &str = r#"Example:
@@ -164,10 +164,8 @@ impl Predict {
             ));
         }
         if summary.bad > 0 {
-            progress.warn(&format!(
-                "{} could not be answered; what stands in their places says why",
-                summary.bad
-            ));
+            let what = if self.embeds() { "could not be embedded" } else { "lines were no points" };
+            progress.warn(&format!("{} {what}; their answers say why", summary.bad));
             return Ok(Outcome::CheckFailed);
         }
         Ok(Outcome::Fine)
@@ -377,41 +375,4 @@ impl Predict {
         summary.bad += 1;
         out(Reply::Refusal(Refusal { row, line, error, id }))
     }
-}
-
-/// What lines are answered with.
-enum Reply<'a> {
-    Answers(Vec<Answer<'a>>),
-    Refusal(Refusal),
-}
-
-/// Takes replies as they come.
-type Taker<'t, 'a> = &'t mut dyn FnMut(Reply<'a>) -> anyhow::Result<()>;
-
-/// The answer to a line that is no point.
-#[derive(Serialize)]
-struct Refusal {
-    row: usize,
-    line: usize,
-    error: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<Id>,
-}
-
-fn write_reply(out: &mut dyn Write, reply: &Reply<'_>) -> io::Result<()> {
-    match reply {
-        Reply::Answers(answers) => write_lines(out, answers),
-        Reply::Refusal(refusal) => write_lines(out, std::slice::from_ref(refusal)),
-    }
-}
-
-fn write_lines(out: &mut dyn Write, answers: &[impl Serialize]) -> io::Result<()> {
-    let mut text = Vec::new();
-    for answer in answers {
-        text.clear();
-        serde_json::to_writer(&mut text, answer)?;
-        text.push(b'\n');
-        out.write_all(&text)?;
-    }
-    Ok(())
 }

@@ -8,9 +8,11 @@ mod npz;
 mod parquet;
 mod watched;
 
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use dance::whole_file::WholeFile;
 
 pub(crate) use frame::{Cells, Column, Frame};
 pub(crate) use watched::Watched;
@@ -72,16 +74,19 @@ impl Format {
     }
 }
 
-/// Writes a frame to a file.
+/// Writes a frame to a file. It is made in memory, where nothing fails: what a disk says then reaches the user as the disk's
+/// words, not as a library's.
 pub(crate) fn write_frame(path: &Path, format: Format, frame: &Frame) -> anyhow::Result<()> {
-    Watched::write(path, |file| match format {
-        Format::Jsonl => jsonl::write(file, frame),
-        Format::Csv => csv::write(file, frame),
-        Format::Npz => npz::write(file, frame),
+    let mut out = Cursor::new(Vec::new());
+    match format {
+        Format::Jsonl => jsonl::write(&mut out, frame),
+        Format::Csv => csv::write(&mut out, frame),
+        Format::Npz => npz::write(&mut out, frame),
         #[cfg(feature = "parquet")]
-        Format::Parquet => parquet::write(file, frame),
+        Format::Parquet => parquet::write(&mut out, frame),
         #[cfg(not(feature = "parquet"))]
         Format::Parquet => Err(anyhow::anyhow!("this build cannot write Parquet")),
-    })
-    .with_context(|| path.display().to_string())
+    }
+    .with_context(|| path.display().to_string())?;
+    Ok(WholeFile::write(path, out.get_ref())?)
 }
