@@ -43,6 +43,8 @@ impl Table {
         })?;
         let mut missing: Vec<usize> = (0..names.len()).filter(|&row| names[row].is_empty()).collect();
         missing.extend(&self.places.missing);
+        missing.sort_unstable();
+        missing.dedup(); // what a file has as null may come as an empty text too
         if !missing.is_empty() {
             return Err(Error::Data(format!(
                 "{}: no label at {}; --unlabelled '' leaves out rows without one",
