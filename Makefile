@@ -14,7 +14,7 @@ UNPUBLISHED := --exclude dance-python --exclude dance-fuzz
 # What cargo-deny checks of what is here; known holes are asked of the network (make deny).
 DENIED := bans licenses sources
 
-.PHONY: help fmt lint lint-rust lint-python deny test test-rust test-python doc bench fuzz package package-rust package-python tools
+.PHONY: help fmt lint lint-rust lint-python deny test test-rust test-python test-page doc bench fuzz package package-rust package-python tools
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -56,6 +56,15 @@ test-python: .venv/requirements ## Build the wheel and run the tests of the Pyth
 	$(BIN)/maturin build --locked --manifest-path python/Cargo.toml --features shared-builds --out target/wheels
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/*.whl
 	$(BIN)/python -m pytest -c python/pyproject.toml --doctest-modules --pyargs dance_conformal python/tests
+
+# A real browser: Debian's Chromium, or what CHROMIUM names, driven by playwright-core from the npm registry.
+test-page: ## Run the tests of the server's page in a browser, with screenshots in target/page/screenshots
+	cargo build -p dance-cli --locked
+	test -n "$$CHROMIUM" || command -v chromium >/dev/null || { apt-get update -q && apt-get install -y -q chromium; }
+	mkdir -p target/page
+	cp crates/dance-serve/tests/page/package.json target/page
+	cd target/page && npm install --silent --no-fund --no-audit
+	cd target/page && node ../../crates/dance-serve/tests/page/run.mjs ../debug/dance screenshots
 
 .venv/requirements: python/tests/requirements.txt
 	$(PYTHON) -m venv .venv

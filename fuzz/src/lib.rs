@@ -1,12 +1,15 @@
 //! Fuzz targets: any bytes, read as each kind of file, give a value or an error; never a panic, and what was read can be
 //! used. `fuzz_targets/` runs them under libFuzzer, `tests/mutants.rs` on the corpus and on mutants of it.
 
+use std::io::{Cursor, Read, Write};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use dance::data::io::{self, ReadOptions};
 use dance::device::Cpu;
 use dance::{Context, Dance, Matrix, PredictOptions};
+use dance_bench::experiment::Results;
+use dance_bench::report;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
@@ -14,7 +17,7 @@ use tempfile::TempDir;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 10] = [
     ("model", model),
     ("npy", npy),
     ("npz", npz),
@@ -22,6 +25,9 @@ pub const TARGETS: [Target; 7] = [
     ("csv", csv),
     ("labels", labels),
     ("parquet", parquet),
+    ("jsonl", jsonl),
+    ("toml", toml),
+    ("results", results),
 ];
 
 /// One thread: a failure must be the same every time.
@@ -37,17 +43,20 @@ pub fn model(bytes: &[u8]) {
     let mut bytes = bytes.to_vec();
     fit_checksum(&mut bytes);
     let Ok(model) = Dance::from_bytes(&Cpu, &bytes, "fuzz", &CONTEXT) else { return };
-    // The answer may be an error (numbers of the file may overflow), but there is one.
-    let query = Matrix::new(vec![0.5; model.fitted().dimensions()], 1, model.fitted().dimensions());
-    let query = query.expect("one row of finite numbers");
-    if let Ok(scored) = model.score(&query, PredictOptions::default(), &CONTEXT)
-        && let Ok(decision) = model.decide(0.1)
-    {
-        assert_eq!(model.predict(&scored, &decision).sets.len(), 1);
-    }
     let written = model.to_bytes().expect("what was read can be written");
     let again = Dance::from_bytes(&Cpu, &written, "written", &CONTEXT).expect("what was written can be read");
     assert!(again.to_bytes().expect("as before") == written, "the second copy differs from the first");
+    assert_eq!(answer(&again), answer(&model), "the second copy answers otherwise");
+}
+
+/// The labels in the set of a query; `None` where there is no answer: numbers of the file may overflow.
+fn answer(model: &Dance) -> Option<Vec<u32>> {
+    let dimensions = model.fitted().dimensions();
+    let query = Matrix::new(vec![0.5; dimensions], 1, dimensions).expect("one row of finite numbers");
+    let scored = model.score(&query, PredictOptions::default(), &CONTEXT).ok()?;
+    let sets = model.predict(&scored, &model.decide(0.1).ok()?).sets;
+    assert_eq!(sets.len(), 1);
+    Some(sets.get(0).to_vec())
 }
 
 /// An `.npy` file of embeddings.
@@ -55,10 +64,14 @@ pub fn npy(bytes: &[u8]) {
     read("npy", bytes);
 }
 
-/// An `.npz` file, from a file and from memory.
+/// An `.npz` file, from a file and from memory; and with the same members packed anew, since a checksum in the archive would
+/// stop nearly every mutation of what is in them.
 pub fn npz(bytes: &[u8]) {
     read("npz", bytes);
     let _ = io::read_npz_bytes("memory", bytes);
+    if let Some(bytes) = packed_anew(bytes) {
+        read("npz", &bytes);
+    }
 }
 
 /// A safetensors file of embeddings.
@@ -90,6 +103,31 @@ pub fn labels(bytes: &[u8]) {
     }
 }
 
+/// JSON lines, as `predict` answers them. The first byte says for how many dimensions.
+pub fn jsonl(bytes: &[u8]) {
+    let Some((dimensions, bytes)) = bytes.split_first() else { return };
+    dance_cli::fuzz::json_lines(bytes, 1 + *dimensions as usize % 4);
+}
+
+/// A file of options, for commands with many and with few; its length says which.
+pub fn toml(bytes: &[u8]) {
+    let command = ["fit", "predict", "bench", "man"][bytes.len() % 4];
+    dance_cli::fuzz::options(command, &write("options.toml", bytes));
+}
+
+/// The results of a bench, which the next run continues: what was read is written and read again as it was, and reported.
+pub fn results(bytes: &[u8]) {
+    let Ok(results) = Results::read(&write("results.json", bytes)) else { return };
+    let _ = results.plan.check();
+    let written = serde_json::to_vec(&results).expect("what was read can be written");
+    let again = Results::read(&write("again.json", &written)).expect("what was written can be read");
+    assert!(again == results, "the second copy differs from the first");
+    for table in report::all_tables(&results) {
+        let _ = (table.to_markdown(), table.to_csv(), table.to_text(false));
+    }
+    let _ = report::page::html(&results);
+}
+
 /// Reads a file of embeddings; what was read is consistent.
 fn read(extension: &str, bytes: &[u8]) {
     let Ok(table) = io::read(write(&format!("input.{extension}"), bytes), &ReadOptions::default()) else {
@@ -108,6 +146,23 @@ fn write(name: &str, bytes: &[u8]) -> PathBuf {
     let path = FOLDER.path().join(name);
     std::fs::write(&path, bytes).expect("the temporary folder can be written");
     path
+}
+
+/// The archive with the contents of every member as they can be read, whatever its checksum says, and a checksum that fits.
+fn packed_anew(bytes: &[u8]) -> Option<Vec<u8>> {
+    const MOST: u64 = 1 << 20;
+    let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).ok()?;
+    let mut anew = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    for place in 0..archive.len() {
+        let Ok(mut member) = archive.by_index(place) else { continue };
+        let method = member.compression();
+        let mut contents = Vec::new();
+        let _ = member.by_ref().take(MOST).read_to_end(&mut contents); // a wrong checksum comes after the contents
+        let options = zip::write::SimpleFileOptions::default().compression_method(method);
+        anew.start_file(member.name().ok()?, options).ok()?;
+        anew.write_all(&contents).ok()?;
+    }
+    Some(anew.finish().ok()?.into_inner())
 }
 
 /// As `docs/format.md` says: the SHA-256 of the file with the digits themselves set to 0.

@@ -35,6 +35,13 @@ fn safetensors() {
 fn text() {
     check("csv");
     check("labels");
+    check("jsonl");
+    check("toml");
+}
+
+#[test]
+fn results() {
+    check("results");
 }
 
 #[test]

@@ -11,7 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from .inputs import as_labels, as_points, check_directions, check_finite, class_names, class_values, encode
+from .inputs import (
+    as_labels,
+    as_points,
+    check_directions,
+    check_finite,
+    class_kind,
+    class_names,
+    class_values,
+    encode,
+)
 from .parts import reference_rows, split
 from .progress import Event, Listener
 from .protocol import check_features
@@ -35,9 +44,10 @@ class DanceClassifier(SetPredictor):
         a finite-sample guarantee with all the data at work. ``"disjoint"``: neighbors come from the points that fitted the
         kernel; a finite-sample guarantee too, but half of the calibration points are spent when something is selected or
         combined. ``"reuse"``: the calibration points are each other's neighbors, the paper's heuristic.
-    combine : {"fuse", "joint", "union"}
-        How scores become one decision. ``"fuse"``: rank, contrastive score and class probability are weighed up as
-        evidence; the smallest sets. ``"joint"``: rank and contrastive score as one score. ``"union"``: each of the two at
+    combine : {"fuse", "evidence", "joint", "union"}
+        How scores become one decision. ``"evidence"``: a posterior of several experts that learns from every label,
+        calibration points included; the smallest sets, and probabilities to match. ``"fuse"``: rank, contrastive score and
+        class probability as one score. ``"joint"``: rank and contrastive score as one score. ``"union"``: each of the two at
         its own share of alpha, as in the paper.
     fit_neighbors : bool
         In exact mode, whether the points that fitted the kernel serve as neighbors beside the calibration points.
@@ -55,6 +65,10 @@ class DanceClassifier(SetPredictor):
     calibration_share : float or None
         Share of the points passed to ``fit`` that are set aside to calibrate. ``None``: all points fit the kernel, and
         ``conformalize`` must follow before sets can be asked for.
+    unlabelled : label, NaN or None
+        Points with this label, or with none (NaN, ``None``, ``""``), are left out wherever labels are needed, with a warning
+        that counts them: ``-1`` as in scikit-learn's semi-supervised learning, or ``np.nan``. ``None``: every point needs a
+        label.
     stratify : bool
         How these are drawn. ``False``: at random, so that they are to the others what new points are, rare classes
         included; the promise needs that. ``True``: class by class, so that every class with two points is in both parts;
@@ -151,6 +165,7 @@ class DanceClassifier(SetPredictor):
         tie_noise: float = 0.0,
         empty: str = "keep",
         calibration_share: float | None = 0.5,
+        unlabelled: Any = None,
         stratify: bool = False,
         normalize: str = "l2",
         bandwidth: float | tuple[float, float] = (0.1, 20.0),
@@ -182,6 +197,7 @@ class DanceClassifier(SetPredictor):
         self.tie_noise = tie_noise
         self.empty = empty
         self.calibration_share = calibration_share
+        self.unlabelled = unlabelled
         self.stratify = stratify
         self.normalize = normalize
         self.bandwidth = bandwidth
@@ -229,7 +245,8 @@ class DanceClassifier(SetPredictor):
         points = as_points(X)
         check_finite(points)
         labels = as_labels(y, len(points))
-        if len(points) < 2:
+        samples = len(points)
+        if samples < 2:
             raise ValueError("n_samples=1: a single point cannot both fit and calibrate; pass more")
         if self.normalize == "l2":
             check_directions(points)
@@ -237,6 +254,7 @@ class DanceClassifier(SetPredictor):
             raise ValueError(
                 "n_features=1: brought to length 1, a single feature is nothing but its sign; use normalize='standardize'"
             )
+        own, points, labels = self._labelled(points, labels)
         classes, codes = encode(labels)
         if len(classes) < 2:
             raise ValueError("y has 1 class; at least two classes are needed")
@@ -245,13 +263,19 @@ class DanceClassifier(SetPredictor):
         settings = self._settings(seed)
         listener = Listener(self.verbose, self.callback)
         part = points if len(rows) == 1 else points[rows[0]]
-        data = (part, codes[rows[0]], class_names(classes), rows[0].astype(np.uint32))
+        data = (
+            part,
+            codes[rows[0]],
+            class_names(classes),
+            class_kind(classes),
+            own[rows[0]].astype(np.uint32),
+        )
         model = _native.Model.fit(data, json.dumps(settings), thread_count(self.n_jobs), listener)
         check_features(self, X, points.shape[1], reset=True)
         # A rare class may have no point in the kernel's part.
         self.classes_ = classes[np.unique(codes[rows[0]])]
         self.kernel_ = json.loads(model.kernel)
-        self.n_samples_fit_ = len(points)
+        self.n_samples_fit_ = samples
         self._seed = seed
         kept = model.kernel_rows
         assert kept is not None  # they were passed
@@ -260,7 +284,7 @@ class DanceClassifier(SetPredictor):
         # Should the calibration be interrupted, the kernel is there, and nothing of a calibration before.
         self._forget_calibration()
         if len(rows) == 2:
-            self._calibrate(points[rows[1]], codes[rows[1]], classes, rows[1], listener, of_fit=True)
+            self._calibrate(points[rows[1]], codes[rows[1]], classes, own[rows[1]], listener, of_fit=True)
         listener.warn()
         return self
 
@@ -278,8 +302,9 @@ class DanceClassifier(SetPredictor):
         if not hasattr(self, "n_samples_fit_"):  # from a file, which keeps no others
             self.n_samples_fit_ = self._model.fit_points
         listener = Listener(self.verbose, self.callback)
+        kept, points, labels = self._labelled(points, labels)
         classes, codes = encode(labels)
-        self._calibrate(points, codes, classes, np.arange(len(points)), listener)
+        self._calibrate(points, codes, classes, kept, listener)
         listener.warn()
         return self
 
@@ -299,7 +324,7 @@ class DanceClassifier(SetPredictor):
         names = class_names(classes)
         settings = self._settings(self._seed)
         model = self._model.calibrate(
-            (points, codes, names, rows.astype(np.uint32)),
+            (points, codes, names, class_kind(classes), rows.astype(np.uint32)),
             of_fit,
             json.dumps(settings["dance"]),
             thread_count(self.n_jobs),
@@ -326,7 +351,7 @@ class DanceClassifier(SetPredictor):
     def save(self, path: str | PathLike[str]) -> None:
         """Writes the model file, the same that the ``dance`` binary reads and writes.
 
-        It keeps labels by their names, and nothing of feature names; pickle keeps everything.
+        It keeps labels as integers, floats, booleans or text, and nothing of feature names; pickle keeps everything.
         """
         self._calibrated().save(path)
 
@@ -334,7 +359,10 @@ class DanceClassifier(SetPredictor):
     def load(
         cls, path: str | PathLike[str], *, labels: str = "auto", n_jobs: int | None = None
     ) -> DanceClassifier:
-        """Reads a model file. ``labels``: ``"str"``, ``"int"``, or ``"auto"`` for integers where all names are such."""
+        """Reads a model file. ``labels``: ``"auto"`` for what they were in the fit, or ``"str"`` or ``"int"`` for that.
+
+        A file that does not say what they were (from an early version) has text.
+        """
         check_word("labels", labels, ("auto", "str", "int"))
         model = _native.Model.load(path, thread_count(n_jobs))
         parameters = from_settings(json.loads(model.settings))
@@ -342,7 +370,8 @@ class DanceClassifier(SetPredictor):
         loaded._seed = parameters["random_state"]
         loaded._model = model
         loaded._fit_rows = np.arange(model.fit_points)
-        loaded.classes_ = class_values(model.classes, labels)
+        kind = {"auto": model.label_kind, "str": "text", "int": "integer"}[labels]
+        loaded.classes_ = class_values(model.classes, kind)
         loaded.n_features_in_ = model.dimensions
         loaded.kernel_ = json.loads(model.kernel)
         loaded.guarantee_ = model.guarantee

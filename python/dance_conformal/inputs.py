@@ -83,7 +83,7 @@ def as_array(X: Any, name: str) -> NDArray[Any]:
 
 
 def as_labels(y: Any, points: int | None = None) -> NDArray[Any]:
-    """``y`` as a flat array of labels: integers, strings, booleans, or whole floats."""
+    """``y`` as a flat array of labels: integers, strings, booleans, or whole floats; NaN, ``None`` and ``""`` are missing."""
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None.")
     if hasattr(y, "detach") and hasattr(y, "cpu"):
@@ -99,11 +99,9 @@ def as_labels(y: Any, points: int | None = None) -> NDArray[Any]:
     if labels.ndim != 1:
         raise ValueError(f"y should be a 1d array, got an array of shape {labels.shape} instead.")
     if labels.dtype.kind == "f":
-        if np.isnan(labels).any():
-            raise ValueError("Input y contains NaN.")
         if np.isinf(labels).any():
             raise ValueError("Input y contains infinity or a value too large for a label.")
-        if (labels != np.trunc(labels)).any():
+        if (labels != np.trunc(labels))[~np.isnan(labels)].any():
             raise ValueError("Unknown label type: continuous. Maybe you want a regressor; labels are classes")
     elif labels.dtype.kind not in "iubUSOT":
         raise ValueError(f"Unknown label type: {labels.dtype}; use integers or strings")
@@ -112,6 +110,67 @@ def as_labels(y: Any, points: int | None = None) -> NDArray[Any]:
             f"Found input variables with inconsistent numbers of samples: [{points}, {len(labels)}]"
         )
     return labels
+
+
+def labelled(labels: NDArray[Any], unlabelled: Any) -> NDArray[np.int64]:
+    """The rows that have a label. Where ``unlabelled`` is ``None`` every row must; otherwise rows with that label have none.
+
+    >>> labelled(np.array([0, -1, 1]), -1).tolist()
+    [0, 2]
+    >>> labelled(np.array([0.0, np.nan]), None)
+    Traceback (most recent call last):
+        ...
+    ValueError: Input y contains NaN or an empty label at row 1; unlabelled=np.nan leaves such rows out
+    """
+    none = _missing(labels)
+    if unlabelled is None:
+        if none.any():
+            raise ValueError(
+                f"Input y contains NaN or an empty label at {_rows(none)}; unlabelled=np.nan leaves such rows out"
+            )
+        return np.arange(len(labels))
+    none = np.asarray(
+        [missing or label == unlabelled for label, missing in zip(labels.tolist(), none, strict=True)], bool
+    )
+    if none.all():
+        raise ValueError(f"no point has a label but {unlabelled!r}")
+    return np.flatnonzero(~none)
+
+
+def doubtful_rows(labels: NDArray[Any]) -> str | None:
+    """Where -1 is the one negative label beside two classes or more, and may mean none; ``None`` where it does not occur so.
+
+    >>> doubtful_rows(np.array([0, 1, -1])), doubtful_rows(np.array([-1, 1]))
+    ('row 2', None)
+    """
+    if labels.dtype.kind not in "if" or len(classes := np.unique(labels)) < 3:
+        return None
+    negative = classes[classes < 0]
+    return _rows(labels == -1) if negative.tolist() == [-1] else None
+
+
+def _missing(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    if labels.dtype.kind == "f":
+        return np.asarray(np.isnan(labels))
+    if labels.dtype.kind in "iub":
+        return np.zeros(len(labels), bool)
+    # NaN is the one value that differs from itself; pandas' NA refuses to say.
+    return np.asarray(
+        [
+            label is None
+            or type(label).__name__ == "NAType"
+            or label in ("", b"")
+            or (isinstance(label, float) and label != label)
+            for label in labels.tolist()
+        ],
+        bool,
+    )
+
+
+def _rows(mask: NDArray[np.bool_]) -> str:
+    rows = np.flatnonzero(mask)
+    shown = ", ".join(f"row {row}" for row in rows[:3])
+    return shown + (f" and {len(rows) - 3} more" if len(rows) > 3 else "")
 
 
 def encode(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.uint32]]:
@@ -124,16 +183,46 @@ def encode(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.uint32]]:
 
 
 def class_names(classes: NDArray[Any]) -> list[str]:
-    """Names of classes, as a model file stores them."""
-    return [value.decode() if isinstance(value, bytes) else str(value) for value in classes.tolist()]
+    """Names of classes, as a model file stores them. A whole float is named like the integer.
+
+    >>> class_names(np.array([0.0, 1.0])), class_names(np.array([False, True]))
+    (['0', '1'], ['False', 'True'])
+    """
+    return [_name(value) for value in classes.tolist()]
 
 
-def class_values(names: list[str], labels: str) -> NDArray[Any]:
-    """Classes from their names: as they are (``"str"``), as integers (``"int"``), or whichever fits all (``"auto"``)."""
-    if labels == "auto":
-        whole = all(name.removeprefix("-").isdecimal() and name == str(int(name)) for name in names)
-        labels = "int" if whole else "str"
-    return np.array([int(name) for name in names] if labels == "int" else names)
+def _name(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode()
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+#: What labels can be, with the type of each.
+_KINDS: dict[str, type] = {"boolean": bool, "integer": int, "float": float, "text": str}
+
+
+def class_kind(classes: NDArray[Any]) -> str:
+    """What classes are, as a model file stores it.
+
+    >>> [class_kind(np.array(some)) for some in ([1, 2], ["1", "2"], [1.0, 2.0], [True, False])]
+    ['integer', 'text', 'float', 'boolean']
+    """
+    values = classes.tolist()
+    for kind, of in _KINDS.items():
+        if all(isinstance(value, of) for value in values):
+            return kind
+    return "text"
+
+
+def class_values(names: list[str], kind: str) -> NDArray[Any]:
+    """Classes from their names, of the kind that they were.
+
+    >>> class_values(["0", "1"], "text").tolist(), class_values(["0", "1"], "float").tolist()
+    (['0', '1'], [0.0, 1.0])
+    """
+    if kind == "boolean":
+        return np.array([name == "True" for name in names])
+    return np.array([_KINDS[kind](name) for name in names])
 
 
 def alphas(alpha: ArrayLike) -> tuple[list[float], bool]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from .inputs import as_labels, as_points
+from .inputs import as_labels, as_points, class_kind, doubtful_rows, labelled
+from .progress import DanceWarning
 from .protocol import Estimator, NotFittedError, check_features
 from .settings import thread_count
 
@@ -17,6 +19,7 @@ class KernelMachine(Estimator):
     """What a classifier can do that has been fitted."""
 
     n_jobs: int | None
+    unlabelled: Any
     n_features_in_: int
     classes_: NDArray[Any]
     _model: _native.Model
@@ -41,8 +44,9 @@ class KernelMachine(Estimator):
         return np.asarray(probabilities / probabilities.sum(axis=1, keepdims=True))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of points whose best label is right."""
+        """Share of points whose best label is right. Labels that the model has never seen are counted as missed, and said."""
         labels = as_labels(y)
+        warn_of_unknown(labels, self.classes_)
         return float(np.average(self.predict(X) == labels, weights=sample_weight))
 
     def transform(self, X: Any) -> NDArray[np.float32]:
@@ -81,3 +85,36 @@ class KernelMachine(Estimator):
         points = as_points(X)
         check_features(self, X, points.shape[1], reset=False)
         return points
+
+    def _labelled(
+        self, points: NDArray[np.float32], labels: NDArray[Any]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[Any]]:
+        """The rows that have a label, and points and labels there; says what was left out, and what may mean no label."""
+        rows = labelled(labels, self.unlabelled)
+        if len(rows) < len(labels):
+            left = f"{len(labels) - len(rows)} of {len(labels)} points have no label and are left out"
+            warnings.warn(left, DanceWarning, stacklevel=3)
+            return rows, points[rows], labels[rows]
+        if self.unlabelled is None and (where := doubtful_rows(labels)) is not None:
+            warnings.warn(
+                f"-1 ({where}) is a class like the others; where it means no label, unlabelled=-1 leaves such points out",
+                DanceWarning,
+                stacklevel=3,
+            )
+        return rows, points, labels
+
+
+def warn_of_unknown(labels: NDArray[Any], classes: NDArray[Any]) -> None:
+    """Says how many labels are none of the model's."""
+    known = set(classes.tolist())
+    unknown = [row for row, label in enumerate(labels.tolist()) if label not in known]
+    if not unknown:
+        return
+    own, here = class_kind(classes), class_kind(labels)
+    kinds = "" if own == here else f". The model's labels are of the kind {own}, these {here}"
+    warnings.warn(
+        f"{len(unknown)} of {len(labels)} points carry a label that the model has never seen (the first is "
+        f"{labels.tolist()[unknown[0]]!r}, row {unknown[0]}); no set can hold it, so they count as not covered{kinds}",
+        DanceWarning,
+        stacklevel=3,
+    )

@@ -40,8 +40,8 @@ class ReferencePoint(NamedTuple):
     #: Its row in the array passed to ``fit`` or ``conformalize``, or in the file that the ``dance`` program read; ``None``
     #: in model older files.
     row: int | None
-    #: Its id, where the points of the file had ids.
-    id: str | None
+    #: Its id, where the points of the file had ids: a number where it was one there.
+    id: str | int | None
 
 
 def reference_rows(

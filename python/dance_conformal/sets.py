@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import _native, metrics
 from .explanation import Explanation, explanations
 from .inputs import alphas, as_labels
-from .machine import KernelMachine
+from .machine import KernelMachine, warn_of_unknown
 from .parts import ReferencePoint
 from .progress import DanceWarning, Listener
 from .protocol import NotFittedError
@@ -150,7 +150,7 @@ class SetPredictor(KernelMachine):
     ) -> dict[str, Any]:
         """Coverage, size and the other metrics of the sets of ``X``, by their true labels (see :mod:`.metrics`).
 
-        A label that the model does not know counts as not covered. Beside the metrics:
+        A label that the model does not know counts as not covered, with a warning. Beside the metrics:
 
         - ``by_chance``: between which two numbers coverage lies 95 times in 100 if the promise holds, given how many points
           calibrate and how many judge; ``as_low``: how often it would then be as low as it is.
@@ -168,6 +168,8 @@ class SetPredictor(KernelMachine):
         level = self.alpha if alpha is None else alpha
         points = self._points(X)
         labels = as_labels(y, len(points))
+        _, points, labels = self._labelled(points, labels)
+        warn_of_unknown(labels, self.classes_)
         scored = self._score_points(points, best=True)
         decision = self._decide(scored, level)
         mask, best = decision.mask, scored.best

@@ -18,7 +18,7 @@ PAPER: dict[str, Any] = {
 
 _WORDS = {
     "calibration": ("exact", "disjoint", "reuse"),
-    "combine": ("fuse", "joint", "union"),
+    "combine": ("evidence", "fuse", "joint", "union"),
     "normalize": ("l2", "standardize", "none"),
     "probabilities": ("calibrated", "clamp"),
     "empty": ("keep", "top1"),

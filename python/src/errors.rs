@@ -34,7 +34,11 @@ fn to_python(error: Error) -> PyErr {
     match error {
         // With these arguments Python chooses the subclass itself: FileNotFoundError, PermissionError …
         Error::Io { path, source } | Error::Write { path, source } => match source.raw_os_error() {
-            Some(code) => PyOSError::new_err((code, source.to_string(), path)),
+            // Python shows the number itself.
+            Some(code) => {
+                let said = source.to_string().replace(&format!(" (os error {code})"), "");
+                PyOSError::new_err((code, said, path.into_os_string()))
+            }
             None => PyOSError::new_err(message),
         },
         Error::Format { .. } | Error::MissingKey { .. } => ModelFormatError::new_err(message),
@@ -46,5 +50,14 @@ fn to_python(error: Error) -> PyErr {
         | Error::Config { .. } => PyValueError::new_err(message),
         Error::Interrupted => PyKeyboardInterrupt::new_err(()),
         _ => DanceError::new_err(message),
+    }
+}
+
+/// The error of a model that was read: whatever is wrong with it, the reader has not chosen it.
+pub(crate) fn of_model(py: Python<'_>, error: PyErr) -> PyErr {
+    if error.is_instance_of::<PyValueError>(py) {
+        ModelFormatError::new_err(error.value(py).to_string())
+    } else {
+        error
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use dance::data::Value;
 use dance::machine::{Classified, Classifier};
 use dance::model::{ReferencePoint, SeenAs};
 use dance::{Config, Dance, Fitted, PredictOptions, Rows};
@@ -12,7 +13,7 @@ use pyo3::types::PyBytes;
 use serde::de::DeserializeOwned;
 
 use crate::arrays;
-use crate::errors::Mapped;
+use crate::errors::{Mapped, of_model};
 use crate::job::run;
 use crate::persist;
 use crate::points::Labelled;
@@ -33,7 +34,26 @@ pub(crate) struct Model {
 /// Labels and class probabilities.
 type Classes<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray2<f32>>);
 /// Whether a reference point fitted the kernel, its row and its id, where those are known.
-type Reference = (bool, Option<u32>, Option<String>);
+type Reference = (bool, Option<u32>, Option<Id>);
+
+/// An id as it was written.
+#[derive(IntoPyObject)]
+pub(crate) enum Id {
+    Text(String),
+    Integer(i64),
+}
+
+impl From<Value<'_>> for Id {
+    fn from(value: Value<'_>) -> Self {
+        match value {
+            Value::Text(text) => Self::Text(text.to_owned()),
+            Value::Integer(number) => Self::Integer(number),
+            Value::Float(number) => Self::Text(number.to_string()),
+            Value::Boolean(value) => Self::Text(value.to_string()),
+        }
+    }
+}
+
 /// Distances and row numbers.
 type Near<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<i64>>);
 
@@ -180,7 +200,7 @@ impl Model {
         let dance = self.dance()?;
         let of = |number| {
             let ReferencePoint { of_fit, row, id } = dance.reference_point(number);
-            (of_fit, row, id.map(str::to_owned))
+            (of_fit, row, id.map(Id::from))
         };
         Ok((0..dance.predictor().reference_labels().len() as u32).map(of).collect())
     }
@@ -211,7 +231,8 @@ impl Model {
     /// Reads a model file.
     #[staticmethod]
     fn load(py: Python<'_>, path: PathBuf, threads: usize) -> PyResult<Self> {
-        run(py, threads, None, |device, context| Dance::load(device, &path, context)).map(Self::calibrated)
+        let dance = run(py, threads, None, |device, context| Dance::load(device, &path, context));
+        dance.map(Self::calibrated).map_err(|error| of_model(py, error))
     }
 
     /// The model as bytes, for pickling.
@@ -226,12 +247,16 @@ impl Model {
     /// A model from its bytes.
     #[staticmethod]
     fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
-        if let Some(fitted) = persist::from_bytes(bytes)? {
-            let classifier = run(py, 0, None, |device, context| fitted.classifier(device, context))?;
-            return Ok(Self { state: State::Fitted(Box::new((fitted, classifier))) });
-        }
-        let dance = run(py, 0, None, |device, context| Dance::from_bytes(device, bytes, "<pickle>", context));
-        dance.map(Self::calibrated)
+        let read = || {
+            if let Some(fitted) = persist::from_bytes(bytes)? {
+                let classifier = run(py, 0, None, |device, context| fitted.classifier(device, context))?;
+                return Ok(Self { state: State::Fitted(Box::new((fitted, classifier))) });
+            }
+            let dance =
+                run(py, 0, None, |device, context| Dance::from_bytes(device, bytes, "<pickle>", context));
+            dance.map(Self::calibrated)
+        };
+        read().map_err(|error| of_model(py, error))
     }
 
     /// Names of the classes: the kernel's, then those that only calibration points have.
@@ -241,6 +266,16 @@ impl Model {
             State::Fitted(ready) => ready.0.classes.clone(),
             State::Calibrated(dance) => dance.classes().to_vec(),
         }
+    }
+
+    /// What the names of classes stand for: text, integer, float or boolean.
+    #[getter]
+    fn label_kind(&self) -> PyResult<String> {
+        let kind = match &self.state {
+            State::Fitted(ready) => ready.0.label_kind,
+            State::Calibrated(dance) => dance.label_kind(),
+        };
+        Ok(to_json(&kind)?.trim_matches('"').to_owned())
     }
 
     /// How many of the classes the kernel knows.

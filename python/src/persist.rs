@@ -1,9 +1,9 @@
 //! A fitted, not yet calibrated model as bytes, for pickling. The model file is for calibrated ones.
 //!
 //! A mark, the length of a JSON header, the header, and three matrices of little-endian float32. Pickles are for the same
-//! version of the package and for bytes that are trusted (unpickling others runs code anyway).
+//! version of the package. Unpickling bytes from others runs code anyway, but ours refuses what makes no machine.
 
-use dance::data::{Names, Normalizer, Source};
+use dance::data::{Kind, Names, Normalizer, Source};
 use dance::kernel::Kernel;
 use dance::machine::{OutputScale, Rfm};
 use dance::model::Judges;
@@ -32,6 +32,8 @@ struct Header {
     shape: f64,
     rounds: usize,
     dimensions: usize,
+    #[serde(default)]
+    label_kind: Kind,
 }
 
 pub(crate) fn to_bytes(fitted: &Fitted) -> PyResult<Vec<u8>> {
@@ -51,6 +53,7 @@ pub(crate) fn to_bytes(fitted: &Fitted) -> PyResult<Vec<u8>> {
         shape: rfm.kernel.shape(),
         rounds: rfm.rounds,
         dimensions: rfm.train.cols(),
+        label_kind: fitted.label_kind,
     };
     let header = serde_json::to_vec(&header).map_err(|error| PyValueError::new_err(error.to_string()))?;
     let mut bytes = MARK.to_vec();
@@ -72,7 +75,8 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> PyResult<Option<Fitted>> {
     let header: Header =
         serde_json::from_slice(header).map_err(|error| ModelFormatError::new_err(error.to_string()))?;
     let mut matrix = |rows: usize, cols: usize| -> PyResult<Matrix> {
-        let (values, others) = rest.split_at_checked(rows * cols * 4).ok_or_else(broken)?;
+        let length = rows.checked_mul(cols).and_then(|count| count.checked_mul(size_of::<f32>()));
+        let (values, others) = length.and_then(|length| rest.split_at_checked(length)).ok_or_else(broken)?;
         rest = others;
         let (values, _) = values.as_chunks::<4>();
         Matrix::new(values.iter().map(|value| f32::from_le_bytes(*value)).collect(), rows, cols).mapped()
@@ -80,7 +84,7 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> PyResult<Option<Fitted>> {
     let (n, d, c) = (header.train_labels.len(), header.dimensions, header.classes.len());
     let (metric_root, train, beta) = (matrix(d, d)?, matrix(n, d)?, matrix(n, c)?);
     let kernel = Kernel::new(header.bandwidth, header.shape).mapped()?;
-    Ok(Some(Fitted {
+    let fitted = Fitted {
         config: header.config,
         classes: header.classes,
         normalizer: header.normalizer,
@@ -92,5 +96,8 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> PyResult<Option<Fitted>> {
         validation: header.validation,
         fidelity: header.fidelity,
         data_hash: header.data_hash,
-    }))
+        label_kind: header.label_kind,
+    };
+    fitted.check().mapped()?;
+    Ok(Some(fitted))
 }

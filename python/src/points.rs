@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use dance::Dataset;
-use dance::data::{Source, split as splits};
+use dance::data::{Kind, Source, split as splits};
 use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -11,19 +11,22 @@ use pyo3::prelude::*;
 use crate::arrays;
 use crate::errors::Mapped;
 
-/// Points, the class number of each, the names of the classes, and the row of each point in the array of the user.
+/// Points, the class number of each, the names of the classes, what those are, and the row of each point in the array of the user.
 #[derive(FromPyObject)]
 pub(crate) struct Labelled<'py>(
     PyReadonlyArray2<'py, f32>,
     PyReadonlyArray1<'py, u32>,
     Vec<String>,
+    String,
     PyReadonlyArray1<'py, u32>,
 );
 
 impl Labelled<'_> {
     /// As the library takes them. A part of a data set may have points of one class alone, and classes without points.
     pub(crate) fn dataset(self) -> PyResult<Dataset> {
-        let Self(points, labels, classes, rows) = self;
+        let Self(points, labels, classes, kind, rows) = self;
+        let label_kind: Kind = serde_json::from_value(kind.into())
+            .map_err(|error| PyValueError::new_err(format!("kind of labels: {error}")))?;
         let (embeddings, labels) = (arrays::matrix(&points)?, labels.as_array().to_vec());
         let rows = rows.as_array().to_vec();
         let n = embeddings.rows();
@@ -53,6 +56,8 @@ impl Labelled<'_> {
             prototypes: None,
             rows,
             source: Source::default(),
+            label_kind,
+            id_kind: Kind::Text,
         })
     }
 }

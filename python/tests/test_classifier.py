@@ -56,6 +56,68 @@ def test_labels_come_back_as_they_were(data, names, kind):
     assert set(np.concatenate(model.predict_set(test, as_labels=True))) <= set(labels.tolist())
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda y: y, lambda y: y.astype(str), lambda y: y.astype(float), lambda y: y > 2, lambda y: y.astype("i1"),
+        lambda y: y.astype(object), lambda y: y.astype(str).astype(object),
+    ],
+)  # fmt: skip
+def test_labels_survive_a_file(tmp_path, data, change):
+    X, y, test, truth = data
+    labels, truth = change(y), change(truth)
+    model = DanceClassifier(**FAST).fit(X, labels)
+    model.save(tmp_path / "model")
+    loaded = DanceClassifier.load(tmp_path / "model")
+    assert [type(value) for value in loaded.classes_.tolist()] == [
+        type(value) for value in np.unique(labels).tolist()
+    ]
+    assert loaded.classes_.tolist() == model.classes_.tolist()
+    assert loaded.score(test, truth) == model.score(test, truth) > 0.7
+    assert loaded.predict_set(test, as_labels=True) == model.predict_set(test, as_labels=True)
+
+
+def test_points_without_a_label(data):
+    X, y, test, truth = data
+    for labels, unlabelled in (
+        (np.where(np.arange(600) % 10 == 0, -1, y), -1),
+        (np.where(np.arange(600) % 10 == 0, np.nan, y), np.nan),
+        (np.where(np.arange(600) % 10 == 0, "", y.astype(str)), np.nan),
+        (np.where(np.arange(600) % 10 == 0, None, y.astype(str).astype(object)), np.nan),
+    ):
+        if unlabelled != -1:
+            with pytest.raises(ValueError, match=r"row 0, row 10, row 20 and 57 more; unlabelled="):
+                DanceClassifier(**FAST).fit(X, labels)
+        with pytest.warns(DanceWarning, match="60 of 600 points have no label"):
+            model = DanceClassifier(**FAST, unlabelled=unlabelled).fit(X, labels)
+        assert len(model.classes_) == 5
+        # Rows are those of the array that was passed.
+        assert (model.reference_indices_ % 10 != 0).all() and model.reference_indices_.max() > 590
+        with pytest.warns(DanceWarning, match="no label"):
+            known = truth.astype(str) if labels.dtype == object else truth
+            report = model.evaluate(
+                np.vstack([test, X[:1]]), np.append(known.astype(labels.dtype), labels[:1])
+            )
+        assert report["coverage"] > 0.8
+    with pytest.warns(DanceWarning, match=r"-1 \(row 0, row 10, row 20 and 57 more\) is a class"):
+        assert -1 in DanceClassifier(**FAST).fit(X, np.where(np.arange(600) % 10 == 0, -1, y)).classes_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DanceClassifier(**FAST).fit(X, np.where(y > 2, 1, -1))  # two classes: -1 can only be one
+
+
+def test_labels_it_has_never_seen_are_said(model, data):
+    _, _, test, truth = data
+    other = np.where(truth == 4, 9, truth)
+    message = rf"{(truth == 4).sum()} of 300 points carry a label that the model has never seen \(the first is 9, row"
+    with pytest.warns(DanceWarning, match=message):
+        assert model.score(test, other) < model.score(test, truth)
+    with pytest.warns(DanceWarning, match=message):
+        model.evaluate(test, other)
+    with pytest.warns(DanceWarning, match="labels are of the kind integer, these text"):
+        assert model.score(test, truth.astype(str)) == 0
+
+
 def test_fit_then_conformalize(data):
     X, y, test, truth = data
     model = DanceClassifier(calibration_share=None, **FAST).fit(X[:300], y[:300])

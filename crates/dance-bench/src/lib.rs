@@ -3,6 +3,7 @@
 
 pub mod experiment;
 pub mod html;
+pub mod page;
 pub mod plot;
 pub mod report;
 pub mod text;

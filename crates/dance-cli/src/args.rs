@@ -8,6 +8,8 @@ use dance::{Context, Event, Observer};
 
 #[cfg(feature = "embed")]
 use crate::commands::embed;
+#[cfg(feature = "serve")]
+use crate::commands::serve;
 use crate::commands::{bench, completions, demo, evaluate, explain, fit, inspect, man, predict, recalibrate};
 
 /// Conformal prediction sets for any classifier built on embeddings
@@ -102,6 +104,10 @@ pub(crate) enum Command {
     /// Compare methods on data sets: the paper's tables, ablations and a report
     #[command(after_help = bench::EXAMPLE)]
     Bench(bench::Bench),
+    /// Answer over HTTP: an API for machines and a page for people
+    #[cfg(feature = "serve")]
+    #[command(after_help = serve::EXAMPLE)]
+    Serve(Box<serve::Serve>),
     /// Completions for a shell, on stdout
     #[command(after_help = completions::EXAMPLE)]
     Completions(completions::Completions),

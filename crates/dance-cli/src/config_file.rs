@@ -10,9 +10,13 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, Parser};
+use dance::whole_file;
 use toml::{Table, Value};
 
 use crate::args::Arguments;
+
+/// In bytes: more than all options together could need.
+const LONGEST: u64 = 1 << 20;
 
 /// The arguments of this process, with those of its configuration file. Ends the process on `--help` and on misuse.
 pub(crate) fn arguments() -> anyhow::Result<Arguments> {
@@ -25,21 +29,27 @@ pub(crate) fn arguments() -> anyhow::Result<Arguments> {
     Ok(Arguments::parse_from(given))
 }
 
-fn from_file(given: &[OsString]) -> anyhow::Result<Option<Vec<OsString>>> {
+/// Options of the file that the arguments `given` name, if they do.
+pub(crate) fn from_file(given: &[OsString]) -> anyhow::Result<Option<Vec<OsString>>> {
     let mut root = Arguments::command();
     root.build();
     // What is missing may be in the file; what is wrong is reported by the real parse.
     let Ok(matches) = root.clone().ignore_errors(true).try_get_matches_from(given) else { return Ok(None) };
     let Some((name, matches)) = matches.subcommand() else { return Ok(None) };
     let Some(path) = matches.get_one::<PathBuf>("config") else { return Ok(None) };
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let table: Table = text.parse().with_context(|| format!("{}: not TOML", path.display()))?;
+    let text = whole_file::read(path, LONGEST)?;
+    let Ok(text) = String::from_utf8(text) else { bail!("{}: is not UTF-8 text", path.display()) };
+    let table: Table = text.parse().map_err(|error: toml::de::Error| {
+        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+        anyhow::anyhow!("{}: line {line}: not TOML: {}", path.display(), error.message())
+    })?;
     let Some(command) = root.find_subcommand(name) else { return Ok(None) };
 
     let mut extra = Vec::new();
     let mut add = |key: &str, value: &Value, known: bool| -> anyhow::Result<()> {
         if !known {
-            bail!("{}: no option is called `{key}`; {}", path.display(), suggestion(key, &root));
+            let place = line_of(&text, key);
+            bail!("{}{place}: no option is called `{key}`; {}", path.display(), suggestion(key, &root));
         }
         extra.extend(argument(command, matches, key, value).with_context(|| path.display().to_string())?);
         Ok(())
@@ -50,7 +60,8 @@ fn from_file(given: &[OsString]) -> anyhow::Result<Option<Vec<OsString>>> {
         if let (Value::Table(inner), Some(of)) = (value, root.find_subcommand(key)) {
             for (key, value) in inner {
                 if option(of, key).is_none() {
-                    bail!("{}: `dance {}` has no option `{key}`", path.display(), of.get_name());
+                    let place = line_of(&text, key);
+                    bail!("{}{place}: `dance {}` has no option `{key}`", path.display(), of.get_name());
                 }
                 if of.get_name() == name {
                     add(key, value, true)?;
@@ -68,7 +79,19 @@ fn option<'a>(command: &'a Command, key: &str) -> Option<&'a clap::Arg> {
     let mut options = command
         .get_arguments()
         .filter(|arg| arg.get_long().is_some_and(|long| !matches!(long, "config" | "help" | "version")));
-    options.find(|arg| arg.get_long() == Some(&key.replace('_', "-")))
+    let key = key.replace('_', "-");
+    options.find(|arg| {
+        arg.get_long() == Some(&key) || arg.get_visible_aliases().unwrap_or_default().contains(&key.as_str())
+    })
+}
+
+/// The line on which a key stands; nothing where it cannot be found.
+fn line_of(text: &str, key: &str) -> String {
+    let begins = |line: &str| {
+        let rest = line.trim_start().trim_start_matches(['[', '"', '\'']).strip_prefix(key);
+        rest.is_some_and(|rest| rest.starts_with([' ', '\t', '=', ']', '"', '\'', '.']))
+    };
+    text.lines().position(begins).map_or_else(String::new, |at| format!(": line {}", at + 1))
 }
 
 /// `key = value` as an argument; none when this command has no such option or the command line decides.

@@ -4,78 +4,129 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::Args;
-use dance::data::io::{self, EXTENSIONS, ReadOptions};
-use dance::data::{Classes, EncoderIdentity, RawLabels};
+use dance::data::io::{self, Format, JsonKeys, ReadOptions};
+use dance::data::{Classes, EncoderIdentity, Kind};
 use dance::{Dance, Dataset, Table};
+
+use crate::parse;
+use crate::progress::Progress;
 
 /// Where in the file things are.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Columns {
+    /// What DATA is, where its name does not say: npz, npy, safetensors, csv, tsv, parquet or jsonl. For pipes, and `-`, stdin
+    #[arg(long, value_name = "FORMAT", value_parser = parse::format)]
+    pub(crate) format: Option<Format>,
     /// Labels from a file of their own: .npy, or .txt, .csv, .tsv with one label per line
     #[arg(long, value_name = "FILE")]
     pub(crate) labels: Option<PathBuf>,
-    /// Column of labels in a .csv, .tsv or .parquet file
-    #[arg(long, value_name = "NAME", default_value = "label")]
-    pub(crate) label_column: String,
-    /// Column of ids in such a file; `id` if there is one
-    #[arg(long, value_name = "NAME")]
+    /// Column, array or tensor of labels [default: `label`, of arrays `labels`]
+    #[arg(long, visible_alias = "labels-name", value_name = "NAME")]
+    pub(crate) label_column: Option<String>,
+    /// Column or array of ids [default: `id`, of arrays `ids`, if there is one]
+    #[arg(long, visible_alias = "ids-name", value_name = "NAME")]
     pub(crate) id_column: Option<String>,
+    /// Array, tensor or column of embeddings [default: `embeddings`, of columns `embedding`]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) embeddings_name: Option<String>,
+    /// Leave out rows with this label, and rows with none, where labels are needed; every other label is a class. `''`: only
+    /// rows with none
+    #[arg(long, value_name = "LABEL", allow_hyphen_values = true)]
+    pub(crate) unlabelled: Option<String>,
 }
 
 impl Columns {
-    fn options(&self) -> ReadOptions {
+    pub(crate) fn options(&self) -> ReadOptions {
         ReadOptions {
+            format: self.format,
             labels: self.labels.clone(),
             label_column: self.label_column.clone(),
             id_column: self.id_column.clone(),
+            embeddings_column: self.embeddings_name.clone(),
+            unlabelled: self.unlabelled.clone(),
+            without_labels: false,
         }
+    }
+
+    /// For a second file, which has its own name and no labels elsewhere.
+    pub(crate) fn of_another(&self, path: &Path) -> Self {
+        Self { labels: None, format: Format::of(path).map_or(self.format, |_| None), ..self.clone() }
+    }
+
+    /// What DATA is, by what was said or by its name.
+    pub(crate) fn format_of(&self, path: &Path) -> dance::Result<Format> {
+        self.format.map_or_else(|| Format::known(path), Ok)
+    }
+
+    /// Under which keys JSON lines have their parts.
+    pub(crate) fn keys(&self) -> JsonKeys {
+        JsonKeys::from(&self.options())
     }
 
     /// Refuses what cannot be read, before anything heavy.
     pub(crate) fn check(&self, path: &Path) -> anyhow::Result<()> {
-        check_extension(path)?;
+        self.format_of(path)?;
         for path in std::iter::once(path).chain(self.labels.as_deref()) {
             check_there(path)?;
         }
         Ok(())
     }
 
-    pub(crate) fn table(&self, path: &Path) -> anyhow::Result<Table> {
+    /// Points, whose labels nobody needs.
+    pub(crate) fn points(&self, path: &Path) -> anyhow::Result<Table> {
+        Ok(io::read(path, &ReadOptions { without_labels: true, ..self.options() })?)
+    }
+
+    /// Everything as it is, with rows that have no label.
+    pub(crate) fn everything(&self, path: &Path) -> anyhow::Result<Table> {
         Ok(io::read(path, &self.options())?)
     }
 
     /// Points for a model, which must be of its encoder.
-    pub(crate) fn table_for(&self, path: &Path, model: &Dance) -> anyhow::Result<Table> {
-        let table = self.table(path)?;
+    pub(crate) fn points_for(&self, path: &Path, model: &Dance) -> anyhow::Result<Table> {
+        let table = self.points(path)?;
         EncoderIdentity::check(model.encoder(), table.encoder.as_ref(), table.origin())?;
         Ok(table)
     }
 
+    /// The same with labels.
+    pub(crate) fn table_for(&self, path: &Path, model: &Dance, progress: &Progress) -> anyhow::Result<Table> {
+        let table = self.table(path, progress)?;
+        EncoderIdentity::check(model.encoder(), table.encoder.as_ref(), table.origin())?;
+        Ok(table)
+    }
+
+    /// Points with labels; says how many were left out because they have none.
+    pub(crate) fn table(&self, path: &Path, progress: &Progress) -> anyhow::Result<Table> {
+        let (table, out) = io::read_labelled(path, &self.options())?;
+        if out > 0 {
+            let all = out + table.embeddings().rows();
+            progress.warn(&format!("{}: {out} of {all} rows have no label and are left out", table.origin()));
+        }
+        Ok(table)
+    }
+
     /// Labelled points. Classes are those that occur, in the order of their names: the same data gives the same model
-    /// whatever file it comes from.
-    pub(crate) fn dataset(&self, path: &Path) -> anyhow::Result<Dataset> {
-        Ok(in_order_of_names(self.table(path)?.into_dataset()?))
+    /// whatever file it comes from. What is among the `known` classes is a class, whatever it looks like.
+    pub(crate) fn dataset(
+        &self,
+        path: &Path,
+        known: &[String],
+        progress: &Progress,
+    ) -> anyhow::Result<Dataset> {
+        Ok(in_order_of_names(self.table(path, progress)?.into_dataset_for(known)?))
     }
 }
 
-fn check_extension(path: &Path) -> anyhow::Result<()> {
-    let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-    if !EXTENSIONS.contains(&extension.as_str()) {
-        let known = EXTENSIONS.map(|extension| format!(".{extension}")).join(", ");
-        bail!("{}: cannot tell its format by its name; {known} can be read", path.display());
-    }
-    Ok(())
-}
-
-/// A file that does not exist is known before another one is worked on for minutes.
+/// A file that does not exist is known before another one is worked on for minutes. `-` is stdin.
 pub(crate) fn check_there(path: &Path) -> anyhow::Result<()> {
     match std::fs::metadata(path) {
-        Ok(_) => Ok(()),
-        Err(error) => bail!("{}: {error}", path.display()),
+        Err(error) if path != Path::new("-") => bail!("{}: {error}", path.display()),
+        _ => Ok(()),
     }
 }
 
-fn in_order_of_names(data: Dataset) -> Dataset {
+pub(crate) fn in_order_of_names(data: Dataset) -> Dataset {
     let counts = data.class_counts();
     let mut order: Vec<usize> = (0..data.classes.len()).filter(|&class| counts[class] > 0).collect();
     let numbers: Option<Vec<i64>> = data.classes.iter().map(|name| name.parse().ok()).collect();
@@ -108,25 +159,34 @@ pub(crate) struct Truth {
 
 impl Truth {
     pub(crate) fn new(model: &Dance, table: &Table) -> anyhow::Result<Self> {
-        Ok(Self::of_names(model, &label_names(table)?))
+        let names = table.label_names(model.classes())?;
+        Ok(Self::of_names(model, &names, table.label_kind(), |row| table.place(row)))
     }
 
     pub(crate) fn of(model: &Dance, data: &Dataset) -> Self {
         let names = data.labels.iter().map(|&label| data.classes[label as usize].clone());
-        Self::of_names(model, &names.collect::<Vec<_>>())
+        let place = |row: usize| format!("row {}", data.rows[row]);
+        Self::of_names(model, &names.collect::<Vec<_>>(), data.label_kind, place)
     }
 
-    fn of_names(model: &Dance, names: &[String]) -> Self {
+    fn of_names(model: &Dance, names: &[String], kind: Kind, place: impl Fn(usize) -> String) -> Self {
         let known = model.classes().len();
         let mut classes = Classes::new(model.classes());
         let labels: Vec<u32> = names.iter().map(|name| classes.id_or_next(name)).collect();
         let unknown = labels.iter().filter(|&&label| label as usize >= known).count();
         let warning = labels.iter().position(|&label| label as usize >= known).map(|row| {
+            let kinds = if kind == model.label_kind() {
+                String::new()
+            } else {
+                let (own, here) = (model.label_kind().plural(), kind.plural());
+                format!(". The model's labels are {own}, these are {here}; they are matched by name")
+            };
             format!(
-                "{unknown} of {} rows carry a label that the model has never seen (the first is `{}`, row {row}); \
-                 no set can hold it, so they count as not covered",
+                "{unknown} of {} rows carry a label that the model has never seen (the first is `{}`, {}); \
+                 no set can hold it, so they count as not covered{kinds}",
                 names.len(),
-                names[row]
+                names[row],
+                place(row)
             )
         });
         let classes = labels.iter().fold(known, |most, &label| most.max(label as usize + 1));
@@ -148,31 +208,6 @@ impl Truth {
     }
 }
 
-/// The name of every row's label.
-fn label_names(table: &Table) -> anyhow::Result<Vec<String>> {
-    match (&table.labels, &table.class_names) {
-        (None, _) => bail!(
-            "{}: has no labels, which judging sets needs; give them with --labels FILE or --label-column NAME",
-            table.origin()
-        ),
-        (Some(RawLabels::Names(names)), _) => Ok(names.clone()),
-        (Some(RawLabels::Integers(numbers)), None) => Ok(numbers.iter().map(ToString::to_string).collect()),
-        (Some(RawLabels::Integers(numbers)), Some(names)) => {
-            let name = |(row, number): (usize, &i64)| {
-                let name = usize::try_from(*number).ok().and_then(|number| names.get(number)).cloned();
-                name.ok_or_else(|| {
-                    anyhow::anyhow!(
-                        "{}: label at row {row}: {number} is outside 0…{}, the range of the class names",
-                        table.origin(),
-                        names.len().saturating_sub(1)
-                    )
-                })
-            };
-            numbers.iter().enumerate().map(name).collect()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,6 +224,8 @@ mod tests {
             prototypes: None,
             rows: (0..labels.len() as u32).collect(),
             source: Source::default(),
+            label_kind: Kind::Text,
+            id_kind: Kind::Text,
         };
         let sorted = in_order_of_names(data(&["fox", "unused", "cat"], &[0, 2, 0]));
         assert_eq!((sorted.classes, sorted.labels), (vec!["cat".into(), "fox".into()], vec![1, 0, 1]));

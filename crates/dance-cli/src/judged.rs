@@ -4,14 +4,15 @@ use std::io::{self, Write};
 
 use dance::conformal::metrics::Metrics;
 use dance::conformal::threshold::smallest_alpha;
-use dance::conformal::{Combine, CoverageBand, ProbabilityMetrics};
+use dance::conformal::{Combine, CoverageBand, Decision, ProbabilityMetrics};
 use dance::machine::Classified;
 use dance::{Context, Dance, Matrix, PredictOptions, Prediction};
 use serde::Serialize;
 
 use crate::data::Truth;
-use crate::output::{Column, Frame};
+use crate::output::{Cells, Column, Frame};
 use crate::parse::Alphas;
+use crate::progress::Progress;
 use crate::table;
 
 /// The sets of one level, judged.
@@ -60,9 +61,9 @@ impl<'a> Answered<'a> {
             let promised = alpha >= smallest_alpha(decision.calibration_points);
             let as_low = if promised { band.at_most(metrics.coverage) } else { 1.0 };
             let (low, high) = band.interval(0.95);
-            // Scores that are not fused promise at least 1 - alpha, and give more.
-            let fused = self.model.predictor().combine() == Combine::Fuse;
-            let by_chance = (low, if fused { high } else { 1.0 });
+            // Two scores that decide together promise at least 1 - alpha, and give more.
+            let tight = matches!(self.model.predictor().combine(), Combine::Fuse | Combine::Evidence);
+            let by_chance = (low, if tight { high } else { 1.0 });
             Ok(Judged { mix: decision.mix, metrics, by_chance, as_low })
         };
         self.predictions.iter().map(judge).collect()
@@ -101,12 +102,12 @@ impl<'a> Answered<'a> {
             }
         }
         let mut frame = Frame::default();
-        frame.push("alpha", Column::Numbers(alphas));
-        frame.push("class", Column::Texts(names));
-        frame.push("points", Column::Integers(numbers));
-        frame.push("covered", Column::Integers(hits));
-        frame.push("coverage", Column::Numbers(shares));
-        frame.push("size", Column::Numbers(sizes));
+        frame.push("alpha", Column::numbers(alphas));
+        frame.push("class", Column::Flat(Cells::named(&names, self.model.label_kind())));
+        frame.push("points", Column::integers(numbers));
+        frame.push("covered", Column::integers(hits));
+        frame.push("coverage", Column::numbers(shares));
+        frame.push("size", Column::numbers(sizes));
         frame
     }
 }
@@ -141,6 +142,29 @@ pub(crate) fn unseen_words(model: &Dance) -> Option<String> {
         200.0 * unseen.standard_error(),
         100.0 * (1.0 - unseen.share())
     ))
+}
+
+/// What should be known about sets of one level: too few points for it, or too many new labels.
+pub(crate) fn level_warnings(model: &Dance, decision: &Decision) -> Vec<String> {
+    let mut warnings = decision.warnings();
+    if let Some(unseen) = model.unseen().filter(|unseen| unseen.share() >= decision.alpha) {
+        warnings.push(format!(
+            "{:.1} % of the calibration points carry a label that no other point has, more than alpha: a set must hold nearly \
+             every label, and still misses new labels. Take a larger alpha, or more points of rare classes",
+            100.0 * unseen.share()
+        ));
+    }
+    warnings
+}
+
+/// Warns of every level by its name.
+pub(crate) fn warn_of_levels(model: &Dance, alphas: &[f64], progress: &Progress) -> dance::Result<()> {
+    for &alpha in alphas {
+        for warning in level_warnings(model, &model.decide(alpha)?) {
+            progress.warn(&format!("alpha {alpha}: {warning}"));
+        }
+    }
+    Ok(())
 }
 
 /// All metrics, one row per level.

@@ -1,6 +1,7 @@
 //! Option values: from text to checked values, before anything else happens.
 
 use dance::conformal::Mix;
+use dance::data::io::Format;
 
 /// Error levels, in the order given.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +15,12 @@ pub(crate) struct Split(pub(crate) Vec<f64>);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Range(pub(crate) f64, pub(crate) f64);
 
+/// What a file is, by the extension it would have.
+pub(crate) fn format(text: &str) -> Result<Format, String> {
+    let found = Format::ALL.into_iter().find(|format| format.extension() == text);
+    found.ok_or_else(|| format!("one of {}", Format::ALL.map(Format::extension).join(", ")))
+}
+
 pub(crate) fn alpha(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
         Ok(alpha) if alpha > 0.0 && alpha < 1.0 => Ok(alpha),
@@ -22,7 +29,11 @@ pub(crate) fn alpha(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn alphas(text: &str) -> Result<Alphas, String> {
-    text.split(',').map(alpha).collect::<Result<_, _>>().map(Alphas)
+    let alphas: Vec<f64> = text.split(',').map(alpha).collect::<Result<_, _>>()?;
+    match alphas.iter().enumerate().find(|(place, alpha)| alphas[..*place].contains(alpha)) {
+        Some((_, twice)) => Err(format!("level {twice} is given twice")),
+        None => Ok(Alphas(alphas)),
+    }
 }
 
 pub(crate) fn share(text: &str) -> Result<f64, String> {
@@ -172,7 +183,9 @@ mod tests {
     #[test]
     fn values_are_read_and_refused() {
         assert_eq!(alphas("0.1, 0.05"), Ok(Alphas(vec![0.1, 0.05])));
-        for wrong in ["", "0", "1", "-0.1", "nan", "ten", "0.1,,0.2"] {
+        assert_eq!(format("tsv"), Ok(Format::Tsv));
+        assert!(format("xlsx").unwrap_err().contains("npz, npy"));
+        for wrong in ["", "0", "1", "-0.1", "nan", "ten", "0.1,,0.2", "0.1,0.1"] {
             assert!(alphas(wrong).is_err(), "{wrong}");
         }
         assert_eq!(split("0.4,0.4,0.2"), Ok(Split(vec![0.4, 0.4, 0.2])));

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use dance::{Evaluation, Event, Observer};
+use dance::{Evaluation, Event, Observer, shortened};
 use dance_bench::text::visible;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -14,7 +14,7 @@ use crate::screen::Screen;
 
 /// A line on stderr. Nobody may be left to read it, which is no reason to stop.
 pub(crate) fn tell(text: &str) {
-    let _ = writeln!(Screen(std::io::stderr()), "{text}");
+    let _ = writeln!(Screen(std::io::stderr()), "{}", shortened(text));
 }
 
 pub(crate) struct Progress {
@@ -97,7 +97,7 @@ impl Progress {
         if self.bar.is_hidden() {
             tell(text);
         } else {
-            self.bar.println(visible(text));
+            self.bar.println(visible(&shortened(text)));
         }
     }
 }

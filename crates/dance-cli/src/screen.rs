@@ -8,6 +8,11 @@ use dance_bench::text::visible;
 /// Writes text with its control characters made visible.
 pub(crate) struct Screen<W>(pub(crate) W);
 
+/// A name within a line: what would begin another line, or jump in this one, is written out too.
+pub(crate) fn line(text: &str) -> String {
+    visible(text).replace('\n', "\\n").replace('\t', "\\t")
+}
+
 /// Stdout: as it is for JSON, which has escapes of its own, and made harmless for people.
 pub(crate) fn out(json: bool) -> Box<dyn Write> {
     let out = io::stdout().lock();

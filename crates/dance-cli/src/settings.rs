@@ -19,7 +19,9 @@ pub(crate) enum Mode {
 /// How the scores become one decision.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Combination {
-    /// Rank, contrastive score and class probability, weighed up as evidence: the smallest sets
+    /// A posterior of several experts that learns from every label, calibration points included: the smallest sets
+    Evidence,
+    /// Rank, contrastive score and class probability as one score
     Fuse,
     /// Rank and contrastive score as one score
     Joint,
@@ -57,11 +59,22 @@ pub(crate) struct Method {
 }
 
 impl Method {
+    /// Refuses an option that the calibration at hand has no use for.
+    pub(crate) fn check(&self, config: &DanceConfig) -> anyhow::Result<()> {
+        if self.fit_neighbors.is_some() && config.calibration != CalibrationMode::Exact {
+            anyhow::bail!(
+                "--fit-neighbors is for --calibration-mode exact; in the other modes neighbors are fixed: the fit points in \
+                 disjoint, the calibration points in reuse"
+            );
+        }
+        Ok(())
+    }
+
     /// `config` with what was given.
     pub(crate) fn apply(&self, config: DanceConfig, seed: u64) -> DanceConfig {
         let config = if self.paper { DanceConfig::paper() } else { config };
-        // Fused scores have no mix; one that the model had before is dropped, one that is asked for is refused.
-        let fused = matches!(self.combine, Some(Combination::Fuse));
+        // One score has no mix; one that the model had before is dropped, one that is asked for is refused.
+        let fused = matches!(self.combine, Some(Combination::Fuse | Combination::Evidence));
         config
             .calibration(match self.calibration_mode {
                 None => config.calibration,
@@ -71,6 +84,7 @@ impl Method {
             })
             .combine(match self.combine {
                 None => config.combine,
+                Some(Combination::Evidence) => Combine::Evidence,
                 Some(Combination::Fuse) => Combine::Fuse,
                 Some(Combination::Joint) => Combine::Joint,
                 Some(Combination::Union) => Combine::Union,

@@ -4,21 +4,17 @@
 //! person or a program that waits for each answer gets it at once, and memory does not grow with the number of lines. A line
 //! that is no point ends the group before it and comes by itself, so that nothing before or behind it is lost.
 
-use std::fmt;
 use std::io::{BufRead, BufReader, Read};
 
 use anyhow::Context;
 use dance::Matrix;
-use serde::Deserializer;
-use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
+use dance::data::io::{JsonKeys, JsonPoint};
+
+use crate::answers::Id;
 
 const GROUP: usize = 256;
 /// Room for a group's lines, so that what has arrived can be seen without waiting.
 const BUFFER: usize = 1 << 20;
-/// The longest line that is read: as much for each number, and as much for everything else. Anything longer is no embedding.
-const LONGEST_NUMBER: usize = 64;
-const LONGEST_REST: usize = 1 << 20;
 
 /// What comes next.
 #[derive(Debug)]
@@ -33,7 +29,7 @@ pub(crate) enum Next {
 pub(crate) struct Group {
     pub(crate) points: Matrix,
     /// As they came; `None` for a point without one.
-    pub(crate) ids: Vec<Option<Value>>,
+    pub(crate) ids: Vec<Option<Id>>,
     /// Row of the first; one line after the other.
     pub(crate) first: usize,
     /// The line of each.
@@ -41,20 +37,21 @@ pub(crate) struct Group {
 }
 
 /// A line that is no point.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct BadLine {
     /// Its place among lines that are not blank, from 0.
     pub(crate) row: usize,
     /// As editors count.
     pub(crate) line: usize,
     /// Where it could be read.
-    pub(crate) id: Option<Value>,
+    pub(crate) id: Option<Id>,
     pub(crate) problem: String,
 }
 
 pub(crate) struct Points<R> {
     reader: BufReader<R>,
     origin: String,
+    keys: JsonKeys,
     dimensions: usize,
     /// Whether a vector of zeros is no point: it has no direction.
     directed: bool,
@@ -65,10 +62,11 @@ pub(crate) struct Points<R> {
 }
 
 impl<R: Read> Points<R> {
-    pub(crate) fn new(reader: R, origin: String, dimensions: usize, directed: bool) -> Self {
+    pub(crate) fn new(reader: R, origin: String, keys: JsonKeys, dimensions: usize, directed: bool) -> Self {
         Self {
             reader: BufReader::with_capacity(BUFFER, reader),
             origin,
+            keys,
             dimensions,
             directed,
             line: 0,
@@ -113,7 +111,7 @@ impl<R: Read> Points<R> {
 
     /// The next line, or what is wrong with it; `None` at the end. A line that is too long is passed over, not kept.
     fn read_line(&mut self) -> anyhow::Result<Option<Result<Vec<u8>, String>>> {
-        let longest = LONGEST_REST + LONGEST_NUMBER * self.dimensions;
+        let longest = JsonPoint::longest_line(self.dimensions);
         let mut text = Vec::new();
         let origin = || self.origin.clone();
         let read =
@@ -136,22 +134,8 @@ impl<R: Read> Points<R> {
     }
 
     /// A line whose embedding has the right length and only finite numbers; or what is wrong with it, and its id.
-    fn parse(&self, text: &[u8]) -> Result<Point, (String, Option<Value>)> {
-        let mut deserializer = serde_json::Deserializer::from_slice(text);
-        let line = Line { dimensions: self.dimensions };
-        let point =
-            match line.deserialize(&mut deserializer).and_then(|point| deserializer.end().map(|()| point)) {
-                Ok(point) => point,
-                Err(error) if error.is_syntax() || error.is_eof() => {
-                    return Err((format!("not JSON: {error}"), None));
-                }
-                Err(_) => {
-                    return Err((
-                        "must be {\"embedding\": [numbers], \"id\": …} or [numbers], all finite".into(),
-                        None,
-                    ));
-                }
-            };
+    fn parse(&self, text: &[u8]) -> Result<JsonPoint, (String, Option<Id>)> {
+        let point = JsonPoint::parse(text, &self.keys, self.dimensions).map_err(|problem| (problem, None))?;
         let problem = if point.length != self.dimensions {
             let (found, wanted) = (point.length, self.dimensions);
             format!("{found} numbers, but the model was fitted with {wanted} dimensions")
@@ -166,93 +150,13 @@ impl<R: Read> Points<R> {
     }
 }
 
-struct Point {
-    /// At most as many numbers as the model has dimensions.
-    embedding: Vec<f32>,
-    /// How many there were.
-    length: usize,
-    id: Option<Value>,
-}
-
-/// Reads a point without keeping anything that is not asked for.
-#[derive(Clone, Copy)]
-struct Line {
-    dimensions: usize,
-}
-
-impl<'de> DeserializeSeed<'de> for Line {
-    type Value = Point;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Point, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-/// The numbers of an embedding, and nothing else.
-struct Numbers(Line);
-
-impl<'de> DeserializeSeed<'de> for Numbers {
-    type Value = Point;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Point, D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Numbers {
-    type Value = Point;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("numbers")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, numbers: A) -> Result<Point, A::Error> {
-        self.0.visit_seq(numbers)
-    }
-}
-
-impl<'de> Visitor<'de> for Line {
-    type Value = Point;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("numbers, or an object with `embedding`")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut numbers: A) -> Result<Point, A::Error> {
-        let (mut embedding, mut length) = (Vec::with_capacity(self.dimensions), 0);
-        while length < self.dimensions {
-            let Some(number) = numbers.next_element::<f64>()? else { break };
-            embedding.push(number as f32);
-            length += 1;
-        }
-        while length >= self.dimensions && numbers.next_element::<IgnoredAny>()?.is_some() {
-            length += 1;
-        }
-        Ok(Point { embedding, length, id: None })
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Point, A::Error> {
-        let (mut point, mut id) = (None, None);
-        while let Some(key) = entries.next_key::<String>()? {
-            match key.as_str() {
-                "embedding" => point = Some(entries.next_value_seed(Numbers(self))?),
-                "id" => id = entries.next_value::<Option<Value>>()?,
-                _ => {
-                    entries.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        let point = point.ok_or_else(|| A::Error::missing_field("embedding"))?;
-        Ok(Point { id, ..point })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn points(text: &str) -> Points<&[u8]> {
-        Points::new(text.as_bytes(), "test".into(), 2, true)
+        let keys = JsonKeys::from(&dance::data::io::ReadOptions::default());
+        Points::new(text.as_bytes(), "test".into(), keys, 2, true)
     }
 
     fn group(points: &mut Points<&[u8]>) -> Group {
@@ -260,6 +164,10 @@ mod tests {
             Next::Points(group) => group,
             other => panic!("{other:?}"),
         }
+    }
+
+    fn written(ids: &[Option<Id>]) -> Vec<Option<&str>> {
+        ids.iter().map(|id| id.as_deref().map(serde_json::value::RawValue::get)).collect()
     }
 
     fn bad(points: &mut Points<&[u8]>) -> BadLine {
@@ -274,7 +182,7 @@ mod tests {
         let mut points = points("[1,2]\n\n{\"embedding\":[3,4],\"id\":7,\"label\":\"cat\"}");
         assert_eq!(group(&mut points).points.as_slice(), [1.0, 2.0]); // the last line has no end yet, so it may grow
         let last = group(&mut points);
-        assert_eq!((last.first, last.ids, last.lines), (1, vec![Some(Value::from(7))], vec![3]));
+        assert_eq!((last.first, written(&last.ids), last.lines), (1, vec![Some("7")], vec![3]));
         assert!(matches!(points.next().unwrap(), Next::End));
     }
 
@@ -283,15 +191,23 @@ mod tests {
     fn ids_belong_to_their_lines() {
         let mut points =
             points("[1,2]\n{\"id\":\"a\",\"embedding\":[3,4]}\n{\"embedding\":[5,6],\"id\":null}\n");
-        assert_eq!(group(&mut points).ids, [None, Some(Value::from("a")), None]);
+        assert_eq!(written(&group(&mut points).ids), [None, Some("\"a\""), None]);
+    }
+
+    /// Whatever size a number has.
+    #[test]
+    fn ids_keep_their_digits() {
+        let mut points = points("{\"id\":36893488147419103233,\"embedding\":[3,4]}\n");
+        assert_eq!(written(&group(&mut points).ids), [Some("36893488147419103233")]);
     }
 
     #[test]
     fn a_wrong_line_comes_alone_and_the_others_with_their_rows() {
         let mut points = points("[1,2]\n[3,4]\n\n[5]\n[6,7]\n");
         assert_eq!(group(&mut points).points.rows(), 2);
-        let problem = "1 numbers, but the model was fitted with 2 dimensions".to_owned();
-        assert_eq!(bad(&mut points), BadLine { row: 2, line: 4, id: None, problem });
+        let found = bad(&mut points);
+        assert_eq!((found.row, found.line, found.id.is_none()), (2, 4, true));
+        assert_eq!(found.problem, "1 numbers, but the model was fitted with 2 dimensions");
         let last = group(&mut points);
         assert_eq!((last.first, last.lines), (3, vec![5]));
     }
@@ -304,7 +220,7 @@ mod tests {
             ("[1,1e60]\n", "number 1 is inf"),
             ("{\"x\":1}\n", "must be"),
             ("{\"embedding\":[[1,2]]}\n", "must be"),
-            ("[1,\n", "not JSON"),
+            ("[1,\n", "not JSON: EOF while parsing a value at character"),
             ("[1,2] tail\n", "not JSON"),
             ("7\n", "must be"),
             ("{\"embedding\":{\"embedding\":[1,2]}}\n", "must be"),

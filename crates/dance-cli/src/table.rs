@@ -2,10 +2,14 @@
 
 use std::io::{self, Write};
 
-/// Writes `rows` under `header`, indented by two spaces.
+use crate::screen::line as line_of;
+
+/// Writes `rows` under `header`, indented by two spaces. A cell stays within its line, whatever is in it.
 pub(crate) fn write(out: &mut dyn Write, header: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| line_of(cell)).collect()).collect();
     let mut widths: Vec<usize> = header.iter().map(|cell| cell.chars().count()).collect();
-    for row in rows {
+    for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
@@ -20,7 +24,7 @@ pub(crate) fn write(out: &mut dyn Write, header: &[&str], rows: &[Vec<String>]) 
         text.trim_end().to_owned()
     };
     writeln!(out, "{}", line(&mut header.iter().copied()))?;
-    for row in rows {
+    for row in &rows {
         writeln!(out, "{}", line(&mut row.iter().map(String::as_str)))?;
     }
     Ok(())
@@ -28,7 +32,12 @@ pub(crate) fn write(out: &mut dyn Write, header: &[&str], rows: &[Vec<String>]) 
 
 /// `1 round`, `2 rounds`.
 pub(crate) fn rounds(count: usize) -> String {
-    format!("{count} round{}", if count == 1 { "" } else { "s" })
+    counted(count, "round", "rounds")
+}
+
+/// `1 class`, `2 classes`.
+pub(crate) fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// Columns that a terminal has at least.
@@ -54,6 +63,13 @@ pub(crate) fn paragraph(heading: &str, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cell_stays_within_its_line() {
+        let mut out = Vec::new();
+        write(&mut out, &["name", "n"], &[vec!["two\nlines\tand".into(), "1".into()]]).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "  name               n\n  two\\nlines\\tand  1\n");
+    }
 
     #[test]
     fn paragraphs_fit_a_terminal() {

@@ -111,7 +111,7 @@ fn main() -> dance::Result<()> {
                 let mut labels = 0;
                 let seconds = best(|| -> dance::Result<()> {
                     let mapped = machine.map(&new.part.embeddings, &context)?;
-                    let answers = predictor.answer(&mapped, 0, asked, &context)?;
+                    let answers = predictor.answer(&mapped, asked, &context)?;
                     labels = answers.counts.sets(decision.cut, CLASSES).labels.len();
                     Ok(())
                 });

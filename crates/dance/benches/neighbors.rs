@@ -115,7 +115,7 @@ fn main() {
     let decision = predictor.decide(0.1).expect("decision");
     let prediction = best(|| {
         let mapped = machine.map(&new, &context).expect("map");
-        let answers = predictor.answer(&mapped, 0, None, &context).expect("answers");
+        let answers = predictor.answer(&mapped, None, &context).expect("answers");
         answers.counts.sets(decision.cut, CLASSES)
     });
     println!(

@@ -116,7 +116,7 @@ fn measure(model: &Dance, queries: &Matrix, context: &Context<'_>) -> Result<Mea
     // Sets of the rows from `first` on, at most `size` of them.
     let answer = |first: usize, size: usize| {
         let rows = all.slice(first..all.len().min(first + size));
-        let scored = model.score(rows, PredictOptions::default().first_row(first), context)?;
+        let scored = model.score(rows, PredictOptions::default(), context)?;
         Ok(model.predict(&scored, &decision).sets)
     };
     // What is timed must be the same answer in every way of asking.

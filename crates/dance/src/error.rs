@@ -1,5 +1,6 @@
 //! The one error type of the library: every variant carries what is wrong, where, and what to do about it.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// `Result` with this library's [`Error`].
@@ -26,7 +27,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A file is not what its name says, is truncated, or holds a type that cannot be read.
-    #[error("{}: {problem}", path.display())]
+    #[error("{}: {}", path.display(), shortened(problem))]
     Format {
         /// The file in question.
         path: PathBuf,
@@ -34,7 +35,7 @@ pub enum Error {
         problem: String,
     },
     /// An array, tensor or column that is needed is not in the file.
-    #[error("{}: has no `{key}`; it holds {}. {help}", path.display(), list(found))]
+    #[error("{}: has no `{}`; it holds {}. {help}", path.display(), shortened(key), list(found))]
     MissingKey {
         /// The file in question.
         path: PathBuf,
@@ -60,7 +61,7 @@ pub enum Error {
         value: f32,
     },
     /// Two things that must agree in size do not.
-    #[error("{what}: expected {expected}, found {found}")]
+    #[error("{}: expected {expected}, found {found}", shortened(what))]
     Shape {
         /// What was compared.
         what: String,
@@ -70,7 +71,7 @@ pub enum Error {
         found: String,
     },
     /// A label that cannot be used.
-    #[error("{origin}: label at row {row}: {problem}")]
+    #[error("{origin}: label at row {row}: {}", shortened(problem))]
     Label {
         /// The file or array.
         origin: String,
@@ -92,10 +93,10 @@ pub enum Error {
         hint: &'static str,
     },
     /// The data cannot support what was asked of it (one class, too few points, all points equal …).
-    #[error("{0}")]
+    #[error("{}", shortened(_0))]
     Data(String),
     /// An option outside its range.
-    #[error("{name} = {value}: must be {expected}")]
+    #[error("{name} = {}: must be {expected}", shortened(value))]
     Config {
         /// The option's name.
         name: &'static str,
@@ -154,12 +155,27 @@ impl Error {
     }
 }
 
+/// The text, or its begin and end where it is longer than anybody reads: a file may hold a name or a cell of any length.
+pub fn shortened(text: &str) -> Cow<'_, str> {
+    const LONGEST: usize = 1000;
+    const BEGIN: usize = 600;
+    const END: usize = 300;
+    if text.len() <= LONGEST {
+        return Cow::Borrowed(text);
+    }
+    let whole = |place: &usize| text.is_char_boundary(*place);
+    let begin = (0..=BEGIN).rev().find(whole).unwrap_or(0);
+    let end = (text.len() - END..text.len()).find(whole).unwrap_or(text.len());
+    Cow::Owned(format!("{} … {} bytes … {}", &text[..begin], end - begin, &text[end..]))
+}
+
 fn list(names: &[String]) -> String {
     const SHOWN: usize = 8;
     if names.is_empty() {
         return "nothing".into();
     }
-    let mut text = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let mut text =
+        names.iter().take(SHOWN).map(|name| format!("`{}`", shortened(name))).collect::<Vec<_>>().join(", ");
     if names.len() > SHOWN {
         text += &format!(" and {} more", names.len() - SHOWN);
     }
@@ -176,4 +192,32 @@ pub fn human_bytes(bytes: u64) -> String {
         unit += 1;
     }
     if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever a file holds, a message is short, whole characters, and has its begin and its end.
+    #[test]
+    fn messages_have_a_longest_length() {
+        let long = "ä".repeat(5_000_000);
+        let path = Path::new("d.csv");
+        for error in [
+            Error::format(path, format!("line 3: `{long}` is not a number")),
+            Error::Data(format!("line 3: `{long}` is not a number")),
+            Error::Label { origin: "d.csv".into(), row: 3, problem: long.clone() + " is not a number" },
+            Error::MissingKey {
+                path: path.into(),
+                key: long.clone(),
+                found: vec![long.clone(); 3],
+                help: "is not a number",
+            },
+        ] {
+            let text = error.to_string();
+            assert!(text.len() < 5_000 && text.contains(" bytes … "), "{} bytes", text.len());
+            assert!(text.ends_with("is not a number"), "{}", &text[text.len() - 40..]);
+        }
+        assert_eq!(shortened("short"), "short");
+    }
 }

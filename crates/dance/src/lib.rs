@@ -32,7 +32,7 @@ pub mod neighbors;
 
 pub use context::{Context, Observer, Silent};
 pub use data::{Dataset, Table};
-pub use error::{Error, Result, human_bytes};
+pub use error::{Error, Result, human_bytes, shortened};
 pub use event::{Evaluation, Event, Quality, RidgeReport, Round};
 pub use matrix::{Matrix, Rows};
 pub use model::{Config, Dance, Fitted, PredictOptions, Prediction, Scored};

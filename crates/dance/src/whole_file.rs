@@ -1,4 +1,5 @@
-//! Files that appear whole or not at all: the one piece of code through which everything is written.
+//! Files that appear whole or not at all: the one piece of code through which everything is written, and [`read`] for what is
+//! wanted whole.
 //!
 //! A file is written under a random temporary name beside its place, flushed to the disk and renamed; then the folder is
 //! flushed too. Whoever reads the final name sees the old file or the new one, also when two programs write it at once. An
@@ -19,13 +20,13 @@
 //! ```
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tempfile::NamedTempFile;
+use tempfile::TempPath;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, human_bytes};
 
 /// Temporary files that are to vanish when the program is interrupted.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -33,8 +34,8 @@ static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// A file under way; dropped without [`commit`](Self::commit) it leaves nothing behind.
 #[derive(Debug)]
 pub struct WholeFile {
-    /// `None` once it is committed.
-    out: Option<BufWriter<NamedTempFile>>,
+    /// The file and its temporary name, under which it is removed when it is dropped; `None` once it is committed.
+    out: Option<(BufWriter<File>, TempPath)>,
     temporary: PathBuf,
     /// Where it goes: the target of a symbolic link.
     place: PathBuf,
@@ -76,36 +77,35 @@ impl WholeFile {
         let folder = folder_of(&place);
         let prefix = format!(".{name}.");
         remove_leftovers(folder, &prefix);
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(&prefix).suffix(SUFFIX);
-        if let Some(mode) = mode.or_else(usual_mode) {
-            builder.permissions(mode);
-        }
         let mut unfinished = lock();
-        let file = builder.tempfile_in(folder).map_err(|error| cannot_write(path, error))?;
-        // A file system without locks only loses the clean-up of leftovers.
-        let _ = file.as_file().try_lock();
-        let temporary = file.path().to_owned();
+        // Opened by us: what the system says then has no temporary name in it, which means nothing to the user.
+        let file = tempfile::Builder::new()
+            .prefix(&prefix)
+            .suffix(SUFFIX)
+            .make_in(folder, |name| create_new(name, mode.as_ref()))
+            .map_err(|error| cannot_write(path, error))?;
+        let (file, name) = file.into_parts();
+        let temporary = name.to_path_buf();
         unfinished.push(temporary.clone());
         drop(unfinished);
-        Ok(Self { out: Some(BufWriter::new(file)), temporary, place, path: path.to_owned() })
+        Ok(Self { out: Some((BufWriter::new(file), name)), temporary, place, path: path.to_owned() })
     }
 
     /// Writes all of `bytes` to a file called `path`.
     pub fn write(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
         let path = path.as_ref();
         let mut file = Self::create(path)?;
-        file.write_all(bytes).map_err(|error| cannot_write(path, error))?;
+        file.open().and_then(|out| out.write_all(bytes)).map_err(|error| cannot_write(path, error))?;
         file.commit()
     }
 
     /// Puts the file in its place.
     pub fn commit(mut self) -> Result<()> {
-        let finish = |out: BufWriter<NamedTempFile>| -> io::Result<()> {
+        let finish = |(out, name): (BufWriter<File>, TempPath)| -> io::Result<()> {
             let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-            file.as_file().sync_all()?;
+            file.sync_all()?;
             let mut unfinished = lock();
-            file.persist(&self.place).map_err(|error| error.error)?;
+            name.persist(&self.place).map_err(|error| error.error)?;
             unfinished.retain(|noted| *noted != self.temporary);
             drop(unfinished);
             sync_folder(folder_of(&self.place))
@@ -117,14 +117,47 @@ impl WholeFile {
         })
     }
 
-    fn open(&mut self) -> io::Result<&mut BufWriter<NamedTempFile>> {
-        self.out.as_mut().ok_or_else(|| io::Error::other("the file is finished"))
+    /// An error that names the file to whoever only sees a `Write`.
+    fn named(&self, error: io::Error) -> io::Error {
+        io::Error::new(error.kind(), cannot_write(&self.path, error))
+    }
+
+    fn open(&mut self) -> io::Result<&mut BufWriter<File>> {
+        self.out.as_mut().map(|(out, _)| out).ok_or_else(|| io::Error::other("the file is finished"))
     }
 }
 
-/// In the system's own words: the temporary name means nothing to the user.
-fn cannot_write(path: &Path, error: io::Error) -> Error {
-    Error::Write { path: path.to_owned(), source: named(error) }
+fn cannot_write(path: &Path, source: io::Error) -> Error {
+    Error::Write { path: path.to_owned(), source }
+}
+
+/// Reads all of a regular file that is no longer than `longest` bytes: a pipe could keep us waiting, and a file without end would
+/// take all memory.
+pub fn read(path: impl AsRef<Path>, longest: u64) -> Result<Vec<u8>> {
+    let path = path.as_ref();
+    let cannot_read = |error| Error::io(path, error);
+    // Before opening, which would wait for the other end of a pipe.
+    let found = fs::metadata(path).map_err(cannot_read)?;
+    if found.is_dir() {
+        return Err(Error::format(path, "is a directory; name a file in it"));
+    }
+    if !found.is_file() {
+        return Err(Error::format(path, "is not a regular file; save what it gives to one"));
+    }
+    let mut bytes = Vec::new();
+    if found.len() <= longest {
+        let file = File::open(path).map_err(cannot_read)?;
+        bytes
+            .try_reserve_exact(found.len() as usize)
+            .map_err(|_| cannot_read(ErrorKind::OutOfMemory.into()))?;
+        // It may grow while it is read.
+        file.take(longest.saturating_add(1)).read_to_end(&mut bytes).map_err(cannot_read)?;
+    }
+    if found.len() > longest || bytes.len() as u64 > longest {
+        let limit = human_bytes(longest);
+        return Err(Error::format(path, format!("is longer than {limit}, which such a file never is")));
+    }
+    Ok(bytes)
 }
 
 const SUFFIX: &str = ".tmp";
@@ -151,13 +184,22 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// What files are created with; the process's mask takes its share. Other systems have no modes.
-#[allow(clippy::unnecessary_wraps)] // on Unix there always is one
-fn usual_mode() -> Option<Permissions> {
+/// A file that was not there, locked, with the mode of the one whose place it takes; the process's mask takes its share.
+fn create_new(path: &Path, mode: Option<&Permissions>) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create_new(true);
     #[cfg(unix)]
-    return Some(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    if let Some(mode) = mode {
+        use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+        options.mode(mode.mode());
+    }
     #[cfg(not(unix))]
-    None
+    let _ = mode; // other systems have none
+    let file = options.open(path)?;
+    // A file system without locks only loses the clean-up of leftovers.
+    let _ = file.lock();
+    // Whoever cleans up may have come between the file and its lock; another name is tried then.
+    if path.exists() { Ok(file) } else { Err(ErrorKind::AlreadyExists.into()) }
 }
 
 /// So that the new name survives a power failure. Only Unix can open a folder.
@@ -174,8 +216,9 @@ fn remove_leftovers(folder: &Path, prefix: &str) {
         if !(name.starts_with(prefix) && name.ends_with(SUFFIX)) || lock().contains(&entry.path()) {
             continue;
         }
-        // Whoever still writes it holds its lock.
-        let abandoned = File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
+        // Whoever still writes it holds its lock. (To open a pipe would be to wait for its other end.)
+        let abandoned = entry.file_type().is_ok_and(|kind| kind.is_file())
+            && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
         if abandoned {
             let _ = fs::remove_file(entry.path());
         }
@@ -184,17 +227,12 @@ fn remove_leftovers(folder: &Path, prefix: &str) {
 
 impl Write for WholeFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.open()?.write(bytes).map_err(named)
+        self.open().and_then(|out| out.write(bytes)).map_err(|error| self.named(error))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.open()?.flush().map_err(named)
+        self.open().and_then(Write::flush).map_err(|error| self.named(error))
     }
-}
-
-/// An error without the temporary name, which would be all the user sees of it.
-fn named(error: io::Error) -> io::Error {
-    error.raw_os_error().map_or(error, io::Error::from_raw_os_error)
 }
 
 impl Seek for WholeFile {
@@ -285,6 +323,16 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert!(WholeFile::write(&link, b"newer").unwrap_err().to_string().contains("link to nothing"));
         assert!(WholeFile::write(folder.path(), b"x").unwrap_err().to_string().contains("directory"));
+    }
+
+    #[test]
+    fn only_regular_files_of_a_sensible_length_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("in");
+        fs::write(&path, b"four").unwrap();
+        assert_eq!(read(&path, 4).unwrap(), b"four");
+        assert!(read(&path, 3).unwrap_err().to_string().contains("longer than 3 B"));
+        assert!(read(folder.path(), 4).unwrap_err().to_string().contains("is a directory"));
     }
 
     #[test]

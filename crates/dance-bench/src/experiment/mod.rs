@@ -5,12 +5,12 @@
 //! the results already hold. A data set that cannot be used is noted and the others go on.
 //!
 //! ```no_run
-//! use dance::{Context, device::Cpu};
+//! use dance::{Context, data::io::ReadOptions, device::Cpu};
 //! use dance_bench::experiment::{self, Plan, Results};
 //! let plan = Plan { seeds: 1, ..Plan::default() };
 //! let mut results = Results::new(plan);
 //! let data = ["pets.npz".into(), "dtd.npz".into()];
-//! experiment::run(&Cpu, &data, &mut results, None, &|_, _| (), &Context::new(0)?)?;
+//! experiment::run(&Cpu, &data, &ReadOptions::default(), &mut results, None, &|_, _| (), &Context::new(0)?)?;
 //! println!("{}", dance_bench::report::tables::main(&results).to_markdown());
 //! # Ok::<(), dance::Error>(())
 //! ```
@@ -31,16 +31,17 @@ pub use plan::Plan;
 pub use record::{Case, Failure, Record, Results};
 
 use dance::Context;
-use dance::data::io;
+use dance::Dataset;
+use dance::data::io::{self, ReadOptions};
 use dance::device::Device;
-use dance::{Dataset, Table};
 use dance::{Error, Result};
 
-/// Runs what `results` lack for `files`. `begins` hears of every case before it runs; `keep` is where results are written
+/// Runs what `results` lack for `files`, read with these options. `begins` hears of every case before it runs; `keep` is where results are written
 /// after each.
 pub fn run(
     device: &dyn Device,
     files: &[PathBuf],
+    options: &ReadOptions,
     results: &mut Results,
     keep: Option<&Path>,
     begins: &dyn Fn(&str, u64),
@@ -49,7 +50,7 @@ pub fn run(
     results.plan.check()?;
     for (place, name) in names(files).iter().enumerate() {
         results.failures.retain(|failure| failure.data != *name);
-        let data = io::read(&files[place], &io::ReadOptions::default()).and_then(Table::into_dataset);
+        let data = read(&files[place], options, context);
         match data.and_then(|data| run_dataset(device, &data, name, results, keep, begins, context)) {
             Ok(()) => {}
             Err(Error::Interrupted) => return Err(Error::Interrupted),
@@ -60,6 +61,15 @@ pub fn run(
         }
     }
     Ok(())
+}
+
+/// Labelled points; says how many were left out because they have no label.
+fn read(file: &Path, options: &ReadOptions, context: &Context<'_>) -> Result<Dataset> {
+    let (table, out) = io::read_labelled(file, options)?;
+    if out > 0 {
+        context.warn(format!("{}: {out} rows have no label and are left out", table.origin()));
+    }
+    table.into_dataset()
 }
 
 /// Runs what `results` lack for one data set that is in memory.

@@ -1,7 +1,6 @@
 //! What an experiment keeps: one record for every data set, seed, method and α, and what belongs to a fit as a whole. The schema is
 //! in `docs/results-schema.md`; a file is written beside its place and moved there, so that it is never half written.
 
-use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -13,11 +12,14 @@ use super::plan::Plan;
 use dance::Evaluation;
 use dance::conformal::metrics::Metrics;
 use dance::conformal::{ProbabilityMetrics, Sets};
-use dance::whole_file::WholeFile;
+use dance::whole_file::{self, WholeFile};
 use dance::{Error, Result};
 
 /// The version of the schema.
 pub const FORMAT: u32 = 2;
+
+/// Bytes of the longest file that is read: some ten thousand cases.
+const LONGEST: u64 = 1 << 28;
 
 /// Everything of a run: `results.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -180,14 +182,14 @@ impl Results {
 
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
+        let text = whole_file::read(path, LONGEST)?;
         let damaged = |problem: String| {
             Error::format(
                 path,
                 format!("{problem}; choose another output directory, or remove the file to start again"),
             )
         };
-        let results: Self = serde_json::from_str(&text)
+        let results: Self = serde_json::from_slice(&text)
             .map_err(|error| damaged(format!("not results of this version: {error}")))?;
         if results.format != FORMAT {
             return Err(damaged(format!("has format {}, and this version reads {FORMAT}", results.format)));

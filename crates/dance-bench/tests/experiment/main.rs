@@ -159,7 +159,16 @@ fn a_bad_file_among_good_ones_is_noted_and_the_others_run() {
     let mut results =
         Results::new(Plan { seeds: 1, methods: vec![Method::Aps], ablations: vec![], ..plan() });
     let files = [bad, good, missing, tiny];
-    experiment::run(&Cpu, &files, &mut results, None, &|_, _| (), &CONTEXT).unwrap();
+    experiment::run(
+        &Cpu,
+        &files,
+        &dance::data::io::ReadOptions::default(),
+        &mut results,
+        None,
+        &|_, _| (),
+        &CONTEXT,
+    )
+    .unwrap();
     assert_eq!(results.cases.len(), 1);
     let failed: Vec<&str> = results.failures.iter().map(|failure| failure.data.as_str()).collect();
     assert_eq!(failed, ["bad", "missing", "tiny"]);

@@ -11,6 +11,7 @@ use dance_bench::report::{self, tables};
 
 use super::fit::Probabilities;
 use crate::args::Shared;
+use crate::data::Columns;
 use crate::progress::Progress;
 use crate::table::paragraph;
 
@@ -20,9 +21,11 @@ pub(crate) const EXAMPLE: &str = "Example:\n  dance bench pets.npz dtd.npz --alp
 
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
-    /// Data sets with labels (.npz, .npy, .safetensors, .csv, .tsv, .parquet)
+    /// Data sets with labels (.npz, .safetensors, .csv, .tsv, .parquet, .jsonl; one .npy with --labels)
     #[arg(value_name = "DATA", required = true)]
     data: Vec<PathBuf>,
+    #[command(flatten)]
+    columns: Columns,
     /// Error levels
     #[arg(long, value_delimiter = ',', default_values_t = [0.1, 0.05], value_name = "A,B…", allow_hyphen_values = true)]
     alpha: Vec<f64>,
@@ -55,6 +58,9 @@ impl Bench {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         let plan = self.plan(shared);
         plan.check()?;
+        if self.columns.labels.is_some() && self.data.len() > 1 {
+            bail!("--labels holds the labels of one data set, and {} are given", self.data.len());
+        }
         let _alone = self.lock()?;
         let mut results = self.resume(plan)?;
         let keep = self.output.as_ref().map(|folder| folder.join("results.json"));
@@ -70,7 +76,16 @@ impl Bench {
             progress.note(&format!("[{}/{total}] {name}, seed {seed}", count.get()));
         };
         let context = shared.context(&progress)?;
-        experiment::run(shared.device(), &self.data, &mut results, keep.as_deref(), &begins, &context)?;
+        let options = self.columns.options();
+        experiment::run(
+            shared.device(),
+            &self.data,
+            &options,
+            &mut results,
+            keep.as_deref(),
+            &begins,
+            &context,
+        )?;
         progress.finish();
         // Before anything is printed: whoever reads it may go away.
         if let Some(folder) = &self.output {

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::args::Shared;
 use crate::data::check_there;
 use crate::encoding::{self, Encoding};
-use crate::output::{Column, Destination, Format, Frame, write_frame};
+use crate::output::{Cells, Column, Destination, Format, Frame, write_frame};
 use crate::places;
 use crate::progress::Progress;
 use crate::screen;
@@ -182,13 +182,16 @@ impl Embed {
 fn write(path: &Path, format: Format, table: &Table) -> anyhow::Result<()> {
     let npz = format == Format::Npz;
     let mut frame = Frame::default();
-    frame.push(if npz { "ids" } else { "id" }, Column::Texts(table.ids.clone().unwrap_or_default()));
+    frame.push(
+        if npz { "ids" } else { "id" },
+        Column::Flat(Cells::Texts(table.ids.clone().unwrap_or_default())),
+    );
     if let Some(RawLabels::Names(labels)) = &table.labels {
-        frame.push(if npz { "labels" } else { "label" }, Column::Texts(labels.clone()));
+        frame.push(if npz { "labels" } else { "label" }, Column::Flat(Cells::Texts(labels.clone())));
     }
     frame.push(if npz { "embeddings" } else { "embedding" }, Column::Vectors(table.embeddings().clone()));
     if let (Some(prototypes), Some(names)) = (&table.prototypes, &table.class_names) {
-        frame.push("class_names", Column::Texts(names.clone()));
+        frame.push("class_names", Column::Flat(Cells::Texts(names.clone())));
         frame.push("prototypes", Column::Vectors(prototypes.clone()));
     }
     frame.notes.extend(table.encoder.as_ref().map(|encoder| ("encoder", encoder.to_json())));

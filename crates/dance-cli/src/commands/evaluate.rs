@@ -13,8 +13,8 @@ use serde_json::json;
 use super::Outcome;
 use crate::args::Shared;
 use crate::data::{Columns, Truth, check_there};
-use crate::judged::{Answered, Judged, LEGEND, unseen_words, write_metrics};
-use crate::output::{Destination, Format, write_frame};
+use crate::judged::{Answered, Judged, LEGEND, unseen_words, warn_of_levels, write_metrics};
+use crate::output::{Format, write_frame};
 use crate::parse::{self, Alphas, MinCoverage};
 use crate::places;
 use crate::progress::{Progress, tell};
@@ -49,7 +49,7 @@ pub(crate) struct Evaluate {
     /// Exit with status 1 if coverage is below this: one share for all levels, or one for each
     #[arg(long, value_name = "X|LEVEL=X,…", value_parser = parse::min_coverage)]
     min_coverage: Option<MinCoverage>,
-    /// Write coverage and set size of every class at every level to this file (.csv, .parquet, .npz)
+    /// Write coverage and set size of every class at every level to this file (.csv, .parquet, .npz, .jsonl)
     #[arg(long, value_name = "FILE")]
     per_class: Option<PathBuf>,
     /// Exit with status 1 if coverage is lower, at any level, than chance explains (less than one time in a hundred)
@@ -90,16 +90,12 @@ impl Evaluate {
         progress.begin("judging");
         let context = shared.context(&progress)?;
         let model = Dance::load(shared.device(), &self.model, &context)?;
-        let table = self.columns.table_for(&self.data, &model)?;
+        let table = self.columns.table_for(&self.data, &model, &progress)?;
         let truth = Truth::new(&model, &table)?;
         if let Some(warning) = &truth.warning {
             progress.warn(warning);
         }
-        for &alpha in &self.alpha.0 {
-            for warning in model.decide(alpha)?.warnings() {
-                progress.warn(&format!("alpha {alpha}: {warning}"));
-            }
-        }
+        warn_of_levels(&model, &self.alpha.0, &progress)?;
         let in_data = || self.data.display().to_string();
         let points = table.embeddings();
         let seen = model.seen(points).with_context(in_data)?;
@@ -188,21 +184,11 @@ impl Evaluate {
             bail!("--min-coverage {level}=…: {level} is not among the levels judged; add it to --alpha");
         }
         let Some(path) = &self.per_class else { return Ok(None) };
-        match Destination::new(path)? {
-            Destination::Stdout | Destination::File(_, Format::Jsonl) => {
-                bail!("{}: classes are written to .csv, .parquet or .npz", path.display())
-            }
-            Destination::File(path, format) => {
-                let inputs = [
-                    Some(&*self.model),
-                    Some(&self.data),
-                    self.columns.labels.as_deref(),
-                    shared.config.as_deref(),
-                ];
-                places::check(&inputs, &[Some(&path)])?;
-                Ok(Some((path, format)))
-            }
-        }
+        let format = Format::of_file(path, "classes")?;
+        let inputs =
+            [Some(&*self.model), Some(&self.data), self.columns.labels.as_deref(), shared.config.as_deref()];
+        places::check(&inputs, &[Some(path)])?;
+        Ok(Some((path.clone(), format)))
     }
 
     /// What the checks that the user asked for have found.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use clap::Args;
 use dance::conformal::{CalibrationMode, Combine, Decision};
+use dance::data::Value;
 use dance::model::ReferencePoint;
 use dance::{Dance, PredictOptions};
 use serde::Serialize;
@@ -13,6 +14,7 @@ use serde_json::json;
 
 use crate::args::Shared;
 use crate::data::{Columns, check_there};
+use crate::judged::level_warnings;
 use crate::parse;
 use crate::progress::Progress;
 use crate::screen;
@@ -57,7 +59,7 @@ pub(crate) struct Explain {
 /// What speaks for a label. An absent score: no neighbor carries it.
 #[derive(Serialize)]
 struct Reason<'a> {
-    label: &'a str,
+    label: Value<'a>,
     in_set: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     p_value: Option<f64>,
@@ -73,24 +75,25 @@ struct Reason<'a> {
 impl Explain {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         check_there(&self.model)?;
-        self.columns.check(&self.data)?;
+        check_there(&self.data)?;
+        self.columns.format_of(&self.data)?;
         let progress = Progress::new(shared);
         let context = shared.context(&progress)?;
         let model = Dance::load(shared.device(), &self.model, &context)?;
-        let file = self.columns.table_for(&self.data, &model)?;
+        let file = self.columns.points_for(&self.data, &model)?;
         let rows = file.embeddings().rows();
         if self.row >= rows {
             bail!("{}: has rows 0 to {}, not {}", self.data.display(), rows - 1, self.row);
         }
         let point = file.embeddings().select(&[self.row]);
-        let options = PredictOptions::default().support(1).probabilities(true).first_row(self.row);
+        let options = PredictOptions::default().support(1).probabilities(true);
         let scored =
             model.score(&point, options, &context).with_context(|| self.data.display().to_string())?;
         let decided = model.predict(&scored, &model.decide(self.alpha)?);
         let all = &scored.counts;
         let (predictor, reference_labels) = (model.predictor(), model.predictor().reference_labels());
         let combined = predictor.combine() != Combine::Union;
-        for warning in decided.decision.warnings() {
+        for warning in level_warnings(&model, &decided.decision) {
             progress.warn(&warning);
         }
 
@@ -101,7 +104,7 @@ impl Explain {
                 let counts = all.get(0, label);
                 let carry = near.iter().filter(|&&id| reference_labels[id as usize] == label);
                 Reason {
-                    label: &model.classes()[label as usize],
+                    label: model.label_kind().value(&model.classes()[label as usize]),
                     in_set: decided.sets.contains(0, label),
                     p_value: combined.then(|| all.p_value(counts.combined)),
                     rank: rank.is_finite().then_some(rank),
@@ -122,22 +125,24 @@ impl Explain {
         let hidden = reasons.len() - reasons.len().min(self.top.max(in_set));
         reasons.truncate(self.top.max(in_set));
         let best = decided.best.as_ref().map_or("", |best| &model.classes()[best.labels[0] as usize]);
+        let written = model.label_kind().value(best);
         let decision = &decided.decision;
         let finite = |which: usize| {
             decision.thresholds.map(|both| both[which].value).filter(|value| value.is_finite())
         };
         let id = file.ids.as_ref().map(|ids| ids[self.row].as_str());
+        let written_id = id.map(|id| file.id_kind.value(id));
 
         let mut out = screen::out(shared.json);
         if shared.json {
             let report = json!({
                 "row": self.row,
-                "id": id,
+                "id": written_id,
                 "alpha": self.alpha,
                 "calibration": predictor.mode(),
                 "combine": predictor.combine(),
                 "mix": decision.mix,
-                "prediction": best,
+                "prediction": written,
                 "rank_threshold": finite(0),
                 "loss_threshold": finite(1),
                 "labels": reasons,
@@ -146,7 +151,9 @@ impl Explain {
             writeln!(out, "{report}")?;
             return Ok(());
         }
-        writeln!(out, "row {}{}", self.row, id.map_or(String::new(), |id| format!(": {id}")))?;
+        let id = id.map_or(String::new(), |id| format!(": {}", screen::line(id)));
+        writeln!(out, "row {}{id}", self.row)?;
+        let best = screen::line(best);
         writeln!(
             out,
             "the best single answer is {best}; at alpha {} the set holds {in_set} of {} labels",
@@ -196,10 +203,20 @@ fn shown(value: f64) -> String {
     }
 }
 
+/// A label or an id as people write it.
+fn called_by(value: Value<'_>) -> String {
+    match value {
+        Value::Text(text) => text.to_owned(),
+        Value::Boolean(value) => if value { "True" } else { "False" }.into(),
+        Value::Integer(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+    }
+}
+
 /// A neighbor by its id, or else by its row.
 fn called(point: &ReferencePoint<'_>) -> String {
     let name = match (point.id, point.row) {
-        (Some(id), _) => id.to_owned(),
+        (Some(id), _) => called_by(id),
         (None, Some(row)) => row.to_string(),
         (None, None) => "?".into(),
     };
@@ -211,7 +228,7 @@ fn cells(reason: &Reason<'_>) -> Vec<String> {
     if neighbors.chars().count() > NEIGHBOR_WIDTH {
         neighbors = neighbors.chars().take(NEIGHBOR_WIDTH - 1).chain(['…']).collect();
     }
-    let mut cells = vec![reason.label.to_owned(), if reason.in_set { "yes" } else { "no" }.into()];
+    let mut cells = vec![called_by(reason.label), if reason.in_set { "yes" } else { "no" }.into()];
     cells.extend(reason.p_value.map(|p| format!("{p:.3}")));
     cells.extend([
         reason.rank.map_or("none".into(), shown),

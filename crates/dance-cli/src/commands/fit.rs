@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::args::Shared;
 use crate::data::{Columns, Truth};
 use crate::judged;
-use crate::output::{Column, Destination, Frame, write_frame};
+use crate::output::{Cells, Column, Format, Frame, write_frame};
 use crate::parse::{self, Alphas, Range, Split};
 use crate::places;
 use crate::progress::Progress;
@@ -28,7 +28,8 @@ pub(crate) const EXAMPLE: &str = "Example:
   dance fit train.csv --calibration more.csv -o model.dance --combine joint
   dance fit embeddings.npz -o model.dance --paper
 
-DATA is .npz (arrays `embeddings`, `labels`), .npy with --labels, .safetensors, .csv, .tsv or .parquet.";
+DATA is .npz (arrays `embeddings`, `labels`), .npy with --labels, .safetensors, .csv, .tsv, .parquet or .jsonl; a pipe or `-`, with --format.
+Rows without a label (an empty cell, NaN, null) are refused, and so is -1 beside other classes, until --unlabelled says what they are.";
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum Normalization {
@@ -78,7 +79,7 @@ pub(crate) struct Fit {
     /// Calibrate on this file, and fit the kernel on all of DATA
     #[arg(long, value_name = "FILE", conflicts_with_all = ["split", "stratify"])]
     calibration: Option<PathBuf>,
-    /// Write the test share, which nothing was fitted on, to this file (.npz, .csv, .parquet). Ids are kept; without them, the
+    /// Write the test share, which nothing was fitted on, to this file (.npz, .csv, .parquet, .jsonl). Ids are kept; without them, the
     /// row in DATA becomes the id
     #[arg(long, value_name = "FILE")]
     test_out: Option<PathBuf>,
@@ -130,12 +131,13 @@ struct Parts {
 impl Fit {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         let config = self.config(shared);
+        self.method.check(&config.dance)?;
         config.check()?;
         self.check(shared)?;
         let begin = Instant::now();
         let progress = Progress::new(shared);
         progress.begin("reading");
-        let parts = self.parts(shared)?;
+        let parts = self.parts(shared, &progress)?;
         progress.detail(&format!(
             "{} points for the kernel, {} for calibration, {} for the test, {} dimensions, {} classes",
             parts.kernel.len(),
@@ -149,11 +151,7 @@ impl Fit {
             .with_context(|| format!("fitting {}", self.data.display()))?;
         progress.begin("calibrating");
         let model = fitted.calibrate(device, &parts.calibration, &context).context("calibrating")?;
-        for &alpha in &self.alpha.0 {
-            for warning in model.decide(alpha)?.warnings() {
-                progress.warn(&format!("alpha {alpha}: {warning}"));
-            }
-        }
+        judged::warn_of_levels(&model, &self.alpha.0, &progress)?;
         model.save(&self.output)?;
         let mut levels = Vec::new();
         if let Some(test) = &parts.test {
@@ -197,23 +195,24 @@ impl Fit {
             writeln!(out, "{report}")?;
             return Ok(());
         }
-        writeln!(out, "{}: {} classes, {seconds:.1} s", self.output.display(), model.classes().len())?;
+        let classes = table::counted(model.classes().len(), "class", "classes");
+        writeln!(out, "{}: a model of {classes}, made in {seconds:.1} s", self.output.display())?;
         writeln!(out, "{}", table::paragraph("  kernel       ", &fitted.fidelity))?;
-        writeln!(
-            out,
-            "  chosen       shape {:.2}, {} of metric learning; validation accuracy {:.3}",
+        let chosen = format!(
+            "right on {:.1} % of the points that judged it, by its best label alone (shape {:.2}, {} of metric learning)",
+            100.0 * fitted.validation.accuracy,
             fitted.rfm.kernel.shape(),
-            table::rounds(fitted.rfm.rounds),
-            fitted.validation.accuracy
-        )?;
+            table::rounds(fitted.rfm.rounds)
+        );
+        writeln!(out, "{}", table::paragraph("  accuracy     ", &chosen))?;
         let predictor = model.predictor();
-        writeln!(
-            out,
-            "  calibration  {} points, {}, {}",
+        let calibration = format!(
+            "{} other points say how unusual a label may be and still be in a set (mode {}, scores {})",
             parts.calibration.len(),
             words(predictor.mode()),
             words(predictor.combine())
-        )?;
+        );
+        writeln!(out, "{}", table::paragraph("  calibration  ", &calibration))?;
         writeln!(out, "{}", table::paragraph("  guarantee    ", &model.guarantee()))?;
         if let Some(text) = judged::unseen_words(&model) {
             writeln!(out, "{}", table::paragraph("  unseen       ", &text))?;
@@ -221,6 +220,7 @@ impl Fit {
         if let Some(test) = &parts.test {
             writeln!(out, "\nOn the {} test points, which it never saw:", test.len())?;
             judged::write_metrics(&mut out, &levels)?;
+            writeln!(out, "\n{}", judged::LEGEND)?;
         }
         Ok(())
     }
@@ -229,19 +229,17 @@ impl Fit {
     fn check(&self, shared: &Shared) -> anyhow::Result<()> {
         self.columns.check(&self.data)?;
         if let Some(calibration) = &self.calibration {
-            Columns { labels: None, ..self.columns.clone() }.check(calibration)?;
+            self.columns.of_another(calibration).check(calibration)?;
+            if [calibration, &self.data].iter().all(|path| path.as_path() == Path::new("-")) {
+                bail!("stdin can be read once; give the calibration points in a file");
+            }
         }
         let has_test = self.split.as_ref().is_some_and(|split| split.0.len() == 3);
         if let Some(path) = &self.test_out {
             if !has_test {
                 bail!("--test-out needs a test share: --split 0.4,0.4,0.2");
             }
-            match Destination::new(path)? {
-                Destination::File(_, crate::output::Format::Jsonl) | Destination::Stdout => {
-                    bail!("{}: embeddings are written to .npz, .csv or .parquet", path.display())
-                }
-                Destination::File(..) => {}
-            }
+            Format::of_file(path, "test points")?;
         }
         let inputs = [
             Some(&*self.data),
@@ -252,11 +250,11 @@ impl Fit {
         places::check(&inputs, &[Some(&self.output), self.test_out.as_deref()])
     }
 
-    fn parts(&self, shared: &Shared) -> anyhow::Result<Parts> {
-        let data = self.columns.dataset(&self.data)?;
+    fn parts(&self, shared: &Shared, progress: &Progress) -> anyhow::Result<Parts> {
+        let data = self.columns.dataset(&self.data, &[], progress)?;
         if let Some(path) = &self.calibration {
-            let columns = Columns { labels: None, ..self.columns.clone() };
-            return Ok(Parts { calibration: columns.dataset(path)?, kernel: data, test: None });
+            let calibration = self.columns.of_another(path).dataset(path, &data.classes, progress)?;
+            return Ok(Parts { calibration, kernel: data, test: None });
         }
         let shares = self.split.as_ref().map_or(&[0.5, 0.5][..], |split| &split.0);
         let parts = if self.stratify {
@@ -306,14 +304,17 @@ fn words(setting: impl serde::Serialize) -> String {
 }
 
 fn write_data(path: &Path, data: &Dataset) -> anyhow::Result<()> {
-    let Destination::File(path, format) = Destination::new(path)? else { return Ok(()) };
-    let labels = data.labels.iter().map(|&label| data.classes[label as usize].clone()).collect();
-    let npz = format == crate::output::Format::Npz;
+    let format = Format::of_file(path, "test points")?;
+    let labels: Vec<String> = data.labels.iter().map(|&label| data.classes[label as usize].clone()).collect();
+    let npz = format == Format::Npz;
     let mut frame = Frame::default();
-    let rows = || data.rows.iter().map(ToString::to_string).collect();
-    frame.push(if npz { "ids" } else { "id" }, Column::Texts(data.ids.clone().unwrap_or_else(rows)));
-    frame.push(if npz { "labels" } else { "label" }, Column::Texts(labels));
+    let ids = match &data.ids {
+        Some(ids) => Cells::named(ids, data.id_kind),
+        None => Cells::Integers(data.rows.iter().map(|&row| i64::from(row)).collect()),
+    };
+    frame.push(if npz { "ids" } else { "id" }, Column::Flat(ids));
+    frame.push(if npz { "labels" } else { "label" }, Column::Flat(Cells::named(&labels, data.label_kind)));
     frame.push(if npz { "embeddings" } else { "embedding" }, Column::Vectors(data.embeddings.clone()));
     frame.notes.extend(data.source.encoder.as_ref().map(|encoder| ("encoder", encoder.to_json())));
-    write_frame(&path, format, &frame)
+    write_frame(path, format, &frame)
 }

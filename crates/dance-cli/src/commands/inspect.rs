@@ -7,15 +7,17 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dance::conformal::threshold::smallest_alpha;
-use dance::data::io::EXTENSIONS;
+use dance::data::io::Format;
 use dance::model::Unseen;
 use dance::{Dance, Dataset, Silent, Table};
 use serde_json::{Map, Value, json};
 
 use crate::args::Shared;
 use crate::data::{Columns, check_there};
+use crate::judged::level_warnings;
 use crate::parse::{self, Alphas};
 use crate::screen;
+use crate::table;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance inspect embeddings.parquet
@@ -39,10 +41,12 @@ pub(crate) struct Inspect {
 impl Inspect {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         check_there(&self.file)?;
-        let metadata = model_metadata(&self.file);
-        let extension = self.file.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-        let report = if metadata.is_none() && EXTENSIONS.contains(&extension.as_str()) {
-            of_data(self.columns.table(&self.file)?)
+        // A pipe cannot be looked at and then read.
+        let metadata = self.file.is_file().then(|| model_metadata(&self.file)).flatten();
+        let is_data = self.columns.format.is_some() || Format::of(&self.file).is_some();
+        let report = if metadata.is_none() && (is_data || self.file == Path::new("-")) {
+            self.columns.format_of(&self.file)?;
+            of_data(&self.columns.everything(&self.file)?, self.columns.unlabelled.as_deref())
         } else {
             let model = Dance::load(shared.device(), &self.file, &shared.context(&Silent)?)?;
             of_model(&model, &metadata.unwrap_or_default(), &self.alpha)?
@@ -54,21 +58,29 @@ impl Inspect {
         }
         writeln!(out, "{}", self.file.display())?;
         for (key, value) in report.as_object().into_iter().flatten().filter(|(key, _)| *key != "warnings") {
-            writeln!(out, "  {:<24}{}", key.replace('_', " "), words(value))?;
+            writeln!(out, "  {:<24}{}", key.replace('_', " "), screen::line(&words(value)))?;
         }
         for warning in report["warnings"].as_array().into_iter().flatten() {
-            writeln!(out, "  warning: {}", words(warning))?;
+            writeln!(out, "  warning: {}", screen::line(&words(warning)))?;
         }
         Ok(())
     }
 }
 
+/// As the format's own reader has it.
+const LONGEST_HEADER: u64 = 100_000_000;
+
 /// The metadata of a model file; `None` if the file is none. Only looks: loading checks.
 fn model_metadata(path: &Path) -> Option<Map<String, Value>> {
+    // Before opening, which would wait for the other end of a pipe.
+    let size = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?.len();
     let mut file = File::open(path).ok()?;
     let mut length = [0; 8];
     file.read_exact(&mut length).ok()?;
-    let length = u64::from_le_bytes(length).min(file.metadata().ok()?.len());
+    let length = u64::from_le_bytes(length);
+    if length > LONGEST_HEADER || length > size {
+        return None;
+    }
     let mut header = Vec::new();
     file.take(length).read_to_end(&mut header).ok()?;
     let Value::Object(mut header) = serde_json::from_slice(&header).ok()? else { return None };
@@ -78,7 +90,7 @@ fn model_metadata(path: &Path) -> Option<Map<String, Value>> {
     }
 }
 
-fn of_data(table: Table) -> Value {
+fn of_data(table: &Table, unlabelled: Option<&str>) -> Value {
     let (rows, dimensions) = (table.embeddings().rows(), table.embeddings().cols());
     let lengths = (0..rows).map(|row| {
         table.embeddings().row(row).iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt()
@@ -93,7 +105,8 @@ fn of_data(table: Table) -> Value {
         warnings.push("a row is all zeros; --normalize l2 refuses it".to_owned());
     }
     if different < rows {
-        warnings.push(format!("{} rows repeat another one", rows - different));
+        let repeated = table::counted(rows - different, "row repeats", "rows repeat");
+        warnings.push(format!("{repeated} another one"));
     }
     let mut report = json!({
         "kind": "embeddings",
@@ -108,8 +121,15 @@ fn of_data(table: Table) -> Value {
     if table.labels.is_none() {
         warnings.push("no labels: good for predict, not for fit or evaluate".to_owned());
     } else {
-        match table.into_dataset() {
-            Ok(data) => add_classes(&mut report, &data, &mut warnings),
+        let kind = table.label_kind();
+        let left =
+            unlabelled.map_or(Ok((table.clone(), 0)), |label| table.clone().leave_out_unlabelled(label));
+        match left.and_then(|(table, out)| Ok((table.into_dataset()?, out))) {
+            Ok((data, out)) => {
+                report["label_kind"] = json!(kind);
+                report["unlabelled"] = json!(out);
+                add_classes(&mut report, &data, &mut warnings);
+            }
             Err(error) => warnings.push(error.to_string()),
         }
     }
@@ -131,20 +151,21 @@ fn add_classes(report: &mut Value, data: &Dataset, warnings: &mut Vec<String>) {
     let none = counts.iter().filter(|&&count| count == 0).count();
     if few > 0 {
         warnings.push(format!(
-            "{few} classes have fewer than {FEW} points: a split leaves some part without them"
+            "{} fewer than {FEW} points: a split leaves some part without them",
+            table::counted(few, "class has", "classes have")
         ));
     }
     let unseen = Unseen::new(&data.labels, &[], data.classes.len());
     if unseen.single > 0 {
         warnings.push(format!(
-            "{} points are the only ones of their class: about {:.1} % (± {:.1}) of new points carry a label that is not here",
-            unseen.single,
+            "{} of their class: about {:.1} % (± {:.1}) of new points carry a label that is not here",
+            table::counted(unseen.single, "point is the only one", "points are the only ones"),
             100.0 * unseen.share(),
             200.0 * unseen.standard_error()
         ));
     }
     if none > 0 {
-        warnings.push(format!("{none} class names have no point"));
+        warnings.push(format!("{} no point", table::counted(none, "class name has", "class names have")));
     }
 }
 
@@ -156,7 +177,9 @@ fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> an
     let mut levels = Vec::new();
     for &alpha in &alphas.0 {
         let decision = model.decide(alpha)?;
-        warnings.extend(decision.warnings().into_iter().map(|warning| format!("alpha {alpha}: {warning}")));
+        warnings.extend(
+            level_warnings(model, &decision).into_iter().map(|warning| format!("alpha {alpha}: {warning}")),
+        );
         let mut level = json!({ "alpha": alpha });
         if let Some(mix) = decision.mix {
             level["mix"] = json!(mix);
@@ -181,6 +204,7 @@ fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> an
         "smallest_alpha": smallest_alpha(predictor.calibration_points()),
         "calibration": text("calibration"),
         "combine": text("combine"),
+        "evidence": model.stack().map(|stack| stack.experts.as_slice()),
         "guarantee": model.guarantee(),
         "unseen_share": model.unseen().map(|unseen| unseen.share()),
         "probabilities": fitted.scale,

@@ -12,6 +12,8 @@ pub(crate) mod inspect;
 pub(crate) mod man;
 pub(crate) mod predict;
 pub(crate) mod recalibrate;
+#[cfg(feature = "serve")]
+pub(crate) mod serve;
 
 use crate::args::{Arguments, Command};
 
@@ -36,6 +38,8 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         Command::Inspect(command) => command.run(shared)?,
         Command::Explain(command) => command.run(shared)?,
         Command::Bench(command) => command.run(shared)?,
+        #[cfg(feature = "serve")]
+        Command::Serve(command) => command.run(shared)?,
         Command::Completions(command) => command.run()?,
         Command::Man(command) => command.run()?,
     }

@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use dance::conformal::EmptySets;
-use dance::data::Normalize;
-use dance::whole_file::WholeFile;
+use dance::data::{Normalize, io as files};
 use dance::{Dance, Table};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use super::Outcome;
-use crate::answers::{self, Answer, Answers, Include};
+use crate::answers::{self, Answer, Answers, Id, Include};
 use crate::args::Shared;
 use crate::data::{Columns, check_there};
 #[cfg(feature = "embed")]
 use crate::encoding::OnTheFly;
-use crate::output::{Destination, Format, write_frame};
-use crate::parse;
+use crate::output::{Destination, Format, Watched, write_frame};
+use crate::parse::{self, Alphas};
 use crate::places;
 use crate::progress::Progress;
 use crate::stream::{BadLine, Group, Next, Points};
@@ -29,7 +29,10 @@ pub(crate) const EXAMPLE: &str = r#"Example:
   echo '{"id": "a", "embedding": [0.1, …]}' | dance predict model.dance - -o -
   dance predict model.dance --images new/ -o sets.jsonl
 
+  zcat points.csv.gz | dance predict model.dance /dev/stdin --format csv -o sets.csv --alpha 0.1,0.05
+
 A row of .jsonl: {"row":0,"id":"a","prediction":"cat","probability":0.93,"set":["cat","fox"],"alpha":0.05}
+With several levels each row has an answer for each, side by side. Labels and ids are numbers where they were numbers.
 With --on-error report, a line that is no point is answered by {"row":17,"line":18,"error":…}. An answer has an `id` if its line has.
 `prediction` is the most probable label of the set, or of all labels where the set is empty; `probability` is its own.
 Lists beside `set` (--include) have one entry per label of the set, in its order: most conforming first. In .csv a list is a
@@ -49,7 +52,7 @@ pub(crate) struct Predict {
     /// A model that `dance fit` wrote
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// Embeddings; `-` or .jsonl: JSON lines, answered one by one
+    /// Embeddings; `-` is stdin. JSON lines (.jsonl, and `-` unless --format says otherwise) are answered one by one
     #[arg(value_name = "DATA")]
     #[cfg_attr(feature = "embed", arg(required_unless_present_any = ["images", "texts"]))]
     #[cfg_attr(not(feature = "embed"), arg(required = true))]
@@ -59,9 +62,9 @@ pub(crate) struct Predict {
     output: PathBuf,
     #[command(flatten)]
     columns: Columns,
-    /// Error level: a set misses the true label in about this share of cases
-    #[arg(long, value_name = "LEVEL", default_value_t = 0.1, value_parser = parse::alpha, allow_hyphen_values = true)]
-    alpha: f64,
+    /// Error levels: a set misses the true label in about this share of cases
+    #[arg(long, value_name = "LEVEL,…", default_value = "0.1", value_parser = parse::alphas, allow_hyphen_values = true)]
+    alpha: Alphas,
     /// What to add to each row
     #[arg(long, value_name = "WHAT,…", value_enum, value_delimiter = ',')]
     include: Vec<Include>,
@@ -86,19 +89,35 @@ enum OnError {
 }
 
 /// What there is to say about all rows.
-#[derive(Default)]
 struct Summary {
     bad: usize,
     rows: usize,
-    labels: usize,
-    empty: usize,
+    /// Labels and empty sets of every level.
+    levels: Vec<(f64, usize, usize)>,
 }
 
 impl Summary {
+    fn new(alphas: &Alphas) -> Self {
+        Self { bad: 0, rows: 0, levels: alphas.0.iter().map(|&alpha| (alpha, 0, 0)).collect() }
+    }
+
     fn add(&mut self, answers: &[Answer<'_>]) {
-        self.rows += answers.len();
-        self.labels += answers.iter().map(|answer| answer.set.len()).sum::<usize>();
-        self.empty += answers.iter().filter(|answer| answer.set.is_empty()).count();
+        self.rows += answers.len() / self.levels.len();
+        for row in answers.chunks(self.levels.len()) {
+            for ((_, labels, empty), answer) in self.levels.iter_mut().zip(row) {
+                *labels += answer.set.len();
+                *empty += usize::from(answer.set.is_empty());
+            }
+        }
+    }
+
+    /// Level, labels per set and share of empty sets.
+    fn shares(&self) -> Vec<(f64, f64, f64)> {
+        let rows = self.rows.max(1) as f64;
+        self.levels
+            .iter()
+            .map(|&(alpha, labels, empty)| (alpha, labels as f64 / rows, empty as f64 / rows))
+            .collect()
     }
 }
 
@@ -109,7 +128,7 @@ impl Predict {
         let context = shared.context(&progress)?;
         let model = Dance::load(shared.device(), &self.model, &context)?;
         let empty = if self.empty == Empty::Top1 { EmptySets::Top1 } else { EmptySets::Keep };
-        let answers = Answers::new(&model, self.alpha, self.include.clone(), empty, &context)?;
+        let answers = Answers::new(&model, &self.alpha.0, &self.include, empty, &context)?;
         for warning in answers.warnings() {
             progress.warn(&warning);
         }
@@ -120,27 +139,30 @@ impl Predict {
             self.table(&answers, &destination, &progress)?
         };
         progress.finish();
-        let (rows, guarantee) = (summary.rows.max(1) as f64, model.guarantee());
-        let (size, empty) = (summary.labels as f64 / rows, summary.empty as f64 / rows);
+        let (shares, guarantee) = (summary.shares(), model.guarantee());
         if shared.json && destination != Destination::Stdout {
-            let report = json!({
+            let mut report = json!({
                 "output": self.output.display().to_string(),
                 "rows": summary.rows,
-                "alpha": self.alpha,
-                "size": size,
-                "empty": empty,
                 "bad_lines": summary.bad,
                 "guarantee": guarantee,
                 "warnings": progress.warnings(),
             });
+            let level = |&(alpha, size, empty)| json!({ "alpha": alpha, "size": size, "empty": empty });
+            if let ([only], Some(report)) = (&shares[..], report.as_object_mut()) {
+                report.extend(level(only).as_object().cloned().unwrap_or_default());
+            } else {
+                report["levels"] = shares.iter().map(level).collect();
+            }
             writeln!(io::stdout(), "{report}")?;
         }
-        progress.note(&format!(
-            "{} rows at alpha {}: {size:.2} labels a set, {:.1} % empty; guarantee: {guarantee}",
-            summary.rows,
-            self.alpha,
-            100.0 * empty
-        ));
+        for (alpha, size, empty) in shares {
+            progress.note(&format!(
+                "{} rows at alpha {alpha}: {size:.2} labels a set, {:.1} % empty; guarantee: {guarantee}",
+                summary.rows,
+                100.0 * empty
+            ));
+        }
         if summary.bad > 0 {
             progress.warn(&format!(
                 "{} could not be answered; what stands in their places says why",
@@ -165,49 +187,44 @@ impl Predict {
         self.data.is_none()
     }
 
+    /// Whether DATA is JSON lines, which are answered as they come; stdin is, unless something else is said.
     fn streams(&self) -> bool {
         if self.embeds() {
             return false;
         }
-        let extension = self.data().extension().unwrap_or_default();
-        self.data() == Path::new("-") || extension == "jsonl" || extension == "ndjson"
+        let by_name = if self.data() == Path::new("-") {
+            Some(files::Format::Jsonl)
+        } else {
+            files::Format::of(self.data())
+        };
+        self.columns.format.or(by_name) == Some(files::Format::Jsonl)
     }
 
     fn check(&self, shared: &Shared) -> anyhow::Result<Destination> {
         let destination = Destination::new(&self.output)?;
-        let reports = self.on_error == OnError::Report;
-        if reports && !self.streams() && !self.embeds() {
+        let lines = matches!(&destination, Destination::Stdout | Destination::File(_, Format::Jsonl));
+        if self.on_error == OnError::Report && !self.streams() && !self.embeds() {
             bail!(
                 "--on-error report is for JSON lines; {} is read whole or not at all",
                 self.data().display()
             );
         }
-        if reports && matches!(&destination, Destination::File(_, format) if *format != Format::Jsonl) {
-            bail!("{}: --on-error report answers with JSON lines; use .jsonl or `-`", self.output.display());
+        if self.on_error == OnError::Report && !lines {
+            bail!("{}: what is wrong with a line is reported in .jsonl or `-`", self.output.display());
         }
         check_there(&self.model)?;
-        if self.embeds() {
-            check_there(self.data())?;
-        } else if !self.streams() {
-            self.columns.check(self.data())?;
-        } else if matches!(&destination, Destination::File(_, format) if *format != Format::Jsonl) {
-            bail!("{}: JSON lines are answered as JSON lines; use .jsonl or `-`", self.output.display());
-        } else if self.data() != Path::new("-") {
-            check_there(self.data())?;
+        check_there(self.data())?;
+        if !self.streams() && !self.embeds() {
+            self.columns.format_of(self.data())?;
         }
         if let Destination::File(path, _) = &destination {
-            let inputs = [
-                Some(&*self.model),
-                Some(self.data()),
-                self.columns.labels.as_deref(),
-                shared.config.as_deref(),
-            ];
+            let inputs = [Some(&*self.model), Some(self.data()), shared.config.as_deref()];
             places::check(&inputs, &[Some(path)])?;
         }
         Ok(destination)
     }
 
-    /// All rows of a file.
+    /// All rows of a file. Its labels are nobody's business.
     fn table(
         &self,
         answers: &Answers<'_>,
@@ -215,10 +232,10 @@ impl Predict {
         progress: &Progress,
     ) -> anyhow::Result<Summary> {
         let (table, bad) = self.points(answers, progress)?;
-        let ids = table.ids.iter().flatten().map(|id| Some(Value::from(id.as_str()))).collect();
-        let found =
-            answers.of(table.embeddings(), 0, ids).with_context(|| self.data().display().to_string())?;
-        let mut summary = Summary { bad: bad.len(), ..Summary::default() };
+        let found = answers
+            .of(table.embeddings(), 0, &answers::ids_of(&table))
+            .with_context(|| self.data().display().to_string())?;
+        let mut summary = Summary { bad: bad.len(), ..Summary::new(&self.alpha) };
         summary.add(&found);
         let lines = |out: &mut dyn Write| -> io::Result<()> {
             write_lines(out, &found)?;
@@ -227,16 +244,21 @@ impl Predict {
         match destination {
             Destination::Stdout => lines(&mut io::stdout().lock())?,
             Destination::File(path, Format::Jsonl) => {
-                let mut file = WholeFile::create(path)?;
-                lines(&mut file).with_context(|| path.display().to_string())?;
-                file.commit()?;
+                Watched::write(path, |file| Ok(lines(file)?))?;
             }
-            Destination::File(path, format) => {
-                let notes = vec![("guarantee", answers.model.guarantee())];
-                write_frame(path, *format, &answers::frame(&found, notes))?;
-            }
+            Destination::File(path, format) => Self::write_table(answers, &found, path, *format)?,
         }
         Ok(summary)
+    }
+
+    fn write_table(
+        answers: &Answers<'_>,
+        found: &[Answer<'_>],
+        path: &Path,
+        format: Format,
+    ) -> anyhow::Result<()> {
+        let notes = vec![("guarantee", answers.model.guarantee())];
+        write_frame(path, format, &answers::frame(found, answers.model.label_kind(), notes))
     }
 
     /// The points, and what could be made none of, with the reason.
@@ -255,11 +277,11 @@ impl Predict {
                 answers.context,
             );
         }
-        Ok((self.columns.table_for(self.data(), answers.model)?, Vec::new()))
+        Ok((self.columns.points_for(self.data(), answers.model)?, Vec::new()))
     }
 
-    /// Lines in, lines out.
-    fn stream(&self, answers: &Answers<'_>, destination: &Destination) -> anyhow::Result<Summary> {
+    /// Lines in, lines out; a table is written when all have come.
+    fn stream<'a>(&self, answers: &Answers<'a>, destination: &Destination) -> anyhow::Result<Summary> {
         let input: Box<dyn Read> = if self.data() == Path::new("-") {
             Box::new(io::stdin().lock())
         } else {
@@ -269,24 +291,37 @@ impl Predict {
             if self.data() == Path::new("-") { "stdin".into() } else { self.data().display().to_string() };
         let dimensions = answers.model.fitted().dimensions();
         let directed = answers.model.fitted().config.normalize == Normalize::L2;
-        let mut points = Points::new(input, name.clone(), dimensions, directed);
-        let mut summary = Summary::default();
-        let mut each = |out: &mut dyn Write| -> anyhow::Result<()> {
+        let mut points = Points::new(input, name.clone(), self.columns.keys(), dimensions, directed);
+        let mut summary = Summary::new(&self.alpha);
+        let mut each = |out: Taker<'_, 'a>| -> anyhow::Result<()> {
             loop {
                 match points.next()? {
                     Next::Points(group) => self.answer(answers, group, &mut summary, &name, out)?,
                     Next::Bad(bad) => self.refuse(bad, &mut summary, &name, out)?,
                     Next::End => return Ok(()),
                 }
-                out.flush()?; // whoever waits for the answer has it now
             }
         };
         match destination {
-            Destination::Stdout => each(&mut io::stdout().lock())?,
-            Destination::File(path, _) => {
-                let mut file = WholeFile::create(path)?;
-                each(&mut file)?;
-                file.commit()?;
+            Destination::Stdout => {
+                let mut stdout = io::stdout().lock();
+                each(&mut |reply| {
+                    write_reply(&mut stdout, &reply)?;
+                    Ok(stdout.flush()?) // whoever waits for the answer has it now
+                })?;
+            }
+            Destination::File(path, Format::Jsonl) => {
+                Watched::write(path, |file| each(&mut |reply| Ok(write_reply(file, &reply)?)))?;
+            }
+            Destination::File(path, format) => {
+                let mut all = Vec::new();
+                each(&mut |reply| {
+                    if let Reply::Answers(found) = reply {
+                        all.extend(found);
+                    }
+                    Ok(())
+                })?;
+                Self::write_table(answers, &all, path, *format)?;
             }
         }
         Ok(summary)
@@ -294,28 +329,28 @@ impl Predict {
 
     /// Answers points that arrived together. Where one of them cannot be answered (numbers so large that they overflow), each is
     /// asked by itself, so that the others are.
-    fn answer(
+    fn answer<'a>(
         &self,
-        answers: &Answers<'_>,
+        answers: &Answers<'a>,
         group: Group,
         summary: &mut Summary,
         name: &str,
-        out: &mut dyn Write,
+        out: Taker<'_, 'a>,
     ) -> anyhow::Result<()> {
-        match answers.of(&group.points, group.first, group.ids.clone()) {
+        match answers.of(&group.points, group.first, &group.ids) {
             Ok(found) => {
                 summary.add(&found);
-                return Ok(write_lines(out, &found)?);
+                return out(Reply::Answers(found));
             }
             Err(dance::Error::NotFinite { .. } | dance::Error::Data(_)) => {}
             Err(error) => return Err(error).with_context(|| name.to_owned()),
         }
         for (place, id) in group.ids.into_iter().enumerate() {
             let (row, line) = (group.first + place, group.lines[place]);
-            match answers.of(&group.points.select(&[place]), row, vec![id.clone()]) {
+            match answers.of(&group.points.select(&[place]), row, std::slice::from_ref(&id)) {
                 Ok(found) => {
                     summary.add(&found);
-                    write_lines(out, &found)?;
+                    out(Reply::Answers(found))?;
                 }
                 Err(dance::Error::NotFinite { .. } | dance::Error::Data(_)) => {
                     let problem = "its numbers are too large for the model; scale the embeddings down".into();
@@ -333,23 +368,44 @@ impl Predict {
         bad: BadLine,
         summary: &mut Summary,
         name: &str,
-        out: &mut dyn Write,
+        out: Taker<'_, '_>,
     ) -> anyhow::Result<()> {
-        let BadLine { row, line, id, problem } = bad;
+        let BadLine { row, line, id, problem: error } = bad;
         if self.on_error == OnError::Stop {
-            out.flush()?;
-            bail!("{name}: line {line}: {problem} (--on-error report goes on behind it)");
+            bail!("{name}: line {line}: {error} (--on-error report goes on behind it)");
         }
         summary.bad += 1;
-        let mut answer = json!({ "row": row, "line": line, "error": problem });
-        if let Some(id) = id {
-            answer["id"] = id;
-        }
-        Ok(writeln!(out, "{answer}")?)
+        out(Reply::Refusal(Refusal { row, line, error, id }))
     }
 }
 
-fn write_lines(out: &mut dyn Write, answers: &[Answer<'_>]) -> io::Result<()> {
+/// What lines are answered with.
+enum Reply<'a> {
+    Answers(Vec<Answer<'a>>),
+    Refusal(Refusal),
+}
+
+/// Takes replies as they come.
+type Taker<'t, 'a> = &'t mut dyn FnMut(Reply<'a>) -> anyhow::Result<()>;
+
+/// The answer to a line that is no point.
+#[derive(Serialize)]
+struct Refusal {
+    row: usize,
+    line: usize,
+    error: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<Id>,
+}
+
+fn write_reply(out: &mut dyn Write, reply: &Reply<'_>) -> io::Result<()> {
+    match reply {
+        Reply::Answers(answers) => write_lines(out, answers),
+        Reply::Refusal(refusal) => write_lines(out, std::slice::from_ref(refusal)),
+    }
+}
+
+fn write_lines(out: &mut dyn Write, answers: &[impl Serialize]) -> io::Result<()> {
     let mut text = Vec::new();
     for answer in answers {
         text.clear();

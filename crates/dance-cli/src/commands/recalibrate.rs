@@ -5,11 +5,14 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use dance::Dance;
+use dance::{Dance, Dataset};
 use serde_json::json;
 
 use crate::args::Shared;
+#[cfg(feature = "serve")]
+use crate::data::in_order_of_names;
 use crate::data::{Columns, check_there};
+use crate::judged;
 use crate::places;
 use crate::progress::Progress;
 use crate::screen;
@@ -17,9 +20,13 @@ use crate::settings::Method;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance recalibrate model.dance last-week.npz -o model2.dance
+  dance recalibrate model.dance model.dance.journal.jsonl -o model2.dance    # labels that dance serve was told
   dance recalibrate model.dance last-week.npz -o model2.dance --calibration-mode disjoint --combine union --mix 0.2
 
 Takes seconds: nothing is fitted. DATA must not hold points that fitted the kernel. What is not given stays as it was.";
+
+/// Levels that most people ask for: where the points are too few for one of them, it is said.
+const USUAL: [f64; 2] = [0.1, 0.05];
 
 #[derive(Args, Debug)]
 pub(crate) struct Recalibrate {
@@ -41,7 +48,9 @@ pub(crate) struct Recalibrate {
 impl Recalibrate {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         check_there(&self.model)?;
-        self.columns.check(&self.data)?;
+        if !self.is_journal() {
+            self.columns.check(&self.data)?;
+        }
         let inputs =
             [Some(&*self.model), Some(&self.data), self.columns.labels.as_deref(), shared.config.as_deref()];
         places::check(&inputs, &[Some(&self.output)])?;
@@ -49,11 +58,13 @@ impl Recalibrate {
         progress.begin("calibrating");
         let (device, context) = (shared.device(), shared.context(&progress)?);
         let model = Dance::load(device, &self.model, &context)?;
-        let data = self.columns.dataset(&self.data)?;
+        let data = self.dataset(&model, &progress)?;
         let config = self.method.apply(model.fitted().config.dance, shared.seed);
+        self.method.check(&config)?;
         let model = model
             .recalibrate(device, &data, Some(config), &context)
             .with_context(|| self.data.display().to_string())?;
+        judged::warn_of_levels(&model, &USUAL, &progress)?;
         model.save(&self.output)?;
         progress.finish();
         let mut out = screen::out(shared.json);
@@ -77,5 +88,27 @@ impl Recalibrate {
             )?;
         }
         Ok(())
+    }
+
+    /// Whether DATA is a journal of `dance serve`.
+    fn is_journal(&self) -> bool {
+        #[cfg(feature = "serve")]
+        return dance_serve::journal::is_journal(&self.data);
+        #[cfg(not(feature = "serve"))]
+        false
+    }
+
+    fn dataset(&self, model: &Dance, progress: &Progress) -> anyhow::Result<Dataset> {
+        #[cfg(feature = "serve")]
+        if self.is_journal() {
+            let (table, picked) = dance_serve::journal::read_drawn(&self.data)?;
+            if picked > 0 {
+                progress.warn(&format!(
+                    "{picked} labels of points that were picked are left out: only points that came by chance are like new ones"
+                ));
+            }
+            return Ok(in_order_of_names(table.into_dataset()?));
+        }
+        self.columns.dataset(&self.data, model.classes(), progress)
     }
 }

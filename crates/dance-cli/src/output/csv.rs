@@ -4,28 +4,36 @@
 use std::io::Write;
 
 use dance::data::io::csv_safe;
-use serde_json::json;
+use serde_json::Value;
 
+use super::frame::{Cells, offsets};
 use super::{Column, Frame};
 
 pub(super) fn write(out: &mut impl Write, frame: &Frame) -> anyhow::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
-    let mut header = Vec::new();
+    let (mut header, mut begins) = (Vec::new(), Vec::new());
     for (name, column) in &frame.columns {
         match column {
             Column::Vectors(matrix) => header.extend((0..matrix.cols()).map(|at| format!("x{at}"))),
             _ => header.push((*name).to_owned()),
         }
+        begins.push(if let Column::Lists(_, lengths) = column { offsets(lengths) } else { Vec::new() });
     }
     writer.write_record(&header)?;
     for row in 0..frame.rows() {
-        for (_, column) in &frame.columns {
+        for ((_, column), begins) in frame.columns.iter().zip(&begins) {
             match column {
-                Column::Integers(values) => writer.write_field(values[row].to_string())?,
-                Column::Numbers(values) => writer.write_field(values[row].to_string())?,
-                Column::Texts(values) => writer.write_field(&*csv_safe(&values[row]))?,
-                Column::TextLists(values) => writer.write_field(json!(values[row]).to_string())?,
-                Column::NumberLists(values) => writer.write_field(json!(values[row]).to_string())?,
+                Column::Flat(Cells::Texts(values)) => writer.write_field(&*csv_safe(&values[row]))?,
+                Column::Flat(Cells::Integers(values)) => writer.write_field(values[row].to_string())?,
+                Column::Flat(Cells::Numbers(values)) => writer.write_field(values[row].to_string())?,
+                // As Python writes them, and as such labels are named.
+                Column::Flat(Cells::Booleans(values)) => {
+                    writer.write_field(if values[row] { "True" } else { "False" })?;
+                }
+                Column::Lists(cells, _) => {
+                    let list = (begins[row]..begins[row + 1]).map(|at| cells.json(at));
+                    writer.write_field(Value::from(list.collect::<Vec<_>>()).to_string())?;
+                }
                 Column::Vectors(matrix) => {
                     for value in matrix.row(row) {
                         writer.write_field(value.to_string())?;

@@ -2,16 +2,18 @@
 
 mod csv;
 mod frame;
+mod jsonl;
 mod npz;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod watched;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
-use dance::whole_file::WholeFile;
+use anyhow::{Context, bail};
 
-pub(crate) use frame::{Column, Frame};
+pub(crate) use frame::{Cells, Column, Frame};
+pub(crate) use watched::Watched;
 
 /// What rows are written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,32 +37,51 @@ impl Destination {
         if path == Path::new("-") {
             return Ok(Self::Stdout);
         }
-        let format = match path.extension().unwrap_or_default().to_string_lossy().to_lowercase().as_str() {
-            "jsonl" | "ndjson" => Format::Jsonl,
-            "csv" => Format::Csv,
-            "parquet" if cfg!(feature = "parquet") => Format::Parquet,
-            "parquet" => bail!("{}: this build cannot write Parquet", path.display()),
-            "npz" => Format::Npz,
-            _ => bail!(
-                "{}: cannot tell the format to write by its name; use .jsonl, .csv, .parquet or .npz, or `-` for \
-                 JSON lines on stdout",
+        match Format::of(path)? {
+            Some(format) => Ok(Self::File(path.to_owned(), format)),
+            None => bail!(
+                "{}: cannot tell the format to write by its name; use {WRITTEN}, or `-` for JSON lines on stdout",
                 path.display()
             ),
-        };
-        Ok(Self::File(path.to_owned(), format))
+        }
+    }
+}
+
+/// What can be written.
+const WRITTEN: &str = ".jsonl, .csv, .parquet or .npz";
+
+impl Format {
+    /// By the name of a file; `None` where that says nothing.
+    fn of(path: &Path) -> anyhow::Result<Option<Self>> {
+        Ok(match path.extension().unwrap_or_default().to_string_lossy().to_lowercase().as_str() {
+            "jsonl" | "ndjson" => Some(Self::Jsonl),
+            "csv" => Some(Self::Csv),
+            "parquet" if cfg!(feature = "parquet") => Some(Self::Parquet),
+            "parquet" => bail!("{}: this build cannot write Parquet", path.display()),
+            "npz" => Some(Self::Npz),
+            _ => None,
+        })
+    }
+
+    /// Of a file that cannot be stdout; `what` goes there.
+    pub(crate) fn of_file(path: &Path, what: &str) -> anyhow::Result<Self> {
+        match Self::of(path)? {
+            Some(format) => Ok(format),
+            None => bail!("{}: {what} are written to a file that ends in {WRITTEN}", path.display()),
+        }
     }
 }
 
 /// Writes a frame to a file.
 pub(crate) fn write_frame(path: &Path, format: Format, frame: &Frame) -> anyhow::Result<()> {
-    let mut file = WholeFile::create(path)?;
-    match format {
-        Format::Csv => csv::write(&mut file, frame),
-        Format::Npz => npz::write(&mut file, frame),
+    Watched::write(path, |file| match format {
+        Format::Jsonl => jsonl::write(file, frame),
+        Format::Csv => csv::write(file, frame),
+        Format::Npz => npz::write(file, frame),
         #[cfg(feature = "parquet")]
-        Format::Parquet => parquet::write(&mut file, frame),
-        _ => Err(anyhow::anyhow!("cannot be written in this format")),
-    }
-    .map_err(|error| error.context(path.display().to_string()))?;
-    Ok(file.commit()?)
+        Format::Parquet => parquet::write(file, frame),
+        #[cfg(not(feature = "parquet"))]
+        Format::Parquet => Err(anyhow::anyhow!("this build cannot write Parquet")),
+    })
+    .with_context(|| path.display().to_string())
 }

@@ -6,6 +6,7 @@ use std::io::{Seek, Write};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
+use super::frame::{Cells, offsets};
 use super::{Column, Frame};
 
 /// The time stamp is fixed, so that the same arrays give the same bytes.
@@ -24,33 +25,25 @@ pub(super) fn write(out: &mut (impl Write + Seek), frame: &Frame) -> anyhow::Res
         archive.write_all(bytes)?;
         Ok(())
     };
-    let mut offsets: Option<Vec<u8>> = None;
+    let mut ends: Option<Vec<u8>> = None;
     for (name, column) in &frame.columns {
         match column {
-            Column::Integers(values) => array(name, "<i8", &[values.len()], &integers(values))?,
-            Column::Numbers(values) => array(name, "<f8", &[values.len()], &numbers(values))?,
-            Column::Texts(values) => {
-                let (kind, bytes) = texts(values.iter());
-                array(name, &kind, &[values.len()], &bytes)?;
-            }
-            Column::TextLists(lists) => {
-                let (kind, bytes) = texts(lists.iter().flatten());
-                array(name, &kind, &[lists.iter().map(Vec::len).sum()], &bytes)?;
-                offsets.get_or_insert_with(|| integers(&ends(lists.iter().map(Vec::len))));
-            }
-            Column::NumberLists(lists) => {
-                let flat = lists.concat();
-                array(name, "<f8", &[flat.len()], &numbers(&flat))?;
-                offsets.get_or_insert_with(|| integers(&ends(lists.iter().map(Vec::len))));
+            Column::Flat(cells) | Column::Lists(cells, _) => {
+                let (kind, bytes) = encoded(cells);
+                array(name, &kind, &[cells.len()], &bytes)?;
             }
             Column::Vectors(matrix) => {
                 let bytes: Vec<u8> = matrix.as_slice().iter().flat_map(|value| value.to_le_bytes()).collect();
                 array(name, "<f4", &[matrix.rows(), matrix.cols()], &bytes)?;
             }
         }
+        if let Column::Lists(_, lengths) = column {
+            let begin = |&begin: &usize| (begin as i64).to_le_bytes();
+            ends.get_or_insert_with(|| offsets(lengths).iter().flat_map(begin).collect());
+        }
     }
-    if let Some(offsets) = offsets {
-        array("set_offsets", "<i8", &[offsets.len() / 8], &offsets)?;
+    if let Some(ends) = ends {
+        array("set_offsets", "<i8", &[ends.len() / 8], &ends)?;
     }
     for (name, text) in &frame.notes {
         let (kind, bytes) = texts([text].into_iter());
@@ -73,22 +66,18 @@ fn header(kind: &str, shape: &[usize]) -> Vec<u8> {
     bytes
 }
 
-fn ends(lengths: impl Iterator<Item = usize>) -> Vec<i64> {
-    let mut ends = vec![0];
-    let mut end = 0;
-    for length in lengths {
-        end += length as i64;
-        ends.push(end);
+/// The type of an array, and its bytes.
+fn encoded(cells: &Cells) -> (String, Vec<u8>) {
+    match cells {
+        Cells::Integers(values) => {
+            ("<i8".into(), values.iter().flat_map(|value| value.to_le_bytes()).collect())
+        }
+        Cells::Numbers(values) => {
+            ("<f8".into(), values.iter().flat_map(|value| value.to_le_bytes()).collect())
+        }
+        Cells::Booleans(values) => ("|b1".into(), values.iter().map(|&value| u8::from(value)).collect()),
+        Cells::Texts(values) => texts(values.iter()),
     }
-    ends
-}
-
-fn integers(values: &[i64]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
-}
-
-fn numbers(values: &[f64]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
 /// UCS-4 text of the longest one's width, the others padded with NULs.

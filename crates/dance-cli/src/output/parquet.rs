@@ -4,12 +4,13 @@ use std::io::Write;
 use std::sync::Arc;
 
 use parquet::basic::Compression;
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int64Type};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int64Type};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
 
+use super::frame::Cells;
 use super::{Column, Frame};
 
 pub(super) fn write(out: &mut (impl Write + Send), frame: &Frame) -> anyhow::Result<()> {
@@ -26,19 +27,13 @@ pub(super) fn write(out: &mut (impl Write + Send), frame: &Frame) -> anyhow::Res
     while let Some(mut place) = group.next_column()? {
         let Some((_, column)) = columns.next() else { break };
         match column {
-            Column::Integers(values) => flat::<Int64Type>(&mut place, values)?,
-            Column::Numbers(values) => flat::<DoubleType>(&mut place, values)?,
-            Column::Texts(values) => flat::<ByteArrayType>(&mut place, &texts(values))?,
-            Column::TextLists(lists) => {
-                let values: Vec<ByteArray> = lists.iter().flat_map(|list| texts(list)).collect();
-                nested::<ByteArrayType>(&mut place, &values, lists.iter().map(Vec::len))?;
-            }
-            Column::NumberLists(lists) => {
-                nested::<DoubleType>(&mut place, &lists.concat(), lists.iter().map(Vec::len))?;
+            Column::Flat(cells) => write_cells(&mut place, cells, None)?,
+            Column::Lists(cells, lengths) => {
+                write_cells(&mut place, cells, Some(&levels(lengths.iter().copied())))?;
             }
             Column::Vectors(matrix) => {
-                let lengths = std::iter::repeat_n(matrix.cols(), matrix.rows());
-                nested::<FloatType>(&mut place, matrix.as_slice(), lengths)?;
+                let levels = levels(std::iter::repeat_n(matrix.cols(), matrix.rows()));
+                write_values::<FloatType>(&mut place, matrix.as_slice(), Some(&levels))?;
             }
         }
         place.close()?;
@@ -49,40 +44,58 @@ pub(super) fn write(out: &mut (impl Write + Send), frame: &Frame) -> anyhow::Res
 }
 
 fn field(name: &str, column: &Column) -> String {
+    let kind = |cells: &Cells, name: &str| match cells {
+        Cells::Integers(_) => format!("int64 {name}"),
+        Cells::Numbers(_) => format!("double {name}"),
+        Cells::Booleans(_) => format!("boolean {name}"),
+        Cells::Texts(_) => format!("binary {name} (UTF8)"),
+    };
     let list = |kind: &str| {
         format!("required group {name} (LIST) {{ repeated group list {{ required {kind}; }} }} ")
     };
     match column {
-        Column::Integers(_) => format!("required int64 {name}; "),
-        Column::Numbers(_) => format!("required double {name}; "),
-        Column::Texts(_) => format!("required binary {name} (UTF8); "),
-        Column::TextLists(_) => list("binary element (UTF8)"),
-        Column::NumberLists(_) => list("double element"),
+        Column::Flat(cells) => format!("required {}; ", kind(cells, name)),
+        Column::Lists(cells, _) => list(&kind(cells, "element")),
         Column::Vectors(_) => list("float element"),
     }
 }
 
-fn texts(values: &[String]) -> Vec<ByteArray> {
-    values.iter().map(|text| ByteArray::from(text.as_str())).collect()
-}
+/// Definition and repetition levels of lists: definition level 0 is an empty list, repetition level 0 begins a row.
+type Levels = (Vec<i16>, Vec<i16>);
 
-fn flat<T: DataType>(place: &mut SerializedColumnWriter<'_>, values: &[T::T]) -> anyhow::Result<()> {
-    place.typed::<T>().write_batch(values, None, None)?;
-    Ok(())
-}
-
-/// Lists: definition level 0 is an empty list, repetition level 0 begins a row.
-fn nested<T: DataType>(
-    place: &mut SerializedColumnWriter<'_>,
-    values: &[T::T],
-    lengths: impl Iterator<Item = usize>,
-) -> anyhow::Result<()> {
+fn levels(lengths: impl Iterator<Item = usize>) -> Levels {
     let (mut definition, mut repetition) = (Vec::new(), Vec::new());
     for length in lengths {
         definition.extend(std::iter::repeat_n(i16::from(length > 0), length.max(1)));
         repetition.push(0);
         repetition.extend(std::iter::repeat_n(1, length.saturating_sub(1)));
     }
-    place.typed::<T>().write_batch(values, Some(&definition), Some(&repetition))?;
+    (definition, repetition)
+}
+
+fn write_cells(
+    place: &mut SerializedColumnWriter<'_>,
+    cells: &Cells,
+    levels: Option<&Levels>,
+) -> anyhow::Result<()> {
+    match cells {
+        Cells::Integers(values) => write_values::<Int64Type>(place, values, levels),
+        Cells::Numbers(values) => write_values::<DoubleType>(place, values, levels),
+        Cells::Booleans(values) => write_values::<BoolType>(place, values, levels),
+        Cells::Texts(values) => {
+            let texts: Vec<ByteArray> = values.iter().map(|text| ByteArray::from(text.as_str())).collect();
+            write_values::<ByteArrayType>(place, &texts, levels)
+        }
+    }
+}
+
+fn write_values<T: DataType>(
+    place: &mut SerializedColumnWriter<'_>,
+    values: &[T::T],
+    levels: Option<&Levels>,
+) -> anyhow::Result<()> {
+    let (definition, repetition) =
+        levels.map(|(definition, repetition)| (&definition[..], &repetition[..])).unzip();
+    place.typed::<T>().write_batch(values, definition, repetition)?;
     Ok(())
 }

@@ -273,7 +273,7 @@ fn inspect_knows_data_from_models() {
     let odd = run(&["inspect", &at("odd.csv")]).success();
     odd.says(&[
         "warning: a row is all zeros",
-        "warning: 1 rows repeat",
+        "warning: 1 row repeats",
         "warning: 2 classes have fewer than 3",
     ]);
 }

@@ -54,7 +54,8 @@ fn evaluate_writes_classes() {
         assert_eq!(of(2), 96.0);
         assert!((of(3) / 96.0 - level["coverage"].as_f64().unwrap()).abs() < 1e-12);
     }
-    run(&["evaluate", &model, &test, "--per-class", "-"]).fails(&["written to .csv"]);
+    run(&["evaluate", &model, &test, "--per-class", "-"])
+        .fails(&["written to a file that ends in .jsonl, .csv"]);
 }
 
 /// Every line of the table fits a terminal of 100 columns.

@@ -9,9 +9,14 @@ mod demo;
 #[cfg(feature = "embed")]
 mod embed;
 mod errors;
+mod faults;
 mod formats;
 mod interrupts;
 mod judging;
+mod kinds;
+mod readers;
+#[cfg(feature = "serve")]
+mod serve;
 mod streams;
 
 use std::path::{Path, PathBuf};
@@ -141,6 +146,34 @@ impl Ran {
     fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout).unwrap()
     }
+}
+
+/// A file of points in three clusters, .csv or .jsonl, with what `label` and `id` write.
+fn toy(path: &str, rows: usize, label: impl Fn(usize) -> String, id: impl Fn(usize) -> String) {
+    let line = |row: usize| {
+        let numbers = (0..4).map(|at| {
+            f64::from(u8::from(row % 3 == at)) * 5.0 + ((row * 7 + at * 3) % 11) as f64 / 9.0 + 0.1
+        });
+        let numbers: Vec<f64> = numbers.collect();
+        if path.ends_with("jsonl") {
+            format!("{{\"embedding\":{numbers:?},\"label\":{},\"id\":{}}}\n", label(row), id(row))
+        } else {
+            format!(
+                "{},{},{}\n",
+                label(row),
+                id(row),
+                numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+            )
+        }
+    };
+    let header = if path.ends_with("jsonl") { "" } else { "label,id,a,b,c,d\n" };
+    std::fs::write(path, header.to_owned() + &(0..rows).map(line).collect::<String>()).unwrap();
+}
+
+/// A fit that takes no time.
+fn fit_toy(data: &str, model: &str, extra: &[&str]) -> Ran {
+    let quick = ["--evaluations", "1", "--rounds", "0", "--split", "0.4,0.4,0.2"];
+    run(&[&["fit", data, "-o", model], &quick[..], extra].concat())
 }
 
 fn names(folder: &Path) -> Vec<String> {

@@ -72,12 +72,12 @@ impl Predictor {
                 let (part, in_given) = within(&given)?;
                 let (_, in_judged) = within(&judged)?;
                 let merged = in_given.merge(&given, &in_judged, &judged, k);
-                let scores = part.score(&in_given, CALIBRATION_PART, |row| row, context);
+                let scores = part.score(&in_given, CALIBRATION_PART, |row| row as u64, context);
                 let labels = &reference.labels;
                 (merged, Some(Selecting::new(&scores, labels, &given, &judged, setup.classes)))
             }
         };
-        let scores = reference.score(&neighbors, CALIBRATION_PART, |row| row, context);
+        let scores = reference.score(&neighbors, CALIBRATION_PART, |row| row as u64, context);
         let scores = own_scores(&scores, &reference.labels, probabilities);
         Self::split(reference, &scores, &scores, selecting, config)
     }
@@ -95,10 +95,14 @@ impl Predictor {
         let reference = setup.open(fit)?;
         let Part { embeddings: points, labels } = calibration;
         let neighbors = reference.index.search(points, reference.neighbor_count(), context)?;
-        let scores = reference.score(&neighbors, CALIBRATION_PART, |row| row, context);
+        let scores = reference.score(&neighbors, CALIBRATION_PART, |row| row as u64, context);
         let own = own_scores(&scores, labels, probabilities);
         // What is learned from calibration points, be it a mix or levels, must come from others than the thresholds do.
-        let learns = config.mix == Mix::Auto || config.combine != Combine::Union;
+        let learns = match config.combine {
+            Combine::Evidence => false,
+            Combine::Union => config.mix == Mix::Auto,
+            Combine::Joint | Combine::Fuse => true,
+        };
         let (selecting, thresholds) =
             if learns { halves(points, config.seed)? } else { (Vec::new(), (0..labels.len()).collect()) };
         let pick = |rows: &[usize]| rows.iter().map(|&row| own[row]).collect::<Vec<_>>();
@@ -199,6 +203,7 @@ impl Predictor {
             mode: config.calibration,
             combine: config.combine,
             evidence,
+            stack: None,
         })
     }
 }
@@ -206,7 +211,7 @@ impl Predictor {
 /// The score that several are combined into; `None` where each decides for itself.
 pub(crate) fn rule(combine: Combine, joint: Option<&(f64, Vec<Trial>)>) -> Option<Rule> {
     match combine {
-        Combine::Union => None,
+        Combine::Union | Combine::Evidence => None,
         Combine::Joint => Some(Rule::Joint { mix: joint.map_or(0.0, |(mix, _)| *mix) }),
         Combine::Fuse => Some(Rule::Fuse),
     }

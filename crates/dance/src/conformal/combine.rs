@@ -7,6 +7,7 @@
 //! - **fuse**: `S = -( ln N_rank + ½·ln N_contrast + ln N_probability )`, evidence added up as Fisher does with p-values; the
 //!   third score is `1 - p_y`, and the rank breaks its ties with it. Computed as `-N_rank²·N_contrast·N_probability²`, which
 //!   orders like S and needs no logarithm: whole numbers, so ties are exact (up to n of about 1500; beyond, to 1e-15).
+//! - **evidence**: none of these: `-ln p(y)` of a posterior that experts of their own make (`evidence`).
 
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,8 @@ pub enum Combine {
     /// One score made of both and the class probability.
     #[default]
     Fuse,
+    /// The posterior of several experts, trained on fit and calibration points: see `evidence`.
+    Evidence,
 }
 
 /// The weight of `1 - p_y` in the rank that breaks its ties with it: below 1, so that it never overrules a rank.

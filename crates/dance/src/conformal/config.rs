@@ -115,13 +115,13 @@ impl DanceConfig {
         if !(0.0..1.0).contains(&self.tie_noise) {
             return Err(Error::config("tie_noise", self.tie_noise, "at least 0 and below 1"));
         }
-        if self.combine == Combine::Fuse
+        if matches!(self.combine, Combine::Fuse | Combine::Evidence)
             && let Mix::Fixed(mix) = self.mix
         {
             return Err(Error::config(
                 "mix",
                 mix,
-                "`auto` where scores are fused: only union and joint have a mix (`--combine union`)",
+                "`auto` where there is one score: only union and joint have a mix (`--combine union`)",
             ));
         }
         self.mix.check()

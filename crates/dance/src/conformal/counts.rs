@@ -78,6 +78,18 @@ impl LabelCounts {
         self.rest.push(rest);
     }
 
+    /// The same counts of single scores, with the combined counts of `other`.
+    pub(super) fn with_combined(&self, other: &Self, classes: usize) -> Self {
+        let mut all = Self::new(self.calibration_points);
+        for query in 0..self.len() {
+            let of = |counts: Counts, other: Counts| Counts { combined: other.combined, ..counts };
+            let labels = 0..classes as u32;
+            let each = labels.map(|label| (label, of(self.get(query, label), other.get(query, label))));
+            all.push(each, of(self.rest[query], other.rest[query]));
+        }
+        all
+    }
+
     /// Of several groups of queries, one after the other.
     pub(super) fn concat(calibration_points: usize, groups: &[Self]) -> Self {
         let mut all = Self::new(calibration_points);
@@ -95,6 +107,19 @@ impl LabelCounts {
         self.labels.extend_from_slice(&other.labels);
         self.counts.extend_from_slice(&other.counts);
         self.rest.extend_from_slice(&other.rest);
+    }
+
+    /// The counts of some of the queries.
+    pub fn select(&self, queries: &[usize]) -> Self {
+        let mut selected = Self::new(self.calibration_points);
+        for &query in queries {
+            let (labels, counts, rest) = self.row(query);
+            selected.labels.extend_from_slice(labels);
+            selected.counts.extend_from_slice(counts);
+            selected.ends.push(selected.labels.len());
+            selected.rest.push(rest);
+        }
+        selected
     }
 
     /// Number of queries.

@@ -2,10 +2,11 @@
 //!
 //! 1. [`scores`]: how little a label conforms to a query, for every label at once.
 //! 2. [`threshold`], [`Mix`], [`Combine`]: what the scores of calibration points say, alone and together.
-//! 3. [`Predictor`]: three ways of calibrating, one of which ([`CalibrationMode::Exact`]) lets the query join the calibration points.
-//! 4. [`LabelCounts`]: a p-value is a whole count; [`Decision`] says which counts pass at an error level.
-//! 5. [`Sets`], [`metrics`]: the labels that remain, and how good they are.
-//! 6. [`methods`]: what others do, on the same kernel.
+//! 3. `evidence`: a posterior stacked from several experts, in exact form ([`Combine::Evidence`]).
+//! 4. [`Predictor`]: three ways of calibrating, one of which ([`CalibrationMode::Exact`]) lets the query join the calibration points.
+//! 5. [`LabelCounts`]: a p-value is a whole count; [`Decision`] says which counts pass at an error level.
+//! 6. [`Sets`], [`metrics`]: the labels that remain, and how good they are.
+//! 7. [`methods`]: what others do, on the same kernel.
 //!
 //! ```
 //! use dance::conformal::{CalibrationScores, Sets, scores::LabelScores};
@@ -23,6 +24,7 @@ mod combine;
 mod config;
 mod counts;
 mod decision;
+mod evidence;
 mod exact;
 pub mod methods;
 pub mod metrics;
@@ -44,6 +46,8 @@ pub(crate) use combine::Levels;
 pub use config::{CalibrationMode, DanceConfig};
 pub use counts::{Counts, Cut, LabelCounts, least_count};
 pub use decision::Decision;
+pub use evidence::{ExpertSettings, SpaceName, StackSettings};
+pub(crate) use evidence::{Known, Lesson, Stack, learn};
 pub use mix::{Mix, MixSelection, Trial, share};
 pub(crate) use predictor::Evidence;
 pub use predictor::{Answers, Predictor};

@@ -55,7 +55,7 @@ pub(super) fn tuning_parts(
     labels: &[u32],
     config: &DanceConfig,
 ) -> Result<Option<[Vec<usize>; 2]>> {
-    let needless = config.mix != Mix::Auto || config.combine == Combine::Fuse;
+    let needless = config.mix != Mix::Auto || matches!(config.combine, Combine::Fuse | Combine::Evidence);
     if needless || rows.len() < LEAST_TUNING_POINTS {
         return Ok(None);
     }

@@ -4,13 +4,16 @@
 //! Three ways of calibrating ([`CalibrationMode`]) end in the same thing: for every label of a query, how many calibration
 //! points conform no better. See `calibrate` for how they come about.
 
+use std::sync::Arc;
+
 use super::combine::{Combine, Levels, Rule, Scores, with_probability};
 use super::config::CalibrationMode;
 use super::counts::{Counts, Cut, LabelCounts, least_count};
 use super::decision::Decision;
+use super::evidence::Stack;
 use super::exact::{Bag, Queries};
 use super::mix::{self, Mix, MixSelection, Trial};
-use super::reference::{QUERY_PART, Reference};
+use super::reference::{self, QUERY_PART, Reference};
 use super::scores::paired::PairedScores;
 use super::threshold::CalibrationScores;
 use crate::context::Context;
@@ -39,6 +42,8 @@ pub struct Predictor {
     pub(crate) mode: CalibrationMode,
     pub(crate) combine: Combine,
     pub(crate) evidence: Evidence,
+    /// The experts that decide, where evidence is combined.
+    pub(crate) stack: Option<Arc<Stack>>,
 }
 
 /// What p-values are counted from.
@@ -105,7 +110,7 @@ impl Predictor {
             && match self.combine {
                 Combine::Union => self.selection.is_none(),
                 Combine::Joint => self.joint.as_ref().is_none_or(|(_, trials)| trials.is_empty()),
-                Combine::Fuse => false,
+                Combine::Fuse | Combine::Evidence => false,
             }
     }
 
@@ -114,12 +119,11 @@ impl Predictor {
         self.reference.index.search(queries, k, context)
     }
 
-    /// Neighbors, scores and counts of mapped queries. `first_row` is the number of the first one, which with the seed
-    /// decides what breaks its ties. Fused scores need the class probabilities of the queries.
+    /// Neighbors, scores and counts of mapped queries. What breaks the ties of a query follows from the seed and its own numbers,
+    /// so that it is answered the same alone and in any company. Fused scores need the class probabilities of the queries.
     pub fn answer(
         &self,
         queries: &Matrix,
-        first_row: usize,
         probabilities: Option<&Matrix>,
         context: &Context<'_>,
     ) -> Result<Answers> {
@@ -129,18 +133,38 @@ impl Predictor {
             ));
         }
         let (reference, k) = (&self.reference, self.reference.neighbor_count());
-        let row = |query: usize| first_row + query;
+        let names = reference::names(queries);
+        let name = |query: usize| names[query];
         let Evidence::Bag(bag) = &self.evidence else {
             let neighbors = reference.index.search(queries, k, context)?;
-            let scores = reference.score(&neighbors, QUERY_PART, row, context);
+            let scores = reference.score(&neighbors, QUERY_PART, name, context);
             let counts = self.count(&scores, probabilities, context);
             return Ok(Answers { neighbors, scores, counts });
         };
         let (neighbors, reached) = reference.index.search_both_ways(queries, k, context)?;
-        let scores = reference.score(&neighbors, QUERY_PART, row, context);
-        let known = Queries { points: queries, first_row, reached: &reached, scores: &scores, probabilities };
+        let scores = reference.score(&neighbors, QUERY_PART, name, context);
+        let known =
+            Queries { points: queries, names: &names, reached: &reached, scores: &scores, probabilities };
         let counts = bag.count(reference, &known, QUERY_PART, context);
         Ok(Answers { neighbors, scores, counts })
+    }
+
+    /// The same where evidence is combined: of queries that are mapped, and of the same queries as they were before. Comes with
+    /// their class probabilities.
+    pub(crate) fn answer_stacked(
+        &self,
+        stack: &Stack,
+        [mapped, points]: [&Matrix; 2],
+        context: &Context<'_>,
+    ) -> Result<(Answers, Matrix)> {
+        let reference = &self.reference;
+        let neighbors = reference.index.search(mapped, reference.neighbor_count(), context)?;
+        let names = reference::names(mapped);
+        let scores = reference.score(&neighbors, QUERY_PART, |query| names[query], context);
+        let (combined, probabilities) = stack.answer(points, context)?;
+        // What each of the two scores says by itself is told too, among the calibration points without the query.
+        let counts = self.count(&scores, None, context).with_combined(&combined, reference.classes);
+        Ok((Answers { neighbors, scores, counts }, probabilities))
     }
 
     /// Counts from the scores alone: everywhere but in a bag.
@@ -206,7 +230,7 @@ impl Predictor {
             cut: Cut::One(least_count(alpha, calibration_points)),
         };
         match self.combine {
-            Combine::Fuse => {}
+            Combine::Fuse | Combine::Evidence => {}
             Combine::Joint => {
                 let (mix, trials) = self.joint.clone().unwrap_or_default();
                 (decision.mix, decision.trials) = (Some(mix), trials);

@@ -9,7 +9,9 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::machine::Part;
+use crate::matrix::Matrix;
 use crate::neighbors::{Index, Neighbors};
+use crate::random;
 
 use super::combine::Combine;
 use super::config::DanceConfig;
@@ -65,8 +67,8 @@ impl Reference {
     /// distance go by random keys, and ranks are shared.
     pub(super) fn for_bag(mut self, calibration: usize) -> Self {
         let key = |row: usize| match row.checked_sub(calibration) {
-            None => exact::key(self.seed, CALIBRATION_PART, row),
-            Some(row) => exact::key(self.seed, FIT_PART, row),
+            None => exact::key(self.seed, CALIBRATION_PART, row as u64),
+            Some(row) => exact::key(self.seed, FIT_PART, row as u64),
         };
         let keys = (0..self.labels.len()).map(key).collect();
         self.rank.shared_ties = true;
@@ -89,13 +91,13 @@ impl Reference {
         self.rank.neighbors().max(self.contrastive.neighbors())
     }
 
-    /// Both scores of every label, from neighbors. `row(query)` is the number of a query, which with the seed decides the
+    /// Both scores of every label, from neighbors. `name(query)` is what a query is called, which with the seed decides the
     /// noise that breaks its ties.
     pub(super) fn score(
         &self,
         neighbors: &Neighbors,
         part: u64,
-        row: impl Fn(usize) -> usize,
+        name: impl Fn(usize) -> u64,
         context: &Context<'_>,
     ) -> PairedScores {
         let both: [&dyn NeighborScore; 2] = [&self.rank, &self.contrastive];
@@ -103,14 +105,14 @@ impl Reference {
         let [mut rank, contrast] =
             scores::of_neighbors(both, neighbors, points, &self.labels, self.classes, context);
         if self.tie_noise > 0.0 {
-            rank.add_noise(|query, label| self.noise(part, row(query), label));
+            rank.add_noise(|query, label| self.noise(part, name(query), label));
         }
         PairedScores::join(&rank, &contrast)
     }
 
     /// What breaks ties of a rank.
-    pub(super) fn noise(&self, part: u64, row: usize, label: u32) -> f64 {
-        rank::tie_noise(self.seed, self.tie_noise, part, row, label)
+    pub(super) fn noise(&self, part: u64, name: u64, label: u32) -> f64 {
+        rank::tie_noise(self.seed, self.tie_noise, part, name, label)
     }
 
     /// The same scores over some of the points.
@@ -121,6 +123,15 @@ impl Reference {
             ..*self
         })
     }
+}
+
+/// What queries are called where random numbers belong to them: 64 bits of each one's own numbers. So a query draws the same
+/// alone, in any batch and at any place in it.
+pub(super) fn names(queries: &Matrix) -> Vec<u64> {
+    let pair = |pair: &[f32]| {
+        u64::from(pair[0].to_bits()) | u64::from(pair.get(1).map_or(0, |value| value.to_bits())) << 32
+    };
+    (0..queries.rows()).map(|row| random::bits_of(queries.row(row).chunks(2).map(pair))).collect()
 }
 
 /// Refuses labels that are not one per point or not below the number of classes.

@@ -23,7 +23,7 @@ pub(super) fn selected(
         (Combine::Union, selecting, _) => (selecting.map(Selecting::into_selection).transpose()?, None),
         (Combine::Joint, Some(selecting), _) => (None, Some(selecting.joint()?)),
         (Combine::Joint, None, Mix::Fixed(mix)) => (None, Some((mix, Vec::new()))),
-        (Combine::Joint, None, Mix::Auto) | (Combine::Fuse, ..) => (None, None),
+        (Combine::Joint, None, Mix::Auto) | (Combine::Fuse | Combine::Evidence, ..) => (None, None),
     })
 }
 
@@ -78,7 +78,7 @@ impl Selecting {
         let part = Reference::open(device, points.select(given), classes, kernel, config, context)?;
         let Part { embeddings: queries, labels } = points.select(judged);
         let neighbors = part.index.search(&queries, part.neighbor_count(), context)?;
-        let scores = part.score(&neighbors, QUERY_PART, |query| query, context);
+        let scores = part.score(&neighbors, QUERY_PART, |query| query as u64, context);
         Ok(Self { given: own_scores(&scores, &labels, None), scores, labels, classes })
     }
 

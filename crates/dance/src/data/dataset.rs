@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::encoder::EncoderIdentity;
+use super::kind::Kind;
 use crate::matrix::Matrix;
 
 /// Embeddings with encoded labels, checked.
@@ -24,6 +25,10 @@ pub struct Dataset {
     pub rows: Vec<u32>,
     /// What they were read from.
     pub source: Source,
+    /// What the labels are.
+    pub label_kind: Kind,
+    /// What the ids are.
+    pub id_kind: Kind,
 }
 
 /// Where points come from: a new one is like no other, and parts of one data set know that they are.
@@ -60,6 +65,9 @@ pub struct Names {
     pub rows: Option<Vec<u32>>,
     /// The id of each point.
     pub ids: Option<Vec<String>>,
+    /// What the ids are.
+    #[serde(default)]
+    pub id_kind: Kind,
 }
 
 impl Names {
@@ -68,6 +76,7 @@ impl Names {
         Self {
             rows: self.rows.as_ref().map(|rows| places.iter().map(|&at| rows[at]).collect()),
             ids: self.ids.as_ref().map(|ids| places.iter().map(|&at| ids[at].clone()).collect()),
+            id_kind: self.id_kind,
         }
     }
 }
@@ -75,7 +84,7 @@ impl Names {
 impl Dataset {
     /// What its points are called.
     pub fn names(&self) -> Names {
-        Names { rows: Some(self.rows.clone()), ids: self.ids.clone() }
+        Names { rows: Some(self.rows.clone()), ids: self.ids.clone(), id_kind: self.id_kind }
     }
 
     /// Names of the classes that it has points of, and the labels of its points among those.
@@ -119,6 +128,8 @@ impl Dataset {
             prototypes: self.prototypes.clone(),
             rows: rows.iter().map(|&row| self.rows[row]).collect(),
             source: self.source.clone(),
+            label_kind: self.label_kind,
+            id_kind: self.id_kind,
         }
     }
 }

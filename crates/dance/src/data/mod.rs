@@ -16,6 +16,9 @@ mod classes;
 mod dataset;
 mod encoder;
 pub mod io;
+mod kind;
+mod labelled;
+mod labels;
 mod normalize;
 pub mod split;
 mod table;
@@ -23,8 +26,10 @@ mod table;
 pub use classes::Classes;
 pub use dataset::{Dataset, Names, Source};
 pub use encoder::EncoderIdentity;
+pub use kind::{Kind, Value};
+pub use labels::RawLabels;
 pub use normalize::{Normalize, Normalizer};
-pub use table::{RawLabels, Table};
+pub use table::Table;
 
 /// For tests: that something was refused with these words.
 #[cfg(test)]

@@ -2,37 +2,16 @@
 //!
 //! Shape, finiteness and labels are checked once, here; everything after trusts a [`Dataset`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::classes::Classes;
 use super::dataset::{Dataset, Source};
 use super::encoder::EncoderIdentity;
+use super::kind::Kind;
+use super::labelled::Places;
+use super::labels::RawLabels;
 use crate::error::{Error, Result};
 use crate::matrix::{Matrix, check_finite};
-
-/// Labels as a file stores them.
-#[derive(Clone, Debug, PartialEq)]
-pub enum RawLabels {
-    /// Integers of any width.
-    Integers(Vec<i64>),
-    /// Strings.
-    Names(Vec<String>),
-}
-
-impl RawLabels {
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        match self {
-            Self::Integers(values) => values.len(),
-            Self::Names(values) => values.len(),
-        }
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
 
 /// What a file of embeddings holds. Only `embeddings` is always there.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,10 +26,13 @@ pub struct Table {
     pub class_names: Option<Vec<String>>,
     /// One name per row, shown to people in place of the row number.
     pub ids: Option<Vec<String>>,
+    /// What the ids are.
+    pub id_kind: Kind,
     /// One embedding per class (of a text encoder, say).
     pub prototypes: Option<Matrix>,
     /// What made the embeddings, where the file says so.
     pub encoder: Option<EncoderIdentity>,
+    pub(super) places: Places,
 }
 
 impl Table {
@@ -70,7 +52,9 @@ impl Table {
             labels: None,
             class_names: None,
             ids: None,
+            id_kind: Kind::Text,
             prototypes: None,
+            places: Places { label_column: "labels".into(), ..Places::default() },
             encoder: None,
         })
     }
@@ -125,16 +109,14 @@ impl Table {
 
     /// Encodes the labels and checks that the points can be learned from: labels for all, at least two classes.
     pub fn into_dataset(self) -> Result<Dataset> {
+        self.into_dataset_for(&[])
+    }
+
+    /// As [`into_dataset`](Self::into_dataset), for a model whose classes are `known`: what is a class there is one here.
+    pub fn into_dataset_for(self, known: &[String]) -> Result<Dataset> {
         let table = self.checked()?;
-        let Some(labels) = table.labels else {
-            return Err(Error::MissingKey {
-                path: table.origin.into(),
-                key: "labels".into(),
-                found: vec!["embeddings".into()],
-                help: "Fitting and calibrating need a label for every row",
-            });
-        };
-        let (classes, labels) = encode(&table.origin, &labels, table.class_names)?;
+        let (names, label_kind) = (table.label_names(known)?, table.label_kind());
+        let (classes, labels) = encode(&table, &names, label_kind)?;
         if let Some(prototypes) = &table.prototypes
             && prototypes.rows() != classes.len()
         {
@@ -145,13 +127,15 @@ impl Table {
             });
         }
         let dataset = Dataset {
-            rows: (0..labels.len() as u32).collect(),
+            rows: table.places.rows.unwrap_or_else(|| (0..labels.len() as u32).collect()),
             source: Source::of(table.encoder),
             embeddings: table.embeddings,
             labels,
             classes,
             ids: table.ids,
             prototypes: table.prototypes,
+            label_kind,
+            id_kind: table.id_kind,
         };
         match dataset.class_counts().iter().filter(|&&count| count > 0).count() {
             0 | 1 => Err(Error::Data(format!(
@@ -165,47 +149,22 @@ impl Table {
 }
 
 /// Classes are the given names in their order or, without names, the labels that occur, sorted (numbers as numbers).
-fn encode(origin: &str, labels: &RawLabels, names: Option<Vec<String>>) -> Result<(Vec<String>, Vec<u32>)> {
-    match (labels, names) {
-        (RawLabels::Integers(values), Some(names)) => {
-            let encoded = values.iter().enumerate().map(|(row, &value)| match u32::try_from(value) {
-                Ok(class) if (class as usize) < names.len() => Ok(class),
-                _ => Err(Error::Label {
-                    origin: origin.to_owned(),
-                    row,
-                    problem: format!(
-                        "{value} is outside 0…{}, the range of the {} class names; labels count from 0",
-                        names.len().saturating_sub(1),
-                        names.len()
-                    ),
-                }),
-            });
-            let encoded = encoded.collect::<Result<Vec<_>>>()?;
-            Ok((names, encoded))
+fn encode(table: &Table, labels: &[String], kind: Kind) -> Result<(Vec<String>, Vec<u32>)> {
+    let classes = table.class_names.clone().unwrap_or_else(|| {
+        let mut occurring: Vec<String> =
+            labels.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();
+        if matches!(kind, Kind::Integer | Kind::Float) {
+            occurring.sort_by_key(|name| name.parse::<i64>().unwrap_or(i64::MAX));
         }
-        (RawLabels::Integers(values), None) => Ok(index(values, ToString::to_string)),
-        (RawLabels::Names(values), None) => Ok(index(values, Clone::clone)),
-        (RawLabels::Names(values), Some(names)) => {
-            let classes = Classes::new(&names);
-            let encoded = values.iter().enumerate().map(|(row, value)| {
-                classes.id(value).ok_or_else(|| Error::Label {
-                    origin: origin.to_owned(),
-                    row,
-                    problem: format!("`{value}` is not among the {} class names", names.len()),
-                })
-            });
-            let encoded = encoded.collect::<Result<Vec<_>>>()?;
-            Ok((names, encoded))
-        }
-    }
-}
-
-fn index<T: Ord>(values: &[T], name: impl Fn(&T) -> String) -> (Vec<String>, Vec<u32>) {
-    let mut place: BTreeMap<&T, u32> = values.iter().map(|value| (value, 0)).collect();
-    for (slot, class) in place.values_mut().zip(0..) {
-        *slot = class;
-    }
-    (place.keys().map(|value| name(value)).collect(), values.iter().map(|value| place[value]).collect())
+        occurring
+    });
+    let numbers = Classes::new(&classes);
+    let encoded = labels.iter().enumerate().map(|(row, label)| {
+        let problem = || format!("`{label}` is not among the {} class names", classes.len());
+        numbers.id(label).ok_or_else(|| table.wrong_label(row, &problem()))
+    });
+    let encoded = encoded.collect::<Result<Vec<_>>>()?;
+    Ok((classes, encoded))
 }
 
 #[cfg(test)]
@@ -264,9 +223,11 @@ mod tests {
     #[test]
     fn labels_become_indices_of_sorted_classes() {
         let rows: &[&[f32]] = &[&[1.0], &[2.0], &[3.0]];
-        let numbers = table(rows, Some(RawLabels::Integers(vec![10, -1, 9]))).into_dataset().unwrap();
-        assert_eq!(numbers.classes, ["-1", "9", "10"]);
-        assert_eq!(numbers.labels, [2, 0, 1]);
+        let numbers = table(rows, Some(RawLabels::Integers(vec![10, -2, 9]))).into_dataset().unwrap();
+        assert_eq!(numbers.classes, ["-2", "9", "10"]);
+        assert_eq!((numbers.labels, numbers.label_kind), (vec![2, 0, 1], Kind::Integer));
+        let floats = table(rows, Some(RawLabels::Floats(vec![10.0, 9.0, 9.0]))).into_dataset().unwrap();
+        assert_eq!((floats.classes, floats.label_kind), (names(&["9", "10"]), Kind::Float));
         let words = table(rows, Some(RawLabels::Names(names(&["b", "a", "b"])))).into_dataset().unwrap();
         assert_eq!(words.classes, ["a", "b"]);
         assert_eq!(words.labels, [1, 0, 1]);

@@ -119,9 +119,14 @@ impl Classifier {
 
     /// Normalises and maps a block of queries.
     pub(crate) fn map_queries(&self, queries: Rows<'_>, context: &Context<'_>) -> Result<Matrix> {
+        self.map(&self.normalise(queries)?, context)
+    }
+
+    /// Queries on the kernel's scale.
+    pub(crate) fn normalise(&self, queries: Rows<'_>) -> Result<Matrix> {
         let mut block = queries.to_matrix()?;
         self.normalizer.apply("queries", &mut block)?;
-        self.map(&block, context)
+        Ok(block)
     }
 
     /// Normalised points in mapped space. A row comes out the same in every batch.

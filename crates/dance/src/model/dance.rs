@@ -8,17 +8,20 @@ use super::fitted::Fitted;
 use super::prediction::{PredictOptions, Prediction, Scored};
 use super::seen::{self, Overlap, Seen, SeenAs};
 use super::unseen::Unseen;
-use crate::conformal::{CalibrationMode, Combine, DanceConfig, Decision, EmptySets, Predictor};
+use crate::conformal::{
+    CalibrationMode, Combine, DanceConfig, Decision, EmptySets, Predictor, Stack, StackSettings,
+};
 use crate::context::Context;
-use crate::data::{Classes, Dataset, EncoderIdentity, Names};
+use crate::data::{Classes, Dataset, EncoderIdentity, Kind, Names, Value};
 use crate::device::Device;
 use crate::error::Result;
-use crate::machine::Classifier;
+use crate::event::largest;
+use crate::machine::{Classified, Classifier};
 use crate::matrix::{Matrix, Rows};
 use crate::neighbors::Neighbors;
 
 /// A point among which neighbors are found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ReferencePoint<'a> {
     /// Whether it fitted the kernel; otherwise it is a calibration point.
     #[serde(rename = "part", serialize_with = "part")]
@@ -27,7 +30,7 @@ pub struct ReferencePoint<'a> {
     pub row: Option<u32>,
     /// Its id, where points have ids.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub id: Option<&'a str>,
+    pub id: Option<Value<'a>>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // what serde calls it with
@@ -41,6 +44,8 @@ pub struct Dance {
     pub(super) fitted: Fitted,
     /// The kernel's classes, then those that only calibration points have.
     pub(super) classes: Vec<String>,
+    /// What their names stand for.
+    pub(super) label_kind: Kind,
     /// Reference points, normalised.
     pub(super) reference: Matrix,
     /// What those are called.
@@ -74,6 +79,11 @@ impl Dance {
     /// Class names; a class id indexes them.
     pub fn classes(&self) -> &[String] {
         &self.classes
+    }
+
+    /// What class names stand for: the labels of the fit, as they were written.
+    pub fn label_kind(&self) -> Kind {
+        self.label_kind
     }
 
     /// What made the embeddings it was fitted on, where that is known.
@@ -123,7 +133,7 @@ impl Dance {
         ReferencePoint {
             of_fit,
             row: names.rows.as_ref().and_then(|rows| rows.get(place)).copied(),
-            id: names.ids.as_ref().and_then(|ids| ids.get(place)).map(String::as_str),
+            id: names.ids.as_ref().and_then(|ids| ids.get(place)).map(|id| names.id_kind.value(id)),
         }
     }
 
@@ -152,8 +162,8 @@ impl Dance {
     pub fn seen<'q>(&self, queries: impl Into<Rows<'q>>) -> Result<Vec<Option<SeenAs>>> {
         let mut points = queries.into().to_matrix()?;
         self.fitted.normalizer.apply("queries", &mut points)?;
-        let fit = Seen::new(&self.fitted.rfm.train);
-        let calibration = Seen::new(&self.reference);
+        let fit = Seen::new(&self.fitted.rfm.train, &self.fitted.normalizer);
+        let calibration = Seen::new(&self.reference, &self.fitted.normalizer);
         let hashed: HashSet<u64> = self.calibration_hashes.iter().flatten().copied().collect();
         let judges: HashSet<u64> = self.fitted.judges.hashes.iter().copied().collect();
         let own = if hashed.is_empty() && judges.is_empty() { Vec::new() } else { seen::hashes(&points) };
@@ -178,8 +188,7 @@ impl Dance {
     ) -> Result<Scored> {
         let mut scored = Scored { options, ..Scored::default() };
         self.classifier.in_blocks(queries.into(), context, |block| {
-            let first_row = options.first_row + scored.len();
-            let score = || self.score_block(block, first_row, options, context);
+            let score = || self.score_block(block, options, context);
             // Many queries: on the workers throughout, so that they are woken once. One alone is answered here.
             scored.extend(&if block.len() > 1 { context.run(score) } else { score() }?)
         })?;
@@ -190,10 +199,12 @@ impl Dance {
     fn score_block(
         &self,
         queries: Rows<'_>,
-        first_row: usize,
         options: PredictOptions,
         context: &Context<'_>,
     ) -> Result<Scored> {
+        if let Some(stack) = &self.predictor.stack {
+            return self.score_stacked(stack, queries, options, context);
+        }
         let mapped = self.classifier.map_queries(queries, context)?;
         let fused = self.predictor.combine() == Combine::Fuse;
         let best = options.best || options.empty == EmptySets::Top1;
@@ -201,8 +212,30 @@ impl Dance {
             .then(|| self.classifier.classify_mapped(&mapped, context))
             .transpose()?;
         let probabilities = classified.as_ref().filter(|_| fused).map(|classified| &classified.probabilities);
-        let answers = self.predictor.answer(&mapped, first_row, probabilities, context)?;
+        let answers = self.predictor.answer(&mapped, probabilities, context)?;
         Ok(Scored::new(answers, classified.filter(|_| best || options.probabilities), options))
+    }
+
+    /// One block of queries where evidence is combined: the posterior that decides also classifies.
+    fn score_stacked(
+        &self,
+        stack: &Stack,
+        queries: Rows<'_>,
+        options: PredictOptions,
+        context: &Context<'_>,
+    ) -> Result<Scored> {
+        let points = self.classifier.normalise(queries)?;
+        let mapped = self.classifier.map(&points, context)?;
+        let (answers, probabilities) = self.predictor.answer_stacked(stack, [&mapped, &points], context)?;
+        let labels = (0..probabilities.rows()).map(|row| largest(probabilities.row(row)) as u32).collect();
+        let wanted = options.best || options.empty == EmptySets::Top1 || options.probabilities;
+        let classified = wanted.then_some(Classified { labels, probabilities });
+        Ok(Scored::new(answers, classified, options))
+    }
+
+    /// The experts whose evidence is combined and what each counts; `None` where none is.
+    pub fn stack(&self) -> Option<&StackSettings> {
+        self.predictor.stack.as_ref().map(|stack| &stack.settings)
     }
 
     /// How sets are made at error level `alpha`, the mix selected for it where the model selects one.

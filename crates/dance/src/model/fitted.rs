@@ -1,14 +1,16 @@
 //! A kernel machine with its settings, and how it is calibrated.
 
+use std::sync::Arc;
+
 use super::config::Config;
 use super::dance::Dance;
 use super::file::hash_of;
 use super::notices;
 use super::seen::{self, Judges, Overlap};
 use super::unseen::Unseen;
-use crate::conformal::{CalibrationMode, Combine, Predictor, Setup};
+use crate::conformal::{CalibrationMode, Combine, Lesson, Predictor, Setup, Stack, learn};
 use crate::context::Context;
-use crate::data::{Classes, Dataset, EncoderIdentity, Names, Normalizer, Source};
+use crate::data::{Classes, Dataset, EncoderIdentity, Kind, Names, Normalizer, Source};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::Quality;
@@ -40,6 +42,8 @@ pub struct Fitted {
     pub fidelity: String,
     /// SHA-256 of the points and labels it was fitted on.
     pub data_hash: String,
+    /// What the labels are.
+    pub label_kind: Kind,
 }
 
 impl Fitted {
@@ -65,6 +69,7 @@ impl Fitted {
             validation: tuned.validation,
             fidelity: tuned.fidelity,
             data_hash: hash_of(data),
+            label_kind: data.label_kind,
         })
     }
 
@@ -108,6 +113,7 @@ impl Fitted {
         check_finite("calibration data", &data.embeddings)?;
         let (classes, labels) = self.match_classes(data);
         notices::classes(&self.classes, &classes, &labels, config.calibration, context);
+        notices::kinds(self.label_kind, data.label_kind, classes.len() > self.classes.len(), context);
         let points = normalised(data, &self.normalizer, "calibration data")?.embeddings;
         let overlap = Overlap::new(&self, &points, data);
         notices::overlap(overlap, data.len(), context);
@@ -115,14 +121,16 @@ impl Fitted {
         let mapped = classifier.map(&points, context)?;
         let probabilities = match config.combine {
             Combine::Fuse => Some(classifier.own_probabilities(&mapped, &labels, context)?),
-            Combine::Union | Combine::Joint => None,
+            Combine::Union | Combine::Joint | Combine::Evidence => None,
         };
         let disjoint = config.calibration == CalibrationMode::Disjoint;
         let calibration_hashes = disjoint.then(|| seen::hashes(&points));
         let setup =
             Setup { device, classes: classes.len(), kernel: self.rfm.kernel, config: &config, context };
         let calibration = Part { embeddings: mapped, labels };
-        let (reference, names, predictor) = match config.calibration {
+        let calibration_part = (config.combine == Combine::Evidence)
+            .then(|| Part { embeddings: points.clone(), labels: calibration.labels.clone() });
+        let (reference, names, mut predictor) = match config.calibration {
             CalibrationMode::Reuse => {
                 (points, data.names(), Predictor::reuse(calibration, probabilities.as_deref(), setup)?)
             }
@@ -136,11 +144,15 @@ impl Fitted {
                 (points, data.names(), Predictor::exact(calibration, &fit, probabilities, setup)?)
             }
         };
+        if let Some(calibration) = calibration_part {
+            predictor.stack = Some(Arc::new(self.stack(device, &calibration, classes.len(), context)?));
+        }
         if predictor.lacks_mix() {
             context
                 .warn(format!("{} points are too few to select the mix; it is 0, the k-NN set", data.len()));
         }
         Ok(Dance {
+            label_kind: self.label_kind.of_all(&classes),
             fitted: self,
             classes,
             reference,
@@ -152,6 +164,29 @@ impl Fitted {
             calibration_hashes,
             data_hash: hash_of(data),
         })
+    }
+
+    /// The experts of combined evidence, set by the fit points and opened on both.
+    fn stack(
+        &self,
+        device: &dyn Device,
+        calibration: &Part,
+        classes: usize,
+        context: &Context<'_>,
+    ) -> Result<Stack> {
+        let Config { dance, rfm: config, .. } = &self.config;
+        let rfm = &self.rfm;
+        let settings = learn(Lesson { device, rfm, config, seed: dance.seed, context })?;
+        let fit = Part { embeddings: rfm.train.clone(), labels: rfm.labels.clone() };
+        Stack::open(
+            settings,
+            [&fit, calibration],
+            &rfm.metric_root,
+            classes,
+            dance.calibration,
+            None,
+            context,
+        )
     }
 
     /// The points that fitted the kernel, mapped.

@@ -26,6 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod answer;
 mod config;
 mod dance;
 mod file;
@@ -33,8 +34,10 @@ mod fitted;
 mod notices;
 mod prediction;
 mod seen;
+mod sound;
 mod unseen;
 
+pub use answer::{Answer, Include};
 pub use config::Config;
 pub use dance::{Dance, ReferencePoint};
 pub use file::{FORMAT, hash_of};

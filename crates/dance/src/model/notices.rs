@@ -2,6 +2,7 @@
 
 use crate::conformal::CalibrationMode;
 use crate::context::Context;
+use crate::data::Kind;
 
 use super::seen::Overlap;
 
@@ -55,6 +56,18 @@ pub(super) fn classes(
                 "coverage says nothing about them in particular"
             }
         };
-        context.warn(format!("{missing} classes have no calibration point: {effect}"));
+        let have = if missing == 1 { "class has" } else { "classes have" };
+        context.warn(format!("{missing} {have} no calibration point: {effect}"));
+    }
+}
+
+/// Says that labels of the two parts are written differently, where that may be why some are new: `0` and `False` are two names.
+pub(super) fn kinds(fit: Kind, calibration: Kind, new: bool, context: &Context<'_>) {
+    if new && fit != calibration {
+        context.warn(format!(
+            "labels are {} in the fit data and {} in the calibration data; they are matched by name",
+            fit.plural(),
+            calibration.plural()
+        ));
     }
 }

@@ -24,21 +24,13 @@ pub struct PredictOptions {
     pub support: usize,
     /// Whether the probabilities of all the kernel's classes are kept.
     pub probabilities: bool,
-    /// The number of the first query, for queries that arrive in pieces: with the seed it decides what breaks ties.
-    pub first_row: usize,
 }
 
-setters!(PredictOptions {
-    best: bool,
-    empty: EmptySets,
-    support: usize,
-    probabilities: bool,
-    first_row: usize,
-});
+setters!(PredictOptions { best: bool, empty: EmptySets, support: usize, probabilities: bool });
 
 impl Default for PredictOptions {
     fn default() -> Self {
-        Self { best: true, empty: EmptySets::Keep, support: 0, probabilities: false, first_row: 0 }
+        Self { best: true, empty: EmptySets::Keep, support: 0, probabilities: false }
     }
 }
 
@@ -96,8 +88,34 @@ impl Scored {
         self.nearest.is_empty()
     }
 
+    /// The same, with another choice of what becomes of empty sets. `Top1` needs best labels, which are there where they were asked
+    /// for.
+    pub fn with_empty(mut self, empty: EmptySets) -> Self {
+        self.options.empty = empty;
+        self
+    }
+
+    /// What is known about some of the queries.
+    pub fn select(&self, queries: &[usize]) -> Self {
+        let classified = self.classified.as_ref().map(|all| Classified {
+            labels: queries.iter().map(|&query| all.labels[query]).collect(),
+            probabilities: all.probabilities.select(queries),
+        });
+        Self {
+            scores: self.scores.select(queries),
+            counts: self.counts.select(queries),
+            nearest: queries.iter().map(|&query| self.nearest[query]).collect(),
+            classified,
+            neighbors: self
+                .neighbors
+                .as_ref()
+                .map(|all| queries.iter().map(|&query| all[query].clone()).collect()),
+            options: self.options,
+        }
+    }
+
     /// Appends further queries.
-    pub(super) fn extend(&mut self, other: &Self) -> Result<()> {
+    pub fn extend(&mut self, other: &Self) -> Result<()> {
         self.scores.extend(&other.scores);
         self.counts.extend(&other.counts);
         self.nearest.extend_from_slice(&other.nearest);

@@ -152,7 +152,10 @@ fn real_prototypes_are_transported_as_written_down() {
         return;
     };
     let path = std::path::Path::new(&folder).join("clinc150_minilm.npz");
-    let data = dance::data::io::read(path, &dance::data::io::ReadOptions::default()).unwrap().into_dataset().unwrap();
+    let data = dance::data::io::read(path, &dance::data::io::ReadOptions::default())
+        .unwrap()
+        .into_dataset()
+        .unwrap();
     let (prototypes, context) = (data.prototypes.as_ref().unwrap(), Context::new(2).unwrap());
     let all = conf_ot::logits(&Cpu, &data.embeddings, prototypes, &context).unwrap();
     let nearest = |row: &usize| {

@@ -161,7 +161,7 @@ fn scores_thresholds_and_sets_agree() {
                     } else {
                         Predictor::disjoint(part(&fit), &part(&calibration), None, setup).unwrap()
                     };
-                    let answers = calibrated.answer(&test.points, 0, None, &context).unwrap();
+                    let answers = calibrated.answer(&test.points, None, &context).unwrap();
                     let found = &answers.scores;
                     let expected = all_scores(source, &test, false, classes, case.settings);
                     for (query, (rank, contrast)) in expected.iter().enumerate() {

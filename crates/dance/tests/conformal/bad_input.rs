@@ -108,7 +108,7 @@ fn one_class_one_point_each_and_classes_that_nobody_has() {
     for labels in [vec![2; 40], (0..40).collect::<Vec<u32>>()] {
         let config = DanceConfig::paper();
         let calibrated = reuse(points.clone(), labels, 50, &config, &context).unwrap();
-        let answers = calibrated.answer(&points, 0, None, &context).unwrap();
+        let answers = calibrated.answer(&points, None, &context).unwrap();
         let decision = calibrated.decide(0.2).unwrap();
         assert_eq!(answers.counts.sets(decision.cut, 50).len(), 40);
     }

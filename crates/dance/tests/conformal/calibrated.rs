@@ -50,7 +50,7 @@ impl Calibrated {
     pub(crate) fn answer(&self, context: &Context<'_>, queries: &Matrix) -> Answers {
         let fused = self.predictor.combine() == Combine::Fuse;
         let probabilities = fused.then(|| probabilities(&self.fit, queries, self.classes));
-        self.predictor.answer(queries, 0, probabilities.as_ref(), context).unwrap()
+        self.predictor.answer(queries, probabilities.as_ref(), context).unwrap()
     }
 }
 

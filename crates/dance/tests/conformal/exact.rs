@@ -115,12 +115,23 @@ const CLASSES: usize = 6;
 const SEED: u64 = 5;
 
 /// As `docs/method.md` says.
-fn key(part: u64, row: usize) -> f64 {
-    uniform_of(&[SEED, 0x0b46, part, row as u64])
+fn key(part: u64, name: u64) -> f64 {
+    uniform_of(&[SEED, 0x0b46, part, name])
 }
 
-fn noise(width: f64, part: u64, row: usize, label: u32) -> f64 {
-    width * uniform_of(&[SEED, 0x71e5, part, row as u64, u64::from(label)])
+/// What a query is called: its numbers in pairs, each through the finaliser of `SplitMix64`, as docs/method.md has it.
+fn name_of(query: &[f32]) -> u64 {
+    query.chunks(2).fold(0, |state: u64, pair| {
+        let bits = pair.iter().rev().fold(0, |bits, value| bits << 32 | u64::from(value.to_bits()));
+        let mixed = state.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ bits;
+        let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    })
+}
+
+fn noise(width: f64, part: u64, name: u64, label: u32) -> f64 {
+    width * uniform_of(&[SEED, 0x71e5, part, name, u64::from(label)])
 }
 
 /// Class probabilities in tenths, so that many tie; the last class is unknown to the kernel and has none.
@@ -156,15 +167,14 @@ fn compare(case: &Case, s: Settings, combine: Combine, mix_tenths: u32, tie_nois
     let of_own = |row: usize| probability(own.row(row), calibration.labels[row]) as f32;
     let of_own = fuse.then(|| (0..n).map(of_own).collect());
     let predictor = Predictor::exact(part(calibration), &part(fit), of_own, setup).unwrap();
-    let first_row = 7; // queries may arrive in pieces
-    let answers = predictor.answer(&test.points, first_row, fuse.then_some(&asked), &context).unwrap();
+    let answers = predictor.answer(&test.points, fuse.then_some(&asked), &context).unwrap();
 
     let width = if fuse { 0.0 } else { tie_noise };
     let behind: Vec<Point> = (0..if fit_neighbors { fit.len() } else { 0 })
         .map(|row| Point {
             at: fit.points.row(row).to_vec(),
             label: fit.labels[row],
-            key: key(2, row),
+            key: key(2, row as u64),
             probability: 1.0,
             noise: 0.0,
         })
@@ -173,9 +183,9 @@ fn compare(case: &Case, s: Settings, combine: Combine, mix_tenths: u32, tie_nois
         .map(|row| Point {
             at: calibration.points.row(row).to_vec(),
             label: calibration.labels[row],
-            key: key(0, row),
+            key: key(0, row as u64),
             probability: probability(own.row(row), calibration.labels[row]),
-            noise: noise(width, 0, row, calibration.labels[row]),
+            noise: noise(width, 0, row as u64, calibration.labels[row]),
         })
         .collect();
     for query in 0..test.len().min(8) {
@@ -183,9 +193,9 @@ fn compare(case: &Case, s: Settings, combine: Combine, mix_tenths: u32, tie_nois
             bag.push(Point {
                 at: test.points.row(query).to_vec(),
                 label,
-                key: key(1, first_row + query),
+                key: key(1, name_of(test.points.row(query))),
                 probability: probability(asked.row(query), label),
-                noise: noise(width, 1, first_row + query, label),
+                noise: noise(width, 1, name_of(test.points.row(query)), label),
             });
             let expected = brute_force(&bag, &behind, s, combine, mix_tenths);
             assert_eq!(

@@ -73,7 +73,7 @@ fn one_query_or_many_give_the_same() {
         let together = model.score(&test.embeddings, options, &CONTEXT).unwrap();
         for query in 0..test.len() {
             let point = test.embeddings.select(&[query]);
-            let alone = model.score(&point, options.first_row(query), &CONTEXT).unwrap();
+            let alone = model.score(&point, options, &CONTEXT).unwrap();
             assert_eq!(alone.scores, together.scores.select(&[query]));
             assert_eq!(alone.nearest[0], together.nearest[query]);
             assert_eq!(alone.counts.row(0), together.counts.row(query));

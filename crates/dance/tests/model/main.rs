@@ -5,6 +5,7 @@
 mod devices;
 mod facade;
 mod file;
+mod kinds;
 #[path = "../../examples/custom_device/naive.rs"]
 mod naive;
 mod points;

@@ -2,7 +2,7 @@
 //! drawn; and what it promises on that.
 
 use dance::conformal::{CalibrationMode, Combine, Mix};
-use dance::data::RawLabels;
+use dance::data::{RawLabels, Value};
 use dance::device::Cpu;
 use dance::model::SeenAs;
 use dance::{Dance, Fitted, PredictOptions};
@@ -81,7 +81,7 @@ fn points_keep_their_names() {
                 let point = model.reference_point(number);
                 let row = point.row.unwrap() as usize;
                 assert_eq!(row.is_multiple_of(2), point.of_fit);
-                assert_eq!(point.id, ids.then(|| all.ids.as_ref().unwrap()[row].as_str()));
+                assert_eq!(point.id, ids.then(|| Value::Text(&all.ids.as_ref().unwrap()[row])));
                 let label = model.predictor().reference_labels()[number as usize];
                 assert_eq!(label, all.labels[row]);
             }

@@ -13,6 +13,7 @@ use dance::data::io::{self, ReadOptions};
 use dance::{Error, Matrix, Result, Table};
 
 mod damaged;
+mod jsonl;
 mod numpy;
 #[cfg(feature = "parquet")]
 mod parquet;

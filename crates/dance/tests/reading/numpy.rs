@@ -101,7 +101,8 @@ fn negative_and_boolean_labels() {
     let negative = npy("'<i2'", false, "(3,)", &bytes(&[-1i16, -300, 5], i16::to_le_bytes));
     assert_eq!(read_bytes("x.npz", labelled(negative)).unwrap().labels, integers(&[-1, -300, 5]));
     let boolean = npy("'|b1'", false, "(3,)", &[1, 0, 1]);
-    assert_eq!(read_bytes("x.npz", labelled(boolean)).unwrap().labels, integers(&[1, 0, 1]));
+    let booleans = Some(RawLabels::Booleans(vec![true, false, true]));
+    assert_eq!(read_bytes("x.npz", labelled(boolean)).unwrap().labels, booleans);
 }
 
 #[test]
@@ -198,8 +199,13 @@ fn types_that_cannot_be_read_say_how_to_save() {
         assert_refused(read_bytes("x.npy", npy(descr, false, "(1, 1)", &[0; 16])), &["dtype", "float32"]);
     }
     assert_refused(read_bytes("x.npy", npy("'<U1'", false, "(1, 1)", &[0; 4])), &["holds strings"]);
-    let float = npy("'<f8'", false, "(3,)", &[0; 24]);
-    assert_refused(read_bytes("x.npz", labelled(float)), &["labels", "float64", "astype('int64')"]);
+    let floats = |values: [f64; 3]| npy("'<f8'", false, "(3,)", &values.map(f64::to_le_bytes).concat());
+    let table = read_bytes("x.npz", labelled(floats([3.0, 1.0, 3.0]))).unwrap();
+    assert_eq!(table.labels, Some(RawLabels::Floats(vec![3.0, 1.0, 3.0])));
+    let table = read_bytes("x.npz", labelled(floats([3.0, 1.5, 3.0]))).unwrap();
+    assert_refused(table.into_dataset(), &["x.npz: label at row 1: 1.5 is no whole number"]);
+    let table = read_bytes("x.npz", labelled(floats([3.0, 1.0, f64::NAN]))).unwrap();
+    assert_refused(table.into_dataset(), &["x.npz: no label at row 2;"]);
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn labels_of_every_integer_type() {
         assert_eq!(table.labels, integers(&[100, 0, 7]), "{dtype}");
     }
     let table = read_bytes("x.safetensors", labelled("BOOL", vec![1, 0, 1])).unwrap();
-    assert_eq!(table.labels, integers(&[1, 0, 1]));
+    assert_eq!(table.labels, Some(dance::data::RawLabels::Booleans(vec![true, false, true])));
     let table = read_bytes("x.safetensors", labelled("I16", vec![0xff, 0xff, 0, 0, 1, 0])).unwrap();
     assert_eq!(table.labels, integers(&[-1, 0, 1]));
 }
@@ -96,10 +96,9 @@ fn wrong_contents_are_refused() {
     assert_refused(read("", &[("embeddings", "F32", "[3,2,1]", f4())]), &["embeddings", "(3, 2, 1)"]);
     assert_refused(read("", &[("embeddings", "F8_E4M3", "[3,2]", vec![0; 6])]), &["embeddings", "F8_E4M3"]);
     assert_refused(read("", &[("embeddings", "F32", "[0,2]", vec![])]), &["0 × 2"]);
-    assert_refused(
-        read_bytes("x.safetensors", labelled("F32", vec![0; 12])),
-        &["labels", "float32", "integers"],
-    );
+    let half = [0.5f32, 1.0, 2.0].map(f32::to_le_bytes).concat();
+    let table = read_bytes("x.safetensors", labelled("F32", half)).unwrap();
+    assert_refused(table.into_dataset(), &["label at row 0: 0.5 is no whole number"]);
     assert_refused(
         read_bytes("x.safetensors", labelled("U64", vec![0xff; 24])),
         &["labels", "row 0", "18446744073709551615"],

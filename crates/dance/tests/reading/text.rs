@@ -1,6 +1,7 @@
 //! `.csv`, `.tsv`, and labels in text files.
 
 use dance::Error;
+use dance::data::Kind;
 use dance::data::io::ReadOptions;
 
 use super::{assert_refused, integers, names, read_bytes, read_with, read_with_labels, words};
@@ -52,7 +53,7 @@ fn labels_are_integers_only_if_all_are_written_as_such() {
 #[test]
 fn columns_of_other_names() {
     let options = ReadOptions {
-        label_column: "target".into(),
+        label_column: Some("target".into()),
         id_column: Some("name".into()),
         ..ReadOptions::default()
     };
@@ -66,7 +67,7 @@ fn columns_of_other_names() {
     assert_refused(read_with("x.csv", "target,x\n0,1\n", &options), &["`name`"]);
     let same = ReadOptions {
         id_column: Some("target".into()),
-        label_column: "target".into(),
+        label_column: Some("target".into()),
         ..ReadOptions::default()
     };
     assert_refused(read_with("x.csv", "target,x\n0,1\n", &same), &["both label and id"]);
@@ -80,7 +81,8 @@ fn numbers_that_cannot_be_used_name_line_and_column() {
     for value in ["nan", "NaN", "inf", "-inf", "1e39"] {
         assert_refused(read_csv(format!("label,x0,x1\na,1,2\na,1,{value}\n")), &[place, value, "finite"]);
     }
-    assert_refused(read_csv("label,x0\n\"a\nb\",1\n,2\n"), &["line 4, column `label`", "is empty"]);
+    let table = read_csv("label,x0\n\"a\nb\",1\n,2\n").unwrap();
+    assert_refused(table.into_dataset(), &["x.csv: no label at line 4;", "--unlabelled"]);
 }
 
 #[test]
@@ -124,11 +126,46 @@ fn label_files_of_every_kind() {
 
 #[test]
 fn label_files_that_cannot_be_used() {
-    assert_refused(read_with_labels("y.txt", "a\n\nb\n"), &["y.txt", "line 2", "blank"]);
     assert_refused(read_with_labels("y.txt", b"a\n\xff\nb\n"), &["y.txt", "line 2", "UTF-8"]);
     assert_refused(read_with_labels("y.txt", "a\nb\n"), &["number of labels", "expected 3, found 2"]);
     assert_refused(read_with_labels("y.txt", ""), &["y.txt", "0 bytes"]);
     assert_refused(read_with_labels("y.csv", "n,class\n0,a\n"), &["y.csv", "`label`", "`n`, `class`"]);
-    assert_refused(read_with_labels("y.csv", "n,label\n0,a\n1,\n2,c\n"), &["y.csv", "line 3"]);
     assert_refused(read_with_labels("y.json", "[]"), &["y.json", ".npy, .txt, .csv and .tsv"]);
+}
+
+/// Rows without a label are read, and named by their lines when somebody needs one; who does not is not bothered.
+#[test]
+fn empty_cells_are_rows_without_a_label() {
+    let text = "label,x\n3,1\n,2\n5,3\n";
+    let table = read_csv(text).unwrap();
+    assert_refused(table.clone().into_dataset(), &["x.csv: no label at line 3; --unlabelled ''"]);
+    let (table, out) = table.leave_out_unlabelled("").unwrap();
+    let data = table.into_dataset().unwrap();
+    assert_eq!((out, data.rows, data.classes), (1, vec![0, 2], names(&["3", "5"])));
+    assert_eq!(data.label_kind, Kind::Integer, "what is left are integers");
+    let options = ReadOptions { without_labels: true, ..ReadOptions::default() };
+    assert_eq!(read_with("x.csv", text, &options).unwrap().embeddings().as_slice(), [1.0, 2.0, 3.0]);
+    let absent = ReadOptions { label_column: Some("y".into()), ..options };
+    assert_eq!(read_with("x.csv", "x\n1\n", &absent).unwrap().labels, None);
+
+    let folder = tempfile::tempdir().unwrap();
+    let labels = folder.path().join("y.txt");
+    std::fs::write(&labels, "a\n\nb\n").unwrap();
+    let options = ReadOptions { labels: Some(labels), ..ReadOptions::default() };
+    let table = dance::data::io::read(super::fixture("f4.npy"), &options).unwrap();
+    assert_refused(table.into_dataset(), &["y.txt: no label at line 2;"]);
+}
+
+#[test]
+fn a_missing_column_of_labels_names_those_that_are_there() {
+    let bare = read_csv("x,y\n1,2\n").unwrap();
+    assert_refused(bare.into_dataset(), &["has no `label`; it holds `x`, `y`", "--label-column", "--labels"]);
+}
+
+#[test]
+fn ids_are_integers_only_if_all_are_written_as_such() {
+    assert_eq!(read_csv("id,x\n7,1\n-8,2\n").unwrap().id_kind, Kind::Integer);
+    for id in ["007", "a", "", "9223372036854775808"] {
+        assert_eq!(read_csv(format!("id,x\n7,1\n{id},2\n")).unwrap().id_kind, Kind::Text);
+    }
 }

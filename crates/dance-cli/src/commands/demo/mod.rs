@@ -11,7 +11,7 @@ use anyhow::bail;
 use clap::Args;
 use dance::Dataset;
 use dance::data::io::read_npz_bytes;
-use dance::whole_file::WholeFile;
+use dance::whole_file::{self, WholeFile};
 use dance_bench::plot;
 
 use crate::args::Shared;
@@ -30,15 +30,20 @@ pub(crate) const EXAMPLE: &str = "Example:
 The data that ships with dance: 4,800 WordNet definitions of 24 lexical fields, embedded with MiniLM (data/README.md).";
 
 /// The data set is part of the binary, so that an installed one has it as well.
-static SHIPPED: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/data/wordnet_minilm.npz"));
-const SHIPPED_NAME: &str = "wordnet_minilm.npz";
+pub(super) static SHIPPED: &[u8] =
+    include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/data/wordnet_minilm.npz"));
+pub(super) const SHIPPED_NAME: &str = "wordnet_minilm.npz";
 const DEFAULT_REPORT: &str = "dance-demo.html";
+/// In bytes; ours are a few hundred thousand.
+const LONGEST_REPORT: u64 = 1 << 26;
 
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
     /// Data to use in place of the data set that ships with dance
     #[arg(value_name = "DATA")]
     data: Option<PathBuf>,
+    #[command(flatten)]
+    columns: Columns,
     /// Settings to try in the search for bandwidth and shape
     #[arg(long, default_value_t = 25, value_name = "N", value_parser = parse::at_least_one)]
     evaluations: usize,
@@ -58,7 +63,7 @@ impl Demo {
             &[self.data.as_deref(), shared.config.as_deref()],
             &[report.as_deref(), self.picture.as_deref()],
         )?;
-        let (name, data) = self.read()?;
+        let (name, data) = self.read(&progress)?;
         let story = Story::new(name, &data, self.evaluations, shared, &progress)?;
         progress.finish();
         if let Some(path) = &report {
@@ -86,13 +91,14 @@ impl Demo {
             return Ok(Some(path.clone()));
         }
         let path = PathBuf::from(DEFAULT_REPORT);
-        match std::fs::read(&path) {
-            Ok(bytes) if !page::is_ours(&bytes) => {
+        match whole_file::read(&path, LONGEST_REPORT) {
+            Err(dance::Error::Io { .. }) => {}
+            Ok(bytes) if page::is_ours(&bytes) => {}
+            _ => {
                 bail!(
                     "{DEFAULT_REPORT} exists and is no report of dance; name another place with --report FILE"
                 )
             }
-            _ => {}
         }
         if let Err(error) = WholeFile::check(&path) {
             progress.warn(&format!("no report will be written: {error}"));
@@ -101,13 +107,12 @@ impl Demo {
         Ok(Some(path))
     }
 
-    fn read(&self) -> anyhow::Result<(String, Dataset)> {
+    fn read(&self, progress: &Progress) -> anyhow::Result<(String, Dataset)> {
         let Some(path) = &self.data else {
             let table = read_npz_bytes(SHIPPED_NAME, SHIPPED)?;
             return Ok((SHIPPED_NAME.into(), table.into_dataset()?));
         };
-        let columns = Columns { labels: None, label_column: "label".into(), id_column: None };
-        columns.check(path)?;
-        Ok((path.display().to_string(), columns.dataset(path)?))
+        self.columns.check(path)?;
+        Ok((path.display().to_string(), self.columns.dataset(path, &[], progress)?))
     }
 }

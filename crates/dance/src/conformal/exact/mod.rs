@@ -35,9 +35,10 @@ const KEY_PURPOSE: u64 = 0x0b46;
 /// Queries of a parallel task.
 const TILE: usize = 16;
 
-/// The key of a point. `part` keeps the points of one data set apart from those of another.
-pub(super) fn key(seed: u64, part: u64, row: usize) -> f64 {
-    random::uniform_of(&[seed, KEY_PURPOSE, part, row as u64])
+/// The key of a point: of the model's own points by their row, of a query by its [name](super::reference::names). `part` keeps
+/// the points of one data set apart from those of another.
+pub(super) fn key(seed: u64, part: u64, name: u64) -> f64 {
+    random::uniform_of(&[seed, KEY_PURPOSE, part, name])
 }
 
 /// Calibration points, ready for one more.
@@ -54,7 +55,8 @@ pub(crate) struct Bag {
 /// The queries of one call, as far as the search has come.
 pub(super) struct Queries<'a> {
     pub(super) points: &'a Matrix,
-    pub(super) first_row: usize,
+    /// What each is called where random numbers belong to it.
+    pub(super) names: &'a [u64],
     pub(super) reached: &'a Reached,
     pub(super) scores: &'a PairedScores,
     /// Class probabilities, where scores are fused.
@@ -70,7 +72,7 @@ impl Bag {
         rule: Option<Rule>,
     ) -> Result<Self> {
         let points = BagPoints::new(reference, neighbors);
-        let noise = |row: usize| reference.noise(CALIBRATION_PART, row, reference.labels[row]);
+        let noise = |row: usize| reference.noise(CALIBRATION_PART, row as u64, reference.labels[row]);
         let scores: Vec<Scores> = points
             .scores()
             .iter()
@@ -117,7 +119,7 @@ impl Bag {
             for query in tile * TILE..((tile + 1) * TILE).min(count) {
                 let newcomer = Newcomer {
                     point: queries.points.row(query),
-                    key: key(reference.seed, query_part, queries.first_row + query),
+                    key: key(reference.seed, query_part, queries.names[query]),
                     reached: queries.reached.get(query),
                 };
                 let changes = self.points.changes(reference, newcomer);

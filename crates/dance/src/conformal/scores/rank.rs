@@ -38,8 +38,8 @@ impl NeighborScore for Rank {
 
 /// A draw from U(0, `width`) that belongs to this point and label: the same whenever it is asked for. `part` keeps the
 /// points of one data set apart from those of another.
-pub(crate) fn tie_noise(seed: u64, width: f64, part: u64, point: usize, label: u32) -> f64 {
-    width * random::uniform_of(&[seed, TIE_PURPOSE, part, point as u64, u64::from(label)])
+pub(crate) fn tie_noise(seed: u64, width: f64, part: u64, point: u64, label: u32) -> f64 {
+    width * random::uniform_of(&[seed, TIE_PURPOSE, part, point, u64::from(label)])
 }
 
 #[cfg(test)]

@@ -5,14 +5,16 @@
 //! editor counts, and the name of the column.
 
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::{self, Read, Seek};
 use std::path::Path;
 
 use csv::{ErrorKind, Position, Reader, ReaderBuilder, StringRecord, Trim};
 
+use super::budget::Rows;
 use super::csv_cell::restored;
 use super::{ID_COLUMN, LABEL_COLUMN, ReadOptions, labels};
-use crate::data::{RawLabels, Table};
+use crate::data::labelled::Places;
+use crate::data::{Kind, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
@@ -25,16 +27,13 @@ pub(super) fn read(path: &Path, mut file: File, delimiter: u8, options: &ReadOpt
         return Err(Error::format(path, "has no header row; the first line must name the columns"));
     }
     let header = Header::new(path, &record, delimiter, options)?;
-    let (mut data, mut rows) = (Vec::new(), 0);
+    let (mut data, mut lines) = (Vec::new(), Vec::new());
     let mut labels = header.label.map(|_| Vec::new());
     let mut ids = header.id.map(|_| Vec::new());
     while next(path, &mut reader, &mut record, ends)? {
         let line = line(record.position(), ends);
         for (place, field) in record.iter().enumerate() {
             if Some(place) == header.label {
-                if field.is_empty() {
-                    return Err(header.wrong(line, place, "is empty; every row needs a label"));
-                }
                 labels.get_or_insert_default().push(restored(field).to_owned());
             } else if Some(place) == header.id {
                 ids.get_or_insert_default().push(restored(field).to_owned());
@@ -42,15 +41,27 @@ pub(super) fn read(path: &Path, mut file: File, delimiter: u8, options: &ReadOpt
                 data.push(number(field).map_err(|problem| header.wrong(line, place, problem))?);
             }
         }
-        rows += 1;
+        lines.push(u32::try_from(line).unwrap_or(u32::MAX));
     }
-    let embeddings = Matrix::new(data, rows, header.dimensions())?;
-    let labels = labels.map(labels::from_text);
-    Ok(Table { labels, ids, ..Table::new(path.display().to_string(), embeddings)? })
+    let embeddings = Matrix::new(data, lines.len(), header.dimensions())?;
+    let label_column = options.label_column.clone().unwrap_or_else(|| LABEL_COLUMN.into());
+    let mut places = Places { columns: header.names, label_column, ..Places::default() };
+    let labels = labels.filter(|_| options.label_in_file(LABEL_COLUMN).is_some()).map(|texts| {
+        let found = labels::from_text(texts, lines);
+        (places.missing, places.lines) = (found.missing, found.lines);
+        found.values
+    });
+    let id_kind = ids.as_deref().map_or(Kind::Text, labels::kind_of);
+    Ok(Table { labels, ids, id_kind, places, ..Table::new(path.display().to_string(), embeddings)? })
 }
 
 /// Reads a file of labels: the column of that name or, if the first line has no such field, one label per line.
-pub(super) fn read_labels(path: &Path, mut file: File, delimiter: u8, column: &str) -> Result<RawLabels> {
+pub(super) fn read_labels(
+    path: &Path,
+    mut file: File,
+    delimiter: u8,
+    column: &str,
+) -> Result<labels::Labels> {
     let ends = LineEnds::of(path, &mut file)?;
     let mut reader = build(file, delimiter);
     let mut record = StringRecord::new();
@@ -63,23 +74,16 @@ pub(super) fn read_labels(path: &Path, mut file: File, delimiter: u8, column: &s
             path: path.to_owned(),
             key: column.to_owned(),
             found: record.iter().map(str::to_owned).collect(),
-            help: "Name the column of labels, or give a file with one label per line",
+            help: "Name the column of labels with --label-column, or give a file with one label per line",
         });
     }
-    let mut found = Vec::new();
+    let (mut found, mut lines) = (Vec::new(), Vec::new());
     while more {
-        match record.get(header.unwrap_or(0)) {
-            Some(label) if !label.is_empty() => found.push(restored(label).to_owned()),
-            _ => {
-                return Err(Error::format(
-                    path,
-                    format!("line {}: has no label", line(record.position(), ends)),
-                ));
-            }
-        }
+        found.push(restored(record.get(header.unwrap_or(0)).unwrap_or_default()).to_owned());
+        lines.push(u32::try_from(line(record.position(), ends)).unwrap_or(u32::MAX));
         more = next(path, &mut reader, &mut record, ends)?;
     }
-    Ok(labels::from_text(found))
+    Ok(labels::from_text(found, lines))
 }
 
 /// The line, as editors count, on which a row begins. A position is taken before the second half of a line's end in two
@@ -110,20 +114,30 @@ impl LineEnds {
     }
 }
 
-fn build(file: File, delimiter: u8) -> Reader<File> {
+fn build(file: File, delimiter: u8) -> Reader<Rows<File>> {
     ReaderBuilder::new()
         .delimiter(delimiter)
         .has_headers(false) // so that the header row comes with its position, and its length binds the others
         .trim(Trim::All)
         .buffer_capacity(1 << 16)
-        .from_reader(file)
+        .from_reader(Rows::new(file))
 }
 
 /// The next row, if there is one.
-fn next(path: &Path, reader: &mut Reader<File>, record: &mut StringRecord, ends: LineEnds) -> Result<bool> {
+fn next(
+    path: &Path,
+    reader: &mut Reader<Rows<File>>,
+    record: &mut StringRecord,
+    ends: LineEnds,
+) -> Result<bool> {
+    reader.get_mut().next();
+    let begins = line(Some(reader.position()), ends);
     reader.read_record(record).map_err(|error| {
         let line = line(error.position(), ends);
         match error.into_kind() {
+            ErrorKind::Io(source) if source.kind() == io::ErrorKind::FileTooLarge => {
+                Error::format(path, format!("line {begins}: {source}"))
+            }
             ErrorKind::Io(source) => Error::io(path, source),
             ErrorKind::Utf8 { err, .. } => Error::format(
                 path,
@@ -146,7 +160,8 @@ fn number(field: &str) -> Result<f32, String> {
             "`{field}` is not a finite 32-bit number; remove the row or mend the encoder's output"
         )),
         Err(_) => Err(format!(
-            "`{field}` is not a number. If the column is the label or the id, name it so; otherwise remove it"
+            "`{field}` is not a number. If the column is the label or the id, say so with --label-column or --id-column; \
+             otherwise remove it"
         )),
     }
 }
@@ -182,7 +197,7 @@ impl<'a> Header<'a> {
                 char::from(delimiter)
             )));
         }
-        let place = |wanted: &str, needed: bool| {
+        let place = |wanted: &str, needed: bool, help: &'static str| {
             let mut places =
                 names.iter().enumerate().filter(|(_, name)| *name == wanted).map(|(place, _)| place);
             match (places.next(), places.next()) {
@@ -191,15 +206,19 @@ impl<'a> Header<'a> {
                     path: path.to_owned(),
                     key: wanted.to_owned(),
                     found: names.clone(),
-                    help: "Give the name of a column in the header row",
+                    help,
                 }),
                 (place, _) => Ok(place),
             }
         };
-        let label = place(&options.label_column, options.label_column != LABEL_COLUMN)?;
-        let id = place(options.id_column.as_deref().unwrap_or(ID_COLUMN), options.id_column.is_some())?;
+        // A column of labels that nobody wants is no dimension either.
+        let needed = options.label_in_file(LABEL_COLUMN).is_some_and(|(_, needed)| needed);
+        let wanted = options.label_column.as_deref().unwrap_or(LABEL_COLUMN);
+        let label = place(wanted, needed, "Name a column that is there with --label-column")?;
+        let (name, needed) = options.id(ID_COLUMN);
+        let id = place(name, needed, "Name a column that is there with --id-column")?;
         if label.is_some() && label == id {
-            return Err(wrong(format!("`{}` cannot be both label and id", options.label_column)));
+            return Err(wrong(format!("`{wanted}` cannot be both label and id")));
         }
         Ok(Self { path, names, label, id })
     }

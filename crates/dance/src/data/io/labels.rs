@@ -1,17 +1,32 @@
 //! Labels written as text, and labels in a file of their own.
 
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use super::{csv, extension, numpy, open};
-use crate::data::RawLabels;
+use super::budget::LONGEST_ROW;
+use super::open::open;
+use super::{csv, numpy};
+use crate::data::{Kind, RawLabels};
 use crate::error::{Error, Result};
 
+/// Labels as they were found.
+pub(super) struct Labels {
+    pub(super) values: RawLabels,
+    /// Rows without one, where the values cannot say it.
+    pub(super) missing: Vec<usize>,
+    /// The line of each, in a text file.
+    pub(super) lines: Option<Vec<u32>>,
+}
+
 /// Reads a file of labels: `.npy`, `.txt`, `.csv` or `.tsv`.
-pub(super) fn read(path: &Path, column: &str) -> Result<RawLabels> {
-    let file = open(path)?;
-    match extension(path).as_str() {
-        "npy" => numpy::read_npy_labels(path, &file),
+pub(super) fn read(path: &Path, column: &str) -> Result<Labels> {
+    let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    let file = open(path, &extension)?;
+    match extension.as_str() {
+        "npy" => {
+            let values = numpy::read_npy_labels(path, &file)?;
+            Ok(Labels { values, missing: Vec::new(), lines: None })
+        }
         "txt" => read_lines(path, BufReader::new(file)),
         "csv" => csv::read_labels(path, file, b',', column),
         "tsv" => csv::read_labels(path, file, b'\t', column),
@@ -19,28 +34,46 @@ pub(super) fn read(path: &Path, column: &str) -> Result<RawLabels> {
     }
 }
 
-fn read_lines(path: &Path, reader: impl BufRead) -> Result<RawLabels> {
+/// One label per line; a blank line is a row without one.
+fn read_lines(path: &Path, mut reader: impl BufRead) -> Result<Labels> {
     let mut labels = Vec::new();
-    for (line, text) in reader.lines().enumerate() {
-        let text = text.map_err(|error| match error.kind() {
-            ErrorKind::InvalidData => Error::format(path, format!("line {}: is not UTF-8 text", line + 1)),
-            _ => Error::io(path, error),
-        })?;
-        let text = if line == 0 { text.trim_start_matches('\u{feff}') } else { &text }.trim();
-        if text.is_empty() {
-            return Err(Error::format(path, format!("line {}: is blank; every line is one label", line + 1)));
+    let mut bytes = Vec::new();
+    loop {
+        let wrong = |problem: &str| Err(Error::format(path, format!("line {}: {problem}", labels.len() + 1)));
+        bytes.clear();
+        let read = reader.by_ref().take(LONGEST_ROW).read_until(b'\n', &mut bytes);
+        if read.map_err(|error| Error::io(path, error))? == 0 {
+            let lines = (1..=labels.len() as u32).collect();
+            return Ok(from_text(labels, lines));
         }
+        if bytes.len() as u64 == LONGEST_ROW && !bytes.ends_with(b"\n") {
+            return wrong("is longer than any label; every line is one label");
+        }
+        let Ok(text) = str::from_utf8(&bytes) else { return wrong("is not UTF-8 text") };
+        let text = if labels.is_empty() { text.trim_start_matches('\u{feff}') } else { text }.trim();
         labels.push(text.to_owned());
     }
-    Ok(from_text(labels))
 }
 
 /// Integers if every label is written the way an integer prints, otherwise strings: `007` or `+1` may be a code, and
-/// turned into a number it could never be turned back.
-pub(super) fn from_text(labels: Vec<String>) -> RawLabels {
-    let integer = |text: &String| text.parse::<i64>().ok().filter(|number| number.to_string() == *text);
-    match labels.iter().map(integer).collect() {
-        Some(integers) => RawLabels::Integers(integers),
-        None => RawLabels::Names(labels),
+/// turned into a number it could never be turned back. An empty text is a row without a label.
+pub(super) fn from_text(texts: Vec<String>, lines: Vec<u32>) -> Labels {
+    let lines = Some(lines);
+    let missing: Vec<usize> = (0..texts.len()).filter(|&row| texts[row].is_empty()).collect();
+    let number = |text: &String| if text.is_empty() { Some(0) } else { integer(text) };
+    match texts.iter().map(number).collect() {
+        Some(numbers) if missing.len() < texts.len() => {
+            Labels { values: RawLabels::Integers(numbers), missing, lines }
+        }
+        _ => Labels { values: RawLabels::Names(texts), missing: Vec::new(), lines },
     }
+}
+
+/// What ids written as text are: integers if every one is written the way an integer prints.
+pub(super) fn kind_of(texts: &[String]) -> Kind {
+    if texts.iter().all(|text| integer(text).is_some()) { Kind::Integer } else { Kind::Text }
+}
+
+fn integer(text: &str) -> Option<i64> {
+    text.parse::<i64>().ok().filter(|number| number.to_string() == text)
 }

@@ -1,4 +1,4 @@
-//! Reading embeddings, and what comes with them, from files. The extension says which format it is:
+//! Reading embeddings, and what comes with them, from files. The extension, or [`ReadOptions::format`], says which format it is:
 //!
 //! | Extension | Embeddings | Labels | Also |
 //! |---|---|---|---|
@@ -7,11 +7,15 @@
 //! | `.safetensors` | tensor `embeddings` | tensor `labels` | tensor `prototypes`; `class_names` and `ids` as JSON arrays of strings in the metadata |
 //! | `.csv`, `.tsv` | every column that is not the label or the id, one per dimension | column `label` | column `id` |
 //! | `.parquet` | column `embedding` (or `embeddings`), a list of numbers | column `label` | column `id` |
+//! | `.jsonl` | `"embedding": [numbers]` of each line, or the line itself | `"label"` | `"id"` |
+//!
+//! Other names of embeddings, labels and ids are given in [`ReadOptions`]. A pipe is read like a file, by way of a temporary one.
 //!
 //! Embeddings may be 16-, 32- or 64-bit floats (bfloat16 in safetensors; integers of any width in `NumPy` files and
 //! safetensors); they are kept as `f32`, and a number beyond its range is refused as not finite. Labels are integers,
-//! booleans or strings. In a text file labels are integers if every one is written the way an integer prints, and
-//! strings otherwise: one `007` or `+1` makes them all strings, since it could not be told from `7` or `1` afterwards.
+//! booleans, whole floats or strings, and stay that in every answer ([`Kind`](super::Kind)). In a text file labels and ids are
+//! integers if every one is written the way an integer prints, and strings otherwise: one `007` or `+1` makes them all strings,
+//! since it could not be told from `7` or `1` afterwards.
 //!
 //! A file is untrusted. Sizes that it claims are checked against its true size before anything is allocated, pickled
 //! arrays are refused, and whatever is wrong comes back as an [`Error`] that names the file, row and column. Rows count
@@ -35,24 +39,28 @@
 //! ```
 
 pub use csv_cell::csv_safe;
+pub use format::{EXTENSIONS, Format};
+pub use jsonl::{JsonKeys, JsonPoint};
 #[cfg(feature = "parquet")]
 pub use parquet_fields::ParquetFields;
 
 use std::fmt;
-use std::fs::File;
-use std::io::{ErrorKind, Read, Seek};
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use self::scalar::{Endian, Scalar};
-use crate::data::Table;
+use crate::data::{Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 
 mod budget;
 mod csv;
 mod csv_cell;
+mod format;
+mod jsonl;
 mod labels;
 mod npy_header;
 mod numpy;
+mod open;
 #[cfg(feature = "parquet")]
 mod parquet;
 #[cfg(feature = "parquet")]
@@ -66,53 +74,80 @@ mod parquet_pages;
 mod safetensors;
 mod scalar;
 
-/// The extensions that [`read`] knows.
-pub const EXTENSIONS: [&str; 6] = ["npz", "npy", "safetensors", "csv", "tsv", "parquet"];
-
 /// Where in a file things are, when they are not where they usually are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadOptions {
+    /// What the file is; `None` goes by its extension.
+    pub format: Option<Format>,
     /// A file with the labels, one per row of the embeddings, in place of labels that the embeddings' file may hold: a
     /// 1-d `.npy` array, a `.txt` with one label per line, or a `.csv` or `.tsv`, either with the column `label_column`
     /// or without a header and with one label per line.
     pub labels: Option<PathBuf>,
-    /// The column of labels in a CSV, TSV or Parquet file. `label`, the default, may be missing; then there are no
-    /// labels. Any other must be there.
-    pub label_column: String,
-    /// The column of ids in a CSV, TSV or Parquet file, which must be there. `None` takes `id`, if there is one.
+    /// The column, array or tensor of labels, which must be there. `None` takes `label` (arrays and tensors: `labels`), if there
+    /// is one.
+    pub label_column: Option<String>,
+    /// The column or array of ids, which must be there. `None` takes `id` (arrays: `ids`), if there is one.
     pub id_column: Option<String>,
+    /// The array, tensor or column of embeddings; `None` takes `embeddings` (columns: `embedding`).
+    pub embeddings_column: Option<String>,
+    /// Rows with this label, or with none, are left out, and every other label is a class. `None` refuses rows without a label.
+    pub unlabelled: Option<String>,
+    /// Whether labels are left alone, because nobody needs them: whatever is wrong with them is no error then.
+    pub without_labels: bool,
 }
 
 const LABEL_COLUMN: &str = "label";
 const ID_COLUMN: &str = "id";
 
-impl Default for ReadOptions {
-    fn default() -> Self {
-        Self { labels: None, label_column: LABEL_COLUMN.into(), id_column: None }
+impl ReadOptions {
+    /// The name of the labels in the file of the embeddings, and whether they must be there; `None` where nobody wants them, or
+    /// they come from a file of their own.
+    fn label_in_file<'a>(&'a self, usual: &'a str) -> Option<(&'a str, bool)> {
+        let given = self.label_column.as_deref();
+        (!self.without_labels && self.labels.is_none()).then_some((given.unwrap_or(usual), given.is_some()))
+    }
+
+    /// The name of the ids, and whether they must be there.
+    fn id<'a>(&'a self, usual: &'a str) -> (&'a str, bool) {
+        (self.id_column.as_deref().unwrap_or(usual), self.id_column.is_some())
     }
 }
 
-/// Reads and checks a file of embeddings; its extension says what it is.
+/// Reads and checks a file of embeddings, or a pipe; `-` is stdin. Says how many rows were left out as unlabelled.
+pub fn read_labelled(path: impl AsRef<Path>, options: &ReadOptions) -> Result<(Table, usize)> {
+    let table = read(path, options)?;
+    match &options.unlabelled {
+        Some(label) if !options.without_labels => table.leave_out_unlabelled(label),
+        _ => Ok((table, 0)),
+    }
+}
+
+/// Reads and checks a file of embeddings as it is, with rows that have no label.
 pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Table> {
     let path = path.as_ref();
-    let file = open(path)?;
-    let mut table = match extension(path).as_str() {
-        "npz" => numpy::read_npz(path, file)?,
-        "npy" => numpy::read_npy(path, &file)?,
-        "safetensors" => safetensors::read(path, &file)?,
-        "csv" => csv::read(path, file, b',', options)?,
-        "tsv" => csv::read(path, file, b'\t', options)?,
-        "parquet" => read_parquet(path, file, options)?,
-        _ => {
-            let known = EXTENSIONS.map(|extension| format!(".{extension}")).join(", ");
-            return Err(Error::format(
-                path,
-                format!("cannot tell its format by its name; {known} can be read"),
-            ));
-        }
+    let format = options.format.map_or_else(|| Format::known(path), Ok)?;
+    let file = open::open(path, format.extension())?;
+    let path = open::shown(path);
+    if let (Format::Csv | Format::Tsv | Format::Npy, Some(name)) = (format, &options.embeddings_column) {
+        let help = "every other column is a dimension, and a .npy file has one array";
+        return Err(Error::format(path, format!("has no single part that could be called `{name}`: {help}")));
+    }
+    let mut table = match format {
+        Format::Npz => numpy::read_npz(path, file, options)?,
+        Format::Npy => numpy::read_npy(path, &file)?,
+        Format::Safetensors => safetensors::read(path, &file, options)?,
+        Format::Csv => csv::read(path, file, b',', options)?,
+        Format::Tsv => csv::read(path, file, b'\t', options)?,
+        Format::Parquet => read_parquet(path, file, options)?,
+        Format::Jsonl => jsonl::read(path, file, options)?,
     };
-    if let Some(labels) = &options.labels {
-        table.labels = Some(labels::read(labels, &options.label_column)?);
+    if let Some(labels) = options.labels.as_ref().filter(|_| !options.without_labels) {
+        let column = options.label_column.as_deref().unwrap_or(LABEL_COLUMN);
+        let found = labels::read(labels, column)?;
+        table.labels = Some(found.values);
+        table.places.missing = found.missing;
+        table.places.lines = found.lines;
+        table.places.labels_in = Some(labels.display().to_string());
     }
     table.checked()
 }
@@ -120,80 +155,19 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Table> {
 /// Reads and checks the contents of an `.npz` file that is already in memory; `origin` names it in messages.
 pub fn read_npz_bytes(origin: &str, contents: &[u8]) -> Result<Table> {
     let size = contents.len() as u64;
-    numpy::read_archive(Path::new(origin), std::io::Cursor::new(contents), size)?.checked()
+    let contents = std::io::Cursor::new(contents);
+    numpy::read_archive(Path::new(origin), contents, size, &ReadOptions::default())?.checked()
 }
 
 #[cfg(feature = "parquet")]
 use self::parquet::read as read_parquet;
 
 #[cfg(not(feature = "parquet"))]
-fn read_parquet(path: &Path, _: File, _: &ReadOptions) -> Result<Table> {
+fn read_parquet(path: &Path, _: std::fs::File, _: &ReadOptions) -> Result<Table> {
     Err(Error::format(
         path,
         "this build cannot read Parquet; build with the feature `parquet`, or save the embeddings as .npz",
     ))
-}
-
-fn extension(path: &Path) -> String {
-    path.extension().unwrap_or_default().to_string_lossy().to_lowercase()
-}
-
-/// Opens a regular file whose first bytes do not belong to another format.
-fn open(path: &Path) -> Result<File> {
-    let wrong = |problem: &str| Error::format(path, problem);
-    // Before opening, which would wait for the other end of a pipe.
-    let metadata = std::fs::metadata(path).map_err(|error| Error::io(path, error))?;
-    if metadata.is_dir() {
-        return Err(wrong("is a directory; name a file in it"));
-    }
-    if !metadata.is_file() {
-        return Err(wrong("is not a regular file; save the data to one"));
-    }
-    if metadata.len() == 0 {
-        return Err(wrong("is empty (0 bytes); whatever wrote it did not finish. Save it again"));
-    }
-    let mut file = File::open(path).map_err(|error| Error::io(path, error))?;
-    let mut head = Vec::new();
-    file.by_ref().take(9).read_to_end(&mut head).map_err(|error| Error::io(path, error))?;
-    file.rewind().map_err(|error| Error::io(path, error))?;
-    let extension = extension(path);
-    let begins = sniff(&head);
-    if begins.is_some_and(|(_, of)| of == extension) {
-        return Ok(file);
-    }
-    let needed = match extension.as_str() {
-        "npy" => Some("does not begin as an .npy file does; save it with np.save(path, arr)"),
-        "npz" => Some("does not begin as an .npz file does (a zip archive); save it with np.savez"),
-        "parquet" if !head.starts_with(b"PAR1") => {
-            Some("does not begin as a Parquet file does (PAR1); save it again")
-        }
-        _ => None,
-    };
-    // The first 8 bytes of a safetensors file are a length and may look like anything.
-    let free = extension == "safetensors" && head.get(8) == Some(&b'{');
-    match (begins, needed) {
-        (Some((what, _)), _) if !free && (EXTENSIONS.contains(&extension.as_str()) || extension == "txt") => {
-            Err(wrong(&format!(
-                "is called .{extension} but begins like {what}; give it the right extension or save it again"
-            )))
-        }
-        (None, Some(problem)) => Err(wrong(problem)),
-        _ => Ok(file),
-    }
-}
-
-/// What a file with these first bytes is, and its extension.
-fn sniff(head: &[u8]) -> Option<(&'static str, &'static str)> {
-    const KNOWN: [(&[u8], &str, &str); 7] = [
-        (npy_header::MAGIC, "a NumPy array (.npy)", "npy"),
-        (b"PK\x03\x04", "a zip archive (.npz?)", "npz"),
-        (b"PK\x05\x06", "an empty zip archive", "npz"),
-        (b"PAR1\x15", "a Parquet file", "parquet"),
-        (b"\x89HDF", "an HDF5 file", "h5"),
-        (b"\x1f\x8b", "a gzip-compressed file", "gz"),
-        (b"\x80\x04\x95", "a Python pickle", "pkl"),
-    ];
-    KNOWN.iter().find(|(magic, ..)| head.starts_with(magic)).map(|&(_, what, extension)| (what, extension))
 }
 
 /// An array, tensor or column of a file, for messages about it.
@@ -230,21 +204,38 @@ impl Part<'_> {
         }
     }
 
-    /// Reads labels or ids, which must be integers.
-    fn integers(self, reader: impl Read, scalar: Scalar, endian: Endian, count: usize) -> Result<Vec<i64>> {
+    /// Reads labels: integers, booleans, or floats that may be whole.
+    fn labels(self, reader: impl Read, scalar: Scalar, endian: Endian, count: usize) -> Result<RawLabels> {
         if scalar.is_float() {
-            return Err(self.error(format!(
-                "holds {}; integers, booleans or strings are needed. Save arr.astype('int64')",
-                scalar.name()
-            )));
+            let floats = scalar::read_doubles(reader, scalar, endian, count);
+            return floats.map(RawLabels::Floats).map_err(|error| self.unreadable(&error));
         }
         let numbers =
             scalar::read_integers(reader, scalar, endian, count).map_err(|error| self.unreadable(&error))?;
-        numbers.map_err(|(row, value)| {
+        let numbers = numbers.map_err(|(row, value)| {
             self.error(format!(
                 "is {value} at row {row}, beyond the range of 64-bit signed integers; save strings"
             ))
+        })?;
+        Ok(if scalar == Scalar::Bool {
+            RawLabels::Booleans(numbers.iter().map(|&number| number != 0).collect())
+        } else {
+            RawLabels::Integers(numbers)
         })
+    }
+
+    /// Names of classes or points: strings, or integers as they print.
+    fn names(self, labels: RawLabels) -> Result<(Vec<String>, Kind)> {
+        match labels {
+            RawLabels::Names(names) => Ok((names, Kind::Text)),
+            RawLabels::Integers(numbers) => {
+                Ok((numbers.iter().map(ToString::to_string).collect(), Kind::Integer))
+            }
+            RawLabels::Booleans(_) | RawLabels::Floats(_) => Err(self.error(format!(
+                "holds {}; integers or strings are needed to name things",
+                labels.kind().plural()
+            ))),
+        }
     }
 }
 

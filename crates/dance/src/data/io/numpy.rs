@@ -15,8 +15,9 @@ use zip::ZipArchive;
 use super::budget::Budget;
 use super::npy_header::{self, Element, Header};
 use super::scalar::{self, Endian};
-use super::{Part, Shape};
-use crate::data::{EncoderIdentity, RawLabels, Table};
+use super::{Part, ReadOptions, Shape};
+use crate::data::labelled::Places;
+use crate::data::{EncoderIdentity, Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
@@ -27,39 +28,73 @@ const DEFLATE_RATIO: u64 = 1032;
 const TEXT: usize = 40;
 
 /// Reads `.npz`.
-pub(super) fn read_npz(path: &Path, file: File) -> Result<Table> {
+pub(super) fn read_npz(path: &Path, file: File, options: &ReadOptions) -> Result<Table> {
     let size = file.metadata().map_err(|error| Error::io(path, error))?.len();
-    read_archive(path, BufReader::new(file), size)
+    read_archive(path, BufReader::new(file), size, options)
 }
 
 /// Reads the contents of an `.npz` file, `size` bytes.
-pub(super) fn read_archive(path: &Path, contents: impl Read + Seek, size: u64) -> Result<Table> {
+pub(super) fn read_archive(
+    path: &Path,
+    contents: impl Read + Seek,
+    size: u64,
+    options: &ReadOptions,
+) -> Result<Table> {
     let mut archive = ZipArchive::new(contents).map_err(|error| {
         Error::format(
             path,
             format!("cannot be opened as an .npz file (a zip archive): {error}. Save it again"),
         )
     })?;
+    let names = archive.file_names().flatten();
+    let columns: Vec<String> =
+        names.map(|name| name.strip_suffix(".npy").unwrap_or(&name).to_owned()).collect();
+    let missing = |key: &str, help: &'static str| Error::MissingKey {
+        path: path.to_owned(),
+        key: key.to_owned(),
+        found: columns.clone(),
+        help,
+    };
     let budget = &mut Budget::of(size);
-    let Some(embeddings) = member(path, (size, budget), &mut archive, "embeddings", matrix)? else {
-        let names = archive.file_names().flatten();
-        return Err(Error::MissingKey {
-            path: path.to_owned(),
-            key: "embeddings".into(),
-            found: names.map(|name| name.strip_suffix(".npy").unwrap_or(&name).to_owned()).collect(),
-            help: "Save it with np.savez(path, embeddings=..., labels=...)",
-        });
+    let name = options.embeddings_column.as_deref().unwrap_or("embeddings");
+    let Some(embeddings) = member(path, (size, budget), &mut archive, name, matrix)? else {
+        let help = "Save it with np.savez(path, embeddings=..., labels=...), or name the array with --embeddings-name";
+        return Err(missing(name, help));
     };
     let rows = embeddings.rows();
+    let (mut labels, mut class_names) = (None, None);
+    if let Some((name, needed)) = options.label_in_file(LABELS) {
+        labels = member(path, (size, budget), &mut archive, name, |array| labels_of(array, Some(rows)))?;
+        if labels.is_none() && needed {
+            return Err(missing(name, "Name an array that is there with --label-column"));
+        }
+    }
+    if !options.without_labels {
+        class_names =
+            member(path, (size, budget), &mut archive, "class_names", |array| names_of(array, None))?;
+    }
+    let (name, needed) = options.id("ids");
+    let ids = member(path, (size, budget), &mut archive, name, |array| names_of(array, Some(rows)))?;
+    if ids.is_none() && needed {
+        return Err(missing(name, "Name an array that is there with --id-column"));
+    }
+    let (ids, id_kind) = ids.map_or((None, Kind::Text), |(ids, kind)| (Some(ids), kind));
+    let label_column = options.label_column.clone().unwrap_or_else(|| LABELS.into());
+    let table = Table::new(path.display().to_string(), embeddings)?;
     Ok(Table {
-        labels: member(path, (size, budget), &mut archive, "labels", |array| labels(array, Some(rows)))?,
-        class_names: member(path, (size, budget), &mut archive, "class_names", |array| names(array, None))?,
-        ids: member(path, (size, budget), &mut archive, "ids", |array| names(array, Some(rows)))?,
+        labels,
+        class_names: class_names.map(|(names, _)| names),
+        ids,
+        id_kind,
         prototypes: member(path, (size, budget), &mut archive, "prototypes", matrix)?,
         encoder: member(path, (size, budget), &mut archive, "encoder", encoder)?,
-        ..Table::new(path.display().to_string(), embeddings)?
+        places: Places { columns, label_column, ..Places::default() },
+        ..table
     })
 }
+
+/// The array of labels, where it has no other name.
+const LABELS: &str = "labels";
 
 /// Reads the embeddings in a `.npy` file.
 pub(super) fn read_npy(path: &Path, file: &File) -> Result<Table> {
@@ -68,7 +103,7 @@ pub(super) fn read_npy(path: &Path, file: &File) -> Result<Table> {
 
 /// Reads the labels in a `.npy` file.
 pub(super) fn read_npy_labels(path: &Path, file: &File) -> Result<RawLabels> {
-    whole_file(path, file, "labels", |array| labels(array, None))
+    whole_file(path, file, "labels", |array| labels_of(array, None))
 }
 
 fn whole_file<T>(
@@ -213,7 +248,7 @@ fn matrix(mut array: Array<'_>) -> Result<Matrix> {
 }
 
 /// `rows` is how many there must be, where that is known: nothing is unpacked that will be refused.
-fn labels(mut array: Array<'_>, rows: Option<usize>) -> Result<RawLabels> {
+fn labels_of(mut array: Array<'_>, rows: Option<usize>) -> Result<RawLabels> {
     if let Some(rows) = rows.filter(|&rows| array.header.shape.len() == 1 && array.count != rows) {
         return Err(array.part.error(format!("has {} values, the embeddings have {rows} rows", array.count)));
     }
@@ -226,21 +261,19 @@ fn labels(mut array: Array<'_>, rows: Option<usize>) -> Result<RawLabels> {
     match array.header.element {
         Element::Number(scalar, endian) => {
             array.take(size_of::<i64>())?;
-            array.part.integers(array.reader, scalar, endian, array.count).map(RawLabels::Integers)
+            array.part.labels(array.reader, scalar, endian, array.count)
         }
         Element::Unicode(..) | Element::Bytes(_) => array.strings().map(RawLabels::Names),
     }
 }
 
-/// Names of classes or points: strings, or integers as they print.
-fn names(mut array: Array<'_>, count: Option<usize>) -> Result<Vec<String>> {
+/// Names of classes or points, and what they are.
+fn names_of(mut array: Array<'_>, count: Option<usize>) -> Result<(Vec<String>, Kind)> {
     if matches!(array.header.element, Element::Number(..)) && count.is_none_or(|count| count == array.count) {
         array.take(TEXT)?; // as it will print
     }
-    Ok(match labels(array, count)? {
-        RawLabels::Names(names) => names,
-        RawLabels::Integers(numbers) => numbers.iter().map(ToString::to_string).collect(),
-    })
+    let part = array.part;
+    part.names(labels_of(array, count)?)
 }
 
 /// A single string: the JSON of the encoder.

@@ -1,7 +1,7 @@
 //! `.parquet`: a column `embedding` (or `embeddings`) of lists of floats, and columns of labels and ids.
 //!
-//! Lists may be fixed in size or not, of `float`, `double` or `float16`; labels and ids integers, booleans or strings,
-//! dictionary-encoded or plain. Every row must have a value and every list the same length.
+//! Lists may be fixed in size or not, of `float`, `double` or `float16`; labels integers, booleans, floats or
+//! strings, dictionary-encoded or plain, and ids integers or strings. Every row must have an embedding of the same length.
 //!
 //! The `parquet` crate is used without Arrow: its column readers give the values of a column together with
 //! *repetition levels* (0 begins a new row) and *definition levels* (below the maximum where something is null), from
@@ -18,7 +18,8 @@ use half::f16;
 use parquet::basic::{ConvertedType, LogicalType, Repetition, Type};
 use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::{
-    BoolType, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
+    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, FloatType, Int32Type,
+    Int64Type,
 };
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
@@ -30,7 +31,8 @@ use super::budget::Budget;
 use super::parquet_footer::schema_is_sound;
 use super::parquet_pages::{Pages, Source, plausible};
 use super::{ID_COLUMN, LABEL_COLUMN, Part, ReadOptions};
-use crate::data::{EncoderIdentity, RawLabels, Table};
+use crate::data::labelled::Places;
+use crate::data::{EncoderIdentity, Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
@@ -70,26 +72,43 @@ impl<'a> Columns<'a> {
     }
 
     fn table(&self, options: &ReadOptions) -> Result<Table> {
-        let embeddings = match (self.find("embedding"), self.find("embeddings")) {
-            (Some(column), _) | (None, Some(column)) => self.embeddings(&column)?,
-            (None, None) => {
-                let help = "Save the embeddings as a column of lists of floats of that name";
-                return Err(self.missing("embedding", help));
-            }
+        let usual = |name| if options.embeddings_column.is_none() { self.find(name) } else { None };
+        let given = options.embeddings_column.as_deref();
+        let column = given.and_then(|name| self.find(name)).or_else(|| usual("embedding"));
+        let Some(column) = column.or_else(|| usual("embeddings")) else {
+            let help = "Save the embeddings as a column of lists of floats of that name, or name theirs with --embeddings-name";
+            return Err(self.missing(given.unwrap_or("embedding"), help));
         };
+        let embeddings = self.embeddings(&column)?;
         let rows = embeddings.rows();
-        let labels = if options.labels.is_some() {
-            None // They come from a file of their own.
-        } else {
-            self.named(&options.label_column, options.label_column != LABEL_COLUMN, rows)?
+        let (mut labels, mut missing) = (None, Vec::new());
+        if let Some((name, needed)) = options.label_in_file(LABEL_COLUMN) {
+            labels = match self.find(name) {
+                Some(column) => Some(self.labels(&column, rows, Some(&mut missing))?),
+                None if needed => {
+                    return Err(self.missing(name, "Name a column that is there with --label-column"));
+                }
+                None => None,
+            };
+        }
+        let (name, needed) = options.id(ID_COLUMN);
+        let (ids, id_kind) = match self.find(name) {
+            Some(column) => {
+                let (ids, kind) = column.part.names(self.labels(&column, rows, None)?)?;
+                (Some(ids), kind)
+            }
+            None if needed => return Err(self.missing(name, "Name a column that is there with --id-column")),
+            None => (None, Kind::Text),
         };
-        let id = options.id_column.as_deref();
-        let ids = self.named(id.unwrap_or(ID_COLUMN), id.is_some(), rows)?.map(|ids| match ids {
-            RawLabels::Names(names) => names,
-            RawLabels::Integers(numbers) => numbers.iter().map(ToString::to_string).collect(),
-        });
-        let origin = self.path.display().to_string();
-        Ok(Table { labels, ids, encoder: self.encoder()?, ..Table::new(origin, embeddings)? })
+        let label_column = options.label_column.clone().unwrap_or_else(|| LABEL_COLUMN.into());
+        let places = Places { missing, columns: self.columns(), label_column, ..Places::default() };
+        let table = Table::new(self.path.display().to_string(), embeddings)?;
+        Ok(Table { labels, ids, id_kind, places, encoder: self.encoder()?, ..table })
+    }
+
+    fn columns(&self) -> Vec<String> {
+        let fields = self.metadata.file_metadata().schema().get_fields().iter();
+        fields.map(|field| field.name().to_owned()).collect()
     }
 
     /// The JSON of the encoder, in the metadata of the file.
@@ -101,9 +120,7 @@ impl<'a> Columns<'a> {
     }
 
     fn missing(&self, key: &str, help: &'static str) -> Error {
-        let fields = self.metadata.file_metadata().schema().get_fields().iter();
-        let found = fields.map(|field| field.name().to_owned()).collect();
-        Error::MissingKey { path: self.path.to_owned(), key: key.to_owned(), found, help }
+        Error::MissingKey { path: self.path.to_owned(), key: key.to_owned(), found: self.columns(), help }
     }
 
     /// The first leaf under the top-level column `name`, and whether it is the only one.
@@ -113,14 +130,6 @@ impl<'a> Columns<'a> {
         let place = columns.iter().position(of_name)?;
         let alone = columns.iter().filter(|leaf| of_name(leaf)).count() == 1;
         Some(Column { place, leaf: columns.get(place)?.clone(), alone, part: Part { path: self.path, name } })
-    }
-
-    fn named(&self, name: &str, needed: bool, rows: usize) -> Result<Option<RawLabels>> {
-        match self.find(name) {
-            Some(column) => self.labels(&column, rows).map(Some),
-            None if needed => Err(self.missing(name, "Give the name of a column that is there")),
-            None => Ok(None),
-        }
     }
 
     fn embeddings(&self, column: &Column<'_>) -> Result<Matrix> {
@@ -177,11 +186,18 @@ impl<'a> Columns<'a> {
         Matrix::new(data, count, width)
     }
 
-    /// One value for each of the rows that the embeddings have.
-    fn labels(&self, column: &Column<'_>, rows: usize) -> Result<RawLabels> {
+    /// One value for each of the rows that the embeddings have. Rows without one are noted where that is allowed.
+    fn labels(
+        &self,
+        column: &Column<'_>,
+        rows: usize,
+        missing: Option<&mut Vec<usize>>,
+    ) -> Result<RawLabels> {
         let leaf = &column.leaf;
         let wrong = |found: &str| {
-            Err(column.part.error(format!("holds {found}; one integer, boolean or string per row is needed")))
+            Err(column.part.error(format!(
+                "holds {found}; one integer, boolean, whole float or string per row is needed"
+            )))
         };
         if !column.alone || leaf.path().parts().len() != 1 || leaf.max_rep_level() != 0 {
             return wrong("lists or records");
@@ -195,17 +211,14 @@ impl<'a> Columns<'a> {
         let integer = matches!(logical, None | Some(LogicalType::Integer(_)))
             && !matches!(leaf.converted_type(), ConvertedType::DECIMAL | ConvertedType::DATE);
         match leaf.physical_type() {
-            Type::BOOLEAN => {
-                let values = self.flat::<BoolType>(column, rows)?;
-                Ok(RawLabels::Integers(values.into_iter().map(i64::from).collect()))
-            }
+            Type::BOOLEAN => self.flat::<BoolType>(column, rows, missing, &false).map(RawLabels::Booleans),
             Type::INT32 if integer => {
-                let values = self.flat::<Int32Type>(column, rows)?.into_iter();
+                let values = self.flat::<Int32Type>(column, rows, missing, &0)?.into_iter();
                 let widen = |value: i32| if unsigned { i64::from(value as u32) } else { i64::from(value) };
                 Ok(RawLabels::Integers(values.map(widen).collect()))
             }
             Type::INT64 if integer => {
-                let values = self.flat::<Int64Type>(column, rows)?;
+                let values = self.flat::<Int64Type>(column, rows, missing, &0)?;
                 match values.iter().position(|&value| unsigned && value < 0) {
                     Some(row) => Err(column.part.error(format!(
                         "is {} at row {row}, beyond the range of 64-bit signed integers; save strings",
@@ -214,8 +227,13 @@ impl<'a> Columns<'a> {
                     None => Ok(RawLabels::Integers(values)),
                 }
             }
+            Type::FLOAT => {
+                let values = self.flat::<FloatType>(column, rows, missing, &0.0)?;
+                Ok(RawLabels::Floats(values.into_iter().map(f64::from).collect()))
+            }
+            Type::DOUBLE => self.flat::<DoubleType>(column, rows, missing, &0.0).map(RawLabels::Floats),
             Type::BYTE_ARRAY if !matches!(logical, Some(LogicalType::Decimal(_))) => {
-                let values = self.flat::<ByteArrayType>(column, rows)?;
+                let values = self.flat::<ByteArrayType>(column, rows, missing, &ByteArray::from(""))?;
                 let text = values.iter().enumerate().map(|(row, value)| {
                     self.take(column, value.len() as u64)?;
                     let text = std::str::from_utf8(value.data()).map(str::to_owned);
@@ -229,21 +247,42 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// The values of a column without lists, none of them null.
-    fn flat<T: DataType>(&self, column: &Column<'_>, rows: usize) -> Result<Vec<T::T>> {
+    /// The values of a column without lists. Rows that are null are noted in `missing`, where that is allowed, and
+    /// filled.
+    fn flat<T: DataType>(
+        &self,
+        column: &Column<'_>,
+        rows: usize,
+        mut missing: Option<&mut Vec<usize>>,
+        filler: &T::T,
+    ) -> Result<Vec<T::T>> {
         let full = column.leaf.max_def_level();
         let mut all = Vec::new();
         self.each_batch::<T>(column, |values, definitions, _| {
-            if let Some(null) = definitions.iter().position(|&definition| definition < full) {
-                let row = all.len() + null;
-                return Err(column.part.error(format!("is null at row {row}; remove the row or fill it")));
-            }
-            if all.len() + values.len() > rows {
+            // A column that cannot be null has no levels.
+            let count = if definitions.is_empty() { values.len() } else { definitions.len() };
+            if all.len() + count > rows {
                 return Err(column
                     .part
                     .error(format!("has more than the {rows} rows that the embeddings have")));
             }
-            all.extend_from_slice(values);
+            let mut values = values.iter();
+            for place in 0..count {
+                if definitions.get(place).is_none_or(|&definition| definition == full) {
+                    all.extend(values.next().cloned());
+                    continue;
+                }
+                let row = all.len();
+                match &mut missing {
+                    Some(missing) => missing.push(row),
+                    None => {
+                        return Err(column
+                            .part
+                            .error(format!("is null at row {row}; remove the row or fill it")));
+                    }
+                }
+                all.push(filler.clone());
+            }
             Ok(())
         })?;
         self.check_rows(column, all.len())?;

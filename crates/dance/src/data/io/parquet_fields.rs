@@ -28,7 +28,7 @@ impl std::fmt::Debug for ParquetFields<'_> {
 impl<'a> ParquetFields<'a> {
     /// Opens a file.
     pub fn open(path: &'a Path) -> Result<Self> {
-        let file = super::open(path)?;
+        let file = super::open::open(path, "parquet")?;
         guarded(path, || Ok(Self { columns: Columns::open(path, file)? }))
     }
 

@@ -1,5 +1,6 @@
 //! `.safetensors`: tensors `embeddings`, `labels` and `prototypes`. Strings cannot be tensors, so `class_names` and
-//! `ids` are JSON arrays of strings in the file's metadata (`ids` may be a tensor of integers, too):
+//! `ids` are JSON arrays of strings in the file's metadata (`ids` may be a tensor of integers, too, and labels that are strings
+//! are such an array):
 //!
 //! ```python
 //! metadata = {"class_names": json.dumps(["cat", "dog"])}
@@ -18,8 +19,9 @@ use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
 use super::scalar::{self, Endian, Scalar};
-use super::{Part, Shape};
-use crate::data::{EncoderIdentity, RawLabels, Table};
+use super::{Part, ReadOptions, Shape};
+use crate::data::labelled::Places;
+use crate::data::{EncoderIdentity, Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
@@ -30,29 +32,50 @@ const LONGEST_HEADER: u64 = 100_000_000;
 const PREFIX: u64 = 8;
 
 /// Reads the file.
-pub(super) fn read(path: &Path, file: &File) -> Result<Table> {
+pub(super) fn read(path: &Path, file: &File, options: &ReadOptions) -> Result<Table> {
     let tensors = Tensors::open(path, file)?;
-    let Some(embeddings) = tensors.matrix("embeddings")? else {
-        return Err(Error::MissingKey {
-            path: path.to_owned(),
-            key: "embeddings".into(),
-            found: tensors.header.offset_keys(),
-            help: "Save it with save_file({\"embeddings\": ..., \"labels\": ...}, path)",
-        });
+    let mut columns = tensors.header.offset_keys();
+    columns.sort();
+    let missing = |key: &str, help: &'static str| Error::MissingKey {
+        path: path.to_owned(),
+        key: key.to_owned(),
+        found: columns.clone(),
+        help,
     };
-    let ids = match tensors.integers("ids")? {
-        Some(ids) => Some(ids.iter().map(ToString::to_string).collect()),
-        None => tensors.strings("ids")?,
+    let name = options.embeddings_column.as_deref().unwrap_or("embeddings");
+    let Some(embeddings) = tensors.matrix(name)? else {
+        let help = "Save it with save_file({\"embeddings\": ..., \"labels\": ...}, path), or name the tensor with --embeddings-name";
+        return Err(missing(name, help));
     };
-    Ok(Table {
-        labels: tensors.integers("labels")?.map(RawLabels::Integers),
-        class_names: tensors.strings("class_names")?,
-        ids,
-        prototypes: tensors.matrix("prototypes")?,
-        encoder: tensors.encoder()?,
-        ..Table::new(path.display().to_string(), embeddings)?
-    })
+    let (name, needed) = options.id("ids");
+    let (ids, id_kind) = match tensors.labels(name)? {
+        Some(ids) => tensors.part(name).names(ids).map(|(ids, kind)| (Some(ids), kind))?,
+        None => (tensors.strings(name)?, Kind::Text),
+    };
+    if ids.is_none() && needed {
+        return Err(missing(name, "Name a tensor that is there with --id-column"));
+    }
+    let mut labels = None;
+    if let Some((name, needed)) = options.label_in_file(LABELS) {
+        labels = match tensors.labels(name)? {
+            None => tensors.strings(name)?.map(RawLabels::Names),
+            labels => labels,
+        };
+        if labels.is_none() && needed {
+            return Err(missing(name, "Name a tensor that is there with --label-column"));
+        }
+    }
+    let class_names = if options.without_labels { None } else { tensors.strings("class_names")? };
+    let prototypes = tensors.matrix("prototypes")?;
+    let label_column = options.label_column.clone().unwrap_or_else(|| LABELS.into());
+    let places = Places { columns, label_column, ..Places::default() };
+    let table = Table::new(path.display().to_string(), embeddings)?;
+    let encoder = tensors.encoder()?;
+    Ok(Table { labels, class_names, ids, id_kind, prototypes, places, encoder, ..table })
 }
+
+/// The tensor of labels, where it has no other name.
+const LABELS: &str = "labels";
 
 struct Tensors<'a> {
     path: &'a Path,
@@ -128,13 +151,13 @@ impl<'a> Tensors<'a> {
         Matrix::new(data, rows, cols).map(Some)
     }
 
-    fn integers(&self, name: &str) -> Result<Option<Vec<i64>>> {
+    fn labels(&self, name: &str) -> Result<Option<RawLabels>> {
         let Some((scalar, shape, reader)) = self.tensor(name)? else { return Ok(None) };
         let part = self.part(name);
         let &[count] = shape.as_slice() else {
             return Err(part.error(format!("has the shape {}; it must have one dimension", Shape(&shape))));
         };
-        part.integers(reader, scalar, Endian::Little, count as usize).map(Some)
+        part.labels(reader, scalar, Endian::Little, count as usize).map(Some)
     }
 
     /// A JSON array of strings in the metadata.

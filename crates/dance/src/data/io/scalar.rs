@@ -36,28 +36,9 @@ impl Scalar {
         }
     }
 
-    /// Whether it has a fractional part and so cannot be a label.
+    /// Whether it may have a fractional part.
     pub(super) fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::Bf16 | Self::F32 | Self::F64)
-    }
-
-    /// The name `NumPy` has for it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::F16 => "float16",
-            Self::Bf16 => "bfloat16",
-            Self::F32 => "float32",
-            Self::F64 => "float64",
-            Self::I8 => "int8",
-            Self::I16 => "int16",
-            Self::I32 => "int32",
-            Self::I64 => "int64",
-            Self::U8 => "uint8",
-            Self::U16 => "uint16",
-            Self::U32 => "uint32",
-            Self::U64 => "uint64",
-            Self::Bool => "bool",
-        }
     }
 }
 
@@ -102,6 +83,24 @@ pub(super) fn read_floats(
         Scalar::U32 => decode!(bytes, endian, u32, out, |n| n as f32),
         Scalar::U64 => decode!(bytes, endian, u64, out, |n| n as f32),
         Scalar::Bool => out.extend(bytes.iter().map(|&byte| f32::from(u8::from(byte != 0)))),
+    })?;
+    Ok(out)
+}
+
+/// Reads `count` floats as they are. Integers give nothing.
+pub(super) fn read_doubles(
+    reader: impl Read,
+    scalar: Scalar,
+    endian: Endian,
+    count: usize,
+) -> io::Result<Vec<f64>> {
+    let mut out: Vec<f64> = Vec::with_capacity(count);
+    in_pieces(reader, count, scalar.size(), |bytes| match scalar {
+        Scalar::F16 => decode!(bytes, endian, f16, out, f16::to_f64),
+        Scalar::Bf16 => decode!(bytes, endian, bf16, out, bf16::to_f64),
+        Scalar::F32 => decode!(bytes, endian, f32, out, f64::from),
+        Scalar::F64 => decode!(bytes, endian, f64, out, |n| n),
+        _ => {}
     })?;
     Ok(out)
 }

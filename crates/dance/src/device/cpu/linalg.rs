@@ -170,10 +170,10 @@ pub(crate) fn product<T: Real>(out: MatMut<'_, T>, left: MatRef<'_, T>, right: M
 /// Left-looking in block columns: a block column takes all its updates as one product of full depth, then its diagonal
 /// block is factorised and the rows below are solved against it. `n³/3` flops. `Err` is the row of the first pivot that
 /// is not positive.
-pub(crate) fn cholesky(a: &mut [f32], n: usize) -> Result<(), usize> {
+pub(crate) fn cholesky<T: Real>(a: &mut [T], n: usize) -> Result<(), usize> {
     // Multiples of the product kernel's 96.
     let block = if n < 1024 { 96 } else { 192 };
-    let mut scratch = MemBuffer::new(cholesky_in_place_scratch::<f32>(block, Par::Seq, Default::default()));
+    let mut scratch = MemBuffer::new(cholesky_in_place_scratch::<T>(block, Par::Seq, Default::default()));
     for start in (0..n).step_by(block) {
         let width = block.min(n - start);
         let (top, below) = a.split_at_mut((start + width) * n);
@@ -181,7 +181,7 @@ pub(crate) fn cholesky(a: &mut [f32], n: usize) -> Result<(), usize> {
         {
             let (done, rest) = row_major_mut(diagonal_rows, width, n).split_at_col_mut(start);
             let mut diagonal = rest.subcols_mut(0, width);
-            gemm(diagonal.rb_mut(), true, done.rb(), done.rb().transpose(), -1.0);
+            gemm(diagonal.rb_mut(), true, done.rb(), done.rb().transpose(), T::from_f64(-1.0));
             let stack = MemStack::new(&mut scratch);
             cholesky_in_place(diagonal, Default::default(), Par::Seq, stack, Default::default()).map_err(
                 |error| match error {
@@ -199,7 +199,7 @@ pub(crate) fn cholesky(a: &mut [f32], n: usize) -> Result<(), usize> {
             let height = rows.len() / n;
             let (left, right) = row_major_mut(rows, height, n).split_at_col_mut(start);
             let mut panel = right.subcols_mut(0, width);
-            gemm(panel.rb_mut(), true, left.rb(), done.transpose(), -1.0);
+            gemm(panel.rb_mut(), true, left.rb(), done.transpose(), T::from_f64(-1.0));
             solve_lower_triangular_in_place(factor, panel.transpose_mut(), Par::Seq);
         });
     }
@@ -219,6 +219,34 @@ pub(crate) fn cholesky_solve(factor: &[f32], right: &mut Matrix) {
         solve_upper_triangular_in_place(lower.transpose(), work.as_mut(), Par::Seq);
         columns.copy_from(&work);
     });
+}
+
+/// Replaces every row x of `rows` by `L⁻¹x`, or by `L⁻ᵀx`; `L` is the lower triangle of the n×n matrix `factor`. Rows in parallel.
+pub(crate) fn solve_rows(factor: &[f64], n: usize, rows: &mut [f64], transposed: bool) {
+    const ROWS: usize = 64;
+    let lower = row_major(factor, n, n);
+    rows.par_chunks_mut((ROWS * n).max(1)).for_each(|rows| {
+        let height = rows.len() / n;
+        let columns = row_major_mut(rows, height, n).transpose_mut();
+        if transposed {
+            solve_upper_triangular_in_place(lower.transpose(), columns, Par::Seq);
+        } else {
+            solve_lower_triangular_in_place(lower, columns, Par::Seq);
+        }
+    });
+}
+
+/// The inverse of a symmetric positive definite n×n matrix, which becomes its factor. `Err` is the row of the first pivot
+/// that is not positive.
+pub(crate) fn inverse(a: &mut [f64], n: usize) -> Result<Vec<f64>, usize> {
+    cholesky(a, n)?;
+    let mut inverse = vec![0.0; n * n];
+    for row in 0..n {
+        inverse[row * n + row] = 1.0;
+    }
+    solve_rows(a, n, &mut inverse, false);
+    solve_rows(a, n, &mut inverse, true);
+    Ok(inverse)
 }
 
 /// The diagonal of `(L·Lᵀ)⁻¹`, `L` the lower triangle of the n×n matrix `factor`: the squared norms of the columns of `L⁻¹`,

@@ -13,7 +13,7 @@ mod elementwise;
 mod fit;
 mod index;
 pub(crate) mod linalg;
-mod packed;
+pub(crate) mod packed;
 mod ridge;
 mod shortlist;
 

@@ -22,13 +22,67 @@ const DEPTH: usize = 512;
 /// Rows on the left that go through all panels together. A multiple of every block height below.
 const TILE: usize = 96;
 
+/// What is multiplied: f32, or f64 where a decision hangs on it.
+pub(crate) trait Number: Copy + Default + Send + Sync + 'static {
+    /// A vector of the machine.
+    type Vector<S: Simd>: Copy;
+
+    fn lanes<S: Simd>() -> usize;
+    fn splat<S: Simd>(simd: S, number: Self) -> Self::Vector<S>;
+    /// `a·b + c`.
+    fn mul_add<S: Simd>(
+        simd: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+        c: Self::Vector<S>,
+    ) -> Self::Vector<S>;
+    fn vectors<S: Simd>(panel: &[Self; PANEL]) -> &[Self::Vector<S>];
+    fn vectors_mut<S: Simd>(panel: &mut [Self; PANEL]) -> &mut [Self::Vector<S>];
+}
+
+macro_rules! number {
+    ($number:ty, $vector:ident, $lanes:ident, $splat:ident, $mul_add:ident, $as_simd:ident, $as_mut_simd:ident) => {
+        impl Number for $number {
+            type Vector<S: Simd> = S::$vector;
+
+            #[inline(always)]
+            fn lanes<S: Simd>() -> usize {
+                S::$lanes
+            }
+
+            #[inline(always)]
+            fn splat<S: Simd>(simd: S, number: Self) -> S::$vector {
+                simd.$splat(number)
+            }
+
+            #[inline(always)]
+            fn mul_add<S: Simd>(simd: S, a: S::$vector, b: S::$vector, c: S::$vector) -> S::$vector {
+                simd.$mul_add(a, b, c)
+            }
+
+            #[inline(always)]
+            fn vectors<S: Simd>(panel: &[Self; PANEL]) -> &[S::$vector] {
+                S::$as_simd(panel).0
+            }
+
+            #[inline(always)]
+            fn vectors_mut<S: Simd>(panel: &mut [Self; PANEL]) -> &mut [S::$vector] {
+                S::$as_mut_simd(panel).0
+            }
+        }
+    };
+}
+
+number!(f32, f32s, F32_LANES, splat_f32s, mul_add_f32s, as_simd_f32s, as_mut_simd_f32s);
+number!(f64, f64s, F64_LANES, splat_f64s, mul_add_f64s, as_simd_f64s, as_mut_simd_f64s);
+
 /// See the [module](self).
-#[derive(Clone, Debug, Default)]
-pub(super) struct Packed {
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Packed<T = f32> {
     depth: usize,
     columns: usize,
     /// Panel after panel, each `depth × PANEL`; columns that do not exist are 0.
-    data: Vec<f32>,
+    data: Vec<T>,
 }
 
 impl Packed {
@@ -42,8 +96,18 @@ impl Packed {
         Self::new(matrix.rows(), matrix.cols(), |depth, column| matrix.row(depth)[column])
     }
 
-    fn new(depth: usize, columns: usize, value: impl Fn(usize, usize) -> f32 + Sync) -> Self {
-        let mut data = vec![0.0; columns.div_ceil(PANEL) * PANEL * depth];
+    /// `left · self` in parallel over rows.
+    pub(super) fn product(&self, left: &Matrix, context: &Context<'_>) -> Result<Matrix> {
+        in_tiles(left, self.columns, context, |left, out| {
+            self.multiply(left, 0..self.columns, out, &mut Scratch::default());
+        })
+    }
+}
+
+impl<T: Number> Packed<T> {
+    /// `value(depth, column)` throughout.
+    pub(crate) fn new(depth: usize, columns: usize, value: impl Fn(usize, usize) -> T + Sync) -> Self {
+        let mut data = vec![T::default(); columns.div_ceil(PANEL) * PANEL * depth];
         data.par_chunks_mut((depth * PANEL).max(1)).enumerate().for_each(|(panel, data)| {
             let first = panel * PANEL;
             let width = PANEL.min(columns - first);
@@ -56,37 +120,30 @@ impl Packed {
         Self { depth, columns, data }
     }
 
-    pub(super) fn columns(&self) -> usize {
+    pub(crate) fn columns(&self) -> usize {
         self.columns
     }
 
     /// The numbers of one column.
-    pub(super) fn column(&self, column: usize) -> impl Iterator<Item = f32> + '_ {
+    pub(super) fn column(&self, column: usize) -> impl Iterator<Item = T> + '_ {
         let panel = &self.data[column / PANEL * PANEL * self.depth..][..self.depth * PANEL];
         panel.iter().skip(column % PANEL).step_by(PANEL).copied()
     }
 
-    /// `left · self` in parallel over rows.
-    pub(super) fn product(&self, left: &Matrix, context: &Context<'_>) -> Result<Matrix> {
-        in_tiles(left, self.columns, context, |left, out| {
-            self.multiply(left, 0..self.columns, out, &mut Scratch::default());
-        })
-    }
-
     /// `left · self[columns]` on one thread. `columns` begins at the begin of a panel; `left` and `out` are row-major.
-    pub(super) fn multiply(
+    pub(crate) fn multiply(
         &self,
-        left: &[f32],
+        left: &[T],
         columns: std::ops::Range<usize>,
-        out: &mut [f32],
-        scratch: &mut Scratch,
+        out: &mut [T],
+        scratch: &mut Scratch<T>,
     ) {
         debug_assert!(columns.start.is_multiple_of(PANEL));
         if columns.is_empty() || out.is_empty() {
             return;
         }
         if self.depth == 0 {
-            return out.fill(0.0);
+            return out.fill(T::default());
         }
         let rows = out.len() / columns.len();
         for first in (0..rows).step_by(TILE) {
@@ -123,45 +180,46 @@ pub(super) fn in_tiles(
 
 /// Room for the left side, repacked; kept from call to call.
 #[derive(Default)]
-pub(super) struct Scratch {
-    left: Vec<f32>,
+pub(crate) struct Scratch<T = f32> {
+    left: Vec<T>,
 }
 
-struct Multiply<'a> {
-    packed: &'a Packed,
-    left: &'a [f32],
+struct Multiply<'a, T> {
+    packed: &'a Packed<T>,
+    left: &'a [T],
     columns: std::ops::Range<usize>,
-    out: &'a mut [f32],
-    scratch: &'a mut Scratch,
+    out: &'a mut [T],
+    scratch: &'a mut Scratch<T>,
 }
 
-impl WithSimd for Multiply<'_> {
+impl<T: Number> WithSimd for Multiply<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         // As many rows as registers hold beside the panel; what is left over in smaller blocks, at last one by one.
-        match S::F32_LANES {
-            16 => {
+        match PANEL / T::lanes::<S>() {
+            1 => {
                 self.blocks::<S, 12, 1>(simd);
                 self.blocks::<S, 4, 1>(simd);
                 self.single_rows::<S, 1>(simd);
             }
-            8 => {
+            2 => {
                 self.blocks::<S, 6, 2>(simd);
                 self.blocks::<S, 3, 2>(simd);
                 self.single_rows::<S, 2>(simd);
             }
             4 => {
-                self.blocks::<S, 4, 4>(simd);
+                self.blocks::<S, 3, 4>(simd);
                 self.single_rows::<S, 4>(simd);
             }
+            8 => self.single_rows::<S, 8>(simd),
             _ => self.single_rows::<S, 16>(simd),
         }
     }
 }
 
-impl Multiply<'_> {
+impl<T: Number> Multiply<'_, T> {
     /// Whole blocks of `ROWS` rows against panels of `VECTORS` vectors; what remains to be done is left.
     #[inline(always)]
     fn blocks<S: Simd, const ROWS: usize, const VECTORS: usize>(&mut self, simd: S) {
@@ -175,7 +233,7 @@ impl Multiply<'_> {
         (self.left, self.out) = (left_over, rest);
         // Depth after depth, `ROWS` numbers each.
         let blocks = &mut self.scratch.left;
-        blocks.resize(whole * depth, 0.0);
+        blocks.resize(whole * depth, T::default());
         for (block, rows) in blocks.chunks_exact_mut(ROWS * depth).zip(left.chunks_exact(ROWS * depth)) {
             for (row, numbers) in rows.chunks_exact(depth).enumerate() {
                 for (to, &number) in block.iter_mut().skip(row).step_by(ROWS).zip(numbers) {
@@ -191,7 +249,15 @@ impl Multiply<'_> {
                 for (block, out) in blocks.chunks_exact(ROWS * depth).zip(out.chunks_exact_mut(ROWS * width))
                 {
                     let block = &block[start * ROWS..][..height * ROWS];
-                    tile::<S, ROWS, VECTORS>(simd, block, panel, start == 0, &mut out[column..], width, used);
+                    tile::<T, S, ROWS, VECTORS>(
+                        simd,
+                        block,
+                        panel,
+                        start == 0,
+                        &mut out[column..],
+                        width,
+                        used,
+                    );
                 }
             }
         }
@@ -207,13 +273,13 @@ impl Multiply<'_> {
             let mut outs = out.chunks_mut(PANEL);
             while outs.len() >= 4 {
                 let four = std::array::from_fn(|_| panels.next().unwrap_or_default());
-                let sums = row_sums::<S, VECTORS, 4>(simd, left, four);
+                let sums = row_sums::<T, S, VECTORS, 4>(simd, left, four);
                 for (sums, out) in sums.iter().zip(outs.by_ref()) {
-                    store::<S, VECTORS>(sums, out);
+                    store::<T, S, VECTORS>(sums, out);
                 }
             }
             for (panel, out) in panels.zip(outs) {
-                store::<S, VECTORS>(&row_sums::<S, VECTORS, 1>(simd, left, [panel])[0], out);
+                store::<T, S, VECTORS>(&row_sums::<T, S, VECTORS, 1>(simd, left, [panel])[0], out);
             }
         }
     }
@@ -221,19 +287,19 @@ impl Multiply<'_> {
 
 /// One row against several panels, in registers over the whole depth.
 #[inline(always)]
-fn row_sums<S: Simd, const VECTORS: usize, const PANELS: usize>(
+fn row_sums<T: Number, S: Simd, const VECTORS: usize, const PANELS: usize>(
     simd: S,
-    left: &[f32],
-    panels: [&[f32]; PANELS],
-) -> [[S::f32s; VECTORS]; PANELS] {
-    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; PANELS];
-    let panels: [&[[f32; PANEL]]; PANELS] = panels.map(|panel| &panel.as_chunks().0[..left.len()]);
+    left: &[T],
+    panels: [&[T]; PANELS],
+) -> [[T::Vector<S>; VECTORS]; PANELS] {
+    let mut sums = [[T::splat(simd, T::default()); VECTORS]; PANELS];
+    let panels: [&[[T; PANEL]]; PANELS] = panels.map(|panel| &panel.as_chunks().0[..left.len()]);
     for (depth, &number) in left.iter().enumerate() {
-        let factor = simd.splat_f32s(number);
+        let factor = T::splat(simd, number);
         for which in 0..PANELS {
-            let panel = &S::as_simd_f32s(&panels[which][depth]).0[..VECTORS];
+            let panel = &T::vectors::<S>(&panels[which][depth])[..VECTORS];
             for vector in 0..VECTORS {
-                sums[which][vector] = simd.mul_add_f32s(factor, panel[vector], sums[which][vector]);
+                sums[which][vector] = T::mul_add(simd, factor, panel[vector], sums[which][vector]);
             }
         }
     }
@@ -241,44 +307,44 @@ fn row_sums<S: Simd, const VECTORS: usize, const PANELS: usize>(
 }
 
 #[inline(always)]
-fn store<S: Simd, const VECTORS: usize>(sums: &[S::f32s; VECTORS], out: &mut [f32]) {
-    let mut numbers = [0.0; PANEL];
-    S::as_mut_simd_f32s(&mut numbers).0[..VECTORS].copy_from_slice(sums);
+fn store<T: Number, S: Simd, const VECTORS: usize>(sums: &[T::Vector<S>; VECTORS], out: &mut [T]) {
+    let mut numbers = [T::default(); PANEL];
+    T::vectors_mut::<S>(&mut numbers)[..VECTORS].copy_from_slice(sums);
     out.copy_from_slice(&numbers[..out.len()]);
 }
 
 /// `out (+)= left · panel`: one block of rows, one panel, in registers over the depth.
 #[inline(always)]
-fn tile<S: Simd, const ROWS: usize, const VECTORS: usize>(
+fn tile<T: Number, S: Simd, const ROWS: usize, const VECTORS: usize>(
     simd: S,
-    left: &[f32],
-    panel: &[f32],
+    left: &[T],
+    panel: &[T],
     begin: bool,
-    out: &mut [f32],
+    out: &mut [T],
     stride: usize,
     used: usize,
 ) {
-    let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
+    let mut sums = [[T::splat(simd, T::default()); VECTORS]; ROWS];
     if !begin {
         for (row, sums) in sums.iter_mut().enumerate() {
-            let mut numbers = [0.0; PANEL];
+            let mut numbers = [T::default(); PANEL];
             numbers[..used].copy_from_slice(&out[row * stride..][..used]);
-            sums.copy_from_slice(&S::as_simd_f32s(&numbers).0[..VECTORS]);
+            sums.copy_from_slice(&T::vectors::<S>(&numbers)[..VECTORS]);
         }
     }
     let (left, _) = left.as_chunks::<ROWS>();
     let (panel, _) = panel.as_chunks::<PANEL>();
     for (left, panel) in left.iter().zip(panel) {
-        let panel = &S::as_simd_f32s(panel).0[..VECTORS];
+        let panel = &T::vectors::<S>(panel)[..VECTORS];
         for row in 0..ROWS {
-            let factor = simd.splat_f32s(left[row]);
+            let factor = T::splat(simd, left[row]);
             for vector in 0..VECTORS {
-                sums[row][vector] = simd.mul_add_f32s(factor, panel[vector], sums[row][vector]);
+                sums[row][vector] = T::mul_add(simd, factor, panel[vector], sums[row][vector]);
             }
         }
     }
     for (row, sums) in sums.iter().enumerate() {
-        store::<S, VECTORS>(sums, &mut out[row * stride..][..used]);
+        store::<T, S, VECTORS>(sums, &mut out[row * stride..][..used]);
     }
 }
 

@@ -7,6 +7,8 @@ use safetensors::SafeTensors;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::kinds::Kinds;
+use super::stack::StackRecord;
 use super::tensors::{Reader, Values};
 use super::{FORMAT, hexadecimal};
 use crate::conformal::Trial;
@@ -19,6 +21,8 @@ use crate::model::{Config, Overlap, Unseen};
 /// Stands in for the checksum while it is computed.
 const NO_CHECKSUM: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 const CHECKSUM_KEY: &str = "\"checksum\":\"";
+/// What only the header of a model holds.
+const MARK: &[u8] = b"\"calibration_data_sha256\":\"";
 
 /// What the file says in words and numbers.
 pub(super) struct Metadata {
@@ -38,6 +42,8 @@ pub(super) struct Metadata {
     /// Calibration points that the kernel has seen.
     pub(super) overlap: Option<Overlap>,
     pub(super) unseen: Option<Unseen>,
+    /// The experts of combined evidence.
+    pub(super) stack: Option<StackRecord>,
     /// How outputs become probabilities.
     pub(super) scale: Option<OutputScale>,
     pub(super) validation: Quality,
@@ -46,6 +52,8 @@ pub(super) struct Metadata {
     pub(super) encoder: Option<EncoderIdentity>,
     pub(super) fit_data_hash: String,
     pub(super) calibration_data_hash: String,
+    /// What labels and ids are.
+    pub(super) kinds: Kinds,
 }
 
 impl Metadata {
@@ -78,11 +86,13 @@ impl Metadata {
             ("guarantee", self.guarantee.clone()),
             ("overlap", json!(self.overlap).to_string()),
             ("unseen", json!(self.unseen).to_string()),
+            ("evidence", json!(self.stack).to_string()),
             ("probabilities", json!(self.scale).to_string()),
             ("validation", json!(self.validation).to_string()),
             ("fidelity", self.fidelity.clone()),
             ("fit_data_sha256", self.fit_data_hash.clone()),
             ("calibration_data_sha256", self.calibration_data_hash.clone()),
+            ("kinds", json!(self.kinds).to_string()),
             ("versions", json!({ "dance": env!("CARGO_PKG_VERSION") }).to_string()),
         ]);
         entries.extend(self.encoder.as_ref().map(|encoder| ("encoder", encoder.to_json())));
@@ -106,6 +116,7 @@ impl Metadata {
             joint: entries.get("joint").map_or(Ok(None), |text| parse(path, "joint", text))?,
             guarantee: text("guarantee")?,
             overlap: entries.get("overlap").map(|text| parse(path, "overlap", text)).transpose()?,
+            stack: entries.get("evidence").map_or(Ok(None), |text| parse(path, "evidence", text))?,
             unseen: entries.get("unseen").map_or(Ok(None), |text| parse(path, "unseen", text))?,
             scale: entries
                 .get("probabilities")
@@ -115,6 +126,9 @@ impl Metadata {
             encoder: entries.get("encoder").map_or(Ok(None), |text| parse(path, "encoder", text))?,
             fit_data_hash: text("fit_data_sha256")?,
             calibration_data_hash: text("calibration_data_sha256")?,
+            kinds: entries
+                .get("kinds")
+                .map_or_else(|| Ok(Kinds::default()), |text| parse(path, "kinds", text))?,
         })
     }
 }
@@ -165,13 +179,20 @@ fn checksum_place(file: &[u8]) -> Option<usize> {
 /// Checks the file and opens its parts.
 pub(super) fn read<'a>(file: &'a [u8], path: &'a Path) -> Result<(Metadata, Reader<'a>)> {
     let damaged = |what: &str| Error::format(path, format!("{what}; the file is damaged or not a model"));
-    let (_, header) = SafeTensors::read_metadata(file)
-        .map_err(|error| damaged(&format!("not a safetensors file ({error})")))?;
+    let foreign = || Error::format(path, "this is not a dance model; name a file that `dance fit` wrote");
+    let (_, header) = SafeTensors::read_metadata(file).map_err(|_| {
+        // A model that was cut short still begins like one.
+        if file.windows(MARK.len()).take(1 << 20).any(|window| window == MARK) {
+            damaged("it is not whole")
+        } else {
+            foreign()
+        }
+    })?;
     let entries: BTreeMap<String, String> =
         header.metadata().clone().unwrap_or_default().into_iter().collect();
     let format = entries.get("format").and_then(|text| text.parse::<u32>().ok());
     match format {
-        None => return Err(damaged("its metadata has no `format` number")),
+        None => return Err(foreign()),
         Some(0) => return Err(damaged("format 0 does not exist")),
         Some(format) if format > FORMAT => {
             return Err(Error::format(

@@ -7,6 +7,8 @@
 //! The same model gives the same bytes on every machine.
 
 mod header;
+mod kinds;
+mod stack;
 mod tensors;
 
 use std::collections::BTreeMap;
@@ -29,9 +31,11 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::machine::{Part, Probabilities, Rfm};
-use crate::whole_file::WholeFile;
+use crate::whole_file::{self, WholeFile};
 
 use header::Metadata;
+use kinds::Kinds;
+use stack::StackRecord;
 use tensors::{Reader, Values};
 
 /// The format this version writes, and the newest it reads.
@@ -80,12 +84,7 @@ impl Dance {
     /// Reads a model and opens it on a device.
     pub fn load(device: &dyn Device, path: impl AsRef<Path>, context: &Context<'_>) -> Result<Self> {
         let path = path.as_ref();
-        let found = std::fs::metadata(path).map_err(|error| Error::io(path, error))?;
-        if !found.is_file() {
-            return Err(Error::format(path, "is not a regular file; name a model that `dance fit` wrote"));
-        }
-        let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
-        Self::from_bytes(device, &bytes, path, context)
+        Self::from_bytes(device, &whole_file::read(path, u64::MAX)?, path, context)
     }
 
     /// Reads a model from the bytes of its file; `path` is for messages.
@@ -152,12 +151,13 @@ impl Dance {
             normalizer,
             rfm,
             scale,
-            names: Names { rows: reader.rows("train_rows", n)?, ids: reader.texts("train_ids", n)? },
+            names: kinds::names(&reader, ["train_rows", "train_ids"], n, metadata.kinds.fit_ids)?,
             judges: read_judges(&reader)?,
             source: Source::of(metadata.encoder),
             validation: metadata.validation,
             fidelity: metadata.fidelity,
             data_hash: metadata.fit_data_hash,
+            label_kind: metadata.kinds.fit_labels,
             config,
         };
 
@@ -171,9 +171,10 @@ impl Dance {
             fitted.names.clone()
         } else {
             let rows = reference.rows();
-            Names { rows: reader.rows("reference_rows", rows)?, ids: reader.texts("reference_ids", rows)? }
+            kinds::names(&reader, ["reference_rows", "reference_ids"], rows, metadata.kinds.reference_ids)?
         };
         let classifier = fitted.classifier(device, context)?;
+        let stack = stack::open(metadata.stack, &reader, &fitted, (&reference, &labels), classes, context)?;
         let points = Part { embeddings: classifier.map(&reference, context)?, labels };
         let config = &fitted.config.dance;
         let selection = read_selection(&reader, classes)?;
@@ -181,7 +182,7 @@ impl Dance {
             Mix::Fixed(mix).check()?;
         }
         let setup = Setup { device, classes, kernel: fitted.rfm.kernel, config, context };
-        let predictor = if config.calibration == CalibrationMode::Exact {
+        let mut predictor = if config.calibration == CalibrationMode::Exact {
             let n = points.labels.len();
             let fit = fitted.mapped_fit_points(&classifier, context)?;
             let reference = Predictor::bag_reference(points, &fit, setup)?;
@@ -189,7 +190,7 @@ impl Dance {
             let neighbors = reference.named_neighbors(n, &ids, context);
             let own = match config.combine {
                 Combine::Fuse => Some(reader.shares("calibration_probabilities", n)?),
-                Combine::Union | Combine::Joint => None,
+                Combine::Union | Combine::Joint | Combine::Evidence => None,
             };
             Predictor::of_bag(reference, neighbors, own, selection, metadata.joint, config, context)?
         } else {
@@ -205,8 +206,10 @@ impl Dance {
                 mix: config.mix,
                 mode: config.calibration,
                 combine: config.combine,
+                stack: None,
             }
         };
+        predictor.stack = stack;
         let hashes = reader.has("calibration_hashes").then(|| reader.hashes("calibration_hashes"));
         let calibration_hashes = hashes.transpose()?;
         // Older files did not say; one and the same data set is known by its hash.
@@ -219,6 +222,7 @@ impl Dance {
             copies: 0,
         });
         Ok(Self {
+            label_kind: metadata.kinds.labels.of_all(&metadata.classes),
             classes: metadata.classes,
             reference,
             names,
@@ -254,12 +258,14 @@ impl Dance {
             guarantee: self.guarantee(),
             overlap: Some(self.overlap),
             unseen: self.unseen,
+            stack: self.predictor.stack.as_deref().map(StackRecord::of),
             scale: Some(self.fitted.scale),
             validation: self.fitted.validation,
             fidelity: self.fitted.fidelity.clone(),
             encoder: self.encoder().cloned(),
             fit_data_hash: self.fitted.data_hash.clone(),
             calibration_data_hash: self.data_hash.clone(),
+            kinds: Kinds::of(self),
         })
     }
 
@@ -295,6 +301,7 @@ impl Dance {
                 ("combined_scores", Values::Scores(scores.sorted())),
             ]);
         }
+        stack::insert(&mut tensors, self.predictor.stack.as_deref());
         insert_names(&mut tensors, ["train_rows", "train_ids"], names);
         if self.predictor.mode() != CalibrationMode::Disjoint {
             insert_names(&mut tensors, ["reference_rows", "reference_ids"], &self.names);

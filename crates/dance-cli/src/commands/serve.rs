@@ -1,0 +1,176 @@
+//! `dance serve`: an API for machines and a page for people.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use dance::data::io::read_npz_bytes;
+use dance::data::split;
+use dance::model::FORMAT;
+use dance::{Config, Dance, Fitted};
+use dance_serve::{Keys, Reviewable, Server, Settings, Signal};
+use tokio::sync::mpsc;
+
+use super::demo;
+use crate::args::Shared;
+use crate::data::{Columns, check_there};
+use crate::interrupt;
+use crate::parse;
+use crate::progress::Progress;
+use crate::screen;
+
+pub(crate) const EXAMPLE: &str = "Example:
+  dance serve                                       # the data set that ships with dance: a page to look at
+  dance serve model.dance --data test.npz           # your model; the page shows the points of test.npz
+  dance serve model.dance --data test.npz --images pictures
+  curl -s localhost:8080/v1/predict -H 'Content-Type: application/json' -d '{\"embedding\": [0.1, …], \"alpha\": 0.05}'
+
+The page is at http://localhost:8080, the description of the API at /openapi.json. Labels that become known (POST /v1/labels, or the
+page's review) are appended to the journal; `dance recalibrate MODEL JOURNAL.jsonl` uses those that came by chance.
+SIGHUP, or POST /v1/reload, reads the model file again without a dropped request. SIGTERM and Ctrl-C finish what was taken; a
+second one ends at once. docs/serve.md has the rest.";
+
+/// The model of the data set that ships, beside other things that programs keep.
+const SHIPPED_MODEL: &str = concat!("shipped-", env!("CARGO_PKG_VERSION"));
+const SHARES: [f64; 3] = [0.4, 0.4, 0.2];
+
+#[derive(Args, Debug)]
+pub(crate) struct Serve {
+    /// A model that `dance fit` wrote; without one, the data set that ships with dance is fitted once and kept
+    #[arg(value_name = "MODEL")]
+    model: Option<PathBuf>,
+    /// Points for the page, with labels where there are any
+    #[arg(long, value_name = "FILE", requires = "model")]
+    data: Option<PathBuf>,
+    #[command(flatten)]
+    columns: Columns,
+    /// Pictures of points: a file for each id, with or without its ending
+    #[arg(long, value_name = "DIR")]
+    images: Option<PathBuf>,
+    /// Where labels go that become known [default: MODEL.journal.jsonl]
+    #[arg(long, value_name = "FILE")]
+    journal: Option<PathBuf>,
+    /// Port to listen at; 0 for any that is free
+    #[arg(long, value_name = "N", default_value_t = 8080)]
+    port: u16,
+    /// Address to listen at; 0.0.0.0 or :: for other machines, which needs keys
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    host: IpAddr,
+    /// Keys that let requests in, one per line (`Authorization: Bearer KEY`)
+    #[arg(long, value_name = "FILE")]
+    api_key_file: Option<PathBuf>,
+    /// Let other machines ask without a key
+    #[arg(long, conflicts_with = "api_key_file")]
+    without_key: bool,
+    /// Most bytes of a request
+    #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = parse::memory)]
+    max_body: u64,
+    /// Most points of a request
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = parse::at_least_one)]
+    max_points: usize,
+    /// Most requests that are answered at the same time; the others are told to come again
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = parse::at_least_one)]
+    max_requests: usize,
+    /// Seconds for a request to be sent, and as many for it to be answered
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: u64,
+}
+
+impl Serve {
+    pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
+        let progress = Progress::new(shared);
+        let (model, points) = match &self.model {
+            Some(model) => (model.clone(), self.points(model)?),
+            None => shipped(shared, &progress)?,
+        };
+        progress.finish();
+        let mut settings = Settings::new(&model);
+        settings.address = SocketAddr::new(self.host, self.port);
+        if let Some(path) = &self.api_key_file {
+            settings.keys = Keys::read(path)?;
+        }
+        settings.open = self.without_key;
+        settings.images.clone_from(&self.images);
+        if let Some(path) = &self.journal {
+            settings.journal.clone_from(path);
+        }
+        settings.limits.body = usize::try_from(self.max_body).unwrap_or(usize::MAX).min(1 << 40);
+        settings.limits.points = self.max_points;
+        settings.limits.requests = self.max_requests;
+        settings.limits.time = Duration::from_secs(self.timeout);
+        settings.log = !shared.quiet;
+        let server = Server::open(settings, points, shared.threads)?;
+        let (sender, signals) = mpsc::unbounded_channel();
+        interrupt::hand_over(move |reload| {
+            // The first one to end is the server's; when it is gone, or has been told, the next one ends everything.
+            let signal = if reload { Signal::Reload } else { Signal::Stop };
+            sender.send(signal).is_ok()
+        });
+        let mut out = screen::out(shared.json);
+        let address = server.address();
+        if shared.json {
+            writeln!(
+                out,
+                "{}",
+                serde_json::json!({ "url": format!("http://{address}"), "model": model.display().to_string() })
+            )?;
+        } else {
+            writeln!(out, "dance serves {} at http://{address}", model.display())?;
+        }
+        out.flush()?;
+        drop(out);
+        Ok(server.run(signals)?)
+    }
+
+    /// The points of the page.
+    fn points(&self, model: &std::path::Path) -> anyhow::Result<Option<Reviewable>> {
+        check_there(model)?;
+        let Some(path) = &self.data else { return Ok(None) };
+        self.columns.format_of(path)?;
+        let table = self.columns.everything(path)?.checked()?;
+        let labels = table.labels.is_some().then(|| table.label_names(&[])).transpose()?;
+        let origin = path
+            .file_name()
+            .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
+        Ok(Some(Reviewable::new(origin, table.embeddings().clone(), table.ids.clone(), labels)))
+    }
+}
+
+/// The model of the data set that ships, fitted at first start and kept, and the points that took no part in it.
+fn shipped(shared: &Shared, progress: &Progress) -> anyhow::Result<(PathBuf, Option<Reviewable>)> {
+    let data = read_npz_bytes(demo::SHIPPED_NAME, demo::SHIPPED)?.into_dataset()?;
+    let parts = split::uniform(data.len(), &SHARES, shared.seed)?;
+    let folder = kept()?;
+    let path = folder.join(format!("{SHIPPED_MODEL}-format{FORMAT}-seed{}.dance", shared.seed));
+    let (device, context) = (shared.device(), shared.context(progress)?);
+    if Dance::load(device, &path, &context).is_err() {
+        progress.note("fitting the data set that ships with dance, once");
+        let mut config = Config::default();
+        config.tune.seed = shared.seed;
+        config.rfm.seed = shared.seed;
+        config.dance.seed = shared.seed;
+        let fitted = Fitted::fit(device, &data.select(&parts[0]), &config, &context)?;
+        fitted.calibrate(device, &data.select(&parts[1]), &context)?.save(&path)?;
+    }
+    let test = data.select(&parts[2]);
+    let labels = test.labels.iter().map(|&label| test.classes[label as usize].clone()).collect();
+    let points = Reviewable::new(demo::SHIPPED_NAME.into(), test.embeddings, test.ids, Some(labels));
+    Ok((path, Some(points)))
+}
+
+/// The folder in which programs keep what they can make again.
+fn kept() -> anyhow::Result<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = if cfg!(windows) {
+        set("LOCALAPPDATA")
+    } else {
+        set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))
+    };
+    let Some(base) = base else { bail!("there is no folder to keep a model in; set HOME, or name a MODEL") };
+    let folder = base.join("dance");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    Ok(folder)
+}

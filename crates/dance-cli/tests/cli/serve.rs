@@ -1,0 +1,433 @@
+//! `dance serve` as its clients meet it: answers, refusals, a journal, a new model, the end.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{command, run, scratch, shared};
+
+/// A server of the test's own; it dies with the test.
+struct Serving {
+    child: Child,
+    address: String,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Response {
+    status: u16,
+    headers: String,
+    body: Vec<u8>,
+}
+
+impl Response {
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        let of = |line: &'_ str| -> Option<(usize, usize)> {
+            let (key, _) = line.split_once(": ")?;
+            key.eq_ignore_ascii_case(name).then_some((key.len() + 2, line.len()))
+        };
+        self.headers.lines().find_map(|line| of(line).map(|(from, to)| &line[from..to]))
+    }
+}
+
+/// Reads one response; `None` where the connection ends before it.
+fn read_response(reader: &mut impl BufRead) -> Option<Response> {
+    let (mut headers, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        if line == "\r\n" {
+            break;
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length: ") {
+            length = value.trim().parse().ok()?;
+        }
+        headers += &line.replace("\r\n", "\n");
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    let status = headers.split(' ').nth(1)?.parse().ok()?;
+    Some(Response { status, headers, body })
+}
+
+impl Serving {
+    fn start(arguments: &[&str]) -> Self {
+        let mut all = vec!["serve", "--port", "0", "--json", "--quiet"];
+        all.extend(arguments);
+        let mut child = command(&all).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let Ok(said) = serde_json::from_str::<Value>(&line) else {
+            let mut text = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+            panic!("the server did not start: {text}");
+        };
+        let address = said["url"].as_str().unwrap().trim_start_matches("http://").to_owned();
+        Self { child, address }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        stream
+    }
+
+    fn send(&self, text: &[u8]) -> Response {
+        let mut stream = self.connect();
+        stream.write_all(text).unwrap();
+        read_response(&mut BufReader::new(stream)).unwrap()
+    }
+
+    fn get(&self, path: &str) -> Response {
+        self.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes())
+    }
+
+    fn post_with(&self, path: &str, headers: &str, body: &[u8]) -> Response {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        self.send(&[head.as_bytes(), body].concat())
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Response {
+        self.post_with(path, "Content-Type: application/json\r\n", body.to_string().as_bytes())
+    }
+
+    #[cfg(unix)]
+    fn signal(&self, name: &str) {
+        let status =
+            std::process::Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+}
+
+/// Points of the shared test file, and what `dance predict` says about them.
+fn points() -> (Vec<Value>, Vec<Value>) {
+    let sets = run(&[
+        "predict",
+        &shared("model"),
+        &shared("test.npz"),
+        "--include",
+        "p-values,probabilities,neighbors",
+    ])
+    .success();
+    let expected = sets.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let table = dance::data::io::read(shared("test.npz"), &Default::default()).unwrap();
+    let rows = table.embeddings();
+    let points = (0..rows.rows())
+        .map(
+            |row| json!({ "id": table.ids.as_ref().map(|ids| ids[row].clone()), "embedding": rows.row(row) }),
+        )
+        .collect();
+    (points, expected)
+}
+
+fn serve_model(more: &[&str]) -> (tempfile::TempDir, Serving) {
+    let (folder, at) = scratch();
+    std::fs::copy(shared("model"), at("model")).unwrap();
+    let model = at("model");
+    let mut arguments = vec![model.as_str()];
+    arguments.extend(more);
+    let serving = Serving::start(&arguments);
+    (folder, serving)
+}
+
+#[test]
+fn single_requests_one_batch_and_the_command_agree() {
+    let (points, expected) = points();
+    let (_folder, server) = serve_model(&[]);
+    let include = json!(["p-values", "probabilities", "neighbors"]);
+    let all = server.post("/v1/predict", &json!({ "points": points, "include": include })).json();
+    assert_eq!(all["answers"].as_array().unwrap(), &expected);
+    for (point, expected) in points.iter().zip(&expected).take(10) {
+        let one = server
+            .post(
+                "/v1/predict",
+                &json!({ "embedding": point["embedding"], "id": point["id"], "include": include }),
+            )
+            .json();
+        let batch = server.post("/v1/predict", &json!({ "points": [point], "include": include })).json();
+        assert_eq!(one, batch);
+        let mut answer = one["answers"][0].clone();
+        answer["row"] = expected["row"].clone();
+        assert_eq!(&answer, expected);
+    }
+    // At the same time, which is when they are gathered.
+    std::thread::scope(|scope| {
+        for (point, expected) in points.iter().zip(&expected) {
+            let (server, include) = (&server, &include);
+            scope.spawn(move || {
+                let answer =
+                    server.post("/v1/predict", &json!({ "points": [point], "include": include })).json();
+                assert_eq!(answer["answers"][0]["set"], expected["set"]);
+                assert_eq!(answer["answers"][0]["p_values"], expected["p_values"]);
+            });
+        }
+    });
+    let two = server.post("/v1/predict", &json!({ "points": points[..2], "alpha": [0.3, 0.1] })).json();
+    let alphas: Vec<&Value> =
+        two["answers"].as_array().unwrap().iter().map(|answer| &answer["alpha"]).collect();
+    assert_eq!(alphas, [0.3, 0.1, 0.3, 0.1]);
+    assert_eq!(two["answers"][3]["set"], expected[1]["set"]);
+}
+
+#[test]
+fn a_bad_row_costs_itself_and_bad_requests_say_why() {
+    let (points, expected) = points();
+    let (_folder, server) = serve_model(&["--max-points", "50", "--max-body", "1MB"]);
+    let mixed = json!({ "points": [points[0], [1.0], { "id": "x", "embedding": [null] }, points[1], 7] });
+    let answer = server.post("/v1/predict", &mixed);
+    assert_eq!(answer.status, 200);
+    let answer = answer.json();
+    let rows = |name: &str| -> Vec<u64> {
+        answer[name].as_array().unwrap().iter().map(|one| one["row"].as_u64().unwrap()).collect()
+    };
+    assert_eq!((rows("answers"), rows("problems")), (vec![0, 3], vec![1, 2, 4]));
+    assert_eq!(answer["answers"][1]["set"], expected[1]["set"]);
+    assert!(answer["problems"][0]["detail"].as_str().unwrap().contains("fitted with 384 dimensions"));
+    for (body, status, part) in [
+        ("{", 400, "EOF"),
+        ("{\"embedding\": [NaN]}", 400, ""),
+        ("[]", 422, "object"),
+        ("{}", 422, "give `embedding` or `points`"),
+        ("{\"points\": []}", 422, "no points"),
+        ("{\"embedding\": [1]}", 422, "row 0: 1 numbers"),
+        ("{\"points\": [[1], [2]]}", 422, "none of 2 rows"),
+        ("{\"embedding\": [1], \"alpha\": 2}", 422, "between 0 and 1"),
+        ("{\"embedding\": [1], \"vector\": 2}", 422, "`vector` is not known"),
+    ] {
+        let refused = server.post_with("/v1/predict", "Content-Type: application/json\r\n", body.as_bytes());
+        assert_eq!(
+            (refused.status, refused.header("content-type")),
+            (status, Some("application/problem+json")),
+            "{body}"
+        );
+        assert!(refused.json()["detail"].as_str().unwrap().contains(part), "{body}: {}", refused.json());
+    }
+    let many = json!({ "points": vec![json!([0.5]); 51] });
+    assert_eq!(server.post("/v1/predict", &many).status, 413);
+    assert_eq!(
+        server.post_with("/v1/predict", "Content-Type: application/json\r\n", &vec![b' '; 3_000_000]).status,
+        413
+    );
+    assert_eq!(server.post_with("/v1/predict", "Content-Type: text/plain\r\n", b"{}").status, 415);
+    assert_eq!(server.get("/v1/nothing").status, 404);
+    let wrong_method = server.get("/v1/predict");
+    assert_eq!((wrong_method.status, wrong_method.header("allow")), (405, Some("POST")));
+    assert_eq!(server.get("/healthz").json()["status"], "ok");
+    assert!(String::from_utf8(server.get("/metrics").body).unwrap().contains("dance_points_refused_total"));
+}
+
+#[test]
+fn labels_survive_a_kill_and_recalibrate_by_chance_alone() {
+    let (points, _) = points();
+    let (folder, mut server) = serve_model(&["--data", &shared("test.npz")]);
+    let label = |server: &Serving, how: &str, labels: Value| {
+        server.post("/v1/labels", &json!({ "how": how, "labels": labels }))
+    };
+    let page = server.get("/v1/points").json();
+    let audit: Vec<u64> =
+        page["audit"].as_array().unwrap().iter().map(|place| place.as_u64().unwrap()).collect();
+    let other = (0..).find(|place| !audit.contains(place)).unwrap();
+    let of = |place: u64| page["labels"][place as usize].clone();
+    let audited: Vec<Value> =
+        audit.iter().map(|&place| json!({ "point": place, "label": of(place) })).collect();
+    assert_eq!(label(&server, "chance", audited.into()).json()["recorded"], audit.len());
+    assert_eq!(label(&server, "picked", json!([{ "point": other, "label": of(other) }])).status, 200);
+    // Neither counts as the other.
+    assert_eq!(label(&server, "chance", json!([{ "point": other, "label": of(other) }])).status, 409);
+    assert_eq!(label(&server, "picked", json!([{ "point": audit[0], "label": of(audit[0]) }])).status, 409);
+    let embedding = &points[other as usize]["embedding"];
+    assert_eq!(label(&server, "chance", json!([{ "embedding": embedding, "label": "x" }])).status, 409);
+    let before = server.get("/v1/monitor").json();
+    assert_eq!((before["chance"].as_u64(), before["picked"].as_u64()), (Some(audit.len() as u64), Some(1)));
+
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let journal = folder.path().join("model.journal.jsonl");
+    let mut torn = std::fs::OpenOptions::new().append(true).open(&journal).unwrap();
+    torn.write_all(b"{\"time\":\"2026").unwrap();
+    let model = folder.path().join("model").display().to_string();
+    let server = Serving::start(&[&model, "--data", &shared("test.npz")]);
+    assert_eq!(server.get("/v1/monitor").json(), before);
+    drop(server);
+    let again = folder.path().join("again").display().to_string();
+    let journal = journal.display().to_string();
+    let ran = run(&["recalibrate", &model, &journal, "-o", &again, "--json"]).success().json();
+    assert_eq!(ran["calibration_points"], audit.len());
+    assert!(ran["warnings"].to_string().contains("1 labels of points that were picked are left out"));
+}
+
+#[test]
+fn a_full_disk_costs_labels_and_no_answer() {
+    if !Path::new("/dev/full").exists() {
+        return;
+    }
+    let (points, _) = points();
+    let (_folder, server) = serve_model(&["--journal", "/dev/full"]);
+    let body = json!({ "how": "chance", "labels": [{ "embedding": points[0]["embedding"], "label": "x" }] });
+    let refused = server.post("/v1/labels", &body);
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    assert_eq!(server.get("/healthz").json()["status"], "degraded");
+    assert_eq!(server.get("/readyz").status, 200);
+    assert_eq!(server.post("/v1/predict", &json!({ "points": points[..1] })).status, 200);
+}
+
+#[test]
+fn a_bad_model_is_refused_under_load_and_no_request_is_lost() {
+    let (points, _) = points();
+    let (folder, server) = serve_model(&[]);
+    let model = folder.path().join("model");
+    let good = std::fs::read(&model).unwrap();
+    let (done, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for client in 0..4 {
+            let (server, done, answered, point) = (&server, &done, &answered, &points[client]);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    assert_eq!(server.post("/v1/predict", &json!({ "points": [point] })).status, 200);
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let id = server.get("/v1/model").json()["id"].clone();
+        std::fs::write(&model, &good[..good.len() / 2]).unwrap();
+        let refused = server.post("/v1/reload", &json!({}));
+        assert_eq!(refused.status, 409);
+        assert!(refused.json()["detail"].as_str().unwrap().contains("the model before it goes on"));
+        assert_eq!(server.get("/v1/model").json()["id"], id);
+        let other = folder.path().join("other").display().to_string();
+        run(&["recalibrate", &shared("model"), &shared("small.npz"), "-o", &other]).success();
+        std::fs::copy(&other, &model).unwrap();
+        assert_eq!(server.post("/v1/reload", &json!({})).status, 200);
+        assert_ne!(server.get("/v1/model").json()["id"], id);
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(answered.into_inner() > 0);
+}
+
+#[cfg(unix)]
+#[test]
+fn what_was_taken_is_finished_before_the_end() {
+    let (points, _) = points();
+    let (_folder, mut server) = serve_model(&[]);
+    let body = json!({ "points": points }).to_string();
+    let request = format!(
+        "POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let stopped = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let (server, request, stopped) = (&server, &request, &stopped);
+            scope.spawn(move || {
+                // One connection, used until the server says that it closes.
+                let mut stream = server.connect();
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                loop {
+                    stream.write_all(request.as_bytes()).unwrap();
+                    let response = read_response(&mut reader).expect("an answer to every request");
+                    assert_eq!(response.status, 200);
+                    if response.header("connection") == Some("close") {
+                        assert!(stopped.load(Ordering::SeqCst));
+                        break;
+                    }
+                }
+            });
+        }
+        stopped.store(true, Ordering::SeqCst);
+        server.signal("-TERM");
+    });
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn half_a_request_costs_nobody_else_anything() {
+    let (points, _) = points();
+    // One turn at a time: whoever sends slowly must not hold it.
+    let (_folder, server) = serve_model(&["--timeout", "1", "--max-requests", "1"]);
+    let mut slow = server.connect();
+    slow.write_all(b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{").unwrap();
+    let _half_a_head = {
+        let mut stream = server.connect();
+        stream.write_all(b"POST /v1/pre").unwrap();
+        stream
+    };
+    assert_eq!(server.post("/v1/predict", &json!({ "points": points[..3] })).status, 200);
+    assert_eq!(read_response(&mut BufReader::new(slow)).unwrap().status, 408);
+}
+
+#[test]
+fn keys_hosts_and_open_doors() {
+    let (folder, at) = scratch();
+    std::fs::copy(shared("model"), at("model")).unwrap();
+    std::fs::write(at("keys"), "0123456789abcdef\n").unwrap();
+    run(&["serve", &at("model"), "--host", "0.0.0.0", "--port", "0"]).fails(&[
+        "other machines",
+        "--api-key-file",
+        "--without-key",
+    ]);
+    let server = Serving::start(&[&at("model"), "--api-key-file", &at("keys")]);
+    let asked = |headers: &str| {
+        server.send(
+            format!("GET /v1/model HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n").as_bytes(),
+        )
+    };
+    let refused = asked("");
+    assert_eq!((refused.status, refused.header("www-authenticate")), (401, Some("Bearer")));
+    assert_eq!(asked("Authorization: Bearer 0123456789abcdee\r\n").status, 401);
+    assert_eq!(asked("Authorization: Bearer 0123456789abcdef\r\n").status, 200);
+    assert_eq!(asked("X-Api-Key: 0123456789abcdef\r\n").status, 200);
+    assert_eq!(server.get("/healthz").status, 200);
+    assert_eq!(server.get("/metrics").status, 401);
+    drop((server, folder));
+    // Without keys, only this machine's own names are answered to.
+    let (_folder, server) = serve_model(&[]);
+    let asked = |host: &str| {
+        server
+            .send(format!("GET /v1/model HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes())
+            .status
+    };
+    assert_eq!(
+        ["localhost", "127.0.0.1:8080", "[::1]:80", "evil.example", "localhost.evil.example:80"].map(asked),
+        [200, 200, 200, 403, 403]
+    );
+}
+
+#[test]
+fn the_page_has_its_files_and_tells_browsers_to_ask_nobody_else() {
+    let (_folder, server) = serve_model(&[]);
+    let page = server.get("/");
+    assert_eq!(page.status, 200);
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.contains("default-src 'none'") && policy.contains("script-src 'self';"), "{policy}");
+    let text = String::from_utf8(page.body).unwrap();
+    for file in text.split('"').filter(|part| part.starts_with("/page/")) {
+        let found = server.get(file);
+        assert_eq!((found.status, found.header("x-content-type-options")), (200, Some("nosniff")), "{file}");
+    }
+    assert_eq!(server.get("/page/../Cargo.toml").status, 404);
+    assert_eq!(server.get("/images/..%2f..%2fetc%2fpasswd").status, 404);
+    let interface = server.get("/openapi.json").json();
+    assert_eq!(
+        interface["components"]["schemas"]["PredictRequest"]["properties"]["embedding"]["minItems"],
+        384
+    );
+}

@@ -1,0 +1,73 @@
+// Which view is shown, and the error level that all of them share.
+
+import { get } from "./api.js";
+import { h, number } from "./dom.js";
+import { alpha, state, take } from "./sets.js";
+import * as explore from "./explore.js";
+import * as promise from "./promise.js";
+import * as review from "./review.js";
+import * as tryOwn from "./try.js";
+import * as reference from "./reference.js";
+
+const VIEWS = { explore, promise, review, try: tryOwn, api: reference };
+const TITLES = { explore: "Explore", promise: "Promise", review: "Review", try: "Try your own", api: "API" };
+const main = document.getElementById("main");
+const slider = document.getElementById("alpha");
+let view = null;
+
+async function show() {
+  const [name, rest] = (location.hash.slice(1) || "explore").split("/");
+  const wanted = VIEWS[name] ? name : "explore";
+  for (const link of document.querySelectorAll("nav a")) {
+    const here = link.getAttribute("href") === `#${wanted}`;
+    if (here) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `${TITLES[wanted]} · dance`;
+  document.getElementById("level").hidden = wanted === "api";
+  if (view === VIEWS[wanted] && view.go) return view.go(rest);
+  view?.close?.();
+  view = VIEWS[wanted];
+  main.replaceChildren();
+  main.className = `view-${wanted}`;
+  try {
+    if (!state.points && ["explore", "promise", "review"].includes(wanted)) {
+      main.append(noPoints());
+      return;
+    }
+    await view.open(main, rest);
+  } catch (error) {
+    main.replaceChildren(h("p", { class: "card wrong", role: "alert" }, error.message));
+  }
+}
+
+function noPoints() {
+  return h("div", { class: "card narrow" },
+    h("h1", {}, "No points to look at"),
+    h("p", {}, "This server has a model and no points of its own. Start it with ", h("code", {}, "--data FILE"), " to see points here, or ask it about one of yours under ", h("a", { href: "#try" }, "Try your own"), "."));
+}
+
+function words() {
+  const sure = 100 - state.hundredths;
+  document.getElementById("level-words").replaceChildren(
+    h("strong", {}, `${sure} %`), ` of sets hold the true label (alpha ${alpha().toFixed(2)})`);
+  slider.setAttribute("aria-valuetext", `${sure} percent`);
+}
+
+slider.addEventListener("input", () => {
+  state.hundredths = 100 - Number(slider.value);
+  words();
+  view?.update?.();
+});
+
+async function start() {
+  state.model = await get("/v1/model");
+  const { classes, calibration_points: calibrated, id } = state.model;
+  document.getElementById("model").textContent = `model ${id} · ${number(classes.length)} classes · calibrated on ${number(calibrated)} points`;
+  if (state.model.points) take(await get("/v1/points"));
+  words();
+  addEventListener("hashchange", show);
+  await show();
+}
+
+start().catch((error) => main.replaceChildren(h("p", { class: "card wrong", role: "alert" }, error.message)));

@@ -1,0 +1,46 @@
+// The API, from the description that the server itself gives.
+
+import { get } from "./api.js";
+import { h } from "./dom.js";
+
+export async function open(main) {
+  const interface_ = await get("/openapi.json");
+  const paths = Object.entries(interface_.paths).flatMap(([path, methods]) => Object.entries(methods).map(([method, one]) => ({ path, method, one })));
+  main.append(
+    h("h1", { class: "quiet" }, "The API"),
+    h("p", { class: "soft" }, interface_.info.description, " The same for machines: ", h("a", { href: "/openapi.json" }, "openapi.json"), "."),
+    ...paths.map((one) => operation(one, interface_)));
+}
+
+function operation({ path, method, one }, all) {
+  const body = one.requestBody?.content?.["application/json"]?.schema;
+  const answer = Object.entries(one.responses).find(([status]) => status.startsWith("2"))?.[1];
+  const schema = Object.values(answer?.content ?? {})[0]?.schema;
+  const refusals = Object.entries(one.responses).filter(([status]) => !status.startsWith("2"));
+  return h("section", { class: "card operation" },
+    h("h2", {}, h("span", { class: `method ${method}` }, method.toUpperCase()), " ", h("code", {}, path)),
+    h("p", {}, one.description || one.summary),
+    (one.parameters ?? []).length > 0 && h("div", {}, h("h3", {}, "Parameters"), table(one.parameters.map((parameter) => [parameter.name, type(parameter.schema), parameter.description ?? ""]))),
+    body && h("div", {}, h("h3", {}, "Sent, as JSON"), members(body, all)),
+    schema && h("div", {}, h("h3", {}, "Answered"), members(schema, all)),
+    h("details", {}, h("summary", {}, "When there is no answer"), table(refusals.map(([status, refusal]) => [status, refusal.description]))));
+}
+
+const resolve = (schema, all) => (schema?.$ref ? all.components.schemas[schema.$ref.split("/").pop()] : schema);
+
+function members(schema, all) {
+  const { properties = {}, required = [] } = resolve(schema, all) ?? {};
+  const rows = Object.entries(properties).map(([name, one]) => [name + (required.includes(name) ? "" : " (optional)"), type(one), one.description ?? resolve(one, all)?.description ?? ""]);
+  return rows.length ? table(rows) : h("p", { class: "soft" }, type(schema));
+}
+
+function type(schema = {}) {
+  if (schema.$ref) return schema.$ref.split("/").pop();
+  if (schema.type === "array") return `array of ${type(schema.items)}`;
+  const several = schema.oneOf ?? schema.anyOf;
+  if (several) return several.map(type).join(" or ");
+  if (schema.enum) return schema.enum.map((one) => JSON.stringify(one)).join(" or ");
+  return Array.isArray(schema.type) ? schema.type.join(" or ") : (schema.type ?? "anything");
+}
+
+const table = (rows) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Members" }, h("table", {}, h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((cell) => h("td", {}, cell)))))));

@@ -1,0 +1,130 @@
+// Review: a queue of points for a person who knows; confirm or correct with the keyboard. What is decided goes to the journal with how
+// the point was found: the audit is a part of the points drawn at random beforehand, and all other queues keep out of it.
+
+import { get, post } from "./api.js";
+import { h, number, plural, say } from "./dom.js";
+import { alpha, setOf, state } from "./sets.js";
+import { explain, face } from "./point.js";
+
+const QUEUES = {
+  audit: { title: "Random audit", why: "Drawn at random beforehand: what you find here is like what new points will bring, so it feeds the monitor and may recalibrate. Decide every one.", how: "chance" },
+  largest: { title: "Largest sets", why: "The model is least sure of these.", how: "picked" },
+  doubtful: { title: "Suspected label errors", why: "The label they came with conforms worst of all.", how: "picked" },
+  far: { title: "Far from anything seen", why: "The farthest from every labelled example, in the space the model has learned.", how: "picked" },
+};
+let view = null;
+
+export async function open(main) {
+  const { points } = state;
+  view = { queue: view?.queue ?? "audit", skipped: new Set() };
+  await fetchKnown();
+  const tabs = Object.entries(QUEUES).filter(([name]) => name !== "doubtful" || points.p_of_label).map(([name, queue]) =>
+    h("button", { type: "button", role: "tab", id: `queue-${name}`, "aria-controls": "work", onclick: () => choose(name) }, queue.title));
+  view.tabs = tabs;
+  view.work = h("section", { class: "work", id: "work", role: "tabpanel", "aria-label": "Point under review" });
+  main.append(h("h1", { class: "quiet" }, "Points worth a person's look"), h("div", { class: "tabs", role: "tablist", "aria-label": "Queues" }, tabs), view.work);
+  document.addEventListener("keydown", keys);
+  await choose(view.queue);
+}
+
+export function close() {
+  document.removeEventListener("keydown", keys);
+}
+
+export function update() {
+  if (view.queue === "largest") next();
+  else view.detail?.update?.();
+}
+
+async function fetchKnown() {
+  const monitor = await get(`/v1/monitor?alpha=${alpha()}`);
+  state.known = new Map(monitor.labels.filter((one) => one.id !== undefined).map((one) => [one.id, one]));
+}
+
+function order(queue) {
+  const { points } = state;
+  if (queue === "audit") return points.audit;
+  const rest = [...Array(points.count).keys()].filter((place) => !points.audited.has(place));
+  const value = { largest: (place) => -setOf(place).length, doubtful: (place) => points.p_of_label[place] ?? -1, far: (place) => -points.nearest[place] }[queue];
+  return rest.sort((a, b) => value(a) - value(b) || a - b);
+}
+
+function choose(queue) {
+  view.queue = queue;
+  for (const tab of view.tabs) {
+    const here = tab.id === `queue-${queue}`;
+    tab.setAttribute("aria-selected", String(here));
+    tab.tabIndex = here ? 0 : -1;
+  }
+  return next();
+}
+
+function next() {
+  const { points } = state;
+  const all = order(view.queue);
+  const left = all.filter((place) => !state.known.has(points.names[place]) && !view.skipped.has(place));
+  const queue = QUEUES[view.queue];
+  const done = all.length - all.filter((place) => !state.known.has(points.names[place])).length;
+  const progress = h("p", { class: "soft", id: "progress" }, queue.why, " ", h("strong", {}, `${number(done)} of ${number(all.length)} decided.`));
+  if (!left.length) {
+    view.place = null;
+    view.work.replaceChildren(progress, h("p", { class: "card" }, "Nothing is left in this queue."));
+    return;
+  }
+  const place = (view.place = left[0]);
+  const given = points.labels?.[place];
+  const set = setOf(place);
+  const names = [...new Set([given, ...set.map((label) => points.classes[label])].filter((name) => name !== undefined))].slice(0, 9);
+  view.options = names;
+  const buttons = names.map((name, number) => h("button", { type: "button", class: name === given ? "option given" : "option", onclick: () => decide(name) },
+    h("kbd", {}, String(number + 1)), h("span", {}, name), name === given && h("span", { class: "soft" }, " as it came")));
+  const other = h("input", { id: "other", list: "every-label", "aria-label": "Another label", placeholder: "another label…" });
+  const form = h("form", { class: "other", onsubmit: (event) => { event.preventDefault(); if (other.value.trim()) decide(other.value.trim()); } },
+    other, h("datalist", { id: "every-label" }, points.classes.map((name) => h("option", { value: name }))), h("button", {}, "Use it"));
+  const skip = queue.how === "picked" && h("button", { type: "button", class: "quiet", onclick: skipIt }, h("kbd", {}, "S"), " skip");
+  view.detail = h("section", { class: "detail card", "aria-label": "Why these labels" });
+  view.work.replaceChildren(progress,
+    h("div", { class: "split" },
+      h("div", { class: "card under", id: "under", "data-point": String(place) },
+        h("div", { class: "shown" }, face(points.names[place], "large")),
+        h("p", {}, h("strong", {}, "What is it?"), h("span", { class: "soft" }, ` The set at ${100 - state.hundredths} % holds ${plural(set.length, "label")}.`)),
+        h("div", { class: "options" }, buttons), form, h("p", { class: "soft keys" }, h("kbd", {}, "Enter"), " confirms the label it came with, ", h("kbd", {}, "1"), "–", h("kbd", {}, "9"), " choose, ", h("kbd", {}, "/"), " types another. ", skip)),
+      view.detail));
+  return explain(view.detail, { point: place });
+}
+
+function skipIt() {
+  if (QUEUES[view.queue].how !== "picked" || view.place === null) return;
+  view.skipped.add(view.place);
+  next();
+}
+
+async function decide(label) {
+  if (view.busy || view.place === null) return;
+  view.busy = true;
+  const { how } = QUEUES[view.queue];
+  const place = view.place;
+  try {
+    const body = { how, labels: [{ point: place, label }] };
+    if (how === "picked") body.why = QUEUES[view.queue].title.toLowerCase();
+    await post("/v1/labels", body);
+    state.known.set(state.points.names[place], { label, how });
+    say(`Saved: ${label}`);
+    view.busy = false;
+    await next();
+  } catch (error) {
+    view.busy = false;
+    say(`Not saved: ${error.message}`);
+  }
+}
+
+function keys(event) {
+  if (event.target.closest("input, select, textarea, dialog, a, summary") || event.ctrlKey || event.metaKey || event.altKey) return;
+  const digit = Number(event.key);
+  if (digit >= 1 && digit <= 9 && view.options?.[digit - 1]) decide(view.options[digit - 1]);
+  else if (event.key === "Enter" && event.target.closest("button") === null && state.points.labels) decide(state.points.labels[view.place]);
+  else if (event.key.toLowerCase() === "s") skipIt();
+  else if (event.key === "/") document.getElementById("other")?.focus();
+  else return;
+  event.preventDefault();
+}

@@ -1,0 +1,94 @@
+// Try your own: an embedding from the clipboard or a file.
+
+import { h, number, plural } from "./dom.js";
+import { state } from "./sets.js";
+import { explain } from "./point.js";
+
+let detail = null;
+
+export function open(main) {
+  const { dimensions } = state.model;
+  const text = h("textarea", { id: "numbers", rows: "6", spellcheck: false, placeholder: `[0.12, -0.03, …]  ${dimensions} numbers`, "aria-describedby": "format" });
+  const problem = h("p", { class: "wrong", role: "alert", id: "problem" });
+  const rows = h("label", { hidden: true }, h("span", {}, "Row "), h("select", { id: "row" }));
+  const file = h("input", { type: "file", id: "file", accept: ".json,.jsonl,.csv,.tsv,.txt,.npy" });
+  detail = h("section", { class: "detail card", "aria-label": "The answer", hidden: true });
+  const zone = h("div", { class: "drop card" },
+    h("label", { for: "numbers" }, h("strong", {}, "Paste an embedding"), ` of the encoder the model was fitted with (${number(dimensions)} numbers)`),
+    text,
+    h("p", { class: "soft", id: "format" }, "JSON, or numbers with commas or spaces between them. Or choose a file, or drop one here: .json, .jsonl, .csv, .npy."),
+    h("div", { class: "row" }, h("button", { type: "button", class: "primary", id: "ask", onclick: () => ask(text.value) }, "Show its set"), h("label", { class: "button" }, "Choose a file", file), rows),
+    problem);
+  let points = [];
+
+  const show = async (values) => {
+    points = values;
+    problem.textContent = "";
+    if (!points.length) { problem.textContent = "There are no numbers in it."; return; }
+    rows.hidden = points.length === 1;
+    rows.querySelector("select").replaceChildren(...points.slice(0, 500).map((_, index) => h("option", { value: String(index) }, `${index} of ${plural(points.length, "row")}`)));
+    await point(0);
+  };
+  const point = async (index) => {
+    detail.hidden = false;
+    await explain(detail, { embedding: points[index] });
+  };
+  const ask = (words) => {
+    try { return show(read(words)); } catch (error) { problem.textContent = error.message; }
+  };
+  const take = async (chosen) => {
+    try {
+      await show(chosen.name.endsWith(".npy") ? npy(await chosen.arrayBuffer()) : read(await chosen.text()));
+    } catch (error) { problem.textContent = `${chosen.name}: ${error.message}`; }
+  };
+  rows.querySelector("select").addEventListener("input", (event) => point(Number(event.target.value)));
+  file.addEventListener("change", () => file.files[0] && take(file.files[0]));
+  zone.addEventListener("dragover", (event) => { event.preventDefault(); zone.classList.add("over"); });
+  zone.addEventListener("dragleave", () => zone.classList.remove("over"));
+  zone.addEventListener("drop", (event) => { event.preventDefault(); zone.classList.remove("over"); if (event.dataTransfer.files[0]) take(event.dataTransfer.files[0]); });
+  main.append(h("h1", { class: "quiet" }, "Ask about a point of your own"), h("div", { class: "split" }, zone, detail));
+}
+
+export function close() { detail = null; }
+
+export function update() { detail?.update?.(); }
+
+/** Rows of numbers from JSON, JSON lines, or numbers with signs between them. */
+export function read(text) {
+  const embedding = (value) => (Array.isArray(value) ? value : value?.embedding);
+  const trimmed = text.trim();
+  if (!trimmed) return [];
+  try {
+    const value = JSON.parse(trimmed);
+    if (Array.isArray(value) && value.length && typeof value[0] !== "number") return value.map(embedding);
+    return [embedding(value) ?? fail("there is no `embedding` in it")];
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+  }
+  const lines = trimmed.split(/\r?\n/).filter((line) => line.trim());
+  if (/^[[{]/.test(lines[0].trim())) return lines.map((line) => embedding(JSON.parse(line)));
+  const rows = lines.map((line) => line.trim().split(/[\s,;]+/).filter(Boolean).map(Number));
+  if (rows.length > 1 && rows[0].some(Number.isNaN)) rows.shift(); // names of columns
+  if (rows.some((row) => row.some(Number.isNaN))) fail("it holds something that is no number");
+  return rows;
+}
+
+/** Rows of a .npy file of 32- or 64-bit numbers. */
+export function npy(buffer) {
+  const view = new DataView(buffer);
+  if (buffer.byteLength < 12 || view.getUint8(0) !== 0x93) fail("is no .npy file");
+  const long = view.getUint8(6) > 1;
+  const begin = long ? 12 : 10;
+  const length = long ? view.getUint32(8, true) : view.getUint16(8, true);
+  const header = new TextDecoder("latin1").decode(new Uint8Array(buffer, begin, length));
+  const kind = /'descr':\s*'<(f4|f8)'/.exec(header)?.[1] ?? fail("holds other numbers than 32- and 64-bit ones");
+  if (/'fortran_order':\s*True/.test(header)) fail("is in Fortran order; save it with np.ascontiguousarray");
+  const shape = (/'shape':\s*\(([^)]*)\)/.exec(header)?.[1] ?? "").split(",").map((one) => one.trim()).filter(Boolean).map(Number);
+  const bytes = buffer.slice(begin + length);
+  const values = kind === "f4" ? new Float32Array(bytes) : new Float64Array(bytes);
+  const columns = shape.length === 1 ? shape[0] : shape[1];
+  if (shape.length > 2 || !columns) fail("must be one row of numbers per point");
+  return Array.from({ length: Math.floor(values.length / columns) }, (_, row) => Array.from(values.subarray(row * columns, (row + 1) * columns)));
+}
+
+function fail(words) { throw new Error(words); }

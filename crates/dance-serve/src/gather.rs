@@ -1,0 +1,164 @@
+//! Concurrent requests become one batch for the model: it costs less than each by itself, and answers do not depend on it.
+//!
+//! A batch takes what has arrived, at most [`MOST_POINTS`], and waits at most [`LONGEST_WAIT`] for more, and that only while requests
+//! are known to be on their way. A request with many points comes in pieces, so that others get their turn in between.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use dance::{Context, Matrix, PredictOptions, Scored};
+use tokio::sync::oneshot;
+
+use crate::problem::Problem;
+use crate::served::Served;
+use crate::state::Slot;
+use crate::telemetry;
+
+const MOST_POINTS: usize = 64;
+const LONGEST_WAIT: Duration = Duration::from_millis(2);
+/// Points of a piece of a large request.
+const PIECE: usize = 256;
+/// Workers that one batch keeps busy.
+const WORKERS_PER_BATCH: usize = 4;
+/// Neighbors named for each label.
+pub(crate) const SUPPORT: usize = 5;
+
+/// What the model says about the points of one request, in their order.
+pub(crate) struct Answered {
+    /// The model that says it.
+    pub(crate) served: Arc<Served>,
+    /// What it knows about the points it can answer.
+    pub(crate) scored: Scored,
+    /// What is wrong with each of the others, by place.
+    pub(crate) refused: Vec<(usize, String)>,
+}
+
+struct Job {
+    points: Matrix,
+    to: oneshot::Sender<Answered>,
+}
+
+/// Where requests bring their points.
+pub(crate) struct Gather {
+    jobs: Sender<Job>,
+    on_their_way: Arc<AtomicUsize>,
+}
+
+/// A request that is being read, and may bring points soon.
+pub(crate) struct OnItsWay(Arc<AtomicUsize>);
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Gather {
+    /// Starts the threads that ask the model. They end with this.
+    pub(crate) fn start(slot: &Arc<Slot>, context: &Context<'static>) -> dance::Result<Self> {
+        let (jobs, receiver) = mpsc::channel();
+        let (receiver, on_their_way) = (Arc::new(Mutex::new(receiver)), Arc::new(AtomicUsize::new(0)));
+        for number in 0..context.threads().div_ceil(WORKERS_PER_BATCH) {
+            let (receiver, on_their_way) = (Arc::clone(&receiver), Arc::clone(&on_their_way));
+            let (slot, context) = (Arc::clone(slot), context.clone());
+            let work = move || {
+                while let Some(batch) = next_batch(&receiver, &on_their_way) {
+                    // A fault in one batch costs its answers and nothing else: whoever waits for them is told.
+                    let _ = catch_unwind(AssertUnwindSafe(|| answer(&slot.get(), batch, &context)));
+                }
+            };
+            std::thread::Builder::new()
+                .name(format!("batch-{number}"))
+                .spawn(work)
+                .map_err(|error| dance::Error::Data(format!("could not start a thread: {error}")))?;
+        }
+        Ok(Self { jobs, on_their_way })
+    }
+
+    /// Says that a request is being read.
+    pub(crate) fn on_its_way(&self) -> OnItsWay {
+        self.on_their_way.fetch_add(1, Ordering::Relaxed);
+        OnItsWay(Arc::clone(&self.on_their_way))
+    }
+
+    /// What the model says about these points. A piece of a large request waits for the one before, so all are answered by one
+    /// model only where no other took its place meanwhile; each answer says which it was.
+    pub(crate) async fn ask(&self, points: Matrix, way: OnItsWay) -> Result<Vec<Answered>, Problem> {
+        let mut answers = Vec::with_capacity(points.rows().div_ceil(PIECE));
+        let mut way = Some(way);
+        for first in (0..points.rows()).step_by(PIECE) {
+            let rows: Vec<usize> = (first..points.rows().min(first + PIECE)).collect();
+            let piece = if rows.len() == points.rows() { points.clone() } else { points.select(&rows) };
+            let (to, answered) = oneshot::channel();
+            self.jobs.send(Job { points: piece, to }).map_err(|_| Problem::internal())?;
+            drop(way.take());
+            answers.push(answered.await.map_err(|_| Problem::internal())?);
+        }
+        Ok(answers)
+    }
+}
+
+/// Waits for points and takes what comes with them; `None` when the server is gone.
+fn next_batch(receiver: &Mutex<Receiver<Job>>, on_their_way: &AtomicUsize) -> Option<Vec<Job>> {
+    let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
+    let first = receiver.recv().ok()?;
+    let (until, mut points) = (Instant::now() + LONGEST_WAIT, first.points.rows());
+    let mut batch = vec![first];
+    while points < MOST_POINTS {
+        let next = receiver.try_recv().ok().or_else(|| {
+            let left = until.saturating_duration_since(Instant::now());
+            let waits = !left.is_zero() && on_their_way.load(Ordering::Relaxed) > 0;
+            if waits { receiver.recv_timeout(left).ok() } else { None }
+        });
+        let Some(job) = next else { break };
+        points += job.points.rows();
+        batch.push(job);
+    }
+    Some(batch)
+}
+
+fn answer(served: &Arc<Served>, batch: Vec<Job>, context: &Context<'_>) {
+    let mut points = Matrix::with_columns(served.dimensions());
+    let gathered = batch.iter().try_for_each(|job| points.append(&job.points));
+    telemetry::batch(points.rows());
+    let score = |points: &Matrix| {
+        let options = PredictOptions::default().probabilities(true).support(SUPPORT);
+        served.model.score(points, options, context)
+    };
+    let together = gathered.and_then(|()| score(&points));
+    let mut first = 0;
+    for Job { points, to } in batch {
+        let places: Vec<usize> = (first..first + points.rows()).collect();
+        first += points.rows();
+        let (scored, refused) = match &together {
+            Ok(all) => (all.select(&places), Vec::new()),
+            Err(_) => one_by_one(&points, &score),
+        };
+        // Whoever asked may have gone.
+        let _ = to.send(Answered { served: Arc::clone(served), scored, refused });
+    }
+}
+
+/// Where one point cannot be answered (numbers so large that they overflow), each is asked by itself, so that the others are.
+fn one_by_one(
+    points: &Matrix,
+    score: &impl Fn(&Matrix) -> dance::Result<Scored>,
+) -> (Scored, Vec<(usize, String)>) {
+    let (mut all, mut refused) = (Scored::default(), Vec::new());
+    for place in 0..points.rows() {
+        match score(&points.select(&[place])).and_then(|one| all.extend(&one)) {
+            Ok(()) => {}
+            Err(dance::Error::NotFinite { .. } | dance::Error::Data(_)) => {
+                refused.push((
+                    place,
+                    "its numbers are too large for the model; scale the embeddings down".into(),
+                ));
+            }
+            Err(error) => refused.push((place, error.to_string())),
+        }
+    }
+    (all, refused)
+}

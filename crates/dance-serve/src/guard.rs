@@ -1,0 +1,127 @@
+//! What every request passes: its id, who may ask, how long it may take, what browsers are told, a line of the log and a count.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State as Shared};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::body;
+use crate::problem::Problem;
+use crate::state::State;
+use crate::telemetry;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// Scripts and data come from here alone; charts set styles, so those may stand in the page.
+const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' blob: data:; \
+     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const HEADERS: [(HeaderName, &str); 5] = [
+    (header::CONTENT_SECURITY_POLICY, CONTENT_POLICY),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+pub(crate) async fn pass(Shared(state): Shared<Arc<State>>, request: Request, next: Next) -> Response {
+    let begin = Instant::now();
+    telemetry::begin();
+    let id = request_id(request.headers());
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
+    let mut response = match admit(&state, &request, &route) {
+        Ok(()) => in_time(&state, request, next, &route).await,
+        Err(problem) => {
+            body::forget(&state, request.into_body()).await;
+            problem.into_response()
+        }
+    };
+    let headers = response.headers_mut();
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        headers.insert(REQUEST_ID, value);
+    }
+    if state.draining() {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    let (status, took) = (response.status().as_u16(), begin.elapsed());
+    // Methods are the client's words; those that no route has are counted as one.
+    let known = [Method::GET, Method::HEAD, Method::POST].contains(&method);
+    let method = if known { method.as_str() } else { "other" };
+    telemetry::end(
+        &telemetry::Request { id: &id, method, route: &route, path: &path, status, took },
+        state.settings.log,
+    );
+    response
+}
+
+/// Whether this request may ask at all.
+fn admit(state: &State, request: &Request, route: &str) -> Result<(), Problem> {
+    let headers = request.headers();
+    if state.settings.keys.is_empty() {
+        return if state.settings.address.ip().is_loopback() { local(state, headers) } else { Ok(()) };
+    }
+    // The page's own files say nothing about the model, and whoever watches has no key.
+    let free = matches!(route, "/healthz" | "/readyz" | "/" | "/page/{file}" | "/openapi.json");
+    let bearer =
+        headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+    let given = bearer.or_else(|| headers.get(API_KEY).map(HeaderValue::as_bytes));
+    if free || given.is_some_and(|key| state.settings.keys.admit(key)) { Ok(()) } else { Err(Problem::key()) }
+}
+
+/// A server for this machine alone answers to this machine's names alone. Otherwise a page from elsewhere could give its own name
+/// this address, and ask in the name of whoever looks at it.
+fn local(state: &State, headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return Ok(()) };
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let own = state.settings.address.ip().to_string();
+    if ["localhost", "127.0.0.1", "[::1]"].contains(&name) || name == own {
+        return Ok(());
+    }
+    Err(Problem::host("this server is for its own machine; ask it as localhost or 127.0.0.1"))
+}
+
+/// The answer, if there is room for the request and it comes in time.
+async fn in_time(state: &Arc<State>, request: Request, next: Next, route: &str) -> Response {
+    // Health must be seen when nothing else gets through, and what has a body takes its turn when that has come.
+    let _turn = match route {
+        "/healthz" | "/readyz" | "/metrics" | "/v1/predict" | "/v1/explain" | "/v1/labels" => None,
+        _ => match state.turn() {
+            Ok(turn) => Some(turn),
+            Err(problem) => {
+                body::forget(state, request.into_body()).await;
+                return problem.into_response();
+            }
+        },
+    };
+    // As long to send it, and as long to answer it.
+    let time = state.settings.limits.time * 2;
+    match tokio::time::timeout(time, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => Problem::late(format!("there was none within {} seconds", time.as_secs())).into_response(),
+    }
+}
+
+/// The client's own id where it is a harmless one, or a new one.
+fn request_id(headers: &HeaderMap) -> String {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(|id| {
+        (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+    });
+    given.map_or_else(
+        || format!("{:x}-{:x}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)),
+        str::to_owned,
+    )
+}

@@ -1,0 +1,53 @@
+//! The page: its files are inside the binary.
+
+use axum::extract::Path;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+
+use crate::problem::Problem;
+
+macro_rules! files {
+    ($($name:literal $media_type:literal,)*) => {
+        [$(($name, $media_type, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/page/", $name)))),*]
+    };
+}
+
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+const INDEX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/page/index.html"));
+/// Name, type and text of every file.
+const FILES: [(&str, &str, &str); 11] = files![
+    "page.css" "text/css; charset=utf-8",
+    "main.js" "text/javascript; charset=utf-8",
+    "api.js" "text/javascript; charset=utf-8",
+    "dom.js" "text/javascript; charset=utf-8",
+    "sets.js" "text/javascript; charset=utf-8",
+    "explore.js" "text/javascript; charset=utf-8",
+    "point.js" "text/javascript; charset=utf-8",
+    "promise.js" "text/javascript; charset=utf-8",
+    "review.js" "text/javascript; charset=utf-8",
+    "try.js" "text/javascript; charset=utf-8",
+    "reference.js" "text/javascript; charset=utf-8",
+];
+
+/// The page itself.
+pub(crate) async fn index() -> Response {
+    sent("text/html; charset=utf-8", INDEX)
+}
+
+/// A file of it.
+pub(crate) async fn file(Path(name): Path<String>) -> Result<Response, Problem> {
+    let shared = [
+        ("plot.js", JAVASCRIPT, dance_bench::page::PLOT),
+        ("charts.js", JAVASCRIPT, dance_bench::page::CHARTS),
+        ("charts.css", STYLE, dance_bench::page::STYLE),
+    ];
+    let found = FILES.iter().chain(&shared).find(|(other, _, _)| *other == name);
+    let (_, media_type, text) = found.ok_or_else(|| Problem::not_found("the page has no such file"))?;
+    Ok(sent(media_type, text))
+}
+
+fn sent(media_type: &'static str, text: &'static str) -> Response {
+    // Asked for again each time: a new version of the server has a new page.
+    ([(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-cache")], text).into_response()
+}

@@ -1,0 +1,370 @@
+//! Embeddings from JSON. A row that is no point is set aside with its reason, and the others are read.
+
+use std::fmt;
+
+use dance::Matrix;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+use crate::problem::{Problem, RowProblem};
+
+/// What a point must be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) dimensions: usize,
+    /// Whether a vector of zeros is no point.
+    pub(crate) directed: bool,
+    /// Most points of a request.
+    pub(crate) most: usize,
+}
+
+/// The points of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Points {
+    /// Numbers of the good rows.
+    values: Vec<f32>,
+    /// Row and id of each of those.
+    pub(crate) good: Vec<(usize, Option<Value>)>,
+    pub(crate) problems: Vec<RowProblem>,
+}
+
+impl Points {
+    /// How many rows there are, good and bad.
+    pub(crate) fn rows(&self) -> usize {
+        self.good.len() + self.problems.len()
+    }
+
+    pub(crate) fn matrix(&mut self, dimensions: usize) -> Result<Matrix, Problem> {
+        Matrix::new(std::mem::take(&mut self.values), self.good.len(), dimensions)
+            .map_err(|_| Problem::internal())
+    }
+
+    /// Takes a row in, or sets it aside.
+    pub(crate) fn push(&mut self, row: Row, shape: Shape) {
+        let number = self.rows();
+        match row.check(shape) {
+            Ok((values, id)) => {
+                self.values.extend(values);
+                self.good.push((number, id));
+            }
+            Err((detail, id)) => self.problems.push(RowProblem { row: number, id, detail }),
+        }
+    }
+}
+
+/// A row as it came.
+#[derive(Debug, Default)]
+pub(crate) struct Row {
+    /// At most as many numbers as a point has.
+    pub(crate) values: Vec<f32>,
+    /// How many there were; `None` where there is no embedding.
+    pub(crate) length: Option<usize>,
+    pub(crate) id: Option<Value>,
+    /// The first thing that is wrong.
+    pub(crate) problem: Option<String>,
+}
+
+impl Row {
+    pub(crate) fn wrong(problem: impl Into<String>) -> Self {
+        Self { problem: Some(problem.into()), ..Self::default() }
+    }
+
+    /// The numbers of a good row and its id; or what is wrong, and the id.
+    pub(crate) fn check(self, shape: Shape) -> Result<(Vec<f32>, Option<Value>), (String, Option<Value>)> {
+        let Self { values, length, id, problem } = self;
+        if let Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) = &id {
+            return Err(("an id is a text or a whole number".into(), None));
+        }
+        if id.as_ref().is_some_and(Value::is_f64) {
+            return Err(("an id is a text or a whole number".into(), None));
+        }
+        if let Some(problem) = problem {
+            return Err((problem, id));
+        }
+        let problem = match length {
+            None => "has no `embedding`".into(),
+            Some(length) if length != shape.dimensions => {
+                format!("{length} numbers, but the model was fitted with {} dimensions", shape.dimensions)
+            }
+            Some(_) => match values.iter().position(|value| !value.is_finite()) {
+                Some(column) => format!("number {column} is too large; every number must fit 32 bits"),
+                None if shape.directed && values.iter().all(|&value| value == 0.0) => {
+                    "all its numbers are 0, and a vector of zeros has no direction".into()
+                }
+                None => return Ok((values, id)),
+            },
+        };
+        Err((problem, id))
+    }
+}
+
+/// Reads many points: an array of them.
+pub(crate) struct ReadPoints(pub(crate) Shape);
+
+impl<'de> DeserializeSeed<'de> for ReadPoints {
+    type Value = Points;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Points, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ReadPoints {
+    type Value = Points;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an array of points")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut rows: A) -> Result<Points, A::Error> {
+        let mut points = Points::default();
+        while let Some(row) = rows.next_element_seed(ReadRow(self.0))? {
+            if points.rows() == self.0.most {
+                return Err(A::Error::custom(format!(
+                    "{TOO_MANY} {}; send them in several requests",
+                    self.0.most
+                )));
+            }
+            points.push(row, self.0);
+        }
+        Ok(points)
+    }
+}
+
+/// How the message begins that becomes a 413.
+pub(crate) const TOO_MANY: &str = "a request has at most so many points:";
+
+/// Reads one point: an array of numbers, or an object with `embedding` and perhaps `id`. Whatever else comes is a row with a problem.
+#[derive(Clone, Copy)]
+pub(crate) struct ReadRow(pub(crate) Shape);
+
+impl<'de> DeserializeSeed<'de> for ReadRow {
+    type Value = Row;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Row, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+const NO_POINT: &str = "must be {\"embedding\": [numbers], \"id\": …} or [numbers]";
+
+impl<'de> Visitor<'de> for ReadRow {
+    type Value = Row;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a point")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, numbers: A) -> Result<Row, A::Error> {
+        ReadNumbers(self.0).visit_seq(numbers)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Row, A::Error> {
+        let mut row = Row::default();
+        while let Some(key) = entries.next_key::<String>()? {
+            match key.as_str() {
+                "embedding" => {
+                    let numbers = entries.next_value_seed(ReadNumbers(self.0))?;
+                    (row.values, row.length) = (numbers.values, numbers.length);
+                    row.problem = row.problem.or(numbers.problem);
+                }
+                "id" => row.id = Some(entries.next_value()?),
+                other => {
+                    entries.next_value::<IgnoredAny>()?;
+                    row.problem.get_or_insert_with(|| format!("`{other}` is not known; {NO_POINT}"));
+                }
+            }
+        }
+        Ok(row)
+    }
+
+    fn visit_unit<E>(self) -> Result<Row, E> {
+        Ok(Row::wrong(NO_POINT))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Row, E> {
+        Ok(Row::wrong(NO_POINT))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Row, E> {
+        Ok(Row::wrong(NO_POINT))
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Row, E> {
+        Ok(Row::wrong(NO_POINT))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Row, E> {
+        Ok(Row::wrong(NO_POINT))
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Row, E> {
+        Ok(Row::wrong(NO_POINT))
+    }
+}
+
+/// Reads an embedding. Numbers beyond those a point has are counted, not kept.
+#[derive(Clone, Copy)]
+pub(crate) struct ReadNumbers(pub(crate) Shape);
+
+impl<'de> DeserializeSeed<'de> for ReadNumbers {
+    type Value = Row;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Row, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+const NO_NUMBERS: &str = "an embedding is an array of numbers";
+
+impl<'de> Visitor<'de> for ReadNumbers {
+    type Value = Row;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("numbers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut numbers: A) -> Result<Row, A::Error> {
+        let (mut row, mut length) = (Row::default(), 0);
+        row.values.reserve_exact(self.0.dimensions);
+        while let Some(number) = numbers.next_element::<Number>()? {
+            match number.0 {
+                Some(value) if length < self.0.dimensions => row.values.push(value as f32),
+                Some(_) => {}
+                None => {
+                    row.problem.get_or_insert_with(|| format!("entry {length} is no number; {NO_NUMBERS}"));
+                }
+            }
+            length += 1;
+        }
+        row.length = Some(length);
+        Ok(row)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Row, A::Error> {
+        while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Row::wrong(NO_NUMBERS))
+    }
+
+    fn visit_unit<E>(self) -> Result<Row, E> {
+        Ok(Row::wrong(NO_NUMBERS))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Row, E> {
+        Ok(Row::wrong(NO_NUMBERS))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Row, E> {
+        Ok(Row::wrong(NO_NUMBERS))
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Row, E> {
+        Ok(Row::wrong(NO_NUMBERS))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Row, E> {
+        Ok(Row::wrong(NO_NUMBERS))
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Row, E> {
+        Ok(Row::wrong(NO_NUMBERS))
+    }
+}
+
+/// A number, or something that is none.
+struct Number(Option<f64>);
+
+impl<'de> serde::Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Number;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a number")
+            }
+
+            fn visit_f64<E>(self, value: f64) -> Result<Number, E> {
+                Ok(Number(Some(value)))
+            }
+
+            fn visit_i64<E>(self, value: i64) -> Result<Number, E> {
+                Ok(Number(Some(value as f64)))
+            }
+
+            fn visit_u64<E>(self, value: u64) -> Result<Number, E> {
+                Ok(Number(Some(value as f64)))
+            }
+
+            fn visit_unit<E>(self) -> Result<Number, E> {
+                Ok(Number(None))
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<Number, E> {
+                Ok(Number(None))
+            }
+
+            fn visit_str<E>(self, _: &str) -> Result<Number, E> {
+                Ok(Number(None))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Number, A::Error> {
+                while items.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Number(None))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut items: A) -> Result<Number, A::Error> {
+                while items.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Number(None))
+            }
+        }
+        deserializer.deserialize_any(Any)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape { dimensions: 2, directed: true, most: 4 };
+
+    fn read(text: &str) -> serde_json::Result<Points> {
+        ReadPoints(SHAPE).deserialize(&mut serde_json::Deserializer::from_str(text))
+    }
+
+    #[test]
+    fn good_rows_keep_their_places_among_bad_ones() {
+        let points = read(r#"[[1,2],{"id":"x","embedding":[1]},{"embedding":[3,4.5],"id":7},"no"]"#).unwrap();
+        assert_eq!(points.values, [1.0, 2.0, 3.0, 4.5]);
+        assert_eq!(points.good, [(0, None), (2, Some(Value::from(7)))]);
+        let wrong: Vec<_> = points.problems.iter().map(|row| (row.row, row.id.clone())).collect();
+        assert_eq!(wrong, [(1, Some(Value::from("x"))), (3, None)]);
+    }
+
+    #[test]
+    fn bad_rows_say_why() {
+        for (row, part) in [
+            ("[1]", "1 numbers, but the model was fitted with 2"),
+            ("[1,2,3,4]", "4 numbers"),
+            ("[1,1e60]", "number 1 is too large"),
+            ("[1,null]", "entry 1 is no number"),
+            ("[1,\"2\"]", "entry 1 is no number"),
+            ("[[1,2],{\"a\":[]}]", "entry 0 is no number"),
+            ("[0,-0.0]", "no direction"),
+            ("{}", "has no `embedding`"),
+            ("{\"embedding\":{\"a\":1}}", "array of numbers"),
+            ("{\"embedding\":3}", "array of numbers"),
+            ("{\"embedding\":[1,2],\"id\":[]}", "an id is"),
+            ("{\"embedding\":[1,2],\"id\":null}", "an id is"),
+            ("{\"embedding\":[1,2],\"vector\":1}", "`vector` is not known"),
+            ("7", "must be"),
+            ("null", "must be"),
+            ("true", "must be"),
+        ] {
+            let points = read(&format!("[{row}]")).unwrap();
+            assert!(points.good.is_empty() && points.problems[0].detail.contains(part), "{row}: {points:?}");
+        }
+        assert!(read("[[1,2],[1,2],[1,2],[1,2],[1,2]]").unwrap_err().to_string().starts_with(TOO_MANY));
+        assert!(read("[[1,NaN]]").unwrap_err().is_syntax());
+    }
+}

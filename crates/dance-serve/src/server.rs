@@ -1,0 +1,179 @@
+//! Connections: taken until the server is told to end, and then finished.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use dance::Error;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{Instant, interval, sleep, timeout, timeout_at};
+
+use crate::reviewable::Reviewable;
+use crate::routes;
+use crate::settings::Settings;
+use crate::state::State;
+use crate::telemetry;
+
+/// For the head of a request to arrive, and for a connection to be used again.
+const HEAD_TIME: Duration = Duration::from_secs(30);
+/// How long connections that wait for a next request are kept after the server is told to end. Requests that are under way when it
+/// is told still arrive; what is answered from then on says that the connection closes.
+const LAST_CALL: Duration = Duration::from_millis(500);
+/// Files that are open beside connections.
+const OTHER_FILES: u64 = 256;
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// What a running server can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Read the model file again.
+    Reload,
+    /// Finish what was taken, and end.
+    Stop,
+}
+
+/// A server that listens, and answers once it [runs](Self::run).
+pub struct Server {
+    state: Arc<State>,
+    listener: std::net::TcpListener,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("address", &self.listener.local_addr()).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Reads the model, asks it about the points of the page, and listens. `threads` answer; 0 means one per core.
+    pub fn open(mut settings: Settings, points: Option<Reviewable>, threads: usize) -> dance::Result<Self> {
+        settings.check()?;
+        let address = settings.address;
+        let busy = |error: std::io::Error| Error::Data(format!("cannot listen at {address}: {error}"));
+        let listener = std::net::TcpListener::bind(address).map_err(busy)?;
+        listener.set_nonblocking(true).map_err(busy)?;
+        settings.limits.connections = allow_connections(settings.limits.connections);
+        Ok(Self { state: Arc::new(State::new(settings, points, threads)?), listener })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.listener.local_addr().unwrap_or(self.state.settings.address)
+    }
+
+    /// Answers until it is told to stop.
+    pub fn run(self, signals: UnboundedReceiver<Signal>) -> dance::Result<()> {
+        let fault = |error: std::io::Error| Error::Data(format!("the server could not start: {error}"));
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(fault)?;
+        runtime.block_on(async {
+            let listener = TcpListener::from_std(self.listener).map_err(fault)?;
+            serve(self.state, listener, signals).await;
+            Ok(())
+        })
+    }
+}
+
+async fn serve(state: Arc<State>, listener: TcpListener, mut signals: UnboundedReceiver<Signal>) {
+    let router = routes::router(Arc::clone(&state));
+    let connections = Connections {
+        router,
+        graceful: GracefulShutdown::new(),
+        room: Arc::new(Semaphore::new(state.settings.limits.connections)),
+    };
+    let mut upkeep = interval(UPKEEP);
+    loop {
+        tokio::select! {
+            signal = signals.recv() => match signal {
+                Some(Signal::Reload) => reload(&state),
+                Some(Signal::Stop) | None => break,
+            },
+            () = connections.accept(&listener) => {}
+            _ = upkeep.tick() => state.metrics.run_upkeep(),
+        }
+    }
+    telemetry::event("info", "the server finishes what it has taken");
+    state.drain();
+    let last = Instant::now() + LAST_CALL;
+    while timeout_at(last, connections.accept(&listener)).await.is_ok() {}
+    drop(listener);
+    if timeout(state.settings.limits.time * 2, connections.graceful.shutdown()).await.is_err() {
+        telemetry::event("warning", "some connections did not end in time");
+    }
+}
+
+fn reload(state: &Arc<State>) {
+    let state = Arc::clone(state);
+    tokio::task::spawn_blocking(move || match state.reload() {
+        Ok(served) => telemetry::event("info", &format!("model {} answers from here on", served.id)),
+        Err(error) => {
+            telemetry::event("error", &format!("the new model was refused, the old one goes on: {error}"))
+        }
+    });
+}
+
+struct Connections {
+    router: Router,
+    graceful: GracefulShutdown,
+    room: Arc<Semaphore>,
+}
+
+impl Connections {
+    /// Takes the next connection, as soon as there is room for one.
+    async fn accept(&self, listener: &TcpListener) {
+        let Ok(room) = Arc::clone(&self.room).acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                telemetry::event("warning", &format!("a connection could not be taken: {error}"));
+                // Out of files, say: trying at once would only fail again.
+                return sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let connection = self.connection(stream);
+        tokio::spawn(async move {
+            // A client that goes away is no fault.
+            let _ = connection.await;
+            drop(room);
+        });
+    }
+
+    fn connection(
+        &self,
+        stream: TcpStream,
+    ) -> impl Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>> + use<> {
+        // An answer is small and complete: waiting for more to send with it only delays it.
+        let _ = stream.set_nodelay(true);
+        let mut builder = Builder::new(hyper_util::rt::TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
+        let connection = builder
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router.clone()))
+            .into_owned();
+        self.graceful.watch(connection)
+    }
+}
+
+/// Lets the process have as many connections as it may, and says how many those are.
+fn allow_connections(wanted: usize) -> usize {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        let files = wanted as u64 + OTHER_FILES;
+        if current.is_none_or(|current| current >= files) {
+            return wanted;
+        }
+        let current = maximum.map_or(files, |maximum| maximum.min(files));
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum });
+        let allowed = getrlimit(Resource::Nofile).current.unwrap_or(files);
+        (allowed.saturating_sub(OTHER_FILES) as usize).clamp(1, wanted)
+    }
+    #[cfg(not(unix))]
+    wanted
+}

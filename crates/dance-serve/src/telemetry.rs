@@ -1,0 +1,104 @@
+//! What is counted, for Prometheus, and what is logged: one JSON object per line on stderr.
+
+use std::io::Write;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use serde_json::{Value, json};
+
+use crate::clock;
+
+const SECONDS: [f64; 13] = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0];
+const POINTS: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 256.0];
+
+/// Where everything is counted: one per process, however many servers it has.
+pub(crate) fn recorder() -> PrometheusHandle {
+    static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
+    let handle = RECORDER.get_or_init(|| {
+        let buckets = [("dance_request_seconds", &SECONDS[..]), ("dance_batch_points", &POINTS[..])];
+        let builder = buckets.into_iter().try_fold(PrometheusBuilder::new(), |builder, (name, values)| {
+            builder.set_buckets_for_metric(Matcher::Full(name.into()), values)
+        });
+        let recorder = builder.unwrap_or_default().build_recorder();
+        let handle = recorder.handle();
+        // Where the program that uses this crate has a recorder of its own, that one counts.
+        let _ = metrics::set_global_recorder(recorder);
+        describe_counter!("dance_requests_total", "Requests by route, method and status");
+        describe_histogram!("dance_request_seconds", "From the head of a request to its answer, by route");
+        describe_gauge!("dance_requests_in_flight", "Requests that are being answered");
+        describe_counter!("dance_points_total", "Points that were answered");
+        describe_counter!("dance_points_refused_total", "Points that could not be answered");
+        describe_histogram!("dance_batch_points", "Points that were answered together");
+        describe_counter!("dance_labels_total", "Labels that became known, by how their points were found");
+        describe_counter!("dance_reloads_total", "New models, by outcome");
+        describe_gauge!("dance_journal_healthy", "1 while labels can be written");
+        handle
+    });
+    handle.clone()
+}
+
+pub(crate) fn begin() {
+    gauge!("dance_requests_in_flight").increment(1.0);
+}
+
+/// A request that has been answered.
+pub(crate) struct Request<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) method: &'a str,
+    /// The route, not the path: paths are as many as ids.
+    pub(crate) route: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) status: u16,
+    pub(crate) took: Duration,
+}
+
+pub(crate) fn end(request: &Request<'_>, log: bool) {
+    let Request { id, method, route, path, status, took } = *request;
+    gauge!("dance_requests_in_flight").decrement(1.0);
+    let labels = [("route", route.to_owned()), ("method", method.to_owned()), ("status", status.to_string())];
+    counter!("dance_requests_total", &labels).increment(1);
+    histogram!("dance_request_seconds", "route" => route.to_owned()).record(took.as_secs_f64());
+    if log {
+        let milliseconds = (took.as_secs_f64() * 1e6).round() / 1e3;
+        let level = if status >= 500 { "error" } else { "info" };
+        line(
+            level,
+            json!({ "request": id, "method": method, "path": path, "status": status, "ms": milliseconds }),
+        );
+    }
+}
+
+pub(crate) fn batch(points: usize) {
+    histogram!("dance_batch_points").record(points as f64);
+}
+
+pub(crate) fn points(answered: usize, refused: usize) {
+    counter!("dance_points_total").increment(answered as u64);
+    counter!("dance_points_refused_total").increment(refused as u64);
+}
+
+pub(crate) fn labels(how: &'static str, count: usize) {
+    counter!("dance_labels_total", "how" => how).increment(count as u64);
+}
+
+pub(crate) fn reload(fine: bool) {
+    counter!("dance_reloads_total", "outcome" => if fine { "taken" } else { "refused" }).increment(1);
+}
+
+pub(crate) fn journal(healthy: bool) {
+    gauge!("dance_journal_healthy").set(if healthy { 1.0 } else { 0.0 });
+}
+
+/// Something that happened beside requests.
+pub(crate) fn event(level: &str, text: &str) {
+    line(level, json!({ "event": text }));
+}
+
+fn line(level: &str, mut fields: Value) {
+    fields["time"] = clock::now().into();
+    fields["level"] = level.into();
+    // JSON escapes control characters; a closed stderr is no reason to stop.
+    let _ = writeln!(std::io::stderr().lock(), "{fields}");
+}

@@ -1,0 +1,243 @@
+// The page in a real browser: `make test-page`. Takes the binary and a folder for screenshots; needs Debian's Chromium.
+
+import assert from "node:assert/strict";
+import { spawn, execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { deflateSync, crc32 } from "node:zlib";
+
+const [binary, pictures] = process.argv.slice(2);
+const require = createRequire(join(process.cwd(), "package.json"));
+const { chromium } = require("playwright-core");
+const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const folder = mkdtempSync(join(tmpdir(), "dance-page-"));
+mkdirSync(pictures, { recursive: true });
+
+/** A picture of one colour, 16 × 16, as PNG. */
+function png([red, green, blue]) {
+  const chunk = (kind, data) => {
+    const body = Buffer.concat([Buffer.from(kind, "latin1"), data]);
+    const [length, sum] = [Buffer.alloc(4), Buffer.alloc(4)];
+    length.writeUInt32BE(data.length);
+    sum.writeUInt32BE(crc32(body) >>> 0);
+    return Buffer.concat([length, body, sum]);
+  };
+  const head = Buffer.from([0, 0, 0, 16, 0, 0, 0, 16, 8, 2, 0, 0, 0]);
+  const row = Buffer.concat([Buffer.from([0]), Buffer.concat(Array(16).fill(Buffer.from([red, green, blue])))]);
+  return Buffer.concat([Buffer.from("\x89PNG\r\n\x1a\n", "latin1"), chunk("IHDR", head), chunk("IDAT", deflateSync(Buffer.concat(Array(16).fill(row)))), chunk("IEND", Buffer.alloc(0))]);
+}
+
+/** Colours as points: the embedding of a picture is its colour, so a neighbor's picture must look like the point's. */
+function colours() {
+  const classes = { red: [210, 60, 50], green: [60, 170, 80], blue: [60, 90, 200], "<b>grey</b> & co": [130, 130, 130] };
+  const lines = ["id,label,r,g,b"];
+  let seed = 7;
+  const random = () => ((seed = (seed * 1103515245 + 12345) % 2147483648) / 2147483648);
+  mkdirSync(join(folder, "pictures"));
+  let number = 0;
+  for (let i = 0; i < 100; i++) {
+    for (const [name, colour] of Object.entries(classes)) {
+      const mixed = colour.map((part) => Math.max(0, Math.min(255, Math.round(part + 110 * (random() - 0.5)))));
+      const id = `picture-${number++}`;
+      writeFileSync(join(folder, "pictures", `${id}.png`), png(mixed));
+      lines.push(`${id},"${name}",${mixed.map((part) => part / 255).join(",")}`);
+    }
+  }
+  writeFileSync(join(folder, "colours.csv"), lines.join("\n") + "\n");
+  execFileSync(binary, ["fit", join(folder, "colours.csv"), "-o", join(folder, "colours.dance"), "--split", "0.3,0.4,0.3", "--test-out", join(folder, "test.csv"), "--evaluations", "2", "--quiet"]);
+}
+
+const servers = [];
+function serve(...args) {
+  return new Promise((done, fail) => {
+    const child = spawn(binary, ["serve", "--port", "0", "--json", "--quiet", ...args], { stdio: ["ignore", "pipe", "inherit"], env: { ...process.env, XDG_CACHE_HOME: join(folder, "cache") } });
+    servers.push(child);
+    child.stdout.once("data", (text) => done({ child, url: JSON.parse(text).url }));
+    child.once("exit", (code) => fail(new Error(`the server ended with ${code}`)));
+  });
+}
+
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
+const faults = [];
+
+async function open(url, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  // While the page is being worked on: its files from here, not from the binary.
+  if (process.env.PAGE_FILES) await context.route(/\/page\/[a-z.]+$/, (route) => {
+    const name = new URL(route.request().url()).pathname.split("/").pop();
+    const path = process.env.PAGE_FILES.split(":").map((one) => join(one, name)).find(existsSync);
+    return route.fulfill({ path, contentType: name.endsWith(".css") ? "text/css" : "text/javascript" });
+  });
+  const page = await context.newPage();
+  page.on("console", (message) => { if (["error", "warning"].includes(message.type())) faults.push(`console: ${message.text()}`); });
+  page.on("pageerror", (error) => faults.push(`error: ${error.message}`));
+  page.on("request", (request) => { if (!request.url().startsWith(url.split("#")[0]) && !request.url().startsWith("blob:")) faults.push(`request off the machine: ${request.url()}`); });
+  await page.goto(url);
+  return page;
+}
+
+async function axe(page, where) {
+  // Through the debugger, which the page's policy does not hold back.
+  const found = await page.evaluate(`${AXE}; axe.run(document, { resultTypes: ["violations"] })`);
+  const serious = found.violations.filter((one) => ["serious", "critical"].includes(one.impact));
+  assert.deepEqual(serious.map((one) => `${where}: ${one.id}: ${one.nodes.map((node) => node.html).slice(0, 3).join(" ")}`), []);
+}
+
+const slide = (page, value) => page.locator("#alpha").evaluate((slider, value) => { slider.value = value; slider.dispatchEvent(new Event("input")); }, String(value));
+const view = async (page, name, ready) => { await page.evaluate((name) => { location.hash = name; }, name); await page.waitForSelector(ready); };
+
+const VIEWS = [["explore", "#detail .labels li"], ["promise", ".chart svg"], ["review", "#under"], ["try", "#numbers"], ["api", ".operation"]];
+const LOOKS = { light: { colorScheme: "light" }, dark: { colorScheme: "dark" }, phone: { viewport: { width: 390, height: 844 }, colorScheme: "light", deviceScaleFactor: 2 } };
+
+const tests = {
+  async "the slider changes sets and the overview"(url) {
+    const page = await open(url);
+    await page.waitForSelector("#detail .labels li.in");
+    const look = async () => ({ chips: await page.locator("#points .chip").count(), coverage: parseFloat(await page.locator("#coverage").textContent()), inSet: await page.locator("#detail .labels li.in").count() });
+    await slide(page, 99);
+    const sure = await look();
+    await slide(page, 55);
+    const loose = await look();
+    assert.ok(sure.chips > loose.chips && sure.coverage > loose.coverage && sure.inSet >= loose.inSet, JSON.stringify([sure, loose]));
+    await slide(page, 90);
+    // What is shown is what the server answers.
+    const place = Number(await page.locator("#points li").first().getAttribute("data-point"));
+    const expected = await page.evaluate(async (point) => (await (await fetch("/v1/explain", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ point, alpha: 0.1 }) })).json()).labels.filter((one) => one.in_set).map((one) => one.label).sort(), place);
+    const chips = await page.locator("#points li").first().locator(".chip:not(.empty):not(.more)").allTextContents();
+    assert.deepEqual(chips.sort(), expected.slice(0, 6));
+    await page.context().close();
+  },
+
+  async "search and filters find what they say"(url) {
+    const page = await open(url);
+    await page.waitForSelector("#points li");
+    await page.selectOption("#by-mark", "missed");
+    const missed = await page.locator("#points .point").count();
+    assert.equal(await page.locator("#points .point.missed").count(), missed);
+    assert.equal(await page.locator("#points .chip.true").count(), 0);
+    await page.selectOption("#by-mark", "");
+    await page.selectOption("#by-size", "1");
+    for (const chips of await page.locator("#points .chips").all()) assert.equal(await chips.locator(".chip").count(), 1);
+    await page.context().close();
+  },
+
+  async "every view looks right in light, dark and on a phone, and to a screen reader"(url, name) {
+    for (const [look, options] of Object.entries(LOOKS)) {
+      const page = await open(url, options);
+      for (const [path, ready] of VIEWS) {
+        await view(page, path, ready);
+        await page.waitForLoadState("networkidle");
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+        assert.ok(wide <= 0, `${path} (${look}) is ${wide} pixels too wide`);
+        await axe(page, `${path} (${look})`);
+        await page.screenshot({ path: join(pictures, `${name}-${path}-${look}.png`), fullPage: look !== "phone" || path !== "explore" });
+      }
+      await page.context().close();
+    }
+  },
+};
+
+try {
+  colours();
+  const model = join(folder, "colours.dance");
+  const args = [model, "--data", join(folder, "test.csv"), "--images", join(folder, "pictures")];
+  let server = await serve(...args);
+  for (const [name, test] of Object.entries(tests)) {
+    await test(server.url, "pictures");
+    console.log(`ok: ${name}`);
+  }
+
+  // A neighbor's picture is its own: the pixel has the colour that the file says.
+  {
+    const page = await open(server.url);
+    await page.waitForSelector("#detail .example img[src^=blob]");
+    await page.waitForLoadState("networkidle");
+    const shown = await page.locator("#detail .example img").evaluateAll(async (images) => Promise.all(images.map(async (image) => {
+      await image.decode();
+      const canvas = Object.assign(document.createElement("canvas"), { width: 1, height: 1 });
+      canvas.getContext("2d").drawImage(image, 0, 0, 1, 1);
+      return [image.alt, [...canvas.getContext("2d").getImageData(0, 0, 1, 1).data].slice(0, 3)];
+    })));
+    const rows = new Map(readFileSync(join(folder, "colours.csv"), "utf8").trim().split("\n").slice(1).map((line) => [line.split(",")[0], line.split(",").slice(-3).map((part) => Math.round(255 * part))]));
+    assert.ok(shown.length > 3);
+    for (const [id, pixel] of shown) assert.deepEqual(pixel, rows.get(id), id);
+    assert.equal(await page.locator("#points b").count(), 0, "a class name became HTML");
+    await page.context().close();
+    console.log("ok: neighbors are shown with the right pictures");
+  }
+
+  // What was reviewed is there after kill -9.
+  {
+    let page = await open(`${server.url}/#review`);
+    const decided = () => page.locator("#progress strong").textContent();
+    await page.waitForSelector("#under");
+    assert.match(await decided(), /^0 of/);
+    for (const keys of [["Enter"], ["1"], ["/", ..."blue", "Enter"]]) {
+      const before = await page.locator("#under").getAttribute("data-point");
+      for (const key of keys) await page.keyboard.press(key);
+      await page.waitForFunction((before) => document.querySelector("#under")?.dataset.point !== before, before);
+    }
+    assert.match(await decided(), /^3 of/);
+    await page.context().close();
+    const gone = new Promise((done) => server.child.once("exit", done));
+    server.child.removeAllListeners("exit");
+    server.child.kill("SIGKILL");
+    await Promise.race([gone, new Promise((done) => server.child.once("close", done))]);
+    server = await serve(...args);
+    page = await open(`${server.url}/#review`);
+    await page.waitForSelector("#under");
+    assert.match(await decided(), /^3 of/);
+    await view(page, "promise", ".chart svg");
+    assert.ok(await page.getByText("3 audited points were covered").count() === 1);
+    await page.screenshot({ path: join(pictures, "pictures-monitor-light.png"), fullPage: true });
+    await page.context().close();
+    console.log("ok: a review survives kill -9");
+  }
+
+  // A point of one's own.
+  {
+    const page = await open(`${server.url}/#try`);
+    await page.fill("#numbers", "0.8 0.2 0.2");
+    await page.click("#ask");
+    await page.waitForSelector(".detail .labels li.in");
+    assert.equal(await page.locator(".detail .labels li.in .name").first().textContent(), "red");
+    await page.fill("#numbers", "0.8 0.2");
+    const failed = page.waitForResponse("**/v1/explain");
+    await page.click("#ask");
+    await failed;
+    await page.getByText("2 numbers, but the model was fitted with 3 dimensions").waitFor();
+    faults.splice(0, faults.length, ...faults.filter((fault) => !fault.includes("422"))); // what the browser itself says of it
+    await page.context().close();
+    console.log("ok: a point of one's own");
+  }
+
+  // With a key.
+  {
+    writeFileSync(join(folder, "keys"), "0123456789abcdef\n");
+    const locked = await serve(model, "--api-key-file", join(folder, "keys"), "--journal", join(folder, "locked.jsonl"));
+    const page = await open(locked.url);
+    await page.waitForSelector("#key[open]");
+    await page.fill("#key-text", "0123456789abcdef");
+    await page.keyboard.press("Enter");
+    await page.getByText("No points to look at").waitFor();
+    faults.splice(0, faults.length, ...faults.filter((fault) => !fault.includes("401")));
+    await page.context().close();
+    console.log("ok: a key is asked for");
+  }
+
+  // The data set that ships: texts.
+  const shipped = await serve();
+  await tests["every view looks right in light, dark and on a phone, and to a screen reader"](shipped.url, "texts");
+  console.log("ok: the data set that ships");
+
+  assert.deepEqual(faults, []);
+  console.log("ok: nothing on the console, no request off the machine");
+} finally {
+  for (const server of servers) { server.removeAllListeners("exit"); server.kill("SIGKILL"); }
+  await browser.close();
+  rmSync(folder, { recursive: true, force: true });
+}
+

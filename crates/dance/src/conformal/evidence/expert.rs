@@ -1,0 +1,79 @@
+//! What every expert can do: judge the points of the bag by all others, judge a query, and say what changes when the query joins.
+
+use super::wide::Wide;
+use crate::context::Context;
+
+/// Where points are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Space {
+    /// As the encoder made them, normalised.
+    Raw,
+    /// Where points of a class scatter alike.
+    White,
+    /// Mapped by the metric that the kernel learned.
+    Learned,
+}
+
+/// The same points in every space.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Block {
+    pub(super) raw: Wide,
+    pub(super) white: Wide,
+    pub(super) learned: Wide,
+}
+
+impl Block {
+    pub(super) fn get(&self, space: Space) -> &Wide {
+        match space {
+            Space::Raw => &self.raw,
+            Space::White => &self.white,
+            Space::Learned => &self.learned,
+        }
+    }
+
+    /// These points, then those of `below`.
+    pub(super) fn above(self, below: &Self) -> Self {
+        Self {
+            raw: self.raw.above(&below.raw),
+            white: self.white.above(&below.white),
+            learned: self.learned.above(&below.learned),
+        }
+    }
+}
+
+/// Labelled points that speak: those that fitted the kernel, then the bag.
+pub(super) struct Support<'a> {
+    pub(super) points: &'a Block,
+    pub(super) labels: &'a [u32],
+    /// How many of them fitted the kernel.
+    pub(super) fit: usize,
+    pub(super) classes: usize,
+}
+
+impl Support<'_> {
+    pub(super) fn bag_labels(&self) -> &[u32] {
+        &self.labels[self.fit..]
+    }
+}
+
+/// Evidence for every label, in units that the stack gives a weight.
+pub(super) trait Expert: Send + Sync + std::fmt::Debug {
+    /// Evidence of every point of the bag for every label, from all points but itself.
+    fn bag(&self) -> &Wide;
+
+    /// Looks at queries.
+    fn ask<'a>(&'a self, block: &Block, context: &Context<'_>) -> Box<dyn Asked + 'a>;
+}
+
+/// What an expert says about the queries of a block.
+pub(super) trait Asked: Send + Sync {
+    /// The query's own evidence for every label, from fit points and bag.
+    fn evidence(&self, query: usize) -> &[f64];
+
+    /// Adds `weight` times what changes in the evidence of a point of the bag whatever label the query carries.
+    fn shift(&self, _query: usize, _point: usize, _weight: f64, _row: &mut [f64]) {}
+
+    /// Adds `weight` times what changes beyond that in a point's evidence **for label l** when the query carries l, for every l.
+    fn join(&self, query: usize, point: usize, weight: f64, joined: &mut [f64]);
+}

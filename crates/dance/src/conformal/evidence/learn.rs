@@ -1,0 +1,368 @@
+//! How the fit part sets the stack.
+//!
+//! γ, kernels and ridges come from leave-one-out log losses of the fit points where their labels did not make the space, and from
+//! halves where they did: experts set by one half of the fit points judge the other as they will judge the bag, both ways. So the
+//! regression in the learned metric is judged by a metric that had not seen the points, and half the points set what the other
+//! half is judged by, as with as many calibration points as fit points. The weights come from the same halves.
+
+use super::expert::{Block, Expert, Space, Support};
+use super::nearest::Nearest;
+use super::prototypes::Prototypes;
+use super::ridge::{Ridge, RidgeSettings, WHOLE};
+use super::settings::{ExpertSettings, SpaceName, StackSettings};
+use super::weights::{Evidences, Weighted};
+use super::whitening::{Whitening, packed_columns};
+use super::wide::{Targets, Wide};
+use crate::context::{Context, Observer};
+use crate::device::Device;
+use crate::device::cpu::linalg;
+use crate::error::Result;
+use crate::event::Event;
+use crate::kernel::Kernel;
+use crate::machine::{Part, Rfm, RfmConfig};
+use crate::matrix::Matrix;
+use crate::random::Random;
+
+/// Most points of a half.
+const HALF: usize = 2000;
+/// Most points on which kernels are compared.
+const COMPARED: usize = 600;
+/// Bandwidths that are tried, in median distances.
+const BANDWIDTHS: [f64; 3] = [1.0, 2.0, 4.0];
+/// The Gaussian kernel and the Laplace kernel.
+const SHAPES: [f64; 2] = [0.5, 1.0];
+/// Ridges that are tried.
+const RIDGES: [f64; 4] = [1e-3, 1e-2, 1e-1, 1.0];
+/// Fewer fit points than this are not halved: prototypes speak alone.
+const LEAST: usize = 16;
+/// Squared distances are held above this share of their median.
+const FLOOR: f64 = 1e-6;
+/// The stream of random numbers that makes halves and samples.
+const HALF_PURPOSE: u64 = 0x4a1f;
+
+/// Hears nothing of the fits of halves, but may end them.
+struct Quiet<'a>(&'a dyn Observer);
+
+impl Observer for Quiet<'_> {
+    fn notice(&self, _event: &Event) {}
+
+    fn interrupted(&self) -> bool {
+        self.0.interrupted()
+    }
+}
+
+/// Everything learning is told.
+#[derive(Clone, Copy)]
+pub(crate) struct Lesson<'a> {
+    pub(crate) device: &'a dyn Device,
+    /// The machine that was fitted: its points are the fit part.
+    pub(crate) rfm: &'a Rfm,
+    /// How it was fitted.
+    pub(crate) config: &'a RfmConfig,
+    pub(crate) seed: u64,
+    pub(crate) context: &'a Context<'a>,
+}
+
+/// Sets the stack.
+pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
+    let Lesson { rfm, seed, context, .. } = lesson;
+    let (points, labels, classes) = (Wide::of(&rfm.train), &rfm.labels, rfm.beta.cols());
+    let whitening = Whitening::new(&points, labels, classes, None, context);
+    let mut rows: Vec<usize> = (0..labels.len()).collect();
+    Random::new(seed, HALF_PURPOSE).shuffle(&mut rows);
+    if rows.len() < LEAST {
+        let settings = prototypes(&whitening, 1.0 / whitening.spread.max(1e-12));
+        let whitening = Some(whitening.map);
+        return Ok(StackSettings::new(vec![settings], whitening, f64::NAN, seed));
+    }
+    let raw = raw_kernel(&points, labels, classes, &rows, context)?;
+    let (first, second) = rows.split_at(rows.len() / 2);
+    let mut candidates = Candidates::default();
+    for [taught, judged] in [[first, second], [second, first]] {
+        context.check()?;
+        let of = |rows: &[usize]| rows[..rows.len().min(HALF)].to_vec();
+        candidates.add(lesson, &[of(taught), of(judged)], raw, whitening.shrinkage)?;
+    }
+    let learned = Wide::of(&rfm.train).times(&packed_columns(&rfm.metric_root), context);
+    let unit = |points: &Wide| median(points, &rows, context);
+    let units = Units {
+        raw: unit(&points),
+        white: unit(&points.times(&packed_columns(&whitening.map), context)),
+        learned: unit(&learned),
+    };
+    let (weighted, chosen) = candidates.choose();
+    let mut experts = Vec::new();
+    for (name, &weight) in chosen.iter().zip(&weighted.weights) {
+        if weight > 0.0 {
+            experts.push(name.settings(weight, &whitening, raw, rfm.kernel, units));
+        }
+    }
+    let white = experts.iter().any(|expert: &ExpertSettings| expert.uses(SpaceName::White));
+    Ok(StackSettings::new(experts, white.then_some(whitening.map), weighted.loss, seed))
+}
+
+fn prototypes(whitening: &Whitening, weight: f64) -> ExpertSettings {
+    let Whitening { shrinkage, spread, nothing, .. } = *whitening;
+    ExpertSettings::Prototypes { weight, shrinkage, spread, nothing }
+}
+
+/// Median squared distances.
+#[derive(Clone, Copy)]
+struct Units {
+    raw: f64,
+    white: f64,
+    learned: f64,
+}
+
+/// A kernel in units of the median distance, and a ridge.
+#[derive(Clone, Copy, Debug)]
+struct Relative {
+    bandwidth: f64,
+    shape: f64,
+    ridge: f64,
+}
+
+/// The median squared distance among some of the points.
+fn median(points: &Wide, rows: &[usize], context: &Context<'_>) -> f64 {
+    let sample = points.select(&rows[..rows.len().min(COMPARED)]);
+    let squared = Targets::new(&sample).squared(&sample, context);
+    let mut all: Vec<f64> = squared.as_slice().iter().copied().filter(|&value| value > 0.0).collect();
+    all.sort_unstable_by(f64::total_cmp);
+    all.get(all.len() / 2).copied().unwrap_or(1.0)
+}
+
+/// The kernel and ridge with the least leave-one-out log loss on raw points, whose labels did not make the space.
+fn raw_kernel(
+    points: &Wide,
+    labels: &[u32],
+    classes: usize,
+    rows: &[usize],
+    context: &Context<'_>,
+) -> Result<Relative> {
+    let rows = &rows[..rows.len().min(COMPARED)];
+    let (sample, n) = (points.select(rows), rows.len());
+    let labels: Vec<u32> = rows.iter().map(|&row| labels[row]).collect();
+    let squared = Targets::new(&sample).squared(&sample, context);
+    let unit = median(points, rows, context);
+    let mut best = (f64::INFINITY, Relative { bandwidth: 1.0, shape: 0.5, ridge: 0.1 });
+    for shape in SHAPES {
+        for bandwidth in BANDWIDTHS {
+            context.check()?;
+            let kernel = Kernel::new(bandwidth * unit.sqrt(), shape)?;
+            let mut matrix = squared.clone();
+            matrix.as_mut_slice().iter_mut().for_each(|value| *value = kernel.value(*value));
+            let found = context.run(|| linalg::symmetric_eigen(linalg::row_major(matrix.as_slice(), n, n)));
+            let Some((values, vectors)) = found else { continue };
+            for ridge in RIDGES {
+                let inverse: Vec<f64> = values.iter().map(|value| 1.0 / (value.max(0.0) + ridge)).collect();
+                // (BY)_i and B_ii, from U·diag·Uᵀ.
+                let mut turned = Wide::zeros(classes, n);
+                for (row, &label) in labels.iter().enumerate() {
+                    for (at, sum) in turned.row_mut(label as usize).iter_mut().enumerate() {
+                        *sum += vectors[(row, at)] * inverse[at];
+                    }
+                }
+                let scaled = Wide::of_fn(n, n, |row, at| vectors[(row, at)]);
+                let mut outputs = scaled.times(&turned.packed(), context);
+                for (row, &label) in labels.iter().enumerate() {
+                    let own: f64 = (0..n).map(|at| vectors[(row, at)].powi(2) * inverse[at]).sum();
+                    outputs.row_mut(row).iter_mut().for_each(|value| *value = -*value / own);
+                    outputs.row_mut(row)[label as usize] += 1.0;
+                }
+                let loss = Evidences { tables: vec![&outputs], labels: &labels }.fit(&[0]).loss;
+                if loss < best.0 {
+                    best = (loss, Relative { bandwidth, shape, ridge });
+                }
+            }
+        }
+    }
+    Ok(best.1)
+}
+
+/// An expert that may speak.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Candidate {
+    Prototypes,
+    Raw,
+    White { ridge: f64 },
+    Learned { ridge: f64 },
+    Nearest,
+}
+
+impl Candidate {
+    fn all() -> Vec<Self> {
+        let mut all = vec![Self::Prototypes, Self::Raw, Self::Nearest];
+        all.extend([1e-2, 1e-1, 1.0].map(|ridge| Self::White { ridge }));
+        all.extend([1e-3, 1e-2, 1e-1].map(|ridge| Self::Learned { ridge }));
+        all
+    }
+
+    /// Candidates of one family are settings of one expert.
+    fn family(self) -> usize {
+        match self {
+            Self::Prototypes => 0,
+            Self::Raw => 1,
+            Self::White { .. } => 2,
+            Self::Learned { .. } => 3,
+            Self::Nearest => 4,
+        }
+    }
+
+    /// As the model keeps it.
+    fn settings(
+        self,
+        weight: f64,
+        whitening: &Whitening,
+        raw: Relative,
+        learned: Kernel,
+        units: Units,
+    ) -> ExpertSettings {
+        let (shape, relative) = (raw.shape, raw.bandwidth);
+        match self {
+            Self::Prototypes => prototypes(whitening, weight),
+            Self::Raw => ExpertSettings::Ridge {
+                weight,
+                space: SpaceName::Raw,
+                bandwidth: relative * units.raw.sqrt(),
+                shape,
+                ridge: raw.ridge,
+            },
+            Self::White { ridge } => ExpertSettings::Ridge {
+                weight,
+                space: SpaceName::White,
+                bandwidth: relative * units.white.sqrt(),
+                shape,
+                ridge,
+            },
+            Self::Learned { ridge } => ExpertSettings::Ridge {
+                weight,
+                space: SpaceName::Learned,
+                bandwidth: learned.bandwidth(),
+                shape: learned.shape(),
+                ridge,
+            },
+            Self::Nearest => {
+                let [floor, ceiling] = range(units.learned);
+                ExpertSettings::Nearest { weight, floor, ceiling }
+            }
+        }
+    }
+}
+
+/// Between what squared distances are held whose median is `unit`.
+fn range(unit: f64) -> [f64; 2] {
+    [FLOOR * unit, 2.0 * unit]
+}
+
+/// Evidence of fit points by experts that had not seen them.
+#[derive(Default)]
+struct Candidates {
+    tables: Vec<Wide>,
+    labels: Vec<u32>,
+}
+
+impl Candidates {
+    /// Sets every candidate by one half, which judges the other.
+    fn add(
+        &mut self,
+        lesson: Lesson<'_>,
+        halves: &[Vec<usize>; 2],
+        raw: Relative,
+        shrinkage: f64,
+    ) -> Result<()> {
+        let Lesson { device, rfm, config, seed, context } = lesson;
+        let classes = rfm.beta.cols();
+        let [taught, judged] = halves;
+        let part = |rows: &[usize]| Part {
+            embeddings: rfm.train.select(rows),
+            labels: rows.iter().map(|&row| rfm.labels[row]).collect(),
+        };
+        let (taught, judged) = (part(taught), part(judged));
+        let white =
+            Whitening::new(&Wide::of(&taught.embeddings), &taught.labels, classes, Some(shrinkage), context);
+        let root = if rfm.rounds == 0 {
+            rfm.metric_root.clone()
+        } else {
+            let config = RfmConfig { rounds: rfm.rounds, ..*config };
+            let quiet = Quiet(context.observer());
+            let context = context.with_observer(&quiet);
+            Rfm::fit(device, taught.clone(), classes, rfm.kernel, &config, &context)?.metric_root
+        };
+        let rows = [&taught.embeddings, &judged.embeddings];
+        let points = block(rows[0], Some(&white.map), &root, context).above(&block(
+            rows[1],
+            Some(&white.map),
+            &root,
+            context,
+        ));
+        let labels = [&taught.labels[..], &judged.labels[..]].concat();
+        let support = Support { points: &points, labels: &labels, fit: taught.labels.len(), classes };
+        let every: Vec<usize> = (0..taught.labels.len()).collect();
+        let unit = |space: Space| median(points.get(space), &every, context);
+        let units = Units { raw: unit(Space::Raw), white: unit(Space::White), learned: unit(Space::Learned) };
+        let candidates = Candidate::all();
+        self.tables.resize_with(candidates.len(), Wide::default);
+        for (table, candidate) in self.tables.iter_mut().zip(candidates) {
+            context.check()?;
+            let settings = candidate.settings(1.0, &white, raw, rfm.kernel, units);
+            let expert = open(&settings, &support, (WHOLE, seed), context)?;
+            *table = std::mem::take(table).above(expert.bag());
+        }
+        self.labels.extend_from_slice(&judged.labels);
+        Ok(())
+    }
+
+    /// The best setting of each family, and the weights of those that pay.
+    fn choose(&self) -> (Weighted, Vec<Candidate>) {
+        let candidates = Candidate::all();
+        let mut best: Vec<(f64, usize)> = Vec::new();
+        for (at, candidate) in candidates.iter().enumerate() {
+            let loss = Evidences { tables: vec![&self.tables[at]], labels: &self.labels }.fit(&[0]).loss;
+            let family = candidate.family();
+            if best.len() <= family {
+                best.resize(family + 1, (f64::INFINITY, at));
+            }
+            if loss < best[family].0 {
+                best[family] = (loss, at);
+            }
+        }
+        let chosen: Vec<usize> = best.iter().map(|&(_, at)| at).collect();
+        let tables = chosen.iter().map(|&at| &self.tables[at]).collect();
+        let weighted = Evidences { tables, labels: &self.labels }.choose();
+        (weighted, chosen.iter().map(|&at| candidates[at]).collect())
+    }
+}
+
+/// Normalised points in every space that is wanted.
+pub(super) fn block(
+    points: &Matrix,
+    whitening: Option<&Matrix>,
+    root: &Matrix,
+    context: &Context<'_>,
+) -> Block {
+    let raw = Wide::of(points);
+    let white = whitening.map(|map| raw.times(&packed_columns(map), context)).unwrap_or_default();
+    let learned = raw.times(&packed_columns(root), context);
+    Block { raw, white, learned }
+}
+
+/// Opens an expert on labelled points.
+pub(super) fn open(
+    settings: &ExpertSettings,
+    support: &Support<'_>,
+    landmarks: (usize, u64),
+    context: &Context<'_>,
+) -> Result<Box<dyn Expert>> {
+    Ok(match *settings {
+        ExpertSettings::Prototypes { spread, nothing, .. } => {
+            Box::new(Prototypes::open(support, spread, nothing, context))
+        }
+        ExpertSettings::Ridge { space, bandwidth, shape, ridge, .. } => {
+            let settings = RidgeSettings::new(space, bandwidth, shape, ridge)?;
+            Box::new(Ridge::open(support, settings, landmarks, context)?)
+        }
+        ExpertSettings::Nearest { floor, ceiling, .. } => {
+            Box::new(Nearest::open(support, [floor, ceiling], context))
+        }
+    })
+}

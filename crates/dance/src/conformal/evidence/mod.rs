@@ -1,0 +1,210 @@
+//! **Evidence**: a posterior that learns from every label, in exact form.
+//!
+//! Experts in closed form judge every point by all others: [`prototypes`], [`ridge`] in three spaces, [`nearest`]. A stack adds up what
+//! they say, `p(y) ∝ exp Σ_j w_j e_j(y)`; the score of a label is `-ln p(y)`. Spaces, kernels and weights are fixed by the fit
+//! part ([`learn`]); fit points *and* calibration points speak.
+//!
+//! In exact mode the query with a candidate label joins the calibration points, every point of this bag is judged by the fit points
+//! and all others of the bag, and the p-value is the share of scores that are at least the query's: one symmetric function of the
+//! bag, so `P(y ∈ C) ≥ 1-α` for exchangeable points (`docs/method.md`). Nothing is refitted: leaving one out and adding one are
+//! rank-one changes ([`count`]). In reuse mode the query does not join; in disjoint mode calibration points do not speak at all.
+//!
+//! Everything is computed on the host in f64: sets do not depend on the device.
+
+mod count;
+mod expert;
+mod learn;
+mod nearest;
+mod prototypes;
+mod ridge;
+mod settings;
+mod weights;
+mod whitening;
+mod wide;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use learn::{Lesson, learn};
+pub use settings::{ExpertSettings, SpaceName, StackSettings};
+
+use super::config::CalibrationMode;
+use super::counts::{Counts, LabelCounts};
+use crate::context::Context;
+use crate::device::cpu::packed::Packed;
+use crate::error::Result;
+use crate::machine::Part;
+use crate::matrix::Matrix;
+use count::{Bagged, counts, reaching, score};
+use expert::{Asked, Block, Expert, Support};
+use weights::{Evidences, log_sum};
+use whitening::packed_columns;
+use wide::Wide;
+
+/// Queries that are looked at together: what experts say of them is queries × points.
+const BLOCK: usize = 64;
+
+/// Experts opened on labelled points, with what they say of the calibration points.
+#[derive(Debug)]
+pub(crate) struct Stack {
+    pub(crate) settings: StackSettings,
+    experts: Vec<(f64, Box<dyn Expert>)>,
+    whitening: Option<Packed<f64>>,
+    root: Packed<f64>,
+    /// Evidence of the calibration points that speak, weighted.
+    evidence: Wide,
+    /// Their labels.
+    labels: Vec<u32>,
+    pub(crate) known: Known,
+    joins: bool,
+    classes: usize,
+}
+
+/// What calibration points say before any query joins them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Known {
+    /// Scores of their labels, ascending.
+    pub(crate) scores: Vec<f64>,
+    /// What evidence is multiplied with for the probabilities that are told: what fits their labels best. No set depends on it.
+    pub(crate) sharpness: f64,
+}
+
+impl Known {
+    fn of(evidence: &Wide, labels: &[u32]) -> Self {
+        let each = labels.iter().enumerate();
+        let mut scores: Vec<f64> =
+            each.map(|(row, &label)| score(&mut evidence.row(row).to_vec(), label as usize)).collect();
+        scores.sort_unstable_by(f64::total_cmp);
+        let told = Evidences { tables: vec![evidence], labels }.fit(&[0]);
+        Self { scores, sharpness: told.weights[0].max(1e-3) }
+    }
+}
+
+impl Stack {
+    /// `fit` and `calibration` are normalised points; `root` maps them by the learned metric.
+    pub(crate) fn open(
+        settings: StackSettings,
+        [fit, calibration]: [&Part; 2],
+        root: &Matrix,
+        classes: usize,
+        mode: CalibrationMode,
+        known: Option<Known>,
+        context: &Context<'_>,
+    ) -> Result<Self> {
+        let whitening = settings.whitening.as_ref();
+        let of = |part: &Part| learn::block(&part.embeddings, whitening, root, context);
+        let speaks = mode != CalibrationMode::Disjoint;
+        let judged = of(calibration);
+        let (mut points, mut labels) = (of(fit), fit.labels.clone());
+        if speaks {
+            points = points.above(&judged);
+            labels.extend_from_slice(&calibration.labels);
+        }
+        let support = Support { points: &points, labels: &labels, fit: fit.labels.len(), classes };
+        let mut experts = Vec::with_capacity(settings.experts.len());
+        for expert in &settings.experts {
+            context.check()?;
+            experts.push((
+                expert.weight(),
+                learn::open(expert, &support, (settings.whole, settings.seed), context)?,
+            ));
+        }
+        let mut stack = Self {
+            whitening: whitening.map(packed_columns),
+            root: packed_columns(root),
+            settings,
+            experts,
+            evidence: Wide::default(),
+            labels: support.bag_labels().to_vec(),
+            known: Known::default(),
+            joins: mode == CalibrationMode::Exact,
+            classes,
+        };
+        let evidence = if speaks { stack.of_bag() } else { stack.of_queries(&judged, context) };
+        stack.known = known.unwrap_or_else(|| Known::of(&evidence, &calibration.labels));
+        if speaks {
+            stack.evidence = evidence;
+        }
+        Ok(stack)
+    }
+
+    /// Normalised queries in every space.
+    fn block(&self, queries: &Matrix, context: &Context<'_>) -> Block {
+        let raw = Wide::of(queries);
+        let white = self.whitening.as_ref().map(|map| raw.times(map, context)).unwrap_or_default();
+        let learned = raw.times(&self.root, context);
+        Block { raw, white, learned }
+    }
+
+    /// Evidence of the bag, each point by all others.
+    fn of_bag(&self) -> Wide {
+        let mut all = Wide::zeros(self.labels.len(), self.classes);
+        for (weight, expert) in &self.experts {
+            add(&mut all, *weight, expert.bag());
+        }
+        all
+    }
+
+    /// Evidence of points that do not speak.
+    fn of_queries(&self, block: &Block, context: &Context<'_>) -> Wide {
+        let mut all = Wide::zeros(block.raw.rows(), self.classes);
+        for (weight, expert) in &self.experts {
+            let asked = expert.ask(block, context);
+            for row in 0..all.rows() {
+                for (sum, &value) in all.row_mut(row).iter_mut().zip(asked.evidence(row)) {
+                    *sum += weight * value;
+                }
+            }
+        }
+        all
+    }
+
+    /// Counts and probabilities of normalised queries.
+    pub(super) fn answer(&self, queries: &Matrix, context: &Context<'_>) -> Result<(LabelCounts, Matrix)> {
+        let mut counts = LabelCounts::new(self.known.scores.len());
+        let mut probabilities = Matrix::with_columns(self.classes);
+        for first in (0..queries.rows()).step_by(BLOCK) {
+            let rows: Vec<usize> = (first..queries.rows().min(first + BLOCK)).collect();
+            let block = self.block(&queries.select(&rows), context);
+            let asked: Vec<(f64, Box<dyn Asked + '_>)> =
+                self.experts.iter().map(|(weight, expert)| (*weight, expert.ask(&block, context))).collect();
+            let found = context.map(rows.len(), |query| self.answer_one(&asked, query));
+            for (count, probability) in found {
+                let least = count.iter().copied().min().unwrap_or(1);
+                let of = |combined| Counts { rank: 0, contrast: 0, combined };
+                let each = count.into_iter().enumerate().map(|(label, count)| (label as u32, of(count)));
+                counts.push(each, of(least));
+                probabilities.append(&Matrix::new(probability, 1, self.classes)?)?;
+            }
+        }
+        Ok((counts, probabilities))
+    }
+
+    fn answer_one(&self, asked: &[(f64, Box<dyn Asked + '_>)], query: usize) -> (Vec<u32>, Vec<f32>) {
+        let mut row = vec![0.0; self.classes];
+        for (weight, expert) in asked {
+            for (sum, &value) in row.iter_mut().zip(expert.evidence(query)) {
+                *sum += weight * value;
+            }
+        }
+        let scores: Vec<f64> = (0..row.len()).map(|label| score(&mut row, label)).collect();
+        let found = if self.joins {
+            counts(&Bagged { evidence: &self.evidence, labels: &self.labels }, asked, query, &scores)
+        } else {
+            let own = &self.known.scores;
+            let below = |score: f64| own.partition_point(|&other| other < reaching(score));
+            scores.iter().map(|&score| (1 + own.len() - below(score)) as u32).collect()
+        };
+        for value in &mut row {
+            *value *= self.known.sharpness;
+        }
+        let total = log_sum(&row);
+        (found, row.iter().map(|value| (value - total).exp() as f32).collect())
+    }
+}
+
+fn add(sum: &mut Wide, weight: f64, table: &Wide) {
+    for (sum, &value) in sum.as_mut_slice().iter_mut().zip(table.as_slice()) {
+        *sum += weight * value;
+    }
+}

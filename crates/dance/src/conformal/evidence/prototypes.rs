@@ -1,0 +1,144 @@
+//! **Prototypes**: how near a point is to the mean of every class, in the space in which points of a class scatter alike.
+//!
+//! With z = xW, `WWᵀ = ((1-γ)S + γ·tr(S)/d·I)⁻¹`, S the pooled covariance within classes of the fit points, and k points of a class
+//! around their mean μ: `e(y) = -(‖z-μ‖² - D/k)`, where D is the mean squared residual: it takes off the noise of a mean of k
+//! points. A class without points has a constant from the fit part.
+//!
+//! Leaving a point out and adding a query move one mean each, and squared distances to a mean of means are
+//! `‖z-μ'‖² = k/(k+1)·‖z-μ‖² + ‖z-q‖²/(k+1) - k/(k+1)²·‖μ-q‖²`: nothing is rebuilt.
+//!
+//! Cost of a query: `2d² + 2(n+c)d`, then two operations per label and point. Memory: n·(c+d) numbers.
+
+use super::expert::{Asked, Block, Expert, Space, Support};
+use super::wide::{Targets, Wide};
+use crate::context::Context;
+
+/// See the [module](self).
+#[derive(Clone, Debug)]
+pub(super) struct Prototypes {
+    spread: f64,
+    nothing: f64,
+    labels: Vec<u32>,
+    /// Of the bag.
+    points: Targets,
+    means: Targets,
+    /// Points of every class.
+    counts: Vec<f64>,
+    /// Squared distances of the bag to the means, to that of its own class without itself.
+    squared: Wide,
+    bag: Wide,
+}
+
+impl Prototypes {
+    /// `spread` is D, `nothing` stands for the squared distance to a class without points.
+    pub(super) fn open(support: &Support<'_>, spread: f64, nothing: f64, context: &Context<'_>) -> Self {
+        let (points, classes) = (support.points.get(Space::White), support.classes);
+        let mut means = Wide::zeros(classes, points.cols());
+        let mut counts = vec![0.0f64; classes];
+        for (row, &label) in support.labels.iter().enumerate() {
+            counts[label as usize] += 1.0;
+            for (sum, &value) in means.row_mut(label as usize).iter_mut().zip(points.row(row)) {
+                *sum += value;
+            }
+        }
+        for (label, &count) in counts.iter().enumerate() {
+            means.row_mut(label).iter_mut().for_each(|sum| *sum /= count.max(1.0));
+        }
+        let own: Vec<usize> = (support.fit..support.labels.len()).collect();
+        let (own, labels) = (points.select(&own), support.labels[support.fit..].to_vec());
+        let means = Targets::new(&means);
+        let mut squared = means.squared(&own, context);
+        let mut bag = Wide::zeros(own.rows(), classes);
+        for (row, &label) in labels.iter().enumerate() {
+            let squared = squared.row_mut(row);
+            for (value, &count) in squared.iter_mut().zip(&counts) {
+                if count == 0.0 {
+                    *value = nothing;
+                }
+            }
+            let (own, count) = (label as usize, counts[label as usize]);
+            // A mean that holds the point itself is nearer by (k-1)/k than the mean of the others.
+            squared[own] = if count > 1.0 { squared[own] * (count / (count - 1.0)).powi(2) } else { nothing };
+            for (label, (evidence, &squared)) in bag.row_mut(row).iter_mut().zip(&*squared).enumerate() {
+                let others = counts[label] - f64::from(u8::from(label == own));
+                *evidence = of(squared, others, spread);
+            }
+        }
+        Self { spread, nothing, labels, points: Targets::new(&own), means, counts, squared, bag }
+    }
+}
+
+/// Evidence at a squared distance to the mean of `count` points.
+fn of(squared: f64, count: f64, spread: f64) -> f64 {
+    if count == 0.0 { -squared } else { spread / count - squared }
+}
+
+impl Expert for Prototypes {
+    fn bag(&self) -> &Wide {
+        &self.bag
+    }
+
+    fn ask<'a>(&'a self, block: &Block, context: &Context<'_>) -> Box<dyn Asked + 'a> {
+        let queries = block.get(Space::White);
+        let to_points = self.points.squared(queries, context);
+        let to_means = self.means.squared(queries, context);
+        let mut evidence = Wide::zeros(queries.rows(), self.counts.len());
+        let mut constant = evidence.clone();
+        for query in 0..queries.rows() {
+            let each = evidence.row_mut(query).iter_mut().zip(constant.row_mut(query));
+            for ((evidence, constant), (&squared, &count)) in
+                each.zip(to_means.row(query).iter().zip(&self.counts))
+            {
+                *evidence = of(if count == 0.0 { self.nothing } else { squared }, count, self.spread);
+                *constant = constant_of(squared, count, self.spread);
+            }
+        }
+        let shares = self.counts.iter().map(|count| 1.0 / (count + 1.0)).collect();
+        Box::new(Asking { of: self, to_points, to_means, evidence, constant, shares })
+    }
+}
+
+/// What of a change does not depend on the point: the query moves the mean of `count` points, from which it is `squared` away.
+fn constant_of(squared: f64, count: f64, spread: f64) -> f64 {
+    let share = 1.0 / (count + 1.0);
+    let before = if count == 0.0 { 0.0 } else { spread / count };
+    count * share * share * squared + spread * share - before
+}
+
+struct Asking<'a> {
+    of: &'a Prototypes,
+    to_points: Wide,
+    to_means: Wide,
+    evidence: Wide,
+    constant: Wide,
+    /// 1/(k+1) of every class.
+    shares: Vec<f64>,
+}
+
+impl Asked for Asking<'_> {
+    fn evidence(&self, query: usize) -> &[f64] {
+        self.evidence.row(query)
+    }
+
+    fn join(&self, query: usize, point: usize, weight: f64, joined: &mut [f64]) {
+        let near = self.to_points.row(query)[point];
+        let squared = self.of.squared.row(point);
+        let own = self.of.labels[point] as usize;
+        let before = joined[own];
+        let each = self.shares.iter().zip(self.constant.row(query)).zip(squared);
+        for (joined, ((&share, &constant), &squared)) in joined.iter_mut().zip(each) {
+            *joined += weight * (share * (squared - near) + constant);
+        }
+        // The point's own class is without the point.
+        let (count, squared) = (self.of.counts[own], squared[own]);
+        let others = count - 1.0;
+        let to_mean = if others == 0.0 {
+            0.0
+        } else {
+            let with = self.to_means.row(query)[own];
+            count / others * (with - near / count + others / (count * count) * squared)
+        };
+        let change = (squared - near) / count + constant_of(to_mean, others, self.of.spread);
+        joined[own] = before + weight * change;
+    }
+}

@@ -1,0 +1,156 @@
+//! What the fit part decided: which experts speak, how they are set, and how much each counts.
+
+use serde::{Deserialize, Serialize};
+
+use super::expert::Space;
+use super::ridge::{RidgeSettings, WHOLE};
+use crate::error::Result;
+use crate::kernel::Kernel;
+use crate::matrix::Matrix;
+
+/// One expert's settings and its weight in the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "expert", rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ExpertSettings {
+    /// Distances to class means where points of a class scatter alike.
+    Prototypes {
+        /// In the stack.
+        weight: f64,
+        /// How much of the covariance is replaced by a multiple of the identity.
+        shrinkage: f64,
+        /// The mean squared residual of a new point.
+        spread: f64,
+        /// Stands for the squared distance to a class without points.
+        nothing: f64,
+    },
+    /// Kernel ridge regression.
+    Ridge {
+        /// In the stack.
+        weight: f64,
+        /// Where distances are taken: `raw`, `white` or `learned`.
+        space: SpaceName,
+        /// A distance in that space.
+        bandwidth: f64,
+        /// 0.5 is the Gaussian kernel, 1 the Laplace kernel.
+        shape: f64,
+        /// Of the regression.
+        ridge: f64,
+    },
+    /// The nearest point of every class in the learned metric.
+    Nearest {
+        /// In the stack.
+        weight: f64,
+        /// Squared distances below are taken for this.
+        floor: f64,
+        /// Squared distances above are taken for this, and that to a class without points.
+        ceiling: f64,
+    },
+}
+
+/// Where an expert compares points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SpaceName {
+    /// As the encoder made them, normalised.
+    Raw,
+    /// Where points of a class scatter alike.
+    White,
+    /// Mapped by the metric that the kernel learned.
+    Learned,
+}
+
+impl ExpertSettings {
+    /// The weight in the stack.
+    pub fn weight(&self) -> f64 {
+        match *self {
+            Self::Prototypes { weight, .. } | Self::Ridge { weight, .. } | Self::Nearest { weight, .. } => {
+                weight
+            }
+        }
+    }
+
+    /// In words.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Prototypes { .. } => "prototypes",
+            Self::Ridge { space: SpaceName::Raw, .. } => "kernel ridge",
+            Self::Ridge { space: SpaceName::White, .. } => "kernel ridge, whitened",
+            Self::Ridge { space: SpaceName::Learned, .. } => "kernel ridge, learned metric",
+            Self::Nearest { .. } => "nearest of each class, learned metric",
+        }
+    }
+
+    /// Whether it looks where points of a class scatter alike.
+    pub(crate) fn is_white(&self) -> bool {
+        self.uses(SpaceName::White)
+    }
+
+    /// Whether a fit can have made it.
+    pub(crate) fn is_sound(&self) -> bool {
+        let good = |value: f64| value.is_finite() && value >= 0.0;
+        good(self.weight())
+            && match *self {
+                Self::Prototypes { shrinkage, spread, nothing, .. } => {
+                    good(shrinkage) && good(spread) && good(nothing)
+                }
+                Self::Ridge { bandwidth, shape, ridge, .. } => {
+                    Kernel::new(bandwidth, shape).is_ok() && ridge.is_finite() && ridge >= 1e-9
+                }
+                Self::Nearest { floor, ceiling, .. } => {
+                    floor > 0.0 && floor <= ceiling && ceiling.is_finite()
+                }
+            }
+    }
+
+    pub(super) fn uses(&self, wanted: SpaceName) -> bool {
+        match *self {
+            Self::Prototypes { .. } => wanted == SpaceName::White,
+            Self::Ridge { space, .. } => wanted == space,
+            Self::Nearest { .. } => wanted == SpaceName::Learned,
+        }
+    }
+}
+
+impl From<SpaceName> for Space {
+    fn from(name: SpaceName) -> Self {
+        match name {
+            SpaceName::Raw => Self::Raw,
+            SpaceName::White => Self::White,
+            SpaceName::Learned => Self::Learned,
+        }
+    }
+}
+
+impl RidgeSettings {
+    pub(super) fn new(space: SpaceName, bandwidth: f64, shape: f64, ridge: f64) -> Result<Self> {
+        Ok(Self { space: space.into(), kernel: Kernel::new(bandwidth, shape)?, ridge })
+    }
+}
+
+impl StackSettings {
+    pub(crate) fn new(
+        experts: Vec<ExpertSettings>,
+        whitening: Option<Matrix>,
+        log_loss: f64,
+        seed: u64,
+    ) -> Self {
+        Self { experts, whitening, log_loss, whole: WHOLE, seed }
+    }
+}
+
+/// A stack of experts, as the fit part set it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct StackSettings {
+    /// Those that pay, with their weights.
+    pub experts: Vec<ExpertSettings>,
+    /// From points to the space in which points of a class scatter alike, d×d; `None` where nobody looks there.
+    pub whitening: Option<Matrix>,
+    /// The log loss of the stack on fit points that its experts had not seen.
+    pub log_loss: f64,
+    /// Most points whose kernel is inverted as it is; more are spanned by landmarks among the fit points.
+    pub whole: usize,
+    /// Picks the landmarks.
+    pub seed: u64,
+}

@@ -1,0 +1,114 @@
+//! How labels and ids are written: what is a number in a file stays a number in every answer.
+//!
+//! Names decide: labels are compared as text everywhere, so that `7` is `7` whatever file it comes from. The kind says only
+//! what a name is turned back into.
+//!
+//! ```
+//! use dance::data::{Kind, Value};
+//! assert_eq!(Kind::Integer.value("7"), Value::Integer(7));
+//! assert_eq!(Kind::Text.value("7"), Value::Text("7"));
+//! assert_eq!(Kind::Integer.of_all(&["7".into(), "cat".into()]), Kind::Text);
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+/// What labels or ids are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Strings.
+    #[default]
+    Text,
+    /// Whole numbers, named by their digits.
+    Integer,
+    /// Whole numbers stored as floats, named like integers.
+    Float,
+    /// Named `False` and `True`.
+    Boolean,
+}
+
+/// A label or an id as it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Value<'a> {
+    /// A string.
+    Text(&'a str),
+    /// An integer.
+    Integer(i64),
+    /// A float.
+    Float(f64),
+    /// A truth value.
+    Boolean(bool),
+}
+
+impl std::fmt::Display for Value<'_> {
+    /// The name.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Self::Text(text) => f.write_str(text),
+            Self::Integer(number) => number.fmt(f),
+            Self::Float(number) => number.fmt(f),
+            Self::Boolean(value) => f.write_str(&name_of_boolean(value)),
+        }
+    }
+}
+
+impl Kind {
+    /// What a name stands for: itself where it is none of this kind.
+    pub fn value(self, name: &str) -> Value<'_> {
+        let whole = || name.parse::<i64>().ok().filter(|number| number.to_string() == name);
+        match (self, name) {
+            (Self::Integer, _) => whole().map_or(Value::Text(name), Value::Integer),
+            (Self::Float, _) => whole().map_or(Value::Text(name), |number| Value::Float(number as f64)),
+            (Self::Boolean, "True") => Value::Boolean(true),
+            (Self::Boolean, "False") => Value::Boolean(false),
+            (Self::Boolean | Self::Text, _) => Value::Text(name),
+        }
+    }
+
+    /// This kind if every name is of it, otherwise text: one column holds one kind.
+    #[must_use]
+    pub fn of_all(self, names: &[String]) -> Self {
+        let is_text = |name: &String| matches!(self.value(name), Value::Text(_));
+        if names.iter().any(is_text) { Self::Text } else { self }
+    }
+
+    /// In words, of many: `integers`.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Integer => "integers",
+            Self::Float => "floats",
+            Self::Boolean => "booleans",
+        }
+    }
+}
+
+/// The name of a truth value.
+pub(super) fn name_of_boolean(value: bool) -> String {
+    if value { "True" } else { "False" }.into()
+}
+
+/// The name of a whole number; `None` for any other, and for one so large that floats have gaps there.
+pub(super) fn name_of_float(value: f64) -> Option<String> {
+    const EXACT: f64 = (1u64 << 53) as f64;
+    (value.trunc() == value && value.abs() <= EXACT).then(|| (value as i64).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_what_they_were() {
+        assert_eq!(Kind::Float.value("-3"), Value::Float(-3.0));
+        assert_eq!(Kind::Boolean.value("True"), Value::Boolean(true));
+        for (kind, name) in [(Kind::Integer, "007"), (Kind::Integer, "1.0"), (Kind::Boolean, "true")] {
+            assert_eq!(kind.value(name), Value::Text(name), "what cannot be turned back stays text");
+        }
+        assert_eq!(
+            [2.0, -0.0, 0.5, f64::NAN, 1e300].map(name_of_float),
+            [Some("2".into()), Some("0".into()), None, None, None]
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! Labels as a file stores them, and which rows have none.
+
+use std::collections::BTreeSet;
+
+use super::kind::{Kind, name_of_boolean, name_of_float};
+
+/// Labels as a file stores them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RawLabels {
+    /// Integers of any width.
+    Integers(Vec<i64>),
+    /// Whole numbers that were stored as floats; NaN where there is no label.
+    Floats(Vec<f64>),
+    /// Truth values.
+    Booleans(Vec<bool>),
+    /// Strings; empty where there is no label.
+    Names(Vec<String>),
+}
+
+impl RawLabels {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Integers(values) => values.len(),
+            Self::Floats(values) => values.len(),
+            Self::Booleans(values) => values.len(),
+            Self::Names(values) => values.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What they are.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Integers(_) => Kind::Integer,
+            Self::Floats(_) => Kind::Float,
+            Self::Booleans(_) => Kind::Boolean,
+            Self::Names(_) => Kind::Text,
+        }
+    }
+
+    /// The name of every one, empty where there is no label; or the row and value of the first that names no class.
+    pub(super) fn into_names(self) -> Result<Vec<String>, (usize, f64)> {
+        match self {
+            Self::Integers(values) => Ok(values.iter().map(ToString::to_string).collect()),
+            Self::Booleans(values) => Ok(values.into_iter().map(name_of_boolean).collect()),
+            Self::Names(names) => Ok(names),
+            Self::Floats(values) => {
+                let name = |(row, &value): (usize, &f64)| match name_of_float(value) {
+                    Some(name) => Ok(name),
+                    None if value.is_nan() => Ok(String::new()),
+                    None => Err((row, value)),
+                };
+                values.iter().enumerate().map(name).collect()
+            }
+        }
+    }
+
+    /// Those at `rows`.
+    pub(super) fn select(&self, rows: &[usize]) -> Self {
+        fn pick<T: Clone>(values: &[T], rows: &[usize]) -> Vec<T> {
+            rows.iter().map(|&row| values[row].clone()).collect()
+        }
+        match self {
+            Self::Integers(values) => Self::Integers(pick(values, rows)),
+            Self::Floats(values) => Self::Floats(pick(values, rows)),
+            Self::Booleans(values) => Self::Booleans(pick(values, rows)),
+            Self::Names(values) => Self::Names(pick(values, rows)),
+        }
+    }
+
+    /// Rows that have no label, or this one, ascending.
+    pub(super) fn rows_of(&self, label: &str) -> Vec<usize> {
+        let rows = 0..self.len();
+        let label = label.trim();
+        match self {
+            Self::Integers(values) => match label.parse::<i64>() {
+                Ok(label) => rows.filter(|&row| values[row] == label).collect(),
+                Err(_) => Vec::new(),
+            },
+            Self::Floats(values) => {
+                let label = label.parse::<f64>().unwrap_or(f64::NAN);
+                rows.filter(|&row| values[row].is_nan() || values[row] == label).collect()
+            }
+            Self::Booleans(values) => {
+                rows.filter(|&row| name_of_boolean(values[row]).eq_ignore_ascii_case(label)).collect()
+            }
+            Self::Names(values) => {
+                rows.filter(|&row| values[row].is_empty() || values[row] == label).collect()
+            }
+        }
+    }
+}
+
+/// Names that often stand for no label. A class may be called so; but then somebody has said it.
+const DOUBTFUL: [&str; 3] = ["-1", "nan", "NaN"];
+
+/// A name among `names` that may stand for no label: `nan`, and `-1` where it is the one negative number beside two classes
+/// or more. (Beside one class it is a class: nothing could be learned otherwise.)
+pub(super) fn doubtful<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'static str> {
+    let occurring: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
+    let doubt = DOUBTFUL.into_iter().find(|name| occurring.contains(name))?;
+    let negative = |name: &&&str| name.parse::<f64>().is_ok_and(|number| number < 0.0);
+    let meant = doubt == "-1" && (occurring.len() < 3 || occurring.iter().filter(negative).count() > 1);
+    (!meant).then_some(doubt)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn minus_one_is_a_class_only_where_it_must_be_one() {
+        let found = |names: &[&'static str]| doubtful(names.iter().copied());
+        assert_eq!(found(&["0", "1", "-1", "0"]), Some("-1"));
+        assert_eq!(found(&["1", "-1"]), None, "two classes, as for a machine of signs");
+        assert_eq!(found(&["-2", "-1", "0"]), None, "negative numbers are classes here");
+        assert_eq!(found(&["cat", "dog", "nan"]), Some("nan"));
+        assert_eq!(found(&["cat", "dog", ""]), None, "no name is not doubtful, it is none");
+    }
+
+    #[test]
+    fn rows_without_a_label() {
+        assert_eq!(RawLabels::Integers(vec![3, -1, 0]).rows_of("-1"), [1]);
+        assert_eq!(RawLabels::Floats(vec![3.0, f64::NAN, -1.0]).rows_of("nan"), [1]);
+        assert_eq!(RawLabels::Floats(vec![3.0, f64::NAN, -1.0]).rows_of("-1"), [1, 2]);
+        assert_eq!(RawLabels::Names(vec!["a".into(), String::new(), "?".into()]).rows_of("?"), [1, 2]);
+        assert_eq!(RawLabels::Names(vec!["a".into(), String::new()]).rows_of(""), [1]);
+        assert_eq!(RawLabels::Integers(vec![3]).rows_of(""), Vec::<usize>::new());
+    }
+}

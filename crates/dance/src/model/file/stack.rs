@@ -1,0 +1,89 @@
+//! The experts of combined evidence in a model file: settings as metadata, the whitening map and the calibration points' scores
+//! as tensors. What follows from them and the points is computed anew.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::tensors::{Reader, Values};
+use crate::conformal::{CalibrationMode, Combine, DanceConfig, ExpertSettings, Known, Stack, StackSettings};
+use crate::context::Context;
+use crate::error::Result;
+use crate::machine::Part;
+use crate::matrix::Matrix;
+use crate::model::Fitted;
+
+/// As it is written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct StackRecord {
+    experts: Vec<ExpertSettings>,
+    /// `None` where it was not measured.
+    log_loss: Option<f64>,
+    sharpness: f64,
+    whole: usize,
+    seed: u64,
+}
+
+impl StackRecord {
+    pub(super) fn of(stack: &Stack) -> Self {
+        let StackSettings { experts, log_loss, whole, seed, .. } = &stack.settings;
+        let log_loss = Some(*log_loss).filter(|loss| loss.is_finite());
+        let sharpness = stack.known.sharpness;
+        Self { experts: experts.clone(), log_loss, sharpness, whole: *whole, seed: *seed }
+    }
+}
+
+pub(super) fn insert<'a>(tensors: &mut BTreeMap<&'static str, Values<'a>>, stack: Option<&'a Stack>) {
+    let Some(stack) = stack else { return };
+    tensors.insert("evidence_scores", Values::Scores(&stack.known.scores));
+    if let Some(map) = &stack.settings.whitening {
+        tensors.insert("whitening", Values::Matrix(map));
+    }
+}
+
+/// Opens the experts, where the model combines evidence, on the fit points and on `calibration`: those that speak.
+pub(super) fn open(
+    record: Option<StackRecord>,
+    reader: &Reader<'_>,
+    fitted: &Fitted,
+    calibration: (&Matrix, &[u32]),
+    classes: usize,
+    context: &Context<'_>,
+) -> Result<Option<Arc<Stack>>> {
+    let DanceConfig { combine, calibration: mode, .. } = fitted.config.dance;
+    if combine != Combine::Evidence {
+        return Ok(None);
+    }
+    let Some(record) = record else {
+        return Err(reader.problem("metadata `evidence` is missing; the file is damaged"));
+    };
+    let rfm = &fitted.rfm;
+    let d = rfm.train.cols();
+    let StackRecord { experts, log_loss, sharpness, whole, seed } = record;
+    let sound = |expert: &ExpertSettings| expert.is_sound();
+    if experts.is_empty() || !experts.iter().all(sound) || !(sharpness.is_finite() && sharpness > 0.0) {
+        return Err(
+            reader.problem("metadata `evidence` holds settings that no fit makes; the file is damaged")
+        );
+    }
+    let whitening = reader.has("whitening").then(|| reader.matrix("whitening", Some((d, d)))).transpose()?;
+    if whitening.is_none() && experts.iter().any(ExpertSettings::is_white) {
+        return Err(reader.problem("`whitening` is missing; the file is damaged"));
+    }
+    let mut settings = StackSettings::new(experts, whitening, log_loss.unwrap_or(f64::NAN), seed);
+    settings.whole = whole.min(settings.whole); // what a file says takes memory
+    let speaks = mode != CalibrationMode::Disjoint;
+    let points = speaks.then_some(calibration.1.len());
+    let mut scores = reader.scores("evidence_scores", points)?;
+    scores.sort_unstable_by(f64::total_cmp);
+    let fit = Part { embeddings: rfm.train.clone(), labels: rfm.labels.clone() };
+    let calibration = if speaks {
+        Part { embeddings: calibration.0.clone(), labels: calibration.1.to_vec() }
+    } else {
+        Part { embeddings: Matrix::with_columns(d), labels: Vec::new() }
+    };
+    let known = Some(Known { scores, sharpness });
+    let stack = Stack::open(settings, [&fit, &calibration], &rfm.metric_root, classes, mode, known, context)?;
+    Ok(Some(Arc::new(stack)))
+}
