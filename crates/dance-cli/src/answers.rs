@@ -205,7 +205,7 @@ impl Summary {
     }
 
     /// Level, labels per set and share of empty sets.
-    fn shares(&self) -> Vec<(f64, f64, f64)> {
+    pub(crate) fn shares(&self) -> Vec<(f64, f64, f64)> {
         let rows = self.rows.max(1) as f64;
         self.levels
             .iter()
