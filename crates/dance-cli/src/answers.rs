@@ -9,6 +9,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::judged::level_warnings;
 use crate::output::{Cells, Column, Frame};
+use crate::parse::Alphas;
 
 /// Neighbors named for each label.
 const SUPPORT: usize = 5;
@@ -178,4 +179,37 @@ pub(crate) fn frame(answers: &[Answer<'_>], kind: Kind, notes: Vec<(&'static str
 /// The f64 that prints like the f32: 0.9, not 0.8999999761581421.
 fn shortest(value: f32) -> f64 {
     value.to_string().parse().unwrap_or(f64::from(value))
+}
+
+/// What there is to say about all rows.
+pub(crate) struct Summary {
+    pub(crate) bad: usize,
+    pub(crate) rows: usize,
+    /// Labels and empty sets of every level.
+    pub(crate) levels: Vec<(f64, usize, usize)>,
+}
+
+impl Summary {
+    pub(crate) fn new(alphas: &Alphas) -> Self {
+        Self { bad: 0, rows: 0, levels: alphas.0.iter().map(|&alpha| (alpha, 0, 0)).collect() }
+    }
+
+    pub(crate) fn add(&mut self, answers: &[Answer<'_>]) {
+        self.rows += answers.len() / self.levels.len();
+        for row in answers.chunks(self.levels.len()) {
+            for ((_, labels, empty), answer) in self.levels.iter_mut().zip(row) {
+                *labels += answer.set.len();
+                *empty += usize::from(answer.set.is_empty());
+            }
+        }
+    }
+
+    /// Level, labels per set and share of empty sets.
+    pub(crate) fn shares(&self) -> Vec<(f64, f64, f64)> {
+        let rows = self.rows.max(1) as f64;
+        self.levels
+            .iter()
+            .map(|&(alpha, labels, empty)| (alpha, labels as f64 / rows, empty as f64 / rows))
+            .collect()
+    }
 }

@@ -47,7 +47,7 @@ pub struct Encoder {
 
 enum Input {
     Pictures(PictureSettings),
-    Texts(Tokens),
+    Texts(Box<Tokens>),
 }
 
 impl std::fmt::Debug for Encoder {
@@ -80,7 +80,7 @@ impl Encoder {
             Modality::Pictures => {
                 Input::Pictures(PictureSettings::read(&files.folder.join("preprocessor_config.json"))?)
             }
-            Modality::Texts => Input::Texts(Tokens::open(&files.folder.join("tokenizer.json"))?),
+            Modality::Texts => Input::Texts(Box::new(Tokens::open(&files.folder.join("tokenizer.json"))?)),
         };
         let output = OutputSettings::read(&files.folder)?.unwrap_or(files.output);
         runtime::open(options.runtime.as_deref())?;

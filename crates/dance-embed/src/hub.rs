@@ -50,11 +50,12 @@ impl Hub {
     /// As the environment says.
     pub fn from_environment(offline: bool) -> Self {
         let variable = |key: &str| std::env::var(key).ok().filter(|value| !value.is_empty());
-        let home = variable("HF_HOME").map(PathBuf::from).unwrap_or_else(|| {
+        let usual_home = || {
             let caches = variable("XDG_CACHE_HOME").map(PathBuf::from);
             let user = variable("HOME").or_else(|| variable("USERPROFILE")).unwrap_or_else(|| ".".into());
             caches.unwrap_or_else(|| Path::new(&user).join(".cache")).join("huggingface")
-        });
+        };
+        let home = variable("HF_HOME").map_or_else(usual_home, PathBuf::from);
         let kept = || fs::read_to_string(home.join("token")).ok().map(|token| token.trim().to_owned());
         let asks_for_offline = variable("HF_HUB_OFFLINE").is_some_and(|value| value != "0");
         Self {
@@ -214,13 +215,12 @@ impl Hub {
         let (answer, said, url) =
             self.get(&remote.url, done).map_err(|error| Stop::Cut(error.to_string()))?;
         match answer.status().as_u16() {
-            206 => {}
             416 => return Ok(()), // all of it was there
             200 if done > 0 => {
                 file.set_len(0).map_err(write)?; // this server begins anew
                 done = 0;
             }
-            200 => {}
+            200 | 206 => {}
             status @ 500.. => return Err(Stop::Cut(format!("{url} answers {status}"))),
             status => {
                 return Err(Stop::Wrong(Error::Data(format!("{url}: answers {status}; try again later"))));

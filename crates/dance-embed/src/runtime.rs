@@ -87,11 +87,11 @@ fn system_folders() -> &'static [&'static str] {
 fn in_folder(folder: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(folder).ok()?;
     let stem = NAME.split('.').next().unwrap_or(NAME);
-    let is = |name: &str| {
-        name == NAME
-            || name.starts_with(&format!("{NAME}."))
-            || (name.starts_with(&format!("{stem}.")) && name.ends_with(".dylib"))
+    // Linux has the version behind the ending, macOS before it.
+    let of_macos = |name: &str| {
+        name.starts_with(&format!("{stem}.")) && Path::new(name).extension().is_some_and(|end| end == "dylib")
     };
+    let is = |name: &str| name == NAME || name.starts_with(&format!("{NAME}.")) || of_macos(name);
     let mut found: Vec<PathBuf> = entries
         .flatten()
         .map(|entry| entry.path())

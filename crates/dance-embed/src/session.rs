@@ -230,7 +230,9 @@ fn pooled(
 fn to_length_one(row: &mut [f32]) {
     let length = row.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt();
     if length > 0.0 {
-        row.iter_mut().for_each(|value| *value = (f64::from(*value) / length) as f32);
+        for value in row {
+            *value = (f64::from(*value) / length) as f32;
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use dance::{Dance, Table};
 use serde_json::json;
 
 use super::Outcome;
-use crate::answers::{self, Answer, Answers, Include};
+use crate::answers::{self, Answer, Answers, Include, Summary};
 use crate::args::Shared;
 use crate::data::{Columns, check_there};
 #[cfg(feature = "embed")]
@@ -86,39 +86,6 @@ enum OnError {
     Stop,
     /// An answer that says what is wrong; the others go on, and the exit status is 1
     Report,
-}
-
-/// What there is to say about all rows.
-struct Summary {
-    bad: usize,
-    rows: usize,
-    /// Labels and empty sets of every level.
-    levels: Vec<(f64, usize, usize)>,
-}
-
-impl Summary {
-    fn new(alphas: &Alphas) -> Self {
-        Self { bad: 0, rows: 0, levels: alphas.0.iter().map(|&alpha| (alpha, 0, 0)).collect() }
-    }
-
-    fn add(&mut self, answers: &[Answer<'_>]) {
-        self.rows += answers.len() / self.levels.len();
-        for row in answers.chunks(self.levels.len()) {
-            for ((_, labels, empty), answer) in self.levels.iter_mut().zip(row) {
-                *labels += answer.set.len();
-                *empty += usize::from(answer.set.is_empty());
-            }
-        }
-    }
-
-    /// Level, labels per set and share of empty sets.
-    fn shares(&self) -> Vec<(f64, f64, f64)> {
-        let rows = self.rows.max(1) as f64;
-        self.levels
-            .iter()
-            .map(|&(alpha, labels, empty)| (alpha, labels as f64 / rows, empty as f64 / rows))
-            .collect()
-    }
 }
 
 impl Predict {

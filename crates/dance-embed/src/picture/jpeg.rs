@@ -1,5 +1,5 @@
 //! JPEG, by the same C library that Pillow uses. What a JPEG's pixels are is left open by the standard in the last bit, and
-//! encoders of small pictures notice: a decoder that rounds otherwise moved embeddings of EuroSAT's 64 × 64 tiles by a tenth of their length.
+//! encoders of small pictures notice: a decoder that rounds otherwise moved embeddings of `EuroSAT`'s 64 × 64 tiles by a tenth of their length.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -65,9 +65,8 @@ impl Filter {
             }
             Self::Bicubic if distance < 1.0 => ((A + 2.0) * distance - (A + 3.0)) * distance * distance + 1.0,
             Self::Bicubic if distance < 2.0 => (((distance - 5.0) * distance + 8.0) * distance - 4.0) * A,
-            Self::Bicubic => 0.0,
             Self::Lanczos if (-3.0..3.0).contains(&x) => sinc(x) * sinc(x / 3.0),
-            Self::Lanczos => 0.0,
+            Self::Bicubic | Self::Lanczos => 0.0,
         }
     }
 }

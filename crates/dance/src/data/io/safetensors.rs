@@ -71,7 +71,7 @@ pub(super) fn read(path: &Path, file: &File, options: &ReadOptions) -> Result<Ta
     let places = Places { columns, label_column, ..Places::default() };
     let table = Table::new(path.display().to_string(), embeddings)?;
     let encoder = tensors.encoder()?;
-    Ok(Table { labels, class_names, ids, id_kind, prototypes, places, encoder, ..table })
+    Ok(Table { labels, class_names, ids, id_kind, prototypes, encoder, places, ..table })
 }
 
 /// The tensor of labels, where it has no other name.
