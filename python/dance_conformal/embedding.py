@@ -60,12 +60,13 @@ def embed(
 ) -> Embeddings:
     """Embeds pictures or texts with an encoder that ONNX Runtime runs (``pip install onnxruntime``).
 
-    ``source`` is a list of texts, or a path: a folder of pictures (sub-folders are classes), a .csv, .tsv, .jsonl or .parquet with
-    ``path`` or ``text``, ``label`` and ``id``, a .parquet of Hugging Face's datasets, a .txt with a text per line. ``model`` is a name
-    (``clip-vit-b-32``, ``all-MiniLM-L6-v2`` …), a folder, or an .onnx file.
+    ``source`` is a list of texts, or a path: a folder of pictures (sub-folders are classes), a .csv, .tsv, .jsonl or
+    .parquet with ``path`` or ``text``, ``label`` and ``id``, a .parquet of Hugging Face's datasets, a .txt with a text per
+    line. ``model`` is a name (``clip-vit-b-32``, ``all-MiniLM-L6-v2`` …), a folder, or an .onnx file.
 
     With ``prompt`` (``"a photo of a {}"``) or ``class_names``, class names are embedded too, as ``prototypes``; without
-    ``class_names`` those of the labels. ``parts`` is a folder where what is done is kept, so that a run that was stopped goes on.
+    ``class_names`` those of the labels. ``parts`` is a folder where what is done is kept, so that a run that was stopped
+    goes on.
     """
     if device not in ("cpu", "cuda"):
         raise ValueError(f"device is 'cpu' or 'cuda', not {device!r}")

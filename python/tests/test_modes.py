@@ -242,7 +242,7 @@ def test_the_papers_settings():
     [
         ({"calibration": "x"}, "calibration = 'x': must be 'exact', 'disjoint' or 'reuse'"),
         ({"calibration": None}, "calibration = None: must be"),
-        ({"combine": "sum"}, "combine = 'sum': must be 'fuse', 'joint' or 'union'"),
+        ({"combine": "sum"}, "combine = 'sum': must be 'evidence', 'fuse', 'joint' or 'union'"),
         ({"normalize": "l1"}, "normalize = 'l1': must be 'l2', 'standardize' or 'none'"),
         ({"probabilities": "softmax"}, "probabilities = 'softmax': must be 'calibrated' or 'clamp'"),
         ({"empty": "fill"}, "empty = 'fill': must be 'keep' or 'top1'"),

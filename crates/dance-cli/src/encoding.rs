@@ -19,7 +19,7 @@ pub(crate) struct Encoding {
     /// Fetch nothing: everything must be in the cache
     #[arg(long)]
     offline: bool,
-    /// The library of ONNX Runtime, or its folder [default: ORT_DYLIB_PATH, Python's `onnxruntime`, the system's]
+    /// The library of ONNX Runtime, or its folder [default: `ORT_DYLIB_PATH`, Python's `onnxruntime`, the system's]
     #[arg(long, value_name = "FILE")]
     runtime: Option<PathBuf>,
 }

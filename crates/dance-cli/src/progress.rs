@@ -143,7 +143,7 @@ impl Observer for Progress {
                 self.bar.set_position(*done as u64);
             }
             Event::Embedded { done, of } => {
-                self.count("embedding", *done as u64, *of as u64, "{pos}/{len}  {per_sec}")
+                self.count("embedding", *done as u64, *of as u64, "{pos}/{len}  {per_sec}");
             }
             Event::Fetching { file, done, of } => {
                 self.count(

@@ -26,7 +26,7 @@ pub(crate) struct Read<'a> {
 
 /// The body of a request. One that is too large is read to its end and thrown away (within reason), so that whoever sends it gets to
 /// read the answer.
-pub(crate) async fn read<'a>(state: &'a Arc<State>, request: Request) -> Result<Read<'a>, Problem> {
+pub(crate) async fn read(state: &Arc<State>, request: Request) -> Result<Read<'_>, Problem> {
     let way = state.gather.on_its_way();
     let limits = state.settings.limits;
     let (parts, mut body) = request.into_parts();

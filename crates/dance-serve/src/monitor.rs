@@ -32,6 +32,7 @@ pub(crate) struct AtLevel {
 
 impl AtLevel {
     /// Read from a query, with what is wrong said in our own words.
+    #[allow(clippy::needless_pass_by_value)] // as axum hands it over
     pub(crate) fn read(
         query: Result<Query<Self>, axum::extract::rejection::QueryRejection>,
     ) -> Result<f64, Problem> {

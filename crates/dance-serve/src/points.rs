@@ -70,6 +70,7 @@ impl Row {
     }
 
     /// The numbers of a good row and its id; or what is wrong, and the id.
+    #[allow(clippy::type_complexity)]
     pub(crate) fn check(self, shape: Shape) -> Result<(Vec<f32>, Option<Value>), (String, Option<Value>)> {
         let Self { values, length, id, problem } = self;
         if let Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) = &id {

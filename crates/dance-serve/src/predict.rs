@@ -187,6 +187,7 @@ impl<'de> Visitor<'de> for ReadAsked {
 
 /// What comes back: the answers in the order of the points, one after the other for several levels, and the rows that have none.
 #[derive(Serialize)]
+#[allow(clippy::struct_field_names)] // as they are called in the answer
 pub(crate) struct Answers<'a> {
     /// The model that answered.
     pub(crate) model: &'a str,

@@ -113,7 +113,7 @@ fn reload(state: &Arc<State>) {
     tokio::task::spawn_blocking(move || match state.reload() {
         Ok(served) => telemetry::event("info", &format!("model {} answers from here on", served.id)),
         Err(error) => {
-            telemetry::event("error", &format!("the new model was refused, the old one goes on: {error}"))
+            telemetry::event("error", &format!("the new model was refused, the old one goes on: {error}"));
         }
     });
 }

@@ -119,12 +119,12 @@ impl Embed {
     /// Everything that can be known to be wrong before the encoder is opened.
     fn check(&self, shared: &Shared) -> anyhow::Result<Format> {
         check_there(&self.source)?;
-        let format = match Destination::new(&self.output)? {
-            Destination::File(_, format @ (Format::Npz | Format::Parquet)) => format,
-            _ => bail!(
+        let Destination::File(_, format @ (Format::Npz | Format::Parquet)) = Destination::new(&self.output)?
+        else {
+            bail!(
                 "{}: embeddings are written to .npz or .parquet, which also keep who made them",
                 self.output.display()
-            ),
+            );
         };
         if self.prompt.as_ref().is_some_and(|prompt| !prompt.contains("{}")) {
             bail!("--prompt: has no {{}}, where the class name goes: \"a photo of a {{}}\"");

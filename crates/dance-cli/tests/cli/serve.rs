@@ -245,7 +245,7 @@ fn labels_survive_a_kill_and_recalibrate_by_chance_alone() {
     let page = server.get("/v1/points").json();
     let audit: Vec<u64> =
         page["audit"].as_array().unwrap().iter().map(|place| place.as_u64().unwrap()).collect();
-    let other = (0..).find(|place| !audit.contains(place)).unwrap();
+    let other = (0..=audit.len() as u64).find(|place| !audit.contains(place)).unwrap();
     let of = |place: u64| page["labels"][place as usize].clone();
     let audited: Vec<Value> =
         audit.iter().map(|&place| json!({ "point": place, "label": of(place) })).collect();
@@ -298,8 +298,8 @@ fn a_bad_model_is_refused_under_load_and_no_request_is_lost() {
     let good = std::fs::read(&model).unwrap();
     let (done, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        for client in 0..4 {
-            let (server, done, answered, point) = (&server, &done, &answered, &points[client]);
+        for point in &points[..4] {
+            let (server, done, answered) = (&server, &done, &answered);
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
                     assert_eq!(server.post("/v1/predict", &json!({ "points": [point] })).status, 200);
