@@ -6,7 +6,7 @@
 //! 3. [`settings`]: what the encoder's files say about sizes, normalisation, tokens and pooling.
 //! 4. [`picture`]: decoded, resized as Pillow does, cropped and normalised; `text`: tokens.
 //! 5. [`Encoder`]: a session of ONNX Runtime for every worker.
-//! 6. [`embed`]: batches of all of them, in parallel, kept in parts that survive a stop.
+//! 6. [`embed()`]: batches of all of them, in parallel, kept in parts that survive a stop.
 
 mod embed;
 mod encoder;

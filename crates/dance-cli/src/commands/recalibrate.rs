@@ -48,9 +48,7 @@ pub(crate) struct Recalibrate {
 impl Recalibrate {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         check_there(&self.model)?;
-        if !self.is_journal() {
-            self.columns.check(&self.data)?;
-        }
+        self.columns.check(&self.data)?;
         let inputs =
             [Some(&*self.model), Some(&self.data), self.columns.labels.as_deref(), shared.config.as_deref()];
         places::check(&inputs, &[Some(&self.output)])?;
@@ -90,17 +88,10 @@ impl Recalibrate {
         Ok(())
     }
 
-    /// Whether DATA is a journal of `dance serve`.
-    fn is_journal(&self) -> bool {
-        #[cfg(feature = "serve")]
-        return dance_serve::journal::is_journal(&self.data);
-        #[cfg(not(feature = "serve"))]
-        false
-    }
-
+    /// Points to calibrate on; of a journal of `dance serve`, those that came by chance.
     fn dataset(&self, model: &Dance, progress: &Progress) -> anyhow::Result<Dataset> {
         #[cfg(feature = "serve")]
-        if self.is_journal() {
+        if dance_serve::journal::is_journal(&self.data) {
             let (table, picked) = dance_serve::journal::read_drawn(&self.data)?;
             if picked > 0 {
                 progress.warn(&format!(

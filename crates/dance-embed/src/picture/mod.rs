@@ -1,4 +1,4 @@
-//! Pictures: decoded ([`decode`]), resized as Pillow does ([`resample`]), cropped and normalised ([`prepare`]).
+//! Pictures: decoded ([`decode()`]), resized as Pillow does (`resample`), cropped and normalised ([`prepare()`]).
 
 mod decode;
 mod jpeg;

@@ -2,7 +2,7 @@
 //!
 //! Experts in closed form judge every point by all others: [`prototypes`], [`ridge`] in three spaces, [`nearest`]. A stack adds up what
 //! they say, `p(y) ∝ exp Σ_j w_j e_j(y)`; the score of a label is `-ln p(y)`. Spaces, kernels and weights are fixed by the fit
-//! part ([`learn`]); fit points *and* calibration points speak.
+//! part ([`mod@learn`]); fit points *and* calibration points speak.
 //!
 //! In exact mode the query with a candidate label joins the calibration points, every point of this bag is judged by the fit points
 //! and all others of the bag, and the p-value is the share of scores that are at least the query's: one symmetric function of the

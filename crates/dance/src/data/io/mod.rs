@@ -13,7 +13,7 @@
 //!
 //! Embeddings may be 16-, 32- or 64-bit floats (bfloat16 in safetensors; integers of any width in `NumPy` files and
 //! safetensors); they are kept as `f32`, and a number beyond its range is refused as not finite. Labels are integers,
-//! booleans, whole floats or strings, and stay that in every answer ([`Kind`](super::Kind)). In a text file labels and ids are
+//! booleans, whole floats or strings, and stay that in every answer ([`Kind`]). In a text file labels and ids are
 //! integers if every one is written the way an integer prints, and strings otherwise: one `007` or `+1` makes them all strings,
 //! since it could not be told from `7` or `1` afterwards.
 //!
