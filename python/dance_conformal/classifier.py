@@ -46,7 +46,7 @@ class DanceClassifier(SetPredictor):
         combined. ``"reuse"``: the calibration points are each other's neighbors, the paper's heuristic.
     combine : {"fuse", "evidence", "joint", "union"}
         How scores become one decision. ``"evidence"``: a posterior of several experts that learns from every label,
-        calibration points included; the smallest sets, and probabilities to match. ``"fuse"``: rank, contrastive score and
+        calibration points included; for few labels and classes that are hard to tell apart. ``"fuse"``: rank, contrastive score and
         class probability as one score. ``"joint"``: rank and contrastive score as one score. ``"union"``: each of the two at
         its own share of alpha, as in the paper.
     fit_neighbors : bool

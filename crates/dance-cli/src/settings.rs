@@ -19,9 +19,9 @@ pub(crate) enum Mode {
 /// How the scores become one decision.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Combination {
-    /// A posterior of several experts that learns from every label, calibration points included: the smallest sets
+    /// A posterior of several experts that learns from every label, calibration points included: for few labels and classes that are hard to tell apart
     Evidence,
-    /// Rank, contrastive score and class probability as one score
+    /// Rank, contrastive score and class probability, weighed up as evidence: small sets at little cost
     Fuse,
     /// Rank and contrastive score as one score
     Joint,

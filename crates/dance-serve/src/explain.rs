@@ -8,13 +8,12 @@ use axum::response::{IntoResponse, Response};
 use dance::conformal::Combine;
 use dance::model::ReferencePoint;
 use dance::{Context, Matrix, PredictOptions};
-use serde::de::DeserializeSeed;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::body;
 use crate::level::{self, Level};
-use crate::points::{ReadNumbers, Row, Shape};
+use crate::points::{Numbers, there};
 use crate::predict::{DEFAULT_ALPHA, shape};
 use crate::problem::{Problem, RowProblem};
 use crate::served::Served;
@@ -45,24 +44,6 @@ pub(crate) struct Asked {
 
 fn default_alpha() -> f64 {
     DEFAULT_ALPHA
-}
-
-/// A member that may be left out, but not be null.
-fn there<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
-}
-
-/// Numbers, however many: what is wrong with them is said when the model is known.
-#[derive(ToSchema)]
-#[schema(value_type = Vec<f32>)]
-struct Numbers(Row);
-
-impl<'de> Deserialize<'de> for Numbers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // As many as any encoder has; more are counted and not kept.
-        let most = Shape { dimensions: 1 << 16, directed: false, most: 1 };
-        ReadNumbers(most).deserialize(deserializer).map(Self)
-    }
 }
 
 /// Why a point has the set it has.

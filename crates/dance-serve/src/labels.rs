@@ -6,15 +6,14 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State as Shared};
 use dance::data::Classes;
-use serde::de::DeserializeSeed;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::body;
 use crate::clock;
 use crate::journal::{Entry, How, fingerprint};
 use crate::level;
-use crate::points::{Points, ReadNumbers, Row, Shape};
+use crate::points::{Numbers, Points, Row, there};
 use crate::predict::shape;
 use crate::problem::{Problem, RowProblem};
 use crate::state::State;
@@ -59,19 +58,6 @@ pub(crate) struct Labelled {
     #[serde(default, deserialize_with = "there")]
     #[schema(nullable = false)]
     point: Option<usize>,
-}
-
-fn there<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
-}
-
-struct Numbers(Row);
-
-impl<'de> Deserialize<'de> for Numbers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let most = Shape { dimensions: 1 << 16, directed: false, most: 1 };
-        ReadNumbers(most).deserialize(deserializer).map(Self)
-    }
 }
 
 /// What was written.

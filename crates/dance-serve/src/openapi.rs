@@ -64,9 +64,9 @@ struct Answer {
     #[schema(nullable = false)]
     id: Option<Id>,
     /// The most probable label of the set; of all labels where it is empty.
-    prediction: String,
+    prediction: Label,
     probability: f32,
-    set: Vec<String>,
+    set: Vec<Label>,
     alpha: f64,
     #[schema(required = false)]
     probabilities: Vec<f32>,
@@ -81,6 +81,16 @@ struct Answer {
     neighbors: Vec<Vec<ReferencePoint>>,
 }
 
+/// A label as it was written: a number where labels were numbers.
+#[derive(serde::Serialize, ToSchema)]
+#[allow(dead_code)] // describes what is sent
+#[serde(untagged)]
+pub(crate) enum Label {
+    Text(String),
+    Number(f64),
+    Boolean(bool),
+}
+
 /// A labelled point of the model.
 #[derive(ToSchema)]
 #[allow(dead_code)]
@@ -90,7 +100,7 @@ pub(crate) struct ReferencePoint {
     /// Its row in the file it was read from.
     row: Option<u32>,
     #[schema(required = false)]
-    id: String,
+    id: Id,
 }
 
 /// What any path may answer in place of what it is there for.

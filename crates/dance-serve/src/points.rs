@@ -3,8 +3,10 @@
 use std::fmt;
 
 use dance::Matrix;
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::problem::{Problem, RowProblem};
 
@@ -320,6 +322,26 @@ impl<'de> serde::Deserialize<'de> for Number {
             }
         }
         deserializer.deserialize_any(Any)
+    }
+}
+
+/// A member that may be left out, but not be null.
+pub(crate) fn there<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// Numbers, however many: what is wrong with them is said when the model is known.
+#[derive(ToSchema)]
+#[schema(value_type = Vec<f32>)]
+pub(crate) struct Numbers(pub(crate) Row);
+
+impl<'de> Deserialize<'de> for Numbers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // As many as any encoder has; more are counted and not kept.
+        let most = Shape { dimensions: 1 << 16, directed: false, most: 1 };
+        ReadNumbers(most).deserialize(deserializer).map(Self)
     }
 }
 

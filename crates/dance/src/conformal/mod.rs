@@ -46,7 +46,7 @@ pub(crate) use combine::Levels;
 pub use config::{CalibrationMode, DanceConfig};
 pub use counts::{Counts, Cut, LabelCounts, least_count};
 pub use decision::Decision;
-pub use evidence::{ExpertSettings, SpaceName, StackSettings};
+pub use evidence::{ExpertSettings, Space, StackSettings};
 pub(crate) use evidence::{Known, Lesson, Stack, learn};
 pub use mix::{Mix, MixSelection, Trial, share};
 pub(crate) use predictor::Evidence;

@@ -1,19 +1,8 @@
 //! What every expert can do: judge the points of the bag by all others, judge a query, and say what changes when the query joins.
 
+use super::settings::Space;
 use super::wide::Wide;
 use crate::context::Context;
-
-/// Where points are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Space {
-    /// As the encoder made them, normalised.
-    Raw,
-    /// Where points of a class scatter alike.
-    White,
-    /// Mapped by the metric that the kernel learned.
-    Learned,
-}
 
 /// The same points in every space.
 #[derive(Clone, Debug, Default, PartialEq)]

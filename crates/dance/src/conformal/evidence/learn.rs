@@ -5,11 +5,11 @@
 //! regression in the learned metric is judged by a metric that had not seen the points, and half the points set what the other
 //! half is judged by, as with as many calibration points as fit points. The weights come from the same halves.
 
-use super::expert::{Block, Expert, Space, Support};
+use super::expert::{Block, Expert, Support};
 use super::nearest::Nearest;
 use super::prototypes::Prototypes;
 use super::ridge::{Ridge, RidgeSettings, WHOLE};
-use super::settings::{ExpertSettings, SpaceName, StackSettings};
+use super::settings::{ExpertSettings, Space, StackSettings};
 use super::weights::{Evidences, Weighted};
 use super::whitening::{Whitening, packed_columns};
 use super::wide::{Targets, Wide};
@@ -83,7 +83,7 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
         let of = |rows: &[usize]| rows[..rows.len().min(HALF)].to_vec();
         candidates.add(lesson, &[of(taught), of(judged)], raw, whitening.shrinkage)?;
     }
-    let learned = Wide::of(&rfm.train).times(&packed_columns(&rfm.metric_root), context);
+    let learned = points.times(&packed_columns(&rfm.metric_root), context);
     let unit = |points: &Wide| median(points, &rows, context);
     let units = Units {
         raw: unit(&points),
@@ -97,7 +97,7 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
             experts.push(name.settings(weight, &whitening, raw, rfm.kernel, units));
         }
     }
-    let white = experts.iter().any(|expert: &ExpertSettings| expert.uses(SpaceName::White));
+    let white = experts.iter().any(|expert: &ExpertSettings| expert.uses(Space::White));
     Ok(StackSettings::new(experts, white.then_some(whitening.map), weighted.loss, seed))
 }
 
@@ -222,21 +222,21 @@ impl Candidate {
             Self::Prototypes => prototypes(whitening, weight),
             Self::Raw => ExpertSettings::Ridge {
                 weight,
-                space: SpaceName::Raw,
+                space: Space::Raw,
                 bandwidth: relative * units.raw.sqrt(),
                 shape,
                 ridge: raw.ridge,
             },
             Self::White { ridge } => ExpertSettings::Ridge {
                 weight,
-                space: SpaceName::White,
+                space: Space::White,
                 bandwidth: relative * units.white.sqrt(),
                 shape,
                 ridge,
             },
             Self::Learned { ridge } => ExpertSettings::Ridge {
                 weight,
-                space: SpaceName::Learned,
+                space: Space::Learned,
                 bandwidth: learned.bandwidth(),
                 shape: learned.shape(),
                 ridge,

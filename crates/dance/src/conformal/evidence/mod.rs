@@ -26,7 +26,7 @@ mod wide;
 mod tests;
 
 pub(crate) use learn::{Lesson, learn};
-pub use settings::{ExpertSettings, SpaceName, StackSettings};
+pub use settings::{ExpertSettings, Space, StackSettings};
 
 use super::config::CalibrationMode;
 use super::counts::{Counts, LabelCounts};

@@ -7,7 +7,8 @@
 //!
 //! Cost of a query: `2Nd`. Memory: n·c and N·d numbers.
 
-use super::expert::{Asked, Block, Expert, Space, Support};
+use super::expert::{Asked, Block, Expert, Support};
+use super::settings::Space;
 use super::wide::{Targets, Wide};
 use crate::context::Context;
 

@@ -9,7 +9,8 @@
 //!
 //! Cost of a query: `2d² + 2(n+c)d`, then two operations per label and point. Memory: n·(c+d) numbers.
 
-use super::expert::{Asked, Block, Expert, Space, Support};
+use super::expert::{Asked, Block, Expert, Support};
+use super::settings::Space;
 use super::wide::{Targets, Wide};
 use crate::context::Context;
 

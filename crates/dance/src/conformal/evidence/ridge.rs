@@ -8,7 +8,8 @@
 //! (landmarks m, `K ≈ ΦΦᵀ` with `Φ = K_Nm L⁻ᵀ`, `LLᵀ = K_mm`): then `B = (I - ΦAΦᵀ)/ρ` with `A = (ΦᵀΦ+ρI)⁻¹`, so `v = ΦAφ` and
 //! `σ = ρ(1 + φᵀAφ)`, which are products with the m numbers `k_m(q)`: 2m(n+m+c) operations.
 
-use super::expert::{Asked, Block, Expert, Space, Support};
+use super::expert::{Asked, Block, Expert, Support};
+use super::settings::Space;
 use super::wide::{Targets, Wide, dot};
 use crate::context::Context;
 use crate::device::cpu::linalg;
@@ -177,7 +178,7 @@ impl Ridge {
         }
         // Everything a query brings is its kernel column: fold L⁻¹ into what it is multiplied with.
         let own: Vec<usize> = (support.fit..n).collect();
-        let mut influence = solved.select(&own).above(&Wide::zeros(0, m));
+        let mut influence = solved.select(&own);
         let mut quadratic = Wide::zeros(m, m);
         quadratic.as_mut_slice().copy_from_slice(&inverse);
         context.run(|| {

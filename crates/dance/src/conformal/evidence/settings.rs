@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::expert::Space;
 use super::ridge::{RidgeSettings, WHOLE};
 use crate::error::Result;
 use crate::kernel::Kernel;
@@ -29,7 +28,7 @@ pub enum ExpertSettings {
         /// In the stack.
         weight: f64,
         /// Where distances are taken: `raw`, `white` or `learned`.
-        space: SpaceName,
+        space: Space,
         /// A distance in that space.
         bandwidth: f64,
         /// 0.5 is the Gaussian kernel, 1 the Laplace kernel.
@@ -51,7 +50,7 @@ pub enum ExpertSettings {
 /// Where an expert compares points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum SpaceName {
+pub enum Space {
     /// As the encoder made them, normalised.
     Raw,
     /// Where points of a class scatter alike.
@@ -74,16 +73,16 @@ impl ExpertSettings {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Prototypes { .. } => "prototypes",
-            Self::Ridge { space: SpaceName::Raw, .. } => "kernel ridge",
-            Self::Ridge { space: SpaceName::White, .. } => "kernel ridge, whitened",
-            Self::Ridge { space: SpaceName::Learned, .. } => "kernel ridge, learned metric",
+            Self::Ridge { space: Space::Raw, .. } => "kernel ridge",
+            Self::Ridge { space: Space::White, .. } => "kernel ridge, whitened",
+            Self::Ridge { space: Space::Learned, .. } => "kernel ridge, learned metric",
             Self::Nearest { .. } => "nearest of each class, learned metric",
         }
     }
 
     /// Whether it looks where points of a class scatter alike.
     pub(crate) fn is_white(&self) -> bool {
-        self.uses(SpaceName::White)
+        self.uses(Space::White)
     }
 
     /// Whether a fit can have made it.
@@ -103,28 +102,18 @@ impl ExpertSettings {
             }
     }
 
-    pub(super) fn uses(&self, wanted: SpaceName) -> bool {
+    pub(super) fn uses(&self, wanted: Space) -> bool {
         match *self {
-            Self::Prototypes { .. } => wanted == SpaceName::White,
+            Self::Prototypes { .. } => wanted == Space::White,
             Self::Ridge { space, .. } => wanted == space,
-            Self::Nearest { .. } => wanted == SpaceName::Learned,
-        }
-    }
-}
-
-impl From<SpaceName> for Space {
-    fn from(name: SpaceName) -> Self {
-        match name {
-            SpaceName::Raw => Self::Raw,
-            SpaceName::White => Self::White,
-            SpaceName::Learned => Self::Learned,
+            Self::Nearest { .. } => wanted == Space::Learned,
         }
     }
 }
 
 impl RidgeSettings {
-    pub(super) fn new(space: SpaceName, bandwidth: f64, shape: f64, ridge: f64) -> Result<Self> {
-        Ok(Self { space: space.into(), kernel: Kernel::new(bandwidth, shape)?, ridge })
+    pub(super) fn new(space: Space, bandwidth: f64, shape: f64, ridge: f64) -> Result<Self> {
+        Ok(Self { space, kernel: Kernel::new(bandwidth, shape)?, ridge })
     }
 }
 

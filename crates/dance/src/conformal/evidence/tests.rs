@@ -232,7 +232,7 @@ fn settings_of(experts: Vec<ExpertSettings>, d: usize, random: &mut Random) -> S
     StackSettings::new(experts, Some(random_map(random, d)), 0.0, 3)
 }
 
-fn ridge(space: SpaceName, weight: f64) -> ExpertSettings {
+fn ridge(space: Space, weight: f64) -> ExpertSettings {
     ExpertSettings::Ridge { weight, space, bandwidth: 1.7, shape: 0.7, ridge: 0.05 }
 }
 
@@ -241,7 +241,7 @@ fn stacks() -> Vec<Vec<ExpertSettings>> {
     let prototypes = ExpertSettings::Prototypes { weight: 0.4, shrinkage: 0.5, spread: 1.3, nothing: 6.0 };
     let nearest = ExpertSettings::Nearest { weight: 1.1, floor: 1e-6, ceiling: 20.0 };
     let (raw, white, learned) =
-        (ridge(SpaceName::Raw, 4.0), ridge(SpaceName::White, 3.0), ridge(SpaceName::Learned, 5.0));
+        (ridge(Space::Raw, 4.0), ridge(Space::White, 3.0), ridge(Space::Learned, 5.0));
     vec![vec![prototypes], vec![raw], vec![nearest], vec![prototypes, raw, white, learned, nearest]]
 }
 

@@ -13,6 +13,7 @@ mod elementwise;
 mod fit;
 mod index;
 pub(crate) mod linalg;
+mod number;
 pub(crate) mod packed;
 mod ridge;
 mod shortlist;
