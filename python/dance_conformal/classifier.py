@@ -46,9 +46,9 @@ class DanceClassifier(SetPredictor):
         combined. ``"reuse"``: the calibration points are each other's neighbors, the paper's heuristic.
     combine : {"fuse", "evidence", "joint", "union"}
         How scores become one decision. ``"evidence"``: a posterior of several experts that learns from every label,
-        calibration points included; for few labels and classes that are hard to tell apart. ``"fuse"``: rank, contrastive score and
-        class probability as one score. ``"joint"``: rank and contrastive score as one score. ``"union"``: each of the two at
-        its own share of alpha, as in the paper.
+        calibration points included; for few labels and classes that are hard to tell apart. ``"fuse"``: rank,
+        contrastive score and class probability as one score. ``"joint"``: rank and contrastive score as one score.
+        ``"union"``: each of the two at its own share of alpha, as in the paper.
     fit_neighbors : bool
         In exact mode, whether the points that fitted the kernel serve as neighbors beside the calibration points.
     mix : "auto" or float
