@@ -19,6 +19,7 @@ PAPER: dict[str, Any] = {
 _WORDS = {
     "calibration": ("exact", "disjoint", "reuse"),
     "combine": ("evidence", "fuse", "joint", "union"),
+    "by_class": ("together", "fair", "clusters", "each"),
     "normalize": ("l2", "standardize", "none"),
     "probabilities": ("calibrated", "clamp"),
     "empty": ("keep", "top1"),
@@ -29,8 +30,8 @@ _GROUPS = {
         "evaluations", "bandwidth", "shape", "validation", "search_points", "confirm", "refit", "memory",
     ),
     "dance": (
-        "rank_neighbors", "contrast_neighbors", "temperature", "mix", "calibration", "combine", "fit_neighbors",
-        "tie_noise",
+        "rank_neighbors", "contrast_neighbors", "temperature", "mix", "calibration", "combine", "by_class",
+        "fit_neighbors", "tie_noise",
     ),
 }  # fmt: skip
 _PLAIN = ("normalize", "probabilities", "probability_floor")

@@ -13,6 +13,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::combine::Combine;
+use super::evidence::ByClass;
 use super::mix::Mix;
 use crate::error::{Error, Result};
 use crate::setters::setters;
@@ -59,6 +60,8 @@ pub struct DanceConfig {
     pub calibration: CalibrationMode,
     /// How the scores become one decision.
     pub combine: Combine,
+    /// Whom the guarantee is for: all points together, or classes.
+    pub by_class: ByClass,
     /// In exact mode, whether the points that fitted the kernel serve as neighbors too.
     pub fit_neighbors: bool,
     /// Width ε < 1 of the noise U(0,ε) that breaks ties of ranks; 0 leaves them.
@@ -74,6 +77,7 @@ setters!(DanceConfig {
     mix: Mix,
     calibration: CalibrationMode,
     combine: Combine,
+    by_class: ByClass,
     fit_neighbors: bool,
     tie_noise: f64,
     seed: u64,
@@ -88,6 +92,7 @@ impl Default for DanceConfig {
             mix: Mix::Auto,
             calibration: CalibrationMode::default(),
             combine: Combine::default(),
+            by_class: ByClass::default(),
             fit_neighbors: true,
             tie_noise: 0.0,
             seed: 0,
@@ -99,6 +104,16 @@ impl DanceConfig {
     /// The paper's own settings.
     pub fn paper() -> Self {
         Self { calibration: CalibrationMode::Reuse, combine: Combine::Union, ..Self::default() }
+    }
+
+    /// The guarantee, in words for every output.
+    pub fn guarantee(&self) -> String {
+        let of_all = self.calibration.guarantee();
+        match self.by_class {
+            ByClass::Together | ByClass::Fair => of_all.into(),
+            ByClass::Clusters => format!("{of_all}; for the labels of every cluster of classes by itself"),
+            ByClass::Each => format!("{of_all}; for every class by itself"),
+        }
     }
 
     pub(crate) fn check(&self) -> Result<()> {
@@ -114,6 +129,14 @@ impl DanceConfig {
         }
         if !(0.0..1.0).contains(&self.tie_noise) {
             return Err(Error::config("tie_noise", self.tie_noise, "at least 0 and below 1"));
+        }
+        let exact_evidence = (CalibrationMode::Exact, Combine::Evidence);
+        if self.by_class != ByClass::Together && (self.calibration, self.combine) != exact_evidence {
+            return Err(Error::config(
+                "by_class",
+                format!("{:?}", self.by_class).to_lowercase(),
+                "`together` unless evidence is combined in exact mode (`--combine evidence --calibration-mode exact`)",
+            ));
         }
         if matches!(self.combine, Combine::Fuse | Combine::Evidence)
             && let Mix::Fixed(mix) = self.mix

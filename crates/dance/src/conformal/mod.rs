@@ -20,6 +20,7 @@
 //! ```
 
 mod band;
+pub mod breakdown;
 mod calibrate;
 mod combine;
 mod config;
@@ -48,7 +49,7 @@ pub(crate) use combine::Levels;
 pub use config::{CalibrationMode, DanceConfig};
 pub use counts::{Counts, Cut, LabelCounts, least_count};
 pub use decision::Decision;
-pub use evidence::{ExpertSettings, Space, StackSettings};
+pub use evidence::{ByClass, Clusters, ExpertSettings, Space, StackSettings};
 pub(crate) use evidence::{Known, Lesson, Stack, learn};
 pub use mix::{Mix, MixSelection, Trial, share};
 pub(crate) use novelty::Novelty;
