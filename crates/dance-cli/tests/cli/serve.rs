@@ -141,6 +141,10 @@ fn labels_survive_a_kill_and_recalibrate_by_chance_alone() {
     let audited: Vec<Value> =
         audit.iter().map(|&place| json!({ "point": place, "label": of(place) })).collect();
     assert_eq!(label(&server, "chance", audited.into()).json()["recorded"], audit.len());
+    // A row that is no label costs itself, and where there is no other, the request.
+    let wrong = json!([{ "point": audit[0], "label": 7 }, 3, { "label": "x" }]);
+    let refused = label(&server, "chance", wrong.clone());
+    assert_eq!((refused.status, refused.json()["rows"].as_array().unwrap().len()), (422, 3));
     assert_eq!(label(&server, "picked", json!([{ "point": other, "label": of(other) }])).status, 200);
     // Neither counts as the other.
     assert_eq!(label(&server, "chance", json!([{ "point": other, "label": of(other) }])).status, 409);
@@ -317,8 +321,7 @@ fn the_page_has_its_files_and_tells_browsers_to_ask_nobody_else() {
     assert_eq!(server.get("/page/../Cargo.toml").status, 404);
     assert_eq!(server.get("/images/..%2f..%2fetc%2fpasswd").status, 404);
     let interface = server.get("/openapi.json").json();
-    assert_eq!(
-        interface["components"]["schemas"]["PredictRequest"]["properties"]["embedding"]["minItems"],
-        384
-    );
+    let schemas = &interface["components"]["schemas"];
+    assert_eq!(schemas["PredictPoint"]["properties"]["embedding"]["minItems"], 384);
+    assert_eq!(schemas["PredictRequest"]["oneOf"].as_array().unwrap().len(), 2);
 }
