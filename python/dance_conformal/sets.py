@@ -80,6 +80,26 @@ class SetPredictor(KernelMachine):
         # Rounded, since 0.07 / 0.7 is above 0.1.
         return np.asarray(np.minimum(both, 1.0).round(12))
 
+    def novelty(self, X: Any) -> NDArray[np.float64]:
+        """A p-value of every point for coming from where the calibration points come from, whatever its label.
+
+        Small for points unlike anything seen: ``model.novelty(X) <= 0.01`` flags them with one false alarm in a hundred. The distance to
+        the fifth-nearest reference point decides, compared with those of the calibration points.
+
+        >>> from dance_conformal import DanceClassifier, datasets
+        >>> X, y = datasets.clusters(600, classes=3)
+        >>> model = DanceClassifier(evaluations=2).fit(X[:500], y[:500])
+        >>> noise = np.random.default_rng(0).normal(size=(20, X.shape[1]))
+        >>> bool((model.novelty(X[500:]) <= 0.01).mean() < 0.1), bool((model.novelty(noise) <= 0.01).all())
+        (True, True)
+        """
+        found = self._score(X).novelty
+        if found is None:
+            raise ValueError(
+                "the model file is from before novelty, and its calibration points are not kept: call conformalize(X, y)"
+            )
+        return found
+
     def thresholds(self, alpha: float | None = None) -> dict[str, Any]:
         """How labels are let in at ``alpha``.
 

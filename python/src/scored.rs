@@ -69,6 +69,12 @@ impl Scored {
         PyArray1::from_slice(py, &self.inner.nearest)
     }
 
+    /// A p-value of every point for coming from where the calibration points come from; none where an older file does not say.
+    #[getter]
+    fn novelty<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<f64>>> {
+        self.inner.novelty.as_ref().map(|novelty| PyArray1::from_slice(py, novelty))
+    }
+
     /// Seconds the library took.
     #[getter]
     fn seconds(&self) -> f64 {

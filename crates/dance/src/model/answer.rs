@@ -35,6 +35,13 @@ pub struct Answer<'a, Id = serde_json::Value> {
     pub set: Vec<Value<'a>>,
     /// The level.
     pub alpha: f64,
+    /// A p-value for coming from where the calibration points come from, whatever the label: small where the point is unlike anything
+    /// seen. `None` where an older model file does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub novelty: Option<f64>,
+    /// Whether that is at most the level of false alarms that was asked for; `None` where none was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub novel: Option<bool>,
     /// See [`Include`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probabilities: Option<Vec<f32>>,
@@ -90,6 +97,8 @@ impl Dance {
                 probability: best.map_or(f32::NAN, |best| best.probabilities[row]),
                 set: labels.iter().map(|&label| name(label)).collect(),
                 alpha: decision.alpha,
+                novelty: scored.novelty.as_ref().map(|all| all[row]),
+                novel: None,
                 probabilities: classified
                     .map(|all| labels.iter().map(|&label| all.probability(row, label)).collect()),
                 p_values: p(|counts| counts.combined).filter(|_| combined),

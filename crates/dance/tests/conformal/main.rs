@@ -8,4 +8,5 @@ mod calibrated;
 mod coverage;
 mod exact;
 mod invariance;
+mod novelty;
 mod reference;

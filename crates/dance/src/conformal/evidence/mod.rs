@@ -11,6 +11,7 @@
 //!
 //! Everything is computed on the host in f64: sets do not depend on the device.
 
+mod bounds;
 mod count;
 mod expert;
 mod learn;
@@ -35,7 +36,8 @@ use crate::device::cpu::packed::Packed;
 use crate::error::Result;
 use crate::machine::Part;
 use crate::matrix::Matrix;
-use count::{Bagged, counts, reaching, score};
+use bounds::Bounds;
+use count::{Bagged, Counting, reaching, score, scores};
 use expert::{Asked, Block, Expert, Support};
 use weights::{Evidences, log_sum};
 use whitening::packed_columns;
@@ -56,7 +58,8 @@ pub(crate) struct Stack {
     /// Their labels.
     labels: Vec<u32>,
     pub(crate) known: Known,
-    joins: bool,
+    /// Where queries join the bag: what settles most of them.
+    bounds: Option<Bounds>,
     classes: usize,
 }
 
@@ -117,13 +120,16 @@ impl Stack {
             evidence: Wide::default(),
             labels: support.bag_labels().to_vec(),
             known: Known::default(),
-            joins: mode == CalibrationMode::Exact,
+            bounds: None,
             classes,
         };
         let evidence = if speaks { stack.of_bag() } else { stack.of_queries(&judged, context) };
         stack.known = known.unwrap_or_else(|| Known::of(&evidence, &calibration.labels));
         if speaks {
             stack.evidence = evidence;
+        }
+        if mode == CalibrationMode::Exact {
+            stack.bounds = Some(Bounds::new(&stack.bagged(), &stack.tables()));
         }
         Ok(stack)
     }
@@ -168,8 +174,16 @@ impl Stack {
             let block = self.block(&queries.select(&rows), context);
             let asked: Vec<(f64, Box<dyn Asked + '_>)> =
                 self.experts.iter().map(|(weight, expert)| (*weight, expert.ask(&block, context))).collect();
-            let found = context.map(rows.len(), |query| self.answer_one(&asked, query));
-            for (count, probability) in found {
+            let found = context.map(rows.len(), |query| self.posterior(&asked, query));
+            let (scores, told): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+            let found = match &self.bounds {
+                Some(bounds) => {
+                    let (bag, tables) = (self.bagged(), self.tables());
+                    Counting { bag, bounds, tables, experts: &asked }.count(&scores, context)?
+                }
+                None => scores.iter().map(|scores| self.count_apart(scores)).collect(),
+            };
+            for (count, probability) in found.into_iter().zip(told) {
                 let least = count.iter().copied().min().unwrap_or(1);
                 let of = |combined| Counts { rank: 0, contrast: 0, combined };
                 let each = count.into_iter().enumerate().map(|(label, count)| (label as u32, of(count)));
@@ -180,26 +194,36 @@ impl Stack {
         Ok((counts, probabilities))
     }
 
-    fn answer_one(&self, asked: &[(f64, Box<dyn Asked + '_>)], query: usize) -> (Vec<u32>, Vec<f32>) {
+    /// A query's score of every label, and its probabilities.
+    fn posterior(&self, asked: &[(f64, Box<dyn Asked + '_>)], query: usize) -> (Vec<f64>, Vec<f32>) {
         let mut row = vec![0.0; self.classes];
         for (weight, expert) in asked {
             for (sum, &value) in row.iter_mut().zip(expert.evidence(query)) {
                 *sum += weight * value;
             }
         }
-        let scores: Vec<f64> = (0..row.len()).map(|label| score(&mut row, label)).collect();
-        let found = if self.joins {
-            counts(&Bagged { evidence: &self.evidence, labels: &self.labels }, asked, query, &scores)
-        } else {
-            let own = &self.known.scores;
-            let below = |score: f64| own.partition_point(|&other| other < reaching(score));
-            scores.iter().map(|&score| (1 + own.len() - below(score)) as u32).collect()
-        };
+        let scores = scores(&mut row);
         for value in &mut row {
             *value *= self.known.sharpness;
         }
         let total = log_sum(&row);
-        (found, row.iter().map(|value| (value - total).exp() as f32).collect())
+        (scores, row.iter().map(|value| (value - total).exp() as f32).collect())
+    }
+
+    /// Counts of a query that does not join the bag.
+    fn count_apart(&self, scores: &[f64]) -> Vec<u32> {
+        let own = &self.known.scores;
+        let below = |score: f64| own.partition_point(|&other| other < reaching(score));
+        scores.iter().map(|&score| (1 + own.len() - below(score)) as u32).collect()
+    }
+
+    fn bagged(&self) -> Bagged<'_> {
+        Bagged { evidence: &self.evidence, labels: &self.labels }
+    }
+
+    /// What each expert says of the bag.
+    fn tables(&self) -> Vec<&Wide> {
+        self.experts.iter().map(|(_, expert)| expert.bag()).collect()
     }
 }
 
