@@ -59,6 +59,22 @@ pub struct Answer<'a, Id = serde_json::Value> {
     pub neighbors: Option<Vec<Vec<ReferencePoint<'a>>>>,
 }
 
+impl Scored {
+    /// The places of the labels of a query's set, most conforming first.
+    pub fn conforming(&self, query: usize, set: &[u32]) -> Vec<usize> {
+        let key = |place: usize| {
+            let (rank, contrast) = self.scores.get(query, set[place]);
+            (self.counts.get(query, set[place]).combined, rank, contrast)
+        };
+        let mut order: Vec<usize> = (0..set.len()).collect();
+        order.sort_by(|&a, &b| {
+            let (a, b) = (key(a), key(b));
+            b.0.cmp(&a.0).then(a.1.total_cmp(&b.1)).then(a.2.total_cmp(&b.2))
+        });
+        order
+    }
+}
+
 impl Dance {
     /// What there is to say about scored points at one level, with rows from 0 on and without ids.
     pub fn answers<Id>(&self, scored: &Scored, decision: &Decision, include: Include) -> Vec<Answer<'_, Id>> {
@@ -74,15 +90,7 @@ impl Dance {
         };
         let answer = |row: usize| {
             let set = prediction.sets.get(row);
-            let mut order: Vec<usize> = (0..set.len()).collect();
-            let key = |place: usize| {
-                let (rank, contrast) = scored.scores.get(row, set[place]);
-                (scored.counts.get(row, set[place]).combined, rank, contrast)
-            };
-            order.sort_by(|&a, &b| {
-                let (a, b) = (key(a), key(b));
-                b.0.cmp(&a.0).then(a.1.total_cmp(&b.1)).then(a.2.total_cmp(&b.2))
-            });
+            let order = scored.conforming(row, set);
             let labels: Vec<u32> = order.iter().map(|&place| set[place]).collect();
             let p = |pick: fn(Counts) -> u32| {
                 let counts = counts?;
