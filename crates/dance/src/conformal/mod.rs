@@ -31,6 +31,7 @@ mod exact;
 pub mod methods;
 pub mod metrics;
 mod mix;
+mod none_of_these;
 mod novelty;
 mod parts;
 mod predictor;
