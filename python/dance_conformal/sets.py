@@ -52,7 +52,7 @@ class SetPredictor(KernelMachine):
     def predict_unseen(self, X: Any, alpha: float | None = None) -> NDArray[np.bool_]:
         """Whether every set holds "none of these" beside its labels: a label that no point has may be the true one.
 
-        For models with ``unseen=True``. Part of ``alpha`` is spent on such labels, the rest on those that are known: with both,
+        For models with ``unseen=True``. Part of ``alpha`` is spent on such labels, the rest on known ones: with both,
         sets cover the truth with probability 1 - ``alpha``, be it known or not.
 
         >>> from dance_conformal import DanceClassifier, datasets
@@ -102,8 +102,8 @@ class SetPredictor(KernelMachine):
     def novelty(self, X: Any) -> NDArray[np.float64]:
         """A p-value of every point for coming from where the calibration points come from, whatever its label.
 
-        Small for points unlike anything seen: ``model.novelty(X) <= 0.01`` flags them with one false alarm in a hundred. The distance to
-        the fifth-nearest reference point decides, compared with those of the calibration points.
+        Small for points unlike anything seen: ``model.novelty(X) <= 0.01`` flags them with one false alarm in a hundred.
+        The distance to the fifth-nearest reference point decides, compared with those of the calibration points.
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(600, classes=3)
