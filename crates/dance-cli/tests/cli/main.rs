@@ -16,6 +16,7 @@ mod formats;
 mod interrupts;
 mod judging;
 mod kinds;
+mod promises;
 mod readers;
 #[cfg(feature = "serve")]
 mod serve;
