@@ -1,5 +1,6 @@
 //! What a server is told when it starts.
 
+use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,13 +20,22 @@ pub struct Settings {
     /// Whether other machines may ask without a key.
     pub open: bool,
     /// Pictures of points, by their ids.
-    pub images: Option<PathBuf>,
+    pub images: Option<Images>,
     /// Where labels go that become known.
     pub journal: PathBuf,
     /// What a request may take.
     pub limits: Limits,
     /// Whether requests are logged on stderr.
     pub log: bool,
+}
+
+/// Pictures of points, by their ids.
+#[derive(Clone, Debug)]
+pub enum Images {
+    /// Files of a folder, named like ids, with or without their endings.
+    Folder(PathBuf),
+    /// Files in memory.
+    Held(HashMap<String, Vec<u8>>),
 }
 
 /// What a request, and all of them together, may take.
