@@ -182,11 +182,15 @@ impl Truth {
                 format!(". The model's labels are {own}, these are {here}; they are matched by name")
             };
             format!(
-                "{unknown} of {} rows carry a label that the model has never seen (the first is `{}`, {}); \
-                 no set can hold it, so they count as not covered{kinds}",
+                "{unknown} of {} rows carry a label that the model has never seen (the first is `{}`, {}); {}{kinds}",
                 names.len(),
                 names[row],
-                place(row)
+                place(row),
+                if model.fitted().config.dance.unseen {
+                    "sets that hold \"none of these\" cover it"
+                } else {
+                    "no set can hold it, so they count as not covered"
+                }
             )
         });
         let classes = labels.iter().fold(known, |most, &label| most.max(label as usize + 1));

@@ -29,7 +29,7 @@ const EXAMPLES: usize = 5;
 #[serde(deny_unknown_fields)]
 #[schema(as = ExplainRequest)]
 pub(crate) struct Asked {
-    #[schema(nullable = false)]
+    #[schema(nullable = false, value_type = Option<Vec<f32>>)]
     #[serde(default, deserialize_with = "there")]
     embedding: Option<Numbers>,
     /// The place of a point in `/v1/points`, from 0.

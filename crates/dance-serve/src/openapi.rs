@@ -141,34 +141,89 @@ pub(crate) async fn openapi(Shared(state): Shared<Arc<State>>) -> Json<Value> {
     let mut interface = serde_json::to_value(interface).unwrap_or_default();
     let served = state.slot.get();
     let schemas = &mut interface["components"]["schemas"];
+    let numbers = numbers(served.dimensions(), served.directed());
     for schema in ["PredictRequest", "ExplainRequest", "Labelled"] {
-        let numbers = &mut schemas[schema]["properties"]["embedding"];
-        numbers["minItems"] = served.dimensions().into();
-        numbers["maxItems"] = served.dimensions().into();
-        if served.directed() {
-            // A vector of zeros has no direction.
-            numbers["contains"] = json!({ "not": { "const": 0 } });
+        let embedding = &mut schemas[schema]["properties"]["embedding"];
+        let described = embedding["description"].take();
+        *embedding = numbers.clone();
+        if !described.is_null() {
+            embedding["description"] = described;
         }
     }
-    let either = |other: Value| json!([{ "required": ["embedding"] }, other]);
-    let request = &mut schemas["PredictRequest"];
-    request["properties"]["points"]["minItems"] = 1.into();
-    request["additionalProperties"] = false.into();
-    request["oneOf"] = either(json!({ "required": ["points"], "not": { "required": ["id"] } }));
-    schemas["ExplainRequest"]["oneOf"] = either(json!({ "required": ["point"] }));
-    schemas["Labelled"]["oneOf"] = either(json!({ "required": ["point"], "not": { "required": ["id"] } }));
+    let id = json!({ "$ref": "#/components/schemas/Id" });
+    schemas["Point"] = json!({ "description": "A point: its embedding, perhaps with an id.", "oneOf": [numbers, {
+        "type": "object", "required": ["embedding"], "additionalProperties": false,
+        "properties": { "embedding": numbers, "id": id },
+    }] });
+    // A row may be anything as long as one of them is what it should be: the others get a problem each.
+    let most = state.settings.limits.points;
+    for (schema, member, row) in
+        [("PredictRequest", "points", "Point"), ("LabelsRequest", "labels", "Labelled")]
+    {
+        let rows = &mut schemas[schema]["properties"][member];
+        let row = json!({ "$ref": format!("#/components/schemas/{row}") });
+        rows["items"] = json!({ "anyOf": [row, {}] });
+        rows["contains"] = row;
+        rows["minItems"] = 1.into();
+        rows["maxItems"] = most.into();
+    }
+    schemas["PredictRequest"]["additionalProperties"] = false.into();
+    let page = state.points.as_ref().map(|points| points.len() - 1);
     for schema in ["ExplainRequest", "Labelled"] {
-        let point = &mut schemas[schema]["properties"]["point"];
-        match &state.points {
-            Some(points) => point["maximum"] = (points.len() - 1).into(),
-            None => *point = false.into(),
-        }
+        schemas[schema]["properties"]["point"]["maximum"] = page.unwrap_or(0).into();
     }
+    let by_place = |name| page.map(|_| (name, "point", &["embedding", "id"][..]));
+    let by_embedding = |name| Some((name, "embedding", &["point"][..]));
+    let one = ("PredictPoint", "embedding", &["points"][..]);
+    let many = ("PredictPoints", "points", &["embedding", "id"][..]);
+    one_of(schemas, "PredictRequest", [Some(one), Some(many)]);
+    one_of(schemas, "ExplainRequest", [by_embedding("ExplainEmbedding"), by_place("ExplainPoint")]);
+    one_of(schemas, "Labelled", [by_embedding("LabelledEmbedding"), by_place("LabelledPoint")]);
     let level = json!({ "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1 });
     schemas["Levels"]["oneOf"] =
         json!([level, { "type": "array", "items": level, "minItems": 1, "maxItems": predict::MOST_LEVELS }]);
+    let predict = &mut interface["paths"]["/v1/predict"]["post"];
+    for place in ["/requestBody", "/responses/200"] {
+        let arrow = format!("{place}/content/application~1vnd.apache.arrow.stream/schema");
+        if let Some(schema) = predict.pointer_mut(&arrow) {
+            *schema = json!({ "type": "string", "format": "binary" });
+        }
+    }
     if !state.settings.keys.is_empty() {
         interface["security"] = json!([{ "key": [] }]);
     }
     Json(interface)
+}
+
+/// What an embedding is for a model: as many numbers as it has dimensions, within what 32 bits hold.
+fn numbers(dimensions: usize, directed: bool) -> Value {
+    let most = f64::from(f32::MAX);
+    let number = json!({ "type": "number", "format": "float", "minimum": -most, "maximum": most });
+    let mut numbers =
+        json!({ "type": "array", "items": number, "minItems": dimensions, "maxItems": dimensions });
+    if directed {
+        // A vector of zeros has no direction.
+        let least = f64::from(f32::MIN_POSITIVE);
+        numbers["contains"] = json!({ "anyOf": [{ "minimum": least }, { "maximum": -least }] });
+    }
+    numbers
+}
+
+/// Describes a request that has one of two forms as what it is: a type for each form, named, with the member it must have and
+/// without those it must not. Programs that make clients understand that.
+fn one_of(schemas: &mut Value, name: &str, forms: [Option<(&str, &str, &[&str])>; 2]) {
+    let whole = schemas[name].take();
+    let mut refs = Vec::new();
+    for (form, member, without) in forms.into_iter().flatten() {
+        let mut schema = whole.clone();
+        if let Some(properties) = schema["properties"].as_object_mut() {
+            properties.retain(|key, _| !without.contains(&key.as_str()));
+        }
+        let mut required = schema["required"].as_array().cloned().unwrap_or_default();
+        required.push(member.into());
+        schema["required"] = required.into();
+        schemas[form] = schema;
+        refs.push(json!({ "$ref": format!("#/components/schemas/{form}") }));
+    }
+    schemas[name] = json!({ "description": whole["description"], "oneOf": refs });
 }

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod bench;
+#[cfg(feature = "serve")]
+mod client;
 mod commands;
 mod configuration;
 mod demo;

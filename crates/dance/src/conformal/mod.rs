@@ -20,6 +20,7 @@
 //! ```
 
 mod band;
+pub mod breakdown;
 mod calibrate;
 mod combine;
 mod config;
@@ -31,6 +32,7 @@ mod martingale;
 pub mod methods;
 pub mod metrics;
 mod mix;
+mod none_of_these;
 mod novelty;
 mod parts;
 mod predictor;
@@ -49,7 +51,7 @@ pub(crate) use combine::Levels;
 pub use config::{CalibrationMode, DanceConfig};
 pub use counts::{Counts, Cut, LabelCounts, least_count};
 pub use decision::Decision;
-pub use evidence::{ExpertSettings, Space, StackSettings};
+pub use evidence::{ByClass, Clusters, ExpertSettings, Space, StackSettings};
 pub(crate) use evidence::{Known, Lesson, Stack, learn};
 pub use martingale::{Bets, Martingale};
 pub use mix::{Mix, MixSelection, Trial, share};

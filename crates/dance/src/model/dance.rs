@@ -142,9 +142,9 @@ impl Dance {
         match self.overlap.fitted {
             0 if self.fitted.config.stratified => format!(
                 "{}; calibration points were dealt out class by class, which makes it approximate, and too good where classes are rare",
-                self.predictor.mode().guarantee()
+                self.fitted.config.dance.guarantee()
             ),
-            0 => self.predictor.mode().guarantee().into(),
+            0 => self.fitted.config.dance.guarantee(),
             fitted => format!(
                 "none: {fitted} of the calibration points took part in the fit, so sets may cover less than 1 - alpha"
             ),

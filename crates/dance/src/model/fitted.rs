@@ -183,7 +183,7 @@ impl Fitted {
             [&fit, calibration],
             &rfm.metric_root,
             classes,
-            dance.calibration,
+            (dance.calibration, dance.by_class),
             None,
             context,
         )

@@ -9,7 +9,7 @@
 mod agop;
 mod classifier;
 mod distances;
-mod elementwise;
+pub(crate) mod elementwise;
 mod fit;
 mod index;
 pub(crate) mod linalg;
