@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use dance::data::EncoderIdentity;
+use dance::device::DeviceChoice;
 use dance::{Context, Dance, Table};
 use dance_embed::{EmbedOptions, Encoder, EncoderOptions, Items, Modality, Processor, embed};
 
@@ -13,9 +14,6 @@ use crate::progress::Progress;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Encoder")]
 pub(crate) struct Encoding {
-    /// What runs the encoder
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Device::Cpu)]
-    device: Device,
     /// Fetch nothing: everything must be in the cache
     #[arg(long)]
     offline: bool,
@@ -24,26 +22,23 @@ pub(crate) struct Encoding {
     runtime: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Device {
-    /// The processor
-    Cpu,
-    /// A graphics processor of NVIDIA's, with `onnxruntime-gpu`
-    Cuda,
-}
-
 impl Encoding {
+    /// Opens an encoder; it runs on a graphics processor only where one is asked for by name, which takes `onnxruntime-gpu`.
     pub(crate) fn open(
         &self,
         name: &str,
         modality: Modality,
+        device: DeviceChoice,
         context: &Context<'_>,
     ) -> dance::Result<Encoder> {
-        let options = EncoderOptions {
-            runtime: self.runtime.clone(),
-            processor: if self.device == Device::Cuda { Processor::Cuda } else { Processor::Cpu },
-            offline: self.offline,
+        let processor = match device {
+            DeviceChoice::Auto | DeviceChoice::Cpu => Processor::Cpu,
+            DeviceChoice::Cuda(0) => Processor::Cuda,
+            DeviceChoice::Cuda(_) => {
+                return Err(dance::Error::config("device", device, "cpu or cuda:0 where an encoder runs"));
+            }
         };
+        let options = EncoderOptions { runtime: self.runtime.clone(), processor, offline: self.offline };
         Encoder::open(name, modality, &options, context)
     }
 }
@@ -88,6 +83,7 @@ impl OnTheFly {
         &self,
         model: &Dance,
         skip_bad: bool,
+        device: DeviceChoice,
         progress: &Progress,
         context: &Context<'_>,
     ) -> anyhow::Result<(Table, Vec<(String, String)>)> {
@@ -102,7 +98,7 @@ impl OnTheFly {
             bail!("{}: holds {}, not {}", path.display(), items.modality.name(), modality.name());
         }
         let name = self.encoder.as_deref().unwrap_or(&expected.name);
-        let encoder = self.encoding.open(name, modality, context)?;
+        let encoder = self.encoding.open(name, modality, device, context)?;
         EncoderIdentity::check(Some(expected), Some(encoder.identity()), &path.display().to_string())?;
         let embedded = embed(&items, &encoder, &EmbedOptions { skip_bad, parts: None }, context)?;
         let bad = embedded.bad.into_iter().map(|bad| (bad.id, bad.reason)).collect();

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use dance::device::{Cpu, Device};
 use dance::{Context, Error};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -63,7 +62,7 @@ impl State {
             let found = std::fs::canonicalize(folder).map_err(|error| Error::io(folder, error))?;
             if found.is_dir() { Ok(found) } else { Err(Error::format(folder, "is not a folder of pictures")) }
         });
-        let served = Served::load(device(), &settings.model, points.as_ref(), &context)?;
+        let served = Served::load(settings.device, &settings.model, points.as_ref(), &context)?;
         let slot = Arc::new(Slot(RwLock::new(Arc::new(served))));
         Ok(Self {
             gather: Gather::start(&slot, &context)?,
@@ -85,7 +84,8 @@ impl State {
     /// about the points of the page; where anything is wrong, it stays.
     pub(crate) fn reload(&self) -> dance::Result<Arc<Served>> {
         let _one = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        let loaded = Served::load(device(), &self.settings.model, self.points.as_ref(), &self.context);
+        let loaded =
+            Served::load(self.settings.device, &self.settings.model, self.points.as_ref(), &self.context);
         let checked = loaded.and_then(|served| {
             let (before, after) = (self.slot.get().dimensions(), served.dimensions());
             if before == after {
@@ -122,8 +122,4 @@ impl State {
     pub(crate) fn draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
-}
-
-fn device() -> &'static dyn Device {
-    &Cpu
 }

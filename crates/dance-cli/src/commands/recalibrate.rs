@@ -54,7 +54,7 @@ impl Recalibrate {
         places::check(&inputs, &[Some(&self.output)])?;
         let progress = Progress::new(shared);
         progress.begin("calibrating");
-        let (device, context) = (shared.device(), shared.context(&progress)?);
+        let (device, context) = (shared.device()?, shared.context(&progress)?);
         let model = Dance::load(device, &self.model, &context)?;
         let data = self.dataset(&model, &progress)?;
         let config = self.method.apply(model.fitted().config.dance, shared.seed);

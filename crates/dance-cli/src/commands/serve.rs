@@ -102,6 +102,7 @@ impl Serve {
         settings.limits.requests = self.max_requests;
         settings.limits.time = Duration::from_secs(self.timeout);
         settings.log = !shared.quiet;
+        settings.device = shared.device()?;
         let server = Server::open(settings, points, shared.threads)?;
         let (sender, signals) = mpsc::unbounded_channel();
         interrupt::hand_over(move |reload| {
@@ -145,7 +146,7 @@ fn shipped(shared: &Shared, progress: &Progress) -> anyhow::Result<(PathBuf, Opt
     let parts = split::uniform(data.len(), &SHARES, shared.seed)?;
     let folder = kept()?;
     let path = folder.join(format!("{SHIPPED_MODEL}-format{FORMAT}-seed{}.dance", shared.seed));
-    let (device, context) = (shared.device(), shared.context(progress)?);
+    let (device, context) = (shared.device()?, shared.context(progress)?);
     if Dance::load(device, &path, &context).is_err() {
         progress.note("fitting the data set that ships with dance, once");
         let mut config = Config::default();

@@ -37,7 +37,9 @@ impl FromStr for DeviceChoice {
             "cuda" => Some(Self::Cuda(0)),
             _ => text.strip_prefix("cuda:").and_then(number),
         };
-        choice.ok_or_else(|| Error::config("device", text, "auto, cpu, cuda, or cuda: and a number such as cuda:1"))
+        choice.ok_or_else(|| {
+            Error::config("device", text, "auto, cpu, cuda, or cuda: and a number such as cuda:1")
+        })
     }
 }
 

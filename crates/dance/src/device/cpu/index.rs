@@ -22,7 +22,6 @@ use crate::matrix::Matrix;
 const QUERY_TILE: usize = 96;
 const POINT_TILE: usize = 576; // a multiple of a panel's 16
 
-
 pub(super) struct CpuIndex {
     frame: Frame,
     points: Packed,

@@ -69,8 +69,13 @@ impl<'a> CudaFit<'a> {
         let (n, d) = (points.train.rows(), points.train.cols());
         let center = mean(points.train);
         let queue = gpu.queue()?;
-        let size =
-            FitSize { train: n, held_out: points.held_out.rows(), dimensions: d, classes: points.classes, several: true };
+        let size = FitSize {
+            train: n,
+            held_out: points.held_out.rows(),
+            dimensions: d,
+            classes: points.classes,
+            several: true,
+        };
         let (needed, free) = (bytes(size), queue.free_bytes()?);
         if needed > free {
             return Err(too_large(gpu, size, needed, free));
@@ -135,7 +140,8 @@ impl<'a> CudaFit<'a> {
             return Ok(None);
         }
         let (mut hits, mut losses) = (queue.zeros::<f64>(m)?, queue.zeros::<f64>(m)?);
-        let judge = queue.kernel("judge").input(outputs, m * c).input(&self.held_out_labels, m).size(m).size(c);
+        let judge =
+            queue.kernel("judge").input(outputs, m * c).input(&self.held_out_labels, m).size(m).size(c);
         judge.output(&mut hits, m).output(&mut losses, m).run((m.div_ceil(8), 1), (256, 1))?;
         let mean = |values: Vec<f64>| values.iter().sum::<f64>() / m as f64;
         let (hits, losses) = (queue.download(&hits, 0, m)?, queue.download(&losses, 0, m)?);
@@ -248,7 +254,9 @@ impl FitSession for CudaFit<'_> {
     }
 
     fn leave_one_out(&mut self, context: &Context<'_>) -> Result<Matrix> {
-        let Some((_, solution)) = self.solved.as_ref().filter(|_| self.measured) else { return Err(unsolved()) };
+        let Some((_, solution)) = self.solved.as_ref().filter(|_| self.measured) else {
+            return Err(unsolved());
+        };
         let n = self.train.rows;
         let queue = self.gpu.queue()?;
         let beta = self.downloaded(&queue, &solution.beta, n)?;

@@ -10,7 +10,7 @@ use super::Gpu;
 use super::matrix::{Mat, MatMut};
 use super::queue::Queue;
 use crate::context::Context;
-use crate::device::cpu::{check_width, moved, squared_norm};
+use crate::device::cpu::check_width;
 use crate::device::frame::Frame;
 use crate::device::{Candidates, IdLists, IndexHandle};
 use crate::error::Result;
@@ -22,6 +22,8 @@ const BLOCK_NUMBERS: usize = 1 << 27;
 pub(super) struct CudaIndex {
     gpu: Arc<Gpu>,
     frame: Frame,
+    /// What points and queries are moved by, where they are.
+    center: Option<CudaSlice<f32>>,
     points: CudaSlice<f32>,
     norms: CudaSlice<f32>,
     /// `‖r‖² - reach_r`.
@@ -34,18 +36,34 @@ impl CudaIndex {
         let queue = gpu.queue()?;
         let points = queue.upload(moved.as_ref().unwrap_or(points).as_slice())?;
         let norms = queue.upload(&frame.norms)?;
+        let center = frame.center.as_ref().map(|center| queue.upload(center)).transpose()?;
         drop(queue);
-        Ok(Self { gpu: Arc::clone(gpu), frame, points, norms, offsets: None })
+        Ok(Self { gpu: Arc::clone(gpu), frame, center, points, norms, offsets: None })
     }
 
-    /// Appends the candidates of some queries, moved as the points are.
-    fn block(&self, queue: &Queue, queries: &Matrix, k: usize, reaching: bool, all: &mut Candidates) -> Result<()> {
-        let (count, n, d) = (queries.rows(), self.frame.norms.len(), queries.cols());
-        let on_device = queue.upload(queries.as_slice())?;
+    /// Appends the candidates of some queries, row after row.
+    fn block(
+        &self,
+        queue: &Queue,
+        queries: &[f32],
+        k: usize,
+        reaching: bool,
+        all: &mut Candidates,
+    ) -> Result<()> {
+        let (n, d) = (self.frame.norms.len(), self.frame.dimensions);
+        let count = queries.len() / d.max(1);
+        let mut queries = queue.upload(queries)?;
+        if let Some(center) = &self.center {
+            let moved = queue.kernel("move_rows").output(&mut queries, count * d).input(center, d).size(d);
+            moved.run((count, 1), (128, 1))?;
+        }
+        let mut norms = queue.zeros::<f64>(count)?;
+        let squares = queue.kernel("row_squares_f32").input(&queries, count * d).size(count).size(d);
+        squares.output(&mut norms, count).run((count.div_ceil(8), 1), (256, 1))?;
         let mut products = queue.zeros(count * n)?;
-        let (left, right) = (Mat::new(&on_device, count, d), Mat::new(&self.points, n, d).flip());
+        let (left, right) = (Mat::new(&queries, count, d), Mat::new(&self.points, n, d).flip());
         queue.product(MatMut::new(&mut products, count, n), false, left, right, 1.0)?;
-        let norms: Vec<f64> = (0..count).map(|row| squared_norm(queries.row(row))).collect();
+        let norms = queue.download(&norms, 0, count)?;
         let slacks: Vec<Option<f32>> = norms.iter().map(|&norm| self.frame.slack(norm)).collect();
         let mut limits = queue.zeros::<f32>(count)?;
         let sure = queue.upload(&slacks.iter().map(|slack| slack.unwrap_or(0.0)).collect::<Vec<_>>())?;
@@ -54,7 +72,8 @@ impl CudaIndex {
         search.run((count, 1), (256, 1))?;
         self.list(queue, &products, &self.norms, (&limits, &slacks), &mut all.nearest)?;
         if let (true, Some(offsets)) = (reaching, &self.offsets) {
-            let limits: Vec<Option<f32>> = norms.iter().map(|&norm| self.frame.reaching_limit(norm)).collect();
+            let limits: Vec<Option<f32>> =
+                norms.iter().map(|&norm| self.frame.reaching_limit(norm)).collect();
             let sure = queue.upload(&limits.iter().map(|limit| limit.unwrap_or(0.0)).collect::<Vec<_>>())?;
             self.list(queue, &products, offsets, (&sure, &limits), &mut all.reaching)?;
         }
@@ -108,25 +127,15 @@ impl IndexHandle for CudaIndex {
         Ok(())
     }
 
-    fn candidates(
-        &self,
-        queries: &Matrix,
-        k: usize,
-        reaching: bool,
-        _: &Context<'_>,
-    ) -> Result<Candidates> {
+    fn candidates(&self, queries: &Matrix, k: usize, reaching: bool, _: &Context<'_>) -> Result<Candidates> {
         check_width("queries", self.frame.dimensions, queries.cols())?;
         self.frame.check_reach(reaching)?;
         let block = (BLOCK_NUMBERS / self.frame.norms.len().max(1)).max(1);
         let mut all = Candidates::default();
         let queue = self.gpu.queue()?;
-        for first in (0..queries.rows()).step_by(block) {
-            let rows: Vec<usize> = (first..queries.rows().min(first + block)).collect();
-            let mut queries = queries.select(&rows);
-            if let Some(center) = &self.frame.center {
-                queries = moved(&queries, center);
-            }
-            self.block(&queue, &queries, k, reaching, &mut all)?;
+        let d = self.frame.dimensions;
+        for queries in queries.as_slice().chunks((block * d).max(1)) {
+            self.block(&queue, queries, k, reaching, &mut all)?;
         }
         Ok(all)
     }

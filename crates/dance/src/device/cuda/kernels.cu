@@ -336,6 +336,11 @@ extern "C" __global__ void differences(
 
 // ---- Searching. The value of a point is level - 2·product: its squared distance but for what all points have. ----
 
+// The center taken off every row. One row per block.
+extern "C" __global__ void move_rows(float* points, const float* center, Size cols) {
+    for (Size at = threadIdx.x; at < cols; at += blockDim.x) points[blockIdx.x * cols + at] -= center[at];
+}
+
 __device__ float value_of(float product, float level) { return fmaf(-2.0f, product, level); }
 
 // Numbers as whole numbers in the same order.

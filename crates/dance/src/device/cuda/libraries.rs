@@ -24,8 +24,26 @@ const DRIVER: &str = "libcuda.so.1";
 /// The libraries of one version of CUDA, those first that others need.
 #[cfg(windows)]
 const VERSIONS: [(i32, &[&str]); 2] = [
-    (13_000, &["cublasLt64_13.dll", "cublas64_13.dll", "cusparse64_12.dll", "cusolver64_12.dll", "nvrtc64_130_0.dll"]),
-    (12_000, &["cublasLt64_12.dll", "cublas64_12.dll", "cusparse64_12.dll", "cusolver64_11.dll", "nvrtc64_120_0.dll"]),
+    (
+        13_000,
+        &[
+            "cublasLt64_13.dll",
+            "cublas64_13.dll",
+            "cusparse64_12.dll",
+            "cusolver64_12.dll",
+            "nvrtc64_130_0.dll",
+        ],
+    ),
+    (
+        12_000,
+        &[
+            "cublasLt64_12.dll",
+            "cublas64_12.dll",
+            "cusparse64_12.dll",
+            "cusolver64_11.dll",
+            "nvrtc64_120_0.dll",
+        ],
+    ),
 ];
 #[cfg(not(windows))]
 const VERSIONS: [(i32, &[&str]); 2] = [
@@ -67,7 +85,8 @@ pub(super) fn all() -> Result<(), String> {
 }
 
 fn open_driver() -> Result<(), String> {
-    open(DRIVER, &[]).map_err(|error| format!("there is no driver of NVIDIA's that can be used ({error})"))?;
+    open(DRIVER, &[])
+        .map_err(|error| format!("there is no driver of NVIDIA's that can be used ({error})"))?;
     let version = queue::driver_version()?;
     if version < OLDEST {
         let words = |version: i32| format!("{}.{}", version / 1000, version % 1000 / 10);
