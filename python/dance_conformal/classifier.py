@@ -107,7 +107,7 @@ class DanceClassifier(SetPredictor):
     n_jobs : int or None
         Threads; ``None`` or -1 is one a core. The result does not depend on it.
     device : str
-        What heavy work runs on: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` for the second graphics processor, or ``"auto"``, which is
+        What heavy work runs on: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` for the second graphics processor, or ``"auto"``:
         cuda where that can be used. A model that is fitted gives the same sets on every device.
     verbose : int
         1 prints the search to stderr, 2 every round as well.
@@ -275,7 +275,9 @@ class DanceClassifier(SetPredictor):
             class_kind(classes),
             own[rows[0]].astype(np.uint32),
         )
-        model = _native.Model.fit(data, json.dumps(settings), self.device, thread_count(self.n_jobs), listener)
+        model = _native.Model.fit(
+            data, json.dumps(settings), self.device, thread_count(self.n_jobs), listener
+        )
         check_features(self, X, points.shape[1], reset=True)
         # A rare class may have no point in the kernel's part.
         self.classes_ = classes[np.unique(codes[rows[0]])]

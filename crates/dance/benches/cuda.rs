@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! cargo bench -p dance-conformal --bench cuda -- fit POINTS DIMENSIONS CLASSES ROUNDS [AGOP_POINTS]
+//! cargo bench -p dance-conformal --bench cuda -- evaluations COUNT POINTS DIMENSIONS CLASSES ROUNDS
 //! cargo bench -p dance-conformal --bench cuda -- search QUERIES POINTS DIMENSIONS NEIGHBORS
 //! cargo bench -p dance-conformal --bench cuda -- classify QUERIES POINTS DIMENSIONS CLASSES
 //! ```
@@ -34,6 +35,9 @@ fn main() {
     match (arguments.first().map(String::as_str), &sizes[..]) {
         (Some("fit"), &[n, d, c, rounds]) => fit(&*device, [n, d, c, rounds], None, &context),
         (Some("fit"), &[n, d, c, rounds, agop]) => fit(&*device, [n, d, c, rounds], Some(agop), &context),
+        (Some("evaluations"), &[count, n, d, c, rounds]) => {
+            evaluations(&*device, count, [n, d, c, rounds], &context);
+        }
         (Some("search"), &[queries, n, d, k]) => search(&*device, [queries, n, d, k], &context),
         (Some("classify"), &[queries, n, d, c]) => classify(&*device, [queries, n, d, c], &context),
         (None, _) => {
@@ -41,7 +45,9 @@ fn main() {
             search(&*device, [2000, 4000, 512, 100], &context);
             classify(&*device, [2000, 4000, 512, 100], &context);
         }
-        _ => println!("fit N D C ROUNDS [AGOP], search QUERIES N D K or classify QUERIES N D C"),
+        _ => println!(
+            "fit N D C ROUNDS [AGOP], evaluations COUNT N D C ROUNDS, search QUERIES N D K or classify QUERIES N D C"
+        ),
     }
 }
 
@@ -117,6 +123,38 @@ fn fit(device: &dyn Device, [n, d, c, rounds]: [usize; 4], agop: Option<usize>, 
         said(&format!("{run}-download"), step, 0.0);
         said(run, begin, (rounds as f64 + 1.0) * solve + rounds as f64 * learn);
     }
+}
+
+/// A search as long as it can be: every evaluation on all points, every round, the AGOP over all points.
+fn evaluations(device: &dyn Device, count: usize, [n, d, c, rounds]: [usize; 4], context: &Context<'_>) {
+    let (train, held_out) = (points(n, d, c, 1), points(n / 4, d, c, 2));
+    let (labels, held_out_labels) = (labels(n, c), labels(n / 4, c));
+    let given = FitPoints {
+        train: &train,
+        labels: &labels,
+        classes: c,
+        held_out: &held_out,
+        held_out_labels: &held_out_labels,
+        basis: None,
+    };
+    let begin = Instant::now();
+    let mut session = device.open_fit(given, true, context).unwrap();
+    for evaluation in 0..count {
+        let (step, shape) = (Instant::now(), 0.5 + 1.5 * evaluation as f64 / count as f64);
+        let kernel = Kernel::new(0.5 + 0.1 * evaluation as f64, shape).unwrap();
+        session.begin(None, context).unwrap();
+        for round in 0..=rounds {
+            session.solve(kernel, 1e-3, context).unwrap();
+            session.keep().unwrap();
+            if round < rounds && !session.learn(None, None, context).unwrap() {
+                break;
+            }
+        }
+        session.choose().unwrap();
+        said("evaluation", step, 0.0);
+    }
+    session.chosen().unwrap();
+    said("evaluations", begin, 0.0);
 }
 
 fn search(device: &dyn Device, [count, n, d, k]: [usize; 4], context: &Context<'_>) {

@@ -6,6 +6,7 @@ mod bench;
 mod commands;
 mod configuration;
 mod demo;
+mod devices;
 #[cfg(feature = "embed")]
 mod embed;
 mod errors;
