@@ -150,7 +150,7 @@ impl Fit {
             parts.kernel.embeddings.cols(),
             parts.kernel.classes.len()
         ));
-        let (device, context) = (shared.device(), shared.context(&progress)?);
+        let (device, context) = (shared.device()?, shared.context(&progress)?);
         let fitted = Fitted::fit(device, &parts.kernel, &config, &context)
             .with_context(|| format!("fitting {}", self.data.display()))?;
         progress.begin("calibrating");

@@ -68,9 +68,9 @@ impl MonitorStream {
         places::check(&inputs, &[self.state.as_deref()])?;
         let progress = Progress::new(shared);
         let context = shared.context(&progress)?;
-        let model = Dance::load(shared.device(), &self.model, &context)?;
+        let model = Dance::load(shared.device()?, &self.model, &context)?;
         let mut monitor =
-            Monitor::new(&model, shared.device(), self.labelled, self.false_alarm, shared.seed, &context)?;
+            Monitor::new(&model, shared.device()?, self.labelled, self.false_alarm, shared.seed, &context)?;
         if let Some(path) = self.state.as_deref().filter(|path| path.exists()) {
             let text = whole_file::read(path, LONGEST_STATE)?;
             let state = serde_json::from_slice(&text).with_context(|| {

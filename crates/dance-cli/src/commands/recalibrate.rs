@@ -58,7 +58,7 @@ impl Recalibrate {
         places::check(&inputs, &[Some(&self.output)])?;
         let progress = Progress::new(shared);
         progress.begin("calibrating");
-        let (device, context) = (shared.device(), shared.context(&progress)?);
+        let (device, context) = (shared.device()?, shared.context(&progress)?);
         let model = Dance::load(device, &self.model, &context)?;
         let mut data = self.dataset(&model, &progress)?;
         if let Some(name) = &self.groups {

@@ -8,6 +8,7 @@ mod client;
 mod commands;
 mod configuration;
 mod demo;
+mod devices;
 #[cfg(feature = "embed")]
 mod embed;
 mod errors;
