@@ -17,6 +17,8 @@ mod interrupts;
 mod judging;
 mod kinds;
 mod readers;
+#[cfg(feature = "parquet")]
+mod scale;
 #[cfg(feature = "serve")]
 mod serve;
 mod streams;
