@@ -25,6 +25,7 @@ use crate::table;
 pub(crate) const EXAMPLE: &str = "Example:
   dance fit embeddings.npz -o model.dance
   dance fit all.parquet -o model.dance --split 0.4,0.4,0.2 --test-out test.npz --alpha 0.1,0.05
+  dance fit parts/ -o model.dance --sample 20000
   dance fit train.csv --calibration more.csv -o model.dance --combine joint
   dance fit embeddings.npz -o model.dance --paper
 
@@ -61,9 +62,12 @@ impl From<Probabilities> for machine::Probabilities {
 
 #[derive(Args, Debug)]
 pub(crate) struct Fit {
-    /// Embeddings with labels
+    /// Embeddings with labels: a file, or a folder or pattern of files
     #[arg(value_name = "DATA")]
     data: PathBuf,
+    /// Take so many rows of DATA, drawn at random in one pass, for all that follows
+    #[arg(long, value_name = "N", value_parser = parse::at_least_one)]
+    sample: Option<usize>,
     /// The model file to write
     #[arg(short, long, value_name = "MODEL")]
     output: PathBuf,
@@ -255,7 +259,7 @@ impl Fit {
     }
 
     fn parts(&self, shared: &Shared, progress: &Progress) -> anyhow::Result<Parts> {
-        let data = self.columns.dataset(&self.data, &[], progress)?;
+        let data = self.columns.sampled(&self.data, &[], self.sample, shared.seed, progress)?;
         if let Some(path) = &self.calibration {
             let columns = self.columns.of_another(path);
             let mut calibration = columns.dataset(path, &data.classes, progress)?;

@@ -147,7 +147,7 @@ impl MonitorStream {
             take(self.columns.points_for(&self.data, model)?.embeddings(), &[])?;
             return Ok(());
         }
-        let table = self.columns.table_for(&self.data, model, progress)?;
+        let table = self.columns.table_for(&self.data, model, None, 0, progress)?;
         let truth = Truth::new(model, &table)?;
         let known =
             |&label: &u32| Some(Some(label).filter(|&label| (label as usize) < model.classes().len()));

@@ -19,6 +19,8 @@ mod judging;
 mod kinds;
 mod promises;
 mod readers;
+#[cfg(feature = "parquet")]
+mod scale;
 #[cfg(feature = "serve")]
 mod serve;
 mod streams;
