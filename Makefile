@@ -57,10 +57,11 @@ test-python: .venv/requirements ## Build the wheel and run the tests of the Pyth
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/*.whl
 	$(BIN)/python -m pytest -c python/pyproject.toml --doctest-modules --pyargs dance_conformal python/tests
 
-# A real browser: Debian's Chromium, or what CHROMIUM names, driven by playwright-core from the npm registry.
-test-page: target/page/package.json ## Run the tests of pages in a browser, with screenshots in target/page/screenshots
+# A real browser: Debian's Chromium, or what CHROMIUM names, driven by playwright-core from the npm registry. Pictures of one's own are
+# embedded by the ONNX Runtime that pip puts into .venv.
+test-page: target/page/package.json .venv/requirements ## Run the tests of pages in a browser, with screenshots in target/page/screenshots
 	cargo build --workspace --bin dance --locked
-	cd target/page && node ../../crates/dance-serve/tests/page/run.mjs ../debug/dance screenshots
+	cd target/page && VIRTUAL_ENV=$(CURDIR)/.venv node ../../crates/dance-serve/tests/page/run.mjs ../debug/dance screenshots
 	cd target/page && node ../../crates/dance-serve/tests/page/reports.mjs ../debug/dance screenshots
 
 target/page/package.json: crates/dance-serve/tests/page/package.json
