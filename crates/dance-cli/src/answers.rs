@@ -159,6 +159,10 @@ pub(crate) fn frame(answers: &[Answer<'_>], kind: Kind, notes: Vec<(&'static str
     let labels = each.clone().flat_map(|answer| answer.set.iter().copied());
     let sizes = each.clone().map(|answer| answer.set.len()).collect();
     frame.push("set", Column::Lists(Cells::of(labels, kind), sizes));
+    if first.is_some_and(|answer| answer.none_of_these.is_some()) {
+        let none = each.clone().map(|answer| i64::from(answer.none_of_these == Some(true)));
+        frame.push("none_of_these", Column::integers(none.collect()));
+    }
     frame.push("alpha", Column::numbers(each.clone().map(|answer| answer.alpha).collect()));
     if first.is_some_and(|answer| answer.novelty.is_some()) {
         let novelty = each.clone().map(|answer| answer.novelty.unwrap_or(f64::NAN));

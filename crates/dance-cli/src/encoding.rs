@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use dance::data::EncoderIdentity;
+use dance::device::DeviceChoice;
 use dance::{Context, Dance, Table};
 #[cfg(feature = "serve")]
 use dance_embed::Content;
@@ -15,9 +16,6 @@ use crate::progress::Progress;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Encoder")]
 pub(crate) struct Encoding {
-    /// What runs the encoder
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Device::Cpu)]
-    device: Device,
     /// Fetch nothing: everything must be in the cache
     #[arg(long)]
     offline: bool,
@@ -26,26 +24,23 @@ pub(crate) struct Encoding {
     runtime: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Device {
-    /// The processor
-    Cpu,
-    /// A graphics processor of NVIDIA's, with `onnxruntime-gpu`
-    Cuda,
-}
-
 impl Encoding {
+    /// Opens an encoder; it runs on a graphics processor only where one is asked for by name, which takes `onnxruntime-gpu`.
     pub(crate) fn open(
         &self,
         name: &str,
         modality: Modality,
+        device: DeviceChoice,
         context: &Context<'_>,
     ) -> dance::Result<Encoder> {
-        let options = EncoderOptions {
-            runtime: self.runtime.clone(),
-            processor: if self.device == Device::Cuda { Processor::Cuda } else { Processor::Cpu },
-            offline: self.offline,
+        let processor = match device {
+            DeviceChoice::Auto | DeviceChoice::Cpu => Processor::Cpu,
+            DeviceChoice::Cuda(0) => Processor::Cuda,
+            DeviceChoice::Cuda(_) => {
+                return Err(dance::Error::config("device", device, "cpu or cuda:0 where an encoder runs"));
+            }
         };
+        let options = EncoderOptions { runtime: self.runtime.clone(), processor, offline: self.offline };
         Encoder::open(name, modality, &options, context)
     }
 }
@@ -90,6 +85,7 @@ impl OnTheFly {
         &self,
         model: &Dance,
         skip_bad: bool,
+        device: DeviceChoice,
         progress: &Progress,
         context: &Context<'_>,
     ) -> anyhow::Result<(Table, Vec<(String, String)>)> {
@@ -104,7 +100,7 @@ impl OnTheFly {
             bail!("{}: holds {}, not {}", path.display(), items.modality.name(), modality.name());
         }
         let name = self.encoder.as_deref().unwrap_or(&expected.name);
-        let encoder = self.encoding.open(name, modality, context)?;
+        let encoder = self.encoding.open(name, modality, device, context)?;
         EncoderIdentity::check(Some(expected), Some(encoder.identity()), &path.display().to_string())?;
         let embedded = embed(&items, &encoder, &EmbedOptions { skip_bad, parts: None }, context)?;
         let bad = embedded.bad.into_iter().map(|bad| (bad.id, bad.reason)).collect();
@@ -152,6 +148,7 @@ impl OfServer {
     pub(crate) fn open(
         &self,
         model: &Dance,
+        device: DeviceChoice,
         context: &Context<'_>,
     ) -> dance::Result<Box<dyn dance_serve::Encode>> {
         let Some(expected) = model.encoder() else {
@@ -164,7 +161,7 @@ impl OfServer {
         let texts = expected.preparation.contains("\"texts\":");
         let modality = if texts { Modality::Texts } else { Modality::Pictures };
         let name = self.encoder.as_deref().filter(|&name| name != "auto").unwrap_or(&expected.name);
-        Ok(Box::new(Served(self.encoding.open(name, modality, context)?)))
+        Ok(Box::new(Served(self.encoding.open(name, modality, device, context)?)))
     }
 }
 

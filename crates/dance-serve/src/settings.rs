@@ -5,10 +5,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use dance::device::{Cpu, Device};
+
 use crate::keys::Keys;
 
 /// What a server is told when it starts.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Settings {
     /// The model file; read again on [`Signal::Reload`](crate::Signal).
@@ -27,6 +29,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Whether requests are logged on stderr.
     pub log: bool,
+    /// What models are opened on; the CPU where nothing is said.
+    pub device: &'static dyn Device,
 }
 
 /// Pictures of points, by their ids.
@@ -80,6 +84,7 @@ impl Settings {
             journal: journal.into(),
             limits: Limits::default(),
             log: true,
+            device: &Cpu,
         }
     }
 

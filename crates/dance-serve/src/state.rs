@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use dance::data::EncoderIdentity;
-use dance::device::{Cpu, Device};
 use dance::{Context, Error};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -77,7 +76,7 @@ impl State {
             }
             other => other,
         };
-        let served = Served::load(device(), &settings.model, points.as_ref(), &context)?;
+        let served = Served::load(settings.device, &settings.model, points.as_ref(), &context)?;
         let encoder = encoder.map(|open| open(&served.model)).transpose()?;
         check_encoder(&served, encoder.as_deref())?;
         let slot = Arc::new(Slot(RwLock::new(Arc::new(served))));
@@ -102,7 +101,8 @@ impl State {
     /// about the points of the page; where anything is wrong, it stays.
     pub(crate) fn reload(&self) -> dance::Result<Arc<Served>> {
         let _one = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        let loaded = Served::load(device(), &self.settings.model, self.points.as_ref(), &self.context);
+        let loaded =
+            Served::load(self.settings.device, &self.settings.model, self.points.as_ref(), &self.context);
         let checked = loaded.and_then(|served| {
             let (before, after) = (self.slot.get().dimensions(), served.dimensions());
             if before == after {
@@ -151,8 +151,4 @@ impl State {
 fn check_encoder(served: &Served, encoder: Option<&dyn Encode>) -> dance::Result<()> {
     let Some(encoder) = encoder else { return Ok(()) };
     EncoderIdentity::check(served.model.encoder(), Some(encoder.identity()), "--encoder")
-}
-
-fn device() -> &'static dyn Device {
-    &Cpu
 }

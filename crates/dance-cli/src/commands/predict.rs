@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use dance::conformal::EmptySets;
 use dance::conformal::threshold::smallest_alpha;
 use dance::data::{Normalize, io as files};
+use dance::device::DeviceChoice;
 use dance::{Dance, Table};
 use serde_json::json;
 
@@ -98,7 +99,7 @@ impl Predict {
         let destination = self.check(shared)?;
         let progress = Progress::new(shared);
         let context = shared.context(&progress)?;
-        let model = Dance::load(shared.device(), &self.model, &context)?;
+        let model = Dance::load(shared.device()?, &self.model, &context)?;
         let empty = if self.empty == Empty::Top1 { EmptySets::Top1 } else { EmptySets::Keep };
         let answers =
             Answers::new(&model, &self.alpha.0, &self.include, empty, &context)?.flagging(self.novelty);
@@ -110,7 +111,7 @@ impl Predict {
             self.stream(&answers, &destination)?
         } else {
             progress.begin("predicting");
-            self.table(&answers, &destination, &progress)?
+            self.table(&answers, &destination, shared.device, &progress)?
         };
         progress.finish();
         let (shares, guarantee) = (summary.shares(), model.guarantee());
@@ -222,9 +223,10 @@ impl Predict {
         &self,
         answers: &Answers<'_>,
         destination: &Destination,
+        device: DeviceChoice,
         progress: &Progress,
     ) -> anyhow::Result<Summary> {
-        let (table, bad) = self.points(answers, progress)?;
+        let (table, bad) = self.points(answers, device, progress)?;
         let found = answers
             .of(table.embeddings(), 0, &answers::ids_of(&table))
             .with_context(|| self.data().display().to_string())?;
@@ -259,6 +261,7 @@ impl Predict {
     fn points(
         &self,
         answers: &Answers<'_>,
+        device: DeviceChoice,
         progress: &Progress,
     ) -> anyhow::Result<(Table, Vec<(String, String)>)> {
         #[cfg(feature = "embed")]
@@ -266,6 +269,7 @@ impl Predict {
             return self.embedding.table(
                 answers.model,
                 self.on_error == OnError::Report,
+                device,
                 progress,
                 answers.context,
             );

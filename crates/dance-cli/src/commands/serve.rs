@@ -107,10 +107,11 @@ impl Serve {
         settings.limits.requests = self.max_requests;
         settings.limits.time = Duration::from_secs(self.timeout);
         settings.log = !shared.quiet;
+        settings.device = shared.device()?;
         #[cfg(feature = "embed")]
         let server = {
             let context = dance::Context::new(shared.threads)?;
-            let open = |model: &Dance| self.encoder.open(model, &context);
+            let open = |model: &Dance| self.encoder.open(model, shared.device, &context);
             let encoder = self.encoder.wanted().then_some(&open as dance_serve::OpenEncoder<'_>);
             Server::open(settings, points, encoder, shared.threads)?
         };
@@ -167,7 +168,7 @@ fn shipped(shared: &Shared, progress: &Progress) -> anyhow::Result<(PathBuf, Opt
     let parts = split::uniform(data.len(), &SHARES, shared.seed)?;
     let folder = kept()?;
     let path = folder.join(format!("{SHIPPED_MODEL}-format{FORMAT}-seed{}.dance", shared.seed));
-    let (device, context) = (shared.device(), shared.context(progress)?);
+    let (device, context) = (shared.device()?, shared.context(progress)?);
     if Dance::load(device, &path, &context).is_err() {
         progress.note("fitting the data set that ships with dance, once");
         let mut config = Config::default();

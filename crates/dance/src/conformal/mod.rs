@@ -20,6 +20,7 @@
 //! ```
 
 mod band;
+pub mod breakdown;
 mod calibrate;
 mod combine;
 mod config;
@@ -27,9 +28,11 @@ mod counts;
 mod decision;
 mod evidence;
 mod exact;
+mod martingale;
 pub mod methods;
 pub mod metrics;
 mod mix;
+mod none_of_these;
 mod novelty;
 mod parts;
 mod predictor;
@@ -48,8 +51,9 @@ pub(crate) use combine::Levels;
 pub use config::{CalibrationMode, DanceConfig};
 pub use counts::{Counts, Cut, LabelCounts, least_count};
 pub use decision::Decision;
-pub use evidence::{ExpertSettings, Space, StackSettings};
+pub use evidence::{ByClass, Clusters, ExpertSettings, Space, StackSettings};
 pub(crate) use evidence::{Known, Lesson, Stack, learn};
+pub use martingale::{Bets, Martingale};
 pub use mix::{Mix, MixSelection, Trial, share};
 pub(crate) use novelty::Novelty;
 pub use novelty::{NOVELTY_NEIGHBORS, flagged_beyond_chance};

@@ -68,13 +68,13 @@ pub(super) struct Moved {
     inverse: [Vec<f32>; 2],
 }
 
-/// What a point does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Settled {
-    Reaches,
-    Stays,
-    Open,
-}
+/// What a point does, as a number: [`OPEN`], [`REACHES`] or `STAYS`.
+pub(super) type Settled = u32;
+/// It is not known yet.
+pub(super) const OPEN: Settled = 0;
+/// Its score is at least the query's.
+pub(super) const REACHES: Settled = 1;
+const STAYS: Settled = 2;
 
 impl Bounds {
     /// `tables` are the evidences of the experts.
@@ -180,16 +180,16 @@ impl Bounds {
         moved
     }
 
-    /// Settles a label for points from `first`: counts those that reach `target` (x of the query's score) and names those left open.
-    /// `gain` holds what J is beyond the part that any label has, and is used up.
-    pub(super) fn settle(
+    /// Settles a label for points from `first`: says which reach what is `wanted` of them, below and above `exp x` of the query's
+    /// score. `gain` holds what J is beyond the part that any label has.
+    pub(super) fn settle<'s>(
         &self,
         moved: &Moved,
-        (label, target): (usize, f64),
-        first: usize,
-        (gain, magnitude): (&mut [f32], f64),
-        open: &mut Vec<usize>,
-    ) -> u32 {
+        (label, first): (usize, usize),
+        wanted: [&[f32]; 2],
+        (gain, magnitude): (&[f32], f64),
+        state: &'s mut [Settled; CHUNK],
+    ) -> &'s [Settled] {
         let (n, count) = (self.odds.len(), gain.len());
         let part = first..first + count;
         let shares = &self.shares[label * n..][part.clone()];
@@ -197,15 +197,16 @@ impl Bounds {
         let [wide, narrow] = [&moved.spread[0][part.clone()], &moved.spread[1][part.clone()]];
         let [below, above] = [&moved.inverse[0][part.clone()], &moved.inverse[1][part.clone()]];
         let base = &moved.gain[part];
-        let [least, most] = [above_zero(target), below_infinity(target)];
-        let mut state = [0u32; CHUNK];
         let state = &mut state[..count];
         Arch::new().dispatch(
             #[inline(always)]
             || {
                 let each = state.iter_mut().zip(gain).zip(base).zip(shares);
-                let bounds = wide.iter().zip(narrow).zip(below.iter().zip(above));
-                for ((((state, gain), base), share), ((wide, narrow), (below, above))) in each.zip(bounds) {
+                let spread = wide.iter().zip(narrow);
+                let bounds = below.iter().zip(above).zip(wanted[0].iter().zip(wanted[1]));
+                for (((((state, gain), base), share), (wide, narrow)), ((below, above), (least, most))) in
+                    each.zip(spread).zip(bounds)
+                {
                     let sum = *gain + base;
                     let grown = share * (exp(sum.max(-60.0).min(MOST)) - 1.0);
                     let room = pad * (1.0 + grown.abs());
@@ -214,20 +215,11 @@ impl Bounds {
                     let low = 1.0 + one.min(other) - room;
                     let reaches = low >= most * above;
                     let stays = high < least * below;
-                    *state = u32::from(reaches) | (u32::from(stays) << 1);
+                    *state = u32::from(reaches) * REACHES + u32::from(stays) * STAYS;
                 }
             },
         );
-        let mut reached = 0;
-        for (at, chunk) in state.chunks(64).enumerate() {
-            let settled = chunk.iter().filter(|&&state| state != 0).count();
-            reached += chunk.iter().map(|state| state & 1).sum::<u32>();
-            if settled < chunk.len() {
-                let left = chunk.iter().enumerate().filter(|(_, state)| **state == 0);
-                open.extend(left.map(|(place, _)| first + at * 64 + place));
-            }
-        }
-        reached
+        state
     }
 
     /// One pair again, in f64; `gain` is the whole J.
@@ -253,13 +245,18 @@ impl Bounds {
         }
         let room = FINE * (1.0 + target.abs());
         if low - room >= target {
-            Settled::Reaches
+            REACHES
         } else if high + room < target {
-            Settled::Stays
+            STAYS
         } else {
-            Settled::Open
+            OPEN
         }
     }
+}
+
+/// Below and above `exp x`, for [`Bounds::settle`].
+pub(super) fn around(x: f64) -> [f32; 2] {
+    [above_zero(x), below_infinity(x)]
 }
 
 /// At most `exp x`, and not too small for f32.

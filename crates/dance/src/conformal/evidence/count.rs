@@ -3,7 +3,8 @@
 //! The score of a point is `-ln p(y) = ln(1 + exp x)` with `x = ln Σ_{z≠y} exp e(z) - e(y)`. Most pairs of a point and a label are
 //! settled by bounds on x ([`super::bounds`]); the others by the point's posterior with the query in the bag.
 
-use super::bounds::{Bounds, CHUNK, Moved, Settled};
+use super::bounds::{Bounds, CHUNK, Moved, OPEN, REACHES, around};
+use super::by_class::{Offsets, Strata};
 use super::expert::Asked;
 use super::weights::log_sum;
 use super::wide::Wide;
@@ -31,9 +32,9 @@ pub(super) fn softplus(x: f64) -> f64 {
     if x > 0.0 { x + (-x).exp().ln_1p() } else { x.exp().ln_1p() }
 }
 
-/// The x with `ln(1 + exp(x)) = score`.
+/// The x with `ln(1 + exp(x)) = score`; every x reaches a score below 0.
 fn odds_of(score: f64) -> f64 {
-    if score > NEGLIGIBLE.abs() { score } else { score.exp_m1().ln() }
+    if score > NEGLIGIBLE.abs() { score } else { score.max(0.0).exp_m1().ln() }
 }
 
 /// `ln Σ exp` over all labels but one, without what is negligible beside the largest.
@@ -74,64 +75,149 @@ pub(super) struct Counting<'a> {
     /// What each expert says of the bag.
     pub(super) tables: Vec<&'a Wide>,
     pub(super) experts: &'a [(f64, Box<dyn Asked + 'a>)],
+    /// Who is compared with whom, where not all are.
+    pub(super) strata: Option<&'a Strata>,
+    /// What is taken off the scores of a class, where anything is.
+    pub(super) offsets: Option<&'a Offsets>,
+}
+
+/// One query, as it is counted.
+pub(super) struct Query {
+    /// Its score of every label.
+    pub(super) scores: Vec<f64>,
+    /// The same by the fit points alone, where offsets are taken off.
+    pub(super) apart: Vec<f64>,
+}
+
+/// The scores that points must reach.
+struct Wanted {
+    thresholds: Vec<f64>,
+    /// For every label, what to add to its threshold for a point of each class; empty where nothing is.
+    added: Vec<f64>,
+    classes: usize,
+    /// Around the exponentials of the thresholds' odds, for points of every class or of any.
+    bounds: Vec<[f32; 2]>,
+}
+
+impl Wanted {
+    fn new(query: &Query, offsets: Option<&Offsets>) -> Self {
+        let thresholds: Vec<f64> = query.scores.iter().map(|&score| reaching(score)).collect();
+        let classes = thresholds.len();
+        let mut added = Vec::new();
+        if let Some(offsets) = offsets {
+            for (label, &apart) in query.apart.iter().enumerate() {
+                let joined = offsets.joined(label, apart);
+                let of = |class| if class == label { 0.0 } else { offsets.of(class) - joined };
+                added.extend((0..classes).map(of));
+            }
+        }
+        let mut wanted = Self { thresholds, added, classes, bounds: Vec::new() };
+        let targets = if wanted.added.is_empty() { 1 } else { classes };
+        let each = (0..classes).flat_map(|label| (0..targets).map(move |class| (label, class)));
+        wanted.bounds = each.map(|(label, class)| around(odds_of(wanted.threshold(label, class)))).collect();
+        wanted
+    }
+
+    /// What a point of `class` must reach where the query carries `label`.
+    fn threshold(&self, label: usize, class: usize) -> f64 {
+        self.thresholds[label] + self.added.get(label * self.classes + class).copied().unwrap_or(0.0)
+    }
+
+    /// The bounds of a label for points with these labels.
+    fn fill(&self, label: usize, points: &[u32], least: &mut [f32], most: &mut [f32]) {
+        if self.added.is_empty() {
+            let [below, above] = self.bounds[label];
+            least.fill(below);
+            most.fill(above);
+            return;
+        }
+        let bounds = &self.bounds[label * self.classes..][..self.classes];
+        for ((least, most), &class) in least.iter_mut().zip(most).zip(points) {
+            [*least, *most] = bounds[class as usize];
+        }
+    }
 }
 
 impl Counting<'_> {
     /// For every query and label, 1 + the number of points of the bag whose score with the query among them is at least the
-    /// query's, `scores`.
-    pub(super) fn count(&self, scores: &[Vec<f64>], context: &Context<'_>) -> Result<Vec<Vec<u32>>> {
-        let means = self.bounds.means(self.experts, scores.len(), context)?;
+    /// query's.
+    pub(super) fn count(&self, queries: &[Query], context: &Context<'_>) -> Result<Vec<Vec<u32>>> {
+        let means = self.bounds.means(self.experts, queries.len(), context)?;
         let tile = |tile: usize| {
-            let queries = tile * TILE..((tile + 1) * TILE).min(scores.len());
-            let moved = queries
-                .clone()
-                .map(|query| self.bounds.moved(&self.bag, &self.tables, self.experts, &means, query));
-            let moved: Vec<Moved> = moved.collect();
-            self.count_tile(queries.start, &scores[queries], &moved)
+            let rows = tile * TILE..((tile + 1) * TILE).min(queries.len());
+            let moved = |query| self.bounds.moved(&self.bag, &self.tables, self.experts, &means, query);
+            let moved: Vec<Moved> = rows.clone().map(moved).collect();
+            let wanted: Vec<Wanted> =
+                queries[rows.clone()].iter().map(|query| Wanted::new(query, self.offsets)).collect();
+            let mut counts = self.count_tile(rows.start, &wanted, &moved);
+            if let Some(strata) = self.strata {
+                let each = counts.iter_mut().flat_map(|counts| counts.iter_mut().enumerate());
+                each.for_each(|(label, count)| *count = strata.scaled(label, *count));
+            }
+            counts
         };
-        Ok(context.map(scores.len().div_ceil(TILE), tile).concat())
+        Ok(context.map(queries.len().div_ceil(TILE), tile).concat())
     }
 
-    fn count_tile(&self, first_query: usize, scores: &[Vec<f64>], moved: &[Moved]) -> Vec<Vec<u32>> {
+    fn count_tile(&self, first_query: usize, wanted: &[Wanted], moved: &[Moved]) -> Vec<Vec<u32>> {
         let (points, classes) = (self.bag.labels.len(), self.bag.evidence.cols());
-        let thresholds: Vec<Vec<f64>> =
-            scores.iter().map(|scores| scores.iter().map(|&score| reaching(score)).collect()).collect();
-        let targets: Vec<Vec<f64>> =
-            thresholds.iter().map(|all| all.iter().map(|&threshold| odds_of(threshold)).collect()).collect();
-        let mut counts = vec![vec![1u32; classes]; scores.len()];
-        let (mut gain, mut open, mut row) = ([0.0f32; CHUNK], Vec::new(), vec![0.0; classes]);
+        let mut counts = vec![vec![1u32; classes]; wanted.len()];
+        let (mut gain, mut row) = ([0.0f32; CHUNK], vec![0.0; classes]);
+        let (mut least, mut most, mut state) = ([0.0f32; CHUNK], [0.0f32; CHUNK], [OPEN; CHUNK]);
         for first in (0..points).step_by(CHUNK) {
-            let gain = &mut gain[..CHUNK.min(points - first)];
+            let own = &self.bag.labels[first..points.min(first + CHUNK)];
+            let [gain, least, most] = [&mut gain, &mut least, &mut most].map(|all| &mut all[..own.len()]);
             for label in 0..classes {
-                for (at, moved) in moved.iter().enumerate() {
+                let compared = |point: u32| self.strata.is_none_or(|strata| strata.compares(point, label));
+                if self.strata.is_some() && !own.iter().any(|&point| compared(point)) {
+                    continue;
+                }
+                for (at, (moved, wanted)) in moved.iter().zip(wanted).enumerate() {
                     let query = first_query + at;
                     gain.fill(0.0);
                     let mut magnitude = 0.0;
                     for (weight, expert) in self.experts {
                         magnitude += weight * expert.gains(query, label, first, *weight, gain);
                     }
-                    let target = targets[at][label];
-                    open.clear();
-                    counts[at][label] +=
-                        self.bounds.settle(moved, (label, target), first, (gain, magnitude), &mut open);
-                    for &point in &open {
-                        let each = self.experts.iter();
-                        let gain =
-                            each.map(|(weight, expert)| weight * expert.join(query, point, label)).sum();
-                        let reaches =
-                            match self.bounds.look_again(&self.bag, moved, (point, label), gain, target) {
-                                Settled::Reaches => true,
-                                Settled::Stays => false,
-                                Settled::Open => {
-                                    self.score(query, point, label, &mut row) >= thresholds[at][label]
-                                }
-                            };
-                        counts[at][label] += u32::from(reaches);
+                    wanted.fill(label, own, least, most);
+                    let each = (&*gain, magnitude);
+                    let state = self.bounds.settle(moved, (label, first), [least, most], each, &mut state);
+                    let mut reached = 0;
+                    for (place, (&state, &class)) in state.iter().zip(own).enumerate() {
+                        if !compared(class) {
+                            continue;
+                        }
+                        reached += if state == OPEN {
+                            self.reaches(query, (first + place, label), moved, wanted, &mut row)
+                        } else {
+                            u32::from(state == REACHES)
+                        };
                     }
+                    counts[at][label] += reached;
                 }
             }
         }
         counts
+    }
+
+    /// Whether a point that bounds leave open reaches the query's score, 1 or 0.
+    fn reaches(
+        &self,
+        query: usize,
+        (point, label): (usize, usize),
+        moved: &Moved,
+        wanted: &Wanted,
+        row: &mut [f64],
+    ) -> u32 {
+        let gain =
+            self.experts.iter().map(|(weight, expert)| weight * expert.join(query, point, label)).sum();
+        let threshold = wanted.threshold(label, self.bag.labels[point] as usize);
+        let odds = odds_of(threshold);
+        let settled = match self.bounds.look_again(&self.bag, moved, (point, label), gain, odds) {
+            OPEN => self.score(query, point, label, row) >= threshold,
+            settled => settled == REACHES,
+        };
+        u32::from(settled)
     }
 
     /// The score of a point with the query in the bag, carrying `label`.
