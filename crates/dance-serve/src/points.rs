@@ -100,11 +100,10 @@ impl Row {
 fn is_id(value: &Value) -> bool {
     const MOST: f64 = 18_446_744_073_709_551_616.0; // 2^64
     match value {
-        Value::String(_) => true,
         Value::Number(number) if number.is_f64() => number
             .as_f64()
             .is_some_and(|number| number.fract() == 0.0 && (-MOST / 2.0..MOST).contains(&number)),
-        Value::Number(_) => true,
+        Value::String(_) | Value::Number(_) => true,
         _ => false,
     }
 }
