@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use crate::body;
 use crate::level::{self, Level};
-use crate::points::{Numbers, there};
+use crate::members::{Numbers, place, there};
 use crate::predict::{DEFAULT_ALPHA, shape};
 use crate::problem::{Problem, RowProblem};
 use crate::served::Served;
@@ -34,7 +34,7 @@ pub(crate) struct Asked {
     embedding: Option<Numbers>,
     /// The place of a point in `/v1/points`, from 0.
     #[schema(nullable = false)]
-    #[serde(default, deserialize_with = "there")]
+    #[serde(default, deserialize_with = "place")]
     point: Option<usize>,
     /// Error level.
     #[schema(exclusive_minimum = 0.0, exclusive_maximum = 1.0, default = 0.1)]

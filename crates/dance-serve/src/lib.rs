@@ -29,6 +29,7 @@ pub mod journal;
 mod keys;
 mod labels;
 mod level;
+mod members;
 mod model;
 mod monitor;
 mod openapi;

@@ -156,13 +156,14 @@ pub(crate) async fn openapi(Shared(state): Shared<Arc<State>>) -> Json<Value> {
             embedding["description"] = described;
         }
     }
+    let whole = json!({ "type": "integer", "minimum": i64::MIN, "maximum": u64::MAX });
+    schemas["Id"]["oneOf"] = json!([{ "type": "string" }, whole]);
     let id = json!({ "$ref": "#/components/schemas/Id" });
     schemas["Point"] = json!({ "description": "A point: its embedding, perhaps with an id.", "oneOf": [numbers, {
         "type": "object", "required": ["embedding"], "additionalProperties": false,
         "properties": { "embedding": numbers, "id": id },
     }] });
     // A row may be anything as long as one of them is what it should be: the others get a problem each.
-    let most = state.settings.limits.points;
     for (schema, member, row) in
         [("PredictRequest", "points", "Point"), ("LabelsRequest", "labels", "Labelled")]
     {
@@ -171,7 +172,6 @@ pub(crate) async fn openapi(Shared(state): Shared<Arc<State>>) -> Json<Value> {
         rows["items"] = json!({ "anyOf": [row, {}] });
         rows["contains"] = row;
         rows["minItems"] = 1.into();
-        rows["maxItems"] = most.into();
     }
     schemas["PredictRequest"]["additionalProperties"] = false.into();
     let page = state.points.as_ref().map(|points| points.len() - 1);
