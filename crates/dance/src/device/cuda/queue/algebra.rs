@@ -23,10 +23,10 @@ pub(in crate::device::cuda) trait Number:
     DeviceRepr + ValidAsZeroBits + Copy + Default + 'static
 {
     const ONE: Self;
-    fn gemm<'a>(
+    fn gemm(
         blas: &CudaBlas,
         config: GemmConfig<Self>,
-        views: (&impl DevicePtr<Self>, &impl DevicePtr<Self>, &'a mut impl DevicePtrMut<Self>),
+        views: (&impl DevicePtr<Self>, &impl DevicePtr<Self>, &mut impl DevicePtrMut<Self>),
     ) -> Result<(), String>;
 }
 
@@ -34,10 +34,10 @@ macro_rules! number {
     ($type:ty) => {
         impl Number for $type {
             const ONE: Self = 1.0;
-            fn gemm<'a>(
+            fn gemm(
                 blas: &CudaBlas,
                 config: GemmConfig<Self>,
-                (a, b, c): (&impl DevicePtr<Self>, &impl DevicePtr<Self>, &'a mut impl DevicePtrMut<Self>),
+                (a, b, c): (&impl DevicePtr<Self>, &impl DevicePtr<Self>, &mut impl DevicePtrMut<Self>),
             ) -> Result<(), String> {
                 // SAFETY: `Queue::product`, the only caller, has checked that the three matrices lie in their buffers.
                 unsafe { blas.gemm(config, a, b, c) }.map_err(|error| format!("{error:?}"))
@@ -81,7 +81,8 @@ impl Queue {
             beta: if add { T::ONE } else { T::default() },
             ldc: out.stride as i32,
         };
-        let mut target = out.buffer.slice_mut(out.from..);
+        let MatMut { buffer, from, .. } = out;
+        let mut target = buffer.slice_mut(from..);
         let views = (&right.buffer.slice(right.from..), &left.buffer.slice(left.from..), &mut target);
         T::gemm(&self.blas, config, views).map_err(|problem| self.failed(format!("cuBLAS: {problem}")))
     }
