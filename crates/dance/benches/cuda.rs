@@ -72,7 +72,9 @@ fn points(rows: usize, d: usize, classes: usize, seed: u64) -> Matrix {
             *value = 0.5 + center + 1.5 * random.normal() as f32;
         }
         let length = to.iter().map(|value| value * value).sum::<f32>().sqrt();
-        to.iter_mut().for_each(|value| *value /= length);
+        for value in to {
+            *value /= length;
+        }
     }
     out
 }
