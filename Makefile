@@ -14,7 +14,7 @@ UNPUBLISHED := --exclude dance-python --exclude dance-fuzz
 # What cargo-deny checks of what is here; known holes are asked of the network (make deny).
 DENIED := bans licenses sources
 
-.PHONY: help fmt lint lint-rust lint-python deny test test-rust test-python test-page doc bench fuzz package package-rust package-python tools
+.PHONY: help fmt lint lint-rust lint-python deny test test-rust test-python test-page test-api pictures doc bench fuzz package package-rust package-python tools
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -58,13 +58,29 @@ test-python: .venv/requirements ## Build the wheel and run the tests of the Pyth
 	$(BIN)/python -m pytest -c python/pyproject.toml --doctest-modules --pyargs dance_conformal python/tests
 
 # A real browser: Debian's Chromium, or what CHROMIUM names, driven by playwright-core from the npm registry.
-test-page: ## Run the tests of the server's page in a browser, with screenshots in target/page/screenshots
+test-page: target/page/package.json ## Run the tests of pages in a browser, with screenshots in target/page/screenshots
 	cargo build --workspace --bin dance --locked
+	cd target/page && node ../../crates/dance-serve/tests/page/run.mjs ../debug/dance screenshots
+	cd target/page && node ../../crates/dance-serve/tests/page/reports.mjs ../debug/dance screenshots
+
+target/page/package.json: crates/dance-serve/tests/page/package.json
 	test -n "$$CHROMIUM" || command -v chromium >/dev/null || { apt-get update -q && apt-get install -y -q chromium; }
 	mkdir -p target/page
-	cp crates/dance-serve/tests/page/package.json target/page
-	cd target/page && npm install --silent --no-fund --no-audit
-	cd target/page && node ../../crates/dance-serve/tests/page/run.mjs ../debug/dance screenshots
+	cp $< $@
+	cd target/page && npm install --silent --no-fund --no-audit || { rm package.json; false; }
+
+pictures: target/page/package.json ## Draw the README's picture of the demo anew
+	cargo build --workspace --bin dance --locked
+	cd target/page && node ../../tools/draw_demo.mjs ../debug/dance ../../docs/demo.svg
+
+test-api: target/api/requirements ## Check the server against its OpenAPI description, with a generated client and with Arrow
+	cargo build --workspace --bin dance --locked
+	target/api/$(notdir $(BIN))/python crates/dance-serve/tests/api/run.py target/debug/dance
+
+target/api/requirements: crates/dance-serve/tests/api/requirements.txt
+	$(PYTHON) -m venv target/api
+	target/api/$(notdir $(BIN))/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
 
 .venv/requirements: python/tests/requirements.txt
 	$(PYTHON) -m venv .venv

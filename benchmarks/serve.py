@@ -3,10 +3,11 @@
     python3 benchmarks/serve.py [path to dance]
 
 Needs `wrk` (Debian's package). Prints CPU time per single-point request against a point of `dance predict` in bulk, latencies at half of
-the highest load, memory over many requests, and requests per second of both servers. CPU time is read from /proc, so other work on
+the highest load, memory over many requests, what 10,000 connections at once get, and requests per second of both servers. CPU time is read from /proc, so other work on
 the machine changes it little.
 """
 
+import asyncio
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections import Counter
 from pathlib import Path
 
 import environment
@@ -29,6 +31,7 @@ DATA = ROOT / "crates" / "dance-cli" / "data" / "wordnet_minilm.npz"
 DANCE = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "target" / "release" / "dance"
 CONNECTIONS, SECONDS = 64, int(os.environ.get("SECONDS_EACH", "10"))
 REQUESTS = int(os.environ.get("REQUESTS", "1000000"))
+CROWD = 10_000
 TICK = os.sysconf("SC_CLK_TCK")
 
 PEER = """
@@ -77,6 +80,39 @@ def wrk(url: str, folder: Path, connections: int, seconds: int) -> dict:
     out = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "BODIES": str(folder / "bodies")}).stdout
     requests, errors, microseconds, median, last = (float(part) for part in re.search(r"JSON (.*)", out)[1].split())
     return {"requests": requests, "errors": errors, "per_second": requests / microseconds * 1e6, "p50_ms": median / 1e3, "p99_ms": last / 1e3}
+
+
+def crowd(url: str, body: bytes, count: int) -> tuple[Counter, float]:
+    """Statuses of `count` requests, each on a connection of its own, all open before the first is sent; and the seconds."""
+    host, port = url.removeprefix("http://").split(":")
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, count + 1024), hard))
+    request = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
+    request += b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+
+    async def all_of_them() -> Counter:
+        gate = asyncio.Semaphore(200)  # that connect at the same moment
+
+        async def connect():
+            async with gate:
+                return await asyncio.open_connection(host, int(port))
+
+        async def ask(reader, writer) -> str:
+            try:
+                writer.write(request)
+                await writer.drain()
+                answer = await reader.read()
+                return answer.split(b" ", 2)[1].decode() if answer else "nothing"
+            except OSError as error:
+                return type(error).__name__
+            finally:
+                writer.close()
+
+        open_ones = await asyncio.gather(*(connect() for _ in range(count)))
+        return Counter(await asyncio.gather(*(ask(*one) for one in open_ones)))
+
+    begin = time.monotonic()
+    return asyncio.run(all_of_them()), time.monotonic() - begin
 
 
 def wait(url: str, path: str) -> None:
@@ -130,6 +166,8 @@ def main() -> None:
             while done < REQUESTS:
                 done += wrk(url, folder, CONNECTIONS, SECONDS)["requests"]
                 sizes.append(memory(server.pid))
+            crowded, crowded_seconds = crowd(url, (folder / "bodies").read_text().splitlines()[0].encode(), CROWD)
+            sizes.append(memory(server.pid))
             port = 18431
             (folder / "peer.py").write_text(PEER)
             peer = subprocess.Popen([sys.executable, folder / "peer.py", DATA, str(port)])
@@ -146,6 +184,8 @@ def main() -> None:
     print(f"highest load: {full['per_second']:.0f} requests/s, median {full['p50_ms']:.2f} ms, p99 {full['p99_ms']:.2f} ms")
     print(f"half of it ({connections} connections): {half['per_second']:.0f} requests/s, median {half['p50_ms']:.2f} ms, p99 {half['p99_ms']:.2f} ms, {half['p99_ms'] / half['p50_ms']:.1f} times")
     print(f"memory over {done:.0f} requests: {', '.join(f'{size:.0f}' for size in sizes[:: max(1, len(sizes) // 8)])} MiB")
+    told = ", ".join(f"{times} × {status}" for status, times in sorted(crowded.items()))
+    print(f"{CROWD} connections at once: {told} in {crowded_seconds:.1f} s (429: come again)")
     print(f"FastAPI, scikit-learn and MAPIE: {other['per_second']:.0f} requests/s, p99 {other['p99_ms']:.1f} ms; dance serves {full['per_second'] / other['per_second']:.0f} times as many")
 
 

@@ -49,6 +49,13 @@ class DanceClassifier(SetPredictor):
         calibration points included; for few labels and classes that are hard to tell apart. ``"fuse"``: rank,
         contrastive score and class probability as one score. ``"joint"``: rank and contrastive score as one score.
         ``"union"``: each of the two at its own share of alpha, as in the paper.
+    by_class : {"together", "fair", "clusters", "each"}
+        Whom the guarantee is for. ``"together"``: all points. ``"fair"``: all points, with the difference between classes
+        evened out. ``"clusters"``: the labels of every cluster of classes that are about as hard. ``"each"``: every class by
+        itself, which costs size. All but the first need ``combine="evidence"``.
+    unseen : bool
+        Whether sets may hold "none of these", so that labels which no point has are covered too: see
+        :meth:`predict_unseen`. Needs ``calibration="exact"``.
     fit_neighbors : bool
         In exact mode, whether the points that fitted the kernel serve as neighbors beside the calibration points.
     mix : "auto" or float
@@ -160,6 +167,8 @@ class DanceClassifier(SetPredictor):
         *,
         calibration: str = "exact",
         combine: str = "fuse",
+        by_class: str = "together",
+        unseen: bool = False,
         fit_neighbors: bool = True,
         mix: str | float = "auto",
         rank_neighbors: int = 100,
@@ -193,6 +202,8 @@ class DanceClassifier(SetPredictor):
         self.alpha = alpha
         self.calibration = calibration
         self.combine = combine
+        self.by_class = by_class
+        self.unseen = unseen
         self.fit_neighbors = fit_neighbors
         self.mix = mix
         self.rank_neighbors = rank_neighbors

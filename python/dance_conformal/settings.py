@@ -19,6 +19,7 @@ PAPER: dict[str, Any] = {
 _WORDS = {
     "calibration": ("exact", "disjoint", "reuse"),
     "combine": ("evidence", "fuse", "joint", "union"),
+    "by_class": ("together", "fair", "clusters", "each"),
     "normalize": ("l2", "standardize", "none"),
     "probabilities": ("calibrated", "clamp"),
     "empty": ("keep", "top1"),
@@ -29,8 +30,8 @@ _GROUPS = {
         "evaluations", "bandwidth", "shape", "validation", "search_points", "confirm", "refit", "memory",
     ),
     "dance": (
-        "rank_neighbors", "contrast_neighbors", "temperature", "mix", "calibration", "combine", "fit_neighbors",
-        "tie_noise",
+        "rank_neighbors", "contrast_neighbors", "temperature", "mix", "calibration", "combine", "by_class",
+        "unseen", "fit_neighbors", "tie_noise",
     ),
 }  # fmt: skip
 _PLAIN = ("normalize", "probabilities", "probability_floor")
@@ -43,7 +44,7 @@ def to_settings(parameters: dict[str, Any], seed: int) -> dict[str, Any]:
         check_word(name, parameters[name], words)
     given = dict(parameters)
     given |= {name: _pair(given[name]) for name in _RANGES}
-    given |= {name: bool(given[name]) for name in ("refit", "fit_neighbors")}
+    given |= {name: bool(given[name]) for name in ("refit", "fit_neighbors", "unseen")}
     settings: dict[str, Any] = {
         group: {**{name: given[name] for name in names}, "seed": seed} for group, names in _GROUPS.items()
     }

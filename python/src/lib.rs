@@ -6,6 +6,7 @@
 // Python's arguments arrive by value, as many as they are: they are extracted for the call.
 #![allow(clippy::needless_pass_by_value, clippy::too_many_arguments)]
 
+mod answers;
 mod arrays;
 mod conformal;
 mod embed;
@@ -28,6 +29,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<model::Model>()?;
     module.add_class::<scored::Scored>()?;
     module.add_class::<scored::Decision>()?;
+    module.add_class::<answers::Answers>()?;
     module.add_class::<conformal::Split>()?;
     module.add_function(wrap_pyfunction!(model::default_settings, module)?)?;
     module.add_function(wrap_pyfunction!(embed::embed, module)?)?;

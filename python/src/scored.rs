@@ -3,10 +3,12 @@
 use dance::Prediction;
 use dance::conformal::Combine;
 use dance::conformal::Counts;
+use dance::model::Include;
 use numpy::{PyArray1, PyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::answers::Answers;
 use crate::arrays;
 use crate::errors::Mapped;
 use crate::model::{Model, to_json};
@@ -29,6 +31,21 @@ impl Scored {
         let prediction = py.detach(decide).mapped()?;
         let seconds = begin.elapsed().as_secs_f64();
         Ok(Decision { prediction, classes: dance.classes().len(), seconds })
+    }
+
+    /// Everything there is to say at one error level, as flat arrays. The points were scored with their best labels, and with
+    /// probabilities and support where those are asked for.
+    fn answers(
+        &self,
+        py: Python<'_>,
+        alpha: f64,
+        probabilities: bool,
+        p_values: bool,
+        neighbors: bool,
+    ) -> PyResult<Answers> {
+        let dance = self.model.get().dance()?;
+        let include = Include { probabilities, p_values, neighbors };
+        py.detach(|| Answers::new(dance, &self.inner, alpha, include))
     }
 
     /// p-values of every label by the `rank`, by the `contrast`, or `combined`; none where scores are not combined.
@@ -67,6 +84,12 @@ impl Scored {
     #[getter]
     fn nearest<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         PyArray1::from_slice(py, &self.inner.nearest)
+    }
+
+    /// A p-value of every point for coming from where the calibration points come from; none where an older file does not say.
+    #[getter]
+    fn novelty<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<f64>>> {
+        self.inner.novelty.as_ref().map(|novelty| PyArray1::from_slice(py, novelty))
     }
 
     /// Seconds the library took.
@@ -110,6 +133,12 @@ impl Decision {
     #[getter]
     fn best<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<u32>>> {
         self.prediction.best.as_ref().map(|best| PyArray1::from_slice(py, &best.labels))
+    }
+
+    /// Whether every set holds "none of these"; none where sets do not say so.
+    #[getter]
+    fn none_of_these<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<bool>>> {
+        self.prediction.none_of_these.as_ref().map(|none| PyArray1::from_slice(py, none))
     }
 
     /// Rows of the reference points in support of every label of every set.

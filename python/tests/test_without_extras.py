@@ -8,7 +8,7 @@ import sys
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"sklearn", "scipy", "matplotlib", "pandas", "polars"}:
+        if name.partition(".")[0] in {"sklearn", "scipy", "matplotlib", "pandas", "polars", "pyarrow"}:
             raise ImportError(f"{name} is hidden")
 
 sys.meta_path.insert(0, Absent())
@@ -35,7 +35,11 @@ try:
     plots.kernel_pca(model, X)
 except ImportError as error:
     print(error)
-assert not {"sklearn", "matplotlib", "scipy"} & set(sys.modules)
+try:
+    import dance_conformal.arrow
+except ImportError as error:
+    print(error)
+assert not {"sklearn", "matplotlib", "scipy", "pyarrow"} & set(sys.modules)
 """
 
 
@@ -47,3 +51,4 @@ def test_numpy_is_enough(tmp_path):
     assert "Invalid parameter 'beta'" in done.stdout
     assert "not fitted yet" in done.stdout
     assert 'pip install "dance-conformal[plots]"' in done.stdout
+    assert 'pip install "dance-conformal[arrow]"' in done.stdout

@@ -1,4 +1,4 @@
-//! Files that pages share: charts, and how they look. The server's page is made with them.
+//! Files that pages share: charts, and how they look. Reports hold them, and the server's page is made with them.
 
 /// Observable Plot with the parts of D3 it needs, as one script that defines `Plot`.
 pub const PLOT: &str = include_str!("page/plot.js");

@@ -1,7 +1,7 @@
 //! What the model says about each row, ready to be written.
 
 use clap::ValueEnum;
-use dance::conformal::{Decision, EmptySets};
+use dance::conformal::{Decision, EmptySets, flagged_beyond_chance};
 use dance::data::Kind;
 use dance::model;
 use dance::{Context, Dance, Matrix, PredictOptions, Scored, Table};
@@ -38,6 +38,8 @@ pub(crate) struct Answers<'a> {
     decisions: Vec<Decision>,
     include: model::Include,
     options: PredictOptions,
+    /// The level of false alarms at which rows are flagged, where that was asked for.
+    novelty: Option<f64>,
 }
 
 impl<'a> Answers<'a> {
@@ -59,7 +61,12 @@ impl<'a> Answers<'a> {
             .support(if include.neighbors { SUPPORT } else { 0 })
             .probabilities(include.probabilities);
         let decisions = alphas.iter().map(|&alpha| model.decide(alpha)).collect::<dance::Result<_>>()?;
-        Ok(Self { model, context, decisions, include, options })
+        Ok(Self { model, context, decisions, include, options, novelty: None })
+    }
+
+    /// The same, flagging rows that are unlike anything seen at a level of false alarms.
+    pub(crate) fn flagging(self, novelty: Option<f64>) -> Self {
+        Self { novelty, ..self }
     }
 
     /// Answers for `queries`, whose first row is number `first`: of each row one per level, side by side.
@@ -91,6 +98,7 @@ impl<'a> Answers<'a> {
         for (row, answer) in answers.iter_mut().enumerate() {
             answer.row = first + row;
             answer.id = ids.get(row).cloned().flatten();
+            answer.novel = self.novelty.and_then(|level| Some(answer.novelty? <= level));
         }
         answers
     }
@@ -151,7 +159,19 @@ pub(crate) fn frame(answers: &[Answer<'_>], kind: Kind, notes: Vec<(&'static str
     let labels = each.clone().flat_map(|answer| answer.set.iter().copied());
     let sizes = each.clone().map(|answer| answer.set.len()).collect();
     frame.push("set", Column::Lists(Cells::of(labels, kind), sizes));
+    if first.is_some_and(|answer| answer.none_of_these.is_some()) {
+        let none = each.clone().map(|answer| i64::from(answer.none_of_these == Some(true)));
+        frame.push("none_of_these", Column::integers(none.collect()));
+    }
     frame.push("alpha", Column::numbers(each.clone().map(|answer| answer.alpha).collect()));
+    if first.is_some_and(|answer| answer.novelty.is_some()) {
+        let novelty = each.clone().map(|answer| answer.novelty.unwrap_or(f64::NAN));
+        frame.push("novelty", Column::numbers(novelty.collect()));
+    }
+    if first.is_some_and(|answer| answer.novel.is_some()) {
+        let novel = each.clone().map(|answer| i64::from(answer.novel == Some(true)));
+        frame.push("novel", Column::integers(novel.collect()));
+    }
     if probabilities {
         let lists = each
             .clone()
@@ -187,16 +207,25 @@ pub(crate) struct Summary {
     pub(crate) rows: usize,
     /// Labels and empty sets of every level.
     pub(crate) levels: Vec<(f64, usize, usize)>,
+    /// The level of false alarms, and how many rows are unlike anything seen at it; `None` where the model cannot say.
+    pub(crate) novel: (f64, Option<usize>),
 }
 
+/// The level of false alarms where none was asked for: rows are counted at it, and not flagged.
+const NOVELTY: f64 = 0.01;
+
 impl Summary {
-    pub(crate) fn new(alphas: &Alphas) -> Self {
-        Self { bad: 0, rows: 0, levels: alphas.0.iter().map(|&alpha| (alpha, 0, 0)).collect() }
+    pub(crate) fn new(alphas: &Alphas, novelty: Option<f64>) -> Self {
+        let levels = alphas.0.iter().map(|&alpha| (alpha, 0, 0)).collect();
+        Self { bad: 0, rows: 0, levels, novel: (novelty.unwrap_or(NOVELTY), None) }
     }
 
     pub(crate) fn add(&mut self, answers: &[Answer<'_>]) {
         self.rows += answers.len() / self.levels.len();
         for row in answers.chunks(self.levels.len()) {
+            if let Some(novelty) = row[0].novelty {
+                *self.novel.1.get_or_insert_default() += usize::from(novelty <= self.novel.0);
+            }
             for ((_, labels, empty), answer) in self.levels.iter_mut().zip(row) {
                 *labels += answer.set.len();
                 *empty += usize::from(answer.set.is_empty());
@@ -211,5 +240,25 @@ impl Summary {
             .iter()
             .map(|&(alpha, labels, empty)| (alpha, labels as f64 / rows, empty as f64 / rows))
             .collect()
+    }
+
+    /// How many rows are unlike anything seen; in words, and whether there are more than chance explains.
+    pub(crate) fn novel(&self, calibration_points: usize) -> Option<(String, bool)> {
+        let (level, Some(novel)) = self.novel else { return None };
+        let beyond = flagged_beyond_chance(novel, self.rows, level, calibration_points);
+        let effect = if beyond {
+            ": more than chance explains, so these rows do not come from where the calibration points come from, and the guarantee \
+             should not be relied on"
+        } else {
+            ""
+        };
+        let expected = level * self.rows as f64;
+        let rows = self.rows;
+        Some((
+            format!(
+                "{novel} of {rows} rows are unlike anything seen (novelty <= {level}; about {expected:.0} by chance){effect}"
+            ),
+            beyond,
+        ))
     }
 }

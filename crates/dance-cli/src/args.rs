@@ -11,7 +11,9 @@ use dance::{Context, Event, Observer};
 use crate::commands::embed;
 #[cfg(feature = "serve")]
 use crate::commands::serve;
-use crate::commands::{bench, completions, demo, evaluate, explain, fit, inspect, man, predict, recalibrate};
+use crate::commands::{
+    bench, completions, demo, evaluate, explain, fit, inspect, man, monitor, predict, recalibrate,
+};
 use crate::progress::tell;
 
 /// Conformal prediction sets for any classifier built on embeddings
@@ -105,6 +107,9 @@ pub(crate) enum Command {
     /// Coverage and size of the sets on labelled embeddings
     #[command(after_help = evaluate::EXAMPLE)]
     Evaluate(evaluate::Evaluate),
+    /// Watch a stream: an alarm when points, or labels, no longer are what they were
+    #[command(after_help = monitor::EXAMPLE)]
+    Monitor(monitor::MonitorStream),
     /// Calibrate a model on other points, with the same kernel
     #[command(after_help = recalibrate::EXAMPLE)]
     Recalibrate(recalibrate::Recalibrate),

@@ -7,6 +7,8 @@ use clap::Args;
 use dance::data::EncoderIdentity;
 use dance::device::DeviceChoice;
 use dance::{Context, Dance, Table};
+#[cfg(feature = "serve")]
+use dance_embed::Content;
 use dance_embed::{EmbedOptions, Encoder, EncoderOptions, Items, Modality, Processor, embed};
 
 use crate::progress::Progress;
@@ -103,5 +105,87 @@ impl OnTheFly {
         let embedded = embed(&items, &encoder, &EmbedOptions { skip_bad, parts: None }, context)?;
         let bad = embedded.bad.into_iter().map(|bad| (bad.id, bad.reason)).collect();
         Ok((embedded.table, bad))
+    }
+}
+
+/// Pictures that a file holds, by their ids.
+#[cfg(feature = "serve")]
+pub(crate) fn pictures(path: &Path) -> anyhow::Result<std::collections::HashMap<String, Vec<u8>>> {
+    let items = Items::read(path)?;
+    let held = items.ids.into_iter().zip(items.contents).filter_map(|(id, content)| match content {
+        Content::Bytes(bytes) => Some((id, bytes)),
+        Content::File(_) | Content::Text(_) => None,
+    });
+    let held: std::collections::HashMap<_, _> = held.collect();
+    if held.is_empty() {
+        bail!(
+            "{}: holds no pictures; name a folder of pictures, or a .parquet file with pictures inside",
+            path.display()
+        );
+    }
+    Ok(held)
+}
+
+/// The encoder of a model that is served.
+#[cfg(feature = "serve")]
+#[derive(Args, Clone, Debug)]
+pub(crate) struct OfServer {
+    /// Let the page and /v1/embed take pictures or texts: where the model's encoder is, or `auto` for what it was called when the
+    /// model's points were embedded
+    #[arg(long, value_name = "ENCODER")]
+    encoder: Option<String>,
+    #[command(flatten)]
+    encoding: Encoding,
+}
+
+#[cfg(feature = "serve")]
+impl OfServer {
+    pub(crate) fn wanted(&self) -> bool {
+        self.encoder.is_some()
+    }
+
+    /// Opens it: what it embeds, the model knows.
+    pub(crate) fn open(
+        &self,
+        model: &Dance,
+        device: DeviceChoice,
+        context: &Context<'_>,
+    ) -> dance::Result<Box<dyn dance_serve::Encode>> {
+        let Some(expected) = model.encoder() else {
+            return Err(dance::Error::Data(
+                "--encoder: the model does not know its encoder, since its points came without one; \
+                 embed them with `dance embed` and fit again"
+                    .into(),
+            ));
+        };
+        let texts = expected.preparation.contains("\"texts\":");
+        let modality = if texts { Modality::Texts } else { Modality::Pictures };
+        let name = self.encoder.as_deref().filter(|&name| name != "auto").unwrap_or(&expected.name);
+        Ok(Box::new(Served(self.encoding.open(name, modality, device, context)?)))
+    }
+}
+
+#[cfg(feature = "serve")]
+struct Served(Encoder);
+
+#[cfg(feature = "serve")]
+impl dance_serve::Encode for Served {
+    fn identity(&self) -> &EncoderIdentity {
+        self.0.identity()
+    }
+
+    fn takes(&self) -> dance_serve::Takes {
+        match self.0.modality() {
+            Modality::Pictures => dance_serve::Takes::Pictures,
+            Modality::Texts => dance_serve::Takes::Texts,
+        }
+    }
+
+    fn embed(&self, content: Vec<u8>) -> Result<Vec<f32>, String> {
+        let content = match self.0.modality() {
+            Modality::Pictures => Content::Bytes(content),
+            Modality::Texts => Content::Text(String::from_utf8(content).map_err(|_| "is no text in UTF-8")?),
+        };
+        self.0.embed(&content)
     }
 }

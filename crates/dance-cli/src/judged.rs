@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
+use dance::conformal::breakdown::{Breakdown, Portion};
 use dance::conformal::metrics::Metrics;
 use dance::conformal::threshold::smallest_alpha;
-use dance::conformal::{Combine, CoverageBand, Decision, ProbabilityMetrics};
+use dance::conformal::{ByClass, Combine, CoverageBand, Decision, ProbabilityMetrics, Sets};
 use dance::machine::Classified;
 use dance::{Context, Dance, Matrix, PredictOptions, Prediction};
 use serde::Serialize;
@@ -26,6 +27,8 @@ pub(crate) struct Judged {
     by_chance: (f64, f64),
     /// How often it would be as low as it is.
     pub(crate) as_low: f64,
+    /// The same where it may differ.
+    portions: Breakdown,
 }
 
 /// The model's sets of some points at every level.
@@ -53,18 +56,28 @@ impl<'a> Answered<'a> {
         let pick = |labels: &[u32]| rows.iter().map(|&row| labels[row]).collect::<Vec<_>>();
         let best = self.classified.as_ref().map(|classified| pick(&classified.labels));
         let labels = pick(&truth.labels);
-        let judge = |Prediction { sets, decision, .. }: &Prediction| {
+        let confidence = self.classified.as_ref().map(|all| {
+            let largest = |&row: &usize| all.probabilities.row(row).iter().copied().fold(0.0, f32::max);
+            rows.iter().map(largest).collect::<Vec<f32>>()
+        });
+        let judge = |Prediction { sets, decision, none_of_these, .. }: &Prediction| {
             let alpha = decision.alpha;
-            let metrics = Metrics::new(&sets.select(rows), &labels, truth.classes, alpha, best.as_deref())?;
+            let sets =
+                with_none(sets, none_of_these.as_deref(), truth, self.model.classes().len()).select(rows);
+            let metrics = Metrics::new(&sets, &labels, truth.classes, alpha, best.as_deref())?;
+            let portions = Breakdown::new(&sets, &labels, confidence.as_deref())?;
             let band = CoverageBand::new(decision.calibration_points, rows.len(), alpha);
             // Below the smallest alpha every label that the model knows is in every set: only others are missed.
             let promised = alpha >= smallest_alpha(decision.calibration_points);
             let as_low = if promised { band.at_most(metrics.coverage) } else { 1.0 };
             let (low, high) = band.interval(0.95);
-            // Two scores that decide together promise at least 1 - alpha, and give more.
-            let tight = matches!(self.model.predictor().combine(), Combine::Fuse | Combine::Evidence);
+            // Two scores that decide together promise at least 1 - alpha, and give more; so do classes by themselves.
+            let together =
+                matches!(self.model.fitted().config.dance.by_class, ByClass::Together | ByClass::Fair);
+            let tight =
+                together && matches!(self.model.predictor().combine(), Combine::Fuse | Combine::Evidence);
             let by_chance = (low, if tight { high } else { 1.0 });
-            Ok(Judged { mix: decision.mix, metrics, by_chance, as_low })
+            Ok(Judged { mix: decision.mix, metrics, by_chance, as_low, portions })
         };
         self.predictions.iter().map(judge).collect()
     }
@@ -112,6 +125,21 @@ impl<'a> Answered<'a> {
     }
 }
 
+/// Sets with "none of these" as a label: that of the point where the model does not know it, one more where it does.
+fn with_none(sets: &Sets, none: Option<&[bool]>, truth: &Truth, known: usize) -> Sets {
+    let Some(none) = none else { return sets.clone() };
+    let mut all = Sets::default();
+    for (row, (set, &none)) in sets.iter().zip(none).enumerate() {
+        all.labels.extend_from_slice(set);
+        if none {
+            let label = truth.labels[row] as usize;
+            all.labels.push(if label >= known { label } else { truth.classes } as u32);
+        }
+        all.offsets.push(all.labels.len());
+    }
+    all
+}
+
 /// Judges the model's sets at every level by the true labels.
 pub(crate) fn judge(
     model: &Dance,
@@ -130,11 +158,20 @@ pub(crate) const LEGEND: &str =
   95 times in 100 if the promise holds. Size: labels per set. Empty, single: share of sets with no
   and with one label. Right: how often that one is true. Acc: how often the classifier's own best
   label is. CCV: how far classes stray from 1 - alpha, in per cent. Floor: what chance alone gives.
-  Under: the part from classes covered too little. SSCV: the same over sets of similar size.";
+  Under: the part from classes covered too little. Dev: the root mean square of how far classes
+  stray, chance taken off. Macro: the mean of the classes' coverages. SSCV: as CCV, over sets of
+  similar size.";
 
 /// What labels nobody has seen do to coverage; `None` where there is nothing to say.
 pub(crate) fn unseen_words(model: &Dance) -> Option<String> {
     let unseen = model.unseen().filter(|unseen| unseen.single > 0)?;
+    if model.fitted().config.dance.unseen {
+        return Some(format!(
+            "about {:.1} % (± {:.1}) of new points carry a label that no point here has; sets hold \"none of these\" where that may be",
+            100.0 * unseen.share(),
+            200.0 * unseen.standard_error()
+        ));
+    }
     Some(format!(
         "about {:.1} % (± {:.1}) of new points carry a label that no point here has, and no set can hold it: coverage is at \
          most about {:.1} %",
@@ -147,7 +184,8 @@ pub(crate) fn unseen_words(model: &Dance) -> Option<String> {
 /// What should be known about sets of one level: too few points for it, or too many new labels.
 pub(crate) fn level_warnings(model: &Dance, decision: &Decision) -> Vec<String> {
     let mut warnings = decision.warnings();
-    if let Some(unseen) = model.unseen().filter(|unseen| unseen.share() >= decision.alpha) {
+    let lost = decision.unseen_alpha.is_none();
+    if let Some(unseen) = model.unseen().filter(|unseen| lost && unseen.share() >= decision.alpha) {
         warnings.push(format!(
             "{:.1} % of the calibration points carry a label that no other point has, more than alpha: a set must hold nearly \
              every label, and still misses new labels. Take a larger alpha, or more points of rare classes",
@@ -180,6 +218,8 @@ pub(crate) fn write_metrics(out: &mut dyn Write, judged: &[Judged]) -> io::Resul
         "CCV",
         "floor",
         "under",
+        "dev",
+        "macro",
         "SSCV",
         "empty",
         "single",
@@ -201,6 +241,8 @@ pub(crate) fn write_metrics(out: &mut dyn Write, judged: &[Judged]) -> io::Resul
                 format!("{:.2}", metrics.class_violation),
                 format!("{:.2}", metrics.class_violation_floor),
                 format!("{:.2}", metrics.class_undercoverage),
+                format!("{:.2}", metrics.class_deviation),
+                share(metrics.macro_coverage),
                 format!("{:.2}", metrics.size_violation),
                 share(metrics.empty),
                 share(metrics.singletons),
@@ -210,6 +252,26 @@ pub(crate) fn write_metrics(out: &mut dyn Write, judged: &[Judged]) -> io::Resul
         })
         .collect();
     table::write(out, &header, &rows)
+}
+
+/// Coverage where it may differ, a line per level and kind.
+pub(crate) fn write_portions(out: &mut dyn Write, judged: &[Judged]) -> io::Result<()> {
+    for Judged { metrics, portions, .. } in judged {
+        let kinds = [
+            ("confidence", &portions.by_confidence),
+            ("set size", &portions.by_size),
+            ("class frequency", &portions.by_frequency),
+        ];
+        for (kind, portions) in kinds.into_iter().filter(|(_, portions)| !portions.is_empty()) {
+            let each = portions.iter().map(|Portion { name, points, coverage, .. }| {
+                format!("{name} {} ({points} points)", share(*coverage))
+            });
+            let text = each.collect::<Vec<_>>().join(", ");
+            let label = format!("  alpha {}, coverage by {kind}: ", metrics.alpha);
+            writeln!(out, "{}", table::paragraph(&label, &text))?;
+        }
+    }
+    Ok(())
 }
 
 fn share(value: f64) -> String {

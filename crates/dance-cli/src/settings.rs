@@ -1,7 +1,7 @@
 //! Options of the method that `fit` and `recalibrate` share.
 
 use clap::{Args, ValueEnum};
-use dance::conformal::{CalibrationMode, Combine, DanceConfig, Mix};
+use dance::conformal::{ByClass, CalibrationMode, Combine, DanceConfig, Mix};
 
 use crate::parse;
 
@@ -41,6 +41,21 @@ pub(crate) struct Method {
     /// How the scores become one decision [default of a fit: fuse]
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) combine: Option<Combination>,
+    /// Even out the difference between classes: those that are hard to tell apart do not pay for the others. The guarantee stays that for
+    /// all points together. Implies `--combine evidence`
+    #[arg(long, group = "by_class")]
+    pub(crate) class_fair: bool,
+    /// A guarantee for the labels of every cluster of classes that are about as hard (found by the fit points): between all together
+    /// and `--per-class` in size. Implies `--combine evidence`
+    #[arg(long, group = "by_class")]
+    pub(crate) clustered: bool,
+    /// A guarantee for every class by itself. Costs size: below 1/alpha - 1 calibration points, a class is in every set. Implies
+    /// `--combine evidence`
+    #[arg(long, group = "by_class")]
+    pub(crate) per_class: bool,
+    /// Let sets hold "none of these": the guarantee then counts labels that no point of the model has. Exact mode
+    #[arg(long)]
+    pub(crate) unseen: bool,
     /// Exact mode: whether the points that fitted the kernel serve as neighbors too [default of a fit: true]
     #[arg(long, value_name = "true|false")]
     pub(crate) fit_neighbors: Option<bool>,
@@ -75,6 +90,19 @@ impl Method {
         let config = if self.paper { DanceConfig::paper() } else { config };
         // One score has no mix; one that the model had before is dropped, one that is asked for is refused.
         let fused = matches!(self.combine, Some(Combination::Fuse | Combination::Evidence));
+        let by_class = match (self.class_fair, self.clustered, self.per_class) {
+            (true, ..) => Some(ByClass::Fair),
+            (_, true, _) => Some(ByClass::Clusters),
+            (.., true) => Some(ByClass::Each),
+            _ => None,
+        };
+        // What only combined evidence can do asks for it, and is dropped with it.
+        let combined = if by_class.is_some() { Combine::Evidence } else { config.combine };
+        let kept = if self.combine.is_some() || self.calibration_mode.is_some() {
+            ByClass::Together
+        } else {
+            config.by_class
+        };
         config
             .calibration(match self.calibration_mode {
                 None => config.calibration,
@@ -83,12 +111,14 @@ impl Method {
                 Some(Mode::Reuse) => CalibrationMode::Reuse,
             })
             .combine(match self.combine {
-                None => config.combine,
+                None => combined,
                 Some(Combination::Evidence) => Combine::Evidence,
                 Some(Combination::Fuse) => Combine::Fuse,
                 Some(Combination::Joint) => Combine::Joint,
                 Some(Combination::Union) => Combine::Union,
             })
+            .by_class(by_class.unwrap_or(kept))
+            .unseen(self.unseen || config.unseen)
             .fit_neighbors(self.fit_neighbors.unwrap_or(config.fit_neighbors))
             .rank_neighbors(self.rank_neighbors.unwrap_or(config.rank_neighbors))
             .contrast_neighbors(self.contrast_neighbors.unwrap_or(config.contrast_neighbors))

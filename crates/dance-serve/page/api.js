@@ -38,6 +38,11 @@ export async function post(path, body) {
   return read(await ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }));
 }
 
+/** Sends a picture or a text as it is. */
+export async function send(path, body, type) {
+  return read(await ask(path, { method: "POST", headers: { "Content-Type": type }, body }));
+}
+
 async function read(response) {
   const value = await response.json().catch(() => ({}));
   if (response.ok) return value;

@@ -29,7 +29,8 @@ function operation({ path, method, one }, all) {
 const resolve = (schema, all) => (schema?.$ref ? all.components.schemas[schema.$ref.split("/").pop()] : schema);
 
 function members(schema, all) {
-  const { properties = {}, required = [] } = resolve(schema, all) ?? {};
+  const { properties = {}, required = [], oneOf } = resolve(schema, all) ?? {};
+  if (oneOf?.every((form) => form.$ref)) return h("div", {}, oneOf.map((form, place) => [place > 0 && h("p", { class: "soft" }, "or"), members(form, all)]));
   const rows = Object.entries(properties).map(([name, one]) => [name + (required.includes(name) ? "" : " (optional)"), type(one), one.description ?? resolve(one, all)?.description ?? ""]);
   return rows.length ? table(rows) : h("p", { class: "soft" }, type(schema));
 }

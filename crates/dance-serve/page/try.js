@@ -1,5 +1,6 @@
-// Try your own: an embedding from the clipboard or a file.
+// Try your own: an embedding from the clipboard or a file; a picture or a text where the server has the model's encoder.
 
+import { send } from "./api.js";
 import { h, number, plural } from "./dom.js";
 import { state } from "./sets.js";
 import { explain } from "./point.js";
@@ -7,7 +8,7 @@ import { explain } from "./point.js";
 let detail = null;
 
 export function open(main) {
-  const { dimensions } = state.model;
+  const { dimensions, takes } = state.model;
   const text = h("textarea", { id: "numbers", rows: "6", spellcheck: false, placeholder: `[0.12, -0.03, …]  ${dimensions} numbers`, "aria-describedby": "format" });
   const problem = h("p", { class: "wrong", role: "alert", id: "problem" });
   const rows = h("label", { hidden: true }, h("span", {}, "Row "), h("select", { id: "row" }));
@@ -45,8 +46,40 @@ export function open(main) {
   file.addEventListener("change", () => file.files[0] && take(file.files[0]));
   zone.addEventListener("dragover", (event) => { event.preventDefault(); zone.classList.add("over"); });
   zone.addEventListener("dragleave", () => zone.classList.remove("over"));
-  zone.addEventListener("drop", (event) => { event.preventDefault(); zone.classList.remove("over"); if (event.dataTransfer.files[0]) take(event.dataTransfer.files[0]); });
+  const own = takes && encoded(takes, show, problem);
+  zone.addEventListener("drop", (event) => {
+    event.preventDefault();
+    zone.classList.remove("over");
+    const [dropped] = event.dataTransfer.files;
+    if (dropped) (takes === "pictures" && dropped.type.startsWith("image/") ? own.take : take)(dropped);
+  });
+  if (own) zone.prepend(own.part, h("hr", {}));
   main.append(h("h1", { class: "quiet" }, "Ask about a point of your own"), h("div", { class: "split" }, zone, detail));
+}
+
+/** What is embedded before it is asked about: a picture or a text. */
+function encoded(takes, show, problem) {
+  const preview = h("div", { class: "shown" });
+  const take = async (content, type = content.type) => {
+    problem.textContent = "";
+    try {
+      const { embedding } = await send("/v1/embed", content, type);
+      await show([embedding]);
+    } catch (error) { problem.textContent = `${content.name ?? "The text"}: ${error.message}`; }
+  };
+  if (takes === "texts") {
+    const words = h("textarea", { id: "words", rows: "3", placeholder: "Any text of the kind the model was fitted with" });
+    const ask = h("button", { type: "button", class: "primary", id: "embed", onclick: () => take(words.value, "text/plain") }, "Show its set");
+    return { take, part: h("div", {}, h("label", { for: "words" }, h("strong", {}, "Write a text")), words, h("div", { class: "row" }, ask)) };
+  }
+  const file = h("input", { type: "file", id: "picture", accept: "image/*" });
+  const look = (picture) => {
+    const address = URL.createObjectURL(picture);
+    preview.replaceChildren(h("span", { class: "face large" }, h("img", { alt: picture.name, src: address, onload: () => URL.revokeObjectURL(address) })));
+    return take(picture);
+  };
+  file.addEventListener("change", () => file.files[0] && look(file.files[0]));
+  return { take: look, part: h("div", {}, h("p", {}, h("strong", {}, "Choose a picture"), " or drop one here; it is embedded by the model's own encoder."), preview, h("div", { class: "row" }, h("label", { class: "button primary" }, "Choose a picture", file))) };
 }
 
 export function close() { detail = null; }

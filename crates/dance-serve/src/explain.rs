@@ -29,7 +29,7 @@ const EXAMPLES: usize = 5;
 #[serde(deny_unknown_fields)]
 #[schema(as = ExplainRequest)]
 pub(crate) struct Asked {
-    #[schema(nullable = false)]
+    #[schema(nullable = false, value_type = Option<Vec<f32>>)]
     #[serde(default, deserialize_with = "there")]
     embedding: Option<Numbers>,
     /// The place of a point in `/v1/points`, from 0.
@@ -60,6 +60,9 @@ pub(crate) struct Explanation<'a> {
     calibration_points: usize,
     /// Distance to the nearest labelled point: large for a point unlike anything seen.
     nearest: f64,
+    /// A p-value for coming from where the calibration points come from, whatever the label; null where an older model file does not
+    /// say.
+    novelty: Option<f64>,
     /// Every label, best first.
     labels: Vec<Reason<'a>>,
 }
@@ -195,6 +198,7 @@ fn explanation(
         prediction: decided.best.as_ref().map_or("", |best| &model.classes()[best.labels[0] as usize]),
         calibration_points: counts.calibration_points(),
         nearest: scored.nearest[0],
+        novelty: scored.novelty.as_ref().map(|all| all[0]),
         labels,
     };
     serde_json::to_vec(&explanation).map_err(|_| Problem::internal())

@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::{Request, State as Shared};
 use dance::data::Classes;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::body;
@@ -26,7 +27,7 @@ const LONGEST: usize = 1_000;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = LabelsRequest)]
-pub(crate) struct Asked {
+pub(crate) struct Asked<'a> {
     /// How the points were found: by chance, or picked for what they are. One request has one answer to that: the two are never
     /// mixed, because only points that came by chance may calibrate a model or judge it.
     how: How,
@@ -34,9 +35,10 @@ pub(crate) struct Asked {
     #[serde(default, deserialize_with = "there")]
     #[schema(nullable = false, max_length = 100)]
     why: Option<String>,
-    /// A point and its label each.
-    #[schema(min_items = 1)]
-    labels: Vec<Labelled>,
+    /// A point and its label each. A row that is none of that gets a problem; the others are written.
+    #[serde(borrow)]
+    #[schema(value_type = Vec<Labelled>, min_items = 1)]
+    labels: Vec<&'a RawValue>,
 }
 
 /// A point and its label.
@@ -73,7 +75,7 @@ pub(crate) struct Written {
 
 #[utoipa::path(
     post, path = "/v1/labels", tag = "labels",
-    request_body = Asked,
+    request_body = Asked<'_>,
     responses(
         (status = 200, description = "They are on the disk", body = Written),
         (status = 409, description = "A point that was picked cannot count as one that came by chance", body = Problem, content_type = "application/problem+json"),
@@ -86,24 +88,34 @@ pub(crate) async fn record(
     request: Request,
 ) -> Result<Json<Written>, Problem> {
     let read = body::read(&state, request).await?;
-    let asked: Asked = read.json(std::marker::PhantomData)?;
+    let Asked { how, why, labels: rows } = read.json(std::marker::PhantomData)?;
     let most = state.settings.limits.points;
-    if asked.labels.len() > most {
+    if rows.len() > most {
         return Err(Problem::too_large(format!("a request has at most {most} labels; send them in several")));
     }
-    if asked.labels.is_empty() {
+    if rows.is_empty() {
         return Err(Problem::wrong("`labels` is empty"));
     }
-    if asked.why.as_ref().is_some_and(|why| why.chars().count() > 100) {
+    if why.as_ref().is_some_and(|why| why.chars().count() > 100) {
         return Err(Problem::wrong("`why` has at most 100 letters"));
     }
+    let rows: Vec<Result<Labelled, String>> = rows
+        .into_iter()
+        .map(|row| serde_json::from_str(row.get()).map_err(|error| error.to_string()))
+        .collect();
     let (way, _turn) = read.done();
     let shape = shape(&state, &state.slot.get());
     let (mut points, mut mixed) = (Points::default(), false);
     let (mut labels, mut ids) = (Vec::new(), Vec::new());
     let mut in_request = HashSet::new();
-    for labelled in asked.labels {
-        let Labelled { label, embedding, id, point } = labelled;
+    for row in rows {
+        let Labelled { label, embedding, id, point } = match row {
+            Ok(labelled) => labelled,
+            Err(problem) => {
+                points.push(Row::wrong(problem), shape);
+                continue;
+            }
+        };
         let row = row_of(&state, embedding, id.clone(), point);
         let too_long = [&label].into_iter().chain(&id).any(|text| text.chars().count() > LONGEST);
         let row = if label.is_empty() || too_long {
@@ -116,7 +128,7 @@ pub(crate) async fn record(
         } else {
             let print = fingerprint(&row.values);
             let twice = !in_request.insert(print);
-            conflict(&state, asked.how, point, state.journal.found(print), twice)
+            conflict(&state, how, point, state.journal.found(print), twice)
         };
         mixed |= conflict.is_some();
         let row = match conflict {
@@ -137,7 +149,6 @@ pub(crate) async fn record(
     }
     let embeddings = points.matrix(shape.dimensions)?;
     let pieces = state.gather.ask(embeddings.clone(), way).await?;
-    let how = asked.how;
     let work = move || -> Result<Written, Problem> {
         let time = clock::now();
         let (mut entries, mut first) = (Vec::new(), 0);
@@ -160,7 +171,7 @@ pub(crate) async fn record(
                 entries.push(Entry {
                     time: (&*time).into(),
                     how,
-                    why: asked.why.as_deref().map(Into::into),
+                    why: why.as_deref().map(Into::into),
                     id: ids[at].as_deref().map(Into::into),
                     label: (&*labels[at]).into(),
                     level: level.unwrap_or_default(),

@@ -10,9 +10,10 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Content, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoResponses, OpenApi, ToSchema};
 
+use crate::encode::Takes;
 use crate::problem::{Id, Problem, RowProblem};
 use crate::state::State;
-use crate::{explain, health, labels, model, monitor, predict, promise};
+use crate::{encode, explain, health, labels, model, monitor, predict, promise};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -23,6 +24,7 @@ use crate::{explain, health, labels, model, monitor, predict, promise};
     ),
     paths(
         predict::predict,
+        encode::embed,
         explain::explain,
         labels::record,
         monitor::monitor,
@@ -68,6 +70,10 @@ struct Answer {
     probability: f32,
     set: Vec<Label>,
     alpha: f64,
+    /// A p-value for coming from where the calibration points come from, whatever the label: small where the point is unlike anything
+    /// seen.
+    #[schema(required = false)]
+    novelty: f64,
     #[schema(required = false)]
     probabilities: Vec<f32>,
     #[schema(required = false)]
@@ -141,34 +147,102 @@ pub(crate) async fn openapi(Shared(state): Shared<Arc<State>>) -> Json<Value> {
     let mut interface = serde_json::to_value(interface).unwrap_or_default();
     let served = state.slot.get();
     let schemas = &mut interface["components"]["schemas"];
+    let numbers = numbers(served.dimensions(), served.directed());
     for schema in ["PredictRequest", "ExplainRequest", "Labelled"] {
-        let numbers = &mut schemas[schema]["properties"]["embedding"];
-        numbers["minItems"] = served.dimensions().into();
-        numbers["maxItems"] = served.dimensions().into();
-        if served.directed() {
-            // A vector of zeros has no direction.
-            numbers["contains"] = json!({ "not": { "const": 0 } });
+        let embedding = &mut schemas[schema]["properties"]["embedding"];
+        let described = embedding["description"].take();
+        *embedding = numbers.clone();
+        if !described.is_null() {
+            embedding["description"] = described;
         }
     }
-    let either = |other: Value| json!([{ "required": ["embedding"] }, other]);
-    let request = &mut schemas["PredictRequest"];
-    request["properties"]["points"]["minItems"] = 1.into();
-    request["additionalProperties"] = false.into();
-    request["oneOf"] = either(json!({ "required": ["points"], "not": { "required": ["id"] } }));
-    schemas["ExplainRequest"]["oneOf"] = either(json!({ "required": ["point"] }));
-    schemas["Labelled"]["oneOf"] = either(json!({ "required": ["point"], "not": { "required": ["id"] } }));
+    let id = json!({ "$ref": "#/components/schemas/Id" });
+    schemas["Point"] = json!({ "description": "A point: its embedding, perhaps with an id.", "oneOf": [numbers, {
+        "type": "object", "required": ["embedding"], "additionalProperties": false,
+        "properties": { "embedding": numbers, "id": id },
+    }] });
+    // A row may be anything as long as one of them is what it should be: the others get a problem each.
+    let most = state.settings.limits.points;
+    for (schema, member, row) in
+        [("PredictRequest", "points", "Point"), ("LabelsRequest", "labels", "Labelled")]
+    {
+        let rows = &mut schemas[schema]["properties"][member];
+        let row = json!({ "$ref": format!("#/components/schemas/{row}") });
+        rows["items"] = json!({ "anyOf": [row, {}] });
+        rows["contains"] = row;
+        rows["minItems"] = 1.into();
+        rows["maxItems"] = most.into();
+    }
+    schemas["PredictRequest"]["additionalProperties"] = false.into();
+    let page = state.points.as_ref().map(|points| points.len() - 1);
     for schema in ["ExplainRequest", "Labelled"] {
-        let point = &mut schemas[schema]["properties"]["point"];
-        match &state.points {
-            Some(points) => point["maximum"] = (points.len() - 1).into(),
-            None => *point = false.into(),
-        }
+        schemas[schema]["properties"]["point"]["maximum"] = page.unwrap_or(0).into();
     }
+    let by_place = |name| page.map(|_| (name, "point", &["embedding", "id"][..]));
+    let by_embedding = |name| Some((name, "embedding", &["point"][..]));
+    let one = ("PredictPoint", "embedding", &["points"][..]);
+    let many = ("PredictPoints", "points", &["embedding", "id"][..]);
+    one_of(schemas, "PredictRequest", [Some(one), Some(many)]);
+    one_of(schemas, "ExplainRequest", [by_embedding("ExplainEmbedding"), by_place("ExplainPoint")]);
+    one_of(schemas, "Labelled", [by_embedding("LabelledEmbedding"), by_place("LabelledPoint")]);
     let level = json!({ "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1 });
     schemas["Levels"]["oneOf"] =
         json!([level, { "type": "array", "items": level, "minItems": 1, "maxItems": predict::MOST_LEVELS }]);
+    let paths = &mut interface["paths"];
+    for place in [
+        "/~1v1~1predict/post/requestBody/content/application~1vnd.apache.arrow.stream",
+        "/~1v1~1predict/post/responses/200/content/application~1vnd.apache.arrow.stream",
+        "/~1v1~1embed/post/requestBody/content/image~1*",
+    ] {
+        if let Some(content) = paths.pointer_mut(place) {
+            content["schema"] = json!({ "type": "string", "format": "binary" });
+        }
+    }
+    // Only what there is an encoder for.
+    if let Some(takes) = state.takes() {
+        let other = if takes == Takes::Pictures { "text/plain" } else { "image/*" };
+        let content = paths.pointer_mut("/~1v1~1embed/post/requestBody/content");
+        if let Some(content) = content.and_then(Value::as_object_mut) {
+            content.remove(other);
+        }
+    } else if let Some(paths) = paths.as_object_mut() {
+        paths.remove("/v1/embed");
+    }
     if !state.settings.keys.is_empty() {
         interface["security"] = json!([{ "key": [] }]);
     }
     Json(interface)
+}
+
+/// What an embedding is for a model: as many numbers as it has dimensions, within what 32 bits hold.
+fn numbers(dimensions: usize, directed: bool) -> Value {
+    let most = f64::from(f32::MAX);
+    let number = json!({ "type": "number", "format": "float", "minimum": -most, "maximum": most });
+    let mut numbers =
+        json!({ "type": "array", "items": number, "minItems": dimensions, "maxItems": dimensions });
+    if directed {
+        // A vector of zeros has no direction.
+        let least = f64::from(f32::MIN_POSITIVE);
+        numbers["contains"] = json!({ "anyOf": [{ "minimum": least }, { "maximum": -least }] });
+    }
+    numbers
+}
+
+/// Describes a request that has one of two forms as what it is: a type for each form, named, with the member it must have and
+/// without those it must not. Programs that make clients understand that.
+fn one_of(schemas: &mut Value, name: &str, forms: [Option<(&str, &str, &[&str])>; 2]) {
+    let whole = schemas[name].take();
+    let mut refs = Vec::new();
+    for (form, member, without) in forms.into_iter().flatten() {
+        let mut schema = whole.clone();
+        if let Some(properties) = schema["properties"].as_object_mut() {
+            properties.retain(|key, _| !without.contains(&key.as_str()));
+        }
+        let mut required = schema["required"].as_array().cloned().unwrap_or_default();
+        required.push(member.into());
+        schema["required"] = required.into();
+        schemas[form] = schema;
+        refs.push(json!({ "$ref": format!("#/components/schemas/{form}") }));
+    }
+    schemas[name] = json!({ "description": whole["description"], "oneOf": refs });
 }

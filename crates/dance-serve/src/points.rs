@@ -6,7 +6,6 @@ use dance::Matrix;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
-use utoipa::ToSchema;
 
 use crate::problem::{Problem, RowProblem};
 
@@ -333,8 +332,6 @@ pub(crate) fn there<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
 }
 
 /// Numbers, however many: what is wrong with them is said when the model is known.
-#[derive(ToSchema)]
-#[schema(value_type = Vec<f32>)]
 pub(crate) struct Numbers(pub(crate) Row);
 
 impl<'de> Deserialize<'de> for Numbers {

@@ -1,5 +1,6 @@
 //! What a server is told when it starts.
 
+use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,7 +22,7 @@ pub struct Settings {
     /// Whether other machines may ask without a key.
     pub open: bool,
     /// Pictures of points, by their ids.
-    pub images: Option<PathBuf>,
+    pub images: Option<Images>,
     /// Where labels go that become known.
     pub journal: PathBuf,
     /// What a request may take.
@@ -30,6 +31,15 @@ pub struct Settings {
     pub log: bool,
     /// What models are opened on; the CPU where nothing is said.
     pub device: &'static dyn Device,
+}
+
+/// Pictures of points, by their ids.
+#[derive(Clone, Debug)]
+pub enum Images {
+    /// Files of a folder, named like ids, with or without their endings.
+    Folder(PathBuf),
+    /// Files in memory.
+    Held(HashMap<String, Vec<u8>>),
 }
 
 /// What a request, and all of them together, may take.

@@ -128,5 +128,5 @@ globalThis.Charts = (() => {
     });
   }
 
-  return { mount, coverage, ofLevel, sizes, classes, monitor };
+  return { mount, coverage, ofLevel, sizes, classes, monitor, parts: { base, color, percent } };
 })();

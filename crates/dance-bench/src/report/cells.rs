@@ -159,13 +159,17 @@ impl Table {
         text
     }
 
-    /// A table that the page's script sorts.
+    /// A section of a page with a table that its script sorts.
     pub fn to_html(&self) -> String {
-        let mut html = format!("<section><h2>{}</h2>", escape(&self.title));
+        let title = escape(&self.title);
+        let mut html = format!("<section><h2>{title}</h2>");
         if !self.note.is_empty() {
             html += &format!("<p>{}</p>", escape(&self.note));
         }
-        html += "<div class=\"scroll\"><table><thead><tr>";
+        // A table that is wider than the page scrolls, with the keyboard too.
+        html += &format!(
+            "<div class=\"scroll\" role=\"region\" aria-label=\"{title}\" tabindex=\"0\"><table><thead><tr>"
+        );
         for name in &self.columns {
             html += &format!("<th scope=\"col\"><button>{}</button></th>", escape(name));
         }

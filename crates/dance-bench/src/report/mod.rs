@@ -1,8 +1,9 @@
-//! What people look at: the [tables] of an experiment as Markdown, CSV and text, and one self-contained [page] with sortable
-//! tables and plots.
+//! What people look at: the [tables] of an experiment as Markdown, CSV and text, and one self-contained [page] with charts
+//! and sortable tables.
 
 pub mod cells;
-mod figures;
+mod compared;
+mod fits;
 pub mod page;
 pub mod summary;
 pub mod tables;

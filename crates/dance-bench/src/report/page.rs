@@ -1,7 +1,7 @@
-//! `report.html`: one file that needs no network. Style and script are inlined; every plot is SVG; names from data files are
-//! escaped.
+//! `report.html`: one file that needs no network. Styles, scripts and numbers are inlined; names from data files are escaped.
 
-use super::{all_tables, figures};
+use super::{all_tables, compared, fits};
+use crate::chart::{Chart, figures};
 use crate::experiment::Results;
 use crate::html::{document, escape};
 
@@ -25,15 +25,31 @@ pub fn html(results: &Results) -> String {
             escape(&failure.problem)
         );
     }
-    for section in figures::sections(results) {
-        let figures: String = section.charts.iter().map(crate::plot::Chart::to_html).collect();
-        if !figures.is_empty() {
-            body += &format!(
-                "<section><h2>{}</h2><p>{}</p><div class=\"figures\">{figures}</div></section>",
-                escape(&section.title),
-                escape(&section.note)
-            );
-        }
+    let sections: [(&str, &str, Vec<Chart>); 8] = [
+        ("Coverage", "Does a set hold the true label as often as was asked?", compared::coverage(results)),
+        (
+            "Size and balance",
+            "What that costs in labels, and how evenly classes are covered.",
+            compared::size(results),
+        ),
+        ("Sets by their size", "All data sets and seeds together.", compared::shares(results)),
+        (
+            "Coverage of the classes",
+            "The promise is about all points together; this is how far classes stray.",
+            compared::classes(results),
+        ),
+        ("Ablations", "One setting varied, means over data sets and seeds.", fits::ablations(results)),
+        ("The search for a kernel", "", fits::tuning(results).into_iter().collect()),
+        (
+            "What the metric does",
+            "Points of the ten most frequent classes: principal components of the embeddings, then of the learned kernel.",
+            fits::pictures(results),
+        ),
+        ("Fit time", "", fits::fit_time(results).into_iter().collect()),
+    ];
+    for (title, note, charts) in sections.iter().filter(|section| !section.2.is_empty()) {
+        let note = if note.is_empty() { String::new() } else { format!("<p>{note}</p>") };
+        body += &format!("<section><h2>{title}</h2>{note}{}</section>", figures(charts));
     }
     body += &all_tables(results).iter().map(super::cells::Table::to_html).collect::<String>();
     body += "<section><h2>Guarantees</h2><ul>";

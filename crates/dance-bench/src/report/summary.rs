@@ -32,6 +32,11 @@ pub struct Summary {
     pub seconds: f64,
 }
 
+/// What charts and headlines put first: the default of `dance fit`, or else the paper's method, where it ran.
+pub fn ours(results: &Results) -> Option<Method> {
+    [Method::ExactFuse, Method::Dance].into_iter().find(|method| results.plan.methods.contains(method))
+}
+
 /// Names of the data sets, in the order they were run.
 pub fn data_sets(results: &Results) -> Vec<String> {
     let mut seen = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Experiments: what they record, that they continue, what they write, and that the report works in a browser.
+//! Experiments: what they record, that they continue, and what they write.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::Outcome;
 use crate::args::Shared;
 use crate::data::{Columns, Truth, check_there};
-use crate::judged::{Answered, Judged, LEGEND, unseen_words, warn_of_levels, write_metrics};
+use crate::judged::{Answered, Judged, LEGEND, unseen_words, warn_of_levels, write_metrics, write_portions};
 use crate::output::{Format, write_frame};
 use crate::parse::{self, Alphas, MinCoverage};
 use crate::places;
@@ -29,7 +29,7 @@ pub(crate) const EXAMPLE: &str = "Example:
 
 Cov is the share of sets that hold the true label, Size the mean number of labels. CCV is the mean distance, in per cent,
 of a class's coverage from what was promised; with few points per class even perfect coverage has the CCV shown as `floor`, and
-`under` is its part from classes covered too little. SSCV is the largest such distance over groups of sets of similar size (few sets
+`under` is its part from classes covered too little. `dev` is how far classes stray beyond chance, `macro` the mean of their coverages. SSCV is the largest such distance over groups of sets of similar size (few sets
 in a group make it jump). `mix` (union and joint) is the share of alpha that the contrastive score has. `empty` and `single` are the shares of sets with no and with one label, `right` how often that one is true;
 Acc is the classifier's by itself.";
 
@@ -149,6 +149,8 @@ impl Evaluate {
                 writeln!(out, "\nthe {} points that the model has not seen before", new.len())?;
                 write_metrics(&mut out, judged)?;
             }
+            writeln!(out)?;
+            write_portions(&mut out, without_seen.as_ref().unwrap_or(&judged))?;
             writeln!(out, "\n{LEGEND}")?;
             if judged.iter().any(|judged| judged.mix.is_some()) {
                 writeln!(

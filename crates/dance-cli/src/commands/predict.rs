@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use dance::conformal::EmptySets;
+use dance::conformal::threshold::smallest_alpha;
 use dance::data::{Normalize, io as files};
 use dance::device::DeviceChoice;
 use dance::{Dance, Table};
@@ -32,7 +33,8 @@ pub(crate) const EXAMPLE: &str = r#"Example:
 
   zcat points.csv.gz | dance predict model.dance /dev/stdin --format csv -o sets.csv --alpha 0.1,0.05
 
-A row of .jsonl: {"row":0,"id":"a","prediction":"cat","probability":0.93,"set":["cat","fox"],"alpha":0.05}
+A row of .jsonl: {"row":0,"id":"a","prediction":"cat","probability":0.93,"set":["cat","fox"],"alpha":0.05,"novelty":0.41}
+`novelty` is a p-value for coming from where the calibration points come from, whatever the label; --novelty 0.01 adds `novel`.
 With several levels each row has an answer for each, side by side. Labels and ids are numbers where they were numbers.
 With --on-error report, a line that is no point is answered by {"row":17,"line":18,"error":…}. An answer has an `id` if its line has.
 `prediction` is the most probable label of the set, or of all labels where the set is empty; `probability` is its own.
@@ -66,6 +68,9 @@ pub(crate) struct Predict {
     /// Error levels: a set misses the true label in about this share of cases
     #[arg(long, value_name = "LEVEL,…", default_value = "0.1", value_parser = parse::alphas, allow_hyphen_values = true)]
     alpha: Alphas,
+    /// Flag rows that are unlike anything seen (`novel`), with this share of false alarms
+    #[arg(long, value_name = "LEVEL", value_parser = parse::alpha, allow_hyphen_values = true)]
+    novelty: Option<f64>,
     /// What to add to each row
     #[arg(long, value_name = "WHAT,…", value_enum, value_delimiter = ',')]
     include: Vec<Include>,
@@ -96,10 +101,12 @@ impl Predict {
         let context = shared.context(&progress)?;
         let model = Dance::load(shared.device()?, &self.model, &context)?;
         let empty = if self.empty == Empty::Top1 { EmptySets::Top1 } else { EmptySets::Keep };
-        let answers = Answers::new(&model, &self.alpha.0, &self.include, empty, &context)?;
+        let answers =
+            Answers::new(&model, &self.alpha.0, &self.include, empty, &context)?.flagging(self.novelty);
         for warning in answers.warnings() {
             progress.warn(&warning);
         }
+        self.check_novelty(&model, &progress);
         let summary = if self.streams() {
             self.stream(&answers, &destination)?
         } else {
@@ -108,12 +115,17 @@ impl Predict {
         };
         progress.finish();
         let (shares, guarantee) = (summary.shares(), model.guarantee());
+        let novel = summary.novel(model.predictor().novelty_points());
+        if let Some((words, true)) = &novel {
+            progress.warn(words);
+        }
         if shared.json && destination != Destination::Stdout {
             let mut report = json!({
                 "output": self.output.display().to_string(),
                 "rows": summary.rows,
                 "bad_lines": summary.bad,
                 "guarantee": guarantee,
+                "novelty": { "level": summary.novel.0, "rows": summary.novel.1, "beyond_chance": novel.as_ref().map(|found| found.1) },
                 "warnings": progress.warnings(),
             });
             let level = |&(alpha, size, empty)| json!({ "alpha": alpha, "size": size, "empty": empty });
@@ -131,12 +143,28 @@ impl Predict {
                 100.0 * empty
             ));
         }
+        if let (Some(_), Some((words, false))) = (self.novelty, novel) {
+            progress.note(&words);
+        }
         if summary.bad > 0 {
             let what = if self.embeds() { "could not be embedded" } else { "lines were no points" };
             progress.warn(&format!("{} {what}; their answers say why", summary.bad));
             return Ok(Outcome::CheckFailed);
         }
         Ok(Outcome::Fine)
+    }
+
+    /// Says what a level of false alarms cannot do for this model.
+    fn check_novelty(&self, model: &Dance, progress: &Progress) {
+        let (Some(level), points) = (self.novelty, model.predictor().novelty_points()) else { return };
+        if points == 0 {
+            progress.warn(
+                "this model file is from before novelty, and its calibration points are not kept; no row can be flagged: calibrate again",
+            );
+        } else if level < smallest_alpha(points) {
+            let least = smallest_alpha(points);
+            progress.warn(&format!("{points} calibration points support no level of novelty below {least:.3e}: no row can be flagged"));
+        }
     }
 
     /// What is answered, as the user called it.
@@ -202,7 +230,7 @@ impl Predict {
         let found = answers
             .of(table.embeddings(), 0, &answers::ids_of(&table))
             .with_context(|| self.data().display().to_string())?;
-        let mut summary = Summary { bad: bad.len(), ..Summary::new(&self.alpha) };
+        let mut summary = Summary { bad: bad.len(), ..Summary::new(&self.alpha, self.novelty) };
         summary.add(&found);
         let lines = |out: &mut dyn Write| -> io::Result<()> {
             write_lines(out, &found)?;
@@ -261,7 +289,7 @@ impl Predict {
         let dimensions = answers.model.fitted().dimensions();
         let directed = answers.model.fitted().config.normalize == Normalize::L2;
         let mut points = Points::new(input, name.clone(), self.columns.keys(), dimensions, directed);
-        let mut summary = Summary::new(&self.alpha);
+        let mut summary = Summary::new(&self.alpha, self.novelty);
         let mut each = |out: Taker<'_, 'a>| -> anyhow::Result<()> {
             loop {
                 match points.next()? {

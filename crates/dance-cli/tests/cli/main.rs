@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod bench;
+#[cfg(feature = "serve")]
+mod client;
 mod commands;
 mod configuration;
 mod demo;
@@ -15,6 +17,7 @@ mod formats;
 mod interrupts;
 mod judging;
 mod kinds;
+mod promises;
 mod readers;
 #[cfg(feature = "serve")]
 mod serve;

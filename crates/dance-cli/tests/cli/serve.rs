@@ -1,122 +1,13 @@
 //! `dance serve` as its clients meet it: answers, refusals, a journal, a new model, the end.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{command, run, scratch, shared};
-
-/// A server of the test's own; it dies with the test.
-struct Serving {
-    child: Child,
-    address: String,
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-struct Response {
-    status: u16,
-    headers: String,
-    body: Vec<u8>,
-}
-
-impl Response {
-    fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap()
-    }
-
-    fn header(&self, name: &str) -> Option<&str> {
-        let of = |line: &'_ str| -> Option<(usize, usize)> {
-            let (key, _) = line.split_once(": ")?;
-            key.eq_ignore_ascii_case(name).then_some((key.len() + 2, line.len()))
-        };
-        self.headers.lines().find_map(|line| of(line).map(|(from, to)| &line[from..to]))
-    }
-}
-
-/// Reads one response; `None` where the connection ends before it.
-fn read_response(reader: &mut impl BufRead) -> Option<Response> {
-    let (mut headers, mut length) = (String::new(), 0);
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).ok()? == 0 {
-            return None;
-        }
-        if line == "\r\n" {
-            break;
-        }
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length: ") {
-            length = value.trim().parse().ok()?;
-        }
-        headers += &line.replace("\r\n", "\n");
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).ok()?;
-    let status = headers.split(' ').nth(1)?.parse().ok()?;
-    Some(Response { status, headers, body })
-}
-
-impl Serving {
-    fn start(arguments: &[&str]) -> Self {
-        let mut all = vec!["serve", "--port", "0", "--json", "--quiet"];
-        all.extend(arguments);
-        let mut child = command(&all).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let Ok(said) = serde_json::from_str::<Value>(&line) else {
-            let mut text = String::new();
-            child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-            panic!("the server did not start: {text}");
-        };
-        let address = said["url"].as_str().unwrap().trim_start_matches("http://").to_owned();
-        Self { child, address }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-        stream
-    }
-
-    fn send(&self, text: &[u8]) -> Response {
-        let mut stream = self.connect();
-        stream.write_all(text).unwrap();
-        read_response(&mut BufReader::new(stream)).unwrap()
-    }
-
-    fn get(&self, path: &str) -> Response {
-        self.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes())
-    }
-
-    fn post_with(&self, path: &str, headers: &str, body: &[u8]) -> Response {
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n",
-            body.len()
-        );
-        self.send(&[head.as_bytes(), body].concat())
-    }
-
-    fn post(&self, path: &str, body: &Value) -> Response {
-        self.post_with(path, "Content-Type: application/json\r\n", body.to_string().as_bytes())
-    }
-
-    #[cfg(unix)]
-    fn signal(&self, name: &str) {
-        let status =
-            std::process::Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap();
-        assert!(status.success());
-    }
-}
+use super::client::{Serving, read_response};
+use super::{run, scratch, shared};
 
 /// Points of the shared test file, and what `dance predict` says about them.
 fn points() -> (Vec<Value>, Vec<Value>) {
@@ -250,6 +141,10 @@ fn labels_survive_a_kill_and_recalibrate_by_chance_alone() {
     let audited: Vec<Value> =
         audit.iter().map(|&place| json!({ "point": place, "label": of(place) })).collect();
     assert_eq!(label(&server, "chance", audited.into()).json()["recorded"], audit.len());
+    // A row that is no label costs itself, and where there is no other, the request.
+    let wrong = json!([{ "point": audit[0], "label": 7 }, 3, { "label": "x" }]);
+    let refused = label(&server, "chance", wrong.clone());
+    assert_eq!((refused.status, refused.json()["rows"].as_array().unwrap().len()), (422, 3));
     assert_eq!(label(&server, "picked", json!([{ "point": other, "label": of(other) }])).status, 200);
     // Neither counts as the other.
     assert_eq!(label(&server, "chance", json!([{ "point": other, "label": of(other) }])).status, 409);
@@ -426,8 +321,7 @@ fn the_page_has_its_files_and_tells_browsers_to_ask_nobody_else() {
     assert_eq!(server.get("/page/../Cargo.toml").status, 404);
     assert_eq!(server.get("/images/..%2f..%2fetc%2fpasswd").status, 404);
     let interface = server.get("/openapi.json").json();
-    assert_eq!(
-        interface["components"]["schemas"]["PredictRequest"]["properties"]["embedding"]["minItems"],
-        384
-    );
+    let schemas = &interface["components"]["schemas"];
+    assert_eq!(schemas["PredictPoint"]["properties"]["embedding"]["minItems"], 384);
+    assert_eq!(schemas["PredictRequest"]["oneOf"].as_array().unwrap().len(), 2);
 }

@@ -2,53 +2,10 @@
 
 import assert from "node:assert/strict";
 import { spawn, execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { tmpdir } from "node:os";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { deflateSync, crc32 } from "node:zlib";
-
-const [binary, pictures] = process.argv.slice(2);
-const require = createRequire(join(process.cwd(), "package.json"));
-const { chromium } = require("playwright-core");
-const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
-const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
-const folder = mkdtempSync(join(tmpdir(), "dance-page-"));
-mkdirSync(pictures, { recursive: true });
-
-/** A picture of one colour, 16 × 16, as PNG. */
-function png([red, green, blue]) {
-  const chunk = (kind, data) => {
-    const body = Buffer.concat([Buffer.from(kind, "latin1"), data]);
-    const [length, sum] = [Buffer.alloc(4), Buffer.alloc(4)];
-    length.writeUInt32BE(data.length);
-    sum.writeUInt32BE(crc32(body) >>> 0);
-    return Buffer.concat([length, body, sum]);
-  };
-  const head = Buffer.from([0, 0, 0, 16, 0, 0, 0, 16, 8, 2, 0, 0, 0]);
-  const row = Buffer.concat([Buffer.from([0]), Buffer.concat(Array(16).fill(Buffer.from([red, green, blue])))]);
-  return Buffer.concat([Buffer.from("\x89PNG\r\n\x1a\n", "latin1"), chunk("IHDR", head), chunk("IDAT", deflateSync(Buffer.concat(Array(16).fill(row)))), chunk("IEND", Buffer.alloc(0))]);
-}
-
-/** Colours as points: the embedding of a picture is its colour, so a neighbor's picture must look like the point's. */
-function colours() {
-  const classes = { red: [210, 60, 50], green: [60, 170, 80], blue: [60, 90, 200], "<b>grey</b> & co": [130, 130, 130] };
-  const lines = ["id,label,r,g,b"];
-  let seed = 7;
-  const random = () => ((seed = (seed * 1103515245 + 12345) % 2147483648) / 2147483648);
-  mkdirSync(join(folder, "pictures"));
-  let number = 0;
-  for (let i = 0; i < 100; i++) {
-    for (const [name, colour] of Object.entries(classes)) {
-      const mixed = colour.map((part) => Math.max(0, Math.min(255, Math.round(part + 110 * (random() - 0.5)))));
-      const id = `picture-${number++}`;
-      writeFileSync(join(folder, "pictures", `${id}.png`), png(mixed));
-      lines.push(`${id},"${name}",${mixed.map((part) => part / 255).join(",")}`);
-    }
-  }
-  writeFileSync(join(folder, "colours.csv"), lines.join("\n") + "\n");
-  execFileSync(binary, ["fit", join(folder, "colours.csv"), "-o", join(folder, "colours.dance"), "--split", "0.3,0.4,0.3", "--test-out", join(folder, "test.csv"), "--evaluations", "2", "--quiet"]);
-}
+import { axe, binary, browser, faults, fits, folder, LOOKS, open, pictures } from "./browser.mjs";
+import { colours } from "./colours.mjs";
 
 const servers = [];
 function serve(...args) {
@@ -60,38 +17,10 @@ function serve(...args) {
   });
 }
 
-const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
-const faults = [];
-
-async function open(url, options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
-  // While the page is being worked on: its files from here, not from the binary.
-  if (process.env.PAGE_FILES) await context.route(/\/page\/[a-z.]+$/, (route) => {
-    const name = new URL(route.request().url()).pathname.split("/").pop();
-    const path = process.env.PAGE_FILES.split(":").map((one) => join(one, name)).find(existsSync);
-    return route.fulfill({ path, contentType: name.endsWith(".css") ? "text/css" : "text/javascript" });
-  });
-  const page = await context.newPage();
-  page.on("console", (message) => { if (["error", "warning"].includes(message.type())) faults.push(`console: ${message.text()}`); });
-  page.on("pageerror", (error) => faults.push(`error: ${error.message}`));
-  page.on("request", (request) => { if (!request.url().startsWith(url.split("#")[0]) && !request.url().startsWith("blob:")) faults.push(`request off the machine: ${request.url()}`); });
-  await page.goto(url);
-  return page;
-}
-
-async function axe(page, where) {
-  // Through the debugger, which the page's policy does not hold back.
-  const found = await page.evaluate(`${AXE}; axe.run(document, { resultTypes: ["violations"] })`);
-  const serious = found.violations.filter((one) => ["serious", "critical"].includes(one.impact));
-  assert.deepEqual(serious.map((one) => `${where}: ${one.id}: ${one.nodes.map((node) => node.html).slice(0, 3).join(" ")}`), []);
-}
-
 const slide = (page, value) => page.locator("#alpha").evaluate((slider, value) => { slider.value = value; slider.dispatchEvent(new Event("input")); }, String(value));
 const view = async (page, name, ready) => { await page.evaluate((name) => { location.hash = name; }, name); await page.waitForSelector(ready); };
 
 const VIEWS = [["explore", "#detail .labels li"], ["promise", ".chart svg"], ["review", "#under"], ["try", "#numbers"], ["api", ".operation"]];
-const LOOKS = { light: { colorScheme: "light" }, dark: { colorScheme: "dark" }, phone: { viewport: { width: 390, height: 844 }, colorScheme: "light", deviceScaleFactor: 2 } };
-
 const tests = {
   async "the slider changes sets and the overview"(url) {
     const page = await open(url);
@@ -130,8 +59,7 @@ const tests = {
       for (const [path, ready] of VIEWS) {
         await view(page, path, ready);
         await page.waitForLoadState("networkidle");
-        const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-        assert.ok(wide <= 0, `${path} (${look}) is ${wide} pixels too wide`);
+        await fits(page, `${path} (${look})`);
         await axe(page, `${path} (${look})`);
         await page.screenshot({ path: join(pictures, `${name}-${path}-${look}.png`), fullPage: look !== "phone" || path !== "explore" });
       }
@@ -141,7 +69,8 @@ const tests = {
 };
 
 try {
-  colours();
+  colours(folder);
+  execFileSync(binary, ["fit", join(folder, "colours.csv"), "-o", join(folder, "colours.dance"), "--split", "0.3,0.4,0.3", "--test-out", join(folder, "test.csv"), "--evaluations", "2", "--quiet"]);
   const model = join(folder, "colours.dance");
   const args = [model, "--data", join(folder, "test.csv"), "--images", join(folder, "pictures")];
   let server = await serve(...args);

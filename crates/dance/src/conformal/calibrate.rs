@@ -7,6 +7,7 @@ use super::combine::{Combine, Levels, Rule, Scores};
 use super::config::DanceConfig;
 use super::exact::Bag;
 use super::mix::{Mix, MixSelection, Trial};
+use super::novelty::Novelty;
 use super::parts::{canonical_order, halves, tuning_parts};
 use super::predictor::{Evidence, Predictor};
 use super::reference::{CALIBRATION_PART, Reference, check_labels};
@@ -79,7 +80,8 @@ impl Predictor {
         };
         let scores = reference.score(&neighbors, CALIBRATION_PART, |row| row as u64, context);
         let scores = own_scores(&scores, &reference.labels, probabilities);
-        Self::split(reference, &scores, &scores, selecting, config)
+        let novelty = Novelty::new(&neighbors, k, n)?;
+        Self::split(reference, &scores, &scores, novelty, selecting, config)
     }
 
     /// Calibrates in **disjoint** mode: mapped calibration points have their neighbors among others, `fit`.
@@ -97,6 +99,7 @@ impl Predictor {
         let neighbors = reference.index.search(points, reference.neighbor_count(), context)?;
         let scores = reference.score(&neighbors, CALIBRATION_PART, |row| row as u64, context);
         let own = own_scores(&scores, labels, probabilities);
+        let novelty = Novelty::new(&neighbors, reference.neighbor_count(), reference.len())?;
         // What is learned from calibration points, be it a mix or levels, must come from others than the thresholds do.
         let learns = match config.combine {
             Combine::Evidence => false,
@@ -109,7 +112,7 @@ impl Predictor {
         let levels = pick(&selecting);
         let selecting = tuning_parts(&selecting, labels, config)?
             .map(|[given, judged]| Selecting::new(&scores, labels, &given, &judged, classes));
-        Self::split(reference, &levels, &pick(&thresholds), selecting, config)
+        Self::split(reference, &levels, &pick(&thresholds), novelty, selecting, config)
     }
 
     /// Calibrates in **exact** mode: mapped calibration points form the bag that every query joins. `fit` are points outside
@@ -129,7 +132,12 @@ impl Predictor {
             Some([given, judged]) => Some(Selecting::among(fit, &given, &judged, setup)?),
         };
         let (selection, joint) = selected(selecting, config)?;
-        Self::of_bag(reference, neighbors, probabilities, selection, joint, config, context)
+        let mut predictor =
+            Self::of_bag(reference, neighbors, probabilities, selection, joint, config, context)?;
+        if config.unseen {
+            predictor.allow_unseen(&fit.labels);
+        }
+        Ok(predictor)
     }
 
     /// The bag's reference points: calibration points first, and the fit points behind them where the settings want it.
@@ -160,7 +168,8 @@ impl Predictor {
         reach.resize(reference.labels.len(), -1.0); // other points are not in the bag
         reference.index.set_reach(reach, context)?;
         let scores = bag.scores().to_vec();
-        Self::new(reference, &scores, Evidence::Bag(Box::new(bag)), selection, joint, config)
+        let novelty = Novelty::new(bag.neighbors(), reference.neighbor_count(), reference.len())?;
+        Self::new(reference, &scores, Evidence::Bag(Box::new(bag)), novelty, (selection, joint), config)
     }
 
     /// Thresholds of one score or two, from points whose scores are known.
@@ -168,6 +177,7 @@ impl Predictor {
         reference: Reference,
         levels: &[Scores],
         scores: &[Scores],
+        novelty: Novelty,
         selecting: Option<Selecting>,
         config: &DanceConfig,
     ) -> Result<Self> {
@@ -180,7 +190,7 @@ impl Predictor {
                 Evidence::Combined { rule, levels, scores: CalibrationScores::new(combined)? }
             }
         };
-        Self::new(reference, scores, evidence, selection, joint, config)
+        Self::new(reference, scores, evidence, novelty, (selection, joint), config)
     }
 
     /// From the scores of the points behind the p-values, and what these are counted from.
@@ -188,8 +198,8 @@ impl Predictor {
         reference: Reference,
         scores: &[Scores],
         evidence: Evidence,
-        selection: Option<MixSelection>,
-        joint: Option<(f64, Vec<Trial>)>,
+        novelty: Novelty,
+        (selection, joint): (Option<MixSelection>, Option<(f64, Vec<Trial>)>),
         config: &DanceConfig,
     ) -> Result<Self> {
         let column = |which: usize| CalibrationScores::new(scores.iter().map(|s| s[which]).collect());
@@ -203,6 +213,8 @@ impl Predictor {
             mode: config.calibration,
             combine: config.combine,
             evidence,
+            novelty: Some(novelty),
+            singles: None,
             stack: None,
         })
     }

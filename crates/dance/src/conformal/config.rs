@@ -13,6 +13,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::combine::Combine;
+use super::evidence::ByClass;
 use super::mix::Mix;
 use crate::error::{Error, Result};
 use crate::setters::setters;
@@ -59,6 +60,10 @@ pub struct DanceConfig {
     pub calibration: CalibrationMode,
     /// How the scores become one decision.
     pub combine: Combine,
+    /// Whom the guarantee is for: all points together, or classes.
+    pub by_class: ByClass,
+    /// In exact mode, whether sets may hold "none of these", for labels that nobody has.
+    pub unseen: bool,
     /// In exact mode, whether the points that fitted the kernel serve as neighbors too.
     pub fit_neighbors: bool,
     /// Width ε < 1 of the noise U(0,ε) that breaks ties of ranks; 0 leaves them.
@@ -74,6 +79,8 @@ setters!(DanceConfig {
     mix: Mix,
     calibration: CalibrationMode,
     combine: Combine,
+    by_class: ByClass,
+    unseen: bool,
     fit_neighbors: bool,
     tie_noise: f64,
     seed: u64,
@@ -88,6 +95,8 @@ impl Default for DanceConfig {
             mix: Mix::Auto,
             calibration: CalibrationMode::default(),
             combine: Combine::default(),
+            by_class: ByClass::default(),
+            unseen: false,
             fit_neighbors: true,
             tie_noise: 0.0,
             seed: 0,
@@ -99,6 +108,20 @@ impl DanceConfig {
     /// The paper's own settings.
     pub fn paper() -> Self {
         Self { calibration: CalibrationMode::Reuse, combine: Combine::Union, ..Self::default() }
+    }
+
+    /// The guarantee, in words for every output.
+    pub fn guarantee(&self) -> String {
+        let of_all = if self.unseen {
+            "P(label in set) >= 1 - alpha in finite samples, for exchangeable points; a label nobody has is in a set that says so"
+        } else {
+            self.calibration.guarantee()
+        };
+        match self.by_class {
+            ByClass::Together | ByClass::Fair => of_all.into(),
+            ByClass::Clusters => format!("{of_all}; for the labels of every cluster of classes by itself"),
+            ByClass::Each => format!("{of_all}; for every class by itself"),
+        }
     }
 
     pub(crate) fn check(&self) -> Result<()> {
@@ -114,6 +137,17 @@ impl DanceConfig {
         }
         if !(0.0..1.0).contains(&self.tie_noise) {
             return Err(Error::config("tie_noise", self.tie_noise, "at least 0 and below 1"));
+        }
+        if self.unseen && self.calibration != CalibrationMode::Exact {
+            return Err(Error::config("unseen", true, "`false` unless the calibration mode is exact"));
+        }
+        let exact_evidence = (CalibrationMode::Exact, Combine::Evidence);
+        if self.by_class != ByClass::Together && (self.calibration, self.combine) != exact_evidence {
+            return Err(Error::config(
+                "by_class",
+                format!("{:?}", self.by_class).to_lowercase(),
+                "`together` unless evidence is combined in exact mode (`--combine evidence --calibration-mode exact`)",
+            ));
         }
         if matches!(self.combine, Combine::Fuse | Combine::Evidence)
             && let Mix::Fixed(mix) = self.mix

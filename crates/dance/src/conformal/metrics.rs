@@ -6,6 +6,9 @@
 //!   Read it with care: returning every label scores `100·α`, and with m test points per class even perfect coverage scores
 //!   `100·E|Bin(m,1-α)/m - (1-α)|` (5.99 at m = 10, α = 0.05). That expectation, averaged over the classes, is the
 //!   **noise floor** printed beside it.
+//! - **Class deviation** `100·√(mean_y (Cov_y - (1-α))² - noise)`, where the noise of m test points of a class at perfect coverage,
+//!   α(1-α)/m, is taken off before the root: 0 where classes differ by no more than chance.
+//! - **Macro coverage**: the mean over classes of their coverage, whatever their points.
 //! - **SSCV** `100·max |Cov_s - (1-α)|` over the strata of set size 0-1, 2-3, 4-10, 11-100, 101+.
 //!
 //! Cost: one look at every set.
@@ -24,7 +27,7 @@ use crate::conformal::sets::Sets;
 use crate::error::{Error, Result};
 
 /// Largest set size of every stratum but the last.
-const STRATA: [usize; 4] = [1, 3, 10, 100];
+pub(super) const STRATA: [usize; 4] = [1, 3, 10, 100];
 
 /// See the [module](self). Shares are between 0 and 1; the violations are in per cent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,6 +48,12 @@ pub struct Metrics {
     pub class_violation_floor: f64,
     /// The part of CCV from classes covered less than `1-α`.
     pub class_undercoverage: f64,
+    /// How far classes are from `1-α` beyond chance, in per cent.
+    #[serde(default)]
+    pub class_deviation: f64,
+    /// The mean of the classes' coverages.
+    #[serde(default)]
+    pub macro_coverage: f64,
     /// SSCV, in per cent.
     pub size_violation: f64,
     /// Share of empty sets.
@@ -114,6 +123,8 @@ impl Metrics {
             class_violation: class_coverage_violation(&by_class, alpha),
             class_violation_floor: noise_floor(by_class.iter().map(|&(_, points)| points), alpha),
             class_undercoverage: mean_over_classes(&by_class, |pair| (-gap(pair, alpha)).max(0.0)),
+            class_deviation: class_deviation(&by_class, alpha),
+            macro_coverage: 1.0 - alpha + mean_over_classes(&by_class, |pair| gap(pair, alpha)) / 100.0,
             size_violation: 100.0 * gaps.fold(0.0, f64::max),
             empty: empty as f64 / n,
             singletons: singletons as f64 / n,
@@ -132,6 +143,13 @@ fn mean_over_classes(by_class: &[(usize, usize)], value: impl Fn((usize, usize))
     let present = by_class.iter().filter(|(_, points)| *points > 0);
     let (count, sum) = present.fold((0, 0.0), |(count, sum), &pair| (count + 1, sum + value(pair)));
     100.0 * sum / f64::from(count.max(1))
+}
+
+/// How far classes are from `1-α` beyond chance, in per cent, from `(hits, points)` of every class.
+fn class_deviation(by_class: &[(usize, usize)], alpha: f64) -> f64 {
+    let noise = |points: usize| alpha * (1.0 - alpha) / points as f64;
+    let beyond = mean_over_classes(by_class, |pair| gap(pair, alpha).powi(2) - noise(pair.1)) / 100.0;
+    100.0 * beyond.max(0.0).sqrt()
 }
 
 /// CCV from `(hits, points)` of every class; classes without points do not count.
@@ -184,6 +202,9 @@ mod tests {
         // Both classes are covered by half: 0.4 below.
         assert!((metrics.class_violation - 40.0).abs() < 1e-9);
         assert!((metrics.class_undercoverage - 40.0).abs() < 1e-9);
+        // (0.4² + 0.4²)/2 less the noise of two points each, 0.09/2.
+        assert!((metrics.class_deviation - 100.0 * (0.16f64 - 0.045).sqrt()).abs() < 1e-9);
+        assert!((metrics.macro_coverage - 0.5).abs() < 1e-12);
         // Sizes 0-1: 1 of 3; sizes 2-3: 1 of 1.
         assert!((metrics.size_violation - 100.0 * (0.9 - 1.0 / 3.0)).abs() < 1e-9);
     }
@@ -215,6 +236,8 @@ mod tests {
         let metrics = Metrics::new(&sets(&[&[0, 1], &[0, 1]]), &[0, 1], 2, 0.05, None).unwrap();
         assert!((metrics.class_violation - 5.0).abs() < 1e-9);
         assert_eq!(metrics.class_undercoverage, 0.0);
+        // 5 points too much everywhere, which is what chance would do with so few.
+        assert_eq!((metrics.class_deviation, metrics.macro_coverage), (0.0, 1.0));
     }
 
     #[test]

@@ -5,8 +5,9 @@
 //! 3. `evidence`: a posterior stacked from several experts, in exact form ([`Combine::Evidence`]).
 //! 4. [`Predictor`]: three ways of calibrating, one of which ([`CalibrationMode::Exact`]) lets the query join the calibration points.
 //! 5. [`LabelCounts`]: a p-value is a whole count; [`Decision`] says which counts pass at an error level.
-//! 6. [`Sets`], [`metrics`]: the labels that remain, and how good they are.
-//! 7. [`methods`]: what others do, on the same kernel.
+//! 6. [`Answers::novelty`]: whether a point is unlike anything seen, whatever its label.
+//! 7. [`Sets`], [`metrics`]: the labels that remain, and how good they are.
+//! 8. [`methods`]: what others do, on the same kernel.
 //!
 //! ```
 //! use dance::conformal::{CalibrationScores, Sets, scores::LabelScores};
@@ -19,6 +20,7 @@
 //! ```
 
 mod band;
+pub mod breakdown;
 mod calibrate;
 mod combine;
 mod config;
@@ -26,9 +28,12 @@ mod counts;
 mod decision;
 mod evidence;
 mod exact;
+mod martingale;
 pub mod methods;
 pub mod metrics;
 mod mix;
+mod none_of_these;
+mod novelty;
 mod parts;
 mod predictor;
 mod probability_metrics;
@@ -46,11 +51,15 @@ pub(crate) use combine::Levels;
 pub use config::{CalibrationMode, DanceConfig};
 pub use counts::{Counts, Cut, LabelCounts, least_count};
 pub use decision::Decision;
-pub use evidence::{ExpertSettings, Space, StackSettings};
+pub use evidence::{ByClass, Clusters, ExpertSettings, Space, StackSettings};
 pub(crate) use evidence::{Known, Lesson, Stack, learn};
+pub use martingale::{Bets, Martingale};
 pub use mix::{Mix, MixSelection, Trial, share};
+pub(crate) use novelty::Novelty;
+pub use novelty::{NOVELTY_NEIGHBORS, flagged_beyond_chance};
 pub(crate) use predictor::Evidence;
 pub use predictor::{Answers, Predictor};
 pub use probability_metrics::ProbabilityMetrics;
+pub(crate) use reference::Reference;
 pub use sets::{EmptySets, Sets};
 pub use threshold::CalibrationScores;

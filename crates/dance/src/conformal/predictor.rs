@@ -13,13 +13,15 @@ use super::decision::Decision;
 use super::evidence::Stack;
 use super::exact::{Bag, Queries};
 use super::mix::{self, Mix, MixSelection, Trial};
+use super::none_of_these::Singles;
+use super::novelty::Novelty;
 use super::reference::{self, QUERY_PART, Reference};
 use super::scores::paired::PairedScores;
 use super::threshold::CalibrationScores;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::neighbors::Neighbors;
+use crate::neighbors::{Neighbors, Reached};
 
 /// Queries of a parallel task.
 const TILE: usize = 64;
@@ -42,6 +44,10 @@ pub struct Predictor {
     pub(crate) mode: CalibrationMode,
     pub(crate) combine: Combine,
     pub(crate) evidence: Evidence,
+    /// How far calibration points are from what is known; `None` where an older file does not say.
+    pub(crate) novelty: Option<Novelty>,
+    /// Where sets may hold "none of these".
+    pub(crate) singles: Option<Singles>,
     /// The experts that decide, where evidence is combined.
     pub(crate) stack: Option<Arc<Stack>>,
 }
@@ -66,12 +72,23 @@ pub struct Answers {
     pub scores: PairedScores,
     /// How many calibration points conform no better, for every label.
     pub counts: LabelCounts,
+    /// A p-value of every query for coming from where the calibration points come from; `None` where an older file does not say how
+    /// far those are from what is known.
+    pub novelty: Option<Vec<f64>>,
+    /// How many calibration points conform no better where the label is one that nobody has; `None` where that is not asked.
+    pub unseen: Option<Vec<u32>>,
 }
 
 impl Predictor {
     /// Number of calibration points behind the p-values, n.
     pub fn calibration_points(&self) -> usize {
         self.rank.len()
+    }
+
+    /// Number of calibration points behind novelty: all of them, where two halves have different work; 0 where an older file does not
+    /// say how far they are from what is known.
+    pub fn novelty_points(&self) -> usize {
+        self.novelty.as_ref().map_or(0, |novelty| novelty.squared().len())
     }
 
     /// Labels of the reference points, among which neighbors are found.
@@ -132,21 +149,58 @@ impl Predictor {
                 "class probabilities are for fused scores, and fused scores need them".into(),
             ));
         }
-        let (reference, k) = (&self.reference, self.reference.neighbor_count());
+        let reference = &self.reference;
         let names = reference::names(queries);
-        let name = |query: usize| names[query];
-        let Evidence::Bag(bag) = &self.evidence else {
-            let neighbors = reference.index.search(queries, k, context)?;
-            let scores = reference.score(&neighbors, QUERY_PART, name, context);
-            let counts = self.count(&scores, probabilities, context);
-            return Ok(Answers { neighbors, scores, counts });
+        let (neighbors, reached, novelty) = self.search(queries, context)?;
+        let unseen = self.count_unseen(&neighbors, reached.as_ref());
+        let scores = reference.score(&neighbors, QUERY_PART, |query| names[query], context);
+        let counts = match (&self.evidence, &reached) {
+            (Evidence::Bag(bag), Some(reached)) => {
+                let known =
+                    Queries { points: queries, names: &names, reached, scores: &scores, probabilities };
+                bag.count(reference, &known, QUERY_PART, context)
+            }
+            _ => self.count(&scores, probabilities, context),
         };
-        let (neighbors, reached) = reference.index.search_both_ways(queries, k, context)?;
-        let scores = reference.score(&neighbors, QUERY_PART, name, context);
-        let known =
-            Queries { points: queries, names: &names, reached: &reached, scores: &scores, probabilities };
-        let counts = bag.count(reference, &known, QUERY_PART, context);
-        Ok(Answers { neighbors, scores, counts })
+        Ok(Answers { neighbors, scores, counts, novelty, unseen })
+    }
+
+    /// The neighbors of every calibration point, where they are a bag.
+    pub(crate) fn bag_neighbors(&self) -> Option<&Neighbors> {
+        match &self.evidence {
+            Evidence::Bag(bag) => Some(bag.neighbors()),
+            _ => None,
+        }
+    }
+
+    /// Lets sets hold "none of these": `fit` are the labels of the points that fitted the kernel.
+    pub(crate) fn allow_unseen(&mut self, fit: &[u32]) {
+        if let Evidence::Bag(bag) = &self.evidence {
+            let labels = &self.reference.labels[..self.rank.len()];
+            self.singles = Some(Singles::new(bag.neighbors(), labels, fit));
+        }
+    }
+
+    fn count_unseen(&self, found: &Neighbors, reached: Option<&Reached>) -> Option<Vec<u32>> {
+        Some(self.singles.as_ref()?.counts(found, reached?))
+    }
+
+    /// The neighbors of mapped queries, in a bag also whose neighbors they become, and how novel they are.
+    fn search(
+        &self,
+        queries: &Matrix,
+        context: &Context<'_>,
+    ) -> Result<(Neighbors, Option<Reached>, Option<Vec<f64>>)> {
+        let (index, k) = (&self.reference.index, self.reference.neighbor_count());
+        let Evidence::Bag(bag) = &self.evidence else {
+            let neighbors = index.search(queries, k, context)?;
+            let novelty = self.novelty.as_ref().map(|novelty| novelty.p_values(&neighbors));
+            return Ok((neighbors, None, novelty));
+        };
+        let (neighbors, reached) = index.search_both_ways(queries, k, context)?;
+        let p_values = |novelty: &Novelty| novelty.p_values_in_bag(&neighbors, &reached, bag.neighbors());
+        let novelty = self.novelty.as_ref().map(p_values);
+        Ok((neighbors, Some(reached), novelty))
     }
 
     /// The same where evidence is combined: of queries that are mapped, and of the same queries as they were before. Comes with
@@ -158,13 +212,14 @@ impl Predictor {
         context: &Context<'_>,
     ) -> Result<(Answers, Matrix)> {
         let reference = &self.reference;
-        let neighbors = reference.index.search(mapped, reference.neighbor_count(), context)?;
+        let (neighbors, reached, novelty) = self.search(mapped, context)?;
+        let unseen = self.count_unseen(&neighbors, reached.as_ref());
         let names = reference::names(mapped);
         let scores = reference.score(&neighbors, QUERY_PART, |query| names[query], context);
         let (combined, probabilities) = stack.answer(points, context)?;
         // What each of the two scores says by itself is told too, among the calibration points without the query.
         let counts = self.count(&scores, None, context).with_combined(&combined, reference.classes);
-        Ok((Answers { neighbors, scores, counts }, probabilities))
+        Ok((Answers { neighbors, scores, counts, novelty, unseen }, probabilities))
     }
 
     /// Counts from the scores alone: everywhere but in a bag.
@@ -221,8 +276,12 @@ impl Predictor {
             return Err(Error::config("alpha", alpha, "between 0 and 1, such as 0.1"));
         }
         let calibration_points = self.calibration_points();
+        let unseen_alpha = self.singles.as_ref().map(|singles| singles.share(alpha));
+        let whole = alpha;
+        let alpha = alpha - unseen_alpha.unwrap_or(0.0);
         let mut decision = Decision {
-            alpha,
+            alpha: whole,
+            unseen_alpha,
             mix: None,
             thresholds: None,
             trials: Vec::new(),

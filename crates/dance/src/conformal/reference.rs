@@ -16,6 +16,7 @@ use crate::random;
 use super::combine::Combine;
 use super::config::DanceConfig;
 use super::exact;
+use super::novelty::Novelty;
 
 /// Parts of the random numbers that break ties: calibration points, and points asked about later.
 pub(super) const CALIBRATION_PART: u64 = 0;
@@ -89,6 +90,17 @@ impl Reference {
     /// How many neighbors the scores look at.
     pub(super) fn neighbor_count(&self) -> usize {
         self.rank.neighbors().max(self.contrastive.neighbors())
+    }
+
+    /// How far the points are from each other.
+    pub(crate) fn novelty(&self, context: &Context<'_>) -> Result<Novelty> {
+        let near = Novelty::neighbors(self.neighbor_count(), self.len());
+        Novelty::new(&self.index.search_own(self.len(), near, context)?, near, self.len())
+    }
+
+    /// How far calibration points are from these, where their squared distances are known.
+    pub(crate) fn novelty_known(&self, squared: Vec<f64>) -> Result<Novelty> {
+        Novelty::known(squared, Novelty::neighbors(self.neighbor_count(), self.len()))
     }
 
     /// Both scores of every label, from neighbors. `name(query)` is what a query is called, which with the seed decides the

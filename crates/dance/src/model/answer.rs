@@ -33,8 +33,18 @@ pub struct Answer<'a, Id = serde_json::Value> {
     pub probability: f32,
     /// The labels, as they were written.
     pub set: Vec<Value<'a>>,
+    /// Whether the set holds "none of these" too, a label that nobody has; `None` where sets do not say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub none_of_these: Option<bool>,
     /// The level.
     pub alpha: f64,
+    /// A p-value for coming from where the calibration points come from, whatever the label: small where the point is unlike anything
+    /// seen. `None` where an older model file does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub novelty: Option<f64>,
+    /// Whether that is at most the level of false alarms that was asked for; `None` where none was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub novel: Option<bool>,
     /// See [`Include`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probabilities: Option<Vec<f32>>,
@@ -52,6 +62,22 @@ pub struct Answer<'a, Id = serde_json::Value> {
     pub neighbors: Option<Vec<Vec<ReferencePoint<'a>>>>,
 }
 
+impl Scored {
+    /// The places of the labels of a query's set, most conforming first.
+    pub fn conforming(&self, query: usize, set: &[u32]) -> Vec<usize> {
+        let key = |place: usize| {
+            let (rank, contrast) = self.scores.get(query, set[place]);
+            (self.counts.get(query, set[place]).combined, rank, contrast)
+        };
+        let mut order: Vec<usize> = (0..set.len()).collect();
+        order.sort_by(|&a, &b| {
+            let (a, b) = (key(a), key(b));
+            b.0.cmp(&a.0).then(a.1.total_cmp(&b.1)).then(a.2.total_cmp(&b.2))
+        });
+        order
+    }
+}
+
 impl Dance {
     /// What there is to say about scored points at one level, with rows from 0 on and without ids.
     pub fn answers<Id>(&self, scored: &Scored, decision: &Decision, include: Include) -> Vec<Answer<'_, Id>> {
@@ -67,15 +93,7 @@ impl Dance {
         };
         let answer = |row: usize| {
             let set = prediction.sets.get(row);
-            let mut order: Vec<usize> = (0..set.len()).collect();
-            let key = |place: usize| {
-                let (rank, contrast) = scored.scores.get(row, set[place]);
-                (scored.counts.get(row, set[place]).combined, rank, contrast)
-            };
-            order.sort_by(|&a, &b| {
-                let (a, b) = (key(a), key(b));
-                b.0.cmp(&a.0).then(a.1.total_cmp(&b.1)).then(a.2.total_cmp(&b.2))
-            });
+            let order = scored.conforming(row, set);
             let labels: Vec<u32> = order.iter().map(|&place| set[place]).collect();
             let p = |pick: fn(Counts) -> u32| {
                 let counts = counts?;
@@ -89,7 +107,10 @@ impl Dance {
                 prediction: best.map_or(Value::Text(""), |best| name(best.labels[row])),
                 probability: best.map_or(f32::NAN, |best| best.probabilities[row]),
                 set: labels.iter().map(|&label| name(label)).collect(),
+                none_of_these: prediction.none_of_these.as_ref().map(|all| all[row]),
                 alpha: decision.alpha,
+                novelty: scored.novelty.as_ref().map(|all| all[row]),
+                novel: None,
                 probabilities: classified
                     .map(|all| labels.iter().map(|&label| all.probability(row, label)).collect()),
                 p_values: p(|counts| counts.combined).filter(|_| combined),

@@ -8,4 +8,6 @@ mod calibrated;
 mod coverage;
 mod exact;
 mod invariance;
+mod novelty;
 mod reference;
+mod unseen;

@@ -12,7 +12,6 @@ use clap::Args;
 use dance::Dataset;
 use dance::data::io::read_npz_bytes;
 use dance::whole_file::{self, WholeFile};
-use dance_bench::plot;
 
 use crate::args::Shared;
 use crate::data::Columns;
@@ -50,27 +49,18 @@ pub(crate) struct Demo {
     /// Where the HTML report goes [default: dance-demo.html, unless something else has that name]
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Also write the report's coverage and size curves as a picture (.svg)
-    #[arg(long, value_name = "FILE")]
-    picture: Option<PathBuf>,
 }
 
 impl Demo {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         let progress = Progress::new(shared);
         let report = self.report_path(&progress)?;
-        places::check(
-            &[self.data.as_deref(), shared.config.as_deref()],
-            &[report.as_deref(), self.picture.as_deref()],
-        )?;
+        places::check(&[self.data.as_deref(), shared.config.as_deref()], &[report.as_deref()])?;
         let (name, data) = self.read(&progress)?;
         let story = Story::new(name, &data, self.evaluations, shared, &progress)?;
         progress.finish();
         if let Some(path) = &report {
             WholeFile::write(path, page::of(&story).as_bytes())?;
-        }
-        if let Some(path) = &self.picture {
-            WholeFile::write(path, plot::picture(&page::curves(&story)).as_bytes())?;
         }
         let mut out = screen::out(shared.json);
         if shared.json {

@@ -2,8 +2,11 @@
 
 use super::story::{ALPHAS, Example, Judged, METHODS, Story};
 use super::words;
+use dance::conformal::CoverageBand;
+use dance_bench::chart::{Chart, figures};
 use dance_bench::html::{document, escape};
-use dance_bench::plot::{Chart, Series, Style};
+use dance_bench::report::cells::{Cell, Table};
+use serde_json::{Value, json};
 
 /// The comment by which a report of ours is known: it may be overwritten without asking.
 const MARK: &str = "dance demo report";
@@ -13,125 +16,162 @@ pub(super) fn is_ours(bytes: &[u8]) -> bool {
 }
 
 pub(super) fn of(story: &Story) -> String {
+    let title = "DANCE: prediction sets on embeddings";
     let [kernel, calibration, test] = story.points;
-    let fitted = story.model.fitted();
-    let intro = format!(
-        "<p>{} points of {} dimensions in {} classes ({}): {kernel} fitted a kernel, {calibration} calibrated it, and the \
-         {test} below took no part. The classifier alone is right on {:.1} % of them. A prediction set should hold the \
-         true label with probability 1 - alpha.</p><p><small>Guarantee: {}.</small></p>",
+    let lead = ours(story, ALPHAS[0]);
+    let body = format!(
+        "<header><h1>{title}</h1><p class=\"lead\">Asked for sets that hold the true label {:.0} % of the time, \
+         <strong>{:.1} %</strong> of {test} sets on unseen points do, with <strong>{:.2} labels</strong> each on average.</p>\
+         <p>{} points of {} dimensions in {} classes ({}): {kernel} fitted a kernel, {calibration} calibrated it, and the {test} \
+         took no part. The classifier alone is right on {:.1} % of them.</p>\
+         <p><small>Guarantee: {}.</small></p></header>\
+         <section><h2>Coverage and size</h2>{}</section>{}\
+         <section><h2>Sets, and the search for a kernel</h2>{}</section>\
+         <section><h2>Five points</h2><ul class=\"examples\">{}</ul></section>",
+        100.0 * (1.0 - lead.metrics.alpha),
+        100.0 * lead.metrics.coverage,
+        lead.metrics.size,
         kernel + calibration + test,
         story.dimensions,
         story.model.classes().len(),
         escape(&story.data),
         100.0 * story.accuracy,
-        escape(&story.model.guarantee())
+        escape(&story.model.guarantee()),
+        figures(&curves(story)),
+        results(story).to_html(),
+        figures(&[sizes(story), search(story)]),
+        story.examples.iter().map(example).collect::<String>(),
     );
-    let rows: Vec<Vec<String>> = story.results.iter().map(words::cells).collect();
-    let charts = figures(&curves(story));
-    let results = table(&words::HEADER, &rows)
-        + "<p><small>Cov: share of sets with the true label. Size: mean number of labels. CCV: mean distance of a class's \
-           coverage from 1 - alpha, in per cent; chance alone gives the floor. mix: the paper's share of alpha for the CLR set.</small></p>"
-        + &charts;
-    let counts = (0u32..).map(f64::from).zip(story.sizes.iter().map(|&count| count as f64));
-    let sizes = figures(&[Chart {
-        id: "sizes".into(),
-        title: format!("Test points by labels in their set (exact, fuse), alpha {}", ALPHAS[0]),
-        x: "labels in the set".into(),
-        y: "test points".into(),
-        series: vec![series("points", 0, Style::Bars, counts.collect())],
-        ..Chart::default()
-    }]);
-    let tuning = format!("<p>{}.</p>", escape(&fitted.fidelity)) + &figures(&[trace(story)]);
-    let examples: String = story.examples.iter().map(example).collect();
-    let title = "DANCE: prediction sets on embeddings";
-    let mut body = format!("<header><h1>{title}</h1></header>");
-    for (heading, text) in [
-        ("What was done", intro),
-        ("Coverage and size", results),
-        ("How large the sets are", sizes),
-        ("The search for a kernel", tuning),
-        ("Five points", format!("<dl>{examples}</dl>")),
-    ] {
-        body += &format!("<section><h2>{heading}</h2>{text}</section>");
-    }
     document(title, MARK, &body)
 }
 
-fn figures(charts: &[Chart]) -> String {
-    format!("<div class=\"figures\">{}</div>", charts.iter().map(Chart::to_html).collect::<String>())
+/// What our default gives at a level.
+fn ours(story: &Story, alpha: f64) -> &Judged {
+    let at = |judged: &&Judged| judged.method == METHODS[0].0 && judged.metrics.alpha == alpha;
+    story.results.iter().find(at).unwrap_or(&story.results[0])
 }
 
-fn table(header: &[&str], rows: &[Vec<String>]) -> String {
-    let cells = |tag: &str, cells: &mut dyn Iterator<Item = &str>| {
-        cells.map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect::<String>()
+/// Every method at every level, as the terminal shows it.
+fn results(story: &Story) -> Table {
+    let row = |judged: &Judged| -> Vec<Cell> {
+        words::cells(judged)
+            .into_iter()
+            .map(|text| Cell { value: text.parse().ok(), ..Cell::text(text) })
+            .collect()
     };
-    let head = cells("th", &mut header.iter().copied());
-    let row = |row: &Vec<String>| format!("<tr>{}</tr>", cells("td", &mut row.iter().map(String::as_str)));
-    let body: String = rows.iter().map(row).collect();
-    format!("<div class=\"scroll\"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")
-}
-
-fn series(name: &str, color: usize, style: Style, points: Vec<(f64, f64)>) -> Series {
-    Series { name: name.to_owned(), points, style, color }
+    Table {
+        title: "Every method at every level".into(),
+        note: "Cov: share of sets with the true label. Size: mean number of labels. CCV: mean distance of a class's coverage from \
+               1 - alpha, in per cent; chance alone gives the floor. mix: the paper's share of alpha for the CLR set."
+            .into(),
+        columns: words::HEADER.map(|name| String::from(if name.is_empty() { "method" } else { name })).to_vec(),
+        rows: story.results.iter().map(row).collect(),
+    }
 }
 
 /// What was promised against what came out, for every method.
-pub(super) fn curves(story: &Story) -> [Chart; 2] {
-    let lines = |value: fn(&Judged) -> f64| -> Vec<Series> {
-        let of = |(color, &(method, _)): (usize, &(&'static str, _))| {
-            let judged = story.curve.iter().filter(|judged| judged.method == method);
-            let points = judged.map(|judged| (1.0 - judged.metrics.alpha, value(judged))).collect();
-            series(method, color, Style::Line, points)
+fn curves(story: &Story) -> [Chart; 2] {
+    let lines = |value: fn(&Judged) -> f64| -> Vec<Value> {
+        let of = |&(method, _): &(&'static str, _)| {
+            let judged = story.curve.iter().rev().filter(|judged| judged.method == method);
+            let points: Vec<(f64, f64)> =
+                judged.map(|judged| (1.0 - judged.metrics.alpha, value(judged))).collect();
+            json!({ "name": method, "ours": method == METHODS[0].0, "named": true, "points": points })
         };
-        METHODS.iter().enumerate().map(of).collect()
+        METHODS.iter().map(of).collect()
     };
-    let chart = |id: &str, title: &str, y: &str, series: Vec<Series>| Chart {
-        id: id.into(),
-        title: title.into(),
-        x: "coverage asked for, 1 - alpha".into(),
-        y: y.into(),
-        series,
-        legend: true,
-        ..Chart::default()
+    let asked = json!({ "label": "asked for", "format": "percent" });
+    let mut alphas: Vec<f64> = story.curve.iter().map(|judged| judged.metrics.alpha).collect();
+    alphas.sort_by(|a, b| b.total_cmp(a));
+    alphas.dedup();
+    let band = |&alpha: &f64| {
+        let (low, high) = CoverageBand::new(story.points[1], story.points[2], alpha).interval(0.95);
+        (1.0 - alpha, low, high)
     };
-    let mut coverage = lines(|judged| judged.metrics.coverage);
-    let levels: Vec<f64> = story.curve.iter().map(|judged| 1.0 - judged.metrics.alpha).collect();
-    let ends = [levels.iter().copied().fold(1.0, f64::min), levels.iter().copied().fold(0.0, f64::max)];
-    coverage.push(series("as promised", 15, Style::Line, ends.map(|level| (level, level)).to_vec()));
+    let promised: Vec<(f64, f64)> = alphas.iter().map(|alpha| (1.0 - alpha, 1.0 - alpha)).collect();
+    let lead = ours(story, ALPHAS[0]);
+    let (level, metrics) = (100.0 * (1.0 - lead.metrics.alpha), &lead.metrics);
+    let paper = story
+        .results
+        .iter()
+        .filter(|judged| judged.metrics.alpha == metrics.alpha && judged.method != lead.method);
+    let smallest = paper.map(|judged| judged.metrics.size).fold(f64::INFINITY, f64::min);
     [
-        chart("coverage", "Coverage on unseen points", "coverage", coverage),
-        chart("size", "Labels in a set (mean)", "labels", lines(|judged| judged.metrics.size)),
+        Chart {
+            kind: "lines",
+            id: "coverage".into(),
+            headline: format!("Asked for {level:.0} %, {:.1} % of sets hold the true label", 100.0 * metrics.coverage),
+            caption: "On points the model never saw. Dashed: exactly what was asked. Shaded: where coverage lies 95 times in 100 if \
+                      the promise holds."
+                .into(),
+            data: json!({ "series": lines(|judged| judged.metrics.coverage), "band": alphas.iter().map(band).collect::<Vec<_>>(),
+                "promised": promised, "x": asked, "y": { "label": "sets that hold the true label", "format": "percent" } }),
+        },
+        Chart {
+            kind: "lines",
+            id: "size".into(),
+            headline: format!(
+                "That costs {:.2} labels per set; the smallest of the paper's sets has {smallest:.2}",
+                metrics.size
+            ),
+            caption: "The same kernel and the same points for all of them.".into(),
+            data: json!({ "series": lines(|judged| judged.metrics.size), "x": asked, "y": { "label": "labels per set", "zero": true, "format": "number" } }),
+        },
     ]
 }
 
-fn trace(story: &Story) -> Chart {
-    let each: Vec<(f64, f64)> =
-        (1..).map(f64::from).zip(story.trace.iter().map(|trial| trial.quality.accuracy)).collect();
-    let mut best = 0.0f64;
-    let so_far = each.iter().map(|&(trial, accuracy)| {
-        best = best.max(accuracy);
-        (trial, best)
-    });
-    let so_far = series("best so far", 0, Style::Line, so_far.collect());
+fn sizes(story: &Story) -> Chart {
+    let all = story.sizes.iter().sum::<usize>().max(1) as f64;
+    let single = story.sizes.get(1).copied().unwrap_or(0) as f64 / all;
     Chart {
+        kind: "sizes",
+        id: "sizes".into(),
+        headline: format!("{:.0} % of sets are a single label at alpha {}", 100.0 * single, ALPHAS[0]),
+        caption: "Test points by the number of labels in their set (exact, fuse).".into(),
+        data: json!(story.sizes),
+    }
+}
+
+fn search(story: &Story) -> Chart {
+    let each: Vec<(usize, f64)> = (1..).zip(story.trace.iter().map(|trial| trial.quality.accuracy)).collect();
+    let mut best = 0.0f64;
+    let so_far: Vec<(usize, f64)> = each
+        .iter()
+        .map(|&(trial, accuracy)| {
+            best = best.max(accuracy);
+            (trial, best)
+        })
+        .collect();
+    Chart {
+        kind: "lines",
         id: "search".into(),
-        title: "Validation accuracy of the settings tried".into(),
-        x: "trial".into(),
-        y: "accuracy".into(),
-        series: vec![series("tried", 9, Style::Dots, each), so_far],
-        legend: true,
-        ..Chart::default()
+        headline: format!(
+            "The best of {} settings is right on {:.1} % of the points that judged them",
+            each.len(),
+            100.0 * best
+        ),
+        caption: format!("{}.", story.model.fitted().fidelity),
+        data: json!({
+            "series": [{ "name": "best so far", "ours": true, "named": true, "steps": true, "points": so_far }], "dots": each,
+            "x": { "label": "settings tried", "format": "number" }, "y": { "label": "validation accuracy", "format": "percent" },
+        }),
     }
 }
 
 fn example(example: &Example) -> String {
     let Example { why, text, truth, prediction, set, covered } = example;
-    let class = if *covered { "" } else { " class=\"miss\"" };
+    let chip = |label: &String| {
+        format!("<span class=\"chip{}\">{}</span>", if label == truth { " true" } else { "" }, escape(label))
+    };
+    let set: String = match &set[..] {
+        [] => "<span class=\"chip empty\">empty</span>".into(),
+        labels => labels.iter().map(chip).collect(),
+    };
     format!(
-        "<dt>{}</dt><dd{class}>{}: <b>{{{}}}</b> <small>truth: {}; best single answer: {}</small></dd>\n",
+        "<li class=\"card{}\"><p>{}</p>{set} <small>{}; truth: {}; best single answer: {}</small></li>",
+        if *covered { "" } else { " miss" },
         escape(text),
         escape(why),
-        escape(&set.join(", ")),
         escape(truth),
         escape(prediction)
     )

@@ -73,8 +73,8 @@ const WRITERS: [Writer; 7] = [
     Writer { name: "recalibrate", arguments: &["recalibrate", "m", "d.csv", "-o", "m2"], outputs: &["m2"] },
     Writer {
         name: "demo",
-        arguments: &["demo", "d.csv", "--report", "r.html", "--picture", "p.svg", "--evaluations", "2"],
-        outputs: &["r.html", "p.svg"],
+        arguments: &["demo", "d.csv", "--report", "r.html", "--evaluations", "2"],
+        outputs: &["r.html"],
     },
 ];
 

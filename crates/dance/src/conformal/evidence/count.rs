@@ -1,19 +1,26 @@
 //! Counting with the query in the bag: whose score is at least the query's, for every label it may carry.
 //!
-//! The score of a point is `-ln p(y) = ln Σ_z exp(e(z) - e(y))`. A query that joins with label l shifts all evidence of a point a
-//! little, whatever l is, and the evidence for l in particular. So each point is scored once per query, and again only for labels
-//! whose part of its posterior is not negligible: others change nothing that f64 could tell.
+//! The score of a point is `-ln p(y) = ln(1 + exp x)` with `x = ln Σ_{z≠y} exp e(z) - e(y)`. Most pairs of a point and a label are
+//! settled by bounds on x ([`super::bounds`]); the others by the point's posterior with the query in the bag.
 
+use super::bounds::{Bounds, CHUNK, Moved, OPEN, REACHES, around};
+use super::by_class::{Offsets, Strata};
 use super::expert::Asked;
+use super::weights::log_sum;
 use super::wide::Wide;
+use crate::context::Context;
+use crate::error::Result;
 
-/// A label whose probability is below `exp(NEGLIGIBLE)` before and after changes no score.
+/// A label whose probability is below `exp(NEGLIGIBLE)` changes no score.
 const NEGLIGIBLE: f64 = -40.0;
 /// Scores this close, relatively, are the same: equal points must count as equal whatever their arithmetic rounds to. Counting
 /// one more is always allowed: it makes a p-value larger.
 const SAME: f64 = 1e-6;
+/// Queries of a parallel task.
+const TILE: usize = 16;
 
 /// The bag as every query finds it.
+#[derive(Clone, Copy)]
 pub(super) struct Bagged<'a> {
     /// Evidence of every point for every label, weighted.
     pub(super) evidence: &'a Wide,
@@ -25,42 +32,35 @@ pub(super) fn softplus(x: f64) -> f64 {
     if x > 0.0 { x + (-x).exp().ln_1p() } else { x.exp().ln_1p() }
 }
 
-/// `ln Σ exp` over all labels but those named.
-fn log_sum_without(row: &mut [f64], own: usize, other: Option<usize>) -> f64 {
-    let kept = (row[own], other.map(|other| row[other]));
-    row[own] = f64::NEG_INFINITY;
-    if let Some(other) = other {
-        row[other] = f64::NEG_INFINITY;
-    }
-    let sum = log_sum_of_most(row);
-    row[own] = kept.0;
-    if let (Some(other), Some(value)) = (other, kept.1) {
-        row[other] = value;
-    }
-    sum
+/// The x with `ln(1 + exp(x)) = score`; every x reaches a score below 0.
+fn odds_of(score: f64) -> f64 {
+    if score > NEGLIGIBLE.abs() { score } else { score.max(0.0).exp_m1().ln() }
 }
 
-/// `ln Σ exp`, without what is negligible beside the largest.
-fn log_sum_of_most(row: &[f64]) -> f64 {
-    let mut lanes = [f64::NEG_INFINITY; 8];
-    let (chunks, rest) = row.as_chunks::<8>();
-    for chunk in chunks {
-        for (lane, &value) in lanes.iter_mut().zip(chunk) {
-            *lane = if value > *lane { value } else { *lane };
-        }
-    }
-    let most = lanes.iter().chain(rest).copied().fold(f64::NEG_INFINITY, f64::max);
-    if most == f64::NEG_INFINITY {
-        return most;
-    }
+/// `ln Σ exp` over all labels but one, without what is negligible beside the largest.
+fn log_sum_without(row: &mut [f64], own: usize) -> f64 {
+    let kept = std::mem::replace(&mut row[own], f64::NEG_INFINITY);
+    let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let least = most + NEGLIGIBLE;
     let sum: f64 = row.iter().filter(|value| **value > least).map(|value| (value - most).exp()).sum();
-    most + sum.ln()
+    row[own] = kept;
+    if most == f64::NEG_INFINITY { most } else { most + sum.ln() }
 }
 
 /// `-ln p(label)` of evidence.
 pub(super) fn score(row: &mut [f64], label: usize) -> f64 {
-    softplus(log_sum_without(row, label, None) - row[label])
+    softplus(log_sum_without(row, label) - row[label])
+}
+
+/// `-ln p(label)` of every label.
+pub(super) fn scores(row: &mut [f64]) -> Vec<f64> {
+    let total = log_sum(row);
+    let of = |label: usize, row: &mut [f64]| {
+        let share = (row[label] - total).exp();
+        // The others' sum by a difference, where that loses nothing.
+        if share > 0.5 { score(row, label) } else { softplus(total + (-share).ln_1p() - row[label]) }
+    };
+    (0..row.len()).map(|label| of(label, row)).collect()
 }
 
 /// The least score that counts as no smaller than `score`.
@@ -68,60 +68,165 @@ pub(super) fn reaching(score: f64) -> f64 {
     score * (1.0 - SAME)
 }
 
-/// For every label, 1 + the number of points of the bag whose score with the query among them is at least the query's.
-pub(super) fn counts(
-    bag: &Bagged<'_>,
-    experts: &[(f64, Box<dyn Asked + '_>)],
-    query: usize,
-    scores: &[f64],
-) -> Vec<u32> {
-    let classes = scores.len();
-    let thresholds: Vec<f64> = scores.iter().map(|&score| reaching(score)).collect();
-    let mut order: Vec<usize> = (0..classes).collect();
-    order.sort_unstable_by(|&a, &b| thresholds[a].total_cmp(&thresholds[b]));
-    let sorted: Vec<f64> = order.iter().map(|&label| thresholds[label]).collect();
-    // How many points reach exactly so many thresholds, and what single labels make of that.
-    let mut reach = vec![0i64; classes + 1];
-    let mut moved = vec![0i64; classes];
-    let (mut row, mut joined) = (vec![0.0; classes], vec![0.0; classes]);
-    for (point, &label) in bag.labels.iter().enumerate() {
-        let own = label as usize;
-        row.copy_from_slice(bag.evidence.row(point));
-        joined.fill(0.0);
-        for (weight, expert) in experts {
-            expert.shift(query, point, *weight, &mut row);
-            expert.join(query, point, *weight, &mut joined);
-        }
-        let others = log_sum_without(&mut row, own, None);
-        let before = softplus(others - row[own]);
-        reach[sorted.partition_point(|&threshold| threshold <= before)] += 1;
-        let mut correct = |label: usize, after: f64| {
-            moved[label] += i64::from(after >= thresholds[label]) - i64::from(before >= thresholds[label]);
-        };
-        correct(own, softplus(others - (row[own] + joined[own])));
-        let least = others + NEGLIGIBLE;
-        for label in 0..classes {
-            let (old, new) = (row[label], row[label] + joined[label]);
-            if (old <= least && new <= least) || label == own {
-                continue;
+/// What the queries of a block are counted with.
+pub(super) struct Counting<'a> {
+    pub(super) bag: Bagged<'a>,
+    pub(super) bounds: &'a Bounds,
+    /// What each expert says of the bag.
+    pub(super) tables: Vec<&'a Wide>,
+    pub(super) experts: &'a [(f64, Box<dyn Asked + 'a>)],
+    /// Who is compared with whom, where not all are.
+    pub(super) strata: Option<&'a Strata>,
+    /// What is taken off the scores of a class, where anything is.
+    pub(super) offsets: Option<&'a Offsets>,
+}
+
+/// One query, as it is counted.
+pub(super) struct Query {
+    /// Its score of every label.
+    pub(super) scores: Vec<f64>,
+    /// The same by the fit points alone, where offsets are taken off.
+    pub(super) apart: Vec<f64>,
+}
+
+/// The scores that points must reach.
+struct Wanted {
+    thresholds: Vec<f64>,
+    /// For every label, what to add to its threshold for a point of each class; empty where nothing is.
+    added: Vec<f64>,
+    classes: usize,
+    /// Around the exponentials of the thresholds' odds, for points of every class or of any.
+    bounds: Vec<[f32; 2]>,
+}
+
+impl Wanted {
+    fn new(query: &Query, offsets: Option<&Offsets>) -> Self {
+        let thresholds: Vec<f64> = query.scores.iter().map(|&score| reaching(score)).collect();
+        let classes = thresholds.len();
+        let mut added = Vec::new();
+        if let Some(offsets) = offsets {
+            for (label, &apart) in query.apart.iter().enumerate() {
+                let joined = offsets.joined(label, apart);
+                let of = |class| if class == label { 0.0 } else { offsets.of(class) - joined };
+                added.extend((0..classes).map(of));
             }
-            let share = (old - others).exp();
-            let after = if share > 0.5 {
-                let rest = log_sum_without(&mut row, own, Some(label));
-                let most = rest.max(new);
-                most + ((rest - most).exp() + (new - most).exp()).ln()
-            } else {
-                others + ((new - others).exp() - share).ln_1p()
-            };
-            correct(label, softplus(after - row[own]));
+        }
+        let mut wanted = Self { thresholds, added, classes, bounds: Vec::new() };
+        let targets = if wanted.added.is_empty() { 1 } else { classes };
+        let each = (0..classes).flat_map(|label| (0..targets).map(move |class| (label, class)));
+        wanted.bounds = each.map(|(label, class)| around(odds_of(wanted.threshold(label, class)))).collect();
+        wanted
+    }
+
+    /// What a point of `class` must reach where the query carries `label`.
+    fn threshold(&self, label: usize, class: usize) -> f64 {
+        self.thresholds[label] + self.added.get(label * self.classes + class).copied().unwrap_or(0.0)
+    }
+
+    /// The bounds of a label for points with these labels.
+    fn fill(&self, label: usize, points: &[u32], least: &mut [f32], most: &mut [f32]) {
+        if self.added.is_empty() {
+            let [below, above] = self.bounds[label];
+            least.fill(below);
+            most.fill(above);
+            return;
+        }
+        let bounds = &self.bounds[label * self.classes..][..self.classes];
+        for ((least, most), &class) in least.iter_mut().zip(most).zip(points) {
+            [*least, *most] = bounds[class as usize];
         }
     }
-    // A point that reaches k thresholds reaches the k smallest.
-    let mut counts = vec![0u32; classes];
-    let mut reaching = 0;
-    for (place, &label) in order.iter().enumerate().rev() {
-        reaching += reach[place + 1];
-        counts[label] = (1 + reaching + moved[label]) as u32;
+}
+
+impl Counting<'_> {
+    /// For every query and label, 1 + the number of points of the bag whose score with the query among them is at least the
+    /// query's.
+    pub(super) fn count(&self, queries: &[Query], context: &Context<'_>) -> Result<Vec<Vec<u32>>> {
+        let means = self.bounds.means(self.experts, queries.len(), context)?;
+        let tile = |tile: usize| {
+            let rows = tile * TILE..((tile + 1) * TILE).min(queries.len());
+            let moved = |query| self.bounds.moved(&self.bag, &self.tables, self.experts, &means, query);
+            let moved: Vec<Moved> = rows.clone().map(moved).collect();
+            let wanted: Vec<Wanted> =
+                queries[rows.clone()].iter().map(|query| Wanted::new(query, self.offsets)).collect();
+            let mut counts = self.count_tile(rows.start, &wanted, &moved);
+            if let Some(strata) = self.strata {
+                let each = counts.iter_mut().flat_map(|counts| counts.iter_mut().enumerate());
+                each.for_each(|(label, count)| *count = strata.scaled(label, *count));
+            }
+            counts
+        };
+        Ok(context.map(queries.len().div_ceil(TILE), tile).concat())
     }
-    counts
+
+    fn count_tile(&self, first_query: usize, wanted: &[Wanted], moved: &[Moved]) -> Vec<Vec<u32>> {
+        let (points, classes) = (self.bag.labels.len(), self.bag.evidence.cols());
+        let mut counts = vec![vec![1u32; classes]; wanted.len()];
+        let (mut gain, mut row) = ([0.0f32; CHUNK], vec![0.0; classes]);
+        let (mut least, mut most, mut state) = ([0.0f32; CHUNK], [0.0f32; CHUNK], [OPEN; CHUNK]);
+        for first in (0..points).step_by(CHUNK) {
+            let own = &self.bag.labels[first..points.min(first + CHUNK)];
+            let [gain, least, most] = [&mut gain, &mut least, &mut most].map(|all| &mut all[..own.len()]);
+            for label in 0..classes {
+                let compared = |point: u32| self.strata.is_none_or(|strata| strata.compares(point, label));
+                if self.strata.is_some() && !own.iter().any(|&point| compared(point)) {
+                    continue;
+                }
+                for (at, (moved, wanted)) in moved.iter().zip(wanted).enumerate() {
+                    let query = first_query + at;
+                    gain.fill(0.0);
+                    let mut magnitude = 0.0;
+                    for (weight, expert) in self.experts {
+                        magnitude += weight * expert.gains(query, label, first, *weight, gain);
+                    }
+                    wanted.fill(label, own, least, most);
+                    let each = (&*gain, magnitude);
+                    let state = self.bounds.settle(moved, (label, first), [least, most], each, &mut state);
+                    let mut reached = 0;
+                    for (place, (&state, &class)) in state.iter().zip(own).enumerate() {
+                        if !compared(class) {
+                            continue;
+                        }
+                        reached += if state == OPEN {
+                            self.reaches(query, (first + place, label), moved, wanted, &mut row)
+                        } else {
+                            u32::from(state == REACHES)
+                        };
+                    }
+                    counts[at][label] += reached;
+                }
+            }
+        }
+        counts
+    }
+
+    /// Whether a point that bounds leave open reaches the query's score, 1 or 0.
+    fn reaches(
+        &self,
+        query: usize,
+        (point, label): (usize, usize),
+        moved: &Moved,
+        wanted: &Wanted,
+        row: &mut [f64],
+    ) -> u32 {
+        let gain =
+            self.experts.iter().map(|(weight, expert)| weight * expert.join(query, point, label)).sum();
+        let threshold = wanted.threshold(label, self.bag.labels[point] as usize);
+        let odds = odds_of(threshold);
+        let settled = match self.bounds.look_again(&self.bag, moved, (point, label), gain, odds) {
+            OPEN => self.score(query, point, label, row) >= threshold,
+            settled => settled == REACHES,
+        };
+        u32::from(settled)
+    }
+
+    /// The score of a point with the query in the bag, carrying `label`.
+    fn score(&self, query: usize, point: usize, label: usize, row: &mut [f64]) -> f64 {
+        row.copy_from_slice(self.bag.evidence.row(point));
+        for (weight, expert) in self.experts {
+            expert.shift(query, point, *weight, row);
+            row[label] += weight * expert.join(query, point, label);
+        }
+        score(row, self.bag.labels[point] as usize)
+    }
 }

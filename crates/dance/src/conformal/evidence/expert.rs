@@ -63,6 +63,26 @@ pub(super) trait Asked: Send + Sync {
     /// Adds `weight` times what changes in the evidence of a point of the bag whatever label the query carries.
     fn shift(&self, _query: usize, _point: usize, _weight: f64, _row: &mut [f64]) {}
 
-    /// Adds `weight` times what changes beyond that in a point's evidence **for label l** when the query carries l, for every l.
-    fn join(&self, query: usize, point: usize, weight: f64, joined: &mut [f64]);
+    /// What such a change is made of, for all points; `None` where there is none.
+    fn shifts(&self, _query: usize) -> Option<Shifts<'_>> {
+        None
+    }
+
+    /// What changes beyond that in a point's evidence **for `label`** when the query carries it.
+    fn join(&self, query: usize, point: usize, label: usize) -> f64;
+
+    /// Adds `weight` times the same to the numbers of points from `first`, but for what [`shifts`](Self::shifts) holds of it; points of
+    /// that label may get anything. Returns the largest number on the way, without the weight.
+    fn gains(&self, _query: usize, _label: usize, _first: usize, _weight: f64, _sum: &mut [f32]) -> f64 {
+        0.0
+    }
+}
+
+/// With an expert's evidence b of a point whose label is y, and f of the query: evidence for z changes by `shrunk·(b(z) - [z = y]) -
+/// joined·f(z)`, and that for the query's label by `joined` beyond it.
+pub(super) struct Shifts<'a> {
+    /// One number per point.
+    pub(super) shrunk: &'a [f64],
+    /// One number per point.
+    pub(super) joined: &'a [f64],
 }

@@ -5,6 +5,7 @@
 //! regression in the learned metric is judged by a metric that had not seen the points, and half the points set what the other
 //! half is judged by, as with as many calibration points as fit points. The weights come from the same halves.
 
+use super::by_class::Clusters;
 use super::expert::{Block, Expert, Support};
 use super::nearest::Nearest;
 use super::prototypes::Prototypes;
@@ -73,7 +74,7 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
     if rows.len() < LEAST {
         let settings = prototypes(&whitening, 1.0 / whitening.spread.max(1e-12));
         let whitening = Some(whitening.map);
-        return Ok(StackSettings::new(vec![settings], whitening, f64::NAN, seed));
+        return Ok(StackSettings::new(vec![settings], whitening, f64::NAN, Clusters::default(), seed));
     }
     let raw = raw_kernel(&points, labels, classes, &rows, context)?;
     let (first, second) = rows.split_at(rows.len() / 2);
@@ -90,7 +91,8 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
         white: unit(&points.times(&packed_columns(&whitening.map), context)),
         learned: unit(&learned),
     };
-    let (weighted, chosen) = candidates.choose();
+    let (weighted, chosen, scores) = candidates.choose();
+    let clusters = Clusters::new(&scores, &candidates.labels, classes);
     let mut experts = Vec::new();
     for (name, &weight) in chosen.iter().zip(&weighted.weights) {
         if weight > 0.0 {
@@ -98,7 +100,7 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
         }
     }
     let white = experts.iter().any(|expert: &ExpertSettings| expert.uses(Space::White));
-    Ok(StackSettings::new(experts, white.then_some(whitening.map), weighted.loss, seed))
+    Ok(StackSettings::new(experts, white.then_some(whitening.map), weighted.loss, clusters, seed))
 }
 
 fn prototypes(whitening: &Whitening, weight: f64) -> ExpertSettings {
@@ -312,8 +314,8 @@ impl Candidates {
         Ok(())
     }
 
-    /// The best setting of each family, and the weights of those that pay.
-    fn choose(&self) -> (Weighted, Vec<Candidate>) {
+    /// The best setting of each family, the weights of those that pay, and the scores that they give the points.
+    fn choose(&self) -> (Weighted, Vec<Candidate>, Vec<f64>) {
         let candidates = Candidate::all();
         let mut best: Vec<(f64, usize)> = Vec::new();
         for (at, candidate) in candidates.iter().enumerate() {
@@ -328,8 +330,10 @@ impl Candidates {
         }
         let chosen: Vec<usize> = best.iter().map(|&(_, at)| at).collect();
         let tables = chosen.iter().map(|&at| &self.tables[at]).collect();
-        let weighted = Evidences { tables, labels: &self.labels }.choose();
-        (weighted, chosen.iter().map(|&at| candidates[at]).collect())
+        let evidences = Evidences { tables, labels: &self.labels };
+        let weighted = evidences.choose();
+        let scores = evidences.losses(&weighted.weights);
+        (weighted, chosen.iter().map(|&at| candidates[at]).collect(), scores)
     }
 }
 

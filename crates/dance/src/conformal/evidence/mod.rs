@@ -11,6 +11,8 @@
 //!
 //! Everything is computed on the host in f64: sets do not depend on the device.
 
+mod bounds;
+mod by_class;
 mod count;
 mod expert;
 mod learn;
@@ -25,6 +27,7 @@ mod wide;
 #[cfg(test)]
 mod tests;
 
+pub use by_class::{ByClass, Clusters};
 pub(crate) use learn::{Lesson, learn};
 pub use settings::{ExpertSettings, Space, StackSettings};
 
@@ -35,7 +38,9 @@ use crate::device::cpu::packed::Packed;
 use crate::error::Result;
 use crate::machine::Part;
 use crate::matrix::Matrix;
-use count::{Bagged, counts, reaching, score};
+use bounds::Bounds;
+use by_class::{Offsets, Strata};
+use count::{Bagged, Counting, Query, reaching, score, scores};
 use expert::{Asked, Block, Expert, Support};
 use weights::{Evidences, log_sum};
 use whitening::packed_columns;
@@ -56,7 +61,12 @@ pub(crate) struct Stack {
     /// Their labels.
     labels: Vec<u32>,
     pub(crate) known: Known,
-    joins: bool,
+    /// Where queries join the bag: what settles most of them.
+    bounds: Option<Bounds>,
+    /// Who is compared with whom, where not all are.
+    strata: Option<Strata>,
+    /// What is taken off the scores of classes, and the same experts on the fit points alone, which judge that.
+    fairness: Option<(Offsets, Box<Self>)>,
     classes: usize,
 }
 
@@ -87,7 +97,7 @@ impl Stack {
         [fit, calibration]: [&Part; 2],
         root: &Matrix,
         classes: usize,
-        mode: CalibrationMode,
+        (mode, by_class): (CalibrationMode, ByClass),
         known: Option<Known>,
         context: &Context<'_>,
     ) -> Result<Self> {
@@ -117,13 +127,32 @@ impl Stack {
             evidence: Wide::default(),
             labels: support.bag_labels().to_vec(),
             known: Known::default(),
-            joins: mode == CalibrationMode::Exact,
+            bounds: None,
+            strata: None,
+            fairness: None,
             classes,
         };
         let evidence = if speaks { stack.of_bag() } else { stack.of_queries(&judged, context) };
         stack.known = known.unwrap_or_else(|| Known::of(&evidence, &calibration.labels));
         if speaks {
             stack.evidence = evidence;
+        }
+        if mode == CalibrationMode::Exact {
+            stack.bounds = Some(Bounds::new(&stack.bagged(), &stack.tables()));
+            stack.strata = Strata::new(by_class, &stack.settings.clusters, classes, &stack.labels);
+        }
+        if mode == CalibrationMode::Exact && by_class == ByClass::Fair {
+            let settings = stack.settings.clone();
+            let alone = (CalibrationMode::Disjoint, ByClass::Together);
+            let none = Part { embeddings: Matrix::with_columns(root.rows()), labels: Vec::new() };
+            let apart = Self::open(settings, [fit, &none], root, classes, alone, None, context)?;
+            let mut evidence = apart.of_queries(&judged, context);
+            let each = calibration.labels.iter().enumerate();
+            let scores: Vec<f64> =
+                each.map(|(row, &label)| score(evidence.row_mut(row), label as usize)).collect();
+            let average = stack.settings.log_loss;
+            let offsets = Offsets::new(&scores, &calibration.labels, classes, average);
+            stack.fairness = Some((offsets, Box::new(apart)));
         }
         Ok(stack)
     }
@@ -168,8 +197,23 @@ impl Stack {
             let block = self.block(&queries.select(&rows), context);
             let asked: Vec<(f64, Box<dyn Asked + '_>)> =
                 self.experts.iter().map(|(weight, expert)| (*weight, expert.ask(&block, context))).collect();
-            let found = context.map(rows.len(), |query| self.answer_one(&asked, query));
-            for (count, probability) in found {
+            let found = context.map(rows.len(), |query| self.posterior(&asked, query));
+            let (mut queries, told): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+            if let Some((_, apart)) = &self.fairness {
+                let mut evidence = apart.of_queries(&block, context);
+                let each = queries.iter_mut().enumerate();
+                each.for_each(|(row, query)| query.apart = scores(evidence.row_mut(row)));
+            }
+            let found = match &self.bounds {
+                Some(bounds) => {
+                    let (bag, tables, strata) = (self.bagged(), self.tables(), self.strata.as_ref());
+                    let offsets = self.fairness.as_ref().map(|(offsets, _)| offsets);
+                    let counting = Counting { bag, bounds, tables, experts: &asked, strata, offsets };
+                    counting.count(&queries, context)?
+                }
+                None => queries.iter().map(|query| self.count_apart(&query.scores)).collect(),
+            };
+            for (count, probability) in found.into_iter().zip(told) {
                 let least = count.iter().copied().min().unwrap_or(1);
                 let of = |combined| Counts { rank: 0, contrast: 0, combined };
                 let each = count.into_iter().enumerate().map(|(label, count)| (label as u32, of(count)));
@@ -180,26 +224,36 @@ impl Stack {
         Ok((counts, probabilities))
     }
 
-    fn answer_one(&self, asked: &[(f64, Box<dyn Asked + '_>)], query: usize) -> (Vec<u32>, Vec<f32>) {
+    /// A query's score of every label, and its probabilities.
+    fn posterior(&self, asked: &[(f64, Box<dyn Asked + '_>)], query: usize) -> (Query, Vec<f32>) {
         let mut row = vec![0.0; self.classes];
         for (weight, expert) in asked {
             for (sum, &value) in row.iter_mut().zip(expert.evidence(query)) {
                 *sum += weight * value;
             }
         }
-        let scores: Vec<f64> = (0..row.len()).map(|label| score(&mut row, label)).collect();
-        let found = if self.joins {
-            counts(&Bagged { evidence: &self.evidence, labels: &self.labels }, asked, query, &scores)
-        } else {
-            let own = &self.known.scores;
-            let below = |score: f64| own.partition_point(|&other| other < reaching(score));
-            scores.iter().map(|&score| (1 + own.len() - below(score)) as u32).collect()
-        };
+        let query = Query { scores: scores(&mut row), apart: Vec::new() };
         for value in &mut row {
             *value *= self.known.sharpness;
         }
         let total = log_sum(&row);
-        (found, row.iter().map(|value| (value - total).exp() as f32).collect())
+        (query, row.iter().map(|value| (value - total).exp() as f32).collect())
+    }
+
+    /// Counts of a query that does not join the bag.
+    fn count_apart(&self, scores: &[f64]) -> Vec<u32> {
+        let own = &self.known.scores;
+        let below = |score: f64| own.partition_point(|&other| other < reaching(score));
+        scores.iter().map(|&score| (1 + own.len() - below(score)) as u32).collect()
+    }
+
+    fn bagged(&self) -> Bagged<'_> {
+        Bagged { evidence: &self.evidence, labels: &self.labels }
+    }
+
+    /// What each expert says of the bag.
+    fn tables(&self) -> Vec<&Wide> {
+        self.experts.iter().map(|(_, expert)| expert.bag()).collect()
     }
 }
 

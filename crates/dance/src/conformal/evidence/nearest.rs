@@ -5,12 +5,15 @@
 //! query is nearer. The logarithm makes it a matter of ratios, as ranks are. Squared distances are held between a floor and a
 //! ceiling from the fit part; the ceiling also stands for a class without points.
 //!
-//! Cost of a query: `2Nd`. Memory: n·c and N·d numbers.
+//! Cost of a query: `2Nd`. Memory: 12·n·c bytes and N·d numbers.
+
+use pulp::Arch;
 
 use super::expert::{Asked, Block, Expert, Support};
 use super::settings::Space;
 use super::wide::{Targets, Wide};
 use crate::context::Context;
+use crate::matrix::Matrix;
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
@@ -21,6 +24,8 @@ pub(super) struct Nearest {
     /// Points before the bag.
     fit: usize,
     bag: Wide,
+    /// The same in f32, label by label.
+    by_label: Matrix,
 }
 
 impl Nearest {
@@ -30,14 +35,21 @@ impl Nearest {
         let own: Vec<usize> = (support.fit..support.labels.len()).collect();
         let own = points.select(&own);
         let (points, labels) = (Targets::new(points), support.labels.to_vec());
-        let mut opened =
-            Self { range, points, labels, fit: support.fit, bag: Wide::zeros(own.rows(), support.classes) };
-        let mut bag = std::mem::take(&mut opened.bag);
+        let mut opened = Self {
+            range,
+            points,
+            labels,
+            fit: support.fit,
+            bag: Wide::default(),
+            by_label: Matrix::default(),
+        };
+        let mut bag = Wide::zeros(own.rows(), support.classes);
         let mut squared = opened.points.squared(&own, context);
         for row in 0..own.rows() {
             squared.row_mut(row)[support.fit + row] = f64::INFINITY;
             opened.of_classes(squared.row(row), bag.row_mut(row));
         }
+        opened.by_label = bag.turned().narrow();
         opened.bag = bag;
         opened
     }
@@ -76,15 +88,17 @@ impl Expert for Nearest {
                 *evidence = self.of(squared);
             }
         }
-        Box::new(Asking { bag: &self.bag, evidence, to_bag })
+        Box::new(Asking { of: self, near: to_bag.narrow(), evidence, to_bag })
     }
 }
 
 struct Asking<'a> {
-    bag: &'a Wide,
+    of: &'a Nearest,
     evidence: Wide,
     /// What a class would have if the query were its nearest point.
     to_bag: Wide,
+    /// The same in f32.
+    near: Matrix,
 }
 
 impl Asked for Asking<'_> {
@@ -92,10 +106,22 @@ impl Asked for Asking<'_> {
         self.evidence.row(query)
     }
 
-    fn join(&self, query: usize, point: usize, weight: f64, joined: &mut [f64]) {
-        let near = self.to_bag.row(query)[point];
-        for (joined, &evidence) in joined.iter_mut().zip(self.bag.row(point)) {
-            *joined += weight * (near - evidence).max(0.0);
-        }
+    fn join(&self, query: usize, point: usize, label: usize) -> f64 {
+        (self.to_bag.row(query)[point] - self.of.bag.row(point)[label]).max(0.0)
+    }
+
+    fn gains(&self, query: usize, label: usize, first: usize, weight: f64, sum: &mut [f32]) -> f64 {
+        let near = &self.near.row(query)[first..][..sum.len()];
+        let evidence = &self.of.by_label.row(label)[first..][..sum.len()];
+        let weight = weight as f32;
+        Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                for (sum, (near, evidence)) in sum.iter_mut().zip(near.iter().zip(evidence)) {
+                    *sum += weight * (near - evidence).max(0.0);
+                }
+            },
+        );
+        self.of.range[0].ln().abs().max(self.of.range[1].ln().abs())
     }
 }

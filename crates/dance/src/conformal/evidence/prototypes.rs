@@ -7,12 +7,15 @@
 //! Leaving a point out and adding a query move one mean each, and squared distances to a mean of means are
 //! `‖z-μ'‖² = k/(k+1)·‖z-μ‖² + ‖z-q‖²/(k+1) - k/(k+1)²·‖μ-q‖²`: nothing is rebuilt.
 //!
-//! Cost of a query: `2d² + 2(n+c)d`, then two operations per label and point. Memory: n·(c+d) numbers.
+//! Cost of a query: `2d² + 2(n+c)d`, then two operations per label and point. Memory: n·(2c+d) numbers of f64 and n·c of f32.
+
+use pulp::Arch;
 
 use super::expert::{Asked, Block, Expert, Support};
 use super::settings::Space;
 use super::wide::{Targets, Wide};
 use crate::context::Context;
+use crate::matrix::Matrix;
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
@@ -27,6 +30,9 @@ pub(super) struct Prototypes {
     counts: Vec<f64>,
     /// Squared distances of the bag to the means, to that of its own class without itself.
     squared: Wide,
+    /// The same in f32, label by label, and the largest of every label.
+    by_label: Matrix,
+    largest: Vec<f64>,
     bag: Wide,
 }
 
@@ -65,7 +71,21 @@ impl Prototypes {
                 *evidence = of(squared, others, spread);
             }
         }
-        Self { spread, nothing, labels, points: Targets::new(&own), means, counts, squared, bag }
+        let turned = squared.turned();
+        let largest =
+            (0..classes).map(|label| turned.row(label).iter().copied().fold(0.0, f64::max)).collect();
+        Self {
+            spread,
+            nothing,
+            labels,
+            points: Targets::new(&own),
+            means,
+            counts,
+            by_label: turned.narrow(),
+            largest,
+            squared,
+            bag,
+        }
     }
 }
 
@@ -94,8 +114,17 @@ impl Expert for Prototypes {
                 *constant = constant_of(squared, count, self.spread);
             }
         }
-        let shares = self.counts.iter().map(|count| 1.0 / (count + 1.0)).collect();
-        Box::new(Asking { of: self, to_points, to_means, evidence, constant, shares })
+        let largest = |row: &[f64]| row.iter().copied().fold(0.0, f64::max);
+        let farthest = (0..to_points.rows()).map(|query| largest(to_points.row(query))).collect();
+        Box::new(Asking {
+            of: self,
+            near: to_points.narrow(),
+            farthest,
+            to_points,
+            to_means,
+            evidence,
+            constant,
+        })
     }
 }
 
@@ -112,8 +141,9 @@ struct Asking<'a> {
     to_means: Wide,
     evidence: Wide,
     constant: Wide,
-    /// 1/(k+1) of every class.
-    shares: Vec<f64>,
+    /// Squared distances to the bag in f32, and the largest of every query.
+    near: Matrix,
+    farthest: Vec<f64>,
 }
 
 impl Asked for Asking<'_> {
@@ -121,25 +151,37 @@ impl Asked for Asking<'_> {
         self.evidence.row(query)
     }
 
-    fn join(&self, query: usize, point: usize, weight: f64, joined: &mut [f64]) {
+    fn join(&self, query: usize, point: usize, label: usize) -> f64 {
         let near = self.to_points.row(query)[point];
-        let squared = self.of.squared.row(point);
-        let own = self.of.labels[point] as usize;
-        let before = joined[own];
-        let each = self.shares.iter().zip(self.constant.row(query)).zip(squared);
-        for (joined, ((&share, &constant), &squared)) in joined.iter_mut().zip(each) {
-            *joined += weight * (share * (squared - near) + constant);
+        let (count, squared) = (self.of.counts[label], self.of.squared.row(point)[label]);
+        if label != self.of.labels[point] as usize {
+            return (squared - near) / (count + 1.0) + self.constant.row(query)[label];
         }
         // The point's own class is without the point.
-        let (count, squared) = (self.of.counts[own], squared[own]);
         let others = count - 1.0;
         let to_mean = if others == 0.0 {
             0.0
         } else {
-            let with = self.to_means.row(query)[own];
+            let with = self.to_means.row(query)[label];
             count / others * (with - near / count + others / (count * count) * squared)
         };
-        let change = (squared - near) / count + constant_of(to_mean, others, self.of.spread);
-        joined[own] = before + weight * change;
+        (squared - near) / count + constant_of(to_mean, others, self.of.spread)
+    }
+
+    fn gains(&self, query: usize, label: usize, first: usize, weight: f64, sum: &mut [f32]) -> f64 {
+        let near = &self.near.row(query)[first..][..sum.len()];
+        let squared = &self.of.by_label.row(label)[first..][..sum.len()];
+        let share = 1.0 / (self.of.counts[label] + 1.0);
+        let constant = self.constant.row(query)[label];
+        let (factor, added) = ((weight * share) as f32, (weight * constant) as f32);
+        Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                for (sum, (near, squared)) in sum.iter_mut().zip(near.iter().zip(squared)) {
+                    *sum += factor * (squared - near) + added;
+                }
+            },
+        );
+        share * (self.of.largest[label] + self.farthest[query]) + constant.abs()
     }
 }

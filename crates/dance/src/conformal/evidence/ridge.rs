@@ -8,7 +8,7 @@
 //! (landmarks m, `K ≈ ΦΦᵀ` with `Φ = K_Nm L⁻ᵀ`, `LLᵀ = K_mm`): then `B = (I - ΦAΦᵀ)/ρ` with `A = (ΦᵀΦ+ρI)⁻¹`, so `v = ΦAφ` and
 //! `σ = ρ(1 + φᵀAφ)`, which are products with the m numbers `k_m(q)`: 2m(n+m+c) operations.
 
-use super::expert::{Asked, Block, Expert, Support};
+use super::expert::{Asked, Block, Expert, Shifts, Support};
 use super::settings::Space;
 use super::wide::{Targets, Wide, dot};
 use crate::context::Context;
@@ -286,10 +286,11 @@ impl Asked for Asking<'_> {
         row[self.of.labels[point] as usize] -= shrunk;
     }
 
-    fn join(&self, query: usize, point: usize, weight: f64, joined: &mut [f64]) {
-        let gain = weight * self.joined.row(query)[point];
-        for joined in joined {
-            *joined += gain;
-        }
+    fn shifts(&self, query: usize) -> Option<Shifts<'_>> {
+        Some(Shifts { shrunk: self.shrunk.row(query), joined: self.joined.row(query) })
+    }
+
+    fn join(&self, query: usize, point: usize, _label: usize) -> f64 {
+        self.joined.row(query)[point]
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::by_class::Clusters;
 use super::ridge::{RidgeSettings, WHOLE};
 use crate::error::Result;
 use crate::kernel::Kernel;
@@ -122,9 +123,10 @@ impl StackSettings {
         experts: Vec<ExpertSettings>,
         whitening: Option<Matrix>,
         log_loss: f64,
+        clusters: Clusters,
         seed: u64,
     ) -> Self {
-        Self { experts, whitening, log_loss, whole: WHOLE, seed }
+        Self { experts, whitening, log_loss, clusters, whole: WHOLE, seed }
     }
 }
 
@@ -138,6 +140,8 @@ pub struct StackSettings {
     pub whitening: Option<Matrix>,
     /// The log loss of the stack on fit points that its experts had not seen.
     pub log_loss: f64,
+    /// Classes of like difficulty.
+    pub clusters: Clusters,
     /// Most points whose kernel is inverted as it is; more are spanned by landmarks among the fit points.
     pub whole: usize,
     /// Picks the landmarks.

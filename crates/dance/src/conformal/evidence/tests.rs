@@ -186,7 +186,12 @@ fn minus_log(evidence: &[f64], label: usize) -> f64 {
 }
 
 /// Every count, from posteriors that are rebuilt for every query, label and point.
-fn brute_force(case: &Case, settings: &StackSettings, mode: CalibrationMode) -> Vec<Vec<u32>> {
+fn brute_force(
+    case: &Case,
+    settings: &StackSettings,
+    mode: CalibrationMode,
+    by_class: ByClass,
+) -> Vec<Vec<u32>> {
     let place = |point: &[f32], label: u32| {
         let raw: Vec<f64> = point.iter().map(|&x| f64::from(x)).collect();
         let white = settings.whitening.as_ref().map(|white| map(&raw, white)).unwrap_or_default();
@@ -200,36 +205,49 @@ fn brute_force(case: &Case, settings: &StackSettings, mode: CalibrationMode) -> 
     let of = |point: &Point, others: &[Point]| {
         minus_log(&evidence(settings, &fit, point, others, case.classes), point.label)
     };
+    let count = |query: usize, label: u32| {
+        let joined = place(case.queries.row(query), label);
+        let mut all = match mode {
+            CalibrationMode::Disjoint => fit.clone(),
+            _ => [&fit[..], &bag[..]].concat(),
+        };
+        let own = of(&joined, &all);
+        if mode == CalibrationMode::Exact {
+            all.push(joined.clone());
+        }
+        // The mean of a class in the bag with the query, by the fit points alone, shrunk.
+        let offset = |class: usize| {
+            let members = bag.iter().chain([&joined]).filter(|point| point.label == class);
+            let losses: Vec<f64> = members.map(|point| of(point, &fit)).collect();
+            let k = losses.len() as f64;
+            let mean = losses.iter().sum::<f64>() / k.max(1.0);
+            if by_class == ByClass::Fair && k > 0.0 {
+                k / (k + 3.0) * (mean - settings.log_loss)
+            } else {
+                0.0
+            }
+        };
+        // These tests have one cluster, unless every class is one.
+        let compared = |point: &Point| by_class != ByClass::Each || point.label == label as usize;
+        let reaches = |place: usize| {
+            // In disjoint mode calibration points are not among those that speak.
+            let skipped = if mode == CalibrationMode::Disjoint { usize::MAX } else { fit.len() + place };
+            let others: Vec<Point> =
+                (0..all.len()).filter(|&at| at != skipped).map(|at| all[at].clone()).collect();
+            let theirs = of(&bag[place], &others) - offset(bag[place].label);
+            theirs >= own * (1.0 - 1e-6) - offset(label as usize) - 1e-12
+        };
+        let among: Vec<usize> = (0..bag.len()).filter(|&place| compared(&bag[place])).collect();
+        let count = 1 + among.iter().filter(|&&place| reaches(place)).count();
+        (count * (bag.len() + 1)).div_ceil(among.len() + 1) as u32
+    };
     (0..case.queries.rows())
-        .map(|query| {
-            (0..case.classes as u32)
-                .map(|label| {
-                    let joined = place(case.queries.row(query), label);
-                    let mut all = match mode {
-                        CalibrationMode::Disjoint => fit.clone(),
-                        _ => [&fit[..], &bag[..]].concat(),
-                    };
-                    let own = of(&joined, &all);
-                    if mode == CalibrationMode::Exact {
-                        all.push(joined);
-                    }
-                    let reaches = |place: usize| {
-                        // In disjoint mode calibration points are not among those that speak.
-                        let skipped =
-                            if mode == CalibrationMode::Disjoint { usize::MAX } else { fit.len() + place };
-                        let others: Vec<Point> =
-                            (0..all.len()).filter(|&at| at != skipped).map(|at| all[at].clone()).collect();
-                        of(&bag[place], &others) >= own * (1.0 - 1e-6)
-                    };
-                    1 + (0..bag.len()).filter(|&place| reaches(place)).count() as u32
-                })
-                .collect()
-        })
+        .map(|query| (0..case.classes as u32).map(|label| count(query, label)).collect())
         .collect()
 }
 
 fn settings_of(experts: Vec<ExpertSettings>, d: usize, random: &mut Random) -> StackSettings {
-    StackSettings::new(experts, Some(random_map(random, d)), 0.0, 3)
+    StackSettings::new(experts, Some(random_map(random, d)), 0.0, Clusters::default(), 3)
 }
 
 fn ridge(space: Space, weight: f64) -> ExpertSettings {
@@ -245,19 +263,26 @@ fn stacks() -> Vec<Vec<ExpertSettings>> {
     vec![vec![prototypes], vec![raw], vec![nearest], vec![prototypes, raw, white, learned, nearest]]
 }
 
-fn compare(case: &Case, settings: &StackSettings, mode: CalibrationMode) {
+fn compare(case: &Case, settings: &StackSettings, mode: CalibrationMode, by_class: ByClass) {
     let context = Context::new(2).unwrap();
-    let stack =
-        Stack::open(settings.clone(), [&case.fit, &case.bag], &case.root, case.classes, mode, None, &context)
-            .unwrap();
+    let stack = Stack::open(
+        settings.clone(),
+        [&case.fit, &case.bag],
+        &case.root,
+        case.classes,
+        (mode, by_class),
+        None,
+        &context,
+    )
+    .unwrap();
     let (counts, probabilities) = stack.answer(&case.queries, &context).unwrap();
-    let expected = brute_force(case, settings, mode);
+    let expected = brute_force(case, settings, mode, by_class);
     for (query, expected) in expected.iter().enumerate() {
         let found: Vec<u32> =
             (0..case.classes as u32).map(|label| counts.get(query, label).combined).collect();
         assert_eq!(
             &found, expected,
-            "query {query}, {mode:?}, whole {}, {:?}",
+            "query {query}, {mode:?}, {by_class:?}, whole {}, {:?}",
             settings.whole, settings.experts
         );
         let sum: f32 = probabilities.row(query).iter().sum();
@@ -287,7 +312,7 @@ fn counts_are_those_of_a_brute_force_that_rebuilds_every_posterior() {
             for whole in [2048, 0] {
                 settings.whole = whole;
                 for mode in [CalibrationMode::Exact, CalibrationMode::Reuse, CalibrationMode::Disjoint] {
-                    compare(&case, &settings, mode);
+                    compare(&case, &settings, mode, ByClass::Together);
                 }
             }
         }
@@ -316,7 +341,30 @@ fn nasty_bags_too() {
         let case = Case { fit, bag, queries, classes: 5, root: identity(2) };
         for experts in stacks() {
             let settings = settings_of(experts, 2, random);
-            compare(&case, &settings, CalibrationMode::Exact);
+            for by_class in [ByClass::Together, ByClass::Each, ByClass::Fair] {
+                compare(&case, &settings, CalibrationMode::Exact, by_class);
+            }
+        }
+    }
+}
+
+#[test]
+fn counts_by_class_are_those_of_a_brute_force() {
+    for seed in 0..3 {
+        let random = &mut Random::new(seed, 4);
+        let case = Case {
+            fit: clusters(random, 9, 3, 3, 0),
+            bag: clusters(random, 14, 3, 3, 0),
+            queries: clusters(random, 3, 3, 3, 0).embeddings,
+            classes: 4,
+            root: random_map(random, 3),
+        };
+        for experts in stacks() {
+            let mut settings = settings_of(experts, 3, random);
+            settings.log_loss = 0.7;
+            for by_class in [ByClass::Fair, ByClass::Clusters, ByClass::Each] {
+                compare(&case, &settings, CalibrationMode::Exact, by_class);
+            }
         }
     }
 }
@@ -340,8 +388,16 @@ fn coverage_is_nominal_for_fresh_draws() {
             let query = clusters(random, 1, classes, d, 0);
             let parts = [&fit, &bag];
             let mode = CalibrationMode::Exact;
-            let stack =
-                Stack::open(settings.clone(), parts, &root, classes as usize, mode, None, &context).unwrap();
+            let stack = Stack::open(
+                settings.clone(),
+                parts,
+                &root,
+                classes as usize,
+                (mode, ByClass::Together),
+                None,
+                &context,
+            )
+            .unwrap();
             let (counts, _) = stack.answer(&query.embeddings, &context).unwrap();
             let count = counts.get(0, query.labels[0]).combined;
             for (at, &alpha) in alphas.iter().enumerate() {

@@ -108,15 +108,19 @@ impl Evidences<'_> {
 
     /// The mean log loss, and what the weights cost.
     pub(super) fn loss(&self, weights: &[f64]) -> f64 {
-        let classes = self.tables.first().map_or(0, |table| table.cols());
-        let mut row = vec![0.0; classes];
-        let mut total = 0.0;
-        for (point, &label) in self.labels.iter().enumerate() {
-            self.row(weights, point, &mut row);
-            total += log_sum(&row) - row[label as usize];
-        }
+        let total: f64 = self.losses(weights).iter().sum();
         let cost = weights.iter().map(|weight| weight * weight).sum::<f64>();
         total / self.labels.len().max(1) as f64 + PENALTY * cost
+    }
+
+    /// `-ln p(y)` of every point.
+    pub(super) fn losses(&self, weights: &[f64]) -> Vec<f64> {
+        let mut row = vec![0.0; self.tables.first().map_or(0, |table| table.cols())];
+        let of = |(point, &label): (usize, &u32)| {
+            self.row(weights, point, &mut row);
+            log_sum(&row) - row[label as usize]
+        };
+        self.labels.iter().enumerate().map(of).collect()
     }
 
     /// Gradient and Hessian of the loss in the weights of `experts`.

@@ -67,6 +67,20 @@ impl Wide {
         Self { data, rows: rows.len(), cols: self.cols }
     }
 
+    /// Rows as columns.
+    pub(super) fn turned(&self) -> Self {
+        Self::of_fn(self.cols, self.rows, |row, column| self.data[column * self.cols + row])
+    }
+
+    /// In f32.
+    pub(super) fn narrow(&self) -> Matrix {
+        let mut narrow = Matrix::zeros(self.rows, self.cols);
+        for (out, &value) in narrow.as_mut_slice().iter_mut().zip(&self.data) {
+            *out = value as f32;
+        }
+        narrow
+    }
+
     /// Squared norms of the rows.
     pub(super) fn norms(&self) -> Vec<f64> {
         (0..self.rows).map(|row| dot(self.row(row), self.row(row))).collect()

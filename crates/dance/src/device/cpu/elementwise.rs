@@ -82,7 +82,7 @@ impl Power {
 /// eˣ for -87 ≤ x ≤ 87 in a form that compilers vectorise: x = k·ln 2 + r, |r| ≤ ln(2)/2, and the Taylor polynomial of
 /// degree 7, whose remainder there is below 6e-9.
 #[inline(always)]
-fn exp(x: f32) -> f32 {
+pub(crate) fn exp(x: f32) -> f32 {
     const ROUND: f32 = 12_582_912.0; // 1.5·2²³: adding it leaves the nearest integer in the low bits of the mantissa
     const LN_2_HIGH: f32 = 0.693_359_4;
     const LN_2_LOW: f32 = -2.121_944_4e-4;

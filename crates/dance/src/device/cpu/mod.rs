@@ -9,7 +9,7 @@
 pub(in crate::device) mod agop;
 mod classifier;
 mod distances;
-mod elementwise;
+pub(crate) mod elementwise;
 mod fit;
 mod index;
 pub(crate) mod linalg;

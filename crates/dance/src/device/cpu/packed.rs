@@ -42,7 +42,7 @@ impl Packed {
     }
 
     /// `left · self` in parallel over rows.
-    pub(super) fn product(&self, left: &Matrix, context: &Context<'_>) -> Result<Matrix> {
+    pub(crate) fn product(&self, left: &Matrix, context: &Context<'_>) -> Result<Matrix> {
         in_tiles(left, self.columns, context, |left, out| {
             self.multiply(left, 0..self.columns, out, &mut Scratch::default());
         })

@@ -6,6 +6,7 @@
 //!
 //! The same model gives the same bytes on every machine.
 
+mod calibrated;
 mod header;
 mod kinds;
 mod stack;
@@ -20,10 +21,8 @@ use super::config::Config;
 use super::dance::Dance;
 use super::fitted::Fitted;
 use super::seen::{Judges, Overlap};
-use crate::conformal::scores::PairedScores;
 use crate::conformal::{
-    CalibrationMode, CalibrationScores, Combine, Evidence, Levels, Mix, MixSelection, Predictor, Setup,
-    Trial, rule,
+    CalibrationMode, CalibrationScores, Combine, Evidence, Levels, Mix, Predictor, Setup, Trial, rule,
 };
 use crate::context::Context;
 use crate::data::{Dataset, Names, Normalize, Normalizer, Source};
@@ -177,7 +176,7 @@ impl Dance {
         let stack = stack::open(metadata.stack, &reader, &fitted, (&reference, &labels), classes, context)?;
         let points = Part { embeddings: classifier.map(&reference, context)?, labels };
         let config = &fitted.config.dance;
-        let selection = read_selection(&reader, classes)?;
+        let selection = calibrated::selection(&reader, classes)?;
         if let Some((mix, _)) = metadata.joint {
             Mix::Fixed(mix).check()?;
         }
@@ -196,8 +195,10 @@ impl Dance {
         } else {
             let rank = reader.scores("calibration_rank_scores", None)?;
             let contrast = reader.scores("calibration_contrast_scores", Some(rank.len()))?;
+            let reference = setup.open(points)?;
             Predictor {
-                reference: setup.open(points)?,
+                novelty: calibrated::novelty(&reader, &reference, config.calibration, context)?,
+                reference,
                 evidence: read_evidence(&reader, config.combine, metadata.joint.as_ref(), rank.len())?,
                 rank: CalibrationScores::new(rank)?,
                 contrast: CalibrationScores::new(contrast)?,
@@ -206,10 +207,14 @@ impl Dance {
                 mix: config.mix,
                 mode: config.calibration,
                 combine: config.combine,
+                singles: None,
                 stack: None,
             }
         };
         predictor.stack = stack;
+        if fitted.config.dance.unseen {
+            predictor.allow_unseen(&fitted.rfm.labels);
+        }
         let hashes = reader.has("calibration_hashes").then(|| reader.hashes("calibration_hashes"));
         let calibration_hashes = hashes.transpose()?;
         // Older files did not say; one and the same data set is known by its hash.
@@ -291,6 +296,9 @@ impl Dance {
                 let Predictor { rank, contrast, .. } = &self.predictor;
                 tensors.insert("calibration_rank_scores", Values::Scores(rank.sorted()));
                 tensors.insert("calibration_contrast_scores", Values::Scores(contrast.sorted()));
+                if let Some(novelty) = &self.predictor.novelty {
+                    tensors.insert("calibration_distances", Values::Scores(novelty.squared()));
+                }
             }
         }
         if let Evidence::Combined { levels, scores, .. } = &self.predictor.evidence {
@@ -369,31 +377,4 @@ fn read_evidence(
     let levels = Levels { contrast, probability, rank: CalibrationScores::new(rank)? };
     let scores = CalibrationScores::new(reader.scores("combined_scores", Some(points))?)?;
     Ok(Evidence::Combined { rule, levels, scores })
-}
-
-fn read_selection(reader: &Reader<'_>, classes: usize) -> Result<Option<MixSelection>> {
-    if !reader.has("tuning_offsets") {
-        return Ok(None);
-    }
-    let rank = reader.scores("tuning_rank_scores", None)?;
-    let contrast = reader.scores("tuning_contrast_scores", Some(rank.len()))?;
-    let labels = reader.labels("tuning_labels", None, classes)?;
-    let offsets = reader.offsets("tuning_offsets", labels.len())?;
-    let ascending = offsets.windows(2).all(|ends| labels[ends[0]..ends[1]].is_sorted_by(|a, b| a < b));
-    if !ascending {
-        return Err(reader.problem("`tuning_labels` do not ascend within a point"));
-    }
-    let points = offsets.len() - 1;
-    Ok(Some(MixSelection {
-        rank: CalibrationScores::new(rank)?,
-        contrast: CalibrationScores::new(contrast)?,
-        scores: PairedScores {
-            rank: reader.scores("tuning_label_rank_scores", Some(labels.len()))?,
-            contrast: reader.scores("tuning_label_contrast_scores", Some(labels.len()))?,
-            offsets,
-            labels,
-        },
-        labels: reader.labels("tuning_true_labels", Some(points), classes)?,
-        classes,
-    }))
 }

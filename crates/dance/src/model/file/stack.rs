@@ -7,7 +7,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::tensors::{Reader, Values};
-use crate::conformal::{CalibrationMode, Combine, DanceConfig, ExpertSettings, Known, Stack, StackSettings};
+use crate::conformal::{
+    CalibrationMode, Clusters, Combine, DanceConfig, ExpertSettings, Known, Stack, StackSettings,
+};
 use crate::context::Context;
 use crate::error::Result;
 use crate::machine::Part;
@@ -23,14 +25,17 @@ pub(super) struct StackRecord {
     sharpness: f64,
     whole: usize,
     seed: u64,
+    #[serde(default)]
+    clusters: Clusters,
 }
 
 impl StackRecord {
     pub(super) fn of(stack: &Stack) -> Self {
-        let StackSettings { experts, log_loss, whole, seed, .. } = &stack.settings;
+        let StackSettings { experts, log_loss, whole, seed, clusters, .. } = &stack.settings;
         let log_loss = Some(*log_loss).filter(|loss| loss.is_finite());
         let sharpness = stack.known.sharpness;
-        Self { experts: experts.clone(), log_loss, sharpness, whole: *whole, seed: *seed }
+        let clusters = clusters.clone();
+        Self { experts: experts.clone(), log_loss, sharpness, whole: *whole, seed: *seed, clusters }
     }
 }
 
@@ -51,7 +56,7 @@ pub(super) fn open(
     classes: usize,
     context: &Context<'_>,
 ) -> Result<Option<Arc<Stack>>> {
-    let DanceConfig { combine, calibration: mode, .. } = fitted.config.dance;
+    let DanceConfig { combine, calibration: mode, by_class, .. } = fitted.config.dance;
     if combine != Combine::Evidence {
         return Ok(None);
     }
@@ -60,9 +65,10 @@ pub(super) fn open(
     };
     let rfm = &fitted.rfm;
     let d = rfm.train.cols();
-    let StackRecord { experts, log_loss, sharpness, whole, seed } = record;
+    let StackRecord { experts, log_loss, sharpness, whole, seed, clusters } = record;
     let sound = |expert: &ExpertSettings| expert.is_sound();
-    if experts.is_empty() || !experts.iter().all(sound) || !(sharpness.is_finite() && sharpness > 0.0) {
+    let settings_sound = !experts.is_empty() && experts.iter().all(sound) && clusters.is_sound();
+    if !settings_sound || !(sharpness.is_finite() && sharpness > 0.0) {
         return Err(
             reader.problem("metadata `evidence` holds settings that no fit makes; the file is damaged")
         );
@@ -71,7 +77,7 @@ pub(super) fn open(
     if whitening.is_none() && experts.iter().any(ExpertSettings::is_white) {
         return Err(reader.problem("`whitening` is missing; the file is damaged"));
     }
-    let mut settings = StackSettings::new(experts, whitening, log_loss.unwrap_or(f64::NAN), seed);
+    let mut settings = StackSettings::new(experts, whitening, log_loss.unwrap_or(f64::NAN), clusters, seed);
     settings.whole = whole.min(settings.whole); // what a file says takes memory
     let speaks = mode != CalibrationMode::Disjoint;
     let points = speaks.then_some(calibration.1.len());
@@ -84,6 +90,7 @@ pub(super) fn open(
         Part { embeddings: Matrix::with_columns(d), labels: Vec::new() }
     };
     let known = Some(Known { scores, sharpness });
-    let stack = Stack::open(settings, [&fit, &calibration], &rfm.metric_root, classes, mode, known, context)?;
+    let (parts, mode) = ([&fit, &calibration], (mode, by_class));
+    let stack = Stack::open(settings, parts, &rfm.metric_root, classes, mode, known, context)?;
     Ok(Some(Arc::new(stack)))
 }

@@ -1,3 +1,9 @@
+// Draws every chart of the page from the numbers beside it.
+for (const figure of document.querySelectorAll("figure[data-chart]")) {
+  const data = JSON.parse(figure.querySelector("script").textContent);
+  Charts.mount(figure.querySelector(".plot"), (width) => Charts[figure.dataset.chart](data, width));
+}
+
 // Sorts a table by the column whose heading is pressed: numbers as numbers, a second press the other way round.
 for (const table of document.querySelectorAll("table")) {
   const headings = [...table.tHead.rows[0].cells];

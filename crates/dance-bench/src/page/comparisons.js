@@ -1,0 +1,211 @@
+/* Charts that set methods, data sets and levels side by side, for reports. Adds to `Charts`: ours in the accent colour, others
+   muted, names beside what they name. Numbers come as the report wrote them. */
+(() => {
+  "use strict";
+  const { base, color, percent } = Charts.parts;
+  const LETTER = 6.4; // pixels, of 12 px text, on average
+  const PALETTE = ["#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0"];
+  const FORMATS = { percent: (value) => percent(value), percent1: (value) => percent(value, 1), number: undefined };
+
+  /** A plot of those marks that there are. */
+  const plot = (options) => Plot.plot({ ...options, marks: options.marks.filter(Boolean) });
+  const shade = (one) => color(one.ours ? "accent" : "muted");
+  const short = (name, letters) => (name.length > letters ? `${name.slice(0, letters - 1)}…` : name);
+  const widest = (names) => Math.max(0, ...names.map((name) => name.length)) * LETTER;
+
+  /** Where a linear or logarithmic axis puts a value. */
+  function axis([low, high], [from, to], logarithmic = false) {
+    const scaled = logarithmic ? Math.log : (value) => value;
+    return (value) => from + ((scaled(value) - scaled(low)) / (scaled(high) - scaled(low) || 1)) * (to - from);
+  }
+
+  /** The range of values with some air around it. */
+  function around(values, { zero = false, logarithmic = false } = {}) {
+    const [low, high] = [Math.min(...values, zero ? 0 : Infinity), Math.max(...values)];
+    if (logarithmic) return [low / 1.6, high * 1.6];
+    const air = 0.06 * (high - low) || Math.abs(high) * 0.1 || 1;
+    return [zero ? 0 : low - air, high + air];
+  }
+
+  /** Names at the left of rows, ours in bold. */
+  function names(rows, letters) {
+    const of = (ours) => Plot.text(rows.filter((row) => Boolean(row.ours) === ours), {
+      y: "name", frameAnchor: "left", textAnchor: "end", dx: -8, text: (row) => short(row.name, letters),
+      fill: ours ? color("accent") : color("text"), fontWeight: ours ? 700 : 400,
+    });
+    return [of(false), of(true)];
+  }
+
+  /** Dots, ours larger and in front. */
+  const dots = (all, x, y) => [false, true].map((ours) => Plot.dot(all.filter((one) => Boolean(one.ours) === ours), { x, y, r: ours ? 6.5 : 4.5, fill: shade, stroke: color("surface"), strokeWidth: 1.5 }));
+
+  function ofRows(rows, width) {
+    const letters = width < 480 ? 20 : 30;
+    return { letters, marginLeft: Math.min(letters * LETTER, widest(rows.map((row) => row.name))) + 16 };
+  }
+
+  /** One row per method: a dot or a bar, the range it comes from, and where chance would put it. */
+  function rows({ rows, target, band, bars, format, label }, width) {
+    const { letters, marginLeft } = ofRows(rows, width);
+    const ends = rows.flatMap((row) => [row.value, row.least ?? row.value, row.most ?? row.value]);
+    let [low, high] = around([...ends, ...(target === undefined ? [] : [target]), ...(band ?? [])], { zero: bars });
+    if (format.startsWith("percent")) high = Math.min(1, high);
+    const show = FORMATS[format] ?? ((value) => value.toFixed(2));
+    const words = rows.map((row) => `${row.name} ${show(row.value)}`).join(", ");
+    return plot({
+      ...base(width, 23 * rows.length + 54, `${label}: ${words}.`),
+      marginLeft, marginRight: 52, marginTop: 12, marginBottom: 42,
+      x: { domain: [low, high], label, labelArrow: "none", tickFormat: FORMATS[format], ticks: width < 480 ? 3 : 6, grid: true },
+      y: { domain: rows.map((row) => row.name), axis: null },
+      marks: [
+        band && Plot.link(rows, { y: "name", x1: () => Math.max(low, band[0]), x2: () => Math.min(high, band[1]), stroke: color("muted"), strokeOpacity: 0.2, strokeWidth: 23.5, strokeLinecap: "butt" }),
+        target !== undefined && Plot.ruleX([target], { stroke: color("text"), strokeDasharray: "4 4", strokeOpacity: 0.7 }),
+        bars && Plot.barX(rows, { y: "name", x: "value", fill: shade, fillOpacity: (row) => (row.ours ? 1 : 0.55), insetTop: 4, insetBottom: 4 }),
+        Plot.link(rows.filter((row) => row.least !== undefined), { y: "name", x1: "least", x2: "most", stroke: shade, strokeWidth: 1.5 }),
+        Plot.link(rows.filter((row) => row.low !== undefined), { y: "name", x1: "low", x2: "high", stroke: shade, strokeWidth: 5, strokeLinecap: "round" }),
+        ...(bars ? [] : dots(rows, "value", "name")),
+        ...names(rows, letters),
+        ...[false, true].map((ours) => Plot.text(rows.filter((row) => Boolean(row.ours) === ours), { y: "name", frameAnchor: "right", textAnchor: "start", dx: 6, text: (row) => show(row.value), fill: color(ours ? "accent" : "soft"), fontWeight: ours ? 700 : 400, fontVariant: "tabular-nums" })),
+      ],
+    });
+  }
+
+  /** One bar of 100 % per method, cut by how many labels its sets have. */
+  function shares({ rows, sizes }, width) {
+    const { letters, marginLeft } = ofRows(rows, width);
+    const strength = (size) => (size === "0" ? 0.9 : [1, 0.62, 0.4, 0.25, 0.14][sizes.filter((one) => one !== "0").indexOf(size)]);
+    const parts = rows.flatMap((row) => {
+      let from = 0;
+      return row.shares.map((share, place) => ({ name: row.name, ours: row.ours, size: sizes[place], share, from, to: (from += share) }));
+    }).filter((part) => part.share > 0);
+    const across = width - marginLeft - 20;
+    const inside = parts.filter((part) => part.share * across > 34);
+    const fill = (part) => (part.size === "0" ? color("miss") : shade(part));
+    const ink = (part) => (strength(part.size) < 0.9 ? "text" : part.ours || part.size === "0" ? "accent-text" : "on-muted");
+    const called = (size) => (size === "0" ? "empty" : size === "1" ? "1 label" : size);
+    const head = [];
+    for (const part of parts.filter((one) => one.name === rows[0].name)) {
+      const middle = across * (part.from + part.to) / 2;
+      const half = called(part.size).length * LETTER / 2 + 4;
+      if (middle - half > (head.at(-1)?.end ?? -20)) head.push({ ...part, end: middle + half });
+    }
+    const words = rows.map((row) => `${row.name}: ${row.shares.map((share, place) => `${percent(share)} ${called(sizes[place])}`).join(", ")}`).join("; ");
+    return plot({
+      ...base(width, 25 * rows.length + 66, `Share of sets by their number of labels. ${words}.`),
+      marginLeft, marginTop: 36, marginBottom: 30,
+      x: { domain: [0, 1], label: null, tickFormat: (x) => percent(x), ticks: width < 480 ? 3 : 5 },
+      y: { domain: rows.map((row) => row.name), axis: null },
+      marks: [
+        Plot.barX(parts, { y: "name", x1: "from", x2: "to", fill, fillOpacity: (part) => strength(part.size), insetTop: 3, insetBottom: 3, insetRight: 1 }),
+        Plot.text(inside, { y: "name", x: (part) => (part.from + part.to) / 2, text: (part) => percent(part.share), fill: (part) => color(ink(part)), fontSize: 11 }),
+        Plot.text(head, { y: "name", x: (part) => (part.from + part.to) / 2, dy: -21, text: (part) => called(part.size), fill: color("soft"), fontSize: 11 }),
+        ...names(rows, letters),
+      ],
+    });
+  }
+
+  /** Lines with their names at their ends, ours in front. */
+  function lines({ series, x, y, band, promised, dots, words }, width) {
+    const letters = width < 480 ? 15 : 24;
+    const named = series.filter((one) => one.named && one.points.length);
+    const margins = { marginRight: Math.max(16, Math.min(letters * LETTER, widest(named.map((one) => one.name))) + 18), marginTop: 28, marginBottom: 38, marginLeft: 48 };
+    const height = Math.round(Math.min(330, 0.62 * width + 70));
+    const points = series.flatMap((one) => one.points);
+    const domain = around([...points.map((point) => point[1]), ...(band ?? []).flatMap((one) => one.slice(1)), ...(dots ?? []).map((dot) => dot[1])], { zero: y.zero });
+    if (y.format === "percent") domain[1] = Math.min(1, domain[1]);
+    const place = axis(domain, [height - margins.marginBottom, margins.marginTop]);
+    const show = FORMATS[y.format] ?? ((value) => value.toFixed(2));
+    // From the top down, each name at its line's end or as near to it as those above leave room for.
+    const ends = named.map((one) => ({ ...one, end: one.points.at(-1), at: place(one.points.at(-1)[1]) })).sort((a, b) => a.at - b.at);
+    ends.forEach((one, number) => { one.label = Math.max(one.at, number ? ends[number - 1].label + 15 : margins.marginTop); });
+    for (let over = (ends.at(-1)?.label ?? 0) - (height - margins.marginBottom), number = ends.length - 1; over > 0 && number >= 0; number--) {
+      ends[number].label -= over;
+      over = number ? ends[number - 1].label + 15 - ends[number].label : 0;
+    }
+    const ordered = [...series].sort((a, b) => Boolean(a.ours) - Boolean(b.ours));
+    const every = ordered.flatMap((one) => one.points.map(([across, up]) => ({ name: one.name, ours: one.ours, across, up })));
+    const told = series.map((one) => `${one.name} from ${show(one.points[0]?.[1] ?? 0)} to ${show(one.points.at(-1)?.[1] ?? 0)}`).join(", ");
+    return plot({
+      ...base(width, height, `${y.label} by ${x.label}: ${told}.`), ...margins,
+      x: { label: x.label, labelArrow: "none", tickFormat: words ? (at) => words[at] ?? "" : FORMATS[x.format], ticks: words ? words.map((_, at) => at) : width < 480 ? 4 : 6, ...(words ? { domain: [-0.2, words.length - 0.8] } : {}) },
+      y: { label: y.label, labelArrow: "none", domain, tickFormat: FORMATS[y.format], grid: true, ticks: 5 },
+      marks: [
+        band && Plot.areaY(band, { x: (one) => one[0], y1: (one) => one[1], y2: (one) => one[2], fill: color("muted"), fillOpacity: 0.22 }),
+        promised && Plot.line(promised, { stroke: color("text"), strokeDasharray: "4 4", strokeOpacity: 0.7 }),
+        dots && Plot.dot(dots, { r: 3.5, fill: color("muted"), fillOpacity: 0.8 }),
+        ...ordered.map((one) => Plot.line(one.points, { stroke: shade(one), strokeWidth: one.ours ? 3 : 1.5, strokeOpacity: one.ours || one.named ? 1 : 0.6, curve: one.steps ? "step-after" : "linear" })),
+        words && Plot.dot(every, { x: "across", y: "up", r: 4, fill: shade }),
+        ...ends.map((one) => Plot.text([one.end], { frameAnchor: "right", y: one.end[1], dy: one.label - one.at, textAnchor: "start", dx: 8, text: () => short(one.name, letters), fill: color(one.ours ? "accent" : "soft"), fontWeight: one.ours ? 700 : 400 })),
+        Plot.tip(every, Plot.pointer({ x: "across", y: "up", title: (one) => `${one.name}\n${show(one.up)}`, fill: color("surface"), stroke: color("line") })),
+      ],
+    });
+  }
+
+  /** Dots with their names beside them, as far as there is room: ours first. */
+  function scatter({ points, x, y, logarithmic }, width) {
+    const height = Math.round(Math.min(420, 0.7 * width + 90));
+    const margins = { marginLeft: 48, marginRight: 16, marginTop: 28, marginBottom: 38 };
+    const domains = { x: around(points.map((point) => point.x), { logarithmic }), y: around(points.map((point) => point.y), { logarithmic }) };
+    const across = axis(domains.x, [margins.marginLeft, width - margins.marginRight], logarithmic);
+    const up = axis(domains.y, [height - margins.marginBottom, margins.marginTop], logarithmic);
+    const taken = points.map((point) => [across(point.x) - 6, up(point.y) - 6, across(point.x) + 6, up(point.y) + 6]);
+    const free = ([left, top, right, bottom]) => left > margins.marginLeft && right < width && top > margins.marginTop - 10 && bottom < height - margins.marginBottom
+      && taken.every((one) => right <= one[0] || left >= one[2] || bottom <= one[1] || top >= one[3]);
+    const labels = [];
+    for (const point of [...points].sort((a, b) => Boolean(b.ours) - Boolean(a.ours))) {
+      const [px, py, long] = [across(point.x), up(point.y), point.name.length * LETTER];
+      const tries = [["start", 9, 0], ["end", -9, 0], ["middle", 0, -13], ["middle", 0, 13], ["start", 7, -11], ["start", 7, 11], ["end", -7, -11], ["end", -7, 11]];
+      for (const [anchor, dx, dy] of tries) {
+        const left = px + dx - (anchor === "end" ? long : anchor === "middle" ? long / 2 : 0);
+        const box = [left, py + dy - 7, left + long, py + dy + 7];
+        if (!free(box)) continue;
+        taken.push(box);
+        labels.push({ point, anchor, dx, dy });
+        break;
+      }
+    }
+    const scale = logarithmic ? { type: "log", ticks: 4, tickFormat: (value) => (value >= 1000 ? `${value / 1000}k` : String(value)) } : { ticks: width < 480 ? 4 : 6 };
+    const told = points.map((point) => `${point.name} ${+point.x.toPrecision(3)}, ${+point.y.toPrecision(3)}`).join("; ");
+    return plot({
+      ...base(width, height, `${y} by ${x}: ${told}.`), ...margins,
+      x: { label: x, labelArrow: "none", domain: domains.x, ...scale },
+      y: { label: y, labelArrow: "none", domain: domains.y, grid: true, ...scale },
+      marks: [
+        ...dots(points, "x", "y"),
+        ...labels.map(({ point, anchor, dx, dy }) => Plot.text([point], { x: "x", y: "y", text: "name", textAnchor: anchor, dx, dy, fill: color(point.ours ? "accent" : "soft"), fontWeight: point.ours ? 700 : 400 })),
+        Plot.tip(points, Plot.pointer({ x: "x", y: "y", title: (point) => `${point.name}\n${x}: ${+point.x.toPrecision(4)}\n${y}: ${+point.y.toPrecision(4)}`, fill: color("surface"), stroke: color("line") })),
+      ],
+    });
+  }
+
+  /** Points of several classes in the plane, each class named where most of it is. */
+  function plane({ classes, points }, width) {
+    const height = Math.round(Math.min(400, 0.8 * width));
+    const domains = [0, 1].map((side) => around(points.map((point) => point[side])));
+    const middle = (values) => values.sort((a, b) => a - b)[Math.floor(values.length / 2)];
+    const [across, up] = [axis(domains[0], [8, width - 8]), axis(domains[1], [height - 8, 8])];
+    const letters = 18;
+    const taken = [];
+    const labels = classes.map((name, place) => {
+      const own = points.filter((point) => point[2] === place);
+      const half = Math.min(letters, name.length) * LETTER / 2;
+      const at = { name: short(name, letters), place, x: across(middle(own.map((point) => point[0]))), y: up(middle(own.map((point) => point[1]))) };
+      at.x = Math.max(half + 4, Math.min(width - half - 4, at.x));
+      const free = (y) => y > 10 && y < height - 10 && taken.every((one) => Math.abs(one.y - y) > 15 || Math.abs(one.x - at.x) > half + one.half + 4);
+      for (const step of [0, 15, -15, 30, -30, 45, -45, 60, -60, 75, -75]) if (free(at.y + step)) { at.y += step; break; }
+      taken.push({ x: at.x, y: at.y, half });
+      return at;
+    });
+    return plot({
+      ...base(width, height, `${points.length} points in the plane, of ${classes.join(", ")}.`),
+      marginLeft: 8, marginRight: 8, marginTop: 8, marginBottom: 8,
+      x: { domain: domains[0], axis: null }, y: { domain: domains[1], axis: null },
+      marks: [
+        Plot.dot(points, { x: (point) => point[0], y: (point) => point[1], r: 4, fill: (point) => PALETTE[point[2] % PALETTE.length], fillOpacity: 0.85, stroke: color("surface"), strokeWidth: 0.7 }),
+        ...labels.map((one) => Plot.text([one], { frameAnchor: "top-left", dx: one.x - 8, dy: one.y - 8, textAnchor: "middle", lineAnchor: "middle", text: "name", fill: color("text"), stroke: color("surface"), strokeWidth: 4, fontWeight: 600 })),
+      ],
+    });
+  }
+
+  Object.assign(Charts, { rows, shares, lines, scatter, plane });
+})();

@@ -1,0 +1,272 @@
+//! The charts that set methods side by side: coverage, size, balance between classes.
+
+use serde_json::{Value, json};
+
+use super::summary::{Summary, data_sets, mean, ours, summarize};
+use crate::chart::Chart;
+use crate::experiment::{Method, Record, Results};
+
+/// Sizes that are told apart, by the last of each, and what they are called.
+const SIZES: [(usize, &str); 6] =
+    [(0, "0"), (1, "1"), (2, "2"), (5, "3–5"), (10, "6–10"), (usize::MAX, "11+")];
+
+/// Methods with ours first, each with its means at a level; those that did not run are left out.
+fn summaries(results: &Results, alpha: f64) -> Vec<(Method, Summary)> {
+    let data = data_sets(results);
+    let first = ours(results);
+    let mut methods = results.plan.methods.clone();
+    methods.sort_by_key(|&method| Some(method) != first);
+    let of = |method| Some((method, summarize(results, &data, method, alpha)?));
+    methods.into_iter().filter_map(of).collect()
+}
+
+/// The method that headlines are about: ours, or else the first.
+fn leading(results: &Results, rows: &[(Method, Summary)]) -> Option<(Method, Summary)> {
+    let first = ours(results);
+    rows.iter().find(|row| Some(row.0) == first).or(rows.first()).cloned()
+}
+
+fn called(results: &Results, method: Method) -> String {
+    if Some(method) == ours(results) {
+        format!("ours ({})", method.title())
+    } else {
+        method.title().to_owned()
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+/// One chart for every α, where there is something to draw.
+fn each_alpha(
+    results: &Results,
+    chart: impl Fn(f64, &[(Method, Summary)], &(Method, Summary)) -> Chart,
+) -> Vec<Chart> {
+    let of = |&alpha: &f64| {
+        let rows = summaries(results, alpha);
+        leading(results, &rows).map(|lead| chart(alpha, &rows, &lead))
+    };
+    results.plan.alphas.iter().filter_map(of).collect()
+}
+
+/// Coverage at every level asked for, and as a curve over levels.
+pub(super) fn coverage(results: &Results) -> Vec<Chart> {
+    let mut charts = each_alpha(results, |alpha, rows, (lead, summary)| {
+        let half = half_band(results, alpha);
+        let row = |(method, summary): &(Method, Summary)| {
+            let (least, most) = summary.coverage_range;
+            json!({ "name": method.title(), "ours": Some(*method) == ours(results), "value": summary.coverage,
+                "least": least, "most": most })
+        };
+        Chart {
+            kind: "rows",
+            id: format!("coverage-{alpha}"),
+            headline: format!(
+                "Asked for {:.0} %: {} gives {}",
+                100.0 * (1.0 - alpha),
+                called(results, *lead),
+                percent(summary.coverage)
+            ),
+            caption: "Dot: mean over data sets and seeds; line: from the least to the best covered data set. Shaded: where a method \
+                      with the guarantee stays in 99 of 100 experiments of this size. Dashed: what was asked."
+                .into(),
+            data: json!({ "rows": rows.iter().map(row).collect::<Vec<_>>(), "target": 1.0 - alpha,
+                "band": [1.0 - alpha - half, (1.0 - alpha + half).min(1.0)], "format": "percent1", "label": "coverage" }),
+        }
+    });
+    charts.extend(curve(results));
+    charts
+}
+
+/// Coverage against what was asked, all methods over all levels.
+fn curve(results: &Results) -> Option<Chart> {
+    let first = results.cases.first()?;
+    let mut alphas: Vec<f64> = first.curve.iter().map(|point| point.alpha).collect();
+    alphas.sort_by(|a, b| b.total_cmp(a));
+    alphas.dedup();
+    let at = |method: Method, alpha: f64| -> Option<f64> {
+        let own = results.cases.iter().filter_map(|case| {
+            let point = case.curve.iter().find(|point| point.method == method && point.alpha == alpha)?;
+            Some(point.coverage)
+        });
+        let values: Vec<f64> = own.collect();
+        (!values.is_empty()).then(|| mean(values))
+    };
+    let line = |method: Method| -> Vec<(f64, f64)> {
+        alphas.iter().filter_map(|&alpha| Some((1.0 - alpha, at(method, alpha)?))).collect()
+    };
+    let lead = ours(results).or(results.plan.methods.first().copied())?;
+    let far = line(lead)
+        .into_iter()
+        .max_by(|a, b| (a.1 - a.0).abs().total_cmp(&(b.1 - b.0).abs()))
+        .map(|(asked, coverage)| 100.0 * (coverage - asked).abs())?;
+    let series = |&method: &Method| -> Option<Value> {
+        let points = line(method);
+        let ours = Some(method) == ours(results);
+        (!points.is_empty())
+            .then(|| json!({ "name": method.title(), "ours": ours, "named": ours, "points": points }))
+    };
+    let (&highest, &lowest) = (alphas.first()?, alphas.last()?);
+    let band: Vec<(f64, f64, f64)> = (0..=20)
+        .map(|step| highest + (lowest - highest) * f64::from(step) / 20.0)
+        .map(|alpha| (1.0 - alpha, half_band(results, alpha)))
+        .map(|(asked, half)| (asked, asked - half, (asked + half).min(1.0)))
+        .collect();
+    Some(Chart {
+        kind: "lines",
+        id: "coverage".into(),
+        headline: format!("At every level {} is within {far:.1} points of what was asked", called(results, lead)),
+        caption: "Each line is a method, grey those of others: point at one for its name. Dashed: exactly what was asked.".into(),
+        data: json!({
+            "series": results.plan.methods.iter().filter_map(series).collect::<Vec<_>>(), "band": band,
+            "promised": [(1.0 - highest, 1.0 - highest), (1.0 - lowest, 1.0 - lowest)],
+            "x": { "label": "asked for", "format": "percent" }, "y": { "label": "coverage", "format": "percent" },
+        }),
+    })
+}
+
+/// Half the width of a 99 % band for the mean coverage of all cases, each Beta-binomial.
+fn half_band(results: &Results, alpha: f64) -> f64 {
+    let variances = results.cases.iter().map(|case| {
+        let (n, m) = (case.parts[1] as f64, case.parts[2] as f64);
+        let p = 1.0 - alpha;
+        p * (1.0 - p) * (1.0 / m + 1.0 / (n + 2.0))
+    });
+    // Seeds split the same points anew, so they are not independent: only data sets count as such.
+    2.576 * (mean(variances) / data_sets(results).len().max(1) as f64).sqrt()
+}
+
+/// Labels per set, and against balance between classes.
+pub(super) fn size(results: &Results) -> Vec<Chart> {
+    let mut charts = each_alpha(results, |alpha, rows, (lead, summary)| {
+        let mut rows = rows.to_vec();
+        rows.sort_by(|a, b| a.1.size.total_cmp(&b.1.size));
+        let other = rows.iter().find(|row| row.0 != *lead);
+        let beside = other.map_or_else(String::new, |(method, summary)| {
+            format!("; the smallest of the others, {}, {:.2}", method.title(), summary.size)
+        });
+        let row = |(method, summary): &(Method, Summary)| json!({ "name": method.title(), "ours": Some(*method) == ours(results), "value": summary.size });
+        Chart {
+            kind: "rows",
+            id: format!("size-{alpha}"),
+            headline: format!("α = {alpha}: {} needs {:.2} labels{beside}", called(results, *lead), summary.size),
+            caption: "Mean number of labels in a set. Read it with coverage: a method that covers less buys its size with it.".into(),
+            data: json!({ "rows": rows.iter().map(row).collect::<Vec<_>>(), "bars": true, "format": "number", "label": "labels per set" }),
+        }
+    });
+    charts.extend(each_alpha(results, |alpha, rows, (lead, summary)| {
+        let point = |(method, summary): &(Method, Summary)| {
+            json!({ "name": method.title(), "ours": Some(*method) == ours(results), "x": summary.size, "y": summary.violation })
+        };
+        Chart {
+            kind: "scatter",
+            id: format!("trade-off-{alpha}"),
+            headline: format!(
+                "α = {alpha}: {} strays {:.1} points from the level in a class; chance alone gives {:.1}",
+                called(results, *lead),
+                summary.violation,
+                summary.floor
+            ),
+            caption: "CCV: mean distance of a class's coverage from what was asked, in points. Left and low is better.".into(),
+            data: json!({ "points": rows.iter().map(point).collect::<Vec<_>>(), "x": "labels per set", "y": "CCV" }),
+        }
+    }));
+    charts
+}
+
+/// How many sets have how many labels, all data sets and seeds together.
+pub(super) fn shares(results: &Results) -> Vec<Chart> {
+    each_alpha(results, |alpha, rows, (lead, _)| {
+        let of = |method: Method| -> Vec<f64> {
+            let mut counts = [0usize; SIZES.len()];
+            for record in results.records().filter(|record| record.method == method && record.alpha == alpha)
+            {
+                for (size, &count) in record.sizes.iter().enumerate() {
+                    counts[SIZES.iter().position(|&(end, _)| size <= end).unwrap_or(SIZES.len() - 1)] +=
+                        count;
+                }
+            }
+            let total = counts.iter().sum::<usize>().max(1) as f64;
+            counts.iter().map(|&count| count as f64 / total).collect()
+        };
+        let row = |(method, _): &(Method, Summary)| json!({ "name": method.title(), "ours": Some(*method) == ours(results), "shares": of(*method) });
+        let lead_shares = of(*lead);
+        Chart {
+            kind: "shares",
+            id: format!("sizes-{alpha}"),
+            headline: format!(
+                "α = {alpha}: {} of the sets of {} are a single label, {} are empty",
+                percent(lead_shares[1]),
+                called(results, *lead),
+                percent(lead_shares[0])
+            ),
+            caption: "Share of sets by their number of labels.".into(),
+            data: json!({ "rows": rows.iter().map(row).collect::<Vec<_>>(), "sizes": SIZES.map(|size| size.1) }),
+        }
+    })
+}
+
+/// Coverage of every class of every data set, seeds together.
+pub(super) fn classes(results: &Results) -> Vec<Chart> {
+    each_alpha(results, |alpha, rows, (lead, _)| {
+        let row = |(method, _): &(Method, Summary)| {
+            let shares = class_shares(results, *method, alpha);
+            json!({ "name": method.title(), "ours": Some(*method) == ours(results), "value": quantile(&shares, 0.5),
+                "least": quantile(&shares, 0.0), "most": quantile(&shares, 1.0), "low": quantile(&shares, 0.1), "high": quantile(&shares, 0.9) })
+        };
+        let shares = class_shares(results, *lead, alpha);
+        Chart {
+            kind: "rows",
+            id: format!("classes-{alpha}"),
+            headline: format!(
+                "α = {alpha}: under {} nine of ten classes are covered at {} or more",
+                called(results, *lead),
+                percent(quantile(&shares, 0.1))
+            ),
+            caption: format!(
+                "{} classes of all data sets, seeds together. Dot: the middle one; thick: from the worst tenth to the best; thin: all.",
+                shares.len()
+            ),
+            data: json!({ "rows": rows.iter().map(row).collect::<Vec<_>>(), "target": 1.0 - alpha, "format": "percent", "label": "coverage of a class" }),
+        }
+    })
+}
+
+/// Covered share of every class, in order.
+fn class_shares(results: &Results, method: Method, alpha: f64) -> Vec<f64> {
+    let mut shares = Vec::new();
+    for data in data_sets(results) {
+        let mut counts: Vec<[usize; 2]> = Vec::new();
+        let own = |record: &&Record| record.data == data && record.method == method && record.alpha == alpha;
+        for record in results.records().filter(own) {
+            counts.resize(counts.len().max(record.class_coverage.len()), [0, 0]);
+            for (sum, count) in counts.iter_mut().zip(&record.class_coverage) {
+                *sum = [sum[0] + count[0], sum[1] + count[1]];
+            }
+        }
+        shares.extend(
+            counts.iter().filter(|count| count[1] > 0).map(|count| count[0] as f64 / count[1] as f64),
+        );
+    }
+    shares.sort_by(f64::total_cmp);
+    shares
+}
+
+/// The value below which a share of the sorted values lies.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let last = sorted.len().saturating_sub(1) as f64;
+    sorted.get((share * last).round() as usize).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values() {
+        let values = [0.1, 0.2, 0.3, 0.4, 0.5];
+        assert_eq!([0.0, 0.5, 1.0].map(|share| quantile(&values, share)), [0.1, 0.3, 0.5]);
+        assert!(quantile(&[], 0.5).is_nan());
+    }
+}

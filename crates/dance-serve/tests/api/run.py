@@ -1,0 +1,156 @@
+"""The API as other people's programs meet it: `make test-api`. Takes the binary.
+
+Against a running server: its OpenAPI description by a property tester (schemathesis), a client that is generated from it, and
+bulk requests in Arrow. All of it on this machine, and bounded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+COLOURS = {"red": (0.8, 0.2, 0.2), "green": (0.2, 0.7, 0.3), "blue": (0.2, 0.3, 0.8)}
+EXAMPLES = 200
+ARROW = "application/vnd.apache.arrow.stream"
+SCRIPTS = Path(sys.executable).parent
+
+
+def colours(path: Path) -> None:
+    """Points in three dimensions that a tester can make up itself."""
+    draw = random.Random(7)
+    lines = ["id,label,r,g,b"]
+    for number in range(300):
+        label, colour = list(COLOURS.items())[number % len(COLOURS)]
+        parts = (f"{part + draw.uniform(-0.25, 0.25):.4f}" for part in colour)
+        lines.append(f"p{number},{label},{','.join(parts)}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+@contextmanager
+def served(binary: Path, folder: Path):
+    """A server over a small model, with points of its own."""
+    colours(folder / "colours.csv")
+    split = ["--split", "0.3,0.4,0.3", "--test-out", "test.csv", "--evaluations", "2", "--quiet"]
+    quiet = {"cwd": folder, "check": True, "stdout": subprocess.DEVNULL}
+    subprocess.run([binary, "fit", "colours.csv", "-o", "colours.dance", *split], **quiet)
+    command = [binary, "serve", "colours.dance", "--data", "test.csv", "--port", "0", "--json", "--quiet"]
+    server = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE)
+    try:
+        yield json.loads(server.stdout.readline())["url"]
+    finally:
+        server.kill()
+        server.wait()
+
+
+def described(url: str) -> None:
+    """What the description allows is answered, what it does not is refused, and every answer is as described."""
+    options = ["--max-examples", str(EXAMPLES), "--seed", "1", "--generation-database", "none", "--no-color"]
+    subprocess.run([SCRIPTS / "st", "run", f"{url}/openapi.json", *options], check=True)
+
+
+def generated(url: str, folder: Path) -> None:
+    """A client made from the description predicts, explains and labels."""
+    generator = [
+        SCRIPTS / "openapi-python-client",
+        "generate",
+        "--url",
+        f"{url}/openapi.json",
+        "--meta",
+        "none",
+    ]
+    subprocess.run([*generator, "--output-path", folder / "made"], check=True, stdout=subprocess.DEVNULL)
+    sys.path.insert(0, str(folder))
+    made = importlib.import_module("made")
+    models = importlib.import_module("made.models")
+
+    def call(where: str, **arguments):
+        answer = importlib.import_module(f"made.api.{where}").sync(client=client, **arguments)
+        assert not isinstance(answer, models.Problem), answer
+        return answer
+
+    red, blue = list(COLOURS["red"]), list(COLOURS["blue"])
+    with made.Client(base_url=url) as client:
+        one = call("sets.predict", body=models.PredictPoint(embedding=red, id="r", alpha=0.05))
+        assert (one.answers[0].prediction, one.answers[0].id, one.answers[0].alpha) == ("red", "r", 0.05)
+        include = [models.Include("p-values")]
+        two = call(
+            "sets.predict",
+            body=models.PredictPoints(points=[red, {"id": 7, "embedding": blue}], include=include),
+        )
+        assert [answer.prediction for answer in two.answers] == ["red", "blue"]
+        assert two.answers[1].id == 7
+        assert len(two.answers[0].p_values) == len(two.answers[0].set_)
+        why = call("sets.explain", body=models.ExplainEmbedding(embedding=blue, alpha=0.1))
+        assert (why.prediction, len(why.labels)) == ("blue", len(COLOURS))
+        assert why.labels[0].label == "blue" and why.labels[0].examples
+        labelled = models.LabelledEmbedding(label="red", embedding=[0.81, 0.19, 0.21], id="new")
+        before = call("labels.monitor").chance
+        written = call("labels.record", body=models.LabelsRequest(how=models.How.CHANCE, labels=[labelled]))
+        assert written.recorded == 1
+        assert call("labels.monitor").chance == before + 1
+        assert call("model.model").dimensions == 3
+
+
+def in_bulk(url: str) -> None:
+    """Arrow in and out says what JSON says; lists of any width of numbers are read; a row without a point costs itself."""
+    draw = random.Random(1)
+    rows = [[draw.random() for _ in range(3)] for _ in range(500)]
+    levels = "alpha=0.1,0.05&include=p-values"
+
+    def post(path: str, body: bytes, media_type: str, accept: str = "*/*") -> tuple[str, bytes]:
+        request = urllib.request.Request(url + path, body, {"Content-Type": media_type, "Accept": accept})
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.headers["Content-Type"], response.read()
+
+    def stream(table: pa.Table) -> bytes:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=128)
+        return sink.getvalue().to_pybytes()
+
+    question = {"points": [{"id": f"p{number}", "embedding": row} for number, row in enumerate(rows)]}
+    question |= {"alpha": [0.1, 0.05], "include": ["p-values"]}
+    _, body = post("/v1/predict", json.dumps(question).encode(), "application/json")
+    expected = json.loads(body)["answers"]
+    ids = pa.array([f"p{number}" for number in range(len(rows))])
+    for kind in [pa.list_(pa.float32()), pa.large_list(pa.float64()), pa.list_(pa.float32(), 3)]:
+        table = pa.table({"id": ids, "embedding": pa.array(rows, kind)})
+        media_type, body = post(f"/v1/predict?{levels}", stream(table), ARROW)
+        assert media_type == ARROW, media_type
+        answers = pa.ipc.open_stream(body).read_all().to_pylist()
+        assert len(answers) == len(expected) == 2 * len(rows)
+        for answer, other in zip(answers, expected, strict=True):
+            for name in ["row", "id", "prediction", "set", "alpha", "p_values"]:
+                assert answer[name] == other[name], (kind, name, answer, other)
+    table = pa.table({"embedding": pa.array([rows[0], None, [1.0], rows[1]], pa.list_(pa.float32()))})
+    media_type, body = post("/v1/predict", stream(table), ARROW, "application/json")
+    answer = json.loads(body)
+    assert media_type == "application/json"
+    assert [one["row"] for one in answer["answers"]] == [0, 3]
+    assert [one["row"] for one in answer["problems"]] == [1, 2]
+
+
+def main() -> None:
+    binary = Path(sys.argv[1]).resolve()
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        with served(binary, folder) as url:
+            in_bulk(url)
+            print("ok: Arrow in bulk", flush=True)
+            generated(url, folder)
+            print("ok: a generated client", flush=True)
+            described(url)
+            print("ok: the description holds", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+// Colours as points, for tests in which one must see what is near to what.
+
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { deflateSync, crc32 } from "node:zlib";
+
+/** A picture of one colour, 16 × 16, as PNG. */
+function png([red, green, blue]) {
+  const chunk = (kind, data) => {
+    const body = Buffer.concat([Buffer.from(kind, "latin1"), data]);
+    const [length, sum] = [Buffer.alloc(4), Buffer.alloc(4)];
+    length.writeUInt32BE(data.length);
+    sum.writeUInt32BE(crc32(body) >>> 0);
+    return Buffer.concat([length, body, sum]);
+  };
+  const head = Buffer.from([0, 0, 0, 16, 0, 0, 0, 16, 8, 2, 0, 0, 0]);
+  const row = Buffer.concat([Buffer.from([0]), Buffer.concat(Array(16).fill(Buffer.from([red, green, blue])))]);
+  return Buffer.concat([Buffer.from("\x89PNG\r\n\x1a\n", "latin1"), chunk("IHDR", head), chunk("IDAT", deflateSync(Buffer.concat(Array(16).fill(row)))), chunk("IEND", Buffer.alloc(0))]);
+}
+
+/** Colours as points in `colours.csv`, with a picture each: the embedding of a picture is its colour, so a neighbor's picture must look like the point's. */
+export function colours(folder) {
+  const classes = { red: [210, 60, 50], green: [60, 170, 80], blue: [60, 90, 200], "<b>grey</b> & co": [130, 130, 130] };
+  const lines = ["id,label,r,g,b"];
+  let seed = 7;
+  const random = () => ((seed = (seed * 1103515245 + 12345) % 2147483648) / 2147483648);
+  mkdirSync(join(folder, "pictures"));
+  let number = 0;
+  for (let i = 0; i < 100; i++) {
+    for (const [name, colour] of Object.entries(classes)) {
+      const mixed = colour.map((part) => Math.max(0, Math.min(255, Math.round(part + 110 * (random() - 0.5)))));
+      const id = `picture-${number++}`;
+      writeFileSync(join(folder, "pictures", `${id}.png`), png(mixed));
+      lines.push(`${id},"${name}",${mixed.map((part) => part / 255).join(",")}`);
+    }
+  }
+  writeFileSync(join(folder, "colours.csv"), lines.join("\n") + "\n");
+}
+

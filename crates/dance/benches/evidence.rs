@@ -1,0 +1,89 @@
+//! What combined evidence costs beside fused scores, in one run: calibrating, predicting in bulk, and one query at a time.
+//!
+//! `cargo bench -p dance-conformal --bench evidence -- [calibration points] [fit points] [classes] [queries]`; without numbers, the shapes
+//! of pets and of SUN397. Made-up points of 512 dimensions; the kernel is given and evaluated once, so that times are those of what
+//! comes after it.
+
+use std::time::Instant;
+
+use dance::conformal::{Combine, DanceConfig};
+use dance::data::{RawLabels, Table};
+use dance::device::Cpu;
+use dance::machine::tune::TuneConfig;
+use dance::random::Random;
+use dance::{Config, Context, Dance, Fitted, Matrix, PredictOptions};
+
+const DIMENSIONS: usize = 512;
+
+/// Unit vectors around random class centres: labels that can be learned, though not perfectly.
+fn clusters(n: usize, classes: usize) -> (Matrix, Vec<i64>) {
+    let mut random = Random::new(7, 9);
+    let mut uniform = |rows: usize| {
+        let mut points = Matrix::zeros(rows, DIMENSIONS);
+        for value in points.as_mut_slice() {
+            *value = random.uniform() as f32 - 0.5;
+        }
+        points
+    };
+    let (centers, mut points) = (uniform(classes), uniform(n));
+    let labels: Vec<i64> = (0..n).map(|row| (row % classes) as i64).collect();
+    for (row, &label) in labels.iter().enumerate() {
+        let values = points.row_mut(row);
+        for (value, center) in values.iter_mut().zip(centers.row(label as usize)) {
+            *value += 0.35 * center;
+        }
+        let norm = values.iter().map(|value| value * value).sum::<f32>().sqrt();
+        values.iter_mut().for_each(|value| *value /= norm);
+    }
+    (points, labels)
+}
+
+fn seconds<T>(work: impl FnOnce() -> dance::Result<T>) -> dance::Result<(T, f64)> {
+    let start = Instant::now();
+    Ok((work()?, start.elapsed().as_secs_f64()))
+}
+
+fn measure(name: &str, fit: usize, calibration: usize, classes: usize, queries: usize) -> dance::Result<()> {
+    let context = Context::new(0)?;
+    println!(
+        "{name}: {fit} fit points, {calibration} calibration points, {classes} classes, {queries} queries, {} threads",
+        context.threads()
+    );
+    let (points, labels) = clusters(fit + calibration + queries, classes);
+    let mut table = Table::new("clusters", points)?;
+    table.labels = Some(RawLabels::Integers(labels));
+    let data = table.into_dataset()?;
+    let ends = [0, fit, fit + calibration, fit + calibration + queries];
+    let [given, held, asked] =
+        [0, 1, 2].map(|part| data.select(&(ends[part]..ends[part + 1]).collect::<Vec<_>>()));
+    let mut rates = Vec::new();
+    for combine in [Combine::Fuse, Combine::Evidence] {
+        let tune = TuneConfig::default().bandwidth((1.0, 1.0)).shape((1.0, 1.0));
+        let config = Config::default().tune(tune).dance(DanceConfig::default().combine(combine));
+        let fitted = Fitted::fit(&Cpu, &given, &config, &context)?;
+        let (dance, calibrating): (Dance, f64) = seconds(|| fitted.calibrate(&Cpu, &held, &context))?;
+        let predict = |rows: &Matrix| dance.score(rows, PredictOptions::default(), &context);
+        predict(&asked.embeddings.select(&[0]))?;
+        let (_, bulk) = seconds(|| predict(&asked.embeddings))?;
+        let alone = queries.min(100);
+        let single = || (0..alone).try_for_each(|row| predict(&asked.embeddings.select(&[row])).map(|_| ()));
+        let ((), single) = seconds(single)?;
+        rates.push(queries as f64 / bulk);
+        println!(
+            "  {combine:?}: calibrating {calibrating:.2} s; {:.0} points a second in bulk; one at a time {:.2} ms",
+            queries as f64 / bulk,
+            1e3 * single / alone as f64
+        );
+    }
+    println!("  evidence takes {:.2}× the time of fused scores", rates[0] / rates[1]);
+    Ok(())
+}
+
+fn main() -> dance::Result<()> {
+    let sizes: Vec<usize> = std::env::args().filter_map(|arg| arg.parse().ok()).collect();
+    if let [calibration, fit, classes, queries] = sizes[..] {
+        return measure("as asked", fit, calibration, classes, queries);
+    }
+    measure("the shape of pets", 1470, 1470, 37, 1024)?;
+    measure("the shape of SUN397", 1600, 3200, 397, 1024)
+}

@@ -1,0 +1,171 @@
+//! Novelty is the p-value of the brute force that puts the query among the calibration points, and false alarms are as rare as asked.
+
+use dance::Context;
+use dance::conformal::{
+    CalibrationMode, Combine, DanceConfig, Mix, NOVELTY_NEIGHBORS, Predictor, Setup, flagged_beyond_chance,
+};
+use dance::device::Cpu;
+use dance::kernel::Kernel;
+use dance::machine::Part;
+
+use crate::reference::{Data, blobs, lattice, squared};
+
+fn part(data: &Data) -> Part {
+    Part { embeddings: data.points.clone(), labels: data.labels.clone() }
+}
+
+/// p-values of the test points.
+fn novelty(
+    mode: CalibrationMode,
+    calibration: &Data,
+    fit: &Data,
+    test: &Data,
+    neighbors: usize,
+    fit_neighbors: bool,
+) -> Vec<f64> {
+    let context = Context::new(2).unwrap();
+    let config = DanceConfig::default()
+        .rank_neighbors(neighbors)
+        .contrast_neighbors(neighbors.min(3))
+        .calibration(mode)
+        .combine(Combine::Union)
+        .mix(Mix::Fixed(0.3))
+        .fit_neighbors(fit_neighbors);
+    let kernel = Kernel::new(60.0, 1.0).unwrap();
+    let setup = Setup { device: &Cpu, classes: 6, kernel, config: &config, context: &context };
+    let predictor = match mode {
+        CalibrationMode::Reuse => Predictor::reuse(part(calibration), None, setup),
+        CalibrationMode::Disjoint => Predictor::disjoint(part(fit), &part(calibration), None, setup),
+        CalibrationMode::Exact => Predictor::exact(part(calibration), &part(fit), None, setup),
+    };
+    predictor.unwrap().answer(&test.points, None, &context).unwrap().novelty.unwrap()
+}
+
+/// Distance of `point` to its m-th nearest among `others`.
+fn far<'a>(point: &[f32], others: impl Iterator<Item = &'a [f32]>, m: usize) -> f64 {
+    let mut all: Vec<f64> = others.map(|other| squared(point, other)).collect();
+    all.sort_by(f64::total_cmp);
+    all.get(m - 1).copied().unwrap_or(f64::INFINITY)
+}
+
+fn rows(data: &Data) -> Vec<&[f32]> {
+    (0..data.len()).map(|row| data.points.row(row)).collect()
+}
+
+/// How many of the points that are compared, the query among them, are at least as far away as it.
+fn count(
+    mode: CalibrationMode,
+    calibration: &[&[f32]],
+    reference: &[&[f32]],
+    query: &[f32],
+    m: usize,
+) -> usize {
+    let distances: Vec<f64> = match mode {
+        // Every point of the bag among all others of the bag and the fit points.
+        CalibrationMode::Exact => {
+            let bag: Vec<&[f32]> = calibration.iter().copied().chain([query]).collect();
+            let others = |i: usize| {
+                let rest = bag.iter().enumerate().filter(move |&(j, _)| j != i).map(|(_, point)| *point);
+                rest.chain(reference.iter().copied())
+            };
+            (0..bag.len()).map(|i| far(bag[i], others(i), m)).collect()
+        }
+        CalibrationMode::Disjoint => {
+            calibration.iter().chain([&query]).map(|point| far(point, reference.iter().copied(), m)).collect()
+        }
+        CalibrationMode::Reuse => {
+            let others = |i: usize| {
+                calibration.iter().enumerate().filter(move |&(j, _)| j != i).map(|(_, point)| *point)
+            };
+            let own = (0..calibration.len()).map(|i| far(calibration[i], others(i), m));
+            own.chain([far(query, calibration.iter().copied(), m)]).collect()
+        }
+    };
+    let query = distances[distances.len() - 1];
+    distances.iter().filter(|&&distance| distance >= query).count()
+}
+
+#[test]
+fn equals_the_brute_force_to_the_last_count() {
+    let mut same = blobs(40, 2, 3, 0.5, 1);
+    same.points = dance::Matrix::new(vec![0.5; 80], 40, 2).unwrap();
+    for (name, data, n, fit) in [
+        ("blobs", blobs(120, 4, 5, 0.8, 2), 60, 30),
+        ("few points", blobs(14, 2, 3, 0.8, 3), 4, 3),
+        ("fewer points than neighbors", blobs(9, 2, 3, 0.8, 4), 2, 1),
+        ("lattice", lattice(90, 2, 4, 3, 5), 44, 26),
+        ("line of whole numbers", lattice(80, 1, 3, 9, 6), 40, 20),
+        ("all the same", same, 20, 10),
+    ] {
+        let (calibration, behind) = (data.range(0..n), data.range(n..n + fit));
+        let test = data.range(n + fit..data.len());
+        for mode in [CalibrationMode::Exact, CalibrationMode::Disjoint, CalibrationMode::Reuse] {
+            for (neighbors, fit_neighbors) in [(20, true), (20, false), (2, true), (1, true)] {
+                let found = novelty(mode, &calibration, &behind, &test, neighbors, fit_neighbors);
+                let none = Vec::new();
+                let reference = match mode {
+                    CalibrationMode::Exact if !fit_neighbors => none,
+                    _ => rows(&behind),
+                };
+                let searched = match mode {
+                    CalibrationMode::Exact => n + reference.len(),
+                    CalibrationMode::Disjoint => fit,
+                    CalibrationMode::Reuse => n,
+                };
+                let m = NOVELTY_NEIGHBORS.min(neighbors).min(searched);
+                for (row, &p) in found.iter().enumerate() {
+                    let expected = count(mode, &rows(&calibration), &reference, test.points.row(row), m);
+                    let counted = p * (n + 1) as f64;
+                    assert!(
+                        (counted - expected as f64).abs() < 1e-9,
+                        "{name} {mode:?} {neighbors} row {row}: {counted} {expected}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Over 200 draws of everything: how often points from the same source are flagged, and points from elsewhere.
+#[test]
+fn false_alarms_are_as_rare_as_asked() {
+    let (n, tested, draws) = (99, 50, 200);
+    for mode in [CalibrationMode::Exact, CalibrationMode::Disjoint, CalibrationMode::Reuse] {
+        for level in [0.01, 0.05, 0.2] {
+            let (mut alarms, mut found, mut beyond) = (0, 0, 0);
+            for draw in 0..draws {
+                let all = blobs(60 + n + tested, 4, 5, 0.6, 5000 + draw);
+                let (fit, calibration) = (all.range(0..60), all.range(60..60 + n));
+                let test = all.range(60 + n..all.len());
+                let mut elsewhere = test.clone();
+                let moved = elsewhere.points.as_slice().iter().map(|value| value + 6.0).collect();
+                elsewhere.points = dance::Matrix::new(moved, tested, 4).unwrap();
+                let flagged = |test: &Data| {
+                    let p = novelty(mode, &calibration, &fit, test, 20, true);
+                    p.iter().filter(|&&p| p <= level).count()
+                };
+                let (here, there) = (flagged(&test), flagged(&elsewhere));
+                alarms += here;
+                found += there;
+                beyond += usize::from(flagged_beyond_chance(here, tested, level, n));
+                assert!(flagged_beyond_chance(there, tested, level, n), "{mode:?} {level}: {there}");
+            }
+            // k/(n+1) is exactly the level here, so the number of alarms of a draw is BetaBinomial(t, level·(n+1), …): at 3.29
+            // standard deviations of their mean, 99.9 % of all tests pass.
+            let (a, b) = (level * (n + 1) as f64, (1.0 - level) * (n + 1) as f64);
+            let (between, within) = (
+                a * b / ((a + b).powi(2) * (a + b + 1.0)),
+                a * b / ((a + b) * (a + b + 1.0)) / tested as f64,
+            );
+            let band = 3.29 * ((between + within) / draws as f64).sqrt();
+            let share = alarms as f64 / (draws * tested as u64) as f64;
+            assert!(share <= level + band, "{mode:?}: {share} false alarms at {level}");
+            // Judged without the query, calibration points seem farther away, and less is flagged.
+            let least = if mode == CalibrationMode::Reuse { 0.5 * level } else { level - band };
+            assert!(share >= least, "{mode:?}: {share} false alarms at {level}");
+            assert_eq!(found as u64, draws * tested as u64, "{mode:?} {level}");
+            // Once in a thousand: more than four in 200 would be no chance.
+            assert!(beyond <= 4, "{mode:?} {level}: {beyond} sets of points called beyond chance");
+        }
+    }
+}

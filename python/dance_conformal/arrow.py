@@ -1,0 +1,228 @@
+"""Arrow in, Arrow out: prediction sets for record batches, however many there are.
+
+>>> import pyarrow as pa
+>>> from dance_conformal import DanceClassifier, datasets
+>>> from dance_conformal.arrow import predict_batches
+>>> X, y = datasets.clusters(400, classes=4, seed=0)
+>>> model = DanceClassifier(evaluations=3).fit(X[:300], y[:300])
+>>> new = pa.table({"id": range(100), "embedding": pa.FixedSizeListArray.from_arrays(X[300:].ravel(), X.shape[1])})
+>>> predict = predict_batches(model, alpha=0.1, keep=["id"])
+>>> answers = pa.Table.from_batches(predict(new))
+>>> answers.schema.names
+['id', 'prediction', 'set', 'set_size', 'p_max']
+>>> predict.answered, predict.refused
+(100, 0)
+
+Whatever speaks Arrow's PyCapsule interface goes in: pyarrow, polars, DuckDB, pandas. 32-bit floats are read where they lie.
+The answer of a row depends on its numbers alone, not on its batch or its place.
+
+Needs pyarrow: ``pip install "dance-conformal[arrow]"``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _native
+from .columns import column, pa, points, record_batches
+from .inputs import class_values
+from .judging import BatchJudge, judge_batches, report
+from .progress import Listener
+from .refusals import ask_in_parts
+from .settings import check_word, thread_count
+from .shipped import ShippedModel
+
+__all__ = ["BatchJudge", "BatchPredictor", "judge_batches", "predict_batches", "report"]
+
+#: What can be asked for beside the sets, with its type.
+_INCLUDE = {
+    "probability": pa.float32(),
+    "probabilities": pa.list_(pa.float32()),
+    "p_values": pa.list_(pa.float64()),
+    "neighbors": pa.string(),
+}
+#: Neighbors named for each label, as the program does.
+_SUPPORT = 5
+#: What labels are in Arrow.
+_KINDS = {"text": pa.string(), "integer": pa.int64(), "float": pa.float64(), "boolean": pa.bool_()}
+
+
+def predict_batches(
+    model: Any,
+    *,
+    alpha: float = 0.1,
+    embedding: str = "embedding",
+    keep: Sequence[str] = (),
+    include: Sequence[str] = (),
+    on_error: str = "raise",
+    empty: str = "keep",
+    n_jobs: int | None = None,
+) -> BatchPredictor:
+    """A function from Arrow record batches to record batches with a prediction set for every row.
+
+    Parameters
+    ----------
+    model : path, bytes or DanceClassifier
+        A path is opened where the function is called, on a worker say; bytes and classifiers travel with the function.
+    alpha : float
+        Error level: a set misses the true label in about this share of cases.
+    embedding : str
+        The column of embeddings: lists, large lists or fixed-size lists of 16-, 32- or 64-bit floats.
+    keep : list of str
+        Columns that come back with the answers.
+    include : list of {"probability", "probabilities", "p_values", "neighbors"}
+        What to add: the probability of ``prediction``; of every label of the set; the p-value of every label of the set; and
+        the points that speak for each, as JSON.
+    on_error : {"raise", "null"}
+        What becomes of a row that is null, has NaN or another number of dimensions. ``"null"``: its answers are null and a
+        column ``error`` says why. ``answered`` and ``refused`` of the function count both.
+    empty : {"keep", "top1"}
+        What becomes of empty sets.
+    n_jobs : int or None
+        Threads; ``None`` is one a core.
+
+    Columns that come back: ``prediction``, the most probable label of the set (of all labels where it is empty); ``set``, the
+    labels, most conforming first; ``set_size``; ``p_max``, the largest p-value of any label, small for a point unlike
+    anything the model knows. Labels are what they were in the fit: integers come back as integers.
+    """
+    return BatchPredictor(
+        ShippedModel(model),
+        alpha=alpha,
+        embedding=embedding,
+        keep=keep,
+        include=include,
+        on_error=on_error,
+        empty=empty,
+        n_jobs=n_jobs,
+    )
+
+
+class BatchPredictor:
+    """What :func:`predict_batches` gives. It can be pickled and sent to a worker."""
+
+    def __init__(
+        self,
+        model: ShippedModel,
+        *,
+        alpha: float,
+        embedding: str,
+        keep: Sequence[str],
+        include: Sequence[str],
+        on_error: str,
+        empty: str,
+        n_jobs: int | None,
+    ) -> None:
+        check_word("on_error", on_error, ("raise", "null"))
+        check_word("empty", empty, ("keep", "top1"))
+        for what in include:
+            check_word("include", what, tuple(_INCLUDE))
+        if not 0 < alpha < 1:
+            raise ValueError(f"alpha = {alpha}: must be between 0 and 1")
+        self.model = model
+        self.alpha = float(alpha)
+        self.embedding = embedding
+        self.keep = list(keep)
+        self.include = [what for what in _INCLUDE if what in include]
+        self.on_error = on_error
+        self.empty = empty
+        self.threads = thread_count(n_jobs)
+        #: Rows that have a set, and rows that have none.
+        self.answered = 0
+        self.refused = 0
+
+    def __call__(self, batches: Any) -> Iterator[Any]:
+        """The answers to record batches (or a table, a data frame, a reader), a record batch for each."""
+        first = 0
+        for batch in record_batches(batches):
+            yield self.answer(batch, first)
+            first += batch.num_rows
+
+    def answer_fields(self) -> list[Any]:
+        """The columns that are added."""
+        label = _KINDS[self.model.open(self.threads).label_kind]
+        fields = [
+            ("prediction", label),
+            ("set", pa.list_(label)),
+            ("set_size", pa.int32()),
+            ("p_max", pa.float64()),
+        ]
+        fields += [(what, _INCLUDE[what]) for what in self.include]
+        if self.on_error == "null":
+            fields.append(("error", pa.string()))
+        return [pa.field(name, kind) for name, kind in fields]
+
+    def schema(self, given: Any) -> Any:
+        """The schema of the answers to batches of the schema ``given``."""
+        fields = self.answer_fields()
+        twice = [field.name for field in fields if field.name in self.keep]
+        if twice:
+            raise ValueError(f"keep: `{twice[0]}` is the name of an answer; rename the column")
+        return pa.schema([given.field(name) for name in self.keep] + fields)
+
+    def answer(self, batch: Any, first: int = 0) -> Any:
+        """The answers to one record batch, whose first row is number ``first``."""
+        model = self.model.open(self.threads)
+        kept = [column(batch, name) for name in self.keep]
+        schema = self.schema(batch.schema)
+        found, rows, wrong = points(column(batch, self.embedding), model.dimensions, self.embedding)
+        parts, refused = ask_in_parts(model, found, self._score)
+        wrong |= {int(rows[row]): reason for row, reason in refused.items()}
+        if wrong and self.on_error == "raise":
+            row = min(wrong)
+            raise ValueError(
+                f"`{self.embedding}` {wrong[row]} at row {first + row}; on_error='null' answers the other rows"
+            )
+        answers = [self._columns(model, part) for _, part in parts]
+        columns = [pa.concat_arrays([part[at] for part in answers]) for at in range(len(answers[0]))]
+        if wrong:
+            place = np.full(batch.num_rows, -1)
+            place[np.concatenate([rows[part] for part, _ in parts])] = np.arange(len(columns[0]))
+            order = pa.array(place, mask=place < 0)
+            columns = [part.take(order) for part in columns]
+        if self.on_error == "null":
+            columns.append(pa.array([wrong.get(row) for row in range(batch.num_rows)], pa.string()))
+        self.answered += batch.num_rows - len(wrong)
+        self.refused += len(wrong)
+        return pa.RecordBatch.from_arrays(kept + columns, schema=schema)
+
+    def _score(self, model: _native.Model, queries: NDArray[np.float32]) -> _native.Answers:
+        wants = {what: what in self.include for what in _INCLUDE}
+        options = {
+            "best": True,
+            "empty": self.empty,
+            "support": _SUPPORT if wants["neighbors"] else 0,
+            "probabilities": wants["probabilities"],
+        }
+        scored = model.score(queries, json.dumps(options), self.threads)
+        answers = scored.answers(self.alpha, wants["probabilities"], wants["p_values"], wants["neighbors"])
+        listener = Listener()
+        listener.messages = answers.warnings
+        listener.warn()
+        return answers
+
+    def _columns(self, model: _native.Model, answers: _native.Answers) -> list[Any]:
+        kind = _KINDS[model.label_kind]
+        classes = pa.array(class_values(model.classes, model.label_kind).tolist(), kind)
+        offsets = pa.array(answers.offsets)
+
+        def lists(values: Any) -> Any:
+            return pa.ListArray.from_arrays(offsets, pa.array(values))
+
+        columns = [
+            classes.take(pa.array(answers.best)),
+            pa.ListArray.from_arrays(offsets, classes.take(pa.array(answers.labels))),
+            pa.array(np.diff(answers.offsets)),
+            pa.array(answers.largest_p),
+        ]
+        further: dict[str, Callable[[], Any]] = {
+            "probability": lambda: pa.array(answers.probability),
+            "probabilities": lambda: lists(answers.probabilities),
+            "p_values": lambda: lists(answers.p_values),
+            "neighbors": lambda: pa.array(answers.neighbors, pa.string()),
+        }
+        return columns + [further[what]() for what in self.include]

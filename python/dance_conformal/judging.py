@@ -1,0 +1,204 @@
+"""Coverage by counting: every batch becomes a few counts per class, which add up wherever they are made.
+
+>>> import pyarrow as pa
+>>> from dance_conformal import DanceClassifier, datasets
+>>> from dance_conformal.arrow import judge_batches, report
+>>> X, y = datasets.clusters(600, classes=3)
+>>> model = DanceClassifier(evaluations=2).fit(X[:400], y[:400])
+>>> points = pa.FixedSizeListArray.from_arrays(X[400:].ravel(), X.shape[1])
+>>> judge = judge_batches(model, alpha=0.1)
+>>> counts = pa.Table.from_batches(judge(pa.table({"embedding": points, "label": y[400:]})))
+>>> found = report(counts, model, alpha=0.1)
+>>> found["coverage"] == model.evaluate(X[400:], y[400:])["coverage"], found["points"]
+(True, 200)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _native
+from .columns import column, pa, points, record_batches
+from .inputs import class_names
+from .refusals import as_floats, ask_in_parts
+from .settings import check_word, thread_count
+from .shipped import ShippedModel
+
+#: What is counted for every class, beside its name.
+COUNTS = (
+    "points", "covered", "labels", "right", "empty", "single", "single_right", "seen_fit", "seen_calibration", "refused",
+)  # fmt: skip
+
+
+def judge_batches(
+    model: Any,
+    *,
+    alpha: float = 0.1,
+    embedding: str = "embedding",
+    label: str = "label",
+    on_error: str = "raise",
+    exclude_seen: bool = False,
+    n_jobs: int | None = None,
+) -> BatchJudge:
+    """A function from Arrow record batches with labels to record batches of counts, one row per class of a batch.
+
+    Counts of the same ``class`` add up; :func:`report` makes coverage, size and the rest of them. No row is kept. Parameters
+    are those of :func:`~dance_conformal.arrow.predict_batches`; ``exclude_seen`` leaves out points that the model has seen
+    in its fit or calibration.
+    """
+    check_word("on_error", on_error, ("raise", "null"))
+    return BatchJudge(
+        ShippedModel(model), alpha, embedding, label, on_error, exclude_seen, thread_count(n_jobs)
+    )
+
+
+class BatchJudge:
+    """What :func:`judge_batches` gives. It can be pickled and sent to a worker."""
+
+    def __init__(
+        self,
+        model: ShippedModel,
+        alpha: float,
+        embedding: str,
+        label: str,
+        on_error: str,
+        exclude_seen: bool,
+        threads: int,
+    ) -> None:
+        self.model = model
+        self.alpha = float(alpha)
+        self.embedding = embedding
+        self.label = label
+        self.on_error = on_error
+        self.exclude_seen = exclude_seen
+        self.threads = threads
+
+    def __call__(self, batches: Any) -> Iterator[Any]:
+        """The counts of record batches (or a table, a data frame, a reader)."""
+        first = 0
+        for batch in record_batches(batches):
+            yield self.count(batch, first)
+            first += batch.num_rows
+
+    @staticmethod
+    def schema() -> Any:
+        """The schema of the counts."""
+        return pa.schema([("class", pa.string()), *((name, pa.int64()) for name in COUNTS)])
+
+    def count(self, batch: Any, first: int = 0) -> Any:
+        """The counts of one record batch, whose first row is number ``first``."""
+        model = self.model.open(self.threads)
+        names, codes = _labels(column(batch, self.label))
+        found, rows, wrong = points(column(batch, self.embedding), model.dimensions, self.embedding)
+        wrong |= {int(row): "has no label" for row in np.flatnonzero(codes < 0)}
+        found, rows = found[codes[rows] >= 0], rows[codes[rows] >= 0]
+        parts, refused = ask_in_parts(model, found, self._score)
+        wrong |= {int(rows[row]): reason for row, reason in refused.items()}
+        if wrong and self.on_error == "raise":
+            row = min(wrong)
+            raise ValueError(f"row {first + row} {wrong[row]}; on_error='null' judges by the other rows")
+        known = {name: code for code, name in enumerate(model.classes)}
+        own = np.array([known.get(name, -1) for name in names], np.int64)
+        counts = np.zeros((len(names) + 1, len(COUNTS)), np.int64)
+        for part, (answers, best) in parts:
+            of_part = codes[rows[part]]
+            seen = model.seen(as_floats(found, model.dimensions)[part])
+            tallied = _tallies(own[of_part], answers, best, seen)
+            if self.exclude_seen:
+                tallied[seen > 0, :7] = 0
+            np.add.at(counts, of_part, tallied)
+        counts[-1, COUNTS.index("refused")] = len(wrong)
+        used = counts.any(axis=1)
+        columns = [pa.array([*names, None], pa.string()), *map(pa.array, counts.T.copy())]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema()).filter(pa.array(used))
+
+    def _score(
+        self, model: _native.Model, queries: NDArray[np.float32]
+    ) -> tuple[_native.Answers, NDArray[np.uint32]]:
+        scored = model.score(queries, json.dumps({"best": True}), self.threads)
+        best = scored.best  # none where there are no points
+        answers = scored.answers(self.alpha, False, False, False)
+        return answers, np.empty(0, np.uint32) if best is None else best
+
+
+def _labels(array: Any) -> tuple[list[str], NDArray[np.int64]]:
+    """The names of the labels that occur, and the number of every row's among them; -1 where there is none."""
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    names = class_names(np.array(array.dictionary.to_pylist(), object))
+    codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    nothing = np.array([name in ("", "nan", "None") for name in names] + [True])
+    return names, np.where(nothing[codes], -1, codes)
+
+
+def _tallies(
+    truth: NDArray[np.int64], answers: _native.Answers, best: NDArray[np.uint32], seen: NDArray[np.uint8]
+) -> NDArray[np.int64]:
+    """A row of counts for every point; ``truth`` is -1 for a label that the model does not know."""
+    sizes = np.diff(answers.offsets)
+    row_of_label = np.repeat(np.arange(len(truth)), sizes)
+    hits = row_of_label[answers.labels == truth[row_of_label]]
+    covered = np.bincount(hits, minlength=len(truth)).astype(bool)
+    columns = [
+        np.ones(len(truth), bool), covered, sizes, best == truth, sizes == 0, sizes == 1, covered & (sizes == 1),
+        seen == 1, seen == 2, np.zeros(len(truth), bool),
+    ]  # fmt: skip
+    return np.stack(columns, axis=1).astype(np.int64)
+
+
+def report(counts: Any, model: Any, alpha: float) -> dict[str, Any]:
+    """Coverage, size and the rest from counts of :func:`judge_batches`; ``alpha`` must be that of the counts.
+
+    ``by_chance`` is where coverage lies 95 times in 100 if the promise holds, ``as_low`` how often it would then be as low as
+    it is; ``per_class`` has points, coverage and size of every class; ``overlap`` counts points that the model has seen.
+    """
+    opened = ShippedModel(model).open(0)
+    table = pa.table(counts).group_by("class").aggregate([(name, "sum") for name in COUNTS])
+    classes = table["class"].to_pylist()
+    each = np.stack([table[f"{name}_sum"].to_numpy() for name in COUNTS], axis=1).astype(np.int64)
+    total = dict(zip(COUNTS, each.sum(axis=0).tolist(), strict=True))
+    n = total["points"]
+    if n == 0:
+        raise ValueError("there are no points to judge by")
+    coverage = total["covered"] / n
+    empty = np.empty((0, opened.dimensions), np.float32)
+    decision = opened.score(empty, json.dumps({"best": False}), 1).decide(alpha)
+    calibrating = json.loads(decision.thresholds)["points"]
+    low, high, as_low = _native.coverage_band(calibrating, n, alpha, coverage)
+    present = sorted(
+        ((name, of) for name, of in zip(classes, each, strict=True) if of[0] > 0),
+        key=lambda pair: str(pair[0]),
+    )
+    shares = np.array([of[1] / of[0] for _, of in present])
+    return {
+        "points": n,
+        "alpha": alpha,
+        "coverage": coverage,
+        "by_chance": (low, high),
+        "as_low": as_low,
+        "size": total["labels"] / n,
+        "accuracy": total["right"] / n,
+        "empty": total["empty"] / n,
+        "singletons": total["single"] / n,
+        "singleton_hits": total["single_right"] / total["single"] if total["single"] else None,
+        "class_violation": float(100 * np.abs(shares - (1 - alpha)).mean()),
+        "class_violation_floor": _native.noise_floor([int(of[0]) for _, of in present], alpha),
+        "overlap": {"fit": total["seen_fit"], "calibration": total["seen_calibration"]},
+        "unknown": sum(int(of[0]) for name, of in present if name not in set(opened.classes)),
+        "refused": total["refused"],
+        "guarantee": opened.guarantee,
+        "per_class": [
+            {
+                "class": name,
+                "points": int(of[0]),
+                "coverage": float(of[1] / of[0]),
+                "size": float(of[2] / of[0]),
+            }
+            for name, of in present
+        ],
+    }

@@ -1,0 +1,83 @@
+"""Prediction sets on Ray Data: a callable class for ``map_batches``, one model per actor.
+
+>>> from dance_conformal import ray as dance_ray  # doctest: +SKIP
+>>> sets = dance_ray.predict(ray.data.read_parquet("new/"), "model.dance", alpha=0.1)  # doctest: +SKIP
+
+Needs Ray with its data library: ``pip install "dance-conformal[ray]"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+try:
+    import ray
+    import ray.data
+except ImportError as error:
+    raise ImportError(
+        'dance_conformal.ray needs Ray Data, which is not installed: pip install "dance-conformal[ray]"'
+    ) from error
+
+from .arrow import BatchPredictor, predict_batches
+from .columns import pa
+from .shipped import ShippedModel
+
+__all__ = ["DancePredictor", "predict"]
+
+
+class DancePredictor:
+    """Answers batches of the format ``pyarrow``: ``dataset.map_batches(DancePredictor, fn_constructor_kwargs=…)``.
+
+    ``model`` is a path that every node can read, the bytes of a model file, or a reference to them (``ray.put``); the
+    other parameters are those of :func:`dance_conformal.arrow.predict_batches`. ``keep=None`` keeps all columns but the
+    embeddings.
+    """
+
+    def __init__(
+        self, model: Any, *, keep: Sequence[str] | None = None, n_jobs: int = 1, **options: Any
+    ) -> None:
+        contents = ray.get(model) if isinstance(model, ray.ObjectRef) else model
+        self._keep = keep
+        self._predict: BatchPredictor = predict_batches(contents, n_jobs=n_jobs, **options)
+        self._predict.model.open(self._predict.threads)
+
+    def __call__(self, table: Any) -> Any:
+        """The answers to a table."""
+        if self._keep is None:
+            self._predict.keep = [name for name in table.column_names if name != self._predict.embedding]
+        else:
+            self._predict.keep = list(self._keep)
+        answers = list(self._predict(table))
+        return pa.Table.from_batches(answers, schema=self._predict.schema(table.schema))
+
+
+def predict(
+    dataset: Any,
+    model: Any,
+    *,
+    concurrency: int | tuple[int, int] | None = None,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    batch_size: int | None = 8192,
+    ship: bool = True,
+    **options: Any,
+) -> Any:
+    """``dataset`` with a prediction set for every row, by ``concurrency`` actors of ``num_cpus`` each.
+
+    ``ship``: the model is put into Ray's object store once, where every node fetches it; ``False``: every actor reads the
+    path itself. ``num_gpus`` is passed to Ray as it is. What else there is: :class:`DancePredictor`.
+    """
+    if ship:
+        model = ray.put(ShippedModel(model).with_contents().contents)
+    resources = {"num_cpus": num_cpus, "num_gpus": num_gpus}
+    return dataset.map_batches(
+        DancePredictor,
+        fn_constructor_args=[model],
+        fn_constructor_kwargs=options,
+        batch_format="pyarrow",
+        batch_size=batch_size,
+        zero_copy_batch=True,
+        concurrency=concurrency or 1,
+        **{name: value for name, value in resources.items() if value is not None},
+    )

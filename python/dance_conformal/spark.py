@@ -1,0 +1,268 @@
+"""Prediction sets on Spark: a function on data frames, and a transformer for pipelines.
+
+>>> from dance_conformal import spark as dance_spark  # doctest: +SKIP
+>>> sets = dance_spark.predict(df, "model.dance", alpha=0.1, features_col="embedding")  # doctest: +SKIP
+
+Rows pass through ``mapInArrow``: Spark hands over Arrow record batches, and :mod:`dance_conformal.arrow` answers them. The
+model is shipped once per executor (a broadcast variable) and opened once per worker process; each task works on one thread:
+Spark runs a task per core. Embeddings are arrays of floats or doubles, or vectors of ``pyspark.ml``.
+
+Needs pyspark 3.5 or newer and pyarrow where the tasks run: ``pip install "dance-conformal[spark]"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
+
+try:
+    from pyspark.ml import Model
+    from pyspark.ml.functions import vector_to_array
+    from pyspark.ml.linalg import VectorUDT
+    from pyspark.ml.param import Param, Params, TypeConverters
+    from pyspark.ml.param.shared import HasFeaturesCol
+    from pyspark.ml.util import (
+        DefaultParamsReader,
+        DefaultParamsWriter,
+        MLReadable,
+        MLReader,
+        MLWritable,
+        MLWriter,
+    )
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as T
+except ImportError as error:
+    raise ImportError(
+        'dance_conformal.spark needs pyspark, which is not installed: pip install "dance-conformal[spark]"'
+    ) from error
+
+from .arrow import BatchPredictor, predict_batches
+from .classifier import DanceClassifier
+from .columns import pa
+from .judging import COUNTS, judge_batches, report
+from .shipped import ShippedModel
+
+__all__ = ["DanceModel", "evaluate", "predict"]
+
+_Model = DanceClassifier | bytes | bytearray | str | PathLike[str]
+
+#: What embeddings are called on their way to the workers.
+_FEATURES = "_dance_features"
+
+
+def predict(
+    df: DataFrame,
+    model: _Model,
+    *,
+    alpha: float = 0.1,
+    features_col: str = "embedding",
+    keep: Sequence[str] | None = None,
+    include: Sequence[str] = (),
+    on_error: str = "raise",
+    empty: str = "keep",
+    ship: bool = True,
+    n_jobs: int = 1,
+) -> DataFrame:
+    """``df`` with a prediction set for every row.
+
+    Parameters
+    ----------
+    model : path, bytes or DanceClassifier
+        A path is read here, on the driver.
+    keep : list of str or None
+        Columns that come back with the answers; ``None`` is all but ``features_col``.
+    ship : bool
+        Whether the model travels with the job, once per executor. ``False``: every worker reads the path itself, on storage
+        that all of them see.
+    n_jobs : int
+        Threads of a task; with more than one, set ``spark.task.cpus`` to as many.
+
+    The others, and the columns that come back, are those of :func:`dance_conformal.arrow.predict_batches`.
+    """
+    if keep is None:
+        keep = [name for name in df.columns if name != features_col]
+    mapper = predict_batches(
+        model,
+        alpha=alpha,
+        embedding=_FEATURES,
+        keep=keep,
+        include=include,
+        on_error=on_error,
+        empty=empty,
+        n_jobs=n_jobs,
+    )
+    schema = _schema(df, mapper)
+    mapper.model = _shipped(df, mapper.model, ship)
+    return _with_features(df, keep, features_col).mapInArrow(mapper, schema)
+
+
+def evaluate(
+    df: DataFrame,
+    model: _Model,
+    *,
+    alpha: float = 0.1,
+    features_col: str = "embedding",
+    label_col: str = "label",
+    on_error: str = "raise",
+    exclude_seen: bool = False,
+    ship: bool = True,
+    n_jobs: int = 1,
+) -> dict[str, Any]:
+    """Coverage with what chance explains of it, size, and the rest for every class, by true labels: an aggregation.
+
+    Workers count, and the counts are added up; what reaches the driver is a row per class. The report is that of
+    :func:`dance_conformal.arrow.report`.
+    """
+    judge = judge_batches(
+        model,
+        alpha=alpha,
+        embedding=_FEATURES,
+        label=label_col,
+        on_error=on_error,
+        exclude_seen=exclude_seen,
+        n_jobs=n_jobs,
+    )
+    judge.model.open(judge.threads)  # a model that cannot be read is known before the job begins
+    judge.model = _shipped(df, judge.model, ship)
+    fields = [T.StructField("class", T.StringType()), *(T.StructField(name, T.LongType()) for name in COUNTS)]
+    counts = _with_features(df, [label_col], features_col).mapInArrow(judge, T.StructType(fields))
+    added = counts.groupBy("class").agg(*(F.sum(name).alias(name) for name in COUNTS)).collect()
+    rows = [row.asDict() for row in added]
+    return report(pa.Table.from_pylist(rows, schema=judge.schema()), model, alpha)
+
+
+class DanceModel(Model, HasFeaturesCol, MLReadable, MLWritable):  # type: ignore[misc]
+    """A fitted model as a transformer: ``transform`` adds the columns of :func:`predict` to those that are there.
+
+    It stands in a ``Pipeline``; ``save`` writes parameters and model file to any storage that Spark can write, ``load`` reads
+    them.
+    """
+
+    alpha: Any = Param(Params._dummy(), "alpha", "error level", TypeConverters.toFloat)
+    include: Any = Param(Params._dummy(), "include", "what to add to the sets", TypeConverters.toListString)
+    onError: Any = Param(Params._dummy(), "onError", "raise or null", TypeConverters.toString)
+    empty: Any = Param(Params._dummy(), "empty", "keep or top1", TypeConverters.toString)
+
+    def __init__(
+        self,
+        *,
+        model: _Model | None = None,
+        alpha: float = 0.1,
+        features_col: str = "embedding",
+        include: Sequence[str] = (),
+        on_error: str = "raise",
+        empty: str = "keep",
+    ) -> None:
+        super().__init__()
+        self._contents: bytes | None = None if model is None else ShippedModel(model).with_contents().contents
+        self._set(alpha=alpha, featuresCol=features_col, include=list(include), onError=on_error, empty=empty)
+
+    def setAlpha(self, alpha: float) -> DanceModel:
+        """Another error level; nothing is fitted again."""
+        self._set(alpha=alpha)
+        return self
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        return predict(
+            dataset,
+            self._model(),
+            alpha=self.getOrDefault(self.alpha),
+            features_col=self.getFeaturesCol(),
+            keep=dataset.columns,
+            include=self.getOrDefault(self.include),
+            on_error=self.getOrDefault(self.onError),
+            empty=self.getOrDefault(self.empty),
+        )
+
+    def evaluate(self, dataset: DataFrame, label_col: str = "label", **options: Any) -> dict[str, Any]:
+        """As :func:`evaluate`, at the level of the model."""
+        level, features = self.getOrDefault(self.alpha), self.getFeaturesCol()
+        return evaluate(
+            dataset, self._model(), alpha=level, features_col=features, label_col=label_col, **options
+        )
+
+    def _model(self) -> bytes:
+        if self._contents is None:
+            raise ValueError("DanceModel has no model: DanceModel(model='model.dance')")
+        return self._contents
+
+    def write(self) -> MLWriter:
+        """See ``save``."""
+        return _Writer(self)
+
+    @classmethod
+    def read(cls) -> MLReader:
+        """See ``load``."""
+        return _Reader(cls)
+
+
+class _Writer(MLWriter):  # type: ignore[misc]
+    def __init__(self, instance: DanceModel) -> None:
+        super().__init__()
+        self.instance = instance
+
+    def saveImpl(self, path: str) -> None:
+        spark = SparkSession.builder.getOrCreate()
+        DefaultParamsWriter.saveMetadata(self.instance, path, spark.sparkContext)
+        contents = [(bytearray(self.instance._model()),)]
+        spark.createDataFrame(contents, "model binary").coalesce(1).write.parquet(f"{path}/model")
+
+
+class _Reader(MLReader):  # type: ignore[misc]
+    def __init__(self, cls: type[DanceModel]) -> None:
+        super().__init__()
+        self.cls = cls
+
+    def load(self, path: str) -> DanceModel:
+        spark = SparkSession.builder.getOrCreate()
+        metadata = DefaultParamsReader.loadMetadata(path, spark.sparkContext)
+        row = spark.read.parquet(f"{path}/model").head()
+        if row is None:
+            raise ValueError(f"{path}: there is no model in it; save it again")
+        loaded: DanceModel = self.cls(model=bytes(row["model"]))
+        loaded._resetUid(metadata["uid"])
+        DefaultParamsReader.getAndSetParams(loaded, metadata)
+        return loaded
+
+
+def _with_features(df: DataFrame, keep: Sequence[str], features_col: str) -> DataFrame:
+    """The columns that are kept, and the embeddings as lists."""
+    if features_col not in df.columns:
+        raise ValueError(f"there is no column `{features_col}`; there are {', '.join(df.columns)}")
+    features = F.col(f"`{features_col}`")
+    if isinstance(df.schema[features_col].dataType, VectorUDT):
+        features = vector_to_array(features, "float32")
+    return df.select(*(F.col(f"`{name}`") for name in keep), features.alias(_FEATURES))
+
+
+def _shipped(df: DataFrame, model: ShippedModel, ship: bool) -> ShippedModel:
+    """The model as a broadcast variable, which every executor fetches once."""
+    if not ship:
+        return model
+    model = model.with_contents()
+    model.contents = df.sparkSession.sparkContext.broadcast(model.contents)
+    return model
+
+
+def _schema(df: DataFrame, mapper: BatchPredictor) -> Any:
+    """The schema of the answers, in Spark's types."""
+    kinds = {
+        pa.string(): T.StringType(),
+        pa.int64(): T.LongType(),
+        pa.int32(): T.IntegerType(),
+        pa.float32(): T.FloatType(),
+        pa.float64(): T.DoubleType(),
+        pa.bool_(): T.BooleanType(),
+    }
+
+    def kind(of: Any) -> T.DataType:
+        return T.ArrayType(kind(of.value_type)) if pa.types.is_list(of) else kinds[of]
+
+    added = mapper.answer_fields()
+    twice = [field.name for field in added if field.name in mapper.keep]
+    if twice:
+        raise ValueError(f"there is a column `{twice[0]}` already, which is the name of an answer; rename it")
+    kept = [df.schema[name] for name in mapper.keep]
+    return T.StructType(kept + [T.StructField(field.name, kind(field.type)) for field in added])

@@ -1,0 +1,74 @@
+"""Ray Data gives the sets that Python gives, whatever the batches."""
+
+import numpy as np
+import pytest
+
+ray = pytest.importorskip("ray")
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("ray.data")
+
+from dance_conformal import ray as dance_ray  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def engine():
+    ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def saved(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("ray") / "model.dance"
+    model.save(path)
+    return path
+
+
+def dataset(X, parts):
+    points = pa.FixedSizeListArray.from_arrays(np.ascontiguousarray(X).ravel(), X.shape[1])
+    return ray.data.from_arrow(pa.table({"row": range(len(X)), "embedding": points})).repartition(parts)
+
+
+def sets_of(answers):
+    rows = sorted(answers.take_all(), key=lambda row: row["row"])
+    return [sorted(row["set"]) for row in rows]
+
+
+def test_the_sets_are_those_of_python(engine, model, saved, data):
+    expected = model.predict_set(data[2], 0.1, as_labels=True)
+    for parts, batch_size, workers in ((1, 64, 1), (5, None, 2)):
+        answers = dance_ray.predict(
+            dataset(data[2], parts),
+            saved,
+            alpha=0.1,
+            batch_size=batch_size,
+            concurrency=workers,
+            num_cpus=0.5,
+        )
+        assert answers.schema().names == ["row", "prediction", "set", "set_size", "p_max"]
+        assert sets_of(answers) == expected
+
+
+def test_the_callable_class_by_itself(engine, model, saved, data):
+    answers = dataset(data[2], 2).map_batches(
+        dance_ray.DancePredictor,
+        fn_constructor_args=[str(saved)],
+        fn_constructor_kwargs={"alpha": 0.2, "keep": ["row"], "on_error": "null"},
+        batch_format="pyarrow",
+        concurrency=1,
+        num_cpus=0.5,
+    )
+    rows = answers.take_all()
+    assert all(row["error"] is None for row in rows)
+    assert sets_of(answers) == model.predict_set(data[2], 0.2, as_labels=True)
+
+
+def test_a_model_that_is_missing_is_named(engine, data, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nothing\.dance"):
+        dance_ray.predict(dataset(data[2], 1), tmp_path / "nothing.dance")
+    answers = dance_ray.predict(
+        dataset(data[2], 1), str(tmp_path / "nothing.dance"), ship=False, num_cpus=0.5
+    )
+    with pytest.raises(Exception, match="the model cannot be read on"):
+        answers.take_all()
