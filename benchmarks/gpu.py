@@ -1,9 +1,9 @@
 """dance on a graphics processor beside PyTorch and the PyPI package xrfm, in one run, with the roofline of the same run.
 
-    python3 benchmarks/gpu.py [--bench FILE] [--dance FILE] [--only PART …]
+    python3 benchmarks/gpu.py [--bench FILE] [--only PART …]
 
-Needs PyTorch for CUDA in this Python, and xrfm for its part. The programs are built with cargo unless they are named: the
-benchmark (`cargo bench -p dance-conformal --bench cuda --no-run` says where it is) and `dance`.
+Needs PyTorch for CUDA in this Python, and xrfm for its part. Our benchmark is built with cargo unless it is named
+(`cargo bench -p dance-conformal --bench cuda --no-run` says where it is).
 
 Parts: ceilings (products, a factorisation and a search by PyTorch), fit (one fit of 16,000 points, five rounds, AGOP over all),
 xrfm (the same by xrfm, in fp32 and TF32), evaluations (25 such fits, as a search on all points takes), large (one round of
@@ -121,27 +121,19 @@ def xrfm():
 
 
 def from_file(program):
-    """From a file of 40,000 points to a model."""
+    """From a file of 40,000 points to a model, as `dance fit --split 0.5,0.5` does."""
     random = np.random.default_rng(1)
     labels = random.permutation(np.arange(40_000) % 1000)
     points = random.normal(size=(1000, 512))[labels] + 1.5 * random.normal(size=(40_000, 512))
-    command = [program] if program else ["cargo", "run", "--release", "--quiet", "--bin", "dance", "--"]
     with tempfile.TemporaryDirectory() as folder:
-        file, model = Path(folder) / "points.npz", Path(folder) / "model.dance"
+        file = Path(folder) / "points.npz"
         np.savez(file, embeddings=points.astype(np.float32), labels=labels)
-        begin = time.perf_counter()
-        answer = subprocess.run(
-            [*command, "fit", file, "-o", model, "--split", "0.5,0.5", "--device", "cuda", "-v"],
-            capture_output=True, text=True,
-        )
-        print(f"dance fit: {time.perf_counter() - begin:.2f} s, status {answer.returncode}")
-        print("\n".join(f"    {line[:200]}" for line in (answer.stderr + answer.stdout).splitlines()), flush=True)
+        bench(program, 0.0, "file", file, Path(folder) / "model.dance")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bench", help="our benchmark, built")
-    parser.add_argument("--dance", help="the program, built")
     parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS)
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
@@ -161,7 +153,7 @@ def main() -> None:
     if "xrfm" in arguments.only:
         xrfm()
     if "file" in arguments.only:
-        from_file(arguments.dance)
+        from_file(arguments.bench)
 
 
 if __name__ == "__main__":

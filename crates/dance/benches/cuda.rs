@@ -4,6 +4,7 @@
 //! ```text
 //! cargo bench -p dance-conformal --bench cuda -- fit POINTS DIMENSIONS CLASSES ROUNDS [AGOP_POINTS]
 //! cargo bench -p dance-conformal --bench cuda -- evaluations COUNT POINTS DIMENSIONS CLASSES ROUNDS
+//! cargo bench -p dance-conformal --bench cuda -- file POINTS.npz MODEL.dance
 //! cargo bench -p dance-conformal --bench cuda -- search QUERIES POINTS DIMENSIONS NEIGHBORS
 //! cargo bench -p dance-conformal --bench cuda -- classify QUERIES POINTS DIMENSIONS CLASSES
 //! ```
@@ -12,14 +13,16 @@
 
 #![allow(clippy::unwrap_used)] // a benchmark may panic
 
+use std::path::Path;
 use std::time::Instant;
 
+use dance::data::{io, split};
 use dance::device::cpu::agop_flops;
 use dance::device::{AgopForm, Device, DeviceChoice, FitPoints, MachineParts};
 use dance::kernel::Kernel;
 use dance::neighbors::Index;
 use dance::random::Random;
-use dance::{Context, Matrix};
+use dance::{Config, Context, Fitted, Matrix};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
@@ -38,6 +41,7 @@ fn main() {
         (Some("evaluations"), &[count, n, d, c, rounds]) => {
             evaluations(&*device, count, [n, d, c, rounds], &context);
         }
+        (Some("file"), _) => from_file(&*device, &arguments[1], &arguments[2], &context),
         (Some("search"), &[queries, n, d, k]) => search(&*device, [queries, n, d, k], &context),
         (Some("classify"), &[queries, n, d, c]) => classify(&*device, [queries, n, d, c], &context),
         (None, _) => {
@@ -68,7 +72,9 @@ fn points(rows: usize, d: usize, classes: usize, seed: u64) -> Matrix {
             *value = 0.5 + center + 1.5 * random.normal() as f32;
         }
         let length = to.iter().map(|value| value * value).sum::<f32>().sqrt();
-        to.iter_mut().for_each(|value| *value /= length);
+        for value in to {
+            *value /= length;
+        }
     }
     out
 }
@@ -155,6 +161,26 @@ fn evaluations(device: &dyn Device, count: usize, [n, d, c, rounds]: [usize; 4],
     }
     session.chosen().unwrap();
     said("evaluations", begin, 0.0);
+}
+
+/// What `dance fit` does with its defaults, half of the points for the kernel and half for calibration.
+fn from_file(device: &dyn Device, points: &str, model: &str, context: &Context<'_>) {
+    let begin = Instant::now();
+    let data = io::read(Path::new(points), &io::ReadOptions::default()).unwrap().into_dataset().unwrap();
+    let parts = split::uniform(data.len(), &[0.5, 0.5], 0).unwrap();
+    let [kernel, calibration] = [0, 1].map(|part: usize| data.select(&parts[part]));
+    said("file-read", begin, 0.0);
+    let step = Instant::now();
+    let fitted = Fitted::fit(device, &kernel, &Config::default(), context).unwrap();
+    said("file-fit", step, 0.0);
+    println!("# validation {:?}; {}", fitted.validation, fitted.fidelity);
+    let step = Instant::now();
+    let calibrated = fitted.calibrate(device, &calibration, context).unwrap();
+    said("file-calibrate", step, 0.0);
+    let step = Instant::now();
+    calibrated.save(model).unwrap();
+    said("file-write", step, 0.0);
+    said("file", begin, 0.0);
 }
 
 fn search(device: &dyn Device, [count, n, d, k]: [usize; 4], context: &Context<'_>) {

@@ -327,11 +327,11 @@ impl<'a, T: Real> Weights<'a, T> {
 
     /// `w_s w_sᵀ`: as many rows from `first` on, and columns, as `out` has.
     fn gram(&self, out: MatMut<'_, T>, first: usize, panel: &mut Panel<T>) -> Result<()> {
-        let (height, width) = (out.rows, out.cols);
+        let MatMut { buffer, rows: height, cols: width, .. } = out;
         for from in (0..self.sampled).step_by(self.width) {
             let columns = self.columns(from, panel)?;
             let (left, right) = (columns.part(first, height), columns.part(0, width).flip());
-            let out = MatMut::new(&mut *out.buffer, height, width);
+            let out = MatMut::new(&mut *buffer, height, width);
             self.queue.product(out, from > 0, left, right, T::ONE)?;
         }
         Ok(())

@@ -2,7 +2,7 @@
 //! missing.
 //!
 //! Where they are looked for: the folder that `DANCE_CUDA` names, where the system looks, and the packages of NVIDIA's in Python
-//! environments (`nvidia-cublas`, `nvidia-cusolver`, `nvidia-cuda-nvrtc`; whoever has PyTorch for CUDA has them): of the process,
+//! environments (`nvidia-cublas`, `nvidia-cusolver`, `nvidia-cuda-nvrtc`; whoever has `torch` for CUDA has them): of the process,
 //! of `VIRTUAL_ENV` or `CONDA_PREFIX`, of the Python on the path.
 
 use std::path::{Path, PathBuf};
@@ -118,6 +118,14 @@ fn open_all() -> Result<(), String> {
         "the libraries of CUDA cannot be used ({problem}): install them, as `pip install nvidia-cublas nvidia-cusolver \
          nvidia-cuda-nvrtc` does, or set {FOLDER} to their folder"
     ))
+}
+
+/// Opens NVRTC alone.
+#[cfg(test)]
+pub(super) fn compiler() -> Result<(), String> {
+    let folders = python_folders();
+    let names = VERSIONS.iter().filter_map(|(_, names)| names.last());
+    names.map(|name| open(name, &folders)).reduce(Result::or).unwrap_or_else(|| Err("it has no name".into()))
 }
 
 /// Opens a library by the first way that works. What is in the folder that the user names must work.

@@ -1,11 +1,10 @@
-//! Products by cuBLAS, factorisations by cuSOLVER, triangular solves by both kinds of steps of cuBLAS.
+//! Products and triangular solves by cuBLAS, factorisations by cuSOLVER.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
 use cudarc::cublas::sys::{
-    cublasDiagType_t, cublasFillMode_t, cublasOperation_t, cublasSgemm_v2, cublasSideMode_t, cublasStatus_t,
-    cublasStrsm_v2,
+    cublasDiagType_t, cublasFillMode_t, cublasOperation_t, cublasSideMode_t, cublasStrsm_v2,
 };
 use cudarc::cublas::{CudaBlas, Gemm, GemmConfig};
 use cudarc::cusolver::sys as solver;
@@ -15,18 +14,15 @@ use super::Queue;
 use crate::device::cuda::matrix::{Mat, MatMut};
 use crate::error::Result;
 
-/// Rows of a block of a triangular solve.
-const BLOCK: usize = 512;
-
 /// A device's numbers by their type.
 pub(in crate::device::cuda) trait Number:
     DeviceRepr + ValidAsZeroBits + Copy + Default + 'static
 {
     const ONE: Self;
-    fn gemm<'a>(
+    fn gemm(
         blas: &CudaBlas,
         config: GemmConfig<Self>,
-        views: (&impl DevicePtr<Self>, &impl DevicePtr<Self>, &'a mut impl DevicePtrMut<Self>),
+        views: (&impl DevicePtr<Self>, &impl DevicePtr<Self>, &mut impl DevicePtrMut<Self>),
     ) -> Result<(), String>;
 }
 
@@ -34,10 +30,10 @@ macro_rules! number {
     ($type:ty) => {
         impl Number for $type {
             const ONE: Self = 1.0;
-            fn gemm<'a>(
+            fn gemm(
                 blas: &CudaBlas,
                 config: GemmConfig<Self>,
-                (a, b, c): (&impl DevicePtr<Self>, &impl DevicePtr<Self>, &'a mut impl DevicePtrMut<Self>),
+                (a, b, c): (&impl DevicePtr<Self>, &impl DevicePtr<Self>, &mut impl DevicePtrMut<Self>),
             ) -> Result<(), String> {
                 // SAFETY: `Queue::product`, the only caller, has checked that the three matrices lie in their buffers.
                 unsafe { blas.gemm(config, a, b, c) }.map_err(|error| format!("{error:?}"))
@@ -81,7 +77,8 @@ impl Queue {
             beta: if add { T::ONE } else { T::default() },
             ldc: out.stride as i32,
         };
-        let mut target = out.buffer.slice_mut(out.from..);
+        let MatMut { buffer, from, .. } = out;
+        let mut target = buffer.slice_mut(from..);
         let views = (&right.buffer.slice(right.from..), &left.buffer.slice(left.from..), &mut target);
         T::gemm(&self.blas, config, views).map_err(|problem| self.failed(format!("cuBLAS: {problem}")))
     }
@@ -162,62 +159,29 @@ impl Queue {
         if factor.len() < n * n || right.len() < n * c {
             return Err(self.too_small("a triangular solve"));
         }
-        let (factor, _factor) = factor.device_ptr(&self.stream);
-        let (right, _right) = right.device_ptr_mut(&self.stream);
-        let handle = *self.blas.handle();
-        let (one, minus_one) = (1.0f32, -1.0f32);
-        let starts = (0..n).step_by(BLOCK);
-        // In its columns, with X = rightᵀ: X·L·Lᵀ = Yᵀ, first with Lᵀ from the first block on, then with L from the last one. A block
-        // is solved for, and what is left of the right side becomes smaller by its product with it: nearly all of the work.
-        let forward = starts.clone().map(|start| (start, cublasOperation_t::CUBLAS_OP_T));
-        let backward = starts.rev().map(|start| (start, cublasOperation_t::CUBLAS_OP_N));
-        for (start, operation) in forward.chain(backward) {
-            let height = BLOCK.min(n - start);
-            let first = operation == cublasOperation_t::CUBLAS_OP_T;
-            let (rest, count) = if first { (start + height, n - start - height) } else { (0, start) };
-            let part = if first { start * n + rest } else { start };
-            let at = |place: usize| (factor as *const f32).wrapping_add(place);
-            let of = |row: usize| (right as *mut f32).wrapping_add(row * c);
-            let (c, n, height, count) = (c as i32, n as i32, height as i32, count as i32);
-            // SAFETY: rows start to start + height, and those of the rest, lie within the n rows of both buffers, as checked above.
-            let solved = unsafe {
-                let solved = cublasStrsm_v2(
-                    handle,
+        // In its columns, with X = rightᵀ: X·L·Lᵀ = Yᵀ, first with Lᵀ, then with L.
+        for operation in [cublasOperation_t::CUBLAS_OP_T, cublasOperation_t::CUBLAS_OP_N] {
+            let (factor, _factor) = factor.device_ptr(&self.stream);
+            let (right, _right) = right.device_ptr_mut(&self.stream);
+            let one = 1.0f32;
+            // SAFETY: the factor has n·n numbers and the right side n·c, as checked above.
+            let status = unsafe {
+                cublasStrsm_v2(
+                    *self.blas.handle(),
                     cublasSideMode_t::CUBLAS_SIDE_RIGHT,
                     cublasFillMode_t::CUBLAS_FILL_MODE_LOWER,
                     operation,
                     cublasDiagType_t::CUBLAS_DIAG_NON_UNIT,
-                    c,
-                    height,
+                    c as i32,
+                    n as i32,
                     &raw const one,
-                    at(start * n as usize + start),
-                    n,
-                    of(start),
-                    c,
-                );
-                let plain = cublasOperation_t::CUBLAS_OP_N;
-                let less = |solved: cublasStatus_t| match count {
-                    0 => solved,
-                    _ => cublasSgemm_v2(
-                        handle,
-                        plain,
-                        operation,
-                        c,
-                        count,
-                        height,
-                        &raw const minus_one,
-                        of(start),
-                        c,
-                        at(part),
-                        n,
-                        &raw const one,
-                        of(rest),
-                        c,
-                    ),
-                };
-                solved.result().and_then(|()| less(solved).result())
+                    factor as *const f32,
+                    n as i32,
+                    right as *mut f32,
+                    c as i32,
+                )
             };
-            solved.map_err(|error| self.failed(format!("cuBLAS: {error:?}")))?;
+            status.result().map_err(|error| self.failed(format!("cuBLAS: {error:?}")))?;
         }
         Ok(())
     }

@@ -16,7 +16,9 @@ pub(in crate::device::cuda) fn keep_open(file: &Path) -> Result<(), String> {
             std::mem::forget(library);
             Ok(())
         }
-        Err(error) => Err(error.to_string()),
+        // What the system said names the file.
+        Err(error) => Err(std::error::Error::source(&error)
+            .map_or_else(|| format!("{}: {error}", file.display()), ToString::to_string)),
     }
 }
 

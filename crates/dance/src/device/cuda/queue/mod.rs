@@ -16,7 +16,7 @@ use std::sync::Arc;
 use cudarc::cublas::CudaBlas;
 use cudarc::cusolver::safe::DnHandle;
 use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DeviceRepr, DriverError};
-use cudarc::nvrtc::{CompileOptions, compile_ptx_with_opts};
+use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts};
 
 pub(super) use algebra::Number;
 use driver::said;
@@ -53,9 +53,7 @@ impl Queue {
             CudaBlas::new(Arc::clone(&stream)).map_err(|error| failed(format!("cuBLAS: {error:?}")))?;
         let solver =
             DnHandle::new(Arc::clone(&stream)).map_err(|error| failed(format!("cuSOLVER: {error:?}")))?;
-        let options = CompileOptions { fmad: Some(false), ..Default::default() };
-        let compiled = compile_ptx_with_opts(SOURCE, options)
-            .map_err(|error| failed(format!("NVRTC did not compile the kernels: {error:?}")))?;
+        let compiled = compile().map_err(failed)?;
         let module = context.load_module(compiled).map_err(refused)?;
         let mut functions = HashMap::new();
         for kernel in kernels() {
@@ -133,8 +131,35 @@ impl Queue {
     }
 }
 
+/// The kernels as the driver takes them.
+fn compile() -> Result<Ptx, String> {
+    let options = CompileOptions { fmad: Some(false), ..Default::default() };
+    compile_ptx_with_opts(SOURCE, options)
+        .map_err(|error| format!("NVRTC did not compile the kernels: {error:?}"))
+}
+
 /// The names of all kernels, from their source.
 fn kernels() -> impl Iterator<Item = &'static str> {
     let after = SOURCE.split("extern \"C\" __global__ ").skip(1);
     after.filter_map(|text| text.split("void ").nth(1)?.split('(').next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::cuda::libraries;
+
+    /// NVRTC needs no device.
+    #[test]
+    fn the_kernels_compile() {
+        if let Err(why) = libraries::compiler() {
+            return println!("skipped, since there is no NVRTC: {why}");
+        }
+        let compiled = compile().unwrap().to_src();
+        let names: Vec<&str> = kernels().collect();
+        assert!(names.len() > 20 && names.contains(&"ordered_rows"), "{names:?}");
+        for name in names {
+            assert!(compiled.contains(&format!(".entry {name}(")), "{name}");
+        }
+    }
 }
