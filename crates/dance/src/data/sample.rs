@@ -69,15 +69,13 @@ impl Sample {
             self.seen += 1;
         }
         places.retain(|&(place, row)| self.numbers[place] == first + row as u64);
-        match &mut self.kept {
-            Some(kept) => kept.replace(&places, table),
-            None => {
-                places.sort_unstable();
-                let rows: Vec<usize> = places.iter().map(|&(_, row)| row).collect();
-                self.kept = Some(table.select(&rows));
-                Ok(())
-            }
+        if let Some(kept) = &mut self.kept {
+            return kept.replace(&places, &table);
         }
+        places.sort_unstable();
+        let rows: Vec<usize> = places.iter().map(|&(_, row)| row).collect();
+        self.kept = Some(table.select(&rows));
+        Ok(())
     }
 
     /// The sample, in the order in which its rows came.
@@ -117,8 +115,8 @@ impl Table {
     }
 
     /// Puts rows of another table in the places of some of its own, or behind them: pairs of a place and a row.
-    fn replace(&mut self, places: &[(usize, usize)], other: Self) -> Result<()> {
-        self.check_like(&other)?;
+    fn replace(&mut self, places: &[(usize, usize)], other: &Self) -> Result<()> {
+        self.check_like(other)?;
         let mut places = places.to_vec();
         places.sort_unstable();
         let (inside, behind): (Vec<_>, Vec<_>) =
@@ -214,9 +212,9 @@ mod tests {
         assert_ne!(drawn(200, 20, 4, &[200]).embeddings(), whole.embeddings());
         // Everything belongs together, and rows are named by their number.
         let Some(RawLabels::Integers(labels)) = &whole.labels else { panic!("labels are integers") };
-        for row in 0..20 {
+        for (row, &label) in labels.iter().enumerate() {
             let number = whole.embeddings().row(row)[0];
-            assert_eq!((labels[row] as f32, whole.row(row) as f32), (number, number));
+            assert_eq!((label as f32, whole.row(row) as f32), (number, number));
             assert_eq!(whole.ids.as_ref().unwrap()[row], number.to_string());
         }
     }
