@@ -14,7 +14,7 @@ UNPUBLISHED := --exclude dance-python --exclude dance-fuzz
 # What cargo-deny checks of what is here; known holes are asked of the network (make deny).
 DENIED := bans licenses sources
 
-.PHONY: help fmt lint lint-rust lint-python deny test test-rust test-python test-page test-api pictures doc bench fuzz package package-rust package-python tools
+.PHONY: help fmt lint lint-rust lint-python deny test test-rust test-python test-python-wheel test-engines test-page test-api pictures doc bench fuzz package package-rust package-python tools
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -49,18 +49,27 @@ test: test-rust test-python ## Run every test, documentation examples included
 test-rust: .venv/requirements ## Run the tests of the Rust crates
 	cargo test --workspace --locked
 
-# The wheel is built in the profile of the tests (its numerics are optimised there too), installed and tested as a user
-# would have it. Needs Python 3.10 with pip and venv.
-test-python: .venv/requirements ## Build the wheel and run the tests of the Python package
+test-python-wheel: .venv/requirements
 	rm -rf target/wheels
 	$(BIN)/maturin build --locked --manifest-path python/Cargo.toml --features shared-builds --out target/wheels
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/wheels/*.whl
+
+# The wheel is built in the profile of the tests (its numerics are optimised there too), installed and tested as a user
+# would have it. Needs Python 3.10 with pip and venv.
+test-python: test-python-wheel ## Build the wheel and run the tests of the Python package
 	$(BIN)/python -m pytest -c python/pyproject.toml --doctest-modules --pyargs dance_conformal python/tests
 
-# A real browser: Debian's Chromium, or what CHROMIUM names, driven by playwright-core from the npm registry.
-test-page: target/page/package.json ## Run the tests of pages in a browser, with screenshots in target/page/screenshots
+# Spark needs a Java runtime, which is the user's. In `make test` the same tests run where the engines are installed.
+test-engines: test-python-wheel ## Install Spark and Ray into .venv and run the tests of both
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "pyspark>=3.5" "ray[data]>=2.9" duckdb
+	$(BIN)/python -m pytest -c python/pyproject.toml python/tests/test_spark.py python/tests/test_ray.py \
+	  python/tests/test_engines_agree.py python/tests/test_scale_document.py
+
+# A real browser: Debian's Chromium, or what CHROMIUM names, driven by playwright-core from the npm registry. Pictures of one's own are
+# embedded by the ONNX Runtime that pip puts into .venv.
+test-page: target/page/package.json .venv/requirements ## Run the tests of pages in a browser, with screenshots in target/page/screenshots
 	cargo build --workspace --bin dance --locked
-	cd target/page && node ../../crates/dance-serve/tests/page/run.mjs ../debug/dance screenshots
+	cd target/page && VIRTUAL_ENV=$(CURDIR)/.venv node ../../crates/dance-serve/tests/page/run.mjs ../debug/dance screenshots
 	cd target/page && node ../../crates/dance-serve/tests/page/reports.mjs ../debug/dance screenshots
 
 target/page/package.json: crates/dance-serve/tests/page/package.json

@@ -56,20 +56,22 @@ def predict(
     dataset: Any,
     model: Any,
     *,
-    concurrency: int | tuple[int, int] | None = None,
+    concurrency: int | tuple[int, int] = 1,
     num_cpus: float | None = None,
     num_gpus: float | None = None,
     batch_size: int | None = 8192,
     ship: bool = True,
     **options: Any,
 ) -> Any:
-    """``dataset`` with a prediction set for every row, by ``concurrency`` actors of ``num_cpus`` each.
+    """``dataset`` with a prediction set for every row, by ``concurrency`` actors (or between two numbers of
+    them) of ``num_cpus`` each.
 
     ``ship``: the model is put into Ray's object store once, where every node fetches it; ``False``: every actor reads the
     path itself. ``num_gpus`` is passed to Ray as it is. What else there is: :class:`DancePredictor`.
     """
     if ship:
         model = ray.put(ShippedModel(model).with_contents().contents)
+    least, most = concurrency if isinstance(concurrency, tuple) else (concurrency, concurrency)
     resources = {"num_cpus": num_cpus, "num_gpus": num_gpus}
     return dataset.map_batches(
         DancePredictor,
@@ -78,6 +80,6 @@ def predict(
         batch_format="pyarrow",
         batch_size=batch_size,
         zero_copy_batch=True,
-        concurrency=concurrency or 1,
+        compute=ray.data.ActorPoolStrategy(min_size=least, max_size=most),
         **{name: value for name, value in resources.items() if value is not None},
     )

@@ -3,39 +3,11 @@ the same sets.
 """
 
 import json
-import os
-import shutil
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dance_conformal import DanceClassifier
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def dance():
-    """The program of this checkout."""
-    if shutil.which("cargo") is None or not (ROOT / "Cargo.toml").exists():
-        pytest.skip("needs the sources and cargo")
-    # As `cargo test --workspace` builds it for its own tests, so that nothing is built twice.
-    build = ["cargo", "test", "--quiet", "--workspace", "--no-run", "--test", "cli"]
-    built = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
-    if built.returncode != 0:
-        pytest.skip(f"the program does not build (try `cargo build`): {built.stderr.strip()[-300:]}")
-    program = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "dance"
-
-    def run(*arguments):
-        done = subprocess.run(
-            [program, "--quiet", *map(str, arguments)], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return run
 
 
 def sets_of(lines):

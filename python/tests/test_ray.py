@@ -1,5 +1,7 @@
 """Ray Data gives the sets that Python gives, whatever the batches."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from dance_conformal import ray as dance_ray  # noqa: E402
 
 @pytest.fixture(scope="module")
 def engine():
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - nice otherwise, and starving
     ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
     ray.data.DataContext.get_current().enable_progress_bars = False
     yield
@@ -56,7 +59,7 @@ def test_the_callable_class_by_itself(engine, model, saved, data):
         fn_constructor_args=[str(saved)],
         fn_constructor_kwargs={"alpha": 0.2, "keep": ["row"], "on_error": "null"},
         batch_format="pyarrow",
-        concurrency=1,
+        compute=ray.data.ActorPoolStrategy(size=1),
         num_cpus=0.5,
     )
     rows = answers.take_all()

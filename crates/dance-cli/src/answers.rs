@@ -1,7 +1,7 @@
 //! What the model says about each row, ready to be written.
 
 use clap::ValueEnum;
-use dance::conformal::{Decision, EmptySets, flagged_beyond_chance};
+use dance::conformal::{Combine, Decision, EmptySets, flagged_beyond_chance};
 use dance::data::Kind;
 use dance::model;
 use dance::{Context, Dance, Matrix, PredictOptions, Scored, Table};
@@ -103,6 +103,57 @@ impl<'a> Answers<'a> {
         answers
     }
 
+    /// Answers as columns. Which these are follows from what was asked for, so that frames of no and of many answers agree.
+    pub(crate) fn frame(&self, answers: &[Answer<'_>]) -> Frame {
+        let kind = self.model.label_kind();
+        let mut frame = Frame { notes: vec![("guarantee", self.model.guarantee())], ..Frame::default() };
+        let each = answers.iter();
+        frame.push("row", Column::integers(each.clone().map(|answer| answer.row as i64).collect()));
+        if each.clone().any(|answer| answer.id.is_some()) {
+            frame.push("id", id_column(each.clone().map(|answer| answer.id.as_deref())));
+        }
+        frame.push("prediction", Column::Flat(Cells::of(each.clone().map(|answer| answer.prediction), kind)));
+        frame.push("probability", Column::numbers(each.clone().map(|a| shortest(a.probability)).collect()));
+        let labels = each.clone().flat_map(|answer| answer.set.iter().copied());
+        let sizes = each.clone().map(|answer| answer.set.len()).collect();
+        frame.push("set", Column::Lists(Cells::of(labels, kind), sizes));
+        frame.push("alpha", Column::numbers(each.clone().map(|answer| answer.alpha).collect()));
+        if self.model.fitted().config.dance.unseen {
+            let none = each.clone().map(|answer| i64::from(answer.none_of_these == Some(true)));
+            frame.push("none_of_these", Column::integers(none.collect()));
+        }
+        if self.model.predictor().novelty_points() > 0 {
+            let novelty = each.clone().map(|answer| answer.novelty.unwrap_or(f64::NAN));
+            frame.push("novelty", Column::numbers(novelty.collect()));
+        }
+        if self.model.predictor().novelty_points() > 0 && self.novelty.is_some() {
+            let novel = each.clone().map(|answer| i64::from(answer.novel == Some(true)));
+            frame.push("novel", Column::integers(novel.collect()));
+        }
+        if self.include.probabilities {
+            let lists = each
+                .clone()
+                .map(|answer| answer.probabilities.iter().flatten().map(|&value| shortest(value)).collect());
+            frame.push("probabilities", Column::number_lists(&lists.collect::<Vec<_>>()));
+        }
+        if self.include.p_values && self.model.predictor().combine() != Combine::Union {
+            let combined = each.clone().map(|answer| answer.p_values.clone().unwrap_or_default());
+            frame.push("p_values", Column::number_lists(&combined.collect::<Vec<_>>()));
+        }
+        if self.include.p_values {
+            let rank = each.clone().map(|answer| answer.rank_p_values.clone().unwrap_or_default());
+            frame.push("rank_p_values", Column::number_lists(&rank.collect::<Vec<_>>()));
+            let contrast = each.clone().map(|answer| answer.contrast_p_values.clone().unwrap_or_default());
+            frame.push("contrast_p_values", Column::number_lists(&contrast.collect::<Vec<_>>()));
+        }
+        if self.include.neighbors {
+            // Lists of lists: as JSON text, which every format can hold.
+            let lists = each.map(|answer| serde_json::json!(answer.neighbors).to_string());
+            frame.push("neighbors", Column::texts(lists.collect()));
+        }
+        frame
+    }
+
     /// What should be known about every set.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let each = self.decisions.iter().map(|decision| level_warnings(self.model, decision));
@@ -140,62 +191,6 @@ fn id_column<'b>(ids: impl Iterator<Item = Option<&'b RawValue>>) -> Column {
     Column::Flat(Cells::named(&texts, if integers { Kind::Integer } else { Kind::Text }))
 }
 
-/// Answers as columns; `kind` is what labels are.
-pub(crate) fn frame(answers: &[Answer<'_>], kind: Kind, notes: Vec<(&'static str, String)>) -> Frame {
-    let mut frame = Frame { notes, ..Frame::default() };
-    let first = answers.first();
-    let (probabilities, p_values, neighbors) = (
-        first.is_some_and(|answer| answer.probabilities.is_some()),
-        first.is_some_and(|answer| answer.rank_p_values.is_some()),
-        first.is_some_and(|answer| answer.neighbors.is_some()),
-    );
-    let each = answers.iter();
-    frame.push("row", Column::integers(each.clone().map(|answer| answer.row as i64).collect()));
-    if each.clone().any(|answer| answer.id.is_some()) {
-        frame.push("id", id_column(each.clone().map(|answer| answer.id.as_deref())));
-    }
-    frame.push("prediction", Column::Flat(Cells::of(each.clone().map(|answer| answer.prediction), kind)));
-    frame.push("probability", Column::numbers(each.clone().map(|a| shortest(a.probability)).collect()));
-    let labels = each.clone().flat_map(|answer| answer.set.iter().copied());
-    let sizes = each.clone().map(|answer| answer.set.len()).collect();
-    frame.push("set", Column::Lists(Cells::of(labels, kind), sizes));
-    if first.is_some_and(|answer| answer.none_of_these.is_some()) {
-        let none = each.clone().map(|answer| i64::from(answer.none_of_these == Some(true)));
-        frame.push("none_of_these", Column::integers(none.collect()));
-    }
-    frame.push("alpha", Column::numbers(each.clone().map(|answer| answer.alpha).collect()));
-    if first.is_some_and(|answer| answer.novelty.is_some()) {
-        let novelty = each.clone().map(|answer| answer.novelty.unwrap_or(f64::NAN));
-        frame.push("novelty", Column::numbers(novelty.collect()));
-    }
-    if first.is_some_and(|answer| answer.novel.is_some()) {
-        let novel = each.clone().map(|answer| i64::from(answer.novel == Some(true)));
-        frame.push("novel", Column::integers(novel.collect()));
-    }
-    if probabilities {
-        let lists = each
-            .clone()
-            .map(|answer| answer.probabilities.iter().flatten().map(|&value| shortest(value)).collect());
-        frame.push("probabilities", Column::number_lists(&lists.collect::<Vec<_>>()));
-    }
-    if first.is_some_and(|answer| answer.p_values.is_some()) {
-        let combined = each.clone().map(|answer| answer.p_values.clone().unwrap_or_default());
-        frame.push("p_values", Column::number_lists(&combined.collect::<Vec<_>>()));
-    }
-    if p_values {
-        let rank = each.clone().map(|answer| answer.rank_p_values.clone().unwrap_or_default());
-        frame.push("rank_p_values", Column::number_lists(&rank.collect::<Vec<_>>()));
-        let contrast = each.clone().map(|answer| answer.contrast_p_values.clone().unwrap_or_default());
-        frame.push("contrast_p_values", Column::number_lists(&contrast.collect::<Vec<_>>()));
-    }
-    if neighbors {
-        // Lists of lists: as JSON text, which every format can hold.
-        let lists = each.map(|answer| serde_json::json!(answer.neighbors).to_string());
-        frame.push("neighbors", Column::texts(lists.collect()));
-    }
-    frame
-}
-
 /// The f64 that prints like the f32: 0.9, not 0.8999999761581421.
 fn shortest(value: f32) -> f64 {
     value.to_string().parse().unwrap_or(f64::from(value))
@@ -218,6 +213,24 @@ impl Summary {
     pub(crate) fn new(alphas: &Alphas, novelty: Option<f64>) -> Self {
         let levels = alphas.0.iter().map(|&alpha| (alpha, 0, 0)).collect();
         Self { bad: 0, rows: 0, levels, novel: (novelty.unwrap_or(NOVELTY), None) }
+    }
+
+    /// The same levels, and nothing counted.
+    pub(crate) fn empty(&self) -> Self {
+        let levels = self.levels.iter().map(|&(alpha, ..)| (alpha, 0, 0)).collect();
+        Self { bad: 0, rows: 0, levels, novel: (self.novel.0, None) }
+    }
+
+    /// Adds what was counted elsewhere.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.bad += other.bad;
+        self.rows += other.rows;
+        for (own, other) in self.levels.iter_mut().zip(&other.levels) {
+            *own = (own.0, own.1 + other.1, own.2 + other.2);
+        }
+        if let Some(novel) = other.novel.1 {
+            *self.novel.1.get_or_insert_default() += novel;
+        }
     }
 
     pub(crate) fn add(&mut self, answers: &[Answer<'_>]) {

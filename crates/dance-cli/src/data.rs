@@ -2,14 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::Args;
-use dance::data::io::{self, Format, JsonKeys, ReadOptions};
-use dance::data::{Classes, EncoderIdentity, Kind};
+use dance::data::io::{self, Blocks, Format, JsonKeys, ReadOptions};
+use dance::data::{Classes, EncoderIdentity, Kind, Sample};
 use dance::{Dance, Dataset, Table};
 
+use crate::inputs;
 use crate::parse;
 use crate::progress::Progress;
+use crate::table;
+
+/// Rows read at once, of a file that need not fit into memory.
+const BLOCK: usize = 4096;
 
 /// Where in the file things are.
 #[derive(Args, Clone, Debug)]
@@ -65,11 +70,33 @@ impl Columns {
 
     /// Refuses what cannot be read, before anything heavy.
     pub(crate) fn check(&self, path: &Path) -> anyhow::Result<()> {
-        self.format_of(path)?;
+        if inputs::many(&[path.to_owned()])?.is_none() {
+            self.format_of(path)?;
+        } else if self.labels.is_some() || self.format.is_some() {
+            bail!("--labels and --format are for a single file; many files say by their names what they are");
+        } else {
+            return Ok(());
+        }
         for path in std::iter::once(path).chain(self.labels.as_deref()) {
             check_there(path)?;
         }
         Ok(())
+    }
+
+    /// The group of every point of `data`, which was read from `path`: what the column `name` says.
+    pub(crate) fn groups(&self, path: &Path, name: &str, data: &Dataset) -> anyhow::Result<Vec<u32>> {
+        let options = ReadOptions { id_column: Some(name.into()), without_labels: true, ..self.options() };
+        let Some(all) = io::read(path, &options)?.ids else {
+            bail!("{}: there is no column or array `{name}` to say which group a row is of", path.display());
+        };
+        let mut groups = Classes::new(&[]);
+        data.rows
+            .iter()
+            .map(|&row| match all.get(row as usize) {
+                Some(name) => Ok(groups.id_or_next(name)),
+                None => bail!("{}: row {row} has no group", path.display()),
+            })
+            .collect()
     }
 
     /// Points, whose labels nobody needs.
@@ -90,8 +117,15 @@ impl Columns {
     }
 
     /// The same with labels.
-    pub(crate) fn table_for(&self, path: &Path, model: &Dance, progress: &Progress) -> anyhow::Result<Table> {
-        let table = self.table(path, progress)?;
+    pub(crate) fn table_for(
+        &self,
+        path: &Path,
+        model: &Dance,
+        sample: Option<usize>,
+        seed: u64,
+        progress: &Progress,
+    ) -> anyhow::Result<Table> {
+        let table = self.gathered(path, sample, seed, progress)?;
         EncoderIdentity::check(model.encoder(), table.encoder.as_ref(), table.origin())?;
         Ok(table)
     }
@@ -106,6 +140,42 @@ impl Columns {
         Ok(table)
     }
 
+    /// Points with labels of one file, or of all files of a folder or a pattern one after the other; a uniform sample of them where
+    /// one is asked for, drawn in one pass. Rows then count through all files.
+    pub(crate) fn gathered(
+        &self,
+        path: &Path,
+        sample: Option<usize>,
+        seed: u64,
+        progress: &Progress,
+    ) -> anyhow::Result<Table> {
+        let files = match inputs::many(&[path.to_owned()])? {
+            Some(found) => found.into_iter().map(|found| found.path).collect(),
+            None if sample.is_none() => return self.table(path, progress),
+            None => vec![path.to_owned()],
+        };
+        let (mut drawn, mut out) = (Sample::new(sample.unwrap_or(usize::MAX), seed), 0);
+        for file in &files {
+            let mut blocks = Blocks::open(file, &self.options())?;
+            while let Some(table) = blocks.next(BLOCK)? {
+                drawn.take(table)?;
+            }
+            out += blocks.left_out();
+        }
+        let seen = drawn.seen();
+        let table = drawn.finish().with_context(|| path.display().to_string())?;
+        if out > 0 {
+            let all = out as u64 + seen;
+            progress.warn(&format!("{}: {out} of {all} rows have no label and are left out", path.display()));
+        }
+        progress.detail(&format!(
+            "{} of {seen} rows of {}",
+            table.embeddings().rows(),
+            table::counted(files.len(), "file", "files")
+        ));
+        Ok(table)
+    }
+
     /// Labelled points. Classes are those that occur, in the order of their names: the same data gives the same model
     /// whatever file it comes from. What is among the `known` classes is a class, whatever it looks like.
     pub(crate) fn dataset(
@@ -114,7 +184,19 @@ impl Columns {
         known: &[String],
         progress: &Progress,
     ) -> anyhow::Result<Dataset> {
-        Ok(in_order_of_names(self.table(path, progress)?.into_dataset_for(known)?))
+        self.sampled(path, known, None, 0, progress)
+    }
+
+    /// The same of a sample.
+    pub(crate) fn sampled(
+        &self,
+        path: &Path,
+        known: &[String],
+        sample: Option<usize>,
+        seed: u64,
+        progress: &Progress,
+    ) -> anyhow::Result<Dataset> {
+        Ok(in_order_of_names(self.gathered(path, sample, seed, progress)?.into_dataset_for(known)?))
     }
 }
 

@@ -7,17 +7,20 @@
 
 mod answers;
 mod args;
+mod bulk;
 mod commands;
 mod config_file;
 mod data;
 #[cfg(feature = "embed")]
 mod encoding;
+mod inputs;
 mod interrupt;
 mod judged;
 mod listener;
 mod output;
 mod parse;
 mod places;
+mod plan;
 mod progress;
 mod replies;
 mod screen;

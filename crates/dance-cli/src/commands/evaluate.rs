@@ -38,7 +38,7 @@ pub(crate) struct Evaluate {
     /// A model that `dance fit` wrote
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// Embeddings with labels that the model has not seen
+    /// Embeddings with labels that the model has not seen: a file, or a folder or pattern of files
     #[arg(value_name = "DATA")]
     data: PathBuf,
     #[command(flatten)]
@@ -55,6 +55,9 @@ pub(crate) struct Evaluate {
     /// Exit with status 1 if coverage is lower, at any level, than chance explains (less than one time in a hundred)
     #[arg(long)]
     check: bool,
+    /// Judge by so many rows, drawn at random in one pass; without it all of DATA are held in memory
+    #[arg(long, value_name = "N", value_parser = parse::at_least_one)]
+    sample: Option<usize>,
     /// Leave out points that the model was fitted or calibrated on
     #[arg(long)]
     exclude_seen: bool,
@@ -89,8 +92,8 @@ impl Evaluate {
         let progress = Progress::new(shared);
         progress.begin("judging");
         let context = shared.context(&progress)?;
-        let model = Dance::load(shared.device(), &self.model, &context)?;
-        let table = self.columns.table_for(&self.data, &model, &progress)?;
+        let model = Dance::load(shared.device()?, &self.model, &context)?;
+        let table = self.columns.table_for(&self.data, &model, self.sample, shared.seed, &progress)?;
         let truth = Truth::new(&model, &table)?;
         if let Some(warning) = &truth.warning {
             progress.warn(warning);

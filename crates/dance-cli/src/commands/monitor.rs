@@ -68,9 +68,9 @@ impl MonitorStream {
         places::check(&inputs, &[self.state.as_deref()])?;
         let progress = Progress::new(shared);
         let context = shared.context(&progress)?;
-        let model = Dance::load(shared.device(), &self.model, &context)?;
+        let model = Dance::load(shared.device()?, &self.model, &context)?;
         let mut monitor =
-            Monitor::new(&model, shared.device(), self.labelled, self.false_alarm, shared.seed, &context)?;
+            Monitor::new(&model, shared.device()?, self.labelled, self.false_alarm, shared.seed, &context)?;
         if let Some(path) = self.state.as_deref().filter(|path| path.exists()) {
             let text = whole_file::read(path, LONGEST_STATE)?;
             let state = serde_json::from_slice(&text).with_context(|| {
@@ -147,7 +147,7 @@ impl MonitorStream {
             take(self.columns.points_for(&self.data, model)?.embeddings(), &[])?;
             return Ok(());
         }
-        let table = self.columns.table_for(&self.data, model, progress)?;
+        let table = self.columns.table_for(&self.data, model, None, 0, progress)?;
         let truth = Truth::new(model, &table)?;
         let known =
             |&label: &u32| Some(Some(label).filter(|&label| (label as usize) < model.classes().len()));
@@ -180,13 +180,20 @@ impl MonitorStream {
             };
             writeln!(
                 out,
-                "{}: {verdict} ({points} points; evidence {now:.3}, at most {largest:.3}, an alarm at {:.0})",
+                "{}: {verdict} ({points} points; evidence {}, at most {}, an alarm at {:.0})",
                 word(watched),
+                number(now),
+                number(largest),
                 monitor.bound()
             )?;
         }
         Ok(())
     }
+}
+
+/// Short, however large.
+fn number(value: f64) -> String {
+    if value < 1e6 { format!("{value:.3}") } else { format!("{value:.1e}") }
 }
 
 /// Takes up points with their labels, where those are known; returns whether to go on.

@@ -1,20 +1,26 @@
 //! `dance predict`: a prediction set for every row.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
+use dance::Dance;
 use dance::conformal::EmptySets;
 use dance::conformal::threshold::smallest_alpha;
-use dance::data::{Normalize, io as files};
-use dance::{Dance, Table};
+use dance::data::io as files;
+use dance::device::DeviceChoice;
 use serde_json::json;
 
+mod lines;
+mod many;
+
 use super::Outcome;
-use crate::answers::{self, Answer, Answers, Include, Summary};
+#[cfg(feature = "embed")]
+use crate::answers;
+use crate::answers::{Answers, Include, Summary};
 use crate::args::Shared;
+use crate::bulk::{Bulk, Ended};
 use crate::data::{Columns, check_there};
 #[cfg(feature = "embed")]
 use crate::encoding::OnTheFly;
@@ -22,15 +28,19 @@ use crate::output::{Destination, Format, Watched, write_frame};
 use crate::parse::{self, Alphas};
 use crate::places;
 use crate::progress::Progress;
-use crate::replies::{Refusal, Reply, Taker, write_lines, write_reply};
-use crate::stream::{BadLine, Group, Next, Points};
+#[cfg(feature = "embed")]
+use crate::replies::write_lines;
 
 pub(crate) const EXAMPLE: &str = r#"Example:
   dance predict model.dance new.npz -o sets.parquet --alpha 0.05 --include probabilities,p-values
   echo '{"id": "a", "embedding": [0.1, …]}' | dance predict model.dance - -o -
   dance predict model.dance --images new/ -o sets.jsonl
+  dance predict model.dance parts/ -o sets/ --resume
 
   zcat points.csv.gz | dance predict model.dance /dev/stdin --format csv -o sets.csv --alpha 0.1,0.05
+
+Parquet is read and written in constant memory. Of a folder, a pattern or several names every file gets an output file of its own (Parquet,
+unless -o 'sets/*.jsonl' says otherwise); one that cannot be read is told, the others go on, and the exit status is 1.
 
 A row of .jsonl: {"row":0,"id":"a","prediction":"cat","probability":0.93,"set":["cat","fox"],"alpha":0.05,"novelty":0.41}
 `novelty` is a p-value for coming from where the calibration points come from, whatever the label; --novelty 0.01 adds `novel`.
@@ -54,12 +64,13 @@ pub(crate) struct Predict {
     /// A model that `dance fit` wrote
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// Embeddings; `-` is stdin. JSON lines (.jsonl, and `-` unless --format says otherwise) are answered one by one
+    /// Embeddings; `-` is stdin. JSON lines (.jsonl, and `-` unless --format says otherwise) are answered one by one. Of a folder, a
+    /// pattern or several names, every file is answered by itself
     #[arg(value_name = "DATA")]
     #[cfg_attr(feature = "embed", arg(required_unless_present_any = ["images", "texts"]))]
     #[cfg_attr(not(feature = "embed"), arg(required = true))]
-    data: Option<PathBuf>,
-    /// Where sets go: .jsonl, .csv, .parquet, .npz; `-` is stdout
+    data: Vec<PathBuf>,
+    /// Where sets go: .jsonl, .csv, .parquet, .npz; `-` is stdout. Of many files a folder (`sets`, 'sets/*.jsonl')
     #[arg(short, long, value_name = "OUT", default_value = "-")]
     output: PathBuf,
     #[command(flatten)]
@@ -76,6 +87,9 @@ pub(crate) struct Predict {
     /// What becomes of a line (of JSON lines) that is no point
     #[arg(long, value_enum, default_value_t = OnError::Stop, value_name = "HOW")]
     on_error: OnError,
+    /// Of many files: leave those that a run before has answered, with the same model and options
+    #[arg(long)]
+    resume: bool,
     /// What becomes of empty sets
     #[arg(long, value_enum, default_value_t = Empty::Keep, value_name = "HOW")]
     empty: Empty,
@@ -95,10 +109,11 @@ enum OnError {
 
 impl Predict {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<Outcome> {
-        let destination = self.check(shared)?;
+        let plan = self.plan(shared)?;
+        let destination = if plan.is_some() { None } else { Some(self.check(shared)?) };
         let progress = Progress::new(shared);
         let context = shared.context(&progress)?;
-        let model = Dance::load(shared.device(), &self.model, &context)?;
+        let model = Dance::load(shared.device()?, &self.model, &context)?;
         let empty = if self.empty == Empty::Top1 { EmptySets::Top1 } else { EmptySets::Keep };
         let answers =
             Answers::new(&model, &self.alpha.0, &self.include, empty, &context)?.flagging(self.novelty);
@@ -106,19 +121,26 @@ impl Predict {
             progress.warn(&warning);
         }
         self.check_novelty(&model, &progress);
-        let summary = if self.streams() {
-            self.stream(&answers, &destination)?
-        } else {
-            progress.begin("predicting");
-            self.table(&answers, &destination, &progress)?
-        };
+        let (mut summary, mut ended) = (Summary::new(&self.alpha, self.novelty), None);
+        match (&plan, &destination) {
+            (Some(plan), _) => {
+                let bulk = Bulk { answers: &answers, columns: &self.columns, progress: &progress };
+                ended = Some(bulk.files(plan, &self.options()?, self.resume, &mut summary)?);
+            }
+            (None, Some(destination)) if self.streams() => summary = self.stream(&answers, destination)?,
+            (None, Some(destination)) => {
+                progress.begin("predicting");
+                summary = self.table(&answers, destination, shared.device, &progress)?;
+            }
+            (None, None) => {}
+        }
         progress.finish();
         let (shares, guarantee) = (summary.shares(), model.guarantee());
         let novel = summary.novel(model.predictor().novelty_points());
         if let Some((words, true)) = &novel {
             progress.warn(words);
         }
-        if shared.json && destination != Destination::Stdout {
+        if shared.json && destination != Some(Destination::Stdout) {
             let mut report = json!({
                 "output": self.output.display().to_string(),
                 "rows": summary.rows,
@@ -127,6 +149,13 @@ impl Predict {
                 "novelty": { "level": summary.novel.0, "rows": summary.novel.1, "beyond_chance": novel.as_ref().map(|found| found.1) },
                 "warnings": progress.warnings(),
             });
+            if let Some(Ended { answered, before, failed }) = &ended {
+                let failed = failed
+                    .iter()
+                    .map(|(file, error)| json!({ "file": file.display().to_string(), "error": error }));
+                report["files"] =
+                    json!({ "answered": answered, "before": before, "failed": failed.collect::<Vec<_>>() });
+            }
             let level = |&(alpha, size, empty)| json!({ "alpha": alpha, "size": size, "empty": empty });
             if let ([only], Some(report)) = (&shares[..], report.as_object_mut()) {
                 report.extend(level(only).as_object().cloned().unwrap_or_default());
@@ -144,6 +173,13 @@ impl Predict {
         }
         if let (Some(_), Some((words, false))) = (self.novelty, novel) {
             progress.note(&words);
+        }
+        if let Some(Ended { answered, before, failed }) = &ended {
+            let before = if *before > 0 { format!(", {before} were there") } else { String::new() };
+            progress.note(&format!("{answered} files answered{before}, {} failed", failed.len()));
+            if !failed.is_empty() {
+                return Ok(Outcome::CheckFailed);
+            }
         }
         if summary.bad > 0 {
             let what = if self.embeds() { "could not be embedded" } else { "lines were no points" };
@@ -172,12 +208,12 @@ impl Predict {
         if let Some((source, _)) = self.embedding.source() {
             return source;
         }
-        self.data.as_deref().unwrap_or(Path::new("-"))
+        self.data.first().map_or(Path::new("-"), PathBuf::as_path)
     }
 
     /// Whether pictures or texts are embedded first.
     fn embeds(&self) -> bool {
-        self.data.is_none()
+        self.data.is_empty()
     }
 
     /// Whether DATA is JSON lines, which are answered as they come; stdin is, unless something else is said.
@@ -217,157 +253,41 @@ impl Predict {
         Ok(destination)
     }
 
-    /// All rows of a file. Its labels are nobody's business.
+    /// All rows of a file, or what is embedded first.
     fn table(
         &self,
         answers: &Answers<'_>,
         destination: &Destination,
+        device: DeviceChoice,
         progress: &Progress,
     ) -> anyhow::Result<Summary> {
-        let (table, bad) = self.points(answers, progress)?;
-        let found = answers
-            .of(table.embeddings(), 0, &answers::ids_of(&table))
-            .with_context(|| self.data().display().to_string())?;
-        let mut summary = Summary { bad: bad.len(), ..Summary::new(&self.alpha, self.novelty) };
-        summary.add(&found);
-        let lines = |out: &mut dyn Write| -> io::Result<()> {
-            write_lines(out, &found)?;
-            bad.iter().try_for_each(|(id, reason)| writeln!(out, "{}", json!({ "id": id, "error": reason })))
-        };
-        match destination {
-            Destination::Stdout => lines(&mut io::stdout().lock())?,
-            Destination::File(path, Format::Jsonl) => {
-                Watched::write(path, |file| Ok(lines(file)?))?;
-            }
-            Destination::File(path, format) => Self::write_table(answers, &found, path, *format)?,
-        }
-        Ok(summary)
-    }
-
-    fn write_table(
-        answers: &Answers<'_>,
-        found: &[Answer<'_>],
-        path: &Path,
-        format: Format,
-    ) -> anyhow::Result<()> {
-        let notes = vec![("guarantee", answers.model.guarantee())];
-        write_frame(path, format, &answers::frame(found, answers.model.label_kind(), notes))
-    }
-
-    /// The points, and what could be made none of, with the reason.
-    #[cfg_attr(not(feature = "embed"), allow(unused_variables))]
-    fn points(
-        &self,
-        answers: &Answers<'_>,
-        progress: &Progress,
-    ) -> anyhow::Result<(Table, Vec<(String, String)>)> {
+        let mut summary = Summary::new(&self.alpha, self.novelty);
         #[cfg(feature = "embed")]
         if self.embeds() {
-            return self.embedding.table(
-                answers.model,
-                self.on_error == OnError::Report,
-                progress,
-                answers.context,
-            );
-        }
-        Ok((self.columns.points_for(self.data(), answers.model)?, Vec::new()))
-    }
-
-    /// Lines in, lines out; a table is written when all have come.
-    fn stream<'a>(&self, answers: &Answers<'a>, destination: &Destination) -> anyhow::Result<Summary> {
-        let input: Box<dyn Read> = if self.data() == Path::new("-") {
-            Box::new(io::stdin().lock())
-        } else {
-            Box::new(File::open(self.data()).with_context(|| self.data().display().to_string())?)
-        };
-        let name =
-            if self.data() == Path::new("-") { "stdin".into() } else { self.data().display().to_string() };
-        let dimensions = answers.model.fitted().dimensions();
-        let directed = answers.model.fitted().config.normalize == Normalize::L2;
-        let mut points = Points::new(input, name.clone(), self.columns.keys(), dimensions, directed);
-        let mut summary = Summary::new(&self.alpha, self.novelty);
-        let mut each = |out: Taker<'_, 'a>| -> anyhow::Result<()> {
-            loop {
-                match points.next()? {
-                    Next::Points(group) => self.answer(answers, group, &mut summary, &name, out)?,
-                    Next::Bad(bad) => self.refuse(bad, &mut summary, &name, out)?,
-                    Next::End => return Ok(()),
+            let reports = self.on_error == OnError::Report;
+            let (table, bad) =
+                self.embedding.table(answers.model, reports, device, progress, answers.context)?;
+            let found = answers
+                .of(table.embeddings(), 0, &answers::ids_of(&table))
+                .with_context(|| self.data().display().to_string())?;
+            summary.bad = bad.len();
+            summary.add(&found);
+            let lines = |out: &mut dyn Write| -> io::Result<()> {
+                write_lines(out, &found)?;
+                bad.iter()
+                    .try_for_each(|(id, reason)| writeln!(out, "{}", json!({ "id": id, "error": reason })))
+            };
+            match destination {
+                Destination::Stdout => lines(&mut io::stdout().lock())?,
+                Destination::File(path, Format::Jsonl) => {
+                    Watched::write(path, |file| Ok(lines(file)?))?;
                 }
+                Destination::File(path, format) => write_frame(path, *format, &answers.frame(&found))?,
             }
-        };
-        match destination {
-            Destination::Stdout => {
-                let mut stdout = io::stdout().lock();
-                each(&mut |reply| {
-                    write_reply(&mut stdout, &reply)?;
-                    Ok(stdout.flush()?) // whoever waits for the answer has it now
-                })?;
-            }
-            Destination::File(path, Format::Jsonl) => {
-                Watched::write(path, |file| each(&mut |reply| Ok(write_reply(file, &reply)?)))?;
-            }
-            Destination::File(path, format) => {
-                let mut all = Vec::new();
-                each(&mut |reply| {
-                    if let Reply::Answers(found) = reply {
-                        all.extend(found);
-                    }
-                    Ok(())
-                })?;
-                Self::write_table(answers, &all, path, *format)?;
-            }
+            return Ok(summary);
         }
+        let bulk = Bulk { answers, columns: &self.columns, progress };
+        bulk.file(self.data(), destination, &mut summary)?;
         Ok(summary)
-    }
-
-    /// Answers points that arrived together. Where one of them cannot be answered (numbers so large that they overflow), each is
-    /// asked by itself, so that the others are.
-    fn answer<'a>(
-        &self,
-        answers: &Answers<'a>,
-        group: Group,
-        summary: &mut Summary,
-        name: &str,
-        out: Taker<'_, 'a>,
-    ) -> anyhow::Result<()> {
-        match answers.of(&group.points, group.first, &group.ids) {
-            Ok(found) => {
-                summary.add(&found);
-                return out(Reply::Answers(found));
-            }
-            Err(dance::Error::NotFinite { .. } | dance::Error::Data(_)) => {}
-            Err(error) => return Err(error).with_context(|| name.to_owned()),
-        }
-        for (place, id) in group.ids.into_iter().enumerate() {
-            let (row, line) = (group.first + place, group.lines[place]);
-            match answers.of(&group.points.select(&[place]), row, std::slice::from_ref(&id)) {
-                Ok(found) => {
-                    summary.add(&found);
-                    out(Reply::Answers(found))?;
-                }
-                Err(dance::Error::NotFinite { .. } | dance::Error::Data(_)) => {
-                    let problem = "its numbers are too large for the model; scale the embeddings down".into();
-                    self.refuse(BadLine { row, line, id, problem }, summary, name, out)?;
-                }
-                Err(error) => return Err(error).with_context(|| format!("{name}: line {line}")),
-            }
-        }
-        Ok(())
-    }
-
-    /// Says what is wrong with a line: in its answer, or by ending here.
-    fn refuse(
-        &self,
-        bad: BadLine,
-        summary: &mut Summary,
-        name: &str,
-        out: Taker<'_, '_>,
-    ) -> anyhow::Result<()> {
-        let BadLine { row, line, id, problem: error } = bad;
-        if self.on_error == OnError::Stop {
-            bail!("{name}: line {line}: {error} (--on-error report goes on behind it)");
-        }
-        summary.bad += 1;
-        out(Reply::Refusal(Refusal { row, line, error, id }))
     }
 }

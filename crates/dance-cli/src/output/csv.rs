@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::frame::{Cells, offsets};
 use super::{Column, Frame};
 
-pub(super) fn write(out: &mut impl Write, frame: &Frame) -> anyhow::Result<()> {
+pub(super) fn write(out: &mut impl Write, frame: &Frame, with_header: bool) -> anyhow::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
     let (mut header, mut begins) = (Vec::new(), Vec::new());
     for (name, column) in &frame.columns {
@@ -19,7 +19,9 @@ pub(super) fn write(out: &mut impl Write, frame: &Frame) -> anyhow::Result<()> {
         }
         begins.push(if let Column::Lists(_, lengths) = column { offsets(lengths) } else { Vec::new() });
     }
-    writer.write_record(&header)?;
+    if with_header {
+        writer.write_record(&header)?;
+    }
     for row in 0..frame.rows() {
         for ((_, column), begins) in frame.columns.iter().zip(&begins) {
             match column {

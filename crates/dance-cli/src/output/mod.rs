@@ -2,6 +2,7 @@
 
 mod csv;
 mod frame;
+mod frames;
 mod jsonl;
 mod npz;
 #[cfg(feature = "parquet")]
@@ -15,6 +16,7 @@ use anyhow::{Context, bail};
 use dance::whole_file::WholeFile;
 
 pub(crate) use frame::{Cells, Column, Frame};
+pub(crate) use frames::Frames;
 pub(crate) use watched::Watched;
 
 /// What rows are written as.
@@ -65,6 +67,11 @@ impl Format {
         })
     }
 
+    /// Whether a name is one of a file that could be written.
+    pub(crate) fn is_known(path: &Path) -> bool {
+        !matches!(Self::of(path), Ok(None))
+    }
+
     /// Of a file that cannot be stdout; `what` goes there.
     pub(crate) fn of_file(path: &Path, what: &str) -> anyhow::Result<Self> {
         match Self::of(path)? {
@@ -80,7 +87,7 @@ pub(crate) fn write_frame(path: &Path, format: Format, frame: &Frame) -> anyhow:
     let mut out = Cursor::new(Vec::new());
     match format {
         Format::Jsonl => jsonl::write(&mut out, frame),
-        Format::Csv => csv::write(&mut out, frame),
+        Format::Csv => csv::write(&mut out, frame, true),
         Format::Npz => npz::write(&mut out, frame),
         #[cfg(feature = "parquet")]
         Format::Parquet => parquet::write(&mut out, frame),

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use anyhow::bail;
 use parquet::basic::Compression;
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int64Type};
 use parquet::file::metadata::KeyValue;
@@ -14,6 +15,48 @@ use super::frame::Cells;
 use super::{Column, Frame};
 
 pub(super) fn write(out: &mut (impl Write + Send), frame: &Frame) -> anyhow::Result<()> {
+    let mut groups = RowGroups::new(out);
+    groups.write(frame)?;
+    groups.finish()
+}
+
+/// A file that is written in frames, each a row group.
+pub(super) struct RowGroups<'w, W: Write + Send> {
+    begun: Begun<'w, W>,
+}
+
+enum Begun<'w, W: Write + Send> {
+    No(&'w mut W),
+    Yes(SerializedFileWriter<&'w mut W>),
+    Failed,
+}
+
+impl<'w, W: Write + Send> RowGroups<'w, W> {
+    pub(super) fn new(out: &'w mut W) -> Self {
+        Self { begun: Begun::No(out) }
+    }
+
+    pub(super) fn write(&mut self, frame: &Frame) -> anyhow::Result<()> {
+        let mut writer = match std::mem::replace(&mut self.begun, Begun::Failed) {
+            Begun::No(out) => begin(out, frame)?,
+            Begun::Yes(writer) => writer,
+            Begun::Failed => bail!("the file could not be written before"),
+        };
+        write_group(&mut writer, frame)?;
+        self.begun = Begun::Yes(writer);
+        Ok(())
+    }
+
+    pub(super) fn finish(self) -> anyhow::Result<()> {
+        if let Begun::Yes(writer) = self.begun {
+            writer.close()?;
+        }
+        Ok(())
+    }
+}
+
+/// The first frame says what the columns are, and what holds for all rows.
+fn begin<W: Write + Send>(out: W, frame: &Frame) -> anyhow::Result<SerializedFileWriter<W>> {
     let fields: String = frame.columns.iter().map(|(name, column)| field(name, column)).collect();
     let schema = Arc::new(parse_message_type(&format!("message schema {{ {fields}}}"))?);
     let notes = frame.notes.iter().map(|(key, text)| KeyValue::new((*key).to_owned(), text.clone()));
@@ -21,7 +64,10 @@ pub(super) fn write(out: &mut (impl Write + Send), frame: &Frame) -> anyhow::Res
         .set_compression(Compression::SNAPPY)
         .set_key_value_metadata(Some(notes.collect()))
         .build();
-    let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties))?;
+    Ok(SerializedFileWriter::new(out, schema, Arc::new(properties))?)
+}
+
+fn write_group<W: Write + Send>(writer: &mut SerializedFileWriter<W>, frame: &Frame) -> anyhow::Result<()> {
     let mut group = writer.next_row_group()?;
     let mut columns = frame.columns.iter();
     while let Some(mut place) = group.next_column()? {
@@ -39,7 +85,6 @@ pub(super) fn write(out: &mut (impl Write + Send), frame: &Frame) -> anyhow::Res
         place.close()?;
     }
     group.close()?;
-    writer.close()?;
     Ok(())
 }
 

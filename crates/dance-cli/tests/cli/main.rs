@@ -9,6 +9,7 @@ mod client;
 mod commands;
 mod configuration;
 mod demo;
+mod devices;
 #[cfg(feature = "embed")]
 mod embed;
 mod errors;
@@ -17,7 +18,10 @@ mod formats;
 mod interrupts;
 mod judging;
 mod kinds;
+mod promises;
 mod readers;
+#[cfg(feature = "parquet")]
+mod scale;
 #[cfg(feature = "serve")]
 mod serve;
 mod streams;

@@ -165,6 +165,14 @@ impl Predictor {
         Ok(Answers { neighbors, scores, counts, novelty, unseen })
     }
 
+    /// The neighbors of every calibration point, where they are a bag.
+    pub(crate) fn bag_neighbors(&self) -> Option<&Neighbors> {
+        match &self.evidence {
+            Evidence::Bag(bag) => Some(bag.neighbors()),
+            _ => None,
+        }
+    }
+
     /// Lets sets hold "none of these": `fit` are the labels of the points that fitted the kernel.
     pub(crate) fn allow_unseen(&mut self, fit: &[u32]) {
         if let Evidence::Bag(bag) = &self.evidence {

@@ -85,29 +85,22 @@ impl Table {
 
     /// Leaves out rows that have no label, or this one, and takes every other label for a class; how many were left out.
     pub fn leave_out_unlabelled(self, label: &str) -> Result<(Self, usize)> {
-        let Some(labels) = &self.labels else { return Ok((self, 0)) };
+        let (rows, origin) = (self.embeddings.rows(), self.label_origin().to_owned());
+        let none = || Error::Data(format!("{origin}: no row has a label but `{label}`"));
+        let table = self.labelled(label).ok_or_else(none)?;
+        let out = rows - table.embeddings.rows();
+        Ok((table, out))
+    }
+
+    /// The rows that have a label, and another than this, where there are any; every label is then a class.
+    pub(super) fn labelled(self, label: &str) -> Option<Self> {
+        let Some(labels) = &self.labels else { return Some(self) };
         let mut out: BTreeSet<usize> = labels.rows_of(label).into_iter().collect();
         out.extend(&self.places.missing);
         let rows: Vec<usize> = (0..labels.len()).filter(|row| !out.contains(row)).collect();
-        if rows.is_empty() {
-            return Err(Error::Data(format!("{}: no row has a label but `{label}`", self.label_origin())));
-        }
-        let pick = |places: &Vec<u32>| rows.iter().map(|&row| places[row]).collect();
-        let places = Places {
-            lines: self.places.lines.as_ref().map(pick),
-            rows: Some(rows.iter().map(|&row| self.row(row)).collect()),
-            missing: Vec::new(),
-            said: true,
-            ..self.places.clone()
-        };
-        let table = Self {
-            embeddings: self.embeddings.select(&rows),
-            labels: Some(labels.select(&rows)),
-            ids: self.ids.as_ref().map(|ids| rows.iter().map(|&row| ids[row].clone()).collect()),
-            places,
-            ..self
-        };
-        Ok((table, out.len()))
+        let mut table = (!rows.is_empty()).then(|| self.select(&rows))?;
+        table.places.said = true;
+        Some(table)
     }
 
     /// Where the label of a row is in its file: `row 17` or, in a text file, `line 18`.

@@ -73,6 +73,28 @@ impl RawLabels {
         }
     }
 
+    /// Puts one of `others`, which are of the same kind, in a place.
+    pub(super) fn set(&mut self, place: usize, others: &Self, row: usize) {
+        match (self, others) {
+            (Self::Integers(own), Self::Integers(others)) => own[place] = others[row],
+            (Self::Floats(own), Self::Floats(others)) => own[place] = others[row],
+            (Self::Booleans(own), Self::Booleans(others)) => own[place] = others[row],
+            (Self::Names(own), Self::Names(others)) => own[place].clone_from(&others[row]),
+            _ => {}
+        }
+    }
+
+    /// Appends others of the same kind.
+    pub(super) fn extend(&mut self, others: Self) {
+        match (self, others) {
+            (Self::Integers(own), Self::Integers(others)) => own.extend(others),
+            (Self::Floats(own), Self::Floats(others)) => own.extend(others),
+            (Self::Booleans(own), Self::Booleans(others)) => own.extend(others),
+            (Self::Names(own), Self::Names(others)) => own.extend(others),
+            _ => {}
+        }
+    }
+
     /// Rows that have no label, or this one, ascending.
     pub(super) fn rows_of(&self, label: &str) -> Vec<usize> {
         let rows = 0..self.len();

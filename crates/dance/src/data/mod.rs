@@ -1,5 +1,5 @@
 //! What comes in: files of embeddings ([`io`]) hold a [`Table`]; checked and with its labels as numbers it becomes a
-//! [`Dataset`], which everything after trusts. [`split`] deals its points out into parts, [`Normalizer`] brings them to a
+//! [`Dataset`], which everything after trusts. Of more rows than fit into memory a [`Sample`] is drawn. [`split`] deals its points out into parts, [`Normalizer`] brings them to a
 //! common scale.
 //!
 //! ```
@@ -20,6 +20,7 @@ mod kind;
 mod labelled;
 mod labels;
 mod normalize;
+mod sample;
 pub mod split;
 mod table;
 
@@ -29,6 +30,7 @@ pub use encoder::EncoderIdentity;
 pub use kind::{Kind, Value};
 pub use labels::RawLabels;
 pub use normalize::{Normalize, Normalizer};
+pub use sample::Sample;
 pub use table::Table;
 
 /// For tests: that something was refused with these words.

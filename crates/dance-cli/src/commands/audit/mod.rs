@@ -71,7 +71,7 @@ impl Audit {
         places::check(&inputs, &files.each_ref().map(|file| Some(&**file)))?;
         let progress = Progress::new(shared);
         progress.begin("auditing");
-        let (device, context) = (shared.device(), shared.context(&progress)?);
+        let (device, context) = (shared.device()?, shared.context(&progress)?);
         let model = self.model.as_ref().map(|path| Dance::load(device, path, &context)).transpose()?;
         let known = model.as_ref().map_or(&[][..], Dance::classes);
         let data: Dataset = self.columns.dataset(&self.data, known, &progress)?;

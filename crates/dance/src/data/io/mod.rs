@@ -38,6 +38,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub use blocks::Blocks;
 pub use csv_cell::csv_safe;
 pub use format::{EXTENSIONS, Format};
 pub use jsonl::{JsonKeys, JsonPoint};
@@ -52,6 +53,7 @@ use self::scalar::{Endian, Scalar};
 use crate::data::{Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 
+mod blocks;
 mod budget;
 mod csv;
 mod csv_cell;
@@ -64,13 +66,19 @@ mod open;
 #[cfg(feature = "parquet")]
 mod parquet;
 #[cfg(feature = "parquet")]
+mod parquet_cursor;
+#[cfg(feature = "parquet")]
 mod parquet_delta;
 #[cfg(feature = "parquet")]
 mod parquet_fields;
 #[cfg(feature = "parquet")]
 mod parquet_footer;
 #[cfg(feature = "parquet")]
+mod parquet_lists;
+#[cfg(feature = "parquet")]
 mod parquet_pages;
+#[cfg(feature = "parquet")]
+mod parquet_values;
 mod safetensors;
 mod scalar;
 

@@ -1,0 +1,157 @@
+//! Many rows: files are answered block by block, so that neither they nor their answers are held whole, and of many files one that
+//! fails does not stop the others.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use dance::Error;
+use dance::data::io::{Blocks, ReadOptions};
+use dance::data::{EncoderIdentity, Normalize};
+use serde_json::Value;
+
+use crate::answers::{self, Answer, Answers, Summary};
+use crate::data::Columns;
+use crate::output::{Destination, Format, Frames, Watched, write_frame};
+use crate::plan::Plan;
+use crate::progress::{Progress, tell};
+use crate::replies::write_lines;
+
+/// Numbers in a block: 16 MB of them.
+const NUMBERS: usize = 4 << 20;
+/// The library's own blocks of queries.
+const STEP: usize = 2048;
+
+/// Answers files.
+pub(crate) struct Bulk<'b, 'a> {
+    pub(crate) answers: &'b Answers<'a>,
+    pub(crate) columns: &'b Columns,
+    pub(crate) progress: &'b Progress,
+}
+
+/// How many files had an end of which kind.
+#[derive(Default)]
+pub(crate) struct Ended {
+    pub(crate) answered: usize,
+    pub(crate) before: usize,
+    /// Which failed, and why.
+    pub(crate) failed: Vec<(PathBuf, String)>,
+}
+
+/// Takes the answers of a block.
+type Taker<'t, 'a> = &'t mut dyn FnMut(Vec<Answer<'a>>) -> anyhow::Result<()>;
+
+impl<'a> Bulk<'_, 'a> {
+    /// Answers every file of a plan. One that cannot be read is told and left; what the disk or the user says ends it all.
+    pub(crate) fn files(
+        &self,
+        plan: &Plan,
+        of: &Value,
+        resume: bool,
+        summary: &mut Summary,
+    ) -> anyhow::Result<Ended> {
+        let (left, before) = plan.begin(of, resume)?;
+        let mut ended = Ended { before, ..Ended::default() };
+        for (path, destination) in left {
+            let number = 1 + ended.before + ended.answered + ended.failed.len();
+            self.progress.begin(&format!("predicting, file {number} of {}", plan.len()));
+            if let Destination::File(path, _) = destination
+                && let Some(folder) = path.parent()
+            {
+                std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+            }
+            let mut own = summary.empty();
+            match self.file(path, destination, &mut own) {
+                Ok(()) => {
+                    summary.merge(&own);
+                    ended.answered += 1;
+                }
+                Err(error) if ends_all(&error) => return Err(error),
+                Err(error) => {
+                    tell(&format!("dance: {error:#}"));
+                    ended.failed.push((path.clone(), format!("{error:#}")));
+                }
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Answers all rows of a file. Its labels are nobody's business.
+    pub(crate) fn file(
+        &self,
+        path: &Path,
+        destination: &Destination,
+        summary: &mut Summary,
+    ) -> anyhow::Result<()> {
+        let mut each = |out: Taker<'_, 'a>| {
+            self.blocks(path, &mut |found| {
+                summary.add(&found);
+                out(found)
+            })
+        };
+        match destination {
+            Destination::Stdout => {
+                let mut stdout = io::stdout().lock();
+                each(&mut |found| Ok(write_lines(&mut stdout, &found)?))?;
+                stdout.flush()?;
+            }
+            Destination::File(path, Format::Jsonl) => {
+                Watched::write(path, |file| each(&mut |found| Ok(write_lines(file, &found)?)))?;
+            }
+            Destination::File(path, format @ (Format::Csv | Format::Parquet)) => {
+                Watched::write(path, |file| {
+                    let mut frames = Frames::new(file, *format);
+                    each(&mut |found| frames.write(&self.answers.frame(&found)))?;
+                    frames.finish(&self.answers.frame(&[]))
+                })?;
+            }
+            // An archive of arrays is written whole.
+            Destination::File(path, format) => {
+                let mut all = Vec::new();
+                each(&mut |found| {
+                    all.extend(found);
+                    Ok(())
+                })?;
+                write_frame(path, *format, &self.answers.frame(&all))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands on the answers to every block of rows.
+    fn blocks(&self, path: &Path, out: Taker<'_, 'a>) -> anyhow::Result<()> {
+        let options = ReadOptions { without_labels: true, ..self.columns.options() };
+        let mut blocks = Blocks::open(path, &options)?;
+        let fitted = self.answers.model.fitted();
+        let directed = fitted.config.normalize == Normalize::L2;
+        let most = block_rows(fitted.dimensions());
+        let mut first = 0;
+        while let Some(table) = blocks.next(most)? {
+            EncoderIdentity::check(self.answers.model.encoder(), table.encoder.as_ref(), table.origin())?;
+            let points = table.embeddings();
+            let is_zero = |&row: &usize| points.row(row).iter().all(|&value| value == 0.0);
+            if let Some(row) = (0..points.rows()).find(is_zero).filter(|_| directed) {
+                bail!(
+                    "{}: row {} is all zeros and has no direction to normalise; remove it",
+                    path.display(),
+                    first + row
+                );
+            }
+            let found = self.answers.of(points, first, &answers::ids_of(&table));
+            out(found.with_context(|| path.display().to_string())?)?;
+            first += points.rows();
+        }
+        Ok(())
+    }
+}
+
+/// As many rows as fit into a block of [`NUMBERS`].
+pub(crate) fn block_rows(dimensions: usize) -> usize {
+    (NUMBERS / dimensions.max(1)).next_multiple_of(STEP).min(8 * STEP)
+}
+
+/// Whether there is no use in going on with other files.
+fn ends_all(error: &anyhow::Error) -> bool {
+    let ends = |error: &Error| matches!(error, Error::Interrupted | Error::Write { .. });
+    error.chain().any(|cause| cause.downcast_ref::<Error>().is_some_and(ends))
+}
