@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use super::{Ran, command, run, scratch, shared, toy};
+use super::{Ran, command, fit_toy, run, scratch, shared, toy};
 
 /// Rows of a file of embeddings as JSON lines with labels, `moved` by a number.
 fn lines(name: &str, rows: std::ops::Range<usize>, moved: f32) -> String {
@@ -58,9 +58,19 @@ fn novelty_is_told_flagged_and_summed_up() {
         plain.stderr
     );
 
+    // The opposite of every point: no class is near.
+    toy(&at("toy.csv"), 600, |row| ["ant", "bee", "cat"][row % 3].to_owned(), |row| row.to_string());
+    fit_toy(&at("toy.csv"), &at("toy"), &[]).success();
+    let text = std::fs::read_to_string(at("toy.csv")).unwrap();
+    let opposite = |line: &str| {
+        let cells: Vec<&str> = line.split(',').collect();
+        let numbers = cells[2..].iter().map(|number| format!("-{number}")).collect::<Vec<_>>();
+        format!("{},{},{}\n", cells[0], cells[1], numbers.join(","))
+    };
+    let lines: String = text.lines().skip(1).take(60).map(opposite).collect();
+    std::fs::write(at("opposite.csv"), format!("label,id,a,b,c,d\n{lines}")).unwrap();
     let elsewhere =
-        piped(&["predict", &model, "-", "-o", &at("sets.csv"), "--json"], &lines("test.npz", 0..60, 1.0))
-            .success();
+        run(&["predict", &at("toy"), &at("opposite.csv"), "-o", &at("sets.csv"), "--json"]).success();
     assert!(elsewhere.stderr.contains("the guarantee should not be relied on"), "{}", elsewhere.stderr);
     let report = elsewhere.json();
     assert_eq!((&report["novelty"]["beyond_chance"], &report["novelty"]["rows"]), (&json!(true), &json!(60)));
