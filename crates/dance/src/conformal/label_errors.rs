@@ -153,7 +153,7 @@ mod tests {
                 let mut random = Random::new(seed, 71);
                 let (mut logs, mut labels, mut errors) = (Vec::new(), Vec::new(), Vec::new());
                 for _ in 0..n {
-                    let weights: Vec<f64> = (0..classes).map(|_| (2.5 * random.normal()).exp()).collect();
+                    let weights: Vec<f64> = (0..classes).map(|_| (5.0 * random.normal()).exp()).collect();
                     let total: f64 = weights.iter().sum();
                     logs.extend(weights.iter().map(|weight| (weight / total).ln()));
                     let mut rest = random.uniform() * total;
