@@ -12,7 +12,7 @@ use crate::commands::embed;
 #[cfg(feature = "serve")]
 use crate::commands::serve;
 use crate::commands::{
-    bench, completions, demo, evaluate, explain, fit, inspect, man, monitor, predict, recalibrate,
+    audit, bench, completions, demo, evaluate, explain, fit, inspect, man, monitor, predict, recalibrate,
 };
 use crate::progress::tell;
 
@@ -107,6 +107,9 @@ pub(crate) enum Command {
     /// Coverage and size of the sets on labelled embeddings
     #[command(after_help = evaluate::EXAMPLE)]
     Evaluate(evaluate::Evaluate),
+    /// What is wrong with a labelled set: labels, copies, outliers, classes, order
+    #[command(after_help = audit::EXAMPLE)]
+    Audit(audit::Audit),
     /// Watch a stream: an alarm when points, or labels, no longer are what they were
     #[command(after_help = monitor::EXAMPLE)]
     Monitor(monitor::MonitorStream),

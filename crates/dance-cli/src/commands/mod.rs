@@ -1,5 +1,6 @@
 //! One command per file: its options, and what it does.
 
+pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod demo;
@@ -35,6 +36,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         Command::Fit(command) => command.run(shared)?,
         Command::Predict(command) => return command.run(shared),
         Command::Evaluate(command) => return command.run(shared),
+        Command::Audit(command) => command.run(shared)?,
         Command::Monitor(command) => return command.run(shared),
         Command::Recalibrate(command) => command.run(shared)?,
         Command::Inspect(command) => command.run(shared)?,

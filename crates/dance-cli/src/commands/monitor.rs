@@ -21,7 +21,7 @@ use crate::progress::Progress;
 use crate::screen;
 use crate::stream::{Next, Points};
 
-pub(crate) const EXAMPLE: &str = r#"Example:
+pub(crate) const EXAMPLE: &str = "Example:
   tail -F points.jsonl | dance monitor model.dance --exit-on-alarm
   dance monitor model.dance today.npz --labelled --state monitor.json
 
@@ -31,7 +31,7 @@ points as they did. While nothing changes, the probability of an alarm in the wh
 Calibration points must be a random draw of what comes, and none of them may be in the stream.
 
 --state FILE is read where it exists and written after every batch: the run goes on where it stood.
-Exit status: 0 whether or not there was an alarm; with --exit-on-alarm 1 at once when there is one."#;
+Exit status: 0 whether or not there was an alarm; with --exit-on-alarm 1 at once when there is one.";
 
 /// Longest state: 25 million points.
 const LONGEST_STATE: u64 = 1 << 30;
@@ -180,13 +180,20 @@ impl MonitorStream {
             };
             writeln!(
                 out,
-                "{}: {verdict} ({points} points; evidence {now:.3}, at most {largest:.3}, an alarm at {:.0})",
+                "{}: {verdict} ({points} points; evidence {}, at most {}, an alarm at {:.0})",
                 word(watched),
+                number(now),
+                number(largest),
                 monitor.bound()
             )?;
         }
         Ok(())
     }
+}
+
+/// Short, however large.
+fn number(value: f64) -> String {
+    if value < 1e6 { format!("{value:.3}") } else { format!("{value:.1e}") }
 }
 
 /// Takes up points with their labels, where those are known; returns whether to go on.

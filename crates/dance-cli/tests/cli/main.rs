@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
+mod after;
 mod bench;
 #[cfg(feature = "serve")]
 mod client;

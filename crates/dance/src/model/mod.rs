@@ -27,6 +27,7 @@
 //! ```
 
 mod answer;
+mod audit;
 mod config;
 mod dance;
 mod file;
@@ -39,6 +40,7 @@ mod sound;
 mod unseen;
 
 pub use answer::{Answer, Include};
+pub use audit::{Alike, Audit, AuditOptions, LabelError, Order, Outlier, RARE};
 pub use config::Config;
 pub use dance::{Dance, ReferencePoint};
 pub use file::{FORMAT, hash_of};

@@ -15,6 +15,7 @@ mod bounds;
 mod by_class;
 mod count;
 mod expert;
+mod folds;
 mod learn;
 mod nearest;
 mod prototypes;
@@ -28,6 +29,7 @@ mod wide;
 mod tests;
 
 pub use by_class::{ByClass, Clusters};
+pub(crate) use folds::out_of_fold;
 pub(crate) use learn::{Lesson, learn};
 pub use settings::{ExpertSettings, Space, StackSettings};
 

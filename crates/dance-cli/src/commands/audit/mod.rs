@@ -1,0 +1,100 @@
+//! `dance audit`: what is wrong with a labelled set.
+
+mod report;
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use dance::model::{Audit as Found, AuditOptions};
+use dance::whole_file::WholeFile;
+use dance::{Dance, Dataset};
+
+use crate::args::Shared;
+use crate::data::{Columns, check_there};
+use crate::output::{Format, write_frame};
+use crate::parse;
+use crate::places;
+use crate::progress::Progress;
+use crate::screen;
+use report::Report;
+
+pub(crate) const EXAMPLE: &str = "Example:
+  dance audit data.npz -o audit
+  dance audit new.npz --model model.dance -o audit --fdr 0.05
+
+Writes index.html, audit.json and findings.csv: labels that are probably wrong, with the label that fits and the nearest points;
+groups of near copies; points far from all others; classes that are taken for each other; classes too rare to say anything
+about; and whether rows are in random order. Labels are judged out of fold, by points that took no part.
+--fdr is the share of right labels in the list of wrong ones. Without a model it is an estimate, as good as class probabilities are;
+errors between near classes cannot be told from hard points and stay out of the list. With a model whose calibration points are
+labelled right the list is that of Benjamini and Hochberg on conformal p-values, for which the rate is proved in disjoint mode.";
+
+/// Probability of calling a random order none.
+const FALSE_ALARM: f64 = 0.01;
+
+#[derive(Args, Debug)]
+pub(crate) struct Audit {
+    /// Embeddings with labels
+    #[arg(value_name = "DATA")]
+    data: PathBuf,
+    /// The folder for the report
+    #[arg(short, long, value_name = "FOLDER")]
+    output: PathBuf,
+    /// A model whose calibration points are labelled right: they judge the labels
+    #[arg(long, value_name = "MODEL")]
+    model: Option<PathBuf>,
+    /// Share of right labels in the list of wrong ones
+    #[arg(long, value_name = "SHARE", default_value = "0.1", value_parser = parse::alpha, allow_hyphen_values = true)]
+    fdr: f64,
+    #[command(flatten)]
+    columns: Columns,
+}
+
+impl Audit {
+    pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
+        self.columns.check(&self.data)?;
+        if let Some(model) = &self.model {
+            check_there(model)?;
+        }
+        fs::create_dir_all(&self.output)
+            .with_context(|| format!("could not create {}", self.output.display()))?;
+        let files = ["audit.json", "findings.csv", "index.html"].map(|name| self.output.join(name));
+        let inputs = [
+            Some(&*self.data),
+            self.model.as_deref(),
+            self.columns.labels.as_deref(),
+            shared.config.as_deref(),
+        ];
+        places::check(&inputs, &files.each_ref().map(|file| Some(&**file)))?;
+        let progress = Progress::new(shared);
+        progress.begin("auditing");
+        let (device, context) = (shared.device()?, shared.context(&progress)?);
+        let model = self.model.as_ref().map(|path| Dance::load(device, path, &context)).transpose()?;
+        let known = model.as_ref().map_or(&[][..], Dance::classes);
+        let data: Dataset = self.columns.dataset(&self.data, known, &progress)?;
+        let options = AuditOptions { fdr: self.fdr, false_alarm: FALSE_ALARM, seed: shared.seed };
+        let found = Found::new(device, &data, model.as_ref(), options, &context)
+            .with_context(|| self.data.display().to_string())?;
+        progress.finish();
+        let report =
+            Report { data: &data, name: self.data.display().to_string(), found: &found, fdr: self.fdr };
+        let json = report.json(&progress.warnings());
+        WholeFile::write(&files[0], format!("{json}\n").as_bytes())?;
+        write_frame(&files[1], Format::Csv, &report.frame())?;
+        WholeFile::write(&files[2], report.page().as_bytes())?;
+        let mut out = screen::out(shared.json);
+        if shared.json {
+            writeln!(out, "{json}")?;
+            return Ok(());
+        }
+        writeln!(out, "{} points of {}", data.len(), self.data.display())?;
+        for (what, value) in report.summary() {
+            writeln!(out, "  {what:<18} {value}")?;
+        }
+        writeln!(out, "{}: index.html, audit.json, findings.csv", self.output.display())?;
+        Ok(())
+    }
+}

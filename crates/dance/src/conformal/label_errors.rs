@@ -1,0 +1,199 @@
+//! Which given labels are wrong, as a list with a rate of false discoveries.
+//!
+//! **Against trusted points**: conformal p-values of the given labels, by a model whose calibration points are labelled right, and the rule of
+//! Benjamini and Hochberg. With a score that other points have fixed these p-values are positively dependent through the
+//! shared calibration points, for which the rule holds: the expected share of right labels in the list is at most what was asked.
+//!
+//! **Without any trusted point** p-values cannot do it: the errors are among the points that every label is compared with, so
+//! the k-th smallest p-value is k/n whatever there is to find. What tells errors from labels that are merely hard is where they fall. A
+//! given label is a draw from
+//!
+//! ```text
+//! (1-η-ε)·p(y|x)  +  η·p(y|x)^(1/t) / Σ  +  ε/c
+//! ```
+//! the posterior of experts that have not seen the point, the same much less sure (labels that people disagree on fall on classes that are
+//! near), and an error, which falls anywhere. η, ε, t and the temperature of p follow by maximum likelihood. The probability that a label is
+//! an error comes from the last part, and the list is the longest whose mean probability of being right is at most what was asked.
+//! That is an estimate, as good as the posterior is calibrated, and errors that fall on near classes are not told from hard
+//! labels: they stay out of the list rather than into it.
+
+use crate::context::Context;
+
+/// Temperatures of the posterior that are tried, and how much less sure the second part is.
+const TEMPERATURES: [f64; 9] = [0.37, 0.47, 0.61, 0.78, 1.0, 1.28, 1.65, 2.12, 2.72];
+const LESS_SURE: [f64; 5] = [2.0, 3.0, 4.0, 6.0, 8.0];
+/// Steps of expectation and maximisation.
+const STEPS: usize = 60;
+
+/// What is known about the given labels of points.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LabelErrors {
+    /// The probability that each label is an error.
+    pub probability: Vec<f64>,
+    /// The share of points whose label conforms no better: a p-value only for what comes next, since errors are among them.
+    pub p_values: Vec<f64>,
+    /// How much more probable the best other label is, as a log ratio: what to sort by.
+    pub odds: Vec<f64>,
+    /// That label.
+    pub suggested: Vec<u32>,
+    /// The most probable of all labels.
+    pub best: Vec<u32>,
+    /// The share of labels that are errors.
+    pub share: f64,
+}
+
+impl LabelErrors {
+    /// From log posteriors of every label (points × classes) by experts that have not seen the point. At least two classes.
+    pub(crate) fn new(logs: &[f64], classes: usize, labels: &[u32], context: &Context<'_>) -> Self {
+        let row = |at: usize| &logs[at * classes..(at + 1) * classes];
+        let own: Vec<f64> = labels.iter().enumerate().map(|(at, &label)| row(at)[label as usize]).collect();
+        let largest = |at: usize, without: Option<u32>| {
+            let others = (0..classes as u32).filter(|&label| Some(label) != without);
+            others.fold(None, |best: Option<u32>, label| match best {
+                Some(best) if row(at)[best as usize] >= row(at)[label as usize] => Some(best),
+                _ => Some(label),
+            })
+        };
+        let rows = 0..labels.len();
+        let suggested: Vec<u32> =
+            rows.clone().map(|at| largest(at, Some(labels[at])).unwrap_or(labels[at])).collect();
+        let best = rows.clone().map(|at| largest(at, None).unwrap_or(labels[at])).collect();
+        let odds = rows.map(|at| row(at)[suggested[at] as usize] - own[at]).collect();
+        let mut sorted = own.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let no_better = |value: &f64| sorted.partition_point(|other| other <= value) as f64;
+        let p_values = own.iter().map(|value| no_better(value) / labels.len().max(1) as f64).collect();
+        let (share, probability) = errors(logs, classes, labels, context);
+        Self { probability, p_values, odds, suggested, best, share }
+    }
+
+    /// The longest list whose mean probability of being right is at most `fdr`, most probable errors first.
+    pub fn list(&self, fdr: f64) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.probability.len()).collect();
+        order.sort_by(|&a, &b| self.probability[b].total_cmp(&self.probability[a]).then(a.cmp(&b)));
+        let (mut right, mut length) = (0.0, 0);
+        for (place, &row) in order.iter().enumerate() {
+            right += 1.0 - self.probability[row];
+            if right > fdr * (place + 1) as f64 {
+                break; // what follows is less probable, so the mean only grows
+            }
+            length = place + 1;
+        }
+        order.truncate(length);
+        order
+    }
+}
+
+/// The share of errors and every label's probability of being one.
+fn errors(logs: &[f64], classes: usize, labels: &[u32], context: &Context<'_>) -> (f64, Vec<f64>) {
+    // Posteriors of the given labels at every temperature that occurs.
+    let own_at = |temperature: f64| -> Vec<f64> {
+        let of = |(row, &label): (&[f64], &u32)| {
+            let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = row.iter().map(|log| ((log - most) / temperature).exp()).sum();
+            ((row[label as usize] - most) / temperature).exp() / sum
+        };
+        logs.chunks_exact(classes).zip(labels).map(of).collect()
+    };
+    let anywhere = 1.0 / classes as f64;
+    let fit = |at: usize| {
+        let temperature = TEMPERATURES[at / LESS_SURE.len()];
+        let parts = [own_at(temperature), own_at(temperature * LESS_SURE[at % LESS_SURE.len()])];
+        let mut weights = [0.9, 0.05, 0.05];
+        let mut errors = vec![0.0; labels.len()];
+        let mut likelihood = 0.0;
+        for _ in 0..STEPS {
+            let mut sums = [0.0; 3];
+            likelihood = 0.0;
+            for (row, error) in errors.iter_mut().enumerate() {
+                let each = [weights[0] * parts[0][row], weights[1] * parts[1][row], weights[2] * anywhere];
+                let total = each.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+                likelihood += total.ln();
+                sums.iter_mut().zip(each).for_each(|(sum, part)| *sum += part / total);
+                *error = each[2] / total;
+            }
+            weights = sums.map(|sum| sum / labels.len().max(1) as f64);
+        }
+        (likelihood, weights[2], errors)
+    };
+    let fits = context.map(TEMPERATURES.len() * LESS_SURE.len(), fit);
+    let best = fits.into_iter().reduce(|best, next| if next.0 > best.0 { next } else { best });
+    best.map_or((0.0, Vec::new()), |(_, share, errors)| (share, errors))
+}
+
+/// The rule of Benjamini and Hochberg: the rows to reject at a rate of false discoveries, smallest p-value first.
+///
+/// ```
+/// use dance::conformal::benjamini_hochberg;
+/// assert_eq!(benjamini_hochberg(&[0.9, 0.01, 0.04, 0.02], 0.05), [1, 3]); // 0.04 > 3·0.05/4
+/// assert_eq!(benjamini_hochberg(&[0.9, 0.01, 0.036, 0.02], 0.05), [1, 3, 2]);
+/// ```
+pub fn benjamini_hochberg(p_values: &[f64], fdr: f64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..p_values.len()).collect();
+    order.sort_by(|&a, &b| p_values[a].total_cmp(&p_values[b]).then(a.cmp(&b)));
+    let passes = |place: &usize| p_values[order[*place]] <= fdr * (place + 1) as f64 / p_values.len() as f64;
+    let length = (0..order.len()).rev().find(passes).map_or(0, |place| place + 1);
+    order.truncate(length);
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    /// Labels drawn by the very law that is supposed: the rate holds, and most errors are found.
+    #[test]
+    fn a_list_has_the_false_discoveries_that_were_asked_for() {
+        let context = Context::new(1).unwrap();
+        let (n, classes, plantings) = (2000, 20usize, 20);
+        for fdr in [0.05, 0.2] {
+            let (mut wrong, mut listed, mut found, mut planted, mut rate) = (0, 0, 0, 0, 0.0);
+            for seed in 0..plantings {
+                let mut random = Random::new(seed, 71);
+                let (mut logs, mut labels, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+                for _ in 0..n {
+                    let weights: Vec<f64> = (0..classes).map(|_| (5.0 * random.normal()).exp()).collect();
+                    let total: f64 = weights.iter().sum();
+                    logs.extend(weights.iter().map(|weight| (weight / total).ln()));
+                    let mut rest = random.uniform() * total;
+                    let drawn = weights.iter().position(|weight| {
+                        rest -= weight;
+                        rest < 0.0
+                    });
+                    let label = drawn.unwrap_or(0);
+                    let error = random.uniform() < 0.05;
+                    errors.push(error);
+                    let other = (label + 1 + random.below(classes - 1)) % classes;
+                    labels.push(if error { other } else { label } as u32);
+                }
+                let judged = LabelErrors::new(&logs, classes, &labels, &context);
+                let list = judged.list(fdr);
+                let right = list.iter().filter(|&&row| !errors[row]).count();
+                rate += right as f64 / list.len().max(1) as f64 / plantings as f64;
+                wrong += right;
+                listed += list.len();
+                found += list.len() - right;
+                planted += errors.iter().filter(|&&error| error).count();
+            }
+            assert!(
+                rate < fdr + 0.05,
+                "{rate} false discoveries where {fdr} were asked for ({wrong} of {listed})"
+            );
+            assert!(found * 20 > planted, "{found} of {planted} errors found at {fdr}");
+        }
+    }
+
+    #[test]
+    fn a_label_that_fits_is_not_suspected() {
+        let context = Context::new(1).unwrap();
+        let logs = [0.98f64, 0.01, 0.01].map(f64::ln).repeat(60);
+        let mut labels = vec![0u32; 60];
+        labels[7] = 2;
+        let judged = LabelErrors::new(&logs, 3, &labels, &context);
+        assert_eq!((judged.best[7], judged.suggested[7], judged.suggested[8]), (0, 0, 1));
+        assert!(judged.odds[7] > 4.0 && judged.odds[8] < -4.0);
+        assert_eq!((judged.p_values[7], judged.p_values[8]), (1.0 / 60.0, 1.0));
+        assert!(judged.probability[7] > judged.probability[8]);
+    }
+}

@@ -1,0 +1,305 @@
+//! What is wrong with a labelled set: labels, copies, outliers, classes, order.
+//!
+//! Nothing is fitted that could remember a point: labels are judged [out of fold](crate::conformal::LabelErrors), everything else
+//! by neighbors in the space as given, normalised to length 1. With a model whose calibration points are trusted, labels are judged by
+//! its p-values instead, and what it has seen before is named.
+
+use serde::Serialize;
+
+use super::dance::Dance;
+use super::prediction::PredictOptions;
+use crate::conformal::{
+    Combine, LabelErrors, Martingale, NOVELTY_NEIGHBORS, benjamini_hochberg, out_of_fold,
+};
+use crate::context::Context;
+use crate::data::{Dataset, Normalize, Normalizer};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::machine::Part;
+use crate::neighbors::{Index, Neighbors};
+
+/// Points nearer to each other than this share of the median distance to the nearest are copies.
+const COPY: f64 = 0.2;
+/// Robust standard deviations of the log distance beyond which a point is an outlier.
+const FAR: f64 = 5.0;
+/// Classes with fewer points are too rare to say anything about.
+pub const RARE: usize = 5;
+/// Two classes are one where each is taken for the other at least this often.
+const ALIKE: f64 = 0.3;
+/// Rows that others are compared with when the order is judged.
+const FIRST: usize = 20;
+
+/// What to ask of an audit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AuditOptions {
+    /// Rate of false discoveries of the list of label errors.
+    pub fdr: f64,
+    /// Probability of calling a random order none.
+    pub false_alarm: f64,
+    /// Seed of the folds and of what breaks ties.
+    pub seed: u64,
+}
+
+/// A label that is probably wrong.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LabelError {
+    /// Its place in the data set.
+    pub row: usize,
+    /// The class it was given, and the one that fits best beside it.
+    pub label: u32,
+    /// See there.
+    pub suggested: u32,
+    /// The probability that it is an error; `None` where trusted points decide.
+    pub probability: Option<f64>,
+    /// The p-value of the given label.
+    pub p_value: f64,
+    /// Nearest points.
+    pub neighbors: Vec<u32>,
+}
+
+/// A point far from all others.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outlier {
+    /// Its place in the data set.
+    pub row: usize,
+    /// How far, in robust standard deviations of the logarithm of the distance to the 5th neighbor.
+    pub deviations: f64,
+    /// Nearest points.
+    pub neighbors: Vec<u32>,
+}
+
+/// Two classes that are taken for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Alike {
+    /// The classes.
+    pub classes: [u32; 2],
+    /// The share of each that is taken for the other.
+    pub shares: [f64; 2],
+}
+
+/// Whether rows are in random order, by one thing they have.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Order {
+    /// `label` or `distance`.
+    pub by: &'static str,
+    /// Evidence against a random order; it starts at 1.
+    pub evidence: f64,
+    /// Whether that is beyond chance.
+    pub ordered: bool,
+}
+
+/// See the [module](self). Rows are places in the data set, classes its numbers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Audit {
+    /// Labels that are probably wrong, most suspicious first.
+    pub label_errors: Vec<LabelError>,
+    /// For every point, how much more probable the best other label is, as a log ratio.
+    pub odds: Vec<f64>,
+    /// The share of labels that are errors, as estimated; `None` where trusted points decide.
+    pub error_share: Option<f64>,
+    /// The rule behind the list, and when it holds.
+    pub rule: &'static str,
+    /// Groups of near copies, each ascending.
+    pub copies: Vec<Vec<u32>>,
+    /// Points far from all others, farthest first.
+    pub outliers: Vec<Outlier>,
+    /// Classes that may be one.
+    pub alike: Vec<Alike>,
+    /// Classes that are too rare, with their points.
+    pub rare: Vec<(u32, usize)>,
+    /// Whether rows are in random order.
+    pub order: Vec<Order>,
+    /// Points that the model has seen before.
+    pub seen: usize,
+}
+
+impl Audit {
+    /// Audits `data`; with a `model`, by its calibration points.
+    pub fn new(
+        device: &dyn Device,
+        data: &Dataset,
+        model: Option<&Dance>,
+        options: AuditOptions,
+        context: &Context<'_>,
+    ) -> Result<Self> {
+        if !(options.fdr > 0.0 && options.fdr < 1.0) {
+            return Err(Error::config("fdr", options.fdr, "between 0 and 1, such as 0.1"));
+        }
+        let classes = data.classes.len();
+        if data.class_counts().iter().filter(|&&count| count > 0).count() < 2 || data.len() < 10 {
+            return Err(Error::Data("an audit needs at least ten points of at least two classes".into()));
+        }
+        let mut embeddings = data.embeddings.clone();
+        let normalizer = Normalizer::fit(Normalize::L2, &embeddings);
+        normalizer.apply_named("the data", &mut embeddings, |row| data.rows[row] as usize)?;
+        let points = Part { embeddings, labels: data.labels.clone() };
+        let index = Index::open(device, points.embeddings.clone(), context)?;
+        let near = index.search_own(data.len(), NOVELTY_NEIGHBORS.min(data.len() - 1), context)?;
+        let logs = out_of_fold(device, &points, classes, options.seed, context)?;
+        let judged = LabelErrors::new(&logs, classes, &data.labels, context);
+        let named = |row: usize| near.ids(row).to_vec();
+        let (label_errors, rule) = match model {
+            None => {
+                let of = |row: usize| LabelError {
+                    row,
+                    label: data.labels[row],
+                    suggested: judged.suggested[row],
+                    probability: Some(judged.probability[row]),
+                    p_value: judged.p_values[row],
+                    neighbors: named(row),
+                };
+                let list = judged.list(options.fdr).into_iter().map(of).collect();
+                (
+                    list,
+                    "an estimate: holds as far as class probabilities out of fold are right; errors between near classes stay out",
+                )
+            }
+            Some(model) => (
+                trusted(model, data, &judged, options.fdr, &near, context)?,
+                "Benjamini-Hochberg on conformal p-values: holds if the model's calibration points are labelled right and come from the same source",
+            ),
+        };
+        let far: Vec<f64> =
+            (0..data.len()).map(|row| near.squared(row).last().copied().unwrap_or(0.0)).collect();
+        Ok(Self {
+            label_errors,
+            error_share: model.is_none().then_some(judged.share),
+            rule,
+            copies: copies(&near),
+            outliers: outliers(&far, &near),
+            alike: alike(&judged.best, &data.labels, classes),
+            rare: rare(data),
+            order: vec![
+                order(
+                    "label",
+                    &data.labels.iter().map(|&label| f64::from(label)).collect::<Vec<_>>(),
+                    options,
+                )?,
+                order("distance", &far, options)?,
+            ],
+            seen: match model {
+                Some(model) => model.seen(&data.embeddings)?.iter().flatten().count(),
+                None => 0,
+            },
+            odds: judged.odds,
+        })
+    }
+}
+
+/// The list by the p-values of a model whose calibration points are trusted.
+fn trusted(
+    model: &Dance,
+    data: &Dataset,
+    judged: &LabelErrors,
+    fdr: f64,
+    near: &Neighbors,
+    context: &Context<'_>,
+) -> Result<Vec<LabelError>> {
+    let scored = model.score(&data.embeddings, PredictOptions::default().best(false), context)?;
+    let separate = model.predictor().combine() == Combine::Union;
+    let p_value = |(row, id): (usize, Option<u32>)| {
+        // A label the model has never seen conforms to nothing it knows.
+        let counts = scored.counts.get(row, id.unwrap_or(u32::MAX));
+        scored.counts.p_value(if separate { counts.rank } else { counts.combined })
+    };
+    let p_values: Vec<f64> = model.class_ids(data).into_iter().enumerate().map(p_value).collect();
+    let of = |row: usize| LabelError {
+        row,
+        label: data.labels[row],
+        suggested: judged.suggested[row],
+        probability: None,
+        p_value: p_values[row],
+        neighbors: near.ids(row).to_vec(),
+    };
+    Ok(benjamini_hochberg(&p_values, fdr).into_iter().map(of).collect())
+}
+
+/// Groups of points that are chained by short distances.
+fn copies(near: &Neighbors) -> Vec<Vec<u32>> {
+    let mut nearest: Vec<f64> =
+        (0..near.len()).filter_map(|row| near.squared(row).first().copied()).collect();
+    nearest.sort_unstable_by(f64::total_cmp);
+    let median = nearest.get(nearest.len() / 2).copied().unwrap_or(0.0);
+    let mut root: Vec<u32> = (0..near.len() as u32).collect();
+    for row in 0..near.len() {
+        for (&id, &squared) in near.ids(row).iter().zip(near.squared(row)) {
+            if squared <= COPY * COPY * median {
+                let (a, b) = (top(&mut root, row as u32), top(&mut root, id));
+                root[a.max(b) as usize] = a.min(b);
+            }
+        }
+    }
+    let mut groups: Vec<Vec<u32>> = vec![Vec::new(); near.len()];
+    for row in 0..near.len() as u32 {
+        let top = top(&mut root, row);
+        groups[top as usize].push(row);
+    }
+    groups.retain(|group| group.len() > 1);
+    groups
+}
+
+/// The first point of a group.
+fn top(root: &mut [u32], mut at: u32) -> u32 {
+    while root[at as usize] != at {
+        root[at as usize] = root[root[at as usize] as usize];
+        at = root[at as usize];
+    }
+    at
+}
+
+/// Points whose distance to their 5th neighbor stands out.
+fn outliers(far: &[f64], near: &Neighbors) -> Vec<Outlier> {
+    let logs: Vec<f64> = far.iter().map(|squared| 0.5 * squared.max(f64::MIN_POSITIVE).ln()).collect();
+    let median = |values: &[f64]| {
+        let mut sorted = values.to_vec();
+        sorted.sort_unstable_by(f64::total_cmp);
+        sorted[sorted.len() / 2]
+    };
+    let center = median(&logs);
+    // The median deviation of a normal law is 0.6745 standard deviations.
+    let spread = median(&logs.iter().map(|log| (log - center).abs()).collect::<Vec<_>>()) / 0.6745;
+    let of = |(row, log): (usize, &f64)| {
+        let deviations = (log - center) / spread.max(1e-12);
+        (deviations > FAR).then(|| Outlier { row, deviations, neighbors: near.ids(row).to_vec() })
+    };
+    let mut found: Vec<Outlier> = logs.iter().enumerate().filter_map(of).collect();
+    found.sort_by(|a, b| b.deviations.total_cmp(&a.deviations));
+    found
+}
+
+/// Classes that are taken for each other out of fold.
+fn alike(best: &[u32], labels: &[u32], classes: usize) -> Vec<Alike> {
+    let mut taken = std::collections::BTreeMap::new();
+    let mut counts = vec![0usize; classes];
+    for (&label, &best) in labels.iter().zip(best) {
+        counts[label as usize] += 1;
+        *taken.entry((label, best)).or_insert(0usize) += 1;
+    }
+    let share = |a: u32, b: u32| {
+        taken.get(&(a, b)).map_or(0.0, |&count| count as f64 / counts[a as usize].max(1) as f64)
+    };
+    let pairs = taken.keys().filter(|(a, b)| a < b);
+    let enough = |a: u32| counts[a as usize] >= 2 * RARE;
+    pairs
+        .filter(|&&(a, b)| enough(a) && enough(b) && share(a, b) >= ALIKE && share(b, a) >= ALIKE)
+        .map(|&(a, b)| Alike { classes: [a, b], shares: [share(a, b), share(b, a)] })
+        .collect()
+}
+
+fn rare(data: &Dataset) -> Vec<(u32, usize)> {
+    let counts = data.class_counts();
+    let few = counts.iter().enumerate().filter(|&(_, &count)| count > 0 && count < RARE);
+    few.map(|(class, &count)| (class as u32, count)).collect()
+}
+
+/// A martingale over the rows: each is ranked among those before it.
+fn order(by: &'static str, scores: &[f64], options: AuditOptions) -> Result<Order> {
+    let first = FIRST.min(scores.len() / 2).max(1);
+    let mut martingale = Martingale::new(scores[..first].to_vec(), options.seed)?;
+    for &score in &scores[first..] {
+        martingale.bet(score);
+    }
+    let evidence = martingale.largest();
+    // Two things are looked at, each at half of the probability.
+    Ok(Order { by, evidence, ordered: evidence >= 2.0 / options.false_alarm })
+}
