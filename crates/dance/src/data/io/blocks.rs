@@ -44,15 +44,6 @@ impl Blocks {
         of(Left::Whole(Some(Box::new(super::read(path, options)?))))
     }
 
-    /// How many rows there are to come, by what the file says.
-    pub fn rows(&self) -> usize {
-        match &self.left {
-            Left::Whole(table) => table.as_ref().map_or(0, |table| table.embeddings().rows()),
-            #[cfg(feature = "parquet")]
-            Left::Parquet(blocks) => blocks.claimed(),
-        }
-    }
-
     /// Rows that were left out so far because they have no label.
     pub fn left_out(&self) -> usize {
         self.left_out
