@@ -65,10 +65,11 @@ test-engines: test-python-wheel ## Install Spark and Ray into .venv and run the 
 	$(BIN)/python -m pytest -c python/pyproject.toml python/tests/test_spark.py python/tests/test_ray.py \
 	  python/tests/test_engines_agree.py python/tests/test_scale_document.py
 
-# A real browser: Debian's Chromium, or what CHROMIUM names, driven by playwright-core from the npm registry.
-test-page: target/page/package.json ## Run the tests of pages in a browser, with screenshots in target/page/screenshots
+# A real browser: Debian's Chromium, or what CHROMIUM names, driven by playwright-core from the npm registry. Pictures of one's own are
+# embedded by the ONNX Runtime that pip puts into .venv.
+test-page: target/page/package.json .venv/requirements ## Run the tests of pages in a browser, with screenshots in target/page/screenshots
 	cargo build --workspace --bin dance --locked
-	cd target/page && node ../../crates/dance-serve/tests/page/run.mjs ../debug/dance screenshots
+	cd target/page && VIRTUAL_ENV=$(CURDIR)/.venv node ../../crates/dance-serve/tests/page/run.mjs ../debug/dance screenshots
 	cd target/page && node ../../crates/dance-serve/tests/page/reports.mjs ../debug/dance screenshots
 
 target/page/package.json: crates/dance-serve/tests/page/package.json

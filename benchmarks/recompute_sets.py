@@ -63,13 +63,17 @@ def squared_distances(points, query):
     return ((points.astype(np.float64) - query.astype(np.float64)) ** 2).sum(axis=1)
 
 
-def mapped(meta, tensors, queries):
+def normalised(meta, tensors, queries):
     z = np.asarray(queries, dtype=np.float32)
     if meta["normalize"] == "l2":
         z = (z / np.linalg.norm(z.astype(np.float64), axis=1, keepdims=True)).astype(np.float32)
     elif meta["normalize"] == "standardize":
         z = (z - tensors["normalize_mean"]) / tensors["normalize_scale"]
-    return z @ tensors["metric_root"]
+    return z
+
+
+def mapped(meta, tensors, queries):
+    return normalised(meta, tensors, queries) @ tensors["metric_root"]
 
 
 def exponents(meta, squared):
@@ -186,6 +190,57 @@ def split_counts(meta, tensors, x):
     return counts, len(tensors["calibration_rank_scores"])
 
 
+def expert_evidence(expert, point, others, labels, classes):
+    """What one expert says of a point for every label, from labelled others; all in the expert's space."""
+    squared = ((others - point) ** 2).sum(axis=1)
+    if expert["expert"] == "prototypes":
+        said = np.full(classes, -expert["nothing"])
+        for label in np.unique(labels):
+            own = others[labels == label]
+            said[label] = expert["spread"] / len(own) - ((point - own.mean(axis=0)) ** 2).sum()
+        return said
+    if expert["expert"] == "nearest":
+        least = np.full(classes, expert["ceiling"])
+        np.minimum.at(least, labels, squared)
+        return -np.log(np.clip(least, expert["floor"], expert["ceiling"]))
+    kernel = lambda squared: np.exp(-((np.sqrt(squared) / expert["bandwidth"]) ** (1 / expert["shape"])))
+    between = ((others[:, None] - others[None]) ** 2).sum(axis=-1)
+    targets = np.eye(classes)[labels]
+    return kernel(squared) @ np.linalg.solve(kernel(between) + expert["ridge"] * np.eye(len(others)), targets)
+
+
+def evidence_counts(meta, tensors, queries):
+    """Counts where evidence is combined in exact mode: every posterior is rebuilt for every query, label and point of the bag."""
+    stack, classes = json.loads(meta["evidence"]), len(json.loads(meta["classes"]))
+    config = json.loads(meta["config"])["dance"]
+    assert config.get("by_class", "together") == "together" and not config.get("unseen", False), "not recomputed here"
+    maps = {"raw": None, "white": tensors.get("whitening"), "learned": tensors["metric_root"]}
+    maps = {name: None if map is None else map.astype(np.float64) for name, map in maps.items()}
+    space = {"prototypes": "white", "nearest": "learned"}
+    parts = [tensors["train"], tensors["reference"], normalised(meta, tensors, queries).astype(np.float64)]
+    fit, bag = tensors["train_labels"].astype(int), tensors["reference_labels"].astype(int)
+    n = len(bag)
+    assert len(fit) + n <= stack["whole"], "the kernel is spanned by landmarks: not recomputed here"
+
+    def score(point, label, others, labels):
+        said = np.zeros(classes)
+        for expert in stack["experts"]:
+            name = space.get(expert["expert"], expert.get("space"))
+            placed = [part if maps[name] is None else part @ maps[name] for part in (point, others)]
+            said += expert["weight"] * expert_evidence(expert, *placed, labels, classes)
+        return np.logaddexp.reduce(np.delete(said, label) - said[label], initial=0.0)
+
+    points = np.concatenate([part.astype(np.float64) for part in parts[:2]])
+    counts = np.zeros((len(queries), classes, 3), dtype=int)
+    for row, label in np.ndindex(counts.shape[:2]):
+        everyone = np.concatenate([points, parts[2][row : row + 1]])
+        labels = np.concatenate([fit, bag, [label]])
+        bagged = range(len(fit), len(everyone))
+        scores = [score(everyone[i], labels[i], np.delete(everyone, i, 0), np.delete(labels, i)) for i in bagged]
+        counts[row, label, 2] = (np.array(scores) >= scores[-1] * (1 - 1e-6)).sum()
+    return counts, n
+
+
 def threshold(sorted_scores, alpha):
     n = len(sorted_scores)
     exact = (1 - alpha) * (n + 1)
@@ -242,8 +297,12 @@ def sets(meta, tensors, counted, alpha):
 def check(model, answers):
     meta, tensors = load(model)
     answers = json.loads(Path(answers).read_text())
-    x = mapped(meta, tensors, answers["queries"])
-    counted = (exact_counts if meta["calibration"] == "exact" else split_counts)(meta, tensors, x)
+    if meta["combine"] == "evidence":
+        assert meta["calibration"] == "exact", "evidence is recomputed in exact mode"
+        counted = evidence_counts(meta, tensors, answers["queries"])
+    else:
+        x = mapped(meta, tensors, answers["queries"])
+        counted = (exact_counts if meta["calibration"] == "exact" else split_counts)(meta, tensors, x)
     for alpha, expected in answers["sets"].items():
         found = sets(meta, tensors, counted, float(alpha))
         assert found == expected, f"{model}: the sets at alpha {alpha} differ"

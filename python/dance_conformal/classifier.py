@@ -53,6 +53,9 @@ class DanceClassifier(SetPredictor):
         Whom the guarantee is for. ``"together"``: all points. ``"fair"``: all points, with the difference between classes
         evened out. ``"clusters"``: the labels of every cluster of classes that are about as hard. ``"each"``: every class by
         itself, which costs size. All but the first need ``combine="evidence"``.
+    unseen : bool
+        Whether sets may hold "none of these", so that labels which no point has are covered too: see
+        :meth:`predict_unseen`. Needs ``calibration="exact"``.
     fit_neighbors : bool
         In exact mode, whether the points that fitted the kernel serve as neighbors beside the calibration points.
     mix : "auto" or float
@@ -110,6 +113,9 @@ class DanceClassifier(SetPredictor):
         Seed of every random choice; the same seed gives the same sets. ``None`` draws one.
     n_jobs : int or None
         Threads; ``None`` or -1 is one a core. The result does not depend on it.
+    device : str
+        What heavy work runs on: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` for the second graphics processor, or ``"auto"``:
+        cuda where that can be used. A model that is fitted gives the same sets on every device.
     verbose : int
         1 prints the search to stderr, 2 every round as well.
     callback : callable or None
@@ -162,6 +168,7 @@ class DanceClassifier(SetPredictor):
         calibration: str = "exact",
         combine: str = "fuse",
         by_class: str = "together",
+        unseen: bool = False,
         fit_neighbors: bool = True,
         mix: str | float = "auto",
         rank_neighbors: int = 100,
@@ -188,6 +195,7 @@ class DanceClassifier(SetPredictor):
         memory: int | None = None,
         random_state: Any = 0,
         n_jobs: int | None = None,
+        device: str = "auto",
         verbose: int = 0,
         callback: Callable[[Event], object] | None = None,
     ) -> None:
@@ -195,6 +203,7 @@ class DanceClassifier(SetPredictor):
         self.calibration = calibration
         self.combine = combine
         self.by_class = by_class
+        self.unseen = unseen
         self.fit_neighbors = fit_neighbors
         self.mix = mix
         self.rank_neighbors = rank_neighbors
@@ -221,6 +230,7 @@ class DanceClassifier(SetPredictor):
         self.memory = memory
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
         self.verbose = verbose
         self.callback = callback
 
@@ -276,7 +286,9 @@ class DanceClassifier(SetPredictor):
             class_kind(classes),
             own[rows[0]].astype(np.uint32),
         )
-        model = _native.Model.fit(data, json.dumps(settings), thread_count(self.n_jobs), listener)
+        model = _native.Model.fit(
+            data, json.dumps(settings), self.device, thread_count(self.n_jobs), listener
+        )
         check_features(self, X, points.shape[1], reset=True)
         # A rare class may have no point in the kernel's part.
         self.classes_ = classes[np.unique(codes[rows[0]])]
@@ -333,6 +345,7 @@ class DanceClassifier(SetPredictor):
             (points, codes, names, class_kind(classes), rows.astype(np.uint32)),
             of_fit,
             json.dumps(settings["dance"]),
+            self.device,
             thread_count(self.n_jobs),
             listener,
         )
@@ -363,16 +376,21 @@ class DanceClassifier(SetPredictor):
 
     @classmethod
     def load(
-        cls, path: str | PathLike[str], *, labels: str = "auto", n_jobs: int | None = None
+        cls,
+        path: str | PathLike[str],
+        *,
+        labels: str = "auto",
+        n_jobs: int | None = None,
+        device: str = "auto",
     ) -> DanceClassifier:
         """Reads a model file. ``labels``: ``"auto"`` for what they were in the fit, or ``"str"`` or ``"int"`` for that.
 
         A file that does not say what they were (from an early version) has text.
         """
         check_word("labels", labels, ("auto", "str", "int"))
-        model = _native.Model.load(path, thread_count(n_jobs))
+        model = _native.Model.load(path, device, thread_count(n_jobs))
         parameters = from_settings(json.loads(model.settings))
-        loaded = cls(**parameters, calibration_share=None, n_jobs=n_jobs)
+        loaded = cls(**parameters, calibration_share=None, n_jobs=n_jobs, device=device)
         loaded._seed = parameters["random_state"]
         loaded._model = model
         loaded._fit_rows = np.arange(model.fit_points)

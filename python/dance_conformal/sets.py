@@ -49,6 +49,25 @@ class SetPredictor(KernelMachine):
             return decisions[0].mask
         return np.stack([decision.mask for decision in decisions], axis=-1)
 
+    def predict_unseen(self, X: Any, alpha: float | None = None) -> NDArray[np.bool_]:
+        """Whether every set holds "none of these" beside its labels: a label that no point has may be the true one.
+
+        For models with ``unseen=True``. Part of ``alpha`` is spent on such labels, the rest on known ones: with both,
+        sets cover the truth with probability 1 - ``alpha``, be it known or not.
+
+        >>> from dance_conformal import DanceClassifier, datasets
+        >>> X, y = datasets.clusters(300, classes=3)
+        >>> DanceClassifier(evaluations=2, unseen=True).fit(X, y).predict_unseen(X[:4]).tolist()
+        [False, False, False, False]
+        """
+        level = self.alpha if alpha is None else alpha
+        found: NDArray[np.bool_] | None = self._decide(self._score(X), level).none_of_these
+        if found is None:
+            raise ValueError(
+                'unseen = False: sets of this model do not hold "none of these"; fit it with unseen=True'
+            )
+        return found
+
     def predict_p(
         self, X: Any, *, score: str = "combined", alpha: float | None = None
     ) -> NDArray[np.float64]:
@@ -83,8 +102,8 @@ class SetPredictor(KernelMachine):
     def novelty(self, X: Any) -> NDArray[np.float64]:
         """A p-value of every point for coming from where the calibration points come from, whatever its label.
 
-        Small for points unlike anything seen: ``model.novelty(X) <= 0.01`` flags them with one false alarm in a hundred. The distance to
-        the fifth-nearest reference point decides, compared with those of the calibration points.
+        Small for points unlike anything seen: ``model.novelty(X) <= 0.01`` flags them with one false alarm in a hundred.
+        The distance to the fifth-nearest reference point decides, compared with those of the calibration points.
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(600, classes=3)

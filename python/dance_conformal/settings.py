@@ -31,7 +31,7 @@ _GROUPS = {
     ),
     "dance": (
         "rank_neighbors", "contrast_neighbors", "temperature", "mix", "calibration", "combine", "by_class",
-        "fit_neighbors", "tie_noise",
+        "unseen", "fit_neighbors", "tie_noise",
     ),
 }  # fmt: skip
 _PLAIN = ("normalize", "probabilities", "probability_floor")
@@ -44,7 +44,7 @@ def to_settings(parameters: dict[str, Any], seed: int) -> dict[str, Any]:
         check_word(name, parameters[name], words)
     given = dict(parameters)
     given |= {name: _pair(given[name]) for name in _RANGES}
-    given |= {name: bool(given[name]) for name in ("refit", "fit_neighbors")}
+    given |= {name: bool(given[name]) for name in ("refit", "fit_neighbors", "unseen")}
     settings: dict[str, Any] = {
         group: {**{name: given[name] for name in names}, "seed": seed} for group, names in _GROUPS.items()
     }

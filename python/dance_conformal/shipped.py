@@ -74,5 +74,6 @@ class ShippedModel:
 
     def _read(self, threads: int) -> _native.Model:
         if self.path is not None:
-            return _native.Model.load(self.path, threads)
-        return _native.Model.from_bytes(getattr(self.contents, "value", self.contents))
+            return _native.Model.load(self.path, "cpu", threads)
+        # On the CPU: many workers share a machine, and sets are the same everywhere.
+        return _native.Model.from_bytes(getattr(self.contents, "value", self.contents), "cpu")

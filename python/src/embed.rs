@@ -48,7 +48,7 @@ pub(crate) fn embed(
     callback: Option<Py<PyAny>>,
 ) -> PyResult<Made<'_>> {
     let options = options(runtime, cuda, offline);
-    let embedded = job::run(py, threads, callback, |_, context| {
+    let embedded = job::run(py, threads, callback, |context| {
         let work = || {
             let items = match source {
                 Source::Texts(texts) => Items::texts("texts", texts),
@@ -83,7 +83,7 @@ pub(crate) fn embed_names(
     threads: usize,
 ) -> PyResult<Bound<'_, PyArray2<f32>>> {
     let options = options(runtime, cuda, offline);
-    let rows = job::run(py, threads, None, |_, context| {
+    let rows = job::run(py, threads, None, |context| {
         let encoder = Encoder::open(&model, Modality::Texts, &options, context).map_err(as_data)?;
         prototypes(&names, &prompt, &encoder, context).map_err(as_data)
     })?;

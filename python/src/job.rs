@@ -1,9 +1,9 @@
 //! A job of the library as Python runs it: without the GIL, on worker threads kept from call to call, and ended by Ctrl-C.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use dance::device::{Cpu, Device};
+use dance::device::{Device, DeviceChoice};
 use dance::{Context, Result};
 use pyo3::prelude::*;
 
@@ -12,6 +12,8 @@ use crate::observer::Listener;
 
 /// Worker threads by process and number.
 type Pools = HashMap<(u32, usize), Context<'static>>;
+/// Devices by process and name.
+type Devices = HashMap<(u32, DeviceChoice), Arc<dyn Device>>;
 
 /// `threads` workers; 0 means one per core. A forked child has none of its parent's threads, so the process is part of the
 /// key.
@@ -28,18 +30,44 @@ pub(crate) fn workers(threads: usize) -> PyResult<Context<'static>> {
     Ok(context)
 }
 
+/// A device by its name, opened once per process; a forked child cannot use its parent's.
+fn device(name: &str) -> Result<Arc<dyn Device>> {
+    static OPENED: Mutex<Option<Devices>> = Mutex::new(None);
+    let choice: DeviceChoice = name.parse()?;
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    let opened = opened.get_or_insert_default();
+    let key = (std::process::id(), choice);
+    if let Some(device) = opened.get(&key) {
+        return Ok(Arc::clone(device));
+    }
+    let (device, _) = choice.open()?;
+    opened.insert(key, Arc::clone(&device));
+    Ok(device)
+}
+
+/// Runs a job on a device.
+pub(crate) fn run_on<T: Send>(
+    py: Python<'_>,
+    name: &str,
+    threads: usize,
+    callback: Option<Py<PyAny>>,
+    job: impl FnOnce(&dyn Device, &Context<'_>) -> Result<T> + Send,
+) -> PyResult<T> {
+    run(py, threads, callback, |context| job(&*device(name)?, context))
+}
+
 /// Runs a job; an exception that the callback or a signal's handler raises ends it.
 pub(crate) fn run<T: Send>(
     py: Python<'_>,
     threads: usize,
     callback: Option<Py<PyAny>>,
-    job: impl FnOnce(&dyn Device, &Context<'_>) -> Result<T> + Send,
+    job: impl FnOnce(&Context<'_>) -> Result<T> + Send,
 ) -> PyResult<T> {
     let workers = workers(threads)?;
     let listener = Listener::new(callback);
     let done = py.detach(|| {
         let context = workers.with_observer(&listener);
-        let done = job(&Cpu, &context)?;
+        let done = job(&context)?;
         // A last look, so that nothing is kept of a job that was told to stop.
         context.check()?;
         Ok(done)

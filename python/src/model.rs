@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use dance::data::Value;
+use dance::device::DeviceChoice;
 use dance::machine::{Classified, Classifier};
 use dance::model::{ReferencePoint, SeenAs};
 use dance::{Config, Dance, Fitted, PredictOptions, Rows};
@@ -14,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use crate::arrays;
 use crate::errors::{Mapped, of_model};
-use crate::job::run;
+use crate::job::{run, run_on};
 use crate::persist;
 use crate::points::Labelled;
 use crate::scored::Scored;
@@ -29,6 +30,8 @@ pub(crate) enum State {
 #[pyclass(frozen, module = "dance_conformal._native")]
 pub(crate) struct Model {
     pub(crate) state: State,
+    /// What it was asked to run on.
+    device: String,
 }
 
 /// Labels and class probabilities.
@@ -79,8 +82,8 @@ impl Model {
         }
     }
 
-    pub(crate) fn calibrated(dance: Dance) -> Self {
-        Self { state: State::Calibrated(Box::new(dance)) }
+    fn calibrated(dance: Dance, device: &str) -> Self {
+        Self { state: State::Calibrated(Box::new(dance)), device: device.to_owned() }
     }
 }
 
@@ -92,16 +95,17 @@ impl Model {
         py: Python<'_>,
         data: Labelled<'_>,
         settings: &str,
+        device: &str,
         threads: usize,
         callback: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let (data, config): (_, Config) = (data.dataset()?, parse(settings)?);
-        let ready = run(py, threads, callback, |device, context| {
+        let ready = run_on(py, device, threads, callback, |device, context| {
             let fitted = Fitted::fit(device, &data, &config, context)?;
             let classifier = fitted.classifier(device, context)?;
             Ok((fitted, classifier))
         })?;
-        Ok(Self { state: State::Fitted(Box::new(ready)) })
+        Ok(Self { state: State::Fitted(Box::new(ready)), device: device.to_owned() })
     }
 
     /// Calibrates on points that did not fit the kernel, under the given settings of the method. `of_fit` says that they are
@@ -112,6 +116,7 @@ impl Model {
         data: Labelled<'_>,
         of_fit: bool,
         settings: &str,
+        device: &str,
         threads: usize,
         callback: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
@@ -119,13 +124,13 @@ impl Model {
         if of_fit {
             data.source = self.fitted().source.clone();
         }
-        let calibrated = run(py, threads, callback, |device, context| {
+        let calibrated = run_on(py, device, threads, callback, |device, context| {
             let mut fitted = self.fitted().clone();
             fitted.config.dance = config;
             fitted.config.stratified &= of_fit; // of other points nothing is known
             fitted.calibrate(device, &data, context)
         });
-        calibrated.map(Self::calibrated)
+        calibrated.map(|dance| Self::calibrated(dance, device))
     }
 
     /// Points in mapped space.
@@ -137,7 +142,7 @@ impl Model {
     ) -> PyResult<Bound<'py, PyArray2<f32>>> {
         let (rows, cols) = (arrays::rows(&points), points.shape()[1]);
         let queries = Rows::new(&rows, cols);
-        let mapped = run(py, threads, None, |_, context| self.classifier().transform(queries, context))?;
+        let mapped = run(py, threads, None, |context| self.classifier().transform(queries, context))?;
         arrays::to_array(py, mapped)
     }
 
@@ -151,7 +156,7 @@ impl Model {
         let (rows, cols) = (arrays::rows(&points), points.shape()[1]);
         let queries = Rows::new(&rows, cols);
         let Classified { labels, probabilities } =
-            run(py, threads, None, |_, context| self.classifier().classify(queries, context))?;
+            run(py, threads, None, |context| self.classifier().classify(queries, context))?;
         Ok((PyArray1::from_vec(py, labels), arrays::to_array(py, probabilities)?))
     }
 
@@ -168,7 +173,7 @@ impl Model {
         let dance = slf.get().dance()?;
         let begin = std::time::Instant::now();
         let queries = Rows::new(&rows, cols);
-        let inner = run(py, threads, None, |_, context| dance.score(queries, options, context))?;
+        let inner = run(py, threads, None, |context| dance.score(queries, options, context))?;
         Ok(Scored { inner, seconds: begin.elapsed().as_secs_f64(), model: slf })
     }
 
@@ -183,7 +188,7 @@ impl Model {
         let (rows, cols) = (arrays::rows(&points), points.shape()[1]);
         let dance = self.dance()?;
         let queries = Rows::new(&rows, cols);
-        let found = run(py, threads, None, |_, context| dance.neighbors(queries, count, context))?;
+        let found = run(py, threads, None, |context| dance.neighbors(queries, count, context))?;
         let distances = (0..found.len()).flat_map(|query| found.squared(query)).map(|s| s.sqrt()).collect();
         let ids = (0..found.len()).flat_map(|query| found.ids(query)).map(|&id| i64::from(id)).collect();
         let count = count.min(dance.predictor().reference_labels().len());
@@ -230,31 +235,39 @@ impl Model {
 
     /// Reads a model file.
     #[staticmethod]
-    fn load(py: Python<'_>, path: PathBuf, threads: usize) -> PyResult<Self> {
-        let dance = run(py, threads, None, |device, context| Dance::load(device, &path, context));
-        dance.map(Self::calibrated).map_err(|error| of_model(py, error))
+    fn load(py: Python<'_>, path: PathBuf, device: &str, threads: usize) -> PyResult<Self> {
+        device.parse::<DeviceChoice>().mapped()?; // a wrong word is no fault of the file
+        let dance = run_on(py, device, threads, None, |device, context| Dance::load(device, &path, context));
+        dance.map(|dance| Self::calibrated(dance, device)).map_err(|error| of_model(py, error))
     }
 
-    /// The model as bytes, for pickling.
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+    /// The model as bytes, for pickling. Whoever reads it may have no graphics processor, so none is asked for there.
+    fn __reduce__<'py>(
+        slf: &Bound<'py, Self>,
+    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>, &'static str))> {
         let bytes = match &slf.get().state {
             State::Calibrated(dance) => dance.to_bytes().mapped()?,
             State::Fitted(ready) => persist::to_bytes(&ready.0)?,
         };
-        Ok((slf.get_type().getattr("from_bytes")?, (PyBytes::new(slf.py(), &bytes),)))
+        let device = if slf.get().device == "cpu" { "cpu" } else { "auto" };
+        Ok((slf.get_type().getattr("from_bytes")?, (PyBytes::new(slf.py(), &bytes), device)))
     }
 
     /// A model from its bytes.
     #[staticmethod]
-    fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
+    #[pyo3(signature = (bytes, device = "auto"))]
+    fn from_bytes(py: Python<'_>, bytes: &[u8], device: &str) -> PyResult<Self> {
         let read = || {
             if let Some(fitted) = persist::from_bytes(bytes)? {
-                let classifier = run(py, 0, None, |device, context| fitted.classifier(device, context))?;
-                return Ok(Self { state: State::Fitted(Box::new((fitted, classifier))) });
+                let classifier =
+                    run_on(py, device, 0, None, |device, context| fitted.classifier(device, context))?;
+                let state = State::Fitted(Box::new((fitted, classifier)));
+                return Ok(Self { state, device: device.to_owned() });
             }
-            let dance =
-                run(py, 0, None, |device, context| Dance::from_bytes(device, bytes, "<pickle>", context));
-            dance.map(Self::calibrated)
+            let dance = run_on(py, device, 0, None, |device, context| {
+                Dance::from_bytes(device, bytes, "<pickle>", context)
+            });
+            dance.map(|dance| Self::calibrated(dance, device))
         };
         read().map_err(|error| of_model(py, error))
     }

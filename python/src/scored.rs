@@ -135,6 +135,12 @@ impl Decision {
         self.prediction.best.as_ref().map(|best| PyArray1::from_slice(py, &best.labels))
     }
 
+    /// Whether every set holds "none of these"; none where sets do not say so.
+    #[getter]
+    fn none_of_these<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<bool>>> {
+        self.prediction.none_of_these.as_ref().map(|none| PyArray1::from_slice(py, none))
+    }
+
     /// Rows of the reference points in support of every label of every set.
     #[getter]
     fn support(&self) -> Option<Vec<Vec<u32>>> {

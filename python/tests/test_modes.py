@@ -89,6 +89,32 @@ def test_explanations(each, data):
 
 
 @pytest.mark.parametrize("empty", ["keep", "top1"])
+def test_labels_nobody_has_are_covered_by_none_of_these():
+    generator = np.random.default_rng(4)
+    centers = generator.normal(size=(60, 8)) * 4
+    kinds = np.minimum(generator.zipf(1.3, size=900) - 1, 59)
+    points = centers[kinds] + generator.normal(size=(900, 8))
+    model = DanceClassifier(unseen=True, evaluations=2, alpha=0.2).fit(points[:200], kinds[:200])
+    mask, none = model.predict_set(points[200:]), model.predict_unseen(points[200:])
+    place = {label: at for at, label in enumerate(model.classes_.tolist())}
+    hits = [
+        none[row] if kind not in place else mask[row, place[kind]] for row, kind in enumerate(kinds[200:])
+    ]
+    assert any(kind not in place for kind in kinds[200:])
+    assert np.mean(hits) > 0.75  # 0.8, less four standard errors of 80 calibration and 700 test points
+    with pytest.raises(ValueError, match="unseen=True"):
+        DanceClassifier(evaluations=2).fit(points[:200], kinds[:200]).predict_unseen(points[:2])
+
+
+@pytest.mark.parametrize("by_class", ["fair", "clusters", "each"])
+def test_guarantees_by_class(by_class):
+    X, y = datasets.clusters(400, classes=3)
+    model = DanceClassifier(combine="evidence", by_class=by_class, evaluations=2).fit(X[:300], y[:300])
+    assert model.predict_set(X[300:])[np.arange(100), y[300:]].mean() > 0.8
+    with pytest.raises(ValueError, match="by_class"):
+        DanceClassifier(by_class=by_class, evaluations=2).fit(X, y)
+
+
 @pytest.mark.parametrize("combine", COMBINATIONS)
 def test_the_best_label_is_the_most_probable_of_its_set(data, combine, empty):
     X, y, test, _ = data

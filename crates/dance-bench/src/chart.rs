@@ -32,7 +32,8 @@ impl Chart {
              <script type=\"application/json\">{}</script></figure>",
             escape(&self.id),
             self.kind,
-            escape(&self.headline),
+            // A number and its sign stay on one line.
+            escape(&self.headline).replace(" %", "\u{a0}%"),
             self.data.to_string().replace('<', "\\u003c")
         )
     }

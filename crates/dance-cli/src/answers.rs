@@ -118,6 +118,10 @@ impl<'a> Answers<'a> {
         let sizes = each.clone().map(|answer| answer.set.len()).collect();
         frame.push("set", Column::Lists(Cells::of(labels, kind), sizes));
         frame.push("alpha", Column::numbers(each.clone().map(|answer| answer.alpha).collect()));
+        if self.model.fitted().config.dance.unseen {
+            let none = each.clone().map(|answer| i64::from(answer.none_of_these == Some(true)));
+            frame.push("none_of_these", Column::integers(none.collect()));
+        }
         if self.model.predictor().novelty_points() > 0 {
             let novelty = each.clone().map(|answer| answer.novelty.unwrap_or(f64::NAN));
             frame.push("novelty", Column::numbers(novelty.collect()));

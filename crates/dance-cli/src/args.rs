@@ -1,16 +1,20 @@
 //! The command line, as clap sees it: the commands, and what all of them take. Each command's own options are in its file.
 
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use clap::{Args, Parser, Subcommand};
-use dance::device::{Cpu, Device};
+use dance::device::{Device, DeviceChoice};
 use dance::{Context, Event, Observer};
 
 #[cfg(feature = "embed")]
 use crate::commands::embed;
 #[cfg(feature = "serve")]
 use crate::commands::serve;
-use crate::commands::{bench, completions, demo, evaluate, explain, fit, inspect, man, predict, recalibrate};
+use crate::commands::{
+    bench, completions, demo, evaluate, explain, fit, inspect, man, monitor, predict, recalibrate,
+};
+use crate::progress::tell;
 
 /// Conformal prediction sets for any classifier built on embeddings
 #[derive(Debug, Parser)]
@@ -42,6 +46,9 @@ pub(crate) struct Shared {
     /// Threads to use; 0 means one per core. The result does not depend on it
     #[arg(long, global = true, default_value_t = 0, value_name = "N")]
     pub(crate) threads: usize,
+    /// What heavy work runs on: auto, cpu, cuda, or cuda:1 for the second graphics processor. auto is cuda where that can be used
+    #[arg(long, global = true, default_value_t = DeviceChoice::Auto, value_name = "DEVICE")]
+    pub(crate) device: DeviceChoice,
     /// Options from a TOML file (`evaluations = 10`, or under `[fit]` for one command); the command line wins
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -54,10 +61,18 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// What heavy work runs on.
-    #[allow(clippy::unused_self)] // the one place where a choice of devices will be made
-    pub(crate) fn device(&self) -> &'static dyn Device {
-        &Cpu
+    /// What heavy work runs on, opened once.
+    pub(crate) fn device(&self) -> dance::Result<&'static dyn Device> {
+        static OPENED: OnceLock<Arc<dyn Device>> = OnceLock::new();
+        if let Some(device) = OPENED.get() {
+            return Ok(&**device);
+        }
+        let (device, why_not_cuda) = self.device.open()?;
+        if self.verbose {
+            let why = why_not_cuda.map(|why| format!(", since {why}")).unwrap_or_default();
+            tell(&format!("on {}{why}", device.name()));
+        }
+        Ok(&**OPENED.get_or_init(|| device))
     }
 
     /// The threads asked for, and who listens.
@@ -92,6 +107,9 @@ pub(crate) enum Command {
     /// Coverage and size of the sets on labelled embeddings
     #[command(after_help = evaluate::EXAMPLE)]
     Evaluate(evaluate::Evaluate),
+    /// Watch a stream: an alarm when points, or labels, no longer are what they were
+    #[command(after_help = monitor::EXAMPLE)]
+    Monitor(monitor::MonitorStream),
     /// Calibrate a model on other points, with the same kernel
     #[command(after_help = recalibrate::EXAMPLE)]
     Recalibrate(recalibrate::Recalibrate),

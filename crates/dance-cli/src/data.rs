@@ -83,6 +83,22 @@ impl Columns {
         Ok(())
     }
 
+    /// The group of every point of `data`, which was read from `path`: what the column `name` says.
+    pub(crate) fn groups(&self, path: &Path, name: &str, data: &Dataset) -> anyhow::Result<Vec<u32>> {
+        let options = ReadOptions { id_column: Some(name.into()), without_labels: true, ..self.options() };
+        let Some(all) = io::read(path, &options)?.ids else {
+            bail!("{}: there is no column or array `{name}` to say which group a row is of", path.display());
+        };
+        let mut groups = Classes::new(&[]);
+        data.rows
+            .iter()
+            .map(|&row| match all.get(row as usize) {
+                Some(name) => Ok(groups.id_or_next(name)),
+                None => bail!("{}: row {row} has no group", path.display()),
+            })
+            .collect()
+    }
+
     /// Points, whose labels nobody needs.
     pub(crate) fn points(&self, path: &Path) -> anyhow::Result<Table> {
         Ok(io::read(path, &ReadOptions { without_labels: true, ..self.options() })?)
@@ -248,11 +264,15 @@ impl Truth {
                 format!(". The model's labels are {own}, these are {here}; they are matched by name")
             };
             format!(
-                "{unknown} of {} rows carry a label that the model has never seen (the first is `{}`, {}); \
-                 no set can hold it, so they count as not covered{kinds}",
+                "{unknown} of {} rows carry a label that the model has never seen (the first is `{}`, {}); {}{kinds}",
                 names.len(),
                 names[row],
-                place(row)
+                place(row),
+                if model.fitted().config.dance.unseen {
+                    "sets that hold \"none of these\" cover it"
+                } else {
+                    "no set can hold it, so they count as not covered"
+                }
             )
         });
         let classes = labels.iter().fold(known, |most, &label| most.max(label as usize + 1));

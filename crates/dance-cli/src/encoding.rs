@@ -3,9 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use dance::data::EncoderIdentity;
+use dance::device::DeviceChoice;
 use dance::{Context, Dance, Table};
+#[cfg(feature = "serve")]
+use dance_embed::Content;
 use dance_embed::{EmbedOptions, Encoder, EncoderOptions, Items, Modality, Processor, embed};
 
 use crate::progress::Progress;
@@ -13,9 +16,6 @@ use crate::progress::Progress;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Encoder")]
 pub(crate) struct Encoding {
-    /// What runs the encoder
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Device::Cpu)]
-    device: Device,
     /// Fetch nothing: everything must be in the cache
     #[arg(long)]
     offline: bool,
@@ -24,26 +24,23 @@ pub(crate) struct Encoding {
     runtime: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Device {
-    /// The processor
-    Cpu,
-    /// A graphics processor of NVIDIA's, with `onnxruntime-gpu`
-    Cuda,
-}
-
 impl Encoding {
+    /// Opens an encoder; it runs on a graphics processor only where one is asked for by name, which takes `onnxruntime-gpu`.
     pub(crate) fn open(
         &self,
         name: &str,
         modality: Modality,
+        device: DeviceChoice,
         context: &Context<'_>,
     ) -> dance::Result<Encoder> {
-        let options = EncoderOptions {
-            runtime: self.runtime.clone(),
-            processor: if self.device == Device::Cuda { Processor::Cuda } else { Processor::Cpu },
-            offline: self.offline,
+        let processor = match device {
+            DeviceChoice::Auto | DeviceChoice::Cpu => Processor::Cpu,
+            DeviceChoice::Cuda(0) => Processor::Cuda,
+            DeviceChoice::Cuda(_) => {
+                return Err(dance::Error::config("device", device, "cpu or cuda:0 where an encoder runs"));
+            }
         };
+        let options = EncoderOptions { runtime: self.runtime.clone(), processor, offline: self.offline };
         Encoder::open(name, modality, &options, context)
     }
 }
@@ -88,6 +85,7 @@ impl OnTheFly {
         &self,
         model: &Dance,
         skip_bad: bool,
+        device: DeviceChoice,
         progress: &Progress,
         context: &Context<'_>,
     ) -> anyhow::Result<(Table, Vec<(String, String)>)> {
@@ -102,10 +100,92 @@ impl OnTheFly {
             bail!("{}: holds {}, not {}", path.display(), items.modality.name(), modality.name());
         }
         let name = self.encoder.as_deref().unwrap_or(&expected.name);
-        let encoder = self.encoding.open(name, modality, context)?;
+        let encoder = self.encoding.open(name, modality, device, context)?;
         EncoderIdentity::check(Some(expected), Some(encoder.identity()), &path.display().to_string())?;
         let embedded = embed(&items, &encoder, &EmbedOptions { skip_bad, parts: None }, context)?;
         let bad = embedded.bad.into_iter().map(|bad| (bad.id, bad.reason)).collect();
         Ok((embedded.table, bad))
+    }
+}
+
+/// Pictures that a file holds, by their ids.
+#[cfg(feature = "serve")]
+pub(crate) fn pictures(path: &Path) -> anyhow::Result<std::collections::HashMap<String, Vec<u8>>> {
+    let items = Items::read(path)?;
+    let held = items.ids.into_iter().zip(items.contents).filter_map(|(id, content)| match content {
+        Content::Bytes(bytes) => Some((id, bytes)),
+        Content::File(_) | Content::Text(_) => None,
+    });
+    let held: std::collections::HashMap<_, _> = held.collect();
+    if held.is_empty() {
+        bail!(
+            "{}: holds no pictures; name a folder of pictures, or a .parquet file with pictures inside",
+            path.display()
+        );
+    }
+    Ok(held)
+}
+
+/// The encoder of a model that is served.
+#[cfg(feature = "serve")]
+#[derive(Args, Clone, Debug)]
+pub(crate) struct OfServer {
+    /// Let the page and /v1/embed take pictures or texts: where the model's encoder is, or `auto` for what it was called when the
+    /// model's points were embedded
+    #[arg(long, value_name = "ENCODER")]
+    encoder: Option<String>,
+    #[command(flatten)]
+    encoding: Encoding,
+}
+
+#[cfg(feature = "serve")]
+impl OfServer {
+    pub(crate) fn wanted(&self) -> bool {
+        self.encoder.is_some()
+    }
+
+    /// Opens it: what it embeds, the model knows.
+    pub(crate) fn open(
+        &self,
+        model: &Dance,
+        device: DeviceChoice,
+        context: &Context<'_>,
+    ) -> dance::Result<Box<dyn dance_serve::Encode>> {
+        let Some(expected) = model.encoder() else {
+            return Err(dance::Error::Data(
+                "--encoder: the model does not know its encoder, since its points came without one; \
+                 embed them with `dance embed` and fit again"
+                    .into(),
+            ));
+        };
+        let texts = expected.preparation.contains("\"texts\":");
+        let modality = if texts { Modality::Texts } else { Modality::Pictures };
+        let name = self.encoder.as_deref().filter(|&name| name != "auto").unwrap_or(&expected.name);
+        Ok(Box::new(Served(self.encoding.open(name, modality, device, context)?)))
+    }
+}
+
+#[cfg(feature = "serve")]
+struct Served(Encoder);
+
+#[cfg(feature = "serve")]
+impl dance_serve::Encode for Served {
+    fn identity(&self) -> &EncoderIdentity {
+        self.0.identity()
+    }
+
+    fn takes(&self) -> dance_serve::Takes {
+        match self.0.modality() {
+            Modality::Pictures => dance_serve::Takes::Pictures,
+            Modality::Texts => dance_serve::Takes::Texts,
+        }
+    }
+
+    fn embed(&self, content: Vec<u8>) -> Result<Vec<f32>, String> {
+        let content = match self.0.modality() {
+            Modality::Pictures => Content::Bytes(content),
+            Modality::Texts => Content::Text(String::from_utf8(content).map_err(|_| "is no text in UTF-8")?),
+        };
+        self.0.embed(&content)
     }
 }

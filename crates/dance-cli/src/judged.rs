@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use dance::conformal::breakdown::{Breakdown, Portion};
 use dance::conformal::metrics::Metrics;
 use dance::conformal::threshold::smallest_alpha;
-use dance::conformal::{ByClass, Combine, CoverageBand, Decision, ProbabilityMetrics};
+use dance::conformal::{ByClass, Combine, CoverageBand, Decision, ProbabilityMetrics, Sets};
 use dance::machine::Classified;
 use dance::{Context, Dance, Matrix, PredictOptions, Prediction};
 use serde::Serialize;
@@ -60,9 +60,10 @@ impl<'a> Answered<'a> {
             let largest = |&row: &usize| all.probabilities.row(row).iter().copied().fold(0.0, f32::max);
             rows.iter().map(largest).collect::<Vec<f32>>()
         });
-        let judge = |Prediction { sets, decision, .. }: &Prediction| {
+        let judge = |Prediction { sets, decision, none_of_these, .. }: &Prediction| {
             let alpha = decision.alpha;
-            let sets = sets.select(rows);
+            let sets =
+                with_none(sets, none_of_these.as_deref(), truth, self.model.classes().len()).select(rows);
             let metrics = Metrics::new(&sets, &labels, truth.classes, alpha, best.as_deref())?;
             let portions = Breakdown::new(&sets, &labels, confidence.as_deref())?;
             let band = CoverageBand::new(decision.calibration_points, rows.len(), alpha);
@@ -124,6 +125,21 @@ impl<'a> Answered<'a> {
     }
 }
 
+/// Sets with "none of these" as a label: that of the point where the model does not know it, one more where it does.
+fn with_none(sets: &Sets, none: Option<&[bool]>, truth: &Truth, known: usize) -> Sets {
+    let Some(none) = none else { return sets.clone() };
+    let mut all = Sets::default();
+    for (row, (set, &none)) in sets.iter().zip(none).enumerate() {
+        all.labels.extend_from_slice(set);
+        if none {
+            let label = truth.labels[row] as usize;
+            all.labels.push(if label >= known { label } else { truth.classes } as u32);
+        }
+        all.offsets.push(all.labels.len());
+    }
+    all
+}
+
 /// Judges the model's sets at every level by the true labels.
 pub(crate) fn judge(
     model: &Dance,
@@ -149,6 +165,13 @@ pub(crate) const LEGEND: &str =
 /// What labels nobody has seen do to coverage; `None` where there is nothing to say.
 pub(crate) fn unseen_words(model: &Dance) -> Option<String> {
     let unseen = model.unseen().filter(|unseen| unseen.single > 0)?;
+    if model.fitted().config.dance.unseen {
+        return Some(format!(
+            "about {:.1} % (± {:.1}) of new points carry a label that no point here has; sets hold \"none of these\" where that may be",
+            100.0 * unseen.share(),
+            200.0 * unseen.standard_error()
+        ));
+    }
     Some(format!(
         "about {:.1} % (± {:.1}) of new points carry a label that no point here has, and no set can hold it: coverage is at \
          most about {:.1} %",
@@ -161,7 +184,8 @@ pub(crate) fn unseen_words(model: &Dance) -> Option<String> {
 /// What should be known about sets of one level: too few points for it, or too many new labels.
 pub(crate) fn level_warnings(model: &Dance, decision: &Decision) -> Vec<String> {
     let mut warnings = decision.warnings();
-    if let Some(unseen) = model.unseen().filter(|unseen| unseen.share() >= decision.alpha) {
+    let lost = decision.unseen_alpha.is_none();
+    if let Some(unseen) = model.unseen().filter(|unseen| lost && unseen.share() >= decision.alpha) {
         warnings.push(format!(
             "{:.1} % of the calibration points carry a label that no other point has, more than alpha: a set must hold nearly \
              every label, and still misses new labels. Take a larger alpha, or more points of rare classes",

@@ -53,6 +53,9 @@ pub(crate) struct Method {
     /// `--combine evidence`
     #[arg(long, group = "by_class")]
     pub(crate) per_class: bool,
+    /// Let sets hold "none of these": the guarantee then counts labels that no point of the model has. Exact mode
+    #[arg(long)]
+    pub(crate) unseen: bool,
     /// Exact mode: whether the points that fitted the kernel serve as neighbors too [default of a fit: true]
     #[arg(long, value_name = "true|false")]
     pub(crate) fit_neighbors: Option<bool>,
@@ -115,6 +118,7 @@ impl Method {
                 Some(Combination::Union) => Combine::Union,
             })
             .by_class(by_class.unwrap_or(kept))
+            .unseen(self.unseen || config.unseen)
             .fit_neighbors(self.fit_neighbors.unwrap_or(config.fit_neighbors))
             .rank_neighbors(self.rank_neighbors.unwrap_or(config.rank_neighbors))
             .contrast_neighbors(self.contrast_neighbors.unwrap_or(config.contrast_neighbors))

@@ -30,6 +30,8 @@ pub(crate) struct Group {
     pub(crate) points: Matrix,
     /// As they came; `None` for a point without one.
     pub(crate) ids: Vec<Option<Id>>,
+    /// Names of their labels; `None` for a point without one.
+    pub(crate) labels: Vec<Option<String>>,
     /// Row of the first; one line after the other.
     pub(crate) first: usize,
     /// The line of each.
@@ -80,7 +82,7 @@ impl<R: Read> Points<R> {
         if let Some(bad) = self.bad.take() {
             return Ok(Next::Bad(bad));
         }
-        let (mut data, mut ids, mut lines) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut data, mut ids, mut labels, mut lines) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let first = self.rows;
         while ids.len() < GROUP && (ids.is_empty() || self.reader.buffer().contains(&b'\n')) {
             let Some(text) = self.read_line()? else { break };
@@ -92,6 +94,7 @@ impl<R: Read> Points<R> {
             self.rows += 1;
             match text.map_err(|problem| (problem, None)).and_then(|text| self.parse(&text)) {
                 Ok(point) => {
+                    labels.push(point.label());
                     data.extend(point.embedding);
                     ids.push(point.id);
                     lines.push(self.line);
@@ -106,7 +109,7 @@ impl<R: Read> Points<R> {
             return Ok(self.bad.take().map_or(Next::End, Next::Bad));
         }
         let points = Matrix::new(data, ids.len(), self.dimensions)?;
-        Ok(Next::Points(Group { points, ids, first, lines }))
+        Ok(Next::Points(Group { points, ids, labels, first, lines }))
     }
 
     /// The next line, or what is wrong with it; `None` at the end. A line that is too long is passed over, not kept.

@@ -108,6 +108,12 @@ impl Encoder {
         }
     }
 
+    /// The embedding of one picture or text; or what is wrong with it.
+    pub fn embed(&self, content: &Content) -> Result<Vec<f32>, String> {
+        let prepared = self.prepare(content)?;
+        self.run(vec![prepared]).map_err(|error| error.to_string())
+    }
+
     /// Batches that can run at once.
     pub(crate) fn sessions(&self) -> usize {
         self.sessions.count

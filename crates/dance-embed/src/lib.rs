@@ -22,4 +22,4 @@ mod text;
 
 pub use embed::{Bad, EmbedOptions, Embedded, embed, prototypes};
 pub use encoder::{Encoder, EncoderOptions, Processor};
-pub use items::{Items, Modality};
+pub use items::{Content, Items, Modality};

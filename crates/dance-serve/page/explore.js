@@ -1,7 +1,7 @@
 // Explore: every point with its set; search and filters; the point that is chosen, explained.
 
 import { h, number, percent, plural } from "./dom.js";
-import { missed, setOf, state, summary } from "./sets.js";
+import { flagged, missed, setOf, state, summary } from "./sets.js";
 import { face, explain } from "./point.js";
 
 const PAGE = 40;
@@ -13,7 +13,7 @@ export function open(main, chosen) {
   const choice = (id, label, options) => h("label", {}, h("span", {}, label), h("select", { id }, options.map(([value, words]) => h("option", { value }, words))));
   const classes = [...points.classes.keys()].filter((label) => points.truth?.includes(label) ?? true);
   const sizes = [["", "any size"], ["0", "empty"], ["1", "one label"], ["2", "two or three"], ["4", "four or more"]];
-  const marks = [["", "all"], ...(points.truth ? [["missed", "missed"], ["doubtful", "doubtful label"]] : []), ["empty", "empty set"], ["known", "reviewed"], ["seen", "seen by the model"]];
+  const marks = [["", "all"], ...(points.truth ? [["missed", "missed"], ["doubtful", "doubtful label"]] : []), ["empty", "empty set"], ...(points.novelty ? [["flagged", "unlike anything seen"]] : []), ["known", "reviewed"], ["seen", "seen by the model"]];
   const byClass = choice("by-class", "Class", [["", "all"], ...classes.map((label) => [String(label), points.classes[label]])]);
   const bySize = choice("by-size", "Set", sizes);
   const byMark = choice("by-mark", "Show", marks);
@@ -63,6 +63,7 @@ function wanted() {
     if (mark === "missed" && !missed(place)) continue;
     if (mark === "empty" && count) continue;
     if (mark === "doubtful" && !((points.p_of_label?.[place] ?? 0) < 0.02)) continue;
+    if (mark === "flagged" && !flagged(points.novelty[place])) continue;
     if (mark === "known" && !state.known.has(points.names[place])) continue;
     if (mark === "seen" && !points.seen[place]) continue;
     places.push(place);
@@ -94,5 +95,5 @@ function row(place) {
   return h("li", { "data-point": String(place) },
     h("a", { href: `#explore/${place}`, class: miss ? "point missed" : "point", "aria-current": place === view.chosen },
       face(points.names[place], "small"),
-      h("span", { class: "of" }, points.labels && h("span", { class: "given" }, miss ? "missed: " : "", points.labels[place]), h("span", { class: "chips" }, chips))));
+      h("span", { class: "of" }, points.labels && h("span", { class: "given" }, miss ? "missed: " : "", points.labels[place]), h("span", { class: "chips" }, chips), flagged(points.novelty?.[place]) && h("span", { class: "chip empty" }, "unlike anything seen"))));
 }

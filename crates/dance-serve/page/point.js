@@ -2,7 +2,7 @@
 
 import { picture, post } from "./api.js";
 import { h, number, percent } from "./dom.js";
-import { alpha, holds, state } from "./sets.js";
+import { alpha, flagged, holds, state } from "./sets.js";
 
 const SHOWN = 8;
 
@@ -46,10 +46,12 @@ function draw(found, place, head, list, more, shown) {
   const sentence = inSet.length
     ? `At ${100 - state.hundredths} % the set holds ${inSet.length === 1 ? "one label" : `${inSet.length} labels`} of ${number(found.labels.length)}.`
     : `At ${100 - state.hundredths} % no label conforms: the set is empty. Ask for more certainty, or have a person look.`;
-  head.replaceChildren(
+  head.replaceChildren(...[
     place === undefined ? h("h2", {}, "Your point") : h("h2", { class: "shown" }, face(points.names[place], "large")),
     given && h("p", { class: "soft" }, "came with the label ", h("strong", {}, given), points.seen[place] ? " · the model has seen this very point, so it says nothing about new ones" : ""),
-    h("p", { class: "sentence" }, h("strong", {}, sentence), verdict));
+    h("p", { class: "sentence" }, h("strong", {}, sentence), verdict),
+    flagged(found.novelty) && h("p", { class: "wrong" }, "It is unlike anything the model has seen: of points like those it was calibrated on, at most one in a hundred is as far away. The promise may not be about this one."),
+  ].filter(Boolean));
   const open = new Set([...list.querySelectorAll("details[open]")].map((one) => one.dataset.label));
   const first = !list.children.length;
   const rows = found.labels.slice(0, Math.max(shown, inSet.length));

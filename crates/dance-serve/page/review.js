@@ -10,7 +10,7 @@ const QUEUES = {
   audit: { title: "Random audit", why: "Drawn at random beforehand: what you find here is like what new points will bring, so it feeds the monitor and may recalibrate. Decide every one.", how: "chance" },
   largest: { title: "Largest sets", why: "The model is least sure of these.", how: "picked" },
   doubtful: { title: "Suspected label errors", why: "The label they came with conforms worst of all.", how: "picked" },
-  far: { title: "Far from anything seen", why: "The farthest from every labelled example, in the space the model has learned.", how: "picked" },
+  far: { title: "Unlike anything seen", why: "The least like the points the model was calibrated on, whatever their label.", how: "picked" },
 };
 let view = null;
 
@@ -45,8 +45,8 @@ function order(queue) {
   const { points } = state;
   if (queue === "audit") return points.audit;
   const rest = [...Array(points.count).keys()].filter((place) => !points.audited.has(place));
-  const value = { largest: (place) => -setOf(place).length, doubtful: (place) => points.p_of_label[place] ?? -1, far: (place) => -points.nearest[place] }[queue];
-  return rest.sort((a, b) => value(a) - value(b) || a - b);
+  const value = { largest: (place) => -setOf(place).length, doubtful: (place) => points.p_of_label[place] ?? -1, far: (place) => points.novelty?.[place] ?? 0 }[queue];
+  return rest.sort((a, b) => value(a) - value(b) || (queue === "far" && points.nearest[b] - points.nearest[a]) || a - b);
 }
 
 function choose(queue) {

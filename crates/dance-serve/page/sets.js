@@ -32,6 +32,9 @@ export function missed(point) {
   return !state.points.sets[point].some((one) => one.label === truth[point] && holds(one.level));
 }
 
+/** Whether a point is unlike anything seen: such a p-value has one in a hundred of those that came like the calibration points. */
+export const flagged = (novelty) => typeof novelty === "number" && novelty <= 0.01;
+
 /** Coverage, mean size and share of empty sets of some points. */
 export function summary(points) {
   let [labels, empty, covered] = [0, 0, 0];

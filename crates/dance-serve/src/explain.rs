@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use crate::body;
 use crate::level::{self, Level};
-use crate::points::{Numbers, there};
+use crate::members::{Numbers, place, there};
 use crate::predict::{DEFAULT_ALPHA, shape};
 use crate::problem::{Problem, RowProblem};
 use crate::served::Served;
@@ -34,7 +34,7 @@ pub(crate) struct Asked {
     embedding: Option<Numbers>,
     /// The place of a point in `/v1/points`, from 0.
     #[schema(nullable = false)]
-    #[serde(default, deserialize_with = "there")]
+    #[serde(default, deserialize_with = "place")]
     point: Option<usize>,
     /// Error level.
     #[schema(exclusive_minimum = 0.0, exclusive_maximum = 1.0, default = 0.1)]
@@ -60,6 +60,9 @@ pub(crate) struct Explanation<'a> {
     calibration_points: usize,
     /// Distance to the nearest labelled point: large for a point unlike anything seen.
     nearest: f64,
+    /// A p-value for coming from where the calibration points come from, whatever the label; null where an older model file does not
+    /// say.
+    novelty: Option<f64>,
     /// Every label, best first.
     labels: Vec<Reason<'a>>,
 }
@@ -195,6 +198,7 @@ fn explanation(
         prediction: decided.best.as_ref().map_or("", |best| &model.classes()[best.labels[0] as usize]),
         calibration_points: counts.calibration_points(),
         nearest: scored.nearest[0],
+        novelty: scored.novelty.as_ref().map(|all| all[0]),
         labels,
     };
     serde_json::to_vec(&explanation).map_err(|_| Problem::internal())

@@ -11,6 +11,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
 use crate::problem::Problem;
+use crate::settings::Images;
 use crate::state::State;
 
 /// Endings that are tried, the id's own first, and what browsers call them.
@@ -32,12 +33,20 @@ pub(crate) async fn image(
 ) -> Result<Response, Problem> {
     let work = move || {
         let missing = || Problem::not_found("there is no picture of this point");
-        let folder = state.images.as_deref().ok_or_else(missing)?;
+        let images = state.images.as_ref().ok_or_else(missing)?;
         if !known(&state, &id) {
             return Err(missing());
         }
-        let (path, media_type) = find(folder, &id).ok_or_else(missing)?;
-        let bytes = std::fs::read(path).map_err(|_| missing())?;
+        let (bytes, media_type) = match images {
+            Images::Folder(folder) => {
+                let (path, media_type) = find(folder, &id).ok_or_else(missing)?;
+                (std::fs::read(path).map_err(|_| missing())?, media_type)
+            }
+            Images::Held(files) => {
+                let bytes = files.get(&id).ok_or_else(missing)?;
+                (bytes.clone(), kind_of(bytes).ok_or_else(missing)?)
+            }
+        };
         let headers = [(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "private, max-age=3600")];
         Ok((headers, bytes).into_response())
     };
@@ -53,6 +62,17 @@ fn known(state: &State, id: &str) -> bool {
     let served = state.slot.get();
     let points = served.model.predictor().reference_labels().len() as u32;
     (0..points).any(|number| served.model.reference_point(number).id.is_some_and(|own| own.to_string() == id))
+}
+
+/// What browsers call a picture, by how its file begins; nothing else is sent.
+fn kind_of(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        _ => None,
+    }
 }
 
 /// The file of an id inside the folder, and its type.
@@ -78,6 +98,16 @@ fn find(folder: &Path, id: &str) -> Option<(PathBuf, &'static str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pictures_are_known_by_their_first_bytes() {
+        assert_eq!(kind_of(b"\x89PNG\r\n\x1a\nrest"), Some("image/png"));
+        assert_eq!(kind_of(b"\xff\xd8\xff\xe0"), Some("image/jpeg"));
+        assert_eq!(kind_of(b"RIFF\0\0\0\0WEBPVP8 "), Some("image/webp"));
+        for other in [&b"<svg onload=alert(1)>"[..], b"RIFF", b"", b"GIF"] {
+            assert_eq!(kind_of(other), None);
+        }
+    }
 
     #[test]
     fn only_pictures_inside_the_folder_are_found() {

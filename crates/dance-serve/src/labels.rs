@@ -14,7 +14,8 @@ use crate::body;
 use crate::clock;
 use crate::journal::{Entry, How, fingerprint};
 use crate::level;
-use crate::points::{Numbers, Points, Row, there};
+use crate::members::{Numbers, place, there};
+use crate::points::{Points, Row};
 use crate::predict::shape;
 use crate::problem::{Problem, RowProblem};
 use crate::state::State;
@@ -57,7 +58,7 @@ pub(crate) struct Labelled {
     #[schema(nullable = false, max_length = 1000)]
     id: Option<String>,
     /// In place of both: the place of a point in `/v1/points`, from 0.
-    #[serde(default, deserialize_with = "there")]
+    #[serde(default, deserialize_with = "place")]
     #[schema(nullable = false)]
     point: Option<usize>,
 }

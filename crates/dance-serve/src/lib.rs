@@ -8,6 +8,7 @@
 //! 4. `points`: embeddings from JSON (`arrow`: from Arrow IPC), a wrong row set aside with its reason.
 //! 5. `gather`: concurrent requests become one batch for the model.
 //! 6. `predict`, `explain`, `labels`, …: what is made of the answer; `problem`: what is said where there is none.
+//!    `encode` makes a point of a picture or a text, with an encoder that whoever starts the server brings.
 //!
 //! `served` is a model with everything that is known about the points of the page; a new one takes its place in one step.
 //! `journal` keeps labels that became known. The page itself is in `page/`, its files inside the binary.
@@ -18,6 +19,7 @@
 mod arrow;
 mod body;
 mod clock;
+mod encode;
 mod explain;
 mod gather;
 mod guard;
@@ -27,6 +29,7 @@ pub mod journal;
 mod keys;
 mod labels;
 mod level;
+mod members;
 mod model;
 mod monitor;
 mod openapi;
@@ -43,7 +46,8 @@ mod settings;
 mod state;
 mod telemetry;
 
+pub use encode::{Encode, OpenEncoder, Takes};
 pub use keys::Keys;
 pub use reviewable::Reviewable;
 pub use server::{Server, Signal};
-pub use settings::{Limits, Settings};
+pub use settings::{Images, Limits, Settings};

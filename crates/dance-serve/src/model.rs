@@ -8,6 +8,7 @@ use dance::conformal::{CalibrationMode, Combine};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::encode::Takes;
 use crate::problem::Problem;
 use crate::served::Served;
 use crate::state::State;
@@ -40,6 +41,8 @@ pub(crate) struct Described {
     images: bool,
     /// Points of the page.
     points: usize,
+    /// What `/v1/embed` takes; null without an encoder.
+    takes: Option<Takes>,
 }
 
 /// What a request may have.
@@ -66,6 +69,7 @@ fn describe(state: &State, served: &Served) -> Described {
         limits: Limits { body: state.settings.limits.body, points: state.settings.limits.points },
         images: state.images.is_some(),
         points: state.points.as_ref().map_or(0, crate::Reviewable::len),
+        takes: state.takes(),
     }
 }
 

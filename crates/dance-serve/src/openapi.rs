@@ -10,9 +10,10 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Content, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoResponses, OpenApi, ToSchema};
 
+use crate::encode::Takes;
 use crate::problem::{Id, Problem, RowProblem};
 use crate::state::State;
-use crate::{explain, health, labels, model, monitor, predict, promise};
+use crate::{encode, explain, health, labels, model, monitor, predict, promise};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -23,6 +24,7 @@ use crate::{explain, health, labels, model, monitor, predict, promise};
     ),
     paths(
         predict::predict,
+        encode::embed,
         explain::explain,
         labels::record,
         monitor::monitor,
@@ -68,6 +70,10 @@ struct Answer {
     probability: f32,
     set: Vec<Label>,
     alpha: f64,
+    /// A p-value for coming from where the calibration points come from, whatever the label: small where the point is unlike anything
+    /// seen.
+    #[schema(required = false)]
+    novelty: f64,
     #[schema(required = false)]
     probabilities: Vec<f32>,
     #[schema(required = false)]
@@ -150,13 +156,14 @@ pub(crate) async fn openapi(Shared(state): Shared<Arc<State>>) -> Json<Value> {
             embedding["description"] = described;
         }
     }
+    let whole = json!({ "type": "integer", "minimum": i64::MIN, "maximum": u64::MAX });
+    schemas["Id"]["oneOf"] = json!([{ "type": "string" }, whole]);
     let id = json!({ "$ref": "#/components/schemas/Id" });
     schemas["Point"] = json!({ "description": "A point: its embedding, perhaps with an id.", "oneOf": [numbers, {
         "type": "object", "required": ["embedding"], "additionalProperties": false,
         "properties": { "embedding": numbers, "id": id },
     }] });
     // A row may be anything as long as one of them is what it should be: the others get a problem each.
-    let most = state.settings.limits.points;
     for (schema, member, row) in
         [("PredictRequest", "points", "Point"), ("LabelsRequest", "labels", "Labelled")]
     {
@@ -165,7 +172,6 @@ pub(crate) async fn openapi(Shared(state): Shared<Arc<State>>) -> Json<Value> {
         rows["items"] = json!({ "anyOf": [row, {}] });
         rows["contains"] = row;
         rows["minItems"] = 1.into();
-        rows["maxItems"] = most.into();
     }
     schemas["PredictRequest"]["additionalProperties"] = false.into();
     let page = state.points.as_ref().map(|points| points.len() - 1);
@@ -182,12 +188,25 @@ pub(crate) async fn openapi(Shared(state): Shared<Arc<State>>) -> Json<Value> {
     let level = json!({ "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1 });
     schemas["Levels"]["oneOf"] =
         json!([level, { "type": "array", "items": level, "minItems": 1, "maxItems": predict::MOST_LEVELS }]);
-    let predict = &mut interface["paths"]["/v1/predict"]["post"];
-    for place in ["/requestBody", "/responses/200"] {
-        let arrow = format!("{place}/content/application~1vnd.apache.arrow.stream/schema");
-        if let Some(schema) = predict.pointer_mut(&arrow) {
-            *schema = json!({ "type": "string", "format": "binary" });
+    let paths = &mut interface["paths"];
+    for place in [
+        "/~1v1~1predict/post/requestBody/content/application~1vnd.apache.arrow.stream",
+        "/~1v1~1predict/post/responses/200/content/application~1vnd.apache.arrow.stream",
+        "/~1v1~1embed/post/requestBody/content/image~1*",
+    ] {
+        if let Some(content) = paths.pointer_mut(place) {
+            content["schema"] = json!({ "type": "string", "format": "binary" });
         }
+    }
+    // Only what there is an encoder for.
+    if let Some(takes) = state.takes() {
+        let other = if takes == Takes::Pictures { "text/plain" } else { "image/*" };
+        let content = paths.pointer_mut("/~1v1~1embed/post/requestBody/content");
+        if let Some(content) = content.and_then(Value::as_object_mut) {
+            content.remove(other);
+        }
+    } else if let Some(paths) = paths.as_object_mut() {
+        paths.remove("/v1/embed");
     }
     if !state.settings.keys.is_empty() {
         interface["security"] = json!([{ "key": [] }]);

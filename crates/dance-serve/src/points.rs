@@ -3,7 +3,6 @@
 use std::fmt;
 
 use dance::Matrix;
-use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
@@ -74,10 +73,7 @@ impl Row {
     #[allow(clippy::type_complexity)]
     pub(crate) fn check(self, shape: Shape) -> Result<(Vec<f32>, Option<Value>), (String, Option<Value>)> {
         let Self { values, length, id, problem } = self;
-        if let Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) = &id {
-            return Err(("an id is a text or a whole number".into(), None));
-        }
-        if id.as_ref().is_some_and(Value::is_f64) {
+        if id.as_ref().is_some_and(|id| !is_id(id)) {
             return Err(("an id is a text or a whole number".into(), None));
         }
         if let Some(problem) = problem {
@@ -97,6 +93,18 @@ impl Row {
             },
         };
         Err((problem, id))
+    }
+}
+
+/// Whether a value can be an id: a text or a whole number of 64 bits, which some programs write as 7.0.
+fn is_id(value: &Value) -> bool {
+    const MOST: f64 = 18_446_744_073_709_551_616.0; // 2^64
+    match value {
+        Value::Number(number) if number.is_f64() => number
+            .as_f64()
+            .is_some_and(|number| number.fract() == 0.0 && (-MOST / 2.0..MOST).contains(&number)),
+        Value::String(_) | Value::Number(_) => true,
+        _ => false,
     }
 }
 
@@ -324,24 +332,6 @@ impl<'de> serde::Deserialize<'de> for Number {
     }
 }
 
-/// A member that may be left out, but not be null.
-pub(crate) fn there<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
-}
-
-/// Numbers, however many: what is wrong with them is said when the model is known.
-pub(crate) struct Numbers(pub(crate) Row);
-
-impl<'de> Deserialize<'de> for Numbers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // As many as any encoder has; more are counted and not kept.
-        let most = Shape { dimensions: 1 << 16, directed: false, most: 1 };
-        ReadNumbers(most).deserialize(deserializer).map(Self)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -362,6 +352,13 @@ mod tests {
     }
 
     #[test]
+    fn whole_numbers_may_be_written_with_a_point() {
+        let points =
+            read(r#"[{"embedding":[1,2],"id":7.0},{"embedding":[1,2],"id":18446744073709551615}]"#).unwrap();
+        assert_eq!(points.good.len(), 2, "{points:?}");
+    }
+
+    #[test]
     fn bad_rows_say_why() {
         for (row, part) in [
             ("[1]", "1 numbers, but the model was fitted with 2"),
@@ -376,6 +373,8 @@ mod tests {
             ("{\"embedding\":3}", "array of numbers"),
             ("{\"embedding\":[1,2],\"id\":[]}", "an id is"),
             ("{\"embedding\":[1,2],\"id\":null}", "an id is"),
+            ("{\"embedding\":[1,2],\"id\":1.5}", "an id is"),
+            ("{\"embedding\":[1,2],\"id\":1e30}", "an id is"),
             ("{\"embedding\":[1,2],\"vector\":1}", "`vector` is not known"),
             ("7", "must be"),
             ("null", "must be"),

@@ -172,6 +172,7 @@ impl Reviewed {
             "best": scored.classified.as_ref().map(|all| &all.labels),
             "p_of_label": p_of_truth,
             "nearest": scored.nearest,
+            "novelty": scored.novelty,
             "seen": seen.iter().map(Option::is_some).collect::<Vec<_>>(),
             "audit": points.audit,
         });

@@ -13,12 +13,14 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::problem::Problem;
 use crate::state::State;
 use crate::{
-    explain, guard, health, images, labels, model, monitor, openapi, page, predict, promise, telemetry,
+    encode, explain, guard, health, images, labels, model, monitor, openapi, page, predict, promise,
+    telemetry,
 };
 
 pub(crate) fn router(state: Arc<State>) -> Router {
     Router::new()
         .route("/v1/predict", post(predict::predict))
+        .route("/v1/embed", post(encode::embed))
         .route("/v1/explain", post(explain::explain))
         .route("/v1/labels", post(labels::record))
         .route("/v1/monitor", get(monitor::monitor))

@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, interval, sleep, timeout, timeout_at};
 
+use crate::encode::OpenEncoder;
 use crate::reviewable::Reviewable;
 use crate::routes;
 use crate::settings::Settings;
@@ -52,15 +53,21 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Reads the model, asks it about the points of the page, and listens. `threads` answer; 0 means one per core.
-    pub fn open(mut settings: Settings, points: Option<Reviewable>, threads: usize) -> dance::Result<Self> {
+    /// Reads the model, asks it about the points of the page, and listens. `encoder` makes points of pictures or texts.
+    /// `threads` answer; 0 means one per core.
+    pub fn open(
+        mut settings: Settings,
+        points: Option<Reviewable>,
+        encoder: Option<OpenEncoder<'_>>,
+        threads: usize,
+    ) -> dance::Result<Self> {
         settings.check()?;
         let address = settings.address;
         let busy = |error: std::io::Error| Error::Data(format!("cannot listen at {address}: {error}"));
         let listener = std::net::TcpListener::bind(address).map_err(busy)?;
         listener.set_nonblocking(true).map_err(busy)?;
         settings.limits.connections = allow_connections(settings.limits.connections);
-        Ok(Self { state: Arc::new(State::new(settings, points, threads)?), listener })
+        Ok(Self { state: Arc::new(State::new(settings, points, encoder, threads)?), listener })
     }
 
     /// Where it listens.

@@ -1,13 +1,16 @@
 //! What a server is told when it starts.
 
+use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use dance::device::{Cpu, Device};
+
 use crate::keys::Keys;
 
 /// What a server is told when it starts.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Settings {
     /// The model file; read again on [`Signal::Reload`](crate::Signal).
@@ -19,13 +22,24 @@ pub struct Settings {
     /// Whether other machines may ask without a key.
     pub open: bool,
     /// Pictures of points, by their ids.
-    pub images: Option<PathBuf>,
+    pub images: Option<Images>,
     /// Where labels go that become known.
     pub journal: PathBuf,
     /// What a request may take.
     pub limits: Limits,
     /// Whether requests are logged on stderr.
     pub log: bool,
+    /// What models are opened on; the CPU where nothing is said.
+    pub device: &'static dyn Device,
+}
+
+/// Pictures of points, by their ids.
+#[derive(Clone, Debug)]
+pub enum Images {
+    /// Files of a folder, named like ids, with or without their endings.
+    Folder(PathBuf),
+    /// Files in memory.
+    Held(HashMap<String, Vec<u8>>),
 }
 
 /// What a request, and all of them together, may take.
@@ -70,6 +84,7 @@ impl Settings {
             journal: journal.into(),
             limits: Limits::default(),
             log: true,
+            device: &Cpu,
         }
     }
 

@@ -1,20 +1,20 @@
 //! What all requests share.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use dance::device::{Cpu, Device};
+use dance::data::EncoderIdentity;
 use dance::{Context, Error};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::encode::{Encode, OpenEncoder, Takes};
 use crate::gather::Gather;
 use crate::journal::Journal;
 use crate::problem::Problem;
 use crate::reviewable::Reviewable;
 use crate::served::Served;
-use crate::settings::Settings;
+use crate::settings::{Images, Settings};
 use crate::telemetry;
 
 /// Bodies that may be in memory at the same time, each as long as the longest.
@@ -42,8 +42,10 @@ pub(crate) struct State {
     pub(crate) gather: Gather,
     pub(crate) journal: Journal,
     pub(crate) points: Option<Reviewable>,
-    /// The folder of pictures with its links resolved.
-    pub(crate) images: Option<PathBuf>,
+    /// What makes points of pictures or texts.
+    pub(crate) encoder: Option<Box<dyn Encode>>,
+    /// Pictures; of a folder, with its links resolved.
+    pub(crate) images: Option<Images>,
     pub(crate) context: Context<'static>,
     pub(crate) metrics: PrometheusHandle,
     /// Requests that may be answered at the same time.
@@ -56,19 +58,32 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(settings: Settings, points: Option<Reviewable>, threads: usize) -> dance::Result<Self> {
+    pub(crate) fn new(
+        mut settings: Settings,
+        points: Option<Reviewable>,
+        encoder: Option<OpenEncoder<'_>>,
+        threads: usize,
+    ) -> dance::Result<Self> {
         settings.check()?;
         let context = Context::new(threads)?;
-        let images = settings.images.as_ref().map(|folder| {
-            let found = std::fs::canonicalize(folder).map_err(|error| Error::io(folder, error))?;
-            if found.is_dir() { Ok(found) } else { Err(Error::format(folder, "is not a folder of pictures")) }
-        });
-        let served = Served::load(device(), &settings.model, points.as_ref(), &context)?;
+        let images = match settings.images.take() {
+            Some(Images::Folder(folder)) => {
+                let found = std::fs::canonicalize(&folder).map_err(|error| Error::io(&folder, error))?;
+                if !found.is_dir() {
+                    return Err(Error::format(&folder, "is not a folder of pictures"));
+                }
+                Some(Images::Folder(found))
+            }
+            other => other,
+        };
+        let served = Served::load(settings.device, &settings.model, points.as_ref(), &context)?;
+        let encoder = encoder.map(|open| open(&served.model)).transpose()?;
+        check_encoder(&served, encoder.as_deref())?;
         let slot = Arc::new(Slot(RwLock::new(Arc::new(served))));
         Ok(Self {
             gather: Gather::start(&slot, &context)?,
             journal: Journal::open(&settings.journal),
-            images: images.transpose()?,
+            images,
             requests: Arc::new(Semaphore::new(settings.limits.requests)),
             bodies: Semaphore::new(BODIES * settings.limits.body.div_ceil(BODY_UNIT)),
             metrics: telemetry::recorder(),
@@ -77,6 +92,7 @@ impl State {
             settings,
             slot,
             points,
+            encoder,
             context,
         })
     }
@@ -85,10 +101,12 @@ impl State {
     /// about the points of the page; where anything is wrong, it stays.
     pub(crate) fn reload(&self) -> dance::Result<Arc<Served>> {
         let _one = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        let loaded = Served::load(device(), &self.settings.model, self.points.as_ref(), &self.context);
+        let loaded =
+            Served::load(self.settings.device, &self.settings.model, self.points.as_ref(), &self.context);
         let checked = loaded.and_then(|served| {
             let (before, after) = (self.slot.get().dimensions(), served.dimensions());
             if before == after {
+                check_encoder(&served, self.encoder.as_deref())?;
                 return Ok(Arc::new(served));
             }
             Err(Error::Shape {
@@ -104,6 +122,11 @@ impl State {
         let served = checked?;
         self.slot.set(Arc::clone(&served));
         Ok(served)
+    }
+
+    /// What can be embedded here.
+    pub(crate) fn takes(&self) -> Option<Takes> {
+        self.encoder.as_ref().map(|encoder| encoder.takes())
     }
 
     /// A turn to be answered, if there is one.
@@ -124,6 +147,8 @@ impl State {
     }
 }
 
-fn device() -> &'static dyn Device {
-    &Cpu
+/// Refuses a model whose points were embedded by another encoder than the one that is here.
+fn check_encoder(served: &Served, encoder: Option<&dyn Encode>) -> dance::Result<()> {
+    let Some(encoder) = encoder else { return Ok(()) };
+    EncoderIdentity::check(served.model.encoder(), Some(encoder.identity()), "--encoder")
 }

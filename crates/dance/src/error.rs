@@ -133,6 +133,14 @@ pub enum Error {
         /// The bandwidth in use.
         bandwidth: f64,
     },
+    /// A device cannot be used, or failed in the middle.
+    #[error("{device}: {}", shortened(problem))]
+    Device {
+        /// What it is called.
+        device: String,
+        /// What is wrong and what to do.
+        problem: String,
+    },
     /// The observer asked to stop.
     #[error("interrupted")]
     Interrupted,

@@ -2,10 +2,24 @@
 
 #![allow(clippy::unwrap_used)] // tests may; clippy's own exemption misses helper functions
 
-use dance::device::{AgopForm, Cpu, Device, FitPoints, FitSession, Iterate, MachineParts, Solved};
+use std::sync::{Arc, LazyLock};
+
+use dance::device::{
+    AgopForm, Cpu, Device, DeviceChoice, FitPoints, FitSession, Iterate, MachineParts, Solved,
+};
 use dance::kernel::Kernel;
 use dance::random::Random;
 use dance::{Context, Error, Matrix};
+
+/// The CPU, and a graphics processor where there is one.
+static DEVICES: LazyLock<Vec<Arc<dyn Device>>> = LazyLock::new(|| {
+    let mut devices: Vec<Arc<dyn Device>> = vec![Arc::new(Cpu)];
+    match DeviceChoice::Cuda(0).open() {
+        Ok((device, _)) => devices.push(device),
+        Err(error) => println!("not on a graphics processor: {error}"),
+    }
+    devices
+});
 
 /// A problem with clusters, so that labels can be learned; `duplicates` of the points are copies of others.
 struct Problem {
@@ -158,82 +172,91 @@ fn relative_error(found: &Matrix, expected: &[f64]) -> f64 {
 
 #[test]
 fn the_agop_equals_its_definition() {
-    let context = Context::new(2).unwrap();
-    let mut worst = 0.0f64;
-    for (case, &shape) in [0.5, 0.6, 0.75, 1.0, 1.5, 2.0].iter().enumerate() {
-        for (classes, duplicates, given) in
-            [(2, 0, false), (2, 10, true), (7, 0, true), (20, 12, false), (50, 5, true)]
-        {
-            let (n, d) = (150, 12);
-            let problem = Problem::new(n, d, classes, duplicates, case as u64);
-            let metric = if given { metric(d, case as u64) } else { identity(d) };
-            let begin = given.then_some(&metric);
-            let kernel = Kernel::new(median_distance(&problem.points) * 0.8, shape).unwrap();
-            let mut session = Cpu.open_fit(problem.fit_points(), false, &context).unwrap();
-            let beta = solve(&mut *session, begin, kernel, 1e-2, &context).1.beta;
-            let sample: Vec<usize> = (0..n).step_by(3).collect();
-            let all: Vec<usize> = (0..n).collect();
-            for chosen in [&all, &sample] {
-                // The next metric is the AGOP over its largest entry.
-                let expected = agop_reference(&problem, &metric, kernel, &beta, chosen);
-                let largest = expected.iter().copied().fold(0.0, f64::max);
-                let expected: Vec<f64> = expected.iter().map(|value| value / largest).collect();
-                for form in [AgopForm::Definition, AgopForm::Folded] {
-                    let found = learned(&mut *session, begin, kernel, Some(chosen), form, &context);
-                    let error = relative_error(&found, &expected);
-                    worst = worst.max(error);
-                    assert!(error < 1e-5, "{form:?} shape {shape} c {classes} s {}: {error:e}", chosen.len());
+    for device in &*DEVICES {
+        let context = Context::new(2).unwrap();
+        let mut worst = 0.0f64;
+        for (case, &shape) in [0.5, 0.6, 0.75, 1.0, 1.5, 2.0].iter().enumerate() {
+            for (classes, duplicates, given) in
+                [(2, 0, false), (2, 10, true), (7, 0, true), (20, 12, false), (50, 5, true)]
+            {
+                let (n, d) = (150, 12);
+                let problem = Problem::new(n, d, classes, duplicates, case as u64);
+                let metric = if given { metric(d, case as u64) } else { identity(d) };
+                let begin = given.then_some(&metric);
+                let kernel = Kernel::new(median_distance(&problem.points) * 0.8, shape).unwrap();
+                let mut session = device.open_fit(problem.fit_points(), false, &context).unwrap();
+                let beta = solve(&mut *session, begin, kernel, 1e-2, &context).1.beta;
+                let sample: Vec<usize> = (0..n).step_by(3).collect();
+                let all: Vec<usize> = (0..n).collect();
+                for chosen in [&all, &sample] {
+                    // The next metric is the AGOP over its largest entry.
+                    let expected = agop_reference(&problem, &metric, kernel, &beta, chosen);
+                    let largest = expected.iter().copied().fold(0.0, f64::max);
+                    let expected: Vec<f64> = expected.iter().map(|value| value / largest).collect();
+                    for form in [AgopForm::Definition, AgopForm::Folded] {
+                        let found = learned(&mut *session, begin, kernel, Some(chosen), form, &context);
+                        let error = relative_error(&found, &expected);
+                        worst = worst.max(error);
+                        assert!(
+                            error < 1e-5,
+                            "{form:?} shape {shape} c {classes} s {}: {error:e}",
+                            chosen.len()
+                        );
+                    }
                 }
             }
         }
+        println!("worst relative error of the AGOP on {}: {worst:.1e}", device.name());
     }
-    println!("worst relative error of the AGOP: {worst:.1e}");
 }
 
 #[test]
 fn the_regression_solves_its_system() {
-    let context = Context::new(2).unwrap();
-    for (case, shape) in [0.5, 1.0, 2.0].into_iter().enumerate() {
-        let (n, d, classes) = (211, 9, 4);
-        let problem = Problem::new(n, d, classes, 6, 40 + case as u64);
-        let metric = metric(d, 3);
-        let kernel = Kernel::new(3.0, shape).unwrap();
-        let mut session = Cpu.open_fit(problem.fit_points(), false, &context).unwrap();
-        for metric in [&identity(d), &metric] {
-            let (solved, solution, held_out) = solve(&mut *session, Some(metric), kernel, 1e-3, &context);
-            let value =
-                |a: &[f32], b: &[f32]| (-(difference(a, b, metric).0.sqrt() / 3.0).powf(1.0 / shape)).exp();
-            let mut residual = 0.0;
-            for i in 0..n {
-                for class in 0..classes {
-                    let output: f64 = (0..n)
-                        .map(|j| {
-                            let ridge = if i == j { 1e-3 } else { 0.0 };
-                            let k = value(problem.points.row(i), problem.points.row(j)) + ridge;
-                            k * f64::from(solution.beta.row(j)[class])
-                        })
-                        .sum();
-                    let target = f64::from(u8::from(problem.labels[i] as usize == class));
-                    residual += (output - target).powi(2);
+    for device in &*DEVICES {
+        let context = Context::new(2).unwrap();
+        for (case, shape) in [0.5, 1.0, 2.0].into_iter().enumerate() {
+            let (n, d, classes) = (211, 9, 4);
+            let problem = Problem::new(n, d, classes, 6, 40 + case as u64);
+            let metric = metric(d, 3);
+            let kernel = Kernel::new(3.0, shape).unwrap();
+            let mut session = device.open_fit(problem.fit_points(), false, &context).unwrap();
+            for metric in [&identity(d), &metric] {
+                let (solved, solution, held_out) = solve(&mut *session, Some(metric), kernel, 1e-3, &context);
+                let value = |a: &[f32], b: &[f32]| {
+                    (-(difference(a, b, metric).0.sqrt() / 3.0).powf(1.0 / shape)).exp()
+                };
+                let mut residual = 0.0;
+                for i in 0..n {
+                    for class in 0..classes {
+                        let output: f64 = (0..n)
+                            .map(|j| {
+                                let ridge = if i == j { 1e-3 } else { 0.0 };
+                                let k = value(problem.points.row(i), problem.points.row(j)) + ridge;
+                                k * f64::from(solution.beta.row(j)[class])
+                            })
+                            .sum();
+                        let target = f64::from(u8::from(problem.labels[i] as usize == class));
+                        residual += (output - target).powi(2);
+                    }
                 }
-            }
-            let relative = (residual / n as f64).sqrt();
-            assert!(relative < 1e-3, "shape {shape}: {relative:e}");
-            // Measured on a sample of rows: of the same size as over all rows.
-            assert!(solved.report.residual < 1e-3, "{:?}", solved.report);
-            for query in 0..problem.held_out.rows() {
-                for class in 0..classes {
-                    let terms: Vec<f64> = (0..n)
-                        .map(|j| {
-                            value(problem.held_out.row(query), problem.points.row(j))
-                                * f64::from(solution.beta.row(j)[class])
-                        })
-                        .collect();
-                    let expected: f64 = terms.iter().sum();
-                    let found = f64::from(held_out.row(query)[class]);
-                    // Kernel values are right to about 1e-6; β is large and alternates, so their errors count by its size.
-                    let tolerance = 2e-6 * terms.iter().map(|term| term.abs()).sum::<f64>();
-                    assert!((found - expected).abs() < tolerance, "{found} {expected} {tolerance}");
+                let relative = (residual / n as f64).sqrt();
+                assert!(relative < 1e-3, "shape {shape}: {relative:e}");
+                // Measured on a sample of rows: of the same size as over all rows.
+                assert!(solved.report.residual < 1e-3, "{:?}", solved.report);
+                for query in 0..problem.held_out.rows() {
+                    for class in 0..classes {
+                        let terms: Vec<f64> = (0..n)
+                            .map(|j| {
+                                value(problem.held_out.row(query), problem.points.row(j))
+                                    * f64::from(solution.beta.row(j)[class])
+                            })
+                            .collect();
+                        let expected: f64 = terms.iter().sum();
+                        let found = f64::from(held_out.row(query)[class]);
+                        // Kernel values are right to about 1e-6; β is large and alternates, so their errors count by its size.
+                        let tolerance = 2e-6 * terms.iter().map(|term| term.abs()).sum::<f64>();
+                        assert!((found - expected).abs() < tolerance, "{found} {expected} {tolerance}");
+                    }
                 }
             }
         }
@@ -242,19 +265,21 @@ fn the_regression_solves_its_system() {
 
 #[test]
 fn prediction_through_the_root_equals_the_session() {
-    let context = Context::new(2).unwrap();
-    let problem = Problem::new(120, 8, 3, 0, 9);
-    let metric = metric(8, 5);
-    let kernel = Kernel::new(2.0, 1.0).unwrap();
-    let mut session = Cpu.open_fit(problem.fit_points(), false, &context).unwrap();
-    let (_, solution, held_out) = solve(&mut *session, Some(&metric), kernel, 1e-3, &context);
-    let root = root_of(&metric);
-    let machine = MachineParts { root: &root, train: &problem.points, kernel, beta: &solution.beta };
-    let classifier = Cpu.open_classifier(machine, &context).unwrap();
-    let mapped = classifier.map(&problem.held_out, &context).unwrap();
-    let outputs = classifier.outputs(&mapped, &context).unwrap();
-    for (a, b) in outputs.as_slice().iter().zip(held_out.as_slice()) {
-        assert!((a - b).abs() < 2e-4, "{a} {b}");
+    for device in &*DEVICES {
+        let context = Context::new(2).unwrap();
+        let problem = Problem::new(120, 8, 3, 0, 9);
+        let metric = metric(8, 5);
+        let kernel = Kernel::new(2.0, 1.0).unwrap();
+        let mut session = device.open_fit(problem.fit_points(), false, &context).unwrap();
+        let (_, solution, held_out) = solve(&mut *session, Some(&metric), kernel, 1e-3, &context);
+        let root = root_of(&metric);
+        let machine = MachineParts { root: &root, train: &problem.points, kernel, beta: &solution.beta };
+        let classifier = device.open_classifier(machine, &context).unwrap();
+        let mapped = classifier.map(&problem.held_out, &context).unwrap();
+        let outputs = classifier.outputs(&mapped, &context).unwrap();
+        for (a, b) in outputs.as_slice().iter().zip(held_out.as_slice()) {
+            assert!((a - b).abs() < 2e-4, "{a} {b}");
+        }
     }
 }
 
@@ -284,73 +309,81 @@ fn median_distance(points: &Matrix) -> f64 {
 
 #[test]
 fn the_number_of_threads_changes_no_bit() {
-    // Larger than every tile, and not a multiple of any.
-    for (n, d, classes) in [(1137, 67, 13), (301, 33, 2)] {
-        let problem = Problem::new(n, d, classes, 5, 77);
-        let kernel = Kernel::new(8.0, 0.8).unwrap();
-        let run = |threads: usize| {
-            let context = Context::new(threads).unwrap();
-            let mut session = Cpu.open_fit(problem.fit_points(), true, &context).unwrap();
-            let mut bits: Vec<u32> = Vec::new();
-            let mut keep =
-                |matrix: &Matrix| bits.extend(matrix.as_slice().iter().map(|value| value.to_bits()));
-            let first = solve(&mut *session, None, kernel, 1e-3, &context);
-            for form in [AgopForm::Folded, AgopForm::Definition] {
-                let metric = learned(&mut *session, None, kernel, None, form, &context);
-                keep(&metric);
-                let (_, second, held_out) = solve(&mut *session, Some(&metric), kernel, 1e-3, &context);
-                keep(&second.beta);
-                keep(&held_out);
-                // And back to the identity, from the distances kept.
-                let again = solve(&mut *session, None, kernel, 1e-3, &context);
-                assert_eq!(again, first);
-            }
-            keep(&first.1.beta);
-            bits
-        };
-        let one = run(1);
-        assert!(one == run(2) && one == run(3));
+    for device in &*DEVICES {
+        // Larger than every tile, and not a multiple of any.
+        for (n, d, classes) in [(1137, 67, 13), (301, 33, 2)] {
+            let problem = Problem::new(n, d, classes, 5, 77);
+            let kernel = Kernel::new(8.0, 0.8).unwrap();
+            let run = |threads: usize| {
+                let context = Context::new(threads).unwrap();
+                let mut session = device.open_fit(problem.fit_points(), true, &context).unwrap();
+                let mut bits: Vec<u32> = Vec::new();
+                let mut keep =
+                    |matrix: &Matrix| bits.extend(matrix.as_slice().iter().map(|value| value.to_bits()));
+                let first = solve(&mut *session, None, kernel, 1e-3, &context);
+                for form in [AgopForm::Folded, AgopForm::Definition] {
+                    let metric = learned(&mut *session, None, kernel, None, form, &context);
+                    keep(&metric);
+                    let (_, second, held_out) = solve(&mut *session, Some(&metric), kernel, 1e-3, &context);
+                    keep(&second.beta);
+                    keep(&held_out);
+                    // And back to the identity, from the distances kept.
+                    let again = solve(&mut *session, None, kernel, 1e-3, &context);
+                    assert_eq!(again, first);
+                }
+                keep(&first.1.beta);
+                bits
+            };
+            let one = run(1);
+            assert!(one == run(2) && one == run(3));
+        }
     }
 }
 
 #[test]
 fn a_kernel_of_ones_takes_a_larger_ridge_and_says_so() {
-    let context = Context::new(1).unwrap();
-    let problem = Problem::new(400, 5, 2, 0, 4);
-    let mut session = Cpu.open_fit(problem.fit_points(), false, &context).unwrap();
-    // A bandwidth a million times the data: in f32 every entry of K is 1.
-    let (solved, solution, _) = solve(&mut *session, None, Kernel::new(1e6, 0.5).unwrap(), 0.0, &context);
-    assert!(solved.report.ridge > 0.0);
-    assert!(solution.beta.as_slice().iter().all(|value| value.is_finite()));
+    for device in &*DEVICES {
+        let context = Context::new(1).unwrap();
+        let problem = Problem::new(400, 5, 2, 0, 4);
+        let mut session = device.open_fit(problem.fit_points(), false, &context).unwrap();
+        // A bandwidth a million times the data: in f32 every entry of K is 1.
+        let (solved, solution, _) = solve(&mut *session, None, Kernel::new(1e6, 0.5).unwrap(), 0.0, &context);
+        assert!(solved.report.ridge > 0.0);
+        assert!(solution.beta.as_slice().iter().all(|value| value.is_finite()));
+    }
 }
 
 #[test]
 fn poor_solutions_are_refined() {
-    // Wide Gaussian kernel, tiny ridge: a condition number of about 1e7 that f32 alone does not survive.
-    let context = Context::new(1).unwrap();
-    let problem = Problem::new(600, 4, 3, 0, 21);
-    let mut session = Cpu.open_fit(problem.fit_points(), false, &context).unwrap();
-    session.begin(None, &context).unwrap();
-    let report = session.solve(Kernel::new(12.0, 0.5).unwrap(), 1e-4, &context).unwrap().report;
-    assert!(report.refinements > 0 && report.residual < 1e-2, "{report:?}");
+    for device in &*DEVICES {
+        // Wide Gaussian kernel, tiny ridge: a condition number of about 1e7 that f32 alone does not survive.
+        let context = Context::new(1).unwrap();
+        let problem = Problem::new(600, 4, 3, 0, 21);
+        let mut session = device.open_fit(problem.fit_points(), false, &context).unwrap();
+        session.begin(None, &context).unwrap();
+        let report = session.solve(Kernel::new(12.0, 0.5).unwrap(), 1e-4, &context).unwrap().report;
+        assert!(report.refinements > 0 && report.residual < 1e-2, "{report:?}");
+    }
 }
 
 #[test]
 fn mismatched_shapes_are_errors() {
-    let context = Context::new(1).unwrap();
-    let problem = Problem::new(30, 4, 2, 0, 1);
-    let short = FitPoints { labels: &problem.labels[..29], ..problem.fit_points() };
-    assert!(matches!(Cpu.open_fit(short, false, &context), Err(Error::Shape { .. })));
-    let narrow = Matrix::zeros(7, 3);
-    let narrow = FitPoints { held_out: &narrow, ..problem.fit_points() };
-    assert!(matches!(Cpu.open_fit(narrow, false, &context), Err(Error::Shape { .. })));
-    let unjudged = FitPoints { held_out_labels: &[], ..problem.fit_points() };
-    assert!(matches!(Cpu.open_fit(unjudged, false, &context), Err(Error::Shape { .. })));
-    let mut session = Cpu.open_fit(problem.fit_points(), false, &context).unwrap();
-    // Nothing is solved yet.
-    assert!(matches!(session.learn(None, None, &context), Err(Error::Data(_))));
-    assert!(matches!(session.keep(), Err(Error::Data(_))));
-    assert!(matches!(session.choose(), Err(Error::Data(_))));
-    assert!(matches!(session.chosen(), Err(Error::Data(_))));
-    assert!(matches!(session.begin(Some(&Matrix::zeros(3, 3)), &context), Err(Error::Shape { .. })));
+    for device in &*DEVICES {
+        let context = Context::new(1).unwrap();
+        let problem = Problem::new(30, 4, 2, 0, 1);
+        let short = FitPoints { labels: &problem.labels[..29], ..problem.fit_points() };
+        assert!(matches!(device.open_fit(short, false, &context), Err(Error::Shape { .. })));
+        let narrow = Matrix::zeros(7, 3);
+        let narrow = FitPoints { held_out: &narrow, ..problem.fit_points() };
+        assert!(matches!(device.open_fit(narrow, false, &context), Err(Error::Shape { .. })));
+        let unjudged = FitPoints { held_out_labels: &[], ..problem.fit_points() };
+        assert!(matches!(device.open_fit(unjudged, false, &context), Err(Error::Shape { .. })));
+        let mut session = device.open_fit(problem.fit_points(), false, &context).unwrap();
+        // Nothing is solved yet.
+        assert!(matches!(session.learn(None, None, &context), Err(Error::Data(_))));
+        assert!(matches!(session.keep(), Err(Error::Data(_))));
+        assert!(matches!(session.choose(), Err(Error::Data(_))));
+        assert!(matches!(session.chosen(), Err(Error::Data(_))));
+        assert!(matches!(session.begin(Some(&Matrix::zeros(3, 3)), &context), Err(Error::Shape { .. })));
+    }
 }

@@ -114,7 +114,10 @@
     const domain = around([...points.map((point) => point[1]), ...(band ?? []).flatMap((one) => one.slice(1)), ...(dots ?? []).map((dot) => dot[1])], { zero: y.zero });
     if (y.format === "percent") domain[1] = Math.min(1, domain[1]);
     const place = axis(domain, [height - margins.marginBottom, margins.marginTop]);
-    const show = FORMATS[y.format] ?? ((value) => value.toFixed(2));
+    // Ticks that differ read differently, and between whole numbers there are none.
+    const show = y.format === "percent" && domain[1] - domain[0] < 0.06 ? FORMATS.percent1 : (FORMATS[y.format] ?? ((value) => value.toFixed(2)));
+    const whole = x.format === "number" && points.every((point) => Number.isInteger(point[0]));
+    const across = words ? (at) => words[at] ?? "" : whole ? (value) => (Number.isInteger(value) ? String(value) : "") : FORMATS[x.format];
     // From the top down, each name at its line's end or as near to it as those above leave room for.
     const ends = named.map((one) => ({ ...one, end: one.points.at(-1), at: place(one.points.at(-1)[1]) })).sort((a, b) => a.at - b.at);
     ends.forEach((one, number) => { one.label = Math.max(one.at, number ? ends[number - 1].label + 15 : margins.marginTop); });
@@ -127,8 +130,8 @@
     const told = series.map((one) => `${one.name} from ${show(one.points[0]?.[1] ?? 0)} to ${show(one.points.at(-1)?.[1] ?? 0)}`).join(", ");
     return plot({
       ...base(width, height, `${y.label} by ${x.label}: ${told}.`), ...margins,
-      x: { label: x.label, labelArrow: "none", tickFormat: words ? (at) => words[at] ?? "" : FORMATS[x.format], ticks: words ? words.map((_, at) => at) : width < 480 ? 4 : 6, ...(words ? { domain: [-0.2, words.length - 0.8] } : {}) },
-      y: { label: y.label, labelArrow: "none", domain, tickFormat: FORMATS[y.format], grid: true, ticks: 5 },
+      x: { label: x.label, labelArrow: "none", tickFormat: across, ticks: words ? words.map((_, at) => at) : width < 480 ? 4 : 6, ...(words ? { domain: [-0.2, words.length - 0.8] } : {}) },
+      y: { label: y.label, labelArrow: "none", domain, tickFormat: y.format.startsWith("percent") ? show : undefined, grid: true, ticks: 5 },
       marks: [
         band && Plot.areaY(band, { x: (one) => one[0], y1: (one) => one[1], y2: (one) => one[2], fill: color("muted"), fillOpacity: 0.22 }),
         promised && Plot.line(promised, { stroke: color("text"), strokeDasharray: "4 4", strokeOpacity: 0.7 }),

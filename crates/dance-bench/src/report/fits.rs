@@ -10,6 +10,8 @@ use crate::experiment::{Case, Results};
 use dance::conformal::metrics::Metrics;
 
 type Measure = fn(&Metrics) -> f64;
+/// An α, and for every setting its name and what came out.
+type Line = (f64, Vec<(String, f64)>);
 
 /// What an ablation changes: a chart for each setting and measure, a line for each α.
 pub(super) fn ablations(results: &Results) -> Vec<Chart> {
@@ -24,7 +26,7 @@ pub(super) fn ablations(results: &Results) -> Vec<Chart> {
     let mut charts = Vec::new();
     for name in names {
         for (id, label, measure) in measures {
-            let lines: Vec<(f64, Vec<(String, f64)>)> = results
+            let lines: Vec<Line> = results
                 .plan
                 .alphas
                 .iter()
@@ -55,7 +57,7 @@ fn over_cases(results: &Results, value: impl Fn(&Case) -> Option<f64>) -> f64 {
     if values.is_empty() { f64::NAN } else { mean(values) }
 }
 
-fn ablation(name: &str, id: &str, label: &str, lines: &[(f64, Vec<(String, f64)>)]) -> Option<Chart> {
+fn ablation(name: &str, id: &str, label: &str, lines: &[Line]) -> Option<Chart> {
     let (alpha, first) = lines.first()?;
     let least = first.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
     let most = first.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
@@ -68,7 +70,7 @@ fn ablation(name: &str, id: &str, label: &str, lines: &[(f64, Vec<(String, f64)>
     // Words have no place on an axis of numbers: they stand one after the other.
     let words: Vec<&String> =
         first.iter().map(|point| &point.0).filter(|text| text.parse::<f64>().is_err()).collect();
-    let series = |(place, (alpha, points)): (usize, &(f64, Vec<(String, f64)>))| {
+    let series = |(place, (alpha, points)): (usize, &Line)| {
         let at =
             |(order, (text, value)): (usize, &(String, f64))| (text.parse().unwrap_or(order as f64), *value);
         let points: Vec<(f64, f64)> = points.iter().enumerate().map(at).collect();

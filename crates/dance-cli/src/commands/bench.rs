@@ -78,7 +78,7 @@ impl Bench {
         let context = shared.context(&progress)?;
         let options = self.columns.options();
         experiment::run(
-            shared.device(),
+            shared.device()?,
             &self.data,
             &options,
             &mut results,

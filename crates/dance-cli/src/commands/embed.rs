@@ -61,7 +61,7 @@ impl Embed {
         let context = shared.context(&progress)?;
         let items = encoding::read(&self.source, &progress)?;
         let names = self.class_names(&items)?;
-        let encoder = self.encoding.open(&self.model, items.modality, &context)?;
+        let encoder = self.encoding.open(&self.model, items.modality, shared.device, &context)?;
         let options = EmbedOptions { skip_bad: self.skip_bad, parts: Some(self.parts()) };
         let embedded = embed(&items, &encoder, &options, &context)?;
         let mut table = embedded.table.clone();
@@ -70,7 +70,7 @@ impl Embed {
             let of_names = if items.modality == Modality::Texts {
                 prototypes(&names, prompt, &encoder, &context)
             } else {
-                let encoder = self.encoding.open(&self.model, Modality::Texts, &context)?;
+                let encoder = self.encoding.open(&self.model, Modality::Texts, shared.device, &context)?;
                 prototypes(&names, prompt, &encoder, &context)
             };
             table.prototypes = Some(of_names.context("embedding class names")?);

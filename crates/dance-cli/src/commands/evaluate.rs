@@ -92,7 +92,7 @@ impl Evaluate {
         let progress = Progress::new(shared);
         progress.begin("judging");
         let context = shared.context(&progress)?;
-        let model = Dance::load(shared.device(), &self.model, &context)?;
+        let model = Dance::load(shared.device()?, &self.model, &context)?;
         let table = self.columns.table_for(&self.data, &model, self.sample, shared.seed, &progress)?;
         let truth = Truth::new(&model, &table)?;
         if let Some(warning) = &truth.warning {

@@ -79,7 +79,7 @@ impl Explain {
         self.columns.format_of(&self.data)?;
         let progress = Progress::new(shared);
         let context = shared.context(&progress)?;
-        let model = Dance::load(shared.device(), &self.model, &context)?;
+        let model = Dance::load(shared.device()?, &self.model, &context)?;
         let file = self.columns.points_for(&self.data, &model)?;
         let rows = file.embeddings().rows();
         if self.row >= rows {

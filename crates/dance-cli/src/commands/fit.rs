@@ -80,6 +80,10 @@ pub(crate) struct Fit {
     /// calibration and test become easier than new points are, and those are covered less than promised
     #[arg(long)]
     stratify: bool,
+    /// Points come in groups (frames of a video, patients, augmentations), which this column or array names: parts keep groups whole,
+    /// and one point of each, drawn at random, calibrates, so that the guarantee holds for a point of a new group
+    #[arg(long, value_name = "NAME", conflicts_with = "stratify")]
+    groups: Option<String>,
     /// Calibrate on this file, and fit the kernel on all of DATA
     #[arg(long, value_name = "FILE", conflicts_with_all = ["split", "stratify"])]
     calibration: Option<PathBuf>,
@@ -150,7 +154,7 @@ impl Fit {
             parts.kernel.embeddings.cols(),
             parts.kernel.classes.len()
         ));
-        let (device, context) = (shared.device(), shared.context(&progress)?);
+        let (device, context) = (shared.device()?, shared.context(&progress)?);
         let fitted = Fitted::fit(device, &parts.kernel, &config, &context)
             .with_context(|| format!("fitting {}", self.data.display()))?;
         progress.begin("calibrating");
@@ -257,11 +261,24 @@ impl Fit {
     fn parts(&self, shared: &Shared, progress: &Progress) -> anyhow::Result<Parts> {
         let data = self.columns.sampled(&self.data, &[], self.sample, shared.seed, progress)?;
         if let Some(path) = &self.calibration {
-            let calibration = self.columns.of_another(path).dataset(path, &data.classes, progress)?;
+            let columns = self.columns.of_another(path);
+            let mut calibration = columns.dataset(path, &data.classes, progress)?;
+            if let Some(name) = &self.groups {
+                let groups = columns.groups(path, name, &calibration)?;
+                calibration = calibration.select(&split::one_of_each(&groups, shared.seed));
+            }
             return Ok(Parts { calibration, kernel: data, test: None });
         }
         let shares = self.split.as_ref().map_or(&[0.5, 0.5][..], |split| &split.0);
-        let parts = if self.stratify {
+        let groups =
+            self.groups.as_ref().map(|name| self.columns.groups(&self.data, name, &data)).transpose()?;
+        let parts = if let Some(groups) = &groups {
+            split::grouped(groups, shares, shared.seed).map(|mut parts| {
+                let own: Vec<u32> = parts[1].iter().map(|&row| groups[row]).collect();
+                parts[1] = split::one_of_each(&own, shared.seed).iter().map(|&at| parts[1][at]).collect();
+                parts
+            })
+        } else if self.stratify {
             split::stratified(&data.labels, shares, shared.seed)
         } else {
             split::uniform(data.len(), shares, shared.seed)
@@ -282,6 +299,7 @@ impl Fit {
             Normalization::None => Normalize::None,
         };
         config.stratified = self.stratify;
+        config.grouped = self.groups.is_some();
         if let Some(probabilities) = self.kernel.probabilities {
             config.probabilities = probabilities.into();
         }

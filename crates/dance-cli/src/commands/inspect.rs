@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dance::conformal::threshold::smallest_alpha;
 use dance::data::io::Format;
+use dance::device::{self, Cpu, Listed};
 use dance::model::Unseen;
-use dance::{Dance, Dataset, Silent, Table};
+use dance::{Dance, Dataset, Silent, Table, human_bytes};
 use serde_json::{Map, Value, json};
 
 use crate::args::Shared;
@@ -21,7 +22,8 @@ use crate::table;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance inspect embeddings.parquet
-  dance inspect model.dance --json";
+  dance inspect model.dance --json
+  dance inspect --devices";
 
 /// Fewer points than this and a class is missing from a part of the split.
 const FEW: usize = 3;
@@ -29,8 +31,11 @@ const FEW: usize = 3;
 #[derive(Args, Debug)]
 pub(crate) struct Inspect {
     /// Embeddings or a model
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "devices")]
+    file: Option<PathBuf>,
+    /// What heavy work can run on here
+    #[arg(long, conflicts_with = "file")]
+    devices: bool,
     #[command(flatten)]
     columns: Columns,
     /// Error levels to show a model's thresholds for
@@ -40,23 +45,24 @@ pub(crate) struct Inspect {
 
 impl Inspect {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
-        check_there(&self.file)?;
+        let mut out = screen::out(shared.json);
+        let Some(file) = &self.file else { return show_devices(&mut out, shared.json) };
+        check_there(file)?;
         // A pipe cannot be looked at and then read.
-        let metadata = self.file.is_file().then(|| model_metadata(&self.file)).flatten();
-        let is_data = self.columns.format.is_some() || Format::of(&self.file).is_some();
-        let report = if metadata.is_none() && (is_data || self.file == Path::new("-")) {
-            self.columns.format_of(&self.file)?;
-            of_data(&self.columns.everything(&self.file)?, self.columns.unlabelled.as_deref())
+        let metadata = file.is_file().then(|| model_metadata(file)).flatten();
+        let is_data = self.columns.format.is_some() || Format::of(file).is_some();
+        let report = if metadata.is_none() && (is_data || file == Path::new("-")) {
+            self.columns.format_of(file)?;
+            of_data(&self.columns.everything(file)?, self.columns.unlabelled.as_deref())
         } else {
-            let model = Dance::load(shared.device(), &self.file, &shared.context(&Silent)?)?;
+            let model = Dance::load(&Cpu, file, &shared.context(&Silent)?)?;
             of_model(&model, &metadata.unwrap_or_default(), &self.alpha)?
         };
-        let mut out = screen::out(shared.json);
         if shared.json {
             writeln!(out, "{report}")?;
             return Ok(());
         }
-        writeln!(out, "{}", self.file.display())?;
+        writeln!(out, "{}", file.display())?;
         for (key, value) in report.as_object().into_iter().flatten().filter(|(key, _)| *key != "warnings") {
             writeln!(out, "  {:<24}{}", key.replace('_', " "), screen::line(&words(value)))?;
         }
@@ -65,6 +71,25 @@ impl Inspect {
         }
         Ok(())
     }
+}
+
+/// What there is, and why nothing else can be used.
+fn show_devices(out: &mut impl Write, as_json: bool) -> anyhow::Result<()> {
+    let (found, why_not_cuda) = device::list();
+    if as_json {
+        let of = |listed: &Listed| json!({ "device": listed.choice.to_string(), "model": listed.model, "memory": listed.memory });
+        let devices: Vec<Value> = found.iter().map(of).collect();
+        writeln!(out, "{}", json!({ "devices": devices, "why_not_cuda": why_not_cuda }))?;
+        return Ok(());
+    }
+    for Listed { choice, model, memory } in found {
+        let memory = memory.map(|bytes| format!(", {}", human_bytes(bytes))).unwrap_or_default();
+        writeln!(out, "{:<8}{}{memory}", choice.to_string(), screen::line(&model))?;
+    }
+    if let Some(why) = why_not_cuda {
+        writeln!(out, "cuda cannot be used: {}", screen::line(&why))?;
+    }
+    Ok(())
 }
 
 /// As the format's own reader has it.

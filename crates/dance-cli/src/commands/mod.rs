@@ -10,6 +10,7 @@ pub(crate) mod explain;
 pub(crate) mod fit;
 pub(crate) mod inspect;
 pub(crate) mod man;
+pub(crate) mod monitor;
 pub(crate) mod predict;
 pub(crate) mod recalibrate;
 #[cfg(feature = "serve")]
@@ -34,6 +35,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         Command::Fit(command) => command.run(shared)?,
         Command::Predict(command) => return command.run(shared),
         Command::Evaluate(command) => return command.run(shared),
+        Command::Monitor(command) => return command.run(shared),
         Command::Recalibrate(command) => command.run(shared)?,
         Command::Inspect(command) => command.run(shared)?,
         Command::Explain(command) => command.run(shared)?,

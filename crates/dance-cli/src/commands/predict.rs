@@ -9,6 +9,7 @@ use dance::Dance;
 use dance::conformal::EmptySets;
 use dance::conformal::threshold::smallest_alpha;
 use dance::data::io as files;
+use dance::device::DeviceChoice;
 use serde_json::json;
 
 mod lines;
@@ -112,7 +113,7 @@ impl Predict {
         let destination = if plan.is_some() { None } else { Some(self.check(shared)?) };
         let progress = Progress::new(shared);
         let context = shared.context(&progress)?;
-        let model = Dance::load(shared.device(), &self.model, &context)?;
+        let model = Dance::load(shared.device()?, &self.model, &context)?;
         let empty = if self.empty == Empty::Top1 { EmptySets::Top1 } else { EmptySets::Keep };
         let answers =
             Answers::new(&model, &self.alpha.0, &self.include, empty, &context)?.flagging(self.novelty);
@@ -129,7 +130,7 @@ impl Predict {
             (None, Some(destination)) if self.streams() => summary = self.stream(&answers, destination)?,
             (None, Some(destination)) => {
                 progress.begin("predicting");
-                summary = self.table(&answers, destination, &progress)?;
+                summary = self.table(&answers, destination, shared.device, &progress)?;
             }
             (None, None) => {}
         }
@@ -257,13 +258,15 @@ impl Predict {
         &self,
         answers: &Answers<'_>,
         destination: &Destination,
+        device: DeviceChoice,
         progress: &Progress,
     ) -> anyhow::Result<Summary> {
         let mut summary = Summary::new(&self.alpha, self.novelty);
         #[cfg(feature = "embed")]
         if self.embeds() {
             let reports = self.on_error == OnError::Report;
-            let (table, bad) = self.embedding.table(answers.model, reports, progress, answers.context)?;
+            let (table, bad) =
+                self.embedding.table(answers.model, reports, device, progress, answers.context)?;
             let found = answers
                 .of(table.embeddings(), 0, &answers::ids_of(&table))
                 .with_context(|| self.data().display().to_string())?;

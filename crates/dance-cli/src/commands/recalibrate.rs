@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
+use dance::data::split;
 use dance::{Dance, Dataset};
 use serde_json::json;
 
@@ -41,6 +42,9 @@ pub(crate) struct Recalibrate {
     output: PathBuf,
     #[command(flatten)]
     columns: Columns,
+    /// Points come in groups, which this column or array names: one point of each, drawn at random, calibrates
+    #[arg(long, value_name = "NAME")]
+    groups: Option<String>,
     #[command(flatten)]
     method: Method,
 }
@@ -54,14 +58,19 @@ impl Recalibrate {
         places::check(&inputs, &[Some(&self.output)])?;
         let progress = Progress::new(shared);
         progress.begin("calibrating");
-        let (device, context) = (shared.device(), shared.context(&progress)?);
+        let (device, context) = (shared.device()?, shared.context(&progress)?);
         let model = Dance::load(device, &self.model, &context)?;
-        let data = self.dataset(&model, &progress)?;
+        let mut data = self.dataset(&model, &progress)?;
+        if let Some(name) = &self.groups {
+            let groups = self.columns.groups(&self.data, name, &data)?;
+            data = data.select(&split::one_of_each(&groups, shared.seed));
+        }
         let config = self.method.apply(model.fitted().config.dance, shared.seed);
         self.method.check(&config)?;
         let model = model
             .recalibrate(device, &data, Some(config), &context)
             .with_context(|| self.data.display().to_string())?;
+        let model = if self.groups.is_some() { model.of_groups() } else { model };
         judged::warn_of_levels(&model, &USUAL, &progress)?;
         model.save(&self.output)?;
         progress.finish();

@@ -11,7 +11,7 @@ use dance::data::io::read_npz_bytes;
 use dance::data::split;
 use dance::model::FORMAT;
 use dance::{Config, Dance, Fitted};
-use dance_serve::{Keys, Reviewable, Server, Settings, Signal};
+use dance_serve::{Images, Keys, Reviewable, Server, Settings, Signal};
 use tokio::sync::mpsc;
 
 use super::demo;
@@ -26,6 +26,7 @@ pub(crate) const EXAMPLE: &str = "Example:
   dance serve                                       # the data set that ships with dance: a page to look at
   dance serve model.dance --data test.npz           # your model; the page shows the points of test.npz
   dance serve model.dance --data test.npz --images pictures
+  dance serve model.dance --encoder auto            # the page takes pictures or texts of your own
   curl -s localhost:8080/v1/predict -H 'Content-Type: application/json' -d '{\"embedding\": [0.1, …], \"alpha\": 0.05}'
 
 The page is at http://localhost:8080, the description of the API at /openapi.json. Labels that become known (POST /v1/labels, or the
@@ -47,8 +48,9 @@ pub(crate) struct Serve {
     data: Option<PathBuf>,
     #[command(flatten)]
     columns: Columns,
-    /// Pictures of points: a file for each id, with or without its ending
-    #[arg(long, value_name = "DIR")]
+    /// Pictures of points: a folder with a file for each id, with or without its ending, or the .parquet file with pictures that
+    /// `dance embed` read
+    #[arg(long, value_name = "SOURCE")]
     images: Option<PathBuf>,
     /// Where labels go that become known [default: MODEL.journal.jsonl]
     #[arg(long, value_name = "FILE")]
@@ -77,6 +79,9 @@ pub(crate) struct Serve {
     /// Seconds for a request to be sent, and as many for it to be answered
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
+    #[cfg(feature = "embed")]
+    #[command(flatten)]
+    encoder: crate::encoding::OfServer,
 }
 
 impl Serve {
@@ -93,7 +98,7 @@ impl Serve {
             settings.keys = Keys::read(path)?;
         }
         settings.open = self.without_key;
-        settings.images.clone_from(&self.images);
+        settings.images = self.images()?;
         if let Some(path) = &self.journal {
             settings.journal.clone_from(path);
         }
@@ -102,7 +107,16 @@ impl Serve {
         settings.limits.requests = self.max_requests;
         settings.limits.time = Duration::from_secs(self.timeout);
         settings.log = !shared.quiet;
-        let server = Server::open(settings, points, shared.threads)?;
+        settings.device = shared.device()?;
+        #[cfg(feature = "embed")]
+        let server = {
+            let context = dance::Context::new(shared.threads)?;
+            let open = |model: &Dance| self.encoder.open(model, shared.device, &context);
+            let encoder = self.encoder.wanted().then_some(&open as dance_serve::OpenEncoder<'_>);
+            Server::open(settings, points, encoder, shared.threads)?
+        };
+        #[cfg(not(feature = "embed"))]
+        let server = Server::open(settings, points, None, shared.threads)?;
         let (sender, signals) = mpsc::unbounded_channel();
         interrupt::hand_over(move |reload| {
             // The first one to end is the server's; when it is gone, or has been told, the next one ends everything.
@@ -125,6 +139,15 @@ impl Serve {
         Ok(server.run(signals)?)
     }
 
+    fn images(&self) -> anyhow::Result<Option<Images>> {
+        let Some(path) = &self.images else { return Ok(None) };
+        #[cfg(feature = "embed")]
+        if path.is_file() {
+            return Ok(Some(Images::Held(crate::encoding::pictures(path)?)));
+        }
+        Ok(Some(Images::Folder(path.clone())))
+    }
+
     /// The points of the page.
     fn points(&self, model: &std::path::Path) -> anyhow::Result<Option<Reviewable>> {
         check_there(model)?;
@@ -145,7 +168,7 @@ fn shipped(shared: &Shared, progress: &Progress) -> anyhow::Result<(PathBuf, Opt
     let parts = split::uniform(data.len(), &SHARES, shared.seed)?;
     let folder = kept()?;
     let path = folder.join(format!("{SHIPPED_MODEL}-format{FORMAT}-seed{}.dance", shared.seed));
-    let (device, context) = (shared.device(), shared.context(progress)?);
+    let (device, context) = (shared.device()?, shared.context(progress)?);
     if Dance::load(device, &path, &context).is_err() {
         progress.note("fitting the data set that ships with dance, once");
         let mut config = Config::default();

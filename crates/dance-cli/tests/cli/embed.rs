@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+#[cfg(feature = "serve")]
+use super::client::Serving;
 use super::{Ran, binary, run, scratch, shared};
 
 fn files(name: &str) -> String {
@@ -219,4 +221,46 @@ fn a_killed_run_goes_on() {
     let owned = arguments(&whole);
     with_runtime(&owned.each_ref().map(String::as_str), &runtime).success();
     assert_eq!(std::fs::read(out).unwrap(), std::fs::read(whole).unwrap());
+}
+
+#[cfg(feature = "serve")]
+#[test]
+fn a_server_embeds_with_the_encoder_of_its_model() {
+    let Some(runtime) = runtime() else { return };
+    let (folder, at) = scratch();
+    pictures(&folder.path().join("photos"));
+    let clip = files("clip");
+    with_runtime(&["embed", &at("photos"), "-o", &at("photos.npz"), "--model", &clip], &runtime).success();
+    let split = ["--split", "0.4,0.4,0.2", "--test-out", &at("test.npz"), "--evaluations", "1"];
+    run(&[&["fit", &at("photos.npz"), "-o", &at("model")][..], &split].concat()).success();
+    let library = runtime.display().to_string();
+    let server = Serving::start(&[&at("model"), "--encoder", "auto", "--runtime", &library]);
+    assert_eq!(server.get("/v1/model").json()["takes"], "pictures");
+    let embed = |kind: &str, content: &[u8]| {
+        server.post_with("/v1/embed", &format!("Content-Type: {kind}\r\n"), content)
+    };
+    let picture = std::fs::read(at("photos/light/07.ppm")).unwrap();
+    let answer = embed("image/x-portable-pixmap", &picture).json();
+    let embedding: Vec<f64> =
+        answer["embedding"].as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect();
+    // As `dance embed` has it, alone or in a batch.
+    let table = dance::data::io::read(at("photos.npz"), &Default::default()).unwrap();
+    let row = table.ids.as_ref().unwrap().iter().position(|id| id == "light/07.ppm").unwrap();
+    let expected = table.embeddings().row(row);
+    assert_eq!(embedding.len(), expected.len());
+    for (one, &other) in embedding.iter().zip(expected) {
+        assert!((one - f64::from(other)).abs() < 1e-4, "{one} {other}");
+    }
+    let why = server.post("/v1/explain", &serde_json::json!({ "embedding": answer["embedding"] }));
+    assert_eq!((why.status, &why.json()["prediction"]), (200, &serde_json::json!("light")));
+    assert_eq!(embed("text/plain", b"words").status, 415);
+    let refused = embed("image/png", b"words");
+    assert_eq!(refused.status, 422);
+    assert!(refused.json()["detail"].as_str().unwrap().contains("no picture"), "{}", refused.json());
+    drop(server);
+    let server = Serving::start(&[&at("model")]);
+    assert_eq!(server.get("/v1/model").json()["takes"], serde_json::Value::Null);
+    assert_eq!(server.post_with("/v1/embed", "Content-Type: image/png\r\n", b"x").status, 404);
+    run(&["serve", &shared("model"), "--encoder", "auto", "--port", "0"])
+        .fails(&["does not know its encoder"]);
 }

@@ -8,6 +8,7 @@ mod client;
 mod commands;
 mod configuration;
 mod demo;
+mod devices;
 #[cfg(feature = "embed")]
 mod embed;
 mod errors;
@@ -16,6 +17,7 @@ mod formats;
 mod interrupts;
 mod judging;
 mod kinds;
+mod promises;
 mod readers;
 #[cfg(feature = "parquet")]
 mod scale;

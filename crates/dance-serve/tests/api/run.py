@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 
 COLOURS = {"red": (0.8, 0.2, 0.2), "green": (0.2, 0.7, 0.3), "blue": (0.2, 0.3, 0.8)}
-EXAMPLES = 200
+EXAMPLES = 100
 ARROW = "application/vnd.apache.arrow.stream"
 SCRIPTS = Path(sys.executable).parent
 

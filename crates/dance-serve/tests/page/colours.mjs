@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { deflateSync, crc32 } from "node:zlib";
 
 /** A picture of one colour, 16 × 16, as PNG. */
-function png([red, green, blue]) {
+export function png([red, green, blue]) {
   const chunk = (kind, data) => {
     const body = Buffer.concat([Buffer.from(kind, "latin1"), data]);
     const [length, sum] = [Buffer.alloc(4), Buffer.alloc(4)];

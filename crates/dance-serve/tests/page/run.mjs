@@ -2,10 +2,11 @@
 
 import assert from "node:assert/strict";
 import { spawn, execFileSync } from "node:child_process";
-import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { axe, binary, browser, faults, fits, folder, LOOKS, open, pictures } from "./browser.mjs";
-import { colours } from "./colours.mjs";
+import { colours, png } from "./colours.mjs";
 
 const servers = [];
 function serve(...args) {
@@ -141,6 +142,28 @@ try {
     faults.splice(0, faults.length, ...faults.filter((fault) => !fault.includes("422"))); // what the browser itself says of it
     await page.context().close();
     console.log("ok: a point of one's own");
+  }
+
+  // A picture of one's own, embedded by the encoder that the model remembers: a tiny CLIP.
+  {
+    const clip = fileURLToPath(new URL("../../../dance-embed/tests/files/clip", import.meta.url));
+    for (const [kind, base] of [["dark", 20], ["light", 150]]) {
+      mkdirSync(join(folder, "photos", kind), { recursive: true });
+      for (let number = 0; number < 60; number++) writeFileSync(join(folder, "photos", kind, `${number}.png`), png([7, 31, 53].map((step) => base + (step * (number + 3)) % 80)));
+    }
+    const run = (...args) => execFileSync(binary, [...args, "--quiet"], { cwd: folder, stdio: ["ignore", "ignore", "inherit"] });
+    run("embed", "photos", "-o", "photos.npz", "--model", clip);
+    run("fit", "photos.npz", "-o", "photos.dance", "--split", "0.4,0.4,0.2", "--test-out", "photos-test.npz", "--evaluations", "1");
+    const seeing = await serve(join(folder, "photos.dance"), "--encoder", "auto");
+    const page = await open(`${seeing.url}/#try`);
+    await page.setInputFiles("#picture", join(folder, "photos", "light", "7.png"));
+    await page.waitForSelector(".detail .labels li.in");
+    assert.equal(await page.locator(".detail .labels li.in .name").first().textContent(), "light");
+    assert.ok(await page.locator(".drop img").evaluate((image) => image.decode().then(() => image.naturalWidth === 16)));
+    await axe(page, "try a picture");
+    await page.screenshot({ path: join(pictures, "pictures-own-light.png"), fullPage: true });
+    await page.context().close();
+    console.log("ok: a picture of one's own");
   }
 
   // With a key.

@@ -132,7 +132,12 @@ impl Predictor {
             Some([given, judged]) => Some(Selecting::among(fit, &given, &judged, setup)?),
         };
         let (selection, joint) = selected(selecting, config)?;
-        Self::of_bag(reference, neighbors, probabilities, selection, joint, config, context)
+        let mut predictor =
+            Self::of_bag(reference, neighbors, probabilities, selection, joint, config, context)?;
+        if config.unseen {
+            predictor.allow_unseen(&fit.labels);
+        }
+        Ok(predictor)
     }
 
     /// The bag's reference points: calibration points first, and the fit points behind them where the settings want it.
@@ -209,6 +214,7 @@ impl Predictor {
             combine: config.combine,
             evidence,
             novelty: Some(novelty),
+            singles: None,
             stack: None,
         })
     }

@@ -62,6 +62,8 @@ pub struct DanceConfig {
     pub combine: Combine,
     /// Whom the guarantee is for: all points together, or classes.
     pub by_class: ByClass,
+    /// In exact mode, whether sets may hold "none of these", for labels that nobody has.
+    pub unseen: bool,
     /// In exact mode, whether the points that fitted the kernel serve as neighbors too.
     pub fit_neighbors: bool,
     /// Width ε < 1 of the noise U(0,ε) that breaks ties of ranks; 0 leaves them.
@@ -78,6 +80,7 @@ setters!(DanceConfig {
     calibration: CalibrationMode,
     combine: Combine,
     by_class: ByClass,
+    unseen: bool,
     fit_neighbors: bool,
     tie_noise: f64,
     seed: u64,
@@ -93,6 +96,7 @@ impl Default for DanceConfig {
             calibration: CalibrationMode::default(),
             combine: Combine::default(),
             by_class: ByClass::default(),
+            unseen: false,
             fit_neighbors: true,
             tie_noise: 0.0,
             seed: 0,
@@ -108,7 +112,11 @@ impl DanceConfig {
 
     /// The guarantee, in words for every output.
     pub fn guarantee(&self) -> String {
-        let of_all = self.calibration.guarantee();
+        let of_all = if self.unseen {
+            "P(label in set) >= 1 - alpha in finite samples, for exchangeable points; a label nobody has is in a set that says so"
+        } else {
+            self.calibration.guarantee()
+        };
         match self.by_class {
             ByClass::Together | ByClass::Fair => of_all.into(),
             ByClass::Clusters => format!("{of_all}; for the labels of every cluster of classes by itself"),
@@ -129,6 +137,9 @@ impl DanceConfig {
         }
         if !(0.0..1.0).contains(&self.tie_noise) {
             return Err(Error::config("tie_noise", self.tie_noise, "at least 0 and below 1"));
+        }
+        if self.unseen && self.calibration != CalibrationMode::Exact {
+            return Err(Error::config("unseen", true, "`false` unless the calibration mode is exact"));
         }
         let exact_evidence = (CalibrationMode::Exact, Combine::Evidence);
         if self.by_class != ByClass::Together && (self.calibration, self.combine) != exact_evidence {

@@ -21,6 +21,9 @@ pub struct Decision {
     /// Calibration points behind the p-values.
     #[serde(rename = "points")] // its name in reports
     pub calibration_points: usize,
+    /// What of α is spent on labels that nobody has; `None` where sets do not hold "none of these".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unseen_alpha: Option<f64>,
     /// The least counts that pass.
     #[serde(skip)]
     pub cut: Cut,
@@ -72,6 +75,7 @@ mod tests {
         all.push([(1, counts(5, 2, 7)), (3, counts(2, 9, 1))], counts(1, 1, 1));
         all.push([(0, counts(1, 1, 1))], counts(4, 4, 4));
         let decision = |cut, mix| Decision {
+            unseen_alpha: None,
             alpha: 0.1,
             mix,
             thresholds: None,

@@ -51,6 +51,11 @@ impl Novelty {
         Ok(Self { neighbors, squared: CalibrationScores::new(squared)? })
     }
 
+    /// The neighbor that counts.
+    pub(crate) fn nth(&self) -> usize {
+        self.neighbors
+    }
+
     /// Squared distances of the calibration points, ascending.
     pub(crate) fn squared(&self) -> &[f64] {
         self.squared.sorted()

@@ -13,6 +13,7 @@ use super::decision::Decision;
 use super::evidence::Stack;
 use super::exact::{Bag, Queries};
 use super::mix::{self, Mix, MixSelection, Trial};
+use super::none_of_these::Singles;
 use super::novelty::Novelty;
 use super::reference::{self, QUERY_PART, Reference};
 use super::scores::paired::PairedScores;
@@ -45,6 +46,8 @@ pub struct Predictor {
     pub(crate) evidence: Evidence,
     /// How far calibration points are from what is known; `None` where an older file does not say.
     pub(crate) novelty: Option<Novelty>,
+    /// Where sets may hold "none of these".
+    pub(crate) singles: Option<Singles>,
     /// The experts that decide, where evidence is combined.
     pub(crate) stack: Option<Arc<Stack>>,
 }
@@ -72,6 +75,8 @@ pub struct Answers {
     /// A p-value of every query for coming from where the calibration points come from; `None` where an older file does not say how
     /// far those are from what is known.
     pub novelty: Option<Vec<f64>>,
+    /// How many calibration points conform no better where the label is one that nobody has; `None` where that is not asked.
+    pub unseen: Option<Vec<u32>>,
 }
 
 impl Predictor {
@@ -147,6 +152,7 @@ impl Predictor {
         let reference = &self.reference;
         let names = reference::names(queries);
         let (neighbors, reached, novelty) = self.search(queries, context)?;
+        let unseen = self.count_unseen(&neighbors, reached.as_ref());
         let scores = reference.score(&neighbors, QUERY_PART, |query| names[query], context);
         let counts = match (&self.evidence, &reached) {
             (Evidence::Bag(bag), Some(reached)) => {
@@ -156,7 +162,27 @@ impl Predictor {
             }
             _ => self.count(&scores, probabilities, context),
         };
-        Ok(Answers { neighbors, scores, counts, novelty })
+        Ok(Answers { neighbors, scores, counts, novelty, unseen })
+    }
+
+    /// The neighbors of every calibration point, where they are a bag.
+    pub(crate) fn bag_neighbors(&self) -> Option<&Neighbors> {
+        match &self.evidence {
+            Evidence::Bag(bag) => Some(bag.neighbors()),
+            _ => None,
+        }
+    }
+
+    /// Lets sets hold "none of these": `fit` are the labels of the points that fitted the kernel.
+    pub(crate) fn allow_unseen(&mut self, fit: &[u32]) {
+        if let Evidence::Bag(bag) = &self.evidence {
+            let labels = &self.reference.labels[..self.rank.len()];
+            self.singles = Some(Singles::new(bag.neighbors(), labels, fit));
+        }
+    }
+
+    fn count_unseen(&self, found: &Neighbors, reached: Option<&Reached>) -> Option<Vec<u32>> {
+        Some(self.singles.as_ref()?.counts(found, reached?))
     }
 
     /// The neighbors of mapped queries, in a bag also whose neighbors they become, and how novel they are.
@@ -186,13 +212,14 @@ impl Predictor {
         context: &Context<'_>,
     ) -> Result<(Answers, Matrix)> {
         let reference = &self.reference;
-        let (neighbors, _, novelty) = self.search(mapped, context)?;
+        let (neighbors, reached, novelty) = self.search(mapped, context)?;
+        let unseen = self.count_unseen(&neighbors, reached.as_ref());
         let names = reference::names(mapped);
         let scores = reference.score(&neighbors, QUERY_PART, |query| names[query], context);
         let (combined, probabilities) = stack.answer(points, context)?;
         // What each of the two scores says by itself is told too, among the calibration points without the query.
         let counts = self.count(&scores, None, context).with_combined(&combined, reference.classes);
-        Ok((Answers { neighbors, scores, counts, novelty }, probabilities))
+        Ok((Answers { neighbors, scores, counts, novelty, unseen }, probabilities))
     }
 
     /// Counts from the scores alone: everywhere but in a bag.
@@ -249,8 +276,12 @@ impl Predictor {
             return Err(Error::config("alpha", alpha, "between 0 and 1, such as 0.1"));
         }
         let calibration_points = self.calibration_points();
+        let unseen_alpha = self.singles.as_ref().map(|singles| singles.share(alpha));
+        let whole = alpha;
+        let alpha = alpha - unseen_alpha.unwrap_or(0.0);
         let mut decision = Decision {
-            alpha,
+            alpha: whole,
+            unseen_alpha,
             mix: None,
             thresholds: None,
             trials: Vec::new(),

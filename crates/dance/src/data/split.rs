@@ -42,6 +42,35 @@ pub fn uniform(points: usize, fractions: &[f64], seed: u64) -> Result<Vec<Vec<us
     finished(fractions.iter().map(cut).collect(), fractions, points)
 }
 
+/// Row numbers (ascending) of every part, groups of rows kept whole: groups in random order, cut by `fractions`, which are positive and
+/// sum to 1. Shares are of groups, so that each part is to the others as new groups are to them.
+pub fn grouped(groups: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
+    let count = groups.iter().max().map_or(0, |&last| last as usize + 1);
+    let parts = uniform(count, fractions, seed)?;
+    let mut part_of = vec![0; count];
+    for (part, groups) in parts.iter().enumerate() {
+        groups.iter().for_each(|&group| part_of[group] = part);
+    }
+    let mut rows = vec![Vec::new(); fractions.len()];
+    for (row, &group) in groups.iter().enumerate() {
+        rows[part_of[group as usize]].push(row);
+    }
+    Ok(rows)
+}
+
+/// One row of every group, drawn at random; ascending.
+pub fn one_of_each(groups: &[u32], seed: u64) -> Vec<usize> {
+    let mut rows: Vec<usize> = (0..groups.len()).collect();
+    Random::new(seed, PURPOSE).shuffle(&mut rows);
+    let mut drawn = vec![None; groups.iter().max().map_or(0, |&last| last as usize + 1)];
+    for row in rows {
+        drawn[groups[row] as usize].get_or_insert(row);
+    }
+    let mut rows: Vec<usize> = drawn.into_iter().flatten().collect();
+    rows.sort_unstable();
+    rows
+}
+
 /// Row numbers (ascending) of every part, each class dealt out by `fractions`, which are positive and sum to 1.
 pub fn stratified(labels: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
     check(labels.len(), fractions)?;
@@ -128,6 +157,30 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn groups_stay_whole_and_each_gives_one() {
+        let groups: Vec<u32> = (0..60).map(|row| row % 12).collect();
+        for seed in 0..20 {
+            let parts = grouped(&groups, &[0.5, 0.25, 0.25], seed).unwrap();
+            let own = |part: &Vec<usize>| {
+                let mut own: Vec<u32> = part.iter().map(|&row| groups[row]).collect();
+                own.sort_unstable();
+                own.dedup();
+                own
+            };
+            assert_eq!(parts.iter().map(|part| own(part).len()).collect::<Vec<_>>(), [6, 3, 3]);
+            assert_eq!(parts.iter().map(Vec::len).sum::<usize>(), 60);
+            let drawn = one_of_each(&groups, seed);
+            let mut of: Vec<u32> = drawn.iter().map(|&row| groups[row]).collect();
+            of.sort_unstable();
+            assert_eq!(of, (0..12).collect::<Vec<u32>>());
+        }
+        // Every row of a group has its chance.
+        let mut times = [0; 4];
+        (0..400).for_each(|seed| times[one_of_each(&[0; 4], seed)[0]] += 1);
+        assert!(times.iter().all(|&times| (60..=140).contains(&times)), "{times:?}");
+    }
 
     #[test]
     fn a_seed_means_the_same_split_for_years() {

@@ -10,7 +10,10 @@
 //! **What holds for every device**: neighbors, ranks and contrastive scores from one model file are the same, because f64 on
 //! the host decides; class probabilities agree to rounding (the calibration points' are kept in the file).
 //! A call can fail, and a failed call changes nothing outside its handle.
-//! **What holds for [`Cpu`]**: every bit, for any number of threads and any batch a row is part of.
+//! **What holds for [`Cpu`]**: every bit, for any number of threads and any batch a row is part of. A classifier on a graphics
+//! processor (`Cuda`, behind the feature `cuda`) gives the same bits; a fit agrees to rounding.
+//!
+//! [`DeviceChoice`] opens a device by what people call it.
 //!
 //! Calls get the [`Context`]: its workers are there for what a device does on the host; a device with threads or streams of
 //! its own need not use them. `examples/custom_device` is a device of plain loops.
@@ -25,11 +28,18 @@
 //! # Ok::<(), dance::Error>(())
 //! ```
 
+mod choice;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod frame;
 
 use std::sync::Arc;
 
+pub use choice::{DeviceChoice, Listed, list};
 pub use cpu::Cpu;
+#[cfg(feature = "cuda")]
+pub use cuda::Cuda;
 
 use crate::context::Context;
 use crate::error::Result;

@@ -33,6 +33,9 @@ pub struct Answer<'a, Id = serde_json::Value> {
     pub probability: f32,
     /// The labels, as they were written.
     pub set: Vec<Value<'a>>,
+    /// Whether the set holds "none of these" too, a label that nobody has; `None` where sets do not say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub none_of_these: Option<bool>,
     /// The level.
     pub alpha: f64,
     /// A p-value for coming from where the calibration points come from, whatever the label: small where the point is unlike anything
@@ -104,6 +107,7 @@ impl Dance {
                 prediction: best.map_or(Value::Text(""), |best| name(best.labels[row])),
                 probability: best.map_or(f32::NAN, |best| best.probabilities[row]),
                 set: labels.iter().map(|&label| name(label)).collect(),
+                none_of_these: prediction.none_of_these.as_ref().map(|all| all[row]),
                 alpha: decision.alpha,
                 novelty: scored.novelty.as_ref().map(|all| all[row]),
                 novel: None,

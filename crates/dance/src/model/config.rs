@@ -24,6 +24,8 @@ pub struct Config {
     pub dance: DanceConfig,
     /// Whether the calibration points were dealt out class by class, and not drawn at random: what is promised depends on it.
     pub stratified: bool,
+    /// Whether points come in groups, of each of which one calibrates: what is promised depends on it.
+    pub grouped: bool,
     /// Where class probabilities come from.
     pub probabilities: Probabilities,
     /// Floor under clamped class probabilities; `None` is 1e-3, lower where there are many classes.
@@ -36,6 +38,7 @@ setters!(Config {
     tune: TuneConfig,
     dance: DanceConfig,
     stratified: bool,
+    grouped: bool,
     probabilities: Probabilities,
     probability_floor: Option<f32>,
 });

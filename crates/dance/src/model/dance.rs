@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 
+use super::config::Config;
 use super::fitted::Fitted;
 use super::prediction::{PredictOptions, Prediction, Scored};
 use super::seen::{self, Overlap, Seen, SeenAs};
@@ -73,7 +74,14 @@ impl Dance {
         let mut fitted = self.fitted.clone();
         fitted.config.dance = config.unwrap_or(fitted.config.dance);
         fitted.config.stratified = false; // of other points nothing is known
+        fitted.config.grouped = false;
         fitted.calibrate_with(self.classifier.clone(), device, data, context)
+    }
+
+    /// The same, calibrated on one point of each group where points come in groups.
+    pub fn of_groups(mut self) -> Self {
+        self.fitted.config.grouped = true;
+        self
     }
 
     /// Class names; a class id indexes them.
@@ -139,16 +147,23 @@ impl Dance {
 
     /// The guarantee that holds for the sets, in words: what the model knows of its points decides.
     pub fn guarantee(&self) -> String {
-        match self.overlap.fitted {
-            0 if self.fitted.config.stratified => format!(
-                "{}; calibration points were dealt out class by class, which makes it approximate, and too good where classes are rare",
-                self.fitted.config.dance.guarantee()
-            ),
-            0 => self.fitted.config.dance.guarantee(),
-            fitted => format!(
-                "none: {fitted} of the calibration points took part in the fit, so sets may cover less than 1 - alpha"
-            ),
+        let Config { dance, stratified, grouped, .. } = &self.fitted.config;
+        let mut words = dance.guarantee();
+        if self.overlap.fitted > 0 {
+            return format!(
+                "none: {} of the calibration points took part in the fit, so sets may cover less than 1 - alpha",
+                self.overlap.fitted
+            );
         }
+        if *stratified {
+            words.push_str(
+                "; calibration points were dealt out class by class, which makes it approximate, and too good where classes are rare",
+            );
+        }
+        if *grouped {
+            words.push_str("; one point of each group calibrated: it holds for a point of a new group");
+        }
+        words
     }
 
     /// Class ids of labels by their names; `None` for a name the model does not know.

@@ -147,6 +147,9 @@ impl Fitted {
         if let Some(calibration) = calibration_part {
             predictor.stack = Some(Arc::new(self.stack(device, &calibration, classes.len(), context)?));
         }
+        if let Some(neighbors) = predictor.bag_neighbors() {
+            notices::near_copies(neighbors, context);
+        }
         if predictor.lacks_mix() {
             context
                 .warn(format!("{} points are too few to select the mix; it is 0, the k-NN set", data.len()));

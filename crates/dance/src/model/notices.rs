@@ -3,6 +3,7 @@
 use crate::conformal::CalibrationMode;
 use crate::context::Context;
 use crate::data::Kind;
+use crate::neighbors::Neighbors;
 
 use super::seen::Overlap;
 
@@ -19,6 +20,31 @@ pub(super) fn overlap(overlap: Overlap, points: usize, context: &Context<'_>) {
         context.warn(format!(
             "{copies} of the {points} calibration points are copies of points of the fit, from other rows: coverage \
              holds for new points that repeat old ones as often"
+        ));
+    }
+}
+
+/// A near-copy: nearer than this share of the distance to the tenth neighbor. In data sets of pictures and texts one point in a hundred
+/// has one; where points come in groups (frames of a video, augmentations of a picture) nearly all have.
+const NEAR: f64 = 0.2;
+const TENTH: usize = 10;
+/// Fewer such points than this share are not worth a word.
+const MANY: f64 = 0.05;
+
+/// Says that calibration points come in groups of near-copies, from the neighbors of each: then new points, which have no copy here,
+/// are covered less.
+pub(super) fn near_copies(neighbors: &Neighbors, context: &Context<'_>) {
+    let is_near = |row: usize| match neighbors.squared(row) {
+        squared if squared.len() < TENTH => false,
+        squared => squared[0] < NEAR * NEAR * squared[TENTH - 1],
+    };
+    let near = (0..neighbors.len()).filter(|&row| is_near(row)).count();
+    if near as f64 > MANY * neighbors.len() as f64 {
+        context.warn(format!(
+            "{near} of the {} calibration points have a near-copy among the others or the fit points. If points come in groups (frames of \
+             a video, augmentations of a picture, one patient), name them with --groups: sets cover less where a new point has \
+             no copy here",
+            neighbors.len()
         ));
     }
 }

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::conformal::scores::PairedScores;
-use crate::conformal::{Answers, Decision, EmptySets, LabelCounts, Sets};
+use crate::conformal::{Answers, Decision, EmptySets, LabelCounts, Sets, least_count};
 use crate::error::Result;
 use crate::machine::Classified;
 use crate::setters::setters;
@@ -62,6 +62,8 @@ pub struct Scored {
     /// A p-value of every query for coming from where the calibration points come from, whatever its label; `None` where an older
     /// file does not say how far calibration points are from what is known.
     pub novelty: Option<Vec<f64>>,
+    /// How many calibration points conform no better where the label is one that nobody has; `None` where sets do not say so.
+    pub unseen: Option<Vec<u32>>,
     /// The classifier's best label of every query and the probabilities of all its classes, one row per query, where either was
     /// asked for.
     pub classified: Option<Classified>,
@@ -72,13 +74,13 @@ pub struct Scored {
 
 impl Scored {
     pub(super) fn new(answers: Answers, classified: Option<Classified>, options: PredictOptions) -> Self {
-        let Answers { neighbors, scores, counts, novelty } = answers;
+        let Answers { neighbors, scores, counts, novelty, unseen } = answers;
         let nearest = |query| neighbors.squared(query).first().map_or(f64::INFINITY, |s| s.sqrt());
         let queries = 0..neighbors.len();
         let named = (options.support > 0)
             .then(|| queries.clone().map(|query| neighbors.ids(query).to_vec()).collect());
         let nearest = queries.map(nearest).collect();
-        Self { scores, counts, nearest, novelty, classified, neighbors: named, options }
+        Self { scores, counts, nearest, novelty, unseen, classified, neighbors: named, options }
     }
 
     /// Number of queries.
@@ -109,6 +111,7 @@ impl Scored {
             counts: self.counts.select(queries),
             nearest: queries.iter().map(|&query| self.nearest[query]).collect(),
             novelty: self.novelty.as_ref().map(|all| queries.iter().map(|&query| all[query]).collect()),
+            unseen: self.unseen.as_ref().map(|all| queries.iter().map(|&query| all[query]).collect()),
             classified,
             neighbors: self
                 .neighbors
@@ -125,6 +128,9 @@ impl Scored {
         self.nearest.extend_from_slice(&other.nearest);
         if let Some(novelty) = &other.novelty {
             self.novelty.get_or_insert_default().extend_from_slice(novelty);
+        }
+        if let Some(unseen) = &other.unseen {
+            self.unseen.get_or_insert_default().extend_from_slice(unseen);
         }
         if let Some(neighbors) = &other.neighbors {
             self.neighbors.get_or_insert_default().extend_from_slice(neighbors);
@@ -150,6 +156,8 @@ pub struct Prediction {
     pub empty: f64,
     /// As in [`Scored::novelty`].
     pub novelty: Option<Vec<f64>>,
+    /// Whether a set holds "none of these", beside its labels: a label that nobody has; `None` where sets do not say so.
+    pub none_of_these: Option<Vec<bool>>,
     /// For every label of every set, in their order: the rows of the reference points that carry it, nearest first.
     pub support: Option<Vec<Vec<u32>>>,
 }
@@ -174,7 +182,11 @@ impl Prediction {
             };
             pairs.map(carry).collect()
         });
-        Self { sets, decision, best, empty, novelty: scored.novelty.clone(), support }
+        let none_of_these = decision.unseen_alpha.zip(scored.unseen.as_ref()).map(|(alpha, counts)| {
+            let least = least_count(alpha, decision.calibration_points);
+            counts.iter().map(|&count| count >= least).collect()
+        });
+        Self { sets, decision, best, empty, novelty: scored.novelty.clone(), none_of_these, support }
     }
 }
 

@@ -10,3 +10,4 @@ mod exact;
 mod invariance;
 mod novelty;
 mod reference;
+mod unseen;

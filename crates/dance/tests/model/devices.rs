@@ -1,7 +1,7 @@
 //! The seam is real: a device that knows only the public interface gives the same sets.
 
 use dance::conformal::{CalibrationMode, Combine, Mix};
-use dance::device::{Cpu, Device};
+use dance::device::{Cpu, Device, DeviceChoice};
 use dance::{Dance, Fitted, PredictOptions};
 
 use crate::naive::Naive;
@@ -14,6 +14,8 @@ const MODES: [CalibrationMode; 3] =
 #[test]
 fn one_model_file_gives_the_same_sets_on_every_device() {
     let test = blobs(300, 5, 0, 21);
+    let cuda = DeviceChoice::Cuda(0).open().map(|(device, _)| device);
+    let cuda = cuda.inspect_err(|error| println!("not on a graphics processor: {error}")).ok();
     for mode in MODES {
         for combine in [Combine::Union, Combine::Joint, Combine::Fuse] {
             let mut config = config(mode, Mix::Auto);
@@ -29,7 +31,11 @@ fn one_model_file_gives_the_same_sets_on_every_device() {
                 });
                 (sets, scored.neighbors)
             };
-            assert_eq!(ask(&Cpu), ask(&Naive), "{mode:?} {combine:?}");
+            let expected = ask(&Cpu);
+            assert_eq!(expected, ask(&Naive), "{mode:?} {combine:?}");
+            if let Some(device) = &cuda {
+                assert_eq!(expected, ask(&**device), "{mode:?} {combine:?}");
+            }
         }
     }
 }

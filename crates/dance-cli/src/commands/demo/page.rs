@@ -64,7 +64,7 @@ fn results(story: &Story) -> Table {
         note: "Cov: share of sets with the true label. Size: mean number of labels. CCV: mean distance of a class's coverage from \
                1 - alpha, in per cent; chance alone gives the floor. mix: the paper's share of alpha for the CLR set."
             .into(),
-        columns: words::HEADER.map(|name| if name.is_empty() { "method" } else { name }.to_owned()).to_vec(),
+        columns: words::HEADER.map(|name| String::from(if name.is_empty() { "method" } else { name })).to_vec(),
         rows: story.results.iter().map(row).collect(),
     }
 }

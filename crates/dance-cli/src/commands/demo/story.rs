@@ -73,7 +73,7 @@ impl Story {
         let begin = Instant::now();
         let parts = split::uniform(data.len(), &SHARES, shared.seed)?;
         let [kernel, calibration, test] = [0, 1, 2].map(|part| data.select(&parts[part]));
-        let (device, context) = (shared.device(), shared.context(progress)?);
+        let (device, context) = (shared.device()?, shared.context(progress)?);
         let mut config = Config::default();
         config.tune.evaluations = evaluations;
         config.tune.seed = shared.seed;

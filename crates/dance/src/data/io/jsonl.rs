@@ -63,6 +63,19 @@ impl JsonPoint {
         LONGEST_REST + LONGEST_NUMBER * dimensions
     }
 
+    /// The name of its label; `None` where there is none.
+    pub fn label(&self) -> Option<String> {
+        let written = self.label.as_ref()?.get();
+        match serde_json::from_str::<serde_json::Value>(written) {
+            Ok(serde_json::Value::Null) => None,
+            Ok(serde_json::Value::String(text)) => Some(text),
+            Ok(serde_json::Value::Number(number)) if number.is_f64() => {
+                number.as_f64().and_then(name_of_float).or_else(|| Some(written.to_owned()))
+            }
+            _ => Some(written.to_owned()),
+        }
+    }
+
     /// Reads a line, of whose embedding at most `most` numbers are kept; or says what is wrong with it.
     pub fn parse(line: &[u8], keys: &JsonKeys, most: usize) -> Result<Self, String> {
         let mut deserializer = serde_json::Deserializer::from_slice(line.trim_ascii_end());

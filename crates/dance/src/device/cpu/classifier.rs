@@ -22,15 +22,8 @@ pub(super) struct CpuClassifier {
 
 impl CpuClassifier {
     pub(super) fn open(machine: MachineParts<'_>, context: &Context<'_>) -> Result<Self> {
+        check_machine(machine)?;
         let MachineParts { root, train, kernel, beta } = machine;
-        check_width("training points", root.rows(), train.cols())?;
-        if beta.rows() != train.rows() {
-            return Err(Error::Shape {
-                what: "rows of beta (one per training point)".into(),
-                expected: train.rows().to_string(),
-                found: beta.rows().to_string(),
-            });
-        }
         let root = Packed::of_columns(root);
         let mapped = root.product(train, context)?;
         let center = mean(&mapped);
@@ -62,6 +55,20 @@ impl CpuClassifier {
         self.kernel.values_in_place(&mut values);
         values
     }
+}
+
+/// Refuses parts whose sizes do not go together.
+pub(in crate::device) fn check_machine(machine: MachineParts<'_>) -> Result<()> {
+    let MachineParts { root, train, beta, .. } = machine;
+    check_width("training points", root.rows(), train.cols())?;
+    if beta.rows() == train.rows() {
+        return Ok(());
+    }
+    Err(Error::Shape {
+        what: "rows of beta (one per training point)".into(),
+        expected: train.rows().to_string(),
+        found: beta.rows().to_string(),
+    })
 }
 
 impl ClassifierHandle for CpuClassifier {

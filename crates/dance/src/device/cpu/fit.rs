@@ -62,17 +62,8 @@ pub(super) struct CpuFit<'a> {
 
 impl<'a> CpuFit<'a> {
     pub(super) fn open(points: FitPoints<'a>, several: bool) -> Result<Self> {
+        check_fit(points)?;
         let n = points.train.rows();
-        for (what, expected, found) in [
-            ("labels (one per training point)", n, points.labels.len()),
-            ("labels (one per held-out point)", points.held_out.rows(), points.held_out_labels.len()),
-        ] {
-            if expected != found {
-                let (expected, found) = (expected.to_string(), found.to_string());
-                return Err(Error::Shape { what: what.into(), expected, found });
-            }
-        }
-        check_width("held-out points", points.train.cols(), points.held_out.cols())?;
         let center = mean(points.train);
         Ok(Self {
             points,
@@ -158,10 +149,7 @@ impl FitSession for CpuFit<'_> {
         let gradients = Gradients { squared: &self.squared, kernel: *kernel, beta: &solution.beta, mapped };
         let work = &mut self.work;
         let mut outer = context.run(|| gradients.outer_product(form, sample, work));
-        let largest = match self.points.basis {
-            None => outer.as_slice().iter().fold(0.0f32, |largest, &value| largest.max(value)),
-            Some(basis) => context.run(|| largest_on_diagonal(&outer, basis)),
-        };
+        let largest = largest_entry(&outer, self.points.basis, context);
         if !(largest.is_finite() && largest > f32::MIN_POSITIVE) {
             return Ok(false);
         }
@@ -199,23 +187,59 @@ impl FitSession for CpuFit<'_> {
 
     fn leave_one_out(&mut self, context: &Context<'_>) -> Result<Matrix> {
         let Some((_, solution)) = &self.solved else { return Err(unsolved()) };
-        let n = self.train.rows();
-        let diagonal = context.run(|| linalg::inverse_diagonal(&self.work, n));
-        // β = (K + ridge·I)⁻¹ Y, and without point i the regression errs there by βᵢ over the inverse's diagonal.
-        let mut outputs = Matrix::zeros(n, self.points.classes);
-        for (row, &label) in self.points.labels.iter().enumerate() {
-            let to = outputs.row_mut(row);
-            to[label as usize] = 1.0;
-            for (output, beta) in to.iter_mut().zip(solution.beta.row(row)) {
-                *output -= beta / diagonal[row];
-            }
-        }
-        Ok(outputs)
+        Ok(leave_one_out(&self.work, &solution.beta, self.points.labels, context))
     }
 }
 
-fn unsolved() -> Error {
+/// Outputs at every point of the regression fitted without it, from the factor of `K + ridge·I` (row-major, lower triangle).
+pub(in crate::device) fn leave_one_out(
+    factor: &[f32],
+    beta: &Matrix,
+    labels: &[u32],
+    context: &Context<'_>,
+) -> Matrix {
+    let n = labels.len();
+    let diagonal = context.run(|| linalg::inverse_diagonal(factor, n));
+    // β = (K + ridge·I)⁻¹ Y, and without point i the regression errs there by βᵢ over the inverse's diagonal.
+    let mut outputs = Matrix::zeros(n, beta.cols());
+    for (row, &label) in labels.iter().enumerate() {
+        let to = outputs.row_mut(row);
+        to[label as usize] = 1.0;
+        for (output, beta) in to.iter_mut().zip(beta.row(row)) {
+            *output -= beta / diagonal[row];
+        }
+    }
+    outputs
+}
+
+pub(in crate::device) fn unsolved() -> Error {
     Error::Data("a fit was asked for a regression that it has not solved".into())
+}
+
+/// Refuses points and labels whose numbers do not go together.
+pub(in crate::device) fn check_fit(points: FitPoints<'_>) -> Result<()> {
+    for (what, expected, found) in [
+        ("labels (one per training point)", points.train.rows(), points.labels.len()),
+        ("labels (one per held-out point)", points.held_out.rows(), points.held_out_labels.len()),
+    ] {
+        if expected != found {
+            let (expected, found) = (expected.to_string(), found.to_string());
+            return Err(Error::Shape { what: what.into(), expected, found });
+        }
+    }
+    check_width("held-out points", points.train.cols(), points.held_out.cols())
+}
+
+/// The largest entry of a metric in the encoder's coordinates.
+pub(in crate::device) fn largest_entry(
+    metric: &Matrix,
+    basis: Option<&Matrix>,
+    context: &Context<'_>,
+) -> f32 {
+    match basis {
+        None => metric.as_slice().iter().fold(0.0f32, |largest, &value| largest.max(value)),
+        Some(basis) => context.run(|| largest_on_diagonal(metric, basis)),
+    }
 }
 
 /// The largest of `bᵢᵀ G bᵢ` over the columns of the basis: the diagonal of G in the coordinates before, where the largest entry

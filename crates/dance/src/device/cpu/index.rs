@@ -9,100 +9,53 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use super::packed::{Packed, Scratch};
 use super::shortlist::Shortlist;
-use super::{check_width, mean, squared_norm, subtract};
+use super::{check_width, squared_norm, subtract};
 use crate::context::Context;
+use crate::device::frame::{Frame, Reach};
 use crate::device::{Candidates, IdLists, IndexHandle};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::matrix::Matrix;
 
 /// Queries of one product, and points: the tile stays in cache until it is looked at.
 const QUERY_TILE: usize = 96;
 const POINT_TILE: usize = 576; // a multiple of a panel's 16
-/// Beyond this squared norm, products may overflow f32 and every point is a candidate.
-const LARGEST_NORM: f64 = 1e36;
 
 pub(super) struct CpuIndex {
-    dimensions: usize,
-    /// What the points were moved by, when that makes them much shorter: rounding errors shrink with the norms.
-    center: Option<Vec<f32>>,
+    frame: Frame,
     points: Packed,
-    /// Squared norms of the (moved) points.
-    norms: Vec<f32>,
-    largest_norm: f64,
-    reach: Option<Reach>,
-}
-
-struct Reach {
-    /// The largest finite one, squared.
-    largest: f64,
-    /// `‖r‖² - reach_r`; -∞ reaches everything, +∞ nothing.
-    offsets: Vec<f32>,
 }
 
 impl CpuIndex {
     pub(super) fn open(points: &Matrix) -> Self {
-        let center = mean(points);
-        let rows = (0..points.rows()).into_par_iter();
-        let average = rows.map(|row| squared_norm(points.row(row))).collect::<Vec<_>>().iter().sum::<f64>()
-            / points.rows().max(1) as f64;
-        let center = (squared_norm(&center) > 0.25 * average && average.is_finite()).then_some(center);
-        let moved = center.as_ref().map(|center| super::moved(points, center));
-        let used = moved.as_ref().unwrap_or(points);
-        let norms: Vec<f64> =
-            (0..used.rows()).into_par_iter().map(|row| squared_norm(used.row(row))).collect();
-        Self {
-            dimensions: points.cols(),
-            largest_norm: norms.iter().copied().fold(0.0, f64::max),
-            norms: norms.iter().map(|&norm| norm as f32).collect(),
-            points: Packed::of_rows(used),
-            center,
-            reach: None,
-        }
+        let (frame, moved) = Frame::of(points);
+        Self { points: Packed::of_rows(moved.as_ref().unwrap_or(points)), frame }
     }
 
-    /// An upper bound on twice the error of `‖r‖² - 2·q·r` as computed, for a query of the given squared norm: the dot
-    /// product (`d·u·‖q‖‖r‖`, doubled), the moving of both points, and the last roundings.
-    fn slack(&self, query_norm: f64) -> f64 {
-        let unit = f64::from(f32::EPSILON) / 2.0;
-        let (query, point) = (query_norm.sqrt(), self.largest_norm.sqrt());
-        let d = self.dimensions as f64;
-        let error = unit * (2.1 * d * query * point + 8.0 * (query + point).powi(2));
-        2.0 * error + d * f64::from(f32::MIN_POSITIVE)
-    }
-
-    /// A list for the nearest points of a query of this (moved) squared norm.
+    /// A list for what lies within a slack of the nearest points, or all.
     fn nearest(&self, norm: f64, k: usize) -> Shortlist {
-        if norm.max(self.largest_norm) < LARGEST_NORM {
-            Shortlist::new(k, self.slack(norm) as f32)
-        } else {
-            Shortlist::all(self.norms.len())
-        }
+        let all = || Shortlist::all(self.frame.norms.len());
+        self.frame.slack(norm).map_or_else(all, |slack| Shortlist::new(k, slack))
     }
 
     /// A list for what can reach a query of this (moved) squared norm.
-    fn reaching(&self, reach: &Reach, norm: f64) -> Shortlist {
-        if norm.max(self.largest_norm).max(reach.largest) >= LARGEST_NORM {
-            return Shortlist::all(self.norms.len());
-        }
-        let roundings = 4.0 * f64::from(f32::EPSILON) * (norm + self.largest_norm + reach.largest);
-        Shortlist::within((self.slack(norm) + roundings - norm) as f32)
+    fn reaching(&self, norm: f64) -> Shortlist {
+        let all = || Shortlist::all(self.frame.norms.len());
+        self.frame.reaching_limit(norm).map_or_else(all, Shortlist::within)
     }
 
     /// The candidates of the queries in `rows`, on one thread.
     fn tile(&self, queries: &Matrix, rows: Range<usize>, k: usize, reach: Option<&Reach>) -> Candidates {
-        let (d, n, count) = (self.dimensions, self.norms.len(), rows.len());
+        let (d, n, count) = (self.frame.dimensions, self.frame.norms.len(), rows.len());
         let mut moved = queries.as_slice()[rows.start * d..rows.end * d].to_vec();
-        if let Some(center) = &self.center {
+        if let Some(center) = &self.frame.center {
             moved.chunks_exact_mut(d).for_each(|row| subtract(row, center));
         }
         let norms: Vec<f64> = moved.chunks_exact(d).map(squared_norm).collect();
         let mut nearest: Vec<Shortlist> = norms.iter().map(|&norm| self.nearest(norm, k)).collect();
         let mut reaching: Vec<Shortlist> = match reach {
-            Some(reach) => norms.iter().map(|&norm| self.reaching(reach, norm)).collect(),
+            Some(_) => norms.iter().map(|&norm| self.reaching(norm)).collect(),
             None => Vec::new(),
         };
         let mut products = vec![0.0; count * POINT_TILE.min(n)];
@@ -116,7 +69,7 @@ impl CpuIndex {
                     list.offer(start as u32, products, &levels[start..start + width]);
                 }
             };
-            offer(&mut nearest, &self.norms);
+            offer(&mut nearest, &self.frame.norms);
             if let Some(reach) = reach {
                 offer(&mut reaching, &reach.offsets);
             }
@@ -135,19 +88,7 @@ fn listed(lists: &mut [Shortlist]) -> IdLists {
 
 impl IndexHandle for CpuIndex {
     fn set_reach(&mut self, squared: &[f64], _: &Context<'_>) -> Result<()> {
-        if squared.len() != self.norms.len() {
-            return Err(Error::Shape {
-                what: "reaches (one per point)".into(),
-                expected: self.norms.len().to_string(),
-                found: squared.len().to_string(),
-            });
-        }
-        let offset = |(&norm, &reach): (&f32, &f64)| {
-            if reach < 0.0 { f32::INFINITY } else { (f64::from(norm) - reach) as f32 }
-        };
-        let largest = squared.iter().copied().filter(|reach| reach.is_finite()).fold(0.0, f64::max);
-        self.reach = Some(Reach { largest, offsets: self.norms.iter().zip(squared).map(offset).collect() });
-        Ok(())
+        self.frame.set_reach(squared)
     }
 
     fn candidates(
@@ -157,14 +98,9 @@ impl IndexHandle for CpuIndex {
         reaching: bool,
         context: &Context<'_>,
     ) -> Result<Candidates> {
-        check_width("queries", self.dimensions, queries.cols())?;
-        let reach = match (reaching, &self.reach) {
-            (false, _) => None,
-            (true, Some(reach)) => Some(reach),
-            (true, None) => {
-                return Err(Error::Data("the index was not told how far its points reach".into()));
-            }
-        };
+        check_width("queries", self.frame.dimensions, queries.cols())?;
+        self.frame.check_reach(reaching)?;
+        let reach = self.frame.reach.as_ref().filter(|_| reaching);
         let rows = queries.rows();
         // Every thread gets as many tiles as any other; they do not change the result.
         let threads = context.threads();

@@ -6,7 +6,7 @@
 //! **The same bits for any number of threads and any batch.** Work is cut into tiles whose size changes no result, each tile
 //! runs one sequential kernel, and the workers only decide who runs it. Sums over tiles run in a fixed order.
 
-mod agop;
+pub(in crate::device) mod agop;
 mod classifier;
 mod distances;
 pub(crate) mod elementwise;
@@ -15,7 +15,7 @@ mod index;
 pub(crate) mod linalg;
 mod number;
 pub(crate) mod packed;
-mod ridge;
+pub(in crate::device) mod ridge;
 mod shortlist;
 
 use std::sync::Arc;
@@ -26,6 +26,11 @@ use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
 pub use agop::flops as agop_flops;
+#[cfg(feature = "cuda")]
+pub(in crate::device) use {
+    classifier::check_machine,
+    fit::{check_fit, largest_entry, leave_one_out, unsolved},
+};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,7 +90,7 @@ pub(crate) fn median_distance(points: &Matrix, context: &Context<'_>) -> f64 {
 }
 
 /// The mean of the points, summed in f64.
-fn mean(points: &Matrix) -> Vec<f32> {
+pub(in crate::device) fn mean(points: &Matrix) -> Vec<f32> {
     let mut sums = vec![0.0f64; points.cols()];
     for row in 0..points.rows() {
         for (sum, &value) in sums.iter_mut().zip(points.row(row)) {
@@ -103,7 +108,7 @@ fn subtract(row: &mut [f32], center: &[f32]) {
 }
 
 /// The points moved so that `center` lies at 0. Distances do not change, and rounding errors shrink with the norms.
-fn moved(points: &Matrix, center: &[f32]) -> Matrix {
+pub(in crate::device) fn moved(points: &Matrix, center: &[f32]) -> Matrix {
     let mut out = points.clone();
     for row in 0..out.rows() {
         subtract(out.row_mut(row), center);
@@ -111,11 +116,11 @@ fn moved(points: &Matrix, center: &[f32]) -> Matrix {
     out
 }
 
-fn squared_norm(values: &[f32]) -> f64 {
+pub(in crate::device) fn squared_norm(values: &[f32]) -> f64 {
     values.iter().map(|&value| f64::from(value).powi(2)).sum()
 }
 
-fn check_width(what: &str, expected: usize, found: usize) -> Result<()> {
+pub(in crate::device) fn check_width(what: &str, expected: usize, found: usize) -> Result<()> {
     if expected == found {
         return Ok(());
     }

@@ -15,13 +15,13 @@ use crate::kernel::Kernel;
 use crate::matrix::Matrix;
 
 /// Relative residual above which the solution is refined.
-const POOR: f64 = 1e-3;
+pub(in crate::device) const POOR: f64 = 1e-3;
 /// Refinement gives up after this many corrections, or when one fails to halve the residual.
-const MOST_REFINEMENTS: usize = 5;
+pub(in crate::device) const MOST_REFINEMENTS: usize = 5;
 /// Rows on which the residual is measured.
-const PROBES: usize = 64;
+pub(in crate::device) const PROBES: usize = 64;
 /// Tenfold steps of the ridge before giving up.
-const RIDGE_STEPS: usize = 6;
+pub(in crate::device) const RIDGE_STEPS: usize = 6;
 
 /// The system: squared distances (lower triangle) and the kernel that turns them into `K`.
 pub(super) struct RidgeSystem<'a> {

@@ -207,10 +207,14 @@ impl Dance {
                 mix: config.mix,
                 mode: config.calibration,
                 combine: config.combine,
+                singles: None,
                 stack: None,
             }
         };
         predictor.stack = stack;
+        if fitted.config.dance.unseen {
+            predictor.allow_unseen(&fitted.rfm.labels);
+        }
         let hashes = reader.has("calibration_hashes").then(|| reader.hashes("calibration_hashes"));
         let calibration_hashes = hashes.transpose()?;
         // Older files did not say; one and the same data set is known by its hash.

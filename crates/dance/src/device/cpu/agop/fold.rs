@@ -3,7 +3,7 @@
 use faer::{Mat, MatRef};
 use rayon::prelude::*;
 
-use super::Gradients;
+use super::{Gradients, folded_error};
 use crate::device::cpu::linalg::{self, Real, View};
 use crate::matrix::Matrix;
 
@@ -61,10 +61,7 @@ pub(super) fn outer_product<T: Real>(
             outer.row_mut(row)[col] = value as f32;
         }
     }
-    // Each term of the sum carries a rounding error of a few units; together they grow like the root of their squares.
-    let spread: f64 = spreads.iter().sum();
-    let error = if norm > 0.0 { 3.0 * f64::from(f32::EPSILON) * (2.0 * spread / norm).sqrt() } else { 0.0 };
-    (outer, error)
+    (outer, folded_error(spreads.iter().sum(), norm))
 }
 
 /// `Q = wA` on the sampled rows, 0 elsewhere; from `w - shift` and the column sums of `A`.

@@ -40,7 +40,7 @@ pub fn flops(form: AgopForm, n: usize, s: usize, c: usize, d: usize) -> f64 {
 }
 
 /// The form with fewer operations.
-pub(super) fn cheaper_form(n: usize, s: usize, c: usize, d: usize) -> AgopForm {
+pub(in crate::device) fn cheaper_form(n: usize, s: usize, c: usize, d: usize) -> AgopForm {
     if flops(AgopForm::Definition, n, s, c, d) < flops(AgopForm::Folded, n, s, c, d) {
         AgopForm::Definition
     } else {
@@ -49,7 +49,7 @@ pub(super) fn cheaper_form(n: usize, s: usize, c: usize, d: usize) -> AgopForm {
 }
 
 /// Relative error above which the folded form runs again in f64.
-const TOLERANCE: f64 = 5e-6;
+pub(in crate::device) const TOLERANCE: f64 = 5e-6;
 
 /// A fitted kernel ridge regression, as the AGOP sees it.
 pub(crate) struct Gradients<'a> {
@@ -100,17 +100,11 @@ impl Gradients<'_> {
     fn median_weight(&self) -> f32 {
         const ROWS: usize = 64;
         let n = self.beta.rows();
-        let mut weights = Vec::new();
+        let mut squared = Vec::new();
         for row in (1..n).step_by(n.div_ceil(ROWS).max(1)) {
-            let begin = weights.len();
-            weights.resize(begin + row, 0.0);
-            self.kernel.weights(&self.squared[row * n..][..row], &mut weights[begin..]);
+            squared.extend_from_slice(&self.squared[row * n..][..row]);
         }
-        if weights.is_empty() {
-            return 0.0;
-        }
-        let middle = weights.len() / 2;
-        *weights.select_nth_unstable_by(middle, f32::total_cmp).1
+        median_of(&self.kernel, &squared)
     }
 
     /// The symmetric matrix `w - shift`, both triangles. A pair without distance has no direction, so its weight does
@@ -168,6 +162,23 @@ impl Gradients<'_> {
         linalg::gemm(linalg::view_mut(&mut gradients), false, beta.transpose(), differences, 1.0);
         gradients
     }
+}
+
+/// The median weight of squared distances.
+pub(in crate::device) fn median_of(kernel: &Kernel, squared: &[f32]) -> f32 {
+    if squared.is_empty() {
+        return 0.0;
+    }
+    let mut weights = vec![0.0; squared.len()];
+    kernel.weights(squared, &mut weights);
+    let middle = weights.len() / 2;
+    *weights.select_nth_unstable_by(middle, f32::total_cmp).1
+}
+
+/// The relative error of a folded sum in f32, from the squares of its terms and of its numbers: each term carries a rounding
+/// error of a few units; together they grow like the root of their squares.
+pub(in crate::device) fn folded_error(spread: f64, norm: f64) -> f64 {
+    if norm > 0.0 { 3.0 * f64::from(f32::EPSILON) * (2.0 * spread / norm).sqrt() } else { 0.0 }
 }
 
 /// Copies the lower triangle of the n×n matrix to the upper.

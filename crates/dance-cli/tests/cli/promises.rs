@@ -1,0 +1,86 @@
+//! Whom a promise is for: classes, groups of points, labels that nobody has.
+
+use std::fmt::Write as _;
+
+use super::{run, scratch};
+
+/// A file of points around class centers on a ring, each with `copies` near-copies of itself: `video` names those.
+fn write_groups(path: &str, groups: usize, copies: usize, classes: usize) {
+    let mut text = String::from("label,video,a,b,c\n");
+    let mut state = 12_345u64;
+    let mut noise = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as f64 / f64::from(1u32 << 31) - 0.5
+    };
+    for group in 0..groups {
+        let angle = (group % classes) as f64 / classes as f64 * std::f64::consts::TAU;
+        let center = [angle.cos() + 1.2 * noise(), angle.sin() + 1.2 * noise(), 1.0 + noise()];
+        for _ in 0..copies {
+            let [a, b, c] = center.map(|x| x + 1e-3 * noise());
+            writeln!(text, "k{},v{group},{a},{b},{c}", group % classes).unwrap();
+        }
+    }
+    std::fs::write(path, text).unwrap();
+}
+
+const QUICK: [&str; 4] = ["--evaluations", "1", "--rounds", "0"];
+
+#[test]
+fn groups_are_kept_whole_and_each_calibrates_once() {
+    let (_folder, at) = scratch();
+    write_groups(&at("videos.csv"), 120, 4, 3);
+    let (data, model) = (at("videos.csv"), at("m.dance"));
+    let fit = ["fit", &data, "-o", &model, "--split", "0.5,0.25,0.25", "--json"];
+    let without = run(&[&fit[..], &QUICK].concat()).success().json();
+    assert!(without["warnings"].to_string().contains("near-copy"), "{without}");
+    let with = run(&[&fit[..], &QUICK, &["--groups", "video"]].concat()).success().json();
+    assert_eq!([&with["kernel_points"], &with["calibration_points"], &with["test_points"]], [240, 30, 120]);
+    assert!(with["guarantee"].as_str().unwrap().contains("a point of a new group"), "{with}");
+    let again = run(&["recalibrate", &model, &data, "-o", &at("r.dance"), "--groups", "video", "--json"]);
+    assert_eq!(again.success().json()["calibration_points"], 120);
+    let missing = run(&[&fit[..], &QUICK, &["--groups", "patient"]].concat());
+    missing.fails(&["videos.csv", "patient"]);
+}
+
+#[test]
+fn a_promise_for_every_class() {
+    let (_folder, at) = scratch();
+    write_groups(&at("points.csv"), 360, 1, 3);
+    let (data, model) = (at("points.csv"), at("m.dance"));
+    let fit = ["fit", &data, "-o", &model, "--split", "0.4,0.4,0.2", "--json"];
+    for (option, words) in [
+        ("--per-class", "for every class by itself"),
+        ("--clustered", "for the labels of every cluster of classes"),
+        ("--class-fair", "P(label in set) >= 1 - alpha in finite samples"),
+    ] {
+        let report = run(&[&fit[..], &QUICK, &[option]].concat()).success().json();
+        assert!(report["guarantee"].as_str().unwrap().contains(words), "{option}: {report}");
+        assert_eq!(report["combine"], "evidence");
+    }
+    run(&[&fit[..], &QUICK, &["--per-class", "--class-fair"]].concat()).fails(&["cannot be used with"]);
+    run(&[&fit[..], &QUICK, &["--per-class", "--combine", "fuse"]].concat()).fails(&["by_class", "evidence"]);
+}
+
+#[test]
+fn none_of_these() {
+    let (_folder, at) = scratch();
+    write_groups(&at("points.csv"), 200, 1, 60);
+    let (data, model) = (at("points.csv"), at("m.dance"));
+    let fit = ["fit", &data, "-o", &model, "--split", "0.3,0.3,0.4", "--test-out", &at("t.csv"), "--json"];
+    let report = run(&[&fit[..], &QUICK, &["--unseen"]].concat()).success().json();
+    assert!(report["guarantee"].as_str().unwrap().contains("a label nobody has"), "{report}");
+    let sets = run(&["predict", &model, &at("t.csv"), "--alpha", "0.4"]).success();
+    let answers: Vec<serde_json::Value> =
+        sets.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(answers.iter().all(|answer| answer["none_of_these"].is_boolean()));
+    // As a column of a table, and as a label of a set where coverage is judged.
+    run(&["predict", &model, &at("t.csv"), "--alpha", "0.4", "-o", &at("s.csv")]).success();
+    assert!(std::fs::read_to_string(at("s.csv")).unwrap().lines().next().unwrap().contains("none_of_these"));
+    let judged = run(&["evaluate", &model, &at("t.csv"), "--alpha", "0.4", "--json"]).success().json();
+    let none = answers.iter().filter(|answer| answer["none_of_these"] == true).count() as f64;
+    let labels: usize = answers.iter().map(|answer| answer["set"].as_array().unwrap().len()).sum();
+    let size = judged["levels"][0]["size"].as_f64().unwrap();
+    assert!((size - (labels as f64 + none) / answers.len() as f64).abs() < 1e-9);
+    run(&[&fit[..], &QUICK, &["--unseen", "--calibration-mode", "reuse"]].concat())
+        .fails(&["unseen", "exact"]);
+}

@@ -1,0 +1,300 @@
+//! A fit on the device: points are uploaded once, `n×n` is allocated once, and coefficients stay until the best of all is known.
+//!
+//! What passes through the host from round to round is the d×d metric (its largest entry scales it, and an estimate of its error
+//! decides how it was computed) and two numbers per held-out point that judge a solution.
+
+use std::sync::Arc;
+
+use cudarc::driver::CudaSlice;
+
+use super::agop::{Gradients, PANEL_BYTES};
+use super::matrix::{Mat, MatMut};
+use super::queue::Queue;
+use super::ridge::{RidgeSystem, Shape, block_rows, blocks_of};
+use super::{Gpu, Points};
+use crate::context::Context;
+use crate::device::cpu::agop::cheaper_form;
+use crate::device::cpu::{check_fit, check_width, largest_entry, leave_one_out, mean, moved, unsolved};
+use crate::device::{AgopForm, FitPoints, FitSession, FitSize, Iterate, Solved};
+use crate::error::{Error, Result, human_bytes};
+use crate::event::Quality;
+use crate::kernel::Kernel;
+use crate::matrix::Matrix;
+
+/// Numbers of a block of held-out points and all training points.
+const BLOCK_NUMBERS: usize = 1 << 26;
+
+/// Bytes that a fit of this size takes at its peak.
+pub(super) fn bytes(size: FitSize) -> u64 {
+    let FitSize { train, held_out, dimensions, classes, .. } = size;
+    let (n, m, d, c) = (train as u64, held_out as u64, dimensions as u64, classes as u64);
+    // In units of f32. Points, mapped and widened, and H·X; β, solved, kept and chosen, and what corrects it in f64, or Q and what
+    // the fold in f64 has of it.
+    let tall = n * (9 * d + 14 * c) + m * (3 * d + 4 * c);
+    // Blocks of K in f64, of S in f64, of held-out points; what cuSOLVER asks for is less than one of them.
+    let blocks = 2 * (block_rows(train) as u64) * n + 3 * (1 << 26) + n * PANEL_BYTES as u64 / 4;
+    4 * (n * n + tall + blocks + 8 * d * d + 2 * c * d)
+}
+
+/// A metric (`None` is the identity) and the coefficients fitted under it.
+#[derive(Clone)]
+struct Kept {
+    metric: Option<Arc<Matrix>>,
+    beta: Arc<CudaSlice<f32>>,
+    /// Its outputs at the held-out points.
+    outputs: Arc<CudaSlice<f32>>,
+}
+
+pub(super) struct CudaFit<'a> {
+    gpu: Arc<Gpu>,
+    points: FitPoints<'a>,
+    train: Points,
+    held_out: Points,
+    labels: CudaSlice<u32>,
+    held_out_labels: CudaSlice<u32>,
+    metric: Option<Arc<Matrix>>,
+    /// Squared distances below the diagonal, the factor above and on it; after a round the weights of the gradient.
+    square: CudaSlice<f32>,
+    /// Whether the squared distances are those of the last solution.
+    measured: bool,
+    /// The last solution and its kernel.
+    solved: Option<(Kernel, Kept)>,
+    kept: Option<Kept>,
+    chosen: Option<Kept>,
+}
+
+impl<'a> CudaFit<'a> {
+    pub(super) fn open(gpu: &Arc<Gpu>, points: FitPoints<'a>) -> Result<Self> {
+        check_fit(points)?;
+        let (n, d) = (points.train.rows(), points.train.cols());
+        let center = mean(points.train);
+        let queue = gpu.queue()?;
+        let size = FitSize {
+            train: n,
+            held_out: points.held_out.rows(),
+            dimensions: d,
+            classes: points.classes,
+            several: true,
+        };
+        let (needed, free) = (bytes(size), queue.free_bytes()?);
+        if needed > free {
+            return Err(too_large(gpu, size, needed, free));
+        }
+        let train = Points::new(&queue, &moved(points.train, &center))?;
+        let held_out = Points::new(&queue, &moved(points.held_out, &center))?;
+        let (labels, held_out_labels) = (queue.upload(points.labels)?, queue.upload(points.held_out_labels)?);
+        let square = queue.zeros(n * n)?;
+        drop(queue);
+        Ok(Self {
+            gpu: Arc::clone(gpu),
+            points,
+            train,
+            held_out,
+            labels,
+            held_out_labels,
+            metric: None,
+            square,
+            measured: false,
+            solved: None,
+            kept: None,
+            chosen: None,
+        })
+    }
+
+    /// Squared distances among the training points.
+    fn measure(&mut self, queue: &Queue, metric: Option<&Matrix>) -> Result<()> {
+        self.measured = false;
+        self.train.map(queue, metric)?;
+        self.held_out.map(queue, metric)?;
+        let (n, d) = (self.train.rows, self.train.cols);
+        let (left, right) = (Mat::new(self.train.mapped(), n, d), Mat::new(&self.train.plain, n, d));
+        queue.product(MatMut::new(&mut self.square, n, n), false, left, right.flip(), 1.0)?;
+        self.train.distances(queue, (0, n), &self.train, &mut self.square, true)?;
+        self.measured = true;
+        Ok(())
+    }
+
+    /// `K·beta` at the held-out points.
+    fn outputs(&self, queue: &Queue, kernel: Kernel, beta: &CudaSlice<f32>) -> Result<CudaSlice<f32>> {
+        let (m, n, d, c) = (self.held_out.rows, self.train.rows, self.train.cols, self.points.classes);
+        let block = (BLOCK_NUMBERS / n).clamp(1, m.max(1));
+        let mut values = queue.zeros(if m == 0 { 0 } else { block * n })?;
+        let mut out = queue.zeros(m * c)?;
+        for first in (0..m).step_by(block) {
+            let count = block.min(m - first);
+            let left = Mat::new(self.held_out.mapped(), m, d).part(first, count);
+            let right = Mat::new(&self.train.plain, n, d).flip();
+            queue.product(MatMut::new(&mut values, count, n), false, left, right, 1.0)?;
+            self.held_out.distances(queue, (first, count), &self.train, &mut values, false)?;
+            kernel_values(queue, kernel, &mut values, count * n)?;
+            let target = MatMut::new(&mut out, m, c).part(first, count);
+            queue.product(target, false, Mat::new(&values, count, n), Mat::new(beta, n, c), 1.0)?;
+        }
+        Ok(out)
+    }
+
+    /// How well outputs at the held-out points fit their labels; `None` without any.
+    fn judge(&self, queue: &Queue, outputs: &CudaSlice<f32>) -> Result<Option<Quality>> {
+        let (m, c) = (self.held_out.rows, self.points.classes);
+        if m == 0 {
+            return Ok(None);
+        }
+        let (mut hits, mut losses) = (queue.zeros::<f64>(m)?, queue.zeros::<f64>(m)?);
+        let judge =
+            queue.kernel("judge").input(outputs, m * c).input(&self.held_out_labels, m).size(m).size(c);
+        judge.output(&mut hits, m).output(&mut losses, m).run((m.div_ceil(8), 1), (256, 1))?;
+        let mean = |values: Vec<f64>| values.iter().sum::<f64>() / m as f64;
+        let (hits, losses) = (queue.download(&hits, 0, m)?, queue.download(&losses, 0, m)?);
+        Ok(Some(Quality { accuracy: mean(hits), loss: mean(losses) }))
+    }
+
+    fn downloaded(&self, queue: &Queue, values: &CudaSlice<f32>, rows: usize) -> Result<Matrix> {
+        let c = self.points.classes;
+        Matrix::new(queue.download(values, 0, rows * c)?, rows, c)
+    }
+}
+
+impl FitSession for CudaFit<'_> {
+    fn begin(&mut self, metric: Option<&Matrix>, _: &Context<'_>) -> Result<()> {
+        if let Some(metric) = metric {
+            check_width("metric", self.train.cols, metric.cols())?;
+        }
+        self.metric = metric.map(|metric| Arc::new(metric.clone()));
+        (self.solved, self.kept) = (None, None);
+        Ok(())
+    }
+
+    fn solve(&mut self, kernel: Kernel, ridge: f64, _: &Context<'_>) -> Result<Solved> {
+        self.solved = None;
+        let gpu = Arc::clone(&self.gpu);
+        let queue = gpu.queue()?;
+        let metric = self.metric.clone();
+        self.measure(&queue, metric.as_deref())?;
+        let mut system = RidgeSystem {
+            queue: &queue,
+            square: &mut self.square,
+            labels: &self.labels,
+            kernel,
+            n: self.train.rows,
+            classes: self.points.classes,
+        };
+        let (beta, report) = system.solve(ridge)?;
+        let outputs = self.outputs(&queue, kernel, &beta)?;
+        let quality = self.judge(&queue, &outputs)?;
+        let (beta, outputs) = (Arc::new(beta), Arc::new(outputs));
+        self.solved = Some((kernel, Kept { metric, beta, outputs }));
+        Ok(Solved { quality, report })
+    }
+
+    fn learn(
+        &mut self,
+        sample: Option<&[usize]>,
+        form: Option<AgopForm>,
+        context: &Context<'_>,
+    ) -> Result<bool> {
+        let Some((kernel, solution)) = self.solved.clone() else { return Err(unsolved()) };
+        let (n, d, classes) = (self.train.rows, self.train.cols, self.points.classes);
+        let sample: Vec<u32> = match sample.filter(|sample| sample.len() < n) {
+            Some(sample) => sample.iter().map(|&row| row as u32).collect(),
+            None => (0..n as u32).collect(),
+        };
+        let form = form.unwrap_or_else(|| cheaper_form(n, sample.len(), classes, d));
+        let gpu = Arc::clone(&self.gpu);
+        let queue = gpu.queue()?;
+        if !self.measured {
+            self.measure(&queue, solution.metric.as_deref())?;
+        }
+        self.measured = false;
+        let gradients = Gradients {
+            queue: &queue,
+            square: &mut self.square,
+            kernel,
+            beta: &solution.beta,
+            mapped: self.train.mapped(),
+            n,
+            classes,
+            dimensions: d,
+        };
+        let mut outer = gradients.outer_product(form, &sample)?;
+        let largest = largest_entry(&outer, self.points.basis, context);
+        if !(largest.is_finite() && largest > f32::MIN_POSITIVE) {
+            return Ok(false);
+        }
+        for value in outer.as_mut_slice() {
+            *value /= largest;
+        }
+        self.metric = Some(Arc::new(outer));
+        Ok(true)
+    }
+
+    fn keep(&mut self) -> Result<()> {
+        let Some((_, solution)) = &self.solved else { return Err(unsolved()) };
+        self.kept = Some(solution.clone());
+        Ok(())
+    }
+
+    fn choose(&mut self) -> Result<()> {
+        self.chosen = Some(self.kept.clone().ok_or_else(unsolved)?);
+        Ok(())
+    }
+
+    fn chosen(&mut self) -> Result<Iterate> {
+        let Kept { metric, beta, outputs } = self.chosen.take().ok_or_else(unsolved)?;
+        let queue = self.gpu.queue()?;
+        Ok(Iterate {
+            metric: metric.map(Arc::unwrap_or_clone),
+            beta: self.downloaded(&queue, &beta, self.train.rows)?,
+            held_out: self.downloaded(&queue, &outputs, self.held_out.rows)?,
+        })
+    }
+
+    fn held_out(&mut self) -> Result<Matrix> {
+        let Some((_, solution)) = &self.solved else { return Err(unsolved()) };
+        self.downloaded(&*self.gpu.queue()?, &solution.outputs, self.held_out.rows)
+    }
+
+    fn leave_one_out(&mut self, context: &Context<'_>) -> Result<Matrix> {
+        let Some((_, solution)) = self.solved.as_ref().filter(|_| self.measured) else {
+            return Err(unsolved());
+        };
+        let n = self.train.rows;
+        let queue = self.gpu.queue()?;
+        let beta = self.downloaded(&queue, &solution.beta, n)?;
+        // The factor is above the diagonal, transposed. This is for few points, and the host has the routine.
+        let square = queue.download(&self.square, 0, n * n)?;
+        let factor: Vec<f32> = (0..n * n).map(|at| square[at % n * n + at / n]).collect();
+        Ok(leave_one_out(&factor, &beta, self.points.labels, context))
+    }
+}
+
+/// Squared distances become kernel values.
+pub(super) fn kernel_values(
+    queue: &Queue,
+    kernel: Kernel,
+    values: &mut CudaSlice<f32>,
+    count: usize,
+) -> Result<()> {
+    let shape = Shape::of(kernel);
+    let fill = queue.kernel("kernel_values").output(values, count).size(count);
+    fill.real(shape.inverse).real(shape.half_q).run((blocks_of(count), 1), (256, 1))
+}
+
+fn too_large(gpu: &Gpu, size: FitSize, needed: u64, free: u64) -> Error {
+    let (mut fits, mut too_many) = (0, size.train);
+    while too_many - fits > 1 {
+        let middle = usize::midpoint(fits, too_many);
+        if bytes(FitSize { train: middle, ..size }) <= free { fits = middle } else { too_many = middle }
+    }
+    Error::Device {
+        device: gpu.name().to_owned(),
+        problem: format!(
+            "fitting {} points of {} dimensions and {} classes needs {} of its memory and {} is free: fit on fewer points \
+             (about {fits} would fit), or on the CPU",
+            size.train,
+            size.dimensions,
+            size.classes,
+            human_bytes(needed),
+            human_bytes(free)
+        ),
+    }
+}

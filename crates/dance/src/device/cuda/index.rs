@@ -1,0 +1,142 @@
+//! Points to be searched on the device: the bounds of `device/cpu/index.rs` on the rounding of products hold for any order of
+//! their sums, so for cuBLAS in f32 too. The k-th smallest value is found eight bits at a time, and everything up to it, and the
+//! slack more, is listed.
+
+use std::sync::Arc;
+
+use cudarc::driver::CudaSlice;
+
+use super::Gpu;
+use super::matrix::{Mat, MatMut};
+use super::queue::Queue;
+use crate::context::Context;
+use crate::device::cpu::check_width;
+use crate::device::frame::Frame;
+use crate::device::{Candidates, IdLists, IndexHandle};
+use crate::error::Result;
+use crate::matrix::Matrix;
+
+/// Numbers of a block of queries and all points.
+const BLOCK_NUMBERS: usize = 1 << 27;
+
+pub(super) struct CudaIndex {
+    gpu: Arc<Gpu>,
+    frame: Frame,
+    /// What points and queries are moved by, where they are.
+    center: Option<CudaSlice<f32>>,
+    points: CudaSlice<f32>,
+    norms: CudaSlice<f32>,
+    /// `‖r‖² - reach_r`.
+    offsets: Option<CudaSlice<f32>>,
+}
+
+impl CudaIndex {
+    pub(super) fn open(gpu: &Arc<Gpu>, points: &Matrix, context: &Context<'_>) -> Result<Self> {
+        let (frame, moved) = context.run(|| Frame::of(points));
+        let queue = gpu.queue()?;
+        let points = queue.upload(moved.as_ref().unwrap_or(points).as_slice())?;
+        let norms = queue.upload(&frame.norms)?;
+        let center = frame.center.as_ref().map(|center| queue.upload(center)).transpose()?;
+        drop(queue);
+        Ok(Self { gpu: Arc::clone(gpu), frame, center, points, norms, offsets: None })
+    }
+
+    /// Appends the candidates of some queries, row after row.
+    fn block(
+        &self,
+        queue: &Queue,
+        queries: &[f32],
+        k: usize,
+        reaching: bool,
+        all: &mut Candidates,
+    ) -> Result<()> {
+        let (n, d) = (self.frame.norms.len(), self.frame.dimensions);
+        let count = queries.len() / d.max(1);
+        let mut queries = queue.upload(queries)?;
+        if let Some(center) = &self.center {
+            let moved = queue.kernel("move_rows").output(&mut queries, count * d).input(center, d).size(d);
+            moved.run((count, 1), (128, 1))?;
+        }
+        let mut norms = queue.zeros::<f64>(count)?;
+        let squares = queue.kernel("row_squares_f32").input(&queries, count * d).size(count).size(d);
+        squares.output(&mut norms, count).run((count.div_ceil(8), 1), (256, 1))?;
+        let mut products = queue.zeros(count * n)?;
+        let (left, right) = (Mat::new(&queries, count, d), Mat::new(&self.points, n, d).flip());
+        queue.product(MatMut::new(&mut products, count, n), false, left, right, 1.0)?;
+        let norms = queue.download(&norms, 0, count)?;
+        let slacks: Vec<Option<f32>> = norms.iter().map(|&norm| self.frame.slack(norm)).collect();
+        let mut limits = queue.zeros::<f32>(count)?;
+        let sure = queue.upload(&slacks.iter().map(|slack| slack.unwrap_or(0.0)).collect::<Vec<_>>())?;
+        let search = queue.kernel("kth_smallest").input(&products, count * n).input(&self.norms, n);
+        let search = search.size(n).size(k.min(n)).input(&sure, count).output(&mut limits, count);
+        search.run((count, 1), (256, 1))?;
+        self.list(queue, &products, &self.norms, (&limits, &slacks), &mut all.nearest)?;
+        if let (true, Some(offsets)) = (reaching, &self.offsets) {
+            let limits: Vec<Option<f32>> =
+                norms.iter().map(|&norm| self.frame.reaching_limit(norm)).collect();
+            let sure = queue.upload(&limits.iter().map(|limit| limit.unwrap_or(0.0)).collect::<Vec<_>>())?;
+            self.list(queue, &products, offsets, (&sure, &limits), &mut all.reaching)?;
+        }
+        Ok(())
+    }
+
+    /// Appends the points within every query's limit; all points where its products say nothing.
+    fn list(
+        &self,
+        queue: &Queue,
+        products: &CudaSlice<f32>,
+        levels: &CudaSlice<f32>,
+        (limits, sure): (&CudaSlice<f32>, &[Option<f32>]),
+        lists: &mut IdLists,
+    ) -> Result<()> {
+        let (count, n) = (sure.len(), self.frame.norms.len());
+        let warps = (count.div_ceil(8), 1);
+        let mut counts = queue.counts(count)?;
+        let within = queue.kernel("count_within").input(products, count * n).input(levels, n);
+        let within = within.size(n).size(count).input(limits, count).output(&mut counts, count);
+        within.run(warps, (256, 1))?;
+        let lengths = queue.download(&counts, 0, count)?;
+        let mut starts = Vec::with_capacity(count);
+        let mut total = 0u32;
+        for length in &lengths {
+            starts.push(total);
+            total += length; // at most a block's numbers
+        }
+        let on_device = queue.upload(&starts)?;
+        let mut ids = queue.counts(total as usize)?;
+        let list = queue.kernel("list_within").input(products, count * n).input(levels, n);
+        let list = list.size(n).size(count).input(limits, count).input(&on_device, count);
+        list.output(&mut ids, total as usize).run(warps, (256, 1))?;
+        let ids = queue.download(&ids, 0, total as usize)?;
+        for ((start, length), sure) in starts.iter().zip(&lengths).zip(sure) {
+            match sure {
+                Some(_) => lists.push(ids[*start as usize..][..*length as usize].iter().copied()),
+                None => lists.push(0..n as u32),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl IndexHandle for CudaIndex {
+    fn set_reach(&mut self, squared: &[f64], _: &Context<'_>) -> Result<()> {
+        self.frame.set_reach(squared)?;
+        if let Some(reach) = &self.frame.reach {
+            self.offsets = Some(self.gpu.queue()?.upload(&reach.offsets)?);
+        }
+        Ok(())
+    }
+
+    fn candidates(&self, queries: &Matrix, k: usize, reaching: bool, _: &Context<'_>) -> Result<Candidates> {
+        check_width("queries", self.frame.dimensions, queries.cols())?;
+        self.frame.check_reach(reaching)?;
+        let block = (BLOCK_NUMBERS / self.frame.norms.len().max(1)).max(1);
+        let mut all = Candidates::default();
+        let queue = self.gpu.queue()?;
+        let d = self.frame.dimensions;
+        for queries in queries.as_slice().chunks((block * d).max(1)) {
+            self.block(&queue, queries, k, reaching, &mut all)?;
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,196 @@
+//! NVIDIA's libraries: found, opened and kept open before anything is asked of them, since cudarc ends the program where one is
+//! missing.
+//!
+//! Where they are looked for: the folder that `DANCE_CUDA` names, where the system looks, and the packages of NVIDIA's in Python
+//! environments (`nvidia-cublas`, `nvidia-cusolver`, `nvidia-cuda-nvrtc`; whoever has `torch` for CUDA has them): of the process,
+//! of `VIRTUAL_ENV` or `CONDA_PREFIX`, of the Python on the path.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use super::queue;
+
+/// The folder of libraries that is looked into first.
+const FOLDER: &str = "DANCE_CUDA";
+/// The oldest CUDA that the driver must serve.
+const OLDEST: i32 = 12_000;
+
+#[cfg(windows)]
+const DRIVER: &str = "nvcuda.dll";
+#[cfg(not(windows))]
+const DRIVER: &str = "libcuda.so.1";
+
+/// The libraries of one version of CUDA, those first that others need.
+#[cfg(windows)]
+const VERSIONS: [(i32, &[&str]); 2] = [
+    (
+        13_000,
+        &[
+            "cublasLt64_13.dll",
+            "cublas64_13.dll",
+            "cusparse64_12.dll",
+            "cusolver64_12.dll",
+            "nvrtc64_130_0.dll",
+        ],
+    ),
+    (
+        12_000,
+        &[
+            "cublasLt64_12.dll",
+            "cublas64_12.dll",
+            "cusparse64_12.dll",
+            "cusolver64_11.dll",
+            "nvrtc64_120_0.dll",
+        ],
+    ),
+];
+#[cfg(not(windows))]
+const VERSIONS: [(i32, &[&str]); 2] = [
+    (
+        13_000,
+        &[
+            "libnvJitLink.so.13",
+            "libcublasLt.so.13",
+            "libcublas.so.13",
+            "libcusparse.so.12",
+            "libcusolver.so.12",
+            "libnvrtc.so.13",
+        ],
+    ),
+    (
+        12_000,
+        &[
+            "libnvJitLink.so.12",
+            "libcublasLt.so.12",
+            "libcublas.so.12",
+            "libcusparse.so.12",
+            "libcusolver.so.11",
+            "libnvrtc.so.12",
+        ],
+    ),
+];
+
+/// Opens the driver, once; or why it cannot be used.
+pub(super) fn driver() -> Result<(), String> {
+    static OPENED: OnceLock<Result<(), String>> = OnceLock::new();
+    OPENED.get_or_init(open_driver).clone()
+}
+
+/// Opens the driver and every library, once; or why one cannot be used.
+pub(super) fn all() -> Result<(), String> {
+    static OPENED: OnceLock<Result<(), String>> = OnceLock::new();
+    driver()?;
+    OPENED.get_or_init(open_all).clone()
+}
+
+fn open_driver() -> Result<(), String> {
+    open(DRIVER, &[])
+        .map_err(|error| format!("there is no driver of NVIDIA's that can be used ({error})"))?;
+    let version = queue::driver_version()?;
+    if version < OLDEST {
+        let words = |version: i32| format!("{}.{}", version / 1000, version % 1000 / 10);
+        return Err(format!(
+            "the driver of NVIDIA's serves CUDA {} and {} is needed: install a newer driver",
+            words(version),
+            words(OLDEST)
+        ));
+    }
+    Ok(())
+}
+
+fn open_all() -> Result<(), String> {
+    // cuBLAS would round products to ten bits, and everything that is promised about them would be wrong.
+    if std::env::var_os("NVIDIA_TF32_OVERRIDE").is_some_and(|value| value != "0") {
+        return Err("NVIDIA_TF32_OVERRIDE is set, which makes matrix products too coarse: unset it".into());
+    }
+    let newest = queue::driver_version()?;
+    let folders = python_folders();
+    let mut problem = String::new();
+    for (_, names) in VERSIONS.iter().filter(|(version, _)| *version <= newest) {
+        let opened = names.iter().try_for_each(|name| open(name, &folders));
+        match opened {
+            Ok(()) => return Ok(()),
+            Err(error) => problem = error,
+        }
+    }
+    Err(format!(
+        "the libraries of CUDA cannot be used ({problem}): install them, as `pip install nvidia-cublas nvidia-cusolver \
+         nvidia-cuda-nvrtc` does, or set {FOLDER} to their folder"
+    ))
+}
+
+/// Opens NVRTC alone.
+#[cfg(test)]
+pub(super) fn compiler() -> Result<(), String> {
+    let folders = python_folders();
+    let names = VERSIONS.iter().filter_map(|(_, names)| names.last());
+    names.map(|name| open(name, &folders)).reduce(Result::or).unwrap_or_else(|| Err("it has no name".into()))
+}
+
+/// Opens a library by the first way that works. What is in the folder that the user names must work.
+fn open(name: &str, folders: &[PathBuf]) -> Result<(), String> {
+    if let Some(folder) = std::env::var_os(FOLDER).filter(|folder| !folder.is_empty()) {
+        let file = Path::new(&folder).join(name);
+        if file.exists() {
+            return queue::keep_open(&file);
+        }
+    }
+    let by_name = queue::keep_open(Path::new(name));
+    by_name.or_else(|error| {
+        let files = folders.iter().map(|folder| folder.join(name)).filter(|file| file.is_file());
+        let mut problem = error;
+        for file in files {
+            match queue::keep_open(&file) {
+                Ok(()) => return Ok(()),
+                Err(error) => problem = error,
+            }
+        }
+        Err(problem)
+    })
+}
+
+/// The folders of libraries in the packages of NVIDIA's, of all Python environments that can be told.
+fn python_folders() -> Vec<PathBuf> {
+    let mut packages = of_process();
+    for key in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
+        packages.extend(std::env::var_os(key).into_iter().flat_map(|root| in_environment(Path::new(&root))));
+    }
+    packages.extend(["python3", "python"].iter().find_map(|python| of_python(python)).into_iter().flatten());
+    let mut folders = Vec::new();
+    for package in packages {
+        let parts = std::fs::read_dir(package.join("nvidia")).into_iter().flatten().flatten();
+        let parts = parts.flat_map(|part| [part.path().join("lib"), part.path().join("bin")]);
+        folders.extend(parts.filter(|folder| folder.is_dir()));
+    }
+    folders.sort(); // whatever order the system lists them in
+    folders.dedup();
+    folders
+}
+
+/// Where this process has loaded packages from, when it is a Python.
+fn of_process() -> Vec<PathBuf> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let mut found: Vec<PathBuf> = maps
+        .lines()
+        .filter_map(|line| Some(Path::new(&line[line.find('/')?..])))
+        .filter_map(|file| file.ancestors().find(|folder| folder.ends_with("site-packages")))
+        .map(Path::to_owned)
+        .collect();
+    found.dedup();
+    found
+}
+
+fn in_environment(root: &Path) -> Vec<PathBuf> {
+    let versions = std::fs::read_dir(root.join("lib")).into_iter().flatten().flatten();
+    let folders = versions.map(|version| version.path().join("site-packages"));
+    folders.chain([root.join("Lib").join("site-packages")]).filter(|folder| folder.is_dir()).collect()
+}
+
+fn of_python(python: &str) -> Option<Vec<PathBuf>> {
+    const ASK: &str = "import sysconfig; print(sysconfig.get_paths()['purelib'])";
+    let answer =
+        Command::new(python).args(["-c", ASK]).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8(answer.stdout).ok()?;
+    Some(text.lines().map(PathBuf::from).collect())
+}

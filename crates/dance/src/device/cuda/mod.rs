@@ -1,0 +1,133 @@
+//! NVIDIA's graphics processors, through cuBLAS, cuSOLVER and kernels of our own. Nothing of CUDA is needed to build, and nothing
+//! to run where there is none: libraries are opened when a device is asked for (`libraries`).
+//!
+//! - A fit (`fit`, `ridge`, `agop`) agrees with the CPU's to rounding; the same device gives the same bits twice.
+//! - A classifier gives the CPU's bits: the order of every sum and every elementwise function are the same (`classifier`).
+//! - An index names candidates within the bound that the CPU proves (`index`), so neighbors are the same.
+//!
+//! So the sets from one model file are the same on the CPU and here, row for row.
+//!
+//! A device does one thing after the other, whoever asks: a call holds its queue until it is done.
+
+mod agop;
+mod classifier;
+mod fit;
+mod index;
+mod libraries;
+mod matrix;
+mod points;
+mod queue;
+mod ridge;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use matrix::{Mat, MatMut};
+use points::Points;
+use queue::Queue;
+
+use super::cpu::check_width;
+use super::{ClassifierHandle, Device, FitPoints, FitSession, FitSize, IndexHandle, MachineParts};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+
+/// A device with its queue.
+struct Gpu {
+    name: String,
+    queue: Mutex<Queue>,
+}
+
+impl Gpu {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The queue, for this thread alone.
+    fn queue(&self) -> Result<MutexGuard<'_, Queue>> {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.bind()?;
+        Ok(queue)
+    }
+}
+
+/// See the [module](self).
+#[derive(Clone)]
+pub struct Cuda(Arc<Gpu>);
+
+impl std::fmt::Debug for Cuda {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Cuda").field(&self.0.name).finish()
+    }
+}
+
+impl Cuda {
+    /// Opens the device of this number; an error says why it cannot be used.
+    pub fn open(ordinal: usize) -> Result<Self> {
+        let name = format!("cuda:{ordinal}");
+        let refused = |problem: String| Error::Device { device: name.clone(), problem };
+        let there = Self::devices().map_err(refused)?.len();
+        if ordinal >= there {
+            let problem = match there {
+                0 => "there is no graphics processor of NVIDIA's".to_owned(),
+                1 => "there is one device, cuda:0".to_owned(),
+                _ => format!("there are {there} devices, cuda:0 to cuda:{}", there - 1),
+            };
+            return Err(refused(problem));
+        }
+        libraries::all().map_err(refused)?;
+        let queue = Queue::open(ordinal, &name)?;
+        Ok(Self(Arc::new(Gpu { name, queue: Mutex::new(queue) })))
+    }
+
+    /// Names and bytes of memory of the devices there are, or why there is none.
+    pub fn devices() -> Result<Vec<(String, u64)>, String> {
+        libraries::driver()?;
+        queue::devices()
+    }
+}
+
+impl Device for Cuda {
+    fn name(&self) -> String {
+        self.0.name.clone()
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        self.0.queue().ok()?.free_bytes().ok()
+    }
+
+    fn fit_bytes(&self, size: FitSize) -> u64 {
+        fit::bytes(size)
+    }
+
+    fn open_fit<'a>(
+        &self,
+        points: FitPoints<'a>,
+        _: bool,
+        _: &Context<'_>,
+    ) -> Result<Box<dyn FitSession + 'a>> {
+        Ok(Box::new(fit::CudaFit::open(&self.0, points)?))
+    }
+
+    fn open_classifier(
+        &self,
+        machine: MachineParts<'_>,
+        _: &Context<'_>,
+    ) -> Result<Arc<dyn ClassifierHandle>> {
+        Ok(Arc::new(classifier::CudaClassifier::open(&self.0, machine)?))
+    }
+
+    fn open_index(&self, points: &Matrix, context: &Context<'_>) -> Result<Box<dyn IndexHandle>> {
+        Ok(Box::new(index::CudaIndex::open(&self.0, points, context)?))
+    }
+
+    fn inner_products(&self, left: &Matrix, right: &Matrix, _: &Context<'_>) -> Result<Matrix> {
+        check_width("points of an inner product", right.cols(), left.cols())?;
+        let (m, n, d) = (left.rows(), right.rows(), left.cols());
+        let queue = self.0.queue()?;
+        let (left, right) = (queue.upload(left.as_slice())?, queue.upload(right.as_slice())?);
+        let mut out = queue.zeros(m * n)?;
+        let (left, right) = (Mat::new(&left, m, d), Mat::new(&right, n, d).flip());
+        queue.product(MatMut::new(&mut out, m, n), false, left, right, 1.0)?;
+        Matrix::new(queue.download(&out, 0, m * n)?, m, n)
+    }
+}

@@ -1,0 +1,73 @@
+//! Points on the device, with both sides of the product that their distances come from.
+
+use cudarc::driver::CudaSlice;
+
+use super::matrix::{Mat, MatMut};
+use super::queue::Queue;
+use crate::error::Result;
+use crate::matrix::Matrix;
+
+/// Pieces of a row that blocks of threads share.
+const PIECE: usize = 1024;
+
+/// Points `z`, `zM` under a metric, and `zMzᵀ`.
+pub(super) struct Points {
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    pub(super) plain: CudaSlice<f32>,
+    mapped: Option<CudaSlice<f32>>,
+    norms: CudaSlice<f32>,
+}
+
+impl Points {
+    /// Under the identity.
+    pub(super) fn new(queue: &Queue, points: &Matrix) -> Result<Self> {
+        let (rows, cols) = (points.rows(), points.cols());
+        let plain = queue.upload(points.as_slice())?;
+        let mut points = Self { rows, cols, plain, mapped: None, norms: queue.zeros(rows)? };
+        points.map(queue, None)?;
+        Ok(points)
+    }
+
+    /// Takes the points to a metric; `None` is the identity.
+    pub(super) fn map(&mut self, queue: &Queue, metric: Option<&Matrix>) -> Result<()> {
+        let (rows, cols) = (self.rows, self.cols);
+        self.mapped = match metric {
+            None => None,
+            Some(metric) => {
+                let metric = queue.upload(metric.as_slice())?;
+                let mut mapped = queue.zeros(rows * cols)?;
+                let (left, right) = (Mat::new(&self.plain, rows, cols), Mat::new(&metric, cols, cols));
+                queue.product(MatMut::new(&mut mapped, rows, cols), false, left, right, 1.0)?;
+                Some(mapped)
+            }
+        };
+        let mapped = self.mapped.as_ref().unwrap_or(&self.plain);
+        let dots = queue.kernel("row_dots").input(&self.plain, rows * cols).input(mapped, rows * cols);
+        dots.size(rows).size(cols).output(&mut self.norms, rows).run((rows.div_ceil(64), 1), (64, 1))
+    }
+
+    /// `zM`.
+    pub(super) fn mapped(&self) -> &CudaSlice<f32> {
+        self.mapped.as_ref().unwrap_or(&self.plain)
+    }
+
+    /// Makes squared distances of the inner products of `count` of these points, from `first` on, with all of the others; with
+    /// `lower`, of these points among themselves, below the diagonal.
+    pub(super) fn distances(
+        &self,
+        queue: &Queue,
+        (first, count): (usize, usize),
+        others: &Self,
+        values: &mut CudaSlice<f32>,
+        lower: bool,
+    ) -> Result<()> {
+        let (n, d) = (others.rows, self.cols);
+        let squared = queue.kernel("squared_distances").output(values, count * n).size(count).size(n);
+        let squared = squared.input_from(&self.norms, first, count).input(&others.norms, n);
+        let squared = squared.input_from(&self.plain, first * d, count * d);
+        let squared = squared.input_from(self.mapped(), first * d, count * d);
+        let squared = squared.input(&others.plain, n * d).input(others.mapped(), n * d);
+        squared.size(d).size(usize::from(lower)).run((count, n.div_ceil(PIECE)), (256, 1))
+    }
+}

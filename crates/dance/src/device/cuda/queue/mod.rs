@@ -1,0 +1,165 @@
+//! What is asked of a device: memory, matrix products, factorisations, and the kernels of `kernels.cu`, one after the other.
+//!
+//! The only folder of the project with `unsafe` code: every call into CUDA is here, behind functions that check sizes first. A
+//! kernel is told how many numbers it may touch of every buffer ([`Launch::input`], [`Launch::output`]) and is not run where a
+//! buffer has fewer; what it does within them is in `kernels.cu`.
+
+#![allow(unsafe_code)]
+
+mod algebra;
+mod driver;
+mod launch;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cudarc::cublas::CudaBlas;
+use cudarc::cusolver::safe::DnHandle;
+use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DeviceRepr, DriverError};
+use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts};
+
+pub(super) use algebra::Number;
+use driver::said;
+pub(super) use driver::{devices, driver_version, keep_open};
+pub(super) use launch::Launch;
+
+use crate::error::{Error, Result};
+
+/// The kernels. Compiled by NVRTC when a device is opened (a quarter of a second): one readable source for every architecture and
+/// no generated file to keep in step with it. NVRTC comes with every package that has the other libraries.
+const SOURCE: &str = include_str!("../kernels.cu");
+
+/// One device, asked one thing after the other.
+pub(super) struct Queue {
+    name: String,
+    context: Arc<CudaContext>,
+    stream: Arc<CudaStream>,
+    blas: CudaBlas,
+    solver: DnHandle,
+    functions: HashMap<&'static str, CudaFunction>,
+}
+
+impl Queue {
+    /// Opens a device and compiles the kernels for it.
+    pub(super) fn open(ordinal: usize, name: &str) -> Result<Self> {
+        let failed = |problem: String| Error::Device { device: name.to_owned(), problem };
+        let refused = |error: DriverError| failed(said(error));
+        let context = CudaContext::new(ordinal).map_err(refused)?;
+        // SAFETY: there is one stream, so nothing has to wait for another.
+        unsafe { context.disable_event_tracking() };
+        let stream = context.default_stream();
+        driver::keep_freed_memory(&context).map_err(refused)?;
+        let blas =
+            CudaBlas::new(Arc::clone(&stream)).map_err(|error| failed(format!("cuBLAS: {error:?}")))?;
+        let solver =
+            DnHandle::new(Arc::clone(&stream)).map_err(|error| failed(format!("cuSOLVER: {error:?}")))?;
+        let compiled = compile().map_err(failed)?;
+        let module = context.load_module(compiled).map_err(refused)?;
+        let mut functions = HashMap::new();
+        for kernel in kernels() {
+            functions.insert(kernel, module.load_function(kernel).map_err(refused)?);
+        }
+        Ok(Self { name: name.to_owned(), context, stream, blas, solver, functions })
+    }
+
+    /// To be called on a thread before anything else.
+    pub(super) fn bind(&self) -> Result<()> {
+        self.context.bind_to_thread().map_err(|error| self.driver(error))
+    }
+
+    /// Waits for everything asked so far, and gives back memory that is no longer used.
+    pub(super) fn settle(&self) -> Result<()> {
+        self.stream.synchronize().map_err(|error| self.driver(error))?;
+        driver::trim(&self.context).map_err(|error| self.driver(error))
+    }
+
+    /// Bytes that are free.
+    pub(super) fn free_bytes(&self) -> Result<u64> {
+        self.settle()?;
+        self.context.mem_get_info().map(|(free, _)| free as u64).map_err(|error| self.driver(error))
+    }
+
+    pub(super) fn zeros<T: Number>(&self, count: usize) -> Result<CudaSlice<T>> {
+        self.stream.alloc_zeros(count.max(1)).map_err(|error| self.driver(error))
+    }
+
+    pub(super) fn counts(&self, count: usize) -> Result<CudaSlice<u32>> {
+        self.stream.alloc_zeros(count.max(1)).map_err(|error| self.driver(error))
+    }
+
+    pub(super) fn copy<T: Number>(&self, buffer: &CudaSlice<T>, count: usize) -> Result<CudaSlice<T>> {
+        let view = buffer.try_slice(..count).ok_or_else(|| self.too_small("a copy"))?;
+        self.stream.clone_dtod(&view).map_err(|error| self.driver(error))
+    }
+
+    pub(super) fn upload<T: DeviceRepr + Default + Copy>(&self, values: &[T]) -> Result<CudaSlice<T>> {
+        let values = if values.is_empty() { &[T::default()] } else { values };
+        self.stream.clone_htod(values).map_err(|error| self.driver(error))
+    }
+
+    /// `count` numbers from `from` on, when everything before has been done.
+    pub(super) fn download<T: DeviceRepr + Default + Clone>(
+        &self,
+        buffer: &CudaSlice<T>,
+        from: usize,
+        count: usize,
+    ) -> Result<Vec<T>> {
+        let mut values = vec![T::default(); count];
+        if count > 0 {
+            let view = buffer.try_slice(from..from + count).ok_or_else(|| self.too_small("a download"))?;
+            self.stream.memcpy_dtoh(&view, &mut values).map_err(|error| self.driver(error))?;
+            self.stream.synchronize().map_err(|error| self.driver(error))?;
+        }
+        Ok(values)
+    }
+
+    /// A kernel, to be given its arguments in their order.
+    pub(super) fn kernel(&self, name: &'static str) -> Launch<'_> {
+        Launch::new(self, name)
+    }
+
+    fn driver(&self, error: DriverError) -> Error {
+        self.failed(said(error))
+    }
+
+    fn failed(&self, problem: String) -> Error {
+        Error::Device { device: self.name.clone(), problem }
+    }
+
+    fn too_small(&self, what: &str) -> Error {
+        self.failed(format!("{what} was asked for beyond its buffers (a fault of this program)"))
+    }
+}
+
+/// The kernels as the driver takes them.
+fn compile() -> Result<Ptx, String> {
+    let options = CompileOptions { fmad: Some(false), ..Default::default() };
+    compile_ptx_with_opts(SOURCE, options)
+        .map_err(|error| format!("NVRTC did not compile the kernels: {error:?}"))
+}
+
+/// The names of all kernels, from their source.
+fn kernels() -> impl Iterator<Item = &'static str> {
+    let after = SOURCE.split("extern \"C\" __global__ ").skip(1);
+    after.filter_map(|text| text.split("void ").nth(1)?.split('(').next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::cuda::libraries;
+
+    /// NVRTC needs no device.
+    #[test]
+    fn the_kernels_compile() {
+        if let Err(why) = libraries::compiler() {
+            return println!("skipped, since there is no NVRTC: {why}");
+        }
+        let compiled = compile().unwrap().to_src();
+        let names: Vec<&str> = kernels().collect();
+        assert!(names.len() > 20 && names.contains(&"ordered_rows"), "{names:?}");
+        for name in names {
+            assert!(compiled.contains(&format!(".entry {name}(")), "{name}");
+        }
+    }
+}
