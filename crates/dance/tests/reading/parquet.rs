@@ -62,7 +62,6 @@ fn pages_that_end_anywhere_are_read_whole_and_in_blocks() {
         let mut blocks = Blocks::open(fixture("pages.parquet"), &ReadOptions::default()).unwrap();
         let (mut found, mut labels) = (Vec::new(), Vec::new());
         while let Some(block) = blocks.next(most).unwrap() {
-            assert!(block.embeddings().rows() == most || found.len() + block.embeddings().rows() * 3 == 120);
             assert_eq!(block.place(0), format!("row {}", found.len() / 3));
             found.extend_from_slice(block.embeddings().as_slice());
             labels.extend(block.label_names(&[]).unwrap());

@@ -49,7 +49,7 @@ impl Blocks {
         self.left_out
     }
 
-    /// The next rows: so many at most, of a file that is not Parquet all; `None` at the end.
+    /// The next rows: so many or a few hundred more, of a file that is not Parquet all; `None` at the end.
     pub fn next(&mut self, rows: usize) -> Result<Option<Table>> {
         loop {
             let table = match &mut self.left {

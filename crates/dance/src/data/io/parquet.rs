@@ -90,7 +90,7 @@ impl ParquetBlocks {
         text.map(|text| EncoderIdentity::from_json(text).map_err(|problem| part.error(problem))).transpose()
     }
 
-    /// The next rows, so many or as many as there are; `None` at the end.
+    /// The next rows, so many or a few hundred more, or as many as there are; `None` at the end.
     pub(super) fn next(&mut self, rows: usize) -> Result<Option<Table>> {
         let path = self.columns.path.clone();
         guarded(&path, || self.decode(rows))

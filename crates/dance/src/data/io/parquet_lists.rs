@@ -49,7 +49,7 @@ impl Lists {
         Ok(Self { cursor, rows: 0, width: None })
     }
 
-    /// The next rows, at most so many; none at the end.
+    /// The next rows, so many or a few hundred more; fewer only at the end.
     pub(super) fn take(&mut self, most: usize) -> Result<Matrix> {
         let half = |value: &FixedLenByteArray| {
             value.data().first_chunk().map_or(f32::NAN, |&bytes| f16::from_le_bytes(bytes).to_f32())
@@ -86,7 +86,8 @@ fn take<T: DataType>(
     let optional = leaf.self_type().get_basic_info().repetition() == Repetition::OPTIONAL;
     let (begin, mut data) = (*rows, Vec::new());
     while *rows - begin < most {
-        let Some((values, definitions, repetitions)) = cursor.next(most - (*rows - begin))? else { break };
+        // Always as many as are decoded at once: a row that is asked for alone may come in two pieces.
+        let Some((values, definitions, repetitions)) = cursor.next(usize::MAX)? else { break };
         data.extend(values.iter().map(&convert));
         let first = *rows;
         let null = definitions.iter().position(|&definition| definition < full);
