@@ -10,7 +10,7 @@
 //! let mut sample = Sample::new(3, 7);
 //! for block in 0..4 {
 //!     let points = Matrix::new((0..5).map(|row| (5 * block + row) as f32).collect(), 5, 1)?;
-//!     sample.take(Table::new("points", points)?)?;
+//!     sample.take(&Table::new("points", points)?)?;
 //! }
 //! let table = sample.finish()?;
 //! assert_eq!(table.embeddings().rows(), 3);
@@ -50,7 +50,7 @@ impl Sample {
     }
 
     /// Takes the rows of a table.
-    pub fn take(&mut self, table: Table) -> Result<()> {
+    pub fn take(&mut self, table: &Table) -> Result<()> {
         // Which row of the table goes to which place; a later one replaces an earlier one.
         let mut places: Vec<(usize, usize)> = Vec::new();
         let first = self.seen;
@@ -70,7 +70,7 @@ impl Sample {
         }
         places.retain(|&(place, row)| self.numbers[place] == first + row as u64);
         if let Some(kept) = &mut self.kept {
-            return kept.replace(&places, &table);
+            return kept.replace(&places, table);
         }
         places.sort_unstable();
         let rows: Vec<usize> = places.iter().map(|&(_, row)| row).collect();
@@ -195,7 +195,7 @@ mod tests {
                 break;
             }
             let count = count.min(all - first);
-            sample.take(rows(first, count)).unwrap();
+            sample.take(&rows(first, count)).unwrap();
             first += count;
         }
         assert_eq!(sample.seen(), all as u64);
@@ -244,7 +244,7 @@ mod tests {
         for first in 0..50 {
             let mut table = rows(first, 1);
             table.places.missing = if first % 2 == 1 { vec![0] } else { vec![] };
-            sample.take(table).unwrap();
+            sample.take(&table).unwrap();
         }
         let table = sample.finish().unwrap();
         let odd = |&row: &usize| table.embeddings().row(row)[0] % 2.0 == 1.0;
@@ -254,11 +254,11 @@ mod tests {
     #[test]
     fn tables_that_differ_are_refused() {
         let mut sample = Sample::new(5, 0);
-        sample.take(rows(0, 3)).unwrap();
+        sample.take(&rows(0, 3)).unwrap();
         let wide = Table::new("wide", Matrix::zeros(1, 2)).unwrap();
-        assert_refused(sample.take(wide), &["wide: has 2 dimensions where test has 1"]);
+        assert_refused(sample.take(&wide), &["wide: has 2 dimensions where test has 1"]);
         let names = Table { labels: Some(RawLabels::Names(vec!["a".into()])), ..rows(0, 1) };
-        assert_refused(sample.take(names), &["another kind"]);
+        assert_refused(sample.take(&names), &["another kind"]);
         assert_refused(Sample::new(5, 0).finish(), &["no rows"]);
     }
 }
