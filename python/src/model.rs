@@ -87,6 +87,9 @@ impl Model {
     }
 }
 
+/// The bytes of a model, and where it is to run.
+type Pickled<'py> = (Bound<'py, PyBytes>, &'static str);
+
 #[pymethods]
 impl Model {
     /// Tunes and fits a kernel machine.
@@ -242,9 +245,7 @@ impl Model {
     }
 
     /// The model as bytes, for pickling. Whoever reads it may have no graphics processor, so none is asked for there.
-    fn __reduce__<'py>(
-        slf: &Bound<'py, Self>,
-    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>, &'static str))> {
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Pickled<'py>)> {
         let bytes = match &slf.get().state {
             State::Calibrated(dance) => dance.to_bytes().mapped()?,
             State::Fitted(ready) => persist::to_bytes(&ready.0)?,

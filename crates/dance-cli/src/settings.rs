@@ -29,6 +29,35 @@ pub(crate) enum Combination {
     Union,
 }
 
+/// Whom the guarantee is for, where not for all points together.
+#[derive(Args, Clone, Copy, Debug)]
+#[group(multiple = false)]
+struct PromisedTo {
+    /// Even out the difference between classes: those that are hard to tell apart do not pay for the others. The guarantee stays that for
+    /// all points together. Implies `--combine evidence`
+    #[arg(long)]
+    class_fair: bool,
+    /// A guarantee for the labels of every cluster of classes that are about as hard (found by the fit points): between all together
+    /// and `--per-class` in size. Implies `--combine evidence`
+    #[arg(long)]
+    clustered: bool,
+    /// A guarantee for every class by itself. Costs size: below 1/alpha - 1 calibration points, a class is in every set. Implies
+    /// `--combine evidence`
+    #[arg(long)]
+    per_class: bool,
+}
+
+impl PromisedTo {
+    fn by_class(self) -> Option<ByClass> {
+        let choices = [
+            (self.class_fair, ByClass::Fair),
+            (self.clustered, ByClass::Clusters),
+            (self.per_class, ByClass::Each),
+        ];
+        choices.into_iter().find_map(|(chosen, by_class)| chosen.then_some(by_class))
+    }
+}
+
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Prediction sets")]
 pub(crate) struct Method {
@@ -41,18 +70,8 @@ pub(crate) struct Method {
     /// How the scores become one decision [default of a fit: fuse]
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) combine: Option<Combination>,
-    /// Even out the difference between classes: those that are hard to tell apart do not pay for the others. The guarantee stays that for
-    /// all points together. Implies `--combine evidence`
-    #[arg(long, group = "by_class")]
-    pub(crate) class_fair: bool,
-    /// A guarantee for the labels of every cluster of classes that are about as hard (found by the fit points): between all together
-    /// and `--per-class` in size. Implies `--combine evidence`
-    #[arg(long, group = "by_class")]
-    pub(crate) clustered: bool,
-    /// A guarantee for every class by itself. Costs size: below 1/alpha - 1 calibration points, a class is in every set. Implies
-    /// `--combine evidence`
-    #[arg(long, group = "by_class")]
-    pub(crate) per_class: bool,
+    #[command(flatten)]
+    promised: PromisedTo,
     /// Let sets hold "none of these": the guarantee then counts labels that no point of the model has. Exact mode
     #[arg(long)]
     pub(crate) unseen: bool,
@@ -90,12 +109,7 @@ impl Method {
         let config = if self.paper { DanceConfig::paper() } else { config };
         // One score has no mix; one that the model had before is dropped, one that is asked for is refused.
         let fused = matches!(self.combine, Some(Combination::Fuse | Combination::Evidence));
-        let by_class = match (self.class_fair, self.clustered, self.per_class) {
-            (true, ..) => Some(ByClass::Fair),
-            (_, true, _) => Some(ByClass::Clusters),
-            (.., true) => Some(ByClass::Each),
-            _ => None,
-        };
+        let by_class = self.promised.by_class();
         // What only combined evidence can do asks for it, and is dropped with it.
         let combined = if by_class.is_some() { Combine::Evidence } else { config.combine };
         let kept = if self.combine.is_some() || self.calibration_mode.is_some() {

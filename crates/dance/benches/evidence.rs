@@ -33,7 +33,9 @@ fn clusters(n: usize, classes: usize) -> (Matrix, Vec<i64>) {
             *value += 0.35 * center;
         }
         let norm = values.iter().map(|value| value * value).sum::<f32>().sqrt();
-        values.iter_mut().for_each(|value| *value /= norm);
+        for value in values {
+            *value /= norm;
+        }
     }
     (points, labels)
 }
