@@ -1,13 +1,13 @@
 """What engines and Arrow add to a prediction, and what `dance predict` takes of memory: ratios within one run, on two cores.
 
-Run it in an environment that has the package, pyarrow, pyspark and ray (`make test-engines` makes one), with the program built:
-`cargo build --release && .venv/bin/python benchmarks/scale.py DATA.npz [arrow spark ray memory fit]`. DATA has labelled embeddings;
-`DANCE_PROGRAM` names another program.
+Run it in an environment that has the package, pyarrow, pyspark and ray (`make test-engines` makes one), with the program
+built (`cargo build --release`, or what DANCE_PROGRAM names), on labelled embeddings:
+`.venv/bin/python benchmarks/scale.py DATA.npz [arrow spark ray memory fit]`
 
 - arrow: `predict_batches` on one thread against the NumPy call inside it.
 - spark, ray: the job, once warm, against the sum of the engine's own time for passing the same rows through (an identity
   function in the same place) and the time of `dance predict` for the same folder on as many threads.
-- memory: peak resident memory of `dance predict` on a folder of 4 GB and on one row; and its rate, in rows per second and core.
+- memory: peak resident memory of `dance predict` on a folder of 4 GB and on one row; and its rate per core.
 - fit: what a smaller sample for the kernel costs, with the same calibration points and the same test points.
 """
 
@@ -35,7 +35,9 @@ GIGABYTES = 4
 
 
 def told(what: str, **numbers: float) -> None:
-    print(json.dumps({"what": what, **{name: round(value, 4) for name, value in numbers.items()}}), flush=True)
+    print(
+        json.dumps({"what": what, **{name: round(value, 4) for name, value in numbers.items()}}), flush=True
+    )
 
 
 def best(call, runs: int = RUNS) -> float:
@@ -53,11 +55,13 @@ def table(X: np.ndarray, first: int = 0) -> pa.Table:
 
 
 def folder(path: Path, X: np.ndarray, files: int) -> Path:
-    """A folder of `files` files with `ROWS` rows each: those of X, over and over, a little moved so that none is like another."""
+    """A folder of `files` files with `ROWS` rows each: those of X, a little moved so that none is like another."""
     path.mkdir()
     random = np.random.default_rng(0)
     for number in range(files):
-        rows = X[random.integers(len(X), size=ROWS)] + random.normal(0, 1e-3, (ROWS, X.shape[1])).astype(np.float32)
+        rows = X[random.integers(len(X), size=ROWS)] + random.normal(0, 1e-3, (ROWS, X.shape[1])).astype(
+            np.float32
+        )
         pq.write_table(table(rows, number * ROWS), path / f"part-{number:04}.parquet")
     return path
 
@@ -135,7 +139,11 @@ def ray(model: Path, data: Path, out: Path) -> None:
     pool = ray.data.ActorPoolStrategy(size=WORKERS)
 
     def passed() -> None:
-        run(rows().map_batches(Identity, batch_format="pyarrow", batch_size=8192, zero_copy_batch=True, compute=pool))
+        run(
+            rows().map_batches(
+                Identity, batch_format="pyarrow", batch_size=8192, zero_copy_batch=True, compute=pool
+            )
+        )
 
     def answered() -> None:
         run(dance_ray.predict(rows(), model, concurrency=WORKERS))
@@ -156,22 +164,32 @@ def peak(arguments: list) -> float:
     """Megabytes of resident memory at most, in a process of its own that has no other child."""
     code = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
     code += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
-    done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], check=True, capture_output=True, text=True
+    )
     return int(done.stdout.split()[-1]) / 1024
 
 
 def memory(model: Path, X: np.ndarray, at: Path) -> None:
-    one = folder(at / "one", X[:1], 1)
     files = int(GIGABYTES * 1e9 / (ROWS * X.shape[1] * 4))
-    many = folder(at / "many", X, files)
+    many = folder(at / "many", X, 1)
+    for number in range(1, files):
+        shutil.copy(many / "part-0000.parquet", many / f"part-{number:04}.parquet")
     size = sum(file.stat().st_size for file in many.iterdir()) / 1e9
     base = [PROGRAM, "predict", model, "--threads", str(WORKERS), "-q"]
-    pq.write_table(table(X[:1]), one / "part-0000.parquet")
-    alone = peak([*base, one, "-o", at / "sets-one"])
+    pq.write_table(table(X[:1]), at / "one.parquet")
+    alone = peak([*base, at / "one.parquet", "-o", at / "one-set.parquet"])
     begin = time.perf_counter()
     whole = peak([*base, many, "-o", at / "sets-many"])
     seconds = time.perf_counter() - begin
-    told("memory", gigabytes=size, model_megabytes=model.stat().st_size / 2**20, one_row=alone, folder=whole, rows=files * ROWS)
+    told(
+        "memory",
+        gigabytes=size,
+        model_megabytes=model.stat().st_size / 2**20,
+        one_row=alone,
+        folder=whole,
+        rows=files * ROWS,
+    )
     told("rate", rows_per_second_and_core=files * ROWS / seconds / WORKERS, seconds=seconds)
 
 
@@ -202,9 +220,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         at = Path(name)
         model = at / "model.dance"
-        fitted = DanceClassifier(evaluations=3, rounds=2).fit(X[order[:6000]], y[order[:6000]])
+        points = int(os.environ.get("POINTS", 6000))  # half of them fit, half of them calibrate
+        fitted = DanceClassifier(evaluations=3, rounds=2).fit(X[order[:points]], y[order[:points]])
         fitted.save(model)
-        told("model", fit=3000, calibration=3000, dimensions=X.shape[1], classes=len(fitted.classes_))
+        told("model", points=points, dimensions=X.shape[1], classes=len(fitted.classes_))
         X = np.ascontiguousarray(X[order])
         if "arrow" in what:
             arrow(model, X)

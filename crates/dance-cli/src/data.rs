@@ -158,7 +158,7 @@ impl Columns {
         for file in &files {
             let mut blocks = Blocks::open(file, &self.options())?;
             while let Some(table) = blocks.next(BLOCK)? {
-                drawn.take(table)?;
+                drawn.take(&table)?;
             }
             out += blocks.left_out();
         }

@@ -30,7 +30,7 @@ pub(crate) fn many(data: &[PathBuf]) -> anyhow::Result<Option<Vec<Found>>> {
         if path.is_dir() {
             walk(path, Path::new(""), &mut all)?;
             if all.len() == before {
-                bail!("{}: no file in it that could be read ({})", path.display(), known());
+                bail!("{}: is a directory without a file that could be read ({})", path.display(), known());
             }
         } else if path.exists() || !is_pattern(path) {
             let below = path.file_name().map(PathBuf::from).unwrap_or_default();

@@ -107,7 +107,7 @@ fn what_makes_no_sense_is_said_before_anything_is_written() {
     fs::copy(shared("small.npz"), at("parts/even/part-00.npz")).unwrap();
     refused(&[&at("parts"), "-o", &at("sets")], "would both be answered in");
     fs::create_dir(at("empty")).unwrap();
-    refused(&[&at("empty"), "-o", &at("sets")], "no file in it that could be read");
+    refused(&[&at("empty"), "-o", &at("sets")], "is a directory without a file that could be read");
     assert!(!Path::new(&at("sets")).exists());
 }
 

@@ -121,7 +121,7 @@ mod tests {
     fn by_hand() {
         // Ten points, sets of one label that is right for even rows; class 0 has eight of them.
         let sets = Sets { offsets: (0..=10).collect(), labels: vec![0; 10] };
-        let labels: Vec<u32> = (0..10).map(|row| if row == 3 || row == 7 { 1 } else { 0 }).collect();
+        let labels: Vec<u32> = (0..10).map(|row| u32::from(row == 3 || row == 7)).collect();
         let confidence: Vec<f32> = (0..10).map(|row| row as f32 / 10.0).collect();
         let found = Breakdown::new(&sets, &labels, Some(&confidence)).unwrap();
         let points: Vec<_> = found.by_confidence.iter().map(|part| (part.points, part.coverage)).collect();

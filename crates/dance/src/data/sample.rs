@@ -10,7 +10,7 @@
 //! let mut sample = Sample::new(3, 7);
 //! for block in 0..4 {
 //!     let points = Matrix::new((0..5).map(|row| (5 * block + row) as f32).collect(), 5, 1)?;
-//!     sample.take(Table::new("points", points)?)?;
+//!     sample.take(&Table::new("points", points)?)?;
 //! }
 //! let table = sample.finish()?;
 //! assert_eq!(table.embeddings().rows(), 3);
@@ -50,7 +50,7 @@ impl Sample {
     }
 
     /// Takes the rows of a table.
-    pub fn take(&mut self, table: Table) -> Result<()> {
+    pub fn take(&mut self, table: &Table) -> Result<()> {
         // Which row of the table goes to which place; a later one replaces an earlier one.
         let mut places: Vec<(usize, usize)> = Vec::new();
         let first = self.seen;
@@ -69,15 +69,13 @@ impl Sample {
             self.seen += 1;
         }
         places.retain(|&(place, row)| self.numbers[place] == first + row as u64);
-        match &mut self.kept {
-            Some(kept) => kept.replace(&places, table),
-            None => {
-                places.sort_unstable();
-                let rows: Vec<usize> = places.iter().map(|&(_, row)| row).collect();
-                self.kept = Some(table.select(&rows));
-                Ok(())
-            }
+        if let Some(kept) = &mut self.kept {
+            return kept.replace(&places, table);
         }
+        places.sort_unstable();
+        let rows: Vec<usize> = places.iter().map(|&(_, row)| row).collect();
+        self.kept = Some(table.select(&rows));
+        Ok(())
     }
 
     /// The sample, in the order in which its rows came.
@@ -117,8 +115,8 @@ impl Table {
     }
 
     /// Puts rows of another table in the places of some of its own, or behind them: pairs of a place and a row.
-    fn replace(&mut self, places: &[(usize, usize)], other: Self) -> Result<()> {
-        self.check_like(&other)?;
+    fn replace(&mut self, places: &[(usize, usize)], other: &Self) -> Result<()> {
+        self.check_like(other)?;
         let mut places = places.to_vec();
         places.sort_unstable();
         let (inside, behind): (Vec<_>, Vec<_>) =
@@ -197,7 +195,7 @@ mod tests {
                 break;
             }
             let count = count.min(all - first);
-            sample.take(rows(first, count)).unwrap();
+            sample.take(&rows(first, count)).unwrap();
             first += count;
         }
         assert_eq!(sample.seen(), all as u64);
@@ -214,9 +212,9 @@ mod tests {
         assert_ne!(drawn(200, 20, 4, &[200]).embeddings(), whole.embeddings());
         // Everything belongs together, and rows are named by their number.
         let Some(RawLabels::Integers(labels)) = &whole.labels else { panic!("labels are integers") };
-        for row in 0..20 {
+        for (row, &label) in labels.iter().enumerate() {
             let number = whole.embeddings().row(row)[0];
-            assert_eq!((labels[row] as f32, whole.row(row) as f32), (number, number));
+            assert_eq!((label as f32, whole.row(row) as f32), (number, number));
             assert_eq!(whole.ids.as_ref().unwrap()[row], number.to_string());
         }
     }
@@ -246,7 +244,7 @@ mod tests {
         for first in 0..50 {
             let mut table = rows(first, 1);
             table.places.missing = if first % 2 == 1 { vec![0] } else { vec![] };
-            sample.take(table).unwrap();
+            sample.take(&table).unwrap();
         }
         let table = sample.finish().unwrap();
         let odd = |&row: &usize| table.embeddings().row(row)[0] % 2.0 == 1.0;
@@ -256,11 +254,11 @@ mod tests {
     #[test]
     fn tables_that_differ_are_refused() {
         let mut sample = Sample::new(5, 0);
-        sample.take(rows(0, 3)).unwrap();
+        sample.take(&rows(0, 3)).unwrap();
         let wide = Table::new("wide", Matrix::zeros(1, 2)).unwrap();
-        assert_refused(sample.take(wide), &["wide: has 2 dimensions where test has 1"]);
+        assert_refused(sample.take(&wide), &["wide: has 2 dimensions where test has 1"]);
         let names = Table { labels: Some(RawLabels::Names(vec!["a".into()])), ..rows(0, 1) };
-        assert_refused(sample.take(names), &["another kind"]);
+        assert_refused(sample.take(&names), &["another kind"]);
         assert_refused(Sample::new(5, 0).finish(), &["no rows"]);
     }
 }

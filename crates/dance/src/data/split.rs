@@ -49,7 +49,9 @@ pub fn grouped(groups: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Vec<u
     let parts = uniform(count, fractions, seed)?;
     let mut part_of = vec![0; count];
     for (part, groups) in parts.iter().enumerate() {
-        groups.iter().for_each(|&group| part_of[group] = part);
+        for &group in groups {
+            part_of[group] = part;
+        }
     }
     let mut rows = vec![Vec::new(); fractions.len()];
     for (row, &group) in groups.iter().enumerate() {

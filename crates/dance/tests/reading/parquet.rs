@@ -1,6 +1,6 @@
 //! `.parquet`, as pyarrow and polars write it.
 
-use dance::data::io::{self, ReadOptions};
+use dance::data::io::{self, Blocks, ReadOptions};
 use dance::data::{Kind, RawLabels};
 
 use super::{assert_refused, fixture, integers, names, read_bytes, read_fixture, words, x};
@@ -50,6 +50,26 @@ fn polars_with_its_defaults() {
     assert_eq!(*table.embeddings(), x());
     assert_eq!(table.labels, words(&["cat", "d\u{f6}g", "cat"]));
     assert_eq!(table.ids, Some(names(&["7", "8", "9"])));
+}
+
+#[test]
+fn pages_that_end_anywhere_are_read_whole_and_in_blocks() {
+    let rows = (0..40u8).flat_map(|row| [f32::from(row), f32::from(row) / 2.0, -1.0]);
+    let expected: Vec<f32> = rows.collect();
+    let table = read_fixture("pages.parquet").unwrap();
+    assert_eq!(table.embeddings().as_slice(), expected);
+    for most in [1, 7, 8, 25, 39, 40, 41] {
+        let mut blocks = Blocks::open(fixture("pages.parquet"), &ReadOptions::default()).unwrap();
+        let (mut found, mut labels) = (Vec::new(), Vec::new());
+        while let Some(block) = blocks.next(most).unwrap() {
+            assert_eq!(block.place(0), format!("row {}", found.len() / 3));
+            found.extend_from_slice(block.embeddings().as_slice());
+            labels.extend(block.label_names(&[]).unwrap());
+        }
+        assert_eq!(found, expected, "{most}");
+        let each: Vec<String> = (0..40).map(|row| (row % 3).to_string()).collect();
+        assert_eq!(labels, each, "{most}");
+    }
 }
 
 #[test]

@@ -166,9 +166,9 @@ impl Bounds {
             low,
             range,
         };
-        for point in 0..n {
+        for (point, slack) in slack.into_iter().enumerate() {
             let range = moved.range[point];
-            let room = slack[point] + FINE * (1.0 + moved.low[point].abs());
+            let room = slack + FINE * (1.0 + moved.low[point].abs());
             moved.low[point] -= room;
             moved.width[point] = range * range / 8.0 + 2.0 * room;
             let [low, high] = [moved.low[point], moved.low[point] + moved.width[point]];
@@ -208,7 +208,7 @@ impl Bounds {
                     each.zip(spread).zip(bounds)
                 {
                     let sum = *gain + base;
-                    let grown = share * (exp(sum.max(-60.0).min(MOST)) - 1.0);
+                    let grown = share * (exp(sum.clamp(-60.0, MOST)) - 1.0);
                     let room = pad * (1.0 + grown.abs());
                     let (one, other) = (grown * wide, grown * narrow);
                     let high = if sum > MOST { f32::INFINITY } else { 1.0 + one.max(other) + room };

@@ -27,6 +27,12 @@ pub(super) struct Bagged<'a> {
     pub(super) labels: &'a [u32],
 }
 
+impl Bagged<'_> {
+    fn classes(&self) -> std::ops::Range<usize> {
+        0..self.evidence.cols()
+    }
+}
+
 /// `ln(1 + exp(x))`.
 pub(super) fn softplus(x: f64) -> f64 {
     if x > 0.0 { x + (-x).exp().ln_1p() } else { x.exp().ln_1p() }
@@ -167,7 +173,7 @@ impl Counting<'_> {
         for first in (0..points).step_by(CHUNK) {
             let own = &self.bag.labels[first..points.min(first + CHUNK)];
             let [gain, least, most] = [&mut gain, &mut least, &mut most].map(|all| &mut all[..own.len()]);
-            for label in 0..classes {
+            for label in self.bag.classes() {
                 let compared = |point: u32| self.strata.is_none_or(|strata| strata.compares(point, label));
                 if self.strata.is_some() && !own.iter().any(|&point| compared(point)) {
                     continue;

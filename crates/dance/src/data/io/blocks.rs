@@ -44,21 +44,12 @@ impl Blocks {
         of(Left::Whole(Some(Box::new(super::read(path, options)?))))
     }
 
-    /// How many rows there are to come, by what the file says.
-    pub fn rows(&self) -> usize {
-        match &self.left {
-            Left::Whole(table) => table.as_ref().map_or(0, |table| table.embeddings().rows()),
-            #[cfg(feature = "parquet")]
-            Left::Parquet(blocks) => blocks.claimed(),
-        }
-    }
-
     /// Rows that were left out so far because they have no label.
     pub fn left_out(&self) -> usize {
         self.left_out
     }
 
-    /// The next rows: so many at most, of a file that is not Parquet all; `None` at the end.
+    /// The next rows: so many or a few hundred more, of a file that is not Parquet all; `None` at the end.
     pub fn next(&mut self, rows: usize) -> Result<Option<Table>> {
         loop {
             let table = match &mut self.left {

@@ -90,12 +90,7 @@ impl ParquetBlocks {
         text.map(|text| EncoderIdentity::from_json(text).map_err(|problem| part.error(problem))).transpose()
     }
 
-    /// How many rows the file says it has.
-    pub(super) fn claimed(&self) -> usize {
-        usize::try_from(self.columns.metadata.file_metadata().num_rows()).unwrap_or(0)
-    }
-
-    /// The next rows, so many or as many as there are; `None` at the end.
+    /// The next rows, so many or a few hundred more, or as many as there are; `None` at the end.
     pub(super) fn next(&mut self, rows: usize) -> Result<Option<Table>> {
         let path = self.columns.path.clone();
         guarded(&path, || self.decode(rows))

@@ -165,7 +165,7 @@ impl<T: DataType> Cursor<T> {
         // Before any of it is decoded: one row may hold all of a column's values, and levels take as much again.
         self.take(values.saturating_mul(size_of::<T::T>() as u64 + 4))?;
         let levels = [self.column.leaf.max_rep_level(), self.column.leaf.max_def_level()];
-        let pages = Box::new(Pages { inner: pages, values_left: values, levels });
+        let pages = Box::new(Pages::new(pages, values, levels));
         self.reader = Some(ColumnReaderImpl::<T>::new(self.column.leaf.clone(), pages));
         self.packed_left = packed_left;
         Ok(true)

@@ -49,7 +49,7 @@ impl Lists {
         Ok(Self { cursor, rows: 0, width: None })
     }
 
-    /// The next rows, at most so many; none at the end.
+    /// The next rows, so many or a few hundred more; fewer only at the end.
     pub(super) fn take(&mut self, most: usize) -> Result<Matrix> {
         let half = |value: &FixedLenByteArray| {
             value.data().first_chunk().map_or(f32::NAN, |&bytes| f16::from_le_bytes(bytes).to_f32())
@@ -86,10 +86,9 @@ fn take<T: DataType>(
     let optional = leaf.self_type().get_basic_info().repetition() == Repetition::OPTIONAL;
     let (begin, mut data) = (*rows, Vec::new());
     while *rows - begin < most {
-        let Some((values, definitions, repetitions)) = cursor.next(most - (*rows - begin))? else { break };
+        // Always as many as are decoded at once: a row that is asked for alone may come in two pieces.
+        let Some((values, definitions, repetitions)) = cursor.next(usize::MAX)? else { break };
         data.extend(values.iter().map(&convert));
-        // Nulls have levels and no values, so that a batch may be all right by its number of values and still hold one.
-        let mut starts = repetitions.iter().enumerate().filter(|(_, level)| **level == 0).map(|(at, _)| at);
         let first = *rows;
         let null = definitions.iter().position(|&definition| definition < full);
         let problem = if let Some(at) = null {
@@ -100,22 +99,17 @@ fn take<T: DataType>(
             } else {
                 format!("is null or an empty list at row {row}; remove the row")
             })
+        } else if repetitions.first() != Some(&0) || repetitions.len() != values.len() {
+            Some(format!("does not say where row {first} begins; the file is damaged. Save it again"))
         } else {
-            let mut start = starts.next().unwrap_or(0);
-            let ends = starts.chain(std::iter::once(repetitions.len()));
-            let mut wrong = None;
-            for end in ends {
-                let (found, row) = (end - start, *rows);
-                start = end;
-                *rows += 1;
-                let width = *width.get_or_insert(found);
-                if width != found && wrong.is_none() {
-                    wrong = Some(format!(
-                        "has {found} numbers at row {row} but {width} at row 0; every row needs as many"
-                    ));
-                }
-            }
-            wrong
+            let lengths: Vec<usize> =
+                repetitions.chunk_by(|_, &level| level != 0).map(<[i16]>::len).collect();
+            *rows += lengths.len();
+            let width = *width.get_or_insert(lengths[0]);
+            lengths.iter().position(|&found| found != width).map(|at| {
+                let (found, row) = (lengths[at], first + at);
+                format!("has {found} numbers at row {row} but {width} at row 0; every row needs as many")
+            })
         };
         if let Some(problem) = problem {
             return Err(cursor.part().error(problem));

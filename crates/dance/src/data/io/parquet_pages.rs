@@ -98,15 +98,23 @@ impl ChunkReader for Source {
 }
 
 /// Pages that together hold no more values than their column chunk says it has.
+///
+/// Who looks ahead gets the page itself: the decoder's own way to do that reads the file from places where no header is.
 pub(super) struct Pages<P> {
-    pub(super) inner: P,
-    pub(super) values_left: u64,
+    inner: P,
+    values_left: u64,
     /// The largest repetition and definition level.
-    pub(super) levels: [i16; 2],
+    levels: [i16; 2],
+    /// A page that was looked at.
+    next: Option<Page>,
 }
 
-impl<P: PageReader> PageReader for Pages<P> {
-    fn get_next_page(&mut self) -> Result<Option<Page>> {
+impl<P: PageReader> Pages<P> {
+    pub(super) fn new(inner: P, values: u64, levels: [i16; 2]) -> Self {
+        Self { inner, values_left: values, levels, next: None }
+    }
+
+    fn read(&mut self) -> Result<Option<Page>> {
         let Some(page) = self.inner.get_next_page()? else { return Ok(None) };
         let values = u64::from(page.num_values());
         if let Page::DictionaryPage { buf, .. } = &page {
@@ -124,17 +132,37 @@ impl<P: PageReader> PageReader for Pages<P> {
         }
         Ok(Some(page))
     }
+}
+
+impl<P: PageReader> PageReader for Pages<P> {
+    fn get_next_page(&mut self) -> Result<Option<Page>> {
+        match self.next.take() {
+            Some(page) => Ok(Some(page)),
+            None => self.read(),
+        }
+    }
 
     fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
-        self.inner.peek_next_page()
+        if self.next.is_none() {
+            self.next = self.read()?;
+        }
+        Ok(self.next.as_ref().map(|page| PageMetadata {
+            num_rows: match page {
+                Page::DataPageV2 { num_rows, .. } => Some(*num_rows as usize),
+                _ => None,
+            },
+            num_levels: Some(page.num_values() as usize),
+            is_dict: matches!(page, Page::DictionaryPage { .. }),
+        }))
     }
 
     fn skip_next_page(&mut self) -> Result<()> {
-        self.inner.skip_next_page()
+        self.get_next_page().map(drop)
     }
 
+    /// Only the end is known to be one: without an index a row may go on in the next page.
     fn at_record_boundary(&mut self) -> Result<bool> {
-        self.inner.at_record_boundary()
+        Ok(self.peek_next_page()?.is_none())
     }
 }
 

@@ -67,8 +67,8 @@ pub(super) fn open(
     let d = rfm.train.cols();
     let StackRecord { experts, log_loss, sharpness, whole, seed, clusters } = record;
     let sound = |expert: &ExpertSettings| expert.is_sound();
-    let settings_sound = !experts.is_empty() && experts.iter().all(sound) && clusters.is_sound();
-    if !settings_sound || !(sharpness.is_finite() && sharpness > 0.0) {
+    let is_sound = !experts.is_empty() && experts.iter().all(sound) && clusters.is_sound();
+    if !(is_sound && sharpness.is_finite() && sharpness > 0.0) {
         return Err(
             reader.problem("metadata `evidence` holds settings that no fit makes; the file is damaged")
         );
