@@ -38,6 +38,9 @@ pub(crate) struct Columns {
     /// rows with none
     #[arg(long, value_name = "LABEL", allow_hyphen_values = true)]
     pub(crate) unlabelled: Option<String>,
+    /// Columns of a CSV file that are no dimension.
+    #[arg(skip)]
+    others: Vec<String>,
 }
 
 impl Columns {
@@ -48,6 +51,7 @@ impl Columns {
             label_column: self.label_column.clone(),
             id_column: self.id_column.clone(),
             embeddings_column: self.embeddings_name.clone(),
+            other_columns: self.others.clone(),
             unlabelled: self.unlabelled.clone(),
             without_labels: false,
         }
@@ -56,6 +60,11 @@ impl Columns {
     /// For a second file, which has its own name and no labels elsewhere.
     pub(crate) fn of_another(&self, path: &Path) -> Self {
         Self { labels: None, format: Format::of(path).map_or(self.format, |_| None), ..self.clone() }
+    }
+
+    /// Where a column beside them names groups.
+    pub(crate) fn beside(&self, groups: Option<&String>) -> Self {
+        Self { others: groups.into_iter().cloned().collect(), ..self.clone() }
     }
 
     /// What DATA is, by what was said or by its name.
@@ -85,7 +94,17 @@ impl Columns {
 
     /// The group of every point of `data`, which was read from `path`: what the column `name` says.
     pub(crate) fn groups(&self, path: &Path, name: &str, data: &Dataset) -> anyhow::Result<Vec<u32>> {
-        let options = ReadOptions { id_column: Some(name.into()), without_labels: true, ..self.options() };
+        if path == Path::new("-") {
+            bail!("stdin can be read once; give points that come in groups in a file");
+        }
+        // Read as ids; what is the id otherwise is no dimension.
+        let others = vec![self.id_column.clone().unwrap_or_else(|| "id".into())];
+        let options = ReadOptions {
+            id_column: Some(name.into()),
+            other_columns: others,
+            without_labels: true,
+            ..self.options()
+        };
         let Some(all) = io::read(path, &options)?.ids else {
             bail!("{}: there is no column or array `{name}` to say which group a row is of", path.display());
         };

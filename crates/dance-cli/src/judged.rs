@@ -159,8 +159,7 @@ pub(crate) const LEGEND: &str =
   and with one label. Right: how often that one is true. Acc: how often the classifier's own best
   label is. CCV: how far classes stray from 1 - alpha, in per cent. Floor: what chance alone gives.
   Under: the part from classes covered too little. Dev: the root mean square of how far classes
-  stray, chance taken off. Macro: the mean of the classes' coverages. SSCV: as CCV, over sets of
-  similar size.";
+  stray, chance taken off. SSCV: as CCV, over sets of similar size.";
 
 /// What labels nobody has seen do to coverage; `None` where there is nothing to say.
 pub(crate) fn unseen_words(model: &Dance) -> Option<String> {
@@ -219,7 +218,6 @@ pub(crate) fn write_metrics(out: &mut dyn Write, judged: &[Judged]) -> io::Resul
         "floor",
         "under",
         "dev",
-        "macro",
         "SSCV",
         "empty",
         "single",
@@ -242,7 +240,6 @@ pub(crate) fn write_metrics(out: &mut dyn Write, judged: &[Judged]) -> io::Resul
                 format!("{:.2}", metrics.class_violation_floor),
                 format!("{:.2}", metrics.class_undercoverage),
                 format!("{:.2}", metrics.class_deviation),
-                share(metrics.macro_coverage),
                 format!("{:.2}", metrics.size_violation),
                 share(metrics.empty),
                 share(metrics.singletons),

@@ -29,7 +29,7 @@ pub(crate) const EXAMPLE: &str = "Example:
 
 Cov is the share of sets that hold the true label, Size the mean number of labels. CCV is the mean distance, in per cent,
 of a class's coverage from what was promised; with few points per class even perfect coverage has the CCV shown as `floor`, and
-`under` is its part from classes covered too little. `dev` is how far classes stray beyond chance, `macro` the mean of their coverages. SSCV is the largest such distance over groups of sets of similar size (few sets
+`under` is its part from classes covered too little. `dev` is how far classes stray beyond chance; `--json` has the mean of their coverages too. SSCV is the largest such distance over groups of sets of similar size (few sets
 in a group make it jump). `mix` (union and joint) is the share of alpha that the contrastive score has. `empty` and `single` are the shares of sets with no and with one label, `right` how often that one is true;
 Acc is the classifier's by itself.";
 

@@ -259,9 +259,10 @@ impl Fit {
     }
 
     fn parts(&self, shared: &Shared, progress: &Progress) -> anyhow::Result<Parts> {
-        let data = self.columns.sampled(&self.data, &[], self.sample, shared.seed, progress)?;
+        let columns = self.columns.beside(self.groups.as_ref());
+        let data = columns.sampled(&self.data, &[], self.sample, shared.seed, progress)?;
         if let Some(path) = &self.calibration {
-            let columns = self.columns.of_another(path);
+            let columns = columns.of_another(path);
             let mut calibration = columns.dataset(path, &data.classes, progress)?;
             if let Some(name) = &self.groups {
                 let groups = columns.groups(path, name, &calibration)?;
@@ -270,8 +271,7 @@ impl Fit {
             return Ok(Parts { calibration, kernel: data, test: None });
         }
         let shares = self.split.as_ref().map_or(&[0.5, 0.5][..], |split| &split.0);
-        let groups =
-            self.groups.as_ref().map(|name| self.columns.groups(&self.data, name, &data)).transpose()?;
+        let groups = self.groups.as_ref().map(|name| columns.groups(&self.data, name, &data)).transpose()?;
         let parts = if let Some(groups) = &groups {
             split::grouped(groups, shares, shared.seed).map(|mut parts| {
                 let own: Vec<u32> = parts[1].iter().map(|&row| groups[row]).collect();

@@ -109,6 +109,6 @@ impl Recalibrate {
             }
             return Ok(in_order_of_names(table.into_dataset()?));
         }
-        self.columns.dataset(&self.data, model.classes(), progress)
+        self.columns.beside(self.groups.as_ref()).dataset(&self.data, model.classes(), progress)
     }
 }

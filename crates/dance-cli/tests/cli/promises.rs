@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use super::{run, scratch};
 
-/// A file of points around class centers on a ring, each with `copies` near-copies of itself: `video` names those.
+/// A file of points around class centers on a ring, each with `copies` near-copies of itself: `video` names those where there are any.
 fn write_groups(path: &str, groups: usize, copies: usize, classes: usize) {
-    let mut text = String::from("label,video,a,b,c\n");
+    let grouped = copies > 1;
+    let mut text = String::from(if grouped { "label,video,a,b,c\n" } else { "label,a,b,c\n" });
     let mut state = 12_345u64;
     let mut noise = move || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -17,7 +18,8 @@ fn write_groups(path: &str, groups: usize, copies: usize, classes: usize) {
         let center = [angle.cos() + 1.2 * noise(), angle.sin() + 1.2 * noise(), 1.0 + noise()];
         for _ in 0..copies {
             let [a, b, c] = center.map(|x| x + 1e-3 * noise());
-            writeln!(text, "k{},v{group},{a},{b},{c}", group % classes).unwrap();
+            let name = if grouped { format!("v{group},") } else { String::new() };
+            writeln!(text, "k{},{name}{a},{b},{c}", group % classes).unwrap();
         }
     }
     std::fs::write(path, text).unwrap();
@@ -31,7 +33,16 @@ fn groups_are_kept_whole_and_each_calibrates_once() {
     write_groups(&at("videos.csv"), 120, 4, 3);
     let (data, model) = (at("videos.csv"), at("m.dance"));
     let fit = ["fit", &data, "-o", &model, "--split", "0.5,0.25,0.25", "--json"];
-    let without = run(&[&fit[..], &QUICK].concat()).success().json();
+    // Without a word about groups the column is no number, so the points by themselves.
+    let text = std::fs::read_to_string(&data).unwrap();
+    let numbers = text.lines().map(|line| {
+        let (label, rest) = line.split_once(',').unwrap();
+        format!("{label},{}\n", rest.split_once(',').unwrap().1)
+    });
+    std::fs::write(at("points.csv"), numbers.collect::<String>()).unwrap();
+    let (points, other) = (at("points.csv"), at("o.dance"));
+    let plain = ["fit", &points, "-o", &other, "--split", "0.5,0.25,0.25", "--json"];
+    let without = run(&[&plain[..], &QUICK].concat()).success().json();
     assert!(without["warnings"].to_string().contains("near-copy"), "{without}");
     let with = run(&[&fit[..], &QUICK, &["--groups", "video"]].concat()).success().json();
     assert_eq!([&with["kernel_points"], &with["calibration_points"], &with["test_points"]], [240, 30, 120]);

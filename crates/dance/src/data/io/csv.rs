@@ -37,7 +37,7 @@ pub(super) fn read(path: &Path, mut file: File, delimiter: u8, options: &ReadOpt
                 labels.get_or_insert_default().push(restored(field).to_owned());
             } else if Some(place) == header.id {
                 ids.get_or_insert_default().push(restored(field).to_owned());
-            } else {
+            } else if !header.others.contains(&place) {
                 data.push(number(field).map_err(|problem| header.wrong(line, place, problem))?);
             }
         }
@@ -172,6 +172,8 @@ struct Header<'a> {
     names: Vec<String>,
     label: Option<usize>,
     id: Option<usize>,
+    /// Columns that nobody wants.
+    others: Vec<usize>,
 }
 
 impl<'a> Header<'a> {
@@ -220,11 +222,16 @@ impl<'a> Header<'a> {
         if label.is_some() && label == id {
             return Err(wrong(format!("`{wanted}` cannot be both label and id")));
         }
-        Ok(Self { path, names, label, id })
+        let is_other = |place: &usize| {
+            Some(*place) != label && Some(*place) != id && options.other_columns.contains(&names[*place])
+        };
+        let others = (0..names.len()).filter(is_other).collect();
+        Ok(Self { path, names, label, id, others })
     }
 
     fn dimensions(&self) -> usize {
-        self.names.len() - usize::from(self.label.is_some()) - usize::from(self.id.is_some())
+        let named = usize::from(self.label.is_some()) + usize::from(self.id.is_some());
+        self.names.len() - named - self.others.len()
     }
 
     fn wrong(&self, line: u64, place: usize, problem: impl std::fmt::Display) -> Error {

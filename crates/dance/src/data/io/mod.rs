@@ -98,6 +98,8 @@ pub struct ReadOptions {
     pub id_column: Option<String>,
     /// The array, tensor or column of embeddings; `None` takes `embeddings` (columns: `embedding`).
     pub embeddings_column: Option<String>,
+    /// Columns of a CSV file that are no dimension, where they are there: all that is neither label nor id is one otherwise.
+    pub other_columns: Vec<String>,
     /// Rows with this label, or with none, are left out, and every other label is a class. `None` refuses rows without a label.
     pub unlabelled: Option<String>,
     /// Whether labels are left alone, because nobody needs them: whatever is wrong with them is no error then.
