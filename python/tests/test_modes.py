@@ -88,7 +88,6 @@ def test_explanations(each, data):
             assert (y[s.neighbors] == s.label).all()
 
 
-@pytest.mark.parametrize("empty", ["keep", "top1"])
 def test_labels_nobody_has_are_covered_by_none_of_these():
     generator = np.random.default_rng(4)
     centers = generator.normal(size=(60, 8)) * 4
@@ -115,6 +114,7 @@ def test_guarantees_by_class(by_class):
         DanceClassifier(by_class=by_class, evaluations=2).fit(X, y)
 
 
+@pytest.mark.parametrize("empty", ["keep", "top1"])
 @pytest.mark.parametrize("combine", COMBINATIONS)
 def test_the_best_label_is_the_most_probable_of_its_set(data, combine, empty):
     X, y, test, _ = data

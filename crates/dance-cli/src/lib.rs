@@ -37,6 +37,8 @@ use std::process::ExitCode;
 /// The program.
 #[must_use]
 pub fn main() -> ExitCode {
+    #[cfg(feature = "parquet")]
+    dance::data::io::silence_caught_panics();
     let arguments = interrupt::install().and_then(|()| config_file::arguments());
     match arguments.and_then(|arguments| listener::check().and_then(|()| commands::run(arguments))) {
         Ok(commands::Outcome::Fine) => ExitCode::SUCCESS,

@@ -50,7 +50,7 @@ fn groups_are_kept_whole_and_each_calibrates_once() {
     let again = run(&["recalibrate", &model, &data, "-o", &at("r.dance"), "--groups", "video", "--json"]);
     assert_eq!(again.success().json()["calibration_points"], 120);
     let missing = run(&[&fit[..], &QUICK, &["--groups", "patient"]].concat());
-    missing.fails(&["videos.csv", "patient"]);
+    missing.fails(&["videos.csv", "column `video`", "--groups"]);
 }
 
 #[test]

@@ -160,8 +160,8 @@ fn number(field: &str) -> Result<f32, String> {
             "`{field}` is not a finite 32-bit number; remove the row or mend the encoder's output"
         )),
         Err(_) => Err(format!(
-            "`{field}` is not a number. If the column is the label or the id, say so with --label-column or --id-column; \
-             otherwise remove it"
+            "`{field}` is not a number. If the column is the label, the id or a group, say so with --label-column, --id-column or \
+             --groups; otherwise remove it"
         )),
     }
 }

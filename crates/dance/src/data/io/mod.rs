@@ -41,6 +41,8 @@
 pub use blocks::Blocks;
 pub use csv_cell::csv_safe;
 pub use format::{EXTENSIONS, Format};
+#[cfg(feature = "parquet")]
+pub use guard::silence_caught_panics;
 pub use jsonl::{JsonKeys, JsonPoint};
 #[cfg(feature = "parquet")]
 pub use parquet_fields::ParquetFields;
@@ -58,6 +60,8 @@ mod budget;
 mod csv;
 mod csv_cell;
 mod format;
+#[cfg(feature = "parquet")]
+mod guard;
 mod jsonl;
 mod labels;
 mod npy_header;

@@ -11,9 +11,9 @@
 //! Columns are read side by side, a block of rows at a time, so that a file need not fit into memory; all of it is one block.
 
 use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use super::guard::guarded;
 use super::parquet_cursor::Columns;
 use super::parquet_lists::Lists;
 use super::parquet_values::Values;
@@ -29,13 +29,6 @@ pub(super) fn read(path: &Path, file: File, options: &ReadOptions) -> Result<Tab
         Some(table) => Ok(table),
         None => Table::new(path.display().to_string(), Matrix::zeros(0, 0)),
     }
-}
-
-/// The crate answers some damaged files with a panic: an unknown level encoding, an overflow in a page header. Everything it was
-/// working on is dropped here, or never asked again, so nothing half-done is left behind.
-pub(super) fn guarded<T>(path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|_| Err(Error::format(path, "is damaged: it cannot be decoded. Save it again")))
 }
 
 /// A file that is read a block of rows at a time.

@@ -7,7 +7,7 @@ use parquet::basic::Type;
 use parquet::data_type::{BoolType, ByteArrayType, DataType, Int32Type, Int64Type};
 
 use super::Part;
-use super::parquet::guarded;
+use super::guard::guarded;
 use super::parquet_cursor::{Column, Columns, Cursor};
 use crate::error::Result;
 
