@@ -68,7 +68,7 @@ test-engines: test-python-wheel ## Install Spark and Ray into .venv and run the 
 # A real browser: Debian's Chromium, or what CHROMIUM names, driven by playwright-core from the npm registry. Pictures of one's own are
 # embedded by the ONNX Runtime that pip puts into .venv.
 test-page: target/page/package.json .venv/requirements ## Run the tests of pages in a browser, with screenshots in target/page/screenshots
-	cargo build --workspace --bin dance --locked
+	cargo test --workspace --locked --no-run --quiet
 	cd target/page && VIRTUAL_ENV=$(CURDIR)/.venv node ../../crates/dance-serve/tests/page/run.mjs ../debug/dance screenshots
 	cd target/page && node ../../crates/dance-serve/tests/page/reports.mjs ../debug/dance screenshots
 
@@ -79,11 +79,11 @@ target/page/package.json: crates/dance-serve/tests/page/package.json
 	cd target/page && npm install --silent --no-fund --no-audit || { rm package.json; false; }
 
 pictures: target/page/package.json ## Draw the README's picture of the demo anew
-	cargo build --workspace --bin dance --locked
+	cargo test --workspace --locked --no-run --quiet
 	cd target/page && node ../../tools/draw_demo.mjs ../debug/dance ../../docs/demo.svg
 
 test-api: target/api/requirements ## Check the server against its OpenAPI description, with a generated client and with Arrow
-	cargo build --workspace --bin dance --locked
+	cargo test --workspace --locked --no-run --quiet
 	target/api/$(notdir $(BIN))/python crates/dance-serve/tests/api/run.py target/debug/dance
 
 target/api/requirements: crates/dance-serve/tests/api/requirements.txt

@@ -3,33 +3,30 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use dance::Dance;
 use dance::conformal::EmptySets;
 use dance::conformal::threshold::smallest_alpha;
 use dance::data::io as files;
-use dance::device::DeviceChoice;
 use serde_json::json;
 
+#[cfg(feature = "embed")]
+mod embedded;
 mod lines;
 mod many;
 
 use super::Outcome;
-#[cfg(feature = "embed")]
-use crate::answers;
 use crate::answers::{Answers, Include, Summary};
 use crate::args::Shared;
 use crate::bulk::{Bulk, Ended};
 use crate::data::{Columns, check_there};
 #[cfg(feature = "embed")]
 use crate::encoding::OnTheFly;
-use crate::output::{Destination, Format, Watched, write_frame};
+use crate::output::{Destination, Format};
 use crate::parse::{self, Alphas};
 use crate::places;
 use crate::progress::Progress;
-#[cfg(feature = "embed")]
-use crate::replies::write_lines;
 
 pub(crate) const EXAMPLE: &str = r#"Example:
   dance predict model.dance new.npz -o sets.parquet --alpha 0.05 --include probabilities,p-values
@@ -127,10 +124,15 @@ impl Predict {
                 let bulk = Bulk { answers: &answers, columns: &self.columns, progress: &progress };
                 ended = Some(bulk.files(plan, &self.options()?, self.resume, &mut summary)?);
             }
+            #[cfg(feature = "embed")]
+            (None, Some(destination)) if self.embeds() => {
+                progress.begin("predicting");
+                summary = self.embedded(&answers, destination, shared.device, &progress)?;
+            }
             (None, Some(destination)) if self.streams() => summary = self.stream(&answers, destination)?,
             (None, Some(destination)) => {
                 progress.begin("predicting");
-                summary = self.table(&answers, destination, shared.device, &progress)?;
+                summary = self.table(&answers, destination, &progress)?;
             }
             (None, None) => {}
         }
@@ -253,39 +255,14 @@ impl Predict {
         Ok(destination)
     }
 
-    /// All rows of a file, or what is embedded first.
+    /// All rows of a file.
     fn table(
         &self,
         answers: &Answers<'_>,
         destination: &Destination,
-        device: DeviceChoice,
         progress: &Progress,
     ) -> anyhow::Result<Summary> {
         let mut summary = Summary::new(&self.alpha, self.novelty);
-        #[cfg(feature = "embed")]
-        if self.embeds() {
-            let reports = self.on_error == OnError::Report;
-            let (table, bad) =
-                self.embedding.table(answers.model, reports, device, progress, answers.context)?;
-            let found = answers
-                .of(table.embeddings(), 0, &answers::ids_of(&table))
-                .with_context(|| self.data().display().to_string())?;
-            summary.bad = bad.len();
-            summary.add(&found);
-            let lines = |out: &mut dyn Write| -> io::Result<()> {
-                write_lines(out, &found)?;
-                bad.iter()
-                    .try_for_each(|(id, reason)| writeln!(out, "{}", json!({ "id": id, "error": reason })))
-            };
-            match destination {
-                Destination::Stdout => lines(&mut io::stdout().lock())?,
-                Destination::File(path, Format::Jsonl) => {
-                    Watched::write(path, |file| Ok(lines(file)?))?;
-                }
-                Destination::File(path, format) => write_frame(path, *format, &answers.frame(&found))?,
-            }
-            return Ok(summary);
-        }
         let bulk = Bulk { answers, columns: &self.columns, progress };
         bulk.file(self.data(), destination, &mut summary)?;
         Ok(summary)

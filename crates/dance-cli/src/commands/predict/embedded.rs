@@ -1,0 +1,45 @@
+//! Pictures and texts that are embedded first, with the model's encoder.
+
+use std::io::{self, Write};
+
+use anyhow::Context;
+use dance::device::DeviceChoice;
+use serde_json::json;
+
+use super::{OnError, Predict};
+use crate::answers::{self, Answers, Summary};
+use crate::output::{Destination, Format, Watched, write_frame};
+use crate::progress::Progress;
+use crate::replies::write_lines;
+
+impl Predict {
+    /// Everything that can be embedded; of the rest, the reasons.
+    pub(super) fn embedded(
+        &self,
+        answers: &Answers<'_>,
+        destination: &Destination,
+        device: DeviceChoice,
+        progress: &Progress,
+    ) -> anyhow::Result<Summary> {
+        let mut summary = Summary::new(&self.alpha, self.novelty);
+        let reports = self.on_error == OnError::Report;
+        let (table, bad) = self.embedding.table(answers.model, reports, device, progress, answers.context)?;
+        let found = answers
+            .of(table.embeddings(), 0, &answers::ids_of(&table))
+            .with_context(|| self.data().display().to_string())?;
+        summary.bad = bad.len();
+        summary.add(&found);
+        let lines = |out: &mut dyn Write| -> io::Result<()> {
+            write_lines(out, &found)?;
+            bad.iter().try_for_each(|(id, reason)| writeln!(out, "{}", json!({ "id": id, "error": reason })))
+        };
+        match destination {
+            Destination::Stdout => lines(&mut io::stdout().lock())?,
+            Destination::File(path, Format::Jsonl) => {
+                Watched::write(path, |file| Ok(lines(file)?))?;
+            }
+            Destination::File(path, format) => write_frame(path, *format, &answers.frame(&found))?,
+        }
+        Ok(summary)
+    }
+}
