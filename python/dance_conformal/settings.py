@@ -50,6 +50,7 @@ def to_settings(parameters: dict[str, Any], seed: int) -> dict[str, Any]:
     }
     settings |= {name: given[name] for name in _PLAIN}
     settings["stratified"] = bool(given["stratify"]) and given["calibration_share"] is not None
+    settings["grouped"] = False
     plain: dict[str, Any] = json.loads(json.dumps(settings, default=_plain))
     return plain
 

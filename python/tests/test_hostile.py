@@ -31,7 +31,7 @@ def kernel(data):
     """The bytes of a kernel machine that has not been calibrated."""
     X, y, _, _ = data
     model = DanceClassifier(calibration_share=None, **FAST).fit(X[:60], y[:60])
-    _, (pickled,) = model._model.__reduce__()
+    _, (pickled, _) = model._model.__reduce__()
     assert pickled.startswith(b"dancefit")
     return pickled
 
@@ -64,7 +64,7 @@ def test_headers_that_do_not_fit_the_rest(kernel):
 
 def test_damaged_bytes(kernel, model):
     """Whatever is overwritten, there is a model or an exception of ours."""
-    _, (calibrated,) = model._model.__reduce__()
+    _, (calibrated, _) = model._model.__reduce__()
     draw = random.Random(0)
     for pickled in (kernel, calibrated):
         for _ in range(300):

@@ -4,9 +4,12 @@ import assert from "node:assert/strict";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 
-export const [binary, pictures] = process.argv.slice(2);
+const [given, pictures] = process.argv.slice(2);
+// Some runs have a folder of their own.
+export const binary = resolve(given);
+export { pictures };
 const require = createRequire(join(process.cwd(), "package.json"));
 const { chromium } = require("playwright-core");
 const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");

@@ -147,7 +147,9 @@ impl Fitted {
         if let Some(calibration) = calibration_part {
             predictor.stack = Some(Arc::new(self.stack(device, &calibration, classes.len(), context)?));
         }
-        if let Some(neighbors) = predictor.bag_neighbors() {
+        if let Some(neighbors) = predictor.bag_neighbors()
+            && overlap == Overlap::default()
+        {
             notices::near_copies(neighbors, context);
         }
         if predictor.lacks_mix() {

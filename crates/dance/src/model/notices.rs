@@ -24,12 +24,12 @@ pub(super) fn overlap(overlap: Overlap, points: usize, context: &Context<'_>) {
     }
 }
 
-/// A near-copy: nearer than this share of the distance to the tenth neighbor. In data sets of pictures and texts one point in a hundred
-/// has one; where points come in groups (frames of a video, augmentations of a picture) nearly all have.
-const NEAR: f64 = 0.2;
+/// A near-copy: nearer than this share of the distance to the tenth neighbor. In data sets of pictures and texts fewer than one point in a
+/// hundred has one, in two dimensions one in ten; where points come in groups of copies nearly all have.
+const NEAR: f64 = 0.1;
 const TENTH: usize = 10;
 /// Fewer such points than this share are not worth a word.
-const MANY: f64 = 0.05;
+const MANY: f64 = 0.3;
 
 /// Says that calibration points come in groups of near-copies, from the neighbors of each: then new points, which have no copy here,
 /// are covered less.
