@@ -36,7 +36,7 @@ const TIE_PURPOSE: u64 = 0x7e57;
 /// More than anyone asks for: capital stops here, before it overflows.
 const MOST: f64 = 1e100;
 
-/// See the [module](self).
+/// A bet on p-values that are not uniform, and what it has won.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Martingale {
     /// Scores of all points so far, ascending.

@@ -88,7 +88,7 @@ pub struct Order {
     pub ordered: bool,
 }
 
-/// See the [module](self). Rows are places in the data set, classes its numbers.
+/// What is wrong with a labelled data set. Rows are places in the data set, classes its numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Audit {
     /// Labels that are probably wrong, most suspicious first.

@@ -49,7 +49,7 @@ pub struct MonitorState {
     alarms: Vec<Alarm>,
 }
 
-/// See the [module](self).
+/// Watches a stream of points for a change.
 #[derive(Clone, Debug)]
 pub struct Monitor<'a> {
     model: &'a Dance,

@@ -50,7 +50,7 @@ impl Gpu {
     }
 }
 
-/// See the [module](self).
+/// A graphics processor of NVIDIA's, opened.
 #[derive(Clone)]
 pub struct Cuda(Arc<Gpu>);
 
