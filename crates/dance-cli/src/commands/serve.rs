@@ -139,6 +139,7 @@ impl Serve {
         Ok(server.run(signals)?)
     }
 
+    #[cfg_attr(not(feature = "parquet"), allow(clippy::unnecessary_wraps))] // a folder cannot fail here, a file can
     fn images(&self) -> anyhow::Result<Option<Images>> {
         let Some(path) = &self.images else { return Ok(None) };
         #[cfg(feature = "embed")]
