@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use dance::data::io::{self, Blocks, Format, JsonKeys, ReadOptions};
 use dance::data::{Classes, EncoderIdentity, Kind, Sample};
-use dance::{Dance, Dataset, Table};
+use dance::{Dance, Dataset, Error, Table};
 
 use crate::inputs;
 use crate::parse;
@@ -105,7 +105,13 @@ impl Columns {
             without_labels: true,
             ..self.options()
         };
-        let Some(all) = io::read(path, &options)?.ids else {
+        let table = io::read(path, &options).map_err(|error| match error {
+            Error::MissingKey { path, key, found, .. } => {
+                Error::MissingKey { path, key, found, help: "Name one that is there with --groups" }
+            }
+            other => other,
+        })?;
+        let Some(all) = table.ids else {
             bail!("{}: there is no column or array `{name}` to say which group a row is of", path.display());
         };
         let mut groups = Classes::new(&[]);

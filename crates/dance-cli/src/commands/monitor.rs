@@ -143,15 +143,16 @@ impl MonitorStream {
     }
 
     fn table(&self, model: &Dance, progress: &Progress, take: Taker<'_>) -> anyhow::Result<()> {
+        let named = || self.data.display().to_string();
         if !self.labelled {
-            take(self.columns.points_for(&self.data, model)?.embeddings(), &[])?;
+            take(self.columns.points_for(&self.data, model)?.embeddings(), &[]).with_context(named)?;
             return Ok(());
         }
         let table = self.columns.table_for(&self.data, model, None, 0, progress)?;
         let truth = Truth::new(model, &table)?;
         let known =
             |&label: &u32| Some(Some(label).filter(|&label| (label as usize) < model.classes().len()));
-        take(table.embeddings(), &truth.labels.iter().map(known).collect::<Vec<_>>())?;
+        take(table.embeddings(), &truth.labels.iter().map(known).collect::<Vec<_>>()).with_context(named)?;
         Ok(())
     }
 

@@ -51,6 +51,8 @@ fn groups_are_kept_whole_and_each_calibrates_once() {
     assert_eq!(again.success().json()["calibration_points"], 120);
     let missing = run(&[&fit[..], &QUICK, &["--groups", "patient"]].concat());
     missing.fails(&["videos.csv", "column `video`", "--groups"]);
+    let nowhere = run(&["recalibrate", &other, &points, "-o", &at("r2.dance"), "--groups", "patient"]);
+    nowhere.fails(&["points.csv", "has no `patient`", "Name one that is there with --groups"]);
 }
 
 #[test]
