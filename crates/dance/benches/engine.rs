@@ -12,6 +12,8 @@
 //! ```
 //! `DANCE_THREADS` sets the number of threads (default: all cores).
 
+mod made_up;
+
 use std::time::Instant;
 
 use dance::data::{Normalize, Normalizer, io, split};
@@ -59,7 +61,7 @@ fn main() -> Result<()> {
 /// GFLOP/s of a large matrix product: the rate everything else is measured against.
 fn gemm_rate(context: &Context<'_>) -> f64 {
     let n = 3000;
-    let a = random_points(n, n, 1);
+    let a = made_up::points(n, n, 1);
     let mut out = vec![0.0f32; n * n];
     let a = MatRef::from_row_major_slice(a.as_slice(), n, n);
     let par = if context.threads() == 1 { Par::Seq } else { Par::rayon(context.threads()) };
@@ -83,7 +85,7 @@ fn round_flops(n: usize, d: usize, c: usize) -> f64 {
 
 /// Seconds of one round (solve, then AGOP) under a learned metric, so that nothing is shared.
 fn time_round(context: &Context<'_>, n: usize) -> Result<(f64, f64)> {
-    let (points, labels) = clusters(n, D, C.min(n / 8), 3);
+    let (points, labels) = made_up::clusters(n, D, C.min(n / 8), 3);
     let none = Matrix::zeros(0, D);
     let classes = C.min(n / 8);
     let fit_points = FitPoints {
@@ -186,7 +188,7 @@ impl Observer for Trials {
 
 fn tuned(context: &Context<'_>, n: usize) -> Result<()> {
     let c = C.min(n / 8);
-    let (embeddings, labels) = clusters(n, D, c, 5);
+    let (embeddings, labels) = made_up::clusters(n, D, c, 5);
     let context = &context.with_observer(&Trials);
     println!("tuned fit, {n} points (a fifth of them for validation), d = {D}, c = {c}, 25 evaluations");
     for refit in [false, true] {
@@ -355,30 +357,6 @@ fn median_distance(points: &Matrix) -> f64 {
     let mut squared: Vec<f64> = pairs.map(|(a, b)| squared_distance(points.row(a), points.row(b))).collect();
     let middle = squared.len() / 2;
     squared.select_nth_unstable_by(middle, f64::total_cmp).1.sqrt()
-}
-
-fn random_points(n: usize, d: usize, seed: u64) -> Matrix {
-    let mut random = Random::new(seed, 9);
-    let values = (0..n * d).map(|_| random.uniform() as f32 - 0.5).collect();
-    Matrix::new(values, n, d).unwrap_or_else(|error| panic!("{error}"))
-}
-
-/// Unit vectors around random class centres: labels that can be learned, though not perfectly.
-fn clusters(n: usize, d: usize, classes: usize, seed: u64) -> (Matrix, Vec<u32>) {
-    let centers = random_points(classes, d, seed);
-    let mut points = random_points(n, d, seed + 1);
-    let labels: Vec<u32> = (0..n).map(|row| (row % classes) as u32).collect();
-    for (row, &label) in labels.iter().enumerate() {
-        let values = points.row_mut(row);
-        for (value, center) in values.iter_mut().zip(centers.row(label as usize)) {
-            *value += 0.35 * center;
-        }
-        let norm = values.iter().map(|value| value * value).sum::<f32>().sqrt();
-        for value in values {
-            *value /= norm;
-        }
-    }
-    (points, labels)
 }
 
 fn peak_gib() -> f64 {

@@ -4,41 +4,17 @@
 //! of pets and of SUN397. Made-up points of 512 dimensions; the kernel is given and evaluated once, so that times are those of what
 //! comes after it.
 
+mod made_up;
+
 use std::time::Instant;
 
 use dance::conformal::{Combine, DanceConfig};
 use dance::data::{RawLabels, Table};
 use dance::device::Cpu;
 use dance::machine::tune::TuneConfig;
-use dance::random::Random;
 use dance::{Config, Context, Dance, Fitted, Matrix, PredictOptions};
 
 const DIMENSIONS: usize = 512;
-
-/// Unit vectors around random class centres: labels that can be learned, though not perfectly.
-fn clusters(n: usize, classes: usize) -> (Matrix, Vec<i64>) {
-    let mut random = Random::new(7, 9);
-    let mut uniform = |rows: usize| {
-        let mut points = Matrix::zeros(rows, DIMENSIONS);
-        for value in points.as_mut_slice() {
-            *value = random.uniform() as f32 - 0.5;
-        }
-        points
-    };
-    let (centers, mut points) = (uniform(classes), uniform(n));
-    let labels: Vec<i64> = (0..n).map(|row| (row % classes) as i64).collect();
-    for (row, &label) in labels.iter().enumerate() {
-        let values = points.row_mut(row);
-        for (value, center) in values.iter_mut().zip(centers.row(label as usize)) {
-            *value += 0.35 * center;
-        }
-        let norm = values.iter().map(|value| value * value).sum::<f32>().sqrt();
-        for value in values {
-            *value /= norm;
-        }
-    }
-    (points, labels)
-}
 
 fn seconds<T>(work: impl FnOnce() -> dance::Result<T>) -> dance::Result<(T, f64)> {
     let start = Instant::now();
@@ -51,9 +27,9 @@ fn measure(name: &str, fit: usize, calibration: usize, classes: usize, queries: 
         "{name}: {fit} fit points, {calibration} calibration points, {classes} classes, {queries} queries, {} threads",
         context.threads()
     );
-    let (points, labels) = clusters(fit + calibration + queries, classes);
+    let (points, labels) = made_up::clusters(fit + calibration + queries, DIMENSIONS, classes, 7);
     let mut table = Table::new("clusters", points)?;
-    table.labels = Some(RawLabels::Integers(labels));
+    table.labels = Some(RawLabels::Integers(labels.into_iter().map(i64::from).collect()));
     let data = table.into_dataset()?;
     let ends = [0, fit, fit + calibration, fit + calibration + queries];
     let [given, held, asked] =

@@ -9,13 +9,14 @@
 //! each, so there is nothing to use a number twice for. Reading four buffers of exactly these sizes in turn, on one thread,
 //! takes the least time a query can take. Goal: one line at a time at most twice that.
 
+mod made_up;
+
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use dance::data::{RawLabels, Table, io, split};
 use dance::device::Cpu;
 use dance::machine::tune::TuneConfig;
-use dance::random::Random;
 use dance::{Config, Context, Dance, Dataset, Fitted, Matrix, PredictOptions, Result, Rows};
 use pulp::{Simd, WithSimd};
 
@@ -49,9 +50,9 @@ fn wordnet(context: &Context<'_>) -> Result<(Dance, Matrix)> {
 
 /// Made-up points: 1,600 fit, 3,200 calibrate, 397 classes, 512 dimensions; a given kernel.
 fn sun397(context: &Context<'_>) -> Result<(Dance, Matrix)> {
-    let (points, labels) = clusters(1600 + 3200 + 1600, 512, 397, 7);
+    let (points, labels) = made_up::clusters(1600 + 3200 + 1600, 512, 397, 7);
     let mut table = Table::new("clusters", points)?;
-    table.labels = Some(RawLabels::Integers(labels));
+    table.labels = Some(RawLabels::Integers(labels.into_iter().map(i64::from).collect()));
     let data = table.into_dataset()?;
     let [fit, calibration, test] =
         [0..1600, 1600..4800, 4800..6400].map(|rows| data.select(&rows.collect::<Vec<_>>()));
@@ -68,31 +69,6 @@ fn model(
 ) -> Result<(Dance, Matrix)> {
     let fitted = Fitted::fit(&Cpu, fit, &Config::default().tune(tune), context)?;
     Ok((fitted.calibrate(&Cpu, calibration, context)?, test.embeddings))
-}
-
-/// Unit vectors around random class centres: labels that can be learned, though not perfectly.
-fn clusters(n: usize, d: usize, classes: usize, seed: u64) -> (Matrix, Vec<i64>) {
-    let mut random = Random::new(seed, 9);
-    let mut uniform = |rows: usize| {
-        let mut points = Matrix::zeros(rows, d);
-        for value in points.as_mut_slice() {
-            *value = random.uniform() as f32 - 0.5;
-        }
-        points
-    };
-    let (centers, mut points) = (uniform(classes), uniform(n));
-    let labels: Vec<i64> = (0..n).map(|row| (row % classes) as i64).collect();
-    for (row, &label) in labels.iter().enumerate() {
-        let values = points.row_mut(row);
-        for (value, center) in values.iter_mut().zip(centers.row(label as usize)) {
-            *value += 0.35 * center;
-        }
-        let norm = values.iter().map(|value| value * value).sum::<f32>().sqrt();
-        for value in values {
-            *value /= norm;
-        }
-    }
-    (points, labels)
 }
 
 /// CPU seconds per point, and what they are compared with.
