@@ -1,11 +1,8 @@
 //! After the first day: points unlike anything seen, and a stream that is watched.
 
-use std::io::Write;
-use std::process::Stdio;
-
 use serde_json::{Value, json};
 
-use super::{Ran, command, fit_toy, run, scratch, shared, toy};
+use super::{Ran, fit_toy, piped, run, scratch, shared, toy};
 
 /// Rows of a file of embeddings as JSON lines with labels, `moved` by a number.
 fn lines(name: &str, rows: std::ops::Range<usize>, moved: f32) -> String {
@@ -18,20 +15,6 @@ fn lines(name: &str, rows: std::ops::Range<usize>, moved: f32) -> String {
         json!({ "embedding": embedding, "label": names[row], "id": row }).to_string() + "\n"
     };
     rows.map(line).collect()
-}
-
-fn piped(arguments: &[&str], input: &str) -> Ran {
-    let mut command = command(arguments);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_owned();
-    let writer = std::thread::spawn(move || {
-        let _ = stdin.write_all(input.as_bytes());
-    });
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    Ran::new(output)
 }
 
 /// Every answer has its novelty; a level flags; and what comes from elsewhere takes the guarantee back.

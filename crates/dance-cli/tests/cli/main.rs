@@ -26,8 +26,9 @@ mod scale;
 mod serve;
 mod streams;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
 
 use tempfile::TempDir;
@@ -101,6 +102,22 @@ fn command(arguments: &[&str]) -> Command {
 
 fn run(arguments: &[&str]) -> Ran {
     Ran::new(command(arguments).output().unwrap())
+}
+
+/// The same with `input` on stdin.
+fn piped(arguments: &[&str], input: &str) -> Ran {
+    let mut command = command(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_owned();
+    // On a thread: the answers come while we write.
+    let writer = std::thread::spawn(move || {
+        let _ = stdin.write_all(input.as_bytes());
+    });
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    Ran::new(output)
 }
 
 /// What a run left behind.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
-use super::{Ran, command, run, shared};
+use super::{Ran, command, piped, run, shared};
 
 /// The first rows of the small data as JSON lines.
 fn lines(rows: usize) -> String {
@@ -13,21 +13,6 @@ fn lines(rows: usize) -> String {
     let line =
         |row: usize| serde_json::json!({ "embedding": data.embeddings().row(row), "id": row }).to_string();
     (0..rows).map(|row| line(row % data.embeddings().rows()) + "\n").collect()
-}
-
-fn piped(arguments: &[&str], input: &str) -> Ran {
-    let mut command = command(arguments);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_owned();
-    // On a thread: the answers come while we write.
-    let writer = std::thread::spawn(move || {
-        let _ = stdin.write_all(input.as_bytes());
-    });
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    Ran::new(output)
 }
 
 #[test]

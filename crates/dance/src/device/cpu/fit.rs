@@ -148,15 +148,9 @@ impl FitSession for CpuFit<'_> {
         let mapped = self.mapped.as_ref().unwrap_or(&self.train);
         let gradients = Gradients { squared: &self.squared, kernel: *kernel, beta: &solution.beta, mapped };
         let work = &mut self.work;
-        let mut outer = context.run(|| gradients.outer_product(form, sample, work));
-        let largest = largest_entry(&outer, self.points.basis, context);
-        if !(largest.is_finite() && largest > f32::MIN_POSITIVE) {
-            return Ok(false);
-        }
-        for value in outer.as_mut_slice() {
-            *value /= largest;
-        }
-        self.metric = Some(Arc::new(outer));
+        let outer = context.run(|| gradients.outer_product(form, sample, work));
+        let Some(metric) = as_metric(outer, self.points.basis, context) else { return Ok(false) };
+        self.metric = Some(Arc::new(metric));
         Ok(true)
     }
 
@@ -230,12 +224,24 @@ pub(in crate::device) fn check_fit(points: FitPoints<'_>) -> Result<()> {
     check_width("held-out points", points.train.cols(), points.held_out.cols())
 }
 
-/// The largest entry of a metric in the encoder's coordinates.
-pub(in crate::device) fn largest_entry(
-    metric: &Matrix,
+/// What gradients make of a metric: scaled so that its largest entry is 1; `None` where they vanish or overflow.
+pub(in crate::device) fn as_metric(
+    mut outer: Matrix,
     basis: Option<&Matrix>,
     context: &Context<'_>,
-) -> f32 {
+) -> Option<Matrix> {
+    let largest = largest_entry(&outer, basis, context);
+    if !(largest.is_finite() && largest > f32::MIN_POSITIVE) {
+        return None;
+    }
+    for value in outer.as_mut_slice() {
+        *value /= largest;
+    }
+    Some(outer)
+}
+
+/// The largest entry of a metric in the encoder's coordinates.
+fn largest_entry(metric: &Matrix, basis: Option<&Matrix>, context: &Context<'_>) -> f32 {
     match basis {
         None => metric.as_slice().iter().fold(0.0f32, |largest, &value| largest.max(value)),
         Some(basis) => context.run(|| largest_on_diagonal(metric, basis)),

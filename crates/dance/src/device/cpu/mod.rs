@@ -29,7 +29,7 @@ pub use agop::flops as agop_flops;
 #[cfg(feature = "cuda")]
 pub(in crate::device) use {
     classifier::check_machine,
-    fit::{check_fit, largest_entry, leave_one_out, unsolved},
+    fit::{as_metric, check_fit, leave_one_out, unsolved},
 };
 
 /// See the [module](self).

@@ -14,7 +14,7 @@ use super::ridge::{RidgeSystem, Shape, block_rows, blocks_of};
 use super::{Gpu, Points};
 use crate::context::Context;
 use crate::device::cpu::agop::cheaper_form;
-use crate::device::cpu::{check_fit, check_width, largest_entry, leave_one_out, mean, moved, unsolved};
+use crate::device::cpu::{as_metric, check_fit, check_width, leave_one_out, mean, moved, unsolved};
 use crate::device::{AgopForm, FitPoints, FitSession, FitSize, Iterate, Solved};
 use crate::error::{Error, Result, human_bytes};
 use crate::event::Quality;
@@ -215,15 +215,9 @@ impl FitSession for CudaFit<'_> {
             classes,
             dimensions: d,
         };
-        let mut outer = gradients.outer_product(form, &sample)?;
-        let largest = largest_entry(&outer, self.points.basis, context);
-        if !(largest.is_finite() && largest > f32::MIN_POSITIVE) {
-            return Ok(false);
-        }
-        for value in outer.as_mut_slice() {
-            *value /= largest;
-        }
-        self.metric = Some(Arc::new(outer));
+        let outer = gradients.outer_product(form, &sample)?;
+        let Some(metric) = as_metric(outer, self.points.basis, context) else { return Ok(false) };
+        self.metric = Some(Arc::new(metric));
         Ok(true)
     }
 
