@@ -95,10 +95,11 @@ struct Wanted {
     /// For every label, what to add to its threshold for a point of each class; empty where nothing is.
     added: Vec<f64>,
     classes: usize,
-    /// Around the exponentials of the thresholds' odds, for points of every class or of any.
+    /// The thresholds' odds, for points of every class or of any, and around their exponentials.
+    odds: Vec<f64>,
     bounds: Vec<[f32; 2]>,
-    /// The least and the largest odds that points of any class must reach, for every label.
-    odds: Vec<[f64; 2]>,
+    /// The least and the largest of them for every label.
+    ends: Vec<[f64; 2]>,
 }
 
 impl Wanted {
@@ -113,16 +114,18 @@ impl Wanted {
                 added.extend((0..classes).map(of));
             }
         }
-        let mut wanted = Self { thresholds, added, classes, bounds: Vec::new(), odds: Vec::new() };
+        let mut wanted =
+            Self { thresholds, added, classes, odds: Vec::new(), bounds: Vec::new(), ends: Vec::new() };
         let targets = if wanted.added.is_empty() { 1 } else { classes };
         for label in 0..classes {
             let mut ends = [f64::INFINITY, f64::NEG_INFINITY];
             for class in 0..targets {
                 let odds = odds_of(wanted.threshold(label, class));
                 ends = [ends[0].min(odds), ends[1].max(odds)];
+                wanted.odds.push(odds);
                 wanted.bounds.push(around(odds));
             }
-            wanted.odds.push(ends);
+            wanted.ends.push(ends);
         }
         wanted
     }
@@ -132,9 +135,9 @@ impl Wanted {
         self.thresholds[label] + self.added.get(label * self.classes + class).copied().unwrap_or(0.0)
     }
 
-    /// The bounds of a label for a point of `class`.
-    fn bounds(&self, label: usize, class: u32) -> [f32; 2] {
-        self.bounds[if self.added.is_empty() { label } else { label * self.classes + class as usize }]
+    /// Where `odds` and `bounds` of a label for a point of `class` are.
+    fn at(&self, label: usize, class: u32) -> usize {
+        if self.added.is_empty() { label } else { label * self.classes + class as usize }
     }
 }
 
@@ -181,7 +184,7 @@ impl Counting<'_> {
         pairs: &mut Pairs,
         row: &mut [f64],
     ) -> u32 {
-        let [least, most] = wanted.odds[label];
+        let [least, most] = wanted.ends[label];
         let mut reached = 0;
         let mut look = |pairs: &mut Pairs, row: &mut [f64]| {
             for (point, settled) in self.bounds.settle(self.experts, (query, label), pairs) {
@@ -202,7 +205,7 @@ impl Counting<'_> {
                 surely += 1;
                 continue;
             }
-            pairs.push(moved, reach.point, wanted.bounds(label, reach.label));
+            pairs.push(moved, reach.point, wanted.bounds[wanted.at(label, reach.label)]);
             if pairs.is_full() {
                 look(pairs, row);
             }
@@ -225,10 +228,10 @@ impl Counting<'_> {
     ) -> u32 {
         let gain =
             self.experts.iter().map(|(weight, expert)| weight * expert.join(query, point, label)).sum();
-        let threshold = wanted.threshold(label, self.bag.labels[point] as usize);
-        let odds = odds_of(threshold);
+        let class = self.bag.labels[point];
+        let odds = wanted.odds[wanted.at(label, class)];
         let settled = match self.bounds.look_again(&self.bag, moved, (point, label), gain, odds) {
-            OPEN => self.score(query, point, label, row) >= threshold,
+            OPEN => self.score(query, point, label, row) >= wanted.threshold(label, class as usize),
             settled => settled == REACHES,
         };
         u32::from(settled)

@@ -49,7 +49,7 @@ use whitening::packed_columns;
 use wide::Wide;
 
 /// Queries that are looked at together: what experts say of them is queries × points.
-const BLOCK: usize = 64;
+const BLOCK: usize = 96;
 
 /// Experts opened on labelled points, with what they say of the calibration points.
 #[derive(Debug)]

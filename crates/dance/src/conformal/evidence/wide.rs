@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::device::cpu::packed::{Packed, Scratch};
 use crate::matrix::Matrix;
 
-/// Rows of a parallel task.
+/// Most rows of a parallel task.
 const TILE: usize = 48;
 
 /// A row-major matrix of f64.
@@ -94,8 +94,9 @@ impl Wide {
     /// `self · right`, in parallel over rows; a row does not depend on those beside it.
     pub(super) fn times(&self, right: &Packed<f64>, context: &Context<'_>) -> Self {
         let width = right.columns();
-        let tiles = context.map(self.rows.div_ceil(TILE), |tile| {
-            let (first, last) = (tile * TILE, ((tile + 1) * TILE).min(self.rows));
+        let rows = self.rows.div_ceil(context.threads()).next_multiple_of(12).clamp(12, TILE);
+        let tiles = context.map(self.rows.div_ceil(rows), |tile| {
+            let (first, last) = (tile * rows, ((tile + 1) * rows).min(self.rows));
             let mut out = vec![0.0; (last - first) * width];
             let left = &self.data[first * self.cols..last * self.cols];
             right.multiply(left, 0..width, &mut out, &mut Scratch::default());
