@@ -68,15 +68,37 @@ pub(super) fn reaching(score: f64) -> f64 {
     score * (1.0 - SAME)
 }
 
-/// What the queries of a block are counted with.
-pub(super) struct Counting<'a> {
+/// A bag that queries join.
+#[derive(Clone, Copy)]
+pub(super) struct Joining<'a> {
     pub(super) bag: Bagged<'a>,
-    pub(super) bounds: &'a Bounds,
-    /// What each expert says of the bag.
-    pub(super) tables: Vec<&'a Wide>,
     pub(super) experts: &'a [(f64, Box<dyn Asked + 'a>)],
     /// Who is compared with whom, where not all are.
     pub(super) strata: Option<&'a Strata>,
+}
+
+impl Joining<'_> {
+    /// Whether points of `class` are compared with queries that carry `label`.
+    pub(super) fn compares(&self, class: u32, label: usize) -> bool {
+        self.strata.is_none_or(|strata| strata.compares(class, label))
+    }
+
+    /// Counts of strata on the scale of all points.
+    pub(super) fn scaled(&self, mut counts: Vec<u32>) -> Vec<u32> {
+        if let Some(strata) = self.strata {
+            let each = counts.iter_mut().enumerate();
+            each.for_each(|(label, count)| *count = strata.scaled(label, *count));
+        }
+        counts
+    }
+}
+
+/// What the queries of a block are counted with.
+pub(super) struct Counting<'a> {
+    pub(super) joining: Joining<'a>,
+    pub(super) bounds: &'a Bounds,
+    /// What each expert says of the bag.
+    pub(super) tables: Vec<&'a Wide>,
     /// What is taken off the scores of a class, where anything is.
     pub(super) offsets: Option<&'a Offsets>,
 }
@@ -145,25 +167,23 @@ impl Counting<'_> {
     /// For every query and label, 1 + the number of points of the bag whose score with the query among them is at least the
     /// query's.
     pub(super) fn count(&self, queries: &[Query], context: &Context<'_>) -> Result<Vec<Vec<u32>>> {
-        let means = self.bounds.means(self.experts, queries.len(), context)?;
-        let tile = |tile: usize| {
+        let means = self.bounds.means(self.joining.experts, queries.len(), context)?;
+        let tile = |tile: usize| -> Vec<Vec<u32>> {
             let rows = tile * TILE..((tile + 1) * TILE).min(queries.len());
-            let moved = |query| self.bounds.moved(&self.bag, &self.tables, self.experts, &means, query);
+            let moved = |query| {
+                self.bounds.moved(&self.joining.bag, &self.tables, self.joining.experts, &means, query)
+            };
             let moved: Vec<Moved> = rows.clone().map(moved).collect();
             let wanted: Vec<Wanted> =
                 queries[rows.clone()].iter().map(|query| Wanted::new(query, self.offsets)).collect();
-            let mut counts = self.count_tile(rows.start, &wanted, &moved);
-            if let Some(strata) = self.strata {
-                let each = counts.iter_mut().flat_map(|counts| counts.iter_mut().enumerate());
-                each.for_each(|(label, count)| *count = strata.scaled(label, *count));
-            }
-            counts
+            let counts = self.count_tile(rows.start, &wanted, &moved);
+            counts.into_iter().map(|counts| self.joining.scaled(counts)).collect()
         };
         Ok(context.map(queries.len().div_ceil(TILE), tile).concat())
     }
 
     fn count_tile(&self, first_query: usize, wanted: &[Wanted], moved: &[Moved]) -> Vec<Vec<u32>> {
-        let classes = self.bag.evidence.cols();
+        let classes = self.joining.bag.evidence.cols();
         let mut counts = vec![vec![1u32; classes]; wanted.len()];
         let (mut pairs, mut row) = (Pairs::default(), vec![0.0; classes]);
         // Label by label, so that what experts know of a label is read once for all queries.
@@ -187,7 +207,7 @@ impl Counting<'_> {
         let [least, most] = wanted.ends[label];
         let mut reached = 0;
         let mut look = |pairs: &mut Pairs, row: &mut [f64]| {
-            for (point, settled) in self.bounds.settle(self.experts, (query, label), pairs) {
+            for (point, settled) in self.bounds.settle(self.joining.experts, (query, label), pairs) {
                 reached += match settled {
                     OPEN => self.reaches(query, (point as usize, label), moved, wanted, row),
                     settled => u32::from(settled == REACHES),
@@ -197,8 +217,7 @@ impl Counting<'_> {
         let mut surely = 0;
         // What is not a number is no reason to stop.
         for reach in moved.reaches.iter().take_while(|reach| !(f64::from(reach.high) < least)) {
-            let compared = self.strata.is_none_or(|strata| strata.compares(reach.label, label));
-            if reach.label as usize == label || !compared {
+            if reach.label as usize == label || !self.joining.compares(reach.label, label) {
                 continue;
             }
             if f64::from(reach.low) >= most {
@@ -226,11 +245,15 @@ impl Counting<'_> {
         wanted: &Wanted,
         row: &mut [f64],
     ) -> u32 {
-        let gain =
-            self.experts.iter().map(|(weight, expert)| weight * expert.join(query, point, label)).sum();
-        let class = self.bag.labels[point];
+        let gain = self
+            .joining
+            .experts
+            .iter()
+            .map(|(weight, expert)| weight * expert.join(query, point, label))
+            .sum();
+        let class = self.joining.bag.labels[point];
         let odds = wanted.odds[wanted.at(label, class)];
-        let settled = match self.bounds.look_again(&self.bag, moved, (point, label), gain, odds) {
+        let settled = match self.bounds.look_again(&self.joining.bag, moved, (point, label), gain, odds) {
             OPEN => self.score(query, point, label, row) >= wanted.threshold(label, class as usize),
             settled => settled == REACHES,
         };
@@ -239,11 +262,11 @@ impl Counting<'_> {
 
     /// The score of a point with the query in the bag, carrying `label`.
     fn score(&self, query: usize, point: usize, label: usize, row: &mut [f64]) -> f64 {
-        row.copy_from_slice(self.bag.evidence.row(point));
-        for (weight, expert) in self.experts {
+        row.copy_from_slice(self.joining.bag.evidence.row(point));
+        for (weight, expert) in self.joining.experts {
             expert.shift(query, point, *weight, row);
             row[label] += weight * expert.join(query, point, label);
         }
-        score(row, self.bag.labels[point] as usize)
+        score(row, self.joining.bag.labels[point] as usize)
     }
 }

@@ -106,6 +106,13 @@ impl Evidences<'_> {
         }
     }
 
+    /// What the stack says.
+    pub(super) fn weighted(&self, weights: &[f64]) -> Wide {
+        let mut all = Wide::zeros(self.labels.len(), self.tables.first().map_or(0, |table| table.cols()));
+        (0..self.labels.len()).for_each(|row| self.row(weights, row, all.row_mut(row)));
+        all
+    }
+
     /// The mean log loss, and what the weights cost.
     pub(super) fn loss(&self, weights: &[f64]) -> f64 {
         let total: f64 = self.losses(weights).iter().sum();
