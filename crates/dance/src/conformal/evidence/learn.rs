@@ -96,8 +96,8 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
         white: unit(&points.times(&packed_columns(&whitening.map), context)),
         learned: unit(&learned),
     };
-    let (weighted, chosen, evidence) = candidates.choose();
-    let scores = Evidences { tables: vec![&evidence], labels: &candidates.labels }.losses(&[1.0]);
+    let (weighted, chosen, evidence) = candidates.choose(context);
+    let scores = Evidences { tables: vec![&evidence], labels: &candidates.labels, context }.losses(&[1.0]);
     let clusters = Clusters::new(&scores, &candidates.labels, classes);
     let draws: Vec<f64> = candidates.rows.iter().map(|&row| draw(rfm.train.row(row), seed)).collect();
     let score = ScoreSettings::choose(lesson.score, &evidence, &candidates.labels, &draws);
@@ -182,7 +182,7 @@ fn raw_kernel(
                     outputs.row_mut(row).iter_mut().for_each(|value| *value = -*value / own);
                     outputs.row_mut(row)[label as usize] += 1.0;
                 }
-                let loss = Evidences { tables: vec![&outputs], labels: &labels }.fit(&[0]).loss;
+                let loss = Evidences { tables: vec![&outputs], labels: &labels, context }.fit(&[0]).loss;
                 if loss < best.0 {
                     best = (loss, Relative { bandwidth, shape, ridge });
                 }
@@ -329,11 +329,12 @@ impl Candidates {
     }
 
     /// The best setting of each family, the weights of those that pay, and the evidence about the points that they give.
-    fn choose(&self) -> (Weighted, Vec<Candidate>, Wide) {
+    fn choose(&self, context: &Context<'_>) -> (Weighted, Vec<Candidate>, Wide) {
         let candidates = Candidate::all();
         let mut best: Vec<(f64, usize)> = Vec::new();
         for (at, candidate) in candidates.iter().enumerate() {
-            let loss = Evidences { tables: vec![&self.tables[at]], labels: &self.labels }.fit(&[0]).loss;
+            let loss =
+                Evidences { tables: vec![&self.tables[at]], labels: &self.labels, context }.fit(&[0]).loss;
             let family = candidate.family();
             if best.len() <= family {
                 best.resize(family + 1, (f64::INFINITY, at));
@@ -344,7 +345,7 @@ impl Candidates {
         }
         let chosen: Vec<usize> = best.iter().map(|&(_, at)| at).collect();
         let tables = chosen.iter().map(|&at| &self.tables[at]).collect();
-        let evidences = Evidences { tables, labels: &self.labels };
+        let evidences = Evidences { tables, labels: &self.labels, context };
         let weighted = evidences.choose();
         let evidence = evidences.weighted(&weighted.weights);
         (weighted, chosen.iter().map(|&at| candidates[at]).collect(), evidence)

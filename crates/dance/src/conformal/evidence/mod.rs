@@ -94,7 +94,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    fn of(evidence: &Wide, calibration: &Part, settings: &StackSettings) -> Self {
+    fn of(evidence: &Wide, calibration: &Part, settings: &StackSettings, context: &Context<'_>) -> Self {
         let Part { embeddings, labels } = calibration;
         let ranked = settings.score.ranked();
         let of = |(row, &label): (usize, &u32)| match &ranked {
@@ -106,7 +106,7 @@ impl Known {
         };
         let mut scores: Vec<f64> = labels.iter().enumerate().map(of).collect();
         scores.sort_unstable_by(f64::total_cmp);
-        let told = Evidences { tables: vec![evidence], labels }.fit(&[0]);
+        let told = Evidences { tables: vec![evidence], labels, context }.fit(&[0]);
         Self { scores, sharpness: told.weights[0].max(1e-3) }
     }
 }
@@ -154,7 +154,7 @@ impl Stack {
             classes,
         };
         let evidence = if speaks { stack.of_bag() } else { stack.of_queries(&judged, context) };
-        stack.known = known.unwrap_or_else(|| Known::of(&evidence, calibration, &stack.settings));
+        stack.known = known.unwrap_or_else(|| Known::of(&evidence, calibration, &stack.settings, context));
         if speaks {
             stack.evidence = evidence;
         }

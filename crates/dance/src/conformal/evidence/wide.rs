@@ -1,5 +1,7 @@
 //! Matrices in f64, for what decides: products whose rows come out the same in every batch.
 
+use pulp::{Arch, Simd, WithSimd};
+
 use crate::context::Context;
 use crate::device::cpu::packed::{Packed, Scratch};
 use crate::matrix::Matrix;
@@ -108,7 +110,22 @@ impl Wide {
 
 /// The sum of products in their order: the order of the packed product.
 pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).fold(0.0, |sum, (&a, &b)| a.mul_add(b, sum))
+    Arch::new().dispatch(Dot { a, b })
+}
+
+/// A type of its own and not a closure: see `squared_distance`.
+struct Dot<'a> {
+    a: &'a [f64],
+    b: &'a [f64],
+}
+
+impl WithSimd for Dot<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
+        self.a.iter().zip(self.b).fold(0.0, |sum, (&a, &b)| a.mul_add(b, sum))
+    }
 }
 
 /// Points that others are compared with: packed, with their squared norms.
