@@ -54,6 +54,9 @@ fn chart(results: &Results, by: &By, alpha: f64, methods: &[Method], lead: Metho
     let at = |method: Method, name: &str| portion_coverage(results, method, alpha, by.parts, name);
     // Equal frequencies are in one fifth, so that some may have no points.
     let words: Vec<&str> = FIFTHS.into_iter().filter(|name| at(lead, name).is_some()).collect();
+    if words.len() < 2 {
+        return None; // nothing to tell apart
+    }
     let lowest = at(lead, words.first()?)?;
     let series = |&method: &Method| {
         let points: Vec<(usize, f64)> =
