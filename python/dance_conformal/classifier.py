@@ -14,8 +14,7 @@ from . import _native
 from .inputs import (
     as_labels,
     as_points,
-    check_directions,
-    check_finite,
+    check_learnable,
     class_kind,
     class_names,
     class_values,
@@ -131,7 +130,7 @@ class DanceClassifier(SetPredictor):
     unseen_share_ : float or None
         Estimated share (Good-Turing) of new points whose label no point of fit or calibration has. No set can hold such a
         label, so coverage is at most ``1 - unseen_share_``. ``None`` where calibration points do not tell: with
-        ``stratify=True``, and in model older files.
+        ``stratify=True``, and in older model files.
     kernel_ : dict
         Bandwidth, shape and rounds chosen, validation accuracy, and what was computed on how many points.
     reference_indices_ : array
@@ -259,17 +258,9 @@ class DanceClassifier(SetPredictor):
         array([0, 1, 2])
         """
         points = as_points(X)
-        check_finite(points)
-        labels = as_labels(y, len(points))
         samples = len(points)
-        if samples < 2:
-            raise ValueError("n_samples=1: a single point cannot both fit and calibrate; pass more")
-        if self.normalize == "l2":
-            check_directions(points)
-        if points.shape[1] == 1 and self.normalize == "l2":
-            raise ValueError(
-                "n_features=1: brought to length 1, a single feature is nothing but its sign; use normalize='standardize'"
-            )
+        labels = as_labels(y, samples)
+        check_learnable(points, self.normalize)
         own, points, labels = self._labelled(points, labels)
         classes, codes = encode(labels)
         if len(classes) < 2:

@@ -10,9 +10,12 @@ pub fn html(results: &Results) -> String {
     let plan = &results.plan;
     let alphas = plan.alphas.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let mut body = format!(
-        "<header><h1>Prediction sets, compared</h1><p>{} data sets, {} seeds, α = {alphas}; {} % fit the kernel, {} % calibrate, \
+        "<header><h1>Prediction sets, compared</h1><p>{}, {} seeds, α = {alphas}; {} % fit the kernel, {} % calibrate, \
          {} % test. All methods share one split and one kernel; rows that say refit have it fitted once more with the validation points.</p></header>",
-        super::summary::data_sets(results).len(),
+        match super::summary::data_sets(results).len() {
+            1 => "1 data set".into(),
+            sets => format!("{sets} data sets"),
+        },
         plan.seeds,
         100.0 * plan.split[0],
         100.0 * plan.split[1],
