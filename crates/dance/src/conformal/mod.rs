@@ -52,7 +52,7 @@ pub(crate) use combine::Levels;
 pub use config::{CalibrationMode, DanceConfig};
 pub use counts::{Counts, Cut, LabelCounts, least_count};
 pub use decision::Decision;
-pub use evidence::{ByClass, Clusters, ExpertSettings, Space, StackSettings};
+pub use evidence::{ByClass, Clusters, ExpertSettings, PosteriorScore, ScoreSettings, Space, StackSettings};
 pub(crate) use evidence::{Known, Lesson, Stack, learn, out_of_fold};
 pub use label_errors::{LabelErrors, benjamini_hochberg};
 pub use martingale::{Bets, Martingale};

@@ -188,7 +188,8 @@ impl Fitted {
     ) -> Result<Stack> {
         let Config { dance, rfm: config, .. } = &self.config;
         let rfm = &self.rfm;
-        let settings = learn(Lesson { device, rfm, config, seed: dance.seed, context })?;
+        let settings =
+            learn(Lesson { device, rfm, config, score: dance.posterior_score, seed: dance.seed, context })?;
         let fit = Part { embeddings: rfm.train.clone(), labels: rfm.labels.clone() };
         Stack::open(
             settings,
