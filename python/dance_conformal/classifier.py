@@ -274,20 +274,15 @@ class DanceClassifier(SetPredictor):
         rows = split(codes, self.calibration_share, seed, stratify=self.stratify)
         settings = self._settings(seed)
         listener = Listener(self.verbose, self.callback)
-        part = points if len(rows) == 1 else points[rows[0]]
-        data = (
-            part,
-            codes[rows[0]],
-            class_names(classes),
-            class_kind(classes),
-            own[rows[0]].astype(np.uint32),
-        )
+        used = rows[0]
+        part = points if len(rows) == 1 else points[used]
+        data = (part, codes[used], class_names(classes), class_kind(classes), own[used].astype(np.uint32))
         model = _native.Model.fit(
             data, json.dumps(settings), self.device, thread_count(self.n_jobs), listener
         )
         check_features(self, X, points.shape[1], reset=True)
         # A rare class may have no point in the kernel's part.
-        self.classes_ = classes[np.unique(codes[rows[0]])]
+        self.classes_ = classes[np.unique(codes[used])]
         self.kernel_ = json.loads(model.kernel)
         self.n_samples_fit_ = samples
         self._seed = seed
