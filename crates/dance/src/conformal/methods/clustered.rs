@@ -42,7 +42,7 @@ impl Clusters {
         let smallest = counts.iter().copied().min().unwrap_or(0).max(least);
         let enough = counts.iter().filter(|&&count| count >= smallest).count();
         let share = enough as f64 / (CLASSES + enough) as f64;
-        let count = (share * smallest as f64 / 2.0) as usize;
+        let count = enough * smallest / (2 * (CLASSES + enough));
 
         let mut rows: Vec<usize> = (0..calibration.labels().len()).collect();
         Random::new(seed, PURPOSE).shuffle(&mut rows);
