@@ -8,9 +8,10 @@ use std::io::{BufRead, BufReader, Read};
 
 use anyhow::Context;
 use dance::Matrix;
+use dance::data::PointShape;
 use dance::data::io::{JsonKeys, JsonPoint};
 
-use crate::answers::Id;
+use crate::answers::{Id, Refusal};
 
 const GROUP: usize = 256;
 /// Room for a group's lines, so that what has arrived can be seen without waiting.
@@ -20,7 +21,8 @@ const BUFFER: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) enum Next {
     Points(Group),
-    Bad(BadLine),
+    /// A line that is no point. Its row is its place among lines that are not blank, from 0.
+    Bad(Refusal),
     End,
 }
 
@@ -38,39 +40,24 @@ pub(crate) struct Group {
     pub(crate) lines: Vec<usize>,
 }
 
-/// A line that is no point.
-#[derive(Clone, Debug)]
-pub(crate) struct BadLine {
-    /// Its place among lines that are not blank, from 0.
-    pub(crate) row: usize,
-    /// As editors count.
-    pub(crate) line: usize,
-    /// Where it could be read.
-    pub(crate) id: Option<Id>,
-    pub(crate) problem: String,
-}
-
 pub(crate) struct Points<R> {
     reader: BufReader<R>,
     origin: String,
     keys: JsonKeys,
-    dimensions: usize,
-    /// Whether a vector of zeros is no point: it has no direction.
-    directed: bool,
+    shape: PointShape,
     line: usize,
     rows: usize,
     /// A bad line, while the points before it are being answered.
-    bad: Option<BadLine>,
+    bad: Option<Refusal>,
 }
 
 impl<R: Read> Points<R> {
-    pub(crate) fn new(reader: R, origin: String, keys: JsonKeys, dimensions: usize, directed: bool) -> Self {
+    pub(crate) fn new(reader: R, origin: String, keys: JsonKeys, shape: PointShape) -> Self {
         Self {
             reader: BufReader::with_capacity(BUFFER, reader),
             origin,
             keys,
-            dimensions,
-            directed,
+            shape,
             line: 0,
             rows: 0,
             bad: None,
@@ -99,8 +86,8 @@ impl<R: Read> Points<R> {
                     ids.push(point.id);
                     lines.push(self.line);
                 }
-                Err((problem, id)) => {
-                    self.bad = Some(BadLine { row, line: self.line, id, problem });
+                Err((error, id)) => {
+                    self.bad = Some(Refusal { row, line: Some(self.line), error, id });
                     break;
                 }
             }
@@ -108,13 +95,13 @@ impl<R: Read> Points<R> {
         if ids.is_empty() {
             return Ok(self.bad.take().map_or(Next::End, Next::Bad));
         }
-        let points = Matrix::new(data, ids.len(), self.dimensions)?;
+        let points = Matrix::new(data, ids.len(), self.shape.dimensions)?;
         Ok(Next::Points(Group { points, ids, labels, first, lines }))
     }
 
     /// The next line, or what is wrong with it; `None` at the end. A line that is too long is passed over, not kept.
     fn read_line(&mut self) -> anyhow::Result<Option<Result<Vec<u8>, String>>> {
-        let longest = JsonPoint::longest_line(self.dimensions);
+        let longest = JsonPoint::longest_line(self.shape.dimensions);
         let mut text = Vec::new();
         let origin = || self.origin.clone();
         let read =
@@ -138,18 +125,12 @@ impl<R: Read> Points<R> {
 
     /// A line whose embedding has the right length and only finite numbers; or what is wrong with it, and its id.
     fn parse(&self, text: &[u8]) -> Result<JsonPoint, (String, Option<Id>)> {
-        let point = JsonPoint::parse(text, &self.keys, self.dimensions).map_err(|problem| (problem, None))?;
-        let problem = if point.length != self.dimensions {
-            let (found, wanted) = (point.length, self.dimensions);
-            format!("{found} numbers, but the model was fitted with {wanted} dimensions")
-        } else if let Some(column) = point.embedding.iter().position(|value| !value.is_finite()) {
-            format!("number {column} is {}; every number must be finite", point.embedding[column])
-        } else if self.directed && point.embedding.iter().all(|&value| value == 0.0) {
-            "all its numbers are 0, and a vector of zeros has no direction".into()
-        } else {
-            return Ok(point);
-        };
-        Err((problem, point.id))
+        let point = JsonPoint::parse(text, &self.keys, self.shape.dimensions);
+        let point = point.map_err(|problem| (problem, None))?;
+        match self.shape.problem(&point.embedding, point.length) {
+            None => Ok(point),
+            Some(problem) => Err((problem.to_string(), point.id)),
+        }
     }
 }
 
@@ -159,7 +140,7 @@ mod tests {
 
     fn points(text: &str) -> Points<&[u8]> {
         let keys = JsonKeys::from(&dance::data::io::ReadOptions::default());
-        Points::new(text.as_bytes(), "test".into(), keys, 2, true)
+        Points::new(text.as_bytes(), "test".into(), keys, PointShape { dimensions: 2, directed: true })
     }
 
     fn group(points: &mut Points<&[u8]>) -> Group {
@@ -173,7 +154,7 @@ mod tests {
         ids.iter().map(|id| id.as_deref().map(serde_json::value::RawValue::get)).collect()
     }
 
-    fn bad(points: &mut Points<&[u8]>) -> BadLine {
+    fn bad(points: &mut Points<&[u8]>) -> Refusal {
         match points.next().unwrap() {
             Next::Bad(bad) => bad,
             other => panic!("{other:?}"),
@@ -209,8 +190,8 @@ mod tests {
         let mut points = points("[1,2]\n[3,4]\n\n[5]\n[6,7]\n");
         assert_eq!(group(&mut points).points.rows(), 2);
         let found = bad(&mut points);
-        assert_eq!((found.row, found.line, found.id.is_none()), (2, 4, true));
-        assert_eq!(found.problem, "1 numbers, but the model was fitted with 2 dimensions");
+        assert_eq!((found.row, found.line, found.id.is_none()), (2, Some(4), true));
+        assert_eq!(found.error, "1 numbers, but the model was fitted with 2 dimensions");
         let last = group(&mut points);
         assert_eq!((last.first, last.lines), (3, vec![5]));
     }
@@ -229,7 +210,7 @@ mod tests {
             ("{\"embedding\":{\"embedding\":[1,2]}}\n", "must be"),
             ("[0,-0.0]\n", "no direction"),
         ] {
-            let problem = bad(&mut points(text)).problem;
+            let problem = bad(&mut points(text)).error;
             assert!(problem.contains(part), "{text}: {problem}");
         }
     }
@@ -241,7 +222,7 @@ mod tests {
         let mut points = points(&text);
         assert_eq!(group(&mut points).lines, [1]);
         let bad = bad(&mut points);
-        assert!(bad.line == 2 && bad.problem.contains("longer than"), "{bad:?}");
+        assert!(bad.line == Some(2) && bad.error.contains("longer than"), "{bad:?}");
         assert_eq!(group(&mut points).lines, [3]);
     }
 }

@@ -27,6 +27,7 @@
 //! ```
 
 mod answer;
+mod answer_columns;
 mod audit;
 mod config;
 mod dance;
@@ -39,7 +40,7 @@ mod seen;
 mod sound;
 mod unseen;
 
-pub use answer::{Answer, Include};
+pub use answer::{Answer, Include, Refusal};
 pub use audit::{Alike, Audit, AuditOptions, LabelError, Order, Outlier, RARE};
 pub use config::Config;
 pub use dance::{Dance, ReferencePoint};
