@@ -96,7 +96,7 @@ impl Frame {
         let (mut fields, mut columns) = (Vec::new(), Vec::new());
         for (name, column) in &self.columns {
             let (column, there) = column.parts();
-            let array = array(column, there.map(|there| NullBuffer::from(there)))?;
+            let array = array(column, there.map(NullBuffer::from))?;
             fields.push(Field::new(*name, array.data_type().clone(), there.is_some()));
             columns.push(array);
         }
