@@ -56,7 +56,7 @@ pub use evidence::{ByClass, Clusters, ExpertSettings, PosteriorScore, ScoreSetti
 pub(crate) use evidence::{Known, Lesson, Stack, learn, out_of_fold};
 pub use label_errors::{LabelErrors, benjamini_hochberg};
 pub use martingale::{Bets, Martingale};
-pub use mix::{Mix, MixSelection, Trial, share};
+pub use mix::{Compared, Mix, MixSelection, Trial, share};
 pub(crate) use novelty::Novelty;
 pub use novelty::{NOVELTY_NEIGHBORS, flagged_beyond_chance};
 pub(crate) use predictor::Evidence;

@@ -15,11 +15,10 @@ use super::settings::{ExpertSettings, Space, StackSettings};
 use super::weights::{Evidences, Weighted};
 use super::whitening::{Whitening, packed_columns};
 use super::wide::{Targets, Wide};
-use crate::context::{Context, Observer};
+use crate::context::{Context, Quiet};
 use crate::device::Device;
 use crate::device::cpu::linalg;
 use crate::error::Result;
-use crate::event::Event;
 use crate::kernel::Kernel;
 use crate::machine::{Part, Rfm, RfmConfig};
 use crate::matrix::Matrix;
@@ -41,17 +40,6 @@ const LEAST: usize = 16;
 const FLOOR: f64 = 1e-6;
 /// The stream of random numbers that makes halves and samples.
 const HALF_PURPOSE: u64 = 0x4a1f;
-
-/// Hears nothing of the fits of halves, but may end them.
-struct Quiet<'a>(&'a dyn Observer);
-
-impl Observer for Quiet<'_> {
-    fn notice(&self, _event: &Event) {}
-
-    fn interrupted(&self) -> bool {
-        self.0.interrupted()
-    }
-}
 
 /// Everything learning is told.
 #[derive(Clone, Copy)]
