@@ -4,6 +4,7 @@ use dance::Matrix;
 use dance::data::{Kind, Value};
 
 /// Values of one kind.
+#[derive(Clone)]
 pub(crate) enum Cells {
     Integers(Vec<i64>),
     Numbers(Vec<f64>),

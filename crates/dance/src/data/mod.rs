@@ -20,6 +20,7 @@ mod kind;
 mod labelled;
 mod labels;
 mod normalize;
+mod provenance;
 mod sample;
 pub mod split;
 mod table;
@@ -30,6 +31,7 @@ pub use encoder::EncoderIdentity;
 pub use kind::{Kind, Value};
 pub use labels::RawLabels;
 pub use normalize::{Normalize, Normalizer};
+pub use provenance::{PICKED, RANDOM};
 pub use sample::Sample;
 pub use table::Table;
 

@@ -19,6 +19,7 @@ use super::parquet_lists::Lists;
 use super::parquet_values::Values;
 use super::{ID_COLUMN, LABEL_COLUMN, Part, ReadOptions};
 use crate::data::labelled::Places;
+use crate::data::provenance::PROVENANCE;
 use crate::data::{EncoderIdentity, Kind, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -37,6 +38,7 @@ pub(super) struct ParquetBlocks {
     embeddings: Lists,
     labels: Option<Values>,
     ids: Option<Values>,
+    provenance: Option<Values>,
     encoder: Option<EncoderIdentity>,
     label_column: String,
     /// Rows that were handed out.
@@ -65,10 +67,12 @@ impl ParquetBlocks {
             .label_in_file(LABEL_COLUMN)
             .map(|(name, needed)| named(name, needed, "Name a column that is there with --label-column"));
         let (id, needed) = options.id(ID_COLUMN);
+        let provenance = if options.without_labels { None } else { named(PROVENANCE, false, "")? };
         Ok(Self {
             embeddings: Lists::new(&columns, column)?,
             labels: labels.transpose()?.flatten(),
             ids: named(id, needed, "Name a column that is there with --id-column")?,
+            provenance,
             encoder: Self::encoder(&columns)?,
             label_column: options.label_column.clone().unwrap_or_else(|| LABEL_COLUMN.into()),
             done: 0,
@@ -106,9 +110,16 @@ impl ParquetBlocks {
             }
             None => None,
         };
+        let words = match &mut self.provenance {
+            Some(column) => {
+                let values = column.take(rows, Some(&mut Vec::new()))?; // null: came by chance
+                Some(Part { path: &self.columns.path, name: PROVENANCE }.names(values)?.0)
+            }
+            None => None,
+        };
         if rows < most {
             self.embeddings.check_end(self.done)?;
-            for column in [&mut self.labels, &mut self.ids].into_iter().flatten() {
+            for column in [&mut self.labels, &mut self.ids, &mut self.provenance].into_iter().flatten() {
                 column.check_end(self.done)?;
             }
         }
@@ -129,6 +140,7 @@ impl ParquetBlocks {
             rows: (first > 0).then(|| (first..first + rows).map(|row| row as u32).collect()),
             ..Places::default()
         };
-        Ok(Some(Table { labels, ids, id_kind, places, encoder: self.encoder.clone(), ..table }))
+        let picked = Part { path: &self.columns.path, name: PROVENANCE }.picked(words.as_deref(), first)?;
+        Ok(Some(Table { labels, ids, id_kind, places, picked, encoder: self.encoder.clone(), ..table }))
     }
 }
