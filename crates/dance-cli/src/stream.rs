@@ -20,6 +20,8 @@ const BUFFER: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) enum Next {
     Points(Group),
+    /// A label that comes after its point, where such are expected.
+    Told(Told),
     Bad(BadLine),
     End,
 }
@@ -36,6 +38,15 @@ pub(crate) struct Group {
     pub(crate) first: usize,
     /// The line of each.
     pub(crate) lines: Vec<usize>,
+}
+
+/// The label of a point that came before.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    pub(crate) row: usize,
+    pub(crate) line: usize,
+    pub(crate) id: Id,
+    pub(crate) label: String,
 }
 
 /// A line that is no point.
@@ -59,8 +70,10 @@ pub(crate) struct Points<R> {
     directed: bool,
     line: usize,
     rows: usize,
-    /// A bad line, while the points before it are being answered.
-    bad: Option<BadLine>,
+    /// Whether labels may come after their points.
+    told: bool,
+    /// A line that is no point, while the points before it are being answered.
+    other: Option<Next>,
 }
 
 impl<R: Read> Points<R> {
@@ -73,14 +86,20 @@ impl<R: Read> Points<R> {
             directed,
             line: 0,
             rows: 0,
-            bad: None,
+            told: false,
+            other: None,
         }
+    }
+
+    /// The same, where labels may come after their points: `{"id": 7, "label": "cat"}`.
+    pub(crate) fn with_labels(self) -> Self {
+        Self { told: true, ..self }
     }
 
     /// The next points or the next line that is none. Waits for the first line only.
     pub(crate) fn next(&mut self) -> anyhow::Result<Next> {
-        if let Some(bad) = self.bad.take() {
-            return Ok(Next::Bad(bad));
+        if let Some(other) = self.other.take() {
+            return Ok(other);
         }
         let (mut data, mut ids, mut labels, mut lines) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let first = self.rows;
@@ -93,6 +112,15 @@ impl<R: Read> Points<R> {
             let row = self.rows;
             self.rows += 1;
             match text.map_err(|problem| (problem, None)).and_then(|text| self.parse(&text)) {
+                Ok(point) if point.length == 0 => {
+                    let (id, label) = (point.id.clone(), point.label());
+                    let (line, bad) = (self.line, "a label without an id, or an id without a label");
+                    self.other = Some(match id.zip(label) {
+                        Some((id, label)) => Next::Told(Told { row, line, id, label }),
+                        None => Next::Bad(BadLine { row, line, id: point.id, problem: bad.into() }),
+                    });
+                    break;
+                }
                 Ok(point) => {
                     labels.push(point.label());
                     data.extend(point.embedding);
@@ -100,13 +128,13 @@ impl<R: Read> Points<R> {
                     lines.push(self.line);
                 }
                 Err((problem, id)) => {
-                    self.bad = Some(BadLine { row, line: self.line, id, problem });
+                    self.other = Some(Next::Bad(BadLine { row, line: self.line, id, problem }));
                     break;
                 }
             }
         }
         if ids.is_empty() {
-            return Ok(self.bad.take().map_or(Next::End, Next::Bad));
+            return Ok(self.other.take().unwrap_or(Next::End));
         }
         let points = Matrix::new(data, ids.len(), self.dimensions)?;
         Ok(Next::Points(Group { points, ids, labels, first, lines }))
@@ -139,7 +167,9 @@ impl<R: Read> Points<R> {
     /// A line whose embedding has the right length and only finite numbers; or what is wrong with it, and its id.
     fn parse(&self, text: &[u8]) -> Result<JsonPoint, (String, Option<Id>)> {
         let point = JsonPoint::parse(text, &self.keys, self.dimensions).map_err(|problem| (problem, None))?;
-        let problem = if point.length != self.dimensions {
+        let problem = if point.length == 0 && self.told && point.label().is_some() {
+            return Ok(point);
+        } else if point.length != self.dimensions {
             let (found, wanted) = (point.length, self.dimensions);
             format!("{found} numbers, but the model was fitted with {wanted} dimensions")
         } else if let Some(column) = point.embedding.iter().position(|value| !value.is_finite()) {

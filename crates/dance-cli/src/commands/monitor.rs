@@ -137,6 +137,7 @@ impl MonitorStream {
                     }
                 }
                 Next::Bad(bad) => bail!("{name}: line {}: {}", bad.line, bad.problem),
+                Next::Told(told) => bail!("{name}: line {}: no embedding", told.line),
                 Next::End => return Ok(()),
             }
         }

@@ -26,6 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod aim;
 mod answer;
 mod audit;
 mod config;
@@ -36,9 +37,11 @@ mod monitor;
 mod notices;
 mod prediction;
 mod seen;
+mod select;
 mod sound;
 mod unseen;
 
+pub use aim::{Aim, thinned};
 pub use answer::{Answer, Include};
 pub use audit::{Alike, Audit, AuditOptions, LabelError, Order, Outlier, RARE};
 pub use config::Config;
@@ -48,4 +51,5 @@ pub use fitted::Fitted;
 pub use monitor::{Alarm, Monitor, MonitorState, Watched};
 pub use prediction::{Best, PredictOptions, Prediction, Scored};
 pub use seen::{Judges, Overlap, SeenAs};
+pub use select::{SelectOptions, Selection};
 pub use unseen::Unseen;

@@ -7,11 +7,12 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use dance::data::Normalize;
 
+use super::adapt::Adapting;
 use super::{OnError, Predict};
 use crate::answers::{Answers, Summary};
 use crate::output::{Destination, Format, Watched, write_frame};
 use crate::replies::{Refusal, Reply, Taker, write_reply};
-use crate::stream::{BadLine, Group, Next, Points};
+use crate::stream::{BadLine, Group, Next, Points, Told};
 
 impl Predict {
     /// Lines in, lines out; a table is written when all have come.
@@ -19,6 +20,7 @@ impl Predict {
         &self,
         answers: &Answers<'a>,
         destination: &Destination,
+        adapting: &mut Option<Adapting>,
     ) -> anyhow::Result<Summary> {
         let input: Box<dyn Read> = if self.data() == Path::new("-") {
             Box::new(io::stdin().lock())
@@ -30,11 +32,24 @@ impl Predict {
         let dimensions = answers.model.fitted().dimensions();
         let directed = answers.model.fitted().config.normalize == Normalize::L2;
         let mut points = Points::new(input, name.clone(), self.columns.keys(), dimensions, directed);
+        if adapting.is_some() {
+            points = points.with_labels();
+        }
         let mut summary = Summary::new(&self.alpha, self.novelty);
         let mut each = |out: Taker<'_, 'a>| -> anyhow::Result<()> {
             loop {
                 match points.next()? {
-                    Next::Points(group) => self.answer(answers, group, &mut summary, &name, out)?,
+                    Next::Points(group) => match adapting {
+                        Some(adapting) => adapting.answer(answers, &group, &mut summary, &name, out)?,
+                        None => self.answer(answers, group, &mut summary, &name, out)?,
+                    },
+                    Next::Told(Told { row, line, id, label }) => {
+                        let told = adapting.as_mut().map_or(Ok(()), |level| level.told(answers, &id, &label));
+                        if let Err(problem) = told {
+                            let bad = BadLine { row, line, id: Some(id), problem };
+                            self.refuse(bad, &mut summary, &name, out)?;
+                        }
+                    }
                     Next::Bad(bad) => self.refuse(bad, &mut summary, &name, out)?,
                     Next::End => return Ok(()),
                 }
