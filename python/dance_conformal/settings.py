@@ -19,6 +19,7 @@ PAPER: dict[str, Any] = {
 _WORDS = {
     "calibration": ("exact", "disjoint", "reuse"),
     "combine": ("evidence", "fuse", "joint", "union"),
+    "posterior_score": ("lac", "raps", "saps"),
     "by_class": ("together", "fair", "clusters", "each"),
     "normalize": ("l2", "standardize", "none"),
     "probabilities": ("calibrated", "clamp"),
@@ -30,8 +31,8 @@ _GROUPS = {
         "evaluations", "bandwidth", "shape", "validation", "search_points", "confirm", "refit", "memory",
     ),
     "dance": (
-        "rank_neighbors", "contrast_neighbors", "temperature", "mix", "calibration", "combine", "by_class",
-        "unseen", "fit_neighbors", "tie_noise",
+        "rank_neighbors", "contrast_neighbors", "temperature", "mix", "calibration", "combine",
+        "posterior_score", "by_class", "unseen", "fit_neighbors", "tie_noise",
     ),
 }  # fmt: skip
 _PLAIN = ("normalize", "probabilities", "probability_floor")

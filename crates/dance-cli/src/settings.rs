@@ -1,7 +1,7 @@
 //! Options of the method that `fit` and `recalibrate` share.
 
 use clap::{Args, ValueEnum};
-use dance::conformal::{ByClass, CalibrationMode, Combine, DanceConfig, Mix};
+use dance::conformal::{ByClass, CalibrationMode, Combine, DanceConfig, Mix, PosteriorScore};
 
 use crate::parse;
 
@@ -27,6 +27,17 @@ pub(crate) enum Combination {
     Joint,
     /// Each score at its own share of alpha, as in the paper
     Union,
+}
+
+/// Which score of combined evidence is compared.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Score {
+    /// The label's probability alone: the smallest sets
+    Lac,
+    /// The mass of all labels that are as probable, with a penalty on late ranks: larger sets where a point is hard, smaller where it is easy
+    Raps,
+    /// The largest probability and the label's rank
+    Saps,
 }
 
 /// Whom the guarantee is for, where not for all points together.
@@ -70,6 +81,9 @@ pub(crate) struct Method {
     /// How the scores become one decision [default of a fit: fuse]
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) combine: Option<Combination>,
+    /// Which score of combined evidence is compared; raps and saps imply `--combine evidence` [default of a fit: lac]
+    #[arg(long, value_enum, value_name = "SCORE")]
+    pub(crate) score: Option<Score>,
     #[command(flatten)]
     promised: PromisedTo,
     /// Let sets hold "none of these": the guarantee then counts labels that no point of the model has. Exact mode
@@ -111,12 +125,14 @@ impl Method {
         let fused = matches!(self.combine, Some(Combination::Fuse | Combination::Evidence));
         let by_class = self.promised.by_class();
         // What only combined evidence can do asks for it, and is dropped with it.
-        let combined = if by_class.is_some() { Combine::Evidence } else { config.combine };
+        let asks = by_class.is_some() || matches!(self.score, Some(Score::Raps | Score::Saps));
+        let combined = if asks { Combine::Evidence } else { config.combine };
         let kept = if self.combine.is_some() || self.calibration_mode.is_some() {
             ByClass::Together
         } else {
             config.by_class
         };
+        let kept_score = if self.combine.is_some() { PosteriorScore::Lac } else { config.posterior_score };
         config
             .calibration(match self.calibration_mode {
                 None => config.calibration,
@@ -130,6 +146,12 @@ impl Method {
                 Some(Combination::Fuse) => Combine::Fuse,
                 Some(Combination::Joint) => Combine::Joint,
                 Some(Combination::Union) => Combine::Union,
+            })
+            .posterior_score(match self.score {
+                None => kept_score,
+                Some(Score::Lac) => PosteriorScore::Lac,
+                Some(Score::Raps) => PosteriorScore::Raps,
+                Some(Score::Saps) => PosteriorScore::Saps,
             })
             .by_class(by_class.unwrap_or(kept))
             .unseen(self.unseen || config.unseen)

@@ -50,6 +50,15 @@ pub struct Silent;
 
 impl Observer for Silent {}
 
+/// Hears nothing of a part of a job, but may end it.
+pub(crate) struct Quiet<'a>(pub(crate) &'a dyn Observer);
+
+impl Observer for Quiet<'_> {
+    fn interrupted(&self) -> bool {
+        self.0.interrupted()
+    }
+}
+
 /// How a job runs: its worker threads, who hears of its progress, and how it is told to stop.
 #[derive(Clone)]
 pub struct Context<'a> {

@@ -60,7 +60,15 @@ impl Kernel {
     }
 
     fn exponent_of(&self, squared_distance: f64) -> f64 {
-        (squared_distance / (self.bandwidth * self.bandwidth)).powf(0.5 / self.shape)
+        let (relative, power) = (squared_distance / (self.bandwidth * self.bandwidth), 0.5 / self.shape);
+        // The Gaussian and the Laplace kernel without a logarithm.
+        if power == 1.0 {
+            relative
+        } else if power == 0.5 {
+            relative.sqrt()
+        } else {
+            relative.powf(power)
+        }
     }
 }
 

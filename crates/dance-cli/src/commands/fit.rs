@@ -194,6 +194,7 @@ impl Fit {
                 "trace": progress.trace(),
                 "calibration": model.predictor().mode(),
                 "combine": model.predictor().combine(),
+                "score": model.stack().map(|stack| stack.score),
                 "guarantee": model.guarantee(),
                 "unseen_share": model.unseen().map(|unseen| unseen.share()),
                 "probabilities": fitted.scale,

@@ -230,6 +230,7 @@ fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> an
         "calibration": text("calibration"),
         "combine": text("combine"),
         "evidence": model.stack().map(|stack| stack.experts.as_slice()),
+        "score": model.stack().map(|stack| stack.score),
         "guarantee": model.guarantee(),
         "unseen_share": model.unseen().map(|unseen| unseen.share()),
         "probabilities": fitted.scale,

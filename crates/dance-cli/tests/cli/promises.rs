@@ -70,6 +70,18 @@ fn a_promise_for_every_class() {
         assert!(report["guarantee"].as_str().unwrap().contains(words), "{option}: {report}");
         assert_eq!(report["combine"], "evidence");
     }
+    for score in ["raps", "saps"] {
+        let report = run(&[&fit[..], &QUICK, &["--score", score]].concat()).success().json();
+        assert_eq!(
+            (&report["combine"], &report["score"]["score"]),
+            (&"evidence".into(), &score.into()),
+            "{report}"
+        );
+        run(&["predict", &model, &data, "--alpha", "0.2"]).success();
+        run(&[&fit[..], &QUICK, &["--score", score, "--class-fair"]].concat())
+            .fails(&["posterior_score", "class-fair"]);
+    }
+    run(&[&fit[..], &QUICK, &["--score", "raps", "--combine", "fuse"]].concat()).fails(&["posterior_score"]);
     run(&[&fit[..], &QUICK, &["--per-class", "--class-fair"]].concat()).fails(&["cannot be used with"]);
     run(&[&fit[..], &QUICK, &["--per-class", "--combine", "fuse"]].concat()).fails(&["by_class", "evidence"]);
 }

@@ -123,13 +123,25 @@ impl Predictor {
         probabilities: Option<Vec<f32>>,
         setup: Setup<'_>,
     ) -> Result<Self> {
+        Self::exact_with(calibration, fit, probabilities, |_| Ok(fit.clone()), setup)
+    }
+
+    /// The same where points outside the bag made the space in which they lie. Those that select the mix would lie too well there:
+    /// `apart` maps all of `fit` by what only some rows of it made.
+    pub(crate) fn exact_with(
+        calibration: Part,
+        fit: &Part,
+        probabilities: Option<Vec<f32>>,
+        apart: impl Fn(&[usize]) -> Result<Part>,
+        setup: Setup<'_>,
+    ) -> Result<Self> {
         let Setup { config, context, .. } = setup;
         let n = calibration.labels.len();
         let reference = Self::bag_reference(calibration, fit, setup)?;
         let neighbors = reference.index.search_own(n, reference.neighbor_count(), context)?;
         let selecting = match tuning_parts(&canonical_order(&fit.embeddings), &fit.labels, config)? {
             None => None,
-            Some([given, judged]) => Some(Selecting::among(fit, &given, &judged, setup)?),
+            Some([given, judged]) => Some(Selecting::among(&apart(&given)?, &given, &judged, setup)?),
         };
         let (selection, joint) = selected(selecting, config)?;
         let mut predictor =

@@ -13,7 +13,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::combine::Combine;
-use super::evidence::ByClass;
+use super::evidence::{ByClass, PosteriorScore};
 use super::mix::Mix;
 use crate::error::{Error, Result};
 use crate::setters::setters;
@@ -60,6 +60,8 @@ pub struct DanceConfig {
     pub calibration: CalibrationMode,
     /// How the scores become one decision.
     pub combine: Combine,
+    /// Which score of combined evidence is compared.
+    pub posterior_score: PosteriorScore,
     /// Whom the guarantee is for: all points together, or classes.
     pub by_class: ByClass,
     /// In exact mode, whether sets may hold "none of these", for labels that nobody has.
@@ -79,6 +81,7 @@ setters!(DanceConfig {
     mix: Mix,
     calibration: CalibrationMode,
     combine: Combine,
+    posterior_score: PosteriorScore,
     by_class: ByClass,
     unseen: bool,
     fit_neighbors: bool,
@@ -95,6 +98,7 @@ impl Default for DanceConfig {
             mix: Mix::Auto,
             calibration: CalibrationMode::default(),
             combine: Combine::default(),
+            posterior_score: PosteriorScore::default(),
             by_class: ByClass::default(),
             unseen: false,
             fit_neighbors: true,
@@ -147,6 +151,15 @@ impl DanceConfig {
                 "by_class",
                 format!("{:?}", self.by_class).to_lowercase(),
                 "`together` unless evidence is combined in exact mode (`--combine evidence --calibration-mode exact`)",
+            ));
+        }
+        if self.posterior_score != PosteriorScore::Lac
+            && (self.combine != Combine::Evidence || self.by_class == ByClass::Fair)
+        {
+            return Err(Error::config(
+                "posterior_score",
+                format!("{:?}", self.posterior_score).to_lowercase(),
+                "`lac` unless evidence is combined (`--combine evidence`), and with `--class-fair`, which evens out log losses",
             ));
         }
         if matches!(self.combine, Combine::Fuse | Combine::Evidence)

@@ -5,10 +5,14 @@
 //! `argmin 0.8·z(Size) + 0.2·z(CCV)`, z standardised over the grid. A column that does not vary counts 0; ties go to the
 //! smaller mix. Test points never take part.
 //!
+//! In exact mode a mix under which sets hold every label takes no part, unless all do, and ln(Size) stands for Size: one end of the grid
+//! that returns every label would otherwise make all other sizes look alike.
+//!
 //! Cost: scores are computed once and kept; a selection only moves thresholds, 11 looks at every label of every point.
 
 use serde::{Deserialize, Serialize};
 
+use crate::conformal::config::CalibrationMode;
 use crate::conformal::metrics::class_coverage_violation;
 use crate::conformal::scores::paired::PairedScores;
 use crate::conformal::threshold::CalibrationScores;
@@ -100,6 +104,24 @@ pub struct MixSelection {
     pub labels: Vec<u32>,
     /// Number of classes.
     pub classes: usize,
+    /// How sizes are compared.
+    pub compared: Compared,
+}
+
+/// How the sizes of a grid are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// As in the paper: all of them, as they are.
+    AsTheyAre,
+    /// By ratios, without those that hold every label.
+    ByRatio,
+}
+
+impl Compared {
+    /// As the mode wants it.
+    pub(crate) fn of(mode: CalibrationMode) -> Self {
+        if mode == CalibrationMode::Exact { Self::ByRatio } else { Self::AsTheyAre }
+    }
 }
 
 /// One point of the grid.
@@ -118,7 +140,8 @@ pub struct Trial {
 impl MixSelection {
     /// The best mix of two sets for `alpha`, and the grid it was chosen from.
     pub fn select(&self, alpha: f64) -> Result<(f64, Vec<Trial>)> {
-        let judged = Judged { scores: &self.scores, labels: &self.labels, classes: self.classes };
+        let Self { scores, labels, classes, compared, .. } = self;
+        let judged = Judged { scores, labels, classes: *classes, compared: *compared };
         judged.select(alpha, |mix| {
             let (rank_alpha, contrast_alpha) = share(alpha, mix);
             let rank = self.rank.threshold(rank_alpha)?.value;
@@ -135,6 +158,7 @@ pub(crate) struct Judged<'a> {
     pub(crate) scores: &'a PairedScores,
     pub(crate) labels: &'a [u32],
     pub(crate) classes: usize,
+    pub(crate) compared: Compared,
 }
 
 impl Judged<'_> {
@@ -150,10 +174,22 @@ impl Judged<'_> {
             let (size, violation) = self.judge(rule(mix)?, alpha);
             trials.push(Trial { mix, size, violation, objective: 0.0 });
         }
-        let sizes = standardised(trials.iter().map(|trial| trial.size));
-        let violations = standardised(trials.iter().map(|trial| trial.violation));
-        let mut best = 0;
-        for (place, (size, violation)) in sizes.into_iter().zip(violations).enumerate() {
+        let everything = |trial: &Trial| trial.size >= self.classes as f64;
+        let compared: Vec<usize> = match self.compared {
+            Compared::ByRatio if !trials.iter().all(everything) => {
+                (0..trials.len()).filter(|&place| !everything(&trials[place])).collect()
+            }
+            _ => (0..trials.len()).collect(),
+        };
+        let size = |&place: &usize| match self.compared {
+            Compared::AsTheyAre => trials[place].size,
+            // An average of nothing is as good as a label in a thousand sets.
+            Compared::ByRatio => trials[place].size.max(1e-3).ln(),
+        };
+        let sizes = standardised(compared.iter().map(size));
+        let violations = standardised(compared.iter().map(|&place| trials[place].violation));
+        let mut best = compared[0];
+        for (&place, (size, violation)) in compared.iter().zip(sizes.into_iter().zip(violations)) {
             trials[place].objective = SIZE_WEIGHT * size + VIOLATION_WEIGHT * violation;
             if trials[place].objective < trials[best].objective - TIE {
                 best = place;
@@ -217,6 +253,7 @@ mod tests {
             scores: PairedScores::join(&rank, &contrast),
             labels,
             classes: 4,
+            compared: Compared::AsTheyAre,
         }
     }
 
@@ -236,6 +273,28 @@ mod tests {
         let (mix, trials) = part.select(0.1).unwrap();
         assert_eq!(mix, 1.0);
         assert_eq!((trials[0].size, trials[10].size), (2.0, 1.0));
+    }
+
+    #[test]
+    fn an_end_with_every_label_does_not_hide_the_rest() {
+        // Sizes of 4 (every label), 1 and 3 for mix 0, 0.1 to 0.8 and above, with the better coverage of classes where sets are larger:
+        // as they are, 4 stretches the scale; by ratios it takes no part.
+        let part = tuning(&[(&[(1, 1.0), (2, 1.0)], &[(1, 1.0), (2, 90.5)])], vec![1]);
+        let judged = |compared| {
+            let judged = Judged { scores: &part.scores, labels: &part.labels, classes: 4, compared };
+            let passes = |mix: f64| {
+                move |rank: f64, contrast: f64| mix == 0.0 || (rank <= 1.0 && contrast <= 90.0 + mix)
+            };
+            judged.select(0.1, |mix| Ok(passes(mix))).unwrap()
+        };
+        let (mix, trials) = judged(Compared::ByRatio);
+        assert_eq!((trials[0].size, trials[1].size, trials[6].size), (4.0, 1.0, 2.0));
+        assert_eq!(mix, 0.1);
+        // z over ten sizes of ln 1 (four) and ln 2 (six): the mean is 0.6 ln 2, the deviation √0.24·ln 2.
+        let expected = SIZE_WEIGHT * -0.6 / 0.24f64.sqrt();
+        assert!((trials[1].objective - expected).abs() < 1e-12, "{trials:?}");
+        assert_eq!(trials[0].objective, 0.0);
+        assert_eq!(judged(Compared::AsTheyAre).1[0].objective.total_cmp(&0.0), std::cmp::Ordering::Greater);
     }
 
     #[test]

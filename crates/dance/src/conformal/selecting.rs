@@ -3,7 +3,7 @@
 use super::calibrate::Setup;
 use super::combine::{Combine, Levels, Rule, Scores, with_probability};
 use super::config::DanceConfig;
-use super::mix::{Judged, Mix, MixSelection, Trial};
+use super::mix::{Compared, Judged, Mix, MixSelection, Trial};
 use super::reference::{QUERY_PART, Reference};
 use super::scores::paired::PairedScores;
 use super::threshold::CalibrationScores;
@@ -19,9 +19,12 @@ pub(super) fn selected(
     selecting: Option<Selecting>,
     config: &DanceConfig,
 ) -> Result<(Option<MixSelection>, Option<(f64, Vec<Trial>)>)> {
+    let compared = Compared::of(config.calibration);
     Ok(match (config.combine, selecting, config.mix) {
-        (Combine::Union, selecting, _) => (selecting.map(Selecting::into_selection).transpose()?, None),
-        (Combine::Joint, Some(selecting), _) => (None, Some(selecting.joint()?)),
+        (Combine::Union, selecting, _) => {
+            (selecting.map(|selecting| selecting.into_selection(compared)).transpose()?, None)
+        }
+        (Combine::Joint, Some(selecting), _) => (None, Some(selecting.joint(compared)?)),
         (Combine::Joint, None, Mix::Fixed(mix)) => (None, Some((mix, Vec::new()))),
         (Combine::Joint, None, Mix::Auto) | (Combine::Fuse | Combine::Evidence, ..) => (None, None),
     })
@@ -82,7 +85,7 @@ impl Selecting {
         Ok(Self { given: own_scores(&scores, &labels, None), scores, labels, classes })
     }
 
-    fn into_selection(self) -> Result<MixSelection> {
+    fn into_selection(self, compared: Compared) -> Result<MixSelection> {
         let column = |which: usize| CalibrationScores::new(self.given.iter().map(|s| s[which]).collect());
         Ok(MixSelection {
             rank: column(0)?,
@@ -90,13 +93,14 @@ impl Selecting {
             scores: self.scores,
             labels: self.labels,
             classes: self.classes,
+            compared,
         })
     }
 
     /// The best mix of a joint score.
-    fn joint(&self) -> Result<(f64, Vec<Trial>)> {
+    fn joint(&self, compared: Compared) -> Result<(f64, Vec<Trial>)> {
         let levels = Levels::new(&self.given)?;
-        let judged = Judged { scores: &self.scores, labels: &self.labels, classes: self.classes };
+        let judged = Judged { scores: &self.scores, labels: &self.labels, classes: self.classes, compared };
         judged.select(JOINT_ALPHA, |mix| {
             let (rule, levels) = (Rule::Joint { mix }, &levels);
             let own = self.given.iter().map(|&scores| rule.score(levels.count(scores))).collect();

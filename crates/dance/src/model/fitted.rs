@@ -9,12 +9,12 @@ use super::notices;
 use super::seen::{self, Judges, Overlap};
 use super::unseen::Unseen;
 use crate::conformal::{CalibrationMode, Combine, Lesson, Predictor, Setup, Stack, learn};
-use crate::context::Context;
+use crate::context::{Context, Quiet};
 use crate::data::{Classes, Dataset, EncoderIdentity, Kind, Names, Normalizer, Source};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::Quality;
-use crate::machine::{Classifier, OutputScale, Part, Probabilities, Rfm, tune};
+use crate::machine::{Classifier, OutputScale, Part, Probabilities, Rfm, RfmConfig, tune};
 use crate::matrix::{Matrix, check_finite};
 
 /// A kernel machine that has not been calibrated yet.
@@ -142,7 +142,9 @@ impl Fitted {
             }
             CalibrationMode::Exact => {
                 let fit = self.mapped_fit_points(&classifier, context)?;
-                (points, data.names(), Predictor::exact(calibration, &fit, probabilities, setup)?)
+                let apart = |rows: &[usize]| self.mapped_apart(rows, device, context);
+                let predictor = Predictor::exact_with(calibration, &fit, probabilities, apart, setup)?;
+                (points, data.names(), predictor)
             }
         };
         if let Some(calibration) = calibration_part {
@@ -182,7 +184,8 @@ impl Fitted {
     ) -> Result<Stack> {
         let Config { dance, rfm: config, .. } = &self.config;
         let rfm = &self.rfm;
-        let settings = learn(Lesson { device, rfm, config, seed: dance.seed, context })?;
+        let settings =
+            learn(Lesson { device, rfm, config, score: dance.posterior_score, seed: dance.seed, context })?;
         let fit = Part { embeddings: rfm.train.clone(), labels: rfm.labels.clone() };
         Stack::open(
             settings,
@@ -199,6 +202,18 @@ impl Fitted {
     pub(super) fn mapped_fit_points(&self, classifier: &Classifier, context: &Context<'_>) -> Result<Part> {
         let embeddings = classifier.map(&self.rfm.train, context)?;
         Ok(Part { embeddings, labels: self.rfm.labels.clone() })
+    }
+
+    /// The same, mapped by a metric that only `rows` of them made: to it, the others are new points.
+    fn mapped_apart(&self, rows: &[usize], device: &dyn Device, context: &Context<'_>) -> Result<Part> {
+        let all = Part { embeddings: self.rfm.train.clone(), labels: self.rfm.labels.clone() };
+        let config = RfmConfig { rounds: self.rfm.rounds, ..self.config.rfm };
+        let quiet = Quiet(context.observer());
+        let context = &context.with_observer(&quiet);
+        let classes = self.classes.len();
+        let rfm = Rfm::fit(device, all.select(rows), classes, self.rfm.kernel, &config, context)?;
+        let classifier = Classifier::open(device, &rfm, &self.normalizer, self.scale, context)?;
+        Ok(Part { embeddings: classifier.map(&all.embeddings, context)?, labels: all.labels })
     }
 
     /// The kernel's classes followed by those only `data` has, and the labels of `data` among them.

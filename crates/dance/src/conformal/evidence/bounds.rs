@@ -7,11 +7,15 @@
 //! - the point's own evidence shifts, which is known;
 //! - evidence for l gains J, which multiplies the sum by `1 + q_l·exp(±R)·(exp J - 1)`.
 //!
-//! So every pair of a point and a label has an interval for x, in f32 with room for its rounding, n·c pairs at a few operations each.
-//! What the interval leaves open, about one pair in thousands, is looked at again in f64 and then decided by the posterior itself:
-//! the counts are those of the posteriors, always.
+//! Experts know between which numbers J lies for a point whatever l is, and x moves by no more than J. That settles most points for
+//! most labels with one comparison: points stand in the order of the most that x may be, and a label is looked at up to its threshold.
+//! Every pair that is left has an interval for x, in f32 with room for its rounding, at a few operations. What the interval leaves open,
+//! about one pair in thousands, is looked at again in f64 and then decided by the posterior itself: the counts are those of the
+//! posteriors, always.
 //!
 //! Memory: 8·n·c bytes.
+
+use std::iter::zip;
 
 use pulp::Arch;
 
@@ -24,8 +28,8 @@ use crate::device::cpu::packed::Packed;
 use crate::error::Result;
 use crate::matrix::Matrix;
 
-/// Points that are looked at together: what is known of them for some queries stays in the second-level cache.
-pub(super) const CHUNK: usize = 512;
+/// Pairs that are settled together: what is known of them stays in the first-level cache.
+pub(super) const PAIRS: usize = 256;
 /// Numbers beyond `exp(±LARGEST)` are bounded by it on one side and not at all on the other.
 const LARGEST: f64 = 43.0;
 /// A gain beyond this is not bounded from above.
@@ -50,6 +54,8 @@ pub(super) struct Bounds {
     packed: Packed,
     /// For every expert, the mean of its evidence under the shares of a point and how far it ranges.
     spread: Vec<Vec<[f64; 2]>>,
+    /// The points of every label.
+    of_class: Vec<Vec<u32>>,
 }
 
 /// What is known of the bag when a query is there, whatever its label.
@@ -60,12 +66,57 @@ pub(super) struct Moved {
     width: Vec<f64>,
     /// R.
     range: Vec<f64>,
+    /// What pairs are settled with.
+    factors: Vec<Factors>,
+    /// All points, from the one with the largest `high`.
+    pub(super) reaches: Vec<Reach>,
+}
+
+/// What is known of a point for pairs with any label.
+#[derive(Clone, Copy)]
+struct Factors {
     /// What J is for any label.
-    gain: Vec<f32>,
+    gain: f32,
     /// `exp R` and its inverse.
-    spread: [Vec<f32>; 2],
+    spread: [f32; 2],
     /// Below and above `exp(-x)`.
-    inverse: [Vec<f32>; 2],
+    inverse: [f32; 2],
+}
+
+/// Between which numbers x of a point lies if the query carries any label but the point's.
+#[derive(Clone, Copy)]
+pub(super) struct Reach {
+    pub(super) low: f32,
+    pub(super) high: f32,
+    pub(super) point: u32,
+    pub(super) label: u32,
+}
+
+/// Pairs of points with one label, to be settled together; columns of what is known of each.
+#[derive(Default)]
+pub(super) struct Pairs {
+    points: Vec<u32>,
+    /// How often its `exp x` without J the query's is, at least and at most.
+    wanted: Vec<[f32; 2]>,
+    gain: Vec<f32>,
+    share: Vec<f32>,
+    spread: Vec<[f32; 2]>,
+    settled: Vec<Settled>,
+}
+
+impl Pairs {
+    pub(super) fn is_full(&self) -> bool {
+        self.points.len() == PAIRS
+    }
+
+    /// `wanted` is what the point must reach, below and above the exponential of its odds.
+    pub(super) fn push(&mut self, moved: &Moved, point: u32, wanted: [f32; 2]) {
+        let factors = &moved.factors[point as usize];
+        self.points.push(point);
+        self.wanted.push([wanted[0] * factors.inverse[0], wanted[1] * factors.inverse[1]]);
+        self.gain.push(factors.gain);
+        self.spread.push(factors.spread);
+    }
 }
 
 /// What a point does, as a number: [`OPEN`], [`REACHES`] or `STAYS`.
@@ -84,8 +135,10 @@ impl Bounds {
         let mut rows = vec![0.0f32; n * classes];
         let (mut odds, mut others) = (Vec::with_capacity(n), Vec::with_capacity(n));
         let mut spread = vec![Vec::with_capacity(n); tables.len()];
+        let mut of_class = vec![Vec::new(); classes];
         for (point, &label) in bag.labels.iter().enumerate() {
             let (row, own) = (bag.evidence.row(point), label as usize);
+            of_class[own].push(point as u32);
             let rest = || row.iter().enumerate().filter(|&(label, _)| label != own);
             let most = rest().map(|(_, &value)| value).fold(f64::NEG_INFINITY, f64::max);
             let total = most + rest().map(|(_, value)| (value - most).exp()).sum::<f64>().ln();
@@ -108,7 +161,12 @@ impl Bounds {
             }
         }
         let packed = Packed::new(classes, n, |label, point| rows[point * classes + label]);
-        Self { odds, others, shares, packed, spread }
+        Self { odds, others, shares, packed, spread, of_class }
+    }
+
+    /// The points that carry a label.
+    pub(super) fn of_class(&self, label: usize) -> &[u32] {
+        &self.of_class[label]
     }
 
     /// For every expert that shifts evidence, the mean of what it says of each query under the shares of each point.
@@ -158,11 +216,14 @@ impl Bounds {
                 gain[point] += joined;
             }
         }
+        let (mut least, mut most) = (gain.clone(), gain.clone());
+        for (weight, expert) in experts {
+            expert.between(query, *weight, &mut least, &mut most);
+        }
         let mut moved = Moved {
             width: vec![0.0; n],
-            gain: gain.iter().map(|&gain| gain as f32).collect(),
-            spread: [vec![0.0; n], vec![0.0; n]],
-            inverse: [vec![0.0; n], vec![0.0; n]],
+            factors: Vec::with_capacity(n),
+            reaches: Vec::with_capacity(n),
             low,
             range,
         };
@@ -172,54 +233,62 @@ impl Bounds {
             moved.low[point] -= room;
             moved.width[point] = range * range / 8.0 + 2.0 * room;
             let [low, high] = [moved.low[point], moved.low[point] + moved.width[point]];
-            moved.inverse[0][point] = above_zero(-high);
-            moved.inverse[1][point] = below_infinity(-low);
-            moved.spread[0][point] = range.min(LARGEST).exp() as f32;
-            moved.spread[1][point] = (-range).exp() as f32;
+            moved.factors.push(Factors {
+                gain: gain[point] as f32,
+                spread: [range.min(LARGEST).exp() as f32, (-range).exp() as f32],
+                inverse: [above_zero(-high), below_infinity(-low)],
+            });
+            // ln(1 + s(exp J - 1)) lies between 0 and J for any share s.
+            let [low, high] = [low + least[point].min(0.0), high + most[point].max(0.0)];
+            let room = ROUNDING * (1.0 + low.abs().max(high.abs()));
+            moved.reaches.push(Reach {
+                low: (low - room) as f32,
+                high: (high + room) as f32,
+                point: point as u32,
+                label: bag.labels[point],
+            });
         }
+        moved.reaches.sort_unstable_by(|a, b| b.high.total_cmp(&a.high));
         moved
     }
 
-    /// Settles a label for points from `first`: says which reach what is `wanted` of them, below and above `exp x` of the query's
-    /// score. `gain` holds what J is beyond the part that any label has.
-    pub(super) fn settle<'s>(
+    /// Settles pairs of `label`, which are taken out of `pairs`.
+    pub(super) fn settle<'p>(
         &self,
-        moved: &Moved,
-        (label, first): (usize, usize),
-        wanted: [&[f32]; 2],
-        (gain, magnitude): (&[f32], f64),
-        state: &'s mut [Settled; CHUNK],
-    ) -> &'s [Settled] {
-        let (n, count) = (self.odds.len(), gain.len());
-        let part = first..first + count;
-        let shares = &self.shares[label * n..][part.clone()];
+        experts: &[(f64, Box<dyn Asked + '_>)],
+        (query, label): (usize, usize),
+        pairs: &'p mut Pairs,
+    ) -> impl Iterator<Item = (u32, Settled)> + use<'p> {
+        let shares = &self.shares[label * self.odds.len()..][..self.odds.len()];
+        pairs.share.extend(pairs.points.iter().map(|&point| shares[point as usize]));
+        let mut magnitude = 0.0;
+        for (weight, expert) in experts {
+            magnitude += weight * expert.gains((query, label), &pairs.points, *weight, &mut pairs.gain);
+        }
         let pad = (ROUNDING + CANCELLED * magnitude) as f32;
-        let [wide, narrow] = [&moved.spread[0][part.clone()], &moved.spread[1][part.clone()]];
-        let [below, above] = [&moved.inverse[0][part.clone()], &moved.inverse[1][part.clone()]];
-        let base = &moved.gain[part];
-        let state = &mut state[..count];
+        pairs.settled.resize(pairs.points.len(), OPEN);
+        let Pairs { settled, gain, share, spread, wanted, .. } = &mut *pairs;
         Arch::new().dispatch(
+            // `zip` takes `settled`: a closure that could be called twice would not be inlined, and nothing vectorised.
             #[inline(always)]
             || {
-                let each = state.iter_mut().zip(gain).zip(base).zip(shares);
-                let spread = wide.iter().zip(narrow);
-                let bounds = below.iter().zip(above).zip(wanted[0].iter().zip(wanted[1]));
-                for (((((state, gain), base), share), (wide, narrow)), ((below, above), (least, most))) in
-                    each.zip(spread).zip(bounds)
-                {
-                    let sum = *gain + base;
+                let known = gain.iter().zip(&*share).zip(spread.iter().zip(&*wanted));
+                for (state, ((sum, share), ([wide, narrow], [least, most]))) in zip(settled, known) {
                     let grown = share * (exp(sum.clamp(-60.0, MOST)) - 1.0);
                     let room = pad * (1.0 + grown.abs());
                     let (one, other) = (grown * wide, grown * narrow);
-                    let high = if sum > MOST { f32::INFINITY } else { 1.0 + one.max(other) + room };
+                    let high = if *sum > MOST { f32::INFINITY } else { 1.0 + one.max(other) + room };
                     let low = 1.0 + one.min(other) - room;
-                    let reaches = low >= most * above;
-                    let stays = high < least * below;
-                    *state = u32::from(reaches) * REACHES + u32::from(stays) * STAYS;
+                    *state = u32::from(low >= *most) * REACHES + u32::from(high < *least) * STAYS;
                 }
             },
         );
-        state
+        for column in [&mut pairs.gain, &mut pairs.share] {
+            column.clear();
+        }
+        pairs.spread.clear();
+        pairs.wanted.clear();
+        pairs.points.drain(..).zip(pairs.settled.drain(..))
     }
 
     /// One pair again, in f64; `gain` is the whole J.

@@ -3,7 +3,7 @@
 //! The score of a point is `-ln p(y) = ln(1 + exp x)` with `x = ln Σ_{z≠y} exp e(z) - e(y)`. Most pairs of a point and a label are
 //! settled by bounds on x ([`super::bounds`]); the others by the point's posterior with the query in the bag.
 
-use super::bounds::{Bounds, CHUNK, Moved, OPEN, REACHES, around};
+use super::bounds::{Bounds, Moved, OPEN, Pairs, REACHES, around};
 use super::by_class::{Offsets, Strata};
 use super::expert::Asked;
 use super::weights::log_sum;
@@ -25,12 +25,6 @@ pub(super) struct Bagged<'a> {
     /// Evidence of every point for every label, weighted.
     pub(super) evidence: &'a Wide,
     pub(super) labels: &'a [u32],
-}
-
-impl Bagged<'_> {
-    fn classes(&self) -> std::ops::Range<usize> {
-        0..self.evidence.cols()
-    }
 }
 
 /// `ln(1 + exp(x))`.
@@ -74,15 +68,37 @@ pub(super) fn reaching(score: f64) -> f64 {
     score * (1.0 - SAME)
 }
 
-/// What the queries of a block are counted with.
-pub(super) struct Counting<'a> {
+/// A bag that queries join.
+#[derive(Clone, Copy)]
+pub(super) struct Joining<'a> {
     pub(super) bag: Bagged<'a>,
-    pub(super) bounds: &'a Bounds,
-    /// What each expert says of the bag.
-    pub(super) tables: Vec<&'a Wide>,
     pub(super) experts: &'a [(f64, Box<dyn Asked + 'a>)],
     /// Who is compared with whom, where not all are.
     pub(super) strata: Option<&'a Strata>,
+}
+
+impl Joining<'_> {
+    /// Whether points of `class` are compared with queries that carry `label`.
+    pub(super) fn compares(&self, class: u32, label: usize) -> bool {
+        self.strata.is_none_or(|strata| strata.compares(class, label))
+    }
+
+    /// Counts of strata on the scale of all points.
+    pub(super) fn scaled(&self, mut counts: Vec<u32>) -> Vec<u32> {
+        if let Some(strata) = self.strata {
+            let each = counts.iter_mut().enumerate();
+            each.for_each(|(label, count)| *count = strata.scaled(label, *count));
+        }
+        counts
+    }
+}
+
+/// What the queries of a block are counted with.
+pub(super) struct Counting<'a> {
+    pub(super) joining: Joining<'a>,
+    pub(super) bounds: &'a Bounds,
+    /// What each expert says of the bag.
+    pub(super) tables: Vec<&'a Wide>,
     /// What is taken off the scores of a class, where anything is.
     pub(super) offsets: Option<&'a Offsets>,
 }
@@ -101,8 +117,11 @@ struct Wanted {
     /// For every label, what to add to its threshold for a point of each class; empty where nothing is.
     added: Vec<f64>,
     classes: usize,
-    /// Around the exponentials of the thresholds' odds, for points of every class or of any.
+    /// The thresholds' odds, for points of every class or of any, and around their exponentials.
+    odds: Vec<f64>,
     bounds: Vec<[f32; 2]>,
+    /// The least and the largest of them for every label.
+    ends: Vec<[f64; 2]>,
 }
 
 impl Wanted {
@@ -117,10 +136,19 @@ impl Wanted {
                 added.extend((0..classes).map(of));
             }
         }
-        let mut wanted = Self { thresholds, added, classes, bounds: Vec::new() };
+        let mut wanted =
+            Self { thresholds, added, classes, odds: Vec::new(), bounds: Vec::new(), ends: Vec::new() };
         let targets = if wanted.added.is_empty() { 1 } else { classes };
-        let each = (0..classes).flat_map(|label| (0..targets).map(move |class| (label, class)));
-        wanted.bounds = each.map(|(label, class)| around(odds_of(wanted.threshold(label, class)))).collect();
+        for label in 0..classes {
+            let mut ends = [f64::INFINITY, f64::NEG_INFINITY];
+            for class in 0..targets {
+                let odds = odds_of(wanted.threshold(label, class));
+                ends = [ends[0].min(odds), ends[1].max(odds)];
+                wanted.odds.push(odds);
+                wanted.bounds.push(around(odds));
+            }
+            wanted.ends.push(ends);
+        }
         wanted
     }
 
@@ -129,18 +157,9 @@ impl Wanted {
         self.thresholds[label] + self.added.get(label * self.classes + class).copied().unwrap_or(0.0)
     }
 
-    /// The bounds of a label for points with these labels.
-    fn fill(&self, label: usize, points: &[u32], least: &mut [f32], most: &mut [f32]) {
-        if self.added.is_empty() {
-            let [below, above] = self.bounds[label];
-            least.fill(below);
-            most.fill(above);
-            return;
-        }
-        let bounds = &self.bounds[label * self.classes..][..self.classes];
-        for ((least, most), &class) in least.iter_mut().zip(most).zip(points) {
-            [*least, *most] = bounds[class as usize];
-        }
+    /// Where `odds` and `bounds` of a label for a point of `class` are.
+    fn at(&self, label: usize, class: u32) -> usize {
+        if self.added.is_empty() { label } else { label * self.classes + class as usize }
     }
 }
 
@@ -148,62 +167,73 @@ impl Counting<'_> {
     /// For every query and label, 1 + the number of points of the bag whose score with the query among them is at least the
     /// query's.
     pub(super) fn count(&self, queries: &[Query], context: &Context<'_>) -> Result<Vec<Vec<u32>>> {
-        let means = self.bounds.means(self.experts, queries.len(), context)?;
-        let tile = |tile: usize| {
+        let means = self.bounds.means(self.joining.experts, queries.len(), context)?;
+        let tile = |tile: usize| -> Vec<Vec<u32>> {
             let rows = tile * TILE..((tile + 1) * TILE).min(queries.len());
-            let moved = |query| self.bounds.moved(&self.bag, &self.tables, self.experts, &means, query);
+            let moved = |query| {
+                self.bounds.moved(&self.joining.bag, &self.tables, self.joining.experts, &means, query)
+            };
             let moved: Vec<Moved> = rows.clone().map(moved).collect();
             let wanted: Vec<Wanted> =
                 queries[rows.clone()].iter().map(|query| Wanted::new(query, self.offsets)).collect();
-            let mut counts = self.count_tile(rows.start, &wanted, &moved);
-            if let Some(strata) = self.strata {
-                let each = counts.iter_mut().flat_map(|counts| counts.iter_mut().enumerate());
-                each.for_each(|(label, count)| *count = strata.scaled(label, *count));
-            }
-            counts
+            let counts = self.count_tile(rows.start, &wanted, &moved);
+            counts.into_iter().map(|counts| self.joining.scaled(counts)).collect()
         };
         Ok(context.map(queries.len().div_ceil(TILE), tile).concat())
     }
 
     fn count_tile(&self, first_query: usize, wanted: &[Wanted], moved: &[Moved]) -> Vec<Vec<u32>> {
-        let (points, classes) = (self.bag.labels.len(), self.bag.evidence.cols());
+        let classes = self.joining.bag.evidence.cols();
         let mut counts = vec![vec![1u32; classes]; wanted.len()];
-        let (mut gain, mut row) = ([0.0f32; CHUNK], vec![0.0; classes]);
-        let (mut least, mut most, mut state) = ([0.0f32; CHUNK], [0.0f32; CHUNK], [OPEN; CHUNK]);
-        for first in (0..points).step_by(CHUNK) {
-            let own = &self.bag.labels[first..points.min(first + CHUNK)];
-            let [gain, least, most] = [&mut gain, &mut least, &mut most].map(|all| &mut all[..own.len()]);
-            for label in self.bag.classes() {
-                let compared = |point: u32| self.strata.is_none_or(|strata| strata.compares(point, label));
-                if self.strata.is_some() && !own.iter().any(|&point| compared(point)) {
-                    continue;
-                }
-                for (at, (moved, wanted)) in moved.iter().zip(wanted).enumerate() {
-                    let query = first_query + at;
-                    gain.fill(0.0);
-                    let mut magnitude = 0.0;
-                    for (weight, expert) in self.experts {
-                        magnitude += weight * expert.gains(query, label, first, *weight, gain);
-                    }
-                    wanted.fill(label, own, least, most);
-                    let each = (&*gain, magnitude);
-                    let state = self.bounds.settle(moved, (label, first), [least, most], each, &mut state);
-                    let mut reached = 0;
-                    for (place, (&state, &class)) in state.iter().zip(own).enumerate() {
-                        if !compared(class) {
-                            continue;
-                        }
-                        reached += if state == OPEN {
-                            self.reaches(query, (first + place, label), moved, wanted, &mut row)
-                        } else {
-                            u32::from(state == REACHES)
-                        };
-                    }
-                    counts[at][label] += reached;
-                }
-            }
+        let (mut pairs, mut row) = (Pairs::default(), vec![0.0; classes]);
+        // Label by label, so that what experts know of a label is read once for all queries.
+        let each = (0..classes).flat_map(|label| (0..wanted.len()).map(move |at| (label, at)));
+        for (label, at) in each {
+            let of = (first_query + at, label);
+            counts[at][label] += self.count_label(of, &moved[at], &wanted[at], &mut pairs, &mut row);
         }
         counts
+    }
+
+    /// How many points of the bag reach the query's score where it carries `label`.
+    fn count_label(
+        &self,
+        (query, label): (usize, usize),
+        moved: &Moved,
+        wanted: &Wanted,
+        pairs: &mut Pairs,
+        row: &mut [f64],
+    ) -> u32 {
+        let [least, most] = wanted.ends[label];
+        let mut reached = 0;
+        let mut look = |pairs: &mut Pairs, row: &mut [f64]| {
+            for (point, settled) in self.bounds.settle(self.joining.experts, (query, label), pairs) {
+                reached += match settled {
+                    OPEN => self.reaches(query, (point as usize, label), moved, wanted, row),
+                    settled => u32::from(settled == REACHES),
+                };
+            }
+        };
+        let mut surely = 0;
+        // What is not a number is no reason to stop.
+        for reach in moved.reaches.iter().take_while(|reach| !(f64::from(reach.high) < least)) {
+            if reach.label as usize == label || !self.joining.compares(reach.label, label) {
+                continue;
+            }
+            if f64::from(reach.low) >= most {
+                surely += 1;
+                continue;
+            }
+            pairs.push(moved, reach.point, wanted.bounds[wanted.at(label, reach.label)]);
+            if pairs.is_full() {
+                look(pairs, row);
+            }
+        }
+        look(pairs, row);
+        let own = self.bounds.of_class(label).iter();
+        let own: u32 =
+            own.map(|&point| self.reaches(query, (point as usize, label), moved, wanted, row)).sum();
+        reached + surely + own
     }
 
     /// Whether a point that bounds leave open reaches the query's score, 1 or 0.
@@ -215,12 +245,16 @@ impl Counting<'_> {
         wanted: &Wanted,
         row: &mut [f64],
     ) -> u32 {
-        let gain =
-            self.experts.iter().map(|(weight, expert)| weight * expert.join(query, point, label)).sum();
-        let threshold = wanted.threshold(label, self.bag.labels[point] as usize);
-        let odds = odds_of(threshold);
-        let settled = match self.bounds.look_again(&self.bag, moved, (point, label), gain, odds) {
-            OPEN => self.score(query, point, label, row) >= threshold,
+        let gain = self
+            .joining
+            .experts
+            .iter()
+            .map(|(weight, expert)| weight * expert.join(query, point, label))
+            .sum();
+        let class = self.joining.bag.labels[point];
+        let odds = wanted.odds[wanted.at(label, class)];
+        let settled = match self.bounds.look_again(&self.joining.bag, moved, (point, label), gain, odds) {
+            OPEN => self.score(query, point, label, row) >= wanted.threshold(label, class as usize),
             settled => settled == REACHES,
         };
         u32::from(settled)
@@ -228,11 +262,11 @@ impl Counting<'_> {
 
     /// The score of a point with the query in the bag, carrying `label`.
     fn score(&self, query: usize, point: usize, label: usize, row: &mut [f64]) -> f64 {
-        row.copy_from_slice(self.bag.evidence.row(point));
-        for (weight, expert) in self.experts {
+        row.copy_from_slice(self.joining.bag.evidence.row(point));
+        for (weight, expert) in self.joining.experts {
             expert.shift(query, point, *weight, row);
             row[label] += weight * expert.join(query, point, label);
         }
-        score(row, self.bag.labels[point] as usize)
+        score(row, self.joining.bag.labels[point] as usize)
     }
 }

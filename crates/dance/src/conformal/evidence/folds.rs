@@ -64,7 +64,7 @@ pub(crate) fn out_of_fold(
             }
         }
     }
-    let evidences = Evidences { tables: tables.iter().collect(), labels: &points.labels };
+    let evidences = Evidences { tables: tables.iter().collect(), labels: &points.labels, context };
     let weights = evidences.fit(&[0, 1]).weights;
     let mut logs = Vec::with_capacity(n * classes);
     for row in 0..n {

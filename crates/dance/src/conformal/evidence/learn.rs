@@ -9,16 +9,16 @@ use super::by_class::Clusters;
 use super::expert::{Block, Expert, Support};
 use super::nearest::Nearest;
 use super::prototypes::Prototypes;
+use super::ranked::{PosteriorScore, ScoreSettings, draw};
 use super::ridge::{Ridge, RidgeSettings, WHOLE};
 use super::settings::{ExpertSettings, Space, StackSettings};
 use super::weights::{Evidences, Weighted};
 use super::whitening::{Whitening, packed_columns};
 use super::wide::{Targets, Wide};
-use crate::context::{Context, Observer};
+use crate::context::{Context, Quiet};
 use crate::device::Device;
 use crate::device::cpu::linalg;
 use crate::error::Result;
-use crate::event::Event;
 use crate::kernel::Kernel;
 use crate::machine::{Part, Rfm, RfmConfig};
 use crate::matrix::Matrix;
@@ -41,17 +41,6 @@ const FLOOR: f64 = 1e-6;
 /// The stream of random numbers that makes halves and samples.
 const HALF_PURPOSE: u64 = 0x4a1f;
 
-/// Hears nothing of the fits of halves, but may end them.
-struct Quiet<'a>(&'a dyn Observer);
-
-impl Observer for Quiet<'_> {
-    fn notice(&self, _event: &Event) {}
-
-    fn interrupted(&self) -> bool {
-        self.0.interrupted()
-    }
-}
-
 /// Everything learning is told.
 #[derive(Clone, Copy)]
 pub(crate) struct Lesson<'a> {
@@ -60,6 +49,8 @@ pub(crate) struct Lesson<'a> {
     pub(crate) rfm: &'a Rfm,
     /// How it was fitted.
     pub(crate) config: &'a RfmConfig,
+    /// Which score of the posterior will be compared.
+    pub(crate) score: PosteriorScore,
     pub(crate) seed: u64,
     pub(crate) context: &'a Context<'a>,
 }
@@ -74,7 +65,9 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
     if rows.len() < LEAST {
         let settings = prototypes(&whitening, 1.0 / whitening.spread.max(1e-12));
         let whitening = Some(whitening.map);
-        return Ok(StackSettings::new(vec![settings], whitening, f64::NAN, Clusters::default(), seed));
+        let mut settings = StackSettings::new(vec![settings], whitening, f64::NAN, Clusters::default(), seed);
+        settings.score = ScoreSettings::choose(lesson.score, &Wide::default(), &[], &[]);
+        return Ok(settings);
     }
     let raw = raw_kernel(&points, labels, classes, &rows, context)?;
     let (first, second) = rows.split_at(rows.len() / 2);
@@ -91,8 +84,11 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
         white: unit(&points.times(&packed_columns(&whitening.map), context)),
         learned: unit(&learned),
     };
-    let (weighted, chosen, scores) = candidates.choose();
+    let (weighted, chosen, evidence) = candidates.choose(context);
+    let scores = Evidences { tables: vec![&evidence], labels: &candidates.labels, context }.losses(&[1.0]);
     let clusters = Clusters::new(&scores, &candidates.labels, classes);
+    let draws: Vec<f64> = candidates.rows.iter().map(|&row| draw(rfm.train.row(row), seed)).collect();
+    let score = ScoreSettings::choose(lesson.score, &evidence, &candidates.labels, &draws);
     let mut experts = Vec::new();
     for (name, &weight) in chosen.iter().zip(&weighted.weights) {
         if weight > 0.0 {
@@ -100,7 +96,10 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
         }
     }
     let white = experts.iter().any(|expert: &ExpertSettings| expert.uses(Space::White));
-    Ok(StackSettings::new(experts, white.then_some(whitening.map), weighted.loss, clusters, seed))
+    let whitening = white.then_some(whitening.map);
+    let mut settings = StackSettings::new(experts, whitening, weighted.loss, clusters, seed);
+    settings.score = score;
+    Ok(settings)
 }
 
 fn prototypes(whitening: &Whitening, weight: f64) -> ExpertSettings {
@@ -171,7 +170,7 @@ fn raw_kernel(
                     outputs.row_mut(row).iter_mut().for_each(|value| *value = -*value / own);
                     outputs.row_mut(row)[label as usize] += 1.0;
                 }
-                let loss = Evidences { tables: vec![&outputs], labels: &labels }.fit(&[0]).loss;
+                let loss = Evidences { tables: vec![&outputs], labels: &labels, context }.fit(&[0]).loss;
                 if loss < best.0 {
                     best = (loss, Relative { bandwidth, shape, ridge });
                 }
@@ -261,6 +260,8 @@ fn range(unit: f64) -> [f64; 2] {
 struct Candidates {
     tables: Vec<Wide>,
     labels: Vec<u32>,
+    /// The points' places in the fit part.
+    rows: Vec<usize>,
 }
 
 impl Candidates {
@@ -272,7 +273,7 @@ impl Candidates {
         raw: Relative,
         shrinkage: f64,
     ) -> Result<()> {
-        let Lesson { device, rfm, config, seed, context } = lesson;
+        let Lesson { device, rfm, config, seed, context, .. } = lesson;
         let classes = rfm.beta.cols();
         let [taught, judged] = halves;
         let part = |rows: &[usize]| Part {
@@ -311,15 +312,17 @@ impl Candidates {
             *table = std::mem::take(table).above(expert.bag());
         }
         self.labels.extend_from_slice(&judged.labels);
+        self.rows.extend_from_slice(&halves[1]);
         Ok(())
     }
 
-    /// The best setting of each family, the weights of those that pay, and the scores that they give the points.
-    fn choose(&self) -> (Weighted, Vec<Candidate>, Vec<f64>) {
+    /// The best setting of each family, the weights of those that pay, and the evidence about the points that they give.
+    fn choose(&self, context: &Context<'_>) -> (Weighted, Vec<Candidate>, Wide) {
         let candidates = Candidate::all();
         let mut best: Vec<(f64, usize)> = Vec::new();
         for (at, candidate) in candidates.iter().enumerate() {
-            let loss = Evidences { tables: vec![&self.tables[at]], labels: &self.labels }.fit(&[0]).loss;
+            let loss =
+                Evidences { tables: vec![&self.tables[at]], labels: &self.labels, context }.fit(&[0]).loss;
             let family = candidate.family();
             if best.len() <= family {
                 best.resize(family + 1, (f64::INFINITY, at));
@@ -330,10 +333,10 @@ impl Candidates {
         }
         let chosen: Vec<usize> = best.iter().map(|&(_, at)| at).collect();
         let tables = chosen.iter().map(|&at| &self.tables[at]).collect();
-        let evidences = Evidences { tables, labels: &self.labels };
+        let evidences = Evidences { tables, labels: &self.labels, context };
         let weighted = evidences.choose();
-        let scores = evidences.losses(&weighted.weights);
-        (weighted, chosen.iter().map(|&at| candidates[at]).collect(), scores)
+        let evidence = evidences.weighted(&weighted.weights);
+        (weighted, chosen.iter().map(|&at| candidates[at]).collect(), evidence)
     }
 }
 

@@ -19,6 +19,7 @@ mod folds;
 mod learn;
 mod nearest;
 mod prototypes;
+mod ranked;
 mod ridge;
 mod settings;
 mod weights;
@@ -31,10 +32,12 @@ mod tests;
 pub use by_class::{ByClass, Clusters};
 pub(crate) use folds::out_of_fold;
 pub(crate) use learn::{Lesson, learn};
+pub use ranked::{PosteriorScore, ScoreSettings};
 pub use settings::{ExpertSettings, Space, StackSettings};
 
 use super::config::CalibrationMode;
 use super::counts::{Counts, LabelCounts};
+use super::scores::RankedScore;
 use crate::context::Context;
 use crate::device::cpu::packed::Packed;
 use crate::error::Result;
@@ -42,14 +45,14 @@ use crate::machine::Part;
 use crate::matrix::Matrix;
 use bounds::Bounds;
 use by_class::{Offsets, Strata};
-use count::{Bagged, Counting, Query, reaching, score, scores};
+use count::{Bagged, Counting, Joining, Query, reaching, score, scores};
 use expert::{Asked, Block, Expert, Support};
 use weights::{Evidences, log_sum};
 use whitening::packed_columns;
 use wide::Wide;
 
 /// Queries that are looked at together: what experts say of them is queries × points.
-const BLOCK: usize = 64;
+const BLOCK: usize = 96;
 
 /// Experts opened on labelled points, with what they say of the calibration points.
 #[derive(Debug)]
@@ -63,13 +66,22 @@ pub(crate) struct Stack {
     /// Their labels.
     labels: Vec<u32>,
     pub(crate) known: Known,
-    /// Where queries join the bag: what settles most of them.
-    bounds: Option<Bounds>,
+    /// Where queries join the bag.
+    joined: Option<Joined>,
     /// Who is compared with whom, where not all are.
     strata: Option<Strata>,
     /// What is taken off the scores of classes, and the same experts on the fit points alone, which judge that.
     fairness: Option<(Offsets, Box<Self>)>,
     classes: usize,
+}
+
+/// What a bag that queries join is counted with.
+#[derive(Debug)]
+enum Joined {
+    /// What settles most pairs of a point and a label.
+    Bounds(Bounds),
+    /// The points' random numbers, for a score that looks at ranks.
+    Draws(Vec<f64>),
 }
 
 /// What calibration points say before any query joins them.
@@ -82,12 +94,19 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    fn of(evidence: &Wide, labels: &[u32]) -> Self {
-        let each = labels.iter().enumerate();
-        let mut scores: Vec<f64> =
-            each.map(|(row, &label)| score(&mut evidence.row(row).to_vec(), label as usize)).collect();
+    fn of(evidence: &Wide, calibration: &Part, settings: &StackSettings, context: &Context<'_>) -> Self {
+        let Part { embeddings, labels } = calibration;
+        let ranked = settings.score.ranked();
+        let of = |(row, &label): (usize, &u32)| match &ranked {
+            None => score(&mut evidence.row(row).to_vec(), label as usize),
+            Some(ranked) => {
+                let draw = ranked::draw(embeddings.row(row), settings.seed);
+                ranked::score(ranked.as_ref(), evidence.row(row), label as usize, draw)
+            }
+        };
+        let mut scores: Vec<f64> = labels.iter().enumerate().map(of).collect();
         scores.sort_unstable_by(f64::total_cmp);
-        let told = Evidences { tables: vec![evidence], labels }.fit(&[0]);
+        let told = Evidences { tables: vec![evidence], labels, context }.fit(&[0]);
         Self { scores, sharpness: told.weights[0].max(1e-3) }
     }
 }
@@ -129,18 +148,24 @@ impl Stack {
             evidence: Wide::default(),
             labels: support.bag_labels().to_vec(),
             known: Known::default(),
-            bounds: None,
+            joined: None,
             strata: None,
             fairness: None,
             classes,
         };
         let evidence = if speaks { stack.of_bag() } else { stack.of_queries(&judged, context) };
-        stack.known = known.unwrap_or_else(|| Known::of(&evidence, &calibration.labels));
+        stack.known = known.unwrap_or_else(|| Known::of(&evidence, calibration, &stack.settings, context));
         if speaks {
             stack.evidence = evidence;
         }
         if mode == CalibrationMode::Exact {
-            stack.bounds = Some(Bounds::new(&stack.bagged(), &stack.tables()));
+            stack.joined = Some(if stack.settings.score == ScoreSettings::Lac {
+                Joined::Bounds(Bounds::new(&stack.bagged(), &stack.tables()))
+            } else {
+                let rows = 0..calibration.labels.len();
+                let draw = |row| ranked::draw(calibration.embeddings.row(row), stack.settings.seed);
+                Joined::Draws(rows.map(draw).collect())
+            });
             stack.strata = Strata::new(by_class, &stack.settings.clusters, classes, &stack.labels);
         }
         if mode == CalibrationMode::Exact && by_class == ByClass::Fair {
@@ -196,24 +221,33 @@ impl Stack {
         let mut probabilities = Matrix::with_columns(self.classes);
         for first in (0..queries.rows()).step_by(BLOCK) {
             let rows: Vec<usize> = (first..queries.rows().min(first + BLOCK)).collect();
-            let block = self.block(&queries.select(&rows), context);
+            let normalised = queries.select(&rows);
+            let block = self.block(&normalised, context);
             let asked: Vec<(f64, Box<dyn Asked + '_>)> =
                 self.experts.iter().map(|(weight, expert)| (*weight, expert.ask(&block, context))).collect();
-            let found = context.map(rows.len(), |query| self.posterior(&asked, query));
+            let ranked = self.settings.score.ranked();
+            let posterior = |query| {
+                let draw = || ranked::draw(normalised.row(query), self.settings.seed);
+                self.posterior(&asked, query, ranked.as_deref().map(|score| (score, draw())))
+            };
+            let found = context.map(rows.len(), posterior);
             let (mut queries, told): (Vec<_>, Vec<_>) = found.into_iter().unzip();
             if let Some((_, apart)) = &self.fairness {
                 let mut evidence = apart.of_queries(&block, context);
                 let each = queries.iter_mut().enumerate();
                 each.for_each(|(row, query)| query.apart = scores(evidence.row_mut(row)));
             }
-            let found = match &self.bounds {
-                Some(bounds) => {
-                    let (bag, tables, strata) = (self.bagged(), self.tables(), self.strata.as_ref());
+            let joining = Joining { bag: self.bagged(), experts: &asked, strata: self.strata.as_ref() };
+            let found = match (&self.joined, ranked.as_deref()) {
+                (Some(Joined::Bounds(bounds)), _) => {
                     let offsets = self.fairness.as_ref().map(|(offsets, _)| offsets);
-                    let counting = Counting { bag, bounds, tables, experts: &asked, strata, offsets };
+                    let counting = Counting { joining, bounds, tables: self.tables(), offsets };
                     counting.count(&queries, context)?
                 }
-                None => queries.iter().map(|query| self.count_apart(&query.scores)).collect(),
+                (Some(Joined::Draws(draws)), Some(score)) => {
+                    joining.count_ranked(score, draws, &queries, context)
+                }
+                _ => queries.iter().map(|query| self.count_apart(&query.scores)).collect(),
             };
             for (count, probability) in found.into_iter().zip(told) {
                 let least = count.iter().copied().min().unwrap_or(1);
@@ -226,15 +260,24 @@ impl Stack {
         Ok((counts, probabilities))
     }
 
-    /// A query's score of every label, and its probabilities.
-    fn posterior(&self, asked: &[(f64, Box<dyn Asked + '_>)], query: usize) -> (Query, Vec<f32>) {
+    /// A query's score of every label, and its probabilities; `ranked` is a score that looks at ranks, and the query's random number.
+    fn posterior(
+        &self,
+        asked: &[(f64, Box<dyn Asked + '_>)],
+        query: usize,
+        ranked: Option<(&dyn RankedScore, f64)>,
+    ) -> (Query, Vec<f32>) {
         let mut row = vec![0.0; self.classes];
         for (weight, expert) in asked {
             for (sum, &value) in row.iter_mut().zip(expert.evidence(query)) {
                 *sum += weight * value;
             }
         }
-        let query = Query { scores: scores(&mut row), apart: Vec::new() };
+        let scores = match ranked {
+            None => scores(&mut row),
+            Some((score, draw)) => ranked::scores(score, &row, draw),
+        };
+        let query = Query { scores, apart: Vec::new() };
         for value in &mut row {
             *value *= self.known.sharpness;
         }

@@ -7,8 +7,6 @@
 //!
 //! Cost of a query: `2Nd`. Memory: 12·n·c bytes and N·d numbers.
 
-use pulp::Arch;
-
 use super::expert::{Asked, Block, Expert, Support};
 use super::settings::Space;
 use super::wide::{Targets, Wide};
@@ -26,6 +24,8 @@ pub(super) struct Nearest {
     bag: Wide,
     /// The same in f32, label by label.
     by_label: Matrix,
+    /// The least evidence of every point of the bag.
+    least: Vec<f64>,
 }
 
 impl Nearest {
@@ -42,6 +42,7 @@ impl Nearest {
             fit: support.fit,
             bag: Wide::default(),
             by_label: Matrix::default(),
+            least: Vec::new(),
         };
         let mut bag = Wide::zeros(own.rows(), support.classes);
         let mut squared = opened.points.squared(&own, context);
@@ -49,6 +50,8 @@ impl Nearest {
             squared.row_mut(row)[support.fit + row] = f64::INFINITY;
             opened.of_classes(squared.row(row), bag.row_mut(row));
         }
+        let least = |row: &[f64]| row.iter().copied().fold(f64::INFINITY, f64::min);
+        opened.least = (0..bag.rows()).map(|row| least(bag.row(row))).collect();
         opened.by_label = bag.turned().narrow();
         opened.bag = bag;
         opened
@@ -110,18 +113,18 @@ impl Asked for Asking<'_> {
         (self.to_bag.row(query)[point] - self.of.bag.row(point)[label]).max(0.0)
     }
 
-    fn gains(&self, query: usize, label: usize, first: usize, weight: f64, sum: &mut [f32]) -> f64 {
-        let near = &self.near.row(query)[first..][..sum.len()];
-        let evidence = &self.of.by_label.row(label)[first..][..sum.len()];
+    fn gains(&self, (query, label): (usize, usize), points: &[u32], weight: f64, sums: &mut [f32]) -> f64 {
+        let (near, evidence) = (self.near.row(query), self.of.by_label.row(label));
         let weight = weight as f32;
-        Arch::new().dispatch(
-            #[inline(always)]
-            || {
-                for (sum, (near, evidence)) in sum.iter_mut().zip(near.iter().zip(evidence)) {
-                    *sum += weight * (near - evidence).max(0.0);
-                }
-            },
-        );
+        for (sum, &point) in sums.iter_mut().zip(points) {
+            *sum += weight * (near[point as usize] - evidence[point as usize]).max(0.0);
+        }
         self.of.range[0].ln().abs().max(self.of.range[1].ln().abs())
+    }
+
+    fn between(&self, query: usize, weight: f64, _least: &mut [f64], most: &mut [f64]) {
+        for ((most, near), least) in most.iter_mut().zip(self.to_bag.row(query)).zip(&self.of.least) {
+            *most += weight * (near - least).max(0.0);
+        }
     }
 }

@@ -9,8 +9,6 @@
 //!
 //! Cost of a query: `2d² + 2(n+c)d`, then two operations per label and point. Memory: n·(2c+d) numbers of f64 and n·c of f32.
 
-use pulp::Arch;
-
 use super::expert::{Asked, Block, Expert, Support};
 use super::settings::Space;
 use super::wide::{Targets, Wide};
@@ -33,6 +31,8 @@ pub(super) struct Prototypes {
     /// The same in f32, label by label, and the largest of every label.
     by_label: Matrix,
     largest: Vec<f64>,
+    /// The least and the largest squared distance of every point to a class that is not its own.
+    ends: Vec<[f64; 2]>,
     bag: Wide,
 }
 
@@ -56,6 +56,7 @@ impl Prototypes {
         let means = Targets::new(&means);
         let mut squared = means.squared(&own, context);
         let mut bag = Wide::zeros(own.rows(), classes);
+        let mut ends = vec![[f64::INFINITY, 0.0f64]; own.rows()];
         for (row, &label) in labels.iter().enumerate() {
             let squared = squared.row_mut(row);
             for (value, &count) in squared.iter_mut().zip(&counts) {
@@ -69,6 +70,9 @@ impl Prototypes {
             for (label, (evidence, &squared)) in bag.row_mut(row).iter_mut().zip(&*squared).enumerate() {
                 let others = counts[label] - f64::from(u8::from(label == own));
                 *evidence = of(squared, others, spread);
+                if label != own {
+                    ends[row] = [ends[row][0].min(squared), ends[row][1].max(squared)];
+                }
             }
         }
         let turned = squared.turned();
@@ -84,6 +88,7 @@ impl Prototypes {
             by_label: turned.narrow(),
             largest,
             squared,
+            ends,
             bag,
         }
     }
@@ -168,20 +173,30 @@ impl Asked for Asking<'_> {
         (squared - near) / count + constant_of(to_mean, others, self.of.spread)
     }
 
-    fn gains(&self, query: usize, label: usize, first: usize, weight: f64, sum: &mut [f32]) -> f64 {
-        let near = &self.near.row(query)[first..][..sum.len()];
-        let squared = &self.of.by_label.row(label)[first..][..sum.len()];
+    fn gains(&self, (query, label): (usize, usize), points: &[u32], weight: f64, sums: &mut [f32]) -> f64 {
+        let (near, squared) = (self.near.row(query), self.of.by_label.row(label));
         let share = 1.0 / (self.of.counts[label] + 1.0);
         let constant = self.constant.row(query)[label];
         let (factor, added) = ((weight * share) as f32, (weight * constant) as f32);
-        Arch::new().dispatch(
-            #[inline(always)]
-            || {
-                for (sum, (near, squared)) in sum.iter_mut().zip(near.iter().zip(squared)) {
-                    *sum += factor * (squared - near) + added;
-                }
-            },
-        );
+        for (sum, &point) in sums.iter_mut().zip(points) {
+            *sum += factor * (squared[point as usize] - near[point as usize]) + added;
+        }
         share * (self.of.largest[label] + self.farthest[query]) + constant.abs()
+    }
+
+    fn between(&self, query: usize, weight: f64, least: &mut [f64], most: &mut [f64]) {
+        let counts = &self.of.counts;
+        let fewest = counts.iter().copied().fold(f64::INFINITY, f64::min);
+        let largest = counts.iter().copied().fold(0.0, f64::max);
+        let [fewest, largest] = [fewest, largest].map(|count| weight / (count + 1.0));
+        let constants = self.constant.row(query);
+        let low = weight * constants.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = weight * constants.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let each = least.iter_mut().zip(most).zip(&self.of.ends);
+        for (((least, most), [lowest, highest]), near) in each.zip(self.to_points.row(query)) {
+            let (lowest, highest) = (lowest - near, highest - near);
+            *least += low + if lowest < 0.0 { fewest } else { largest } * lowest;
+            *most += high + if highest > 0.0 { fewest } else { largest } * highest;
+        }
     }
 }

@@ -164,20 +164,19 @@ impl Ridge {
             }
         }
         let labels = support.bag_labels().to_vec();
-        let mut bag = Wide::zeros(labels.len(), support.classes);
+        let own: Vec<usize> = (support.fit..n).collect();
+        let mut bag = features.select(&own).times(&coefficients.packed(), context);
         let mut diagonal = Vec::with_capacity(labels.len());
         for (at, &label) in labels.iter().enumerate() {
             let row = support.fit + at;
             let rest = (1.0 - dot(solved.row(row), features.row(row))).max(1e-12);
             diagonal.push(rest / ridge);
-            let own = label as usize;
             for (class, out) in bag.row_mut(at).iter_mut().enumerate() {
-                let target = f64::from(u8::from(class == own));
-                *out = target - (target - dot(features.row(row), coefficients.row(class))) / rest;
+                let target = f64::from(u8::from(class == label as usize));
+                *out = target - (target - *out) / rest;
             }
         }
         // Everything a query brings is its kernel column: fold L⁻¹ into what it is multiplied with.
-        let own: Vec<usize> = (support.fit..n).collect();
         let mut influence = solved.select(&own);
         let mut quadratic = Wide::zeros(m, m);
         quadratic.as_mut_slice().copy_from_slice(&inverse);

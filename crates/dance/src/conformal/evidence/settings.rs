@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::by_class::Clusters;
+use super::ranked::ScoreSettings;
 use super::ridge::{RidgeSettings, WHOLE};
 use crate::error::Result;
 use crate::kernel::Kernel;
@@ -126,7 +127,7 @@ impl StackSettings {
         clusters: Clusters,
         seed: u64,
     ) -> Self {
-        Self { experts, whitening, log_loss, clusters, whole: WHOLE, seed }
+        Self { experts, whitening, log_loss, clusters, score: ScoreSettings::default(), whole: WHOLE, seed }
     }
 }
 
@@ -142,8 +143,10 @@ pub struct StackSettings {
     pub log_loss: f64,
     /// Classes of like difficulty.
     pub clusters: Clusters,
+    /// Which score of the posterior is compared.
+    pub score: ScoreSettings,
     /// Most points whose kernel is inverted as it is; more are spanned by landmarks among the fit points.
     pub whole: usize,
-    /// Picks the landmarks.
+    /// Picks the landmarks and the random numbers of scores.
     pub seed: u64,
 }

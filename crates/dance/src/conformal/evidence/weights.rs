@@ -4,9 +4,14 @@
 //! Newton's method on the log loss, which is convex; a step that would make a weight negative holds it at 0. Cost: a few dozen
 //! passes over (experts)² · n · c numbers.
 
+use std::ops::Range;
+
 use super::wide::Wide;
+use crate::context::Context;
 
 const STEPS: usize = 60;
+/// Points of a parallel task.
+const PART: usize = 128;
 /// What a weight costs: keeps the system definite where two experts say the same.
 const PENALTY: f64 = 1e-4;
 /// An expert that improves the log loss by less than this share of it does not pay.
@@ -16,6 +21,7 @@ const WORTH: f64 = 2e-3;
 pub(super) struct Evidences<'a> {
     pub(super) tables: Vec<&'a Wide>,
     pub(super) labels: &'a [u32],
+    pub(super) context: &'a Context<'a>,
 }
 
 /// Weights and the mean log loss that they give.
@@ -106,6 +112,13 @@ impl Evidences<'_> {
         }
     }
 
+    /// What the stack says.
+    pub(super) fn weighted(&self, weights: &[f64]) -> Wide {
+        let mut all = Wide::zeros(self.labels.len(), self.classes());
+        (0..self.labels.len()).for_each(|row| self.row(weights, row, all.row_mut(row)));
+        all
+    }
+
     /// The mean log loss, and what the weights cost.
     pub(super) fn loss(&self, weights: &[f64]) -> f64 {
         let total: f64 = self.losses(weights).iter().sum();
@@ -115,21 +128,39 @@ impl Evidences<'_> {
 
     /// `-ln p(y)` of every point.
     pub(super) fn losses(&self, weights: &[f64]) -> Vec<f64> {
-        let mut row = vec![0.0; self.tables.first().map_or(0, |table| table.cols())];
-        let of = |(point, &label): (usize, &u32)| {
-            self.row(weights, point, &mut row);
-            log_sum(&row) - row[label as usize]
+        let of = |points: Range<usize>| {
+            let mut row = vec![0.0; self.classes()];
+            let of = |point: usize| {
+                self.row(weights, point, &mut row);
+                log_sum(&row) - row[self.labels[point] as usize]
+            };
+            points.map(of).collect::<Vec<f64>>()
         };
-        self.labels.iter().enumerate().map(of).collect()
+        self.in_parts(of).concat()
     }
 
-    /// Gradient and Hessian of the loss in the weights of `experts`.
-    fn derivatives(&self, weights: &[f64], experts: &[usize]) -> (Vec<f64>, Vec<Vec<f64>>) {
-        let classes = self.tables.first().map_or(0, |table| table.cols());
+    fn classes(&self) -> usize {
+        self.tables.first().map_or(0, |table| table.cols())
+    }
+
+    /// `work` of parts of the points that do not depend on the number of threads, so that sums over them do not either.
+    fn in_parts<T: Send>(&self, work: impl Fn(Range<usize>) -> T + Sync + Send) -> Vec<T> {
+        let n = self.labels.len();
+        self.context.map(n.div_ceil(PART), |part| work(part * PART..((part + 1) * PART).min(n)))
+    }
+
+    /// The sums over some points that gradient and Hessian are made of, the latter below its diagonal.
+    fn derivatives_of(
+        &self,
+        points: Range<usize>,
+        weights: &[f64],
+        experts: &[usize],
+    ) -> (Vec<f64>, Vec<Vec<f64>>) {
         let k = experts.len();
         let (mut gradient, mut hessian) = (vec![0.0; k], vec![vec![0.0; k]; k]);
-        let mut row = vec![0.0; classes];
-        for (point, &label) in self.labels.iter().enumerate() {
+        let mut row = vec![0.0; self.classes()];
+        for point in points {
+            let label = self.labels[point];
             self.row(weights, point, &mut row);
             let total = log_sum(&row);
             for value in &mut row {
@@ -148,6 +179,19 @@ impl Evidences<'_> {
                         .sum();
                     hessian[a][b] += product;
                 }
+            }
+        }
+        (gradient, hessian)
+    }
+
+    /// Gradient and Hessian of the loss in the weights of `experts`.
+    fn derivatives(&self, weights: &[f64], experts: &[usize]) -> (Vec<f64>, Vec<Vec<f64>>) {
+        let k = experts.len();
+        let (mut gradient, mut hessian) = (vec![0.0; k], vec![vec![0.0; k]; k]);
+        for (part, rows) in self.in_parts(|points| self.derivatives_of(points, weights, experts)) {
+            gradient.iter_mut().zip(part).for_each(|(sum, value)| *sum += value);
+            for (sums, row) in hessian.iter_mut().zip(rows) {
+                sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
             }
         }
         let n = self.labels.len().max(1) as f64;

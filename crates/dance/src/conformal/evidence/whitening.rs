@@ -161,7 +161,7 @@ impl Fit<'_> {
                 *value = if others > 0.0 { spread / others - *value } else { -nothing };
             }
         }
-        let evidences = Evidences { tables: vec![&squared], labels: &labels };
+        let evidences = Evidences { tables: vec![&squared], labels: &labels, context };
         (evidences.fit(&[0]).loss, Whitening { map, shrinkage, spread, nothing })
     }
 }

@@ -1,10 +1,12 @@
 //! Matrices in f64, for what decides: products whose rows come out the same in every batch.
 
+use pulp::{Arch, Simd, WithSimd};
+
 use crate::context::Context;
 use crate::device::cpu::packed::{Packed, Scratch};
 use crate::matrix::Matrix;
 
-/// Rows of a parallel task.
+/// Most rows of a parallel task.
 const TILE: usize = 48;
 
 /// A row-major matrix of f64.
@@ -94,8 +96,9 @@ impl Wide {
     /// `self · right`, in parallel over rows; a row does not depend on those beside it.
     pub(super) fn times(&self, right: &Packed<f64>, context: &Context<'_>) -> Self {
         let width = right.columns();
-        let tiles = context.map(self.rows.div_ceil(TILE), |tile| {
-            let (first, last) = (tile * TILE, ((tile + 1) * TILE).min(self.rows));
+        let rows = self.rows.div_ceil(context.threads()).next_multiple_of(12).clamp(12, TILE);
+        let tiles = context.map(self.rows.div_ceil(rows), |tile| {
+            let (first, last) = (tile * rows, ((tile + 1) * rows).min(self.rows));
             let mut out = vec![0.0; (last - first) * width];
             let left = &self.data[first * self.cols..last * self.cols];
             right.multiply(left, 0..width, &mut out, &mut Scratch::default());
@@ -107,7 +110,22 @@ impl Wide {
 
 /// The sum of products in their order: the order of the packed product.
 pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).fold(0.0, |sum, (&a, &b)| a.mul_add(b, sum))
+    Arch::new().dispatch(Dot { a, b })
+}
+
+/// A type of its own and not a closure: see `squared_distance`.
+struct Dot<'a> {
+    a: &'a [f64],
+    b: &'a [f64],
+}
+
+impl WithSimd for Dot<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
+        self.a.iter().zip(self.b).fold(0.0, |sum, (&a, &b)| a.mul_add(b, sum))
+    }
 }
 
 /// Points that others are compared with: packed, with their squared norms.

@@ -6,6 +6,8 @@
 //! Cost: one logarithm and two exponentials per pair. Relative error of `u` against f64: below
 //! `1e-6 + 1e-7·|ln(r²/L²)|`, checked in the tests.
 
+use std::iter::zip;
+
 use pulp::Arch;
 
 use crate::kernel::Kernel;
@@ -33,7 +35,7 @@ impl Kernel {
         Arch::new().dispatch(
             #[inline(always)]
             || {
-                for (out, &squared) in out.iter_mut().zip(squared) {
+                for (out, &squared) in zip(out, squared) {
                     *out = exp(-power.apply(squared));
                 }
             },
@@ -47,7 +49,7 @@ impl Kernel {
         Arch::new().dispatch(
             #[inline(always)]
             || {
-                for (out, &squared) in out.iter_mut().zip(squared) {
+                for (out, &squared) in zip(out, squared) {
                     let u = power.apply(squared);
                     let weight = minus_q * u * exp(-u) / squared;
                     *out = if squared < SAME_POINT { 0.0 } else { weight };

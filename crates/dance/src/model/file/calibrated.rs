@@ -2,7 +2,7 @@
 
 use super::tensors::Reader;
 use crate::conformal::scores::PairedScores;
-use crate::conformal::{CalibrationMode, CalibrationScores, MixSelection, Novelty, Reference};
+use crate::conformal::{CalibrationMode, CalibrationScores, Compared, MixSelection, Novelty, Reference};
 use crate::context::Context;
 use crate::error::Result;
 
@@ -22,7 +22,11 @@ pub(super) fn novelty(
 }
 
 /// What the mix is selected on, where it is.
-pub(super) fn selection(reader: &Reader<'_>, classes: usize) -> Result<Option<MixSelection>> {
+pub(super) fn selection(
+    reader: &Reader<'_>,
+    classes: usize,
+    mode: CalibrationMode,
+) -> Result<Option<MixSelection>> {
     if !reader.has("tuning_offsets") {
         return Ok(None);
     }
@@ -46,5 +50,6 @@ pub(super) fn selection(reader: &Reader<'_>, classes: usize) -> Result<Option<Mi
         },
         labels: reader.labels("tuning_true_labels", Some(points), classes)?,
         classes,
+        compared: Compared::of(mode),
     }))
 }

@@ -176,7 +176,7 @@ impl Dance {
         let stack = stack::open(metadata.stack, &reader, &fitted, (&reference, &labels), classes, context)?;
         let points = Part { embeddings: classifier.map(&reference, context)?, labels };
         let config = &fitted.config.dance;
-        let selection = calibrated::selection(&reader, classes)?;
+        let selection = calibrated::selection(&reader, classes, config.calibration)?;
         if let Some((mix, _)) = metadata.joint {
             Mix::Fixed(mix).check()?;
         }

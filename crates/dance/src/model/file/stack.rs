@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::tensors::{Reader, Values};
 use crate::conformal::{
-    CalibrationMode, Clusters, Combine, DanceConfig, ExpertSettings, Known, Stack, StackSettings,
+    CalibrationMode, Clusters, Combine, DanceConfig, ExpertSettings, Known, ScoreSettings, Stack,
+    StackSettings,
 };
 use crate::context::Context;
 use crate::error::Result;
@@ -27,15 +28,18 @@ pub(super) struct StackRecord {
     seed: u64,
     #[serde(default)]
     clusters: Clusters,
+    #[serde(default)]
+    score: ScoreSettings,
 }
 
 impl StackRecord {
     pub(super) fn of(stack: &Stack) -> Self {
-        let StackSettings { experts, log_loss, whole, seed, clusters, .. } = &stack.settings;
+        let StackSettings { experts, log_loss, whole, seed, clusters, score, .. } = &stack.settings;
         let log_loss = Some(*log_loss).filter(|loss| loss.is_finite());
         let sharpness = stack.known.sharpness;
         let clusters = clusters.clone();
-        Self { experts: experts.clone(), log_loss, sharpness, whole: *whole, seed: *seed, clusters }
+        let experts = experts.clone();
+        Self { experts, log_loss, sharpness, whole: *whole, seed: *seed, clusters, score: *score }
     }
 }
 
@@ -56,7 +60,7 @@ pub(super) fn open(
     classes: usize,
     context: &Context<'_>,
 ) -> Result<Option<Arc<Stack>>> {
-    let DanceConfig { combine, calibration: mode, by_class, .. } = fitted.config.dance;
+    let DanceConfig { combine, calibration: mode, by_class, posterior_score: kind, .. } = fitted.config.dance;
     if combine != Combine::Evidence {
         return Ok(None);
     }
@@ -65,9 +69,10 @@ pub(super) fn open(
     };
     let rfm = &fitted.rfm;
     let d = rfm.train.cols();
-    let StackRecord { experts, log_loss, sharpness, whole, seed, clusters } = record;
+    let StackRecord { experts, log_loss, sharpness, whole, seed, clusters, score } = record;
     let sound = |expert: &ExpertSettings| expert.is_sound();
     let is_sound = !experts.is_empty() && experts.iter().all(sound) && clusters.is_sound();
+    let is_sound = is_sound && score.is_sound() && score.kind() == kind;
     if !(is_sound && sharpness.is_finite() && sharpness > 0.0) {
         return Err(
             reader.problem("metadata `evidence` holds settings that no fit makes; the file is damaged")
@@ -78,6 +83,7 @@ pub(super) fn open(
         return Err(reader.problem("`whitening` is missing; the file is damaged"));
     }
     let mut settings = StackSettings::new(experts, whitening, log_loss.unwrap_or(f64::NAN), clusters, seed);
+    settings.score = score;
     settings.whole = whole.min(settings.whole); // what a file says takes memory
     let speaks = mode != CalibrationMode::Disjoint;
     let points = speaks.then_some(calibration.1.len());

@@ -1,6 +1,7 @@
 //! Every posterior rebuilt from the formulas, in plain loops.
 
-use super::super::{ByClass, CalibrationMode, ExpertSettings, Matrix, Part, StackSettings};
+use super::super::ranked::draw;
+use super::super::{ByClass, CalibrationMode, ExpertSettings, Matrix, Part, ScoreSettings, StackSettings};
 use super::Case;
 
 /// One point of what experts look at: in every space, with its label.
@@ -135,6 +136,25 @@ fn minus_log(evidence: &[f64], label: usize) -> f64 {
     most + evidence.iter().map(|e| (e - most).exp()).sum::<f64>().ln() - evidence[label]
 }
 
+/// RAPS or SAPS of a label, from their formulas: a label stands behind those that are more probable.
+fn by_rank(score: ScoreSettings, evidence: &[f64], point: &Point, seed: u64) -> f64 {
+    let p: Vec<f64> = (0..evidence.len()).map(|label| (-minus_log(evidence, label)).exp()).collect();
+    let (own, largest) = (p[point.label], p.iter().copied().fold(0.0, f64::max));
+    let before: Vec<f64> = p.iter().copied().filter(|&other| other > own * (1.0 + 1e-9)).collect();
+    let rank = before.len() + 1;
+    let row: Vec<f32> = point.spaces[0].iter().map(|&x| x as f32).collect();
+    let u = draw(&row, seed);
+    match score {
+        ScoreSettings::Raps { penalty, free_ranks } => {
+            let late = rank.saturating_sub(free_ranks) as f64;
+            before.iter().sum::<f64>() + (1.0 - u) * own + penalty * late
+        }
+        ScoreSettings::Saps { .. } if rank == 1 => u * largest,
+        ScoreSettings::Saps { weight } => largest + (rank as f64 - 2.0 + u) * weight,
+        ScoreSettings::Lac => unreachable!(),
+    }
+}
+
 /// Every count, from posteriors that are rebuilt for every query, label and point.
 pub(super) fn brute_force(
     case: &Case,
@@ -153,7 +173,11 @@ pub(super) fn brute_force(
     };
     let (fit, bag) = (points(&case.fit), points(&case.bag));
     let of = |point: &Point, others: &[Point]| {
-        minus_log(&evidence(settings, &fit, point, others, case.classes), point.label)
+        let evidence = evidence(settings, &fit, point, others, case.classes);
+        match settings.score {
+            ScoreSettings::Lac => minus_log(&evidence, point.label),
+            ranked => by_rank(ranked, &evidence, point, settings.seed),
+        }
     };
     let count = |query: usize, label: u32| {
         let joined = place(case.queries.row(query), label);

@@ -16,6 +16,20 @@ struct Case {
     root: Matrix,
 }
 
+impl Case {
+    /// Some copies in every other bag, and one class that nobody has.
+    fn random(seed: u64, random: &mut Random) -> Self {
+        let (d, classes) = (3, 3 + seed as u32 % 3);
+        Self {
+            fit: clusters(random, 9, classes, d, 0),
+            bag: clusters(random, 11, classes, d, 3 * (seed as usize % 2)),
+            queries: clusters(random, 4, classes, d, 0).embeddings,
+            classes: classes as usize + 1,
+            root: random_map(random, d),
+        }
+    }
+}
+
 fn part(points: &[Vec<f32>], labels: &[u32]) -> Part {
     let cols = points.first().map_or(2, Vec::len);
     Part { embeddings: Matrix::new(points.concat(), points.len(), cols).unwrap(), labels: labels.to_vec() }
@@ -107,18 +121,11 @@ fn compare(case: &Case, settings: &StackSettings, mode: CalibrationMode, by_clas
 
 #[test]
 fn counts_are_those_of_a_brute_force_that_rebuilds_every_posterior() {
-    for seed in 0..6 {
+    for seed in 0..4 {
         let random = &mut Random::new(seed, 1);
-        let (d, classes) = (3, 3 + seed as u32 % 3);
-        let case = Case {
-            fit: clusters(random, 9, classes, d, 0),
-            bag: clusters(random, 11, classes, d, 3 * (seed as usize % 2)),
-            queries: clusters(random, 4, classes, d, 0).embeddings,
-            classes: classes as usize + 1, // one that nobody has
-            root: random_map(random, d),
-        };
+        let case = Case::random(seed, random);
         for experts in stacks() {
-            let mut settings = settings_of(experts, d, random);
+            let mut settings = settings_of(experts, case.root.rows(), random);
             for whole in [2048, 0] {
                 settings.whole = whole;
                 for mode in [CalibrationMode::Exact, CalibrationMode::Reuse, CalibrationMode::Disjoint] {
@@ -159,6 +166,24 @@ fn nasty_bags_too() {
 }
 
 #[test]
+fn counts_by_rank_are_those_of_a_brute_force() {
+    let raps = ScoreSettings::Raps { penalty: 0.07, free_ranks: 2 };
+    for (seed, score) in (0..4).flat_map(|seed| [(seed, raps), (seed, ScoreSettings::Saps { weight: 0.15 })])
+    {
+        let random = &mut Random::new(seed, 9);
+        let case = Case::random(seed, random);
+        for experts in stacks() {
+            let mut settings = settings_of(experts, case.root.rows(), random);
+            settings.score = score;
+            for mode in [CalibrationMode::Exact, CalibrationMode::Disjoint, CalibrationMode::Reuse] {
+                compare(&case, &settings, mode, ByClass::Together);
+            }
+            compare(&case, &settings, CalibrationMode::Exact, ByClass::Each);
+        }
+    }
+}
+
+#[test]
 fn counts_by_class_are_those_of_a_brute_force() {
     for seed in 0..3 {
         let random = &mut Random::new(seed, 4);
@@ -189,37 +214,39 @@ fn coverage_is_nominal_for_fresh_draws() {
     let fit = clusters(random, 24, classes, d, 0);
     let root = random_map(random, d);
     let settings = settings_of(stacks().pop().unwrap(), d, random);
-    for n in [20, 100] {
+    let scores = [
+        ScoreSettings::Lac,
+        ScoreSettings::Raps { penalty: 0.05, free_ranks: 1 },
+        ScoreSettings::Saps { weight: 0.2 },
+    ];
+    for n in [20, 100, 300] {
         let draws = 500;
-        let mut covered = [0usize; 3];
+        let mut covered = [[0usize; 3]; 3];
         let alphas = [0.05, 0.1, 0.3];
         for _ in 0..draws {
             let bag = clusters(random, n, classes, d, 0);
             let query = clusters(random, 1, classes, d, 0);
-            let parts = [&fit, &bag];
-            let mode = CalibrationMode::Exact;
-            let stack = Stack::open(
-                settings.clone(),
-                parts,
-                &root,
-                classes as usize,
-                (mode, ByClass::Together),
-                None,
-                &context,
-            )
-            .unwrap();
-            let (counts, _) = stack.answer(&query.embeddings, &context).unwrap();
-            let count = counts.get(0, query.labels[0]).combined;
-            for (at, &alpha) in alphas.iter().enumerate() {
-                covered[at] += usize::from(count >= least_count(alpha, n));
+            for (score, covered) in scores.into_iter().zip(&mut covered) {
+                let settings = StackSettings { score, ..settings.clone() };
+                let mode = (CalibrationMode::Exact, ByClass::Together);
+                let parts = [&fit, &bag];
+                let stack = Stack::open(settings, parts, &root, classes as usize, mode, None, &context);
+                let (counts, _) = stack.unwrap().answer(&query.embeddings, &context).unwrap();
+                let count = counts.get(0, query.labels[0]).combined;
+                for (covered, &alpha) in covered.iter_mut().zip(&alphas) {
+                    *covered += usize::from(count >= least_count(alpha, n));
+                }
             }
         }
-        for (at, &alpha) in alphas.iter().enumerate() {
-            // Exactly ⌈(1-α)(n+1)⌉/(n+1), four standard errors either way: an index off by one leaves it for n = 20.
-            let exact = (f64::from(n as u32) + 2.0 - f64::from(least_count(alpha, n))) / (n as f64 + 1.0);
-            let found = covered[at] as f64 / f64::from(draws);
-            let error = (exact * (1.0 - exact) / f64::from(draws)).sqrt();
-            assert!((found - exact).abs() < 4.0 * error, "n {n}, alpha {alpha}: {found} for {exact}");
+        for (covered, score) in covered.iter().zip(scores) {
+            for (&covered, &alpha) in covered.iter().zip(&alphas) {
+                // Exactly ⌈(1-α)(n+1)⌉/(n+1), four standard errors either way: an index off by one leaves it for n = 20.
+                let exact = (f64::from(n as u32) + 2.0 - f64::from(least_count(alpha, n))) / (n as f64 + 1.0);
+                let found = covered as f64 / f64::from(draws);
+                let error = (exact * (1.0 - exact) / f64::from(draws)).sqrt();
+                let close = (found - exact).abs() < 4.0 * error;
+                assert!(close, "{score:?}, n {n}, alpha {alpha}: {found} for {exact}");
+            }
         }
     }
 }
