@@ -11,7 +11,7 @@
 //! ```text
 //! Σ_t w_t · p(y|x)^(1/t) / Σ_y p(y|x)^(1/t)  +  ε/c
 //! ```
-//! the posterior of experts that have not seen the point, at temperatures t from twice as sure as it is to four times less (labels that people
+//! the posterior of experts that have not seen the point, at temperatures t from twice as sure as it is to half as sure (labels that people
 //! disagree on fall on classes that are near), and an error, which falls anywhere. The weights follow by maximum likelihood, which has one
 //! largest value, and the probability that a label is an error from the last part. The list is the longest whose mean probability of being
 //! right is at most what was asked.
@@ -24,7 +24,7 @@
 use crate::context::Context;
 
 /// Temperatures of the posterior.
-const TEMPERATURES: [f64; 4] = [0.5, 1.0, 2.0, 4.0];
+const TEMPERATURES: [f64; 3] = [0.5, 1.0, 2.0];
 /// Steps of expectation and maximisation.
 const STEPS: usize = 300;
 
