@@ -51,8 +51,11 @@ pub(crate) fn watch(
 ) -> PyResult<String> {
     let (dance, stream) = (model.get().dance()?, arrays::matrix(&points)?);
     let labelled = labels.is_some();
-    let labels: Vec<Option<Option<u32>>> =
-        labels.iter().flat_map(|all| all.as_array().to_vec()).map(|id| Some(u32::try_from(id).ok())).collect();
+    let labels: Vec<Option<Option<u32>>> = labels
+        .iter()
+        .flat_map(|all| all.as_array().to_vec())
+        .map(|id| Some(u32::try_from(id).ok()))
+        .collect();
     let state = state
         .map(serde_json::from_str)
         .transpose()
@@ -64,7 +67,9 @@ pub(crate) fn watch(
         }
         let new = if stream.rows() == 0 { Vec::new() } else { monitor.watch(&stream, &labels, context)? };
         let capital = monitor.capital();
-        let capital = capital.iter().map(|(watched, now, largest)| json!({ "watched": watched, "capital": now, "largest": largest }));
+        let capital = capital
+            .iter()
+            .map(|(watched, now, largest)| json!({ "watched": watched, "capital": now, "largest": largest }));
         let report = json!({
             "points": monitor.points(),
             "bound": monitor.bound(),

@@ -302,7 +302,7 @@ proptest! {
 
 #[test]
 fn provenance_is_an_array_of_words() {
-    let words = |words: [&[u8; 6]; 3]| npy("'|S6'", false, "(3,)", &words.concat());
+    let words = |words: [&[u8; 6]; 3]| npy("'|S6'", false, "(3,)", &words.map(|word| &word[..]).concat());
     let file = |words| {
         let points = npy("'<f4'", false, "(3, 2)", &bytes(&X, f32::to_le_bytes));
         npz(&[("embeddings", points), ("provenance", words)])
