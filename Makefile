@@ -62,7 +62,7 @@ test-python: test-python-wheel ## Build the wheel and run the tests of the Pytho
 # Spark needs a Java runtime, which is the user's. In `make test` the same tests run where the engines are installed.
 test-engines: test-python-wheel ## Install Spark and Ray into .venv and run the tests of both
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "pyspark>=3.5" "ray[data]>=2.9" duckdb
-	$(BIN)/python -m pytest -c python/pyproject.toml python/tests/test_spark.py python/tests/test_ray.py \
+	$(BIN)/python -m pytest -c python/pyproject.toml python/tests/test_spark.py python/tests/test_spark_executor.py python/tests/test_ray.py \
 	  python/tests/test_engines_agree.py python/tests/test_scale_document.py
 
 # A real browser: Debian's Chromium, or what CHROMIUM names, driven by playwright-core from the npm registry. Pictures of one's own are

@@ -52,18 +52,10 @@ _SUPPORT = 5
 _KINDS = {"text": pa.string(), "integer": pa.int64(), "float": pa.float64(), "boolean": pa.bool_()}
 
 
-def predict_batches(
-    model: Any,
-    *,
-    alpha: float = 0.1,
-    embedding: str = "embedding",
-    keep: Sequence[str] = (),
-    include: Sequence[str] = (),
-    on_error: str = "raise",
-    empty: str = "keep",
-    n_jobs: int | None = None,
-) -> BatchPredictor:
-    """A function from Arrow record batches to record batches with a prediction set for every row.
+class BatchPredictor:
+    """A function from Arrow record batches to record batches with a prediction set for every row: :func:`predict_batches`.
+
+    It can be pickled and sent to a worker.
 
     Parameters
     ----------
@@ -90,32 +82,18 @@ def predict_batches(
     labels, most conforming first; ``set_size``; ``p_max``, the largest p-value of any label, small for a point unlike
     anything the model knows. Labels are what they were in the fit: integers come back as integers.
     """
-    return BatchPredictor(
-        ShippedModel(model),
-        alpha=alpha,
-        embedding=embedding,
-        keep=keep,
-        include=include,
-        on_error=on_error,
-        empty=empty,
-        n_jobs=n_jobs,
-    )
-
-
-class BatchPredictor:
-    """What :func:`predict_batches` gives. It can be pickled and sent to a worker."""
 
     def __init__(
         self,
-        model: ShippedModel,
+        model: Any,
         *,
-        alpha: float,
-        embedding: str,
-        keep: Sequence[str],
-        include: Sequence[str],
-        on_error: str,
-        empty: str,
-        n_jobs: int | None,
+        alpha: float = 0.1,
+        embedding: str = "embedding",
+        keep: Sequence[str] = (),
+        include: Sequence[str] = (),
+        on_error: str = "raise",
+        empty: str = "keep",
+        n_jobs: int | None = None,
     ) -> None:
         check_word("on_error", on_error, ("raise", "null"))
         check_word("empty", empty, ("keep", "top1"))
@@ -123,7 +101,7 @@ class BatchPredictor:
             check_word("include", what, tuple(_INCLUDE))
         if not 0 < alpha < 1:
             raise ValueError(f"alpha = {alpha}: must be between 0 and 1")
-        self.model = model
+        self.model = ShippedModel(model)
         self.alpha = float(alpha)
         self.embedding = embedding
         self.keep = list(keep)
@@ -226,3 +204,6 @@ class BatchPredictor:
             "neighbors": lambda: pa.array(answers.neighbors, pa.string()),
         }
         return columns + [further[what]() for what in self.include]
+
+
+predict_batches = BatchPredictor

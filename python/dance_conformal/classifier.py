@@ -15,8 +15,7 @@ from .after import Afterwards
 from .inputs import (
     as_labels,
     as_points,
-    check_directions,
-    check_finite,
+    check_learnable,
     class_kind,
     class_names,
     class_values,
@@ -134,7 +133,7 @@ class DanceClassifier(Afterwards):
     unseen_share_ : float or None
         Estimated share (Good-Turing) of new points whose label no point of fit or calibration has. No set can hold such a
         label, so coverage is at most ``1 - unseen_share_``. ``None`` where calibration points do not tell: with
-        ``stratify=True``, and in model older files.
+        ``stratify=True``, and in older model files.
     kernel_ : dict
         Bandwidth, shape and rounds chosen, validation accuracy, and what was computed on how many points.
     reference_indices_ : array
@@ -264,17 +263,9 @@ class DanceClassifier(Afterwards):
         array([0, 1, 2])
         """
         points = as_points(X)
-        check_finite(points)
-        labels = as_labels(y, len(points))
         samples = len(points)
-        if samples < 2:
-            raise ValueError("n_samples=1: a single point cannot both fit and calibrate; pass more")
-        if self.normalize == "l2":
-            check_directions(points)
-        if points.shape[1] == 1 and self.normalize == "l2":
-            raise ValueError(
-                "n_features=1: brought to length 1, a single feature is nothing but its sign; use normalize='standardize'"
-            )
+        labels = as_labels(y, samples)
+        check_learnable(points, self.normalize)
         own, points, labels = self._labelled(points, labels)
         classes, codes = encode(labels)
         if len(classes) < 2:
@@ -283,20 +274,15 @@ class DanceClassifier(Afterwards):
         rows = split(codes, self.calibration_share, seed, stratify=self.stratify)
         settings = self._settings(seed)
         listener = Listener(self.verbose, self.callback)
-        part = points if len(rows) == 1 else points[rows[0]]
-        data = (
-            part,
-            codes[rows[0]],
-            class_names(classes),
-            class_kind(classes),
-            own[rows[0]].astype(np.uint32),
-        )
+        used = rows[0]
+        part = points if len(rows) == 1 else points[used]
+        data = (part, codes[used], class_names(classes), class_kind(classes), own[used].astype(np.uint32))
         model = _native.Model.fit(
             data, json.dumps(settings), self.device, thread_count(self.n_jobs), listener
         )
         check_features(self, X, points.shape[1], reset=True)
         # A rare class may have no point in the kernel's part.
-        self.classes_ = classes[np.unique(codes[rows[0]])]
+        self.classes_ = classes[np.unique(codes[used])]
         self.kernel_ = json.loads(model.kernel)
         self.n_samples_fit_ = samples
         self._seed = seed

@@ -48,6 +48,19 @@ def check_finite(points: NDArray[np.float32], name: str = "X") -> None:
         )
 
 
+def check_learnable(points: NDArray[np.float32], normalize: str) -> None:
+    """Whether a model can be fitted to these points."""
+    check_finite(points)
+    if len(points) < 2:
+        raise ValueError("n_samples=1: a single point cannot both fit and calibrate; pass more")
+    if normalize == "l2":
+        check_directions(points)
+        if points.shape[1] == 1:
+            raise ValueError(
+                "n_features=1: brought to length 1, a single feature is nothing but its sign; use normalize='standardize'"
+            )
+
+
 def check_directions(points: NDArray[np.float32]) -> None:
     """Refuses rows of zeros, which cannot be brought to length 1."""
     zeros = ~points.any(axis=1)

@@ -56,14 +56,11 @@ def predict(
     df: DataFrame,
     model: _Model,
     *,
-    alpha: float = 0.1,
     features_col: str = "embedding",
     keep: Sequence[str] | None = None,
-    include: Sequence[str] = (),
-    on_error: str = "raise",
-    empty: str = "keep",
     ship: bool = True,
     n_jobs: int = 1,
+    **options: Any,
 ) -> DataFrame:
     """``df`` with a prediction set for every row.
 
@@ -79,20 +76,12 @@ def predict(
     n_jobs : int
         Threads of a task; with more than one, set ``spark.task.cpus`` to as many.
 
-    The others, and the columns that come back, are those of :func:`dance_conformal.arrow.predict_batches`.
+    The others (``alpha``, ``include``, ``on_error``, ``empty``), and the columns that come back, are those of
+    :func:`dance_conformal.arrow.predict_batches`.
     """
     if keep is None:
         keep = [name for name in df.columns if name != features_col]
-    mapper = predict_batches(
-        model,
-        alpha=alpha,
-        embedding=_FEATURES,
-        keep=keep,
-        include=include,
-        on_error=on_error,
-        empty=empty,
-        n_jobs=n_jobs,
-    )
+    mapper = predict_batches(model, embedding=_FEATURES, keep=keep, n_jobs=n_jobs, **options)
     schema = _schema(df, mapper)
     mapper.model = _shipped(df, mapper.model, ship)
     return _with_features(df, keep, features_col).mapInArrow(mapper, schema)
@@ -105,25 +94,17 @@ def evaluate(
     alpha: float = 0.1,
     features_col: str = "embedding",
     label_col: str = "label",
-    on_error: str = "raise",
-    exclude_seen: bool = False,
     ship: bool = True,
     n_jobs: int = 1,
+    **options: Any,
 ) -> dict[str, Any]:
     """Coverage with what chance explains of it, size, and the rest for every class, by true labels: an aggregation.
 
     Workers count, and the counts are added up; what reaches the driver is a row per class. The report is that of
-    :func:`dance_conformal.arrow.report`.
+    :func:`dance_conformal.arrow.report`, and the other parameters (``on_error``, ``exclude_seen``) are those of
+    :func:`dance_conformal.arrow.judge_batches`.
     """
-    judge = judge_batches(
-        model,
-        alpha=alpha,
-        embedding=_FEATURES,
-        label=label_col,
-        on_error=on_error,
-        exclude_seen=exclude_seen,
-        n_jobs=n_jobs,
-    )
+    judge = judge_batches(model, alpha=alpha, embedding=_FEATURES, label=label_col, n_jobs=n_jobs, **options)
     judge.model.open(judge.threads)  # a model that cannot be read is known before the job begins
     judge.model = _shipped(df, judge.model, ship)
     fields = [T.StructField("class", T.StringType()), *(T.StructField(name, T.LongType()) for name in COUNTS)]

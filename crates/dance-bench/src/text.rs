@@ -20,9 +20,19 @@ pub fn markdown(text: &str) -> String {
     visible(text).replace('\n', " ").replace('&', "&amp;").replace('<', "&lt;").replace('|', "\\|")
 }
 
+/// A number with what is counted: `1 seed`, `5 seeds`.
+pub fn counted(number: usize, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!((counted(1, "data set"), counted(0, "seed")), ("1 data set".into(), "0 seeds".into()));
+    }
 
     #[test]
     fn control_characters_are_shown_and_not_obeyed() {

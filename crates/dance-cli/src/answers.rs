@@ -1,14 +1,13 @@
 //! What the model says about each row, ready to be written.
 
 use clap::ValueEnum;
-use dance::conformal::{Combine, Decision, EmptySets, flagged_beyond_chance};
-use dance::data::Kind;
+use dance::conformal::{Decision, EmptySets, flagged_beyond_chance};
+use dance::data::{Frame, Kind};
 use dance::model;
 use dance::{Context, Dance, Matrix, PredictOptions, Scored, Table};
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::judged::level_warnings;
-use crate::output::{Cells, Column, Frame};
 use crate::parse::Alphas;
 
 /// Neighbors named for each label.
@@ -29,6 +28,8 @@ pub(crate) enum Include {
 pub(crate) type Id = Box<RawValue>;
 /// One row at one level.
 pub(crate) type Answer<'a> = model::Answer<'a, Id>;
+/// A row that is no point.
+pub(crate) type Refusal = model::Refusal<Id>;
 
 /// Asks a model.
 pub(crate) struct Answers<'a> {
@@ -122,55 +123,43 @@ impl<'a> Answers<'a> {
         answers
     }
 
-    /// Answers as columns. Which these are follows from what was asked for, so that frames of no and of many answers agree.
-    pub(crate) fn frame(&self, answers: &[Answer<'_>]) -> Frame {
-        let kind = self.model.label_kind();
-        let mut frame = Frame { notes: vec![("guarantee", self.model.guarantee())], ..Frame::default() };
-        let each = answers.iter();
-        frame.push("row", Column::integers(each.clone().map(|answer| answer.row as i64).collect()));
-        if each.clone().any(|answer| answer.id.is_some()) {
-            frame.push("id", id_column(each.clone().map(|answer| answer.id.as_deref())));
+    /// The same of points that may be refused: one whose numbers are so large that they overflow costs itself. `rows` and `ids` are
+    /// those of the points.
+    pub(crate) fn of_each(
+        &self,
+        queries: &Matrix,
+        rows: &[usize],
+        ids: &[Option<Id>],
+    ) -> dance::Result<(Vec<Answer<'a>>, Vec<Refusal>)> {
+        match self.of(queries, 0, ids) {
+            Ok(mut found) => {
+                found.iter_mut().for_each(|answer| answer.row = rows[answer.row]);
+                Ok((found, Vec::new()))
+            }
+            Err(dance::Error::NotFinite { .. } | dance::Error::Data(_)) if rows.len() == 1 => {
+                let error = "its numbers are too large for the model; scale the embeddings down".into();
+                let id = ids.first().cloned().flatten();
+                Ok((Vec::new(), vec![Refusal { row: rows[0], line: None, error, id }]))
+            }
+            Err(dance::Error::NotFinite { .. } | dance::Error::Data(_)) if !rows.is_empty() => {
+                let half = rows.len() / 2;
+                let part = |places: std::ops::Range<usize>| {
+                    let (ids, rows) = (ids.get(places.clone()).unwrap_or_default(), &rows[places.clone()]);
+                    self.of_each(&queries.select(&places.collect::<Vec<_>>()), rows, ids)
+                };
+                let (mut found, mut refused) = part(0..half)?;
+                let (more, others) = part(half..rows.len())?;
+                found.extend(more);
+                refused.extend(others);
+                Ok((found, refused))
+            }
+            Err(error) => Err(error),
         }
-        frame.push("prediction", Column::Flat(Cells::of(each.clone().map(|answer| answer.prediction), kind)));
-        frame.push("probability", Column::numbers(each.clone().map(|a| shortest(a.probability)).collect()));
-        let labels = each.clone().flat_map(|answer| answer.set.iter().copied());
-        let sizes = each.clone().map(|answer| answer.set.len()).collect();
-        frame.push("set", Column::Lists(Cells::of(labels, kind), sizes));
-        frame.push("alpha", Column::numbers(each.clone().map(|answer| answer.alpha).collect()));
-        if self.model.fitted().config.dance.unseen {
-            let none = each.clone().map(|answer| i64::from(answer.none_of_these == Some(true)));
-            frame.push("none_of_these", Column::integers(none.collect()));
-        }
-        if self.model.predictor().novelty_points() > 0 {
-            let novelty = each.clone().map(|answer| answer.novelty.unwrap_or(f64::NAN));
-            frame.push("novelty", Column::numbers(novelty.collect()));
-        }
-        if self.model.predictor().novelty_points() > 0 && self.novelty.is_some() {
-            let novel = each.clone().map(|answer| i64::from(answer.novel == Some(true)));
-            frame.push("novel", Column::integers(novel.collect()));
-        }
-        if self.include.probabilities {
-            let lists = each
-                .clone()
-                .map(|answer| answer.probabilities.iter().flatten().map(|&value| shortest(value)).collect());
-            frame.push("probabilities", Column::number_lists(&lists.collect::<Vec<_>>()));
-        }
-        if self.include.p_values && self.model.predictor().combine() != Combine::Union {
-            let combined = each.clone().map(|answer| answer.p_values.clone().unwrap_or_default());
-            frame.push("p_values", Column::number_lists(&combined.collect::<Vec<_>>()));
-        }
-        if self.include.p_values {
-            let rank = each.clone().map(|answer| answer.rank_p_values.clone().unwrap_or_default());
-            frame.push("rank_p_values", Column::number_lists(&rank.collect::<Vec<_>>()));
-            let contrast = each.clone().map(|answer| answer.contrast_p_values.clone().unwrap_or_default());
-            frame.push("contrast_p_values", Column::number_lists(&contrast.collect::<Vec<_>>()));
-        }
-        if self.include.neighbors {
-            // Lists of lists: as JSON text, which every format can hold.
-            let lists = each.map(|answer| serde_json::json!(answer.neighbors).to_string());
-            frame.push("neighbors", Column::texts(lists.collect()));
-        }
-        frame
+    }
+
+    /// Answers as columns, with refusals where there can be any.
+    pub(crate) fn frame(&self, answers: &[Answer<'_>], refused: Option<&[Refusal]>) -> Frame {
+        self.model.frame(answers, refused, self.include, self.novelty.is_some())
     }
 
     /// What should be known about every set.
@@ -190,29 +179,12 @@ fn with_levels(decisions: &[Decision], warnings: impl Iterator<Item = Vec<String
 
 /// The ids of a table as JSON has them: integers stay integers.
 pub(crate) fn ids_of(table: &Table) -> Vec<Option<Id>> {
-    let id = |id: &String| to_raw_value(&table.id_kind.value(id)).ok();
-    table.ids.iter().flatten().map(id).collect()
+    table.ids.iter().flatten().map(|id| written(id, table.id_kind)).collect()
 }
 
-/// Ids as a column: integers where all are.
-fn id_column<'b>(ids: impl Iterator<Item = Option<&'b RawValue>>) -> Column {
-    let text = |id: Option<&RawValue>| {
-        let written = id.map_or("", RawValue::get);
-        serde_json::from_str::<String>(written).unwrap_or_else(|_| written.to_owned())
-    };
-    let mut integers = true;
-    let texts: Vec<String> = ids
-        .map(|id| {
-            integers &= id.is_some_and(|id| !id.get().starts_with('"'));
-            text(id)
-        })
-        .collect();
-    Column::Flat(Cells::named(&texts, if integers { Kind::Integer } else { Kind::Text }))
-}
-
-/// The f64 that prints like the f32: 0.9, not 0.8999999761581421.
-fn shortest(value: f32) -> f64 {
-    value.to_string().parse().unwrap_or(f64::from(value))
+/// An id as JSON has it.
+pub(crate) fn written(id: &str, kind: Kind) -> Option<Id> {
+    to_raw_value(&kind.value(id)).ok()
 }
 
 /// What there is to say about all rows.

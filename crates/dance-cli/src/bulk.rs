@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use dance::Error;
-use dance::data::io::{Blocks, ReadOptions};
-use dance::data::{EncoderIdentity, Normalize};
+use dance::data::io::{Blocks, ReadOptions, RefusedRow, Rows};
+use dance::data::{EncoderIdentity, Frame, Table};
 use serde_json::Value;
 
-use crate::answers::{self, Answer, Answers, Summary};
+use crate::answers::{self, Answers, Refusal, Summary};
 use crate::data::Columns;
 use crate::output::{Destination, Format, Frames, Watched, write_frame};
 use crate::plan::Plan;
 use crate::progress::{Progress, tell};
-use crate::replies::write_lines;
+use crate::replies::{Replies, Taker, write_replies};
 
 /// Numbers in a block: 16 MB of them.
 const NUMBERS: usize = 4 << 20;
@@ -27,6 +27,8 @@ pub(crate) struct Bulk<'b, 'a> {
     pub(crate) answers: &'b Answers<'a>,
     pub(crate) columns: &'b Columns,
     pub(crate) progress: &'b Progress,
+    /// Whether a row that is no point is answered with its reason, and does not end its file.
+    pub(crate) reports: bool,
 }
 
 /// How many files had an end of which kind.
@@ -37,9 +39,6 @@ pub(crate) struct Ended {
     /// Which failed, and why.
     pub(crate) failed: Vec<(PathBuf, String)>,
 }
-
-/// Takes the answers of a block.
-type Taker<'t, 'a> = &'t mut dyn FnMut(Vec<Answer<'a>>) -> anyhow::Result<()>;
 
 impl<'a> Bulk<'_, 'a> {
     /// Answers every file of a plan. One that cannot be read is told and left; what the disk or the user says ends it all.
@@ -85,52 +84,62 @@ impl<'a> Bulk<'_, 'a> {
     ) -> anyhow::Result<()> {
         let mut each = |out: Taker<'_, 'a>| {
             self.blocks(path, &mut |found| {
-                summary.add(&found);
+                summary.add(&found.answers);
+                summary.bad += found.refused.len();
                 out(found)
             })
         };
         match destination {
             Destination::Stdout => {
                 let mut stdout = io::stdout().lock();
-                each(&mut |found| Ok(write_lines(&mut stdout, &found)?))?;
+                each(&mut |found| Ok(write_replies(&mut stdout, &found)?))?;
                 stdout.flush()?;
             }
             Destination::File(path, Format::Jsonl) => {
-                Watched::write(path, |file| each(&mut |found| Ok(write_lines(file, &found)?)))?;
+                Watched::write(path, |file| each(&mut |found| Ok(write_replies(file, &found)?)))?;
             }
             Destination::File(path, format @ (Format::Csv | Format::Parquet)) => {
                 Watched::write(path, |file| {
                     let mut frames = Frames::new(file, *format);
-                    each(&mut |found| frames.write(&self.answers.frame(&found)))?;
-                    frames.finish(&self.answers.frame(&[]))
+                    each(&mut |found| frames.write(&self.frame(&found)))?;
+                    frames.finish(&self.frame(&Replies::default()))
                 })?;
             }
             // An archive of arrays is written whole.
             Destination::File(path, format) => {
-                let mut all = Vec::new();
+                let mut all = Replies::default();
                 each(&mut |found| {
-                    all.extend(found);
+                    all.answers.extend(found.answers);
                     Ok(())
                 })?;
-                write_frame(path, *format, &self.answers.frame(&all))?;
+                write_frame(path, *format, &self.frame(&all))?;
             }
         }
         Ok(())
+    }
+
+    fn frame(&self, replies: &Replies<'a>) -> Frame {
+        self.answers.frame(&replies.answers, self.reports.then_some(&replies.refused))
     }
 
     /// Hands on the answers to every block of rows.
     fn blocks(&self, path: &Path, out: Taker<'_, 'a>) -> anyhow::Result<()> {
         let options = ReadOptions { without_labels: true, ..self.columns.options() };
         let mut blocks = Blocks::open(path, &options)?;
-        let fitted = self.answers.model.fitted();
-        let directed = fitted.config.normalize == Normalize::L2;
-        let most = block_rows(fitted.dimensions());
+        let shape = self.answers.model.fitted().point_shape();
+        let most = block_rows(shape.dimensions);
+        if self.reports {
+            while let Some(rows) = blocks.next_points(most, shape)? {
+                out(self.report(rows).with_context(|| path.display().to_string())?)?;
+            }
+            return Ok(());
+        }
         let mut first = 0;
         while let Some(table) = blocks.next(most)? {
-            EncoderIdentity::check(self.answers.model.encoder(), table.encoder.as_ref(), table.origin())?;
+            self.check_encoder(&table)?;
             let points = table.embeddings();
             let is_zero = |&row: &usize| points.row(row).iter().all(|&value| value == 0.0);
-            if let Some(row) = (0..points.rows()).find(is_zero).filter(|_| directed) {
+            if let Some(row) = (0..points.rows()).find(is_zero).filter(|_| shape.directed) {
                 bail!(
                     "{}: row {} is all zeros and has no direction to normalise; remove it",
                     path.display(),
@@ -138,10 +147,36 @@ impl<'a> Bulk<'_, 'a> {
                 );
             }
             let found = self.answers.of(points, first, &answers::ids_of(&table));
-            out(found.with_context(|| path.display().to_string())?)?;
+            let answers = found.with_context(|| path.display().to_string())?;
+            out(Replies { answers, ..Replies::default() })?;
             first += points.rows();
         }
         Ok(())
+    }
+
+    /// Answers what can be answered, and says of the rest why not.
+    fn report(&self, rows: Rows) -> anyhow::Result<Replies<'a>> {
+        let refusal = |refused: RefusedRow| Refusal {
+            row: refused.row,
+            line: None,
+            error: refused.problem.to_string(),
+            id: refused.id.and_then(|id| answers::written(&id, rows.id_kind)),
+        };
+        let mut replies =
+            Replies { refused: rows.refused.into_iter().map(refusal).collect(), ..Replies::default() };
+        if let Some(table) = &rows.table {
+            self.check_encoder(table)?;
+            let ids = answers::ids_of(table);
+            let (found, overflowing) = self.answers.of_each(table.embeddings(), &rows.rows, &ids)?;
+            replies.answers = found;
+            replies.refused.extend(overflowing);
+            replies.refused.sort_by_key(|refusal| refusal.row);
+        }
+        Ok(replies)
+    }
+
+    fn check_encoder(&self, table: &Table) -> dance::Result<()> {
+        EncoderIdentity::check(self.answers.model.encoder(), table.encoder.as_ref(), table.origin())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use dance::data::PointShape;
 use dance::data::io::{JsonKeys, ReadOptions};
 
 use crate::config_file;
@@ -10,9 +11,9 @@ use crate::stream::{Next, Points};
 /// Bytes as a stream of JSON lines for a model of so many dimensions: every line is answered or refused, in the order of the
 /// lines, and what is answered has finite numbers.
 pub fn json_lines(bytes: &[u8], dimensions: usize) {
+    let shape = PointShape { dimensions, directed: true };
     let mut points =
-        Points::new(bytes, "fuzz".into(), JsonKeys::from(&ReadOptions::default()), dimensions, true)
-            .with_labels();
+        Points::new(bytes, "fuzz".into(), JsonKeys::from(&ReadOptions::default()), shape).with_labels();
     let (mut rows, mut last) = (0, 0);
     let mut comes = |row: usize, line: usize| {
         assert!(row == rows && line > last, "row {row}, line {line} after {rows} rows, line {last}");
@@ -28,7 +29,7 @@ pub fn json_lines(bytes: &[u8], dimensions: usize) {
                 }
             }
             Next::Told(told) => comes(told.row, told.line),
-            Next::Bad(bad) => comes(bad.row, bad.line),
+            Next::Bad(bad) => comes(bad.row, bad.line.unwrap_or_default()),
             Next::End => break,
         }
     }

@@ -1,38 +1,34 @@
-//! What lines are answered with, and how answers are written as lines.
+//! What rows are answered with, and how answers are written as lines.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::answers::{Answer, Id};
+use crate::answers::{Answer, Refusal};
 
-/// What lines are answered with.
-pub(crate) enum Reply<'a> {
-    Answers(Vec<Answer<'a>>),
-    Refusal(Refusal),
+/// Answers to rows that came together, and what is wrong with the others; both in the order of their rows.
+#[derive(Default)]
+pub(crate) struct Replies<'a> {
+    pub(crate) answers: Vec<Answer<'a>>,
+    pub(crate) refused: Vec<Refusal>,
 }
 
 /// Takes replies as they come.
-pub(crate) type Taker<'t, 'a> = &'t mut dyn FnMut(Reply<'a>) -> anyhow::Result<()>;
+pub(crate) type Taker<'t, 'a> = &'t mut dyn FnMut(Replies<'a>) -> anyhow::Result<()>;
 
-/// The answer to a line that is no point.
-#[derive(Serialize)]
-pub(crate) struct Refusal {
-    pub(crate) row: usize,
-    pub(crate) line: usize,
-    pub(crate) error: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) id: Option<Id>,
-}
-
-pub(crate) fn write_reply(out: &mut dyn Write, reply: &Reply<'_>) -> io::Result<()> {
-    match reply {
-        Reply::Answers(answers) => write_lines(out, answers),
-        Reply::Refusal(refusal) => write_lines(out, std::slice::from_ref(refusal)),
+/// Writes replies as lines, in the order of their rows.
+pub(crate) fn write_replies(out: &mut dyn Write, replies: &Replies<'_>) -> io::Result<()> {
+    let mut answers = &replies.answers[..];
+    for refusal in &replies.refused {
+        let before = answers.partition_point(|answer| answer.row < refusal.row);
+        write_lines(out, &answers[..before])?;
+        write_lines(out, std::slice::from_ref(refusal))?;
+        answers = &answers[before..];
     }
+    write_lines(out, answers)
 }
 
-pub(crate) fn write_lines(out: &mut dyn Write, answers: &[impl Serialize]) -> io::Result<()> {
+fn write_lines(out: &mut dyn Write, answers: &[impl Serialize]) -> io::Result<()> {
     let mut text = Vec::new();
     for answer in answers {
         text.clear();

@@ -8,9 +8,10 @@ use std::io::{BufRead, BufReader, Read};
 
 use anyhow::Context;
 use dance::Matrix;
+use dance::data::PointShape;
 use dance::data::io::{JsonKeys, JsonPoint};
 
-use crate::answers::Id;
+use crate::answers::{Id, Refusal};
 
 const GROUP: usize = 256;
 /// Room for a group's lines, so that what has arrived can be seen without waiting.
@@ -22,7 +23,8 @@ pub(crate) enum Next {
     Points(Group),
     /// A label that comes after its point, where such are expected.
     Told(Told),
-    Bad(BadLine),
+    /// A line that is no point. Its row is its place among lines that are not blank, from 0.
+    Bad(Refusal),
     End,
 }
 
@@ -49,25 +51,11 @@ pub(crate) struct Told {
     pub(crate) label: String,
 }
 
-/// A line that is no point.
-#[derive(Clone, Debug)]
-pub(crate) struct BadLine {
-    /// Its place among lines that are not blank, from 0.
-    pub(crate) row: usize,
-    /// As editors count.
-    pub(crate) line: usize,
-    /// Where it could be read.
-    pub(crate) id: Option<Id>,
-    pub(crate) problem: String,
-}
-
 pub(crate) struct Points<R> {
     reader: BufReader<R>,
     origin: String,
     keys: JsonKeys,
-    dimensions: usize,
-    /// Whether a vector of zeros is no point: it has no direction.
-    directed: bool,
+    shape: PointShape,
     line: usize,
     rows: usize,
     /// Whether labels may come after their points.
@@ -77,13 +65,12 @@ pub(crate) struct Points<R> {
 }
 
 impl<R: Read> Points<R> {
-    pub(crate) fn new(reader: R, origin: String, keys: JsonKeys, dimensions: usize, directed: bool) -> Self {
+    pub(crate) fn new(reader: R, origin: String, keys: JsonKeys, shape: PointShape) -> Self {
         Self {
             reader: BufReader::with_capacity(BUFFER, reader),
             origin,
             keys,
-            dimensions,
-            directed,
+            shape,
             line: 0,
             rows: 0,
             told: false,
@@ -114,10 +101,12 @@ impl<R: Read> Points<R> {
             match text.map_err(|problem| (problem, None)).and_then(|text| self.parse(&text)) {
                 Ok(point) if point.length == 0 => {
                     let (id, label) = (point.id.clone(), point.label());
-                    let (line, bad) = (self.line, "a label without an id, or an id without a label");
+                    let (line, error) = (self.line, "a label without an id, or an id without a label");
                     self.other = Some(match id.zip(label) {
                         Some((id, label)) => Next::Told(Told { row, line, id, label }),
-                        None => Next::Bad(BadLine { row, line, id: point.id, problem: bad.into() }),
+                        None => {
+                            Next::Bad(Refusal { row, line: Some(line), id: point.id, error: error.into() })
+                        }
                     });
                     break;
                 }
@@ -127,8 +116,8 @@ impl<R: Read> Points<R> {
                     ids.push(point.id);
                     lines.push(self.line);
                 }
-                Err((problem, id)) => {
-                    self.other = Some(Next::Bad(BadLine { row, line: self.line, id, problem }));
+                Err((error, id)) => {
+                    self.other = Some(Next::Bad(Refusal { row, line: Some(self.line), error, id }));
                     break;
                 }
             }
@@ -136,13 +125,13 @@ impl<R: Read> Points<R> {
         if ids.is_empty() {
             return Ok(self.other.take().unwrap_or(Next::End));
         }
-        let points = Matrix::new(data, ids.len(), self.dimensions)?;
+        let points = Matrix::new(data, ids.len(), self.shape.dimensions)?;
         Ok(Next::Points(Group { points, ids, labels, first, lines }))
     }
 
     /// The next line, or what is wrong with it; `None` at the end. A line that is too long is passed over, not kept.
     fn read_line(&mut self) -> anyhow::Result<Option<Result<Vec<u8>, String>>> {
-        let longest = JsonPoint::longest_line(self.dimensions);
+        let longest = JsonPoint::longest_line(self.shape.dimensions);
         let mut text = Vec::new();
         let origin = || self.origin.clone();
         let read =
@@ -166,20 +155,15 @@ impl<R: Read> Points<R> {
 
     /// A line whose embedding has the right length and only finite numbers; or what is wrong with it, and its id.
     fn parse(&self, text: &[u8]) -> Result<JsonPoint, (String, Option<Id>)> {
-        let point = JsonPoint::parse(text, &self.keys, self.dimensions).map_err(|problem| (problem, None))?;
-        let problem = if point.length == 0 && self.told && point.label().is_some() {
+        let point = JsonPoint::parse(text, &self.keys, self.shape.dimensions);
+        let point = point.map_err(|problem| (problem, None))?;
+        if point.length == 0 && self.told && point.label().is_some() {
             return Ok(point);
-        } else if point.length != self.dimensions {
-            let (found, wanted) = (point.length, self.dimensions);
-            format!("{found} numbers, but the model was fitted with {wanted} dimensions")
-        } else if let Some(column) = point.embedding.iter().position(|value| !value.is_finite()) {
-            format!("number {column} is {}; every number must be finite", point.embedding[column])
-        } else if self.directed && point.embedding.iter().all(|&value| value == 0.0) {
-            "all its numbers are 0, and a vector of zeros has no direction".into()
-        } else {
-            return Ok(point);
-        };
-        Err((problem, point.id))
+        }
+        match self.shape.problem(&point.embedding, point.length) {
+            None => Ok(point),
+            Some(problem) => Err((problem.to_string(), point.id)),
+        }
     }
 }
 
@@ -189,7 +173,7 @@ mod tests {
 
     fn points(text: &str) -> Points<&[u8]> {
         let keys = JsonKeys::from(&dance::data::io::ReadOptions::default());
-        Points::new(text.as_bytes(), "test".into(), keys, 2, true)
+        Points::new(text.as_bytes(), "test".into(), keys, PointShape { dimensions: 2, directed: true })
     }
 
     fn group(points: &mut Points<&[u8]>) -> Group {
@@ -203,7 +187,7 @@ mod tests {
         ids.iter().map(|id| id.as_deref().map(serde_json::value::RawValue::get)).collect()
     }
 
-    fn bad(points: &mut Points<&[u8]>) -> BadLine {
+    fn bad(points: &mut Points<&[u8]>) -> Refusal {
         match points.next().unwrap() {
             Next::Bad(bad) => bad,
             other => panic!("{other:?}"),
@@ -239,8 +223,8 @@ mod tests {
         let mut points = points("[1,2]\n[3,4]\n\n[5]\n[6,7]\n");
         assert_eq!(group(&mut points).points.rows(), 2);
         let found = bad(&mut points);
-        assert_eq!((found.row, found.line, found.id.is_none()), (2, 4, true));
-        assert_eq!(found.problem, "1 numbers, but the model was fitted with 2 dimensions");
+        assert_eq!((found.row, found.line, found.id.is_none()), (2, Some(4), true));
+        assert_eq!(found.error, "1 numbers, but the model was fitted with 2 dimensions");
         let last = group(&mut points);
         assert_eq!((last.first, last.lines), (3, vec![5]));
     }
@@ -259,7 +243,7 @@ mod tests {
             ("{\"embedding\":{\"embedding\":[1,2]}}\n", "must be"),
             ("[0,-0.0]\n", "no direction"),
         ] {
-            let problem = bad(&mut points(text)).problem;
+            let problem = bad(&mut points(text)).error;
             assert!(problem.contains(part), "{text}: {problem}");
         }
     }
@@ -271,7 +255,7 @@ mod tests {
         let mut points = points(&text);
         assert_eq!(group(&mut points).lines, [1]);
         let bad = bad(&mut points);
-        assert!(bad.line == 2 && bad.problem.contains("longer than"), "{bad:?}");
+        assert!(bad.line == Some(2) && bad.error.contains("longer than"), "{bad:?}");
         assert_eq!(group(&mut points).lines, [3]);
     }
 }

@@ -74,9 +74,24 @@ function monitored(monitor, promise) {
   const about = h("p", { class: "soft" }, `${plural(chance, "label")} of points that came by chance, ${number(picked)} of points that were picked. Only the former say something about new points.`);
   const failure = monitor.failure && h("p", { class: "wrong", role: "alert" }, `Labels cannot be written: ${monitor.failure}`);
   if (!series.length) {
-    return h("section", { class: "card" }, h("h2", {}, "Over time"), failure, h("p", {}, "No audited label yet. Under ", h("a", { href: "#review" }, "Review"), " a random audit fills this chart, and so does ", h("code", {}, "POST /v1/labels"), "."), picked > 0 && about);
+    return h("section", { class: "card" }, h("h2", {}, "Over time"), failure, changed(monitor.change), h("p", {}, "No audited label yet. Under ", h("a", { href: "#review" }, "Review"), " a random audit fills this chart, and so does ", h("code", {}, "POST /v1/labels"), "."), picked > 0 && about);
   }
   const last = series[series.length - 1];
   const drawn = chart(`${percent(last.coverage, 1)} of ${plural(last.points, "audited point")} were covered`, (width) => Charts.monitor(series, promise.alpha, width), "As labels became known. Grey: where it lies 95 times in 100 at that many points.");
-  return h("div", {}, h("h2", { class: "hidden" }, "Over time"), failure, drawn, about);
+  return h("div", {}, h("h2", { class: "hidden" }, "Over time"), failure, drawn, changed(monitor.change), about);
+}
+
+// Whether the monitor has raised an alarm. Its capital is what a bet on a change has made of 1.
+function changed({ points, false_alarm, bound, watched, failure }) {
+  if (failure) return h("p", { class: "soft" }, `Changes are not watched: ${failure}`);
+  if (!points) return null;
+  const what = { inputs: "the points that come", labels: "the labels that points have" };
+  const alarms = watched.filter((one) => one.alarm);
+  const risk = `While nothing changes, an alarm comes with probability ${percent(false_alarm)} at most, however long this runs.`;
+  const capitals = watched.map((one) => `${one.what} ${one.capital < 100 ? one.capital.toFixed(2) : number(Math.round(one.capital))}`).join(", ");
+  const soft = h("p", { class: "soft" }, `${risk} A bet on a change that began with 1 stands at: ${capitals}; ${number(Math.round(bound))} is an alarm.`);
+  const told = alarms.length
+    ? alarms.map((one) => h("p", { class: "wrong", role: "alert" }, `Alarm: ${what[one.what]} are no longer what they were at the calibration (point ${number(one.alarm.point + 1)}, ${one.alarm.time}). Do not rely on the promise; recalibrate with recent points.`))
+    : [h("p", {}, `No alarm over ${plural(points, "label")}: nothing says that ${watched.map((one) => what[one.what]).join(" or ")} have changed.`)];
+  return h("div", { class: "change" }, ...told, soft);
 }

@@ -122,7 +122,7 @@ pub(crate) async fn explain(
             let (values, _) = row
                 .check(shape)
                 .map_err(|(detail, id)| Problem::rows(vec![RowProblem { row: 0, id, detail }]))?;
-            Matrix::new(values, 1, shape.dimensions).map_err(|_| Problem::internal())?
+            Matrix::new(values, 1, shape.point.dimensions).map_err(|_| Problem::internal())?
         }
         (None, Some(place)) => match &state.points {
             Some(points) if place < points.len() => points.embeddings.select(&[place]),

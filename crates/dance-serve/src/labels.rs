@@ -148,7 +148,7 @@ pub(crate) async fn record(
         let problem = Problem::rows(points.problems);
         return Err(if mixed { Problem::conflict(problem.detail()) } else { problem });
     }
-    let embeddings = points.matrix(shape.dimensions)?;
+    let embeddings = points.matrix(shape.point.dimensions)?;
     let pieces = state.gather.ask(embeddings.clone(), way).await?;
     let work = move || -> Result<Written, Problem> {
         let time = clock::now();
@@ -185,7 +185,8 @@ pub(crate) async fn record(
         if entries.is_empty() {
             return Err(Problem::rows(problems));
         }
-        state.journal.append(&entries).map_err(Problem::unavailable)?;
+        let write = || state.journal.append(&entries);
+        state.watch.record(&entries, &state.context, write).map_err(Problem::unavailable)?;
         telemetry::labels(how.name(), entries.len());
         problems.sort_by_key(|problem| problem.row);
         Ok(Written { recorded: entries.len(), problems })

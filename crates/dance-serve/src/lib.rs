@@ -45,6 +45,7 @@ mod server;
 mod settings;
 mod state;
 mod telemetry;
+mod watch;
 
 pub use encode::{Encode, OpenEncoder, Takes};
 pub use keys::Keys;

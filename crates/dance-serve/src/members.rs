@@ -1,5 +1,6 @@
 //! Members of requests that may be left out.
 
+use dance::data::PointShape;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error};
 
@@ -31,7 +32,7 @@ pub(crate) struct Numbers(pub(crate) Row);
 impl<'de> Deserialize<'de> for Numbers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // As many as any encoder has; more are counted and not kept.
-        let most = Shape { dimensions: 1 << 16, directed: false, most: 1 };
+        let most = Shape { point: PointShape { dimensions: 1 << 16, directed: false }, most: 1 };
         ReadNumbers(most).deserialize(deserializer).map(Self)
     }
 }

@@ -1,7 +1,7 @@
 //! `GET /v1/monitor`: what the journal says about the promise, over time.
 //!
-//! Only points that came by chance count: coverage of points that were picked says nothing about new ones. A test martingale, which
-//! may be looked at any number of times, belongs here as a further series.
+//! Only points that came by chance count: coverage of points that were picked says nothing about new ones. The band around coverage is for
+//! one look at it; `change`, a test martingale, may be looked at any number of times.
 
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use crate::predict::DEFAULT_ALPHA;
 use crate::problem::Problem;
 use crate::reviewable::band;
 use crate::state::State;
+use crate::watch::Change;
 
 /// Most places at which the series is told.
 const PLACES: usize = 200;
@@ -58,6 +59,8 @@ pub(crate) struct Monitor {
     picked: usize,
     /// Coverage of the points that came by chance, as they came.
     series: Vec<Place>,
+    /// Whether points or labels have changed since the calibration.
+    change: Change,
     /// Every point whose label is known, with the last label.
     labels: Vec<Known>,
 }
@@ -130,6 +133,7 @@ pub(crate) async fn monitor(
             chance: count(How::Chance),
             picked: count(How::Picked),
             series,
+            change: state.watch.change(state.settings.false_alarm),
             labels: last.into_iter().map(known).collect(),
         }
     };

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use dance::Matrix;
+use dance::data::PointShape;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
@@ -11,9 +12,7 @@ use crate::problem::{Problem, RowProblem};
 /// What a point must be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
-    pub(crate) dimensions: usize,
-    /// Whether a vector of zeros is no point.
-    pub(crate) directed: bool,
+    pub(crate) point: PointShape,
     /// Most points of a request.
     pub(crate) most: usize,
 }
@@ -52,6 +51,27 @@ impl Points {
     }
 }
 
+#[cfg(feature = "arrow")]
+impl Points {
+    /// Takes in the rows of a column, whose ids are found by their places in it.
+    pub(crate) fn extend(
+        &mut self,
+        found: dance::data::arrow::Points,
+        id: impl Fn(usize) -> Result<Option<Value>, Problem>,
+    ) -> Result<(), Problem> {
+        let first = self.rows();
+        self.values.extend(found.values);
+        for row in found.good {
+            self.good.push((first + row, id(row)?));
+        }
+        for (row, problem) in found.refused {
+            let detail = problem.to_string();
+            self.problems.push(RowProblem { row: first + row, id: id(row)?, detail });
+        }
+        Ok(())
+    }
+}
+
 /// A row as it came.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
@@ -79,20 +99,13 @@ impl Row {
         if let Some(problem) = problem {
             return Err((problem, id));
         }
-        let problem = match length {
-            None => "has no `embedding`".into(),
-            Some(length) if length != shape.dimensions => {
-                format!("{length} numbers, but the model was fitted with {} dimensions", shape.dimensions)
-            }
-            Some(_) => match values.iter().position(|value| !value.is_finite()) {
-                Some(column) => format!("number {column} is too large; every number must fit 32 bits"),
-                None if shape.directed && values.iter().all(|&value| value == 0.0) => {
-                    "all its numbers are 0, and a vector of zeros has no direction".into()
-                }
-                None => return Ok((values, id)),
+        match length {
+            None => Err(("has no `embedding`".into(), id)),
+            Some(length) => match shape.point.problem(&values, length) {
+                Some(problem) => Err((problem.to_string(), id)),
+                None => Ok((values, id)),
             },
-        };
-        Err((problem, id))
+        }
     }
 }
 
@@ -236,10 +249,10 @@ impl<'de> Visitor<'de> for ReadNumbers {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut numbers: A) -> Result<Row, A::Error> {
         let (mut row, mut length) = (Row::default(), 0);
-        row.values.reserve_exact(self.0.dimensions);
+        row.values.reserve_exact(self.0.point.dimensions);
         while let Some(number) = numbers.next_element::<Number>()? {
             match number.0 {
-                Some(value) if length < self.0.dimensions => row.values.push(value as f32),
+                Some(value) if length < self.0.point.dimensions => row.values.push(value as f32),
                 Some(_) => {}
                 None => {
                     row.problem.get_or_insert_with(|| format!("entry {length} is no number; {NO_NUMBERS}"));
@@ -336,7 +349,7 @@ impl<'de> serde::Deserialize<'de> for Number {
 mod tests {
     use super::*;
 
-    const SHAPE: Shape = Shape { dimensions: 2, directed: true, most: 4 };
+    const SHAPE: Shape = Shape { point: PointShape { dimensions: 2, directed: true }, most: 4 };
 
     fn read(text: &str) -> serde_json::Result<Points> {
         ReadPoints(SHAPE).deserialize(&mut serde_json::Deserializer::from_str(text))
@@ -363,7 +376,7 @@ mod tests {
         for (row, part) in [
             ("[1]", "1 numbers, but the model was fitted with 2"),
             ("[1,2,3,4]", "4 numbers"),
-            ("[1,1e60]", "number 1 is too large"),
+            ("[1,1e60]", "number 1 is inf"),
             ("[1,null]", "entry 1 is no number"),
             ("[1,\"2\"]", "entry 1 is no number"),
             ("[[1,2],{\"a\":[]}]", "entry 0 is no number"),

@@ -201,7 +201,7 @@ pub(crate) struct Answers<'a> {
 
 /// What a point must be for the model that is there.
 pub(crate) fn shape(state: &State, served: &Served) -> Shape {
-    Shape { dimensions: served.dimensions(), directed: served.directed(), most: state.settings.limits.points }
+    Shape { point: served.model.fitted().point_shape(), most: state.settings.limits.points }
 }
 
 #[utoipa::path(
@@ -330,8 +330,8 @@ impl Told {
 fn respond(told: &Told, arrow: bool) -> Result<Response, Problem> {
     let answers = told.answers()?;
     #[cfg(feature = "arrow")]
-    if arrow {
-        return crate::arrow::respond(&answers, told.how.include);
+    if let (true, Some(last)) = (arrow, told.pieces.last()) {
+        return crate::arrow::respond(&last.served.model, &answers, told.how.include);
     }
     let _ = arrow;
     let body = serde_json::to_vec(&answers).map_err(|_| Problem::internal())?;

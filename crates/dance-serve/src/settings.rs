@@ -25,6 +25,8 @@ pub struct Settings {
     pub images: Option<Images>,
     /// Where labels go that become known.
     pub journal: PathBuf,
+    /// The probability that the monitor raises an alarm, ever, while nothing changes.
+    pub false_alarm: f64,
     /// What a request may take.
     pub limits: Limits,
     /// Whether requests are logged on stderr.
@@ -82,6 +84,7 @@ impl Settings {
             open: false,
             images: None,
             journal: journal.into(),
+            false_alarm: 0.01,
             limits: Limits::default(),
             log: true,
             device: &Cpu,

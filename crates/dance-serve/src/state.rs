@@ -16,6 +16,7 @@ use crate::reviewable::Reviewable;
 use crate::served::Served;
 use crate::settings::{Images, Settings};
 use crate::telemetry;
+use crate::watch::Watch;
 
 /// Bodies that may be in memory at the same time, each as long as the longest.
 const BODIES: usize = 8;
@@ -41,6 +42,7 @@ pub(crate) struct State {
     pub(crate) slot: Arc<Slot>,
     pub(crate) gather: Gather,
     pub(crate) journal: Journal,
+    pub(crate) watch: Watch,
     pub(crate) points: Option<Reviewable>,
     /// What makes points of pictures or texts.
     pub(crate) encoder: Option<Box<dyn Encode>>,
@@ -79,14 +81,19 @@ impl State {
         let served = Served::load(settings.device, &settings.model, points.as_ref(), &context)?;
         let encoder = encoder.map(|open| open(&served.model)).transpose()?;
         check_encoder(&served, encoder.as_deref())?;
-        let slot = Arc::new(Slot(RwLock::new(Arc::new(served))));
+        let served = Arc::new(served);
+        let slot = Arc::new(Slot(RwLock::new(Arc::clone(&served))));
+        let (journal, watch) = (Journal::open(&settings.journal), Watch::default());
+        let metrics = telemetry::recorder();
+        watch.begin(&served, &journal, settings.false_alarm, (settings.device, &context), || {});
         Ok(Self {
             gather: Gather::start(&slot, &context)?,
-            journal: Journal::open(&settings.journal),
+            journal,
+            watch,
             images,
             requests: Arc::new(Semaphore::new(settings.limits.requests)),
             bodies: Semaphore::new(BODIES * settings.limits.body.div_ceil(BODY_UNIT)),
-            metrics: telemetry::recorder(),
+            metrics,
             reloading: Mutex::new(()),
             draining: AtomicBool::new(false),
             settings,
@@ -120,7 +127,8 @@ impl State {
         });
         telemetry::reload(checked.is_ok());
         let served = checked?;
-        self.slot.set(Arc::clone(&served));
+        let (level, on) = (self.settings.false_alarm, (self.settings.device, &self.context));
+        self.watch.begin(&served, &self.journal, level, on, || self.slot.set(Arc::clone(&served)));
         Ok(served)
     }
 

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use dance::model::Watched;
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::{Value, json};
@@ -34,6 +35,9 @@ pub(crate) fn recorder() -> PrometheusHandle {
         describe_counter!("dance_labels_total", "Labels that became known, by how their points were found");
         describe_counter!("dance_reloads_total", "New models, by outcome");
         describe_gauge!("dance_journal_healthy", "1 while labels can be written");
+        describe_gauge!("dance_monitor_points", "Labels that came by chance to the model that is served");
+        describe_gauge!("dance_monitor_capital", "What a bet on a change has made of 1, by what is watched");
+        describe_gauge!("dance_monitor_alarm", "1 when the monitor has raised an alarm, by what is watched");
         handle
     });
     handle.clone()
@@ -89,6 +93,20 @@ pub(crate) fn reload(fine: bool) {
 
 pub(crate) fn journal(healthy: bool) {
     gauge!("dance_journal_healthy").set(if healthy { 1.0 } else { 0.0 });
+}
+
+/// What the monitor watches, in a word.
+pub(crate) fn watched(what: Watched) -> &'static str {
+    match what {
+        Watched::Inputs => "inputs",
+        Watched::Labels => "labels",
+    }
+}
+
+pub(crate) fn monitor(what: Watched, points: usize, capital: f64, alarm: bool) {
+    gauge!("dance_monitor_points").set(points as f64);
+    gauge!("dance_monitor_capital", "watched" => watched(what)).set(capital);
+    gauge!("dance_monitor_alarm", "watched" => watched(what)).set(if alarm { 1.0 } else { 0.0 });
 }
 
 /// Something that happened beside requests.

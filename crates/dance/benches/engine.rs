@@ -9,6 +9,7 @@
 //! cargo bench -p dance-conformal --bench engine -- search DATA…      the default search against the full one, 3 seeds
 //! cargo bench -p dance-conformal --bench engine -- fit DATA L ξ ridge rounds     JSON, for benchmarks/xrfm.py
 //! cargo bench -p dance-conformal --bench engine -- accuracy DATA SEED            JSON, for benchmarks/accuracy.py
+//! cargo bench -p dance-conformal --bench engine -- split DATA SEED               JSON, for benchmarks/probabilities.py
 //! ```
 //! `DANCE_THREADS` sets the number of threads (default: all cores).
 
@@ -54,6 +55,11 @@ fn main() -> Result<()> {
             fit(context, data, real(bandwidth), real(shape), real(ridge), number(rounds))
         }
         ["accuracy", data, seed] => accuracy(context, data, number(seed) as u64),
+        ["split", data, seed] => {
+            let parts = split::uniform(load(data)?.len(), &[0.4, 0.4, 0.2], number(seed) as u64)?;
+            println!("{}", json!({"fit": parts[0], "calibration": parts[1], "test": parts[2]}));
+            Ok(())
+        }
         _ => panic!("unknown arguments {words:?}; see the top of benches/engine.rs"),
     }
 }

@@ -8,9 +8,9 @@ use std::sync::LazyLock;
 
 use dance::conformal::{CalibrationMode, Combine};
 use dance::data::{io, split};
-use dance::device::{Cpu, Cuda, Device, FitPoints, FitSize, MachineParts};
+use dance::device::{Cpu, Cuda, Device, FitPoints, FitSize, IdLists, MachineParts};
 use dance::kernel::Kernel;
-use dance::neighbors::Index;
+use dance::neighbors::{Index, squared_distance};
 use dance::random::Random;
 use dance::{Config, Context, Dance, Error, Fitted, Matrix, PredictOptions};
 
@@ -84,6 +84,26 @@ fn neighbors_are_those_of_the_cpu() {
         Index::open(device, long.clone(), &CONTEXT).unwrap().search(&query, 2, &CONTEXT).unwrap()
     };
     assert_eq!(ask(&Cpu), ask(cuda));
+}
+
+/// The device's own distances, bit for bit, whatever is left over beside whole groups of 32 dimensions.
+#[test]
+fn distances_have_the_bits_of_the_host() {
+    let Some(cuda) = &*CUDA else { return };
+    for d in [1, 31, 32, 33, 65, 512, 515] {
+        let (all, queries) = (points(700, d, 6), points(90, d, 7));
+        let handle = cuda.open_index(&all, &CONTEXT).unwrap();
+        let mut lists = IdLists::default();
+        let mut random = Random::new(d as u64, 8);
+        for query in 0..90 {
+            lists.push((0..query * 2).map(|_| random.below(700) as u32)); // the first is empty
+        }
+        let found = handle.distances(&queries, &lists, &CONTEXT).unwrap().unwrap();
+        let pairs = (0..90).flat_map(|query| lists.get(query).iter().map(move |&id| (query, id as usize)));
+        let expected: Vec<f64> =
+            pairs.map(|(query, id)| squared_distance(queries.row(query), all.row(id))).collect();
+        assert_eq!(found, expected, "{d} dimensions");
+    }
 }
 
 #[test]

@@ -5,13 +5,15 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use super::ablate;
+use super::long_tail;
 use super::method::Method;
 use super::picture::Picture;
 use super::plan::Plan;
-use super::record::{Case, CurvePoint, Record, Seconds, Skipped, by_class, histogram};
+use super::record::{Case, CurvePoint, Posterior, Record, Seconds, Skipped, by_class, histogram};
 use super::runner::Runner;
 use dance::Dataset;
 use dance::Evaluation;
+use dance::conformal::breakdown::Breakdown;
 use dance::conformal::metrics::Metrics;
 use dance::conformal::threshold::smallest_alpha;
 use dance::data::split;
@@ -25,6 +27,7 @@ const LEVELS: [f64; 6] = [0.02, 0.05, 0.1, 0.15, 0.2, 0.3];
 /// The parts that methods see.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
+    pub(crate) fit: &'a Dataset,
     pub(crate) calibration: &'a Dataset,
     pub(crate) test: &'a Dataset,
 }
@@ -39,6 +42,8 @@ pub(crate) fn run(
     plan: &Plan,
     context: &Context<'_>,
 ) -> Result<Case> {
+    let tail = plan.zipf.map(|power| data.select(&long_tail::rows(data, power, seed)));
+    let data = tail.as_ref().unwrap_or(data);
     let rows = if plan.config.stratified {
         split::stratified(&data.labels, &plan.split, seed)?
     } else {
@@ -58,15 +63,20 @@ pub(crate) fn run(
 
     let mut seconds = Seconds::default();
     let fitted = timed(&mut seconds.fit, || Fitted::fit(device, &fit, &plan.config_for(seed), context))?;
-    let parts = Parts { calibration: &calibration, test: &test };
+    let parts = Parts { fit: &fit, calibration: &calibration, test: &test };
     let mut runner = Runner::new(device, &fitted, parts, seed, &mut seconds, context)?;
-    let (mut records, mut skipped, mut curve) = (Vec::new(), Vec::new(), Vec::new());
+    let confidence = runner.confidence();
+    let (mut records, mut skipped, mut curve, mut posteriors) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for &method in &plan.methods {
         if let Some(reason) = runner.refusal(method) {
             skipped.push(Skipped { method, reason });
             continue;
         }
         runner.prepare(method, &mut seconds)?;
+        if let Some(metrics) = runner.judge_posterior()? {
+            posteriors.push(Posterior { method, metrics });
+        }
         for &alpha in &plan.alphas {
             let begin = Instant::now();
             let (sets, mix) = runner.sets(method, alpha)?;
@@ -86,6 +96,7 @@ pub(crate) fn run(
                 seconds: elapsed,
                 sizes: histogram(&sets),
                 class_coverage: by_class(&sets, &test.labels, data.classes.len()),
+                breakdown: Breakdown::new(&sets, &test.labels, Some(&confidence))?,
             });
         }
         // Tuning NCP for levels nobody asked for would take longer than everything else here.
@@ -115,6 +126,7 @@ pub(crate) fn run(
         classes: data.classes.len(),
         parts: [fit.len(), calibration.len(), test.len()],
         probabilities,
+        posteriors,
         warnings,
         seconds,
         trace,

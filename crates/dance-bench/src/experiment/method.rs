@@ -21,6 +21,7 @@ pub enum Method {
     ExactFuse,
     ExactJoint,
     ExactUnion,
+    ExactEvidence,
     ReuseFuse,
     ReuseJoint,
     DisjointFuse,
@@ -33,13 +34,21 @@ pub enum Method {
     ApsDeterministic,
     RapsDeterministic,
     SapsDeterministic,
+    LogisticRegression,
+    ClassWise,
+    Clustered,
+    Rc3p,
+    Pas,
+    InterpQ,
+    PasInterpQ,
+    Fca,
     NcpRaps,
     ConfOtAps,
     ConfOtRaps,
 }
 
 /// Name, title and guarantee of every method, in the order of the tables.
-const METHODS: [(Method, &str, &str, &str); 22] = [
+const METHODS: [(Method, &str, &str, &str); 31] = [
     (Method::Dance, "dance", "DANCE", HEURISTIC),
     (Method::KnnSet, "knn-set", "k-NN Set", HEURISTIC),
     (Method::ClrSet, "clr-set", "CLR Set", HEURISTIC),
@@ -47,6 +56,7 @@ const METHODS: [(Method, &str, &str, &str); 22] = [
     (Method::ExactFuse, "exact-fuse", "exact, fuse", EXACT),
     (Method::ExactJoint, "exact-joint", "exact, joint", EXACT),
     (Method::ExactUnion, "exact-union", "exact, union", EXACT),
+    (Method::ExactEvidence, "exact-evidence", "exact, evidence", EXACT),
     (Method::ReuseFuse, "reuse-fuse", "reuse, fuse", HEURISTIC),
     (Method::ReuseJoint, "reuse-joint", "reuse, joint", HEURISTIC),
     (Method::DisjointFuse, "disjoint-fuse", "disjoint, fuse", EXACT),
@@ -59,16 +69,29 @@ const METHODS: [(Method, &str, &str, &str); 22] = [
     (Method::ApsDeterministic, "aps-deterministic", "RFM Adapter (APS, u = 0)", EXACT),
     (Method::RapsDeterministic, "raps-deterministic", "RFM Adapter (RAPS, u = 0)", EXACT),
     (Method::SapsDeterministic, "saps-deterministic", "RFM Adapter (SAPS, u = 0)", EXACT),
+    (Method::LogisticRegression, "logistic-regression", "Logistic regression (LAC)", EXACT),
+    (Method::ClassWise, "class-wise", "Class-wise (LAC)", EACH_CLASS),
+    (Method::Clustered, "clustered", "Clustered (LAC)", CLUSTERS),
+    (Method::Rc3p, "rc3p", "RC3P (APS)", RANKS),
+    (Method::Pas, "pas", "PAS", EXACT),
+    (Method::InterpQ, "interp-q", "Interp-Q (LAC)", INTERPOLATED),
+    (Method::PasInterpQ, "pas-interp-q", "Interp-Q (PAS)", INTERPOLATED),
+    (Method::Fca, "fca", "FCA", EXACT),
     (Method::NcpRaps, "ncp-raps", "NCP (RAPS)", HEURISTIC),
-    (Method::ConfOtAps, "conf-ot-aps", "Conf-OT (APS)", TRANSDUCTIVE),
-    (Method::ConfOtRaps, "conf-ot-raps", "Conf-OT (RAPS)", TRANSDUCTIVE),
+    (Method::ConfOtAps, "conf-ot-aps", "Conf-OT (APS, transductive)", TRANSDUCTIVE),
+    (Method::ConfOtRaps, "conf-ot-raps", "Conf-OT (RAPS, transductive)", TRANSDUCTIVE),
 ];
 
 const HEURISTIC: &str = "heuristic: calibration points serve as each other's neighbors";
 const EXACT: &str =
     "P(label in set) >= 1 - alpha in finite samples, for exchangeable points whose labels it knows";
+const EACH_CLASS: &str = "P(label in set) >= 1 - alpha in finite samples, for every class by itself";
+const CLUSTERS: &str = "P(label in set) >= 1 - alpha in finite samples for every cluster of classes; none for classes too rare to cluster";
+const RANKS: &str =
+    "near 1 - alpha for every class: its last rank and its threshold come from the same calibration points";
+const INTERPOLATED: &str = "P(label in set) >= 1 - 2 alpha in finite samples, for exchangeable points";
 const TRANSDUCTIVE: &str =
-    "near 1 - alpha: the transport sees the labels of calibration points, not of test points";
+    "near 1 - alpha: the transport sees all test points, and the labels of calibration points but not theirs";
 
 impl Method {
     /// Every method, in the order of the tables.
@@ -76,13 +99,15 @@ impl Method {
         METHODS.iter().map(|entry| entry.0).collect()
     }
 
-    /// What a run compares when nothing else is asked for: the paper's rows, LAC, SAPS and CONFINE, and our default.
+    /// What a run compares when nothing else is asked for: the paper's rows, our default, and what others do.
     pub fn usual() -> Vec<Self> {
         let extra = |method: &Self| {
             !matches!(
                 method,
                 Self::DanceDisjoint
                     | Self::ExactUnion
+                    | Self::ClassWise
+                    | Self::PasInterpQ
                     | Self::ReuseFuse
                     | Self::ReuseJoint
                     | Self::DisjointFuse
@@ -108,20 +133,25 @@ impl Method {
         self.entry().2
     }
 
+    /// What its class probabilities are called, where it has its own.
+    pub fn posterior(self) -> &'static str {
+        match self {
+            Self::ExactEvidence => "combined evidence",
+            Self::LogisticRegression => "logistic regression",
+            Self::ConfOtAps | Self::ConfOtRaps => "Conf-OT (transductive)",
+            _ => self.title(),
+        }
+    }
+
     /// The guarantee that holds, in words.
     pub fn guarantee(self) -> &'static str {
         self.entry().3
     }
 
-    /// Whether split conformal prediction's guarantee holds exactly.
-    pub fn is_exact(self) -> bool {
-        self.guarantee() == EXACT
-    }
-
     /// For DANCE and its special cases, the settings.
     pub(crate) fn dance(self, base: DanceConfig) -> Option<DanceConfig> {
         use CalibrationMode::{Disjoint, Exact, Reuse};
-        use Combine::{Fuse, Joint, Union};
+        use Combine::{Evidence, Fuse, Joint, Union};
         let (calibration, combine, mix) = match self {
             Self::Dance => (Reuse, Union, base.mix),
             Self::KnnSet => (Reuse, Union, Mix::Fixed(0.0)),
@@ -130,6 +160,7 @@ impl Method {
             Self::ExactFuse => (Exact, Fuse, base.mix),
             Self::ExactJoint => (Exact, Joint, base.mix),
             Self::ExactUnion => (Exact, Union, base.mix),
+            Self::ExactEvidence => (Exact, Evidence, base.mix),
             Self::ReuseFuse => (Reuse, Fuse, base.mix),
             Self::ReuseJoint => (Reuse, Joint, base.mix),
             Self::DisjointFuse => (Disjoint, Fuse, base.mix),
@@ -142,6 +173,14 @@ impl Method {
             | Self::ApsDeterministic
             | Self::RapsDeterministic
             | Self::SapsDeterministic
+            | Self::LogisticRegression
+            | Self::ClassWise
+            | Self::Clustered
+            | Self::Rc3p
+            | Self::Pas
+            | Self::InterpQ
+            | Self::PasInterpQ
+            | Self::Fca
             | Self::NcpRaps
             | Self::ConfOtAps
             | Self::ConfOtRaps => return None,
@@ -165,9 +204,10 @@ impl FromStr for Method {
             Error::config(
                 "method",
                 text,
-                "one of dance, knn-set, clr-set, dance-disjoint, exact-fuse, exact-joint, exact-union, \
+                "one of dance, knn-set, clr-set, dance-disjoint, exact-fuse, exact-joint, exact-union, exact-evidence, \
                  reuse-fuse, reuse-joint, disjoint-fuse, deep-knn, confine, lac, aps, raps, saps, aps-deterministic, \
-                 raps-deterministic, saps-deterministic, ncp-raps, conf-ot-aps, conf-ot-raps",
+                 raps-deterministic, saps-deterministic, logistic-regression, class-wise, clustered, rc3p, pas, interp-q, \
+                 pas-interp-q, fca, ncp-raps, conf-ot-aps, conf-ot-raps",
             )
         })
     }
@@ -184,6 +224,7 @@ mod tests {
             assert_eq!(entry.1.parse::<Method>().unwrap(), entry.0);
             assert_eq!(serde_json::to_string(&entry.0).unwrap(), format!("\"{}\"", entry.1));
         }
-        assert!(matches!("magic".parse::<Method>(), Err(Error::Config { .. })));
+        let Err(Error::Config { expected, .. }) = "magic".parse::<Method>() else { panic!("no such method") };
+        assert!(METHODS.iter().all(|entry| expected.contains(entry.1)), "{expected}");
     }
 }

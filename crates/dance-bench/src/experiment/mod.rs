@@ -1,6 +1,6 @@
 //! Experiments: methods × data sets × seeds × error levels (the paper, §4).
 //!
-//! Every data set and seed is a [`Case`]: a 40/40/20 split at random (`Plan::paper`: stratified), **one** fit, and all methods and levels on it. After
+//! Every data set and seed is a [`Case`]: a 40/40/20 split at random (`Plan::paper`: stratified), **one** fit, and all methods and levels on it (`Plan::zipf`: on a long tail drawn from it). After
 //! each case `results.json` is written whole, so a run that was killed continues where it was: [`run`] skips the cases that
 //! the results already hold. A data set that cannot be used is noted and the others go on.
 //!
@@ -17,10 +17,13 @@
 
 pub mod ablate;
 mod case;
+mod long_tail;
 pub mod method;
+mod peers;
 pub mod picture;
 pub mod plan;
 pub mod record;
+mod regression;
 mod runner;
 
 use std::path::{Path, PathBuf};
@@ -28,7 +31,7 @@ use std::path::{Path, PathBuf};
 pub use ablate::Ablation;
 pub use method::Method;
 pub use plan::Plan;
-pub use record::{Case, Failure, Record, Results};
+pub use record::{Case, Failure, Posterior, Record, Results};
 
 use dance::Context;
 use dance::Dataset;

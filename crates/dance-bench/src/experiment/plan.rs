@@ -23,6 +23,9 @@ pub struct Plan {
     pub ablations: Vec<Ablation>,
     /// Shares of kernel fit, calibration and test.
     pub split: [f64; 3],
+    /// Where given, long tails are drawn from every data set: class frequencies fall with this power of their rank.
+    #[serde(default)]
+    pub zipf: Option<f64>,
     /// Settings of the fit and of DANCE; the seeds in them are set for every case.
     pub config: Config,
 }
@@ -38,6 +41,7 @@ impl Default for Plan {
             methods: Method::usual(),
             ablations: Vec::new(),
             split: [0.4, 0.4, 0.2],
+            zipf: None,
             config: Config::default().dance(DanceConfig::paper()),
         }
     }
@@ -65,7 +69,21 @@ impl Plan {
         if self.methods.is_empty() {
             return Err(Error::config("methods", "nothing", "at least one method, such as dance"));
         }
+        if let Some(power) = self.zipf
+            && !(power > 0.0 && power <= 10.0)
+        {
+            return Err(Error::config("zipf", power, "above 0 and at most 10, such as 1"));
+        }
         self.config.check()
+    }
+
+    /// What was done to the data sets, in words for tables and pages; empty where nothing was.
+    pub fn about_data(&self) -> String {
+        self.zipf.map_or_else(String::new, |power| {
+            format!(
+                "Long tails: of every data set and seed a class keeps points in proportion to rank^-{power}, ranks drawn at random."
+            )
+        })
     }
 
     /// The settings of one case: every seed in them is the case's.

@@ -10,6 +10,7 @@ use super::method::Method;
 use super::picture::Picture;
 use super::plan::Plan;
 use dance::Evaluation;
+use dance::conformal::breakdown::Breakdown;
 use dance::conformal::metrics::Metrics;
 use dance::conformal::{ProbabilityMetrics, Sets};
 use dance::whole_file::{self, WholeFile};
@@ -62,6 +63,9 @@ pub struct Case {
     pub parts: [usize; 3],
     /// How good the kernel's class probabilities are on the test points.
     pub probabilities: ProbabilityMetrics,
+    /// How good the class probabilities of methods that have their own are.
+    #[serde(default)]
+    pub posteriors: Vec<Posterior>,
     /// What the user should know.
     pub warnings: Vec<String>,
     /// Seconds spent.
@@ -118,6 +122,18 @@ pub struct Record {
     pub sizes: Vec<usize>,
     /// `[covered, points]` of every class.
     pub class_coverage: Vec<[usize; 2]>,
+    /// Coverage where it may differ: by the kernel machine's confidence, by set size, by class frequency.
+    #[serde(default)]
+    pub breakdown: Breakdown,
+}
+
+/// The class probabilities of a method.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Posterior {
+    /// The method.
+    pub method: Method,
+    /// How good they are on the test points.
+    pub metrics: ProbabilityMetrics,
 }
 
 /// A method that cannot run.

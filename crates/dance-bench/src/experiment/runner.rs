@@ -3,11 +3,16 @@
 use super::case::{Parts, timed};
 use super::method::Method;
 use super::record::Seconds;
-use dance::conformal::methods::{adapter::Adapter, conf_ot, ncp::Ncp};
+use dance::conformal::methods::{
+    adapter::Adapter,
+    class_wise::{ClassCalibration, Cuts},
+    conf_ot,
+    ncp::Ncp,
+};
 use dance::conformal::scores::{
     self, Aps, Confine, DeepKnn, LabelScores, Lac, NeighborScore, RankedScore, Raps, Saps,
 };
-use dance::conformal::{CalibrationScores, ProbabilityMetrics, Sets};
+use dance::conformal::{CalibrationScores, Cut, LabelCounts, ProbabilityMetrics, Sets, least_count};
 use dance::data::Classes;
 use dance::device::Device;
 use dance::neighbors::{Index, Neighbors};
@@ -17,12 +22,12 @@ use dance::{Context, Dance, Dataset, Error, Fitted, Matrix, PredictOptions, Resu
 const NEIGHBORS: usize = 75;
 
 pub(crate) struct Runner<'a> {
-    device: &'a dyn Device,
-    context: &'a Context<'a>,
-    fitted: &'a Fitted,
-    parts: Parts<'a>,
-    seed: u64,
-    classes: usize,
+    pub(super) device: &'a dyn Device,
+    pub(super) context: &'a Context<'a>,
+    pub(super) fitted: &'a Fitted,
+    pub(super) parts: Parts<'a>,
+    pub(super) seed: u64,
+    pub(super) classes: usize,
     pub(crate) calibration_points: Matrix,
     /// Calibration points, mapped.
     pub(crate) index: Index,
@@ -30,19 +35,36 @@ pub(crate) struct Runner<'a> {
     /// Of every calibration point among the others, and of the test points.
     calibration_neighbors: Neighbors,
     test_neighbors: Neighbors,
-    calibration_probabilities: Matrix,
+    pub(super) calibration_probabilities: Matrix,
     test_probabilities: Matrix,
     best: Vec<u32>,
-    prepared: Option<(Method, Prepared)>,
+    ready: Option<(Method, Ready)>,
 }
 
 /// What one method needs for every α.
-enum Prepared {
+pub(super) struct Ready {
+    pub(super) prepared: Prepared,
+    /// Of a method that has its own: class probabilities of the test points, and their best labels.
+    pub(super) probabilities: Option<Matrix>,
+    pub(super) best: Option<Vec<u32>>,
+}
+
+pub(super) enum Prepared {
     Dance(Box<(Dance, Scored)>),
     Labels { calibration: CalibrationScores, test: LabelScores },
     Adapter { adapter: Adapter, score: Box<dyn RankedScore> },
-    ConfOt { adapter: Adapter, score: Box<dyn RankedScore>, probabilities: Matrix, best: Vec<u32> },
+    ByClass { calibration: ClassCalibration, cuts: CutsAt },
+    Counted(LabelCounts),
     Ncp,
+}
+
+/// What lets classes in, at an α and under a seed.
+pub(super) type CutsAt = fn(&ClassCalibration, f64, u64) -> Result<Cuts>;
+
+impl From<Prepared> for Ready {
+    fn from(prepared: Prepared) -> Self {
+        Self { prepared, probabilities: None, best: None }
+    }
 }
 
 impl<'a> Runner<'a> {
@@ -89,7 +111,7 @@ impl<'a> Runner<'a> {
             calibration_probabilities,
             test_probabilities,
             best,
-            prepared: None,
+            ready: None,
         })
     }
 
@@ -105,77 +127,99 @@ impl<'a> Runner<'a> {
 
     /// Does what the sets of every α have in common.
     pub(crate) fn prepare(&mut self, method: Method, seconds: &mut Seconds) -> Result<()> {
-        let context = self.context;
-        let prepared = if let Some(config) = method.dance(self.fitted.config.dance) {
-            let mut fitted = self.fitted.clone();
-            fitted.config.dance = config;
-            let (mut calibrating, mut inferring) = (0.0, 0.0);
-            let model =
-                timed(&mut calibrating, || fitted.calibrate(self.device, self.parts.calibration, context))?;
-            let options = PredictOptions::default().best(false);
-            let scored =
-                timed(&mut inferring, || model.score(&self.parts.test.embeddings, options, context))?;
-            if method == Method::Dance {
-                seconds.mix += calibrating;
-                seconds.inference += inferring;
-            }
-            Prepared::Dance(Box::new((model, scored)))
-        } else {
-            match method {
-                Method::DeepKnn => self.deep_knn()?,
-                Method::Confine => self.confine()?,
-                Method::NcpRaps => Prepared::Ncp,
-                Method::ConfOtAps => self.conf_ot(Box::new(Aps))?,
-                Method::ConfOtRaps => self.conf_ot(Box::new(Raps::default()))?,
-                Method::Lac => self.adapter(Box::new(Lac), true)?,
-                Method::Raps => self.adapter(Box::new(Raps::default()), true)?,
-                Method::Saps => self.adapter(Box::new(Saps::default()), true)?,
-                Method::ApsDeterministic => self.adapter(Box::new(Aps), false)?,
-                Method::RapsDeterministic => self.adapter(Box::new(Raps::default()), false)?,
-                Method::SapsDeterministic => self.adapter(Box::new(Saps::default()), false)?,
-                Method::Aps => self.adapter(Box::new(Aps), true)?,
-                Method::Dance
-                | Method::KnnSet
-                | Method::ClrSet
-                | Method::DanceDisjoint
-                | Method::ExactFuse
-                | Method::ExactJoint
-                | Method::ExactUnion
-                | Method::ReuseFuse
-                | Method::ReuseJoint
-                | Method::DisjointFuse => return Err(Error::Data(format!("{method} has no settings"))),
-            }
+        let ready = match method {
+            Method::DeepKnn => self.deep_knn()?.into(),
+            Method::Confine => self.confine()?.into(),
+            Method::NcpRaps => Prepared::Ncp.into(),
+            Method::ConfOtAps => self.conf_ot(Box::new(Aps))?,
+            Method::ConfOtRaps => self.conf_ot(Box::new(Raps::default()))?,
+            Method::Lac => self.adapter(Box::new(Lac), true)?.into(),
+            Method::Raps => self.adapter(Box::new(Raps::default()), true)?.into(),
+            Method::Saps => self.adapter(Box::new(Saps::default()), true)?.into(),
+            Method::ApsDeterministic => self.adapter(Box::new(Aps), false)?.into(),
+            Method::RapsDeterministic => self.adapter(Box::new(Raps::default()), false)?.into(),
+            Method::SapsDeterministic => self.adapter(Box::new(Saps::default()), false)?.into(),
+            Method::Aps => self.adapter(Box::new(Aps), true)?.into(),
+            Method::LogisticRegression => self.regression()?,
+            Method::ClassWise
+            | Method::Clustered
+            | Method::Rc3p
+            | Method::Pas
+            | Method::InterpQ
+            | Method::PasInterpQ => self.by_class(method)?.into(),
+            Method::Fca => self.full_adaptation()?,
+            Method::Dance
+            | Method::KnnSet
+            | Method::ClrSet
+            | Method::DanceDisjoint
+            | Method::ExactFuse
+            | Method::ExactJoint
+            | Method::ExactUnion
+            | Method::ExactEvidence
+            | Method::ReuseFuse
+            | Method::ReuseJoint
+            | Method::DisjointFuse => self.dance(method, seconds)?,
         };
-        self.prepared = Some((method, prepared));
+        self.ready = Some((method, ready));
         Ok(())
+    }
+
+    /// DANCE under the settings of `method`.
+    fn dance(&self, method: Method, seconds: &mut Seconds) -> Result<Ready> {
+        let context = self.context;
+        let mut fitted = self.fitted.clone();
+        let config = method.dance(fitted.config.dance);
+        fitted.config.dance = config.ok_or_else(|| Error::Data(format!("{method} has no settings")))?;
+        let (mut calibrating, mut inferring) = (0.0, 0.0);
+        let model =
+            timed(&mut calibrating, || fitted.calibrate(self.device, self.parts.calibration, context))?;
+        // Combined evidence classifies too; other sets go with the kernel machine's labels.
+        let own = model.stack().is_some();
+        let options = PredictOptions::default().best(own).probabilities(own);
+        let mut scored =
+            timed(&mut inferring, || model.score(&self.parts.test.embeddings, options, context))?;
+        if method == Method::Dance {
+            seconds.mix += calibrating;
+            seconds.inference += inferring;
+        }
+        let classified = scored.classified.take();
+        let to = ids_in(self.parts.test, model.classes());
+        let mut ready = Ready::from(Prepared::Dance(Box::new((model, scored))));
+        if let Some(classified) = classified {
+            ready.best = Some(classified.labels.iter().map(|&label| to[label as usize]).collect());
+            ready.probabilities = Some(spread(&classified.probabilities, &to, self.classes));
+        }
+        Ok(ready)
     }
 
     /// The sets of the prepared method at one α, and the mix where it has one.
     pub(crate) fn sets(&self, method: Method, alpha: f64) -> Result<(Sets, Option<f64>)> {
-        let prepared = match &self.prepared {
-            Some((ready, prepared)) if *ready == method => prepared,
+        let ready = match &self.ready {
+            Some((own, ready)) if *own == method => ready,
             _ => return Err(Error::Data(format!("{method} was not prepared"))),
         };
-        match prepared {
+        let probabilities = ready.probabilities.as_ref().unwrap_or(&self.test_probabilities);
+        let sets = match &ready.prepared {
             Prepared::Dance(ready) => {
                 let (model, scored) = &**ready;
                 let prediction = model.predict(scored, &model.decide(alpha)?);
                 let to = ids_in(self.parts.test, model.classes());
-                Ok((renamed(prediction.sets, &to), prediction.decision.mix))
+                return Ok((renamed(prediction.sets, &to), prediction.decision.mix));
             }
             Prepared::Labels { calibration, test } => {
-                Ok((Sets::from_scores(test, calibration.threshold(alpha)?.value, self.classes), None))
+                Sets::from_scores(test, calibration.threshold(alpha)?.value, self.classes)
             }
             Prepared::Adapter { adapter, score } => {
                 let threshold = adapter.threshold(&**score, alpha)?.value;
-                Ok((
-                    adapter.sets(&self.test_probabilities, &[(&**score, threshold)], self.context).remove(0),
-                    None,
-                ))
+                adapter.sets(probabilities, &[(&**score, threshold)], self.context).remove(0)
             }
-            Prepared::ConfOt { adapter, score, probabilities, .. } => {
-                let threshold = adapter.threshold(&**score, alpha)?.value;
-                Ok((adapter.sets(probabilities, &[(&**score, threshold)], self.context).remove(0), None))
+            Prepared::ByClass { calibration, cuts } => {
+                let cuts = cuts(calibration, alpha, self.seed)?;
+                calibration.sets(probabilities, &cuts, self.context)
+            }
+            Prepared::Counted(counts) => {
+                let least = least_count(alpha, counts.calibration_points());
+                counts.sets(Cut::One(least), self.classes)
             }
             Prepared::Ncp => {
                 let ncp = Ncp::new(
@@ -187,24 +231,32 @@ impl<'a> Runner<'a> {
                     self.context,
                 )?;
                 let setting = ncp.tune(self.device, alpha, self.context)?;
-                let sets =
-                    ncp.sets(&self.test_neighbors, &self.test_probabilities, setting, alpha, self.context)?;
-                Ok((sets, None))
+                ncp.sets(&self.test_neighbors, probabilities, setting, alpha, self.context)?
             }
-        }
+        };
+        Ok((sets, None))
     }
 
-    /// The labels whose accuracy a method has: the kernel machine's, or the zero-shot classifier's.
+    /// The labels whose accuracy a method has: the kernel machine's, or its own.
     pub(crate) fn best(&self) -> &[u32] {
-        match &self.prepared {
-            Some((_, Prepared::ConfOt { best, .. })) => best,
-            _ => &self.best,
-        }
+        self.ready.as_ref().and_then(|(_, ready)| ready.best.as_deref()).unwrap_or(&self.best)
     }
 
     /// How good the kernel's class probabilities are.
     pub(crate) fn judge_probabilities(&self) -> Result<ProbabilityMetrics> {
         ProbabilityMetrics::new(&self.test_probabilities, &self.parts.test.labels)
+    }
+
+    /// How good those of the prepared method are, where it has its own.
+    pub(crate) fn judge_posterior(&self) -> Result<Option<ProbabilityMetrics>> {
+        let own = self.ready.as_ref().and_then(|(_, ready)| ready.probabilities.as_ref());
+        own.map(|own| ProbabilityMetrics::new(own, &self.parts.test.labels)).transpose()
+    }
+
+    /// The kernel's largest class probability of every test point: by it all methods are judged on the same points.
+    pub(crate) fn confidence(&self) -> Vec<f32> {
+        let largest = |row: usize| self.test_probabilities.row(row).iter().copied().fold(0.0, f32::max);
+        (0..self.test_probabilities.rows()).map(largest).collect()
     }
 
     fn adapter(&self, score: Box<dyn RankedScore>, seeded: bool) -> Result<Prepared> {
@@ -244,7 +296,7 @@ impl<'a> Runner<'a> {
         Ok(Prepared::Labels { calibration: CalibrationScores::new(own)?, test })
     }
 
-    fn conf_ot(&self, score: Box<dyn RankedScore>) -> Result<Prepared> {
+    fn conf_ot(&self, score: Box<dyn RankedScore>) -> Result<Ready> {
         let Some(prototypes) = &self.parts.test.prototypes else {
             return Err(Error::Data("Conf-OT needs prototypes".into()));
         };
@@ -260,8 +312,9 @@ impl<'a> Runner<'a> {
         let own = all.select(&(0..cut).collect::<Vec<_>>());
         let probabilities = all.select(&(cut..all.rows()).collect::<Vec<_>>());
         let adapter = Adapter::new(&own, self.calibration_labels(), Some(self.seed), context)?;
-        let best = largest_of(&probabilities);
-        Ok(Prepared::ConfOt { adapter, score, probabilities, best })
+        let best = Some(largest_of(&probabilities));
+        let prepared = Prepared::Adapter { adapter, score };
+        Ok(Ready { prepared, probabilities: Some(probabilities), best })
     }
 }
 
@@ -287,7 +340,7 @@ pub(crate) fn renamed(mut sets: Sets, to: &[u32]) -> Sets {
 }
 
 /// Columns moved to where `to` says, among `classes`; 0 elsewhere.
-fn spread(columns: &Matrix, to: &[u32], classes: usize) -> Matrix {
+pub(super) fn spread(columns: &Matrix, to: &[u32], classes: usize) -> Matrix {
     let mut all = Matrix::zeros(columns.rows(), classes);
     for row in 0..columns.rows() {
         let target = all.row_mut(row);
@@ -299,7 +352,7 @@ fn spread(columns: &Matrix, to: &[u32], classes: usize) -> Matrix {
 }
 
 /// The first label of the largest value of every row.
-fn largest_of(values: &Matrix) -> Vec<u32> {
+pub(super) fn largest_of(values: &Matrix) -> Vec<u32> {
     let largest = |row: &[f32]| {
         let first = |best: usize, at: usize| if row[at] > row[best] { at } else { best };
         (0..row.len()).fold(0, first) as u32

@@ -111,7 +111,7 @@
     const margins = { marginRight: Math.max(16, Math.min(letters * LETTER, widest(named.map((one) => one.name))) + 18), marginTop: 28, marginBottom: 38, marginLeft: 48 };
     const height = Math.round(Math.min(330, 0.62 * width + 70));
     const points = series.flatMap((one) => one.points);
-    const domain = around([...points.map((point) => point[1]), ...(band ?? []).flatMap((one) => one.slice(1)), ...(dots ?? []).map((dot) => dot[1])], { zero: y.zero });
+    const domain = around([...points.map((point) => point[1]), ...(band ?? []).flatMap((one) => one.slice(1)), ...(dots ?? []).map((dot) => dot[1]), ...(promised ?? []).map((point) => point[1])], { zero: y.zero });
     if (y.format === "percent") domain[1] = Math.min(1, domain[1]);
     const place = axis(domain, [height - margins.marginBottom, margins.marginTop]);
     // Ticks that differ read differently, and between whole numbers there are none.

@@ -26,7 +26,7 @@ fn leading(results: &Results, rows: &[(Method, Summary)]) -> Option<(Method, Sum
     rows.iter().find(|row| Some(row.0) == first).or(rows.first()).cloned()
 }
 
-fn called(results: &Results, method: Method) -> String {
+pub(super) fn called(results: &Results, method: Method) -> String {
     if Some(method) == ours(results) {
         format!("ours ({})", method.title())
     } else {
@@ -34,15 +34,33 @@ fn called(results: &Results, method: Method) -> String {
     }
 }
 
-fn percent(share: f64) -> String {
+/// What the script draws for one method: its name, whether it is ours, and `more`.
+pub(super) fn drawn(results: &Results, method: Method, more: Value) -> Value {
+    let mut row = json!({ "name": method.title(), "ours": Some(method) == ours(results) });
+    if let (Some(row), Value::Object(more)) = (row.as_object_mut(), more) {
+        row.extend(more);
+    }
+    row
+}
+
+/// The same of every row.
+fn each_drawn(
+    results: &Results,
+    rows: &[(Method, Summary)],
+    more: impl Fn(Method, &Summary) -> Value,
+) -> Value {
+    rows.iter().map(|(method, summary)| drawn(results, *method, more(*method, summary))).collect()
+}
+
+pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// One chart for every α, where there is something to draw.
-fn each_alpha(
+/// Something for every α at which there is something to draw.
+pub(super) fn each_alpha<T>(
     results: &Results,
-    chart: impl Fn(f64, &[(Method, Summary)], &(Method, Summary)) -> Chart,
-) -> Vec<Chart> {
+    chart: impl Fn(f64, &[(Method, Summary)], &(Method, Summary)) -> T,
+) -> Vec<T> {
     let of = |&alpha: &f64| {
         let rows = summaries(results, alpha);
         leading(results, &rows).map(|lead| chart(alpha, &rows, &lead))
@@ -54,11 +72,10 @@ fn each_alpha(
 pub(super) fn coverage(results: &Results) -> Vec<Chart> {
     let mut charts = each_alpha(results, |alpha, rows, (lead, summary)| {
         let half = half_band(results, alpha);
-        let row = |(method, summary): &(Method, Summary)| {
+        let drawn = each_drawn(results, rows, |_, summary| {
             let (least, most) = summary.coverage_range;
-            json!({ "name": method.title(), "ours": Some(*method) == ours(results), "value": summary.coverage,
-                "least": least, "most": most })
-        };
+            json!({ "value": summary.coverage, "least": least, "most": most })
+        });
         Chart {
             kind: "rows",
             id: format!("coverage-{alpha}"),
@@ -71,7 +88,7 @@ pub(super) fn coverage(results: &Results) -> Vec<Chart> {
             caption: "Dot: mean over data sets and seeds; line: from the least to the best covered data set. Shaded: where a method \
                       with the guarantee stays in 99 of 100 experiments of this size. Dashed: what was asked."
                 .into(),
-            data: json!({ "rows": rows.iter().map(row).collect::<Vec<_>>(), "target": 1.0 - alpha,
+            data: json!({ "rows": drawn, "target": 1.0 - alpha,
                 "band": [1.0 - alpha - half, (1.0 - alpha + half).min(1.0)], "format": "percent1", "label": "coverage" }),
         }
     });
@@ -103,9 +120,8 @@ fn curve(results: &Results) -> Option<Chart> {
         .map(|(asked, coverage)| 100.0 * (coverage - asked).abs())?;
     let series = |&method: &Method| -> Option<Value> {
         let points = line(method);
-        let ours = Some(method) == ours(results);
-        (!points.is_empty())
-            .then(|| json!({ "name": method.title(), "ours": ours, "named": ours, "points": points }))
+        let named = Some(method) == ours(results);
+        (!points.is_empty()).then(|| drawn(results, method, json!({ "named": named, "points": points })))
     };
     let (&highest, &lowest) = (alphas.first()?, alphas.last()?);
     let band: Vec<(f64, f64, f64)> = (0..=20)
@@ -146,19 +162,17 @@ pub(super) fn size(results: &Results) -> Vec<Chart> {
         let beside = other.map_or_else(String::new, |(method, summary)| {
             format!("; the smallest of the others, {}, {:.2}", method.title(), summary.size)
         });
-        let row = |(method, summary): &(Method, Summary)| json!({ "name": method.title(), "ours": Some(*method) == ours(results), "value": summary.size });
+        let drawn = each_drawn(results, &rows, |_, summary| json!({ "value": summary.size }));
         Chart {
             kind: "rows",
             id: format!("size-{alpha}"),
             headline: format!("α = {alpha}: {} needs {:.2} labels{beside}", called(results, *lead), summary.size),
             caption: "Mean number of labels in a set. Read it with coverage: a method that covers less buys its size with it.".into(),
-            data: json!({ "rows": rows.iter().map(row).collect::<Vec<_>>(), "bars": true, "format": "number", "label": "labels per set" }),
+            data: json!({ "rows": drawn, "bars": true, "format": "number", "label": "labels per set" }),
         }
     });
     charts.extend(each_alpha(results, |alpha, rows, (lead, summary)| {
-        let point = |(method, summary): &(Method, Summary)| {
-            json!({ "name": method.title(), "ours": Some(*method) == ours(results), "x": summary.size, "y": summary.violation })
-        };
+        let drawn = each_drawn(results, rows, |_, summary| json!({ "x": summary.size, "y": summary.violation }));
         Chart {
             kind: "scatter",
             id: format!("trade-off-{alpha}"),
@@ -169,7 +183,7 @@ pub(super) fn size(results: &Results) -> Vec<Chart> {
                 summary.floor
             ),
             caption: "CCV: mean distance of a class's coverage from what was asked, in points. Left and low is better.".into(),
-            data: json!({ "points": rows.iter().map(point).collect::<Vec<_>>(), "x": "labels per set", "y": "CCV" }),
+            data: json!({ "points": drawn, "x": "labels per set", "y": "CCV" }),
         }
     }));
     charts
@@ -190,7 +204,7 @@ pub(super) fn shares(results: &Results) -> Vec<Chart> {
             let total = counts.iter().sum::<usize>().max(1) as f64;
             counts.iter().map(|&count| count as f64 / total).collect()
         };
-        let row = |(method, _): &(Method, Summary)| json!({ "name": method.title(), "ours": Some(*method) == ours(results), "shares": of(*method) });
+        let drawn = each_drawn(results, rows, |method, _| json!({ "shares": of(method) }));
         let lead_shares = of(*lead);
         Chart {
             kind: "shares",
@@ -202,7 +216,7 @@ pub(super) fn shares(results: &Results) -> Vec<Chart> {
                 percent(lead_shares[0])
             ),
             caption: "Share of sets by their number of labels.".into(),
-            data: json!({ "rows": rows.iter().map(row).collect::<Vec<_>>(), "sizes": SIZES.map(|size| size.1) }),
+            data: json!({ "rows": drawn, "sizes": SIZES.map(|size| size.1) }),
         }
     })
 }
@@ -210,11 +224,11 @@ pub(super) fn shares(results: &Results) -> Vec<Chart> {
 /// Coverage of every class of every data set, seeds together.
 pub(super) fn classes(results: &Results) -> Vec<Chart> {
     each_alpha(results, |alpha, rows, (lead, _)| {
-        let row = |(method, _): &(Method, Summary)| {
-            let shares = class_shares(results, *method, alpha);
-            json!({ "name": method.title(), "ours": Some(*method) == ours(results), "value": quantile(&shares, 0.5),
-                "least": quantile(&shares, 0.0), "most": quantile(&shares, 1.0), "low": quantile(&shares, 0.1), "high": quantile(&shares, 0.9) })
-        };
+        let drawn = each_drawn(results, rows, |method, _| {
+            let shares = class_shares(results, method, alpha);
+            let at = |share| quantile(&shares, share);
+            json!({ "value": at(0.5), "least": at(0.0), "most": at(1.0), "low": at(0.1), "high": at(0.9) })
+        });
         let shares = class_shares(results, *lead, alpha);
         Chart {
             kind: "rows",
@@ -228,7 +242,7 @@ pub(super) fn classes(results: &Results) -> Vec<Chart> {
                 "{} classes of all data sets, seeds together. Dot: the middle one; thick: from the worst tenth to the best; thin: all.",
                 shares.len()
             ),
-            data: json!({ "rows": rows.iter().map(row).collect::<Vec<_>>(), "target": 1.0 - alpha, "format": "percent", "label": "coverage of a class" }),
+            data: json!({ "rows": drawn, "target": 1.0 - alpha, "format": "percent", "label": "coverage of a class" }),
         }
     })
 }

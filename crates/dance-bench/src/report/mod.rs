@@ -3,6 +3,7 @@
 
 pub mod cells;
 mod compared;
+mod differences;
 mod fits;
 pub mod page;
 pub mod summary;
@@ -19,6 +20,7 @@ use dance::whole_file::WholeFile;
 pub fn all_tables(results: &Results) -> Vec<Table> {
     let mut all = vec![tables::main(results), tables::against_paper(results)];
     all.extend(results.plan.alphas.iter().map(|&alpha| tables::per_data_set(results, alpha)));
+    all.extend(results.plan.alphas.iter().map(|&alpha| tables::differences(results, alpha)));
     all.push(tables::probabilities(results));
     all.push(tables::ablations(results));
     all.push(tables::times(results));

@@ -1,22 +1,24 @@
 //! `report.html`: one file that needs no network. Styles, scripts and numbers are inlined; names from data files are escaped.
 
-use super::{all_tables, compared, fits};
+use super::{all_tables, compared, differences, fits};
 use crate::chart::{Chart, figures};
 use crate::experiment::Results;
 use crate::html::{document, escape};
+use crate::text::counted;
 
 /// The whole page.
 pub fn html(results: &Results) -> String {
     let plan = &results.plan;
     let alphas = plan.alphas.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let mut body = format!(
-        "<header><h1>Prediction sets, compared</h1><p>{} data sets, {} seeds, α = {alphas}; {} % fit the kernel, {} % calibrate, \
-         {} % test. All methods share one split and one kernel; rows that say refit have it fitted once more with the validation points.</p></header>",
-        super::summary::data_sets(results).len(),
-        plan.seeds,
+        "<header><h1>Prediction sets, compared</h1><p>{}, {}, α = {alphas}; {} % fit the kernel, {} % calibrate, \
+         {} % test. All methods share one split and, where they use it, one kernel. {}</p></header>",
+        counted(super::summary::data_sets(results).len(), "data set"),
+        counted(plan.seeds, "seed"),
         100.0 * plan.split[0],
         100.0 * plan.split[1],
         100.0 * plan.split[2],
+        plan.about_data(),
     );
     for failure in &results.failures {
         body += &format!(
@@ -25,7 +27,7 @@ pub fn html(results: &Results) -> String {
             escape(&failure.problem)
         );
     }
-    let sections: [(&str, &str, Vec<Chart>); 8] = [
+    let sections: [(&str, &str, Vec<Chart>); 9] = [
         ("Coverage", "Does a set hold the true label as often as was asked?", compared::coverage(results)),
         (
             "Size and balance",
@@ -37,6 +39,11 @@ pub fn html(results: &Results) -> String {
             "Coverage of the classes",
             "The promise is about all points together; this is how far classes stray.",
             compared::classes(results),
+        ),
+        (
+            "Where coverage differs",
+            "What holds on average need not hold in every part. The same points for every method.",
+            differences::charts(results),
         ),
         ("Ablations", "One setting varied, means over data sets and seeds.", fits::ablations(results)),
         ("The search for a kernel", "", fits::tuning(results).into_iter().collect()),

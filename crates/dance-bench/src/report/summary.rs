@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::experiment::{Method, Record, Results};
+use dance::conformal::breakdown::{Breakdown, Portion};
 use dance::conformal::metrics::Metrics;
 
 /// A method at one α over all data sets.
@@ -24,6 +25,10 @@ pub struct Summary {
     pub violation: f64,
     /// Mean noise floor of CCV.
     pub floor: f64,
+    /// Mean of how far classes stray beyond chance.
+    pub deviation: f64,
+    /// Mean macro coverage.
+    pub macro_coverage: f64,
     /// Mean share of empty sets.
     pub empty: f64,
     /// Mean mix, where there is one.
@@ -77,10 +82,31 @@ pub fn summarize(results: &Results, data: &[String], method: Method, alpha: f64)
         coverage: mean(coverage),
         violation: mean(over(&|metrics| metrics.class_violation)),
         floor: mean(over(&|metrics| metrics.class_violation_floor)),
+        deviation: mean(over(&|metrics| metrics.class_deviation)),
+        macro_coverage: mean(over(&|metrics| metrics.macro_coverage)),
         empty: mean(over(&|metrics| metrics.empty)),
         mix: (!mixes.is_empty()).then(|| mean(mixes)),
         seconds: mean(groups.iter().flatten().map(|record| record.seconds)),
     })
+}
+
+/// One way to take points apart.
+pub(crate) type Parts = fn(&Breakdown) -> &Vec<Portion>;
+
+/// Coverage of some of the points of all data sets and seeds; `None` where there are none.
+pub(crate) fn portion_coverage(
+    results: &Results,
+    method: Method,
+    alpha: f64,
+    parts: Parts,
+    name: &str,
+) -> Option<f64> {
+    let own = results.records().filter(|record| record.method == method && record.alpha == alpha);
+    let portions = own.filter_map(|record| parts(&record.breakdown).iter().find(|part| part.name == name));
+    let (points, covered) = portions.fold((0.0, 0.0), |(points, covered), part| {
+        (points + part.points as f64, covered + part.points as f64 * part.coverage)
+    });
+    (points > 0.0).then(|| covered / points)
 }
 
 pub(crate) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {

@@ -1,8 +1,9 @@
 //! The tables of an experiment: the paper's Tables 1 and 4, and what belongs beside them.
 
 use super::cells::{Cell, Table};
-use super::summary::{data_sets, deviation, mean, summarize};
+use super::summary::{Parts, data_sets, deviation, mean, portion_coverage, summarize};
 use crate::experiment::{Case, Method, Results};
+use crate::text::counted;
 use dance::conformal::ProbabilityMetrics;
 
 /// The main table: means over data sets, at every α of the run.
@@ -24,21 +25,20 @@ pub fn main_at(results: &Results, alphas: &[f64]) -> Table {
             results.plan.methods.iter().find_map(|&method| summarize(results, &data, method, alpha))?;
         Some(format!("{:.2} at α = {alpha}", summary.floor))
     });
-    let mut table = Table {
-        title: match alphas {
-            [alpha] => {
-                format!("Mean over {} data sets and {} seeds at α = {alpha}", data.len(), results.plan.seeds)
-            }
-            _ => format!("Mean over {} data sets and {} seeds", data.len(), results.plan.seeds),
-        },
-        note: format!(
-            "Best size and CCV bold, second underlined; ± is the standard deviation over seeds. CCV of perfect coverage, from \
-             chance alone: {}; returning every label scores 100·α.",
-            floors.collect::<Vec<_>>().join(", ")
-        ),
-        columns,
-        rows: Vec::new(),
-    };
+    let mut title =
+        format!("Mean over {} and {}", counted(data.len(), "data set"), counted(results.plan.seeds, "seed"));
+    if let [alpha] = alphas {
+        title += &format!(" at α = {alpha}");
+    }
+    let mut note = format!(
+        "Best size and CCV bold, second underlined; ± is the standard deviation over seeds. CCV of perfect coverage, from \
+         chance alone: {}; returning every label scores 100·α.",
+        floors.collect::<Vec<_>>().join(", ")
+    );
+    if !results.plan.about_data().is_empty() {
+        note = format!("{} {note}", results.plan.about_data());
+    }
+    let mut table = Table { title, note, columns, rows: Vec::new() };
     for &method in &results.plan.methods {
         let mut row = vec![Cell::text(method.title())];
         for &alpha in alphas {
@@ -157,29 +157,87 @@ pub fn per_data_set(results: &Results, alpha: f64) -> Table {
     table
 }
 
-/// How good the kernel's class probabilities are on every data set, all seeds together.
+/// How good class probabilities are on every data set, all seeds together: the kernel machine's, and those of methods that have their own.
 pub fn probabilities(results: &Results) -> Table {
-    let names = ["Data set", "Test points", "Acc", "Log loss", "Brier", "ECE"];
+    let names = ["Data set", "Probabilities of", "Test points", "Acc", "Log loss", "Brier", "ECE"];
     let mut table = Table {
         title: "Class probabilities".into(),
-        note: "Of the kernel machine, over the test points of all seeds together. ECE: how far a probability is from the share \
-               that is right, on average; 15 groups of equal width."
+        note: "Over the test points of all seeds together; least log loss, Brier score and ECE bold. Combined evidence has learned from \
+               calibration labels too, and Conf-OT has seen the test points. ECE: how far a probability is from the share that is \
+               right, on average; 15 groups of equal width."
             .into(),
         columns: names.map(str::to_owned).to_vec(),
         rows: Vec::new(),
     };
     for data in data_sets(results) {
-        let mut all = ProbabilityMetrics::default();
-        results.cases.iter().filter(|case| case.data == data).for_each(|case| all.merge(&case.probabilities));
-        table.rows.push(vec![
-            Cell::text(&data),
-            Cell::number(all.points as f64, 0),
-            Cell::number(all.accuracy(), 3),
-            Cell::number(all.log_loss(), 3),
-            Cell::number(all.brier(), 3),
-            Cell::number(all.calibration_error(), 3),
-        ]);
+        let first = table.rows.len();
+        let cases = || results.cases.iter().filter(|case| case.data == data);
+        let mut row = |name: &str, all: &ProbabilityMetrics| {
+            table.rows.push(vec![
+                Cell::text(&data),
+                Cell::text(name),
+                Cell::number(all.points as f64, 0),
+                Cell::number(all.accuracy(), 3),
+                Cell::number(all.log_loss(), 3),
+                Cell::number(all.brier(), 3),
+                Cell::number(all.calibration_error(), 3),
+            ]);
+        };
+        let mut kernel = ProbabilityMetrics::default();
+        cases().for_each(|case| kernel.merge(&case.probabilities));
+        row("kernel machine", &kernel);
+        for &method in &results.plan.methods {
+            let mut own = ProbabilityMetrics::default();
+            let posteriors = cases().flat_map(|case| &case.posteriors);
+            posteriors.filter(|own| own.method == method).for_each(|posterior| own.merge(&posterior.metrics));
+            // Conf-OT's probabilities are the same whatever score they get.
+            if own.points > 0 && method != Method::ConfOtRaps {
+                row(method.posterior(), &own);
+            }
+        }
+        for column in 4..=6 {
+            table.mark_smallest(column, first..table.rows.len());
+        }
     }
+    table
+}
+
+/// Coverage where it may differ, at one α: one row a method. Empty where no record has it.
+pub fn differences(results: &Results, alpha: f64) -> Table {
+    let portions: [(&str, Parts, &str); 7] = [
+        ("Unsure", |all| &all.by_confidence, "lowest"),
+        ("Sure", |all| &all.by_confidence, "highest"),
+        ("Rare", |all| &all.by_frequency, "lowest"),
+        ("Frequent", |all| &all.by_frequency, "highest"),
+        ("Sets of 0-1", |all| &all.by_size, "0 or 1"),
+        ("of 2-3", |all| &all.by_size, "2 to 3"),
+        ("of 4-10", |all| &all.by_size, "4 to 10"),
+    ];
+    let names = ["Method", "Macro", "Dev"].into_iter().chain(portions.map(|portion| portion.0));
+    let mut table = Table {
+        title: format!("Where coverage differs at α = {alpha}"),
+        note: "Macro: mean coverage of classes, however rare. Dev: how far classes stray from 1 - α, in points, with what chance \
+               does taken off. Then coverage of some of the points of all data sets and seeds: the fifth that the kernel machine is least and \
+               most sure of, the fifth with the rarest and the most frequent labels, and sets by their number of labels."
+            .into(),
+        columns: names.map(str::to_owned).collect(),
+        rows: Vec::new(),
+    };
+    let data = data_sets(results);
+    for &method in &results.plan.methods {
+        let Some(summary) = summarize(results, &data, method, alpha) else { continue };
+        let mut row = vec![
+            Cell::text(method.title()),
+            Cell::number(summary.macro_coverage, 3),
+            Cell::number(summary.deviation, 2),
+        ];
+        row.extend(portions.map(|(_, parts, name)| {
+            let share = portion_coverage(results, method, alpha, parts, name);
+            share.map_or_else(|| Cell::text("–"), |share| Cell::number(share, 3))
+        }));
+        table.rows.push(row);
+    }
+    table.mark_smallest(2, 0..table.rows.len());
     table
 }
 

@@ -74,12 +74,35 @@ fn one_record_a_data_set_seed_method_and_alpha() {
         let covered: usize = record.class_coverage.iter().map(|class| class[0]).sum();
         assert!((covered as f64 / 60.0 - metrics.coverage).abs() < 1e-9);
     }
+    // Portions are made of all points, and those of the whole give its coverage.
+    for record in results.records() {
+        for parts in
+            [&record.breakdown.by_confidence, &record.breakdown.by_size, &record.breakdown.by_frequency]
+        {
+            assert_eq!(parts.iter().map(|part| part.points).sum::<usize>(), 60);
+            let covered: f64 = parts.iter().map(|part| part.points as f64 * part.coverage).sum();
+            assert!((covered / 60.0 - record.metrics.coverage).abs() < 1e-9);
+        }
+    }
+    // Methods with probabilities of their own are judged by them.
+    let own = |case: &&experiment::Case| case.posteriors.iter().map(|own| own.method).collect::<Vec<_>>();
+    let (evidence, regression) = (Method::ExactEvidence, Method::LogisticRegression);
+    assert!(
+        with.iter().all(|case| own(case) == [evidence, regression, Method::ConfOtAps, Method::ConfOtRaps])
+    );
+    assert!(without.iter().all(|case| own(case) == [evidence, regression]));
+    for posterior in results.cases.iter().flat_map(|case| &case.posteriors) {
+        assert_eq!(posterior.metrics.points, 60);
+        assert!(posterior.metrics.accuracy() > 0.7, "{}", posterior.method);
+    }
     // Easy blobs and 60 test points: far below the level would be a mistake, not chance.
     for &method in &Method::all() {
         let own = results.records().filter(|record| record.method == method && record.alpha == 0.1);
         let coverage: Vec<f64> = own.map(|record| record.metrics.coverage).collect();
         let mean = coverage.iter().sum::<f64>() / coverage.len() as f64;
-        assert!(mean > 0.8, "{method}: {mean}");
+        // At most 2α is promised not to be missed where thresholds are interpolated.
+        let least = if method.guarantee().contains("2 alpha") { 0.7 } else { 0.8 };
+        assert!(mean > least, "{method}: {mean}");
     }
 }
 
@@ -125,6 +148,47 @@ fn other_prototypes_run_again() {
         assert_eq!(ran.into_inner() == 1, again);
         assert_eq!(results.cases.len(), 1, "what was known of the former is gone");
     }
+}
+
+/// Every seed draws a tail of its own, which all methods share; what was drawn is said.
+#[test]
+fn long_tails_are_drawn_and_said() {
+    let methods = vec![Method::Lac, Method::Pas, Method::Clustered];
+    let plan = Plan { methods, ablations: Vec::new(), zipf: Some(1.0), ..plan() };
+    let mut results = Results::new(plan);
+    let data = blobs(600, 6, 1, false);
+    experiment::run_dataset(&Cpu, &data, "tail", &mut results, None, &|_, _| (), &CONTEXT).unwrap();
+    for case in &results.cases {
+        // 100 of the first class, 50, 33, 25, 20 and 17 of the others.
+        assert_eq!((case.points, case.classes, case.records.len()), (245, 6, 6));
+        assert_eq!(case.parts.iter().sum::<usize>(), 245);
+    }
+    let classes = |case: &experiment::Case| -> Vec<usize> {
+        case.records[0].class_coverage.iter().map(|class| class[1]).collect()
+    };
+    assert_ne!(classes(&results.cases[0]), classes(&results.cases[1]));
+    let markdown = dance_bench::report::tables::main(&results).to_markdown();
+    assert!(markdown.contains("Mean over 1 data set and 2 seeds"), "{markdown}");
+    assert!(markdown.contains("rank^-1, ranks drawn at random"), "{markdown}");
+}
+
+/// A file of an older version has neither portions nor probabilities of methods.
+#[test]
+fn older_results_are_read() {
+    let mut older = serde_json::to_value(&*RESULTS).unwrap();
+    older["plan"].as_object_mut().unwrap().remove("zipf");
+    for case in older["cases"].as_array_mut().unwrap() {
+        case.as_object_mut().unwrap().remove("posteriors");
+        for record in case["records"].as_array_mut().unwrap() {
+            record.as_object_mut().unwrap().remove("breakdown");
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("results.json");
+    std::fs::write(&file, older.to_string()).unwrap();
+    let read = Results::read(&file).unwrap();
+    assert_eq!(read.cases.len(), 4);
+    dance_bench::report::write(&read, folder.path()).unwrap();
 }
 
 #[test]
@@ -196,6 +260,8 @@ fn plans_that_make_no_sense_are_refused() {
         Plan { alphas: vec![1.5], ..plan() },
         Plan { seeds: 0, ..plan() },
         Plan { methods: vec![], ..plan() },
+        Plan { zipf: Some(0.0), ..plan() },
+        Plan { zipf: Some(f64::NAN), ..plan() },
     ] {
         assert!(matches!(plan.check(), Err(dance::Error::Config { .. })));
     }

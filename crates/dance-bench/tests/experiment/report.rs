@@ -10,7 +10,17 @@ fn all_files_are_written() {
     report::write(&RESULTS, folder.path()).unwrap();
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     let markdown = read("tables.md");
-    for words in ["DANCE", "needs prototypes", "**", "<u>", "Ablations", "Times", "from chance alone"] {
+    for words in [
+        "DANCE",
+        "needs prototypes",
+        "**",
+        "<u>",
+        "Ablations",
+        "Times",
+        "from chance alone",
+        "Where coverage differs",
+        "logistic regression",
+    ] {
         assert!(markdown.contains(words) || words == "needs prototypes", "{words}");
     }
     assert!(read("tables.csv").lines().count() > 60);
@@ -31,7 +41,8 @@ fn charts() -> Vec<String> {
     let mut ids = vec!["coverage".to_owned(), "tuning".into(), "fit-time".into()];
     for alpha in &RESULTS.plan.alphas {
         ids.extend(
-            ["coverage", "size", "trade-off", "sizes", "classes"].map(|name| format!("{name}-{alpha}")),
+            ["coverage", "size", "trade-off", "sizes", "classes", "confidence", "frequency"]
+                .map(|name| format!("{name}-{alpha}")),
         );
     }
     for ablation in &RESULTS.plan.ablations {

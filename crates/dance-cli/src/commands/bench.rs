@@ -32,14 +32,18 @@ pub(crate) struct Bench {
     /// Seeds, counted from --seed on
     #[arg(long, default_value_t = 5, value_name = "N")]
     seeds: usize,
-    /// Methods to compare: dance, knn-set, clr-set, dance-disjoint, exact-fuse, exact-joint, exact-union,
+    /// Methods to compare: dance, knn-set, clr-set, dance-disjoint, exact-fuse, exact-joint, exact-union, exact-evidence,
     /// reuse-fuse, reuse-joint, disjoint-fuse, deep-knn, confine, lac, aps, raps, saps,
-    /// aps-deterministic, raps-deterministic, saps-deterministic, ncp-raps, conf-ot-aps, conf-ot-raps
+    /// aps-deterministic, raps-deterministic, saps-deterministic, logistic-regression, class-wise, clustered, rc3p,
+    /// pas, interp-q, pas-interp-q, fca, ncp-raps, conf-ot-aps, conf-ot-raps
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     methods: Vec<Method>,
     /// Settings to vary beside: mix, rank-neighbors, contrast-neighbors, reference
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     ablate: Vec<Ablation>,
+    /// Draw a long tail from every data set, for every seed: class frequencies in proportion to rank^-S, ranks at random
+    #[arg(long, value_name = "S", allow_hyphen_values = true)]
+    zipf: Option<f64>,
     /// The paper's protocol throughout: no fit with the points that judged, clamped probabilities, stratified parts
     #[arg(long)]
     paper: bool,
@@ -103,7 +107,13 @@ impl Bench {
 
     fn plan(&self, shared: &Shared) -> Plan {
         let plan = if self.paper { Plan::paper() } else { Plan::default() };
-        let mut plan = Plan { alphas: self.alpha.clone(), seeds: self.seeds, seed: shared.seed, ..plan };
+        let mut plan = Plan {
+            alphas: self.alpha.clone(),
+            seeds: self.seeds,
+            seed: shared.seed,
+            zipf: self.zipf,
+            ..plan
+        };
         if let Some(probabilities) = self.probabilities {
             plan.config.probabilities = probabilities.into();
         }
@@ -184,6 +194,10 @@ impl Bench {
         for &alpha in &results.plan.alphas {
             // What a terminal has no room for is in the files.
             let table = tables::per_data_set(results, alpha).without(&["Classes", "Test", "Floor", "Mix"]);
+            writeln!(out, "{}", table.to_text(styled))?;
+        }
+        for &alpha in &results.plan.alphas {
+            let table = tables::differences(results, alpha).without(&["Sets of 0-1", "of 2-3", "of 4-10"]);
             writeln!(out, "{}", table.to_text(styled))?;
         }
         writeln!(out, "{}", tables::probabilities(results).to_text(styled))?;

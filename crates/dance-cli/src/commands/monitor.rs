@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use dance::data::{Classes, Normalize, io as files};
+use dance::data::{Classes, io as files};
 use dance::model::{Alarm, Monitor, Watched};
 use dance::whole_file::{self, WholeFile};
 use dance::{Dance, Matrix};
@@ -119,9 +119,7 @@ impl MonitorStream {
             let name = self.data.display().to_string();
             (Box::new(File::open(&self.data).with_context(|| name.clone())?), name)
         };
-        let directed = model.fitted().config.normalize == Normalize::L2;
-        let dimensions = model.fitted().dimensions();
-        let mut points = Points::new(input, name.clone(), self.columns.keys(), dimensions, directed);
+        let mut points = Points::new(input, name.clone(), self.columns.keys(), model.fitted().point_shape());
         let known = Classes::new(model.classes());
         loop {
             match points.next()? {
@@ -136,7 +134,7 @@ impl MonitorStream {
                         return Ok(());
                     }
                 }
-                Next::Bad(bad) => bail!("{name}: line {}: {}", bad.line, bad.problem),
+                Next::Bad(bad) => bail!("{name}: line {}: {}", bad.line.unwrap_or_default(), bad.error),
                 Next::Told(told) => bail!("{name}: line {}: no embedding", told.line),
                 Next::End => return Ok(()),
             }
@@ -157,7 +155,7 @@ impl MonitorStream {
         Ok(())
     }
 
-    fn report(&self, monitor: &Monitor<'_>, shared: &Shared, progress: &Progress) -> anyhow::Result<()> {
+    fn report(&self, monitor: &Monitor<&Dance>, shared: &Shared, progress: &Progress) -> anyhow::Result<()> {
         let mut out = screen::out(shared.json);
         let capital = monitor.capital();
         if shared.json {

@@ -44,7 +44,9 @@ unless -o 'sets/*.jsonl' says otherwise); one that cannot be read is told, the o
 A row of .jsonl: {"row":0,"id":"a","prediction":"cat","probability":0.93,"set":["cat","fox"],"alpha":0.05,"novelty":0.41}
 `novelty` is a p-value for coming from where the calibration points come from, whatever the label; --novelty 0.01 adds `novel`.
 With several levels each row has an answer for each, side by side. Labels and ids are numbers where they were numbers.
-With --on-error report, a line that is no point is answered by {"row":17,"line":18,"error":…}. An answer has an `id` if its line has.
+With --on-error report, a line of JSON lines that is no point is answered by {"row":17,"line":18,"error":…}, and so is a row of Parquet that is
+null, has a null, NaN or another number of dimensions; in .parquet and .csv it has no answer and a column `error` says why. An answer has
+an `id` if its line has.
 `prediction` is the most probable label of the set, or of all labels where the set is empty; `probability` is its own.
 Lists beside `set` (--include) have one entry per label of the set, in its order: most conforming first. In .csv a list is a
 JSON array; in .npz row i has set[set_offsets[i]:set_offsets[i+1]]. Neighbors are points of the model, nearest first, each with
@@ -87,7 +89,7 @@ pub(crate) struct Predict {
     /// What to add to each row
     #[arg(long, value_name = "WHAT,…", value_enum, value_delimiter = ',')]
     include: Vec<Include>,
-    /// What becomes of a line (of JSON lines) that is no point
+    /// What becomes of a row (of Parquet or JSON lines) that is no point
     #[arg(long, value_enum, default_value_t = OnError::Stop, value_name = "HOW")]
     on_error: OnError,
     /// Of many files: leave those that a run before has answered, with the same model and options
@@ -101,7 +103,7 @@ pub(crate) struct Predict {
     embedding: OnTheFly,
 }
 
-/// What a line gets that is no point.
+/// What a row gets that is no point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum OnError {
     /// The end. On stdout, what came before it is answered; a file is not written
@@ -128,7 +130,7 @@ impl Predict {
         let (mut summary, mut ended) = (Summary::new(&self.alpha, self.novelty), None);
         match (&plan, &destination) {
             (Some(plan), _) => {
-                let bulk = Bulk { answers: &answers, columns: &self.columns, progress: &progress };
+                let bulk = self.bulk(&answers, &progress);
                 ended = Some(bulk.files(plan, &self.options()?, self.resume, &mut summary)?);
             }
             #[cfg(feature = "embed")]
@@ -156,7 +158,7 @@ impl Predict {
             let mut report = json!({
                 "output": self.output.display().to_string(),
                 "rows": summary.rows,
-                "bad_lines": summary.bad,
+                "bad_rows": summary.bad,
                 "guarantee": guarantee,
                 "novelty": { "level": summary.novel.0, "rows": summary.novel.1, "beyond_chance": novel.as_ref().map(|found| found.1) },
                 "warnings": progress.warnings(),
@@ -194,7 +196,7 @@ impl Predict {
             }
         }
         if summary.bad > 0 {
-            let what = if self.embeds() { "could not be embedded" } else { "lines were no points" };
+            let what = if self.embeds() { "could not be embedded" } else { "rows were no points" };
             progress.warn(&format!("{} {what}; their answers say why", summary.bad));
             return Ok(Outcome::CheckFailed);
         }
@@ -256,15 +258,8 @@ impl Predict {
 
     fn check(&self, shared: &Shared) -> anyhow::Result<Destination> {
         let destination = Destination::new(&self.output)?;
-        let lines = matches!(&destination, Destination::Stdout | Destination::File(_, Format::Jsonl));
-        if self.on_error == OnError::Report && !self.streams() && !self.embeds() {
-            bail!(
-                "--on-error report is for JSON lines; {} is read whole or not at all",
-                self.data().display()
-            );
-        }
-        if self.on_error == OnError::Report && !lines {
-            bail!("{}: what is wrong with a line is reported in .jsonl or `-`", self.output.display());
+        if self.reports() {
+            self.check_reports(&destination)?;
         }
         check_there(&self.model)?;
         check_there(self.data())?;
@@ -278,6 +273,27 @@ impl Predict {
         Ok(destination)
     }
 
+    /// Whether there is a place for what is wrong with a row.
+    fn check_reports(&self, destination: &Destination) -> anyhow::Result<()> {
+        let format = self.columns.format.or_else(|| files::Format::of(self.data()));
+        if !self.embeds() && !self.streams() && format != Some(files::Format::Parquet) {
+            bail!(
+                "--on-error report is for JSON lines and Parquet; {} is read whole or not at all",
+                self.data().display()
+            );
+        }
+        let place = match destination {
+            Destination::Stdout | Destination::File(_, Format::Jsonl) => true,
+            Destination::File(_, Format::Csv | Format::Parquet) => !self.embeds(),
+            Destination::File(_, Format::Npz) => false,
+        };
+        if !place {
+            let where_to = if self.embeds() { ".jsonl or `-`" } else { ".jsonl, .csv, .parquet or `-`" };
+            bail!("{}: what is wrong with a row is reported in {where_to}", self.output.display());
+        }
+        Ok(())
+    }
+
     /// All rows of a file.
     fn table(
         &self,
@@ -286,8 +302,16 @@ impl Predict {
         progress: &Progress,
     ) -> anyhow::Result<Summary> {
         let mut summary = Summary::new(&self.alpha, self.novelty);
-        let bulk = Bulk { answers, columns: &self.columns, progress };
-        bulk.file(self.data(), destination, &mut summary)?;
+        self.bulk(answers, progress).file(self.data(), destination, &mut summary)?;
         Ok(summary)
+    }
+
+    fn bulk<'b, 'a>(&'b self, answers: &'b Answers<'a>, progress: &'b Progress) -> Bulk<'b, 'a> {
+        Bulk { answers, columns: &self.columns, progress, reports: self.reports() }
+    }
+
+    /// Whether a row that is no point is answered with its reason.
+    fn reports(&self) -> bool {
+        self.on_error == OnError::Report
     }
 }

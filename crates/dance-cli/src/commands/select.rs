@@ -157,7 +157,7 @@ impl<'a> Picks<'a> {
         for (answer, &row) in found.iter_mut().zip(&self.rows) {
             answer.row = self.pool.row(row) as usize;
         }
-        let mut frame = answers.frame(&found);
+        let mut frame = answers.frame(&found, None);
         frame.push("provenance", self.provenance());
         let labels = self.labels.clone();
         frame.push(

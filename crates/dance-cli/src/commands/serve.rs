@@ -55,6 +55,9 @@ pub(crate) struct Serve {
     /// Where labels go that become known [default: MODEL.journal.jsonl]
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
+    /// Probability that the monitor of labels raises an alarm, ever, while nothing changes
+    #[arg(long, value_name = "P", default_value = "0.01", value_parser = parse::alpha, allow_hyphen_values = true)]
+    false_alarm: f64,
     /// Port to listen at; 0 for any that is free
     #[arg(long, value_name = "N", default_value_t = 8080)]
     port: u16,
@@ -102,6 +105,7 @@ impl Serve {
         if let Some(path) = &self.journal {
             settings.journal.clone_from(path);
         }
+        settings.false_alarm = self.false_alarm;
         settings.limits.body = usize::try_from(self.max_body).unwrap_or(usize::MAX).min(1 << 40);
         settings.limits.points = self.max_points;
         settings.limits.requests = self.max_requests;

@@ -6,13 +6,13 @@ use std::io::Write;
 use dance::data::io::csv_safe;
 use serde_json::Value;
 
-use super::frame::{Cells, offsets};
-use super::{Column, Frame};
+use super::{Cells, Column, Frame, offsets};
 
 pub(super) fn write(out: &mut impl Write, frame: &Frame, with_header: bool) -> anyhow::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
     let (mut header, mut begins) = (Vec::new(), Vec::new());
     for (name, column) in &frame.columns {
+        let (column, _) = column.parts();
         match column {
             Column::Vectors(matrix) => header.extend((0..matrix.cols()).map(|at| format!("x{at}"))),
             _ => header.push((*name).to_owned()),
@@ -24,6 +24,11 @@ pub(super) fn write(out: &mut impl Write, frame: &Frame, with_header: bool) -> a
     }
     for row in 0..frame.rows() {
         for ((_, column), begins) in frame.columns.iter().zip(&begins) {
+            let (column, there) = column.parts();
+            if there.is_some_and(|there| !there[row]) {
+                writer.write_field("")?;
+                continue;
+            }
             match column {
                 Column::Flat(Cells::Texts(values)) => writer.write_field(&*csv_safe(&values[row]))?,
                 Column::Flat(Cells::Integers(values)) => writer.write_field(values[row].to_string())?,
@@ -36,6 +41,7 @@ pub(super) fn write(out: &mut impl Write, frame: &Frame, with_header: bool) -> a
                     let list = (begins[row]..begins[row + 1]).map(|at| cells.json(at));
                     writer.write_field(Value::from(list.collect::<Vec<_>>()).to_string())?;
                 }
+                Column::Partly(..) => {} // taken apart above
                 Column::Vectors(matrix) => {
                     for value in matrix.row(row) {
                         writer.write_field(value.to_string())?;

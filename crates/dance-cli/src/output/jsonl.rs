@@ -4,19 +4,28 @@ use std::io::Write;
 
 use serde_json::Value;
 
-use super::frame::offsets;
-use super::{Column, Frame};
+use super::{Column, Frame, offsets};
 
 pub(super) fn write(out: &mut impl Write, frame: &Frame) -> anyhow::Result<()> {
-    let begins: Vec<Vec<usize>> = frame
-        .columns
-        .iter()
-        .map(|(_, column)| if let Column::Lists(_, lengths) = column { offsets(lengths) } else { Vec::new() })
-        .collect();
+    let begins: Vec<Vec<usize>> =
+        frame
+            .columns
+            .iter()
+            .map(|(_, column)| {
+                if let (Column::Lists(_, lengths), _) = column.parts() {
+                    offsets(lengths)
+                } else {
+                    Vec::new()
+                }
+            })
+            .collect();
     for row in 0..frame.rows() {
         for (place, (name, column)) in frame.columns.iter().enumerate() {
             write!(out, "{}\"{name}\":", if place == 0 { "{" } else { "," })?;
+            let (column, there) = column.parts();
             match column {
+                _ if there.is_some_and(|there| !there[row]) => write!(out, "null")?,
+                Column::Partly(..) => {} // taken apart above
                 Column::Flat(cells) => write!(out, "{}", cells.json(row))?,
                 Column::Lists(cells, _) => {
                     let list = (begins[place][row]..begins[place][row + 1]).map(|at| cells.json(at));

@@ -1,7 +1,6 @@
 //! Where results go: stdout or a file that appears whole or not at all, in one of four formats.
 
 mod csv;
-mod frame;
 mod frames;
 mod jsonl;
 mod npz;
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use dance::whole_file::WholeFile;
 
-pub(crate) use frame::{Cells, Column, Frame};
+pub(crate) use dance::data::{Cells, Column, Frame};
 pub(crate) use frames::Frames;
 pub(crate) use watched::Watched;
 
@@ -79,6 +78,15 @@ impl Format {
             None => bail!("{}: {what} are written to a file that ends in {WRITTEN}", path.display()),
         }
     }
+}
+
+/// Where each list begins, and where the last ends.
+fn offsets(lengths: &[usize]) -> Vec<usize> {
+    let ends = lengths.iter().scan(0, |end, length| {
+        *end += length;
+        Some(*end)
+    });
+    std::iter::once(0).chain(ends).collect()
 }
 
 /// Writes a frame to a file. It is made in memory, where nothing fails: what a disk says then reaches the user as the disk's

@@ -6,8 +6,7 @@ use std::io::{Seek, Write};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-use super::frame::{Cells, offsets};
-use super::{Column, Frame};
+use super::{Cells, Column, Frame, offsets};
 
 /// The time stamp is fixed, so that the same arrays give the same bytes.
 fn options() -> SimpleFileOptions {
@@ -31,6 +30,9 @@ pub(super) fn write(out: &mut (impl Write + Seek), frame: &Frame) -> anyhow::Res
             Column::Flat(cells) | Column::Lists(cells, _) => {
                 let (kind, bytes) = encoded(cells);
                 array(name, &kind, &[cells.len()], &bytes)?;
+            }
+            Column::Partly(..) => {
+                anyhow::bail!("an archive of arrays has no place for `{name}` of some rows only")
             }
             Column::Vectors(matrix) => {
                 let bytes: Vec<u8> = matrix.as_slice().iter().flat_map(|value| value.to_le_bytes()).collect();

@@ -98,8 +98,15 @@ fn json_lines_wherever_a_file_is_read_and_every_format_from_them() {
         with_input(&["predict", &at("m"), "-", "-o", &at("bad.csv")], &[&bad[..], b"nonsense\n"].concat());
     ran.fails(&["stdin: line 91: not JSON: expected ident at character 2"]);
     assert!(!std::fs::exists(at("bad.csv")).unwrap());
-    with_input(&["predict", &at("m"), "-", "-o", &at("bad.csv"), "--on-error", "report"], b"")
-        .fails(&[".jsonl"]);
+    let report =
+        |name: &str| ["predict", &at("m"), "-", "-o", &at(name), "--on-error", "report"].map(str::to_owned);
+    let told = |name: &str, input: &[u8]| with_input(&report(name).each_ref().map(String::as_str), input);
+    told("bad.npz", b"").fails(&[".jsonl, .csv, .parquet or `-`"]);
+    told("bad.csv", &[&bad[..], b"nonsense\n"].concat()).code(1);
+    let text = std::fs::read_to_string(at("bad.csv")).unwrap();
+    assert!(text.lines().next().unwrap().ends_with(",error"), "{text}");
+    assert!(text.lines().last().unwrap().starts_with("90,,,"), "{text}");
+    assert!(text.lines().last().unwrap().contains("not JSON"), "{text}");
 }
 
 #[test]

@@ -3,6 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+use dance::data::io::ParquetFields;
+use dance::data::{Column, Frame};
+use parquet::arrow::ArrowWriter;
+
 use crate::{run, scratch, shared};
 
 /// A folder with `count` copies of the small Parquet file, in two folders below it.
@@ -44,7 +48,7 @@ fn a_folder_is_answered_file_by_file() {
 #[test]
 fn one_that_fails_does_not_stop_the_others_and_resuming_does_the_rest() {
     let (_folder, at) = scratch();
-    parts(&at("parts"), 6);
+    parts(&at("parts"), 50);
     let damaged = at("parts/odd/part-03.parquet");
     let whole = fs::read(&damaged).unwrap();
     fs::write(&damaged, &whole[..whole.len() / 2]).unwrap();
@@ -52,13 +56,13 @@ fn one_that_fails_does_not_stop_the_others_and_resuming_does_the_rest() {
     let with = |rest: &[&str]| run(&[&base[..], rest].concat());
     let told = with(&["0.1"]).code(1);
     assert!(told.stderr.contains("part-03.parquet: cannot be read as Parquet"), "{}", told.stderr);
-    assert!(told.stderr.contains("5 files answered, 1 failed"), "{}", told.stderr);
+    assert!(told.stderr.contains("49 files answered, 1 failed"), "{}", told.stderr);
     assert!(!Path::new(&at("sets/odd/part-03.parquet")).exists());
     let before = fs::metadata(at("sets/odd/part-01.parquet")).unwrap().modified().unwrap();
 
     fs::write(&damaged, &whole).unwrap();
     let told = with(&["0.1", "--resume"]).success();
-    assert!(told.stderr.contains("1 files answered, 5 were there, 0 failed"), "{}", told.stderr);
+    assert!(told.stderr.contains("1 files answered, 49 were there, 0 failed"), "{}", told.stderr);
     assert_eq!(fs::metadata(at("sets/odd/part-01.parquet")).unwrap().modified().unwrap(), before);
     assert_eq!(
         fs::read(at("sets/odd/part-03.parquet")).unwrap(),
@@ -67,7 +71,7 @@ fn one_that_fails_does_not_stop_the_others_and_resuming_does_the_rest() {
     // An input that is newer than its answers is answered again.
     fs::write(at("parts/even/part-00.parquet"), &whole).unwrap();
     let told = with(&["0.1", "--resume"]).success();
-    assert!(told.stderr.contains("1 files answered, 5 were there"), "{}", told.stderr);
+    assert!(told.stderr.contains("1 files answered, 49 were there"), "{}", told.stderr);
     // Answers at another level are not those.
     let told = with(&["0.2", "--resume"]).code(2);
     assert!(told.stderr.contains("of another model or of other options"), "{}", told.stderr);
@@ -87,6 +91,69 @@ fn a_file_in_blocks_gives_what_it_gives_whole() {
     let lines = fs::read_to_string(at("sets.jsonl")).unwrap();
     let stdout = run(&["predict", &shared("model"), &shared("small.csv"), "-q"]).success().stdout;
     assert_eq!(sets_of(&lines), sets_of(&stdout));
+}
+
+/// Rows 1 to 4 are null, short, NaN and zeros; the others are points.
+fn damaged(at: &str) {
+    let points = dance::data::io::read(shared("test.npz"), &Default::default()).unwrap();
+    let row = |place: usize| points.embeddings().row(place).iter().map(|&value| f64::from(value)).collect();
+    let rows: [Vec<f64>; 6] = [row(0), vec![], vec![1.0], vec![f64::NAN; 384], vec![0.0; 384], row(1)];
+    let mut frame = Frame::default();
+    frame.push("id", Column::texts((0..6).map(|row| format!("p{row}")).collect()));
+    let there = (0..6).map(|row| row != 1).collect();
+    frame.push("embedding", Column::Partly(Box::new(Column::number_lists(&rows)), there));
+    let batch = frame.record_batch().unwrap();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    fs::write(at, writer.into_inner().unwrap()).unwrap();
+}
+
+#[test]
+fn a_row_of_parquet_that_is_no_point_costs_itself_where_that_is_asked_for() {
+    let (_folder, at) = scratch();
+    damaged(&at("rows.parquet"));
+    let predict = |rest: &[&str]| run(&[&["predict", &shared("model"), &at("rows.parquet")], rest].concat());
+    predict(&[]).fails(&["rows.parquet", "`embedding`", "row 1"]);
+    let told = predict(&["--on-error", "report", "--alpha", "0.1,0.05"]).code(1);
+    assert!(told.stderr.contains("4 rows were no points"), "{}", told.stderr);
+    let answers: Vec<serde_json::Value> =
+        told.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rows: Vec<u64> = answers.iter().map(|answer| answer["row"].as_u64().unwrap()).collect();
+    assert_eq!(rows, [0, 0, 1, 2, 3, 4, 5, 5]);
+    let words =
+        ["is null", "1 numbers, but the model was fitted with 384", "number 0 is NaN", "no direction"];
+    for (answer, words) in answers[2..6].iter().zip(words) {
+        assert!(answer["error"].as_str().unwrap().contains(words), "{answer}");
+        assert!(answer["set"].is_null() && answer["id"].as_str().unwrap().starts_with('p'), "{answer}");
+    }
+    let whole = run(&["predict", &shared("model"), &shared("test.npz"), "--alpha", "0.1,0.05"]).success();
+    assert_eq!(sets_of(&whole.stdout)[..2], [answers[0]["set"].clone(), answers[1]["set"].clone()]);
+    assert_eq!(sets_of(&whole.stdout)[2..4], [answers[6]["set"].clone(), answers[7]["set"].clone()]);
+    // As a table: an answer or an error, in every row.
+    predict(&["--on-error", "report", "-o", &at("sets.parquet")]).code(1);
+    let fields = ParquetFields::open(Path::new(&at("sets.parquet"))).unwrap();
+    for (name, there) in
+        [("prediction", [0, 5].as_slice()), ("error", &[1, 2, 3, 4]), ("id", &[0, 1, 2, 3, 4, 5])]
+    {
+        let found: Vec<usize> = (0..6).filter(|&row| fields.read(name).unwrap()[row].is_some()).collect();
+        assert_eq!(found, there, "{name}");
+    }
+    predict(&["--on-error", "report", "-o", &at("sets.npz")]).fails(&["sets.npz", ".parquet"]);
+    run(&["predict", &shared("model"), &shared("small.csv"), "--on-error", "report"])
+        .fails(&["JSON lines and Parquet"]);
+    // Of many files each, and all of them are answered.
+    let folder = at("many");
+    fs::create_dir(&folder).unwrap();
+    for name in ["a", "b"] {
+        fs::copy(at("rows.parquet"), format!("{folder}/{name}.parquet")).unwrap();
+    }
+    let all =
+        ["predict", &shared("model"), &folder, "-o", &at("sets/*.jsonl"), "--on-error", "report", "--json"];
+    let told: serde_json::Value = serde_json::from_str(&run(&all).code(1).stdout).unwrap();
+    assert_eq!(
+        (&told["rows"], &told["bad_rows"], &told["files"]["answered"]),
+        (&4.into(), &8.into(), &2.into())
+    );
 }
 
 #[test]

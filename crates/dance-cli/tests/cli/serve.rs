@@ -170,6 +170,51 @@ fn labels_survive_a_kill_and_recalibrate_by_chance_alone() {
     assert!(ran["warnings"].to_string().contains("1 labels of points that were picked are left out"));
 }
 
+/// Points that come by chance and are turned around are seen, whatever is looked at how often, and a restart forgets nothing. The bound
+/// is the martingale's: two are watched, each with half of the false alarms.
+#[test]
+fn a_change_raises_an_alarm_that_survives_a_restart() {
+    let (points, _) = points();
+    let (folder, at) = scratch();
+    std::fs::copy(shared("model"), at("model")).unwrap();
+    let classes = run(&["predict", &shared("model"), &shared("test.npz")]).success();
+    let label = |row: usize| -> Value {
+        let line = classes.stdout.lines().nth(row).unwrap();
+        serde_json::from_str::<Value>(line).unwrap()["prediction"].clone()
+    };
+    let turned = |row: usize, sign: f64| {
+        let numbers = points[row]["embedding"].as_array().unwrap().iter();
+        let numbers: Vec<f64> = numbers.map(|number| sign * number.as_f64().unwrap()).collect();
+        json!({ "embedding": numbers, "label": label(row) })
+    };
+    let change = |server: &Serving| server.get("/v1/monitor").json()["change"].clone();
+    let mut server = Serving::start(&[&at("model"), "--false-alarm", "0.02"]);
+    assert_eq!((&change(&server)["points"], &change(&server)["bound"]), (&0.into(), &100.0.into()));
+    let count = points.len().min(60);
+    let usual: Vec<Value> = (0..count).map(|row| turned(row, 1.0)).collect();
+    for how in ["chance", "chance", "picked"] {
+        // The same points again are no other points, and those that were picked say nothing.
+        server.post("/v1/labels", &json!({ "how": how, "labels": usual }));
+    }
+    let calm = change(&server);
+    assert_eq!(calm["points"], count, "{calm}");
+    assert!(calm["watched"].as_array().unwrap().iter().all(|one| one["alarm"].is_null()), "{calm}");
+    let odd: Vec<Value> = (0..count).map(|row| turned(row, -1.0)).collect();
+    assert_eq!(server.post("/v1/labels", &json!({ "how": "chance", "labels": odd })).status, 200);
+    let alarmed = change(&server);
+    let inputs = &alarmed["watched"][0];
+    assert_eq!((&inputs["what"], &alarmed["points"]), (&"inputs".into(), &(2 * count).into()));
+    assert!(inputs["alarm"]["point"].as_u64().unwrap() >= count as u64, "{alarmed}");
+    assert!(inputs["largest"].as_f64().unwrap() >= 100.0, "{alarmed}");
+    let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
+    assert!(metrics.contains("dance_monitor_alarm{watched=\"inputs\"} 1"), "{metrics}");
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let server = Serving::start(&[&at("model"), "--false-alarm", "0.02"]);
+    assert_eq!(change(&server), alarmed);
+    drop(folder);
+}
+
 #[test]
 fn a_full_disk_costs_labels_and_no_answer() {
     if !Path::new("/dev/full").exists() {

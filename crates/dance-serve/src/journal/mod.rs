@@ -8,7 +8,7 @@ mod table;
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -67,6 +67,28 @@ impl Journal {
         telemetry::journal(outcome.is_ok());
         inner.failure = outcome.as_ref().err().cloned();
         outcome
+    }
+
+    /// Hands on all entries with their points, oldest first, some at a time.
+    pub(crate) fn replay(&self, most: usize, take: &mut dyn FnMut(&[Entry<'static>])) -> Result<(), String> {
+        let inner = self.lock();
+        if inner.length == 0 {
+            return Ok(());
+        }
+        let wrong = |error: &dyn std::fmt::Display| refused(&self.path, error);
+        let file = File::open(&self.path).map_err(|error| wrong(&error))?;
+        let lines = BufReader::new(file.take(inner.length)).lines();
+        let mut entries = Vec::new();
+        for line in lines {
+            let line = line.map_err(|error| wrong(&error))?;
+            entries.push(serde_json::from_str(&line).map_err(|error| wrong(&error))?);
+            if entries.len() == most {
+                take(&entries);
+                entries.clear();
+            }
+        }
+        take(&entries);
+        Ok(())
     }
 
     /// How a point was found whose label is known already.

@@ -129,7 +129,7 @@ def in_bulk(url: str) -> None:
         answers = pa.ipc.open_stream(body).read_all().to_pylist()
         assert len(answers) == len(expected) == 2 * len(rows)
         for answer, other in zip(answers, expected, strict=True):
-            for name in ["row", "id", "prediction", "set", "alpha", "p_values"]:
+            for name in ["row", "id", "prediction", "set", "alpha", "novelty", "p_values"]:
                 assert answer[name] == other[name], (kind, name, answer, other)
     table = pa.table({"embedding": pa.array([rows[0], None, [1.0], rows[1]], pa.list_(pa.float32()))})
     media_type, body = post("/v1/predict", stream(table), ARROW, "application/json")
@@ -137,6 +137,12 @@ def in_bulk(url: str) -> None:
     assert media_type == "application/json"
     assert [one["row"] for one in answer["answers"]] == [0, 3]
     assert [one["row"] for one in answer["problems"]] == [1, 2]
+    _, body = post("/v1/predict", stream(table), ARROW)
+    answers = pa.ipc.open_stream(body).read_all()
+    assert answers["row"].to_pylist() == [0, 1, 2, 3]
+    assert [one is None for one in answers["set"].to_pylist()] == [False, True, True, False]
+    assert ["null" in answers["error"][1].as_py(), "1 numbers" in answers["error"][2].as_py()] == [True, True]
+    assert b"guarantee" in answers.schema.metadata
 
 
 def main() -> None:

@@ -10,7 +10,7 @@
 //! # Ok::<(), dance::Error>(())
 //! ```
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::metrics::STRATA;
 use super::sets::Sets;
@@ -24,7 +24,7 @@ const NAMES: [&str; FIFTHS] = ["lowest", "low", "middle", "high", "highest"];
 const SIZES: [&str; STRATA.len() + 1] = ["0 or 1", "2 to 3", "4 to 10", "11 to 100", "over 100"];
 
 /// Some of the points.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Portion {
     /// Which they are.
     pub name: String,
@@ -37,7 +37,7 @@ pub struct Portion {
 }
 
 /// See the [module](self). Portions without points are left out.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Breakdown {
     /// Fifths by the largest class probability; empty where it is not known.
     pub by_confidence: Vec<Portion>,

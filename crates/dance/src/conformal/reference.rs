@@ -83,7 +83,12 @@ impl Reference {
     }
 
     /// The neighbors of the first `count` points where their numbers are known, as many for each.
-    pub(crate) fn named_neighbors(&self, count: usize, ids: &[u32], context: &Context<'_>) -> Neighbors {
+    pub(crate) fn named_neighbors(
+        &self,
+        count: usize,
+        ids: &[u32],
+        context: &Context<'_>,
+    ) -> Result<Neighbors> {
         self.index.named(count, ids, context)
     }
 

@@ -12,14 +12,18 @@
 //! # Ok::<(), dance::Error>(())
 //! ```
 
+#[cfg(feature = "arrow")]
+pub mod arrow;
 mod classes;
 mod dataset;
 mod encoder;
+mod frame;
 pub mod io;
 mod kind;
 mod labelled;
 mod labels;
 mod normalize;
+mod point;
 mod provenance;
 mod sample;
 pub mod split;
@@ -28,9 +32,11 @@ mod table;
 pub use classes::Classes;
 pub use dataset::{Dataset, Names, Source};
 pub use encoder::EncoderIdentity;
+pub use frame::{Cells, Column, Frame};
 pub use kind::{Kind, Value};
 pub use labels::RawLabels;
 pub use normalize::{Normalize, Normalizer};
+pub use point::{NoPoint, PointShape};
 pub use provenance::{PICKED, RANDOM};
 pub use sample::Sample;
 pub use table::Table;

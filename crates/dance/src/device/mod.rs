@@ -221,6 +221,12 @@ pub trait IndexHandle: Send + Sync {
         reaching: bool,
         context: &Context<'_>,
     ) -> Result<Candidates>;
+
+    /// The squared distances of every query to the points listed for it, list after list: bit for bit those of
+    /// [`squared_distance`](crate::neighbors::squared_distance). `None` leaves them to the host.
+    fn distances(&self, _: &Matrix, _: &IdLists, _: &Context<'_>) -> Result<Option<Vec<f64>>> {
+        Ok(None)
+    }
 }
 
 /// What an index returns.
@@ -263,6 +269,11 @@ impl IdLists {
             all.push(either);
         }
         all
+    }
+
+    /// All lists, one after the other, and where each ends.
+    pub fn all(&self) -> (&[u32], &[usize]) {
+        (&self.ids, &self.ends)
     }
 
     /// Number of queries.

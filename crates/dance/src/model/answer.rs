@@ -62,6 +62,21 @@ pub struct Answer<'a, Id = serde_json::Value> {
     pub neighbors: Option<Vec<Vec<ReferencePoint<'a>>>>,
 }
 
+/// What a row gets that is no point.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Refusal<Id = serde_json::Value> {
+    /// Its place among what was asked together.
+    pub row: usize,
+    /// Its line in a text file, as editors count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// What is wrong with it.
+    pub error: String,
+    /// As it came, where it could be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<Id>,
+}
+
 impl Scored {
     /// The places of the labels of a query's set, most conforming first.
     pub fn conforming(&self, query: usize, set: &[u32]) -> Vec<usize> {

@@ -10,7 +10,9 @@ use super::seen::{self, Judges, Overlap};
 use super::unseen::Unseen;
 use crate::conformal::{CalibrationMode, Combine, Lesson, Predictor, Setup, Stack, learn};
 use crate::context::{Context, Quiet};
-use crate::data::{Classes, Dataset, EncoderIdentity, Kind, Names, Normalizer, Source};
+use crate::data::{
+    Classes, Dataset, EncoderIdentity, Kind, Names, Normalize, Normalizer, PointShape, Source,
+};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::Quality;
@@ -76,6 +78,11 @@ impl Fitted {
     /// Dimensions of the embeddings.
     pub fn dimensions(&self) -> usize {
         self.rfm.train.cols()
+    }
+
+    /// What a point must be.
+    pub fn point_shape(&self) -> PointShape {
+        PointShape { dimensions: self.dimensions(), directed: self.config.normalize == Normalize::L2 }
     }
 
     /// Opens the machine as a plain classifier.

@@ -28,6 +28,7 @@
 
 mod aim;
 mod answer;
+mod answer_columns;
 mod audit;
 mod config;
 mod dance;
@@ -42,7 +43,7 @@ mod sound;
 mod unseen;
 
 pub use aim::{Aim, thinned};
-pub use answer::{Answer, Include};
+pub use answer::{Answer, Include, Refusal};
 pub use audit::{Alike, Audit, AuditOptions, LabelError, Order, Outlier, RARE};
 pub use config::Config;
 pub use dance::{Dance, ReferencePoint};

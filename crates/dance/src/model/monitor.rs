@@ -6,6 +6,8 @@
 //! labels each of the two has half of it. The p-values of a set would not do: they compare with calibration points that
 //! stay the same, so they are no independent draws.
 
+use std::ops::Deref;
+
 use serde::{Deserialize, Serialize};
 
 use super::dance::Dance;
@@ -49,10 +51,10 @@ pub struct MonitorState {
     alarms: Vec<Alarm>,
 }
 
-/// Watches a stream of points for a change.
+/// Watches a stream of points for a change: of the points of a model that is borrowed (`&Dance`) or shared.
 #[derive(Clone, Debug)]
-pub struct Monitor<'a> {
-    model: &'a Dance,
+pub struct Monitor<M> {
+    model: M,
     fit: Index,
     neighbors: usize,
     inputs: Martingale,
@@ -63,10 +65,10 @@ pub struct Monitor<'a> {
     seed: u64,
 }
 
-impl<'a> Monitor<'a> {
+impl<M: Deref<Target = Dance>> Monitor<M> {
     /// At the begin of a stream. `false_alarm` is the probability of an alarm, ever, while nothing changes.
     pub fn new(
-        model: &'a Dance,
+        model: M,
         device: &dyn Device,
         labelled: bool,
         false_alarm: f64,
@@ -207,6 +209,11 @@ impl<'a> Monitor<'a> {
     /// The capital that is an alarm.
     pub fn bound(&self) -> f64 {
         (if self.labels.is_some() { 2.0 } else { 1.0 }) / self.false_alarm
+    }
+
+    /// The model whose points are watched.
+    pub fn model(&self) -> &Dance {
+        &self.model
     }
 
     /// Points so far.

@@ -111,7 +111,7 @@ impl Index {
             let wanted = k + usize::from(skip.is_some());
             let candidates = self.handle.candidates(queries, wanted, false, context)?;
             let skip = |row: usize| skip.and_then(|skip| skip[first + row]);
-            found.append(&self.nearest(queries, &candidates.nearest, k, skip, context));
+            found.append(&self.nearest(queries, &candidates.nearest, k, skip, context)?);
             Ok(())
         })?;
         Ok(found)
@@ -148,7 +148,7 @@ impl Index {
                 reaching.sort_unstable_by_key(|&(id, _)| id);
                 (self.first(k, pairs), reaching)
             };
-            let both = self.distances(queries, &either, keep, context);
+            let both = self.distances(queries, &either, keep, context)?;
             let (nearest, reaching): (Vec<_>, Vec<_>) = both.into_iter().unzip();
             found.append(&Neighbors::from_rows(&nearest, k.min(self.len())));
             reached.lists.extend(reaching);
@@ -158,7 +158,7 @@ impl Index {
     }
 
     /// The neighbors of the first `count` points whose numbers are known, as many for each.
-    pub(crate) fn named(&self, count: usize, ids: &[u32], context: &Context<'_>) -> Neighbors {
+    pub(crate) fn named(&self, count: usize, ids: &[u32], context: &Context<'_>) -> Result<Neighbors> {
         let k = ids.len().checked_div(count).unwrap_or(0);
         let mut lists = IdLists::default();
         for row in 0..count {
@@ -211,15 +211,15 @@ impl Index {
         k: usize,
         skip: impl Fn(usize) -> Option<u32> + Sync + Send,
         context: &Context<'_>,
-    ) -> Neighbors {
+    ) -> Result<Neighbors> {
         let keep = |query, mut pairs: Vec<(f64, u32)>| {
             if let Some(skipped) = skip(query) {
                 pairs.retain(|&(_, id)| id != skipped);
             }
             self.first(k, pairs)
         };
-        let rows = self.distances(queries, candidates, keep, context);
-        Neighbors::from_rows(&rows, k.min(self.len()))
+        let rows = self.distances(queries, candidates, keep, context)?;
+        Ok(Neighbors::from_rows(&rows, k.min(self.len())))
     }
 
     /// The `k` nearest, in order.
@@ -229,19 +229,29 @@ impl Index {
         pairs
     }
 
-    /// What `keep` makes of every query's candidates with their squared distances in f64. Runs through the points from end
-    /// to end, so that a point is fetched from memory once for all the queries of a group that have it.
+    /// What `keep` makes of every query's candidates with their squared distances in f64. Where the device leaves them to the host, it
+    /// runs through the points from end to end, so that a point is fetched from memory once for all the queries of a group that have it.
     fn distances<T: Send>(
         &self,
         queries: &Matrix,
         candidates: &IdLists,
         keep: impl Fn(usize, Vec<(f64, u32)>) -> T + Sync + Send,
         context: &Context<'_>,
-    ) -> Vec<T> {
+    ) -> Result<Vec<T>> {
         let rows = queries.rows();
         let threads = context.threads();
         let groups = threads * rows.div_ceil(threads * GROUP);
         let group = rows.div_ceil(groups.max(1)).max(1);
+        if let Some(squared) = self.handle.distances(queries, candidates, context)? {
+            let (ids, ends) = candidates.all();
+            let of_row = |row: usize| {
+                let list = if row == 0 { 0 } else { ends[row - 1] }..ends[row];
+                keep(row, squared[list.clone()].iter().copied().zip(ids[list].iter().copied()).collect())
+            };
+            let of_group =
+                |at: usize| (at * group..((at + 1) * group).min(rows)).map(of_row).collect::<Vec<_>>();
+            return Ok(context.map(rows.div_ceil(group), of_group).into_iter().flatten().collect());
+        }
         let of_group = |at: usize| {
             let rows = at * group..((at + 1) * group).min(rows);
             let mut exact: Vec<Vec<(f64, u32)>> =
@@ -252,7 +262,7 @@ impl Index {
             }
             rows.zip(exact).map(|(row, pairs)| keep(row, pairs)).collect::<Vec<_>>()
         };
-        context.map(rows.div_ceil(group), of_group).into_iter().flatten().collect()
+        Ok(context.map(rows.div_ceil(group), of_group).into_iter().flatten().collect())
     }
 
     /// Pairs of a query and a candidate, sorted by buckets of the latter.

@@ -4,6 +4,7 @@
 
 mod formulas;
 mod methods;
+mod peers;
 mod torchcp;
 
 use dance::random::Random;

@@ -1,7 +1,7 @@
 //! `.parquet`, as pyarrow and polars write it.
 
 use dance::data::io::{self, Blocks, ReadOptions};
-use dance::data::{Kind, RawLabels};
+use dance::data::{Kind, PointShape, RawLabels};
 
 use super::{assert_refused, fixture, integers, names, read_bytes, read_fixture, words, x};
 
@@ -88,6 +88,34 @@ fn nulls_and_ragged_rows_are_refused_by_row() {
     assert_refused(read_fixture("ragged.parquet"), &["`embedding`", "3 numbers at row 2", "2 at row 0"]);
     let unlabelled = read_fixture("null_label.parquet").unwrap();
     assert_refused(unlabelled.into_dataset(), &["null_label.parquet: no label at row 1;", "--unlabelled"]);
+}
+
+/// The other rows are read, and each that is no point says what is wrong with it.
+#[test]
+fn rows_that_are_no_points_can_be_set_aside() {
+    let shape = PointShape { dimensions: 2, directed: false };
+    for (name, row, words) in [
+        ("null_row.parquet", 1, "is null"),
+        ("null_number.parquet", 2, "holds a null"),
+        ("empty_row.parquet", 1, "0 numbers, but the model was fitted with 2 dimensions"),
+        ("ragged.parquet", 2, "3 numbers, but"),
+        ("not_finite.parquet", 1, "number 1 is inf"),
+    ] {
+        let mut blocks = Blocks::open(fixture(name), &ReadOptions::default()).unwrap();
+        let found = blocks.next_points(100, shape).unwrap().unwrap();
+        let (refused, table) = (&found.refused, found.table.unwrap());
+        assert_eq!(refused.iter().map(|refused| refused.row).collect::<Vec<_>>(), [row], "{name}");
+        assert!(refused[0].problem.to_string().contains(words), "{name}: {}", refused[0].problem);
+        let good: Vec<usize> = (0..3).filter(|&good| good != row).collect();
+        assert_eq!((table.embeddings().rows(), found.rows), (2, good), "{name}");
+        assert!(blocks.next_points(100, shape).unwrap().is_none());
+    }
+    // A file of another width has no point at all.
+    let mut blocks = Blocks::open(fixture("pyarrow.parquet"), &ReadOptions::default()).unwrap();
+    let wide = PointShape { dimensions: 5, directed: false };
+    let found = blocks.next_points(100, wide).unwrap().unwrap();
+    let ids: Vec<_> = found.refused.iter().map(|refused| refused.id.as_deref()).collect();
+    assert_eq!((found.table.is_none(), ids), (true, vec![Some("a"), Some("b"), Some("c")]));
 }
 
 #[test]

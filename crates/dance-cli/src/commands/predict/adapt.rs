@@ -7,7 +7,7 @@ use dance::conformal::Adaptive;
 use dance::data::Classes;
 
 use crate::answers::{Answer, Answers, Id, Summary};
-use crate::replies::{Reply, Taker};
+use crate::replies::{Replies, Taker};
 use crate::stream::Group;
 
 /// A level at which every label is in every set.
@@ -51,7 +51,7 @@ impl Adapting {
             }
             let set = names(&answer);
             summary.add(std::slice::from_ref(&answer));
-            out(Reply::Answers(vec![answer]))?;
+            out(Replies { answers: vec![answer], refused: Vec::new() })?;
             match (&group.labels[place], id) {
                 (Some(label), _) => self.learn(answers, &set, label),
                 (None, Some(id)) => {

@@ -6,11 +6,11 @@ use anyhow::Context;
 use dance::device::DeviceChoice;
 use serde_json::json;
 
-use super::{OnError, Predict};
+use super::Predict;
 use crate::answers::{self, Answers, Summary};
 use crate::output::{Destination, Format, Watched, write_frame};
 use crate::progress::Progress;
-use crate::replies::write_lines;
+use crate::replies::{Replies, write_replies};
 
 impl Predict {
     /// Everything that can be embedded; of the rest, the reasons.
@@ -22,15 +22,16 @@ impl Predict {
         progress: &Progress,
     ) -> anyhow::Result<Summary> {
         let mut summary = Summary::new(&self.alpha, self.novelty);
-        let reports = self.on_error == OnError::Report;
-        let (table, bad) = self.embedding.table(answers.model, reports, device, progress, answers.context)?;
+        let (table, bad) =
+            self.embedding.table(answers.model, self.reports(), device, progress, answers.context)?;
         let found = answers
             .of(table.embeddings(), 0, &answers::ids_of(&table))
             .with_context(|| self.data().display().to_string())?;
         summary.bad = bad.len();
         summary.add(&found);
+        let found = Replies { answers: found, ..Replies::default() };
         let lines = |out: &mut dyn Write| -> io::Result<()> {
-            write_lines(out, &found)?;
+            write_replies(out, &found)?;
             bad.iter().try_for_each(|(id, reason)| writeln!(out, "{}", json!({ "id": id, "error": reason })))
         };
         match destination {
@@ -38,7 +39,9 @@ impl Predict {
             Destination::File(path, Format::Jsonl) => {
                 Watched::write(path, |file| Ok(lines(file)?))?;
             }
-            Destination::File(path, format) => write_frame(path, *format, &answers.frame(&found))?,
+            Destination::File(path, format) => {
+                write_frame(path, *format, &answers.frame(&found.answers, None))?
+            }
         }
         Ok(summary)
     }

@@ -5,14 +5,13 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use dance::data::Normalize;
 
+use super::Predict;
 use super::adapt::Adapting;
-use super::{OnError, Predict};
-use crate::answers::{Answers, Summary};
+use crate::answers::{Answers, Refusal, Summary};
 use crate::output::{Destination, Format, Watched, write_frame};
-use crate::replies::{Refusal, Reply, Taker, write_reply};
-use crate::stream::{BadLine, Group, Next, Points, Told};
+use crate::replies::{Replies, Taker, write_replies};
+use crate::stream::{Group, Next, Points, Told};
 
 impl Predict {
     /// Lines in, lines out; a table is written when all have come.
@@ -29,9 +28,8 @@ impl Predict {
         };
         let name =
             if self.data() == Path::new("-") { "stdin".into() } else { self.data().display().to_string() };
-        let dimensions = answers.model.fitted().dimensions();
-        let directed = answers.model.fitted().config.normalize == Normalize::L2;
-        let mut points = Points::new(input, name.clone(), self.columns.keys(), dimensions, directed);
+        let shape = answers.model.fitted().point_shape();
+        let mut points = Points::new(input, name.clone(), self.columns.keys(), shape);
         if adapting.is_some() {
             points = points.with_labels();
         }
@@ -41,16 +39,20 @@ impl Predict {
                 match points.next()? {
                     Next::Points(group) => match adapting {
                         Some(adapting) => adapting.answer(answers, &group, &mut summary, &name, out)?,
-                        None => self.answer(answers, group, &mut summary, &name, out)?,
+                        None => self.answer(answers, &group, &mut summary, &name, out)?,
                     },
                     Next::Told(Told { row, line, id, label }) => {
                         let told = adapting.as_mut().map_or(Ok(()), |level| level.told(answers, &id, &label));
-                        if let Err(problem) = told {
-                            let bad = BadLine { row, line, id: Some(id), problem };
-                            self.refuse(bad, &mut summary, &name, out)?;
+                        if let Err(error) = told {
+                            let refusal = Refusal { row, line: Some(line), id: Some(id), error };
+                            let replies = Replies { refused: vec![refusal], ..Replies::default() };
+                            self.reply(replies, &mut summary, &name, out)?;
                         }
                     }
-                    Next::Bad(bad) => self.refuse(bad, &mut summary, &name, out)?,
+                    Next::Bad(refusal) => {
+                        let replies = Replies { refused: vec![refusal], ..Replies::default() };
+                        self.reply(replies, &mut summary, &name, out)?;
+                    }
                     Next::End => return Ok(()),
                 }
             }
@@ -58,76 +60,63 @@ impl Predict {
         match destination {
             Destination::Stdout => {
                 let mut stdout = io::stdout().lock();
-                each(&mut |reply| {
-                    write_reply(&mut stdout, &reply)?;
+                each(&mut |replies| {
+                    write_replies(&mut stdout, &replies)?;
                     Ok(stdout.flush()?) // whoever waits for the answer has it now
                 })?;
             }
             Destination::File(path, Format::Jsonl) => {
-                Watched::write(path, |file| each(&mut |reply| Ok(write_reply(file, &reply)?)))?;
+                Watched::write(path, |file| each(&mut |replies| Ok(write_replies(file, &replies)?)))?;
             }
             Destination::File(path, format) => {
-                let mut all = Vec::new();
-                each(&mut |reply| {
-                    if let Reply::Answers(found) = reply {
-                        all.extend(found);
-                    }
+                let mut all = Replies::default();
+                each(&mut |replies| {
+                    all.answers.extend(replies.answers);
+                    all.refused.extend(replies.refused);
                     Ok(())
                 })?;
-                write_frame(path, *format, &answers.frame(&all))?;
+                let refused = self.reports().then_some(&all.refused[..]);
+                write_frame(path, *format, &answers.frame(&all.answers, refused))?;
             }
         }
         Ok(summary)
     }
 
-    /// Answers points that arrived together. Where one of them cannot be answered (numbers so large that they overflow), each is
-    /// asked by itself, so that the others are.
+    /// Answers points that arrived together.
     fn answer<'a>(
         &self,
         answers: &Answers<'a>,
-        group: Group,
+        group: &Group,
         summary: &mut Summary,
         name: &str,
         out: Taker<'_, 'a>,
     ) -> anyhow::Result<()> {
-        match answers.of(&group.points, group.first, &group.ids) {
-            Ok(found) => {
-                summary.add(&found);
-                return out(Reply::Answers(found));
-            }
-            Err(dance::Error::NotFinite { .. } | dance::Error::Data(_)) => {}
-            Err(error) => return Err(error).with_context(|| name.to_owned()),
-        }
-        for (place, id) in group.ids.into_iter().enumerate() {
-            let (row, line) = (group.first + place, group.lines[place]);
-            match answers.of(&group.points.select(&[place]), row, std::slice::from_ref(&id)) {
-                Ok(found) => {
-                    summary.add(&found);
-                    out(Reply::Answers(found))?;
-                }
-                Err(dance::Error::NotFinite { .. } | dance::Error::Data(_)) => {
-                    let problem = "its numbers are too large for the model; scale the embeddings down".into();
-                    self.refuse(BadLine { row, line, id, problem }, summary, name, out)?;
-                }
-                Err(error) => return Err(error).with_context(|| format!("{name}: line {line}")),
-            }
-        }
-        Ok(())
+        let rows: Vec<usize> = (group.first..group.first + group.ids.len()).collect();
+        let (answers, mut refused) =
+            answers.of_each(&group.points, &rows, &group.ids).with_context(|| name.to_owned())?;
+        refused.iter_mut().for_each(|refusal| refusal.line = Some(group.lines[refusal.row - group.first]));
+        self.reply(Replies { answers, refused }, summary, name, out)
     }
 
-    /// Says what is wrong with a line: in its answer, or by ending here.
-    fn refuse(
+    /// Hands replies on, unless a refusal is to be the end; what came before it is answered.
+    fn reply<'a>(
         &self,
-        bad: BadLine,
+        mut replies: Replies<'a>,
         summary: &mut Summary,
         name: &str,
-        out: Taker<'_, '_>,
+        out: Taker<'_, 'a>,
     ) -> anyhow::Result<()> {
-        let BadLine { row, line, id, problem: error } = bad;
-        if self.on_error == OnError::Stop {
-            bail!("{name}: line {line}: {error} (--on-error report goes on behind it)");
+        let end = replies.refused.first().filter(|_| !self.reports()).cloned();
+        if let Some(end) = &end {
+            replies.answers.retain(|answer| answer.row < end.row);
+            replies.refused.clear();
         }
-        summary.bad += 1;
-        out(Reply::Refusal(Refusal { row, line, error, id }))
+        summary.add(&replies.answers);
+        summary.bad += replies.refused.len();
+        out(replies)?;
+        if let Some(Refusal { line, error, .. }) = end {
+            bail!("{name}: line {}: {error} (--on-error report goes on behind it)", line.unwrap_or_default());
+        }
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{OnError, Predict};
+use super::Predict;
 use crate::args::Shared;
 use crate::data::check_there;
 use crate::inputs;
@@ -20,9 +20,10 @@ impl Predict {
             }
             return Ok(None);
         };
-        if self.on_error == OnError::Report {
+        if self.reports() && self.output.extension().is_some_and(|name| name == "npz") {
             bail!(
-                "--on-error report is for JSON lines; of many files one that cannot be read is told, and the others go on"
+                "{}: what is wrong with a row is reported in .jsonl, .csv or .parquet",
+                self.output.display()
             );
         }
         if self.columns.labels.is_some() || self.columns.format.is_some() {
@@ -41,6 +42,7 @@ impl Predict {
             "include": self.include.iter().map(|what| format!("{what:?}")).collect::<Vec<_>>(),
             "empty": format!("{:?}", self.empty),
             "novelty": self.novelty,
+            "reports": self.reports(),
             "embeddings": self.columns.embeddings_name,
             "ids": self.columns.id_column,
         }))

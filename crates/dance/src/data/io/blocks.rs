@@ -5,7 +5,7 @@ use std::path::Path;
 use super::ReadOptions;
 #[cfg(feature = "parquet")]
 use super::{Format, open};
-use crate::data::Table;
+use crate::data::{Kind, NoPoint, PointShape, Table};
 use crate::error::Result;
 
 /// Hands out the rows of a file in their order.
@@ -15,6 +15,47 @@ pub struct Blocks {
     unlabelled: Option<String>,
     /// Rows that were left out.
     left_out: usize,
+}
+
+/// Rows that come together, of which some may be no points.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    /// Those that are; `None` where none is.
+    pub table: Option<Table>,
+    /// Where in the file each row of the table is.
+    pub rows: Vec<usize>,
+    /// Those that are not.
+    pub refused: Vec<RefusedRow>,
+    /// What ids are.
+    pub id_kind: Kind,
+}
+
+/// A row that is no point.
+#[derive(Clone, Debug)]
+pub struct RefusedRow {
+    /// Its place in the file.
+    pub row: usize,
+    /// Its id, where rows have one.
+    pub id: Option<String>,
+    /// What is wrong with it.
+    pub problem: NoPoint,
+}
+
+impl Rows {
+    /// The rows of a table that begins its file.
+    fn of(table: Table, shape: PointShape) -> Self {
+        let (points, id_kind) = (table.embeddings(), table.id_kind);
+        let problem = |row: usize| shape.problem(points.row(row), points.cols());
+        let (good, bad): (Vec<usize>, Vec<usize>) =
+            (0..points.rows()).partition(|&row| problem(row).is_none());
+        let refusal = |row: usize| {
+            let id = table.ids.as_ref().map(|ids| ids[row].clone());
+            Some(RefusedRow { row, id, problem: problem(row)? })
+        };
+        let refused = bad.into_iter().filter_map(refusal).collect();
+        let table = (!good.is_empty()).then(|| table.select(&good));
+        Self { table, rows: good, refused, id_kind }
+    }
 }
 
 enum Left {
@@ -51,6 +92,17 @@ impl Blocks {
         self.left_out
     }
 
+    /// The next rows, of which those that are no point of this shape are set aside. Of Parquet all that can be wrong with a row is; a file
+    /// of another format was read whole when it was opened, and a row with a NaN has ended that. Labels are nobody's business here.
+    #[cfg_attr(not(feature = "parquet"), allow(unused_variables))] // every other format is one block
+    pub fn next_points(&mut self, rows: usize, shape: PointShape) -> Result<Option<Rows>> {
+        match &mut self.left {
+            Left::Whole(table) => Ok(table.take().map(|table| Rows::of(*table, shape))),
+            #[cfg(feature = "parquet")]
+            Left::Parquet(blocks) => blocks.next(rows, Some(shape)),
+        }
+    }
+
     /// The next rows: so many or a few hundred more, of a file that is not Parquet all; `None` at the end.
     #[cfg_attr(not(feature = "parquet"), allow(unused_variables))] // every other format is one block
     pub fn next(&mut self, rows: usize) -> Result<Option<Table>> {
@@ -58,7 +110,7 @@ impl Blocks {
             let table = match &mut self.left {
                 Left::Whole(table) => table.take().map(|table| *table),
                 #[cfg(feature = "parquet")]
-                Left::Parquet(blocks) => blocks.next(rows)?,
+                Left::Parquet(blocks) => blocks.next(rows, None)?.and_then(|rows| rows.table),
             };
             let Some(table) = table else { return Ok(None) };
             let table = table.checked()?;

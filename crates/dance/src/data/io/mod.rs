@@ -38,7 +38,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub use blocks::Blocks;
+pub use blocks::{Blocks, RefusedRow, Rows};
 pub use csv_cell::csv_safe;
 pub use format::{EXTENSIONS, Format};
 #[cfg(feature = "parquet")]

@@ -3,32 +3,37 @@
 //! Lists may be fixed in size or not, of `float`, `double` or `float16`; labels integers, booleans, floats or
 //! strings, dictionary-encoded or plain, and ids integers or strings. Every row must have an embedding of the same length.
 //!
-//! The `parquet` crate is used without Arrow: its column readers give the values of a column together with
-//! *repetition levels* (0 begins a new row) and *definition levels* (below the maximum where something is null), from
-//! which the rows are put together here. That keeps a dozen crates out of the build. The zstd codec is compiled from
-//! C, because polars writes zstd unless told otherwise.
+//! The column readers of the `parquet` crate give the values of a column together with *repetition levels* (0 begins a new
+//! row) and *definition levels* (below the maximum where something is null), from which an Arrow array is put together
+//! here, behind our own checks of what an untrusted file claims; what is a point is then decided as for Arrow from elsewhere
+//! ([`crate::data::arrow`]). The zstd codec is compiled from C, because polars writes zstd unless told otherwise.
 //!
 //! Columns are read side by side, a block of rows at a time, so that a file need not fit into memory; all of it is one block.
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
+use arrow_array::Array;
+
+use super::blocks::{RefusedRow, Rows};
 use super::guard::guarded;
 use super::parquet_cursor::Columns;
 use super::parquet_lists::Lists;
 use super::parquet_values::Values;
 use super::{ID_COLUMN, LABEL_COLUMN, Part, ReadOptions};
+use crate::data::arrow::{Points, points};
 use crate::data::labelled::Places;
 use crate::data::provenance::PROVENANCE;
-use crate::data::{EncoderIdentity, Kind, Table};
+use crate::data::{EncoderIdentity, Kind, NoPoint, PointShape, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
 /// Reads the file.
 pub(super) fn read(path: &Path, file: File, options: &ReadOptions) -> Result<Table> {
-    match ParquetBlocks::open(path, file, options)?.next(usize::MAX)? {
-        Some(table) => Ok(table),
-        None => Table::new(path.display().to_string(), Matrix::zeros(0, 0)),
+    match ParquetBlocks::open(path, file, options)?.next(usize::MAX, None)? {
+        Some(Rows { table: Some(table), .. }) => Ok(table),
+        _ => Table::new(path.display().to_string(), Matrix::zeros(0, 0)),
     }
 }
 
@@ -41,6 +46,8 @@ pub(super) struct ParquetBlocks {
     provenance: Option<Values>,
     encoder: Option<EncoderIdentity>,
     label_column: String,
+    /// Numbers in a row, by the first.
+    width: Option<usize>,
     /// Rows that were handed out.
     done: usize,
 }
@@ -75,6 +82,7 @@ impl ParquetBlocks {
             provenance,
             encoder: Self::encoder(&columns)?,
             label_column: options.label_column.clone().unwrap_or_else(|| LABEL_COLUMN.into()),
+            width: None,
             done: 0,
             columns,
         })
@@ -87,21 +95,22 @@ impl ParquetBlocks {
         text.map(|text| EncoderIdentity::from_json(text).map_err(|problem| part.error(problem))).transpose()
     }
 
-    /// The next rows, so many or a few hundred more, or as many as there are; `None` at the end.
-    pub(super) fn next(&mut self, rows: usize) -> Result<Option<Table>> {
+    /// The next rows, so many or a few hundred more, or as many as there are; `None` at the end. Rows that are no point of a
+    /// shape are set aside where one is given, and end it all otherwise.
+    pub(super) fn next(&mut self, rows: usize, shape: Option<PointShape>) -> Result<Option<Rows>> {
         let path = self.columns.path.clone();
-        guarded(&path, || self.decode(rows))
+        guarded(&path, || self.decode(rows, shape))
     }
 
-    fn decode(&mut self, most: usize) -> Result<Option<Table>> {
+    fn decode(&mut self, most: usize, shape: Option<PointShape>) -> Result<Option<Rows>> {
         let first = self.done;
-        let embeddings = self.embeddings.take(most)?;
-        let rows = embeddings.rows();
+        let lists = self.embeddings.take(most)?;
+        let rows = lists.len();
         self.done += rows;
         let mut missing = Vec::new();
         let labels = self.labels.as_mut().map(|labels| labels.take(rows, Some(&mut missing))).transpose()?;
         let mut id_kind = Kind::Text;
-        let ids = match &mut self.ids {
+        let mut ids = match &mut self.ids {
             Some(column) => {
                 let values = column.take(rows, None)?;
                 let (ids, kind) = Part { path: &self.columns.path, name: column.name() }.names(values)?;
@@ -126,21 +135,61 @@ impl ParquetBlocks {
         if rows == 0 {
             return Ok(None);
         }
-        let table = Table::new(self.columns.path.display().to_string(), embeddings);
-        let table = table.map_err(|error| match error {
-            Error::NotFinite { origin, row, column, value } => {
-                Error::NotFinite { origin, row: first + row, column, value }
-            }
-            other => other,
+        let width = *self.width.get_or_insert(lists.value_length(0).max(1) as usize);
+        let wanted = shape.unwrap_or(PointShape { dimensions: width, directed: false });
+        let Points { values, good, refused } = points(Arc::new(lists), wanted).map_err(|problem| {
+            Part { path: &self.columns.path, name: self.embeddings.name() }.error(problem)
         })?;
-        let places = Places {
-            missing,
-            columns: self.columns.names(),
-            label_column: self.label_column.clone(),
-            rows: (first > 0).then(|| (first..first + rows).map(|row| row as u32).collect()),
-            ..Places::default()
+        if let (None, Some(&(row, problem))) = (shape, refused.first()) {
+            return Err(self.refused(first + row, problem));
+        }
+        let set_aside = |(row, problem): (usize, NoPoint)| RefusedRow {
+            row: first + row,
+            id: ids.as_ref().map(|ids| ids[row].clone()),
+            problem,
         };
-        let picked = Part { path: &self.columns.path, name: PROVENANCE }.picked(words.as_deref(), first)?;
-        Ok(Some(Table { labels, ids, id_kind, places, picked, encoder: self.encoder.clone(), ..table }))
+        let refused: Vec<RefusedRow> = refused.into_iter().map(set_aside).collect();
+        if !refused.is_empty() {
+            ids = ids.map(|mut ids| good.iter().map(|&row| std::mem::take(&mut ids[row])).collect());
+        }
+        let rows: Vec<usize> = good.iter().map(|row| first + row).collect();
+        let mut found = Rows { table: None, rows, refused, id_kind };
+        if !good.is_empty() || shape.is_none() {
+            let embeddings = Matrix::new(values, good.len(), wanted.dimensions)?;
+            let table = Table::new(self.columns.path.display().to_string(), embeddings)?;
+            let places = Places {
+                missing,
+                columns: self.columns.names(),
+                label_column: self.label_column.clone(),
+                rows: (first > 0 || !found.refused.is_empty())
+                    .then(|| found.rows.iter().map(|&row| row as u32).collect()),
+                ..Places::default()
+            };
+            // Whoever sets rows aside needs no labels.
+            let labels = labels.filter(|_| shape.is_none());
+            let part = Part { path: &self.columns.path, name: PROVENANCE };
+            let picked = part.picked(words.as_deref().filter(|_| shape.is_none()), first)?;
+            found.table =
+                Some(Table { labels, ids, id_kind, places, picked, encoder: self.encoder.clone(), ..table });
+        }
+        Ok(Some(found))
+    }
+
+    /// What is wrong with the first row that is no point.
+    fn refused(&self, row: usize, problem: NoPoint) -> Error {
+        let problem = match problem {
+            NoPoint::NotFinite { column, value } => {
+                let origin = self.columns.path.display().to_string();
+                return Error::NotFinite { origin, row, column, value };
+            }
+            NoPoint::HoldsNull => format!("holds a null at row {row}; remove the row or fill it"),
+            NoPoint::Width { found: found @ 1.., wanted } => {
+                format!("has {found} numbers at row {row} but {wanted} at row 0; every row needs as many")
+            }
+            NoPoint::Null | NoPoint::Zero | NoPoint::Width { .. } => {
+                format!("is null or an empty list at row {row}; remove the row")
+            }
+        };
+        Part { path: &self.columns.path, name: self.embeddings.name() }.error(problem)
     }
 }

@@ -1,5 +1,10 @@
-//! A column of lists of floats, all of one length: embeddings.
+//! A column of lists of floats as an Arrow array: embeddings.
 
+use std::sync::Arc;
+
+use arrow_array::{Float32Array, LargeListArray};
+use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{DataType as DataTypes, Field};
 use half::f16;
 use parquet::basic::{LogicalType, Repetition, Type};
 use parquet::data_type::{DataType, DoubleType, FixedLenByteArray, FixedLenByteArrayType, FloatType};
@@ -7,15 +12,12 @@ use parquet::data_type::{DataType, DoubleType, FixedLenByteArray, FixedLenByteAr
 use super::Part;
 use super::parquet_cursor::{Column, Columns, Cursor};
 use crate::error::Result;
-use crate::matrix::Matrix;
 
 /// Reads embeddings, some rows at a time.
 pub(super) struct Lists {
     cursor: AnyCursor,
     /// Rows read.
     rows: usize,
-    /// Numbers in a row, by the first.
-    width: Option<usize>,
 }
 
 enum AnyCursor {
@@ -46,22 +48,27 @@ impl Lists {
             }
             (other, _) => return wrong(&format!("lists of {other}")),
         };
-        Ok(Self { cursor, rows: 0, width: None })
+        Ok(Self { cursor, rows: 0 })
     }
 
     /// The next rows, so many or a few hundred more; fewer only at the end.
-    pub(super) fn take(&mut self, most: usize) -> Result<Matrix> {
+    pub(super) fn take(&mut self, most: usize) -> Result<LargeListArray> {
         let half = |value: &FixedLenByteArray| {
             value.data().first_chunk().map_or(f32::NAN, |&bytes| f16::from_le_bytes(bytes).to_f32())
         };
-        let Self { cursor, rows, width } = self;
-        let begin = *rows;
-        let data = match cursor {
-            AnyCursor::Single(cursor) => take(cursor, most, rows, width, |&value| value),
-            AnyCursor::Double(cursor) => take(cursor, most, rows, width, |&value| value as f32),
-            AnyCursor::Half(cursor) => take(cursor, most, rows, width, half),
-        }?;
-        Matrix::new(data, self.rows - begin, self.width.unwrap_or(0))
+        match &mut self.cursor {
+            AnyCursor::Single(cursor) => take(cursor, most, &mut self.rows, |&value| value),
+            AnyCursor::Double(cursor) => take(cursor, most, &mut self.rows, |&value| value as f32),
+            AnyCursor::Half(cursor) => take(cursor, most, &mut self.rows, half),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        match &self.cursor {
+            AnyCursor::Single(cursor) => &cursor.column.name,
+            AnyCursor::Double(cursor) => &cursor.column.name,
+            AnyCursor::Half(cursor) => &cursor.column.name,
+        }
     }
 
     /// Refuses another number of rows than the file says it has.
@@ -78,42 +85,50 @@ fn take<T: DataType>(
     cursor: &mut Cursor<T>,
     most: usize,
     rows: &mut usize,
-    width: &mut Option<usize>,
     convert: impl Fn(&T::T) -> f32,
-) -> Result<Vec<f32>> {
+) -> Result<LargeListArray> {
     let leaf = cursor.column.leaf.clone();
     let full = leaf.max_def_level();
-    let optional = leaf.self_type().get_basic_info().repetition() == Repetition::OPTIONAL;
-    let (begin, mut data) = (*rows, Vec::new());
-    while *rows - begin < most {
+    // Below what is there: a number that is null where numbers may be, an empty list, and a list that is null.
+    let empty = full - 1 - i16::from(leaf.self_type().get_basic_info().repetition() == Repetition::OPTIONAL);
+    let (mut numbers, mut numbers_there) = (Vec::new(), NullBufferBuilder::new(0));
+    let (mut lengths, mut lists_there) = (Vec::new(), NullBufferBuilder::new(0));
+    while lengths.len() < most {
         // Always as many as are decoded at once: a row that is asked for alone may come in two pieces.
         let Some((values, definitions, repetitions)) = cursor.next(usize::MAX)? else { break };
-        data.extend(values.iter().map(&convert));
-        let first = *rows;
-        let null = definitions.iter().position(|&definition| definition < full);
-        let problem = if let Some(at) = null {
-            let row =
-                first + repetitions[..=at].iter().filter(|&&level| level == 0).count().saturating_sub(1);
-            Some(if optional && definitions[at] == full - 1 {
-                format!("holds a null at row {row}; remove the row or fill it")
-            } else {
-                format!("is null or an empty list at row {row}; remove the row")
-            })
-        } else if repetitions.first() != Some(&0) || repetitions.len() != values.len() {
-            Some(format!("does not say where row {first} begins; the file is damaged. Save it again"))
-        } else {
-            let lengths: Vec<usize> =
-                repetitions.chunk_by(|_, &level| level != 0).map(<[i16]>::len).collect();
-            *rows += lengths.len();
-            let width = *width.get_or_insert(lengths[0]);
-            lengths.iter().position(|&found| found != width).map(|at| {
-                let (found, row) = (lengths[at], first + at);
-                format!("has {found} numbers at row {row} but {width} at row 0; every row needs as many")
-            })
-        };
-        if let Some(problem) = problem {
-            return Err(cursor.part().error(problem));
+        let there = definitions.iter().filter(|&&definition| definition == full).count();
+        if repetitions.first() != Some(&0) || repetitions.len() != definitions.len() || there != values.len()
+        {
+            let row = *rows + lengths.len();
+            return Err(cursor
+                .part()
+                .error(format!("does not say where row {row} begins; the file is damaged. Save it again")));
+        }
+        if there == definitions.len() {
+            numbers.extend(values.iter().map(&convert));
+            numbers_there.append_n_non_nulls(there);
+            let before = lengths.len();
+            lengths.extend(repetitions.chunk_by(|_, &level| level != 0).map(<[i16]>::len));
+            lists_there.append_n_non_nulls(lengths.len() - before);
+            continue;
+        }
+        let mut values = values.iter();
+        for (&definition, &repetition) in definitions.iter().zip(repetitions) {
+            if repetition == 0 {
+                lengths.push(0);
+                lists_there.append(definition >= empty);
+            }
+            if definition > empty {
+                numbers.push(if definition == full { values.next().map_or(f32::NAN, &convert) } else { 0.0 });
+                numbers_there.append(definition == full);
+                *lengths.last_mut().unwrap_or(&mut 0) += 1;
+            }
         }
     }
-    Ok(data)
+    *rows += lengths.len();
+    let numbers = Float32Array::new(ScalarBuffer::from(numbers), numbers_there.finish());
+    let field = Arc::new(Field::new("element", DataTypes::Float32, true));
+    let ends = OffsetBuffer::try_from_lengths(lengths).map_err(|error| cursor.part().error(error))?;
+    LargeListArray::try_new(field, ends, Arc::new(numbers), lists_there.finish())
+        .map_err(|error| cursor.part().error(error))
 }

@@ -16,6 +16,8 @@ use crate::device::{Candidates, IdLists, IndexHandle};
 use crate::error::Result;
 use crate::matrix::Matrix;
 
+/// Fewer distances than this are left to the host.
+const FEW: usize = 4096;
 /// Numbers of a block of queries and all points.
 const BLOCK_NUMBERS: usize = 1 << 27;
 
@@ -25,6 +27,8 @@ pub(super) struct CudaIndex {
     /// What points and queries are moved by, where they are.
     center: Option<CudaSlice<f32>>,
     points: CudaSlice<f32>,
+    /// As they were given, where they are moved.
+    given: Option<CudaSlice<f32>>,
     norms: CudaSlice<f32>,
     /// `‖r‖² - reach_r`.
     offsets: Option<CudaSlice<f32>>,
@@ -34,11 +38,12 @@ impl CudaIndex {
     pub(super) fn open(gpu: &Arc<Gpu>, points: &Matrix, context: &Context<'_>) -> Result<Self> {
         let (frame, moved) = context.run(|| Frame::of(points));
         let queue = gpu.queue()?;
+        let given = moved.is_some().then(|| queue.upload(points.as_slice())).transpose()?;
         let points = queue.upload(moved.as_ref().unwrap_or(points).as_slice())?;
         let norms = queue.upload(&frame.norms)?;
         let center = frame.center.as_ref().map(|center| queue.upload(center)).transpose()?;
         drop(queue);
-        Ok(Self { gpu: Arc::clone(gpu), frame, center, points, norms, offsets: None })
+        Ok(Self { gpu: Arc::clone(gpu), frame, center, points, given, norms, offsets: None })
     }
 
     /// Appends the candidates of some queries, row after row.
@@ -138,5 +143,25 @@ impl IndexHandle for CudaIndex {
             self.block(&queue, queries, k, reaching, &mut all)?;
         }
         Ok(all)
+    }
+
+    fn distances(&self, queries: &Matrix, lists: &IdLists, _: &Context<'_>) -> Result<Option<Vec<f64>>> {
+        check_width("queries", self.frame.dimensions, queries.cols())?;
+        let ((ids, ends), d) = (lists.all(), self.frame.dimensions);
+        // A few are done before the device has heard of them.
+        if ids.len() < FEW || u32::try_from(ids.len()).is_err() {
+            return Ok(None);
+        }
+        let queue = self.gpu.queue()?;
+        let on_device = queue.upload(queries.as_slice())?;
+        let (listed, pairs) = (queue.upload(ids)?, ids.len());
+        let ends = queue.upload(&ends.iter().map(|&end| end as u32).collect::<Vec<_>>())?;
+        let mut squared = queue.zeros::<f64>(pairs)?;
+        let points = self.given.as_ref().unwrap_or(&self.points);
+        let distances = queue.kernel("listed_distances").input(&on_device, queries.rows() * d);
+        let distances = distances.input(points, self.frame.norms.len() * d).size(d).input(&listed, pairs);
+        let distances = distances.input(&ends, lists.len()).output(&mut squared, pairs);
+        distances.run((lists.len(), 1), (256, 1))?;
+        queue.download(&squared, 0, pairs).map(Some)
     }
 }

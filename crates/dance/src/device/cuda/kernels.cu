@@ -406,6 +406,30 @@ extern "C" __global__ void list_within(
     }
 }
 
+// Squared distances of every query to the points listed for it, in the order of neighbors/distance.rs: 32 sums, added up by halves, then
+// what is left over; nothing is fused. One block per query, one warp per pair.
+extern "C" __global__ void listed_distances(
+    const float* queries, const float* points, Size d, const unsigned* ids, const unsigned* ends, double* out) {
+    const float* query = queries + (Size)blockIdx.x * d;
+    unsigned lane = threadIdx.x % 32, begin = blockIdx.x == 0 ? 0u : ends[blockIdx.x - 1];
+    for (unsigned pair = begin + threadIdx.x / 32; pair < ends[blockIdx.x]; pair += blockDim.x / 32) {
+        const float* point = points + (Size)ids[pair] * d;
+        double sum = 0.0, rest = 0.0;
+        Size whole = d / 32 * 32;
+        for (Size at = lane; at < whole; at += 32) {
+            double difference = (double)query[at] - (double)point[at];
+            sum = __dadd_rn(sum, __dmul_rn(difference, difference));
+        }
+        for (int half = 16; half > 0; half /= 2) sum = __dadd_rn(sum, __shfl_down_sync(EVERYONE, sum, half));
+        if (lane > 0) continue;
+        for (Size at = whole; at < d; at++) {
+            double difference = (double)query[at] - (double)point[at];
+            rest = __dadd_rn(rest, __dmul_rn(difference, difference));
+        }
+        out[pair] = __dadd_rn(sum, rest);
+    }
+}
+
 // ---- The product of the classifier: every number is the sum over the depth in its order, one fused multiply-add after the
 // other, as device/cpu/packed.rs has it. Tiles of 128×128 numbers, 256 threads, 8×8 each; the next piece of the depth is
 // fetched while this one is used. ----

@@ -186,7 +186,7 @@ impl Dance {
             let fit = fitted.mapped_fit_points(&classifier, context)?;
             let reference = Predictor::bag_reference(points, &fit, setup)?;
             let ids = reader.ids("bag_neighbors", n, reference.len())?;
-            let neighbors = reference.named_neighbors(n, &ids, context);
+            let neighbors = reference.named_neighbors(n, &ids, context)?;
             let own = match config.combine {
                 Combine::Fuse => Some(reader.shares("calibration_probabilities", n)?),
                 Combine::Union | Combine::Joint | Combine::Evidence => None,

@@ -1,6 +1,6 @@
 """What 200 labels buy: points that `dance select` picks against points drawn at random.
 
-`DANCE_DATA=folder python3 benchmarks/select.py [seeds] [files …]`; `DANCE` names the binary. Of every file 300 points calibrate and 800 judge (all
+`DANCE_DATA=folder python3 benchmarks/labelling.py [seeds] [files …]`; `DANCE` names the binary. Of every file 300 points calibrate and 800 judge (all
 drawn at random), 200 fit the first model, and the rest is the pool. 200 points of it, picked or drawn, are added to the fit points; the same 300
 calibrate. Accuracy and set size at 0.1 on the 800; the last column is what calibrating on the *picked* points would do to coverage, with
 their provenance taken away.

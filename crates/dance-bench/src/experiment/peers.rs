@@ -1,0 +1,70 @@
+//! What others do, prepared on a case: thresholds of classes, full conformal adaptation, and a classifier of another kind.
+
+use super::method::Method;
+use super::regression::Regression;
+use super::runner::{CutsAt, Prepared, Ready, Runner, ids_in, largest_of, spread};
+use dance::Result;
+use dance::conformal::methods::adapter::Adapter;
+use dance::conformal::methods::class_wise::{ClassCalibration, ClassScore};
+use dance::conformal::methods::pas::{self, Pas};
+use dance::conformal::methods::{clustered, fca::Fca, rc3p};
+use dance::conformal::scores::{Aps, Lac};
+
+/// How far interpolated thresholds are from that of all points to those of classes: half way, where the paper leaves it to the user.
+const BETWEEN: f64 = 0.5;
+
+impl Runner<'_> {
+    /// A method with thresholds for classes, on the kernel's probabilities.
+    pub(super) fn by_class(&self, method: Method) -> Result<Prepared> {
+        let pas = || Box::new(Pas::new(&self.parts.fit.class_counts()));
+        let (score, cuts): (Box<dyn ClassScore>, CutsAt) = match method {
+            Method::Clustered => (Box::new(Lac), clustered::cuts),
+            Method::Rc3p => (Box::new(Aps), |own, alpha, _| rc3p::cuts(own, alpha)),
+            Method::Pas => (pas(), |own, alpha, _| own.standard(alpha)),
+            Method::InterpQ => (Box::new(Lac), |own, alpha, _| own.interpolated(alpha, BETWEEN, 1.0)),
+            Method::PasInterpQ => (pas(), |own, alpha, _| own.interpolated(alpha, BETWEEN, pas::LARGEST)),
+            _ => (Box::new(Lac), |own, alpha, _| own.class_wise(alpha)),
+        };
+        let (probabilities, labels) = (&self.calibration_probabilities, self.calibration_labels());
+        let calibration = ClassCalibration::new(score, probabilities, labels, Some(self.seed), self.context)?;
+        Ok(Prepared::ByClass { calibration, cuts })
+    }
+
+    /// FCA, on all labelled points: it needs none that fit a classifier.
+    pub(super) fn full_adaptation(&self) -> Result<Ready> {
+        let (fit, calibration, test) = (self.parts.fit, self.parts.calibration, self.parts.test);
+        let mut points = fit.embeddings.clone();
+        points.append(&calibration.embeddings)?;
+        let labels = [&fit.labels[..], &calibration.labels].concat();
+        let probe = Fca::new(&points, &labels, self.classes, test.prototypes.as_ref(), self.context)?;
+        let (counts, best) = probe.counts(&test.embeddings, self.context)?;
+        Ok(Ready { prepared: Prepared::Counted(counts), probabilities: None, best: Some(best) })
+    }
+
+    /// LAC on the probabilities of a logistic regression that was fitted on what the kernel was fitted on.
+    pub(super) fn regression(&self) -> Result<Ready> {
+        let (fit, context) = (self.parts.fit, self.context);
+        let (classes, labels) = fit.occurring_classes();
+        let normalised = |origin: &str, points: &dance::Matrix| {
+            let mut points = points.clone();
+            self.fitted.normalizer.apply(origin, &mut points)?;
+            Ok::<_, dance::Error>(points)
+        };
+        let points = normalised("kernel fit part", &fit.embeddings)?;
+        let model = Regression::tuned(self.device, &points, &labels, classes.len(), self.seed, context)?;
+        let to = ids_in(self.parts.test, &classes);
+        let of = |points: &dance::Matrix| {
+            Ok::<_, dance::Error>(spread(
+                &model.probabilities(self.device, points, context)?,
+                &to,
+                self.classes,
+            ))
+        };
+        let calibration = of(&self.calibration_points)?;
+        let probabilities = of(&normalised("test part", &self.parts.test.embeddings)?)?;
+        let adapter = Adapter::new(&calibration, self.calibration_labels(), Some(self.seed), context)?;
+        let best = Some(largest_of(&probabilities));
+        let prepared = Prepared::Adapter { adapter, score: Box::new(Lac) };
+        Ok(Ready { prepared, probabilities: Some(probabilities), best })
+    }
+}

@@ -1,0 +1,39 @@
+//! Prevalence-adjusted softmax (Ding, Fermanian and Salmon, 2025), for long tails: `s(x, y) = -p(y|x) / π(y)`.
+//!
+//! Among sets of the same mean size, those that cut `p(y|x)/π(y)` have the largest macro coverage, the mean of the classes'. With the standard
+//! threshold the guarantee is the usual one, of all points together. `π` are the class frequencies of the points that fitted the
+//! classifier; a class that has none there has probability 0 too, and scores 0, the largest.
+//!
+//! ```
+//! use dance::conformal::methods::{class_wise::ClassScore, pas::Pas};
+//! use dance::conformal::scores::ranked::ranked_label;
+//! let pas = Pas::new(&[8, 2, 0]);
+//! assert!((pas.score(1, &ranked_label(&[0.5, 0.5, 0.0], 1, 0.0)) + 2.5).abs() < 1e-12); // -0.5/0.2
+//! ```
+
+use super::class_wise::ClassScore;
+use crate::conformal::scores::ranked::RankedLabel;
+
+/// No label scores more.
+pub const LARGEST: f64 = 0.0;
+
+/// The score: see the [module](self).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pas {
+    prevalence: Vec<f64>,
+}
+
+impl Pas {
+    /// From how many points of every class fitted the classifier.
+    pub fn new(counts: &[usize]) -> Self {
+        let total = counts.iter().sum::<usize>().max(1) as f64;
+        Self { prevalence: counts.iter().map(|&count| count as f64 / total).collect() }
+    }
+}
+
+impl ClassScore for Pas {
+    fn score(&self, class: u32, label: &RankedLabel) -> f64 {
+        let prevalence = self.prevalence.get(class as usize).copied().unwrap_or(0.0);
+        if prevalence > 0.0 { -label.probability / prevalence } else { LARGEST }
+    }
+}

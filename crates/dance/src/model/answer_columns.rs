@@ -1,0 +1,164 @@
+//! Answers as columns: what tables of answers have, in files and over a network alike.
+
+use serde::Serialize;
+
+use super::answer::{Answer, Include, Refusal};
+use super::dance::Dance;
+use crate::conformal::Combine;
+use crate::data::{Cells, Column, Frame, Kind, Value};
+
+impl Dance {
+    /// Answers and refusals as columns, by their rows; both come in that order. Which columns there are follows from what was asked
+    /// for, so that frames of no and of many answers agree: `flagged` where a level of novelty was, `refused` (and with it a column
+    /// `error`, and nulls in the others) where a row that is no point does not end it all.
+    pub fn frame<Id: Serialize>(
+        &self,
+        answers: &[Answer<'_, Id>],
+        refused: Option<&[Refusal<Id>]>,
+        include: Include,
+        flagged: bool,
+    ) -> Frame {
+        let rows = Rows { rows: merged(answers, refused.unwrap_or_default()), partly: refused.is_some() };
+        let kind = self.label_kind();
+        let novelty = self.predictor().novelty_points() > 0;
+        let mut frame = Frame { notes: vec![("guarantee", self.guarantee())], ..Frame::default() };
+        frame.push(
+            "row",
+            Column::integers(rows.all(|answer| answer.row as i64, |refusal| refusal.row as i64)),
+        );
+        let ids: Vec<Option<&Id>> = rows.all(|answer| answer.id.as_ref(), |refusal| refusal.id.as_ref());
+        if ids.iter().any(Option::is_some) {
+            frame.push("id", id_column(&ids));
+        }
+        frame.push("prediction", rows.labels(kind));
+        frame.push("probability", rows.numbers(|answer| shortest(answer.probability)));
+        frame.push("set", rows.sets(kind));
+        frame.push("alpha", rows.numbers(|answer| answer.alpha));
+        if self.fitted().config.dance.unseen {
+            frame.push("none_of_these", rows.flags(|answer| answer.none_of_these));
+        }
+        if novelty {
+            frame.push("novelty", rows.numbers(|answer| answer.novelty.unwrap_or(f64::NAN)));
+        }
+        if novelty && flagged {
+            frame.push("novel", rows.flags(|answer| answer.novel));
+        }
+        if include.probabilities {
+            let lists = |answer: &Answer<'_, Id>| {
+                answer.probabilities.iter().flatten().map(|&value| shortest(value)).collect()
+            };
+            frame.push("probabilities", rows.lists(lists));
+        }
+        if include.p_values && self.predictor().combine() != Combine::Union {
+            frame.push("p_values", rows.lists(|answer| answer.p_values.clone().unwrap_or_default()));
+        }
+        if include.p_values {
+            frame
+                .push("rank_p_values", rows.lists(|answer| answer.rank_p_values.clone().unwrap_or_default()));
+            let contrast = |answer: &Answer<'_, Id>| answer.contrast_p_values.clone().unwrap_or_default();
+            frame.push("contrast_p_values", rows.lists(contrast));
+        }
+        if include.neighbors {
+            // Lists of lists: as JSON text, which every format can hold.
+            let text = |answer: &Answer<'_, Id>| serde_json::json!(answer.neighbors).to_string();
+            frame.push("neighbors", rows.column(Column::texts(rows.answers(text, String::new))));
+        }
+        if refused.is_some() {
+            let errors = rows.all(|_| None, |refusal| Some(refusal.error.clone()));
+            frame.push("error", Column::texts_or_none(errors));
+        }
+        frame
+    }
+}
+
+/// A row is answered, once for every level, or refused.
+type Row<'r, 'a, Id> = Result<&'r Answer<'a, Id>, &'r Refusal<Id>>;
+
+fn merged<'r, 'a, Id>(answers: &'r [Answer<'a, Id>], refused: &'r [Refusal<Id>]) -> Vec<Row<'r, 'a, Id>> {
+    let mut rows: Vec<_> = answers.iter().map(Ok).chain(refused.iter().map(Err)).collect();
+    rows.sort_by_key(|row| match row {
+        Ok(answer) => answer.row,
+        Err(refusal) => refusal.row,
+    });
+    rows
+}
+
+struct Rows<'r, 'a, Id> {
+    rows: Vec<Row<'r, 'a, Id>>,
+    /// Whether some may be refused.
+    partly: bool,
+}
+
+impl<'r, 'a, Id> Rows<'r, 'a, Id> {
+    fn all<T, V: FromIterator<T>>(
+        &self,
+        answer: impl Fn(&'r Answer<'a, Id>) -> T,
+        refusal: impl Fn(&'r Refusal<Id>) -> T,
+    ) -> V {
+        let each = |row: &Row<'r, 'a, Id>| match *row {
+            Ok(found) => answer(found),
+            Err(refused) => refusal(refused),
+        };
+        self.rows.iter().map(each).collect()
+    }
+
+    /// A value per row, with something in place of the values of rows that are refused.
+    fn answers<T>(&self, answer: impl Fn(&'r Answer<'a, Id>) -> T, filler: impl Fn() -> T) -> Vec<T> {
+        self.all(answer, |_| filler())
+    }
+
+    /// The same column, without what stands in place of values.
+    fn column(&self, column: Column) -> Column {
+        if self.partly {
+            Column::Partly(Box::new(column), self.rows.iter().map(Result::is_ok).collect())
+        } else {
+            column
+        }
+    }
+
+    fn numbers(&self, number: impl Fn(&'r Answer<'a, Id>) -> f64) -> Column {
+        self.column(Column::numbers(self.answers(number, || f64::NAN)))
+    }
+
+    fn flags(&self, flag: impl Fn(&'r Answer<'a, Id>) -> Option<bool>) -> Column {
+        self.column(Column::integers(self.answers(|answer| i64::from(flag(answer) == Some(true)), || 0)))
+    }
+
+    fn lists(&self, list: impl Fn(&'r Answer<'a, Id>) -> Vec<f64>) -> Column {
+        self.column(Column::number_lists(&self.answers(list, Vec::new)))
+    }
+
+    fn labels(&self, kind: Kind) -> Column {
+        let filler = match kind {
+            Kind::Text => Value::Text(""),
+            Kind::Integer => Value::Integer(0),
+            Kind::Float => Value::Float(f64::NAN),
+            Kind::Boolean => Value::Boolean(false),
+        };
+        let labels = self.answers(|answer| answer.prediction, || filler);
+        self.column(Column::Flat(Cells::of(labels.into_iter(), kind)))
+    }
+
+    fn sets(&self, kind: Kind) -> Column {
+        let labels = self.rows.iter().flatten().flat_map(|answer| answer.set.iter().copied());
+        let sizes = self.answers(|answer| answer.set.len(), || 0);
+        self.column(Column::Lists(Cells::of(labels, kind), sizes))
+    }
+}
+
+/// Ids as a column: integers where all are.
+fn id_column<Id: Serialize>(ids: &[Option<&Id>]) -> Column {
+    let mut integers = true;
+    let text = |id: &Option<&Id>| {
+        let written = id.and_then(|id| serde_json::to_string(id).ok()).unwrap_or_default();
+        integers &= !written.is_empty() && !written.starts_with('"');
+        serde_json::from_str::<String>(&written).unwrap_or(written)
+    };
+    let texts: Vec<String> = ids.iter().map(text).collect();
+    Column::Flat(Cells::named(&texts, if integers { Kind::Integer } else { Kind::Text }))
+}
+
+/// The f64 that prints like the f32: 0.9, not 0.8999999761581421.
+fn shortest(value: f32) -> f64 {
+    value.to_string().parse().unwrap_or(f64::from(value))
+}
