@@ -133,7 +133,9 @@ impl<'a> Answers<'a> {
     ) -> dance::Result<(Vec<Answer<'a>>, Vec<Refusal>)> {
         match self.of(queries, 0, ids) {
             Ok(mut found) => {
-                found.iter_mut().for_each(|answer| answer.row = rows[answer.row]);
+                for answer in &mut found {
+                    answer.row = rows[answer.row];
+                }
                 Ok((found, Vec::new()))
             }
             Err(dance::Error::NotFinite { .. } | dance::Error::Data(_)) if rows.len() == 1 => {

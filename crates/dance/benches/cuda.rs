@@ -22,7 +22,7 @@ use dance::device::{AgopForm, Device, DeviceChoice, FitPoints, MachineParts};
 use dance::kernel::Kernel;
 use dance::neighbors::Index;
 use dance::random::Random;
-use dance::{Config, Context, Fitted, Matrix};
+use dance::{Config, Context, Event, Fitted, Matrix, Observer};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
@@ -163,9 +163,21 @@ fn evaluations(device: &dyn Device, count: usize, [n, d, c, rounds]: [usize; 4],
     said("evaluations", begin, 0.0);
 }
 
+/// Says when things happen.
+struct Clock(Instant);
+
+impl Observer for Clock {
+    fn notice(&self, event: &Event) {
+        let words: String = format!("{event:?}").chars().take(100).collect();
+        println!("# {:.3} s: {words}", self.0.elapsed().as_secs_f64());
+    }
+}
+
 /// What `dance fit` does with its defaults, half of the points for the kernel and half for calibration.
 fn from_file(device: &dyn Device, points: &str, model: &str, context: &Context<'_>) {
     let begin = Instant::now();
+    let clock = Clock(begin);
+    let context = &context.with_observer(&clock);
     let data = io::read(Path::new(points), &io::ReadOptions::default()).unwrap().into_dataset().unwrap();
     let parts = split::uniform(data.len(), &[0.5, 0.5], 0).unwrap();
     let [kernel, calibration] = [0, 1].map(|part: usize| data.select(&parts[part]));
@@ -194,6 +206,9 @@ fn search(device: &dyn Device, [count, n, d, k]: [usize; 4], context: &Context<'
         said("candidates", begin, operations);
         let listed: usize = (0..count).map(|query| found.nearest.get(query).len()).sum();
         println!("# {:.2} candidates per query", listed as f64 / count as f64);
+        let begin = Instant::now();
+        handle.distances(&queries, &found.nearest, context).unwrap();
+        said("distances", begin, 3.0 * (listed * d) as f64);
         let begin = Instant::now();
         index.search(&queries, k, context).unwrap();
         said("search", begin, operations);

@@ -194,7 +194,9 @@ fn descent(gradient: &[f64], pairs: &VecDeque<(Vec<f64>, Vec<f64>)>) -> Vec<f64>
     }
     if let Some((moved, turned)) = pairs.back() {
         let scale = dot(moved, turned) / dot(turned, turned);
-        direction.iter_mut().for_each(|value| *value *= scale);
+        for value in &mut direction {
+            *value *= scale;
+        }
     }
     for ((moved, turned), factor) in pairs.iter().zip(factors.into_iter().rev()) {
         let back = dot(turned, &direction) / dot(moved, turned);
@@ -245,14 +247,13 @@ mod tests {
         let problem = Problem::new(&Cpu, &points, &labels, classes, strength, &context).unwrap();
         let weights = problem.solve(vec![0.0; classes * (d + 1)]).unwrap();
         let mut gradient = vec![0.0; weights.len()];
-        for row in 0..n {
+        for (row, &label) in labels.iter().enumerate() {
             let point: Vec<f64> =
                 points.row(row).iter().map(|&value| f64::from(value)).chain([1.0]).collect();
             let outputs: Vec<f64> = weights.chunks(d + 1).map(|own| dot(own, &point)).collect();
             let total: f64 = outputs.iter().map(|output| output.exp()).sum();
             for class in 0..classes {
-                let residual =
-                    outputs[class].exp() / total - f64::from(u8::from(labels[row] as usize == class));
+                let residual = outputs[class].exp() / total - f64::from(u8::from(label as usize == class));
                 for side in 0..=d {
                     gradient[class * (d + 1) + side] += residual * point[side] / n as f64;
                 }

@@ -222,6 +222,11 @@ pub trait IndexHandle: Send + Sync {
         context: &Context<'_>,
     ) -> Result<Candidates>;
 
+    /// How many queries to hand over at once: few enough that a job can be stopped in between.
+    fn block(&self) -> usize {
+        2048
+    }
+
     /// The squared distances of every query to the points listed for it, list after list: bit for bit those of
     /// [`squared_distance`](crate::neighbors::squared_distance). `None` leaves them to the host.
     fn distances(&self, _: &Matrix, _: &IdLists, _: &Context<'_>) -> Result<Option<Vec<f64>>> {

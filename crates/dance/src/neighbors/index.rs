@@ -10,8 +10,6 @@ use crate::device::{Device, IdLists, IndexHandle};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
-/// Queries between two looks whether to go on.
-const BLOCK: usize = 2048;
 /// Most queries of a parallel task: enough that a point it fetches serves several.
 const GROUP: usize = 1024;
 /// Points that are close enough in memory to need no order among them.
@@ -186,12 +184,13 @@ impl Index {
                 found: queries.cols().to_string(),
             });
         }
-        if queries.rows() <= BLOCK {
+        let block = self.handle.block();
+        if queries.rows() <= block {
             return work(queries, 0);
         }
-        for first in (0..queries.rows()).step_by(BLOCK) {
+        for first in (0..queries.rows()).step_by(block) {
             context.check()?;
-            let rows: Vec<usize> = (first..queries.rows().min(first + BLOCK)).collect();
+            let rows: Vec<usize> = (first..queries.rows().min(first + block)).collect();
             work(&queries.select(&rows), first)?;
         }
         Ok(())

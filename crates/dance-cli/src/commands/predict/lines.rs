@@ -94,7 +94,9 @@ impl Predict {
         let rows: Vec<usize> = (group.first..group.first + group.ids.len()).collect();
         let (answers, mut refused) =
             answers.of_each(&group.points, &rows, &group.ids).with_context(|| name.to_owned())?;
-        refused.iter_mut().for_each(|refusal| refusal.line = Some(group.lines[refusal.row - group.first]));
+        for refusal in &mut refused {
+            refusal.line = Some(group.lines[refusal.row - group.first]);
+        }
         self.reply(Replies { answers, refused }, summary, name, out)
     }
 

@@ -2,12 +2,12 @@
 //! share a threshold.
 //!
 //! 1. A random share γ of the calibration points is for clustering alone. Each class with enough of them is a point: the quantiles of its
-//!    scores at 0.5, 0.6 … 0.9 and 1-α. Weighted k-means (weights √n_y) makes M clusters of them.
+//!    scores at 0.5, 0.6 … 0.9 and 1-α. Weighted k-means (weights `√n_y`) makes M clusters of them.
 //! 2. The other calibration points of a cluster give its threshold: `P(y ∈ C | y in the cluster) ≥ 1-α` in finite samples.
 //! 3. Classes too rare to cluster are in the null cluster, whose threshold is that of all the other points: no promise of their own.
 //!
 //! As in the paper: a class is rare with fewer than `n_α = ⌈1/α⌉ - 1` points for clustering, the least that has a finite threshold;
-//! with `ñ` the larger of n_α and the points of the smallest class, and K classes with at least ñ, `γ = K/(75+K)` and `M = ⌊γ·ñ/2⌋`.
+//! with `ñ` the larger of `n_α` and the points of the smallest class, and K classes with at least ñ, `γ = K/(75+K)` and `M = ⌊γ·ñ/2⌋`.
 //! With one cluster or none, or as many as classes, all classes are in the null cluster. Quantiles are interpolated
 //! (NumPy's), a choice that the paper leaves open.
 
@@ -42,7 +42,7 @@ impl Clusters {
         let smallest = counts.iter().copied().min().unwrap_or(0).max(least);
         let enough = counts.iter().filter(|&&count| count >= smallest).count();
         let share = enough as f64 / (CLASSES + enough) as f64;
-        let count = (share * smallest as f64 / 2.0) as usize;
+        let count = enough * smallest / (2 * (CLASSES + enough));
 
         let mut rows: Vec<usize> = (0..calibration.labels().len()).collect();
         Random::new(seed, PURPOSE).shuffle(&mut rows);
@@ -92,7 +92,7 @@ pub fn cuts(calibration: &ClassCalibration, alpha: f64, seed: u64) -> Result<Cut
 /// The least number of points with a finite threshold.
 fn least_points(alpha: f64) -> usize {
     let near = (1.0 / alpha).floor() as usize;
-    (near.saturating_sub(2).max(1)..).find(|&n| order_index(alpha, n) <= n).unwrap_or(usize::MAX)
+    (near.saturating_sub(2).max(1)..=near).find(|&n| order_index(alpha, n) <= n).unwrap_or(near)
 }
 
 /// The quantiles of a class's scores.

@@ -2,14 +2,14 @@
 //! label in turn, the probe is adapted to all of them, and LAC scores decide. Exact in finite samples, since all points, the query among
 //! them, are treated alike.
 //!
-//! The probe is SS-Text, which has a closed form: unit vectors v, a unit text prototype t_k for every class, temperature τ = 1/100,
+//! The probe is SS-Text, which has a closed form: unit vectors v, a unit text prototype `t_k` for every class, temperature τ = 1/100,
 //! ```text
 //! μ_k = (1/τ)·Σ { v_i : y_i = k } + t_k      p(k|v) ∝ exp( cos(v, μ_k)/τ )
 //! ```
 //! Without prototypes `t_k = 0` and the probe is that of class means. Nothing else needs points of its own, so *all* labelled points are
 //! in the bag: those that fit the kernel for other methods too.
 //!
-//! A query v with label l changes μ_l alone, so one exponential renews a point's probability, and with the denominator without class l at
+//! A query v with label l changes `μ_l` alone, so one exponential renews a point's probability, and with the denominator without class l at
 //! hand a label costs n of them: `cos(v_i, μ_l + v/τ) = (v_i·μ_l + v_i·v/τ) / ‖μ_l + v/τ‖`. All α are answered by the same counts.
 //! Logits are at most 100, and their exponentials are kept less that: no overflow, and none underflows.
 //!

@@ -94,10 +94,11 @@ mod tests {
         for at in 0..count {
             let own: Vec<usize> = (0..points.len()).filter(|&point| cluster[point] == at).collect();
             let total: f64 = own.iter().map(|&point| weights[point]).sum();
-            for side in 0..points[0].len() {
-                let mean = own.iter().map(|&point| weights[point] * points[point][side]).sum::<f64>() / total;
-                sum += own.iter().map(|&p| weights[p] * (points[p][side] - mean).powi(2)).sum::<f64>();
-            }
+            let mean = |side: usize| {
+                own.iter().map(|&point| weights[point] * points[point][side]).sum::<f64>() / total
+            };
+            let center = [mean(0), mean(1)];
+            sum += own.iter().map(|&point| weights[point] * squared(&points[point], &center)).sum::<f64>();
         }
         sum
     }

@@ -4,8 +4,8 @@
 //! ```text
 //! k_y = the least k with ε_y(k) < α      α_y = α - ε_y(k_y)      C = { y : rank of y ≤ k_y and its score ≤ q_y(1-α_y) }
 //! ```
-//! `q_y` is y's own conformal threshold. What the rank lets through in vain is taken off α, so that a class is missed at α_y + ε_y = α.
-//! Rank and threshold come from the same points, so that this holds up to the error of ε_y. A class without calibration points is in
+//! `q_y` is y's own conformal threshold. What the rank lets through in vain is taken off α, so that a class is missed at `α_y + ε_y = α`.
+//! Rank and threshold come from the same points, so that this holds up to the error of `ε_y`. A class without calibration points is in
 //! every set. The score is APS with its draw, as in the paper's main tables.
 
 use super::class_wise::{ClassCalibration, Cuts};

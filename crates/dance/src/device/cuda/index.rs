@@ -145,6 +145,10 @@ impl IndexHandle for CudaIndex {
         Ok(all)
     }
 
+    fn block(&self) -> usize {
+        1 << 14
+    }
+
     fn distances(&self, queries: &Matrix, lists: &IdLists, _: &Context<'_>) -> Result<Option<Vec<f64>>> {
         check_width("queries", self.frame.dimensions, queries.cols())?;
         let ((ids, ends), d) = (lists.all(), self.frame.dimensions);
