@@ -10,6 +10,7 @@
 'P(label in set) >= 1 - alpha in finite samples, for exchangeable points whose labels it knows'
 
 - :class:`DanceClassifier`: fit, conformalize, predict sets; a scikit-learn classifier where that is installed.
+- :func:`audit`: what is wrong with labelled points.
 - :func:`embed`: pictures and texts become embeddings (needs onnxruntime).
 - :mod:`~dance_conformal.conformal`: split conformal prediction on ready-made class probabilities.
 - :mod:`~dance_conformal.metrics`: how good sets are.
@@ -19,6 +20,7 @@
 
 from . import conformal, datasets, metrics, plots
 from ._native import DanceError, ModelFormatError, __version__
+from .after import Monitor, Selection, audit
 from .classifier import DanceClassifier
 from .embedding import Embeddings, embed
 from .explanation import Explanation, Support
@@ -32,9 +34,12 @@ __all__ = [
     "Embeddings",
     "Explanation",
     "ModelFormatError",
+    "Monitor",
     "ReferencePoint",
+    "Selection",
     "Support",
     "__version__",
+    "audit",
     "conformal",
     "datasets",
     "embed",

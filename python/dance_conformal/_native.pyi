@@ -166,6 +166,34 @@ def coverage_band(
     calibration: int, test: int, alpha: float, coverage: float
 ) -> tuple[float, float, float]: ...
 def noise_floor(points: list[int], alpha: float) -> float: ...
+def select(
+    model: Model,
+    points: NDArray[np.float32],
+    picked: int,
+    random: int,
+    seed: int,
+    device: str,
+    threads: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]: ...
+def watch(
+    model: Model,
+    points: NDArray[np.float32],
+    labels: NDArray[np.int64] | None,
+    false_alarm: float,
+    seed: int,
+    state: str | None,
+    device: str,
+    threads: int,
+) -> str: ...
+def audit(
+    model: Model | None,
+    data: _Labelled,
+    fdr: float,
+    false_alarm: float,
+    seed: int,
+    device: str,
+    threads: int,
+) -> str: ...
 def embed(
     source: str | list[str],
     model: str,

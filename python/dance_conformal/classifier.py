@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
+from .after import Afterwards
 from .inputs import (
     as_labels,
     as_points,
@@ -23,11 +24,10 @@ from .inputs import (
 from .parts import reference_rows, split
 from .progress import Event, Listener
 from .protocol import check_features
-from .sets import SetPredictor
 from .settings import PAPER, check_word, draw_seed, from_settings, thread_count, to_settings
 
 
-class DanceClassifier(SetPredictor):
+class DanceClassifier(Afterwards):
     """Prediction sets on embeddings, with a kernel machine (RFM) and its neighbors as evidence.
 
     ``fit`` tunes and fits the kernel on one part of the data and calibrates on the rest; ``predict_set`` returns sets that

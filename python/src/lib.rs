@@ -6,6 +6,7 @@
 // Python's arguments arrive by value, as many as they are: they are extracted for the call.
 #![allow(clippy::needless_pass_by_value, clippy::too_many_arguments)]
 
+mod after;
 mod answers;
 mod arrays;
 mod conformal;
@@ -32,6 +33,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<answers::Answers>()?;
     module.add_class::<conformal::Split>()?;
     module.add_function(wrap_pyfunction!(model::default_settings, module)?)?;
+    module.add_function(wrap_pyfunction!(after::select, module)?)?;
+    module.add_function(wrap_pyfunction!(after::watch, module)?)?;
+    module.add_function(wrap_pyfunction!(after::audit, module)?)?;
     module.add_function(wrap_pyfunction!(embed::embed, module)?)?;
     module.add_function(wrap_pyfunction!(embed::embed_names, module)?)?;
     module.add_function(wrap_pyfunction!(points::split, module)?)?;

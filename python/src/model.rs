@@ -131,6 +131,7 @@ impl Model {
             let mut fitted = self.fitted().clone();
             fitted.config.dance = config;
             fitted.config.stratified &= of_fit; // of other points nothing is known
+            fitted.config.aim = None;
             fitted.calibrate(device, &data, context)
         });
         calibrated.map(|dance| Self::calibrated(dance, device))

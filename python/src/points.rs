@@ -58,6 +58,7 @@ impl Labelled<'_> {
             source: Source::default(),
             label_kind,
             id_kind: Kind::Text,
+            picked: None,
         })
     }
 }

@@ -77,7 +77,7 @@ impl<'a> Answers<'a> {
         first: usize,
         ids: &[Option<Id>],
     ) -> dance::Result<Vec<Answer<'a>>> {
-        let scored = self.model.score(queries, self.options, self.context)?;
+        let scored = self.score(queries)?;
         let of_level = |decision| self.of_level(&scored, decision, first, ids);
         let mut levels: Vec<_> =
             self.decisions.iter().map(|decision| of_level(decision).into_iter()).collect();
@@ -86,6 +86,25 @@ impl<'a> Answers<'a> {
             answers.extend(levels.iter_mut().filter_map(Iterator::next));
         }
         Ok(answers)
+    }
+
+    /// What does not depend on the level.
+    pub(crate) fn score(&self, queries: &Matrix) -> dance::Result<Scored> {
+        self.model.score(queries, self.options, self.context)
+    }
+
+    /// The answer for one of the queries at a level of its own.
+    pub(crate) fn at(
+        &self,
+        scored: &Scored,
+        query: usize,
+        alpha: f64,
+        row: usize,
+        id: Option<Id>,
+    ) -> dance::Result<Answer<'a>> {
+        let decision = self.model.decide(alpha)?;
+        let mut answers = self.of_level(&scored.select(&[query]), &decision, row, &[id]);
+        Ok(answers.swap_remove(0))
     }
 
     fn of_level(
@@ -114,7 +133,9 @@ impl<'a> Answers<'a> {
     ) -> dance::Result<(Vec<Answer<'a>>, Vec<Refusal>)> {
         match self.of(queries, 0, ids) {
             Ok(mut found) => {
-                found.iter_mut().for_each(|answer| answer.row = rows[answer.row]);
+                for answer in &mut found {
+                    answer.row = rows[answer.row];
+                }
                 Ok((found, Vec::new()))
             }
             Err(dance::Error::NotFinite { .. } | dance::Error::Data(_)) if rows.len() == 1 => {

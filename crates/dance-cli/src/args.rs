@@ -13,6 +13,7 @@ use crate::commands::embed;
 use crate::commands::serve;
 use crate::commands::{
     audit, bench, completions, demo, evaluate, explain, fit, inspect, man, monitor, predict, recalibrate,
+    select,
 };
 use crate::progress::tell;
 
@@ -116,6 +117,9 @@ pub(crate) enum Command {
     /// Calibrate a model on other points, with the same kernel
     #[command(after_help = recalibrate::EXAMPLE)]
     Recalibrate(recalibrate::Recalibrate),
+    /// Points of a pool worth labelling next
+    #[command(after_help = select::EXAMPLE)]
+    Select(select::Select),
     /// What is in a file of embeddings or in a model
     #[command(after_help = inspect::EXAMPLE)]
     Inspect(inspect::Inspect),

@@ -233,6 +233,27 @@ pub(crate) fn check_there(path: &Path) -> anyhow::Result<()> {
     }
 }
 
+/// Those points of `data` that came by chance; says how many were picked, which do not calibrate.
+pub(crate) fn drawn(data: Dataset, path: &Path, progress: &Progress) -> anyhow::Result<Dataset> {
+    let (picked, drawn) = data.by_provenance();
+    if picked.is_empty() {
+        return Ok(data);
+    }
+    if drawn.is_empty() {
+        bail!(
+            "{}: all {} points were picked for what they are; only points that came by chance are like new ones and can calibrate",
+            path.display(),
+            picked.len()
+        );
+    }
+    progress.warn(&format!(
+        "{}: {} points that were picked are left out: only points that came by chance are like new ones",
+        path.display(),
+        picked.len()
+    ));
+    Ok(data.select(&drawn))
+}
+
 pub(crate) fn in_order_of_names(data: Dataset) -> Dataset {
     let counts = data.class_counts();
     let mut order: Vec<usize> = (0..data.classes.len()).filter(|&class| counts[class] > 0).collect();
@@ -337,6 +358,7 @@ mod tests {
             source: Source::default(),
             label_kind: Kind::Text,
             id_kind: Kind::Text,
+            picked: None,
         };
         let sorted = in_order_of_names(data(&["fox", "unused", "cat"], &[0, 2, 0]));
         assert_eq!((sorted.classes, sorted.labels), (vec!["cat".into(), "fox".into()], vec![1, 0, 1]));

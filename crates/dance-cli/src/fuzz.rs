@@ -12,7 +12,8 @@ use crate::stream::{Next, Points};
 /// lines, and what is answered has finite numbers.
 pub fn json_lines(bytes: &[u8], dimensions: usize) {
     let shape = PointShape { dimensions, directed: true };
-    let mut points = Points::new(bytes, "fuzz".into(), JsonKeys::from(&ReadOptions::default()), shape);
+    let mut points =
+        Points::new(bytes, "fuzz".into(), JsonKeys::from(&ReadOptions::default()), shape).with_labels();
     let (mut rows, mut last) = (0, 0);
     let mut comes = |row: usize, line: usize| {
         assert!(row == rows && line > last, "row {row}, line {line} after {rows} rows, line {last}");
@@ -27,6 +28,7 @@ pub fn json_lines(bytes: &[u8], dimensions: usize) {
                     comes(group.first + place, line);
                 }
             }
+            Next::Told(told) => comes(told.row, told.line),
             Next::Bad(bad) => comes(bad.row, bad.line.unwrap_or_default()),
             Next::End => break,
         }

@@ -21,6 +21,8 @@ const BUFFER: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) enum Next {
     Points(Group),
+    /// A label that comes after its point, where such are expected.
+    Told(Told),
     /// A line that is no point. Its row is its place among lines that are not blank, from 0.
     Bad(Refusal),
     End,
@@ -40,6 +42,15 @@ pub(crate) struct Group {
     pub(crate) lines: Vec<usize>,
 }
 
+/// The label of a point that came before.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    pub(crate) row: usize,
+    pub(crate) line: usize,
+    pub(crate) id: Id,
+    pub(crate) label: String,
+}
+
 pub(crate) struct Points<R> {
     reader: BufReader<R>,
     origin: String,
@@ -47,8 +58,10 @@ pub(crate) struct Points<R> {
     shape: PointShape,
     line: usize,
     rows: usize,
-    /// A bad line, while the points before it are being answered.
-    bad: Option<Refusal>,
+    /// Whether labels may come after their points.
+    told: bool,
+    /// A line that is no point, while the points before it are being answered.
+    other: Option<Next>,
 }
 
 impl<R: Read> Points<R> {
@@ -60,14 +73,20 @@ impl<R: Read> Points<R> {
             shape,
             line: 0,
             rows: 0,
-            bad: None,
+            told: false,
+            other: None,
         }
+    }
+
+    /// The same, where labels may come after their points: `{"id": 7, "label": "cat"}`.
+    pub(crate) fn with_labels(self) -> Self {
+        Self { told: true, ..self }
     }
 
     /// The next points or the next line that is none. Waits for the first line only.
     pub(crate) fn next(&mut self) -> anyhow::Result<Next> {
-        if let Some(bad) = self.bad.take() {
-            return Ok(Next::Bad(bad));
+        if let Some(other) = self.other.take() {
+            return Ok(other);
         }
         let (mut data, mut ids, mut labels, mut lines) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let first = self.rows;
@@ -80,6 +99,17 @@ impl<R: Read> Points<R> {
             let row = self.rows;
             self.rows += 1;
             match text.map_err(|problem| (problem, None)).and_then(|text| self.parse(&text)) {
+                Ok(point) if point.length == 0 => {
+                    let (id, label) = (point.id.clone(), point.label());
+                    let (line, error) = (self.line, "a label without an id, or an id without a label");
+                    self.other = Some(match id.zip(label) {
+                        Some((id, label)) => Next::Told(Told { row, line, id, label }),
+                        None => {
+                            Next::Bad(Refusal { row, line: Some(line), id: point.id, error: error.into() })
+                        }
+                    });
+                    break;
+                }
                 Ok(point) => {
                     labels.push(point.label());
                     data.extend(point.embedding);
@@ -87,13 +117,13 @@ impl<R: Read> Points<R> {
                     lines.push(self.line);
                 }
                 Err((error, id)) => {
-                    self.bad = Some(Refusal { row, line: Some(self.line), error, id });
+                    self.other = Some(Next::Bad(Refusal { row, line: Some(self.line), error, id }));
                     break;
                 }
             }
         }
         if ids.is_empty() {
-            return Ok(self.bad.take().map_or(Next::End, Next::Bad));
+            return Ok(self.other.take().unwrap_or(Next::End));
         }
         let points = Matrix::new(data, ids.len(), self.shape.dimensions)?;
         Ok(Next::Points(Group { points, ids, labels, first, lines }))
@@ -127,6 +157,9 @@ impl<R: Read> Points<R> {
     fn parse(&self, text: &[u8]) -> Result<JsonPoint, (String, Option<Id>)> {
         let point = JsonPoint::parse(text, &self.keys, self.shape.dimensions);
         let point = point.map_err(|problem| (problem, None))?;
+        if point.length == 0 && self.told && point.label().is_some() {
+            return Ok(point);
+        }
         match self.shape.problem(&point.embedding, point.length) {
             None => Ok(point),
             Some(problem) => Err((problem.to_string(), point.id)),

@@ -88,7 +88,7 @@ function changed({ points, false_alarm, bound, watched, failure }) {
   const what = { inputs: "the points that come", labels: "the labels that points have" };
   const alarms = watched.filter((one) => one.alarm);
   const risk = `While nothing changes, an alarm comes with probability ${percent(false_alarm)} at most, however long this runs.`;
-  const capitals = watched.map((one) => `${one.what} ${one.capital < 100 ? one.capital.toFixed(2) : number(Math.round(one.capital))}`).join(", ");
+  const capitals = watched.map((one) => `${one.what} ${one.now < 100 ? one.now.toFixed(2) : number(Math.round(one.now))}`).join(", ");
   const soft = h("p", { class: "soft" }, `${risk} A bet on a change that began with 1 stands at: ${capitals}; ${number(Math.round(bound))} is an alarm.`);
   const told = alarms.length
     ? alarms.map((one) => h("p", { class: "wrong", role: "alert" }, `Alarm: ${what[one.what]} are no longer what they were at the calibration (point ${number(one.alarm.point + 1)}, ${one.alarm.time}). Do not rely on the promise; recalibrate with recent points.`))

@@ -75,7 +75,7 @@ struct Capital {
     /// `inputs`: points, whatever their labels. `labels`: the labels that points have, and with them coverage.
     #[schema(value_type = String)]
     what: Watched,
-    capital: f64,
+    now: f64,
     largest: f64,
     /// The point at which the capital reached the bound, from 0, and when.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -157,7 +157,7 @@ impl Watch {
         };
         let of = |(what, capital, largest): (Watched, f64, f64)| Capital {
             what,
-            capital: capital.min(f64::MAX),
+            now: capital.min(f64::MAX),
             largest: largest.min(f64::MAX),
             alarm: raised(what),
         };

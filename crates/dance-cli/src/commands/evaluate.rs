@@ -98,6 +98,13 @@ impl Evaluate {
         if let Some(warning) = &truth.warning {
             progress.warn(warning);
         }
+        let picked = table.picked.iter().flatten().filter(|&&picked| picked).count();
+        if picked > 0 {
+            progress.warn(&format!(
+                "{picked} of {} points were picked for what they are: coverage of those says nothing about new ones",
+                table.embeddings().rows()
+            ));
+        }
         warn_of_levels(&model, &self.alpha.0, &progress)?;
         let in_data = || self.data.display().to_string();
         let points = table.embeddings();

@@ -12,7 +12,7 @@ use dance::{Config, Dataset, Fitted};
 use serde_json::json;
 
 use crate::args::Shared;
-use crate::data::{Columns, Truth};
+use crate::data::{Columns, Truth, drawn};
 use crate::judged;
 use crate::output::{Cells, Column, Format, Frame, write_frame};
 use crate::parse::{self, Alphas, Range, Split};
@@ -30,7 +30,8 @@ pub(crate) const EXAMPLE: &str = "Example:
   dance fit embeddings.npz -o model.dance --paper
 
 DATA is .npz (arrays `embeddings`, `labels`), .npy with --labels, .safetensors, .csv, .tsv, .parquet or .jsonl; a pipe or `-`, with --format.
-Rows without a label (an empty cell, NaN, null) are refused, and so is -1 beside other classes, until --unlabelled says what they are.";
+Rows without a label (an empty cell, NaN, null) are refused, and so is -1 beside other classes, until --unlabelled says what they are.
+Points that `dance select` picked (column or array `provenance`) fit the kernel and nothing else.";
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum Normalization {
@@ -264,7 +265,7 @@ impl Fit {
         let data = columns.sampled(&self.data, &[], self.sample, shared.seed, progress)?;
         if let Some(path) = &self.calibration {
             let columns = columns.of_another(path);
-            let mut calibration = columns.dataset(path, &data.classes, progress)?;
+            let mut calibration = drawn(columns.dataset(path, &data.classes, progress)?, path, progress)?;
             if let Some(name) = &self.groups {
                 let groups = columns.groups(path, name, &calibration)?;
                 calibration = calibration.select(&split::one_of_each(&groups, shared.seed));
@@ -272,6 +273,15 @@ impl Fit {
             return Ok(Parts { calibration, kernel: data, test: None });
         }
         let shares = self.split.as_ref().map_or(&[0.5, 0.5][..], |split| &split.0);
+        let (picked, chance) = data.by_provenance();
+        if !picked.is_empty() && self.groups.is_some() {
+            bail!(
+                "{}: {} points were picked, and with --groups their groups could not be kept whole; give points that came by chance with \
+                 --calibration",
+                self.data.display(),
+                picked.len()
+            );
+        }
         let groups = self.groups.as_ref().map(|name| columns.groups(&self.data, name, &data)).transpose()?;
         let parts = if let Some(groups) = &groups {
             split::grouped(groups, shares, shared.seed).map(|mut parts| {
@@ -280,11 +290,23 @@ impl Fit {
                 parts
             })
         } else if self.stratify {
-            split::stratified(&data.labels, shares, shared.seed)
+            split::stratified(
+                &chance.iter().map(|&row| data.labels[row]).collect::<Vec<_>>(),
+                shares,
+                shared.seed,
+            )
         } else {
-            split::uniform(data.len(), shares, shared.seed)
+            split::uniform(chance.len(), shares, shared.seed)
         };
-        let parts = parts.with_context(|| self.data.display().to_string())?;
+        let mut parts = parts.with_context(|| self.data.display().to_string())?;
+        if !picked.is_empty() {
+            parts.iter_mut().flatten().for_each(|place| *place = chance[*place]);
+            parts[0].extend(&picked);
+            progress.warn(&format!(
+                "{} points that were picked fit the kernel; only points that came by chance calibrate and test",
+                picked.len()
+            ));
+        }
         Ok(Parts {
             kernel: data.select(&parts[0]),
             calibration: data.select(&parts[1]),

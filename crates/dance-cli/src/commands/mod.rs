@@ -14,6 +14,7 @@ pub(crate) mod man;
 pub(crate) mod monitor;
 pub(crate) mod predict;
 pub(crate) mod recalibrate;
+pub(crate) mod select;
 #[cfg(feature = "serve")]
 pub(crate) mod serve;
 
@@ -39,6 +40,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         Command::Audit(command) => command.run(shared)?,
         Command::Monitor(command) => return command.run(shared),
         Command::Recalibrate(command) => command.run(shared)?,
+        Command::Select(command) => command.run(shared)?,
         Command::Inspect(command) => command.run(shared)?,
         Command::Explain(command) => command.run(shared)?,
         Command::Bench(command) => command.run(shared)?,

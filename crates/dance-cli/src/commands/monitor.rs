@@ -135,6 +135,7 @@ impl MonitorStream {
                     }
                 }
                 Next::Bad(bad) => bail!("{name}: line {}: {}", bad.line.unwrap_or_default(), bad.error),
+                Next::Told(told) => bail!("{name}: line {}: no embedding", told.line),
                 Next::End => return Ok(()),
             }
         }

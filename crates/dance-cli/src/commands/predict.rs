@@ -6,16 +6,18 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use dance::Dance;
-use dance::conformal::EmptySets;
 use dance::conformal::threshold::smallest_alpha;
+use dance::conformal::{Adaptive, EmptySets};
 use dance::data::io as files;
 use serde_json::json;
 
+mod adapt;
 #[cfg(feature = "embed")]
 mod embedded;
 mod lines;
 mod many;
 
+use self::adapt::Adapting;
 use super::Outcome;
 use crate::answers::{Answers, Include, Summary};
 use crate::args::Shared;
@@ -80,6 +82,10 @@ pub(crate) struct Predict {
     /// Flag rows that are unlike anything seen (`novel`), with this share of false alarms
     #[arg(long, value_name = "LEVEL", value_parser = parse::alpha, allow_hyphen_values = true)]
     novelty: Option<f64>,
+    /// Let the level follow what labels say, by this much after each (0.01, say): in the long run sets miss as many labels as asked for, whatever
+    /// comes. JSON lines alone; a label is in the line of its point, or comes later as {"id": …, "label": …}
+    #[arg(long, value_name = "RATE", value_parser = parse::alpha, allow_hyphen_values = true)]
+    adapt: Option<f64>,
     /// What to add to each row
     #[arg(long, value_name = "WHAT,…", value_enum, value_delimiter = ',')]
     include: Vec<Include>,
@@ -109,6 +115,7 @@ enum OnError {
 impl Predict {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<Outcome> {
         let plan = self.plan(shared)?;
+        let mut adapting = self.adapting()?;
         let destination = if plan.is_some() { None } else { Some(self.check(shared)?) };
         let progress = Progress::new(shared);
         let context = shared.context(&progress)?;
@@ -131,7 +138,9 @@ impl Predict {
                 progress.begin("predicting");
                 summary = self.embedded(&answers, destination, shared.device, &progress)?;
             }
-            (None, Some(destination)) if self.streams() => summary = self.stream(&answers, destination)?,
+            (None, Some(destination)) if self.streams() => {
+                summary = self.stream(&answers, destination, &mut adapting)?;
+            }
             (None, Some(destination)) => {
                 progress.begin("predicting");
                 summary = self.table(&answers, destination, &progress)?;
@@ -139,7 +148,8 @@ impl Predict {
             (None, None) => {}
         }
         progress.finish();
-        let (shares, guarantee) = (summary.shares(), model.guarantee());
+        let shares = summary.shares();
+        let guarantee = adapting.as_ref().map_or_else(|| model.guarantee(), Adapting::guarantee);
         let novel = summary.novel(model.predictor().novelty_points());
         if let Some((words, true)) = &novel {
             progress.warn(words);
@@ -191,6 +201,19 @@ impl Predict {
             return Ok(Outcome::CheckFailed);
         }
         Ok(Outcome::Fine)
+    }
+
+    /// The level that follows labels, where one is asked for.
+    fn adapting(&self) -> anyhow::Result<Option<Adapting>> {
+        let Some(rate) = self.adapt else { return Ok(None) };
+        let [alpha] = self.alpha.0[..] else { bail!("--adapt follows one level; give one with --alpha") };
+        if self.embeds() || self.data.len() > 1 || !self.streams() {
+            bail!(
+                "--adapt answers JSON lines one after the other; {} is no such file",
+                self.data().display()
+            );
+        }
+        Ok(Some(Adapting::new(Adaptive::new(alpha, rate)?)))
     }
 
     /// Says what a level of false alarms cannot do for this model.

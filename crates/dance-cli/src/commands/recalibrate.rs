@@ -3,17 +3,19 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
-use dance::data::split;
+use dance::data::{io, split};
+use dance::model::{Aim, thinned};
 use dance::{Dance, Dataset};
 use serde_json::json;
 
 use crate::args::Shared;
 #[cfg(feature = "serve")]
 use crate::data::in_order_of_names;
-use crate::data::{Columns, check_there};
+use crate::data::{Columns, check_there, drawn};
 use crate::judged;
+use crate::parse;
 use crate::places;
 use crate::progress::Progress;
 use crate::screen;
@@ -23,8 +25,12 @@ pub(crate) const EXAMPLE: &str = "Example:
   dance recalibrate model.dance last-week.npz -o model2.dance
   dance recalibrate model.dance model.dance.journal.jsonl -o model2.dance    # labels that dance serve was told
   dance recalibrate model.dance last-week.npz -o model2.dance --calibration-mode disjoint --combine union --mix 0.2
+  dance recalibrate model.dance all.npz -o model2.dance --window 2000
+  dance recalibrate model.dance all.npz -o model2.dance --label-shift today.npz
 
-Takes seconds: nothing is fitted. DATA must not hold points that fitted the kernel. What is not given stays as it was.";
+Takes seconds: nothing is fitted. DATA must not hold points that fitted the kernel. What is not given stays as it was.
+Points that `dance select` picked are left out: they are not like new ones. --window, --weights and --label-shift calibrate on some of
+the points, chosen to be like what comes now; the guarantee says for which points it then holds.";
 
 /// Levels that most people ask for: where the points are too few for one of them, it is said.
 const USUAL: [f64; 2] = [0.1, 0.05];
@@ -45,6 +51,17 @@ pub(crate) struct Recalibrate {
     /// Points come in groups, which this column or array names: one point of each, drawn at random, calibrates
     #[arg(long, value_name = "NAME")]
     groups: Option<String>,
+    /// Calibrate on the last N rows: it holds for points like those
+    #[arg(long, value_name = "N", value_parser = parse::at_least_one, conflicts_with_all = ["weights", "label_shift", "groups"])]
+    window: Option<usize>,
+    /// How much more often points like each row come now than they came then, up to a factor: one number per row (.npy, .txt, or .csv with
+    /// a column `weight`). Rows stay in proportion to it, so that the guarantee holds for what comes now; few stay where weights differ much
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["label_shift", "groups"])]
+    weights: Option<PathBuf>,
+    /// Points without labels from where points come now: classes get their proportions, rows stay in proportion. For points of each
+    /// class that are what they were
+    #[arg(long, value_name = "FILE", conflicts_with = "groups")]
+    label_shift: Option<PathBuf>,
     #[command(flatten)]
     method: Method,
 }
@@ -53,24 +70,35 @@ impl Recalibrate {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         check_there(&self.model)?;
         self.columns.check(&self.data)?;
-        let inputs =
-            [Some(&*self.model), Some(&self.data), self.columns.labels.as_deref(), shared.config.as_deref()];
+        for path in [&self.weights, &self.label_shift].into_iter().flatten() {
+            check_there(path)?;
+        }
+        let inputs = [
+            Some(&*self.model),
+            Some(&*self.data),
+            self.columns.labels.as_deref(),
+            self.weights.as_deref(),
+            self.label_shift.as_deref(),
+            shared.config.as_deref(),
+        ];
         places::check(&inputs, &[Some(&self.output)])?;
         let progress = Progress::new(shared);
         progress.begin("calibrating");
         let (device, context) = (shared.device()?, shared.context(&progress)?);
         let model = Dance::load(device, &self.model, &context)?;
-        let mut data = self.dataset(&model, &progress)?;
+        let mut data = drawn(self.dataset(&model, &progress)?, &self.data, &progress)?;
         if let Some(name) = &self.groups {
             let groups = self.columns.groups(&self.data, name, &data)?;
             data = data.select(&split::one_of_each(&groups, shared.seed));
         }
+        let aim = self.aim(&model, &mut data, shared, &context)?;
         let config = self.method.apply(model.fitted().config.dance, shared.seed);
         self.method.check(&config)?;
         let model = model
             .recalibrate(device, &data, Some(config), &context)
             .with_context(|| self.data.display().to_string())?;
         let model = if self.groups.is_some() { model.of_groups() } else { model };
+        let model = aim.into_iter().fold(model, Dance::aimed);
         judged::warn_of_levels(&model, &USUAL, &progress)?;
         model.save(&self.output)?;
         progress.finish();
@@ -95,6 +123,47 @@ impl Recalibrate {
             )?;
         }
         Ok(())
+    }
+
+    /// Takes those points that are like what comes now, where that is asked for.
+    fn aim(
+        &self,
+        model: &Dance,
+        data: &mut Dataset,
+        shared: &Shared,
+        context: &dance::Context<'_>,
+    ) -> anyhow::Result<Option<Aim>> {
+        let of = data.len();
+        let (rows, aim) = if let Some(points) = self.window {
+            if points > of {
+                bail!("{}: has {of} points, and --window asks for the last {points}", self.data.display());
+            }
+            ((of - points..of).collect(), Aim::Window { points })
+        } else if let Some(path) = &self.weights {
+            let all = io::read_numbers(path, "weight")?;
+            let weight = |&row: &u32| {
+                let found = all.get(row as usize).copied();
+                found.with_context(|| {
+                    format!("{}: has {} weights, and none for row {row}", path.display(), all.len())
+                })
+            };
+            let weights = data.rows.iter().map(weight).collect::<anyhow::Result<Vec<_>>>()?;
+            (thinned(&weights, shared.seed).with_context(|| path.display().to_string())?, Aim::Weights { of })
+        } else if let Some(path) = &self.label_shift {
+            let table = self.columns.of_another(path).points_for(path, model)?;
+            let unlabelled = table.embeddings().rows();
+            let rows = model
+                .label_shift(data, table.embeddings(), shared.seed, context)
+                .with_context(|| path.display().to_string())?;
+            (rows, Aim::LabelShift { of, unlabelled })
+        } else {
+            return Ok(None);
+        };
+        if rows.is_empty() {
+            bail!("{}: no point is like what comes now; more points are needed", self.data.display());
+        }
+        *data = data.select(&rows);
+        Ok(Some(aim))
     }
 
     /// Points to calibrate on; of a journal of `dance serve`, those that came by chance.

@@ -161,6 +161,149 @@ fn an_audit_finds_what_was_planted() {
     run(&["audit", &at("toy.csv"), "-o", &at("audit"), "--fdr", "1.5"]).fails(&["between 0 and 1"]);
 }
 
+/// What to label next: a list for people, points for `fit`, and picked ones that never calibrate, whatever file they come in.
+#[test]
+fn what_was_picked_fits_and_does_not_calibrate() {
+    let (_folder, at) = scratch();
+    let (model, pool) = (shared("model"), shared("test.npz"));
+    let (list, points) = (at("list.csv"), at("chosen.npz"));
+    let select = |extra: &[&str]| {
+        run(&[&["select", &pool, &model, "-n", "30", "--audit", "40", "-o", &list], extra].concat())
+    };
+    let report = select(&["--points-out", &points, "--json"]).success().json();
+    let rows = |key: &str| -> Vec<i64> {
+        report[key].as_array().unwrap().iter().map(|row| row.as_i64().unwrap()).collect()
+    };
+    let (picked, random) = (rows("picked"), rows("random"));
+    assert_eq!((picked.len(), random.len()), (30, 40));
+    assert!(random.iter().all(|row| !picked.contains(row)));
+    let mut table = csv::Reader::from_path(&list).unwrap();
+    let header = table.headers().unwrap().clone();
+    let [row, provenance, label] =
+        ["row", "provenance", "label"].map(|name| header.iter().position(|header| header == name).unwrap());
+    let records: Vec<csv::StringRecord> = table.records().map(Result::unwrap).collect();
+    for (place, record) in records.iter().enumerate() {
+        let (expected, word) =
+            if place < 30 { (picked[place], "picked") } else { (random[place - 30], "random") };
+        assert_eq!((&record[row], &record[provenance]), (expected.to_string().as_str(), word));
+        assert!(!record[label].is_empty(), "the pool has labels, which are kept");
+    }
+    // The same seed, the same choice; another one draws others.
+    assert_eq!(select(&["--json"]).success().json()["random"], report["random"]);
+    assert_ne!(select(&["--json", "--seed", "1"]).success().json()["random"], report["random"]);
+
+    for name in ["chosen.npz", "chosen.csv", "chosen.jsonl", "chosen.parquet"] {
+        if name.ends_with("parquet") && !cfg!(feature = "parquet") {
+            continue;
+        }
+        let points = at(name);
+        select(&["--points-out", &points]).success();
+        let again = run(&["recalibrate", &model, &points, "-o", &at("model2"), "--json"]).success();
+        assert_eq!(again.json()["calibration_points"], 40, "{name}");
+        assert!(again.stderr.contains("30 points that were picked are left out"), "{}", again.stderr);
+        let fitted = fit_toy(&points, &at("fitted"), &["--json"]).success().json();
+        let count = |key: &str| fitted[key].as_u64().unwrap();
+        assert_eq!((count("calibration_points"), count("test_points")), (16, 8), "{name}");
+        assert_eq!(count("kernel_points"), 16 + 30, "{name}");
+        // On its own, and together with a file that says nothing of where its points come from.
+        let kernel = run(&[
+            "fit",
+            &pool,
+            "--calibration",
+            &points,
+            "-o",
+            &at("other"),
+            "--evaluations",
+            "1",
+            "--json",
+        ]);
+        assert_eq!(kernel.success().json()["calibration_points"], 40);
+        run(&["evaluate", &model, &points]).success();
+    }
+    let only = at("only.csv");
+    select(&["--audit", "0", "--points-out", &only]).code(2); // given twice
+    run(&["select", &pool, &model, "-n", "20", "-o", &list, "--points-out", &only]).success();
+    run(&["recalibrate", &model, &only, "-o", &at("model2")]).fails(&["all 20 points were picked"]);
+    run(&["select", &pool, &model, "-o", &list]).fails(&["nothing is asked for"]);
+    run(&["select", &pool, &model, "-n", "97", "-o", &list]).fails(&["the pool has 96"]);
+    run(&["select", &pool, &model, "-n", "5", "-o", &at("list.txt")]).fails(&["ends in .jsonl, .csv"]);
+    run(&["select", &pool, &model, "-n", "5", "-o", &pool]).fails(&["would be overwritten"]);
+}
+
+/// Labels that no longer follow the points: sets at a fixed level miss most of them, a level that adapts misses as many as it may,
+/// whether labels come with their points or in a heap afterwards.
+#[test]
+fn a_level_that_adapts_misses_as_many_as_asked_for() {
+    let model = shared("model");
+    let data = lines("test.npz", 0..96, 0.0);
+    let rows: Vec<Value> = data.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (mut together, mut apart) = (String::new(), String::new());
+    for round in 0..8 {
+        let id = |row: usize| json!(round * 96 + row);
+        let label = |row: usize| &rows[(row * 37 + 11 + round) % 96]["label"];
+        let point = |row: usize| json!({ "id": id(row), "embedding": rows[row]["embedding"] });
+        for row in 0..96 {
+            let mut line = point(row);
+            line["label"] = label(row).clone();
+            together += &format!("{line}\n");
+        }
+        apart.extend((0..96).map(|row| format!("{}\n", point(row))));
+        apart.extend((0..96).map(|row| format!("{}\n", json!({ "id": id(row), "label": label(row) }))));
+    }
+    let truth: Vec<Value> =
+        together.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["label"].clone()).collect();
+    let missed = |ran: &Ran| {
+        let answers: Vec<Value> =
+            ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(answers.len(), 768);
+        let missed = |(answer, label): (&Value, &Value)| !answer["set"].as_array().unwrap().contains(label);
+        answers.iter().zip(&truth).filter(|&pair| missed(pair)).count() as f64 / 768.0
+    };
+    let fixed = missed(&piped(&["predict", &model, "-", "--alpha", "0.2"], &together).success());
+    assert!(fixed > 0.5, "{fixed}");
+    for (text, waiting) in [(&together, 0.0), (&apart, 96.0)] {
+        let ran = piped(&["predict", &model, "-", "--alpha", "0.2", "--adapt", "0.1"], text).success();
+        let (share, bound) = (missed(&ran), (1.0 + 0.1 * (waiting + 1.0)) / (0.1 * 768.0));
+        assert!((share - 0.2).abs() <= bound, "{share} is not within {bound} of 0.2");
+        assert!(ran.stderr.contains("in the long run, whatever comes: of 768 points"), "{}", ran.stderr);
+    }
+    let nobody = piped(&["predict", &model, "-", "--adapt", "0.1"], "{\"id\":1,\"label\":\"a\"}\n").code(2);
+    assert!(nobody.stderr.contains("line 1: no point with the id 1 waits"), "{}", nobody.stderr);
+    run(&["predict", &model, &shared("test.npz"), "--adapt", "0.1"]).fails(&["answers JSON lines"]);
+    piped(&["predict", &model, "-", "--adapt", "0.1", "--alpha", "0.1,0.2"], "").fails(&["one level"]);
+}
+
+/// Some of the points, chosen to be like what comes now: how many stay, and what is said of the promise, in the model too.
+#[test]
+fn calibration_points_are_aimed_at_what_comes() {
+    let (_folder, at) = scratch();
+    let (model, pool, out) = (shared("model"), shared("test.npz"), at("aimed"));
+    let aimed = |extra: &[&str]| run(&[&["recalibrate", &model, &pool, "-o", &out], extra].concat());
+    aimed(&["--window", "40"])
+        .success()
+        .says(&["calibrated on 40 points", "the latest 40 points calibrated"]);
+    run(&["inspect", &out]).success().says(&["the latest 40 points calibrated"]);
+    aimed(&["--window", "97"]).fails(&["has 96 points, and --window asks for the last 97"]);
+    // Of 96 points with the weights 0 and 2 the first half goes; the point that sets the scale goes as well.
+    let weights: String = (0..96).map(|row| if row < 48 { "0\n" } else { "2.0\n" }).collect();
+    std::fs::write(at("weights.txt"), weights).unwrap();
+    aimed(&["--weights", &at("weights.txt")])
+        .success()
+        .says(&["calibrated on 47 points", "in proportion to their weights"]);
+    std::fs::write(at("short.txt"), "1\n".repeat(95)).unwrap();
+    aimed(&["--weights", &at("short.txt")]).fails(&["has 95 weights, and none for row 95"]);
+    std::fs::write(at("odd.txt"), "one\n".repeat(96)).unwrap();
+    aimed(&["--weights", &at("odd.txt")]).fails(&["`weight` of row 0 is `one`, which is no number"]);
+    let shifted = aimed(&["--label-shift", &pool, "--json"]).success().json();
+    let words = shifted["guarantee"].as_str().unwrap();
+    assert!(words.contains("estimated from 96 points without labels"), "{words}");
+    assert!((10..=96).contains(&shifted["calibration_points"].as_u64().unwrap()), "{shifted}");
+    // Points that calibrate anew are what they are again.
+    run(&["recalibrate", &out, &pool, "-o", &at("plain")]).success();
+    let plain = run(&["inspect", &at("plain")]).success().stdout;
+    assert!(!plain.contains("without labels"), "{plain}");
+}
+
 /// The page of documentation, command by command.
 #[test]
 #[cfg(unix)]

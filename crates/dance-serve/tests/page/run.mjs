@@ -122,6 +122,7 @@ try {
     assert.match(await decided(), /^3 of/);
     await view(page, "promise", ".chart svg");
     assert.ok(await page.getByText("3 audited points were covered").count() === 1);
+    assert.ok(await page.getByText("No alarm over 3 labels").count() === 1);
     await page.screenshot({ path: join(pictures, "pictures-monitor-light.png"), fullPage: true });
     await page.context().close();
     console.log("ok: a review survives kill -9");

@@ -19,6 +19,7 @@
 //! # Ok::<(), dance::Error>(())
 //! ```
 
+mod adaptive;
 mod band;
 pub mod breakdown;
 mod calibrate;
@@ -44,6 +45,7 @@ mod selecting;
 mod sets;
 pub mod threshold;
 
+pub use adaptive::Adaptive;
 pub use band::CoverageBand;
 pub use calibrate::Setup;
 pub(crate) use calibrate::rule;

@@ -96,7 +96,7 @@ impl Frame {
         let (mut fields, mut columns) = (Vec::new(), Vec::new());
         for (name, column) in &self.columns {
             let (column, there) = column.parts();
-            let array = array(column, there.map(|there| NullBuffer::from(there)))?;
+            let array = array(column, there.map(NullBuffer::from))?;
             fields.push(Field::new(*name, array.data_type().clone(), there.is_some()));
             columns.push(array);
         }
@@ -140,16 +140,16 @@ fn flat(cells: &Cells, nulls: Option<NullBuffer>) -> ArrayRef {
         Cells::Numbers(values) => Arc::new(Float64Array::new(ScalarBuffer::from(values.clone()), nulls)),
         Cells::Booleans(values) => Arc::new(BooleanArray::new(BooleanBuffer::from(values.as_slice()), nulls)),
         Cells::Texts(values) if values.iter().map(String::len).sum::<usize>() > i32::MAX as usize => {
-            texts::<i64>(values, nulls)
+            texts::<i64>(values, nulls.as_ref())
         }
-        Cells::Texts(values) => texts::<i32>(values, nulls),
+        Cells::Texts(values) => texts::<i32>(values, nulls.as_ref()),
     }
 }
 
-fn texts<O: OffsetSizeTrait>(values: &[String], nulls: Option<NullBuffer>) -> ArrayRef {
-    let there = |row: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
+fn texts<O: OffsetSizeTrait>(values: &[String], nulls: Option<&NullBuffer>) -> ArrayRef {
+    let there = |row: usize| nulls.is_none_or(|nulls| nulls.is_valid(row));
     let values = values.iter().enumerate().map(|(row, text)| there(row).then_some(text.as_str()));
-    Arc::new(GenericStringArray::<O>::from_iter(values))
+    Arc::new(values.collect::<GenericStringArray<O>>())
 }
 
 fn lists<O: OffsetSizeTrait>(

@@ -29,6 +29,8 @@ pub struct Dataset {
     pub label_kind: Kind,
     /// What the ids are.
     pub id_kind: Kind,
+    /// Whether each point was picked for what it is; `None` where all came by chance.
+    pub picked: Option<Vec<bool>>,
 }
 
 /// Where points come from: a new one is like no other, and parts of one data set know that they are.
@@ -130,6 +132,7 @@ impl Dataset {
             source: self.source.clone(),
             label_kind: self.label_kind,
             id_kind: self.id_kind,
+            picked: self.picked.as_ref().map(|picked| rows.iter().map(|&row| picked[row]).collect()),
         }
     }
 }

@@ -24,6 +24,7 @@ mod labelled;
 mod labels;
 mod normalize;
 mod point;
+mod provenance;
 mod sample;
 pub mod split;
 mod table;
@@ -36,6 +37,7 @@ pub use kind::{Kind, Value};
 pub use labels::RawLabels;
 pub use normalize::{Normalize, Normalizer};
 pub use point::{NoPoint, PointShape};
+pub use provenance::{PICKED, RANDOM};
 pub use sample::Sample;
 pub use table::Table;
 

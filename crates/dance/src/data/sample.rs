@@ -111,6 +111,7 @@ impl Table {
             id_kind: self.id_kind,
             prototypes: self.prototypes.clone(),
             encoder: self.encoder.clone(),
+            picked: self.picked.as_ref().map(|picked| rows.iter().map(|&row| picked[row]).collect()),
         }
     }
 
@@ -135,6 +136,13 @@ impl Table {
             }
         }
         let rows: Vec<usize> = behind.iter().map(|&(_, row)| row).collect();
+        if self.picked.is_some() || other.picked.is_some() {
+            // A file that says nothing has points that came by chance.
+            let own = self.picked.get_or_insert_with(|| vec![false; self.embeddings.rows()]);
+            let is_picked = |row: usize| other.picked.as_ref().is_some_and(|picked| picked[row]);
+            inside.iter().for_each(|&(place, row)| own[place] = is_picked(row));
+            own.extend(rows.iter().map(|&row| is_picked(row)));
+        }
         for (place, row) in (self.embeddings.rows()..).zip(&rows) {
             if other.places.missing.binary_search(row).is_ok() {
                 self.places.missing.push(place);

@@ -32,6 +32,8 @@ pub struct Table {
     pub prototypes: Option<Matrix>,
     /// What made the embeddings, where the file says so.
     pub encoder: Option<EncoderIdentity>,
+    /// Whether each point was picked for what it is, where the file says so; points come by chance otherwise.
+    pub picked: Option<Vec<bool>>,
     pub(super) places: Places,
 }
 
@@ -56,6 +58,7 @@ impl Table {
             prototypes: None,
             places: Places { label_column: "labels".into(), ..Places::default() },
             encoder: None,
+            picked: None,
         })
     }
 
@@ -87,6 +90,9 @@ impl Table {
         }
         if let Some(ids) = &self.ids {
             length("number of ids (one per row of embeddings)", rows, ids.len())?;
+        }
+        if let Some(picked) = &self.picked {
+            length("number of values of `provenance` (one per row of embeddings)", rows, picked.len())?;
         }
         if let Some(names) = &self.class_names {
             let mut seen = BTreeSet::new();
@@ -136,6 +142,7 @@ impl Table {
             prototypes: table.prototypes,
             label_kind,
             id_kind: table.id_kind,
+            picked: table.picked,
         };
         match dataset.class_counts().iter().filter(|&&count| count > 0).count() {
             0 | 1 => Err(Error::Data(format!(

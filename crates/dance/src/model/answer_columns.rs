@@ -149,12 +149,12 @@ impl<'r, 'a, Id> Rows<'r, 'a, Id> {
 /// Ids as a column: integers where all are.
 fn id_column<Id: Serialize>(ids: &[Option<&Id>]) -> Column {
     let mut integers = true;
-    let text = |id: &Option<&Id>| {
+    let text = |id: Option<&Id>| {
         let written = id.and_then(|id| serde_json::to_string(id).ok()).unwrap_or_default();
         integers &= !written.is_empty() && !written.starts_with('"');
         serde_json::from_str::<String>(&written).unwrap_or(written)
     };
-    let texts: Vec<String> = ids.iter().map(text).collect();
+    let texts: Vec<String> = ids.iter().copied().map(text).collect();
     Column::Flat(Cells::named(&texts, if integers { Kind::Integer } else { Kind::Text }))
 }
 

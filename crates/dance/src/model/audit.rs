@@ -151,7 +151,7 @@ impl Audit {
                 let list = judged.list(options.fdr).into_iter().map(of).collect();
                 (
                     list,
-                    "an estimate: holds as far as class probabilities out of fold are right; errors between near classes stay out",
+                    "an estimate: holds if labels are spread as class probabilities out of fold say and errors fall on all classes alike; errors between near classes stay out",
                 )
             }
             Some(model) => (

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::aim::Aim;
 use crate::conformal::DanceConfig;
 use crate::data::Normalize;
 use crate::error::{Error, Result};
@@ -26,6 +27,9 @@ pub struct Config {
     pub stratified: bool,
     /// Whether points come in groups, of each of which one calibrates: what is promised depends on it.
     pub grouped: bool,
+    /// What the calibration points were chosen to be like: what is promised depends on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aim: Option<Aim>,
     /// Where class probabilities come from.
     pub probabilities: Probabilities,
     /// Floor under clamped class probabilities; `None` is 1e-3, lower where there are many classes.

@@ -75,6 +75,7 @@ impl Dance {
         fitted.config.dance = config.unwrap_or(fitted.config.dance);
         fitted.config.stratified = false; // of other points nothing is known
         fitted.config.grouped = false;
+        fitted.config.aim = None;
         fitted.calibrate_with(self.classifier.clone(), device, data, context)
     }
 
@@ -147,7 +148,7 @@ impl Dance {
 
     /// The guarantee that holds for the sets, in words: what the model knows of its points decides.
     pub fn guarantee(&self) -> String {
-        let Config { dance, stratified, grouped, .. } = &self.fitted.config;
+        let Config { dance, stratified, grouped, aim, .. } = &self.fitted.config;
         let mut words = dance.guarantee();
         if self.overlap.fitted > 0 {
             return format!(
@@ -162,6 +163,9 @@ impl Dance {
         }
         if *grouped {
             words.push_str("; one point of each group calibrated: it holds for a point of a new group");
+        }
+        if let Some(aim) = aim {
+            words.push_str(&format!("; {}", aim.words()));
         }
         words
     }

@@ -105,6 +105,7 @@ impl Fitted {
     ) -> Result<Dance> {
         let config = self.config.dance;
         config.check()?;
+        data.check_drawn()?;
         EncoderIdentity::check(
             self.source.encoder.as_deref(),
             data.source.encoder.as_deref(),

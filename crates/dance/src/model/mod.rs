@@ -26,6 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod aim;
 mod answer;
 mod answer_columns;
 mod audit;
@@ -37,9 +38,11 @@ mod monitor;
 mod notices;
 mod prediction;
 mod seen;
+mod select;
 mod sound;
 mod unseen;
 
+pub use aim::{Aim, thinned};
 pub use answer::{Answer, Include, Refusal};
 pub use audit::{Alike, Audit, AuditOptions, LabelError, Order, Outlier, RARE};
 pub use config::Config;
@@ -49,4 +52,5 @@ pub use fitted::Fitted;
 pub use monitor::{Alarm, Monitor, MonitorState, Watched};
 pub use prediction::{Best, PredictOptions, Prediction, Scored};
 pub use seen::{Judges, Overlap, SeenAs};
+pub use select::{SelectOptions, Selection};
 pub use unseen::Unseen;

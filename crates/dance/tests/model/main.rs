@@ -10,6 +10,7 @@ mod kinds;
 mod naive;
 mod points;
 mod promises;
+mod select;
 
 use std::sync::{LazyLock, Mutex};
 

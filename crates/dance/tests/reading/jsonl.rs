@@ -94,3 +94,12 @@ fn a_format_that_is_said_wins_over_the_name() {
     assert_eq!(read_with("x.dat", "x\ty\n1\t2\n", &options).unwrap().embeddings().as_slice(), [1.0, 2.0]);
     assert_eq!(read_with("x.csv", "x\ty\n1\t2\n", &options).unwrap().embeddings().as_slice(), [1.0, 2.0]);
 }
+
+#[test]
+fn provenance_is_read_where_a_line_has_it() {
+    let text =
+        "{\"embedding\":[1],\"label\":1}\n{\"embedding\":[2],\"label\":2,\"provenance\":\"picked\"}\n[3]\n";
+    assert_eq!(read(text).unwrap().picked, Some(vec![false, true, false]));
+    assert_eq!(read("[3]\n").unwrap().picked, None);
+    assert_refused(read(&text.replace("\"picked\"", "7")), &["line 2: `7` is no provenance"]);
+}

@@ -299,3 +299,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn provenance_is_an_array_of_words() {
+    let words = |words: [&[u8; 6]; 3]| npy("'|S6'", false, "(3,)", &words.map(|word| &word[..]).concat());
+    let file = |words| {
+        let points = npy("'<f4'", false, "(3, 2)", &bytes(&X, f32::to_le_bytes));
+        npz(&[("embeddings", points), ("provenance", words)])
+    };
+    let table = read_bytes("x.npz", file(words([b"random", b"picked", b"random"]))).unwrap();
+    assert_eq!(table.picked, Some(vec![false, true, false]));
+    let odd = read_bytes("x.npz", file(words([b"random", b"chosen", b"random"])));
+    assert_refused(
+        odd,
+        &["`provenance` at row 1: `chosen` is no provenance; `picked` or `random` is needed"],
+    );
+}

@@ -136,3 +136,14 @@ fn sizes_are_checked_before_anything_is_allocated() {
     longer.push(0);
     assert_refused(read_bytes("x.safetensors", longer), &["truncated or damaged"]);
 }
+
+#[test]
+fn provenance_is_an_array_of_words_in_the_metadata() {
+    let with = |words: &str| {
+        let metadata = format!(r#"{{"provenance":"[{words}]"}}"#);
+        read_bytes("x.safetensors", file(&metadata, &[("embeddings", "F32", "[3,2]", f4())]))
+    };
+    let table = with(r#"\"picked\",\"random\",\"random\""#).unwrap();
+    assert_eq!(table.picked, Some(vec![true, false, false]));
+    assert_refused(with(r#"\"picked\""#), &["number of values of `provenance`", "expected 3, found 1"]);
+}

@@ -169,3 +169,16 @@ fn ids_are_integers_only_if_all_are_written_as_such() {
         assert_eq!(read_csv(format!("id,x\n7,1\n{id},2\n")).unwrap().id_kind, Kind::Text);
     }
 }
+
+/// How points came to be there is no dimension, and matters where labels do.
+#[test]
+fn provenance_is_read_from_its_column() {
+    let text = "x0,provenance,label\n1,picked,a\n2,random,b\n3,,a\n";
+    let table = read_csv(text).unwrap();
+    assert_eq!((table.embeddings().cols(), table.picked), (1, Some(vec![true, false, false])));
+    let without = ReadOptions { without_labels: true, ..ReadOptions::default() };
+    let points = read_with("x.csv", text.replace("picked", "the attic"), &without).unwrap();
+    assert_eq!((points.embeddings().cols(), points.picked), (1, None));
+    let odd = read_csv(text.replace("picked", "the attic"));
+    assert_refused(odd, &["line 2, column `provenance`: `the attic` is no provenance"]);
+}

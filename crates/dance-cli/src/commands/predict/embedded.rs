@@ -40,7 +40,7 @@ impl Predict {
                 Watched::write(path, |file| Ok(lines(file)?))?;
             }
             Destination::File(path, format) => {
-                write_frame(path, *format, &answers.frame(&found.answers, None))?
+                write_frame(path, *format, &answers.frame(&found.answers, None))?;
             }
         }
         Ok(summary)

@@ -7,10 +7,11 @@ use std::path::Path;
 use anyhow::{Context, bail};
 
 use super::Predict;
+use super::adapt::Adapting;
 use crate::answers::{Answers, Refusal, Summary};
 use crate::output::{Destination, Format, Watched, write_frame};
 use crate::replies::{Replies, Taker, write_replies};
-use crate::stream::{Group, Next, Points};
+use crate::stream::{Group, Next, Points, Told};
 
 impl Predict {
     /// Lines in, lines out; a table is written when all have come.
@@ -18,6 +19,7 @@ impl Predict {
         &self,
         answers: &Answers<'a>,
         destination: &Destination,
+        adapting: &mut Option<Adapting>,
     ) -> anyhow::Result<Summary> {
         let input: Box<dyn Read> = if self.data() == Path::new("-") {
             Box::new(io::stdin().lock())
@@ -28,11 +30,25 @@ impl Predict {
             if self.data() == Path::new("-") { "stdin".into() } else { self.data().display().to_string() };
         let shape = answers.model.fitted().point_shape();
         let mut points = Points::new(input, name.clone(), self.columns.keys(), shape);
+        if adapting.is_some() {
+            points = points.with_labels();
+        }
         let mut summary = Summary::new(&self.alpha, self.novelty);
         let mut each = |out: Taker<'_, 'a>| -> anyhow::Result<()> {
             loop {
                 match points.next()? {
-                    Next::Points(group) => self.answer(answers, &group, &mut summary, &name, out)?,
+                    Next::Points(group) => match adapting {
+                        Some(adapting) => adapting.answer(answers, &group, &mut summary, &name, out)?,
+                        None => self.answer(answers, &group, &mut summary, &name, out)?,
+                    },
+                    Next::Told(Told { row, line, id, label }) => {
+                        let told = adapting.as_mut().map_or(Ok(()), |level| level.told(answers, &id, &label));
+                        if let Err(error) = told {
+                            let refusal = Refusal { row, line: Some(line), id: Some(id), error };
+                            let replies = Replies { refused: vec![refusal], ..Replies::default() };
+                            self.reply(replies, &mut summary, &name, out)?;
+                        }
+                    }
                     Next::Bad(refusal) => {
                         let replies = Replies { refused: vec![refusal], ..Replies::default() };
                         self.reply(replies, &mut summary, &name, out)?;
@@ -78,7 +94,9 @@ impl Predict {
         let rows: Vec<usize> = (group.first..group.first + group.ids.len()).collect();
         let (answers, mut refused) =
             answers.of_each(&group.points, &rows, &group.ids).with_context(|| name.to_owned())?;
-        refused.iter_mut().for_each(|refusal| refusal.line = Some(group.lines[refusal.row - group.first]));
+        for refusal in &mut refused {
+            refusal.line = Some(group.lines[refusal.row - group.first]);
+        }
         self.reply(Replies { answers, refused }, summary, name, out)
     }
 

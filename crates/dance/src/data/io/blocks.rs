@@ -43,7 +43,7 @@ pub struct RefusedRow {
 
 impl Rows {
     /// The rows of a table that begins its file.
-    fn of(table: Table, shape: PointShape) -> Self {
+    fn of(table: &Table, shape: PointShape) -> Self {
         let (points, id_kind) = (table.embeddings(), table.id_kind);
         let problem = |row: usize| shape.problem(points.row(row), points.cols());
         let (good, bad): (Vec<usize>, Vec<usize>) =
@@ -97,7 +97,7 @@ impl Blocks {
     #[cfg_attr(not(feature = "parquet"), allow(unused_variables))] // every other format is one block
     pub fn next_points(&mut self, rows: usize, shape: PointShape) -> Result<Option<Rows>> {
         match &mut self.left {
-            Left::Whole(table) => Ok(table.take().map(|table| Rows::of(*table, shape))),
+            Left::Whole(table) => Ok(table.take().map(|table| Rows::of(&table, shape))),
             #[cfg(feature = "parquet")]
             Left::Parquet(blocks) => blocks.next(rows, Some(shape)),
         }

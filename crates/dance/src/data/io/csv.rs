@@ -14,6 +14,7 @@ use super::budget::Rows;
 use super::csv_cell::restored;
 use super::{ID_COLUMN, LABEL_COLUMN, ReadOptions, labels};
 use crate::data::labelled::Places;
+use crate::data::provenance::{PROVENANCE, is_picked};
 use crate::data::{Kind, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -30,6 +31,7 @@ pub(super) fn read(path: &Path, mut file: File, delimiter: u8, options: &ReadOpt
     let (mut data, mut lines) = (Vec::new(), Vec::new());
     let mut labels = header.label.map(|_| Vec::new());
     let mut ids = header.id.map(|_| Vec::new());
+    let mut picked = header.provenance.filter(|_| !options.without_labels).map(|_| Vec::new());
     while next(path, &mut reader, &mut record, ends)? {
         let line = line(record.position(), ends);
         for (place, field) in record.iter().enumerate() {
@@ -37,6 +39,10 @@ pub(super) fn read(path: &Path, mut file: File, delimiter: u8, options: &ReadOpt
                 labels.get_or_insert_default().push(restored(field).to_owned());
             } else if Some(place) == header.id {
                 ids.get_or_insert_default().push(restored(field).to_owned());
+            } else if Some(place) == header.provenance {
+                if let Some(picked) = &mut picked {
+                    picked.push(is_picked(field).map_err(|problem| header.wrong(line, place, problem))?);
+                }
             } else if !header.others.contains(&place) {
                 data.push(number(field).map_err(|problem| header.wrong(line, place, problem))?);
             }
@@ -52,7 +58,7 @@ pub(super) fn read(path: &Path, mut file: File, delimiter: u8, options: &ReadOpt
         found.values
     });
     let id_kind = ids.as_deref().map_or(Kind::Text, labels::kind_of);
-    Ok(Table { labels, ids, id_kind, places, ..Table::new(path.display().to_string(), embeddings)? })
+    Ok(Table { labels, ids, id_kind, places, picked, ..Table::new(path.display().to_string(), embeddings)? })
 }
 
 /// Reads a file of labels: the column of that name or, if the first line has no such field, one label per line.
@@ -172,6 +178,8 @@ struct Header<'a> {
     names: Vec<String>,
     label: Option<usize>,
     id: Option<usize>,
+    /// How points came to be there, which is no dimension.
+    provenance: Option<usize>,
     /// Columns that nobody wants.
     others: Vec<usize>,
 }
@@ -222,15 +230,17 @@ impl<'a> Header<'a> {
         if label.is_some() && label == id {
             return Err(wrong(format!("`{wanted}` cannot be both label and id")));
         }
+        let is_named = |place: &usize| Some(*place) == label || Some(*place) == id;
+        let provenance = place(PROVENANCE, false, "")?.filter(|place| !is_named(place));
         let is_other = |place: &usize| {
-            Some(*place) != label && Some(*place) != id && options.other_columns.contains(&names[*place])
+            !is_named(place) && Some(*place) != provenance && options.other_columns.contains(&names[*place])
         };
         let others = (0..names.len()).filter(is_other).collect();
-        Ok(Self { path, names, label, id, others })
+        Ok(Self { path, names, label, id, provenance, others })
     }
 
     fn dimensions(&self) -> usize {
-        let named = usize::from(self.label.is_some()) + usize::from(self.id.is_some());
+        let named = [self.label, self.id, self.provenance].into_iter().flatten().count();
         self.names.len() - named - self.others.len()
     }
 

@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use super::{ID_COLUMN, LABEL_COLUMN, ReadOptions};
 use crate::data::kind::name_of_float;
 use crate::data::labelled::Places;
+use crate::data::provenance::{PROVENANCE, is_picked};
 use crate::data::{Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -54,6 +55,7 @@ pub struct JsonPoint {
     /// As it is written; `None` where there is none.
     pub id: Option<Box<RawValue>>,
     label: Option<Box<RawValue>>,
+    provenance: Option<String>,
     keys: Vec<String>,
 }
 
@@ -103,7 +105,7 @@ pub(super) fn read(path: &Path, file: File, options: &ReadOptions) -> Result<Tab
     let keys = JsonKeys::from(options);
     let mut reader = BufReader::new(file);
     let (mut data, mut labels, mut ids, mut lines) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let (mut dimensions, mut columns) = (None, Vec::new());
+    let (mut dimensions, mut columns, mut picked) = (None, Vec::new(), None);
     let mut text = Vec::new();
     for line in 1.. {
         let wrong = |problem: String| Error::format(path, format!("line {line}: {problem}"));
@@ -130,6 +132,11 @@ pub(super) fn read(path: &Path, file: File, options: &ReadOptions) -> Result<Tab
                 point.embedding[at]
             )));
         }
+        if let Some(word) = point.provenance.as_deref().filter(|_| !options.without_labels) {
+            let before = picked.get_or_insert_with(Vec::new);
+            before.resize(lines.len(), false); // lines without the word came by chance
+            before.push(is_picked(word).map_err(wrong)?);
+        }
         data.extend(point.embedding);
         labels.push(
             Scalar::of(point.label.as_deref()).map_err(|problem| wrong(format!("the label {problem}")))?,
@@ -139,6 +146,9 @@ pub(super) fn read(path: &Path, file: File, options: &ReadOptions) -> Result<Tab
         if columns.is_empty() {
             columns = point.keys;
         }
+    }
+    if let Some(picked) = &mut picked {
+        picked.resize(lines.len(), false);
     }
     let embeddings = Matrix::new(data, lines.len(), dimensions.unwrap_or(0))?;
     let mut places = Places { columns, label_column: keys.label, lines: Some(lines), ..Places::default() };
@@ -153,7 +163,7 @@ pub(super) fn read(path: &Path, file: File, options: &ReadOptions) -> Result<Tab
         if ids.iter().all(|id| matches!(id, Scalar::Integer(_))) { Kind::Integer } else { Kind::Text };
     let some = ids.iter().any(|id| *id != Scalar::Missing);
     let ids = some.then(|| ids.into_iter().map(Scalar::name).collect());
-    Ok(Table { labels, ids, id_kind, places, ..Table::new(path.display().to_string(), embeddings)? })
+    Ok(Table { labels, ids, id_kind, places, picked, ..Table::new(path.display().to_string(), embeddings)? })
 }
 
 /// A label or an id.
@@ -283,11 +293,11 @@ impl<'de> Visitor<'de> for Line<'_> {
         while length >= self.most && numbers.next_element::<IgnoredAny>()?.is_some() {
             length += 1;
         }
-        Ok(JsonPoint { embedding, length, id: None, label: None, keys: Vec::new() })
+        Ok(JsonPoint { embedding, length, id: None, label: None, provenance: None, keys: Vec::new() })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<JsonPoint, A::Error> {
-        let (mut point, mut id, mut label, mut keys) = (None, None, None, Vec::new());
+        let (mut point, mut id, mut label, mut provenance, mut keys) = (None, None, None, None, Vec::new());
         while let Some(key) = entries.next_key::<String>()? {
             if key == self.keys.embedding {
                 point = Some(entries.next_value_seed(Numbers(self))?);
@@ -295,12 +305,26 @@ impl<'de> Visitor<'de> for Line<'_> {
                 id = entries.next_value::<Option<Box<RawValue>>>()?;
             } else if key == self.keys.label {
                 label = entries.next_value::<Option<Box<RawValue>>>()?;
+            } else if key == PROVENANCE {
+                // A word; whatever else somebody calls so keeps its letters, and whoever asks is told.
+                let written = entries.next_value::<Option<Box<RawValue>>>()?;
+                provenance = written.map(|written| Scalar::any(&written).name());
             } else {
                 entries.next_value::<IgnoredAny>()?;
             }
             keys.push(key);
         }
+        // A label that comes after its point has no embedding of its own.
+        let told = || JsonPoint {
+            id: None,
+            label: None,
+            provenance: None,
+            embedding: Vec::new(),
+            length: 0,
+            keys: Vec::new(),
+        };
+        let point = point.or_else(|| (id.is_some() && label.is_some()).then(told));
         let point: JsonPoint = point.ok_or_else(|| A::Error::missing_field("embedding"))?;
-        Ok(JsonPoint { id, label, keys, ..point })
+        Ok(JsonPoint { id, label, provenance, keys, ..point })
     }
 }

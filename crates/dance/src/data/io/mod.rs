@@ -52,6 +52,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use self::scalar::{Endian, Scalar};
+use crate::data::provenance::is_picked;
 use crate::data::{Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 
@@ -166,6 +167,25 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Table> {
     table.checked()
 }
 
+/// Reads one number per row: a 1-d `.npy` array, a `.txt` with one per line, or a `.csv` or `.tsv` with the column `column`.
+pub fn read_numbers(path: impl AsRef<Path>, column: &str) -> Result<Vec<f64>> {
+    let path = path.as_ref();
+    let wrong = |row: usize, text: &str| {
+        Error::format(path, format!("`{column}` of row {row} is `{text}`, which is no number"))
+    };
+    match labels::read(path, column)?.values {
+        RawLabels::Integers(values) => Ok(values.into_iter().map(|value| value as f64).collect()),
+        RawLabels::Floats(values) => Ok(values),
+        RawLabels::Booleans(values) => {
+            Ok(values.into_iter().map(|value| f64::from(u8::from(value))).collect())
+        }
+        RawLabels::Names(texts) => {
+            let number = |(row, text): (usize, &String)| text.parse().map_err(|_| wrong(row, text));
+            texts.iter().enumerate().map(number).collect()
+        }
+    }
+}
+
 /// Reads and checks the contents of an `.npz` file that is already in memory; `origin` names it in messages.
 pub fn read_npz_bytes(origin: &str, contents: &[u8]) -> Result<Table> {
     let size = contents.len() as u64;
@@ -236,6 +256,14 @@ impl Part<'_> {
         } else {
             RawLabels::Integers(numbers)
         })
+    }
+
+    /// Whether each point was picked, where a file says how its points came to be there; the first is row `first`.
+    fn picked(self, words: Option<&[String]>, first: usize) -> Result<Option<Vec<bool>>> {
+        let of = |(row, word): (usize, &String)| {
+            is_picked(word).map_err(|problem| self.error(format!("at row {}: {problem}", first + row)))
+        };
+        words.map(|words| words.iter().enumerate().map(of).collect()).transpose()
     }
 
     /// Names of classes or points: strings, or integers as they print.

@@ -17,6 +17,7 @@ use super::npy_header::{self, Element, Header};
 use super::scalar::{self, Endian};
 use super::{Part, ReadOptions, Shape};
 use crate::data::labelled::Places;
+use crate::data::provenance::PROVENANCE;
 use crate::data::{EncoderIdentity, Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -79,6 +80,10 @@ pub(super) fn read_archive(
         return Err(missing(name, "Name an array that is there with --id-column"));
     }
     let (ids, id_kind) = ids.map_or((None, Kind::Text), |(ids, kind)| (Some(ids), kind));
+    let words = (!options.without_labels)
+        .then(|| member(path, (size, budget), &mut archive, PROVENANCE, |array| names_of(array, Some(rows))))
+        .transpose()?
+        .flatten();
     let label_column = options.label_column.clone().unwrap_or_else(|| LABELS.into());
     let table = Table::new(path.display().to_string(), embeddings)?;
     Ok(Table {
@@ -88,6 +93,7 @@ pub(super) fn read_archive(
         id_kind,
         prototypes: member(path, (size, budget), &mut archive, "prototypes", matrix)?,
         encoder: member(path, (size, budget), &mut archive, "encoder", encoder)?,
+        picked: Part { path, name: PROVENANCE }.picked(words.map(|(words, _)| words).as_deref(), 0)?,
         places: Places { columns, label_column, ..Places::default() },
         ..table
     })

@@ -24,6 +24,7 @@ use super::parquet_values::Values;
 use super::{ID_COLUMN, LABEL_COLUMN, Part, ReadOptions};
 use crate::data::arrow::{Points, points};
 use crate::data::labelled::Places;
+use crate::data::provenance::PROVENANCE;
 use crate::data::{EncoderIdentity, Kind, NoPoint, PointShape, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -42,6 +43,7 @@ pub(super) struct ParquetBlocks {
     embeddings: Lists,
     labels: Option<Values>,
     ids: Option<Values>,
+    provenance: Option<Values>,
     encoder: Option<EncoderIdentity>,
     label_column: String,
     /// Numbers in a row, by the first.
@@ -72,10 +74,12 @@ impl ParquetBlocks {
             .label_in_file(LABEL_COLUMN)
             .map(|(name, needed)| named(name, needed, "Name a column that is there with --label-column"));
         let (id, needed) = options.id(ID_COLUMN);
+        let provenance = if options.without_labels { None } else { named(PROVENANCE, false, "")? };
         Ok(Self {
             embeddings: Lists::new(&columns, column)?,
             labels: labels.transpose()?.flatten(),
             ids: named(id, needed, "Name a column that is there with --id-column")?,
+            provenance,
             encoder: Self::encoder(&columns)?,
             label_column: options.label_column.clone().unwrap_or_else(|| LABEL_COLUMN.into()),
             width: None,
@@ -115,9 +119,16 @@ impl ParquetBlocks {
             }
             None => None,
         };
+        let words = match &mut self.provenance {
+            Some(column) => {
+                let values = column.take(rows, Some(&mut Vec::new()))?; // null: came by chance
+                Some(Part { path: &self.columns.path, name: PROVENANCE }.names(values)?.0)
+            }
+            None => None,
+        };
         if rows < most {
             self.embeddings.check_end(self.done)?;
-            for column in [&mut self.labels, &mut self.ids].into_iter().flatten() {
+            for column in [&mut self.labels, &mut self.ids, &mut self.provenance].into_iter().flatten() {
                 column.check_end(self.done)?;
             }
         }
@@ -156,8 +167,10 @@ impl ParquetBlocks {
             };
             // Whoever sets rows aside needs no labels.
             let labels = labels.filter(|_| shape.is_none());
+            let part = Part { path: &self.columns.path, name: PROVENANCE };
+            let picked = part.picked(words.as_deref().filter(|_| shape.is_none()), first)?;
             found.table =
-                Some(Table { labels, ids, id_kind, places, encoder: self.encoder.clone(), ..table });
+                Some(Table { labels, ids, id_kind, places, picked, encoder: self.encoder.clone(), ..table });
         }
         Ok(Some(found))
     }

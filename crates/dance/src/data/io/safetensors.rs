@@ -21,6 +21,7 @@ use safetensors::tensor::Metadata;
 use super::scalar::{self, Endian, Scalar};
 use super::{Part, ReadOptions, Shape};
 use crate::data::labelled::Places;
+use crate::data::provenance::PROVENANCE;
 use crate::data::{EncoderIdentity, Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -67,11 +68,13 @@ pub(super) fn read(path: &Path, file: &File, options: &ReadOptions) -> Result<Ta
     }
     let class_names = if options.without_labels { None } else { tensors.strings("class_names")? };
     let prototypes = tensors.matrix("prototypes")?;
+    let words = if options.without_labels { None } else { tensors.strings(PROVENANCE)? };
+    let picked = tensors.part(PROVENANCE).picked(words.as_deref(), 0)?;
     let label_column = options.label_column.clone().unwrap_or_else(|| LABELS.into());
     let places = Places { columns, label_column, ..Places::default() };
     let table = Table::new(path.display().to_string(), embeddings)?;
     let encoder = tensors.encoder()?;
-    Ok(Table { labels, class_names, ids, id_kind, prototypes, encoder, places, ..table })
+    Ok(Table { labels, class_names, ids, id_kind, prototypes, encoder, places, picked, ..table })
 }
 
 /// The tensor of labels, where it has no other name.

@@ -1,0 +1,93 @@
+"""What 200 labels buy: points that `dance select` picks against points drawn at random.
+
+`DANCE_DATA=folder python3 benchmarks/labelling.py [seeds] [files …]`; `DANCE` names the binary. Of every file 300 points calibrate and 800 judge (all
+drawn at random), 200 fit the first model, and the rest is the pool. 200 points of it, picked or drawn, are added to the fit points; the same 300
+calibrate. Accuracy and set size at 0.1 on the 800; the last column is what calibrating on the *picked* points would do to coverage, with
+their provenance taken away.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parent))
+import environment
+
+environment.enter("numpy")
+
+import numpy as np
+
+sys.path.pop()
+FILES = ["pets_clip_b32", "dtd_clip_b32", "flowers102_clip_b32"]
+DANCE = os.environ.get("DANCE", str(environment.ROOT / "target" / "release" / "dance"))
+START, LABELS, CALIBRATION, TEST = 200, 200, 300, 800
+FIT = ["--evaluations", "10", "--alpha", "0.1"]
+
+
+def dance(*arguments):
+    command = [DANCE, *map(str, arguments), "--json", "-q"]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def judged(folder, name, seed):
+    level = dance("evaluate", folder / f"{name}.dance", folder / "test.npz", "--alpha", "0.1")["levels"][0]
+    return level["accuracy"], level["size"], level["coverage"]
+
+
+def run(points, labels, seed):
+    order = np.random.default_rng(seed).permutation(len(labels))
+    cuts = np.cumsum([START, CALIBRATION, TEST])
+    start, calibration, test, pool = np.split(order, cuts)
+    with tempfile.TemporaryDirectory() as path:
+        folder = Path(path)
+
+        def save(name, rows):
+            np.savez(folder / f"{name}.npz", embeddings=points[rows], labels=labels[rows])
+
+        def fit(name, rows):
+            save(name, rows)
+            kernel, model = folder / f"{name}.npz", folder / f"{name}.dance"
+            dance(
+                "fit", kernel, "--calibration", folder / "calibration.npz", "-o", model, "--seed", seed, *FIT
+            )
+            return judged(folder, name, seed)
+
+        for name, rows in {"calibration": calibration, "test": test, "pool": pool}.items():
+            save(name, rows)
+        before = fit("start", start)
+        chosen = dance(
+            "select", folder / "pool.npz", folder / "start.dance", "-n", LABELS, "--audit", LABELS,
+            "-o", folder / "list.csv", "--seed", seed,
+        )  # fmt: skip
+        picked = fit("picked", np.concatenate([start, pool[chosen["picked"]]]))
+        random = fit("random", np.concatenate([start, pool[chosen["random"]]]))
+        save("wrong", pool[chosen["picked"]])
+        dance("recalibrate", folder / "start.dance", folder / "wrong.npz", "-o", folder / "wrong.dance")
+        save("right", pool[chosen["random"]])
+        dance("recalibrate", folder / "start.dance", folder / "right.npz", "-o", folder / "right.dance")
+        return before, random, picked, judged(folder, "right", seed), judged(folder, "wrong", seed)
+
+
+seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+data = Path(os.environ["DANCE_DATA"])
+print("file, fit on: accuracy, size, coverage at 0.1 (means ± two standard errors over seeds)")
+for name in sys.argv[2:] or FILES:
+    file = np.load(data / f"{name}.npz")
+    points, labels = file["embeddings"].astype(np.float32), file["labels"]
+    found = np.array([run(points, labels, seed) for seed in range(seeds)])
+    rows = ["200 points", "and 200 at random", "and 200 picked"]
+    rows += ["200 points, calibrated on 200 at random", "200 points, calibrated on 200 picked"]
+    for row, what in enumerate(rows):
+        means, errors = found[:, row].mean(0), 2 * found[:, row].std(0) / np.sqrt(seeds)
+        print(
+            f"{name}, {what}: " + ", ".join(f"{m:.3f} ± {e:.3f}" for m, e in zip(means, errors)), flush=True
+        )
+    gain = found[:, 2] - found[:, 1]
+    means, errors = gain.mean(0), 2 * gain.std(0) / np.sqrt(seeds)
+    print(
+        f"{name}, picked less random: " + ", ".join(f"{m:+.3f} ± {e:.3f}" for m, e in zip(means, errors)),
+        flush=True,
+    )

@@ -1,0 +1,67 @@
+"""What a model is used for after the first day."""
+
+import numpy as np
+import pytest
+
+from dance_conformal import DanceClassifier, audit
+
+
+def test_a_selection_is_seeded_and_keeps_to_the_pool(model, data):
+    _, _, pool, _ = data
+    chosen = model.select(pool, 30, audit=60)
+    again = model.select(pool, 30, audit=60)
+    other = model.select(pool, 30, audit=60, random_state=1)
+    rows = np.concatenate([chosen.picked, chosen.random])
+    assert len(set(rows)) == 90 and rows.min() >= 0 and rows.max() < len(pool)
+    assert np.array_equal(chosen.picked, again.picked) and np.array_equal(chosen.random, again.random)
+    assert set(chosen.random) != set(other.random)
+    sizes = model.predict_set(pool).sum(1)
+    assert sizes[chosen.picked].mean() > sizes.mean(), "picked points have large sets"
+    with pytest.raises(ValueError, match="ask for fewer"):
+        model.select(pool, len(pool) + 1)
+
+
+def test_a_monitor_goes_on_where_it_stood(model, data):
+    _, _, points, labels = data
+    whole = model.monitor(labelled=True)
+    assert whole.watch(points, labels) == [] and whole.points == len(points)
+    first = model.monitor(labelled=True)
+    first.watch(points[:100], labels[:100])
+    second = model.monitor(labelled=True, state=first.state)
+    second.watch(points[100:], labels[100:])
+    assert second.capital == whole.capital and second.bound == 200
+    wrong = np.roll(labels, 1)
+    assert [alarm["watched"] for alarm in second.watch(points, wrong)] == ["labels"]
+    with pytest.raises(ValueError, match=r"labelled=True"):
+        second.watch(points)
+    with pytest.raises(ValueError, match=r"without labels|with labels"):
+        model.monitor(state=second.state)
+    with pytest.raises(ValueError, match=r"not the state of a monitor"):
+        model.monitor(state="{}")
+
+
+def test_an_audit_speaks_of_labels_as_they_are(data):
+    X, y, _, _ = data
+    names = np.array(["ant", "bee", "cat", "dog", "elk"])[y]
+    wrong = names.copy()
+    far = np.linalg.norm(
+        X[:, None] - np.stack([X[names == name].mean(0) for name in np.unique(names)]), axis=2
+    )
+    rows = [3, 77, 200]
+    wrong[rows] = np.unique(names)[far[rows].argmax(1)]
+    found = audit(X, wrong)
+    listed = {error["row"]: error for error in found["label_errors"]}
+    assert set(rows) <= set(listed)
+    assert all(listed[row]["label"] == wrong[row] for row in rows)
+    assert len(found["odds"]) == len(X)
+
+
+def test_a_trusted_model_judges_other_labels(data):
+    X, y, other, labels = data
+    model = DanceClassifier(evaluations=3, rounds=1, calibration="disjoint").fit(X, y)
+    wrong = labels.copy()
+    wrong[:20] = (wrong[:20] + 2) % 5
+    found = model.audit(other, wrong)
+    listed = [error["row"] for error in found["label_errors"]]
+    assert listed and np.mean(np.array(listed) < 20) > 0.5
+    assert "Benjamini-Hochberg" in found["rule"] and found["error_share"] is None
