@@ -108,7 +108,7 @@ fn errors(logs: &[f64], classes: usize, labels: &[u32], context: &Context<'_>) -
             let each = || parts.iter().zip(&weights).map(|(part, weight)| weight * part[row]);
             let total = each().sum::<f64>().max(f64::MIN_POSITIVE);
             sums.iter_mut().zip(each()).for_each(|(sum, part)| *sum += part / total);
-            *error = each().last().unwrap_or(0.0) / total;
+            *error = each().next_back().unwrap_or(0.0) / total;
         }
         weights = sums.iter().map(|sum| sum / labels.len().max(1) as f64).collect();
     }

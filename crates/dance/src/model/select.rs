@@ -38,7 +38,7 @@ const LEVEL: f64 = 0.05;
 /// What a point counts whose sets hold one label.
 const SURE: f64 = 1e-3;
 /// The stream of random numbers that draws.
-const PURPOSE: u64 = 0x5e1ec7;
+const PURPOSE: u64 = 0x5e1e_c7ed;
 
 /// How many points to choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
