@@ -18,7 +18,7 @@ use crate::items::{Content, Items, Modality};
 use crate::parts::{Outcome, Parts};
 
 /// Pictures or texts that are run at once: enough that a matrix product is worth its start, and so few that what lies between two of them
-/// stays in a core's cache (texts by MiniLM: 16 take 9 % more time than 8, 64 a third more).
+/// stays in a core's cache (texts by `MiniLM`: 16 take 9 % more time than 8, 64 a third more).
 const BATCH: usize = 8;
 /// Batches that are kept together.
 const BATCHES_PER_PART: usize = 64;

@@ -140,7 +140,9 @@ impl Table {
             // A file that says nothing has points that came by chance.
             let own = self.picked.get_or_insert_with(|| vec![false; self.embeddings.rows()]);
             let is_picked = |row: usize| other.picked.as_ref().is_some_and(|picked| picked[row]);
-            inside.iter().for_each(|&(place, row)| own[place] = is_picked(row));
+            for &(place, row) in &inside {
+                own[place] = is_picked(row);
+            }
             own.extend(rows.iter().map(|&row| is_picked(row)));
         }
         for (place, row) in (self.embeddings.rows()..).zip(&rows) {

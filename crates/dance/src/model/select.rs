@@ -121,7 +121,7 @@ impl Dance {
 
 /// For every point those that it can stand for, itself first, and how well: 2^-(d/h)², with h the median distance to a near neighbor.
 fn alike(near: &Neighbors) -> Vec<Vec<(u32, f64)>> {
-    let far = |row: usize| near.squared(row).iter().take(HALF_WAY).last().copied();
+    let far = |row: usize| near.squared(row).iter().take(HALF_WAY).next_back().copied();
     let mut typical: Vec<f64> = (0..near.len()).filter_map(far).collect();
     typical.sort_unstable_by(f64::total_cmp);
     let unit = typical.get(typical.len() / 2).copied().unwrap_or(0.0).max(f64::MIN_POSITIVE);
@@ -143,7 +143,7 @@ fn alike(near: &Neighbors) -> Vec<Vec<(u32, f64)>> {
 /// A point with what it would add when that was last computed.
 #[derive(PartialEq)]
 struct Gain {
-    gain: f64,
+    worth: f64,
     row: usize,
     /// How many points had been chosen then.
     chosen: usize,
@@ -153,7 +153,7 @@ impl Eq for Gain {}
 
 impl Ord for Gain {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.gain.total_cmp(&other.gain).then(other.row.cmp(&self.row))
+        self.worth.total_cmp(&other.worth).then(other.row.cmp(&self.row))
     }
 }
 
@@ -172,13 +172,13 @@ fn cover(unsure: &[f64], alike: &[Vec<(u32, f64)>], free: &[bool], count: usize)
     };
     let rows = (0..unsure.len()).filter(|&row| free[row]);
     let mut heap: BinaryHeap<Gain> =
-        rows.map(|row| Gain { gain: gain(row, &covered), row, chosen: 0 }).collect();
+        rows.map(|row| Gain { worth: gain(row, &covered), row, chosen: 0 }).collect();
     let mut chosen = Vec::with_capacity(count.min(heap.len()));
     while chosen.len() < count {
         let Some(top) = heap.pop() else { break };
         if top.chosen < chosen.len() {
             // What others have covered since can only have made it less.
-            heap.push(Gain { gain: gain(top.row, &covered), row: top.row, chosen: chosen.len() });
+            heap.push(Gain { worth: gain(top.row, &covered), row: top.row, chosen: chosen.len() });
             continue;
         }
         chosen.push(top.row);

@@ -58,7 +58,7 @@ pub(super) fn read(path: &Path, mut file: File, delimiter: u8, options: &ReadOpt
         found.values
     });
     let id_kind = ids.as_deref().map_or(Kind::Text, labels::kind_of);
-    Ok(Table { labels, ids, id_kind, places, picked, ..Table::new(path.display().to_string(), embeddings)? })
+    Ok(Table { labels, ids, id_kind, picked, places, ..Table::new(path.display().to_string(), embeddings)? })
 }
 
 /// Reads a file of labels: the column of that name or, if the first line has no such field, one label per line.

@@ -163,7 +163,7 @@ pub(super) fn read(path: &Path, file: File, options: &ReadOptions) -> Result<Tab
         if ids.iter().all(|id| matches!(id, Scalar::Integer(_))) { Kind::Integer } else { Kind::Text };
     let some = ids.iter().any(|id| *id != Scalar::Missing);
     let ids = some.then(|| ids.into_iter().map(Scalar::name).collect());
-    Ok(Table { labels, ids, id_kind, places, picked, ..Table::new(path.display().to_string(), embeddings)? })
+    Ok(Table { labels, ids, id_kind, picked, places, ..Table::new(path.display().to_string(), embeddings)? })
 }
 
 /// A label or an id.

@@ -74,7 +74,7 @@ pub(super) fn read(path: &Path, file: &File, options: &ReadOptions) -> Result<Ta
     let places = Places { columns, label_column, ..Places::default() };
     let table = Table::new(path.display().to_string(), embeddings)?;
     let encoder = tensors.encoder()?;
-    Ok(Table { labels, class_names, ids, id_kind, prototypes, encoder, places, picked, ..table })
+    Ok(Table { labels, class_names, ids, id_kind, prototypes, encoder, picked, places, ..table })
 }
 
 /// The tensor of labels, where it has no other name.
