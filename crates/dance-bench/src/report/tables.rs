@@ -54,9 +54,11 @@ pub fn main_at(results: &Results, alphas: &[f64]) -> Table {
                 row.push(Cell::number(summary.empty, 3));
             } else {
                 if row.len() == 1 {
-                    row.push(Cell::text(reason(results, method)));
+                    row.push(Cell::text("–"));
                 }
-                row.extend(std::iter::repeat_n(Cell::text("–"), 5));
+                // Where there is room for it.
+                let why = if row.len() == 2 { reason(results, method) } else { "–".into() };
+                row.extend(["–", "–", &why, "–", "–"].map(Cell::text));
             }
         }
         table.rows.push(row);
