@@ -1,9 +1,9 @@
-//! k-means with weights (Lloyd, from k-means++): ten seeded starts, the one with the least sum of squares kept.
+//! k-means with weights (Lloyd, from k-means++): fifty seeded starts, the one with the least sum of squares kept.
 
 use crate::random::Random;
 
 const PURPOSE: u64 = 0x6b6d;
-const STARTS: usize = 10;
+const STARTS: usize = 50;
 const ROUNDS: usize = 300;
 
 /// The cluster, below `count`, of every point. Weights are positive; there are at least `count` points.

@@ -226,12 +226,18 @@ fn coverage_is_nominal_for_fresh_draws() {
         for _ in 0..draws {
             let bag = clusters(random, n, classes, d, 0);
             let query = clusters(random, 1, classes, d, 0);
+            let mode = (CalibrationMode::Exact, ByClass::Together);
+            let parts = [&fit, &bag];
+            let stack = Stack::open(settings.clone(), parts, &root, classes as usize, mode, None, &context);
+            let mut stack = stack.unwrap();
             for (score, covered) in scores.into_iter().zip(&mut covered) {
-                let settings = StackSettings { score, ..settings.clone() };
-                let mode = (CalibrationMode::Exact, ByClass::Together);
-                let parts = [&fit, &bag];
-                let stack = Stack::open(settings, parts, &root, classes as usize, mode, None, &context);
-                let (counts, _) = stack.unwrap().answer(&query.embeddings, &context).unwrap();
+                // The same experts, as if opened for this score.
+                if score != ScoreSettings::Lac {
+                    let draw = |row| ranked::draw(bag.embeddings.row(row), settings.seed);
+                    stack.joined = Some(Joined::Draws((0..n).map(draw).collect()));
+                    stack.settings.score = score;
+                }
+                let (counts, _) = stack.answer(&query.embeddings, &context).unwrap();
                 let count = counts.get(0, query.labels[0]).combined;
                 for (covered, &alpha) in covered.iter_mut().zip(&alphas) {
                     *covered += usize::from(count >= least_count(alpha, n));
