@@ -59,9 +59,10 @@ def test_an_audit_speaks_of_labels_as_they_are(data):
 def test_a_trusted_model_judges_other_labels(data):
     X, y, other, labels = data
     model = DanceClassifier(evaluations=3, rounds=1, calibration="disjoint").fit(X, y)
-    wrong = labels.copy()
+    # A third is wrong: with as many calibration points as there are, no p-value is small enough for a few among hundreds.
+    wrong = labels[:60].copy()
     wrong[:20] = (wrong[:20] + 2) % 5
-    found = model.audit(other, wrong)
+    found = model.audit(other[:60], wrong)
     listed = [error["row"] for error in found["label_errors"]]
     assert listed and np.mean(np.array(listed) < 20) > 0.5
     assert "Benjamini-Hochberg" in found["rule"] and found["error_share"] is None
