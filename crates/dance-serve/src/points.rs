@@ -115,7 +115,8 @@ fn is_id(value: &Value) -> bool {
     match value {
         Value::Number(number) if number.is_f64() => number
             .as_f64()
-            .is_some_and(|number| number.fract() == 0.0 && (-MOST / 2.0..MOST).contains(&number)),
+            // What is just below the least whole number of 64 bits is read as that one.
+            .is_some_and(|number| number.fract() == 0.0 && number > -MOST / 2.0 && number < MOST),
         Value::String(_) | Value::Number(_) => true,
         _ => false,
     }
@@ -369,6 +370,8 @@ mod tests {
         let points =
             read(r#"[{"embedding":[1,2],"id":7.0},{"embedding":[1,2],"id":18446744073709551615}]"#).unwrap();
         assert_eq!(points.good.len(), 2, "{points:?}");
+        let least = r#"[{"embedding":[1,2],"id":-9223372036854775808},{"embedding":[1,2],"id":-9223372036854775809}]"#;
+        assert_eq!(read(least).unwrap().good.len(), 1);
     }
 
     #[test]
