@@ -122,18 +122,24 @@ class Afterwards(SetPredictor):
         self._calibrated()
         return Monitor(self, labelled, false_alarm, draw_seed(random_state), state)
 
-    def audit(self, X: Any, y: Any, *, fdr: float = 0.1, random_state: Any = 0) -> dict[str, Any]:
+    def audit(
+        self, X: Any, y: Any, *, parts: Any = None, fdr: float = 0.1, random_state: Any = 0
+    ) -> dict[str, Any]:
         """What is wrong with labelled points, judged by this model's calibration points, which must be labelled right.
 
-        As :func:`dance_conformal.audit`, which needs no model; points should not be those that calibrated.
+        As :func:`dance_conformal.audit`, which needs no model; points should not be those that calibrated. Copies are
+        looked for in the learned metric too (``space`` is ``"learned"`` or ``"both"``), and among the points of the model:
+        a group names those under ``model``, with their ``part`` (``"fit"`` or ``"calibration"``), ``row`` and ``id``.
+        ``seen`` lists the points that the model has itself.
         """
-        return _audit(self._calibrated(), X, y, fdr, random_state, self.device, self.n_jobs)
+        return _audit(self._calibrated(), X, y, parts, fdr, random_state, self.device, self.n_jobs)
 
 
 def audit(
     X: Any,
     y: Any,
     *,
+    parts: Any = None,
     fdr: float = 0.1,
     random_state: Any = 0,
     device: str = "auto",
@@ -143,7 +149,8 @@ def audit(
 
     ``label_errors`` (most suspicious first, of which about ``fdr`` are right), ``odds`` (for every point, how much more
     probable the best other label is, as a log ratio), ``error_share``, ``copies``, ``outliers``, ``alike``, ``rare``,
-    ``order`` and the ``rule`` behind the list.
+    ``order`` and the ``rule`` behind the list. A group of ``copies`` has its ``rows``, the ``space`` it was found in, and the
+    ``parts`` of its points (one word per point, such as ``"train"``); those that lie ``across`` parts come first.
 
     >>> from dance_conformal import audit, datasets
     >>> X, y = datasets.clusters(300, classes=3)
@@ -151,13 +158,14 @@ def audit(
     >>> int(np.argmax(audit(X, y)["odds"]))
     7
     """
-    return _audit(None, X, y, fdr, random_state, device, n_jobs)
+    return _audit(None, X, y, parts, fdr, random_state, device, n_jobs)
 
 
 def _audit(
     model: _native.Model | None,
     X: Any,
     y: Any,
+    parts: Any,
     fdr: float,
     random_state: Any,
     device: str,
@@ -168,8 +176,9 @@ def _audit(
     rows = np.arange(len(points), dtype=np.uint32)
     data = (points, codes, class_names(classes), class_kind(classes), rows)
     threads = thread_count(n_jobs)
+    said = None if parts is None else [str(part) for part in parts]
     found: dict[str, Any] = json.loads(
-        _native.audit(model, data, fdr, 0.01, draw_seed(random_state), device, threads)
+        _native.audit(model, data, said, fdr, 0.01, draw_seed(random_state), device, threads)
     )
     values = classes.tolist()
     for error in found["label_errors"]:
