@@ -148,9 +148,10 @@ def audit(
     """What is wrong with labelled points: what ``dance audit`` finds, with labels as they are and rows of ``X``.
 
     ``label_errors`` (most suspicious first, of which about ``fdr`` are right), ``odds`` (for every point, how much more
-    probable the best other label is, as a log ratio), ``error_share``, ``copies``, ``outliers``, ``alike``, ``rare``,
-    ``order`` and the ``rule`` behind the list. A group of ``copies`` has its ``rows``, the ``space`` it was found in, and the
-    ``parts`` of its points (one word per point, such as ``"train"``); those that lie ``across`` parts come first.
+    probable the best other label is, as a log ratio), ``error_share``, ``copies``, ``outliers``, ``alike``, ``twofold``,
+    ``rare``, ``order`` and the ``rule`` behind the list. A group of ``copies`` has its ``rows``, the ``space`` it was found in, and the
+    ``parts`` of its points (one word per point, such as ``"train"``); those that lie ``across`` parts come first. A ``twofold``
+    class has a ``p_value`` for being one and the rows of its two ``groups``, those nearest to the centre first.
 
     >>> from dance_conformal import audit, datasets
     >>> X, y = datasets.clusters(300, classes=3)
@@ -185,5 +186,7 @@ def _audit(
         error["label"], error["suggested"] = values[error["label"]], values[error["suggested"]]
     for pair in found["alike"]:
         pair["classes"] = [values[number] for number in pair["classes"]]
+    for twofold in found["twofold"]:
+        twofold["class"] = values[twofold["class"]]
     found["rare"] = [(values[number], count) for number, count in found["rare"]]
     return found

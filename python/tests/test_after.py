@@ -74,6 +74,16 @@ def test_an_audit_names_copies_across_parts_and_in_the_model(data):
     assert len(model.audit(X[:200], y[:200])["seen"]) == 200
 
 
+def test_two_classes_under_one_name_are_two(data):
+    X, y, _, _ = data
+    names = np.array(["ant", "ant", "cat", "dog", "elk"])[y]
+    (found,) = audit(X, names)["twofold"]
+    assert found["class"] == "ant" and found["p_value"] < 0.01
+    for group in found["groups"]:
+        share = np.mean(y[group] == 0)
+        assert max(share, 1 - share) > 0.9
+
+
 def test_a_trusted_model_judges_other_labels(data):
     X, y, other, labels = data
     model = DanceClassifier(evaluations=3, rounds=1, calibration="disjoint").fit(X, y)

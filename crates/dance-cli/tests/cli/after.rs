@@ -162,6 +162,37 @@ fn an_audit_finds_what_was_planted() {
     run(&["audit", &at("toy.csv"), "-o", &at("audit"), "--fdr", "1.5"]).fails(&["between 0 and 1"]);
 }
 
+/// A class of two groups, in every file that an audit writes.
+#[test]
+fn an_audit_names_a_class_that_is_two() {
+    let (_folder, at) = scratch();
+    let line = |row: u64| {
+        let place = if row % 2 == 1 && row % 4 == 1 { 2 } else { row % 2 };
+        let number = |at: u64| f64::from(u8::from(place == at)) * 5.0 + uniform_of(&[row, at]);
+        let numbers: Vec<String> = (0..6).map(|at| number(at).to_string()).collect();
+        format!("{},r{row},{}", ["one", "two"][row as usize % 2], numbers.join(","))
+    };
+    std::fs::write(
+        at("data.csv"),
+        format!("label,id,a,b,c,d,e,f\n{}\n", (0..160).map(line).collect::<Vec<_>>().join("\n")),
+    )
+    .unwrap();
+    let report = run(&["audit", &at("data.csv"), "-o", &at("audit"), "--json"]).success().json();
+    let twofold = report["twofold"].as_array().unwrap();
+    assert_eq!((twofold.len(), &twofold[0]["class"]), (1, &json!("two")));
+    for group in twofold[0]["groups"].as_array().unwrap() {
+        let rows: Vec<u64> = group.as_array().unwrap().iter().map(|row| row.as_u64().unwrap()).collect();
+        assert!(rows.len() == 40 && rows.iter().all(|row| row % 4 == rows[0] % 4), "{rows:?}");
+    }
+    let mut table = csv::Reader::from_path(at("audit/findings.csv")).unwrap();
+    let row = table.records().map(Result::unwrap).find(|row| &row[0] == "class is two").unwrap();
+    assert!(
+        &row[3] == "two" && row[6].starts_with("40 points: r") && row[6].contains(" | 40 points: r"),
+        "{row:?}"
+    );
+    assert!(std::fs::read_to_string(at("audit/index.html")).unwrap().contains("Classes that are two"));
+}
+
 /// A copy in two parts of a file, and copies of a model's points, in every file that an audit writes.
 #[test]
 fn an_audit_names_copies_across_parts() {

@@ -45,7 +45,9 @@ mod whereabouts;
 
 pub use aim::{Aim, thinned};
 pub use answer::{Answer, Include, Refusal};
-pub use audit::{Alike, Audit, AuditOptions, Copies, LabelError, Order, Outlier, RARE, SeenPoint, Space};
+pub use audit::{
+    Alike, Audit, AuditOptions, Copies, LabelError, Order, Outlier, RARE, SeenPoint, Space, Twofold,
+};
 pub use config::Config;
 pub use dance::{Dance, ReferencePoint};
 pub use file::{FORMAT, hash_of};

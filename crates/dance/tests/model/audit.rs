@@ -1,4 +1,4 @@
-//! What an audit finds: copies in two spaces and across parts.
+//! What an audit finds: copies in two spaces and across parts, and classes that are two.
 
 use std::collections::BTreeSet;
 
@@ -211,4 +211,37 @@ fn copies_across_parts_come_first() {
     let short = AuditOptions { parts: Some(&parts[1..]), ..OPTIONS };
     let error = Audit::new(&Cpu, &data, None, short, &CONTEXT).unwrap_err().to_string();
     assert!(error.contains("parts (one per point)"), "{error}");
+}
+
+/// One class of two far groups among others of one; real classes of a file, two of them under one name, where there is such a file.
+#[test]
+fn classes_that_are_two_are_named() {
+    let mut random = Random::new(6, 1);
+    let mut rows = points(300, &mut random);
+    for row in (0..300).filter(|row| row % 3 == 1 && row % 2 == 0) {
+        rows[row][4] += 8.0;
+    }
+    let found = Audit::new(&Cpu, &dataset(&rows), None, OPTIONS, &CONTEXT).unwrap();
+    assert_eq!(found.twofold.iter().map(|twofold| twofold.class).collect::<Vec<_>>(), [1]);
+    let moved = |row: &&u32| **row % 2 == 0;
+    let [one, other] = found.twofold[0].groups.each_ref().map(|group| group.iter().filter(moved).count());
+    assert!((one, other) == (50, 0) || (one, other) == (0, 50), "{one} and {other} of those that were moved");
+
+    let Some(folder) = std::env::var_os("DANCE_DATA") else {
+        eprintln!("DANCE_DATA is not set: no real classes are merged");
+        return;
+    };
+    let path = std::path::Path::new(&folder).join("pets_clip_b32.npz");
+    let pets = dance::data::io::read(path, &dance::data::io::ReadOptions::default()).unwrap();
+    let pets = pets.into_dataset().unwrap();
+    let audit = |data: &Dataset| {
+        let found = Audit::new(&Cpu, data, None, OPTIONS, &CONTEXT).unwrap();
+        found.twofold.iter().map(|twofold| twofold.class).collect::<Vec<_>>()
+    };
+    assert_eq!(audit(&pets), [0; 0], "breeds are one");
+    let mut merged = pets.clone();
+    for label in &mut merged.labels {
+        *label = if *label == 7 { 3 } else { *label };
+    }
+    assert_eq!(audit(&merged), [3], "two breeds under one name are two");
 }

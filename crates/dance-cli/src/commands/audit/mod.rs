@@ -28,12 +28,13 @@ pub(crate) const EXAMPLE: &str = "Example:
   dance audit data.csv --parts split -o audit
 
 Writes index.html, audit.json and findings.csv: labels that are probably wrong, with the label that fits and the nearest points;
-groups of near copies; points far from all others; classes that are taken for each other; classes too rare to say anything
-about; and whether rows are in random order. Labels are judged out of fold, by points that took no part.
+groups of near copies; points far from all others; classes that are taken for each other; classes that are two, with the points
+that stand for each; classes too rare to say anything about; and whether rows are in random order. Labels are judged out of fold, by points that took no part.
 Copies across parts (of --parts, and the fit and the calibration part of a model) come first. With a model they are also looked for in
 the metric that it has learned, where what it cannot tell apart is the same, and among its own points; in disjoint mode a model keeps no
 calibration points, and only equal ones are found.
---fdr is the share of right labels in the list of wrong ones. Without a model it is an estimate, as good as class probabilities are;
+--fdr is the share of right labels in the list of wrong ones (and of classes that are one in the list of those that are two, whose
+test holds for any number of points). Without a model it is an estimate, as good as class probabilities are;
 errors between near classes cannot be told from hard points and stay out of the list. With a model whose calibration points are
 labelled right the list is that of Benjamini and Hochberg on conformal p-values, for which the rate is proved in disjoint mode.";
 
@@ -115,7 +116,7 @@ impl Audit {
         }
         writeln!(out, "{} points of {}", data.len(), self.data.display())?;
         for (what, value) in report.summary() {
-            writeln!(out, "  {what:<18} {value}")?;
+            writeln!(out, "  {what:<20} {value}")?;
         }
         writeln!(out, "{}: index.html, audit.json, findings.csv", self.output.display())?;
         Ok(())

@@ -5,7 +5,7 @@ use dance_bench::html::{document, escape};
 use dance_bench::report::cells::{Cell, Table};
 use serde_json::json;
 
-use super::report::{ACROSS, ALIKE, COPIES, ERROR, Finding, OUTLIER, RARE, Report};
+use super::report::{ACROSS, ALIKE, COPIES, ERROR, Finding, OUTLIER, RARE, Report, TWOFOLD};
 
 /// The comment by which a report of ours is known.
 const MARK: &str = "dance audit report";
@@ -77,6 +77,8 @@ fn tables(report: &Report<'_>) -> String {
     let suggested = |finding: &Finding| Cell::text(finding.suggested.as_str());
     let value = |finding: &Finding| Cell::number(finding.value, 3);
     let count = |finding: &Finding| Cell::number(finding.value, 0);
+    let tiny =
+        |finding: &Finding| Cell { text: format!("{:.1e}", finding.value), ..Cell::number(finding.value, 0) };
     let points = |finding: &Finding| Cell::text(finding.points.as_str());
     let kind = |finding: &Finding| Cell::text(if finding.kind == ACROSS { "across parts" } else { "" });
     let space = |finding: &Finding| Cell::text(finding.space);
@@ -107,6 +109,13 @@ fn tables(report: &Report<'_>) -> String {
             &[ALIKE],
             "Each is taken for the other out of fold; the smaller of the two shares.",
             &[("Class", &label), ("Class", &suggested), ("Share", &value)],
+        ),
+        table(
+            "Classes that are two",
+            &[TWOFOLD],
+            "Their points fall apart into two groups with a gap between them that chance does not explain, judged by points that did not \
+             find the groups. Each group with the points nearest to its centre; audit.json has all.",
+            &[("Class", &label), ("p-value", &tiny), ("Groups", &points)],
         ),
         table(
             "Rare classes",

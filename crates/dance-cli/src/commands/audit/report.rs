@@ -33,12 +33,16 @@ pub(super) struct Finding {
     pub(super) parts: String,
 }
 
+/// Points that stand for a group.
+const EXAMPLES: usize = 3;
+
 /// Kinds of findings, in the order in which they are listed.
 pub(super) const ERROR: &str = "label error";
 pub(super) const ACROSS: &str = "copies across parts";
 pub(super) const COPIES: &str = "near copies";
 pub(super) const OUTLIER: &str = "outlier";
 pub(super) const ALIKE: &str = "classes alike";
+pub(super) const TWOFOLD: &str = "class is two";
 pub(super) const RARE: &str = "rare class";
 pub(super) const SEEN: &str = "seen before";
 
@@ -90,6 +94,11 @@ impl Report<'_> {
         own.chain(group.model.iter().map(seen)).collect::<Vec<_>>().join("; ")
     }
 
+    /// One of the groups that a class is: how many, and those nearest to its centre.
+    pub(super) fn group(&self, group: &[u32]) -> String {
+        format!("{} points: {}", group.len(), self.names(&group[..group.len().min(EXAMPLES)]))
+    }
+
     /// What was found, a line each.
     pub(super) fn summary(&self) -> Vec<(&'static str, String)> {
         let found = self.found;
@@ -124,6 +133,7 @@ impl Report<'_> {
             ),
             ("outliers", found.outliers.len().to_string()),
             ("classes alike", counted(found.alike.len(), "pair", "pairs")),
+            ("classes that are two", found.twofold.len().to_string()),
             ("rare classes", found.rare.len().to_string()),
             ("order of rows", order),
             ("rule", found.rule.into()),
@@ -173,6 +183,13 @@ impl Report<'_> {
             label: self.class(alike.classes[0]),
             suggested: self.class(alike.classes[1]),
             value: alike.shares[0].min(alike.shares[1]),
+            ..Finding::default()
+        }));
+        all.extend(found.twofold.iter().map(|twofold| Finding {
+            kind: TWOFOLD,
+            label: self.class(twofold.class),
+            value: twofold.p_value,
+            points: twofold.groups.each_ref().map(|group| self.group(group)).join(" | "),
             ..Finding::default()
         }));
         all.extend(found.rare.iter().map(|&(class, count)| Finding {
@@ -240,6 +257,10 @@ impl Report<'_> {
             })).collect::<Vec<_>>(),
             "alike": found.alike.iter().map(|alike| json!({
                 "classes": alike.classes.map(|class| self.class(class)), "shares": alike.shares,
+            })).collect::<Vec<_>>(),
+            "twofold": found.twofold.iter().map(|twofold| json!({
+                "class": self.class(twofold.class), "p_value": twofold.p_value,
+                "groups": twofold.groups.each_ref().map(|group| rows(group)),
             })).collect::<Vec<_>>(),
             "rare": found.rare.iter().map(|&(class, count)| json!({ "class": self.class(class), "points": count })).collect::<Vec<_>>(),
             "order": found.order,

@@ -1,14 +1,16 @@
 //! What is wrong with a labelled set: labels, copies, outliers, classes, order.
 //!
 //! Nothing is fitted that could remember a point: labels are judged [out of fold](crate::conformal::LabelErrors), everything else
-//! by neighbors in the space as given, normalised to length 1. With a model whose calibration points are trusted, labels are judged by
+//! by neighbors in the space as given, normalised to length 1, or by points that took no part in finding it ([`Twofold`]). With a model whose calibration points are trusted, labels are judged by
 //! its p-values instead, copies are looked for in its metric too and among its own points, and what it has seen before is named.
 
 mod copies;
+mod twofold;
 
 use serde::Serialize;
 
 pub use self::copies::{Copies, SeenPoint, Space};
+pub use self::twofold::Twofold;
 use super::dance::Dance;
 use super::prediction::PredictOptions;
 use crate::conformal::{
@@ -33,7 +35,7 @@ const FIRST: usize = 20;
 /// What to ask of an audit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AuditOptions<'a> {
-    /// Rate of false discoveries of the list of label errors.
+    /// Rate of false discoveries of the list of label errors, and of that of classes that are two.
     pub fdr: f64,
     /// Probability of calling a random order none.
     pub false_alarm: f64,
@@ -108,6 +110,8 @@ pub struct Audit {
     pub outliers: Vec<Outlier>,
     /// Classes that may be one.
     pub alike: Vec<Alike>,
+    /// Classes that are two, clearest first.
+    pub twofold: Vec<Twofold>,
     /// Classes that are too rare, with their points.
     pub rare: Vec<(u32, usize)>,
     /// Whether rows are in random order.
@@ -147,6 +151,8 @@ impl Audit {
         let near = index.search_own(data.len(), NOVELTY_NEIGHBORS.min(data.len() - 1), context)?;
         let (copies, seen) =
             copies::find(device, data, (&points.embeddings, &near), model, options, context)?;
+        let asked = (options.fdr, options.seed);
+        let twofold = twofold::find(&points.embeddings, data, &copies, asked, context);
         let logs = out_of_fold(device, &points, classes, options.seed, context)?;
         let judged = LabelErrors::new(&logs, classes, &data.labels, context);
         let named = |row: usize| near.ids(row).to_vec();
@@ -180,6 +186,7 @@ impl Audit {
             copies,
             outliers: outliers(&far, &near),
             alike: alike(&judged.best, &data.labels, classes),
+            twofold,
             rare: rare(data),
             order: vec![
                 order(
