@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from . import _native
 from .inputs import as_labels, as_points, class_kind, class_names, encode
+from .provenance import PICKED, RANDOM
 from .sets import SetPredictor
 from .settings import draw_seed, thread_count
 
@@ -25,6 +26,16 @@ class Selection:
     random: NDArray[np.int64]
     #: Points that the model has seen before, which are not chosen.
     seen: int
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """All of them, picked ones first."""
+        return np.concatenate([self.picked, self.random])
+
+    @property
+    def provenance(self) -> list[str]:
+        """What each of the ``rows`` is, for ``fit`` and ``conformalize``."""
+        return [PICKED] * len(self.picked) + [RANDOM] * len(self.random)
 
 
 class Monitor:
@@ -85,7 +96,7 @@ class Afterwards(SetPredictor):
         """Rows of ``X``, a pool without labels, to label next: ``n`` picked ones, and ``audit`` drawn at random before.
 
         Picked points together stand for most of what the model is unsure of: large sets, many points near by, unlike each
-        other. They may fit; only the drawn ones may calibrate or judge.
+        other. They may fit; only the drawn ones may calibrate or judge: pass ``provenance`` on with the labels.
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(600, classes=3)
@@ -149,9 +160,11 @@ def audit(
 
     ``label_errors`` (most suspicious first, of which about ``fdr`` are right), ``odds`` (for every point, how much more
     probable the best other label is, as a log ratio), ``error_share``, ``copies``, ``outliers``, ``alike``, ``twofold``,
-    ``rare``, ``order`` and the ``rule`` behind the list. A group of ``copies`` has its ``rows``, the ``space`` it was found in, and the
-    ``parts`` of its points (one word per point, such as ``"train"``); those that lie ``across`` parts come first. A ``twofold``
-    class has a ``p_value`` for being one and the rows of its two ``groups``, those nearest to the centre first.
+    ``rare``, ``order`` and the ``rule`` behind the list.
+
+    A group of ``copies`` has its ``rows``, the ``space`` it was found in, and the ``parts`` of its points (one word each,
+    such as ``"train"``); those that lie ``across`` parts come first. A ``twofold`` class has a ``p_value`` for being one and
+    the rows of its two ``groups``, those nearest to the centre first.
 
     >>> from dance_conformal import audit, datasets
     >>> X, y = datasets.clusters(300, classes=3)
