@@ -141,7 +141,7 @@ class Afterwards(SetPredictor):
         As :func:`dance_conformal.audit`, which needs no model; points should not be those that calibrated. Copies are
         looked for in the learned metric too (``space`` is ``"learned"`` or ``"both"``), and among the points of the model:
         a group names those under ``model``, with their ``part`` (``"fit"`` or ``"calibration"``), ``row`` and ``id``.
-        ``seen`` lists the points that the model has itself.
+        ``seen`` lists the points that the model has seen.
         """
         return _audit(self._calibrated(), X, y, parts, fdr, random_state, self.device, self.n_jobs)
 

@@ -116,7 +116,8 @@ fn an_audit_names_copies_across_parts() {
         .success()
         .json();
     let seen = judged["seen"].as_array().unwrap();
-    assert_eq!((seen.len(), &seen[0]["id"], &seen[0]["row"]), (1, &json!("f11"), &json!(12)));
+    assert_eq!((seen.len(), &seen[0]["id"], &seen[12]["id"]), (13, &json!("n0"), &json!("f11")));
+    assert_eq!((&seen[0]["point"]["id"], &seen[12]["point"]["id"]), (&json!("f0"), &json!("f11")));
     let first = &judged["copies"][0];
     assert_eq!((ids(first), &first["space"]), (r#"["n0","again0"]"#.into(), &json!("both")));
     assert_eq!(first["model"][0]["id"], "f0");

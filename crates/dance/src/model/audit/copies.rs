@@ -5,8 +5,8 @@
 //! denser. Chains of them are a group. A copy as given is the same thing twice. One in the learned metric differs in
 //! nothing that the model looks at: to its neighbors it is the same point twice, and breaks the promise as the other does.
 //!
-//! With a model, its own points are looked at too. Those that the data has itself (equal numbers under the same id, or the same row) are
-//! named once, as what the model has seen; they bring the part they are in with them.
+//! With a model, its own points are looked at too. What the data has itself (equal numbers under the same id, or the same row where there are
+//! no ids) is no copy, and is in the part that the model has it in.
 
 use std::collections::BTreeSet;
 
@@ -54,12 +54,12 @@ pub struct Copies {
     pub across: bool,
 }
 
-/// A point of the data set that the model has itself.
+/// A point of the data set whose numbers the model has seen before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SeenPoint {
     /// Its place in the data set.
     pub row: usize,
-    /// What it is there.
+    /// What it is there: the point itself, or the first of its copies.
     pub point: ModelPoint,
 }
 
@@ -99,11 +99,8 @@ pub(super) fn find(
     for &(row, point) in &known.equal {
         groups.link(row, data.len() + point, GIVEN | LEARNED);
     }
-    let mut own = vec![NEW; data.len()];
-    for SeenPoint { row, point } in &known.seen {
-        own[*row] = word(point.part);
-    }
-    Ok((groups.finish(&known.points, said, |row| Some(own[row])), known.seen))
+    let own = |row: usize| Some(known.own[row].map_or(NEW, word));
+    Ok((groups.finish(&known.points, said, own), known.seen))
 }
 
 /// How near copies are at most, squared.
@@ -139,8 +136,10 @@ fn word(part: SeenAs) -> &'static str {
 
 /// What a model has beside the points of the data set.
 struct Known {
-    /// Points of the data set that it has itself.
+    /// Points of the data set that it has, under whatever name.
     seen: Vec<SeenPoint>,
+    /// In which part it has each of them itself.
+    own: Vec<Option<SeenAs>>,
     /// Its other points: those that it keeps, then those that it knows by hash.
     points: Vec<ModelPoint>,
     /// The former, normalised; `None` where there are none.
@@ -164,7 +163,8 @@ impl Known {
             if let Some(place) = place {
                 taken[place] = true;
             }
-            seen.extend(point.map(|point| SeenPoint { row, point: point.clone() }));
+            let known = point.or_else(|| places.first().map(|&place| &kept[place])).or(hashed.first());
+            seen.extend(known.map(|point| SeenPoint { row, point: point.clone() }));
             itself.push(point);
         }
         let others: Vec<usize> = (0..kept.len()).filter(|&place| !taken[place]).collect();
@@ -185,7 +185,8 @@ impl Known {
             all.append(part)?;
         }
         let normalised = (!others.is_empty()).then(|| all.select(&others));
-        Ok(Self { seen, points, normalised, equal })
+        let own = itself.iter().map(|point| point.map(|point| point.part)).collect();
+        Ok(Self { seen, own, points, normalised, equal })
     }
 }
 
