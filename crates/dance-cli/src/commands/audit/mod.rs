@@ -5,7 +5,7 @@ mod report;
 
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
@@ -100,7 +100,7 @@ impl Audit {
         let report = Report {
             data: &data,
             name: self.data.display().to_string(),
-            model: self.model.as_ref().map(|model| model.display().to_string()),
+            model: self.model.as_deref().and_then(Path::file_name).map(|name| name.display().to_string()),
             parts: parts.as_deref(),
             found: &found,
             fdr: self.fdr,

@@ -2,7 +2,7 @@
 
 use dance_bench::chart::{Chart, figures};
 use dance_bench::html::{document, escape};
-use dance_bench::report::cells::{Cell, Table};
+use dance_bench::report::cells::{Cell, Emphasis, Table};
 use serde_json::json;
 
 use super::report::{ACROSS, ALIKE, COPIES, ERROR, Finding, OUTLIER, RARE, Report, TWOFOLD};
@@ -69,7 +69,9 @@ fn tables(report: &Report<'_>) -> String {
             columns: columns.iter().map(|&(name, _)| name.into()).collect(),
             rows: found.iter().take(SHOWN).map(row).collect(),
         };
-        table.to_html()
+        let empty = |at: &usize| table.rows.iter().all(|row| row[*at].text.is_empty());
+        let empty: Vec<&str> = (0..columns.len()).filter(empty).map(|at| columns[at].0).collect();
+        table.without(&empty).to_html()
     };
     let point =
         |finding: &Finding| Cell::text(finding.row.map_or(String::new(), |row| report.named(row as u32)));
@@ -80,7 +82,10 @@ fn tables(report: &Report<'_>) -> String {
     let tiny =
         |finding: &Finding| Cell { text: format!("{:.1e}", finding.value), ..Cell::number(finding.value, 0) };
     let points = |finding: &Finding| Cell::text(finding.points.as_str());
-    let kind = |finding: &Finding| Cell::text(if finding.kind == ACROSS { "across parts" } else { "" });
+    let flag = |finding: &Finding| match finding.kind {
+        ACROSS => Cell { emphasis: Emphasis::Best, ..Cell::text("across parts") },
+        _ => Cell::default(),
+    };
     let space = |finding: &Finding| Cell::text(finding.space);
     let parts = |finding: &Finding| Cell::text(finding.parts.as_str());
     let judged = if report.model.is_some() { "p-value" } else { "Probability" };
@@ -96,7 +101,7 @@ fn tables(report: &Report<'_>) -> String {
             &[ACROSS, COPIES],
             "Groups of points much nearer to each other than points usually are: in the space as given, in the metric that the model has \
              learned, or in both. A group across parts breaks the promise: what one part learns, another one knows.",
-            &[("Points", &count), ("Flag", &kind), ("Space", &space), ("Parts", &parts), ("Which", &points)],
+            &[("Points", &count), ("Which", &points), ("Flag", &flag), ("Space", &space), ("Parts", &parts)],
         ),
         table(
             "Outliers",

@@ -11,7 +11,7 @@ pub(super) struct Report<'a> {
     pub(super) data: &'a Dataset,
     /// As the user called it.
     pub(super) name: String,
-    /// And the model.
+    /// The model's file.
     pub(super) model: Option<String>,
     /// The part of every point, where there is a column that says so.
     pub(super) parts: Option<&'a [String]>,
@@ -104,7 +104,11 @@ impl Report<'_> {
         let found = self.found;
         let share = found
             .error_share
-            .map_or(String::new(), |share| format!("; about {:.1} % of all labels are", 100.0 * share));
+            .map_or(String::new(), |share| format!("; about {:.1} % of all labels are wrong", 100.0 * share));
+        let listed = match found.label_errors.len() {
+            0 => "none listed".into(),
+            count => format!("{count} listed, of which about {:.0} % are right", 100.0 * self.fdr),
+        };
         let points: usize = found.copies.iter().map(|group| group.rows.len()).sum();
         let across = found.copies.iter().filter(|group| group.across).count();
         let across = match across {
@@ -119,14 +123,7 @@ impl Report<'_> {
             format!("not random, by {}: shuffle before the file is cut into parts", order.join(" and "))
         };
         let mut lines = vec![
-            (
-                "label errors",
-                format!(
-                    "{} listed, of which about {:.0} % are right{share}",
-                    found.label_errors.len(),
-                    100.0 * self.fdr
-                ),
-            ),
+            ("label errors", format!("{listed}{share}")),
             (
                 "near copies",
                 format!("{points} points in {}{across}", counted(found.copies.len(), "group", "groups")),
