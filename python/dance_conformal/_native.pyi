@@ -188,6 +188,7 @@ def watch(
 def audit(
     model: Model | None,
     data: _Labelled,
+    parts: list[str] | None,
     fdr: float,
     false_alarm: float,
     seed: int,

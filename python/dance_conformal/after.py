@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from . import _native
 from .inputs import as_labels, as_points, class_kind, class_names, encode
+from .provenance import PICKED, RANDOM
 from .sets import SetPredictor
 from .settings import draw_seed, thread_count
 
@@ -25,6 +26,16 @@ class Selection:
     random: NDArray[np.int64]
     #: Points that the model has seen before, which are not chosen.
     seen: int
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """All of them, picked ones first."""
+        return np.concatenate([self.picked, self.random])
+
+    @property
+    def provenance(self) -> list[str]:
+        """What each of the ``rows`` is, for ``fit`` and ``conformalize``."""
+        return [PICKED] * len(self.picked) + [RANDOM] * len(self.random)
 
 
 class Monitor:
@@ -85,7 +96,7 @@ class Afterwards(SetPredictor):
         """Rows of ``X``, a pool without labels, to label next: ``n`` picked ones, and ``audit`` drawn at random before.
 
         Picked points together stand for most of what the model is unsure of: large sets, many points near by, unlike each
-        other. They may fit; only the drawn ones may calibrate or judge.
+        other. They may fit; only the drawn ones may calibrate or judge: pass ``provenance`` on with the labels.
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(600, classes=3)
@@ -122,18 +133,24 @@ class Afterwards(SetPredictor):
         self._calibrated()
         return Monitor(self, labelled, false_alarm, draw_seed(random_state), state)
 
-    def audit(self, X: Any, y: Any, *, fdr: float = 0.1, random_state: Any = 0) -> dict[str, Any]:
+    def audit(
+        self, X: Any, y: Any, *, parts: Any = None, fdr: float = 0.1, random_state: Any = 0
+    ) -> dict[str, Any]:
         """What is wrong with labelled points, judged by this model's calibration points, which must be labelled right.
 
-        As :func:`dance_conformal.audit`, which needs no model; points should not be those that calibrated.
+        As :func:`dance_conformal.audit`, which needs no model; points should not be those that calibrated. Copies are
+        looked for in the learned metric too (``space`` is ``"learned"`` or ``"both"``), and among the points of the model:
+        a group names those under ``model``, with their ``part`` (``"fit"`` or ``"calibration"``), ``row`` and ``id``.
+        ``seen`` lists the points that the model has itself.
         """
-        return _audit(self._calibrated(), X, y, fdr, random_state, self.device, self.n_jobs)
+        return _audit(self._calibrated(), X, y, parts, fdr, random_state, self.device, self.n_jobs)
 
 
 def audit(
     X: Any,
     y: Any,
     *,
+    parts: Any = None,
     fdr: float = 0.1,
     random_state: Any = 0,
     device: str = "auto",
@@ -142,8 +159,12 @@ def audit(
     """What is wrong with labelled points: what ``dance audit`` finds, with labels as they are and rows of ``X``.
 
     ``label_errors`` (most suspicious first, of which about ``fdr`` are right), ``odds`` (for every point, how much more
-    probable the best other label is, as a log ratio), ``error_share``, ``copies``, ``outliers``, ``alike``, ``rare``,
-    ``order`` and the ``rule`` behind the list.
+    probable the best other label is, as a log ratio), ``error_share``, ``copies``, ``outliers``, ``alike``, ``twofold``,
+    ``rare``, ``order`` and the ``rule`` behind the list.
+
+    A group of ``copies`` has its ``rows``, the ``space`` it was found in, and the ``parts`` of its points (one word each,
+    such as ``"train"``); those that lie ``across`` parts come first. A ``twofold`` class has a ``p_value`` for being one and
+    the rows of its two ``groups``, those nearest to the centre first.
 
     >>> from dance_conformal import audit, datasets
     >>> X, y = datasets.clusters(300, classes=3)
@@ -151,13 +172,14 @@ def audit(
     >>> int(np.argmax(audit(X, y)["odds"]))
     7
     """
-    return _audit(None, X, y, fdr, random_state, device, n_jobs)
+    return _audit(None, X, y, parts, fdr, random_state, device, n_jobs)
 
 
 def _audit(
     model: _native.Model | None,
     X: Any,
     y: Any,
+    parts: Any,
     fdr: float,
     random_state: Any,
     device: str,
@@ -168,13 +190,16 @@ def _audit(
     rows = np.arange(len(points), dtype=np.uint32)
     data = (points, codes, class_names(classes), class_kind(classes), rows)
     threads = thread_count(n_jobs)
+    said = None if parts is None else [str(part) for part in parts]
     found: dict[str, Any] = json.loads(
-        _native.audit(model, data, fdr, 0.01, draw_seed(random_state), device, threads)
+        _native.audit(model, data, said, fdr, 0.01, draw_seed(random_state), device, threads)
     )
     values = classes.tolist()
     for error in found["label_errors"]:
         error["label"], error["suggested"] = values[error["label"]], values[error["suggested"]]
     for pair in found["alike"]:
         pair["classes"] = [values[number] for number in pair["classes"]]
+    for twofold in found["twofold"]:
+        twofold["class"] = values[twofold["class"]]
     found["rare"] = [(values[number], count) for number, count in found["rare"]]
     return found

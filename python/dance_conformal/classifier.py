@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from .after import Afterwards
 from .inputs import (
     as_labels,
     as_points,
     check_learnable,
     class_kind,
     class_names,
-    class_values,
     encode,
 )
+from .keeping import Kept
 from .parts import reference_rows, split
 from .progress import Event, Listener
 from .protocol import check_features
-from .settings import PAPER, check_word, draw_seed, from_settings, thread_count, to_settings
+from .provenance import drawn_alone, picked_points
+from .settings import PAPER, draw_seed, thread_count, to_settings
 
 
-class DanceClassifier(Afterwards):
+class DanceClassifier(Kept):
     """Prediction sets on embeddings, with a kernel machine (RFM) and its neighbors as evidence.
 
     ``fit`` tunes and fits the kernel on one part of the data and calibrates on the rest; ``predict_set`` returns sets that
@@ -254,8 +253,11 @@ class DanceClassifier(Afterwards):
 
     # Fitting and calibrating.
 
-    def fit(self, X: Any, y: Any) -> DanceClassifier:
+    def fit(self, X: Any, y: Any, *, provenance: Any = None) -> DanceClassifier:
         """Fits the kernel and, unless ``calibration_share`` is ``None``, calibrates on a part set aside for that.
+
+        ``provenance`` says of every point whether it was ``"picked"`` for what it is, as by :meth:`select`, or is a
+        ``"random"`` draw. Picked points are not like new ones: they fit the kernel, and only the others are dealt out.
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(200, classes=3)
@@ -264,14 +266,14 @@ class DanceClassifier(Afterwards):
         """
         points = as_points(X)
         samples = len(points)
-        labels = as_labels(y, samples)
+        labels, picked = as_labels(y, samples), picked_points(provenance, samples)
         check_learnable(points, self.normalize)
         own, points, labels = self._labelled(points, labels)
         classes, codes = encode(labels)
         if len(classes) < 2:
             raise ValueError("y has 1 class; at least two classes are needed")
         seed = draw_seed(self.random_state)
-        rows = split(codes, self.calibration_share, seed, stratify=self.stratify)
+        rows = split(codes, self.calibration_share, seed, stratify=self.stratify, picked=picked[own])
         settings = self._settings(seed)
         listener = Listener(self.verbose, self.callback)
         used = rows[0]
@@ -297,8 +299,10 @@ class DanceClassifier(Afterwards):
         listener.warn()
         return self
 
-    def conformalize(self, X: Any, y: Any) -> DanceClassifier:
+    def conformalize(self, X: Any, y: Any, *, provenance: Any = None) -> DanceClassifier:
         """Calibrates on points that did not fit the kernel, in place of any calibration before.
+
+        Points that were ``"picked"`` by their ``provenance`` (see :meth:`fit`) are left out, with a warning.
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(600, classes=3)
@@ -307,11 +311,13 @@ class DanceClassifier(Afterwards):
         (200, 3)
         """
         points = self._points(X)
-        labels = as_labels(y, len(points))
+        labels, picked = as_labels(y, len(points)), picked_points(provenance, len(points))
         if not hasattr(self, "n_samples_fit_"):  # from a file, which keeps no others
             self.n_samples_fit_ = self._model.fit_points
         listener = Listener(self.verbose, self.callback)
         kept, points, labels = self._labelled(points, labels)
+        drawn = drawn_alone(picked[kept])
+        kept, points, labels = kept[drawn], points[drawn], labels[drawn]
         classes, codes = encode(labels)
         self._calibrate(points, codes, classes, kept, listener)
         listener.warn()
@@ -355,44 +361,6 @@ class DanceClassifier(Afterwards):
         for name in ("guarantee_", "unseen_share_", "reference_indices_"):
             if hasattr(self, name):
                 delattr(self, name)
-
-    # Keeping.
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Writes the model file, the same that the ``dance`` binary reads and writes.
-
-        It keeps labels as integers, floats, booleans or text, and nothing of feature names; pickle keeps everything.
-        """
-        self._calibrated().save(path)
-
-    @classmethod
-    def load(
-        cls,
-        path: str | PathLike[str],
-        *,
-        labels: str = "auto",
-        n_jobs: int | None = None,
-        device: str = "auto",
-    ) -> DanceClassifier:
-        """Reads a model file. ``labels``: ``"auto"`` for what they were in the fit, or ``"str"`` or ``"int"`` for that.
-
-        A file that does not say what they were (from an early version) has text.
-        """
-        check_word("labels", labels, ("auto", "str", "int"))
-        model = _native.Model.load(path, device, thread_count(n_jobs))
-        parameters = from_settings(json.loads(model.settings))
-        loaded = cls(**parameters, calibration_share=None, n_jobs=n_jobs, device=device)
-        loaded._seed = parameters["random_state"]
-        loaded._model = model
-        loaded._fit_rows = np.arange(model.fit_points)
-        kind = {"auto": model.label_kind, "str": "text", "int": "integer"}[labels]
-        loaded.classes_ = class_values(model.classes, kind)
-        loaded.n_features_in_ = model.dimensions
-        loaded.kernel_ = json.loads(model.kernel)
-        loaded.guarantee_ = model.guarantee
-        loaded.unseen_share_ = model.unseen_share
-        loaded.reference_indices_ = np.arange(len(model.reference_labels()))
-        return loaded
 
     # Behind the scenes.
 

@@ -135,7 +135,7 @@ def labelled(labels: NDArray[Any], unlabelled: Any) -> NDArray[np.int64]:
         ...
     ValueError: Input y contains NaN or an empty label at row 1; unlabelled=np.nan leaves such rows out
     """
-    none = _missing(labels)
+    none = missing_values(labels)
     if unlabelled is None:
         if none.any():
             raise ValueError(
@@ -162,7 +162,8 @@ def doubtful_rows(labels: NDArray[Any]) -> str | None:
     return _rows(labels == -1) if negative.tolist() == [-1] else None
 
 
-def _missing(labels: NDArray[Any]) -> NDArray[np.bool_]:
+def missing_values(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of them say nothing: NaN, ``None``, ``""`` and pandas' NA."""
     if labels.dtype.kind == "f":
         return np.asarray(np.isnan(labels))
     if labels.dtype.kind in "iub":

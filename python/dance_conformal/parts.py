@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
+from .progress import DanceWarning
+from .provenance import check_some_drawn
 
 
 def split(
-    codes: NDArray[np.uint32], share: float | None, seed: int, *, stratify: bool
+    codes: NDArray[np.uint32],
+    share: float | None,
+    seed: int,
+    *,
+    stratify: bool,
+    picked: NDArray[np.bool_],
 ) -> list[NDArray[np.int64]]:
     """Rows that fit the kernel and, unless ``share`` is ``None``, rows that calibrate: at random, or class by class.
 
-    >>> [len(rows) for rows in split(np.arange(10, dtype=np.uint32) % 2, 0.3, 0, stratify=False)]
+    Points that were picked fit the kernel, whatever the share of the others.
+
+    >>> codes, picked = np.arange(10, dtype=np.uint32) % 2, np.arange(10) < 4
+    >>> [len(rows) for rows in split(codes, 0.3, 0, stratify=False, picked=picked & False)]
     [7, 3]
     """
     if share is None:
         return [np.arange(len(codes))]
     if not 0 < share < 1:
         raise ValueError(f"calibration_share = {share}: must be between 0 and 1, or None")
-    rows = _native.split(codes, [1 - share, share], seed, bool(stratify))
+    drawn = np.arange(len(codes))
+    if picked.any():
+        check_some_drawn(picked)
+        drawn = np.flatnonzero(~picked)
+    rows = [drawn[part] for part in _native.split(codes[drawn], [1 - share, share], seed, bool(stratify))]
+    if picked.any():
+        rows[0] = np.concatenate([rows[0], np.flatnonzero(picked)])
+        warnings.warn(
+            f"{picked.sum()} points that were picked fit the kernel; only points that came by chance calibrate",
+            DanceWarning,
+            stacklevel=3,
+        )
     if len(np.unique(codes[rows[0]])) == 1:
         raise ValueError(
             f"the {len(rows[0])} of {len(codes)} points that fit the kernel all carry the same label, and it needs two "

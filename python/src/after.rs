@@ -88,6 +88,7 @@ pub(crate) fn audit(
     py: Python<'_>,
     model: Option<&Bound<'_, Model>>,
     data: Labelled<'_>,
+    parts: Option<Vec<String>>,
     fdr: f64,
     false_alarm: f64,
     seed: u64,
@@ -96,7 +97,7 @@ pub(crate) fn audit(
 ) -> PyResult<String> {
     let dance = model.map(|model| model.get().dance()).transpose()?;
     let data = data.dataset()?;
-    let options = AuditOptions { fdr, false_alarm, seed };
+    let options = AuditOptions { fdr, false_alarm, seed, parts: parts.as_deref() };
     let found = run_on(py, device, threads, None, |device, context| {
         Audit::new(device, &data, dance, options, context)
     })?;

@@ -56,6 +56,34 @@ def test_an_audit_speaks_of_labels_as_they_are(data):
     assert len(found["odds"]) == len(X)
 
 
+def test_an_audit_names_copies_across_parts_and_in_the_model(data):
+    X, y, _, _ = data
+    X, y = X.copy(), y.copy()
+    X[50], y[50] = X[3], y[3]
+    parts = np.where(np.arange(len(X)) < 40, "train", "test")
+    (group,) = audit(X, y, parts=parts)["copies"]
+    assert group["rows"] == [3, 50] and group["parts"] == ["test", "train"]
+    assert group["across"] and group["space"] == "given" and group["model"] == []
+    with pytest.raises(ValueError, match="one per point"):
+        audit(X, y, parts=parts[1:])
+    model = DanceClassifier(evaluations=2, rounds=1).fit(X[:200], y[:200])
+    found = model.audit(X[1:200], y[1:200])
+    assert found["seen"] == [], "no row is where it was"
+    groups = {group["rows"][0]: group for group in found["copies"]}
+    assert groups[9]["model"][0]["row"] == 10 and groups[9]["across"] and groups[9]["space"] == "both"
+    assert len(model.audit(X[:200], y[:200])["seen"]) == 200
+
+
+def test_two_classes_under_one_name_are_two(data):
+    X, y, _, _ = data
+    names = np.array(["ant", "ant", "cat", "dog", "elk"])[y]
+    (found,) = audit(X, names)["twofold"]
+    assert found["class"] == "ant" and found["p_value"] < 0.01
+    for group in found["groups"]:
+        share = np.mean(y[group] == 0)
+        assert max(share, 1 - share) > 0.9
+
+
 def test_a_trusted_model_judges_other_labels(data):
     X, y, other, labels = data
     model = DanceClassifier(evaluations=3, rounds=1, calibration="disjoint").fit(X, y)

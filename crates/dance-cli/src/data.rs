@@ -94,8 +94,21 @@ impl Columns {
 
     /// The group of every point of `data`, which was read from `path`: what the column `name` says.
     pub(crate) fn groups(&self, path: &Path, name: &str, data: &Dataset) -> anyhow::Result<Vec<u32>> {
+        let words = self.words(path, name, "Name one that is there with --groups", data)?;
+        let mut groups = Classes::new(&[]);
+        Ok(words.iter().map(|word| groups.id_or_next(word)).collect())
+    }
+
+    /// What the column `name` says of every point of `data`, which was read from `path`; `help` where there is no such column.
+    pub(crate) fn words(
+        &self,
+        path: &Path,
+        name: &str,
+        help: &'static str,
+        data: &Dataset,
+    ) -> anyhow::Result<Vec<String>> {
         if path == Path::new("-") {
-            bail!("stdin can be read once; give points that come in groups in a file");
+            bail!("stdin can be read once; give points with a column `{name}` in a file");
         }
         // Read as ids; what is the id otherwise is no dimension.
         let others = vec![self.id_column.clone().unwrap_or_else(|| "id".into())];
@@ -106,22 +119,17 @@ impl Columns {
             ..self.options()
         };
         let table = io::read(path, &options).map_err(|error| match error {
-            Error::MissingKey { path, key, found, .. } => {
-                Error::MissingKey { path, key, found, help: "Name one that is there with --groups" }
-            }
+            Error::MissingKey { path, key, found, .. } => Error::MissingKey { path, key, found, help },
             other => other,
         })?;
         let Some(all) = table.ids else {
-            bail!("{}: there is no column or array `{name}` to say which group a row is of", path.display());
+            bail!("{}: there is no column or array `{name}`. {help}", path.display());
         };
-        let mut groups = Classes::new(&[]);
-        data.rows
-            .iter()
-            .map(|&row| match all.get(row as usize) {
-                Some(name) => Ok(groups.id_or_next(name)),
-                None => bail!("{}: row {row} has no group", path.display()),
-            })
-            .collect()
+        let word = |&row: &u32| match all.get(row as usize) {
+            Some(word) => Ok(word.clone()),
+            None => bail!("{}: column `{name}` says nothing of row {row}", path.display()),
+        };
+        data.rows.iter().map(word).collect()
     }
 
     /// Points, whose labels nobody needs.

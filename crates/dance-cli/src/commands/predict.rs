@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use dance::Dance;
+use dance::conformal::EmptySets;
 use dance::conformal::threshold::smallest_alpha;
-use dance::conformal::{Adaptive, EmptySets};
 use dance::data::io as files;
 use serde_json::json;
 
@@ -17,7 +17,7 @@ mod embedded;
 mod lines;
 mod many;
 
-use self::adapt::Adapting;
+use self::adapt::{Adapting, Settings};
 use super::Outcome;
 use crate::answers::{Answers, Include, Summary};
 use crate::args::Shared;
@@ -42,6 +42,7 @@ Parquet is read and written in constant memory. Of a folder, a pattern or severa
 unless -o 'sets/*.jsonl' says otherwise); one that cannot be read is told, the others go on, and the exit status is 1.
 
 A row of .jsonl: {"row":0,"id":"a","prediction":"cat","probability":0.93,"set":["cat","fox"],"alpha":0.05,"novelty":0.41}
+With --adapt RATE --state FILE the level goes on where the run before stopped; sets that wait for a label wait on.
 `novelty` is a p-value for coming from where the calibration points come from, whatever the label; --novelty 0.01 adds `novel`.
 With several levels each row has an answer for each, side by side. Labels and ids are numbers where they were numbers.
 With --on-error report, a line of JSON lines that is no point is answered by {"row":17,"line":18,"error":…}, and so is a row of Parquet that is
@@ -86,6 +87,9 @@ pub(crate) struct Predict {
     /// comes. JSON lines alone; a label is in the line of its point, or comes later as {"id": …, "label": …}
     #[arg(long, value_name = "RATE", value_parser = parse::alpha, allow_hyphen_values = true)]
     adapt: Option<f64>,
+    /// Where the run of --adapt is kept, to go on from the next day: read where it exists, and written with the answers
+    #[arg(long, value_name = "FILE", requires = "adapt")]
+    state: Option<PathBuf>,
     /// What to add to each row
     #[arg(long, value_name = "WHAT,…", value_enum, value_delimiter = ',')]
     include: Vec<Include>,
@@ -115,8 +119,9 @@ enum OnError {
 impl Predict {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<Outcome> {
         let plan = self.plan(shared)?;
-        let mut adapting = self.adapting()?;
+        self.check_adapting()?;
         let destination = if plan.is_some() { None } else { Some(self.check(shared)?) };
+        let mut adapting = self.adapting()?;
         let progress = Progress::new(shared);
         let context = shared.context(&progress)?;
         let model = Dance::load(shared.device()?, &self.model, &context)?;
@@ -203,17 +208,26 @@ impl Predict {
         Ok(Outcome::Fine)
     }
 
-    /// The level that follows labels, where one is asked for.
-    fn adapting(&self) -> anyhow::Result<Option<Adapting>> {
-        let Some(rate) = self.adapt else { return Ok(None) };
-        let [alpha] = self.alpha.0[..] else { bail!("--adapt follows one level; give one with --alpha") };
-        if self.embeds() || self.data.len() > 1 || !self.streams() {
+    /// Refuses what no level can follow.
+    fn check_adapting(&self) -> anyhow::Result<()> {
+        if self.adapt.is_some() && self.alpha.0.len() > 1 {
+            bail!("--adapt follows one level; give one with --alpha");
+        }
+        if self.adapt.is_some() && (self.embeds() || self.data.len() > 1 || !self.streams()) {
             bail!(
                 "--adapt answers JSON lines one after the other; {} is no such file",
                 self.data().display()
             );
         }
-        Ok(Some(Adapting::new(Adaptive::new(alpha, rate)?)))
+        Ok(())
+    }
+
+    /// The level that follows labels, where one is asked for.
+    fn adapting(&self) -> anyhow::Result<Option<Adapting>> {
+        let (Some(adapt), [alpha]) = (self.adapt, &self.alpha.0[..]) else { return Ok(None) };
+        let empty = self.empty.to_possible_value().map_or(String::new(), |word| word.get_name().into());
+        let settings = Settings { model: self.model_hash()?, alpha: *alpha, adapt, empty };
+        Adapting::new(settings, self.state.as_deref()).map(Some)
     }
 
     /// Says what a level of false alarms cannot do for this model.
@@ -266,10 +280,12 @@ impl Predict {
         if !self.streams() && !self.embeds() {
             self.columns.format_of(self.data())?;
         }
-        if let Destination::File(path, _) = &destination {
-            let inputs = [Some(&*self.model), Some(self.data()), shared.config.as_deref()];
-            places::check(&inputs, &[Some(path)])?;
-        }
+        let inputs = [Some(&*self.model), Some(self.data()), shared.config.as_deref()];
+        let output = match &destination {
+            Destination::File(path, _) => Some(&**path),
+            Destination::Stdout => None,
+        };
+        places::check(&inputs, &[output, self.state.as_deref()])?;
         Ok(destination)
     }
 

@@ -118,49 +118,6 @@ fn a_monitor_notices_labels_that_changed() {
     assert!(refused.stderr.contains("line 1: no label"), "{}", refused.stderr);
 }
 
-/// Labels that were planted wrong are listed with the right ones; a sorted file is told from a shuffled one.
-#[test]
-fn an_audit_finds_what_was_planted() {
-    let (_folder, at) = scratch();
-    let wrong = [7, 50, 91];
-    let label = |row: usize| ["ant", "bee", "cat"][(row + usize::from(wrong.contains(&row))) % 3].to_owned();
-    toy(&at("toy.csv"), 150, label, |row| format!("p{row}"));
-    let report = run(&["audit", &at("toy.csv"), "-o", &at("audit"), "--json"]).success().json();
-    let mut rows: Vec<(u64, &str, &str)> = report["label_errors"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|error| {
-            (
-                error["row"].as_u64().unwrap(),
-                error["id"].as_str().unwrap(),
-                error["suggested"].as_str().unwrap(),
-            )
-        })
-        .collect();
-    rows.sort_unstable();
-    assert_eq!(rows, [(7, "p7", "bee"), (50, "p50", "cat"), (91, "p91", "bee")]);
-    let written: Value = serde_json::from_slice(&std::fs::read(at("audit/audit.json")).unwrap()).unwrap();
-    assert_eq!(written, report);
-    let mut table = csv::Reader::from_path(at("audit/findings.csv")).unwrap();
-    assert_eq!(
-        table.headers().unwrap(),
-        ["finding", "row", "id", "label", "suggested", "value", "points"].as_slice()
-    );
-    assert_eq!(table.records().filter(|row| &row.as_ref().unwrap()[0] == "label error").count(), 3);
-    let page = std::fs::read_to_string(at("audit/index.html")).unwrap();
-    assert!(page.starts_with("<!doctype html>\n<!-- dance audit report -->") && page.contains("p91"));
-
-    let text = std::fs::read_to_string(at("toy.csv")).unwrap();
-    let (header, rest) = text.split_once('\n').unwrap();
-    let mut lines: Vec<&str> = rest.lines().collect();
-    lines.sort_unstable();
-    std::fs::write(at("sorted.csv"), format!("{header}\n{}\n", lines.join("\n"))).unwrap();
-    let sorted = run(&["audit", &at("sorted.csv"), "-o", &at("again")]).success();
-    assert!(sorted.stdout.contains("not random, by label"), "{}", sorted.stdout);
-    run(&["audit", &at("toy.csv"), "-o", &at("audit"), "--fdr", "1.5"]).fails(&["between 0 and 1"]);
-}
-
 /// What to label next: a list for people, points for `fit`, and picked ones that never calibrate, whatever file they come in.
 #[test]
 fn what_was_picked_fits_and_does_not_calibrate() {
@@ -271,6 +228,80 @@ fn a_level_that_adapts_misses_as_many_as_asked_for() {
     assert!(nobody.stderr.contains("line 1: no point with the id 1 waits"), "{}", nobody.stderr);
     run(&["predict", &model, &shared("test.npz"), "--adapt", "0.1"]).fails(&["answers JSON lines"]);
     piped(&["predict", &model, "-", "--adapt", "0.1", "--alpha", "0.1,0.2"], "").fails(&["one level"]);
+}
+
+/// Two halves of a stream with a state between them are one run: labels with their points, and labels that come a day later.
+#[test]
+fn a_level_that_adapts_goes_on_where_it_stood() {
+    let (_folder, at) = scratch();
+    let model = shared("model");
+    let data = lines("test.npz", 0..96, 0.0);
+    let rows: Vec<Value> = data.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let wrong = |row: usize| &rows[(row * 37 + 11) % 96]["label"];
+    let mut stream = Vec::new();
+    for row in 0..96 {
+        let mut line = json!({ "id": format!("p{row}"), "embedding": rows[row]["embedding"] });
+        // Every third label comes forty points later.
+        if row % 3 > 0 {
+            line["label"] = wrong(row).clone();
+        }
+        stream.push(line.to_string());
+        if row >= 40 && (row - 40) % 3 == 0 {
+            stream.push(json!({ "id": format!("p{}", row - 40), "label": wrong(row - 40) }).to_string());
+        }
+    }
+    let adapt = ["predict", &model, "-", "--alpha", "0.2", "--adapt", "0.05"];
+    let text = |lines: &[String]| lines.join("\n") + "\n";
+    let whole = piped(&adapt, &text(&stream)).success();
+    let said = |ran: &Ran| ran.stderr[ran.stderr.find("in the long run").unwrap()..].to_owned();
+    // What a row is depends on the file alone.
+    let answers = |ran: &str| -> Vec<Value> {
+        let mut all: Vec<Value> = ran.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        all.iter_mut().for_each(|answer| drop(answer.as_object_mut().unwrap().remove("row")));
+        all
+    };
+    let state = at("state.json");
+    let halves: Vec<Ran> = [&stream[..70], &stream[70..]]
+        .into_iter()
+        .map(|half| piped(&[&adapt[..], &["--state", &state]].concat(), &text(half)).success())
+        .collect();
+    assert_eq!(answers(&(halves[0].stdout.clone() + &halves[1].stdout)), answers(&whole.stdout));
+    assert_eq!(said(&halves[1]), said(&whole));
+
+    // Into files the same, and the same state to the byte.
+    let (other, kept) = (at("other.json"), std::fs::read(&state).unwrap());
+    let mut written = String::new();
+    for (half, name) in [(&stream[..70], "one.jsonl"), (&stream[70..], "two.jsonl")] {
+        piped(&[&adapt[..], &["--state", &other, "-o", &at(name)]].concat(), &text(half)).success();
+        written += &std::fs::read_to_string(at(name)).unwrap();
+    }
+    assert_eq!(answers(&written), answers(&whole.stdout));
+    assert_eq!(std::fs::read(&other).unwrap(), kept);
+    // A file that was not written has answered nothing; on stdout, what came before the fault is answered.
+    let broken = text(&stream[..3]) + "{}\n";
+    piped(&[&adapt[..], &["--state", &other, "-o", &at("three.jsonl")]].concat(), &broken).code(2);
+    assert_eq!(std::fs::read(&other).unwrap(), kept);
+    piped(&[&adapt[..], &["--state", &other]].concat(), &broken).code(2);
+    let points = |path: &str| {
+        serde_json::from_slice::<Value>(&std::fs::read(path).unwrap()).unwrap()["points"].clone()
+    };
+    assert_eq!((points(&state), points(&other)), (json!(96), json!(99)));
+
+    let refused = |extra: &[&str], words: &str| {
+        piped(&[&["predict", &model, "-", "--state", &state], extra].concat(), "")
+            .fails(&[words, "delete it to begin anew"]);
+    };
+    refused(&["--alpha", "0.1", "--adapt", "0.05"], "the state belongs to --alpha 0.2");
+    refused(&["--alpha", "0.2", "--adapt", "0.1"], "the state belongs to --adapt 0.05");
+    refused(&["--alpha", "0.2", "--adapt", "0.05", "--empty", "top1"], "the state belongs to --empty keep");
+    let model2 = at("model2");
+    run(&["recalibrate", &model, &shared("test.npz"), "-o", &model2]).success();
+    let another = [&["predict", &model2], &adapt[2..], &["--state", &state]].concat();
+    piped(&another, "").fails(&["the state belongs to another model"]);
+    std::fs::write(&state, "{}").unwrap();
+    refused(&["--alpha", "0.2", "--adapt", "0.05"], "not the state of a level that adapts");
+    piped(&["predict", &model, "-", "--state", &state], "").code(2); // without --adapt
+    piped(&[&adapt[..], &["--state", &model]].concat(), "").fails(&["would be overwritten"]);
 }
 
 /// Some of the points, chosen to be like what comes now: how many stay, and what is said of the promise, in the model too.

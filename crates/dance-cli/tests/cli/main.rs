@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod after;
+mod audit;
 mod bench;
 #[cfg(feature = "serve")]
 mod client;

@@ -1,6 +1,6 @@
 //! A level that follows what the labels say: adaptive conformal inference (Gibbs and Candès, 2021).
 //!
-//! After every label `α ← α + γ·(target - missed)`: a miss makes the next sets larger, a hit a little smaller. Where α is 0 or less a set holds every label, where it is
+//! After every label `α ← α + γ·(target - missed)`, so that α follows from how many labels came and how many were missed: a miss makes the next sets larger, a hit a little smaller. Where α is 0 or less a set holds every label, where it is
 //! 1 or more none, so α cannot run away: with at most D points waiting for their labels it stays within γ(D+1) of 0 and 1. Since α is a sum
 //! of the misses, after T labels, whatever the points and in whatever order,
 //!
@@ -25,7 +25,6 @@ use crate::error::{Error, Result};
 pub struct Adaptive {
     target: f64,
     rate: f64,
-    alpha: f64,
     labels: usize,
     misses: usize,
 }
@@ -38,19 +37,27 @@ impl Adaptive {
                 return Err(Error::config(name, value, "between 0 and 1, such as 0.01"));
             }
         }
-        Ok(Self { target, rate, alpha: target, labels: 0, misses: 0 })
+        Ok(Self { target, rate, labels: 0, misses: 0 })
     }
 
     /// The level now: at 0 or less a set holds every label, at 1 or more none.
     pub fn alpha(&self) -> f64 {
-        self.alpha
+        self.target + self.rate * (self.labels as f64 * self.target - self.misses as f64)
+    }
+
+    /// Where it stood after so many labels, of which so many were missed.
+    pub fn resume(mut self, labels: usize, misses: usize) -> Result<Self> {
+        if misses > labels {
+            return Err(Error::Data(format!("{misses} of {labels} labels cannot have been missed")));
+        }
+        (self.labels, self.misses) = (labels, misses);
+        Ok(self)
     }
 
     /// Takes up whether a set missed the label of its point.
     pub fn learn(&mut self, missed: bool) {
         self.labels += 1;
         self.misses += usize::from(missed);
-        self.alpha += self.rate * (self.target - f64::from(u8::from(missed)));
     }
 
     /// Labels so far, and how many of them were missed.
@@ -96,6 +103,22 @@ mod tests {
             assert!(off <= level.bound(late + 1), "{off} > {}", level.bound(late + 1));
             assert!((fixed as f64 / 4000.0 - target).abs() > 5.0 * level.bound(late + 1));
         }
+    }
+
+    /// The rule, step by step; and the same from the middle on.
+    #[test]
+    fn the_level_is_the_sum_of_its_steps() {
+        let mut random = Random::new(4, 3);
+        let (mut level, mut alpha) = (Adaptive::new(0.1, 0.05).unwrap(), 0.1);
+        for _ in 0..500 {
+            let missed = random.uniform() < 0.3;
+            level.learn(missed);
+            alpha += 0.05 * (0.1 - f64::from(u8::from(missed)));
+            assert!((level.alpha() - alpha).abs() < 1e-12);
+            let (labels, misses) = level.counts();
+            assert_eq!(Adaptive::new(0.1, 0.05).unwrap().resume(labels, misses).unwrap(), level);
+        }
+        assert!(level.resume(3, 4).is_err());
     }
 
     #[test]

@@ -122,6 +122,17 @@ impl Normalizer {
         }
         Ok(())
     }
+
+    /// Normalised points as they came, but for their lengths where those were made 1.
+    pub(crate) fn undo(&self, points: &mut Matrix) {
+        if let Self::Standardize { mean, scale } = self {
+            for row in 0..points.rows() {
+                for ((value, mean), scale) in points.row_mut(row).iter_mut().zip(mean).zip(scale) {
+                    *value = *value * scale + mean;
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -153,6 +164,8 @@ mod tests {
         let mut query = matrix(&[&[5.0, 1.1]]);
         normalizer.apply("test", &mut query).unwrap();
         assert_eq!(query.row(0), [3.0, 1.0]);
+        normalizer.undo(&mut query);
+        assert_eq!(query.row(0), [5.0, 1.1]);
         let mut narrow = matrix(&[&[5.0]]);
         assert_refused(normalizer.apply("test", &mut narrow), &["number of columns", "expected 2, found 1"]);
     }

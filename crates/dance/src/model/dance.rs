@@ -1,13 +1,11 @@
 //! A calibrated model: the way of a query from the encoder's numbers to a set.
 
-use std::collections::HashSet;
-
 use serde::Serialize;
 
 use super::config::Config;
 use super::fitted::Fitted;
 use super::prediction::{PredictOptions, Prediction, Scored};
-use super::seen::{self, Overlap, Seen, SeenAs};
+use super::seen::Overlap;
 use super::unseen::Unseen;
 use crate::conformal::{
     CalibrationMode, Combine, DanceConfig, Decision, EmptySets, Predictor, Stack, StackSettings,
@@ -175,27 +173,6 @@ impl Dance {
         let classes = Classes::new(&self.classes);
         let ids: Vec<_> = data.classes.iter().map(|name| classes.id(name)).collect();
         data.labels.iter().map(|&label| ids[label as usize]).collect()
-    }
-
-    /// For every query, whether the model has seen that very point before. Judged by those, any model looks good.
-    pub fn seen<'q>(&self, queries: impl Into<Rows<'q>>) -> Result<Vec<Option<SeenAs>>> {
-        let mut points = queries.into().to_matrix()?;
-        self.fitted.normalizer.apply("queries", &mut points)?;
-        let fit = Seen::new(&self.fitted.rfm.train, &self.fitted.normalizer);
-        let calibration = Seen::new(&self.reference, &self.fitted.normalizer);
-        let hashed: HashSet<u64> = self.calibration_hashes.iter().flatten().copied().collect();
-        let judges: HashSet<u64> = self.fitted.judges.hashes.iter().copied().collect();
-        let own = if hashed.is_empty() && judges.is_empty() { Vec::new() } else { seen::hashes(&points) };
-        let of = |row: usize| {
-            if !fit.places(&points, row).is_empty() || own.get(row).is_some_and(|hash| judges.contains(hash))
-            {
-                return Some(SeenAs::FitPoint);
-            }
-            let kept = !calibration.places(&points, row).is_empty();
-            (kept || own.get(row).is_some_and(|hash| hashed.contains(hash)))
-                .then_some(SeenAs::CalibrationPoint)
-        };
-        Ok((0..points.rows()).map(of).collect())
     }
 
     /// Everything about `queries` (as they come from the encoder) that does not depend on the error level.

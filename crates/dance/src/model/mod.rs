@@ -41,10 +41,13 @@ mod seen;
 mod select;
 mod sound;
 mod unseen;
+mod whereabouts;
 
 pub use aim::{Aim, thinned};
 pub use answer::{Answer, Include, Refusal};
-pub use audit::{Alike, Audit, AuditOptions, LabelError, Order, Outlier, RARE};
+pub use audit::{
+    Alike, Audit, AuditOptions, Copies, LabelError, Order, Outlier, RARE, SeenPoint, Space, Twofold,
+};
 pub use config::Config;
 pub use dance::{Dance, ReferencePoint};
 pub use file::{FORMAT, hash_of};
@@ -54,3 +57,4 @@ pub use prediction::{Best, PredictOptions, Prediction, Scored};
 pub use seen::{Judges, Overlap, SeenAs};
 pub use select::{SelectOptions, Selection};
 pub use unseen::Unseen;
+pub use whereabouts::ModelPoint;

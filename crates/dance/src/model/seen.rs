@@ -63,6 +63,11 @@ impl<'a> Seen<'a> {
         Self { points, places, axis, order, moved }
     }
 
+    /// Number of points.
+    pub(super) fn len(&self) -> usize {
+        self.points.rows()
+    }
+
     /// Where a point is; nowhere if it is new.
     pub(super) fn places(&self, points: &Matrix, row: usize) -> Vec<usize> {
         if let Some(places) = self.places.get(bits(points, row)) {
@@ -121,11 +126,13 @@ pub(super) fn hashes(points: &Matrix) -> Vec<u64> {
 }
 
 /// Where a query was seen before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum SeenAs {
     /// Among the points that fitted the kernel or judged its settings.
+    #[serde(rename = "fit")]
     FitPoint,
     /// Among the calibration points.
+    #[serde(rename = "calibration")]
     CalibrationPoint,
 }
 

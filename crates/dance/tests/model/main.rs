@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
+mod audit;
 mod devices;
 mod facade;
 mod file;

@@ -1,38 +1,50 @@
-//! An audit in words, as a table, as JSON and as a page.
+//! An audit in words, as a table and as JSON.
 
 use dance::Dataset;
-use dance::model::{Audit, LabelError};
-use dance_bench::chart::{Chart, figures};
-use dance_bench::html::{document, escape};
-use dance_bench::report::cells::{Cell, Table};
+use dance::model::{Audit, Copies, LabelError, ModelPoint, SeenAs, Space};
 use serde_json::{Value, json};
 
 use crate::output::{Column, Frame};
 use crate::table::counted;
 
-/// The comment by which a report of ours is known.
-const MARK: &str = "dance audit report";
-/// Most findings of a kind that the page shows; the files have all.
-const SHOWN: usize = 200;
-
 pub(super) struct Report<'a> {
     pub(super) data: &'a Dataset,
     /// As the user called it.
     pub(super) name: String,
+    /// And the model.
+    pub(super) model: Option<String>,
+    /// The part of every point, where there is a column that says so.
+    pub(super) parts: Option<&'a [String]>,
     pub(super) found: &'a Audit,
     pub(super) fdr: f64,
 }
 
 /// One line of the table.
 #[derive(Default)]
-struct Finding {
-    kind: &'static str,
-    row: Option<usize>,
-    label: String,
-    suggested: String,
-    value: f64,
-    points: Vec<u32>,
+pub(super) struct Finding {
+    pub(super) kind: &'static str,
+    pub(super) row: Option<usize>,
+    pub(super) label: String,
+    pub(super) suggested: String,
+    pub(super) value: f64,
+    pub(super) points: String,
+    /// Where copies were found, and which parts they are in.
+    pub(super) space: &'static str,
+    pub(super) parts: String,
 }
+
+/// Points that stand for a group.
+const EXAMPLES: usize = 3;
+
+/// Kinds of findings, in the order in which they are listed.
+pub(super) const ERROR: &str = "label error";
+pub(super) const ACROSS: &str = "copies across parts";
+pub(super) const COPIES: &str = "near copies";
+pub(super) const OUTLIER: &str = "outlier";
+pub(super) const ALIKE: &str = "classes alike";
+pub(super) const TWOFOLD: &str = "class is two";
+pub(super) const RARE: &str = "rare class";
+pub(super) const SEEN: &str = "seen before";
 
 impl Report<'_> {
     fn class(&self, class: u32) -> String {
@@ -49,7 +61,7 @@ impl Report<'_> {
     }
 
     /// A point by its id, or by its row.
-    fn named(&self, place: u32) -> String {
+    pub(super) fn named(&self, place: u32) -> String {
         let id = self.id(place as usize);
         if id.is_empty() { format!("row {}", self.row(place as usize)) } else { id }
     }
@@ -58,13 +70,47 @@ impl Report<'_> {
         places.iter().map(|&place| self.named(place)).collect::<Vec<_>>().join("; ")
     }
 
+    /// A point of the model.
+    fn named_there(&self, point: &ModelPoint) -> String {
+        let name = match (&point.id, point.row) {
+            (Some(id), _) => id.clone(),
+            (None, Some(row)) => format!("row {row}"),
+            (None, None) => "a point".into(),
+        };
+        let part = match point.part {
+            SeenAs::FitPoint => "fit",
+            SeenAs::CalibrationPoint => "calibration",
+        };
+        format!("{name} of the {part} part of {}", self.model.as_deref().unwrap_or("the model"))
+    }
+
+    /// The points of a group of copies, each with the part that it is said to be in.
+    fn members(&self, group: &Copies) -> String {
+        let own = group.rows.iter().map(|&place| match self.parts {
+            Some(parts) => format!("{} ({})", self.named(place), parts[place as usize]),
+            None => self.named(place),
+        });
+        let seen = |point: &ModelPoint| self.named_there(point);
+        own.chain(group.model.iter().map(seen)).collect::<Vec<_>>().join("; ")
+    }
+
+    /// One of the groups that a class is: how many, and those nearest to its centre.
+    pub(super) fn group(&self, group: &[u32]) -> String {
+        format!("{} points: {}", group.len(), self.names(&group[..group.len().min(EXAMPLES)]))
+    }
+
     /// What was found, a line each.
     pub(super) fn summary(&self) -> Vec<(&'static str, String)> {
         let found = self.found;
         let share = found
             .error_share
             .map_or(String::new(), |share| format!("; about {:.1} % of all labels are", 100.0 * share));
-        let points: usize = found.copies.iter().map(Vec::len).sum();
+        let points: usize = found.copies.iter().map(|group| group.rows.len()).sum();
+        let across = found.copies.iter().filter(|group| group.across).count();
+        let across = match across {
+            0 => String::new(),
+            _ => format!(", {across} of them across parts: what one part learns, another one knows"),
+        };
         let order: Vec<&str> =
             found.order.iter().filter(|order| order.ordered).map(|order| order.by).collect();
         let order = if order.is_empty() {
@@ -81,61 +127,83 @@ impl Report<'_> {
                     100.0 * self.fdr
                 ),
             ),
-            ("near copies", format!("{points} points in {}", counted(found.copies.len(), "group", "groups"))),
+            (
+                "near copies",
+                format!("{points} points in {}{across}", counted(found.copies.len(), "group", "groups")),
+            ),
             ("outliers", found.outliers.len().to_string()),
             ("classes alike", counted(found.alike.len(), "pair", "pairs")),
+            ("classes that are two", found.twofold.len().to_string()),
             ("rare classes", found.rare.len().to_string()),
             ("order of rows", order),
             ("rule", found.rule.into()),
         ];
-        if found.seen > 0 {
+        if !found.seen.is_empty() {
             lines.push((
                 "seen before",
                 format!(
                     "{} points fitted or calibrated the model: their labels judge themselves",
-                    found.seen
+                    found.seen.len()
                 ),
             ));
         }
         lines
     }
 
-    fn findings(&self) -> Vec<Finding> {
+    pub(super) fn findings(&self) -> Vec<Finding> {
         let found = self.found;
         let error = |error: &LabelError| Finding {
-            kind: "label error",
+            kind: ERROR,
             row: Some(error.row),
             label: self.class(error.label),
             suggested: self.class(error.suggested),
             value: error.probability.unwrap_or(error.p_value),
-            points: error.neighbors.clone(),
+            points: self.names(&error.neighbors),
+            ..Finding::default()
         };
         let mut all: Vec<Finding> = found.label_errors.iter().map(error).collect();
         all.extend(found.copies.iter().map(|group| Finding {
-            kind: "near copies",
-            value: group.len() as f64,
-            points: group.clone(),
+            kind: if group.across { ACROSS } else { COPIES },
+            value: (group.rows.len() + group.model.len()) as f64,
+            points: self.members(group),
+            space: space(group.space),
+            parts: group.parts.join("; "),
             ..Finding::default()
         }));
         all.extend(found.outliers.iter().map(|outlier| Finding {
-            kind: "outlier",
+            kind: OUTLIER,
             row: Some(outlier.row),
             label: self.class(self.data.labels[outlier.row]),
             value: outlier.deviations,
-            points: outlier.neighbors.clone(),
+            points: self.names(&outlier.neighbors),
             ..Finding::default()
         }));
         all.extend(found.alike.iter().map(|alike| Finding {
-            kind: "classes alike",
+            kind: ALIKE,
             label: self.class(alike.classes[0]),
             suggested: self.class(alike.classes[1]),
             value: alike.shares[0].min(alike.shares[1]),
             ..Finding::default()
         }));
+        all.extend(found.twofold.iter().map(|twofold| Finding {
+            kind: TWOFOLD,
+            label: self.class(twofold.class),
+            value: twofold.p_value,
+            points: twofold.groups.each_ref().map(|group| self.group(group)).join(" | "),
+            ..Finding::default()
+        }));
         all.extend(found.rare.iter().map(|&(class, count)| Finding {
-            kind: "rare class",
+            kind: RARE,
             label: self.class(class),
             value: count as f64,
+            ..Finding::default()
+        }));
+        all.extend(found.seen.iter().map(|seen| Finding {
+            kind: SEEN,
+            row: Some(seen.row),
+            label: self.class(self.data.labels[seen.row]),
+            value: 1.0,
+            points: self.named_there(&seen.point),
             ..Finding::default()
         }));
         all
@@ -153,7 +221,9 @@ impl Report<'_> {
         frame.push("label", texts(&|finding| finding.label.clone()));
         frame.push("suggested", texts(&|finding| finding.suggested.clone()));
         frame.push("value", Column::numbers(all.iter().map(|finding| finding.value).collect()));
-        frame.push("points", texts(&|finding| self.names(&finding.points)));
+        frame.push("points", texts(&|finding| finding.points.clone()));
+        frame.push("space", texts(&|finding| finding.space.into()));
+        frame.push("parts", texts(&|finding| finding.parts.clone()));
         frame
     }
 
@@ -177,7 +247,10 @@ impl Report<'_> {
             "error_share": found.error_share,
             "label_errors": found.label_errors.iter().map(error).collect::<Vec<_>>(),
             "odds": found.odds,
-            "copies": found.copies.iter().map(|group| rows(group)).collect::<Vec<_>>(),
+            "copies": found.copies.iter().map(|group| json!({
+                "rows": rows(&group.rows), "ids": group.rows.iter().map(|&place| self.id(place as usize)).collect::<Vec<_>>(),
+                "model": group.model, "space": group.space, "parts": group.parts, "across": group.across,
+            })).collect::<Vec<_>>(),
             "outliers": found.outliers.iter().map(|outlier| json!({
                 "row": self.row(outlier.row), "id": self.id(outlier.row), "deviations": outlier.deviations,
                 "neighbors": rows(&outlier.neighbors),
@@ -185,63 +258,24 @@ impl Report<'_> {
             "alike": found.alike.iter().map(|alike| json!({
                 "classes": alike.classes.map(|class| self.class(class)), "shares": alike.shares,
             })).collect::<Vec<_>>(),
+            "twofold": found.twofold.iter().map(|twofold| json!({
+                "class": self.class(twofold.class), "p_value": twofold.p_value,
+                "groups": twofold.groups.each_ref().map(|group| rows(group)),
+            })).collect::<Vec<_>>(),
             "rare": found.rare.iter().map(|&(class, count)| json!({ "class": self.class(class), "points": count })).collect::<Vec<_>>(),
             "order": found.order,
-            "seen": found.seen,
+            "seen": found.seen.iter().map(|seen| json!({
+                "row": self.row(seen.row), "id": self.id(seen.row), "point": seen.point,
+            })).collect::<Vec<_>>(),
             "warnings": warnings,
         })
     }
+}
 
-    pub(super) fn page(&self) -> String {
-        let title = format!("Audit of {}", self.name);
-        let lines: String = self
-            .summary()
-            .into_iter()
-            .map(|(what, value)| format!("<li><strong>{what}</strong>: {}</li>", escape(&value)))
-            .collect();
-        let mut sorted = self.found.odds.clone();
-        sorted.sort_by(|a, b| b.total_cmp(a));
-        sorted.truncate(SHOWN.max(2 * self.found.label_errors.len()));
-        let points: Vec<(usize, f64)> = (1..).zip(sorted).collect();
-        let against = self.found.odds.iter().filter(|odds| **odds > 0.0).count();
-        let chart = Chart {
-            kind: "lines",
-            id: "odds".into(),
-            headline: format!("Another label is more probable for {against} of {} points", self.data.len()),
-            caption: "Points by how much more probable the best other label is (log ratio, out of fold). Many of them are hard, not wrong.".into(),
-            data: json!({
-                "series": [{ "name": "points", "ours": true, "named": false, "points": points }],
-                "x": { "label": "points, most suspicious first", "format": "number" },
-                "y": { "label": "log ratio", "format": "number" },
-            }),
-        };
-        let rows = self.findings().into_iter().take(SHOWN).map(|finding| {
-            vec![
-                Cell::text(finding.kind),
-                Cell::text(finding.row.map_or(String::new(), |row| self.named(row as u32))),
-                Cell::text(finding.label),
-                Cell::text(finding.suggested),
-                Cell::number(finding.value, 3),
-                Cell::text(self.names(&finding.points)),
-            ]
-        });
-        let table = Table {
-            title: "Findings".into(),
-            note: format!(
-                "The first {SHOWN}; findings.csv has all. Value: the probability of a label error (its p-value where a model judges), \
-                           points in a group, deviations of an outlier, the smaller share that is taken for the other class, points of a rare class."
-            ),
-            columns: ["Finding", "Point", "Label", "Suggested", "Value", "Nearest points"]
-                .map(str::to_owned)
-                .to_vec(),
-            rows: rows.collect(),
-        };
-        let body = format!(
-            "<header><h1>{}</h1><ul>{lines}</ul></header><section>{}</section><section>{}</section>",
-            escape(&title),
-            figures(&[chart]),
-            table.to_html()
-        );
-        document(&title, MARK, &body)
+fn space(space: Space) -> &'static str {
+    match space {
+        Space::Given => "given",
+        Space::Learned => "learned",
+        Space::Both => "both",
     }
 }

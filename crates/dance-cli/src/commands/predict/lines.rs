@@ -38,7 +38,12 @@ impl Predict {
             loop {
                 match points.next()? {
                     Next::Points(group) => match adapting {
-                        Some(adapting) => adapting.answer(answers, &group, &mut summary, &name, out)?,
+                        Some(adapting) => {
+                            adapting.answer(answers, &group, &mut summary, &name, out)?;
+                            if *destination == Destination::Stdout {
+                                adapting.save()?; // what has been answered is answered
+                            }
+                        }
                         None => self.answer(answers, &group, &mut summary, &name, out)?,
                     },
                     Next::Told(Told { row, line, id, label }) => {
@@ -57,16 +62,16 @@ impl Predict {
                 }
             }
         };
-        match destination {
+        let ended = match destination {
             Destination::Stdout => {
                 let mut stdout = io::stdout().lock();
                 each(&mut |replies| {
                     write_replies(&mut stdout, &replies)?;
                     Ok(stdout.flush()?) // whoever waits for the answer has it now
-                })?;
+                })
             }
             Destination::File(path, Format::Jsonl) => {
-                Watched::write(path, |file| each(&mut |replies| Ok(write_replies(file, &replies)?)))?;
+                Watched::write(path, |file| each(&mut |replies| Ok(write_replies(file, &replies)?)))
             }
             Destination::File(path, format) => {
                 let mut all = Replies::default();
@@ -76,10 +81,16 @@ impl Predict {
                     Ok(())
                 })?;
                 let refused = self.reports().then_some(&all.refused[..]);
-                write_frame(path, *format, &answers.frame(&all.answers, refused))?;
+                write_frame(path, *format, &answers.frame(&all.answers, refused))
             }
+        };
+        // A file that was not written answered nothing; on stdout everything before an error is answered.
+        if let Some(adapting) =
+            adapting.as_mut().filter(|_| ended.is_ok() || *destination == Destination::Stdout)
+        {
+            adapting.save()?;
         }
-        Ok(summary)
+        ended.map(|()| summary)
     }
 
     /// Answers points that arrived together.

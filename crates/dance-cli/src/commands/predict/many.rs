@@ -35,9 +35,8 @@ impl Predict {
 
     /// What the answers follow from beside the input, so that those of other options are not taken for finished.
     pub(super) fn options(&self) -> anyhow::Result<Value> {
-        let model = std::fs::read(&self.model).with_context(|| self.model.display().to_string())?;
         Ok(json!({
-            "model": Sha256::digest(&model).iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+            "model": self.model_hash()?,
             "alpha": self.alpha.0,
             "include": self.include.iter().map(|what| format!("{what:?}")).collect::<Vec<_>>(),
             "empty": format!("{:?}", self.empty),
@@ -46,5 +45,11 @@ impl Predict {
             "embeddings": self.columns.embeddings_name,
             "ids": self.columns.id_column,
         }))
+    }
+
+    /// SHA-256 of the model file.
+    pub(super) fn model_hash(&self) -> anyhow::Result<String> {
+        let model = std::fs::read(&self.model).with_context(|| self.model.display().to_string())?;
+        Ok(Sha256::digest(&model).iter().map(|byte| format!("{byte:02x}")).collect())
     }
 }

@@ -166,8 +166,8 @@ fn number(field: &str) -> Result<f32, String> {
             "`{field}` is not a finite 32-bit number; remove the row or mend the encoder's output"
         )),
         Err(_) => Err(format!(
-            "`{field}` is not a number. If the column is the label, the id or a group, say so with --label-column, --id-column or \
-             --groups; otherwise remove it"
+            "`{field}` is not a number. If the column is the label, the id, a group or a part, say so with --label-column, --id-column, \
+             --groups or --parts; otherwise remove it"
         )),
     }
 }

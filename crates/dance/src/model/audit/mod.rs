@@ -1,11 +1,16 @@
 //! What is wrong with a labelled set: labels, copies, outliers, classes, order.
 //!
 //! Nothing is fitted that could remember a point: labels are judged [out of fold](crate::conformal::LabelErrors), everything else
-//! by neighbors in the space as given, normalised to length 1. With a model whose calibration points are trusted, labels are judged by
-//! its p-values instead, and what it has seen before is named.
+//! by neighbors in the space as given, normalised to length 1, or by points that took no part in finding it ([`Twofold`]). With a model whose calibration points are trusted, labels are judged by
+//! its p-values instead, copies are looked for in its metric too and among its own points, and what it has seen before is named.
+
+mod copies;
+mod twofold;
 
 use serde::Serialize;
 
+pub use self::copies::{Copies, SeenPoint, Space};
+pub use self::twofold::Twofold;
 use super::dance::Dance;
 use super::prediction::PredictOptions;
 use crate::conformal::{
@@ -18,8 +23,6 @@ use crate::error::{Error, Result};
 use crate::machine::Part;
 use crate::neighbors::{Index, Neighbors};
 
-/// Points nearer to each other than this share of the median distance to the nearest are copies.
-const COPY: f64 = 0.2;
 /// Robust standard deviations of the log distance beyond which a point is an outlier.
 const FAR: f64 = 5.0;
 /// Classes with fewer points are too rare to say anything about.
@@ -31,13 +34,15 @@ const FIRST: usize = 20;
 
 /// What to ask of an audit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AuditOptions {
-    /// Rate of false discoveries of the list of label errors.
+pub struct AuditOptions<'a> {
+    /// Rate of false discoveries of the list of label errors, and of that of classes that are two.
     pub fdr: f64,
     /// Probability of calling a random order none.
     pub false_alarm: f64,
     /// Seed of the folds and of what breaks ties.
     pub seed: u64,
+    /// Which part of a split every point is in, where that is known.
+    pub parts: Option<&'a [String]>,
 }
 
 /// A label that is probably wrong.
@@ -99,18 +104,20 @@ pub struct Audit {
     pub error_share: Option<f64>,
     /// The rule behind the list, and when it holds.
     pub rule: &'static str,
-    /// Groups of near copies, each ascending.
-    pub copies: Vec<Vec<u32>>,
+    /// Groups of near copies, those across parts first.
+    pub copies: Vec<Copies>,
     /// Points far from all others, farthest first.
     pub outliers: Vec<Outlier>,
     /// Classes that may be one.
     pub alike: Vec<Alike>,
+    /// Classes that are two, clearest first.
+    pub twofold: Vec<Twofold>,
     /// Classes that are too rare, with their points.
     pub rare: Vec<(u32, usize)>,
     /// Whether rows are in random order.
     pub order: Vec<Order>,
     /// Points that the model has seen before.
-    pub seen: usize,
+    pub seen: Vec<SeenPoint>,
 }
 
 impl Audit {
@@ -119,11 +126,18 @@ impl Audit {
         device: &dyn Device,
         data: &Dataset,
         model: Option<&Dance>,
-        options: AuditOptions,
+        options: AuditOptions<'_>,
         context: &Context<'_>,
     ) -> Result<Self> {
         if !(options.fdr > 0.0 && options.fdr < 1.0) {
             return Err(Error::config("fdr", options.fdr, "between 0 and 1, such as 0.1"));
+        }
+        if let Some(parts) = options.parts.filter(|parts| parts.len() != data.len()) {
+            return Err(Error::Shape {
+                what: "parts (one per point)".into(),
+                expected: data.len().to_string(),
+                found: parts.len().to_string(),
+            });
         }
         let classes = data.classes.len();
         if data.class_counts().iter().filter(|&&count| count > 0).count() < 2 || data.len() < 10 {
@@ -135,6 +149,10 @@ impl Audit {
         let points = Part { embeddings, labels: data.labels.clone() };
         let index = Index::open(device, points.embeddings.clone(), context)?;
         let near = index.search_own(data.len(), NOVELTY_NEIGHBORS.min(data.len() - 1), context)?;
+        let (copies, seen) =
+            copies::find(device, data, (&points.embeddings, &near), model, options, context)?;
+        let asked = (options.fdr, options.seed);
+        let twofold = twofold::find(&points.embeddings, data, &copies, asked, context);
         let logs = out_of_fold(device, &points, classes, options.seed, context)?;
         let judged = LabelErrors::new(&logs, classes, &data.labels, context);
         let named = |row: usize| near.ids(row).to_vec();
@@ -165,9 +183,10 @@ impl Audit {
             label_errors,
             error_share: model.is_none().then_some(judged.share),
             rule,
-            copies: copies(&near),
+            copies,
             outliers: outliers(&far, &near),
             alike: alike(&judged.best, &data.labels, classes),
+            twofold,
             rare: rare(data),
             order: vec![
                 order(
@@ -177,10 +196,7 @@ impl Audit {
                 )?,
                 order("distance", &far, options)?,
             ],
-            seen: match model {
-                Some(model) => model.seen(&data.embeddings)?.iter().flatten().count(),
-                None => 0,
-            },
+            seen,
             odds: judged.odds,
         })
     }
@@ -212,39 +228,6 @@ fn trusted(
         neighbors: near.ids(row).to_vec(),
     };
     Ok(benjamini_hochberg(&p_values, fdr).into_iter().map(of).collect())
-}
-
-/// Groups of points that are chained by short distances.
-fn copies(near: &Neighbors) -> Vec<Vec<u32>> {
-    let mut nearest: Vec<f64> =
-        (0..near.len()).filter_map(|row| near.squared(row).first().copied()).collect();
-    nearest.sort_unstable_by(f64::total_cmp);
-    let median = nearest.get(nearest.len() / 2).copied().unwrap_or(0.0);
-    let mut root: Vec<u32> = (0..near.len() as u32).collect();
-    for row in 0..near.len() {
-        for (&id, &squared) in near.ids(row).iter().zip(near.squared(row)) {
-            if squared <= COPY * COPY * median {
-                let (a, b) = (top(&mut root, row as u32), top(&mut root, id));
-                root[a.max(b) as usize] = a.min(b);
-            }
-        }
-    }
-    let mut groups: Vec<Vec<u32>> = vec![Vec::new(); near.len()];
-    for row in 0..near.len() as u32 {
-        let top = top(&mut root, row);
-        groups[top as usize].push(row);
-    }
-    groups.retain(|group| group.len() > 1);
-    groups
-}
-
-/// The first point of a group.
-fn top(root: &mut [u32], mut at: u32) -> u32 {
-    while root[at as usize] != at {
-        root[at as usize] = root[root[at as usize] as usize];
-        at = root[at as usize];
-    }
-    at
 }
 
 /// Points whose distance to their 5th neighbor stands out.
@@ -293,7 +276,7 @@ fn rare(data: &Dataset) -> Vec<(u32, usize)> {
 }
 
 /// A martingale over the rows: each is ranked among those before it.
-fn order(by: &'static str, scores: &[f64], options: AuditOptions) -> Result<Order> {
+fn order(by: &'static str, scores: &[f64], options: AuditOptions<'_>) -> Result<Order> {
     let first = FIRST.min(scores.len() / 2).max(1);
     let mut martingale = Martingale::new(scores[..first].to_vec(), options.seed)?;
     for &score in &scores[first..] {
