@@ -19,26 +19,26 @@ def split(
     seed: int,
     *,
     stratify: bool,
-    picked: NDArray[np.bool_],
+    picked: NDArray[np.bool_] | None = None,
 ) -> list[NDArray[np.int64]]:
     """Rows that fit the kernel and, unless ``share`` is ``None``, rows that calibrate: at random, or class by class.
 
     Points that were picked fit the kernel, whatever the share of the others.
 
-    >>> codes, picked = np.arange(10, dtype=np.uint32) % 2, np.arange(10) < 4
-    >>> [len(rows) for rows in split(codes, 0.3, 0, stratify=False, picked=picked & False)]
+    >>> codes = np.arange(10, dtype=np.uint32) % 2
+    >>> [len(rows) for rows in split(codes, 0.3, 0, stratify=False)]
     [7, 3]
     """
     if share is None:
         return [np.arange(len(codes))]
     if not 0 < share < 1:
         raise ValueError(f"calibration_share = {share}: must be between 0 and 1, or None")
-    drawn = np.arange(len(codes))
-    if picked.any():
+    if picked is None or not picked.any():
+        rows = _native.split(codes, [1 - share, share], seed, bool(stratify))
+    else:
         check_some_drawn(picked)
         drawn = np.flatnonzero(~picked)
-    rows = [drawn[part] for part in _native.split(codes[drawn], [1 - share, share], seed, bool(stratify))]
-    if picked.any():
+        rows = [drawn[part] for part in _native.split(codes[drawn], [1 - share, share], seed, bool(stratify))]
         rows[0] = np.concatenate([rows[0], np.flatnonzero(picked)])
         warnings.warn(
             f"{picked.sum()} points that were picked fit the kernel; only points that came by chance calibrate",

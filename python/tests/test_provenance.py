@@ -55,7 +55,10 @@ def test_what_was_selected_is_known_where_it_calibrates(model, data):
     given = labels[chosen.rows].astype(float)
     given[[0, 40]] = np.nan
     again.set_params(unlabelled=np.nan)
-    with pytest.warns(DanceWarning, match="29 points that were picked are left out"):
+    with (
+        pytest.warns(DanceWarning, match="2 of 90 points have no label"),
+        pytest.warns(DanceWarning, match="29 points that were picked are left out"),
+    ):
         again.calibrate(pool[chosen.rows], given, provenance=chosen.provenance)
     assert parts(again)[1] == set(range(30, 90)) - {40}
 
