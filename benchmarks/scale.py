@@ -1,6 +1,7 @@
 """What engines and Arrow add to a prediction, and what `dance predict` takes of memory: ratios within one run, on two cores.
 
-Run it in an environment that has the package, pyarrow, pyspark and ray (`make test-engines` makes one), with the program
+Run it in an environment that has pyarrow, pyspark and ray (`make test-engines` makes one) and the package in the release profile
+(`maturin build --release`; the tests' wheel checks its arithmetic and takes 1.7 times as long), with the program
 built (`cargo build --release`, or what DANCE_PROGRAM names), on labelled embeddings:
 `.venv/bin/python benchmarks/scale.py DATA.npz [arrow spark ray memory fit]`; all but `fit` where nothing is named. FILES, ROWS and GIGABYTES in the
 environment make it smaller, to try it. Every line that has a bound says it, and whether it holds.

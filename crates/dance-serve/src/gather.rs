@@ -2,6 +2,10 @@
 //!
 //! A batch takes what has arrived, at most [`MOST_POINTS`], and waits at most [`LONGEST_WAIT`] for more, and that only while requests
 //! are known to be on their way. A request with many points comes in pieces, so that others get their turn in between.
+//!
+//! A batch of single points is answered by one thread: several would spend as much on waking each other as on the answer. Half of
+//! the threads answer, since reading requests takes the others, and fewer batches are larger ones. A piece of a large request is
+//! answered by all.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,8 +25,6 @@ const MOST_POINTS: usize = 64;
 const LONGEST_WAIT: Duration = Duration::from_millis(2);
 /// Points of a piece of a large request.
 const PIECE: usize = 256;
-/// Workers that one batch keeps busy.
-const WORKERS_PER_BATCH: usize = 4;
 /// Neighbors named for each label.
 pub(crate) const SUPPORT: usize = 5;
 
@@ -61,15 +63,19 @@ impl Gather {
     pub(crate) fn start(slot: &Arc<Slot>, context: &Context<'static>) -> dance::Result<Self> {
         let (jobs, receiver) = mpsc::channel();
         let (receiver, on_their_way) = (Arc::new(Mutex::new(receiver)), Arc::new(AtomicUsize::new(0)));
-        for number in 0..context.threads().div_ceil(WORKERS_PER_BATCH) {
+        for number in 0..context.threads().div_ceil(2) {
             let (receiver, on_their_way) = (Arc::clone(&receiver), Arc::clone(&on_their_way));
-            let (slot, context) = (Arc::clone(slot), context.clone());
-            let work = move || {
+            let (slot, all, alone) = (Arc::clone(slot), context.clone(), Context::new(1)?);
+            let serve = move |alone: &Context<'_>| {
                 while let Some(batch) = next_batch(&receiver, &on_their_way) {
+                    let points: usize = batch.iter().map(|job| job.points.rows()).sum();
+                    let context = if points > MOST_POINTS { &all } else { alone };
                     // A fault in one batch costs its answers and nothing else: whoever waits for them is told.
-                    let _ = catch_unwind(AssertUnwindSafe(|| answer(&slot.get(), batch, &context)));
+                    let _ = catch_unwind(AssertUnwindSafe(|| answer(&slot.get(), batch, context)));
                 }
             };
+            // As the one worker of its context, so that nothing has to be handed over.
+            let work = move || alone.run(|| serve(&alone));
             std::thread::Builder::new()
                 .name(format!("batch-{number}"))
                 .spawn(work)

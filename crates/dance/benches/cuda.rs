@@ -202,12 +202,15 @@ fn search(device: &dyn Device, [count, n, d, k]: [usize; 4], context: &Context<'
     let index = Index::open(device, all, context).unwrap();
     for _ in 0..5 {
         let begin = Instant::now();
-        let found = handle.candidates(&queries, k, false, context).unwrap();
+        let asked = handle.ask(&queries).unwrap();
+        said("queries-up", begin, 0.0);
+        let begin = Instant::now();
+        let found = asked.candidates(k, false, context).unwrap();
         said("candidates", begin, operations);
         let listed: usize = (0..count).map(|query| found.nearest.get(query).len()).sum();
         println!("# {:.2} candidates per query", listed as f64 / count as f64);
         let begin = Instant::now();
-        handle.distances(&queries, &found.nearest, context).unwrap();
+        asked.distances(&found.nearest).unwrap();
         said("distances", begin, 3.0 * (listed * d) as f64);
         let begin = Instant::now();
         index.search(&queries, k, context).unwrap();

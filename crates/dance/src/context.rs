@@ -109,6 +109,21 @@ impl Context<'_> {
         self.run(|| (0..count).into_par_iter().with_max_len(1).map(work).collect())
     }
 
+    /// `work` on every part of `length` of what is there, in parallel like [`map`](Self::map).
+    pub(crate) fn each_part<T: Send>(
+        &self,
+        all: &mut [T],
+        length: usize,
+        work: impl Fn(usize, &mut [T]) + Sync + Send,
+    ) {
+        if all.len() <= length {
+            return work(0, all);
+        }
+        self.run(|| {
+            all.par_chunks_mut(length).enumerate().with_max_len(1).for_each(|(at, part)| work(at, part));
+        });
+    }
+
     /// Ends the job when the observer asks for it. Not for use inside [`run`](Self::run).
     pub fn check(&self) -> Result<()> {
         if self.observer.interrupted() { Err(Error::Interrupted) } else { Ok(()) }

@@ -105,9 +105,9 @@ pub enum Error {
         /// What is allowed.
         expected: &'static str,
     },
-    /// The job would need more memory than the limit allows. Nothing was allocated.
+    /// The job would need more memory than it may take. Nothing was allocated.
     #[error(
-        "{what} needs {} of memory but the limit is {}. Raise the limit, or fit on fewer points ({hint})",
+        "{what} needs {} of memory but there are {}. {hint}",
         human_bytes(*needed), human_bytes(*limit)
     )]
     Memory {
@@ -115,9 +115,9 @@ pub enum Error {
         what: String,
         /// Bytes it would allocate at its peak.
         needed: u64,
-        /// Bytes allowed.
+        /// Bytes allowed, or free.
         limit: u64,
-        /// A size that would fit.
+        /// The way out.
         hint: String,
     },
     /// The kernel matrix could not be factorised even with a larger ridge.

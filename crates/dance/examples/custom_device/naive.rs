@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use dance::device::{
-    AgopForm, Candidates, ClassifierHandle, Device, FitPoints, FitSession, FitSize, IndexHandle, Iterate,
-    MachineParts, Solved,
+    AgopForm, Asked, Candidates, ClassifierHandle, Device, FitPoints, FitSession, FitSize, IndexHandle,
+    Iterate, MachineParts, Solved,
 };
 use dance::kernel::Kernel;
 use dance::{Context, Error, Matrix, Quality, Result, RidgeReport};
@@ -311,10 +311,22 @@ impl IndexHandle for NaiveIndex {
         Ok(())
     }
 
-    fn candidates(&self, queries: &Matrix, k: usize, reaching: bool, _: &Context<'_>) -> Result<Candidates> {
+    fn ask<'a>(&'a self, queries: &'a Matrix) -> Result<Box<dyn Asked + 'a>> {
+        Ok(Box::new(NaiveAsked { index: self, queries: rows(queries) }))
+    }
+}
+
+struct NaiveAsked<'a> {
+    index: &'a NaiveIndex,
+    queries: Rows,
+}
+
+impl Asked for NaiveAsked<'_> {
+    fn candidates(&self, k: usize, reaching: bool, _: &Context<'_>) -> Result<Candidates> {
+        let NaiveIndex { points, reach } = self.index;
         let mut candidates = Candidates::default();
-        for query in rows(queries) {
-            let distances: Vec<f64> = self.points.iter().map(|point| squared(&query, point)).collect();
+        for query in &self.queries {
+            let distances: Vec<f64> = points.iter().map(|point| squared(query, point)).collect();
             let mut sorted = distances.clone();
             sorted.sort_by(f64::total_cmp);
             let limit = sorted.get(k - 1).map_or(f64::INFINITY, |kth| kth * (1.0 + SLACK));
@@ -327,7 +339,7 @@ impl IndexHandle for NaiveIndex {
             };
             candidates.nearest.push(within(&|_| limit));
             if reaching {
-                candidates.reaching.push(within(&|id| self.reach[id] * (1.0 + SLACK)));
+                candidates.reaching.push(within(&|id| reach[id] * (1.0 + SLACK)));
             }
         }
         Ok(candidates)

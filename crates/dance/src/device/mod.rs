@@ -23,7 +23,8 @@
 //! let size = FitSize { train: 20_000, held_out: 0, dimensions: 512, classes: 1000, several: false };
 //! assert!(Cpu.fit_bytes(size) > 2 * 4 * 20_000 * 20_000); // two n×n matrices of f32, and what is tall
 //! let index = Cpu.open_index(&Matrix::new(vec![0.0, 5.0, 1.0], 3, 1)?, &Context::new(1)?)?;
-//! let found = index.candidates(&Matrix::new(vec![0.2], 1, 1)?, 2, false, &Context::new(1)?)?;
+//! let query = Matrix::new(vec![0.2], 1, 1)?;
+//! let found = index.ask(&query)?.candidates(2, false, &Context::new(1)?)?;
 //! assert!(found.nearest.get(0).contains(&0) && found.nearest.get(0).contains(&2));
 //! # Ok::<(), dance::Error>(())
 //! ```
@@ -211,25 +212,26 @@ pub trait IndexHandle: Send + Sync {
     /// Says how far every point reaches: squared distances, +∞ reaches everything, a negative number nothing.
     fn set_reach(&mut self, squared: &[f64], context: &Context<'_>) -> Result<()>;
 
-    /// For every query, every point that can be among its `k` nearest: no point that is missing is nearer than the k-th
-    /// nearest of those listed, whatever the arithmetic rounds to. The fewer beyond that, the faster.
-    /// With `reaching`, also every point that can have the query within its reach; [`set_reach`](Self::set_reach) came before.
-    fn candidates(
-        &self,
-        queries: &Matrix,
-        k: usize,
-        reaching: bool,
-        context: &Context<'_>,
-    ) -> Result<Candidates>;
+    /// Takes queries over, once for all that is asked about them.
+    fn ask<'a>(&'a self, queries: &'a Matrix) -> Result<Box<dyn Asked + 'a>>;
 
     /// How many queries to hand over at once: few enough that a job can be stopped in between.
     fn block(&self) -> usize {
         2048
     }
+}
+
+/// Queries that an index has taken over.
+pub trait Asked {
+    /// For every query, every point that can be among its `k` nearest: no point that is missing is nearer than the k-th
+    /// nearest of those listed, whatever the arithmetic rounds to. The fewer beyond that, the faster.
+    /// With `reaching`, also every point that can have the query within its reach;
+    /// [`set_reach`](IndexHandle::set_reach) came before.
+    fn candidates(&self, k: usize, reaching: bool, context: &Context<'_>) -> Result<Candidates>;
 
     /// The squared distances of every query to the points listed for it, list after list: bit for bit those of
     /// [`squared_distance`](crate::neighbors::squared_distance). `None` leaves them to the host.
-    fn distances(&self, _: &Matrix, _: &IdLists, _: &Context<'_>) -> Result<Option<Vec<f64>>> {
+    fn distances(&self, _: &IdLists) -> Result<Option<Vec<f64>>> {
         Ok(None)
     }
 }
@@ -255,6 +257,17 @@ impl IdLists {
     pub fn push(&mut self, ids: impl IntoIterator<Item = u32>) {
         self.ids.extend(ids);
         self.ends.push(self.ids.len());
+    }
+
+    /// Appends lists that lie one after the other, by their lengths.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn extend_with(&mut self, ids: &[u32], lengths: impl IntoIterator<Item = usize>) {
+        let mut end = self.ids.len();
+        self.ends.extend(lengths.into_iter().map(|length| {
+            end += length;
+            end
+        }));
+        self.ids.extend_from_slice(ids);
     }
 
     /// Appends the lists of further queries.

@@ -4,14 +4,16 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::distance::squared_distance;
-use super::list::{Neighbors, Reached};
+use super::list::{Neighbors, Places, Reached};
 use crate::context::Context;
-use crate::device::{Device, IdLists, IndexHandle};
+use crate::device::{Asked, Device, IdLists, IndexHandle};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
 /// Most queries of a parallel task: enough that a point it fetches serves several.
 const GROUP: usize = 1024;
+/// Queries of a parallel task where distances are there already.
+const SORTED: usize = 64;
 /// Points that are close enough in memory to need no order among them.
 const BUCKET: usize = 16;
 
@@ -107,9 +109,10 @@ impl Index {
         self.in_blocks(queries, k, context, |queries, first| {
             // A point that is skipped afterwards takes one more place.
             let wanted = k + usize::from(skip.is_some());
-            let candidates = self.handle.candidates(queries, wanted, false, context)?;
+            let asked = self.handle.ask(queries)?;
+            let candidates = asked.candidates(wanted, false, context)?;
             let skip = |row: usize| skip.and_then(|skip| skip[first + row]);
-            found.append(&self.nearest(queries, &candidates.nearest, k, skip, context)?);
+            found.append(self.nearest((queries, &*asked), &candidates.nearest, k, skip, context)?);
             Ok(())
         })?;
         Ok(found)
@@ -137,18 +140,22 @@ impl Index {
         };
         let (mut found, mut reached) = (Neighbors::default(), Reached::default());
         self.in_blocks(queries, k, context, |queries, _| {
-            let candidates = self.handle.candidates(queries, k, true, context)?;
+            let asked = self.handle.ask(queries)?;
+            let candidates = asked.candidates(k, true, context)?;
             // Most points that reach a query are among its nearest too: one distance serves both ways.
             let either = candidates.nearest.union(&candidates.reaching);
-            let keep = |_, pairs: Vec<(f64, u32)>| {
-                let within = pairs.iter().filter(|(squared, id)| *squared <= reach[*id as usize]);
-                let mut reaching: Vec<(u32, f64)> = within.map(|&(squared, id)| (id, squared)).collect();
-                reaching.sort_unstable_by_key(|&(id, _)| id);
-                (self.first(k, pairs), reaching)
-            };
-            let both = self.distances(queries, &either, keep, context)?;
-            let (nearest, reaching): (Vec<_>, Vec<_>) = both.into_iter().unzip();
-            found.append(&Neighbors::from_rows(&nearest, k.min(self.len())));
+            let mut nearest = Neighbors::with_room(queries.rows(), k.min(self.len()));
+            let mut reaching = vec![Vec::new(); queries.rows()];
+            let keep =
+                |_, pairs: &mut Vec<(f64, u32)>, (nearest, reaching): &mut (Places<'_>, &mut Vec<_>)| {
+                    let within = pairs.iter().filter(|(squared, id)| *squared <= reach[*id as usize]);
+                    **reaching = within.map(|&(squared, id)| (id, squared)).collect();
+                    reaching.sort_unstable_by_key(|&(id, _)| id);
+                    nearest.fill(self.first(k, pairs));
+                };
+            let mut places: Vec<_> = nearest.places().zip(&mut reaching).collect();
+            self.distances((queries, &*asked), &either, &mut places, keep, context)?;
+            found.append(nearest);
             reached.lists.extend(reaching);
             Ok(())
         })?;
@@ -163,7 +170,7 @@ impl Index {
             lists.push(ids[row * k..][..k].iter().copied());
         }
         let own = self.points.select(&(0..count).collect::<Vec<_>>());
-        self.nearest(&own, &lists, k, |_| None, context)
+        self.nearest((&own, &*self.handle.ask(&own)?), &lists, k, |_| None, context)
     }
 
     /// Does `work` on blocks of queries, and asks in between whether to go on.
@@ -205,63 +212,71 @@ impl Index {
     /// The `k` nearest of each query's candidates, without the one to skip.
     fn nearest(
         &self,
-        queries: &Matrix,
+        (queries, asked): (&Matrix, &dyn Asked),
         candidates: &IdLists,
         k: usize,
         skip: impl Fn(usize) -> Option<u32> + Sync + Send,
         context: &Context<'_>,
     ) -> Result<Neighbors> {
-        let keep = |query, mut pairs: Vec<(f64, u32)>| {
+        let keep = |query, pairs: &mut Vec<(f64, u32)>, place: &mut Places<'_>| {
             if let Some(skipped) = skip(query) {
                 pairs.retain(|&(_, id)| id != skipped);
             }
-            self.first(k, pairs)
+            place.fill(self.first(k, pairs));
         };
-        let rows = self.distances(queries, candidates, keep, context)?;
-        Ok(Neighbors::from_rows(&rows, k.min(self.len())))
+        let mut found = Neighbors::with_room(queries.rows(), k.min(self.len()));
+        let mut places: Vec<_> = found.places().collect();
+        self.distances((queries, asked), candidates, &mut places, keep, context)?;
+        Ok(found)
     }
 
     /// The `k` nearest, in order.
-    fn first(&self, k: usize, mut pairs: Vec<(f64, u32)>) -> Vec<(f64, u32)> {
+    fn first<'a>(&self, k: usize, pairs: &'a mut [(f64, u32)]) -> &'a [(f64, u32)] {
         pairs.sort_unstable_by(|a, b| self.nearer(a, b));
-        pairs.truncate(k);
-        pairs
+        &pairs[..k.min(pairs.len())]
     }
 
-    /// What `keep` makes of every query's candidates with their squared distances in f64. Where the device leaves them to the host, it
-    /// runs through the points from end to end, so that a point is fetched from memory once for all the queries of a group that have it.
+    /// Lets `keep` put what it makes of every query's candidates, with their squared distances in f64, in the query's place. Where the device
+    /// leaves the distances to the host, it runs through the points from end to end, so that a point is fetched from memory once for all
+    /// the queries of a group that have it.
     fn distances<T: Send>(
         &self,
-        queries: &Matrix,
+        (queries, asked): (&Matrix, &dyn Asked),
         candidates: &IdLists,
-        keep: impl Fn(usize, Vec<(f64, u32)>) -> T + Sync + Send,
+        places: &mut [T],
+        keep: impl Fn(usize, &mut Vec<(f64, u32)>, &mut T) + Sync + Send,
         context: &Context<'_>,
-    ) -> Result<Vec<T>> {
+    ) -> Result<()> {
         let rows = queries.rows();
+        if let Some(squared) = asked.distances(candidates)? {
+            let (ids, ends) = candidates.all();
+            context.each_part(places, SORTED, |at, places| {
+                let mut pairs = Vec::new();
+                for (row, place) in (at * SORTED..).zip(places) {
+                    let list = if row == 0 { 0 } else { ends[row - 1] }..ends[row];
+                    pairs.clear();
+                    pairs.extend(squared[list.clone()].iter().copied().zip(ids[list].iter().copied()));
+                    keep(row, &mut pairs, place);
+                }
+            });
+            return Ok(());
+        }
         let threads = context.threads();
         let groups = threads * rows.div_ceil(threads * GROUP);
         let group = rows.div_ceil(groups.max(1)).max(1);
-        if let Some(squared) = self.handle.distances(queries, candidates, context)? {
-            let (ids, ends) = candidates.all();
-            let of_row = |row: usize| {
-                let list = if row == 0 { 0 } else { ends[row - 1] }..ends[row];
-                keep(row, squared[list.clone()].iter().copied().zip(ids[list].iter().copied()).collect())
-            };
-            let of_group =
-                |at: usize| (at * group..((at + 1) * group).min(rows)).map(of_row).collect::<Vec<_>>();
-            return Ok(context.map(rows.div_ceil(group), of_group).into_iter().flatten().collect());
-        }
-        let of_group = |at: usize| {
-            let rows = at * group..((at + 1) * group).min(rows);
+        context.each_part(places, group, |at, places| {
+            let rows = at * group..at * group + places.len();
             let mut exact: Vec<Vec<(f64, u32)>> =
                 rows.clone().map(|row| Vec::with_capacity(candidates.get(row).len())).collect();
             for (row, id) in self.in_order_of_points(candidates, rows.clone()) {
                 let squared = squared_distance(queries.row(row as usize), self.points.row(id as usize));
                 exact[row as usize - rows.start].push((squared, id));
             }
-            rows.zip(exact).map(|(row, pairs)| keep(row, pairs)).collect::<Vec<_>>()
-        };
-        Ok(context.map(rows.div_ceil(group), of_group).into_iter().flatten().collect())
+            for ((row, mut pairs), place) in rows.zip(exact).zip(places) {
+                keep(row, &mut pairs, place);
+            }
+        });
+        Ok(())
     }
 
     /// Pairs of a query and a candidate, sorted by buckets of the latter.

@@ -78,9 +78,10 @@ impl Neighbors {
     }
 
     /// Appends further queries, asked of the same reference for as many neighbors.
-    pub fn append(&mut self, other: &Self) {
+    pub fn append(&mut self, other: Self) {
         if self.is_empty() {
-            self.stride = other.stride;
+            *self = other;
+            return;
         }
         debug_assert!(other.is_empty() || other.stride == self.stride);
         self.lengths.extend_from_slice(&other.lengths);
@@ -88,20 +89,14 @@ impl Neighbors {
         self.squared.extend_from_slice(&other.squared);
     }
 
-    /// Squared distances and numbers of every query's neighbors, nearest first, at most `stride` of them.
-    pub(super) fn from_rows(rows: &[Vec<(f64, u32)>], stride: usize) -> Self {
-        let mut found = Self::with_room(rows.len(), stride);
-        for (row, pairs) in rows.iter().enumerate() {
-            found.lengths[row] = pairs.len() as u32;
-            for (place, &(squared, id)) in pairs.iter().enumerate() {
-                found.ids[row * stride + place] = id;
-                found.squared[row * stride + place] = squared;
-            }
-        }
-        found
+    /// Where the neighbors of each query go.
+    pub(super) fn places(&mut self) -> impl Iterator<Item = Places<'_>> {
+        let stride = self.stride.max(1);
+        let lists = self.ids.chunks_mut(stride).zip(self.squared.chunks_mut(stride));
+        self.lengths.iter_mut().zip(lists).map(|(length, (ids, squared))| Places { length, ids, squared })
     }
 
-    fn with_room(queries: usize, stride: usize) -> Self {
+    pub(super) fn with_room(queries: usize, stride: usize) -> Self {
         let room = queries * stride;
         Self { stride, lengths: vec![0; queries], ids: vec![0; room], squared: vec![0.0; room] }
     }
@@ -110,6 +105,23 @@ impl Neighbors {
 /// The order of neighbors: by distance, then by reference index.
 fn nearer(a: &(f64, u32), b: &(f64, u32)) -> std::cmp::Ordering {
     a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
+}
+
+/// Where the neighbors of one query go.
+pub(super) struct Places<'a> {
+    length: &'a mut u32,
+    ids: &'a mut [u32],
+    squared: &'a mut [f64],
+}
+
+impl Places<'_> {
+    /// Nearest first, no more than there is room for.
+    pub(super) fn fill(&mut self, pairs: &[(f64, u32)]) {
+        *self.length = pairs.len() as u32;
+        for ((id, squared), pair) in self.ids.iter_mut().zip(self.squared.iter_mut()).zip(pairs) {
+            (*squared, *id) = *pair;
+        }
+    }
 }
 
 /// For every query, the points that have it within their reach.

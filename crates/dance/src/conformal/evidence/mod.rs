@@ -17,6 +17,7 @@ mod count;
 mod expert;
 mod folds;
 mod learn;
+mod memory;
 mod nearest;
 mod prototypes;
 mod ranked;
@@ -47,6 +48,7 @@ use bounds::Bounds;
 use by_class::{Offsets, Strata};
 use count::{Bagged, Counting, Joining, Query, reaching, score, scores};
 use expert::{Asked, Block, Expert, Support};
+use memory::Size;
 use weights::{Evidences, log_sum};
 use whitening::packed_columns;
 use wide::Wide;
@@ -122,9 +124,11 @@ impl Stack {
         known: Option<Known>,
         context: &Context<'_>,
     ) -> Result<Self> {
+        let speaks = mode != CalibrationMode::Disjoint;
+        let bag = if speaks { calibration.labels.len() } else { 0 };
+        memory::check(&settings, Size { fit: fit.labels.len(), bag, dimensions: root.rows(), classes })?;
         let whitening = settings.whitening.as_ref();
         let of = |part: &Part| learn::block(&part.embeddings, whitening, root, context);
-        let speaks = mode != CalibrationMode::Disjoint;
         let judged = of(calibration);
         let (mut points, mut labels) = (of(fit), fit.labels.clone());
         if speaks {

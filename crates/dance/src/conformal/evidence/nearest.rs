@@ -13,6 +13,9 @@ use super::wide::{Targets, Wide};
 use crate::context::Context;
 use crate::matrix::Matrix;
 
+/// Points of the bag whose distances to all points are there at the same time.
+pub(super) const ROWS: usize = 1024;
+
 /// See the [module](self).
 #[derive(Clone, Debug)]
 pub(super) struct Nearest {
@@ -45,10 +48,13 @@ impl Nearest {
             least: Vec::new(),
         };
         let mut bag = Wide::zeros(own.rows(), support.classes);
-        let mut squared = opened.points.squared(&own, context);
-        for row in 0..own.rows() {
-            squared.row_mut(row)[support.fit + row] = f64::INFINITY;
-            opened.of_classes(squared.row(row), bag.row_mut(row));
+        for first in (0..own.rows()).step_by(ROWS) {
+            let rows: Vec<usize> = (first..own.rows().min(first + ROWS)).collect();
+            let mut squared = opened.points.squared(&own.select(&rows), context);
+            for (at, row) in rows.into_iter().enumerate() {
+                squared.row_mut(at)[support.fit + row] = f64::INFINITY;
+                opened.of_classes(squared.row(at), bag.row_mut(row));
+            }
         }
         let least = |row: &[f64]| row.iter().copied().fold(f64::INFINITY, f64::min);
         opened.least = (0..bag.rows()).map(|row| least(bag.row(row))).collect();

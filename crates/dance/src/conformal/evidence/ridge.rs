@@ -21,7 +21,7 @@ use crate::random::Random;
 /// Most points whose kernel is inverted as it is.
 pub(super) const WHOLE: usize = 2048;
 /// Landmarks beyond that.
-const LANDMARKS: usize = 1024;
+pub(super) const LANDMARKS: usize = 1024;
 /// Added to the diagonal of the landmarks' kernel, which may hold one point twice.
 const JITTER: f64 = 1e-8;
 /// The stream of random numbers that picks landmarks.

@@ -14,7 +14,7 @@ use super::shortlist::Shortlist;
 use super::{check_width, squared_norm, subtract};
 use crate::context::Context;
 use crate::device::frame::{Frame, Reach};
-use crate::device::{Candidates, IdLists, IndexHandle};
+use crate::device::{Asked, Candidates, IdLists, IndexHandle};
 use crate::error::Result;
 use crate::matrix::Matrix;
 
@@ -91,23 +91,29 @@ impl IndexHandle for CpuIndex {
         self.frame.set_reach(squared)
     }
 
-    fn candidates(
-        &self,
-        queries: &Matrix,
-        k: usize,
-        reaching: bool,
-        context: &Context<'_>,
-    ) -> Result<Candidates> {
+    fn ask<'a>(&'a self, queries: &'a Matrix) -> Result<Box<dyn Asked + 'a>> {
         check_width("queries", self.frame.dimensions, queries.cols())?;
-        self.frame.check_reach(reaching)?;
-        let reach = self.frame.reach.as_ref().filter(|_| reaching);
-        let rows = queries.rows();
+        Ok(Box::new(CpuAsked { index: self, queries }))
+    }
+}
+
+struct CpuAsked<'a> {
+    index: &'a CpuIndex,
+    queries: &'a Matrix,
+}
+
+impl Asked for CpuAsked<'_> {
+    fn candidates(&self, k: usize, reaching: bool, context: &Context<'_>) -> Result<Candidates> {
+        let frame = &self.index.frame;
+        frame.check_reach(reaching)?;
+        let reach = frame.reach.as_ref().filter(|_| reaching);
+        let rows = self.queries.rows();
         // Every thread gets as many tiles as any other; they do not change the result.
         let threads = context.threads();
         let tiles = threads * rows.div_ceil(threads * QUERY_TILE);
         let tile = rows.div_ceil(tiles.max(1)).max(1);
         let tiles = context.map(rows.div_ceil(tile), |at| {
-            self.tile(queries, at * tile..((at + 1) * tile).min(rows), k, reach)
+            self.index.tile(self.queries, at * tile..((at + 1) * tile).min(rows), k, reach)
         });
         let mut all = Candidates::default();
         for tile in &tiles {

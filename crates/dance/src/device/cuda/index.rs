@@ -12,7 +12,7 @@ use super::queue::Queue;
 use crate::context::Context;
 use crate::device::cpu::check_width;
 use crate::device::frame::Frame;
-use crate::device::{Candidates, IdLists, IndexHandle};
+use crate::device::{Asked, Candidates, IdLists, IndexHandle};
 use crate::error::Result;
 use crate::matrix::Matrix;
 
@@ -46,27 +46,22 @@ impl CudaIndex {
         Ok(Self { gpu: Arc::clone(gpu), frame, center, points, given, norms, offsets: None })
     }
 
-    /// Appends the candidates of some queries, row after row.
+    /// Appends the candidates of `count` queries from `first` on, row after row.
     fn block(
         &self,
         queue: &Queue,
-        queries: &[f32],
+        (queries, first, count): (&CudaSlice<f32>, usize, usize),
         k: usize,
         reaching: bool,
         all: &mut Candidates,
     ) -> Result<()> {
         let (n, d) = (self.frame.norms.len(), self.frame.dimensions);
-        let count = queries.len() / d.max(1);
-        let mut queries = queue.upload(queries)?;
-        if let Some(center) = &self.center {
-            let moved = queue.kernel("move_rows").output(&mut queries, count * d).input(center, d).size(d);
-            moved.run((count, 1), (128, 1))?;
-        }
         let mut norms = queue.zeros::<f64>(count)?;
-        let squares = queue.kernel("row_squares_f32").input(&queries, count * d).size(count).size(d);
-        squares.output(&mut norms, count).run((count.div_ceil(8), 1), (256, 1))?;
+        let squares = queue.kernel("row_squares_f32").input_from(queries, first * d, count * d);
+        squares.size(count).size(d).output(&mut norms, count).run((count.div_ceil(8), 1), (256, 1))?;
         let mut products = queue.zeros(count * n)?;
-        let (left, right) = (Mat::new(&queries, count, d), Mat::new(&self.points, n, d).flip());
+        let left = Mat::new(queries, first + count, d).part(first, count);
+        let right = Mat::new(&self.points, n, d).flip();
         queue.product(MatMut::new(&mut products, count, n), false, left, right, 1.0)?;
         let norms = queue.download(&norms, 0, count)?;
         let slacks: Vec<Option<f32>> = norms.iter().map(|&norm| self.frame.slack(norm)).collect();
@@ -113,6 +108,10 @@ impl CudaIndex {
         let list = list.size(n).size(count).input(limits, count).input(&on_device, count);
         list.output(&mut ids, total as usize).run(warps, (256, 1))?;
         let ids = queue.download(&ids, 0, total as usize)?;
+        if sure.iter().all(Option::is_some) {
+            lists.extend_with(&ids, lengths.iter().map(|&length| length as usize));
+            return Ok(());
+        }
         for ((start, length), sure) in starts.iter().zip(&lengths).zip(sure) {
             match sure {
                 Some(_) => lists.push(ids[*start as usize..][..*length as usize].iter().copied()),
@@ -132,38 +131,59 @@ impl IndexHandle for CudaIndex {
         Ok(())
     }
 
-    fn candidates(&self, queries: &Matrix, k: usize, reaching: bool, _: &Context<'_>) -> Result<Candidates> {
+    fn ask<'a>(&'a self, queries: &'a Matrix) -> Result<Box<dyn Asked + 'a>> {
         check_width("queries", self.frame.dimensions, queries.cols())?;
-        self.frame.check_reach(reaching)?;
-        let block = (BLOCK_NUMBERS / self.frame.norms.len().max(1)).max(1);
-        let mut all = Candidates::default();
-        let queue = self.gpu.queue()?;
-        let d = self.frame.dimensions;
-        for queries in queries.as_slice().chunks((block * d).max(1)) {
-            self.block(&queue, queries, k, reaching, &mut all)?;
-        }
-        Ok(all)
+        let queries_up = self.gpu.queue()?.upload(queries.as_slice())?;
+        Ok(Box::new(CudaAsked { index: self, count: queries.rows(), queries: queries_up }))
     }
 
     fn block(&self) -> usize {
         1 << 14
     }
+}
 
-    fn distances(&self, queries: &Matrix, lists: &IdLists, _: &Context<'_>) -> Result<Option<Vec<f64>>> {
-        check_width("queries", self.frame.dimensions, queries.cols())?;
-        let ((ids, ends), d) = (lists.all(), self.frame.dimensions);
+/// Queries on the device, as they were given.
+struct CudaAsked<'a> {
+    index: &'a CudaIndex,
+    count: usize,
+    queries: CudaSlice<f32>,
+}
+
+impl Asked for CudaAsked<'_> {
+    fn candidates(&self, k: usize, reaching: bool, _: &Context<'_>) -> Result<Candidates> {
+        let Self { index, count, queries } = self;
+        index.frame.check_reach(reaching)?;
+        let d = index.frame.dimensions;
+        let block = (BLOCK_NUMBERS / index.frame.norms.len().max(1)).max(1);
+        let mut all = Candidates::default();
+        let queue = index.gpu.queue()?;
+        let mut moved = None;
+        if let Some(center) = &index.center {
+            let queries = moved.insert(queue.copy(queries, count * d)?);
+            let kernel = queue.kernel("move_rows").output(queries, count * d).input(center, d).size(d);
+            kernel.run((*count, 1), (128, 1))?;
+        }
+        for first in (0..*count).step_by(block) {
+            let part = (moved.as_ref().unwrap_or(queries), first, block.min(count - first));
+            index.block(&queue, part, k, reaching, &mut all)?;
+        }
+        Ok(all)
+    }
+
+    fn distances(&self, lists: &IdLists) -> Result<Option<Vec<f64>>> {
+        let Self { index, count, queries } = self;
+        let ((ids, ends), d) = (lists.all(), index.frame.dimensions);
         // A few are done before the device has heard of them.
-        if ids.len() < FEW || u32::try_from(ids.len()).is_err() {
+        if ids.len() < FEW || u32::try_from(ids.len()).is_err() || lists.len() != *count {
             return Ok(None);
         }
-        let queue = self.gpu.queue()?;
-        let on_device = queue.upload(queries.as_slice())?;
+        let queue = index.gpu.queue()?;
         let (listed, pairs) = (queue.upload(ids)?, ids.len());
         let ends = queue.upload(&ends.iter().map(|&end| end as u32).collect::<Vec<_>>())?;
         let mut squared = queue.zeros::<f64>(pairs)?;
-        let points = self.given.as_ref().unwrap_or(&self.points);
-        let distances = queue.kernel("listed_distances").input(&on_device, queries.rows() * d);
-        let distances = distances.input(points, self.frame.norms.len() * d).size(d).input(&listed, pairs);
+        let points = index.given.as_ref().unwrap_or(&index.points);
+        let distances = queue.kernel("listed_distances").input(queries, count * d);
+        let distances = distances.input(points, index.frame.norms.len() * d).size(d).input(&listed, pairs);
         let distances = distances.input(&ends, lists.len()).output(&mut squared, pairs);
         distances.run((lists.len(), 1), (256, 1))?;
         queue.download(&squared, 0, pairs).map(Some)

@@ -37,6 +37,7 @@ pub(super) fn check(
     let hint = format!("about {fits} would fit in {}", human_bytes(limit));
     if config.memory.is_some() {
         let what = format!("fitting {} points of {full} dimensions", n + m);
+        let hint = format!("Raise the limit, or fit on fewer points ({hint})");
         return Err(Error::Memory { what, needed, limit, hint });
     }
     context.notice(&Event::Warning(format!(

@@ -1,0 +1,104 @@
+"""Sizes of sets, `--combine evidence` against the default, on the same kernel: ratios within one run.
+
+`DANCE_DATA=folder python3 benchmarks/evidence.py [seeds] [files …]`; `DANCE` names the binary, `FIT` further options of `dance fit`, `KIND` one of
+
+- few (the default): 10 points of each class, half of them fit and half calibrate; judged on the rest,
+- full: a random split, 0.4 fit, 0.4 calibrate, 0.2 judge,
+- zipf: classes by Zipf's law (exponent 1, in random order) of what `full` fits and calibrates with.
+
+Sizes at 0.1 and 0.05, coverage, class deviation (in points, sampling noise taken off), accuracy; then the geometric mean of the ratios of sizes.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parent))
+import environment
+
+environment.enter("numpy")
+
+import numpy as np
+
+FILES = [
+    "pets_clip_b32",
+    "flowers102_clip_b32",
+    "caltech101_clip_b32",
+    "dtd_clip_b32",
+    "ucf101_clip_b32",
+    "clinc150_minilm",
+]
+DANCE = os.environ.get("DANCE", str(environment.ROOT / "target" / "release" / "dance"))
+KIND = os.environ.get("KIND", "few")
+FIT = os.environ.get("FIT", "").split()
+PER_CLASS = 10
+
+
+def dance(*arguments):
+    command = [DANCE, *map(str, arguments), "--json", "-q"]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def parts(labels, random):
+    """Rows that fit, calibrate and judge."""
+    order = random.permutation(len(labels))
+    if KIND == "few":
+        seen = np.zeros(labels.max() + 1, int)
+        place = np.empty(len(labels), int)
+        for row in order:
+            place[row] = seen[labels[row]]
+            seen[labels[row]] += 1
+        halves = [place < PER_CLASS // 2, (place >= PER_CLASS // 2) & (place < PER_CLASS), place >= PER_CLASS]
+        return [random.permutation(np.flatnonzero(half)) for half in halves]
+    fit, calibration, test = np.split(order, (np.array([0.4, 0.8]) * len(order)).astype(int))
+    if KIND == "zipf":
+        frequency = 1 / (1 + random.permutation(labels.max() + 1))
+        frequency /= frequency.max()
+        fit, calibration, test = (
+            rows[random.random(len(rows)) < frequency[labels[rows]]] for rows in (fit, calibration, test)
+        )
+    return fit, calibration, test
+
+
+def judged(model, folder):
+    levels = dance("evaluate", model, folder / "test.npz", "--alpha", "0.1,0.05")["levels"]
+    return [[level[what] for what in ("size", "coverage", "class_deviation", "accuracy")] for level in levels]
+
+
+def run(points, labels, seed):
+    """The numbers of evidence and of the default: two alphas, four numbers."""
+    with tempfile.TemporaryDirectory() as path:
+        folder = Path(path)
+        for name, rows in zip(
+            ("fit", "calibration", "test"), parts(labels, np.random.default_rng(seed)), strict=True
+        ):
+            np.savez(folder / f"{name}.npz", embeddings=points[rows], labels=labels[rows])
+        model, other = folder / "evidence.dance", folder / "fuse.dance"
+        calibration = folder / "calibration.npz"
+        dance(
+            "fit", folder / "fit.npz", "--calibration", calibration, "-o", model, "--combine", "evidence",
+            "--seed", seed, *FIT,
+        )
+        dance("recalibrate", model, calibration, "-o", other, "--combine", "fuse")
+        return judged(model, folder), judged(other, folder)
+
+
+seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+all_ratios = []
+for name in sys.argv[2:] or FILES:
+    file = np.load(Path(os.environ["DANCE_DATA"]) / f"{name}.npz")
+    labels = np.unique(file["labels"], return_inverse=True)[1]
+    results = np.array([run(file["embeddings"], labels, seed) for seed in range(seeds)])
+    ratios = np.exp(np.log(results[:, 0, :, 0] / results[:, 1, :, 0]).mean(0))
+    all_ratios.append(ratios)
+    for level, alpha in enumerate((0.1, 0.05)):
+        numbers = results[:, :, level].mean(0)
+        told = "   ".join(
+            f"{who}: size {size:.2f} coverage {coverage:.3f} deviation {deviation:.1f} accuracy {accuracy:.3f}"
+            for who, (size, coverage, deviation, accuracy) in zip(("evidence", "fuse"), numbers, strict=True)
+        )
+        print(f"{name} alpha {alpha}: ratio {ratios[level]:.3f}   {told}", flush=True)
+print("geometric mean of the ratios:", " / ".join(f"{ratio:.3f}" for ratio in np.exp(np.log(all_ratios).mean(0))))
