@@ -239,8 +239,8 @@ fn a_level_that_adapts_goes_on_where_it_stood() {
     let rows: Vec<Value> = data.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let wrong = |row: usize| &rows[(row * 37 + 11) % 96]["label"];
     let mut stream = Vec::new();
-    for row in 0..96 {
-        let mut line = json!({ "id": format!("p{row}"), "embedding": rows[row]["embedding"] });
+    for (row, point) in rows.iter().enumerate() {
+        let mut line = json!({ "id": format!("p{row}"), "embedding": point["embedding"] });
         // Every third label comes forty points later.
         if row % 3 > 0 {
             line["label"] = wrong(row).clone();
@@ -257,7 +257,9 @@ fn a_level_that_adapts_goes_on_where_it_stood() {
     // What a row is depends on the file alone.
     let answers = |ran: &str| -> Vec<Value> {
         let mut all: Vec<Value> = ran.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        all.iter_mut().for_each(|answer| drop(answer.as_object_mut().unwrap().remove("row")));
+        for answer in &mut all {
+            answer.as_object_mut().unwrap().remove("row");
+        }
         all
     };
     let state = at("state.json");

@@ -84,7 +84,7 @@ pub(super) fn find(
         found.push(Twofold {
             class,
             p_value: *p_value,
-            groups: around(points, all, [centre(one), centre(other)]),
+            groups: around(points, all, &[centre(one), centre(other)]),
         });
     }
     found
@@ -101,7 +101,7 @@ fn mean(points: &Matrix, rows: impl ExactSizeIterator<Item = usize>) -> Vec<f64>
 }
 
 /// All rows with the nearer of two centres, the nearest first; the larger group first.
-fn around(points: &Matrix, rows: impl Iterator<Item = usize>, centres: [Vec<f64>; 2]) -> [Vec<u32>; 2] {
+fn around(points: &Matrix, rows: impl Iterator<Item = usize>, centres: &[Vec<f64>; 2]) -> [Vec<u32>; 2] {
     let squared = |row: usize, centre: &[f64]| -> f64 {
         points.row(row).iter().zip(centre).map(|(&value, centre)| (f64::from(value) - centre).powi(2)).sum()
     };
@@ -232,7 +232,7 @@ impl Products {
         if high <= low {
             return 1.0;
         }
-        let (middle, width) = (0.5 * (low + high), 0.5 * (high - low));
+        let (middle, width) = (f64::midpoint(low, high), 0.5 * (high - low));
         let mut counts = [0usize; 3];
         for &point in judges {
             let place = (along(point) - middle) / width + 1.5;
@@ -313,7 +313,7 @@ mod tests {
             };
             judges.iter().filter(inside).count()
         };
-        let start = (low + high) / 2.0 - width / 2.0;
+        let start = f64::midpoint(low, high) - width / 2.0;
         let [left, between, right] = [start - width, start, start + width].map(count);
         let p = |side: usize| {
             // Pascal's triangle: ways for so many coins to fall so many heads.
