@@ -224,7 +224,7 @@ fn classes_that_are_two_are_named() {
     }
     let found = Audit::new(&Cpu, &dataset(&rows), None, OPTIONS, &CONTEXT).unwrap();
     assert_eq!(found.twofold.iter().map(|twofold| twofold.class).collect::<Vec<_>>(), [1]);
-    let moved = |row: &&u32| **row % 2 == 0;
+    let moved = |row: &&u32| row.is_multiple_of(2);
     let [one, other] = found.twofold[0].groups.each_ref().map(|group| group.iter().filter(moved).count());
     assert!((one, other) == (50, 0) || (one, other) == (0, 50), "{one} and {other} of those that were moved");
 
