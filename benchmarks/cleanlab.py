@@ -11,9 +11,7 @@ a logistic regression, fitted on the original labels out of fold, gives a probab
 points, ranked by cleanlab.
 """
 
-import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -31,15 +29,6 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import cross_val_predict
 
 FDR, SHARE, DOUBTED = 0.1, 0.05, 0.01
-FILES = [
-    "pets_clip_b32",
-    "flowers102_clip_b32",
-    "caltech101_clip_b32",
-    "dtd_clip_b32",
-    "ucf101_clip_b32",
-    "clinc150_minilm",
-]
-DANCE = os.environ.get("DANCE", str(environment.ROOT / "target" / "release" / "dance"))
 
 
 def planted(points, labels, kind, seed):
@@ -77,8 +66,7 @@ def audit(points, labels):
         data = Path(folder) / "data.npz"
         np.savez(data, embeddings=points, labels=labels)
         begin = time.perf_counter()
-        command = [DANCE, "audit", str(data), "-o", f"{folder}/audit", "--fdr", str(FDR), "--json", "-q"]
-        report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        report = environment.dance("audit", data, "-o", f"{folder}/audit", "--fdr", FDR)
         return report, time.perf_counter() - begin
 
 
@@ -105,7 +93,7 @@ folder = Path(os.environ["DANCE_DATA"])
 print(
     "file, kind, method: average precision, false discoveries, undoubted, recall, listed, seconds (means over plantings)"
 )
-for name in sys.argv[2:] or FILES:
+for name in sys.argv[2:] or environment.FILES:
     file = np.load(folder / f"{name}.npz")
     points = file["embeddings"].astype(np.float32)
     labels = np.unique(file["labels"], return_inverse=True)[1]

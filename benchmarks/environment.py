@@ -9,6 +9,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".venv" / "benchmarks"
+#: The program that is measured.
+DANCE = os.environ.get("DANCE", str(ROOT / "target" / "release" / "dance"))
+#: Embeddings with labels that are measured on, in the folder that DANCE_DATA names.
+FILES = [
+    "pets_clip_b32",
+    "flowers102_clip_b32",
+    "caltech101_clip_b32",
+    "dtd_clip_b32",
+    "ucf101_clip_b32",
+    "clinc150_minilm",
+]
 
 
 def enter(*packages: str) -> None:
@@ -20,6 +31,13 @@ def enter(*packages: str) -> None:
         venv.create(FOLDER, with_pip=True)
     subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
     os.execv(python, [str(python), *sys.argv])
+
+
+def dance(*arguments: object) -> dict:
+    """What the program prints as JSON."""
+    command = [DANCE, *map(str, arguments), "--json", "-q"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def engine(*arguments: object, threads: int) -> dict:

@@ -9,9 +9,7 @@
 Sizes at 0.1 and 0.05, coverage, class deviation (in points, sampling noise taken off), accuracy; then the geometric mean of the ratios of sizes.
 """
 
-import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -23,23 +21,9 @@ environment.enter("numpy")
 
 import numpy as np
 
-FILES = [
-    "pets_clip_b32",
-    "flowers102_clip_b32",
-    "caltech101_clip_b32",
-    "dtd_clip_b32",
-    "ucf101_clip_b32",
-    "clinc150_minilm",
-]
-DANCE = os.environ.get("DANCE", str(environment.ROOT / "target" / "release" / "dance"))
 KIND = os.environ.get("KIND", "few")
 FIT = os.environ.get("FIT", "").split()
 PER_CLASS = 10
-
-
-def dance(*arguments):
-    command = [DANCE, *map(str, arguments), "--json", "-q"]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def parts(labels, random):
@@ -64,7 +48,7 @@ def parts(labels, random):
 
 
 def judged(model, folder):
-    levels = dance("evaluate", model, folder / "test.npz", "--alpha", "0.1,0.05")["levels"]
+    levels = environment.dance("evaluate", model, folder / "test.npz", "--alpha", "0.1,0.05")["levels"]
     return [[level[what] for what in ("size", "coverage", "class_deviation", "accuracy")] for level in levels]
 
 
@@ -78,17 +62,17 @@ def run(points, labels, seed):
             np.savez(folder / f"{name}.npz", embeddings=points[rows], labels=labels[rows])
         model, other = folder / "evidence.dance", folder / "fuse.dance"
         calibration = folder / "calibration.npz"
-        dance(
+        environment.dance(
             "fit", folder / "fit.npz", "--calibration", calibration, "-o", model, "--combine", "evidence",
             "--seed", seed, *FIT,
         )
-        dance("recalibrate", model, calibration, "-o", other, "--combine", "fuse")
+        environment.dance("recalibrate", model, calibration, "-o", other, "--combine", "fuse")
         return judged(model, folder), judged(other, folder)
 
 
 seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
 all_ratios = []
-for name in sys.argv[2:] or FILES:
+for name in sys.argv[2:] or environment.FILES:
     file = np.load(Path(os.environ["DANCE_DATA"]) / f"{name}.npz")
     labels = np.unique(file["labels"], return_inverse=True)[1]
     results = np.array([run(file["embeddings"], labels, seed) for seed in range(seeds)])

@@ -6,9 +6,7 @@ calibrate. Accuracy and set size at 0.1 on the 800; the last column is what cali
 their provenance taken away.
 """
 
-import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -22,18 +20,12 @@ import numpy as np
 
 sys.path.pop()
 FILES = ["pets_clip_b32", "dtd_clip_b32", "flowers102_clip_b32"]
-DANCE = os.environ.get("DANCE", str(environment.ROOT / "target" / "release" / "dance"))
 START, LABELS, CALIBRATION, TEST = 200, 200, 300, 800
 FIT = ["--evaluations", "10", "--alpha", "0.1"]
 
 
-def dance(*arguments):
-    command = [DANCE, *map(str, arguments), "--json", "-q"]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-
-
 def judged(folder, name, seed):
-    level = dance("evaluate", folder / f"{name}.dance", folder / "test.npz", "--alpha", "0.1")["levels"][0]
+    level = environment.dance("evaluate", folder / f"{name}.dance", folder / "test.npz", "--alpha", "0.1")["levels"][0]
     return level["accuracy"], level["size"], level["coverage"]
 
 
@@ -50,7 +42,7 @@ def run(points, labels, seed):
         def fit(name, rows):
             save(name, rows)
             kernel, model = folder / f"{name}.npz", folder / f"{name}.dance"
-            dance(
+            environment.dance(
                 "fit", kernel, "--calibration", folder / "calibration.npz", "-o", model, "--seed", seed, *FIT
             )
             return judged(folder, name, seed)
@@ -58,16 +50,16 @@ def run(points, labels, seed):
         for name, rows in {"calibration": calibration, "test": test, "pool": pool}.items():
             save(name, rows)
         before = fit("start", start)
-        chosen = dance(
+        chosen = environment.dance(
             "select", folder / "pool.npz", folder / "start.dance", "-n", LABELS, "--audit", LABELS,
             "-o", folder / "list.csv", "--seed", seed,
         )  # fmt: skip
         picked = fit("picked", np.concatenate([start, pool[chosen["picked"]]]))
         random = fit("random", np.concatenate([start, pool[chosen["random"]]]))
         save("wrong", pool[chosen["picked"]])
-        dance("recalibrate", folder / "start.dance", folder / "wrong.npz", "-o", folder / "wrong.dance")
+        environment.dance("recalibrate", folder / "start.dance", folder / "wrong.npz", "-o", folder / "wrong.dance")
         save("right", pool[chosen["random"]])
-        dance("recalibrate", folder / "start.dance", folder / "right.npz", "-o", folder / "right.dance")
+        environment.dance("recalibrate", folder / "start.dance", folder / "right.npz", "-o", folder / "right.dance")
         return before, random, picked, judged(folder, "right", seed), judged(folder, "wrong", seed)
 
 

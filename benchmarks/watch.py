@@ -9,7 +9,6 @@ given (cosine) and one minus the largest probability. *Days*: 100 points a day, 
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -22,16 +21,8 @@ environment.enter("numpy", "scikit-learn")
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-DANCE = os.environ.get("DANCE", str(environment.ROOT / "target" / "release" / "dance"))
 DATA = Path(os.environ["DANCE_DATA"])
 RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-
-
-def dance(*arguments):
-    command = [DANCE, *map(str, arguments), "--json", "-q"]
-    return json.loads(
-        subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
-    )
 
 
 def load(name):
@@ -47,7 +38,7 @@ def save(path, points, labels=None):
 
 def answers(folder, model, points):
     """Novelty and the largest probability of every point."""
-    dance("predict", model, save(folder / "asked.npz", points), "-o", folder / "sets.jsonl")
+    environment.dance("predict", model, save(folder / "asked.npz", points), "-o", folder / "sets.jsonl")
     rows = [json.loads(line) for line in (folder / "sets.jsonl").read_text().splitlines()]
     return np.array([row["novelty"] for row in rows]), np.array([row["probability"] for row in rows])
 
@@ -60,16 +51,16 @@ with tempfile.TemporaryDirectory() as path:
     fit, rest = order[:1000], order[1000:]
     first, second = save(folder / "fit.npz", points[fit], labels[fit]), folder / "calibration.npz"
     save(second, points[rest[:800]], labels[rest[:800]])
-    dance("fit", first, "--calibration", second, "-o", folder / "model", "--evaluations", 10)
+    environment.dance("fit", first, "--calibration", second, "-o", folder / "model", "--evaluations", 10)
     flagged, alarms = [], 0
     for seed in range(RUNS):
         drawn = np.random.default_rng(seed + 1).permutation(rest)
         save(second, points[drawn[:800]], labels[drawn[:800]])
-        dance("recalibrate", folder / "model", second, "-o", folder / "again")
+        environment.dance("recalibrate", folder / "model", second, "-o", folder / "again")
         stream = save(folder / "stream.npz", points[drawn[800:1600]], labels[drawn[800:1600]])
-        found = dance("predict", folder / "again", stream, "-o", folder / "sets.npz", "--novelty", 0.05)
+        found = environment.dance("predict", folder / "again", stream, "-o", folder / "sets.npz", "--novelty", 0.05)
         flagged.append(found["novelty"]["rows"] / 800)
-        seen = dance("monitor", folder / "again", stream, "--labelled", "--false-alarm", 0.05, "--seed", seed)
+        seen = environment.dance("monitor", folder / "again", stream, "--labelled", "--false-alarm", 0.05, "--seed", seed)
         alarms += bool(seen["alarms"])
     band = 2 * np.std(flagged) / np.sqrt(RUNS)
     print(
@@ -86,7 +77,7 @@ with tempfile.TemporaryDirectory() as path:
 
     drawn = np.random.default_rng(1).permutation(rest)
     save(second, points[drawn[:800]], labels[drawn[:800]])
-    dance("recalibrate", folder / "model", second, "-o", folder / "again")
+    environment.dance("recalibrate", folder / "model", second, "-o", folder / "again")
     known, new = points[np.concatenate([fit, drawn[:800]])], points[drawn[800:1400]]
     noise = np.random.default_rng(2).normal(size=(600, points.shape[1])).astype(np.float32)
     noise /= np.linalg.norm(noise, axis=1, keepdims=True)
@@ -98,7 +89,7 @@ with tempfile.TemporaryDirectory() as path:
         parts = inside[:1000], inside[1000:1800], inside[1800:2400]
         save(first, points[parts[0]], labels[parts[0]])
         save(second, points[parts[1]], labels[parts[1]])
-        dance("fit", first, "--calibration", second, "-o", folder / "without", "--evaluations", 5)
+        environment.dance("fit", first, "--calibration", second, "-o", folder / "without", "--evaluations", 5)
         known = points[np.concatenate(parts[:2])]
         left.append(compare("", folder / "without", known, points[parts[2]], points[labels == label]))
     rows.append(
@@ -123,7 +114,7 @@ with tempfile.TemporaryDirectory() as path:
             usual = points[random.choice(drawn[800:], 100)]
             stream.append(np.where(odd[:, None], others[random.integers(0, len(others), 100)], usual))
             day += 1
-        found = dance(
+        found = environment.dance(
             "monitor", folder / "again", save(folder / "stream.npz", np.concatenate(stream)), "--seed", seed
         )
         days.append(found["alarms"][0]["row"] // 100 + 1 if found["alarms"] else 21)

@@ -107,7 +107,7 @@ pub enum Error {
     },
     /// The job would need more memory than it may take. Nothing was allocated.
     #[error(
-        "{what} needs {} of memory but there are {}. {hint}",
+        "{what} needs {} of memory and has {}. {hint}",
         human_bytes(*needed), human_bytes(*limit)
     )]
     Memory {

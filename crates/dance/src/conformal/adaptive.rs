@@ -1,7 +1,7 @@
 //! A level that follows what the labels say: adaptive conformal inference (Gibbs and Candès, 2021).
 //!
-//! After every label `α ← α + γ·(target - missed)`, so that α follows from how many labels came and how many were missed: a miss makes the next sets larger, a hit a little smaller. Where α is 0 or less a set holds every label, where it is
-//! 1 or more none, so α cannot run away: with at most D points waiting for their labels it stays within γ(D+1) of 0 and 1. Since α is a sum
+//! After every label `α ← α + γ·(target - missed)`, so that α follows from how many labels came and how many were missed: a miss makes the
+//! next sets larger, a hit a little smaller. Where α is 0 or less a set holds every label, where it is 1 or more none, so α cannot run away: with at most D points waiting for their labels it stays within γ(D+1) of 0 and 1. Since α is a sum
 //! of the misses, after T labels, whatever the points and in whatever order,
 //!
 //! ```text
