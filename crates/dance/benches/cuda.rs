@@ -202,7 +202,7 @@ fn search(device: &dyn Device, [count, n, d, k]: [usize; 4], context: &Context<'
     let index = Index::open(device, all, context).unwrap();
     for _ in 0..5 {
         let begin = Instant::now();
-        let asked = handle.ask(&queries).unwrap();
+        let asked = handle.ask(&queries, context).unwrap();
         said("queries-up", begin, 0.0);
         let begin = Instant::now();
         let found = asked.candidates(k, false, context).unwrap();

@@ -311,7 +311,7 @@ impl IndexHandle for NaiveIndex {
         Ok(())
     }
 
-    fn ask<'a>(&'a self, queries: &'a Matrix) -> Result<Box<dyn Asked + 'a>> {
+    fn ask<'a>(&'a self, queries: &'a Matrix, _: &Context<'_>) -> Result<Box<dyn Asked + 'a>> {
         Ok(Box::new(NaiveAsked { index: self, queries: rows(queries) }))
     }
 }

@@ -24,7 +24,7 @@
 //! assert!(Cpu.fit_bytes(size) > 2 * 4 * 20_000 * 20_000); // two n×n matrices of f32, and what is tall
 //! let index = Cpu.open_index(&Matrix::new(vec![0.0, 5.0, 1.0], 3, 1)?, &Context::new(1)?)?;
 //! let query = Matrix::new(vec![0.2], 1, 1)?;
-//! let found = index.ask(&query)?.candidates(2, false, &Context::new(1)?)?;
+//! let found = index.ask(&query, &Context::new(1)?)?.candidates(2, false, &Context::new(1)?)?;
 //! assert!(found.nearest.get(0).contains(&0) && found.nearest.get(0).contains(&2));
 //! # Ok::<(), dance::Error>(())
 //! ```
@@ -213,7 +213,7 @@ pub trait IndexHandle: Send + Sync {
     fn set_reach(&mut self, squared: &[f64], context: &Context<'_>) -> Result<()>;
 
     /// Takes queries over, once for all that is asked about them.
-    fn ask<'a>(&'a self, queries: &'a Matrix) -> Result<Box<dyn Asked + 'a>>;
+    fn ask<'a>(&'a self, queries: &'a Matrix, context: &Context<'_>) -> Result<Box<dyn Asked + 'a>>;
 
     /// How many queries to hand over at once: few enough that a job can be stopped in between.
     fn block(&self) -> usize {
@@ -231,7 +231,7 @@ pub trait Asked {
 
     /// The squared distances of every query to the points listed for it, list after list: bit for bit those of
     /// [`squared_distance`](crate::neighbors::squared_distance). `None` leaves them to the host.
-    fn distances(&self, _: &IdLists) -> Result<Option<Vec<f64>>> {
+    fn distances(&self, _: &IdLists) -> Result<Option<Box<dyn AsRef<[f64]> + '_>>> {
         Ok(None)
     }
 }

@@ -109,7 +109,7 @@ impl Index {
         self.in_blocks(queries, k, context, |queries, first| {
             // A point that is skipped afterwards takes one more place.
             let wanted = k + usize::from(skip.is_some());
-            let asked = self.handle.ask(queries)?;
+            let asked = self.handle.ask(queries, context)?;
             let candidates = asked.candidates(wanted, false, context)?;
             let skip = |row: usize| skip.and_then(|skip| skip[first + row]);
             found.append(self.nearest((queries, &*asked), &candidates.nearest, k, skip, context)?);
@@ -140,7 +140,7 @@ impl Index {
         };
         let (mut found, mut reached) = (Neighbors::default(), Reached::default());
         self.in_blocks(queries, k, context, |queries, _| {
-            let asked = self.handle.ask(queries)?;
+            let asked = self.handle.ask(queries, context)?;
             let candidates = asked.candidates(k, true, context)?;
             // Most points that reach a query are among its nearest too: one distance serves both ways.
             let either = candidates.nearest.union(&candidates.reaching);
@@ -170,7 +170,7 @@ impl Index {
             lists.push(ids[row * k..][..k].iter().copied());
         }
         let own = self.points.select(&(0..count).collect::<Vec<_>>());
-        self.nearest((&own, &*self.handle.ask(&own)?), &lists, k, |_| None, context)
+        self.nearest((&own, &*self.handle.ask(&own, context)?), &lists, k, |_| None, context)
     }
 
     /// Does `work` on blocks of queries, and asks in between whether to go on.
@@ -249,6 +249,7 @@ impl Index {
     ) -> Result<()> {
         let rows = queries.rows();
         if let Some(squared) = asked.distances(candidates)? {
+            let squared = (*squared).as_ref();
             let (ids, ends) = candidates.all();
             context.each_part(places, SORTED, |at, places| {
                 let mut pairs = Vec::new();

@@ -91,7 +91,7 @@ impl IndexHandle for CpuIndex {
         self.frame.set_reach(squared)
     }
 
-    fn ask<'a>(&'a self, queries: &'a Matrix) -> Result<Box<dyn Asked + 'a>> {
+    fn ask<'a>(&'a self, queries: &'a Matrix, _: &Context<'_>) -> Result<Box<dyn Asked + 'a>> {
         check_width("queries", self.frame.dimensions, queries.cols())?;
         Ok(Box::new(CpuAsked { index: self, queries }))
     }

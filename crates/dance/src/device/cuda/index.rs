@@ -107,9 +107,10 @@ impl CudaIndex {
         let list = queue.kernel("list_within").input(products, count * n).input(levels, n);
         let list = list.size(n).size(count).input(limits, count).input(&on_device, count);
         list.output(&mut ids, total as usize).run(warps, (256, 1))?;
-        let ids = queue.download(&ids, 0, total as usize)?;
+        let ids = self.gpu.fetch(queue, &ids, total as usize)?;
+        let ids = ids.as_ref();
         if sure.iter().all(Option::is_some) {
-            lists.extend_with(&ids, lengths.iter().map(|&length| length as usize));
+            lists.extend_with(ids, lengths.iter().map(|&length| length as usize));
             return Ok(());
         }
         for ((start, length), sure) in starts.iter().zip(&lengths).zip(sure) {
@@ -131,10 +132,10 @@ impl IndexHandle for CudaIndex {
         Ok(())
     }
 
-    fn ask<'a>(&'a self, queries: &'a Matrix) -> Result<Box<dyn Asked + 'a>> {
+    fn ask<'a>(&'a self, queries: &'a Matrix, context: &Context<'_>) -> Result<Box<dyn Asked + 'a>> {
         check_width("queries", self.frame.dimensions, queries.cols())?;
-        let queries_up = self.gpu.queue()?.upload(queries.as_slice())?;
-        Ok(Box::new(CudaAsked { index: self, count: queries.rows(), queries: queries_up }))
+        let uploaded = self.gpu.upload(queries.as_slice(), context)?;
+        Ok(Box::new(CudaAsked { index: self, count: queries.rows(), queries: uploaded }))
     }
 
     fn block(&self) -> usize {
@@ -170,7 +171,7 @@ impl Asked for CudaAsked<'_> {
         Ok(all)
     }
 
-    fn distances(&self, lists: &IdLists) -> Result<Option<Vec<f64>>> {
+    fn distances(&self, lists: &IdLists) -> Result<Option<Box<dyn AsRef<[f64]> + '_>>> {
         let Self { index, count, queries } = self;
         let ((ids, ends), d) = (lists.all(), index.frame.dimensions);
         // A few are done before the device has heard of them.
@@ -186,6 +187,6 @@ impl Asked for CudaAsked<'_> {
         let distances = distances.input(points, index.frame.norms.len() * d).size(d).input(&listed, pairs);
         let distances = distances.input(&ends, lists.len()).output(&mut squared, pairs);
         distances.run((lists.len(), 1), (256, 1))?;
-        queue.download(&squared, 0, pairs).map(Some)
+        Ok(Some(Box::new(index.gpu.fetch(&queue, &squared, pairs)?)))
     }
 }

@@ -10,6 +10,7 @@
 //! A device does one thing after the other, whoever asks: a call holds its queue until it is done.
 
 mod agop;
+mod bus;
 mod classifier;
 mod fit;
 mod index;
@@ -23,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use matrix::{Mat, MatMut};
 use points::Points;
-use queue::Queue;
+use queue::{Pinned, Queue};
 
 use super::cpu::check_width;
 use super::{ClassifierHandle, Device, FitPoints, FitSession, FitSize, IndexHandle, MachineParts};
@@ -35,6 +36,7 @@ use crate::matrix::Matrix;
 struct Gpu {
     name: String,
     queue: Mutex<Queue>,
+    pinned: Mutex<Vec<Pinned>>,
 }
 
 impl Gpu {
@@ -76,7 +78,7 @@ impl Cuda {
         }
         libraries::all().map_err(refused)?;
         let queue = Queue::open(ordinal, &name)?;
-        Ok(Self(Arc::new(Gpu { name, queue: Mutex::new(queue) })))
+        Ok(Self(Arc::new(Gpu { name, queue: Mutex::new(queue), pinned: Mutex::default() })))
     }
 
     /// Names and bytes of memory of the devices there are, or why there is none.

@@ -9,6 +9,7 @@
 mod algebra;
 mod driver;
 mod launch;
+mod pinned;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub(super) use algebra::Number;
 use driver::said;
 pub(super) use driver::{devices, driver_version, keep_open};
 pub(super) use launch::Launch;
+pub(super) use pinned::Pinned;
 
 use crate::error::{Error, Result};
 
@@ -92,9 +94,27 @@ impl Queue {
         self.stream.clone_dtod(&view).map_err(|error| self.driver(error))
     }
 
+    /// Page-locked memory, where the system has it.
+    pub(super) fn pinned(&self) -> Result<Pinned> {
+        Pinned::new(&self.context).map_err(|error| self.driver(error))
+    }
+
     pub(super) fn upload<T: DeviceRepr + Default + Copy>(&self, values: &[T]) -> Result<CudaSlice<T>> {
         let values = if values.is_empty() { &[T::default()] } else { values };
         self.stream.clone_htod(values).map_err(|error| self.driver(error))
+    }
+
+    /// Writes numbers over those of a buffer from `from` on; they are there when it returns.
+    pub(super) fn upload_to<T: DeviceRepr>(
+        &self,
+        buffer: &mut CudaSlice<T>,
+        from: usize,
+        values: &[T],
+    ) -> Result<()> {
+        let part = buffer.try_slice_mut(from..from + values.len());
+        let mut part = part.ok_or_else(|| self.too_small("an upload"))?;
+        self.stream.memcpy_htod(values, &mut part).map_err(|error| self.driver(error))?;
+        self.stream.synchronize().map_err(|error| self.driver(error))
     }
 
     /// `count` numbers from `from` on, when everything before has been done.
@@ -105,12 +125,24 @@ impl Queue {
         count: usize,
     ) -> Result<Vec<T>> {
         let mut values = vec![T::default(); count];
-        if count > 0 {
-            let view = buffer.try_slice(from..from + count).ok_or_else(|| self.too_small("a download"))?;
-            self.stream.memcpy_dtoh(&view, &mut values).map_err(|error| self.driver(error))?;
-            self.stream.synchronize().map_err(|error| self.driver(error))?;
-        }
+        self.download_to(&mut values, buffer, from)?;
         Ok(values)
+    }
+
+    /// The same, to where there is room for them.
+    pub(super) fn download_to<T: DeviceRepr>(
+        &self,
+        values: &mut [T],
+        buffer: &CudaSlice<T>,
+        from: usize,
+    ) -> Result<()> {
+        if values.is_empty() {
+            return Ok(());
+        }
+        let part = buffer.try_slice(from..from + values.len());
+        let part = part.ok_or_else(|| self.too_small("a download"))?;
+        self.stream.memcpy_dtoh(&part, values).map_err(|error| self.driver(error))?;
+        self.stream.synchronize().map_err(|error| self.driver(error))
     }
 
     /// A kernel, to be given its arguments in their order.
