@@ -1,8 +1,8 @@
 """What 200 labels buy: points that `dance select` picks against points drawn at random.
 
 `DANCE_DATA=folder python3 benchmarks/labelling.py [seeds] [files …]`; `DANCE` names the binary. Of every file 300 points calibrate and 800 judge (all
-drawn at random), 200 fit the first model, and the rest is the pool. 200 points of it, picked or drawn, are added to the fit points; the same 300
-calibrate. Accuracy and set size at 0.1 on the 800; the last column is what calibrating on the *picked* points would do to coverage, with
+drawn at random; fewer judge where less than 600 would be left), 200 fit the first model, and the rest is the pool. 200 points of it, picked or drawn, are added to the fit points; the same 300
+calibrate. Accuracy and set size at 0.1 on those that judge; the last column is what calibrating on the *picked* points would do to coverage, with
 their provenance taken away.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 
 sys.path.pop()
 FILES = ["pets_clip_b32", "dtd_clip_b32", "flowers102_clip_b32"]
-START, LABELS, CALIBRATION, TEST = 200, 200, 300, 800
+START, LABELS, CALIBRATION, TEST, POOL = 200, 200, 300, 800, 600
 FIT = ["--evaluations", "10", "--alpha", "0.1"]
 
 
@@ -31,7 +31,8 @@ def judged(folder, name, seed):
 
 def run(points, labels, seed):
     order = np.random.default_rng(seed).permutation(len(labels))
-    cuts = np.cumsum([START, CALIBRATION, TEST])
+    judging = min(TEST, len(labels) - START - CALIBRATION - POOL)
+    cuts = np.cumsum([START, CALIBRATION, judging])
     start, calibration, test, pool = np.split(order, cuts)
     with tempfile.TemporaryDirectory() as path:
         folder = Path(path)

@@ -133,7 +133,9 @@ def ray(model: Path, data: Path, out: Path) -> None:
 
     os.environ["RAY_worker_niceness"] = "0"  # as the program runs
     ray.init(num_cpus=WORKERS, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
-    ray.data.DataContext.get_current().enable_progress_bars = False
+    settings = ray.data.DataContext.get_current()
+    settings.enable_progress_bars = False
+    settings.target_max_block_size = 8 << 20  # a block is what an actor is given: of 128 MB, the usual, there are too few here
 
     class Identity:
         def __call__(self, batch):
@@ -151,12 +153,13 @@ def ray(model: Path, data: Path, out: Path) -> None:
     def passed() -> None:
         run(
             rows().map_batches(
-                Identity, batch_format="pyarrow", batch_size=8192, zero_copy_batch=True, compute=pool
+                Identity, batch_format="pyarrow", batch_size=8192, zero_copy_batch=True, compute=pool,
+                num_cpus=0.5,
             )
         )
 
     def answered() -> None:
-        run(dance_ray.predict(rows(), model, concurrency=WORKERS))
+        run(dance_ray.predict(rows(), model, concurrency=WORKERS, num_cpus=0.5))
 
     passed()
     answered()

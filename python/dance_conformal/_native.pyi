@@ -28,7 +28,7 @@ class Model:
     def calibrate(
         self,
         data: _Labelled,
-        of_fit: bool,
+        of_fit_and_grouped: tuple[bool, bool],
         settings: str,
         device: str,
         threads: int,
@@ -154,8 +154,13 @@ class Split:
 
 def default_settings() -> str: ...
 def split(
-    labels: NDArray[np.uint32], fractions: list[float], seed: int, stratify: bool
+    labels: NDArray[np.uint32],
+    fractions: list[float],
+    seed: int,
+    stratify: bool,
+    groups: NDArray[np.uint32] | None = None,
 ) -> list[NDArray[np.int64]]: ...
+def one_of_each(groups: NDArray[np.uint32], seed: int) -> NDArray[np.int64]: ...
 def judge(
     sets: NDArray[np.bool_],
     labels: NDArray[np.uint32],

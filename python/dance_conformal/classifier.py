@@ -19,7 +19,7 @@ from .inputs import (
     encode,
 )
 from .keeping import Kept
-from .parts import reference_rows, split
+from .parts import group_names, numbered, reference_rows, split
 from .progress import Event, Listener
 from .protocol import check_features
 from .provenance import drawn_alone, picked_points
@@ -253,11 +253,14 @@ class DanceClassifier(Kept):
 
     # Fitting and calibrating.
 
-    def fit(self, X: Any, y: Any, *, provenance: Any = None) -> DanceClassifier:
+    def fit(self, X: Any, y: Any, *, provenance: Any = None, groups: Any = None) -> DanceClassifier:
         """Fits the kernel and, unless ``calibration_share`` is ``None``, calibrates on a part set aside for that.
 
         ``provenance`` says of every point whether it was ``"picked"`` for what it is, as by :meth:`select`, or is a
         ``"random"`` draw. Picked points are not like new ones: they fit the kernel, and only the others are dealt out.
+
+        ``groups`` says which points belong together (frames of a video, one patient, augmentations of a picture): groups stay
+        whole, and one point of each, drawn at random, calibrates. The guarantee is then for a point of a new group.
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(200, classes=3)
@@ -267,13 +270,17 @@ class DanceClassifier(Kept):
         points = as_points(X)
         samples = len(points)
         labels, picked = as_labels(y, samples), picked_points(provenance, samples)
+        named = group_names(groups, samples)
         check_learnable(points, self.normalize)
         own, points, labels = self._labelled(points, labels)
         classes, codes = encode(labels)
         if len(classes) < 2:
             raise ValueError("y has 1 class; at least two classes are needed")
         seed = draw_seed(self.random_state)
-        rows = split(codes, self.calibration_share, seed, stratify=self.stratify, picked=picked[own])
+        together = None if named is None else numbered(named[own])
+        rows = split(
+            codes, self.calibration_share, seed, stratify=self.stratify, picked=picked[own], groups=together
+        )
         settings = self._settings(seed)
         listener = Listener(self.verbose, self.callback)
         used = rows[0]
@@ -295,14 +302,18 @@ class DanceClassifier(Kept):
         # Should the calibration be interrupted, the kernel is there, and nothing of a calibration before.
         self._forget_calibration()
         if len(rows) == 2:
-            self._calibrate(points[rows[1]], codes[rows[1]], classes, own[rows[1]], listener, of_fit=True)
+            ways = (True, named is not None)
+            self._calibrate(points[rows[1]], codes[rows[1]], classes, own[rows[1]], listener, ways)
         listener.warn()
         return self
 
-    def conformalize(self, X: Any, y: Any, *, provenance: Any = None) -> DanceClassifier:
+    def conformalize(
+        self, X: Any, y: Any, *, provenance: Any = None, groups: Any = None
+    ) -> DanceClassifier:
         """Calibrates on points that did not fit the kernel, in place of any calibration before.
 
-        Points that were ``"picked"`` by their ``provenance`` (see :meth:`fit`) are left out, with a warning.
+        Points that were ``"picked"`` by their ``provenance`` (see :meth:`fit`) are left out, with a warning. Of ``groups`` one point
+        each, drawn at random, calibrates.
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(600, classes=3)
@@ -312,14 +323,17 @@ class DanceClassifier(Kept):
         """
         points = self._points(X)
         labels, picked = as_labels(y, len(points)), picked_points(provenance, len(points))
+        named = group_names(groups, len(points))
         if not hasattr(self, "n_samples_fit_"):  # from a file, which keeps no others
             self.n_samples_fit_ = self._model.fit_points
         listener = Listener(self.verbose, self.callback)
         kept, points, labels = self._labelled(points, labels)
         drawn = drawn_alone(picked[kept])
+        if named is not None:
+            drawn = drawn[_native.one_of_each(numbered(named[kept[drawn]]), self._seed)]
         kept, points, labels = kept[drawn], points[drawn], labels[drawn]
         classes, codes = encode(labels)
-        self._calibrate(points, codes, classes, kept, listener)
+        self._calibrate(points, codes, classes, kept, listener, (False, named is not None))
         listener.warn()
         return self
 
@@ -332,15 +346,16 @@ class DanceClassifier(Kept):
         classes: NDArray[Any],
         rows: NDArray[np.int64],
         listener: Listener,
-        *,
-        of_fit: bool = False,
+        ways: tuple[bool, bool],
     ) -> None:
-        """On points with these classes, which are rows of the array that was passed to ``fit`` or to ``conformalize``."""
+        """On points with these classes, which are rows of the array that was passed to ``fit`` (or else to ``conformalize``), and (or
+        else not) one of every group."""
+        of_fit, _ = ways
         names = class_names(classes)
         settings = self._settings(self._seed)
         model = self._model.calibrate(
             (points, codes, names, class_kind(classes), rows.astype(np.uint32)),
-            of_fit,
+            ways,
             json.dumps(settings["dance"]),
             self.device,
             thread_count(self.n_jobs),

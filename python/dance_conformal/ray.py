@@ -8,6 +8,7 @@ Needs Ray with its data library: ``pip install "dance-conformal[ray]"``.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ except ImportError as error:
 
 from .arrow import BatchPredictor, predict_batches
 from .columns import pa
+from .progress import DanceWarning
 from .shipped import ShippedModel
 
 __all__ = ["DancePredictor", "predict"]
@@ -73,6 +75,14 @@ def predict(
         model = ray.put(ShippedModel(model).with_contents().contents)
     least, most = concurrency if isinstance(concurrency, tuple) else (concurrency, concurrency)
     resources = {"num_cpus": num_cpus, "num_gpus": num_gpus}
+    taken = least * (1 if num_cpus is None else num_cpus)
+    if taken >= ray.cluster_resources().get("CPU", 0):
+        warnings.warn(
+            f"{least} actors take {taken:g} CPUs and leave Ray none to read rows with: the job may wait for ever. Ask for fewer "
+            "(concurrency) or for less of each (num_cpus=0.5)",
+            DanceWarning,
+            stacklevel=2,
+        )
     return dataset.map_batches(
         DancePredictor,
         fn_constructor_args=[model],
@@ -80,6 +90,9 @@ def predict(
         batch_format="pyarrow",
         batch_size=batch_size,
         zero_copy_batch=True,
-        compute=ray.data.ActorPoolStrategy(min_size=least, max_size=most),
+        # One batch in work and one that waits: more in front of one actor would leave the others idle at the end.
+        compute=ray.data.ActorPoolStrategy(
+            min_size=least, max_size=most, max_tasks_in_flight_per_actor=2
+        ),
         **{name: value for name, value in resources.items() if value is not None},
     )

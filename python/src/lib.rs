@@ -39,6 +39,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(embed::embed, module)?)?;
     module.add_function(wrap_pyfunction!(embed::embed_names, module)?)?;
     module.add_function(wrap_pyfunction!(points::split, module)?)?;
+    module.add_function(wrap_pyfunction!(points::one_of_each, module)?)?;
     module.add_function(wrap_pyfunction!(judge::judge, module)?)?;
     module.add_function(wrap_pyfunction!(judge::coverage_band, module)?)?;
     module.add_function(wrap_pyfunction!(judge::noise_floor, module)?)?;

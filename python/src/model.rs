@@ -112,12 +112,13 @@ impl Model {
     }
 
     /// Calibrates on points that did not fit the kernel, under the given settings of the method. `of_fit` says that they are
-    /// other rows of the data that were passed to the fit, so that copies among them are draws of their own.
+    /// other rows of the data that were passed to the fit, so that copies among them are draws of their own; `grouped`, that each is one point of a
+    /// group.
     fn calibrate(
         &self,
         py: Python<'_>,
         data: Labelled<'_>,
-        of_fit: bool,
+        (of_fit, grouped): (bool, bool),
         settings: &str,
         device: &str,
         threads: usize,
@@ -131,6 +132,7 @@ impl Model {
             let mut fitted = self.fitted().clone();
             fitted.config.dance = config;
             fitted.config.stratified &= of_fit; // of other points nothing is known
+            fitted.config.grouped = grouped;
             fitted.config.aim = None;
             fitted.calibrate(device, &data, context)
         });

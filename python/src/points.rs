@@ -63,21 +63,39 @@ impl Labelled<'_> {
     }
 }
 
-/// Row numbers of the parts of a seeded split: at random, or class by class.
+/// Row numbers of the parts of a seeded split for a fit and its calibration: at random, or class by class; with groups, those stay whole
+/// and calibration gets one row of each.
 #[pyfunction]
+#[pyo3(signature = (labels, fractions, seed, stratify, groups=None))]
 pub(crate) fn split<'py>(
     py: Python<'py>,
     labels: PyReadonlyArray1<'_, u32>,
     fractions: Vec<f64>,
     seed: u64,
     stratify: bool,
+    groups: Option<PyReadonlyArray1<'_, u32>>,
 ) -> PyResult<Vec<Bound<'py, PyArray1<i64>>>> {
     let labels = labels.as_array().to_vec();
-    let parts = if stratify {
+    let parts = if let Some(groups) = groups {
+        splits::grouped_for_calibration(&groups.as_array().to_vec(), &fractions, seed)
+    } else if stratify {
         splits::stratified(&labels, &fractions, seed)
     } else {
         splits::uniform(labels.len(), &fractions, seed)
     };
-    let to_array = |rows: &Vec<usize>| PyArray1::from_iter(py, rows.iter().map(|&row| row as i64));
-    Ok(parts.mapped()?.iter().map(to_array).collect())
+    Ok(parts.mapped()?.iter().map(|rows| to_array(py, rows)).collect())
+}
+
+/// One row of every group, drawn at random.
+#[pyfunction]
+pub(crate) fn one_of_each<'py>(
+    py: Python<'py>,
+    groups: PyReadonlyArray1<'_, u32>,
+    seed: u64,
+) -> Bound<'py, PyArray1<i64>> {
+    to_array(py, &splits::one_of_each(&groups.as_array().to_vec(), seed))
+}
+
+fn to_array<'py>(py: Python<'py>, rows: &[usize]) -> Bound<'py, PyArray1<i64>> {
+    PyArray1::from_iter(py, rows.iter().map(|&row| row as i64))
 }

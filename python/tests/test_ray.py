@@ -1,6 +1,7 @@
 """Ray Data gives the sets that Python gives, whatever the batches."""
 
 import os
+import warnings
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("ray.data")
 
 from dance_conformal import ray as dance_ray  # noqa: E402
+from dance_conformal.progress import DanceWarning  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +67,14 @@ def test_the_callable_class_by_itself(engine, model, saved, data):
     rows = answers.take_all()
     assert all(row["error"] is None for row in rows)
     assert sets_of(answers) == model.predict_set(data[2], 0.2, as_labels=True)
+
+
+def test_actors_that_leave_no_cpu_are_noticed(engine, saved, data):
+    with pytest.warns(DanceWarning, match="2 actors take 2 CPUs and leave Ray none to read rows with"):
+        dance_ray.predict(dataset(data[2], 1), saved, concurrency=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DanceWarning)
+        dance_ray.predict(dataset(data[2], 1), saved, concurrency=(1, 2))
 
 
 def test_a_model_that_is_missing_is_named(engine, data, tmp_path):

@@ -284,11 +284,7 @@ impl Fit {
         }
         let groups = self.groups.as_ref().map(|name| columns.groups(&self.data, name, &data)).transpose()?;
         let parts = if let Some(groups) = &groups {
-            split::grouped(groups, shares, shared.seed).map(|mut parts| {
-                let own: Vec<u32> = parts[1].iter().map(|&row| groups[row]).collect();
-                parts[1] = split::one_of_each(&own, shared.seed).iter().map(|&at| parts[1][at]).collect();
-                parts
-            })
+            split::grouped_for_calibration(groups, shares, shared.seed)
         } else if self.stratify {
             split::stratified(
                 &chance.iter().map(|&row| data.labels[row]).collect::<Vec<_>>(),

@@ -60,6 +60,17 @@ pub fn grouped(groups: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Vec<u
     Ok(rows)
 }
 
+/// The same, for a fit (the first part) and its calibration (the second), which gets one row of every group: then calibration points
+/// are to each other as a new group's is to them.
+pub fn grouped_for_calibration(groups: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
+    let mut parts = grouped(groups, fractions, seed)?;
+    if let Some(calibration) = parts.get_mut(1) {
+        let own: Vec<u32> = calibration.iter().map(|&row| groups[row]).collect();
+        *calibration = one_of_each(&own, seed).iter().map(|&at| calibration[at]).collect();
+    }
+    Ok(parts)
+}
+
 /// One row of every group, drawn at random; ascending.
 pub fn one_of_each(groups: &[u32], seed: u64) -> Vec<usize> {
     let mut rows: Vec<usize> = (0..groups.len()).collect();
@@ -178,6 +189,9 @@ mod tests {
             of.sort_unstable();
             assert_eq!(of, (0..12).collect::<Vec<u32>>());
         }
+        let parts = grouped_for_calibration(&groups, &[0.5, 0.25, 0.25], 3).unwrap();
+        assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [30, 3, 15]);
+        assert_eq!(parts[0], grouped(&groups, &[0.5, 0.25, 0.25], 3).unwrap()[0]);
         // Every row of a group has its chance.
         let mut times = [0; 4];
         (0..400).for_each(|seed| times[one_of_each(&[0; 4], seed)[0]] += 1);
