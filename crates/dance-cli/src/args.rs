@@ -12,8 +12,8 @@ use crate::commands::embed;
 #[cfg(feature = "serve")]
 use crate::commands::serve;
 use crate::commands::{
-    audit, bench, completions, demo, evaluate, explain, fit, inspect, man, monitor, predict, recalibrate,
-    select,
+    audit, bench, compare, completions, demo, evaluate, explain, fit, inspect, man, monitor, predict,
+    recalibrate, select,
 };
 use crate::progress::tell;
 
@@ -108,6 +108,9 @@ pub(crate) enum Command {
     /// Coverage and size of the sets on labelled embeddings
     #[command(after_help = evaluate::EXAMPLE)]
     Evaluate(evaluate::Evaluate),
+    /// What each way to make sets would cost on your points, before you choose one
+    #[command(after_help = compare::EXAMPLE)]
+    Compare(compare::Compare),
     /// What is wrong with a labelled set: labels, copies, outliers, classes, order
     #[command(after_help = audit::EXAMPLE)]
     Audit(audit::Audit),

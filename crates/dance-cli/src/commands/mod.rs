@@ -2,6 +2,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod bench;
+pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod demo;
 #[cfg(feature = "embed")]
@@ -37,6 +38,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         Command::Fit(command) => command.run(shared)?,
         Command::Predict(command) => return command.run(shared),
         Command::Evaluate(command) => return command.run(shared),
+        Command::Compare(command) => command.run(shared)?,
         Command::Audit(command) => command.run(shared)?,
         Command::Monitor(command) => return command.run(shared),
         Command::Recalibrate(command) => command.run(shared)?,

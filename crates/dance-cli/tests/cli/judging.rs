@@ -32,6 +32,57 @@ fn evaluate_judges_and_checks() {
     run(&arguments).success().says(&["Class probabilities: log loss"]);
 }
 
+/// Every way is what `recalibrate` on the same half makes of it.
+#[test]
+fn compare_tries_every_way_before_one_is_chosen() {
+    let (_folder, at) = scratch();
+    let (model, test) = (shared("model"), shared("test.npz"));
+    let arguments = ["compare", &model, &test, "--alpha", "0.2", "--seed", "5"];
+    run(&arguments).success().says(&[
+        "48 points of",
+        "48 others judge",
+        "Size at 0.2",
+        "--combine evidence",
+        "--class-fair",
+        "--per-class",
+        "Seconds are those of a prediction",
+    ]);
+    let report = run(&[&arguments[..], &["--json"]].concat()).success().json();
+    let ways = report["ways"].as_array().unwrap();
+    assert_eq!(ways.len(), 6);
+    // The halves are those of a fit's split with this seed.
+    let data = dance::data::io::read(&test, &Default::default()).unwrap().into_dataset().unwrap();
+    let halves = dance::data::split::uniform(96, &[0.5, 0.5], 5).unwrap();
+    for (half, name) in halves.iter().zip(["calibration.csv", "judging.csv"]) {
+        let mut file = csv::Writer::from_path(at(name)).unwrap();
+        let names = (0..data.embeddings.cols()).map(|column| format!("e{column}"));
+        file.write_record(["label".to_owned()].into_iter().chain(names)).unwrap();
+        for &row in half {
+            let numbers = data.embeddings.row(row).iter().map(ToString::to_string);
+            let label = data.classes[data.labels[row] as usize].clone();
+            file.write_record([label].into_iter().chain(numbers)).unwrap();
+        }
+        file.flush().unwrap();
+    }
+    for way in ways {
+        let options = way["options"].as_str().unwrap();
+        let mut again = vec!["recalibrate", &model, "-o"];
+        let (to, calibration, judging) = (at("again.dance"), at("calibration.csv"), at("judging.csv"));
+        again.extend([to.as_str(), &calibration, "--seed", "5"]);
+        again.extend(options.split(' '));
+        run(&again).success();
+        let judged = run(&["evaluate", &to, &judging, "--alpha", "0.2", "--json"]).success().json();
+        for what in ["size", "coverage", "class_deviation"] {
+            assert_eq!(judged["levels"][0][what], way["levels"][0][what], "{options}: {what}");
+        }
+    }
+    // A class in every set is one with fewer than four points: p = 1/(n + 1) > 0.2.
+    let of_half: Vec<u32> = halves[0].iter().map(|&row| data.labels[row]).collect();
+    let points = |class: usize| of_half.iter().filter(|&&label| label as usize == class).count();
+    let rare = (0..data.classes.len()).filter(|&class| points(class) < 4).count();
+    assert_eq!(report["classes_too_rare_to_leave_out"], serde_json::json!([rare]));
+}
+
 /// Coverage of every class, in a file: they add up to coverage of all.
 #[test]
 fn evaluate_writes_classes() {
