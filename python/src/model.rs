@@ -118,12 +118,13 @@ impl Model {
         &self,
         py: Python<'_>,
         data: Labelled<'_>,
-        (of_fit, grouped): (bool, bool),
+        of_fit_and_grouped: (bool, bool),
         settings: &str,
         device: &str,
         threads: usize,
         callback: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
+        let (of_fit, grouped) = of_fit_and_grouped;
         let (mut data, config) = (data.dataset()?, parse(settings)?);
         if of_fit {
             data.source = self.fitted().source.clone();

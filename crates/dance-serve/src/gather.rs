@@ -40,6 +40,8 @@ pub(crate) struct Answered {
 
 struct Job {
     points: Matrix,
+    /// Whether neighbors are to be named.
+    support: bool,
     to: oneshot::Sender<Answered>,
 }
 
@@ -92,14 +94,19 @@ impl Gather {
 
     /// What the model says about these points. A piece of a large request waits for the one before, so all are answered by one
     /// model only where no other took its place meanwhile; each answer says which it was.
-    pub(crate) async fn ask(&self, points: Matrix, way: OnItsWay) -> Result<Vec<Answered>, Problem> {
+    pub(crate) async fn ask(
+        &self,
+        points: Matrix,
+        support: bool,
+        way: OnItsWay,
+    ) -> Result<Vec<Answered>, Problem> {
         let mut answers = Vec::with_capacity(points.rows().div_ceil(PIECE));
         let mut way = Some(way);
         for first in (0..points.rows()).step_by(PIECE) {
             let rows: Vec<usize> = (first..points.rows().min(first + PIECE)).collect();
             let piece = if rows.len() == points.rows() { points.clone() } else { points.select(&rows) };
             let (to, answered) = oneshot::channel();
-            self.jobs.send(Job { points: piece, to }).map_err(|_| Problem::internal())?;
+            self.jobs.send(Job { points: piece, support, to }).map_err(|_| Problem::internal())?;
             drop(way.take());
             answers.push(answered.await.map_err(|_| Problem::internal())?);
         }
@@ -130,13 +137,15 @@ fn answer(served: &Arc<Served>, batch: Vec<Job>, context: &Context<'_>) {
     let mut points = Matrix::with_columns(served.dimensions());
     let gathered = batch.iter().try_for_each(|job| points.append(&job.points));
     telemetry::batch(points.rows());
+    // Named for all where one asks: what is not asked for is not told.
+    let support = if batch.iter().any(|job| job.support) { SUPPORT } else { 0 };
     let score = |points: &Matrix| {
-        let options = PredictOptions::default().probabilities(true).support(SUPPORT);
+        let options = PredictOptions::default().probabilities(true).support(support);
         served.model.score(points, options, context)
     };
     let together = gathered.and_then(|()| score(&points));
     let mut first = 0;
-    for Job { points, to } in batch {
+    for Job { points, to, .. } in batch {
         let places: Vec<usize> = (first..first + points.rows()).collect();
         first += points.rows();
         let (scored, refused) = match &together {

@@ -149,7 +149,7 @@ pub(crate) async fn record(
         return Err(if mixed { Problem::conflict(problem.detail()) } else { problem });
     }
     let embeddings = points.matrix(shape.point.dimensions)?;
-    let pieces = state.gather.ask(embeddings.clone(), way).await?;
+    let pieces = state.gather.ask(embeddings.clone(), false, way).await?;
     let work = move || -> Result<Written, Problem> {
         let time = clock::now();
         let (mut entries, mut first) = (Vec::new(), 0);

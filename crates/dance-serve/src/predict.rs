@@ -266,7 +266,7 @@ async fn answer(state: &Arc<State>, mut asked: Asked, read: body::Read<'_>) -> R
     if !asked.points.good.is_empty() {
         let points = asked.points.matrix(state.slot.get().dimensions())?;
         let (way, _turn) = read.done();
-        told.pieces = state.gather.ask(points, way).await?;
+        told.pieces = state.gather.ask(points, told.how.include.neighbors, way).await?;
         told.good = std::mem::take(&mut asked.points.good);
     }
     // Points that the model itself refuses.

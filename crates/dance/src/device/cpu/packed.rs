@@ -141,47 +141,36 @@ impl<T: Number> WithSimd for Multiply<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(mut self, simd: S) {
-        // As many rows as registers hold beside the panel; what is left over in smaller blocks, at last one by one.
+    fn with_simd<S: Simd>(self, simd: S) {
+        let alone = self.out.len() == self.columns.len();
+        // As many rows at once as registers hold beside the panel.
         match PANEL / T::lanes::<S>() {
-            1 => {
-                self.blocks::<S, 12, 1>(simd);
-                self.blocks::<S, 4, 1>(simd);
-                self.single_rows::<S, 1>(simd);
-            }
-            2 => {
-                self.blocks::<S, 6, 2>(simd);
-                self.blocks::<S, 3, 2>(simd);
-                self.single_rows::<S, 2>(simd);
-            }
-            4 => {
-                self.blocks::<S, 3, 4>(simd);
-                self.single_rows::<S, 4>(simd);
-            }
-            8 => self.single_rows::<S, 8>(simd),
-            _ => self.single_rows::<S, 16>(simd),
+            1 if alone => self.one_row::<S, 1>(simd),
+            2 if alone => self.one_row::<S, 2>(simd),
+            4 if alone => self.one_row::<S, 4>(simd),
+            1 => self.blocks::<S, 12, 1>(simd),
+            2 => self.blocks::<S, 6, 2>(simd),
+            4 => self.blocks::<S, 3, 4>(simd),
+            8 => self.blocks::<S, 1, 8>(simd),
+            _ => self.blocks::<S, 1, 16>(simd),
         }
     }
 }
 
 impl<T: Number> Multiply<'_, T> {
-    /// Whole blocks of `ROWS` rows against panels of `VECTORS` vectors; what remains to be done is left.
+    /// Blocks of `ROWS` rows, the last of what is left over, against panels of `VECTORS` vectors. All of them meet a panel before the next
+    /// is fetched: where rows are few, fetching panels is what a product costs.
     #[inline(always)]
-    fn blocks<S: Simd, const ROWS: usize, const VECTORS: usize>(&mut self, simd: S) {
-        let (depth, width) = (self.packed.depth, self.columns.len());
-        let whole = self.out.len() / width / ROWS * ROWS;
-        if whole == 0 {
-            return;
-        }
-        let (left, left_over) = self.left.split_at(whole * depth);
-        let (out, rest) = std::mem::take(&mut self.out).split_at_mut(whole * width);
-        (self.left, self.out) = (left_over, rest);
-        // Depth after depth, `ROWS` numbers each.
-        let blocks = &mut self.scratch.left;
-        blocks.resize(whole * depth, T::default());
-        for (block, rows) in blocks.chunks_exact_mut(ROWS * depth).zip(left.chunks_exact(ROWS * depth)) {
+    fn blocks<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S) {
+        let Self { packed, left, columns, out, scratch } = self;
+        let (depth, width) = (packed.depth, columns.len());
+        // Depth after depth, as many numbers each as the block has rows.
+        let blocks = &mut scratch.left;
+        blocks.resize(left.len(), T::default());
+        for (block, rows) in blocks.chunks_mut(ROWS * depth).zip(left.chunks(ROWS * depth)) {
+            let count = rows.len() / depth;
             for (row, numbers) in rows.chunks_exact(depth).enumerate() {
-                for (to, &number) in block.iter_mut().skip(row).step_by(ROWS).zip(numbers) {
+                for (to, &number) in block.iter_mut().skip(row).step_by(count).zip(numbers) {
                     *to = number;
                 }
             }
@@ -189,43 +178,38 @@ impl<T: Number> Multiply<'_, T> {
         for start in (0..depth).step_by(DEPTH) {
             let height = DEPTH.min(depth - start);
             for column in (0..width).step_by(PANEL) {
-                let panel = &self.packed.data[(self.columns.start + column) * depth + start * PANEL..];
+                let panel = &packed.data[(columns.start + column) * depth + start * PANEL..];
                 let (panel, used) = (&panel[..height * PANEL], PANEL.min(width - column));
-                for (block, out) in blocks.chunks_exact(ROWS * depth).zip(out.chunks_exact_mut(ROWS * width))
-                {
-                    let block = &block[start * ROWS..][..height * ROWS];
-                    tile::<T, S, ROWS, VECTORS>(
-                        simd,
-                        block,
-                        panel,
-                        start == 0,
-                        &mut out[column..],
-                        width,
-                        used,
-                    );
+                for (block, out) in blocks.chunks(ROWS * depth).zip(out.chunks_mut(ROWS * width)) {
+                    let rows = block.len() / depth;
+                    let block = &block[start * rows..][..height * rows];
+                    let place = Place { begin: start == 0, out: &mut out[column..], stride: width, used };
+                    if rows == ROWS {
+                        tile::<T, S, ROWS, VECTORS>(simd, block, panel, place);
+                    } else {
+                        some_rows::<T, S, VECTORS>(simd, rows, block, panel, place);
+                    }
                 }
             }
         }
     }
 
-    /// Row by row, four panels side by side: one sum waits for the last, so several must be under way.
+    /// One row alone, four panels side by side: one sum waits for the last, so several must be under way.
     #[inline(always)]
-    fn single_rows<S: Simd, const VECTORS: usize>(&mut self, simd: S) {
-        let (depth, width) = (self.packed.depth, self.columns.len());
-        for (left, out) in self.left.chunks_exact(depth).zip(self.out.chunks_exact_mut(width)) {
-            let panels = &self.packed.data[self.columns.start * depth..];
-            let mut panels = panels.chunks_exact(depth * PANEL);
-            let mut outs = out.chunks_mut(PANEL);
-            while outs.len() >= 4 {
-                let four = std::array::from_fn(|_| panels.next().unwrap_or_default());
-                let sums = row_sums::<T, S, VECTORS, 4>(simd, left, four);
-                for (sums, out) in sums.iter().zip(outs.by_ref()) {
-                    store::<T, S, VECTORS>(sums, out);
-                }
+    fn one_row<S: Simd, const VECTORS: usize>(self, simd: S) {
+        let Self { packed, left, columns, out, .. } = self;
+        let panels = &packed.data[columns.start * packed.depth..];
+        let mut panels = panels.chunks_exact(packed.depth * PANEL);
+        let mut outs = out.chunks_mut(PANEL);
+        while outs.len() >= 4 {
+            let four = std::array::from_fn(|_| panels.next().unwrap_or_default());
+            let sums = row_sums::<T, S, VECTORS, 4>(simd, left, four);
+            for (sums, out) in sums.iter().zip(outs.by_ref()) {
+                store::<T, S, VECTORS>(sums, out);
             }
-            for (panel, out) in panels.zip(outs) {
-                store::<T, S, VECTORS>(&row_sums::<T, S, VECTORS, 1>(simd, left, [panel])[0], out);
-            }
+        }
+        for (panel, out) in panels.zip(outs) {
+            store::<T, S, VECTORS>(&row_sums::<T, S, VECTORS, 1>(simd, left, [panel])[0], out);
         }
     }
 }
@@ -258,17 +242,47 @@ fn store<T: Number, S: Simd, const VECTORS: usize>(sums: &[T::Vector<S>; VECTORS
     out.copy_from_slice(&numbers[..out.len()]);
 }
 
+/// Where a block of rows goes: a row every `stride` numbers, `used` of a panel's columns; to be begun or added to.
+struct Place<'a, T> {
+    begin: bool,
+    out: &'a mut [T],
+    stride: usize,
+    used: usize,
+}
+
+/// A block of fewer rows than registers hold.
+#[inline(always)]
+fn some_rows<T: Number, S: Simd, const VECTORS: usize>(
+    simd: S,
+    rows: usize,
+    left: &[T],
+    panel: &[T],
+    place: Place<'_, T>,
+) {
+    match rows {
+        1 => tile::<T, S, 1, VECTORS>(simd, left, panel, place),
+        2 => tile::<T, S, 2, VECTORS>(simd, left, panel, place),
+        3 => tile::<T, S, 3, VECTORS>(simd, left, panel, place),
+        4 => tile::<T, S, 4, VECTORS>(simd, left, panel, place),
+        5 => tile::<T, S, 5, VECTORS>(simd, left, panel, place),
+        6 => tile::<T, S, 6, VECTORS>(simd, left, panel, place),
+        7 => tile::<T, S, 7, VECTORS>(simd, left, panel, place),
+        8 => tile::<T, S, 8, VECTORS>(simd, left, panel, place),
+        9 => tile::<T, S, 9, VECTORS>(simd, left, panel, place),
+        10 => tile::<T, S, 10, VECTORS>(simd, left, panel, place),
+        _ => tile::<T, S, 11, VECTORS>(simd, left, panel, place),
+    }
+}
+
 /// `out (+)= left · panel`: one block of rows, one panel, in registers over the depth.
 #[inline(always)]
 fn tile<T: Number, S: Simd, const ROWS: usize, const VECTORS: usize>(
     simd: S,
     left: &[T],
     panel: &[T],
-    begin: bool,
-    out: &mut [T],
-    stride: usize,
-    used: usize,
+    place: Place<'_, T>,
 ) {
+    let Place { begin, out, stride, used } = place;
     let mut sums = [[T::splat(simd, T::default()); VECTORS]; ROWS];
     if !begin {
         for (row, sums) in sums.iter_mut().enumerate() {
@@ -318,7 +332,8 @@ mod tests {
 
     #[test]
     fn every_number_is_the_sum_in_the_order_of_the_depth() {
-        for (rows, depth, columns) in [
+        let few = (1..=13).map(|rows| (rows, 530, 35));
+        for (rows, depth, columns) in few.chain([
             (1, 1, 1),
             (1, 7, 40),
             (5, 16, 16),
@@ -327,7 +342,7 @@ mod tests {
             (200, 1100, 5),
             (3, 4, 0),
             (4, 0, 3),
-        ] {
+        ]) {
             let (left, right) = (random(rows, depth, 1), random(columns, depth, 2));
             let packed = Packed::of_rows(&right);
             let context = Context::new(2).unwrap();
