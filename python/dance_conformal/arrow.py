@@ -77,6 +77,8 @@ class BatchPredictor:
         What becomes of empty sets.
     n_jobs : int or None
         Threads; ``None`` is one a core.
+    device : str
+        What it runs on: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"auto"``. The sets are the same.
 
     Columns that come back: ``prediction``, the most probable label of the set (of all labels where it is empty); ``set``, the
     labels, most conforming first; ``set_size``; ``p_max``, the largest p-value of any label, small for a point unlike
@@ -94,6 +96,7 @@ class BatchPredictor:
         on_error: str = "raise",
         empty: str = "keep",
         n_jobs: int | None = None,
+        device: str = "cpu",
     ) -> None:
         check_word("on_error", on_error, ("raise", "null"))
         check_word("empty", empty, ("keep", "top1"))
@@ -101,7 +104,7 @@ class BatchPredictor:
             check_word("include", what, tuple(_INCLUDE))
         if not 0 < alpha < 1:
             raise ValueError(f"alpha = {alpha}: must be between 0 and 1")
-        self.model = ShippedModel(model)
+        self.model = ShippedModel(model, device)
         self.alpha = float(alpha)
         self.embedding = embedding
         self.keep = list(keep)

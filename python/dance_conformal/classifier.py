@@ -307,13 +307,11 @@ class DanceClassifier(Kept):
         listener.warn()
         return self
 
-    def conformalize(
-        self, X: Any, y: Any, *, provenance: Any = None, groups: Any = None
-    ) -> DanceClassifier:
+    def conformalize(self, X: Any, y: Any, *, provenance: Any = None, groups: Any = None) -> DanceClassifier:
         """Calibrates on points that did not fit the kernel, in place of any calibration before.
 
-        Points that were ``"picked"`` by their ``provenance`` (see :meth:`fit`) are left out, with a warning. Of ``groups`` one point
-        each, drawn at random, calibrates.
+        Points that were ``"picked"`` by their ``provenance`` (see :meth:`fit`) are left out, with a warning. Of
+        ``groups`` one point each, drawn at random, calibrates.
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(600, classes=3)
@@ -348,8 +346,8 @@ class DanceClassifier(Kept):
         listener: Listener,
         ways: tuple[bool, bool],
     ) -> None:
-        """On points with these classes, which are rows of the array that was passed to ``fit`` (or else to ``conformalize``), and (or
-        else not) one of every group."""
+        """On points with these classes. ``ways`` says whether they are rows of what was passed to ``fit`` (to ``conformalize``
+        otherwise), and whether they are one of every group."""
         of_fit, _ = ways
         names = class_names(classes)
         settings = self._settings(self._seed)

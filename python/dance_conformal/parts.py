@@ -70,7 +70,9 @@ def group_names(groups: Any, points: int) -> NDArray[Any] | None:
         return None
     names = np.asarray(groups).reshape(-1)
     if len(names) != points:
-        raise ValueError(f"groups has {len(names)} entries, and X has {points} points; one is needed for each")
+        raise ValueError(
+            f"groups has {len(names)} entries, and X has {points} points; one is needed for each"
+        )
     missing = np.flatnonzero(missing_values(names))
     if len(missing):
         raise ValueError(f"row {missing[0]} has no group; give a point that is alone a group of its own")

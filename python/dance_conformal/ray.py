@@ -69,8 +69,11 @@ def predict(
     them) of ``num_cpus`` each.
 
     ``ship``: the model is put into Ray's object store once, where every node fetches it; ``False``: every actor reads the
-    path itself. ``num_gpus`` is passed to Ray as it is. What else there is: :class:`DancePredictor`.
+    path itself. With ``device="cuda"`` every actor asks for a GPU, or for ``num_gpus`` of one. What else there is:
+    :class:`DancePredictor`.
     """
+    if num_gpus is None and str(options.get("device", "cpu")).startswith("cuda"):
+        num_gpus = 1
     if ship:
         model = ray.put(ShippedModel(model).with_contents().contents)
     least, most = concurrency if isinstance(concurrency, tuple) else (concurrency, concurrency)
@@ -78,8 +81,8 @@ def predict(
     taken = least * (1 if num_cpus is None else num_cpus)
     if taken >= ray.cluster_resources().get("CPU", 0):
         warnings.warn(
-            f"{least} actors take {taken:g} CPUs and leave Ray none to read rows with: the job may wait for ever. Ask for fewer "
-            "(concurrency) or for less of each (num_cpus=0.5)",
+            f"{least} actors take {taken:g} CPUs and leave Ray none to read rows with: the job may wait for ever. Ask for "
+            "fewer (concurrency) or for less of each (num_cpus=0.5)",
             DanceWarning,
             stacklevel=2,
         )
@@ -91,8 +94,6 @@ def predict(
         batch_size=batch_size,
         zero_copy_batch=True,
         # One batch in work and one that waits: more in front of one actor would leave the others idle at the end.
-        compute=ray.data.ActorPoolStrategy(
-            min_size=least, max_size=most, max_tasks_in_flight_per_actor=2
-        ),
+        compute=ray.data.ActorPoolStrategy(min_size=least, max_size=most, max_tasks_in_flight_per_actor=2),
         **{name: value for name, value in resources.items() if value is not None},
     )

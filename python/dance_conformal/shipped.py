@@ -21,7 +21,11 @@ _MOST_OPEN = 4
 class ShippedModel:
     """What of a model goes into a job: a path that every worker can read, or the bytes of the model file."""
 
-    def __init__(self, model: DanceClassifier | bytes | bytearray | str | PathLike[str]) -> None:
+    def __init__(
+        self, model: DanceClassifier | bytes | bytearray | str | PathLike[str], device: str = "cpu"
+    ) -> None:
+        #: What it is opened on. On the CPU unless told: many workers share a machine, and sets are the same everywhere.
+        self.device = device
         self.path: str | None = None
         #: The bytes, or what has them as its ``value`` (a broadcast variable of Spark).
         self.contents: Any = None
@@ -42,7 +46,7 @@ class ShippedModel:
         if self.path is None:
             return self
         with open(self.path, "rb") as file:
-            return ShippedModel(file.read())
+            return ShippedModel(file.read(), self.device)
 
     def open(self, threads: int) -> _native.Model:
         """The model, which this process may have open already."""
@@ -60,7 +64,7 @@ class ShippedModel:
 
     def _key(self) -> Hashable:
         if self.path is None:
-            return self._digest
+            return (self._digest, self.device)
         try:
             found = os.stat(self.path)
         except OSError as error:
@@ -70,10 +74,9 @@ class ShippedModel:
                 "this path: put it where all of them see it, or ship it with the job as bytes",
                 self.path,
             ) from None
-        return (self.path, found.st_mtime_ns, found.st_size)
+        return (self.path, found.st_mtime_ns, found.st_size, self.device)
 
     def _read(self, threads: int) -> _native.Model:
         if self.path is not None:
-            return _native.Model.load(self.path, "cpu", threads)
-        # On the CPU: many workers share a machine, and sets are the same everywhere.
-        return _native.Model.from_bytes(getattr(self.contents, "value", self.contents), "cpu")
+            return _native.Model.load(self.path, self.device, threads)
+        return _native.Model.from_bytes(getattr(self.contents, "value", self.contents), self.device)

@@ -49,3 +49,18 @@ def test_the_same_sets_on_a_graphics_processor(tmp_path):
     on_cpu = DanceClassifier.load(tmp_path / "model.dance", device="cpu")
     np.testing.assert_array_equal(on_cpu.predict_set(X[300:]), model.predict_set(X[300:]))
     np.testing.assert_array_equal(on_cpu.predict_proba(X[300:]), model.predict_proba(X[300:]))
+
+
+def test_batches_run_where_they_are_told_to(model, data):
+    arrow = pytest.importorskip("dance_conformal.arrow")
+    import pyarrow as pa
+
+    points = pa.FixedSizeListArray.from_arrays(np.ascontiguousarray(data[2][:20]).ravel(), data[2].shape[1])
+    table = pa.table({"embedding": points})
+    on_cpu, anywhere = (
+        [batch.to_pylist() for batch in arrow.predict_batches(model, device=device)(table)]
+        for device in ("cpu", "auto")
+    )
+    assert on_cpu == anywhere
+    with pytest.raises(DanceError, match="cuda:99: "):
+        list(arrow.predict_batches(model, device="cuda:99")(table))

@@ -7,6 +7,8 @@ from test_provenance import parts
 
 from dance_conformal import DanceClassifier
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*no calibration point")
+
 
 def test_groups_stay_whole_and_each_gives_one(data):
     X, y, _, _ = data
@@ -16,9 +18,13 @@ def test_groups_stay_whole_and_each_gives_one(data):
     of_fit, of_calibration = set(groups[list(fit)]), list(groups[list(calibration)])
     assert len(calibration) == len(set(of_calibration)) == 20  # 0.4 of 50 groups, one point each
     assert not of_fit & set(of_calibration) and len(of_fit) == 30 and len(fit) == 120
-    assert model.guarantee_.endswith("one point of each group calibrated: it holds for a point of a new group")
+    assert model.guarantee_.endswith(
+        "one point of each group calibrated: it holds for a point of a new group"
+    )
     # Names do not matter, only which are the same.
-    again = DanceClassifier(calibration_share=0.4, **FAST).fit(X[:200], y[:200], groups=np.arange(200) // 4 + 7)
+    again = DanceClassifier(calibration_share=0.4, **FAST).fit(
+        X[:200], y[:200], groups=np.arange(200) // 4 + 7
+    )
     assert parts(again) == (fit, calibration)
     alone = DanceClassifier(calibration_share=0.4, **FAST).fit(X[:200], y[:200])
     assert "group" not in alone.guarantee_

@@ -69,6 +69,24 @@ def test_the_callable_class_by_itself(engine, model, saved, data):
     assert sets_of(answers) == model.predict_set(data[2], 0.2, as_labels=True)
 
 
+def test_a_device_is_asked_for_with_its_gpu(engine, saved, data, monkeypatch):
+    asked = {}
+
+    def map_batches(self, *arguments, **options):
+        asked.update(options)
+
+    monkeypatch.setattr(ray.data.Dataset, "map_batches", map_batches)
+    for given, expected in (
+        ({}, None),
+        ({"device": "cuda"}, 1),
+        ({"device": "cuda:0", "num_gpus": 0.5}, 0.5),
+    ):
+        asked.clear()
+        dance_ray.predict(dataset(data[2], 1), saved, num_cpus=0.5, **given)
+        assert asked.get("num_gpus") == expected and asked["num_cpus"] == 0.5
+        assert asked["fn_constructor_kwargs"].get("device") == given.get("device")
+
+
 def test_actors_that_leave_no_cpu_are_noticed(engine, saved, data):
     with pytest.warns(DanceWarning, match="2 actors take 2 CPUs and leave Ray none to read rows with"):
         dance_ray.predict(dataset(data[2], 1), saved, concurrency=2)
