@@ -346,8 +346,8 @@ class DanceClassifier(Kept):
         listener: Listener,
         ways: tuple[bool, bool],
     ) -> None:
-        """On points with these classes. ``ways`` says whether they are rows of what was passed to ``fit`` (to ``conformalize``
-        otherwise), and whether they are one of every group."""
+        """On points with these classes. ``ways`` says whether they are rows of what was passed to ``fit`` (to
+        ``conformalize`` otherwise), and whether they are one of every group."""
         of_fit, _ = ways
         names = class_names(classes)
         settings = self._settings(self._seed)
