@@ -51,7 +51,7 @@ pub struct Silent;
 impl Observer for Silent {}
 
 /// Hears nothing of a part of a job, but may end it.
-pub(crate) struct Quiet<'a>(pub(crate) &'a dyn Observer);
+pub struct Quiet<'a>(pub &'a dyn Observer);
 
 impl Observer for Quiet<'_> {
     fn interrupted(&self) -> bool {

@@ -30,7 +30,7 @@ pub mod machine;
 pub mod model;
 pub mod neighbors;
 
-pub use context::{Context, Observer, Silent};
+pub use context::{Context, Observer, Quiet, Silent};
 pub use data::{Dataset, Table};
 pub use error::{Error, Result, human_bytes, shortened};
 pub use event::{Evaluation, Event, Quality, RidgeReport, Round};

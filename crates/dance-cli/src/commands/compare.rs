@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Args;
 use dance::conformal::{ByClass, CalibrationMode, Combine, DanceConfig, Mix, PosteriorScore};
 use dance::data::split;
-use dance::{Dance, Dataset, Observer};
+use dance::{Dance, Dataset, Quiet};
 use serde_json::json;
 
 use crate::args::Shared;
@@ -24,8 +24,8 @@ pub(crate) const EXAMPLE: &str = "Example:
   dance compare model.dance calibration.npz --alpha 0.05 --json
 
 Half of DATA, drawn at random, calibrates every way; the other half judges them. The kernel stays, and nothing is written: `dance recalibrate`
-with the options of a row, on all of DATA, makes the model. With twice the calibration points, sets are at most a little smaller, but
-for --per-class: there they are much smaller. DATA must not hold points that fitted the kernel.";
+with the options of a row, on all of DATA, makes the model; it then has twice the calibration points, which matters most for --per-class.
+DATA must not hold points that fitted the kernel.";
 
 #[derive(Args, Debug)]
 pub(crate) struct Compare {
@@ -63,15 +63,6 @@ impl Way {
     }
 }
 
-/// Hears nothing, but may end a job: what is to be said of the points is said once.
-struct Quiet<'a>(&'a dyn Observer);
-
-impl Observer for Quiet<'_> {
-    fn interrupted(&self) -> bool {
-        self.0.interrupted()
-    }
-}
-
 /// What came of a way.
 struct Found {
     options: &'static str,
@@ -93,7 +84,7 @@ impl Compare {
             drawn(self.columns.dataset(&self.data, model.classes(), &progress)?, &self.data, &progress)?;
         let halves = split::uniform(data.len(), &[0.5, 0.5], shared.seed).with_context(in_data)?;
         let [calibration, judging] = [0, 1].map(|half| data.select(&halves[half]));
-        let quiet = Quiet(&progress);
+        let quiet = Quiet(&progress); // what is to be said of the points is said once
         let mut found = Vec::new();
         for (number, way) in WAYS.iter().enumerate() {
             progress.begin(way.0);
