@@ -2,12 +2,15 @@
 //!
 //! S is the pooled covariance within classes, `(1-γ)S + γ·tr(S)/d·I` what is inverted. γ is chosen by the log loss of leave-one-out
 //! evidence: without point i of a class of k points, S loses `k/(k-1)·r_i r_iᵀ` (r its residual), so its inverse follows by one
-//! rank-one update, and all distances of i with it. Cost: one eigendecomposition (10d³), then `4ndc` for every γ.
+//! rank-one update, and all distances of i with it. In the basis of S's eigenvectors a γ only scales coordinates: points and means
+//! are turned into it once, and products of points with means, and of means with each other, are all that distances and residuals
+//! need. Cost: one eigendecomposition (10d³) and one turn (2nd²), then `2ndc` for every γ.
 
 use super::weights::Evidences;
-use super::wide::{Targets, Wide, dot};
+use super::wide::{Wide, dot};
 use crate::context::Context;
 use crate::device::cpu::linalg;
+use crate::device::cpu::packed::Packed;
 use crate::matrix::Matrix;
 
 /// What is tried for γ.
@@ -39,30 +42,15 @@ impl Whitening {
         context: &Context<'_>,
     ) -> Self {
         let d = points.cols();
-        let mut means = Wide::zeros(classes, d);
-        let mut counts = vec![0.0; classes];
-        for (row, &label) in labels.iter().enumerate() {
-            counts[label as usize] += 1.0;
-            means.row_mut(label as usize).iter_mut().zip(points.row(row)).for_each(|(sum, x)| *sum += x);
-        }
-        for (label, &count) in counts.iter().enumerate() {
-            means.row_mut(label).iter_mut().for_each(|sum| *sum /= f64::max(count, 1.0));
-        }
-        let mut residuals = points.clone();
-        for (row, &label) in labels.iter().enumerate() {
-            residuals.row_mut(row).iter_mut().zip(means.row(label as usize)).for_each(|(x, mean)| *x -= mean);
-        }
-        // Points beyond one per class; classes of one point have no residual.
-        let freedom = counts.iter().map(|&count: &f64| (count - 1.0).max(0.0)).sum::<f64>().max(1.0);
-        let (values, vectors) = eigen(&residuals, freedom, context);
-        let fit = Fit { points, labels, counts, means, residuals, freedom, values, vectors };
-        let tried: &[f64] = match &shrinkage {
-            Some(given) => std::slice::from_ref(given),
-            None => &SHRINKAGES,
-        };
-        let tries = tried.iter().map(|&shrinkage| fit.judge(shrinkage, context));
-        let best = tries.min_by(|a, b| a.0.total_cmp(&b.0));
-        best.map_or_else(|| fit.judge(1.0, context).1, |(_, best)| best)
+        let fit = Fit::new(points, labels, classes, context);
+        let (judged, labels) = fit.judges(points, labels, context);
+        let shrinkage = shrinkage.unwrap_or_else(|| fit.choose(&judged, &labels, context));
+        let LeftOut { spread, nothing, .. } = fit.leave_one_out(&judged, &labels, shrinkage, context);
+        let scales: Vec<f64> = fit.weights(shrinkage).into_iter().map(f64::sqrt).collect();
+        // Rounded as the model file keeps it.
+        let map: Vec<f32> =
+            (0..d * d).map(|at| (fit.vectors.row(at / d)[at % d] * scales[at % d]) as f32).collect();
+        Self { map: Matrix::new(map, d, d).unwrap_or_default(), shrinkage, spread, nothing }
     }
 }
 
@@ -98,52 +86,108 @@ fn eigen(residuals: &Wide, freedom: f64, context: &Context<'_>) -> (Vec<f64>, Wi
     (vec![mean; d], vectors)
 }
 
-struct Fit<'a> {
-    points: &'a Wide,
-    labels: &'a [u32],
+/// Classes in the basis of the covariance's eigenvectors.
+struct Fit {
     counts: Vec<f64>,
     means: Wide,
-    residuals: Wide,
+    /// The means again.
+    packed: Packed<f64>,
     freedom: f64,
+    /// Eigenvalues.
     values: Vec<f64>,
+    /// Eigenvectors, as columns.
     vectors: Wide,
 }
 
-impl Fit<'_> {
-    /// The log loss of leave-one-out evidence under a γ, and the whitening it makes.
-    fn judge(&self, shrinkage: f64, context: &Context<'_>) -> (f64, Whitening) {
-        let d = self.points.cols();
-        let mean = self.values.iter().sum::<f64>() / d.max(1) as f64;
-        let scales: Vec<f64> = self
-            .values
-            .iter()
-            .map(|value| 1.0 / ((1.0 - shrinkage) * value + shrinkage * mean).max(1e-12).sqrt())
-            .collect();
-        // Rounded as the model file keeps it.
-        let map: Vec<f32> =
-            (0..d * d).map(|at| (self.vectors.row(at / d)[at % d] * scales[at % d]) as f32).collect();
-        let map = Matrix::new(map, d, d).unwrap_or_default();
-        let step = self.labels.len().div_ceil(JUDGES).max(1);
-        let judged: Vec<usize> = (0..self.labels.len()).step_by(step).collect();
-        let white = packed_columns(&map);
-        let points = self.points.select(&judged).times(&white, context);
-        let residuals = self.residuals.select(&judged).times(&white, context);
-        let means = self.means.times(&white, context);
-        let mut squared = Targets::new(&means).squared(&points, context);
-        let to_means = residuals.times(&means.packed(), context);
-        let (mut spread, mut others) = (Mean::default(), Mean::default());
-        let labels: Vec<u32> = judged.iter().map(|&row| self.labels[row]).collect();
+/// Points judged by all others.
+struct LeftOut {
+    /// `D/k - ‖(x-μ)W‖²` for every class, without the point itself.
+    evidence: Wide,
+    spread: f64,
+    nothing: f64,
+}
+
+impl Fit {
+    fn new(points: &Wide, labels: &[u32], classes: usize, context: &Context<'_>) -> Self {
+        let mut means = Wide::zeros(classes, points.cols());
+        let mut counts = vec![0.0; classes];
         for (row, &label) in labels.iter().enumerate() {
-            let (own, residual) = (label as usize, residuals.row(row));
-            let (count, length) = (self.counts[own], dot(residual, residual));
-            let along = dot(points.row(row), residual);
+            counts[label as usize] += 1.0;
+            means.row_mut(label as usize).iter_mut().zip(points.row(row)).for_each(|(sum, x)| *sum += x);
+        }
+        for (label, &count) in counts.iter().enumerate() {
+            means.row_mut(label).iter_mut().for_each(|sum| *sum /= f64::max(count, 1.0));
+        }
+        let mut residuals = points.clone();
+        for (row, &label) in labels.iter().enumerate() {
+            residuals.row_mut(row).iter_mut().zip(means.row(label as usize)).for_each(|(x, mean)| *x -= mean);
+        }
+        // Points beyond one per class; classes of one point have no residual.
+        let freedom = counts.iter().map(|&count: &f64| (count - 1.0).max(0.0)).sum::<f64>().max(1.0);
+        let (values, vectors) = eigen(&residuals, freedom, context);
+        let means = means.times(&columns(&vectors), context);
+        Self { counts, packed: means.packed(), means, freedom, values, vectors }
+    }
+
+    /// Points in the basis.
+    fn turn(&self, points: &Wide, context: &Context<'_>) -> Wide {
+        points.times(&columns(&self.vectors), context)
+    }
+
+    /// Points that judge a γ, in the basis, and their labels.
+    fn judges(&self, points: &Wide, labels: &[u32], context: &Context<'_>) -> (Wide, Vec<u32>) {
+        let step = labels.len().div_ceil(JUDGES).max(1);
+        let judges: Vec<usize> = (0..labels.len()).step_by(step).collect();
+        let labels = judges.iter().map(|&row| labels[row]).collect();
+        (self.turn(&points.select(&judges), context), labels)
+    }
+
+    /// The γ of the least log loss, by points in the basis.
+    fn choose(&self, points: &Wide, labels: &[u32], context: &Context<'_>) -> f64 {
+        let tries = SHRINKAGES.iter().map(|&shrinkage| {
+            let evidence = self.leave_one_out(points, labels, shrinkage, context).evidence;
+            let evidences = Evidences { tables: vec![&evidence], labels, context };
+            (evidences.fit(&[0]).loss, shrinkage)
+        });
+        tries.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(1.0, |best| best.1)
+    }
+
+    /// What squares of coordinates count under a γ: the inverse of the shrunk covariance.
+    fn weights(&self, shrinkage: f64) -> Vec<f64> {
+        let mean = self.values.iter().sum::<f64>() / self.values.len().max(1) as f64;
+        let weight = |value: &f64| 1.0 / ((1.0 - shrinkage) * value + shrinkage * mean).max(1e-12);
+        self.values.iter().map(weight).collect()
+    }
+
+    /// Evidence of points that are among those of the classes, in the basis.
+    fn leave_one_out(&self, points: &Wide, labels: &[u32], shrinkage: f64, context: &Context<'_>) -> LeftOut {
+        let weights = self.weights(shrinkage);
+        let weighted = |points: &Wide| {
+            let mut weighted = points.clone();
+            for row in 0..weighted.rows() {
+                weighted.row_mut(row).iter_mut().zip(&weights).for_each(|(value, weight)| *value *= weight);
+            }
+            weighted
+        };
+        // Products of means with each other, and of points with means, which become their evidence.
+        let among = weighted(&self.means).times(&self.packed, context);
+        let heavy = weighted(points);
+        let mut evidence = heavy.times(&self.packed, context);
+        let (mut spread, mut others) = (Mean::default(), Mean::default());
+        for (row, &label) in labels.iter().enumerate() {
+            let (own, norm) = (label as usize, dot(heavy.row(row), points.row(row)));
+            let (count, with_own) = (self.counts[own], evidence.row(row)[own]);
+            let length = (norm - 2.0 * with_own + among.row(own)[own]).max(0.0);
             // Without a class of one point the covariance stays as it is.
             let lost =
                 if count > 1.0 { count / (count - 1.0) / self.freedom * (1.0 - shrinkage) } else { 0.0 };
             let rest = (1.0 - lost * length).max(1e-3);
-            for (class, value) in squared.row_mut(row).iter_mut().enumerate() {
+            for (class, value) in evidence.row_mut(row).iter_mut().enumerate() {
+                // Along the point's residual, from the class's mean to the point.
+                let along = norm - with_own - *value + among.row(own)[class];
+                *value = (norm - 2.0 * *value + among.row(class)[class]).max(0.0);
                 if class != own && self.counts[class] > 0.0 {
-                    *value += lost / rest * (along - to_means.row(row)[class]).powi(2);
+                    *value += lost / rest * along.powi(2);
                     others.add(*value);
                 }
             }
@@ -151,26 +195,27 @@ impl Fit<'_> {
                 let alone = length + lost / rest * length * length;
                 let far = count / (count - 1.0);
                 spread.add(alone * far);
-                squared.row_mut(row)[own] = alone * far * far;
+                evidence.row_mut(row)[own] = alone * far * far;
             }
         }
         let (spread, nothing) = (spread.get(), others.get());
         for (row, &label) in labels.iter().enumerate() {
-            for (class, value) in squared.row_mut(row).iter_mut().enumerate() {
+            for (class, value) in evidence.row_mut(row).iter_mut().enumerate() {
                 let others = self.counts[class] - f64::from(u8::from(class == label as usize));
                 *value = if others > 0.0 { spread / others - *value } else { -nothing };
             }
         }
-        let evidences = Evidences { tables: vec![&squared], labels: &labels, context };
-        (evidences.fit(&[0]).loss, Whitening { map, shrinkage, spread, nothing })
+        LeftOut { evidence, spread, nothing }
     }
 }
 
+fn columns(matrix: &Wide) -> Packed<f64> {
+    Packed::new(matrix.rows(), matrix.cols(), |depth, column| matrix.row(depth)[column])
+}
+
 /// `matrix`, packed for products `x · matrix`.
-pub(super) fn packed_columns(matrix: &Matrix) -> crate::device::cpu::packed::Packed<f64> {
-    crate::device::cpu::packed::Packed::new(matrix.rows(), matrix.cols(), |depth, column| {
-        f64::from(matrix.row(depth)[column])
-    })
+pub(super) fn packed_columns(matrix: &Matrix) -> Packed<f64> {
+    Packed::new(matrix.rows(), matrix.cols(), |depth, column| f64::from(matrix.row(depth)[column]))
 }
 
 #[derive(Default)]
