@@ -33,9 +33,9 @@ def enter(*packages: str) -> None:
     os.execv(python, [str(python), *sys.argv])
 
 
-def dance(*arguments: object) -> dict:
+def dance(*arguments: object, program: str = DANCE) -> dict:
     """What the program prints as JSON."""
-    command = [DANCE, *map(str, arguments), "--json", "-q"]
+    command = [program, *map(str, arguments), "--json", "-q"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -1,6 +1,7 @@
 """Sizes of sets, `--combine evidence` against the default, on the same kernel: ratios within one run.
 
-`DANCE_DATA=folder python3 benchmarks/evidence.py [seeds] [files …]`; `DANCE` names the binary, `FIT` further options of `dance fit`, `KIND` one of
+`DANCE_DATA=folder python3 benchmarks/evidence.py [seeds] [files …]`; `DANCE` names the binary, `FIT` further options of `dance fit`, `BEFORE` the binary
+of another version, whose default is then compared with (on a kernel of its own), `KIND` one of
 
 - few (the default): 10 points of each class, half of them fit and half calibrate; judged on the rest,
 - full: a random split, 0.4 fit, 0.4 calibrate, 0.2 judge,
@@ -23,6 +24,7 @@ import numpy as np
 
 KIND = os.environ.get("KIND", "few")
 FIT = os.environ.get("FIT", "").split()
+BEFORE = os.environ.get("BEFORE")
 PER_CLASS = 10
 
 
@@ -47,9 +49,10 @@ def parts(labels, random):
     return fit, calibration, test
 
 
-def judged(model, folder):
-    levels = environment.dance("evaluate", model, folder / "test.npz", "--alpha", "0.1,0.05")["levels"]
-    return [[level[what] for what in ("size", "coverage", "class_deviation", "accuracy")] for level in levels]
+def judged(model, folder, program=environment.DANCE):
+    report = environment.dance("evaluate", model, folder / "test.npz", "--alpha", "0.1,0.05", program=program)
+    told = ("size", "coverage", "class_deviation", "accuracy")
+    return [[level.get(what, np.nan) for what in told] for level in report["levels"]]
 
 
 def run(points, labels, seed):
@@ -66,8 +69,13 @@ def run(points, labels, seed):
             "fit", folder / "fit.npz", "--calibration", calibration, "-o", model, "--combine", "evidence",
             "--seed", seed, *FIT,
         )
-        environment.dance("recalibrate", model, calibration, "-o", other, "--combine", "fuse")
-        return judged(model, folder), judged(other, folder)
+        if BEFORE:
+            environment.dance(
+                "fit", folder / "fit.npz", "--calibration", calibration, "-o", other, "--seed", seed, program=BEFORE
+            )
+        else:
+            environment.dance("recalibrate", model, calibration, "-o", other, "--combine", "fuse")
+        return judged(model, folder), judged(other, folder, BEFORE or environment.DANCE)
 
 
 seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
