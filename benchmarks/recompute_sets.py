@@ -190,14 +190,17 @@ def split_counts(meta, tensors, x):
     return counts, len(tensors["calibration_rank_scores"])
 
 
-def expert_evidence(expert, point, others, labels, classes):
-    """What one expert says of a point for every label, from labelled others; all in the expert's space."""
+def expert_evidence(expert, point, others, labels, classes, middle):
+    """What one expert says of a point for every label, from labelled others; all in the expert's space. `middle` is the fit points' mean."""
     squared = ((others - point) ** 2).sum(axis=1)
     if expert["expert"] == "prototypes":
-        said = np.full(classes, -expert["nothing"])
-        for label in np.unique(labels):
+        said, prior = np.full(classes, -expert["nothing"]), expert.get("prior", 0.0)
+        for label in range(classes):
             own = others[labels == label]
-            said[label] = expert["spread"] / len(own) - ((point - own.mean(axis=0)) ** 2).sum()
+            count = prior + len(own)
+            if count:
+                mean = (prior * middle + own.sum(axis=0)) / count
+                said[label] = expert["spread"] / count - ((point - mean) ** 2).sum()
         return said
     if expert["expert"] == "nearest":
         least = np.full(classes, expert["ceiling"])
@@ -206,7 +209,9 @@ def expert_evidence(expert, point, others, labels, classes):
     kernel = lambda squared: np.exp(-((np.sqrt(squared) / expert["bandwidth"]) ** (1 / expert["shape"])))
     between = ((others[:, None] - others[None]) ** 2).sum(axis=-1)
     targets = np.eye(classes)[labels]
-    return kernel(squared) @ np.linalg.solve(kernel(between) + expert["ridge"] * np.eye(len(others)), targets)
+    outputs = kernel(squared) @ np.linalg.solve(kernel(between) + expert["ridge"] * np.eye(len(others)), targets)
+    softness = expert.get("softness", 0.0)
+    return np.log(np.logaddexp(0, outputs / softness)) if softness else outputs
 
 
 def evidence_counts(meta, tensors, queries):
@@ -226,8 +231,9 @@ def evidence_counts(meta, tensors, queries):
         said = np.zeros(classes)
         for expert in stack["experts"]:
             name = space.get(expert["expert"], expert.get("space"))
-            placed = [part if maps[name] is None else part @ maps[name] for part in (point, others)]
-            said += expert["weight"] * expert_evidence(expert, *placed, labels, classes)
+            place = lambda part: part if maps[name] is None else part @ maps[name]
+            middle = place(parts[0].astype(np.float64)).mean(axis=0)
+            said += expert["weight"] * expert_evidence(expert, place(point), place(others), labels, classes, middle)
         return np.logaddexp.reduce(np.delete(said, label) - said[label], initial=0.0)
 
     points = np.concatenate([part.astype(np.float64) for part in parts[:2]])

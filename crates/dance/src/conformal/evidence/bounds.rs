@@ -3,8 +3,9 @@
 //! A point with label y has `x = ln Σ_{z≠y} exp e(z) - e(y)`, and its score grows with x. A query that joins with label l changes x in
 //! three ways, with `q_z` the share of z in that sum:
 //! - all evidence shifts a little whatever l is. By Hoeffding's lemma `ln Σ q_z exp δ_z` lies between the mean `Σ q_z δ_z` and that
-//!   plus R²/8, where R is the range of the shifts δ: the mean is one product for all points, R is known per point;
-//! - the point's own evidence shifts, which is known;
+//!   plus R²/8, where R is the range of the shifts δ: the mean is one product for all points, R is known per point. Where outputs are
+//!   [told](super::told), their shifts times slopes stand for δ, which is less by what the curvature makes of it, at most;
+//! - the point's own evidence shifts, which is known, or likewise;
 //! - evidence for l gains J, which multiplies the sum by `1 + q_l·exp(±R)·(exp J - 1)`.
 //!
 //! Experts know between which numbers J lies for a point whatever l is, and x moves by no more than J. That settles most points for
@@ -13,7 +14,7 @@
 //! about one pair in thousands, is looked at again in f64 and then decided by the posterior itself: the counts are those of the
 //! posteriors, always.
 //!
-//! Memory: 8·n·c bytes.
+//! Memory: 8·n·c bytes, and 4·n·c for every expert that tells outputs.
 
 use std::iter::zip;
 
@@ -21,6 +22,7 @@ use pulp::Arch;
 
 use super::count::Bagged;
 use super::expert::Asked;
+use super::told::Told;
 use super::wide::Wide;
 use crate::context::Context;
 use crate::device::cpu::elementwise::exp;
@@ -50,12 +52,27 @@ pub(super) struct Bounds {
     others: Vec<f64>,
     /// Shares of labels, label by label; not a number where it is the point's own.
     shares: Vec<f32>,
-    /// The same for products with evidence, 0 where it is the point's own.
-    packed: Packed,
-    /// For every expert, the mean of its evidence under the shares of a point and how far it ranges.
-    spread: Vec<Vec<[f64; 2]>>,
+    /// For every expert that tells outputs, shares times slopes, for products with outputs, 0 where it is the point's own; last, shares
+    /// alone, where any expert tells outputs as they are.
+    packed: Vec<Option<Packed>>,
+    /// For every expert, what is known of a point.
+    spread: Vec<Vec<Spread>>,
     /// The points of every label.
     of_class: Vec<Vec<u32>>,
+}
+
+/// Of an expert's outputs b of a point for labels but its own.
+#[derive(Clone, Copy, Debug)]
+struct Spread {
+    /// The mean of `g'(b)·b` under the point's shares, and how far it ranges.
+    mean: f64,
+    range: f64,
+    /// The largest `g'(b)`.
+    slope: f64,
+    /// The largest b in size.
+    largest: f64,
+    /// `g'(b)` of its own label.
+    own_slope: f64,
 }
 
 /// What is known of the bag when a query is there, whatever its label.
@@ -128,13 +145,12 @@ pub(super) const REACHES: Settled = 1;
 const STAYS: Settled = 2;
 
 impl Bounds {
-    /// `tables` are the evidences of the experts.
-    pub(super) fn new(bag: &Bagged<'_>, tables: &[&Wide]) -> Self {
+    /// `outputs` are what the experts' evidence is told from.
+    pub(super) fn new(bag: &Bagged<'_>, outputs: &[(&Wide, Told)]) -> Self {
         let (n, classes) = (bag.labels.len(), bag.evidence.cols());
         let mut shares = vec![f32::NAN; n * classes];
-        let mut rows = vec![0.0f32; n * classes];
         let (mut odds, mut others) = (Vec::with_capacity(n), Vec::with_capacity(n));
-        let mut spread = vec![Vec::with_capacity(n); tables.len()];
+        let mut spread = vec![Vec::with_capacity(n); outputs.len()];
         let mut of_class = vec![Vec::new(); classes];
         for (point, &label) in bag.labels.iter().enumerate() {
             let (row, own) = (bag.evidence.row(point), label as usize);
@@ -145,22 +161,35 @@ impl Bounds {
             odds.push(total - row[own]);
             others.push(total);
             for (label, value) in rest() {
-                let share = (value - total).exp() as f32;
-                shares[label * n + point] = share;
-                rows[point * classes + label] = share;
+                shares[label * n + point] = (value - total).exp() as f32;
             }
-            for (spread, table) in spread.iter_mut().zip(tables) {
-                let evidence = table.row(point);
-                let (mut mean, mut least, mut largest) = (0.0, f64::INFINITY, f64::NEG_INFINITY);
+            for (spread, &(table, told)) in spread.iter_mut().zip(outputs) {
+                let outputs = table.row(point);
+                let (mut mean, mut least, mut most) = (0.0, f64::INFINITY, f64::NEG_INFINITY);
+                let (mut slope, mut largest) = (0.0f64, 0.0f64);
                 for (label, value) in rest() {
-                    mean += (value - total).exp() * evidence[label];
-                    least = least.min(evidence[label]);
-                    largest = largest.max(evidence[label]);
+                    let output = outputs[label];
+                    let sloping = told.slope(output) * output;
+                    mean += (value - total).exp() * sloping;
+                    [least, most] = [least.min(sloping), most.max(sloping)];
+                    slope = slope.max(told.slope(output));
+                    largest = largest.max(output.abs());
                 }
-                spread.push([mean, (largest - least).max(0.0)]);
+                let own_slope = told.slope(outputs[own]);
+                spread.push(Spread { mean, range: (most - least).max(0.0), slope, largest, own_slope });
             }
         }
-        let packed = Packed::new(classes, n, |label, point| rows[point * classes + label]);
+        let pack = |slope: &(dyn Fn(usize, usize) -> f64 + Sync)| {
+            Packed::new(classes, n, |label, point| {
+                let share = shares[label * n + point];
+                if share.is_nan() { 0.0 } else { share * slope(point, label) as f32 }
+            })
+        };
+        let told = outputs.iter().map(|&(table, told)| {
+            (!told.is_plain()).then(|| pack(&|point, label| told.slope(table.row(point)[label])))
+        });
+        let mut packed: Vec<Option<Packed>> = told.collect();
+        packed.push(outputs.iter().any(|(_, told)| told.is_plain()).then(|| pack(&|_, _| 1.0)));
         Self { odds, others, shares, packed, spread, of_class }
     }
 
@@ -169,51 +198,67 @@ impl Bounds {
         &self.of_class[label]
     }
 
-    /// For every expert that shifts evidence, the mean of what it says of each query under the shares of each point.
+    /// For every expert that shifts evidence, the mean of its outputs for each query, times slopes, under the shares of each point.
     pub(super) fn means(
         &self,
         experts: &[(f64, Box<dyn Asked + '_>)],
         queries: usize,
         context: &Context<'_>,
     ) -> Result<Vec<Option<Matrix>>> {
-        let mean = |expert: &dyn Asked| {
-            (queries > 0 && expert.shifts(0).is_some()).then(|| {
-                let rows = (0..queries).flat_map(|query| expert.evidence(query)).map(|&value| value as f32);
-                let rows: Vec<f32> = rows.collect();
-                let classes = rows.len() / queries;
-                self.packed.product(&Matrix::new(rows, queries, classes)?, context)
-            })
+        let mean = |(at, expert): (usize, &dyn Asked)| -> Result<Option<Matrix>> {
+            let outputs = (0..queries).map_while(|query| expert.shifts(query).map(|shifts| shifts.outputs));
+            let rows: Vec<f32> = outputs.flatten().map(|&output| output as f32).collect();
+            let packed = self.packed[at].as_ref().or(self.packed[experts.len()].as_ref());
+            let Some(packed) = packed.filter(|_| !rows.is_empty()) else { return Ok(None) };
+            let classes = rows.len() / queries;
+            packed.product(&Matrix::new(rows, queries, classes)?, context).map(Some)
         };
-        experts.iter().map(|(_, expert)| mean(expert.as_ref()).transpose()).collect()
+        experts.iter().enumerate().map(|(at, (_, expert))| mean((at, expert.as_ref()))).collect()
     }
 
     /// What a query changes whatever its label.
     pub(super) fn moved(
         &self,
         bag: &Bagged<'_>,
-        tables: &[&Wide],
+        outputs: &[(&Wide, Told)],
         experts: &[(f64, Box<dyn Asked + '_>)],
         means: &[Option<Matrix>],
         query: usize,
     ) -> Moved {
         let n = self.odds.len();
         let (mut low, mut range, mut slack) = (self.odds.clone(), vec![0.0; n], vec![0.0; n]);
-        let mut gain = vec![0.0f64; n];
+        let (mut gain, mut bent) = (vec![0.0f64; n], vec![0.0f64; n]);
         for (at, (weight, expert)) in experts.iter().enumerate() {
             let (Some(shifts), Some(means)) = (expert.shifts(query), &means[at]) else { continue };
-            let (own, means) = (expert.evidence(query), means.row(query));
+            let ((table, told), own, means) = (outputs[at], shifts.outputs, means.row(query));
             let least = own.iter().copied().fold(f64::INFINITY, f64::min);
             let most = own.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let rounding = f64::from(f32::EPSILON) * own.len() as f64 * most.abs().max(least.abs());
+            let size = most.abs().max(least.abs());
+            let rounding = f64::from(f32::EPSILON) * own.len() as f64 * size;
+            // With slopes that differ, what ranges is outputs from 0.
+            let ranging = if told.is_plain() { most - least } else { most.max(0.0) - least.min(0.0) };
+            let curvature = told.curvature(f64::NEG_INFINITY);
             for (point, &label) in bag.labels.iter().enumerate() {
                 let label = label as usize;
-                let (shrunk, joined) = (weight * shifts.shrunk[point], weight * shifts.joined[point]);
-                let [mean, spread] = self.spread[at][point];
-                let of_own = shrunk * (tables[at].row(point)[label] - 1.0) - joined * own[label];
-                low[point] += shrunk * mean - joined * f64::from(means[point]) - of_own;
-                range[point] += shrunk.abs() * spread + joined.abs() * (most - least);
-                slack[point] += joined.abs() * rounding;
-                gain[point] += joined;
+                let (shrunk, joined) = (shifts.shrunk[point], shifts.joined[point]);
+                let spread = &self.spread[at][point];
+                let of_own = shrunk * (table.row(point)[label] - 1.0) - joined * own[label];
+                low[point] += weight
+                    * (shrunk * spread.mean - joined * f64::from(means[point]) - spread.own_slope * of_own);
+                range[point] +=
+                    weight * (shrunk.abs() * spread.range + joined.abs() * spread.slope * ranging);
+                slack[point] += weight * joined.abs() * spread.slope * rounding;
+                if told.is_plain() {
+                    gain[point] += weight * joined;
+                    continue;
+                }
+                // How much less than slopes say evidence may become: for the others, which lowers x, and for the own label.
+                let most = shrunk.abs() * spread.largest + joined.abs() * size;
+                let others = 0.5 * weight * curvature * most * most;
+                let near = told.curvature(table.row(point)[label] - of_own.abs());
+                low[point] -= others;
+                range[point] += others;
+                bent[point] += others + 0.5 * weight * near * of_own * of_own;
             }
         }
         let (mut least, mut most) = (gain.clone(), gain.clone());
@@ -231,7 +276,7 @@ impl Bounds {
             let range = moved.range[point];
             let room = slack + FINE * (1.0 + moved.low[point].abs());
             moved.low[point] -= room;
-            moved.width[point] = range * range / 8.0 + 2.0 * room;
+            moved.width[point] = range * range / 8.0 + bent[point] + 2.0 * room;
             let [low, high] = [moved.low[point], moved.low[point] + moved.width[point]];
             moved.factors.push(Factors {
                 gain: gain[point] as f32,

@@ -6,6 +6,7 @@
 use super::bounds::{Bounds, Moved, OPEN, Pairs, REACHES, around};
 use super::by_class::{Offsets, Strata};
 use super::expert::Asked;
+use super::told::Told;
 use super::weights::log_sum;
 use super::wide::Wide;
 use crate::context::Context;
@@ -97,8 +98,8 @@ impl Joining<'_> {
 pub(super) struct Counting<'a> {
     pub(super) joining: Joining<'a>,
     pub(super) bounds: &'a Bounds,
-    /// What each expert says of the bag.
-    pub(super) tables: Vec<&'a Wide>,
+    /// What each expert's evidence of the bag is told from.
+    pub(super) outputs: Vec<(&'a Wide, Told)>,
     /// What is taken off the scores of a class, where anything is.
     pub(super) offsets: Option<&'a Offsets>,
 }
@@ -171,7 +172,7 @@ impl Counting<'_> {
         let tile = |tile: usize| -> Vec<Vec<u32>> {
             let rows = tile * TILE..((tile + 1) * TILE).min(queries.len());
             let moved = |query| {
-                self.bounds.moved(&self.joining.bag, &self.tables, self.joining.experts, &means, query)
+                self.bounds.moved(&self.joining.bag, &self.outputs, self.joining.experts, &means, query)
             };
             let moved: Vec<Moved> = rows.clone().map(moved).collect();
             let wanted: Vec<Wanted> =

@@ -1,6 +1,7 @@
 //! What every expert can do: judge the points of the bag by all others, judge a query, and say what changes when the query joins.
 
 use super::settings::Space;
+use super::told::Told;
 use super::wide::Wide;
 use crate::context::Context;
 
@@ -51,6 +52,11 @@ pub(super) trait Expert: Send + Sync + std::fmt::Debug {
     /// Evidence of every point of the bag for every label, from all points but itself.
     fn bag(&self) -> &Wide;
 
+    /// What it is told from, and how.
+    fn outputs(&self) -> (&Wide, Told) {
+        (self.bag(), Told::PLAIN)
+    }
+
     /// Looks at queries.
     fn ask<'a>(&'a self, block: &Block, context: &Context<'_>) -> Box<dyn Asked + 'a>;
 }
@@ -84,13 +90,17 @@ pub(super) trait Asked: Send + Sync {
         0.0
     }
 
-    /// Adds `weight` times the least and the most that this is for any label but the point's, for all points.
+    /// Adds `weight` times the least and the most that a gain is for any label but the point's, for all points, but for what
+    /// [`shifts`](Self::shifts) holds of it.
     fn between(&self, _query: usize, _weight: f64, _least: &mut [f64], _most: &mut [f64]) {}
 }
 
-/// With an expert's evidence b of a point whose label is y, and f of the query: evidence for z changes by `shrunk·(b(z) - [z = y]) -
-/// joined·f(z)`, and that for the query's label by `joined` beyond it.
+/// With an expert's [outputs](Expert::outputs) b of a point whose label is y, and f of the query: the output for z changes by
+/// `shrunk·(b(z) - [z = y]) - joined·f(z)`, and that for the query's label by `joined` beyond it, which is the gain where outputs are told as
+/// they are.
 pub(super) struct Shifts<'a> {
+    /// f.
+    pub(super) outputs: &'a [f64],
     /// One number per point.
     pub(super) shrunk: &'a [f64],
     /// One number per point.

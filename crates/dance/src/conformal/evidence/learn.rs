@@ -12,6 +12,7 @@ use super::prototypes::Prototypes;
 use super::ranked::{PosteriorScore, ScoreSettings, draw};
 use super::ridge::{Ridge, RidgeSettings, WHOLE};
 use super::settings::{ExpertSettings, Space, StackSettings};
+use super::told::Told;
 use super::weights::{Evidences, Weighted};
 use super::whitening::{Whitening, packed_columns};
 use super::wide::{Targets, Wide};
@@ -34,6 +35,8 @@ const BANDWIDTHS: [f64; 3] = [1.0, 2.0, 4.0];
 const SHAPES: [f64; 2] = [0.5, 1.0];
 /// Ridges that are tried.
 const RIDGES: [f64; 4] = [1e-3, 1e-2, 1e-1, 1.0];
+/// Up to about what outputs of regressions are told as they are.
+const SOFTNESS: f64 = 0.05;
 /// Fewer fit points than this are not halved: prototypes speak alone.
 const LEAST: usize = 16;
 /// Squared distances are held above this share of their median.
@@ -63,7 +66,7 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
     let mut rows: Vec<usize> = (0..labels.len()).collect();
     Random::new(seed, HALF_PURPOSE).shuffle(&mut rows);
     if rows.len() < LEAST {
-        let settings = prototypes(&whitening, 1.0 / whitening.spread.max(1e-12));
+        let settings = prototypes(&whitening, 1.0 / whitening.spread.max(1e-12), 1.0);
         let whitening = Some(whitening.map);
         let mut settings = StackSettings::new(vec![settings], whitening, f64::NAN, Clusters::default(), seed);
         settings.score = ScoreSettings::choose(lesson.score, &Wide::default(), &[], &[]);
@@ -102,9 +105,8 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
     Ok(settings)
 }
 
-fn prototypes(whitening: &Whitening, weight: f64) -> ExpertSettings {
-    let Whitening { shrinkage, spread, nothing, .. } = *whitening;
-    ExpertSettings::Prototypes { weight, shrinkage, spread, nothing }
+fn prototypes(whitening: &Whitening, weight: f64, prior: f64) -> ExpertSettings {
+    ExpertSettings::Prototypes { weight, shrinkage: whitening.shrinkage, prior, spread: 0.0, nothing: 0.0 }
 }
 
 /// Median squared distances.
@@ -165,10 +167,12 @@ fn raw_kernel(
                 }
                 let scaled = Wide::of_fn(n, n, |row, at| vectors[(row, at)]);
                 let mut outputs = scaled.times(&turned.packed(), context);
+                let told = Told::new(SOFTNESS);
                 for (row, &label) in labels.iter().enumerate() {
                     let own: f64 = (0..n).map(|at| vectors[(row, at)].powi(2) * inverse[at]).sum();
                     outputs.row_mut(row).iter_mut().for_each(|value| *value = -*value / own);
                     outputs.row_mut(row)[label as usize] += 1.0;
+                    outputs.row_mut(row).iter_mut().for_each(|output| *output = told.of(*output));
                 }
                 let loss = Evidences { tables: vec![&outputs], labels: &labels, context }.fit(&[0]).loss;
                 if loss < best.0 {
@@ -183,7 +187,7 @@ fn raw_kernel(
 /// An expert that may speak.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Candidate {
-    Prototypes,
+    Prototypes { prior: f64 },
     Raw,
     White { ridge: f64 },
     Learned { ridge: f64 },
@@ -192,7 +196,8 @@ enum Candidate {
 
 impl Candidate {
     fn all() -> Vec<Self> {
-        let mut all = vec![Self::Prototypes, Self::Raw, Self::Nearest];
+        let mut all = vec![Self::Raw, Self::Nearest];
+        all.extend([0.25, 0.5, 1.0, 2.0, 4.0, 8.0].map(|prior| Self::Prototypes { prior }));
         all.extend([1e-2, 1e-1, 1.0].map(|ridge| Self::White { ridge }));
         all.extend([1e-3, 1e-2, 1e-1].map(|ridge| Self::Learned { ridge }));
         all
@@ -201,7 +206,7 @@ impl Candidate {
     /// Candidates of one family are settings of one expert.
     fn family(self) -> usize {
         match self {
-            Self::Prototypes => 0,
+            Self::Prototypes { .. } => 0,
             Self::Raw => 1,
             Self::White { .. } => 2,
             Self::Learned { .. } => 3,
@@ -220,13 +225,14 @@ impl Candidate {
     ) -> ExpertSettings {
         let (shape, relative) = (raw.shape, raw.bandwidth);
         match self {
-            Self::Prototypes => prototypes(whitening, weight),
+            Self::Prototypes { prior } => prototypes(whitening, weight, prior),
             Self::Raw => ExpertSettings::Ridge {
                 weight,
                 space: Space::Raw,
                 bandwidth: relative * units.raw.sqrt(),
                 shape,
                 ridge: raw.ridge,
+                softness: SOFTNESS,
             },
             Self::White { ridge } => ExpertSettings::Ridge {
                 weight,
@@ -234,6 +240,7 @@ impl Candidate {
                 bandwidth: relative * units.white.sqrt(),
                 shape,
                 ridge,
+                softness: SOFTNESS,
             },
             Self::Learned { ridge } => ExpertSettings::Ridge {
                 weight,
@@ -241,6 +248,7 @@ impl Candidate {
                 bandwidth: learned.bandwidth(),
                 shape: learned.shape(),
                 ridge,
+                softness: SOFTNESS,
             },
             Self::Nearest => {
                 let [floor, ceiling] = range(units.learned);
@@ -361,11 +369,12 @@ pub(super) fn open(
     context: &Context<'_>,
 ) -> Result<Box<dyn Expert>> {
     Ok(match *settings {
-        ExpertSettings::Prototypes { spread, nothing, .. } => {
-            Box::new(Prototypes::open(support, spread, nothing, context))
+        ExpertSettings::Prototypes { prior, spread, nothing, .. } => {
+            Box::new(Prototypes::open(support, prior, [spread, nothing], context))
         }
-        ExpertSettings::Ridge { space, bandwidth, shape, ridge, .. } => {
-            let settings = RidgeSettings::new(space, bandwidth, shape, ridge)?;
+        ExpertSettings::Ridge { space, bandwidth, shape, ridge, softness, .. } => {
+            let (kernel, told) = (Kernel::new(bandwidth, shape)?, Told::new(softness));
+            let settings = RidgeSettings { space, kernel, ridge, told };
             Box::new(Ridge::open(support, settings, landmarks, context)?)
         }
         ExpertSettings::Nearest { floor, ceiling, .. } => {

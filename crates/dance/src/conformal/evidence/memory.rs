@@ -59,11 +59,13 @@ pub(super) fn bytes(settings: &StackSettings, Size { fit, bag, dimensions: d, cl
                     passing = passing.max(n * bag.min(ROWS));
                     n * d + bag * c / 2
                 }
-                ExpertSettings::Ridge { .. } => {
+                ExpertSettings::Ridge { softness, .. } => {
                     // Features and solutions of all points, the part of the bag, and that once more while it is packed.
                     passing =
                         passing.max(2 * n * landmarks + 2 * bag * landmarks + 3 * landmarks * landmarks);
-                    landmarks * (bag + landmarks + d + c)
+                    // Where outputs are told, they are kept too, and slopes in f32.
+                    let told = if *softness > 0.0 { bag * c * 3 / 2 } else { 0 };
+                    landmarks * (bag + landmarks + d + c) + told
                 }
             };
     }

@@ -23,6 +23,7 @@ mod prototypes;
 mod ranked;
 mod ridge;
 mod settings;
+mod told;
 mod weights;
 mod whitening;
 mod wide;
@@ -49,6 +50,7 @@ use by_class::{Offsets, Strata};
 use count::{Bagged, Counting, Joining, Query, reaching, score, scores};
 use expert::{Asked, Block, Expert, Support};
 use memory::Size;
+use told::Told;
 use weights::{Evidences, log_sum};
 use whitening::packed_columns;
 use wide::Wide;
@@ -164,7 +166,7 @@ impl Stack {
         }
         if mode == CalibrationMode::Exact {
             stack.joined = Some(if stack.settings.score == ScoreSettings::Lac {
-                Joined::Bounds(Bounds::new(&stack.bagged(), &stack.tables()))
+                Joined::Bounds(Bounds::new(&stack.bagged(), &stack.outputs()))
             } else {
                 let rows = 0..calibration.labels.len();
                 let draw = |row| ranked::draw(calibration.embeddings.row(row), stack.settings.seed);
@@ -245,7 +247,7 @@ impl Stack {
             let found = match (&self.joined, ranked.as_deref()) {
                 (Some(Joined::Bounds(bounds)), _) => {
                     let offsets = self.fairness.as_ref().map(|(offsets, _)| offsets);
-                    let counting = Counting { joining, bounds, tables: self.tables(), offsets };
+                    let counting = Counting { joining, bounds, outputs: self.outputs(), offsets };
                     counting.count(&queries, context)?
                 }
                 (Some(Joined::Draws(draws)), Some(score)) => {
@@ -300,9 +302,9 @@ impl Stack {
         Bagged { evidence: &self.evidence, labels: &self.labels }
     }
 
-    /// What each expert says of the bag.
-    fn tables(&self) -> Vec<&Wide> {
-        self.experts.iter().map(|(_, expert)| expert.bag()).collect()
+    /// What each expert's evidence of the bag is told from.
+    fn outputs(&self) -> Vec<(&Wide, Told)> {
+        self.experts.iter().map(|(_, expert)| expert.outputs()).collect()
     }
 }
 

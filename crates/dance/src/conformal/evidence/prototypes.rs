@@ -1,11 +1,15 @@
 //! **Prototypes**: how near a point is to the mean of every class, in the space in which points of a class scatter alike.
 //!
-//! With z = xW, `WWᵀ = ((1-γ)S + γ·tr(S)/d·I)⁻¹`, S the pooled covariance within classes of the fit points, and k points of a class
-//! around their mean μ: `e(y) = -(‖z-μ‖² - D/k)`, where D is the mean squared residual: it takes off the noise of a mean of k
-//! points. A class without points has a constant from the fit part.
+//! With z = xW, `WWᵀ = ((1-γ)S + γ·tr(S)/d·I)⁻¹`, S the pooled covariance within classes of the fit points: `e(y) = -‖z-μ‖²`, where μ
+//! is the mean of the k points of class y and of κ points at the mean m of all fit points, `(κm + Σz)/(κ+k)`. That is what is known of
+//! the mean of a class whose points scatter around it as S says if means of classes scatter around m as `S/κ`: the fewer points a
+//! class has, the less they are believed, and a class without points is at m.
 //!
-//! Leaving a point out and adding a query move one mean each, and squared distances to a mean of means are
+//! Leaving a point out and adding a query move one mean each, and with κ+k for k squared distances to a mean of means are
 //! `‖z-μ'‖² = k/(k+1)·‖z-μ‖² + ‖z-q‖²/(k+1) - k/(k+1)²·‖μ-q‖²`: nothing is rebuilt.
+//!
+//! Models of before have κ = 0 and `e(y) = D/k - ‖z-μ‖²`, where D, the mean squared residual, takes off the noise of a mean of k points; a
+//! class without points has a constant.
 //!
 //! Cost of a query: `2d² + 2(n+c)d`, then two operations per label and point. Memory: n·(2c+d) numbers of f64 and n·c of f32.
 
@@ -24,7 +28,7 @@ pub(super) struct Prototypes {
     /// Of the bag.
     points: Targets,
     means: Targets,
-    /// Points of every class.
+    /// Points of every class, those at the mean of all among them.
     counts: Vec<f64>,
     /// Squared distances of the bag to the means, to that of its own class without itself.
     squared: Wide,
@@ -37,11 +41,25 @@ pub(super) struct Prototypes {
 }
 
 impl Prototypes {
-    /// `spread` is D, `nothing` stands for the squared distance to a class without points.
-    pub(super) fn open(support: &Support<'_>, spread: f64, nothing: f64, context: &Context<'_>) -> Self {
+    /// `prior` is κ. Where it is 0, `spread` is D and `nothing` stands for the squared distance to a class without points.
+    pub(super) fn open(
+        support: &Support<'_>,
+        prior: f64,
+        [spread, nothing]: [f64; 2],
+        context: &Context<'_>,
+    ) -> Self {
         let (points, classes) = (support.points.get(Space::White), support.classes);
         let mut means = Wide::zeros(classes, points.cols());
-        let mut counts = vec![0.0f64; classes];
+        let mut counts = vec![prior; classes];
+        if prior > 0.0 {
+            let mut all = vec![0.0; points.cols()];
+            for row in 0..support.fit {
+                all.iter_mut().zip(points.row(row)).for_each(|(sum, value)| *sum += value);
+            }
+            let share = prior / support.fit.max(1) as f64;
+            all.iter_mut().for_each(|sum| *sum *= share);
+            (0..classes).for_each(|label| means.row_mut(label).copy_from_slice(&all));
+        }
         for (row, &label) in support.labels.iter().enumerate() {
             counts[label as usize] += 1.0;
             for (sum, &value) in means.row_mut(label as usize).iter_mut().zip(points.row(row)) {
@@ -49,7 +67,8 @@ impl Prototypes {
             }
         }
         for (label, &count) in counts.iter().enumerate() {
-            means.row_mut(label).iter_mut().for_each(|sum| *sum /= count.max(1.0));
+            let count = if count == 0.0 { 1.0 } else { count };
+            means.row_mut(label).iter_mut().for_each(|sum| *sum /= count);
         }
         let own: Vec<usize> = (support.fit..support.labels.len()).collect();
         let (own, labels) = (points.select(&own), support.labels[support.fit..].to_vec());
@@ -66,7 +85,8 @@ impl Prototypes {
             }
             let (own, count) = (label as usize, counts[label as usize]);
             // A mean that holds the point itself is nearer by (k-1)/k than the mean of the others.
-            squared[own] = if count > 1.0 { squared[own] * (count / (count - 1.0)).powi(2) } else { nothing };
+            squared[own] =
+                if count == 1.0 { nothing } else { squared[own] * (count / (count - 1.0)).powi(2) };
             for (label, (evidence, &squared)) in bag.row_mut(row).iter_mut().zip(&*squared).enumerate() {
                 let others = counts[label] - f64::from(u8::from(label == own));
                 *evidence = of(squared, others, spread);

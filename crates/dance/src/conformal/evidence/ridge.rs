@@ -7,9 +7,13 @@
 //! That takes N² numbers and 2N² operations per query. Beyond 2,048 points the kernel is spanned by fit points instead
 //! (landmarks m, `K ≈ ΦΦᵀ` with `Φ = K_Nm L⁻ᵀ`, `LLᵀ = K_mm`): then `B = (I - ΦAΦᵀ)/ρ` with `A = (ΦᵀΦ+ρI)⁻¹`, so `v = ΦAφ` and
 //! `σ = ρ(1 + φᵀAφ)`, which are products with the m numbers `k_m(q)`: 2m(n+m+c) operations.
+//!
+//! Outputs are [told](super::told) as evidence.
 
+use super::bounds::PAIRS;
 use super::expert::{Asked, Block, Expert, Shifts, Support};
 use super::settings::Space;
+use super::told::Told;
 use super::wide::{Targets, Wide, dot};
 use crate::context::Context;
 use crate::device::cpu::linalg;
@@ -33,7 +37,11 @@ pub(super) struct RidgeSettings {
     pub(super) space: Space,
     pub(super) kernel: Kernel,
     pub(super) ridge: f64,
+    pub(super) told: Told,
 }
+
+/// Outputs that may fall so far, in what the slope of evidence is measured by, have the slope that was found before.
+const FALL: f64 = 0.02;
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
@@ -49,11 +57,23 @@ pub(super) struct Ridge {
     base: f64,
     sign: f64,
     /// From a kernel column to f.
-    outputs: Packed<f64>,
+    to_outputs: Packed<f64>,
     /// `B_ii` of the bag.
     diagonal: Vec<f64>,
     labels: Vec<u32>,
-    bag: Wide,
+    /// Outputs of the bag.
+    outputs: Wide,
+    /// What they are told as, where not as they are, and what is known of the point for that.
+    told: Option<(Wide, Vec<Ends>)>,
+}
+
+/// What outputs of a point for labels but its own are.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    /// The largest in size.
+    largest: f64,
+    /// The steepest that evidence is where no output falls by more than [`FALL`].
+    slope: f64,
 }
 
 impl Ridge {
@@ -64,15 +84,35 @@ impl Ridge {
         context: &Context<'_>,
     ) -> Result<Self> {
         let points = support.points.get(settings.space);
-        if points.rows() <= whole || support.fit == 0 {
-            Self::whole(support, settings, points, context)
+        let mut opened = if points.rows() <= whole || support.fit == 0 {
+            Self::whole(support, settings, points, context)?
         } else {
             let mut rows: Vec<usize> = (0..support.fit).collect();
             Random::new(seed, LANDMARK_PURPOSE).shuffle(&mut rows);
             rows.truncate(LANDMARKS);
             rows.sort_unstable();
-            Self::spanned(support, settings, points, &points.select(&rows), context)
+            Self::spanned(support, settings, points, &points.select(&rows), context)?
+        };
+        opened.tell();
+        Ok(opened)
+    }
+
+    fn tell(&mut self) {
+        let told = self.settings.told;
+        if told.is_plain() {
+            return;
         }
+        let mut bag = self.outputs.clone();
+        bag.as_mut_slice().iter_mut().for_each(|output| *output = told.of(*output));
+        let ends = |(row, &own): (usize, &u32)| {
+            let others =
+                || self.outputs.row(row).iter().enumerate().filter(|&(label, _)| label != own as usize);
+            let least = others().map(|(_, &output)| output).fold(f64::INFINITY, f64::min);
+            let largest = others().map(|(_, output)| output.abs()).fold(0.0, f64::max);
+            Ends { largest, slope: told.slope(least - FALL) }
+        };
+        let ends = self.labels.iter().enumerate().map(ends).collect();
+        self.told = Some((bag, ends));
     }
 
     /// The kernel of all points, inverted.
@@ -113,11 +153,12 @@ impl Ridge {
             own_columns: 0,
             base: 1.0 + settings.ridge,
             sign: -1.0,
-            outputs: Packed::new(n, support.classes, |depth, class| by.row(depth)[class]),
+            to_outputs: Packed::new(n, support.classes, |depth, class| by.row(depth)[class]),
             centers,
             diagonal,
             labels,
-            bag,
+            outputs: bag,
+            told: None,
         })
     }
 
@@ -202,11 +243,12 @@ impl Ridge {
             own_columns: bag_points,
             base: ridge,
             sign: ridge,
-            outputs: coefficients.packed(),
+            to_outputs: coefficients.packed(),
             centers,
             diagonal,
             labels,
-            bag,
+            outputs: bag,
+            told: None,
         })
     }
 }
@@ -233,13 +275,17 @@ fn kernel_of(kernel: Kernel, mut squared: Wide, context: &Context<'_>) -> Wide {
 
 impl Expert for Ridge {
     fn bag(&self) -> &Wide {
-        &self.bag
+        self.told.as_ref().map_or(&self.outputs, |(bag, _)| bag)
+    }
+
+    fn outputs(&self) -> (&Wide, Told) {
+        (&self.outputs, self.settings.told)
     }
 
     fn ask<'a>(&'a self, block: &Block, context: &Context<'_>) -> Box<dyn Asked + 'a> {
         let queries = block.get(self.settings.space);
         let columns = kernel_of(self.settings.kernel, self.centers.squared(queries, context), context);
-        let evidence = columns.times(&self.outputs, context);
+        let outputs = columns.times(&self.to_outputs, context);
         let influence = columns.times(&self.influence, context);
         let (bag, centers) = (self.labels.len(), self.centers.len());
         let mut joined = Wide::zeros(queries.rows(), bag);
@@ -257,39 +303,90 @@ impl Expert for Ridge {
                 *shrunk = -(v * v / rest) / after;
             }
         }
-        Box::new(Asking { of: self, evidence, joined, shrunk })
+        let evidence = self.told.is_some().then(|| {
+            let mut evidence = outputs.clone();
+            evidence.as_mut_slice().iter_mut().for_each(|output| *output = self.settings.told.of(*output));
+            evidence
+        });
+        Box::new(Asking { of: self, outputs, evidence, joined, shrunk })
     }
 }
 
 struct Asking<'a> {
     of: &'a Ridge,
-    evidence: Wide,
-    /// What the query's label gains at every point of the bag: `v/(σ·(B_ii + v²/σ))`.
+    /// f.
+    outputs: Wide,
+    /// What they are told as, where not as they are.
+    evidence: Option<Wide>,
+    /// What the output for the query's label gains at every point of the bag: `v/(σ·(B_ii + v²/σ))`.
     joined: Wide,
     /// `B_ii/(B_ii + v²/σ) - 1`.
     shrunk: Wide,
 }
 
+impl Asking<'_> {
+    /// A point's output for a label when the query has joined, whatever it carries.
+    fn after(&self, query: usize, point: usize, label: usize) -> f64 {
+        let (shrunk, joined) = (self.shrunk.row(query)[point], self.joined.row(query)[point]);
+        let target = f64::from(u8::from(label == self.of.labels[point] as usize));
+        let before = self.of.outputs.row(point)[label];
+        before + shrunk * (before - target) - joined * self.outputs.row(query)[label]
+    }
+}
+
 impl Asked for Asking<'_> {
     fn evidence(&self, query: usize) -> &[f64] {
-        self.evidence.row(query)
+        self.evidence.as_ref().unwrap_or(&self.outputs).row(query)
     }
 
     fn shift(&self, query: usize, point: usize, weight: f64, row: &mut [f64]) {
-        let shrunk = weight * self.shrunk.row(query)[point];
-        let joined = weight * self.joined.row(query)[point];
-        let each = self.of.bag.row(point).iter().zip(self.evidence.row(query));
-        for (row, (&out, &output)) in row.iter_mut().zip(each) {
-            *row += shrunk * out - joined * output;
+        let (told, before) = (self.of.settings.told, self.of.bag().row(point));
+        for (label, (row, &before)) in row.iter_mut().zip(before).enumerate() {
+            *row += weight * (told.of(self.after(query, point, label)) - before);
         }
-        row[self.of.labels[point] as usize] -= shrunk;
     }
 
     fn shifts(&self, query: usize) -> Option<Shifts<'_>> {
-        Some(Shifts { shrunk: self.shrunk.row(query), joined: self.joined.row(query) })
+        let (shrunk, joined) = (self.shrunk.row(query), self.joined.row(query));
+        Some(Shifts { outputs: self.outputs.row(query), shrunk, joined })
     }
 
-    fn join(&self, query: usize, point: usize, _label: usize) -> f64 {
-        self.joined.row(query)[point]
+    fn join(&self, query: usize, point: usize, label: usize) -> f64 {
+        let (told, joined) = (self.of.settings.told, self.joined.row(query)[point]);
+        if told.is_plain() {
+            return joined;
+        }
+        let without = self.after(query, point, label);
+        told.of(without + joined) - told.of(without)
+    }
+
+    fn gains(&self, (query, label): (usize, usize), points: &[u32], weight: f64, sums: &mut [f32]) -> f64 {
+        let told = self.of.settings.told;
+        if told.is_plain() {
+            return 0.0;
+        }
+        let (shrunk, joined) = (self.shrunk.row(query), self.joined.row(query));
+        let own = self.outputs.row(query)[label];
+        let (mut from, mut by) = ([0.0; PAIRS], [0.0; PAIRS]);
+        for ((from, by), &point) in from.iter_mut().zip(&mut by).zip(points) {
+            let (shrunk, joined) = (shrunk[point as usize], joined[point as usize]);
+            let before = self.of.outputs.row(point as usize)[label];
+            *from = (before + shrunk * before - joined * own) as f32;
+            *by = joined as f32;
+        }
+        told.gains(&from[..points.len()], &by[..points.len()], weight, sums)
+    }
+
+    fn between(&self, query: usize, weight: f64, least: &mut [f64], most: &mut [f64]) {
+        let Some((_, ends)) = &self.of.told else { return };
+        let steepest = self.of.settings.told.steepest();
+        let own = self.outputs.row(query).iter().map(|output| output.abs()).fold(0.0, f64::max);
+        let moved = self.shrunk.row(query).iter().zip(self.joined.row(query));
+        for (((least, most), ends), (shrunk, &joined)) in least.iter_mut().zip(most).zip(ends).zip(moved) {
+            // The steepest that evidence is between an output after the shift and with the gain.
+            let fall = shrunk.abs() * ends.largest + joined.abs() * own + (-joined).max(0.0);
+            let slope = if fall <= FALL { ends.slope } else { steepest };
+            *(if joined > 0.0 { most } else { least }) += weight * slope * joined;
+        }
     }
 }

@@ -4,8 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::by_class::Clusters;
 use super::ranked::ScoreSettings;
-use super::ridge::{RidgeSettings, WHOLE};
-use crate::error::Result;
+use super::ridge::WHOLE;
 use crate::kernel::Kernel;
 use crate::matrix::Matrix;
 
@@ -20,9 +19,12 @@ pub enum ExpertSettings {
         weight: f64,
         /// How much of the covariance is replaced by a multiple of the identity.
         shrinkage: f64,
-        /// The mean squared residual of a new point.
+        /// How many points at the mean of all fit points join every class.
+        #[serde(default)]
+        prior: f64,
+        /// The mean squared residual of a new point, in models whose prior is 0.
         spread: f64,
-        /// Stands for the squared distance to a class without points.
+        /// Stands for the squared distance to a class without points, in the same.
         nothing: f64,
     },
     /// Kernel ridge regression.
@@ -37,6 +39,9 @@ pub enum ExpertSettings {
         shape: f64,
         /// Of the regression.
         ridge: f64,
+        /// Below about this, outputs are told as they are, above as logarithms; 0: all of them as they are.
+        #[serde(default)]
+        softness: f64,
     },
     /// The nearest point of every class in the learned metric.
     Nearest {
@@ -92,11 +97,15 @@ impl ExpertSettings {
         let good = |value: f64| value.is_finite() && value >= 0.0;
         good(self.weight())
             && match *self {
-                Self::Prototypes { shrinkage, spread, nothing, .. } => {
-                    good(shrinkage) && good(spread) && good(nothing)
+                Self::Prototypes { shrinkage, prior, spread, nothing, .. } => {
+                    good(shrinkage)
+                        && good(spread)
+                        && good(nothing)
+                        && (prior == 0.0 || (1e-3..1e6).contains(&prior))
                 }
-                Self::Ridge { bandwidth, shape, ridge, .. } => {
-                    Kernel::new(bandwidth, shape).is_ok() && ridge.is_finite() && ridge >= 1e-9
+                Self::Ridge { bandwidth, shape, ridge, softness, .. } => {
+                    let told = softness == 0.0 || (1e-4..1e4).contains(&softness);
+                    Kernel::new(bandwidth, shape).is_ok() && ridge.is_finite() && ridge >= 1e-9 && told
                 }
                 Self::Nearest { floor, ceiling, .. } => {
                     floor > 0.0 && floor <= ceiling && ceiling.is_finite()
@@ -110,12 +119,6 @@ impl ExpertSettings {
             Self::Ridge { space, .. } => wanted == space,
             Self::Nearest { .. } => wanted == Space::Learned,
         }
-    }
-}
-
-impl RidgeSettings {
-    pub(super) fn new(space: Space, bandwidth: f64, shape: f64, ridge: f64) -> Result<Self> {
-        Ok(Self { space, kernel: Kernel::new(bandwidth, shape)?, ridge })
     }
 }
 

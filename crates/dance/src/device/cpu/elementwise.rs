@@ -103,7 +103,7 @@ pub(crate) fn exp(x: f32) -> f32 {
 
 /// ln x for normal x > 0: x = 2ᵉ·m with m in [√½, √2), ln m = 2·artanh((m-1)/(m+1)) by its series to the 9th power.
 #[inline(always)]
-fn ln(x: f32) -> f32 {
+pub(crate) fn ln(x: f32) -> f32 {
     const SQRT_HALF: u32 = 0x3f35_04f3;
     let exponent = (x.to_bits().wrapping_sub(SQRT_HALF) as i32) >> 23;
     let m = f32::from_bits(x.to_bits().wrapping_sub((exponent as u32) << 23));

@@ -86,20 +86,24 @@ fn evidence(
     let mut sum = vec![0.0; classes];
     for expert in &settings.experts {
         let each: Vec<f64> = match *expert {
-            ExpertSettings::Prototypes { spread, nothing, .. } => (0..classes)
+            ExpertSettings::Prototypes { prior, spread, nothing, .. } => (0..classes)
                 .map(|class| {
                     let own: Vec<&Point> = others.iter().filter(|other| other.label == class).collect();
-                    if own.is_empty() {
+                    let count = own.len() as f64 + prior;
+                    if count == 0.0 {
                         return -nothing;
                     }
-                    let d = point.spaces[1].len();
-                    let mean: Vec<f64> = (0..d)
-                        .map(|at| own.iter().map(|other| other.spaces[1][at]).sum::<f64>() / own.len() as f64)
+                    let sum = |points: &mut dyn Iterator<Item = &Point>, at: usize| {
+                        points.map(|point| point.spaces[1][at]).sum::<f64>()
+                    };
+                    let all = |at: usize| sum(&mut fit.iter(), at) / fit.len() as f64;
+                    let mean: Vec<f64> = (0..point.spaces[1].len())
+                        .map(|at| (prior * all(at) + sum(&mut own.iter().copied(), at)) / count)
                         .collect();
-                    -(squared(&point.spaces[1], &mean) - spread / own.len() as f64)
+                    -(squared(&point.spaces[1], &mean) - spread / count)
                 })
                 .collect(),
-            ExpertSettings::Ridge { ridge, .. } => {
+            ExpertSettings::Ridge { ridge, softness, .. } => {
                 // One more than the others: the whole bag decides whether the kernel is spanned.
                 let value = kernel(settings, expert, fit, others.len());
                 let matrix: Vec<Vec<f64>> = (0..others.len())
@@ -114,7 +118,9 @@ fn evidence(
                         let target =
                             others.iter().map(|other| f64::from(u8::from(other.label == class))).collect();
                         let beta = solve(matrix.clone(), target);
-                        others.iter().zip(beta).map(|(other, beta)| beta * value(point, other)).sum()
+                        let output: f64 =
+                            others.iter().zip(beta).map(|(other, beta)| beta * value(point, other)).sum();
+                        if softness == 0.0 { output } else { (1.0 + (output / softness).exp()).ln().ln() }
                     })
                     .collect()
             }
