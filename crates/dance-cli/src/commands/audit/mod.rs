@@ -34,9 +34,10 @@ Copies across parts (of --parts, and the fit and the calibration part of a model
 the metric that it has learned, where what it cannot tell apart is the same, and among its own points; in disjoint mode a model keeps no
 calibration points, and only equal ones are found.
 --fdr is the share of right labels in the list of wrong ones (and of classes that are one in the list of those that are two, whose
-test holds for any number of points). Without a model it is an estimate, which holds if right labels fall on the nearer half of the classes and
-errors on all alike; errors between near classes cannot be told from hard points and stay out of the list. With a model whose calibration points are
-labelled right the list is that of Benjamini and Hochberg on conformal p-values, for which the rate is proved in disjoint mode.";
+test holds for any number of points). Without a model it is an estimate, which holds if right labels fall as class probabilities
+say, or on the nearer half of the classes, and errors on all alike; errors between near classes cannot be told from hard points and
+stay out of the list. With a model whose calibration points are labelled right the list is that of Benjamini and Hochberg on
+conformal p-values, for which the rate is proved in disjoint mode.";
 
 /// Probability of calling a random order none.
 const FALSE_ALARM: f64 = 0.01;

@@ -167,7 +167,7 @@ impl Audit {
                 let list = judged.list(options.fdr).into_iter().map(of).collect();
                 (
                     list,
-                    "an estimate: holds if right labels fall on the nearer half of the classes, the rarer the farther, and errors on all alike; errors between near classes stay out",
+                    "an estimate: holds if right labels fall as class probabilities by all other points say or on the nearer half of the classes, the rarer the farther, and errors on all alike; errors between near classes stay out",
                 )
             }
             Some(model) => (
