@@ -29,6 +29,8 @@ use crate::context::Context;
 const TEMPERATURES: [f64; 3] = [0.5, 1.0, 2.0];
 /// Steps of expectation and maximisation.
 const STEPS: usize = 300;
+/// Labels that all steps together pass over at least: few labels say little, and take more steps, which cost nothing there.
+const PASSED: usize = 450_000;
 
 /// What is known about the given labels of points.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,7 +129,7 @@ fn errors(parts: &[Vec<f64>], n: usize) -> (f64, Vec<f64>) {
     let mut weights = vec![1.0 / count as f64; count];
     let mut errors = vec![0.0; n];
     let mut each = vec![0.0; count];
-    for _ in 0..STEPS {
+    for _ in 0..STEPS.max(PASSED / n.max(1)) {
         let mut sums = vec![0.0; count];
         for (parts, error) in by_label.chunks_exact(count).zip(&mut errors) {
             each.iter_mut().zip(parts).zip(&weights).for_each(|((each, part), weight)| *each = part * weight);
