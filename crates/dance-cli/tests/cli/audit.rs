@@ -48,6 +48,18 @@ fn an_audit_finds_what_was_planted() {
     run(&["audit", &at("toy.csv"), "-o", &at("audit"), "--fdr", "1.5"]).fails(&["between 0 and 1"]);
 }
 
+/// What is refused leaves no folder behind, but one that was there.
+#[test]
+fn an_audit_that_is_refused_takes_its_folder_away() {
+    let (_folder, at) = scratch();
+    toy(&at("toy.csv"), 30, |_| "ant".to_owned(), |row| format!("p{row}"));
+    run(&["audit", &at("toy.csv"), "-o", &at("audit")]).fails(&["at least two classes"]);
+    assert!(!std::path::Path::new(&at("audit")).exists());
+    std::fs::create_dir(at("kept")).unwrap();
+    run(&["audit", &at("toy.csv"), "-o", &at("kept")]).fails(&["at least two classes"]);
+    assert!(std::path::Path::new(&at("kept")).exists());
+}
+
 /// A class of two groups, in every file that an audit writes.
 #[test]
 fn an_audit_names_a_class_that_is_two() {

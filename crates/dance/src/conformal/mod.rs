@@ -55,7 +55,7 @@ pub use config::{CalibrationMode, DanceConfig};
 pub use counts::{Counts, Cut, LabelCounts, least_count};
 pub use decision::Decision;
 pub use evidence::{ByClass, Clusters, ExpertSettings, PosteriorScore, ScoreSettings, Space, StackSettings};
-pub(crate) use evidence::{Known, Lesson, Stack, learn, out_of_fold};
+pub(crate) use evidence::{Known, Lesson, Stack, learn, left_out};
 pub use label_errors::{LabelErrors, benjamini_hochberg};
 pub use martingale::{Bets, Martingale};
 pub use mix::{Compared, Mix, MixSelection, Trial, share};

@@ -29,14 +29,15 @@ pub(crate) const EXAMPLE: &str = "Example:
 
 Writes index.html, audit.json and findings.csv: labels that are probably wrong, with the label that fits and the nearest points;
 groups of near copies; points far from all others; classes that are taken for each other; classes that are two, with the points
-that stand for each; classes too rare to say anything about; and whether rows are in random order. Labels are judged out of fold, by points that took no part.
+that stand for each; classes too rare to say anything about; and whether rows are in random order. Every label is judged by all other points.
 Copies across parts (of --parts, and the fit and the calibration part of a model) come first. With a model they are also looked for in
 the metric that it has learned, where what it cannot tell apart is the same, and among its own points; in disjoint mode a model keeps no
 calibration points, and only equal ones are found.
 --fdr is the share of right labels in the list of wrong ones (and of classes that are one in the list of those that are two, whose
-test holds for any number of points). Without a model it is an estimate, as good as class probabilities are;
-errors between near classes cannot be told from hard points and stay out of the list. With a model whose calibration points are
-labelled right the list is that of Benjamini and Hochberg on conformal p-values, for which the rate is proved in disjoint mode.";
+test holds for any number of points). Without a model it is an estimate, which holds if right labels fall as class probabilities
+say, or on the nearer half of the classes, and errors on all alike; errors between near classes cannot be told from hard points and
+stay out of the list. With a model whose calibration points are labelled right the list is that of Benjamini and Hochberg on
+conformal p-values, for which the rate is proved in disjoint mode.";
 
 /// Probability of calling a random order none.
 const FALSE_ALARM: f64 = 0.01;
@@ -68,8 +69,18 @@ impl Audit {
         if let Some(model) = &self.model {
             check_there(model)?;
         }
+        let made = !self.output.exists();
         fs::create_dir_all(&self.output)
             .with_context(|| format!("could not create {}", self.output.display()))?;
+        let done = self.audit(shared);
+        if done.is_err() && made {
+            fs::remove_dir(&self.output).ok(); // only if it is empty, and what went wrong is said already
+        }
+        done
+    }
+
+    /// Into a folder that is there.
+    fn audit(&self, shared: &Shared) -> anyhow::Result<()> {
         let files = ["audit.json", "findings.csv", "index.html"].map(|name| self.output.join(name));
         let inputs = [
             Some(&*self.data),

@@ -42,7 +42,7 @@ fn odds(report: &Report<'_>) -> Chart {
         kind: "lines",
         id: "odds".into(),
         headline: format!("Another label is more probable for {against} of {} points", report.data.len()),
-        caption: "Points by how much more probable the best other label is (log ratio, out of fold). Many of them are hard, not wrong.".into(),
+        caption: "Points by how much more probable the best other label is (log ratio, judged by all other points). Many of them are hard, not wrong.".into(),
         data: json!({
             "series": [{ "name": "points", "ours": true, "named": false, "points": points }],
             "x": { "label": "points, most suspicious first", "format": "number" },
@@ -112,7 +112,7 @@ fn tables(report: &Report<'_>) -> String {
         table(
             "Classes that may be one",
             &[ALIKE],
-            "Each is taken for the other out of fold; the smaller of the two shares.",
+            "Each is taken for the other where all other points judge; the smaller of the two shares.",
             &[("Class", &label), ("Class", &suggested), ("Share", &value)],
         ),
         table(

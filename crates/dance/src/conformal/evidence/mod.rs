@@ -15,8 +15,8 @@ mod bounds;
 mod by_class;
 mod count;
 mod expert;
-mod folds;
 mod learn;
+mod left_out;
 mod memory;
 mod nearest;
 mod prototypes;
@@ -32,8 +32,8 @@ mod wide;
 mod tests;
 
 pub use by_class::{ByClass, Clusters};
-pub(crate) use folds::out_of_fold;
 pub(crate) use learn::{Lesson, learn};
+pub(crate) use left_out::left_out;
 pub use ranked::{PosteriorScore, ScoreSettings};
 pub use settings::{ExpertSettings, Space, StackSettings};
 

@@ -54,6 +54,14 @@ impl Whitening {
     }
 }
 
+/// `D/k - ‖(x-μ)W‖²` for every point and class, with everything but γ learned without the point.
+pub(super) fn leave_one_out(points: &Wide, labels: &[u32], classes: usize, context: &Context<'_>) -> Wide {
+    let fit = Fit::new(points, labels, classes, context);
+    let (judged, judges) = fit.judges(points, labels, context);
+    let shrinkage = fit.choose(&judged, &judges, context);
+    fit.leave_one_out(&fit.turn(points, context), labels, shrinkage, context).evidence
+}
+
 /// Eigenvalues and eigenvectors (columns) of the covariance; the identity where there are too many dimensions for one.
 fn eigen(residuals: &Wide, freedom: f64, context: &Context<'_>) -> (Vec<f64>, Wide) {
     let (n, d) = (residuals.rows(), residuals.cols());
@@ -232,5 +240,103 @@ impl Mean {
 
     fn get(&self) -> f64 {
         if self.count == 0.0 { 1.0 } else { self.sum / self.count }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::brute_force::solve;
+    use super::*;
+    use crate::random::Random;
+
+    /// Means, and the products of residuals summed up.
+    fn scatter(
+        points: &Wide,
+        labels: &[u32],
+        classes: usize,
+        without: Option<usize>,
+    ) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
+        let d = points.cols();
+        let of = |class: usize| {
+            (0..labels.len()).filter(move |&row| labels[row] as usize == class && Some(row) != without)
+        };
+        let mean = |class: usize| -> Vec<f64> {
+            let count = of(class).count().max(1) as f64;
+            (0..d).map(|at| of(class).map(|row| points.row(row)[at]).sum::<f64>() / count).collect()
+        };
+        let means: Vec<Vec<f64>> = (0..classes).map(mean).collect();
+        let mut products = vec![vec![0.0; d]; d];
+        for row in (0..labels.len()).filter(|&row| Some(row) != without) {
+            let mean = &means[labels[row] as usize];
+            let residual: Vec<f64> = points.row(row).iter().zip(mean).map(|(x, mean)| x - mean).collect();
+            for (sums, one) in products.iter_mut().zip(&residual) {
+                sums.iter_mut().zip(&residual).for_each(|(sum, other)| *sum += one * other);
+            }
+        }
+        (means, products)
+    }
+
+    /// Everything anew without each point, as the module has it: the covariance loses the point, its freedom and trace stay.
+    #[test]
+    fn evidence_is_that_of_a_fit_without_the_point() {
+        let mut random = Random::new(5, 1);
+        let (n, d, classes, shrinkage) = (40, 6, 5, 0.3);
+        let mut points = Wide::zeros(n, d);
+        points.as_mut_slice().iter_mut().for_each(|value| *value = random.normal() + 0.5);
+        // A class of one point, and one of none.
+        let labels: Vec<u32> = (0..n).map(|row| if row == 7 { 3 } else { random.below(3) as u32 }).collect();
+        let context = Context::new(2).unwrap();
+        let whitening = Whitening::new(&points, &labels, classes, Some(shrinkage), &context);
+        let count = |class: usize| labels.iter().filter(|&&label| label as usize == class).count() as f64;
+        let freedom: f64 = (0..classes).map(|class| (count(class) - 1.0).max(0.0)).sum();
+        let (_, all) = scatter(&points, &labels, classes, None);
+        let trace = (0..d).map(|at| all[at][at]).sum::<f64>() / freedom / d as f64;
+        let (mut spread, mut nothing, mut squares) = (Mean::default(), Mean::default(), Vec::new());
+        for row in 0..n {
+            let (means, mut shrunk) = scatter(&points, &labels, classes, Some(row));
+            for (at, sums) in shrunk.iter_mut().enumerate() {
+                sums.iter_mut().for_each(|sum| *sum *= (1.0 - shrinkage) / freedom);
+                sums[at] += shrinkage * trace;
+            }
+            for (class, mean) in means.iter().enumerate() {
+                let apart: Vec<f64> = points.row(row).iter().zip(mean).map(|(x, mean)| x - mean).collect();
+                let square = dot(&apart, &solve(shrunk.clone(), apart.clone()));
+                let own = class == labels[row] as usize;
+                let others = count(class) - f64::from(u8::from(own));
+                squares.push((others > 0.0).then_some((square, others)));
+                if own && others > 0.0 {
+                    // The noise of a mean of k-1 points taken off.
+                    spread.add(square * others / count(class));
+                } else if others > 0.0 {
+                    nothing.add(square);
+                }
+            }
+        }
+        assert!((whitening.spread / spread.get() - 1.0).abs() < 1e-9, "{}", whitening.spread);
+        assert!((whitening.nothing / nothing.get() - 1.0).abs() < 1e-9, "{}", whitening.nothing);
+        // W Wᵀ is the inverse of the shrunk covariance, as f32 holds it.
+        let mut shrunk = all;
+        for (at, sums) in shrunk.iter_mut().enumerate() {
+            sums.iter_mut().for_each(|sum| *sum *= (1.0 - shrinkage) / freedom);
+            sums[at] += shrinkage * trace;
+        }
+        for a in 0..d {
+            let axis = (0..d).map(|b| f64::from(u8::from(a == b))).collect();
+            for (b, &expected) in solve(shrunk.clone(), axis).iter().enumerate() {
+                let both = whitening.map.row(a).iter().zip(whitening.map.row(b));
+                let found: f64 = both.map(|(&one, &other)| f64::from(one) * f64::from(other)).sum();
+                assert!((found - expected).abs() < 1e-6, "{found} is not {expected}");
+            }
+        }
+        let fit = Fit::new(&points, &labels, classes, &context);
+        let turned = fit.turn(&points, &context);
+        let found = fit.leave_one_out(&turned, &labels, shrinkage, &context).evidence;
+        for (&found, square) in found.as_slice().iter().zip(&squares) {
+            let expected = match square {
+                Some((square, others)) => spread.get() / others - square,
+                None => -nothing.get(),
+            };
+            assert!((found - expected).abs() < 1e-8, "{found} is not {expected}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What is wrong with a labelled set: labels, copies, outliers, classes, order.
 //!
-//! Nothing is fitted that could remember a point: labels are judged [out of fold](crate::conformal::LabelErrors), everything else
+//! Nothing is fitted that could remember a point: labels are judged [by all other points](crate::conformal::LabelErrors), everything else
 //! by neighbors in the space as given, normalised to length 1, or by points that took no part in finding it ([`Twofold`]). With a model whose calibration points are trusted, labels are judged by
 //! its p-values instead, copies are looked for in its metric too and among its own points, and what it has seen before is named.
 
@@ -13,9 +13,7 @@ pub use self::copies::{Copies, SeenPoint, Space};
 pub use self::twofold::Twofold;
 use super::dance::Dance;
 use super::prediction::PredictOptions;
-use crate::conformal::{
-    Combine, LabelErrors, Martingale, NOVELTY_NEIGHBORS, benjamini_hochberg, out_of_fold,
-};
+use crate::conformal::{Combine, LabelErrors, Martingale, NOVELTY_NEIGHBORS, benjamini_hochberg, left_out};
 use crate::context::Context;
 use crate::data::{Dataset, Normalize, Normalizer};
 use crate::device::Device;
@@ -153,7 +151,7 @@ impl Audit {
             copies::find(device, data, (&points.embeddings, &near), model, options, context)?;
         let asked = (options.fdr, options.seed);
         let twofold = twofold::find(&points.embeddings, data, &copies, asked, context);
-        let logs = out_of_fold(device, &points, classes, options.seed, context)?;
+        let logs = left_out(device, &points, classes, options.seed, context)?;
         let judged = LabelErrors::new(&logs, classes, &data.labels, context);
         let named = |row: usize| near.ids(row).to_vec();
         let (label_errors, rule) = match model {
@@ -169,7 +167,7 @@ impl Audit {
                 let list = judged.list(options.fdr).into_iter().map(of).collect();
                 (
                     list,
-                    "an estimate: holds if labels are spread as class probabilities out of fold say and errors fall on all classes alike; errors between near classes stay out",
+                    "an estimate: holds if right labels fall as class probabilities by all other points say or on the nearer half of the classes, the rarer the farther, and errors on all alike; errors between near classes stay out",
                 )
             }
             Some(model) => (
@@ -250,7 +248,7 @@ fn outliers(far: &[f64], near: &Neighbors) -> Vec<Outlier> {
     found
 }
 
-/// Classes that are taken for each other out of fold.
+/// Classes that are taken for each other by all other points.
 fn alike(best: &[u32], labels: &[u32], classes: usize) -> Vec<Alike> {
     let mut taken = std::collections::BTreeMap::new();
     let mut counts = vec![0usize; classes];

@@ -22,7 +22,7 @@ fn map(x: &[f64], matrix: &Matrix) -> Vec<f64> {
 }
 
 /// Solves a linear system by elimination.
-fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
+pub(in super::super) fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
     let n = b.len();
     for pivot in 0..n {
         let best = (pivot..n).max_by(|&x, &y| a[x][pivot].abs().total_cmp(&a[y][pivot].abs())).unwrap();

@@ -1,7 +1,7 @@
 //! Counts against a brute force that rebuilds every posterior for every query and label from the formulas, in plain loops; and
 //! coverage on many draws.
 
-mod brute_force;
+pub(super) mod brute_force;
 
 use super::*;
 use crate::conformal::least_count;
