@@ -53,6 +53,14 @@ pub(crate) enum Rule {
 }
 
 impl Rule {
+    /// How many logarithms of counts add up to the logarithm of a score.
+    pub(super) fn logarithms(self) -> f64 {
+        match self {
+            Self::Joint { .. } => 1.0,
+            Self::Fuse => 5.0,
+        }
+    }
+
     /// Falls (or stays) as any count grows.
     pub(super) fn score(self, counts: AtLeast) -> f64 {
         match self {

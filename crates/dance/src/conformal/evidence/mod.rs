@@ -12,7 +12,6 @@
 //! Everything is computed on the host in f64: sets do not depend on the device.
 
 mod bounds;
-mod by_class;
 mod count;
 mod expert;
 mod folds;
@@ -30,12 +29,12 @@ mod wide;
 #[cfg(test)]
 mod tests;
 
-pub use by_class::{ByClass, Clusters};
 pub(crate) use folds::out_of_fold;
 pub(crate) use learn::{Lesson, learn};
 pub use ranked::{PosteriorScore, ScoreSettings};
 pub use settings::{ExpertSettings, Space, StackSettings};
 
+use super::by_class::{self, ByClass, Offsets, Strata};
 use super::config::CalibrationMode;
 use super::counts::{Counts, LabelCounts};
 use super::scores::RankedScore;
@@ -45,7 +44,6 @@ use crate::error::Result;
 use crate::machine::Part;
 use crate::matrix::Matrix;
 use bounds::Bounds;
-use by_class::{Offsets, Strata};
 use count::{Bagged, Counting, Joining, Query, reaching, score, scores};
 use expert::{Asked, Block, Expert, Support};
 use memory::Size;
