@@ -125,9 +125,9 @@ impl Method {
         let fused = matches!(self.combine, Some(Combination::Fuse | Combination::Evidence));
         let by_class = self.promised.by_class();
         // What only combined evidence can do asks for it, and is dropped with it. A promise to classes asks for it where nothing is said
-        // of how to combine: neither now, nor by a mix, nor by a model that promises something to classes already.
+        // of how to combine: neither now, nor by a mix, nor by a model that has one or promises something to classes already.
         let ranked = matches!(self.score, Some(Score::Raps | Score::Saps));
-        let unsaid = self.mix.is_none() && config.by_class == ByClass::Together;
+        let unsaid = self.mix.is_none() && config.mix == Mix::Auto && config.by_class == ByClass::Together;
         let asks = ranked || (by_class.is_some() && unsaid);
         let combined = if asks { Combine::Evidence } else { config.combine };
         let kept = if self.combine.is_some() || self.calibration_mode.is_some() {

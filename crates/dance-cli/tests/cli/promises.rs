@@ -85,6 +85,12 @@ fn a_promise_for_every_class() {
             let inspected = run(&["inspect", &model, "--json"]).success().json();
             assert_eq!(inspected["clusters"].is_u64(), option == "--clustered", "{inspected}");
         }
+        // So it does by a model that has one score, and asks for no other.
+        let single = at("s.dance");
+        run(&["recalibrate", &model, &test, "-o", &single, "--combine", "joint", "--mix", "1"]).success();
+        run(&["recalibrate", &single, &test, "-o", &at("r.dance"), option]).success();
+        let inspected = run(&["inspect", &at("r.dance"), "--json"]).success().json();
+        assert_eq!(inspected["combine"], "joint");
         // What a model promises to classes stays with it, and so does what it combines.
         let again = ["recalibrate", &model, &test, "-o", &at("r.dance"), "--json"];
         let report = run(&again).success().json();

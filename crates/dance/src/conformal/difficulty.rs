@@ -4,7 +4,7 @@
 //! Every fit point is judged by a machine that had not seen it: its probability of its own label ([`Difficulty::new`]). How hard a point
 //! with probability p is, is told as scores are told, by the logarithm of a level: `h(p) = -ln( max(1, #{fit points with at most p}) /
 //! (m+1) )` for m fit points. A fused score adds up such logarithms, `S = -(2·ln N_rank + ln N_contrast + 2·ln N_probability)`, and a
-//! single one is one of them, so h is on their scale but for the sum of their weights, which is fixed.
+//! single one is one of them, so h is on their scale but for a weight, which is fixed.
 
 use super::by_class::{ByClass, Clusters, Offsets, Strata};
 use super::combine::Rule;
@@ -52,7 +52,7 @@ pub(super) struct Fairness {
     /// Probabilities of the fit points, ascending.
     fit: Vec<f64>,
     offsets: Offsets,
-    /// Of the logarithms that make a score.
+    /// What an offset weighs beside the logarithm of a score.
     weight: f64,
     /// `exp(offset)` of every class as it is.
     factors: Vec<f64>,
@@ -64,7 +64,7 @@ impl Fairness {
         let average = fit.iter().map(|&own| hardness(&fit, own)).sum::<f64>() / fit.len().max(1) as f64;
         let scores: Vec<f64> = own.iter().map(|&own| hardness(&fit, f64::from(own))).collect();
         let offsets = Offsets::new(&scores, labels, classes, average);
-        let weight = rule.logarithms();
+        let weight = rule.offset_weight();
         let factors = (0..classes).map(|class| (weight * offsets.of(class)).exp()).collect();
         Self { fit, offsets, weight, factors }
     }
@@ -170,10 +170,10 @@ mod tests {
         let h = |count: f64| -(count / 5.0).ln();
         let average = (h(4.0) + h(1.0) + h(3.0) + h(2.0)) / 4.0;
         let hard = (h(1.0) - average) / 4.0;
-        assert!((single.factor(1).ln() - hard).abs() < 1e-14);
+        assert!((single.factor(1).ln() - 0.4 * hard).abs() < 1e-14);
         assert!((fuse.factor(1).ln() - 5.0 * hard).abs() < 1e-14);
         assert_eq!(fuse.factor(2), 1.0);
         let easy = (h(4.0) + h(3.0) + h(3.0) - 3.0 * average) / 6.0;
-        assert!((single.joined(0, 0.5).ln() - easy).abs() < 1e-14);
+        assert!((single.joined(0, 0.5).ln() - 0.4 * easy).abs() < 1e-14);
     }
 }

@@ -47,7 +47,9 @@ impl Fitted {
             halves => halves?,
         };
         let mut random = Random::new(seed, HALF_PURPOSE);
-        halves.iter_mut().for_each(|half| random.shuffle(half));
+        for half in &mut halves {
+            random.shuffle(half);
+        }
         let mut probabilities = vec![0.0; n];
         for (taught, judged) in [(&halves[0], &halves[1]), (&halves[1], &halves[0])] {
             context.check()?;

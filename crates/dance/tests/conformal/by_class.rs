@@ -96,8 +96,8 @@ fn brute_force(
     let score = |i: usize| {
         let (logs, weights) = match (fuse, mix == 0.0) {
             (true, _) => (2.0 * reached(i, 0).ln() + reached(i, 1).ln() + 2.0 * reached(i, 2).ln(), 5.0),
-            (false, true) => (reached(i, 0).ln(), 1.0),
-            (false, false) => (reached(i, 1).ln(), 1.0),
+            (false, true) => (reached(i, 0).ln(), 0.4),
+            (false, false) => (reached(i, 1).ln(), 0.4),
         };
         if by_class == ByClass::Fair { -logs - weights * offsets[bag[i].label as usize] } else { -logs }
     };
