@@ -45,15 +45,15 @@ pub(crate) enum Score {
 #[group(multiple = false)]
 struct PromisedTo {
     /// Even out the difference between classes: those that are hard to tell apart do not pay for the others. The guarantee stays that for
-    /// all points together. Implies `--combine evidence`
+    /// all points together. Exact mode, where one score decides: evidence, fuse, or `--mix 0` or `1`; evidence unless `--combine` says otherwise
     #[arg(long)]
     class_fair: bool,
     /// A guarantee for the labels of every cluster of classes that are about as hard (found by the fit points): between all together
-    /// and `--per-class` in size. Implies `--combine evidence`
+    /// and `--per-class` in size. For the same scores as `--class-fair`
     #[arg(long)]
     clustered: bool,
-    /// A guarantee for every class by itself. Costs size: below 1/alpha - 1 calibration points, a class is in every set. Implies
-    /// `--combine evidence`
+    /// A guarantee for every class by itself. Costs size: below 1/alpha - 1 calibration points, a class is in every set. For the same
+    /// scores as `--class-fair`
     #[arg(long)]
     per_class: bool,
 }
@@ -124,8 +124,11 @@ impl Method {
         // One score has no mix; one that the model had before is dropped, one that is asked for is refused.
         let fused = matches!(self.combine, Some(Combination::Fuse | Combination::Evidence));
         let by_class = self.promised.by_class();
-        // What only combined evidence can do asks for it, and is dropped with it.
-        let asks = by_class.is_some() || matches!(self.score, Some(Score::Raps | Score::Saps));
+        // What only combined evidence can do asks for it, and is dropped with it. A promise to classes asks for it where nothing is said
+        // of how to combine: neither now, nor by a mix, nor by a model that has one or promises something to classes already.
+        let ranked = matches!(self.score, Some(Score::Raps | Score::Saps));
+        let unsaid = self.mix.is_none() && config.mix == Mix::Auto && config.by_class == ByClass::Together;
+        let asks = ranked || (by_class.is_some() && unsaid);
         let combined = if asks { Combine::Evidence } else { config.combine };
         let kept = if self.combine.is_some() || self.calibration_mode.is_some() {
             ByClass::Together

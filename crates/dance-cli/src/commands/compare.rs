@@ -45,12 +45,15 @@ pub(crate) struct Compare {
 /// A way to make sets: the options that ask for it, and the settings they make.
 struct Way(&'static str, Combine, ByClass, bool);
 
-const WAYS: [Way; 6] = [
+const WAYS: [Way; 9] = [
     Way("--combine fuse", Combine::Fuse, ByClass::Together, false),
+    Way("--combine fuse --class-fair", Combine::Fuse, ByClass::Fair, false),
+    Way("--combine fuse --clustered", Combine::Fuse, ByClass::Clusters, false),
+    Way("--combine fuse --per-class", Combine::Fuse, ByClass::Each, false),
     Way("--combine evidence", Combine::Evidence, ByClass::Together, false),
-    Way("--class-fair", Combine::Evidence, ByClass::Fair, false),
-    Way("--clustered", Combine::Evidence, ByClass::Clusters, false),
-    Way("--per-class", Combine::Evidence, ByClass::Each, false),
+    Way("--combine evidence --class-fair", Combine::Evidence, ByClass::Fair, false),
+    Way("--combine evidence --clustered", Combine::Evidence, ByClass::Clusters, false),
+    Way("--combine evidence --per-class", Combine::Evidence, ByClass::Each, false),
     Way("--combine fuse --unseen", Combine::Fuse, ByClass::Together, true),
 ];
 

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use dance::conformal::ByClass;
 use dance::conformal::threshold::smallest_alpha;
 use dance::data::io::Format;
 use dance::device::{self, Cpu, Listed};
@@ -229,6 +230,8 @@ fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> an
         "smallest_alpha": smallest_alpha(predictor.calibration_points()),
         "calibration": text("calibration"),
         "combine": text("combine"),
+        "by_class": fitted.config.dance.by_class,
+        "clusters": clusters(model),
         "evidence": model.stack().map(|stack| stack.experts.as_slice()),
         "score": model.stack().map(|stack| stack.score),
         "guarantee": model.guarantee(),
@@ -245,6 +248,14 @@ fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> an
         "calibration_data_sha256": text("calibration_data_sha256"),
         "warnings": warnings,
     }))
+}
+
+/// How many clusters of classes there are, where each has a guarantee of its own.
+fn clusters(model: &Dance) -> Option<usize> {
+    let asked = model.fitted().config.dance.by_class == ByClass::Clusters;
+    let of_stack = model.stack().map(|stack| stack.clusters.len());
+    let of_machine = || model.predictor().difficulty().map(|difficulty| difficulty.clusters().len());
+    of_stack.or_else(of_machine).filter(|_| asked)
 }
 
 /// JSON has no infinity: an absent threshold lets everything pass.

@@ -59,7 +59,7 @@ fn groups_are_kept_whole_and_each_calibrates_once() {
 fn a_promise_for_every_class() {
     let (_folder, at) = scratch();
     write_groups(&at("points.csv"), 360, 1, 3);
-    let (data, model) = (at("points.csv"), at("m.dance"));
+    let (data, model, test) = (at("points.csv"), at("m.dance"), at("t.csv"));
     let fit = ["fit", &data, "-o", &model, "--split", "0.4,0.4,0.2", "--json"];
     for (option, words) in [
         ("--per-class", "for every class by itself"),
@@ -69,6 +69,32 @@ fn a_promise_for_every_class() {
         let report = run(&[&fit[..], &QUICK, &[option]].concat()).success().json();
         assert!(report["guarantee"].as_str().unwrap().contains(words), "{option}: {report}");
         assert_eq!(report["combine"], "evidence");
+        // Said otherwise it is otherwise: fused, or one of the two scores alone.
+        for (combine, mix, decides) in [
+            ("fuse", "auto", "fuse"),
+            ("joint", "0", "joint"),
+            ("joint", "1", "joint"),
+            ("union", "0", "joint"),
+        ] {
+            let how = [option, "--combine", combine, "--mix", mix, "--test-out", &test];
+            let report = run(&[&fit[..], &QUICK, &how].concat()).success().json();
+            assert!(report["guarantee"].as_str().unwrap().contains(words), "{how:?}: {report}");
+            assert_eq!(report["combine"], decides);
+            let judged = run(&["evaluate", &model, &test, "--alpha", "0.2", "--json"]).success().json();
+            assert!(judged["levels"][0]["coverage"].as_f64().unwrap() > 0.6, "{how:?}: {judged}");
+            let inspected = run(&["inspect", &model, "--json"]).success().json();
+            assert_eq!(inspected["clusters"].is_u64(), option == "--clustered", "{inspected}");
+        }
+        // So it does by a model that has one score, and asks for no other.
+        let single = at("s.dance");
+        run(&["recalibrate", &model, &test, "-o", &single, "--combine", "joint", "--mix", "1"]).success();
+        run(&["recalibrate", &single, &test, "-o", &at("r.dance"), option]).success();
+        let inspected = run(&["inspect", &at("r.dance"), "--json"]).success().json();
+        assert_eq!(inspected["combine"], "joint");
+        // What a model promises to classes stays with it, and so does what it combines.
+        let again = ["recalibrate", &model, &test, "-o", &at("r.dance"), "--json"];
+        let report = run(&again).success().json();
+        assert!(report["guarantee"].as_str().unwrap().contains(words), "{report}");
     }
     for score in ["raps", "saps"] {
         let report = run(&[&fit[..], &QUICK, &["--score", score]].concat()).success().json();
@@ -83,7 +109,18 @@ fn a_promise_for_every_class() {
     }
     run(&[&fit[..], &QUICK, &["--score", "raps", "--combine", "fuse"]].concat()).fails(&["posterior_score"]);
     run(&[&fit[..], &QUICK, &["--per-class", "--class-fair"]].concat()).fails(&["cannot be used with"]);
-    run(&[&fit[..], &QUICK, &["--per-class", "--combine", "fuse"]].concat()).fails(&["by_class", "evidence"]);
+    for option in ["--per-class", "--clustered", "--class-fair"] {
+        for how in [["--combine", "joint"], ["--combine", "union"], ["--calibration-mode", "reuse"]] {
+            run(&[&fit[..], &QUICK, &[option], &how].concat()).fails(&[
+                "by_class",
+                "--calibration-mode exact",
+                "--combine evidence",
+                "--mix 0",
+            ]);
+        }
+        run(&[&fit[..], &QUICK, &[option, "--combine", "joint", "--mix", "0.5"]].concat())
+            .fails(&["--mix 0"]);
+    }
 }
 
 #[test]

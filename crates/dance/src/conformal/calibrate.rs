@@ -3,8 +3,10 @@
 //! Cost: in every mode one search of all calibration points. In reuse mode the search runs over the two parts of the 80/20
 //! split by turns: the first answers for the selection of the mix, both merged for the thresholds.
 
+use super::by_class::ByClass;
 use super::combine::{Combine, Levels, Rule, Scores};
 use super::config::DanceConfig;
+use super::difficulty::Difficulty;
 use super::exact::Bag;
 use super::mix::{Mix, MixSelection, Trial};
 use super::novelty::Novelty;
@@ -33,6 +35,15 @@ pub struct Setup<'a> {
     pub config: &'a DanceConfig,
     /// How the job runs.
     pub context: &'a Context<'a>,
+}
+
+/// What the kernel machine says of points whose labels are known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Believed {
+    /// Calibration points' probabilities of their own labels, where [`DanceConfig::asks_probabilities`].
+    pub(crate) probabilities: Option<Vec<f32>>,
+    /// How hard fit points are, where [`DanceConfig::asks_difficulty`].
+    pub(crate) difficulty: Option<Difficulty>,
 }
 
 impl Setup<'_> {
@@ -123,7 +134,21 @@ impl Predictor {
         probabilities: Option<Vec<f32>>,
         setup: Setup<'_>,
     ) -> Result<Self> {
-        Self::exact_with(calibration, fit, probabilities, |_| Ok(fit.clone()), setup)
+        let believed = Believed { probabilities, difficulty: None };
+        Self::exact_with(calibration, fit, believed, |_| Ok(fit.clone()), setup)
+    }
+
+    /// The same where classes are evened out ([`ByClass::Fair`], which needs the probabilities whatever is combined) or put into clusters
+    /// ([`ByClass::Clusters`]): `difficulty` is that of the fit points.
+    pub fn exact_by_class(
+        calibration: Part,
+        fit: &Part,
+        probabilities: Option<Vec<f32>>,
+        difficulty: Difficulty,
+        setup: Setup<'_>,
+    ) -> Result<Self> {
+        let believed = Believed { probabilities, difficulty: Some(difficulty) };
+        Self::exact_with(calibration, fit, believed, |_| Ok(fit.clone()), setup)
     }
 
     /// The same where points outside the bag made the space in which they lie. Those that select the mix would lie too well there:
@@ -131,7 +156,7 @@ impl Predictor {
     pub(crate) fn exact_with(
         calibration: Part,
         fit: &Part,
-        probabilities: Option<Vec<f32>>,
+        believed: Believed,
         apart: impl Fn(&[usize]) -> Result<Part>,
         setup: Setup<'_>,
     ) -> Result<Self> {
@@ -144,8 +169,7 @@ impl Predictor {
             Some([given, judged]) => Some(Selecting::among(&apart(&given)?, &given, &judged, setup)?),
         };
         let (selection, joint) = selected(selecting, config)?;
-        let mut predictor =
-            Self::of_bag(reference, neighbors, probabilities, selection, joint, config, context)?;
+        let mut predictor = Self::of_bag(reference, neighbors, believed, selection, joint, config, context)?;
         if config.unseen {
             predictor.allow_unseen(&fit.labels);
         }
@@ -167,15 +191,26 @@ impl Predictor {
     pub(crate) fn of_bag(
         mut reference: Reference,
         neighbors: Neighbors,
-        probabilities: Option<Vec<f32>>,
+        believed: Believed,
         selection: Option<MixSelection>,
         joint: Option<(f64, Vec<Trial>)>,
         config: &DanceConfig,
         context: &Context<'_>,
     ) -> Result<Self> {
         config.check()?;
-        let rule = rule(config.combine, joint.as_ref());
-        let bag = Bag::new(&reference, neighbors, probabilities, rule)?;
+        if believed.probabilities.is_some() != config.asks_probabilities()
+            || believed.difficulty.is_some() != config.asks_difficulty()
+        {
+            return Err(Error::Data(
+                "fused scores and classes that are evened out need each calibration point's probability of its own label; classes that \
+                 are evened out or put into clusters need to know how hard fit points are; nothing else does"
+                    .into(),
+            ));
+        }
+        let rule = rule(config.combination(), joint.as_ref());
+        // Combined evidence is compared by the experts.
+        let by_class = if rule.is_some() { config.by_class } else { ByClass::Together };
+        let bag = Bag::new(&reference, neighbors, believed, rule, by_class)?;
         let mut reach = bag.reach();
         reach.resize(reference.labels.len(), -1.0); // other points are not in the bag
         reference.index.set_reach(reach, context)?;
@@ -223,7 +258,7 @@ impl Predictor {
             joint,
             mix: config.mix,
             mode: config.calibration,
-            combine: config.combine,
+            combine: config.combination(),
             evidence,
             novelty: Some(novelty),
             singles: None,

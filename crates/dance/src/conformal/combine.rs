@@ -53,6 +53,15 @@ pub(crate) enum Rule {
 }
 
 impl Rule {
+    /// What the offset of a class weighs beside the logarithm of a score, where it is made of logarithms of levels too: as much as the
+    /// logarithms that are added up where the probability is among them, less where the score is another than that (`docs/method.md`).
+    pub(super) fn offset_weight(self) -> f64 {
+        match self {
+            Self::Joint { .. } => 0.4,
+            Self::Fuse => 5.0,
+        }
+    }
+
     /// Falls (or stays) as any count grows.
     pub(super) fn score(self, counts: AtLeast) -> f64 {
         match self {

@@ -12,8 +12,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::by_class::ByClass;
 use super::combine::Combine;
-use super::evidence::{ByClass, PosteriorScore};
+use super::evidence::PosteriorScore;
 use super::mix::Mix;
 use crate::error::{Error, Result};
 use crate::setters::setters;
@@ -128,6 +129,30 @@ impl DanceConfig {
         }
     }
 
+    /// How the scores become one decision. With a mix of 0 or 1, union is one score, which may be counted by class like a joint one.
+    pub(crate) fn combination(&self) -> Combine {
+        if self.combine == Combine::Union && self.by_class != ByClass::Together {
+            Combine::Joint
+        } else {
+            self.combine
+        }
+    }
+
+    /// Whether calibration points and queries come with class probabilities of the kernel machine.
+    pub(crate) fn asks_probabilities(&self) -> bool {
+        self.combine == Combine::Fuse || self.evens_out()
+    }
+
+    /// Whether it matters how hard classes are to the kernel machine.
+    pub(crate) fn asks_difficulty(&self) -> bool {
+        self.combine != Combine::Evidence && matches!(self.by_class, ByClass::Fair | ByClass::Clusters)
+    }
+
+    /// Whether classes are evened out by what the kernel machine says of them.
+    fn evens_out(&self) -> bool {
+        self.combine != Combine::Evidence && self.by_class == ByClass::Fair
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         for (name, value) in
             [("rank_neighbors", self.rank_neighbors), ("contrast_neighbors", self.contrast_neighbors)]
@@ -145,12 +170,16 @@ impl DanceConfig {
         if self.unseen && self.calibration != CalibrationMode::Exact {
             return Err(Error::config("unseen", true, "`false` unless the calibration mode is exact"));
         }
-        let exact_evidence = (CalibrationMode::Exact, Combine::Evidence);
-        if self.by_class != ByClass::Together && (self.calibration, self.combine) != exact_evidence {
+        let one_score = match self.combine {
+            Combine::Fuse | Combine::Evidence => true,
+            Combine::Joint | Combine::Union => matches!(self.mix, Mix::Fixed(0.0 | 1.0)),
+        };
+        if self.by_class != ByClass::Together && !(one_score && self.calibration == CalibrationMode::Exact) {
             return Err(Error::config(
                 "by_class",
                 format!("{:?}", self.by_class).to_lowercase(),
-                "`together` unless evidence is combined in exact mode (`--combine evidence --calibration-mode exact`)",
+                "`together` unless one score decides in exact mode: `--calibration-mode exact` with `--combine evidence` or `fuse`, or with \
+                 `joint` or `union` and `--mix 0` (the rank score alone) or `--mix 1` (the contrastive score alone)",
             ));
         }
         if self.posterior_score != PosteriorScore::Lac

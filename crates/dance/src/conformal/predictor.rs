@@ -10,6 +10,7 @@ use super::combine::{Combine, Levels, Rule, Scores, with_probability};
 use super::config::CalibrationMode;
 use super::counts::{Counts, Cut, LabelCounts, least_count};
 use super::decision::Decision;
+use super::difficulty::Difficulty;
 use super::evidence::Stack;
 use super::exact::{Bag, Queries};
 use super::mix::{self, Mix, MixSelection, Trial};
@@ -111,6 +112,22 @@ impl Predictor {
         self.combine
     }
 
+    /// Whether queries must come with class probabilities.
+    pub fn asks_probabilities(&self) -> bool {
+        match &self.evidence {
+            Evidence::Bag(bag) => bag.asks_probabilities(),
+            Evidence::Separate | Evidence::Combined { .. } => self.combine == Combine::Fuse,
+        }
+    }
+
+    /// How hard fit points are, where that makes a difference.
+    pub fn difficulty(&self) -> Option<&Difficulty> {
+        match &self.evidence {
+            Evidence::Bag(bag) => bag.difficulty.as_ref(),
+            Evidence::Separate | Evidence::Combined { .. } => None,
+        }
+    }
+
     /// Rank and contrastive scores of the calibration points' true labels, each sorted.
     pub fn calibration_scores(&self) -> [&CalibrationScores; 2] {
         [&self.rank, &self.contrast]
@@ -137,16 +154,17 @@ impl Predictor {
     }
 
     /// Neighbors, scores and counts of mapped queries. What breaks the ties of a query follows from the seed and its own numbers,
-    /// so that it is answered the same alone and in any company. Fused scores need the class probabilities of the queries.
+    /// so that it is answered the same alone and in any company. Fused scores need the class probabilities of the queries, and so do
+    /// classes that are evened out ([`asks_probabilities`](Self::asks_probabilities)).
     pub fn answer(
         &self,
         queries: &Matrix,
         probabilities: Option<&Matrix>,
         context: &Context<'_>,
     ) -> Result<Answers> {
-        if (self.combine == Combine::Fuse) != probabilities.is_some() {
+        if self.asks_probabilities() != probabilities.is_some() {
             return Err(Error::Data(
-                "class probabilities are for fused scores, and fused scores need them".into(),
+                "class probabilities are for fused scores and classes that are evened out, and these need them".into(),
             ));
         }
         let reference = &self.reference;

@@ -20,7 +20,7 @@ pub(super) fn selected(
     config: &DanceConfig,
 ) -> Result<(Option<MixSelection>, Option<(f64, Vec<Trial>)>)> {
     let compared = Compared::of(config.calibration);
-    Ok(match (config.combine, selecting, config.mix) {
+    Ok(match (config.combination(), selecting, config.mix) {
         (Combine::Union, selecting, _) => {
             (selecting.map(|selecting| selecting.into_selection(compared)).transpose()?, None)
         }

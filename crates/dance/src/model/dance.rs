@@ -7,9 +7,7 @@ use super::fitted::Fitted;
 use super::prediction::{PredictOptions, Prediction, Scored};
 use super::seen::Overlap;
 use super::unseen::Unseen;
-use crate::conformal::{
-    CalibrationMode, Combine, DanceConfig, Decision, EmptySets, Predictor, Stack, StackSettings,
-};
+use crate::conformal::{CalibrationMode, DanceConfig, Decision, EmptySets, Predictor, Stack, StackSettings};
 use crate::context::Context;
 use crate::data::{Classes, Dataset, EncoderIdentity, Kind, Names, Value};
 use crate::device::Device;
@@ -202,12 +200,12 @@ impl Dance {
             return self.score_stacked(stack, queries, options, context);
         }
         let mapped = self.classifier.map_queries(queries, context)?;
-        let fused = self.predictor.combine() == Combine::Fuse;
+        let asks = self.predictor.asks_probabilities();
         let best = options.best || options.empty == EmptySets::Top1;
-        let classified = (best || fused || options.probabilities)
+        let classified = (best || asks || options.probabilities)
             .then(|| self.classifier.classify_mapped(&mapped, context))
             .transpose()?;
-        let probabilities = classified.as_ref().filter(|_| fused).map(|classified| &classified.probabilities);
+        let probabilities = classified.as_ref().filter(|_| asks).map(|classified| &classified.probabilities);
         let answers = self.predictor.answer(&mapped, probabilities, context)?;
         Ok(Scored::new(answers, classified.filter(|_| best || options.probabilities), options))
     }

@@ -8,15 +8,15 @@ use super::file::hash_of;
 use super::notices;
 use super::seen::{self, Judges, Overlap};
 use super::unseen::Unseen;
-use crate::conformal::{CalibrationMode, Combine, Lesson, Predictor, Setup, Stack, learn};
-use crate::context::{Context, Quiet};
+use crate::conformal::{Believed, CalibrationMode, Combine, Lesson, Predictor, Setup, Stack, learn};
+use crate::context::Context;
 use crate::data::{
     Classes, Dataset, EncoderIdentity, Kind, Names, Normalize, Normalizer, PointShape, Source,
 };
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::Quality;
-use crate::machine::{Classifier, OutputScale, Part, Probabilities, Rfm, RfmConfig, tune};
+use crate::machine::{Classifier, OutputScale, Part, Probabilities, Rfm, tune};
 use crate::matrix::{Matrix, check_finite};
 
 /// A kernel machine that has not been calibrated yet.
@@ -127,10 +127,9 @@ impl Fitted {
         notices::overlap(overlap, data.len(), context);
         let unseen = (!self.config.stratified).then(|| Unseen::new(&labels, &self.rfm.labels, classes.len()));
         let mapped = classifier.map(&points, context)?;
-        let probabilities = match config.combine {
-            Combine::Fuse => Some(classifier.own_probabilities(&mapped, &labels, context)?),
-            Combine::Union | Combine::Joint | Combine::Evidence => None,
-        };
+        let asked = config.asks_probabilities();
+        let probabilities =
+            asked.then(|| classifier.own_probabilities(&mapped, &labels, context)).transpose()?;
         let disjoint = config.calibration == CalibrationMode::Disjoint;
         let calibration_hashes = disjoint.then(|| seen::hashes(&points));
         let setup =
@@ -150,7 +149,10 @@ impl Fitted {
             CalibrationMode::Exact => {
                 let fit = self.mapped_fit_points(&classifier, context)?;
                 let apart = |rows: &[usize]| self.mapped_apart(rows, device, context);
-                let predictor = Predictor::exact_with(calibration, &fit, probabilities, apart, setup)?;
+                let difficulty =
+                    config.asks_difficulty().then(|| self.difficulty(device, context)).transpose()?;
+                let believed = Believed { probabilities, difficulty };
+                let predictor = Predictor::exact_with(calibration, &fit, believed, apart, setup)?;
                 (points, data.names(), predictor)
             }
         };
@@ -214,12 +216,7 @@ impl Fitted {
     /// The same, mapped by a metric that only `rows` of them made: to it, the others are new points.
     fn mapped_apart(&self, rows: &[usize], device: &dyn Device, context: &Context<'_>) -> Result<Part> {
         let all = Part { embeddings: self.rfm.train.clone(), labels: self.rfm.labels.clone() };
-        let config = RfmConfig { rounds: self.rfm.rounds, ..self.config.rfm };
-        let quiet = Quiet(context.observer());
-        let context = &context.with_observer(&quiet);
-        let classes = self.classes.len();
-        let rfm = Rfm::fit(device, all.select(rows), classes, self.rfm.kernel, &config, context)?;
-        let classifier = Classifier::open(device, &rfm, &self.normalizer, self.scale, context)?;
+        let classifier = self.fitted_apart(all.select(rows), device, context)?;
         Ok(Part { embeddings: classifier.map(&all.embeddings, context)?, labels: all.labels })
     }
 

@@ -29,6 +29,7 @@
 mod aim;
 mod answer;
 mod answer_columns;
+mod apart;
 mod audit;
 mod config;
 mod dance;

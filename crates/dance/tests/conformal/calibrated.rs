@@ -1,7 +1,9 @@
 //! Any way of calibrating and combining, from parts that are already mapped.
 
 use dance::Context;
-use dance::conformal::{Answers, CalibrationMode, Combine, DanceConfig, Predictor, Setup};
+use dance::conformal::{
+    Answers, ByClass, CalibrationMode, Combine, DanceConfig, Difficulty, Predictor, Setup,
+};
 use dance::device::Cpu;
 use dance::kernel::Kernel;
 use dance::machine::Part;
@@ -30,7 +32,8 @@ impl Calibrated {
         kernel: Kernel,
         config: &DanceConfig,
     ) -> Result<Self> {
-        let own = (config.combine == Combine::Fuse).then(|| {
+        let fair = config.by_class == ByClass::Fair;
+        let own = (config.combine == Combine::Fuse || fair).then(|| {
             let all = probabilities(fit, &calibration.points, classes);
             let own = calibration.labels.iter().enumerate().map(|(row, &y)| all.row(row)[y as usize]);
             own.collect::<Vec<_>>()
@@ -42,16 +45,32 @@ impl Calibrated {
             CalibrationMode::Disjoint => {
                 Predictor::disjoint(part(fit), &part(calibration), own.as_deref(), setup)?
             }
+            CalibrationMode::Exact if fair || config.by_class == ByClass::Clusters => {
+                let difficulty = difficulty(fit, classes);
+                Predictor::exact_by_class(part(calibration), &part(fit), own, difficulty, setup)?
+            }
             CalibrationMode::Exact => Predictor::exact(part(calibration), &part(fit), own, setup)?,
         };
         Ok(Self { fit: fit.clone(), classes, predictor })
     }
 
     pub(crate) fn answer(&self, context: &Context<'_>, queries: &Matrix) -> Answers {
-        let fused = self.predictor.combine() == Combine::Fuse;
-        let probabilities = fused.then(|| probabilities(&self.fit, queries, self.classes));
+        let asks = self.predictor.asks_probabilities();
+        let probabilities = asks.then(|| probabilities(&self.fit, queries, self.classes));
         self.predictor.answer(queries, probabilities.as_ref(), context).unwrap()
     }
+}
+
+/// How hard fit points are to the classifier below when it knows the other half of them.
+fn difficulty(fit: &Data, classes: usize) -> Difficulty {
+    let halves = [fit.range(0..fit.len() / 2), fit.range(fit.len() / 2..fit.len())];
+    let judge = |judged: &Data, by: &Data| {
+        let all = probabilities(by, &judged.points, classes);
+        let own = judged.labels.iter().enumerate().map(|(row, &label)| all.row(row)[label as usize]);
+        own.collect::<Vec<_>>()
+    };
+    let own = [judge(&halves[0], &halves[1]), judge(&halves[1], &halves[0])].concat();
+    Difficulty::new(own, &fit.labels, classes)
 }
 
 /// A plain classifier that knows only the fit points: softmax of the distance to each class's nearest.

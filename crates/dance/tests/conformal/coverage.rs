@@ -17,15 +17,15 @@ use dance::neighbors::Index;
 use crate::calibrated::{COMBINES, Calibrated};
 use crate::reference::{Data, blobs};
 
-const RESPLITS: usize = 500;
-const TEST_POINTS: usize = 100;
-const CLASSES: u32 = 5;
-const ALPHAS: [f64; 4] = [0.2, 0.1, 0.05, 0.01];
+pub(crate) const RESPLITS: usize = 500;
+pub(crate) const TEST_POINTS: usize = 100;
+pub(crate) const CLASSES: u32 = 5;
+pub(crate) const ALPHAS: [f64; 4] = [0.2, 0.1, 0.05, 0.01];
 /// Standard deviations of a 99.9 % band.
-const BAND: f64 = 3.2905;
+pub(crate) const BAND: f64 = 3.2905;
 
 /// The band of the mean share of covered test points.
-fn band(n: usize, alpha: f64) -> (f64, f64) {
+pub(crate) fn band(n: usize, alpha: f64) -> (f64, f64) {
     let k = order_index(alpha, n);
     if k > n {
         return (1.0, 1.0);
@@ -39,13 +39,13 @@ fn band(n: usize, alpha: f64) -> (f64, f64) {
 }
 
 /// One draw of everything from the source.
-struct Resplit {
-    reference: Data,
-    calibration: Data,
-    test: Data,
+pub(crate) struct Resplit {
+    pub(crate) reference: Data,
+    pub(crate) calibration: Data,
+    pub(crate) test: Data,
 }
 
-fn resplit(n: usize, seed: usize) -> Resplit {
+pub(crate) fn resplit(n: usize, seed: usize) -> Resplit {
     let all = blobs(150 + n + TEST_POINTS, 4, CLASSES, 0.6, 1000 + seed as u64);
     Resplit {
         reference: all.range(0..150),
@@ -64,15 +64,15 @@ fn config(mix: Mix, tie_noise: f64, seed: usize) -> DanceConfig {
         .seed(seed as u64)
 }
 
-fn kernel() -> Kernel {
+pub(crate) fn kernel() -> Kernel {
     Kernel::new(60.0, 1.0).unwrap()
 }
 
 /// Shares of covered test points, by α.
-type Coverage = [f64; 4];
+pub(crate) type Coverage = [f64; 4];
 
 /// Mean share of covered test points over all resplits, for each of the `N` variants that `one` counts.
-fn mean_coverage<const N: usize>(
+pub(crate) fn mean_coverage<const N: usize>(
     n: usize,
     one: impl Fn(&Context<'_>, Resplit, usize) -> [[usize; 4]; N] + Sync,
 ) -> [Coverage; N] {
@@ -127,14 +127,14 @@ fn covered_by<const N: usize>(
     }
 }
 
-fn inside(n: usize, coverage: Coverage) -> [bool; 4] {
+pub(crate) fn inside(n: usize, coverage: Coverage) -> [bool; 4] {
     std::array::from_fn(|at| {
         let (low, high) = band(n, ALPHAS[at]);
         (low..=high).contains(&coverage[at])
     })
 }
 
-fn above(n: usize, coverage: Coverage) -> [bool; 4] {
+pub(crate) fn above(n: usize, coverage: Coverage) -> [bool; 4] {
     std::array::from_fn(|at| coverage[at] >= band(n, ALPHAS[at]).0)
 }
 
@@ -174,12 +174,17 @@ fn dance_sets_keep_their_promise() {
     }
 }
 
-fn with(calibration: CalibrationMode, combine: Combine, seed: usize) -> DanceConfig {
+pub(crate) fn with(calibration: CalibrationMode, combine: Combine, seed: usize) -> DanceConfig {
     config(Mix::Auto, 0.0, seed).calibration(calibration).combine(combine)
 }
 
 /// Covered test points by α, each count of the cut raised by `shift`.
-fn covered(context: &Context<'_>, parts: &Resplit, config: &DanceConfig, shift: u32) -> [usize; 4] {
+pub(crate) fn covered(
+    context: &Context<'_>,
+    parts: &Resplit,
+    config: &DanceConfig,
+    shift: u32,
+) -> [usize; 4] {
     let Resplit { reference, calibration, test } = parts;
     let calibrated =
         Calibrated::new(context, reference, calibration, CLASSES as usize, kernel(), config).unwrap();

@@ -14,19 +14,19 @@ use crate::reference::{Data, Settings, blobs, contrast_of, lattice, squared};
 
 /// One point of a bag or behind it.
 #[derive(Clone)]
-struct Point {
-    at: Vec<f32>,
-    label: u32,
+pub(crate) struct Point {
+    pub(crate) at: Vec<f32>,
+    pub(crate) label: u32,
     /// Decides between points at the same distance.
-    key: f64,
+    pub(crate) key: f64,
     /// Of its own label.
-    probability: f64,
+    pub(crate) probability: f64,
     /// Breaks ties of its rank.
-    noise: f64,
+    pub(crate) noise: f64,
 }
 
 /// Rank, contrastive and probability score of the label that point `i` of the bag carries, among all others.
-fn scores(bag: &[Point], behind: &[Point], i: usize, s: Settings, fuse: bool) -> [f64; 3] {
+pub(crate) fn scores(bag: &[Point], behind: &[Point], i: usize, s: Settings, fuse: bool) -> [f64; 3] {
     let others = bag.iter().enumerate().filter(|&(j, _)| j != i).map(|(_, point)| point).chain(behind);
     let mut near: Vec<(f64, f64, &Point)> =
         others.map(|point| (squared(&bag[i].at, &point.at), point.key, point)).collect();
@@ -72,14 +72,14 @@ fn brute_force(bag: &[Point], behind: &[Point], s: Settings, combine: Combine, m
     }
 }
 
-struct Case {
-    name: &'static str,
-    calibration: Data,
-    fit: Data,
-    test: Data,
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) calibration: Data,
+    pub(crate) fit: Data,
+    pub(crate) test: Data,
 }
 
-fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let cut = |name, data: Data, n: usize, fit: usize| Case {
         name,
         calibration: data.range(0..n),
@@ -111,16 +111,16 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-const CLASSES: usize = 6;
-const SEED: u64 = 5;
+pub(crate) const CLASSES: usize = 6;
+pub(crate) const SEED: u64 = 5;
 
 /// As `docs/method.md` says.
-fn key(part: u64, name: u64) -> f64 {
+pub(crate) fn key(part: u64, name: u64) -> f64 {
     uniform_of(&[SEED, 0x0b46, part, name])
 }
 
 /// What a query is called: its numbers in pairs, each through the finaliser of `SplitMix64`, as docs/method.md has it.
-fn name_of(query: &[f32]) -> u64 {
+pub(crate) fn name_of(query: &[f32]) -> u64 {
     query.chunks(2).fold(0, |state: u64, pair| {
         let bits = pair.iter().rev().fold(0, |bits, value| bits << 32 | u64::from(value.to_bits()));
         let mixed = state.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ bits;
@@ -135,7 +135,7 @@ fn noise(width: f64, part: u64, name: u64, label: u32) -> f64 {
 }
 
 /// Class probabilities in tenths, so that many tie; the last class is unknown to the kernel and has none.
-fn probabilities(rows: usize, seed: u64) -> Matrix {
+pub(crate) fn probabilities(rows: usize, seed: u64) -> Matrix {
     let mut random = Random::new(seed, 3);
     let values = (0..rows * (CLASSES - 1)).map(|_| random.below(11) as f32 / 10.0).collect();
     Matrix::new(values, rows, CLASSES - 1).unwrap()

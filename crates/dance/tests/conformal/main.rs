@@ -4,7 +4,9 @@
 
 mod agreement;
 mod bad_input;
+mod by_class;
 mod calibrated;
+mod class_coverage;
 mod coverage;
 mod exact;
 mod invariance;

@@ -13,17 +13,17 @@ use sha2::{Digest, Sha256};
 
 use crate::{CONTEXT, DEVICES, blobs, config, model};
 
-fn parse(bytes: &[u8]) -> Result<Dance, Error> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Dance, Error> {
     Dance::from_bytes(&Cpu, bytes, "test.safetensors", &CONTEXT)
 }
 
-fn header_of(bytes: &[u8]) -> (Value, &[u8]) {
+pub(crate) fn header_of(bytes: &[u8]) -> (Value, &[u8]) {
     let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     (serde_json::from_slice(&bytes[8..8 + length]).unwrap(), &bytes[8 + length..])
 }
 
 /// A file with another header (or other data) and a checksum that fits.
-fn sealed(header: &Value, data: &[u8]) -> Vec<u8> {
+pub(crate) fn sealed(header: &Value, data: &[u8]) -> Vec<u8> {
     let mut header = header.clone();
     header["__metadata__"]["checksum"] = json!("0".repeat(64));
     let mut text = header.to_string().into_bytes();

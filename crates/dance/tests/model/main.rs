@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod audit;
+mod by_class;
 mod devices;
 mod facade;
 mod file;

@@ -12,7 +12,6 @@
 //! Everything is computed on the host in f64: sets do not depend on the device.
 
 mod bounds;
-mod by_class;
 mod count;
 mod expert;
 mod learn;
@@ -31,12 +30,12 @@ mod wide;
 #[cfg(test)]
 mod tests;
 
-pub use by_class::{ByClass, Clusters};
 pub(crate) use learn::{Lesson, learn};
 pub(crate) use left_out::left_out;
 pub use ranked::{PosteriorScore, ScoreSettings};
 pub use settings::{ExpertSettings, Space, StackSettings};
 
+use super::by_class::{self, ByClass, Offsets, Strata};
 use super::config::CalibrationMode;
 use super::counts::{Counts, LabelCounts};
 use super::scores::RankedScore;
@@ -46,7 +45,6 @@ use crate::error::Result;
 use crate::machine::Part;
 use crate::matrix::Matrix;
 use bounds::Bounds;
-use by_class::{Offsets, Strata};
 use count::{Bagged, Counting, Joining, Query, reaching, score, scores};
 use expert::{Asked, Block, Expert, Support};
 use memory::Size;

@@ -10,6 +10,10 @@
 //! **fuse** falls as counts grow, and for most points a bound decides: no count moves by more than `d`, and for every power of
 //! two the points are kept in the order of what their score can at most become. Only where the bounds disagree is it
 //! computed, once for all points with the same scores.
+//!
+//! **By class**: a newcomer is counted among the points of its label's stratum, by bounds of their own. Where classes are evened out, bounds
+//! hold with the factors of the classes as they are; the newcomer changes that of one class, whose points are looked at by themselves. So n
+//! more comparisons for all labels of a query together. A single score, too, is then counted by bounds.
 
 use std::ops::Range;
 
@@ -19,9 +23,18 @@ use super::moved::{Moved, least_where};
 use super::points::Change;
 use crate::conformal::combine::{AtLeast, Rule, Scores};
 
+/// Scores with factors that are this close, relatively, are the same: equal points must count as equal whatever their factors round
+/// to. Counting one more is always allowed.
+const SAME: f64 = 1e-12;
+/// Bounds whose factor was taken off decide from here on.
+const CLEAR: f64 = 1e-9;
+
 /// A label the newcomer may carry.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
+    pub(super) label: u32,
+    /// What scores of this label are multiplied with once the newcomer has joined.
+    pub(super) factor: f64,
     /// The newcomer's scores under it.
     pub(super) scores: Scores,
     /// Where the changed points that carry it are among the changes.
@@ -89,7 +102,10 @@ impl Changed {
         }
         self.by_score.clear();
         if let Some(rule) = counted.rule {
-            self.by_score.extend(settled.iter().map(|&counts| rule.score(counts)).zip(0..));
+            let score = |(change, &counts): (&Change, &AtLeast)| {
+                rule.score(counts) * counted.group_of(change.id).factor
+            };
+            self.by_score.extend(self.changes.iter().zip(&settled).map(score).zip(0..));
             self.by_score.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
         }
         self.settled = settled;
@@ -142,7 +158,10 @@ impl Changed {
         candidate: &Candidate,
         reached: AtLeast,
     ) -> u32 {
-        let score = rule.score(reached);
+        let mut score = rule.score(reached) * candidate.factor;
+        if counted.comparison.fairness.is_some() {
+            score *= 1.0 + SAME; // scores are negative
+        }
         match &counted.dominance {
             Some(dominance) => {
                 (counted.scores.len() + 1 - self.conform_better(counted, dominance, rule, candidate, score))
@@ -217,8 +236,12 @@ impl Changed {
         score: f64,
     ) -> u32 {
         let shift = self.shift(candidate);
-        let level = (shift.next_power_of_two().trailing_zeros() as usize).min(counted.bounds.len() - 1);
-        let bounds = &counted.bounds[level];
+        let stratum = counted.comparison.stratum(candidate.label);
+        let levels = &counted.bounds[stratum];
+        let bounds = &levels[(shift.next_power_of_two().trailing_zeros() as usize).min(levels.len() - 1)];
+        // Points of the class whose offset the newcomer changes.
+        let apart = counted.comparison.fairness.as_ref().map(|_| counted.of_kind(candidate.label));
+        let is_apart = |id: usize| apart.as_ref().is_some_and(|groups| groups.contains(&id));
         let possible = bounds.most.partition_point(|&most| most >= score);
         let mut total = 1; // the newcomer itself
         let certain = |block: usize| (block + 1) * BLOCK <= possible && bounds.blocks[block].0 >= score;
@@ -229,26 +252,40 @@ impl Changed {
                 place += BLOCK;
                 continue;
             }
-            let (id, least) = (bounds.groups[place], bounds.least[place]);
+            let (id, least) = (bounds.groups[place] as usize, bounds.least[place]);
             place += 1;
-            let group = &counted.groups[id as usize];
-            let GroupNow { left, mut settled } = self.groups[id as usize];
-            let points = if left.0 == self.newcomer { group.points - left.1 } else { group.points };
+            let points = self.points_left(counted, id);
+            if is_apart(id) {
+                continue;
+            }
             if points > 0 && least < score {
-                if settled.0 != self.newcomer {
-                    settled = (self.newcomer, self.settle(group.scores, group.counts));
-                    self.groups[id as usize].settled = settled;
-                }
-                let counts = self.with_candidate(group.scores, settled.1, candidate);
-                total += if rule.score(counts) >= score { points } else { 0 };
+                let factor = counted.groups[id].factor;
+                total +=
+                    if self.group_score(counted, rule, candidate, id) * factor >= score { points } else { 0 };
             } else {
                 total += points;
             }
         }
+        for id in apart.clone().into_iter().flatten() {
+            let (points, place) = (self.points_left(counted, id), bounds.place(id));
+            if certain(place / BLOCK) {
+                total -= points; // taken with its block
+            }
+            let changes = candidate.factor / counted.groups[id].factor;
+            let reaches = if bounds.least[place] * changes >= score * (1.0 - CLEAR) {
+                true
+            } else if points == 0 || bounds.most[place] * changes < score * (1.0 + CLEAR) {
+                false
+            } else {
+                self.group_score(counted, rule, candidate, id) * candidate.factor >= score
+            };
+            total += if reaches { points } else { 0 };
+        }
         // Blocks were taken whole, with points that have changed.
-        let place_of =
-            |change: &Change| bounds.places[counted.group_of[change.id as usize] as usize] as usize;
-        total -= self.changes.iter().filter(|change| certain(place_of(change) / BLOCK)).count() as u32;
+        let place_of = |change: &Change| bounds.place(counted.group_of[change.id as usize] as usize);
+        let compared = |change: &&Change| counted.is_compared(change.id, stratum);
+        let changes = self.changes.iter().filter(compared);
+        total -= changes.filter(|change| certain(place_of(change) / BLOCK)).count() as u32;
         // A candidate without kin can only add to counts, so what is too small already stays so.
         let possible = if candidate.kin.is_empty() {
             self.by_score.partition_point(|&(most, _)| most >= score)
@@ -257,113 +294,38 @@ impl Changed {
         };
         for &(_, place) in &self.by_score[..possible] {
             let change = &self.changes[place];
-            let (pair, settled) = if candidate.kin.contains(&place) {
+            if !counted.is_compared(change.id, stratum) {
+                continue;
+            }
+            let (pair, settled, factor) = if candidate.kin.contains(&place) {
                 let scores = counted.with(change.id, change.same);
-                (change.same, self.settle(scores, counted.levels.count(scores)))
+                (change.same, self.settle(scores, counted.levels.count(scores)), candidate.factor)
             } else {
-                (change.other, self.settled[place])
+                (change.other, self.settled[place], counted.group_of(change.id).factor)
             };
             let counts = self.with_candidate(counted.with(change.id, pair), settled, candidate);
-            total += u32::from(rule.score(counts) >= score);
+            total += u32::from(rule.score(counts) * factor >= score);
         }
         total
+    }
+
+    /// Points of a group that have not changed.
+    fn points_left(&self, counted: &Counted, id: usize) -> u32 {
+        let (points, left) = (counted.groups[id].points, self.groups[id].left);
+        if left.0 == self.newcomer { points - left.1 } else { points }
+    }
+
+    /// The score of a group's points that have not changed, without its factor.
+    fn group_score(&mut self, counted: &Counted, rule: Rule, candidate: &Candidate, id: usize) -> f64 {
+        let group = &counted.groups[id];
+        let mut settled = self.groups[id].settled;
+        if settled.0 != self.newcomer {
+            settled = (self.newcomer, self.settle(group.scores, group.counts));
+            self.groups[id].settled = settled;
+        }
+        rule.score(self.with_candidate(group.scores, settled.1, candidate))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::random::Random;
-
-    /// One point of the bag: its label, its scores before the newcomer, and what it becomes.
-    struct Point {
-        label: u32,
-        before: Scores,
-        change: Option<Change>,
-    }
-
-    /// Coarse scores, so that ties abound; +∞ among them.
-    fn score(random: &mut Random, levels: usize) -> f64 {
-        match random.below(levels + 1) {
-            0 => f64::INFINITY,
-            level => level as f64,
-        }
-    }
-
-    fn bag(n: usize, seed: u64) -> Vec<Point> {
-        let mut random = Random::new(seed, 1);
-        (0..n as u32)
-            .map(|id| {
-                let mut pair = || [score(&mut random, 6), score(&mut random, 9)];
-                let (before, same, other) = (pair(), pair(), pair());
-                let probability = random.below(5) as f64 / 4.0;
-                let changes = random.below(3) == 0;
-                Point {
-                    label: random.below(4) as u32,
-                    before: [before[0], before[1], probability],
-                    change: changes.then_some(Change { id, same, other }),
-                }
-            })
-            .collect()
-    }
-
-    /// As the definition says: every score of the bag as it is once the newcomer carries `label`.
-    fn now(bag: &[Point], label: u32, newcomer: Scores) -> Vec<Scores> {
-        let of = |point: &Point| match &point.change {
-            None => point.before,
-            Some(change) => {
-                let pair = if point.label == label { change.same } else { change.other };
-                [pair[0], pair[1], point.before[2]]
-            }
-        };
-        bag.iter().map(of).chain([newcomer]).collect()
-    }
-
-    #[test]
-    fn counts_are_those_of_the_whole_bag_written_out() {
-        for (n, seed) in [(1, 1), (2, 2), (7, 3), (40, 4), (150, 5), (151, 6)] {
-            let bag = bag(n, seed);
-            let labels: Vec<u32> = bag.iter().map(|point| point.label).collect();
-            let mut random = Random::new(seed, 2);
-            for rule in
-                [Rule::Fuse, Rule::Joint { mix: 0.0 }, Rule::Joint { mix: 0.3 }, Rule::Joint { mix: 1.0 }]
-            {
-                let scores = bag.iter().map(|point| point.before).collect();
-                let counted = Counted::new(scores, Some(rule)).unwrap();
-                let mut changed = Changed::default();
-                let changes = bag.iter().filter_map(|point| point.change);
-                changed.fill(&counted, &labels, &vec![0.0; n], changes);
-                for label in 0..5 {
-                    let scores = [score(&mut random, 6), score(&mut random, 9), random.below(5) as f64 / 4.0];
-                    let all = now(&bag, label, scores);
-                    let at_least = |of: Scores| -> AtLeast {
-                        std::array::from_fn(|which| {
-                            all.iter().filter(|other| other[which] >= of[which]).count() as u32
-                        })
-                    };
-                    let kin = changed.changes().iter().filter(|change| labels[change.id as usize] == label);
-                    let first =
-                        changed.changes().partition_point(|change| labels[change.id as usize] < label);
-                    let candidate = Candidate { scores, kin: first..first + kin.count() };
-                    let reached = changed.reached(&counted, &candidate);
-                    assert_eq!(reached, at_least(scores), "n {n}, {rule:?}, label {label}");
-                    let own = rule.score(at_least(scores));
-                    let expected = all.iter().filter(|of| rule.score(at_least(**of)) >= own).count() as u32;
-                    let found = changed.conform_no_better(&counted, rule, &candidate, reached);
-                    assert_eq!(found, expected, "n {n}, {rule:?}, label {label}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_bag_that_nothing_changes_counts_as_before() {
-        let counted = Counted::new(vec![[1.0, 2.0, 0.5], [2.0, 1.0, 0.25]], Some(Rule::Fuse)).unwrap();
-        let mut changed = Changed::default();
-        changed.fill(&counted, &[0, 1], &[0.0; 2], std::iter::empty());
-        let candidate = Candidate { scores: [1.0, 1.0, 0.0], kin: 0..0 };
-        // All three scores of all three points are at least as large as the newcomer's.
-        assert_eq!(changed.reached(&counted, &candidate), [3, 3, 3]);
-        assert_eq!(changed.conform_no_better(&counted, Rule::Fuse, &candidate, [3, 3, 3]), 3);
-    }
-}
+mod tests;

@@ -17,8 +17,13 @@ mod dominance;
 mod moved;
 mod points;
 
+use std::ops::Range;
+
+use super::by_class::ByClass;
+use super::calibrate::Believed;
 use super::combine::{Rule, Scores, with_probability};
 use super::counts::{Counts, LabelCounts};
+use super::difficulty::{Comparison, Difficulty};
 use super::reference::{CALIBRATION_PART, Reference};
 use super::scores::paired::PairedScores;
 use crate::context::Context;
@@ -48,8 +53,10 @@ pub(crate) struct Bag {
     counted: Counted,
     /// What breaks ties of each point's rank: noise, or its probability.
     extra: Vec<f64>,
-    /// Each point's probability of its own label, where scores are fused.
+    /// Each point's probability of its own label, where scores are fused or classes evened out.
     pub(crate) probabilities: Option<Vec<f32>>,
+    /// How hard classes are, where that makes a difference.
+    pub(crate) difficulty: Option<Difficulty>,
 }
 
 /// The queries of one call, as far as the search has come.
@@ -59,7 +66,7 @@ pub(super) struct Queries<'a> {
     pub(super) names: &'a [u64],
     pub(super) reached: &'a Reached,
     pub(super) scores: &'a PairedScores,
-    /// Class probabilities, where scores are fused.
+    /// Class probabilities, where scores are fused or classes evened out.
     pub(super) probabilities: Option<&'a Matrix>,
 }
 
@@ -68,25 +75,36 @@ impl Bag {
     pub(super) fn new(
         reference: &Reference,
         neighbors: Neighbors,
-        probabilities: Option<Vec<f32>>,
+        Believed { probabilities, difficulty }: Believed,
         rule: Option<Rule>,
+        by_class: ByClass,
     ) -> Result<Self> {
         let points = BagPoints::new(reference, neighbors);
         let noise = |row: usize| reference.noise(CALIBRATION_PART, row as u64, reference.labels[row]);
+        let fused = probabilities.as_deref().filter(|_| rule == Some(Rule::Fuse));
         let scores: Vec<Scores> = points
             .scores()
             .iter()
             .enumerate()
-            .map(|(row, &[rank, contrast])| match &probabilities {
+            .map(|(row, &[rank, contrast])| match fused {
                 Some(probabilities) => with_probability(rank, contrast, f64::from(probabilities[row])),
                 None => [rank + noise(row), contrast, 0.0],
             })
             .collect();
-        let extra = match &probabilities {
+        let extra = match fused {
             Some(own) => own.iter().map(|&own| with_probability(0.0, 0.0, f64::from(own))[0]).collect(),
             None => (0..scores.len()).map(noise).collect(),
         };
-        Ok(Self { points, counted: Counted::new(scores, rule)?, extra, probabilities })
+        let labels = &reference.labels[..scores.len()];
+        let known = (probabilities.as_deref(), labels);
+        let comparison = Comparison::new(by_class, difficulty.as_ref(), known, reference.classes, rule);
+        let counted = Counted::new(scores, labels, rule, comparison)?;
+        Ok(Self { points, counted, extra, probabilities, difficulty })
+    }
+
+    /// Whether queries must come with class probabilities.
+    pub(super) fn asks_probabilities(&self) -> bool {
+        self.probabilities.is_some()
     }
 
     /// Scores of the calibration points, each among the others, before any query joins them.
@@ -135,7 +153,10 @@ impl Bag {
     fn counts(&self, changed: &mut Changed, candidate: &Candidate) -> Counts {
         let reached = changed.reached(&self.counted, candidate);
         let combined = match self.counted.rule {
-            Some(rule) => changed.conform_no_better(&self.counted, rule, candidate, reached),
+            Some(rule) => {
+                let count = changed.conform_no_better(&self.counted, rule, candidate, reached);
+                self.counted.comparison.scaled(candidate.label, count)
+            }
             None => 0,
         };
         Counts { rank: reached[0], contrast: reached[1], combined }
@@ -168,41 +189,53 @@ impl Bag {
         query: usize,
         all: &mut LabelCounts,
     ) {
-        let probabilities = queries.probabilities.map(|matrix| matrix.row(query));
-        let scores_of = |label: u32, (rank, contrast): (f64, f64)| match probabilities {
-            // A label the kernel does not know has no probability.
-            Some(row) => {
-                with_probability(rank, contrast, row.get(label as usize).map_or(0.0, |&p| f64::from(p)))
-            }
-            None => [rank, contrast, 0.0],
+        let comparison = &self.counted.comparison;
+        let row = queries.probabilities.map(|matrix| matrix.row(query)).unwrap_or_default();
+        let fused = self.counted.rule == Some(Rule::Fuse);
+        // A label the kernel does not know has no probability.
+        let probability = |label: u32| row.get(label as usize).map_or(0.0, |&p| f64::from(p));
+        let candidate = |label: u32, (rank, contrast): (f64, f64), kin: Range<usize>| {
+            let fairness = comparison.fairness.as_ref();
+            let factor = fairness.map_or(1.0, |fairness| fairness.joined(label, probability(label)));
+            let scores = if fused {
+                with_probability(rank, contrast, probability(label))
+            } else {
+                [rank, contrast, 0.0]
+            };
+            Candidate { label, factor, scores, kin }
         };
         let nothing = (f64::INFINITY, f64::INFINITY);
         let listed = Self::listed(changed, &reference.labels, queries.scores.row(query).0);
         let mut counts = Vec::with_capacity(listed.len());
         for &label in &listed {
             let kin = Self::kin(changed, &reference.labels, label);
-            let scores = scores_of(label, queries.scores.get(query, label));
-            counts.push((label, self.counts(changed, &Candidate { scores, kin })));
+            let candidate = candidate(label, queries.scores.get(query, label), kin);
+            counts.push((label, self.counts(changed, &candidate)));
         }
-        let mut count =
-            |label: u32| self.counts(changed, &Candidate { scores: scores_of(label, nothing), kin: 0..0 });
-        let Some(row) = probabilities else {
+        let mut count = |label: u32| self.counts(changed, &candidate(label, nothing, 0..0));
+        if !fused && comparison.is_plain() {
             return all.push(counts, count(0)); // all the others are alike
-        };
-        // The others differ in their probability alone. Most likely first, counts fall.
+        }
+        // The others of a stratum differ in their probability alone. Most likely first, counts fall; but offsets are those of classes.
         let mut listed = listed.iter().peekable();
         let mut others: Vec<u32> =
             (0..reference.classes as u32).filter(|label| listed.next_if_eq(&label).is_none()).collect();
-        let probability = |label: u32| row.get(label as usize).copied().unwrap_or(0.0);
-        others.sort_unstable_by(|&a, &b| probability(b).total_cmp(&probability(a)).then(a.cmp(&b)));
-        let mut found = vec![Counts::default(); others.len()];
-        if let (Some(&most), Some(&least)) = (others.first(), others.last()) {
-            let last = others.len() - 1;
-            (found[0], found[last]) = (count(most), count(least));
+        others.sort_unstable_by(|&a, &b| {
+            let strata = comparison.stratum(a).cmp(&comparison.stratum(b));
+            strata.then_with(|| probability(b).total_cmp(&probability(a))).then(a.cmp(&b))
+        });
+        let mut rest = Counts::default();
+        let alike = |a: &u32, b: &u32| {
+            comparison.fairness.is_none() && comparison.stratum(*a) == comparison.stratum(*b)
+        };
+        for others in others.chunk_by(alike) {
+            let (mut found, last) = (vec![Counts::default(); others.len()], others.len() - 1);
+            found[last] = count(others[last]);
+            found[0] = if last == 0 { found[last] } else { count(others[0]) };
             fill_between(&mut found, 0, last, &mut |place| count(others[place]));
+            rest = found[last];
+            counts.extend(others.iter().copied().zip(found));
         }
-        let rest = found.last().copied().unwrap_or_default();
-        counts.extend(others.into_iter().zip(found));
         counts.sort_unstable_by_key(|&(label, _)| label);
         all.push(counts, rest);
     }

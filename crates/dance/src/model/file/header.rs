@@ -11,7 +11,7 @@ use super::kinds::Kinds;
 use super::stack::StackRecord;
 use super::tensors::{Reader, Values};
 use super::{FORMAT, hexadecimal};
-use crate::conformal::Trial;
+use crate::conformal::{Clusters, Trial};
 use crate::data::EncoderIdentity;
 use crate::error::{Error, Result};
 use crate::event::Quality;
@@ -42,6 +42,8 @@ pub(super) struct Metadata {
     /// Calibration points that the kernel has seen.
     pub(super) overlap: Option<Overlap>,
     pub(super) unseen: Option<Unseen>,
+    /// Classes that are about as hard to the kernel machine, where that makes a difference.
+    pub(super) clusters: Option<Clusters>,
     /// The experts of combined evidence.
     pub(super) stack: Option<StackRecord>,
     /// How outputs become probabilities.
@@ -96,6 +98,7 @@ impl Metadata {
             ("versions", json!({ "dance": env!("CARGO_PKG_VERSION") }).to_string()),
         ]);
         entries.extend(self.encoder.as_ref().map(|encoder| ("encoder", encoder.to_json())));
+        entries.extend(self.clusters.as_ref().map(|clusters| ("clusters", json!(clusters).to_string())));
         entries
     }
 
@@ -116,6 +119,7 @@ impl Metadata {
             joint: entries.get("joint").map_or(Ok(None), |text| parse(path, "joint", text))?,
             guarantee: text("guarantee")?,
             overlap: entries.get("overlap").map(|text| parse(path, "overlap", text)).transpose()?,
+            clusters: entries.get("clusters").map_or(Ok(None), |text| parse(path, "clusters", text))?,
             stack: entries.get("evidence").map_or(Ok(None), |text| parse(path, "evidence", text))?,
             unseen: entries.get("unseen").map_or(Ok(None), |text| parse(path, "unseen", text))?,
             scale: entries

@@ -7,6 +7,7 @@
 //! The same model gives the same bytes on every machine.
 
 mod calibrated;
+mod difficulty;
 mod header;
 mod kinds;
 mod stack;
@@ -22,7 +23,8 @@ use super::dance::Dance;
 use super::fitted::Fitted;
 use super::seen::{Judges, Overlap};
 use crate::conformal::{
-    CalibrationMode, CalibrationScores, Combine, Evidence, Levels, Mix, Predictor, Setup, Trial, rule,
+    Believed, CalibrationMode, CalibrationScores, Combine, Evidence, Levels, Mix, Predictor, Setup, Trial,
+    rule,
 };
 use crate::context::Context;
 use crate::data::{Dataset, Names, Normalize, Normalizer, Source};
@@ -187,11 +189,12 @@ impl Dance {
             let reference = Predictor::bag_reference(points, &fit, setup)?;
             let ids = reader.ids("bag_neighbors", n, reference.len())?;
             let neighbors = reference.named_neighbors(n, &ids, context)?;
-            let own = match config.combine {
-                Combine::Fuse => Some(reader.shares("calibration_probabilities", n)?),
-                Combine::Union | Combine::Joint | Combine::Evidence => None,
+            let asked = config.asks_probabilities();
+            let believed = Believed {
+                probabilities: asked.then(|| reader.shares("calibration_probabilities", n)).transpose()?,
+                difficulty: difficulty::read(&reader, metadata.clusters, &fitted)?,
             };
-            Predictor::of_bag(reference, neighbors, own, selection, metadata.joint, config, context)?
+            Predictor::of_bag(reference, neighbors, believed, selection, metadata.joint, config, context)?
         } else {
             let rank = reader.scores("calibration_rank_scores", None)?;
             let contrast = reader.scores("calibration_contrast_scores", Some(rank.len()))?;
@@ -263,6 +266,7 @@ impl Dance {
             guarantee: self.guarantee(),
             overlap: Some(self.overlap),
             unseen: self.unseen,
+            clusters: self.predictor.difficulty().map(|difficulty| difficulty.clusters.clone()),
             stack: self.predictor.stack.as_deref().map(StackRecord::of),
             scale: Some(self.fitted.scale),
             validation: self.fitted.validation,
@@ -290,6 +294,11 @@ impl Dance {
                 tensors.insert("bag_neighbors", Values::Ids(ids, columns));
                 if let Some(own) = &bag.probabilities {
                     tensors.insert("calibration_probabilities", Values::Floats(own));
+                }
+                if let Some(difficulty) = &bag.difficulty
+                    && !difficulty.probabilities.is_empty()
+                {
+                    tensors.insert("fit_probabilities", Values::Floats(&difficulty.probabilities));
                 }
             }
             Evidence::Separate | Evidence::Combined { .. } => {

@@ -4,7 +4,7 @@
 pub(super) mod brute_force;
 
 use super::*;
-use crate::conformal::least_count;
+use crate::conformal::{Clusters, least_count};
 use crate::random::Random;
 use brute_force::brute_force;
 

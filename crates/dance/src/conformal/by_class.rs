@@ -4,9 +4,10 @@
 //!   cluster : S_i ≥ S}) / (1 + n_l)`. Within a cluster the scores are still one symmetric function, so the guarantee holds there.
 //!   All p-values get the denominator n+1, rounding up: they can only grow.
 //! - **Fair**: all points together, but every score less an offset of its class, so that classes that are hard to tell apart do not pay
-//!   for the others. The offset is the mean over the class's points **in the bag, the query among them**, of `h = -ln p(y)` by
-//!   the fit points alone, less that of all fit points, shrunk by `k/(k+3)` for k points. Since h is fixed by the fit part, a query
-//!   changes the offset of one class; since the bag decides it, the scores stay one symmetric function of the bag.
+//!   for the others. The offset is the mean over the class's points **in the bag, the query among them**, of how hard a point is by
+//!   the fit points alone (h: `-ln p(y)` of combined evidence, elsewhere [`Difficulty`](super::Difficulty)), less that of all fit
+//!   points, shrunk by `k/(k+3)` for k points. Since h is fixed by the fit part, a query changes the offset of one class; since the
+//!   bag decides it, the scores stay one symmetric function of the bag.
 //!
 //! Clusters are classes of like difficulty: by the fit points' scores out of fold, in order, cut where each has as many fit points.
 
@@ -66,6 +67,16 @@ impl Strata {
     /// Whether a point of class `point` is compared with queries that carry `label`.
     pub(super) fn compares(&self, point: u32, label: usize) -> bool {
         self.of_class[point as usize] == self.of_class[label]
+    }
+
+    /// The stratum of a label.
+    pub(super) fn of(&self, label: u32) -> u32 {
+        self.of_class[label as usize]
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.points.len()
     }
 
     /// A count among the points of the label's stratum and the query, on the scale of all points and the query.
