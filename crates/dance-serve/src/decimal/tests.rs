@@ -72,13 +72,9 @@ fn any_digits_and_exponents() {
     let mut draw = Draw(2);
     for _ in 0..100_000 {
         let sign = ["", "-"][draw.below(2) as usize];
-        let whole = match draw.below(3) {
-            0 => "0".to_owned(),
-            _ => {
-                let more = draw.below(24);
-                format!("{}{}", 1 + draw.below(9), draw.digits(more))
-            }
-        };
+        let more = draw.below(36).saturating_sub(12);
+        let whole =
+            if more == 0 { "0".to_owned() } else { format!("{}{}", 1 + draw.below(9), draw.digits(more)) };
         let fraction = match draw.below(3) {
             0 => String::new(),
             which => {
