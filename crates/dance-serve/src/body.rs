@@ -47,7 +47,8 @@ pub(crate) async fn read(state: &Arc<State>, request: Request) -> Result<Read<'_
         discard(&mut body, limits.body, until).await;
         return Err(Problem::busy("the bodies of other requests take all the room there is; come again"));
     };
-    let mut bytes: Vec<u8> = Vec::with_capacity(declared.unwrap_or(0));
+    // Most bodies come in one piece, which is kept as it is.
+    let (mut first, mut bytes) = (Bytes::new(), Vec::new());
     loop {
         match timeout_at(until, next(&mut body)).await {
             Err(_) => {
@@ -58,13 +59,21 @@ pub(crate) async fn read(state: &Arc<State>, request: Request) -> Result<Read<'_
             }
             // Only now does it take a turn: whoever sends slowly keeps nobody waiting.
             Ok(None) => {
-                return Ok(Read { bytes: bytes.into(), media_type, _room: room, way, turn: state.turn()? });
+                let bytes = if bytes.is_empty() { first } else { bytes.into() };
+                return Ok(Read { bytes, media_type, _room: room, way, turn: state.turn()? });
             }
             Ok(Some(Err(error))) => return Err(Problem::not_json(format!("it ended early: {error}"))),
-            Ok(Some(Ok(piece))) if bytes.len() + piece.len() > limits.body => {
+            Ok(Some(Ok(piece))) if first.len().max(bytes.len()) + piece.len() > limits.body => {
                 return Err(too_large(&mut body, limits.body, until).await);
             }
-            Ok(Some(Ok(piece))) => bytes.extend_from_slice(&piece),
+            Ok(Some(Ok(piece))) if first.is_empty() => first = piece,
+            Ok(Some(Ok(piece))) => {
+                if bytes.is_empty() {
+                    bytes.reserve_exact(declared.unwrap_or(0));
+                    bytes.extend_from_slice(&first);
+                }
+                bytes.extend_from_slice(&piece);
+            }
         }
     }
 }
@@ -75,12 +84,17 @@ impl Read<'_> {
         (self.way, self.turn)
     }
 
+    /// The text of a body that is said to be JSON.
+    pub(crate) fn json_text(&self) -> Result<&[u8], Problem> {
+        if self.media_type == "application/json" {
+            return Ok(&self.bytes);
+        }
+        Err(Problem::media_type("send JSON, with `Content-Type: application/json`"))
+    }
+
     /// A JSON value, read by `seed`. What is no JSON at all is told apart from JSON that says something else.
     pub(crate) fn json<'de, S: DeserializeSeed<'de>>(&'de self, seed: S) -> Result<S::Value, Problem> {
-        if self.media_type != "application/json" {
-            return Err(Problem::media_type("send JSON, with `Content-Type: application/json`"));
-        }
-        let mut deserializer = serde_json::Deserializer::from_slice(&self.bytes);
+        let mut deserializer = serde_json::Deserializer::from_slice(self.json_text()?);
         let read = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
         read.map_err(|error| {
             if error.is_data() {

@@ -6,6 +6,8 @@
 //! A batch of single points is answered by one thread: several would spend as much on waking each other as on the answer. Half of
 //! the threads answer, since reading requests takes the others, and fewer batches are larger ones. A piece of a large request is
 //! answered by all.
+//!
+//! While all who answer have a large batch, those who send and read have time: see [`Gather::rest`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,6 +27,9 @@ const MOST_POINTS: usize = 64;
 const LONGEST_WAIT: Duration = Duration::from_millis(2);
 /// Points of a piece of a large request.
 const PIECE: usize = 256;
+/// Points that take longer to answer than a [`REST`].
+const MANY_POINTS: usize = 16;
+const REST: Duration = Duration::from_micros(250);
 /// Neighbors named for each label.
 pub(crate) const SUPPORT: usize = 5;
 
@@ -49,6 +54,9 @@ struct Job {
 pub(crate) struct Gather {
     jobs: Sender<Job>,
     on_their_way: Arc<AtomicUsize>,
+    /// Threads that answer, and how many of them have many points to answer.
+    threads: usize,
+    busy: Arc<AtomicUsize>,
 }
 
 /// A request that is being read, and may bring points soon.
@@ -65,15 +73,20 @@ impl Gather {
     pub(crate) fn start(slot: &Arc<Slot>, context: &Context<'static>) -> dance::Result<Self> {
         let (jobs, receiver) = mpsc::channel();
         let (receiver, on_their_way) = (Arc::new(Mutex::new(receiver)), Arc::new(AtomicUsize::new(0)));
-        for number in 0..context.threads().div_ceil(2) {
+        let (threads, busy) = (context.threads().div_ceil(2), Arc::new(AtomicUsize::new(0)));
+        for number in 0..threads {
             let (receiver, on_their_way) = (Arc::clone(&receiver), Arc::clone(&on_their_way));
-            let (slot, all, alone) = (Arc::clone(slot), context.clone(), Context::new(1)?);
+            let (slot, all, alone, busy) =
+                (Arc::clone(slot), context.clone(), Context::new(1)?, Arc::clone(&busy));
             let serve = move |alone: &Context<'_>| {
                 while let Some(batch) = next_batch(&receiver, &on_their_way) {
                     let points: usize = batch.iter().map(|job| job.points.rows()).sum();
                     let context = if points > MOST_POINTS { &all } else { alone };
+                    let many = usize::from(points >= MANY_POINTS);
+                    busy.fetch_add(many, Ordering::Relaxed);
                     // A fault in one batch costs its answers and nothing else: whoever waits for them is told.
                     let _ = catch_unwind(AssertUnwindSafe(|| answer(&slot.get(), batch, context)));
+                    busy.fetch_sub(many, Ordering::Relaxed);
                 }
             };
             // As the one worker of its context, so that nothing has to be handed over.
@@ -83,13 +96,22 @@ impl Gather {
                 .spawn(work)
                 .map_err(|error| dance::Error::Data(format!("could not start a thread: {error}")))?;
         }
-        Ok(Self { jobs, on_their_way })
+        Ok(Self { jobs, on_their_way, threads, busy })
     }
 
     /// Says that a request is being read.
     pub(crate) fn on_its_way(&self) -> OnItsWay {
         self.on_their_way.fetch_add(1, Ordering::Relaxed);
         OnItsWay(Arc::clone(&self.on_their_way))
+    }
+
+    /// What a thread that sends and reads does before it waits for the next thing to do: nothing for a moment, while all who answer
+    /// have much to do. What arrives meanwhile could only wait for the next batch, and then is dealt with in one go: otherwise
+    /// a thread would be woken for nearly every request, and take turns from those who answer.
+    pub(crate) fn rest(&self) {
+        if self.busy.load(Ordering::Relaxed) >= self.threads {
+            std::thread::sleep(REST);
+        }
     }
 
     /// What the model says about these points. A piece of a large request waits for the one before, so all are answered by one
@@ -100,17 +122,28 @@ impl Gather {
         support: bool,
         way: OnItsWay,
     ) -> Result<Vec<Answered>, Problem> {
+        if points.rows() <= PIECE {
+            return Ok(vec![self.ask_piece(points, support, Some(way)).await?]);
+        }
         let mut answers = Vec::with_capacity(points.rows().div_ceil(PIECE));
         let mut way = Some(way);
         for first in (0..points.rows()).step_by(PIECE) {
             let rows: Vec<usize> = (first..points.rows().min(first + PIECE)).collect();
-            let piece = if rows.len() == points.rows() { points.clone() } else { points.select(&rows) };
-            let (to, answered) = oneshot::channel();
-            self.jobs.send(Job { points: piece, support, to }).map_err(|_| Problem::internal())?;
-            drop(way.take());
-            answers.push(answered.await.map_err(|_| Problem::internal())?);
+            answers.push(self.ask_piece(points.select(&rows), support, way.take()).await?);
         }
         Ok(answers)
+    }
+
+    async fn ask_piece(
+        &self,
+        points: Matrix,
+        support: bool,
+        way: Option<OnItsWay>,
+    ) -> Result<Answered, Problem> {
+        let (to, answered) = oneshot::channel();
+        self.jobs.send(Job { points, support, to }).map_err(|_| Problem::internal())?;
+        drop(way);
+        answered.await.map_err(|_| Problem::internal())
     }
 }
 
@@ -145,8 +178,10 @@ fn answer(served: &Arc<Served>, batch: Vec<Job>, context: &Context<'_>) {
     };
     let together = gathered.and_then(|()| score(&points));
     let mut first = 0;
+    let mut places = Vec::new();
     for Job { points, to, .. } in batch {
-        let places: Vec<usize> = (first..first + points.rows()).collect();
+        places.clear();
+        places.extend(first..first + points.rows());
         first += points.rows();
         let (scored, refused) = match &together {
             Ok(all) => (all.select(&places), Vec::new()),

@@ -1,6 +1,6 @@
 //! What every request passes: its id, who may ask, how long it may take, what browsers are told, a line of the log and a count.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State as Shared};
@@ -32,16 +32,18 @@ pub(crate) async fn pass(Shared(state): Shared<Arc<State>>, request: Request, ne
     telemetry::begin();
     let id = request_id(request.headers());
     let method = request.method().clone();
-    let path = request.uri().path().to_owned();
-    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
-    let mut response = match admit(&state, &request, &route) {
-        Ok(()) => in_time(&state, request, next, &route).await,
+    let uri = request.uri().clone();
+    let matched = request.extensions().get::<MatchedPath>().cloned();
+    let route = matched.as_ref().map_or("none", MatchedPath::as_str);
+    let mut response = match admit(&state, &request, route) {
+        Ok(()) => in_time(&state, request, next, route).await,
         Err(problem) => {
             body::forget(&state, request.into_body()).await;
             problem.into_response()
         }
     };
     let headers = response.headers_mut();
+    headers.reserve(HEADERS.len() + 3);
     for (name, value) in HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
@@ -54,10 +56,14 @@ pub(crate) async fn pass(Shared(state): Shared<Arc<State>>, request: Request, ne
     }
     let (status, took) = (response.status().as_u16(), begin.elapsed());
     // Methods are the client's words; those that no route has are counted as one.
-    let known = [Method::GET, Method::HEAD, Method::POST].contains(&method);
-    let method = if known { method.as_str() } else { "other" };
+    let method = match method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        _ => "other",
+    };
     telemetry::end(
-        &telemetry::Request { id: &id, method, route: &route, path: &path, status, took },
+        &telemetry::Request { id: &id, method, route, path: uri.path(), status, took },
         state.settings.log,
     );
     response
@@ -117,11 +123,10 @@ async fn in_time(state: &Arc<State>, request: Request, next: Next, route: &str) 
 fn request_id(headers: &HeaderMap) -> String {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
+    // Asked once: it is a call to the system.
+    static PROCESS: LazyLock<u32> = LazyLock::new(std::process::id);
     let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(|id| {
         (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
     });
-    given.map_or_else(
-        || format!("{:x}-{:x}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)),
-        str::to_owned,
-    )
+    given.map_or_else(|| format!("{:x}-{:x}", *PROCESS, NEXT.fetch_add(1, Ordering::Relaxed)), str::to_owned)
 }

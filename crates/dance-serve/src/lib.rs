@@ -19,6 +19,7 @@
 mod arrow;
 mod body;
 mod clock;
+mod decimal;
 mod encode;
 mod explain;
 mod gather;
@@ -32,6 +33,7 @@ mod level;
 mod members;
 mod model;
 mod monitor;
+mod one_point;
 mod openapi;
 mod page;
 mod points;

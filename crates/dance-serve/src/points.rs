@@ -43,7 +43,11 @@ impl Points {
         let number = self.rows();
         match row.check(shape) {
             Ok((values, id)) => {
-                self.values.extend(values);
+                if self.values.is_empty() {
+                    self.values = values;
+                } else {
+                    self.values.extend(values);
+                }
                 self.good.push((number, id));
             }
             Err((detail, id)) => self.problems.push(RowProblem { row: number, id, detail }),

@@ -8,12 +8,13 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use dance::conformal::EmptySets;
 use dance::model::{self, Answer};
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::body;
 use crate::gather::Answered;
+use crate::one_point;
 use crate::points::{Points, ReadNumbers, ReadPoints, Row, Shape, TOO_MANY};
 use crate::problem::{Problem, RowProblem};
 use crate::served::Served;
@@ -117,12 +118,23 @@ pub(crate) enum Levels {
 }
 
 /// What is asked, read.
+#[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) points: Points,
     pub(crate) how: How,
 }
 
-pub(crate) struct ReadAsked(pub(crate) Shape);
+pub(crate) struct ReadAsked {
+    pub(crate) shape: Shape,
+    /// What the first `embedding` holds, where that has been read already.
+    pub(crate) known: Option<Row>,
+}
+
+impl ReadAsked {
+    pub(crate) fn new(shape: Shape) -> Self {
+        Self { shape, known: None }
+    }
+}
 
 impl<'de> DeserializeSeed<'de> for ReadAsked {
     type Value = Asked;
@@ -140,16 +152,20 @@ impl<'de> Visitor<'de> for ReadAsked {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Asked, A::Error> {
+        let Self { shape, mut known } = self;
         let (mut one, mut many, mut how) = (None::<Row>, None::<Points>, How::default());
         while let Some(key) = entries.next_key::<String>()? {
             match key.as_str() {
                 "embedding" => {
-                    let row = entries.next_value_seed(ReadNumbers(self.0))?;
+                    let row = match known.take() {
+                        Some(row) => entries.next_value::<IgnoredAny>().map(|_| row)?,
+                        None => entries.next_value_seed(ReadNumbers(shape))?,
+                    };
                     let id = one.take().and_then(|row| row.id);
                     one = Some(Row { id, ..row });
                 }
                 "id" => one.get_or_insert_default().id = Some(entries.next_value()?),
-                "points" => many = Some(entries.next_value_seed(ReadPoints(self.0))?),
+                "points" => many = Some(entries.next_value_seed(ReadPoints(shape))?),
                 "alpha" => {
                     let alphas = match entries.next_value::<Levels>() {
                         Ok(Levels::One(alpha)) => vec![alpha],
@@ -177,7 +193,7 @@ impl<'de> Visitor<'de> for ReadAsked {
             (None, Some(points)) => points,
             (Some(row), None) => {
                 let mut points = Points::default();
-                points.push(row, self.0);
+                points.push(row, shape);
                 points
             }
         };
@@ -191,7 +207,7 @@ impl<'de> Visitor<'de> for ReadAsked {
 pub(crate) struct Answers<'a> {
     /// The model that answered.
     pub(crate) model: &'a str,
-    pub(crate) guarantee: String,
+    pub(crate) guarantee: &'a str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) warnings: Vec<String>,
     pub(crate) answers: Vec<Answer<'a>>,
@@ -231,7 +247,10 @@ pub(crate) async fn predict(
         let answered = answer(&state, asked, read).await?;
         return respond(&answered, accept.unwrap_or(true));
     }
-    let asked = read.json(ReadAsked(shape)).map_err(too_many)?;
+    let asked = match one_point::read(read.json_text()?, shape) {
+        Some(asked) => asked,
+        None => read.json(ReadAsked::new(shape)).map_err(too_many)?,
+    };
     let answered = answer(&state, asked, read).await?;
     #[cfg(feature = "arrow")]
     return respond(&answered, accept.unwrap_or(false));
@@ -290,7 +309,7 @@ impl Told {
         let Some(last) = self.pieces.last() else { return Err(Problem::internal()) };
         let mut all = Answers {
             model: &last.served.id,
-            guarantee: last.served.model.guarantee(),
+            guarantee: &last.served.guarantee,
             warnings: Vec::new(),
             answers: Vec::with_capacity(self.good.len() * self.how.alphas.len()),
             problems: self.problems.clone(),
@@ -334,6 +353,7 @@ fn respond(told: &Told, arrow: bool) -> Result<Response, Problem> {
         return crate::arrow::respond(&last.served.model, &answers, told.how.include);
     }
     let _ = arrow;
-    let body = serde_json::to_vec(&answers).map_err(|_| Problem::internal())?;
+    let mut body = Vec::with_capacity(512 * answers.answers.len().min(4096));
+    serde_json::to_writer(&mut body, &answers).map_err(|_| Problem::internal())?;
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }

@@ -16,6 +16,8 @@ pub(crate) struct Served {
     /// The first letters of the file's SHA-256: answers say which model gave them.
     pub(crate) id: String,
     pub(crate) since: String,
+    /// What holds for its sets, in words.
+    pub(crate) guarantee: String,
     pub(crate) reviewed: Option<Reviewed>,
 }
 
@@ -35,7 +37,8 @@ impl Served {
         let model = Dance::from_bytes(device, &bytes, path, context)?;
         let id = Sha256::digest(&bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         let reviewed = points.map(|points| Reviewed::new(&model, points, context)).transpose()?;
-        Ok(Self { model, id, since: clock::now(), reviewed })
+        let guarantee = model.guarantee();
+        Ok(Self { model, id, since: clock::now(), guarantee, reviewed })
     }
 
     pub(crate) fn dimensions(&self) -> usize {

@@ -78,7 +78,10 @@ impl Server {
     /// Answers until it is told to stop.
     pub fn run(self, signals: UnboundedReceiver<Signal>) -> dance::Result<()> {
         let fault = |error: std::io::Error| Error::Data(format!("the server could not start: {error}"));
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(fault)?;
+        let state = Arc::clone(&self.state);
+        let rest = move || state.gather.rest();
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.enable_all().on_thread_park(rest).build().map_err(fault)?;
         runtime.block_on(async {
             let listener = TcpListener::from_std(self.listener).map_err(fault)?;
             serve(self.state, listener, signals).await;

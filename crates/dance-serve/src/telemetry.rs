@@ -1,11 +1,14 @@
 //! What is counted, for Prometheus, and what is logged: one JSON object per line on stderr.
 
 use std::io::Write;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use dance::model::Watched;
-use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{
+    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge,
+    histogram,
+};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::{Value, json};
 
@@ -43,14 +46,76 @@ pub(crate) fn recorder() -> PrometheusHandle {
     handle.clone()
 }
 
+/// What every request counts, looked up by its name once.
+struct Everywhere {
+    in_flight: Gauge,
+    points: Counter,
+    refused: Counter,
+    batch: Histogram,
+}
+
+static EVERYWHERE: LazyLock<Everywhere> = LazyLock::new(|| {
+    // What is looked up before there is a recorder counts nowhere.
+    recorder();
+    Everywhere {
+        in_flight: gauge!("dance_requests_in_flight"),
+        points: counter!("dance_points_total"),
+        refused: counter!("dance_points_refused_total"),
+        batch: histogram!("dance_batch_points"),
+    }
+});
+
+/// What is counted of one route, method and status.
+struct Counted {
+    route: String,
+    method: &'static str,
+    status: u16,
+    requests: Counter,
+    seconds: Histogram,
+}
+
+/// Few: routes and methods are ours, and so are the statuses.
+static COUNTED: RwLock<Vec<Counted>> = RwLock::new(Vec::new());
+
+impl Counted {
+    fn new(route: &str, method: &'static str, status: u16) -> Self {
+        let labels =
+            [("route", route.to_owned()), ("method", method.to_owned()), ("status", status.to_string())];
+        Self {
+            route: route.to_owned(),
+            method,
+            status,
+            requests: counter!("dance_requests_total", &labels),
+            seconds: histogram!("dance_request_seconds", "route" => route.to_owned()),
+        }
+    }
+
+    fn count(&self, took: Duration) {
+        self.requests.increment(1);
+        self.seconds.record(took.as_secs_f64());
+    }
+}
+
+fn count(route: &str, method: &'static str, status: u16, took: Duration) {
+    let same =
+        |counted: &&Counted| (counted.status, counted.method, &*counted.route) == (status, method, route);
+    if let Some(counted) = COUNTED.read().unwrap_or_else(PoisonError::into_inner).iter().find(same) {
+        return counted.count(took);
+    }
+    // Another thread may have come first: then there are two of them, which count in the same place.
+    let counted = Counted::new(route, method, status);
+    counted.count(took);
+    COUNTED.write().unwrap_or_else(PoisonError::into_inner).push(counted);
+}
+
 pub(crate) fn begin() {
-    gauge!("dance_requests_in_flight").increment(1.0);
+    EVERYWHERE.in_flight.increment(1.0);
 }
 
 /// A request that has been answered.
 pub(crate) struct Request<'a> {
     pub(crate) id: &'a str,
-    pub(crate) method: &'a str,
+    pub(crate) method: &'static str,
     /// The route, not the path: paths are as many as ids.
     pub(crate) route: &'a str,
     pub(crate) path: &'a str,
@@ -60,10 +125,8 @@ pub(crate) struct Request<'a> {
 
 pub(crate) fn end(request: &Request<'_>, log: bool) {
     let Request { id, method, route, path, status, took } = *request;
-    gauge!("dance_requests_in_flight").decrement(1.0);
-    let labels = [("route", route.to_owned()), ("method", method.to_owned()), ("status", status.to_string())];
-    counter!("dance_requests_total", &labels).increment(1);
-    histogram!("dance_request_seconds", "route" => route.to_owned()).record(took.as_secs_f64());
+    EVERYWHERE.in_flight.decrement(1.0);
+    count(route, method, status, took);
     if log {
         let milliseconds = (took.as_secs_f64() * 1e6).round() / 1e3;
         let level = if status >= 500 { "error" } else { "info" };
@@ -75,12 +138,12 @@ pub(crate) fn end(request: &Request<'_>, log: bool) {
 }
 
 pub(crate) fn batch(points: usize) {
-    histogram!("dance_batch_points").record(points as f64);
+    EVERYWHERE.batch.record(points as f64);
 }
 
 pub(crate) fn points(answered: usize, refused: usize) {
-    counter!("dance_points_total").increment(answered as u64);
-    counter!("dance_points_refused_total").increment(refused as u64);
+    EVERYWHERE.points.increment(answered as u64);
+    EVERYWHERE.refused.increment(refused as u64);
 }
 
 pub(crate) fn labels(how: &'static str, count: usize) {
