@@ -18,6 +18,8 @@ fn the_demo_tells_the_story_and_writes_a_page() {
         "3. Test.",
         "4. Five test points",
         "exact, fuse",
+        "exact, fuse, class-fair",
+        "exact, evidence",
         "paper: DANCE",
         "paper: k-NN set",
         "paper: CLR set",
@@ -33,7 +35,7 @@ fn the_demo_tells_the_story_and_writes_a_page() {
     assert_eq!(names(folder.path()), ["dance-demo.html"]);
     // Its own page may be replaced, another file of that name not.
     let report = demo(&["--json"]).success().json();
-    assert_eq!(report["results"].as_array().unwrap().len(), 8);
+    assert_eq!(report["results"].as_array().unwrap().len(), 12);
     assert_eq!(report["report"], "dance-demo.html");
     std::fs::write(at("dance-demo.html"), "mine").unwrap();
     demo(&[]).fails(&["dance-demo.html exists", "--report"]);

@@ -1,6 +1,6 @@
 //! The story as a page with charts.
 
-use super::story::{ALPHAS, Example, Judged, METHODS, Story};
+use super::story::{ALPHAS, Example, Judged, Story, default_method, drawn_methods, is_paper};
 use super::words;
 use dance::conformal::CoverageBand;
 use dance_bench::chart::{Chart, figures};
@@ -47,7 +47,7 @@ pub(super) fn of(story: &Story) -> String {
 
 /// What our default gives at a level.
 fn ours(story: &Story, alpha: f64) -> &Judged {
-    let at = |judged: &&Judged| judged.method == METHODS[0].0 && judged.metrics.alpha == alpha;
+    let at = |judged: &&Judged| judged.method == default_method() && judged.metrics.alpha == alpha;
     story.results.iter().find(at).unwrap_or(&story.results[0])
 }
 
@@ -61,8 +61,8 @@ fn results(story: &Story) -> Table {
     };
     Table {
         title: "Every method at every level".into(),
-        note: "Cov: share of sets with the true label. Size: mean number of labels. CCV: mean distance of a class's coverage from \
-               1 - alpha, in per cent; chance alone gives the floor. mix: the paper's share of alpha for the CLR set."
+        note: "Cov: share of sets with the true label. Size: mean number of labels. dev: how far classes stray from \
+               1 - alpha beyond chance, in per cent. CCV: the mean distance; chance alone gives the floor. mix: the paper's share of alpha for the CLR set."
             .into(),
         columns: words::HEADER.map(|name| String::from(if name.is_empty() { "method" } else { name })).to_vec(),
         rows: story.results.iter().map(row).collect(),
@@ -72,13 +72,13 @@ fn results(story: &Story) -> Table {
 /// What was promised against what came out, for every method.
 fn curves(story: &Story) -> [Chart; 2] {
     let lines = |value: fn(&Judged) -> f64| -> Vec<Value> {
-        let of = |&(method, _): &(&'static str, _)| {
+        let of = |method: &'static str| {
             let judged = story.curve.iter().rev().filter(|judged| judged.method == method);
             let points: Vec<(f64, f64)> =
                 judged.map(|judged| (1.0 - judged.metrics.alpha, value(judged))).collect();
-            json!({ "name": method, "ours": method == METHODS[0].0, "named": true, "points": points })
+            json!({ "name": method, "ours": method == default_method(), "named": true, "points": points })
         };
-        METHODS.iter().map(of).collect()
+        drawn_methods().map(of).collect()
     };
     let asked = json!({ "label": "asked for", "format": "percent" });
     let mut alphas: Vec<f64> = story.curve.iter().map(|judged| judged.metrics.alpha).collect();
@@ -94,7 +94,7 @@ fn curves(story: &Story) -> [Chart; 2] {
     let paper = story
         .results
         .iter()
-        .filter(|judged| judged.metrics.alpha == metrics.alpha && judged.method != lead.method);
+        .filter(|judged| judged.metrics.alpha == metrics.alpha && is_paper(judged.method));
     let smallest = paper.map(|judged| judged.metrics.size).fold(f64::INFINITY, f64::min);
     [
         Chart {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use dance::conformal::metrics::Metrics;
-use dance::conformal::{DanceConfig, Mix};
+use dance::conformal::{ByClass, Combine, DanceConfig, Mix};
 use dance::data::split;
 use dance::{Config, Dance, Dataset, Evaluation, Fitted, PredictOptions, Prediction, Scored, Silent};
 use serde::Serialize;
@@ -15,13 +15,40 @@ use crate::progress::Progress;
 
 const SHARES: [f64; 3] = [0.4, 0.4, 0.2];
 pub(super) const ALPHAS: [f64; 2] = [0.1, 0.05];
-/// The default of `dance fit`, and the paper's sets on the same kernel.
-pub(super) const METHODS: [(&str, Option<Mix>); 4] = [
-    ("exact, fuse", None),
-    ("paper: DANCE", Some(Mix::Auto)),
-    ("paper: k-NN set", Some(Mix::Fixed(0.0))),
-    ("paper: CLR set", Some(Mix::Fixed(1.0))),
+/// The default of `dance fit`, what else it can do, and the paper's sets, all on the same kernel.
+const METHODS: [(&str, Way); 6] = [
+    ("exact, fuse", Way::Default),
+    ("exact, fuse, class-fair", Way::Fair),
+    ("exact, evidence", Way::Evidence),
+    ("paper: DANCE", Way::Paper(Mix::Auto)),
+    ("paper: k-NN set", Way::Paper(Mix::Fixed(0.0))),
+    ("paper: CLR set", Way::Paper(Mix::Fixed(1.0))),
 ];
+
+/// How sets are made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Default,
+    Fair,
+    Evidence,
+    Paper(Mix),
+}
+
+/// What the default is called.
+pub(super) fn default_method() -> &'static str {
+    METHODS[0].0
+}
+
+/// What is drawn: the default and the paper's. Curves of what else there is would lie on the default's.
+pub(super) fn drawn_methods() -> impl Iterator<Item = &'static str> {
+    let drawn = METHODS.iter().filter(|(_, way)| matches!(way, Way::Default | Way::Paper(_)));
+    drawn.map(|(name, _)| *name)
+}
+
+/// The paper's.
+pub(super) fn is_paper(method: &str) -> bool {
+    METHODS.iter().any(|&(name, way)| name == method && matches!(way, Way::Paper(_)))
+}
 /// Error levels of the curves, in hundredths.
 const CURVE: std::ops::RangeInclusive<usize> = 2..=30;
 
@@ -83,11 +110,14 @@ impl Story {
             .with_context(|| format!("fitting {name}"))?
             .calibrate(device, &calibration, &context)
             .context("calibrating")?;
-        let settings = DanceConfig::paper().seed(shared.seed);
         let quiet = context.with_observer(&Silent);
-        let paper = model.recalibrate(device, &calibration, Some(settings), &quiet)?;
+        let other = |settings: DanceConfig| model.recalibrate(device, &calibration, Some(settings), &quiet);
+        let fair = other(config.dance.by_class(ByClass::Fair)).context("evening out classes")?;
+        let evidence = other(config.dance.combine(Combine::Evidence)).context("weighing up evidence")?;
+        let paper = other(DanceConfig::paper().seed(shared.seed))?;
         let ask = |model: &Dance| model.score(&test.embeddings, PredictOptions::default(), &context);
         let (scored, paper_scored) = (ask(&model)?, ask(&paper)?);
+        let (fair_scored, evidence_scored) = (ask(&fair)?, ask(&evidence)?);
 
         let truth = Truth::of(&model, &test);
         if let Some(warning) = &truth.warning {
@@ -95,9 +125,14 @@ impl Story {
         }
         let levels = |alphas: &[f64]| -> dance::Result<Vec<Judged>> {
             let pairs = alphas.iter().flat_map(|&alpha| METHODS.map(|method| (alpha, method)));
-            let judge = |(alpha, (method, mix)): (f64, (&'static str, Option<Mix>))| match mix {
-                None => judge(&model, &scored, &truth, alpha, method, Mix::Auto),
-                Some(mix) => judge(&paper, &paper_scored, &truth, alpha, method, mix),
+            let judge = |(alpha, (method, way)): (f64, (&'static str, Way))| {
+                let (model, scored, mix) = match way {
+                    Way::Default => (&model, &scored, Mix::Auto),
+                    Way::Fair => (&fair, &fair_scored, Mix::Auto),
+                    Way::Evidence => (&evidence, &evidence_scored, Mix::Auto),
+                    Way::Paper(mix) => (&paper, &paper_scored, mix),
+                };
+                judge(model, scored, &truth, alpha, method, mix)
             };
             pairs.map(judge).collect()
         };

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::story::{Example, Judged, Story};
 use crate::table;
 
-pub(super) const HEADER: [&str; 8] = ["", "alpha", "mix", "Cov", "Size", "CCV", "floor", "empty"];
+pub(super) const HEADER: [&str; 9] = ["", "alpha", "mix", "Cov", "Size", "dev", "CCV", "floor", "empty"];
 
 pub(super) fn tell(out: &mut dyn Write, story: &Story) -> io::Result<()> {
     let fitted = story.model.fitted();
@@ -50,7 +50,14 @@ pub(super) fn tell(out: &mut dyn Write, story: &Story) -> io::Result<()> {
         out,
         "   in the set when, all three weighed up, it conforms better than a share alpha of these points."
     )?;
-    writeln!(out, "   The paper's sets on the same kernel stand below for comparison.\n")?;
+    writeln!(
+        out,
+        "   Below stand, on the same kernel: classes covered more alike (`dance fit --combine fuse --class-fair`), a posterior"
+    )?;
+    writeln!(
+        out,
+        "   that learns from the calibration points' labels too (`--combine evidence`), and the paper's sets (`--paper`).\n"
+    )?;
     writeln!(
         out,
         "3. Test. {test} points (20 %) that took no part. A set should hold the true label in 1 - alpha of cases"
@@ -60,7 +67,7 @@ pub(super) fn tell(out: &mut dyn Write, story: &Story) -> io::Result<()> {
     table::write(out, &HEADER, &rows)?;
     writeln!(
         out,
-        "\n   CCV: mean distance of a class's coverage from 1 - alpha, in per cent. Chance alone gives the floor."
+        "\n   dev: how far classes stray from 1 - alpha beyond chance, in per cent. CCV: the mean distance; chance alone gives the floor."
     )?;
     writeln!(out, "   Guarantee: {}.\n", story.model.guarantee())?;
     writeln!(out, "4. Five test points and their sets at alpha {}:\n", super::story::ALPHAS[0])?;
@@ -87,6 +94,7 @@ pub(super) fn cells(judged: &Judged) -> Vec<String> {
         mix.map_or("-".into(), |mix| mix.to_string()),
         format!("{:.3}", metrics.coverage),
         format!("{:.2}", metrics.size),
+        format!("{:.1}", metrics.class_deviation),
         format!("{:.2}", metrics.class_violation),
         format!("{:.2}", metrics.class_violation_floor),
         format!("{:.3}", metrics.empty),
