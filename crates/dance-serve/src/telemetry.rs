@@ -10,7 +10,7 @@ use metrics::{
     histogram,
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::clock;
 
@@ -128,13 +128,30 @@ pub(crate) fn end(request: &Request<'_>, log: bool) {
     EVERYWHERE.in_flight.decrement(1.0);
     count(route, method, status, took);
     if log {
-        let milliseconds = (took.as_secs_f64() * 1e6).round() / 1e3;
+        let ms = (took.as_secs_f64() * 1e6).round() / 1e3;
         let level = if status >= 500 { "error" } else { "info" };
-        line(
-            level,
-            json!({ "request": id, "method": method, "path": path, "status": status, "ms": milliseconds }),
-        );
+        line(&RequestLine { level, method, ms, path, request: id, status, time: clock::now() });
     }
+}
+
+/// A line of the log about a request.
+#[derive(Serialize)]
+struct RequestLine<'a> {
+    level: &'a str,
+    method: &'a str,
+    ms: f64,
+    path: &'a str,
+    request: &'a str,
+    status: u16,
+    time: String,
+}
+
+/// A line of the log about anything else.
+#[derive(Serialize)]
+struct EventLine<'a> {
+    event: &'a str,
+    level: &'a str,
+    time: String,
 }
 
 pub(crate) fn batch(points: usize) {
@@ -174,13 +191,15 @@ pub(crate) fn monitor(what: Watched, points: usize, capital: f64, alarm: bool) {
 
 /// Something that happened beside requests.
 pub(crate) fn event(level: &str, text: &str) {
-    line(level, json!({ "event": text }));
+    line(&EventLine { event: text, level, time: clock::now() });
 }
 
-fn line(level: &str, mut fields: Value) {
-    fields["time"] = clock::now().into();
-    fields["level"] = level.into();
-    // One piece: stderr keeps none, and every word would be a call to the system. JSON escapes control characters; a closed stderr is
-    // no reason to stop.
-    let _ = std::io::stderr().write_all(format!("{fields}\n").as_bytes());
+fn line(fields: &impl Serialize) {
+    let mut text = Vec::with_capacity(256);
+    if serde_json::to_writer(&mut text, fields).is_ok() {
+        text.push(b'\n');
+        // One piece: stderr keeps none, and every word would be a call to the system. JSON escapes control characters; a closed
+        // stderr is no reason to stop.
+        let _ = std::io::stderr().write_all(&text);
+    }
 }
