@@ -117,7 +117,8 @@ fn parts(logs: &[f64], classes: usize, labels: &[u32], context: &Context<'_>) ->
 /// Numbers of nearest classes that flat laws are over: doubled up to half of all.
 fn nearest(classes: usize) -> Vec<usize> {
     let half = classes / 2;
-    let mut all: Vec<usize> = (1..).map(|power| 1 << power).take_while(|&most| most < half).collect();
+    let mut all: Vec<usize> =
+        (1..usize::BITS).map(|power| 1 << power).take_while(|&most| most < half).collect();
     all.extend((half > 1).then_some(half));
     all
 }
@@ -206,7 +207,7 @@ mod tests {
                 let mut alone = parts(&logs, classes, &labels, &context);
                 alone.drain(TEMPERATURES.len()..TEMPERATURES.len() + nearest(classes).len());
                 let (share, probability) = super::errors(&alone, labels.len());
-                let alone = LabelErrors { share, probability, ..judged.clone() };
+                let alone = LabelErrors { probability, share, ..judged.clone() };
                 for (rate, judged) in rates.iter_mut().zip([&judged, &alone]) {
                     let list = judged.list(fdr);
                     let right = list.iter().filter(|&&row| !errors[row]).count();

@@ -1,7 +1,7 @@
 //! What every label looks like to experts that have not seen the point: log posteriors by all other points, for an audit of the labels.
 //!
 //! Two experts for which leaving a point out is a closed form: prototypes in the space in which points of a class scatter alike
-//! ([`whitening`](super::whitening)), and kernel ridge regression in the space as given (Laplace kernel, one median distance wide), where with
+//! ([`super::whitening`]), and kernel ridge regression in the space as given (Laplace kernel, one median distance wide), where with
 //! B = (K+ρI)⁻¹ and one-hot Y the output at i without i is `Y_i - (BY)_i / B_ii`. A conditional logit on all evidence says what each
 //! counts. Nothing is searched over but the shrinkage of the covariance.
 //!
@@ -118,7 +118,9 @@ mod tests {
         let mut embeddings = Matrix::zeros(n, 3);
         for row in 0..n {
             let values = embeddings.row_mut(row);
-            values.iter_mut().for_each(|value| *value = 0.1 * random.normal() as f32);
+            for value in values.iter_mut() {
+                *value = 0.1 * random.normal() as f32;
+            }
             values[row % 3] += 1.0;
         }
         let wrong = |row: usize| usize::from(row == 4 || row == 11);

@@ -57,7 +57,9 @@ impl Prototypes {
                 all.iter_mut().zip(points.row(row)).for_each(|(sum, value)| *sum += value);
             }
             let share = prior / support.fit.max(1) as f64;
-            all.iter_mut().for_each(|sum| *sum *= share);
+            for sum in &mut all {
+                *sum *= share;
+            }
             (0..classes).for_each(|label| means.row_mut(label).copy_from_slice(&all));
         }
         for (row, &label) in support.labels.iter().enumerate() {

@@ -295,7 +295,9 @@ mod tests {
         for row in 0..n {
             let (means, mut shrunk) = scatter(&points, &labels, classes, Some(row));
             for (at, sums) in shrunk.iter_mut().enumerate() {
-                sums.iter_mut().for_each(|sum| *sum *= (1.0 - shrinkage) / freedom);
+                for sum in sums.iter_mut() {
+                    *sum *= (1.0 - shrinkage) / freedom;
+                }
                 sums[at] += shrinkage * trace;
             }
             for (class, mean) in means.iter().enumerate() {
@@ -317,7 +319,9 @@ mod tests {
         // W Wᵀ is the inverse of the shrunk covariance, as f32 holds it.
         let mut shrunk = all;
         for (at, sums) in shrunk.iter_mut().enumerate() {
-            sums.iter_mut().for_each(|sum| *sum *= (1.0 - shrinkage) / freedom);
+            for sum in sums.iter_mut() {
+                *sum *= (1.0 - shrinkage) / freedom;
+            }
             sums[at] += shrinkage * trace;
         }
         for a in 0..d {
