@@ -53,8 +53,9 @@ class DanceClassifier(Kept):
     by_class : {"together", "fair", "clusters", "each"}
         Whom the guarantee is for. ``"together"``: all points. ``"fair"``: all points, with the difference between classes
         evened out. ``"clusters"``: the labels of every cluster of classes that are about as hard. ``"each"``: every class by
-        itself, which costs size. All but the first need ``calibration="exact"`` and one score that decides: ``combine="fuse"`` or
-        ``"evidence"``, or ``"joint"`` or ``"union"`` with ``mix=0`` (the rank score alone) or ``mix=1`` (the contrastive score alone).
+        itself, which costs size. All but the first need ``calibration="exact"`` and one score that decides:
+        ``combine="fuse"`` or ``"evidence"``, or ``"joint"`` or ``"union"`` with ``mix=0`` (the rank score alone) or ``mix=1``
+        (the contrastive score alone).
     unseen : bool
         Whether sets may hold "none of these", so that labels which no point has are covered too: see
         :meth:`predict_unseen`. Needs ``calibration="exact"``.

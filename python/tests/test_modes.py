@@ -118,7 +118,9 @@ def test_scores_of_combined_evidence(score, tmp_path):
 
 
 @pytest.mark.parametrize("by_class", ["fair", "clusters", "each"])
-@pytest.mark.parametrize("how", [{"combine": "evidence"}, {}, {"combine": "joint", "mix": 0}, {"combine": "union", "mix": 1}])
+@pytest.mark.parametrize(
+    "how", [{"combine": "evidence"}, {}, {"combine": "joint", "mix": 0}, {"combine": "union", "mix": 1}]
+)
 def test_guarantees_by_class(by_class, how, tmp_path):
     X, y = datasets.clusters(400, classes=3)
     model = DanceClassifier(by_class=by_class, evaluations=2, **how).fit(X[:300], y[:300])
@@ -128,7 +130,9 @@ def test_guarantees_by_class(by_class, how, tmp_path):
     assert (DanceClassifier.load(tmp_path / "model.dance").predict_set(X[300:]) == sets).all()
 
 
-@pytest.mark.parametrize("how", [{"combine": "joint"}, {"combine": "union", "mix": 0.5}, {"calibration": "reuse"}])
+@pytest.mark.parametrize(
+    "how", [{"combine": "joint"}, {"combine": "union", "mix": 0.5}, {"calibration": "reuse"}]
+)
 def test_what_has_no_guarantee_by_class_is_refused(how):
     X, y = datasets.clusters(200, classes=3)
     with pytest.raises(ValueError, match="by_class"):
