@@ -97,7 +97,7 @@ impl Counted {
             let several = comparison.strata.is_some();
             let of =
                 |stratum: usize| if several { starts[stratum]..starts[stratum + 1] } else { 0..groups.len() };
-            let shifts = 0..=scores.len().ilog2() + 1;
+            let shifts = 0..=scores.len().max(1).ilog2() + 1;
             let each = |stratum| {
                 shifts.clone().map(|power| Bounds::new(&groups, of(stratum), rule, 1 << power)).collect()
             };
