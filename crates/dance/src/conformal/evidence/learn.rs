@@ -1,9 +1,9 @@
 //! How the fit part sets the stack.
 //!
-//! γ, kernels and ridges come from leave-one-out log losses of the fit points where their labels did not make the space, and from
-//! halves where they did: experts set by one half of the fit points judge the other as they will judge the bag, both ways. So the
-//! regression in the learned metric is judged by a metric that had not seen the points, and half the points set what the other
-//! half is judged by, as with as many calibration points as fit points. The weights come from the same halves.
+//! Experts set by one half of the fit points judge the other as they will judge the bag, both ways: so the space in which points of a
+//! class scatter alike and the metric are those of points that they had not seen, and half the points set what the other half is
+//! judged by, as with as many calibration points as fit points. γ, priors, ridges and weights come from the log losses of these halves;
+//! the kernel of the regression on raw points, whose labels did not make the space, from its leave-one-out log loss.
 
 use super::by_class::Clusters;
 use super::expert::{Block, Expert, Support};
@@ -12,6 +12,7 @@ use super::prototypes::Prototypes;
 use super::ranked::{PosteriorScore, ScoreSettings, draw};
 use super::ridge::{Ridge, RidgeSettings, WHOLE};
 use super::settings::{ExpertSettings, Space, StackSettings};
+use super::shrinkage::shrinkage;
 use super::told::Told;
 use super::weights::{Evidences, Weighted};
 use super::whitening::{Whitening, packed_columns};
@@ -62,10 +63,10 @@ pub(crate) struct Lesson<'a> {
 pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
     let Lesson { rfm, seed, context, .. } = lesson;
     let (points, labels, classes) = (Wide::of(&rfm.train), &rfm.labels, rfm.beta.cols());
-    let whitening = Whitening::new(&points, labels, classes, None, context);
     let mut rows: Vec<usize> = (0..labels.len()).collect();
     Random::new(seed, HALF_PURPOSE).shuffle(&mut rows);
     if rows.len() < LEAST {
+        let whitening = Whitening::new(&points, labels, classes, None, context);
         let settings = prototypes(&whitening, 1.0 / whitening.spread.max(1e-12), 1.0);
         let whitening = Some(whitening.map);
         let mut settings = StackSettings::new(vec![settings], whitening, f64::NAN, Clusters::default(), seed);
@@ -74,11 +75,14 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
     }
     let raw = raw_kernel(&points, labels, classes, &rows, context)?;
     let (first, second) = rows.split_at(rows.len() / 2);
+    let halves = [[first, second], [second, first]];
+    let shrinkage = shrinkage(&points, labels, classes, halves, context)?;
+    let whitening = Whitening::new(&points, labels, classes, Some(shrinkage), context);
     let mut candidates = Candidates::default();
-    for [taught, judged] in [[first, second], [second, first]] {
+    for half in halves {
         context.check()?;
-        let of = |rows: &[usize]| rows[..rows.len().min(HALF)].to_vec();
-        candidates.add(lesson, &[of(taught), of(judged)], raw, whitening.shrinkage)?;
+        let half = half.map(|rows| rows[..rows.len().min(HALF)].to_vec());
+        candidates.add(lesson, &half, raw, shrinkage)?;
     }
     let learned = points.times(&packed_columns(&rfm.metric_root), context);
     let unit = |points: &Wide| median(points, &rows, context);

@@ -22,6 +22,7 @@ mod prototypes;
 mod ranked;
 mod ridge;
 mod settings;
+mod shrinkage;
 mod told;
 mod weights;
 mod whitening;

@@ -1,7 +1,7 @@
 //! The space in which points of a class scatter alike, from the fit points.
 //!
-//! S is the pooled covariance within classes, `(1-γ)S + γ·tr(S)/d·I` what is inverted. γ is chosen by the log loss of leave-one-out
-//! evidence: without point i of a class of k points, S loses `k/(k-1)·r_i r_iᵀ` (r its residual), so its inverse follows by one
+//! S is the pooled covariance within classes, `(1-γ)S + γ·tr(S)/d·I` what is inverted. Where γ is not given it is chosen by the log
+//! loss of leave-one-out evidence: without point i of a class of k points, S loses `k/(k-1)·r_i r_iᵀ` (r its residual), so its inverse follows by one
 //! rank-one update, and all distances of i with it. In the basis of S's eigenvectors a γ only scales coordinates: points and means
 //! are turned into it once, and products of points with means, and of means with each other, are all that distances and residuals
 //! need. Cost: one eigendecomposition (10d³) and one turn (2nd²), then `2ndc` for every γ.
@@ -42,7 +42,7 @@ impl Whitening {
         context: &Context<'_>,
     ) -> Self {
         let d = points.cols();
-        let fit = Fit::new(points, labels, classes, context);
+        let fit = Scatter::new(points, labels, classes, context);
         let (judged, labels) = fit.judges(points, labels, context);
         let shrinkage = shrinkage.unwrap_or_else(|| fit.choose(&judged, &labels, context));
         let LeftOut { spread, nothing, .. } = fit.leave_one_out(&judged, &labels, shrinkage, context);
@@ -56,7 +56,7 @@ impl Whitening {
 
 /// `D/k - ‖(x-μ)W‖²` for every point and class, with everything but γ learned without the point.
 pub(super) fn leave_one_out(points: &Wide, labels: &[u32], classes: usize, context: &Context<'_>) -> Wide {
-    let fit = Fit::new(points, labels, classes, context);
+    let fit = Scatter::new(points, labels, classes, context);
     let (judged, judges) = fit.judges(points, labels, context);
     let shrinkage = fit.choose(&judged, &judges, context);
     fit.leave_one_out(&fit.turn(points, context), labels, shrinkage, context).evidence
@@ -95,7 +95,7 @@ fn eigen(residuals: &Wide, freedom: f64, context: &Context<'_>) -> (Vec<f64>, Wi
 }
 
 /// Classes in the basis of the covariance's eigenvectors.
-struct Fit {
+pub(super) struct Scatter {
     counts: Vec<f64>,
     means: Wide,
     /// The means again.
@@ -115,8 +115,8 @@ struct LeftOut {
     nothing: f64,
 }
 
-impl Fit {
-    fn new(points: &Wide, labels: &[u32], classes: usize, context: &Context<'_>) -> Self {
+impl Scatter {
+    pub(super) fn new(points: &Wide, labels: &[u32], classes: usize, context: &Context<'_>) -> Self {
         let mut means = Wide::zeros(classes, points.cols());
         let mut counts = vec![0.0; classes];
         for (row, &label) in labels.iter().enumerate() {
@@ -138,7 +138,7 @@ impl Fit {
     }
 
     /// Points in the basis.
-    fn turn(&self, points: &Wide, context: &Context<'_>) -> Wide {
+    pub(super) fn turn(&self, points: &Wide, context: &Context<'_>) -> Wide {
         points.times(&columns(&self.vectors), context)
     }
 
@@ -165,6 +165,12 @@ impl Fit {
         let mean = self.values.iter().sum::<f64>() / self.values.len().max(1) as f64;
         let weight = |value: &f64| 1.0 / ((1.0 - shrinkage) * value + shrinkage * mean).max(1e-12);
         self.values.iter().map(weight).collect()
+    }
+
+    /// Points in the basis, in the space of a γ.
+    pub(super) fn white(&self, turned: &Wide, shrinkage: f64) -> Wide {
+        let scales: Vec<f64> = self.weights(shrinkage).into_iter().map(f64::sqrt).collect();
+        Wide::of_fn(turned.rows(), turned.cols(), |row, at| turned.row(row)[at] * scales[at])
     }
 
     /// Evidence of points that are among those of the classes, in the basis.
@@ -332,8 +338,16 @@ mod tests {
                 assert!((found - expected).abs() < 1e-6, "{found} is not {expected}");
             }
         }
-        let fit = Fit::new(&points, &labels, classes, &context);
+        let fit = Scatter::new(&points, &labels, classes, &context);
         let turned = fit.turn(&points, &context);
+        // Distances in the space are those by the inverse.
+        let white = fit.white(&turned, shrinkage);
+        for row in 1..n {
+            let apart: Vec<f64> = points.row(row).iter().zip(points.row(0)).map(|(a, b)| a - b).collect();
+            let expected = dot(&apart, &solve(shrunk.clone(), apart.clone()));
+            let found: f64 = white.row(row).iter().zip(white.row(0)).map(|(a, b)| (a - b).powi(2)).sum();
+            assert!((found / expected - 1.0).abs() < 1e-9, "{found} is not {expected}");
+        }
         let found = fit.leave_one_out(&turned, &labels, shrinkage, &context).evidence;
         for (&found, square) in found.as_slice().iter().zip(&squares) {
             let expected = match square {
