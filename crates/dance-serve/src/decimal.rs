@@ -13,7 +13,15 @@ const POWERS: [f64; 23] = [
     1e19, 1e20, 1e21, 1e22,
 ];
 /// Powers of ten by which a number grows when digits are appended to it.
-const WHOLE_POWERS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+const WHOLE_POWERS: [u64; 17] = {
+    let mut powers = [1; 17];
+    let mut place = 1;
+    while place < powers.len() {
+        powers[place] = 10 * powers[place - 1];
+        place += 1;
+    }
+    powers
+};
 /// Digits that every `u64` has room for.
 const MOST_DIGITS: usize = 19;
 /// Exponents beyond it make any number 0 or too large, whatever its digits within a body.
@@ -61,7 +69,9 @@ impl Cursor<'_> {
     }
 
     fn number(&mut self) -> Option<f32> {
-        let negative = self.take(b'-').is_some();
+        // Signs follow no pattern that a processor could foresee, nor do lengths: there is no branch on either.
+        let negative = self.peek() == b'-';
+        self.at += usize::from(negative);
         let begin = self.at;
         let mut mantissa = self.digits(0);
         let mut count = self.at - begin;
@@ -84,7 +94,7 @@ impl Cursor<'_> {
         }
         let quick = if fits { nearest(mantissa, exponent) } else { None };
         let value = quick.or_else(|| any(&self.text[begin..self.at]))?;
-        Some(if negative { -value } else { value })
+        Some(f32::from_bits(value.to_bits() | (u32::from(negative) << 31)))
     }
 
     /// Appends digits to a number, one by one. It wraps where they are too many.
@@ -96,13 +106,17 @@ impl Cursor<'_> {
         number
     }
 
-    /// The same for many digits, eight at a time: how long a number is follows no pattern that a processor could foresee.
+    /// The same for many digits, sixteen at a time.
     fn many_digits(&mut self, mut number: u64) -> u64 {
         while let Some(text) = self.text[self.at..].first_chunk() {
-            let (count, digits) = leading_digits(u64::from_le_bytes(*text));
-            number = number.wrapping_mul(WHOLE_POWERS[count]).wrapping_add(digits);
-            self.at += count;
-            if count < 8 {
+            let text = u128::from_le_bytes(*text);
+            let (first, second) = (text as u64, (text >> 64) as u64);
+            let (begin, rest) = (leading_digits(first), leading_digits(second));
+            let rest = if begin == 8 { rest } else { 0 };
+            let digits = joined(first, begin) * WHOLE_POWERS[rest] + joined(second, rest);
+            number = number.wrapping_mul(WHOLE_POWERS[begin + rest]).wrapping_add(digits);
+            self.at += begin + rest;
+            if begin + rest < 16 {
                 return number;
             }
         }
@@ -124,17 +138,20 @@ impl Cursor<'_> {
     }
 }
 
-/// How many of eight bytes, the first the lowest, are digits before any that is none, and the number that they are.
-fn leading_digits(text: u64) -> (usize, u64) {
-    let digits = text.wrapping_sub(0x3030_3030_3030_3030);
+/// How many of eight bytes, the first the lowest, are digits before any that is none.
+fn leading_digits(text: u64) -> usize {
     // A byte below '0' borrows, one above '9' carries into its highest bit; what comes after it may be wrong, but not what was before.
-    let others = (digits | text.wrapping_add(0x4646_4646_4646_4646)) & 0x8080_8080_8080_8080;
-    let count = others.trailing_zeros() as usize / 8;
+    let [below, above] = [text.wrapping_sub(0x3030_3030_3030_3030), text.wrapping_add(0x4646_4646_4646_4646)];
+    ((below | above) & 0x8080_8080_8080_8080).trailing_zeros() as usize / 8
+}
+
+/// The number that the first `count` of eight bytes are, all of them digits.
+fn joined(text: u64, count: usize) -> u64 {
     // Zeros in front, so that there are eight; then neighbors are joined to pairs, pairs to fours, and those to all eight.
-    let digits = digits.checked_shl(64 - 8 * count as u32).unwrap_or(0);
+    let digits = (text & 0x0f0f_0f0f_0f0f_0f0f).checked_shl(64 - 8 * count as u32).unwrap_or(0);
     let pairs = (digits * 10 + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
-    (count, (fours * 10_000 + (fours >> 32)) & 0xffff_ffff)
+    (fours * 10_000 + (fours >> 32)) & 0xffff_ffff
 }
 
 /// How many digits there are from the first that is not 0.

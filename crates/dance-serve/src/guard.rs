@@ -1,6 +1,11 @@
 //! What every request passes: its id, who may ask, how long it may take, what browsers are told, a line of the log and a count.
 
+use std::any::Any;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::{Arc, LazyLock};
+use std::task::Poll;
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State as Shared};
@@ -27,18 +32,29 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-pub(crate) async fn pass(Shared(state): Shared<Arc<State>>, request: Request, next: Next) -> Response {
+/// What the router puts around every route.
+pub(crate) async fn layer(Shared(state): Shared<Arc<State>>, request: Request, next: Next) -> Response {
+    let matched = request.extensions().get::<MatchedPath>().cloned();
+    let route = matched.as_ref().map_or("none", MatchedPath::as_str);
+    pass(&state, request, route, |request| next.run(request)).await
+}
+
+/// The answer to a request for `route`, made by `answer` if the request may ask.
+pub(crate) async fn pass<A: Future<Output: IntoResponse>>(
+    state: &Arc<State>,
+    request: Request,
+    route: &str,
+    answer: impl FnOnce(Request) -> A,
+) -> Response {
     let begin = Instant::now();
     telemetry::begin();
     let id = request_id(request.headers());
     let method = request.method().clone();
     let uri = request.uri().clone();
-    let matched = request.extensions().get::<MatchedPath>().cloned();
-    let route = matched.as_ref().map_or("none", MatchedPath::as_str);
-    let mut response = match admit(&state, &request, route) {
-        Ok(()) => in_time(&state, request, next, route).await,
+    let mut response = match admit(state, &request, route) {
+        Ok(()) => in_time(state, request, answer, route).await,
         Err(problem) => {
-            body::forget(&state, request.into_body()).await;
+            body::forget(state, request.into_body()).await;
             problem.into_response()
         }
     };
@@ -99,7 +115,12 @@ fn local(state: &State, headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// The answer, if there is room for the request and it comes in time.
-async fn in_time(state: &Arc<State>, request: Request, next: Next, route: &str) -> Response {
+async fn in_time<A: Future<Output: IntoResponse>>(
+    state: &Arc<State>,
+    request: Request,
+    answer: impl FnOnce(Request) -> A,
+    route: &str,
+) -> Response {
     // Health must be seen when nothing else gets through, and what has a body takes its turn when that has come.
     let _turn = match route {
         "/healthz" | "/readyz" | "/metrics" | "/v1/predict" | "/v1/explain" | "/v1/labels" => None,
@@ -113,10 +134,28 @@ async fn in_time(state: &Arc<State>, request: Request, next: Next, route: &str) 
     };
     // As long to send it, and as long to answer it.
     let time = state.settings.limits.time * 2;
-    match tokio::time::timeout(time, next.run(request)).await {
+    match tokio::time::timeout(time, without_faults(answer(request))).await {
         Ok(response) => response,
         Err(_) => Problem::late(format!("there was none within {} seconds", time.as_secs())).into_response(),
     }
+}
+
+/// A fault of ours costs one answer.
+async fn without_faults(answer: impl Future<Output: IntoResponse>) -> Response {
+    let mut answer = pin!(answer);
+    // After a fault it is not asked again.
+    poll_fn(|task| match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(task))) {
+        Ok(answer) => answer.map(IntoResponse::into_response),
+        Err(fault) => Poll::Ready(failed(&*fault)),
+    })
+    .await
+}
+
+fn failed(fault: &(dyn Any + Send)) -> Response {
+    let text = fault.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| fault.downcast_ref::<String>().map(String::as_str)).unwrap_or_default();
+    telemetry::event("error", &format!("a request failed: {text}"));
+    Problem::internal().into_response()
 }
 
 /// The client's own id where it is a harmless one, or a new one.

@@ -1,25 +1,54 @@
 //! Which path is answered by whom.
 
-use std::any::Any;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::header;
+use axum::body::Body;
+use axum::extract::State as Shared;
+use axum::http::{Method, Request, header};
 use axum::middleware::from_fn_with_state;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{get, post};
-use tower_http::catch_panic::CatchPanicLayer;
+use hyper::body::Incoming;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
 
 use crate::problem::Problem;
 use crate::state::State;
 use crate::{
     encode, explain, guard, health, images, labels, model, monitor, openapi, page, predict, promise,
-    telemetry,
 };
 
-pub(crate) fn router(state: Arc<State>) -> Router {
+const PREDICT: &str = "/v1/predict";
+
+/// Who answers a request.
+#[derive(Clone)]
+pub(crate) struct Routes {
+    state: Arc<State>,
+    router: TowerToHyperService<Router>,
+}
+
+impl Routes {
+    pub(crate) fn new(state: Arc<State>) -> Self {
+        Self { router: TowerToHyperService::new(router(Arc::clone(&state))), state }
+    }
+
+    /// Nearly every request asks for predictions. Those need not be found by the router, which puts a request and its answer into
+    /// a box for every step on their way.
+    pub(crate) async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {
+        let request = request.map(Body::new);
+        if request.uri().path() == PREDICT && request.method() == Method::POST {
+            let predict = |request| predict::predict(Shared(Arc::clone(&self.state)), request);
+            return Ok(guard::pass(&self.state, request, PREDICT, predict).await);
+        }
+        self.router.call(request).await
+    }
+}
+
+fn router(state: Arc<State>) -> Router {
     Router::new()
-        .route("/v1/predict", post(predict::predict))
+        .route(PREDICT, post(predict::predict))
         .route("/v1/embed", post(encode::embed))
         .route("/v1/explain", post(explain::explain))
         .route("/v1/labels", post(labels::record))
@@ -43,18 +72,6 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         )
         .fallback(|| async { Problem::not_found("/openapi.json lists what there is") })
         .method_not_allowed_fallback(|| async { Problem::method() })
-        .layer(CatchPanicLayer::custom(failed))
-        .layer(from_fn_with_state(Arc::clone(&state), guard::pass))
+        .layer(from_fn_with_state(Arc::clone(&state), guard::layer))
         .with_state(state)
-}
-
-/// A fault of ours costs one answer.
-#[allow(clippy::needless_pass_by_value)] // what the layer calls it with
-fn failed(fault: Box<dyn Any + Send + 'static>) -> Response {
-    let text = fault
-        .downcast_ref::<&str>()
-        .map(|&text| text.to_owned())
-        .or_else(|| fault.downcast_ref::<String>().cloned());
-    telemetry::event("error", &format!("a request failed: {}", text.unwrap_or_default()));
-    Problem::internal().into_response()
 }

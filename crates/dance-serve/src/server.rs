@@ -4,12 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use dance::Error;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -17,7 +16,7 @@ use tokio::time::{Instant, interval, sleep, timeout, timeout_at};
 
 use crate::encode::OpenEncoder;
 use crate::reviewable::Reviewable;
-use crate::routes;
+use crate::routes::Routes;
 use crate::settings::Settings;
 use crate::state::State;
 use crate::telemetry;
@@ -91,9 +90,8 @@ impl Server {
 }
 
 async fn serve(state: Arc<State>, listener: TcpListener, mut signals: UnboundedReceiver<Signal>) {
-    let router = routes::router(Arc::clone(&state));
     let connections = Connections {
-        router,
+        routes: Routes::new(Arc::clone(&state)),
         graceful: GracefulShutdown::new(),
         room: Arc::new(Semaphore::new(state.settings.limits.connections)),
     };
@@ -129,7 +127,7 @@ fn reload(state: &Arc<State>) {
 }
 
 struct Connections {
-    router: Router,
+    routes: Routes,
     graceful: GracefulShutdown,
     room: Arc<Semaphore>,
 }
@@ -162,9 +160,10 @@ impl Connections {
         let _ = stream.set_nodelay(true);
         let mut builder = Builder::new(hyper_util::rt::TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
-        let connection = builder
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router.clone()))
-            .into_owned();
+        let routes = self.routes.clone();
+        // In a box, so that a connection without a request takes no room for one.
+        let answer = service_fn(move |request| Box::pin(routes.clone().answer(request)));
+        let connection = builder.serve_connection(TokioIo::new(stream), answer).into_owned();
         self.graceful.watch(connection)
     }
 }
