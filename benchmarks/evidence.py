@@ -19,7 +19,8 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parent))
 import environment
 
-environment.enter("numpy")
+if __name__ == "__main__":
+    environment.enter("numpy")
 
 import numpy as np
 
@@ -59,9 +60,10 @@ def judged(model, folder, program=environment.DANCE):
         sets = model.with_suffix(f".{alpha}.jsonl")
         environment.dance("predict", model, folder / "test.npz", "-o", sets, "--alpha", alpha, program=program)
         answers = [json.loads(line) for line in sets.open()]
+        # Labels by name: what they are in a file differs between versions.
         told = [
-            (len(answer["set"]), label in answer["set"], answer["prediction"] == label)
-            for answer, label in zip(answers, truth, strict=True)
+            (len(answer["set"]), label in map(str, answer["set"]), str(answer["prediction"]) == label)
+            for answer, label in zip(answers, map(str, truth), strict=True)
         ]
         levels.append(numbers(np.array(told, float), truth, alpha))
     return levels
@@ -75,14 +77,26 @@ def numbers(told, truth, alpha):
     return size, coverage, 1e4 * strayed.mean(), accuracy
 
 
+def written(points, labels, rows_of, folder):
+    for name, rows in zip(("fit", "calibration", "test"), rows_of, strict=True):
+        np.savez(folder / f"{name}.npz", embeddings=points[rows], labels=labels[rows])
+
+
+def before(folder, seed, program):
+    """The numbers of the default of another version."""
+    model = folder / "fuse.dance"
+    environment.dance(
+        "fit", folder / "fit.npz", "--calibration", folder / "calibration.npz", "-o", model, "--seed", seed,
+        program=program,
+    )
+    return judged(model, folder, program)
+
+
 def run(points, labels, seed):
     """The numbers of evidence and of the default: two alphas, four numbers."""
     with tempfile.TemporaryDirectory() as path:
         folder = Path(path)
-        for name, rows in zip(
-            ("fit", "calibration", "test"), parts(labels, np.random.default_rng(seed)), strict=True
-        ):
-            np.savez(folder / f"{name}.npz", embeddings=points[rows], labels=labels[rows])
+        written(points, labels, parts(labels, np.random.default_rng(seed)), folder)
         model, other = folder / "evidence.dance", folder / "fuse.dance"
         calibration = folder / "calibration.npz"
         environment.dance(
@@ -90,28 +104,30 @@ def run(points, labels, seed):
             "--seed", seed, *FIT,
         )
         if BEFORE:
-            environment.dance(
-                "fit", folder / "fit.npz", "--calibration", calibration, "-o", other, "--seed", seed, program=BEFORE
-            )
-        else:
-            environment.dance("recalibrate", model, calibration, "-o", other, "--combine", "fuse")
-        return judged(model, folder), judged(other, folder, BEFORE or environment.DANCE)
+            return judged(model, folder), before(folder, seed, BEFORE)
+        environment.dance("recalibrate", model, calibration, "-o", other, "--combine", "fuse")
+        return judged(model, folder), judged(other, folder)
 
 
-seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-all_ratios = []
-for name in sys.argv[2:] or environment.FILES:
-    file = np.load(Path(os.environ["DANCE_DATA"]) / f"{name}.npz")
-    labels = np.unique(file["labels"], return_inverse=True)[1]
-    results = np.array([run(file["embeddings"], labels, seed) for seed in range(seeds)])
-    ratios = np.exp(np.log(results[:, 0, :, 0] / results[:, 1, :, 0]).mean(0))
-    all_ratios.append(ratios)
-    for level, alpha in enumerate(ALPHAS):
-        told = "   ".join(
-            f"{who}: size {size:.2f} coverage {coverage:.3f} deviation {max(strayed, 0) ** 0.5:.1f} accuracy {accuracy:.3f}"
-            for who, (size, coverage, strayed, accuracy) in zip(
-                ("evidence", "fuse"), results[:, :, level].mean(0), strict=True
+def main():
+    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    all_ratios = []
+    for name in sys.argv[2:] or environment.FILES:
+        file = np.load(Path(os.environ["DANCE_DATA"]) / f"{name}.npz")
+        labels = np.unique(file["labels"], return_inverse=True)[1]
+        results = np.array([run(file["embeddings"], labels, seed) for seed in range(seeds)])
+        ratios = np.exp(np.log(results[:, 0, :, 0] / results[:, 1, :, 0]).mean(0))
+        all_ratios.append(ratios)
+        for level, alpha in enumerate(ALPHAS):
+            told = "   ".join(
+                f"{who}: size {size:.2f} coverage {coverage:.3f} deviation {max(strayed, 0) ** 0.5:.1f} accuracy {accuracy:.3f}"
+                for who, (size, coverage, strayed, accuracy) in zip(
+                    ("evidence", "fuse"), results[:, :, level].mean(0), strict=True
+                )
             )
-        )
-        print(f"{name} alpha {alpha}: ratio {ratios[level]:.3f}   {told}", flush=True)
-print("geometric mean of the ratios:", " / ".join(f"{ratio:.3f}" for ratio in np.exp(np.log(all_ratios).mean(0))))
+            print(f"{name} alpha {alpha}: ratio {ratios[level]:.3f}   {told}", flush=True)
+    print("geometric mean of the ratios:", " / ".join(f"{ratio:.3f}" for ratio in np.exp(np.log(all_ratios).mean(0))))
+
+
+if __name__ == "__main__":
+    main()
