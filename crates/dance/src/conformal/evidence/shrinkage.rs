@@ -1,7 +1,6 @@
 //! How much the covariance within classes is shrunk: γ by halves, as everything that labels made is judged.
 //!
-//! A covariance that leaves single points out knows all others of their classes, and so trusts itself more than one that meets new points
-//! should: with few points a γ chosen so is too small.
+//! Prototypes of the kind that will speak, with their prior, judge points that the covariance has not seen.
 //!
 //! Cost: an eigendecomposition (10d³) and a turn of the points for each half, then `2ndc` for every γ and prior.
 
