@@ -227,13 +227,23 @@ def evidence_counts(meta, tensors, queries):
     n = len(bag)
     assert len(fit) + n <= stack["whole"], "the kernel is spanned by landmarks: not recomputed here"
 
+    mean = parts[0].astype(np.float64).mean(axis=0)
+
+    def place(part, name):
+        """Points in one of the spaces."""
+        if stack.get("centred", False) and name != "learned":
+            part = part - mean
+            length = np.linalg.norm(part, axis=-1, keepdims=True)
+            part = np.divide(part, length, out=np.zeros_like(part), where=length > 1e-6)
+        return part if maps[name] is None else part @ maps[name]
+
     def score(point, label, others, labels):
         said = np.zeros(classes)
         for expert in stack["experts"]:
             name = space.get(expert["expert"], expert.get("space"))
-            place = lambda part: part if maps[name] is None else part @ maps[name]
-            middle = place(parts[0].astype(np.float64)).mean(axis=0)
-            said += expert["weight"] * expert_evidence(expert, place(point), place(others), labels, classes, middle)
+            middle = place(parts[0].astype(np.float64), name).mean(axis=0)
+            seen = place(point, name), place(others, name)
+            said += expert["weight"] * expert_evidence(expert, *seen, labels, classes, middle)
         return np.logaddexp.reduce(np.delete(said, label) - said[label], initial=0.0)
 
     points = np.concatenate([part.astype(np.float64) for part in parts[:2]])

@@ -16,7 +16,7 @@ const SUPPORT: usize = 5;
 /// What can be asked for beside the sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Include {
-    /// Of each label in the set, by the kernel machine
+    /// Of each label in the set: by the kernel machine, or by the posterior of combined evidence
     Probabilities,
     /// Of each label in the set: by each score, and by the combined one where there is one
     PValues,

@@ -29,7 +29,7 @@ pub(crate) const DEFAULT_ALPHA: f64 = 0.1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Include {
-    /// Of each label in the set, by the kernel machine.
+    /// Of each label in the set: by the kernel machine, or by the posterior of combined evidence.
     Probabilities,
     /// Of each label in the set.
     PValues,

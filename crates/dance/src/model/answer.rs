@@ -11,7 +11,7 @@ use crate::data::Value;
 /// What to say beside the set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Include {
-    /// The probability of each label in the set, by the kernel machine.
+    /// The probability of each label in the set: by the kernel machine, or by the posterior of combined evidence.
     pub probabilities: bool,
     /// The p-values of each label in the set: by each score, and by the combined one where there is one.
     pub p_values: bool,

@@ -6,13 +6,14 @@
 //! the kernel of the regression on raw points, whose labels did not make the space, from its leave-one-out log loss.
 
 use super::by_class::Clusters;
-use super::expert::{Block, Expert, Support};
+use super::expert::{Expert, Support};
 use super::nearest::Nearest;
 use super::prototypes::Prototypes;
 use super::ranked::{PosteriorScore, ScoreSettings, draw};
 use super::ridge::{Ridge, RidgeSettings, WHOLE};
 use super::settings::{ExpertSettings, Space, StackSettings};
 use super::shrinkage::shrinkage;
+use super::spaces::{Middle, Spaces};
 use super::told::Told;
 use super::weights::{Evidences, Weighted};
 use super::whitening::{Whitening, packed_columns};
@@ -23,7 +24,6 @@ use crate::device::cpu::linalg;
 use crate::error::Result;
 use crate::kernel::Kernel;
 use crate::machine::{Part, Rfm, RfmConfig};
-use crate::matrix::Matrix;
 use crate::random::Random;
 
 /// Most points of a half.
@@ -62,7 +62,8 @@ pub(crate) struct Lesson<'a> {
 /// Sets the stack.
 pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
     let Lesson { rfm, seed, context, .. } = lesson;
-    let (points, labels, classes) = (Wide::of(&rfm.train), &rfm.labels, rfm.beta.cols());
+    let (labels, classes) = (&rfm.labels, rfm.beta.cols());
+    let points = Middle::of(&rfm.train).see(Wide::of(&rfm.train));
     let mut rows: Vec<usize> = (0..labels.len()).collect();
     Random::new(seed, HALF_PURPOSE).shuffle(&mut rows);
     if rows.len() < LEAST {
@@ -84,7 +85,7 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
         let half = half.map(|rows| rows[..rows.len().min(HALF)].to_vec());
         candidates.add(lesson, &half, raw, shrinkage)?;
     }
-    let learned = points.times(&packed_columns(&rfm.metric_root), context);
+    let learned = Wide::of(&rfm.train).times(&packed_columns(&rfm.metric_root), context);
     let unit = |points: &Wide| median(points, &rows, context);
     let units = Units {
         raw: unit(&points),
@@ -293,8 +294,9 @@ impl Candidates {
             labels: rows.iter().map(|&row| rfm.labels[row]).collect(),
         };
         let (taught, judged) = (part(taught), part(judged));
-        let white =
-            Whitening::new(&Wide::of(&taught.embeddings), &taught.labels, classes, Some(shrinkage), context);
+        let middle = Middle::of(&taught.embeddings);
+        let seen = middle.see(Wide::of(&taught.embeddings));
+        let white = Whitening::new(&seen, &taught.labels, classes, Some(shrinkage), context);
         let root = if rfm.rounds == 0 {
             rfm.metric_root.clone()
         } else {
@@ -303,13 +305,9 @@ impl Candidates {
             let context = context.with_observer(&quiet);
             Rfm::fit(device, taught.clone(), classes, rfm.kernel, &config, &context)?.metric_root
         };
-        let rows = [&taught.embeddings, &judged.embeddings];
-        let points = block(rows[0], Some(&white.map), &root, context).above(&block(
-            rows[1],
-            Some(&white.map),
-            &root,
-            context,
-        ));
+        let spaces = Spaces::new(middle, Some(&white.map), &root);
+        let of = |part: &Part| spaces.block(&part.embeddings, context);
+        let points = of(&taught).above(&of(&judged));
         let labels = [&taught.labels[..], &judged.labels[..]].concat();
         let support = Support { points: &points, labels: &labels, fit: taught.labels.len(), classes };
         let every: Vec<usize> = (0..taught.labels.len()).collect();
@@ -350,19 +348,6 @@ impl Candidates {
         let evidence = evidences.weighted(&weighted.weights);
         (weighted, chosen.iter().map(|&at| candidates[at]).collect(), evidence)
     }
-}
-
-/// Normalised points in every space that is wanted.
-pub(super) fn block(
-    points: &Matrix,
-    whitening: Option<&Matrix>,
-    root: &Matrix,
-    context: &Context<'_>,
-) -> Block {
-    let raw = Wide::of(points);
-    let white = whitening.map(|map| raw.times(&packed_columns(map), context)).unwrap_or_default();
-    let learned = raw.times(&packed_columns(root), context);
-    Block { raw, white, learned }
 }
 
 /// Opens an expert on labelled points.

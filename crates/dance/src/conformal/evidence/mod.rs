@@ -23,6 +23,7 @@ mod ranked;
 mod ridge;
 mod settings;
 mod shrinkage;
+mod spaces;
 mod told;
 mod weights;
 mod whitening;
@@ -41,7 +42,6 @@ use super::config::CalibrationMode;
 use super::counts::{Counts, LabelCounts};
 use super::scores::RankedScore;
 use crate::context::Context;
-use crate::device::cpu::packed::Packed;
 use crate::error::Result;
 use crate::machine::Part;
 use crate::matrix::Matrix;
@@ -49,9 +49,9 @@ use bounds::Bounds;
 use count::{Bagged, Counting, Joining, Query, reaching, score, scores};
 use expert::{Asked, Block, Expert, Support};
 use memory::Size;
+use spaces::{Middle, Spaces};
 use told::Told;
 use weights::{Evidences, log_sum};
-use whitening::packed_columns;
 use wide::Wide;
 
 /// Queries that are looked at together: what experts say of them is queries × points.
@@ -62,8 +62,7 @@ const BLOCK: usize = 96;
 pub(crate) struct Stack {
     pub(crate) settings: StackSettings,
     experts: Vec<(f64, Box<dyn Expert>)>,
-    whitening: Option<Packed<f64>>,
-    root: Packed<f64>,
+    spaces: Spaces,
     /// Evidence of the calibration points that speak, weighted.
     evidence: Wide,
     /// Their labels.
@@ -128,8 +127,9 @@ impl Stack {
         let speaks = mode != CalibrationMode::Disjoint;
         let bag = if speaks { calibration.labels.len() } else { 0 };
         memory::check(&settings, Size { fit: fit.labels.len(), bag, dimensions: root.rows(), classes })?;
-        let whitening = settings.whitening.as_ref();
-        let of = |part: &Part| learn::block(&part.embeddings, whitening, root, context);
+        let middle = if settings.centred { Middle::of(&fit.embeddings) } else { Middle::NONE };
+        let spaces = Spaces::new(middle, settings.whitening.as_ref(), root);
+        let of = |part: &Part| spaces.block(&part.embeddings, context);
         let judged = of(calibration);
         let (mut points, mut labels) = (of(fit), fit.labels.clone());
         if speaks {
@@ -146,8 +146,7 @@ impl Stack {
             ));
         }
         let mut stack = Self {
-            whitening: whitening.map(packed_columns),
-            root: packed_columns(root),
+            spaces,
             settings,
             experts,
             evidence: Wide::default(),
@@ -189,14 +188,6 @@ impl Stack {
         Ok(stack)
     }
 
-    /// Normalised queries in every space.
-    fn block(&self, queries: &Matrix, context: &Context<'_>) -> Block {
-        let raw = Wide::of(queries);
-        let white = self.whitening.as_ref().map(|map| raw.times(map, context)).unwrap_or_default();
-        let learned = raw.times(&self.root, context);
-        Block { raw, white, learned }
-    }
-
     /// Evidence of the bag, each point by all others.
     fn of_bag(&self) -> Wide {
         let mut all = Wide::zeros(self.labels.len(), self.classes);
@@ -227,7 +218,7 @@ impl Stack {
         for first in (0..queries.rows()).step_by(BLOCK) {
             let rows: Vec<usize> = (first..queries.rows().min(first + BLOCK)).collect();
             let normalised = queries.select(&rows);
-            let block = self.block(&normalised, context);
+            let block = self.spaces.block(&normalised, context);
             let asked: Vec<(f64, Box<dyn Asked + '_>)> =
                 self.experts.iter().map(|(weight, expert)| (*weight, expert.ask(&block, context))).collect();
             let ranked = self.settings.score.ranked();

@@ -58,7 +58,7 @@ pub enum ExpertSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Space {
-    /// As the encoder made them, normalised.
+    /// As the encoder made them, normalised; seen from the mean of the fit points where the stack is centred.
     Raw,
     /// Where points of a class scatter alike.
     White,
@@ -130,7 +130,16 @@ impl StackSettings {
         clusters: Clusters,
         seed: u64,
     ) -> Self {
-        Self { experts, whitening, log_loss, clusters, score: ScoreSettings::default(), whole: WHOLE, seed }
+        Self {
+            experts,
+            centred: true,
+            whitening,
+            log_loss,
+            clusters,
+            score: ScoreSettings::default(),
+            whole: WHOLE,
+            seed,
+        }
     }
 }
 
@@ -140,6 +149,8 @@ impl StackSettings {
 pub struct StackSettings {
     /// Those that pay, with their weights.
     pub experts: Vec<ExpertSettings>,
+    /// Whether points are seen from the mean of the fit points, in the raw space and before they are made white.
+    pub centred: bool,
     /// From points to the space in which points of a class scatter alike, d×d; `None` where nobody looks there.
     pub whitening: Option<Matrix>,
     /// The log loss of the stack on fit points that its experts had not seen.

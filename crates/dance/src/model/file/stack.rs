@@ -21,6 +21,9 @@ use crate::model::Fitted;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct StackRecord {
     experts: Vec<ExpertSettings>,
+    /// Early files have points as they are.
+    #[serde(default)]
+    centred: bool,
     /// `None` where it was not measured.
     log_loss: Option<f64>,
     sharpness: f64,
@@ -34,12 +37,13 @@ pub(super) struct StackRecord {
 
 impl StackRecord {
     pub(super) fn of(stack: &Stack) -> Self {
-        let StackSettings { experts, log_loss, whole, seed, clusters, score, .. } = &stack.settings;
+        let StackSettings { experts, centred, log_loss, whole, seed, clusters, score, .. } = &stack.settings;
         let log_loss = Some(*log_loss).filter(|loss| loss.is_finite());
         let sharpness = stack.known.sharpness;
         let clusters = clusters.clone();
         let experts = experts.clone();
-        Self { experts, log_loss, sharpness, whole: *whole, seed: *seed, clusters, score: *score }
+        let (centred, whole, seed, score) = (*centred, *whole, *seed, *score);
+        Self { experts, centred, log_loss, sharpness, whole, seed, clusters, score }
     }
 }
 
@@ -69,7 +73,7 @@ pub(super) fn open(
     };
     let rfm = &fitted.rfm;
     let d = rfm.train.cols();
-    let StackRecord { experts, log_loss, sharpness, whole, seed, clusters, score } = record;
+    let StackRecord { experts, centred, log_loss, sharpness, whole, seed, clusters, score } = record;
     let sound = |expert: &ExpertSettings| expert.is_sound();
     let is_sound = !experts.is_empty() && experts.iter().all(sound) && clusters.is_sound();
     let is_sound = is_sound && score.is_sound() && score.kind() == kind;
@@ -83,7 +87,7 @@ pub(super) fn open(
         return Err(reader.problem("`whitening` is missing; the file is damaged"));
     }
     let mut settings = StackSettings::new(experts, whitening, log_loss.unwrap_or(f64::NAN), clusters, seed);
-    settings.score = score;
+    (settings.centred, settings.score) = (centred, score);
     settings.whole = whole.min(settings.whole); // what a file says takes memory
     let speaks = mode != CalibrationMode::Disjoint;
     let points = speaks.then_some(calibration.1.len());

@@ -7,6 +7,7 @@ use super::Case;
 /// One point of what experts look at: in every space, with its label.
 #[derive(Clone)]
 struct Point {
+    embedding: Vec<f32>,
     spaces: [Vec<f64>; 3],
     label: usize,
 }
@@ -148,8 +149,7 @@ fn by_rank(score: ScoreSettings, evidence: &[f64], point: &Point, seed: u64) -> 
     let (own, largest) = (p[point.label], p.iter().copied().fold(0.0, f64::max));
     let before: Vec<f64> = p.iter().copied().filter(|&other| other > own * (1.0 + 1e-9)).collect();
     let rank = before.len() + 1;
-    let row: Vec<f32> = point.spaces[0].iter().map(|&x| x as f32).collect();
-    let u = draw(&row, seed);
+    let u = draw(&point.embedding, seed);
     match score {
         ScoreSettings::Raps { penalty, free_ranks } => {
             let late = rank.saturating_sub(free_ranks) as f64;
@@ -161,6 +161,14 @@ fn by_rank(score: ScoreSettings, evidence: &[f64], point: &Point, seed: u64) -> 
     }
 }
 
+/// `(x-μ)/|x-μ|` with the mean μ of the fit points, and 0 where x is μ.
+fn direction(point: &[f64], fitted: &[&[f32]]) -> Vec<f64> {
+    let mean = |axis: usize| fitted.iter().map(|x| f64::from(x[axis])).sum::<f64>() / fitted.len() as f64;
+    let from: Vec<f64> = point.iter().enumerate().map(|(axis, x)| x - mean(axis)).collect();
+    let length = from.iter().map(|x| x * x).sum::<f64>().sqrt();
+    from.iter().map(|x| if length > 1e-6 { x / length } else { 0.0 }).collect()
+}
+
 /// Every count, from posteriors that are rebuilt for every query, label and point.
 pub(super) fn brute_force(
     case: &Case,
@@ -168,11 +176,13 @@ pub(super) fn brute_force(
     mode: CalibrationMode,
     by_class: ByClass,
 ) -> Vec<Vec<u32>> {
+    let fitted: Vec<&[f32]> = (0..case.fit.labels.len()).map(|row| case.fit.embeddings.row(row)).collect();
     let place = |point: &[f32], label: u32| {
-        let raw: Vec<f64> = point.iter().map(|&x| f64::from(x)).collect();
+        let as_is: Vec<f64> = point.iter().map(|&x| f64::from(x)).collect();
+        let raw = if settings.centred { direction(&as_is, &fitted) } else { as_is.clone() };
         let white = settings.whitening.as_ref().map(|white| map(&raw, white)).unwrap_or_default();
-        let learned = map(&raw, &case.root);
-        Point { spaces: [raw, white, learned], label: label as usize }
+        let learned = map(&as_is, &case.root);
+        Point { embedding: point.to_vec(), spaces: [raw, white, learned], label: label as usize }
     };
     let points = |part: &Part| -> Vec<Point> {
         part.labels.iter().enumerate().map(|(row, &label)| place(part.embeddings.row(row), label)).collect()

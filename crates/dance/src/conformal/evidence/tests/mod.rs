@@ -138,6 +138,7 @@ fn counts_are_those_of_a_brute_force_that_rebuilds_every_posterior() {
         let case = Case::random(seed, random);
         for experts in stacks() {
             let mut settings = settings_of(experts, case.root.rows(), random);
+            settings.centred = seed > 0; // models of before are not
             for whole in [2048, 0] {
                 settings.whole = whole;
                 for mode in [CalibrationMode::Exact, CalibrationMode::Reuse, CalibrationMode::Disjoint] {
@@ -169,9 +170,12 @@ fn nasty_bags_too() {
         let queries = Matrix::new(queries.concat(), queries.len(), 2).unwrap();
         let case = Case { fit, bag, queries, classes: 5, root: identity(2) };
         for experts in stacks() {
-            let settings = settings_of(experts, 2, random);
-            for by_class in [ByClass::Together, ByClass::Each, ByClass::Fair] {
-                compare(&case, &settings, CalibrationMode::Exact, by_class);
+            let mut settings = settings_of(experts, 2, random);
+            for centred in [true, false] {
+                settings.centred = centred;
+                for by_class in [ByClass::Together, ByClass::Each, ByClass::Fair] {
+                    compare(&case, &settings, CalibrationMode::Exact, by_class);
+                }
             }
         }
     }
