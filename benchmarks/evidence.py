@@ -7,7 +7,8 @@ of another version, whose default is then compared with (on a kernel of its own)
 - full: a random split, 0.4 fit, 0.4 calibrate, 0.2 judge,
 - zipf: classes by Zipf's law (exponent 1, in random order) of what `full` fits and calibrates with.
 
-Sizes at 0.1 and 0.05, coverage, class deviation (in points, sampling noise taken off, squares averaged over the seeds), accuracy; then the geometric mean of the ratios of sizes.
+Sizes at 0.1 and 0.05, coverage, class deviation (in points, sampling noise taken off, squares averaged over the seeds; and by how much the squares differ, with its
+standard error over the seeds), accuracy; then the geometric mean of the ratios of sizes.
 """
 
 import json
@@ -125,7 +126,12 @@ def main():
                     ("evidence", "fuse"), results[:, :, level].mean(0), strict=True
                 )
             )
-            print(f"{name} alpha {alpha}: ratio {ratios[level]:.3f}   {told}", flush=True)
+            more = results[:, 0, level, 2] - results[:, 1, level, 2]
+            chance = more.std(ddof=1) / len(more) ** 0.5 if len(more) > 1 else np.nan
+            print(
+                f"{name} alpha {alpha}: ratio {ratios[level]:.3f}   {told}   squares of deviations differ by {more.mean():.0f} ± {chance:.0f}",
+                flush=True,
+            )
     print("geometric mean of the ratios:", " / ".join(f"{ratio:.3f}" for ratio in np.exp(np.log(all_ratios).mean(0))))
 
 

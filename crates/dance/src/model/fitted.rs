@@ -192,9 +192,16 @@ impl Fitted {
         context: &Context<'_>,
     ) -> Result<Stack> {
         let Config { dance, rfm: config, .. } = &self.config;
-        let rfm = &self.rfm;
-        let settings =
-            learn(Lesson { device, rfm, config, score: dance.posterior_score, seed: dance.seed, context })?;
+        let (rfm, directed) = (&self.rfm, self.point_shape().directed);
+        let settings = learn(Lesson {
+            device,
+            rfm,
+            config,
+            directed,
+            score: dance.posterior_score,
+            seed: dance.seed,
+            context,
+        })?;
         let fit = Part { embeddings: rfm.train.clone(), labels: rfm.labels.clone() };
         Stack::open(
             settings,

@@ -50,6 +50,9 @@ fn everything_survives() {
         (CalibrationMode::Exact, Combine::Union, Mix::Auto, Normalize::L2),
         (CalibrationMode::Exact, Combine::Joint, Mix::Auto, Normalize::Standardize),
         (CalibrationMode::Exact, Combine::Fuse, Mix::Auto, Normalize::None),
+        (CalibrationMode::Exact, Combine::Evidence, Mix::Auto, Normalize::L2),
+        (CalibrationMode::Reuse, Combine::Evidence, Mix::Auto, Normalize::Standardize),
+        (CalibrationMode::Disjoint, Combine::Evidence, Mix::Auto, Normalize::None),
     ] {
         let mut config = config(mode, mix);
         config.dance.combine = combine;
@@ -60,6 +63,10 @@ fn everything_survives() {
         model.save(&path).unwrap();
         let loaded = Dance::load(&Cpu, &path, &CONTEXT).unwrap();
         assert_eq!(loaded.fitted(), model.fitted());
+        assert_eq!(loaded.stack(), model.stack());
+        // Lengths are left alone where they were not made 1.
+        let centred = (combine == Combine::Evidence).then_some(normalize == Normalize::L2);
+        assert_eq!(model.stack().map(|stack| stack.centred), centred);
         assert_eq!(loaded.predictor().calibration_scores(), model.predictor().calibration_scores());
         assert_eq!(loaded.to_bytes().unwrap(), model.to_bytes().unwrap());
         let test = blobs(100, 5, 0, 9);

@@ -53,6 +53,8 @@ pub(crate) struct Lesson<'a> {
     pub(crate) rfm: &'a Rfm,
     /// How it was fitted.
     pub(crate) config: &'a RfmConfig,
+    /// Whether points have length 1, so that directions are all there is to see.
+    pub(crate) directed: bool,
     /// Which score of the posterior will be compared.
     pub(crate) score: PosteriorScore,
     pub(crate) seed: u64,
@@ -63,7 +65,7 @@ pub(crate) struct Lesson<'a> {
 pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
     let Lesson { rfm, seed, context, .. } = lesson;
     let (labels, classes) = (&rfm.labels, rfm.beta.cols());
-    let points = Middle::of(&rfm.train).see(Wide::of(&rfm.train));
+    let points = Middle::new(lesson.directed, &rfm.train).see(Wide::of(&rfm.train));
     let mut rows: Vec<usize> = (0..labels.len()).collect();
     Random::new(seed, HALF_PURPOSE).shuffle(&mut rows);
     if rows.len() < LEAST {
@@ -71,6 +73,7 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
         let settings = prototypes(&whitening, 1.0 / whitening.spread.max(1e-12), 1.0);
         let whitening = Some(whitening.map);
         let mut settings = StackSettings::new(vec![settings], whitening, f64::NAN, Clusters::default(), seed);
+        settings.centred = lesson.directed;
         settings.score = ScoreSettings::choose(lesson.score, &Wide::default(), &[], &[]);
         return Ok(settings);
     }
@@ -106,6 +109,7 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
     let white = experts.iter().any(|expert: &ExpertSettings| expert.uses(Space::White));
     let whitening = white.then_some(whitening.map);
     let mut settings = StackSettings::new(experts, whitening, weighted.loss, clusters, seed);
+    settings.centred = lesson.directed;
     settings.score = score;
     Ok(settings)
 }
@@ -294,7 +298,7 @@ impl Candidates {
             labels: rows.iter().map(|&row| rfm.labels[row]).collect(),
         };
         let (taught, judged) = (part(taught), part(judged));
-        let middle = Middle::of(&taught.embeddings);
+        let middle = Middle::new(lesson.directed, &taught.embeddings);
         let seen = middle.see(Wide::of(&taught.embeddings));
         let white = Whitening::new(&seen, &taught.labels, classes, Some(shrinkage), context);
         let root = if rfm.rounds == 0 {

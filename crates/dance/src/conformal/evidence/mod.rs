@@ -127,7 +127,7 @@ impl Stack {
         let speaks = mode != CalibrationMode::Disjoint;
         let bag = if speaks { calibration.labels.len() } else { 0 };
         memory::check(&settings, Size { fit: fit.labels.len(), bag, dimensions: root.rows(), classes })?;
-        let middle = if settings.centred { Middle::of(&fit.embeddings) } else { Middle::NONE };
+        let middle = Middle::new(settings.centred, &fit.embeddings);
         let spaces = Spaces::new(middle, settings.whitening.as_ref(), root);
         let of = |part: &Part| spaces.block(&part.embeddings, context);
         let judged = of(calibration);

@@ -149,7 +149,7 @@ impl StackSettings {
 pub struct StackSettings {
     /// Those that pay, with their weights.
     pub experts: Vec<ExpertSettings>,
-    /// Whether points are seen from the mean of the fit points, in the raw space and before they are made white.
+    /// Whether points, of length 1, are seen from the mean of the fit points, in the raw space and before they are made white.
     pub centred: bool,
     /// From points to the space in which points of a class scatter alike, d×d; `None` where nobody looks there.
     pub whitening: Option<Matrix>,

@@ -1,7 +1,8 @@
 //! The spaces in which experts compare points.
 //!
 //! Embeddings of an encoder share a direction that says nothing of their labels, often most of their length. So points are seen from the
-//! middle, the mean μ of the fit points: `(x-μ)/|x-μ|` is the raw space, and what is made white. The learned metric was learned on
+//! middle, the mean μ of the fit points: `(x-μ)/|x-μ|` is the raw space, and what is made white. Where embeddings are not brought to length 1
+//! (`--normalize`), lengths may tell something and are left alone, as they are in models of before. The learned metric was learned on
 //! points as they are, and maps them. μ depends on the fit points alone, so that nothing changes when a query joins.
 
 use super::expert::Block;
@@ -14,15 +15,16 @@ use crate::matrix::Matrix;
 /// A point that is nearer to the middle than this (points have length 1) has no direction that single precision could tell.
 const NEAR: f64 = 1e-6;
 
-/// Where points are seen from; models of before see them as they are.
+/// Where points are seen from, if not as they are.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Middle(Option<Vec<f64>>);
 
 impl Middle {
-    pub(super) const NONE: Self = Self(None);
-
-    /// The mean of normalised points.
-    pub(super) fn of(points: &Matrix) -> Self {
+    /// The mean of normalised points, where they are `centred`.
+    pub(super) fn new(centred: bool, points: &Matrix) -> Self {
+        if !centred {
+            return Self(None);
+        }
         let mut mean = vec![0.0; points.cols()];
         for row in 0..points.rows() {
             mean.iter_mut().zip(points.row(row)).for_each(|(sum, &value)| *sum += f64::from(value));
@@ -78,11 +80,11 @@ mod tests {
         let fit = Matrix::new(vec![1.0, 0.0, 0.0, 1.0], 2, 2).unwrap();
         let points = Matrix::new(vec![1.0, 0.0, 0.5, 0.5, 0.5, 2.0], 3, 2).unwrap();
         // The mean is (½, ½): the first point lies at (½, -½) from it, the second on it, the third at (0, 1½).
-        let seen = Middle::of(&fit).see(Wide::of(&points));
+        let seen = Middle::new(true, &fit).see(Wide::of(&points));
         let half = 0.5f64.sqrt();
         for (found, expected) in seen.as_slice().iter().zip([half, -half, 0.0, 0.0, 0.0, 1.0]) {
             assert!((found - expected).abs() < 1e-15, "{found} {expected}");
         }
-        assert_eq!(Middle::NONE.see(Wide::of(&points)), Wide::of(&points));
+        assert_eq!(Middle::new(false, &fit).see(Wide::of(&points)), Wide::of(&points));
     }
 }
