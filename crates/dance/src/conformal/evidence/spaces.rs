@@ -29,7 +29,9 @@ impl Middle {
         for row in 0..points.rows() {
             mean.iter_mut().zip(points.row(row)).for_each(|(sum, &value)| *sum += f64::from(value));
         }
-        mean.iter_mut().for_each(|sum| *sum /= points.rows().max(1) as f64);
+        for sum in &mut mean {
+            *sum /= points.rows().max(1) as f64;
+        }
         Self(Some(mean))
     }
 
@@ -41,7 +43,9 @@ impl Middle {
             row.iter_mut().zip(mean).for_each(|(value, mean)| *value -= mean);
             let length = dot(row, row).sqrt();
             let factor = if length > NEAR { 1.0 / length } else { 0.0 };
-            row.iter_mut().for_each(|value| *value *= factor);
+            for value in row.iter_mut() {
+                *value *= factor;
+            }
         }
         points
     }
