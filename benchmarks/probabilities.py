@@ -5,7 +5,8 @@
 40 % of the points fit, 40 % calibrate, 20 % test, drawn at random as `dance bench` draws them. xrfm's RFM sees four fifths of the fit points
 and chooses bandwidth and exponent by the log loss of the last fifth; a temperature for the softmax of its outputs is fitted there too. The
 kernel machine and the logistic regression see the same fit points, combined evidence the labels of calibration points as well. Prints
-accuracy, log loss, Brier score and ECE (15 groups) over the test points of all seeds together.
+accuracy, log loss, Brier score and ECE (15 groups) over the test points of all seeds together. xrfm runs on a graphics processor where there is one:
+with 15,000 points and 150 classes it takes more than 23 GiB.
 """
 
 import argparse
@@ -32,6 +33,7 @@ TEMPERATURES = np.geomspace(0.005, 1.0, 60)
 GROUPS = 15
 ROUNDS = 3
 RIDGE = 1e-3
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def softmax(outputs: np.ndarray, temperature: float) -> np.ndarray:
@@ -61,11 +63,11 @@ def peer(points: torch.Tensor, labels: np.ndarray, parts: dict, classes: int, se
     fit = np.random.default_rng(seed).permutation(parts["fit"])
     cut = len(fit) * 4 // 5
     train, judges = fit[:cut], fit[cut:]
-    one_hot = torch.nn.functional.one_hot(torch.from_numpy(labels), classes).float()
+    one_hot = torch.nn.functional.one_hot(torch.from_numpy(labels), classes).float().to(DEVICE)
     best = (np.inf, None)
     for bandwidth, exponent in itertools.product(BANDWIDTHS, EXPONENTS):
         model = RFM(
-            kernel="l2_high_dim", bandwidth=bandwidth, exponent=exponent, iters=ROUNDS, device="cpu",
+            kernel="l2_high_dim", bandwidth=bandwidth, exponent=exponent, iters=ROUNDS, device=DEVICE,
             tuning_metric="accuracy", verbose=False,
         )
         model.fit(
@@ -73,7 +75,7 @@ def peer(points: torch.Tensor, labels: np.ndarray, parts: dict, classes: int, se
             iters=ROUNDS, reg=RIDGE, method="lstsq", verbose=False, return_best_params=True,
         )
         with torch.no_grad():
-            outputs, test = (model.predict(points[rows]).numpy().astype(float) for rows in (judges, parts["test"]))
+            outputs, test = (model.predict(points[rows]).cpu().numpy().astype(float) for rows in (judges, parts["test"]))
         for temperature in TEMPERATURES:
             loss = log_loss(softmax(outputs, temperature), labels[judges])
             if loss < best[0]:
@@ -119,7 +121,7 @@ def main() -> None:
         theirs, truth = [], []
         for seed in range(arguments.seeds):
             parts = environment.engine("split", file.resolve(), seed, threads=threads)
-            theirs.append(peer(torch.from_numpy(points), labels, parts, classes, seed))
+            theirs.append(peer(torch.from_numpy(points).to(DEVICE), labels, parts, classes, seed))
             truth.append(labels[parts["test"]])
         rows = {name: summed(runs) for name, runs in ours(file, arguments.seeds).items()}
         rows["xrfm, temperature"] = judged(np.concatenate(theirs), np.concatenate(truth))
