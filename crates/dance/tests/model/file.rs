@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use dance::conformal::{CalibrationMode, Combine, Mix};
-use dance::data::Normalize;
+use dance::data::{Normalize, RawLabels};
 use dance::device::Cpu;
 use dance::model::FORMAT;
 use dance::random::Random;
-use dance::{Context, Dance, Error, Fitted, PredictOptions};
+use dance::{Context, Dance, Error, Fitted, Matrix, PredictOptions, Table};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -79,6 +79,29 @@ fn everything_survives() {
     }
     // Nothing but the model is left in the folder.
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// Then no expert pays, and one speaks nevertheless: the model is one that can be read again.
+#[test]
+fn labels_that_follow_from_nothing_make_a_model_too() {
+    let points = |n: usize| {
+        let side = |row: usize| if row / 2 % 2 == 0 { [1.0, 1.0] } else { [-1.0, -1.0] };
+        let values = (0..n).flat_map(side).collect();
+        let mut table = Table::new("sides", Matrix::new(values, n, 2).unwrap()).unwrap();
+        table.labels = Some(RawLabels::Integers((0..n as i64).map(|row| row % 2).collect()));
+        table.into_dataset().unwrap()
+    };
+    let mut config = config(CalibrationMode::Exact, Mix::Auto);
+    config.dance.combine = Combine::Evidence;
+    let fitted = Fitted::fit(&Cpu, &points(40), &config, &CONTEXT).unwrap();
+    let model = fitted.calibrate(&Cpu, &points(60), &CONTEXT).unwrap();
+    assert_eq!(model.stack().unwrap().experts.len(), 1);
+    let loaded = parse(&model.to_bytes().unwrap()).unwrap();
+    assert_eq!(loaded.stack(), model.stack());
+    // Both labels are equally likely everywhere, so none can be left out.
+    let scored = loaded.score(&points(4).embeddings, PredictOptions::default(), &CONTEXT).unwrap();
+    let prediction = loaded.predict(&scored, &loaded.decide(0.1).unwrap());
+    assert!(prediction.sets.iter().all(|set| set.len() == 2));
 }
 
 #[test]

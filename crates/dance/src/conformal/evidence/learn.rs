@@ -70,9 +70,9 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
     Random::new(seed, HALF_PURPOSE).shuffle(&mut rows);
     if rows.len() < LEAST {
         let whitening = Whitening::new(&points, labels, classes, None, context);
-        let settings = prototypes(&whitening, 1.0 / whitening.spread.max(1e-12), 1.0);
+        let alone = vec![prototypes_alone(&whitening)];
         let whitening = Some(whitening.map);
-        let mut settings = StackSettings::new(vec![settings], whitening, f64::NAN, Clusters::default(), seed);
+        let mut settings = StackSettings::new(alone, whitening, f64::NAN, Clusters::default(), seed);
         settings.centred = lesson.directed;
         settings.score = ScoreSettings::choose(lesson.score, &Wide::default(), &[], &[]);
         return Ok(settings);
@@ -106,6 +106,9 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
             experts.push(name.settings(weight, &whitening, raw, rfm.kernel, units));
         }
     }
+    if experts.is_empty() {
+        experts.push(prototypes_alone(&whitening)); // labels that follow from nothing: nobody pays, and somebody must speak
+    }
     let white = experts.iter().any(|expert: &ExpertSettings| expert.uses(Space::White));
     let whitening = white.then_some(whitening.map);
     let mut settings = StackSettings::new(experts, whitening, weighted.loss, clusters, seed);
@@ -116,6 +119,10 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
 
 fn prototypes(whitening: &Whitening, weight: f64, prior: f64) -> ExpertSettings {
     ExpertSettings::Prototypes { weight, shrinkage: whitening.shrinkage, prior, spread: 0.0, nothing: 0.0 }
+}
+
+fn prototypes_alone(whitening: &Whitening) -> ExpertSettings {
+    prototypes(whitening, 1.0 / whitening.spread.max(1e-12), 1.0)
 }
 
 /// Median squared distances.
