@@ -85,7 +85,7 @@ fn everything_survives() {
 #[test]
 fn labels_that_follow_from_nothing_make_a_model_too() {
     let points = |n: usize| {
-        let side = |row: usize| if row / 2 % 2 == 0 { [1.0, 1.0] } else { [-1.0, -1.0] };
+        let side = |row: usize| if (row / 2).is_multiple_of(2) { [1.0, 1.0] } else { [-1.0, -1.0] };
         let values = (0..n).flat_map(side).collect();
         let mut table = Table::new("sides", Matrix::new(values, n, 2).unwrap()).unwrap();
         table.labels = Some(RawLabels::Integers((0..n as i64).map(|row| row % 2).collect()));
