@@ -189,6 +189,10 @@ fn degenerate_data_is_refused_or_answered_sensibly() {
     let same = Matrix::new(vec![0.3; 40 * 4], 40, 4).unwrap();
     let labels: Vec<u32> = (0..40).map(|row| row % 2).collect();
     assert!(matches!(fit(1, &same, &labels, &quick), Err(Error::Data(text)) if text.contains("identical")));
+    // Squares of differences past what single precision holds.
+    let (mut far, _) = problem(labels.len(), 4, 3, 5);
+    far.as_mut_slice().iter_mut().for_each(|value| *value *= 1e30);
+    assert!(matches!(fit(1, &far, &labels, &quick), Err(Error::Data(text)) if text.contains("overflow")));
     // One class only.
     let (points, _) = problem(40, 4, 2, 1);
     assert!(

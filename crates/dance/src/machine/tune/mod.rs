@@ -199,8 +199,15 @@ fn parts(labels: &[u32], config: &TuneConfig) -> Result<Option<[Vec<usize>; 2]>>
 /// The unit of bandwidths.
 fn median_distance(train: &Part, context: &Context<'_>) -> Result<f64> {
     let unit = cpu::median_distance(&train.embeddings, context);
-    if unit > 0.0 {
+    if unit > 0.0 && unit.is_finite() {
         return Ok(unit);
+    }
+    if unit != 0.0 {
+        return Err(Error::Data(
+            "distances between the training points overflow single precision; scale the embeddings down, or have them \
+             standardised or brought to length 1 (normalize)"
+                .into(),
+        ));
     }
     Err(Error::Data(
         "at least half of all pairs of training points are identical, so there is no distance to learn from; \
