@@ -246,6 +246,9 @@ def evidence_counts(meta, tensors, queries):
             said += expert["weight"] * expert_evidence(expert, *seen, labels, classes, middle)
         return np.logaddexp.reduce(np.delete(said, label) - said[label], initial=0.0)
 
+    offsets = np.zeros(classes)
+    if stack.get("score", {}).get("score", "lac") == "lac":
+        offsets[: len(stack.get("offsets", []))] = stack.get("offsets", [])
     points = np.concatenate([part.astype(np.float64) for part in parts[:2]])
     counts = np.zeros((len(queries), classes, 3), dtype=int)
     for row, label in np.ndindex(counts.shape[:2]):
@@ -253,7 +256,8 @@ def evidence_counts(meta, tensors, queries):
         labels = np.concatenate([fit, bag, [label]])
         bagged = range(len(fit), len(everyone))
         scores = [score(everyone[i], labels[i], np.delete(everyone, i, 0), np.delete(labels, i)) for i in bagged]
-        counts[row, label, 2] = (np.array(scores) >= scores[-1] * (1 - 1e-6)).sum()
+        least = scores[-1] * (1 - 1e-6) - offsets[label] - 1e-12
+        counts[row, label, 2] = (np.array(scores) - offsets[labels[len(fit) :]] >= least).sum()
     return counts, n
 
 

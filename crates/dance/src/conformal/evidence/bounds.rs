@@ -1,6 +1,7 @@
 //! Which points of the bag reach the query's score for which label, settled without forming their posteriors.
 //!
-//! A point with label y has `x = ln Σ_{z≠y} exp e(z) - e(y)`, and its score grows with x. A query that joins with label l changes x in
+//! A point with label y has `x = ln Σ_{z≠y} exp e(z) - e(y)`, and its score `ln(1 + exp x)`, less what is taken off that of its class,
+//! grows with x. A query that joins with label l changes x in
 //! three ways, with `q_z` the share of z in that sum:
 //! - all evidence shifts a little whatever l is. By Hoeffding's lemma `ln Σ q_z exp δ_z` lies between the mean `Σ q_z δ_z` and that
 //!   plus R²/8, where R is the range of the shifts δ: the mean is one product for all points, R is known per point. Where outputs are
@@ -9,7 +10,7 @@
 //! - evidence for l gains J, which multiplies the sum by `1 + q_l·exp(±R)·(exp J - 1)`.
 //!
 //! Experts know between which numbers J lies for a point whatever l is, and x moves by no more than J. That settles most points for
-//! most labels with one comparison: points stand in the order of the most that x may be, and a label is looked at up to its threshold.
+//! most labels with one comparison: points stand in the order of the most that their scores may be, and a label is looked at up to the query's.
 //! Every pair that is left has an interval for x, in f32 with room for its rounding, at a few operations. What the interval leaves open,
 //! about one pair in thousands, is looked at again in f64 and then decided by the posterior itself: the counts are those of the
 //! posteriors, always.
@@ -25,7 +26,7 @@ use super::expert::Asked;
 use super::told::Told;
 use super::wide::Wide;
 use crate::context::Context;
-use crate::device::cpu::elementwise::exp;
+use crate::device::cpu::elementwise::{exp, ln};
 use crate::device::cpu::packed::Packed;
 use crate::error::Result;
 use crate::matrix::Matrix;
@@ -42,6 +43,11 @@ const ROUNDING: f64 = 4e-6;
 const CANCELLED: f64 = 1e-6;
 /// The same in f64.
 const FINE: f64 = 1e-9;
+/// The same for scores.
+const SCORED: f64 = 1e-5;
+/// Scores of x below -LEAST are taken for 0, and are below TINY.
+const LEAST: f32 = 80.0;
+const TINY: f32 = 2e-35;
 
 /// What is known of the bag before any query.
 #[derive(Debug)]
@@ -59,6 +65,8 @@ pub(super) struct Bounds {
     spread: Vec<Vec<Spread>>,
     /// The points of every label.
     of_class: Vec<Vec<u32>>,
+    /// What is taken off the score of every class, o, with `exp o` and `exp o - 1`.
+    offsets: Vec<[f64; 3]>,
 }
 
 /// Of an expert's outputs b of a point for labels but its own.
@@ -100,7 +108,7 @@ struct Factors {
     inverse: [f32; 2],
 }
 
-/// Between which numbers x of a point lies if the query carries any label but the point's.
+/// Between which numbers the score of a point, less the offset of its class, lies if the query carries any label but the point's.
 #[derive(Clone, Copy)]
 pub(super) struct Reach {
     pub(super) low: f32,
@@ -146,7 +154,8 @@ const STAYS: Settled = 2;
 
 impl Bounds {
     /// `outputs` are what the experts' evidence is told from.
-    pub(super) fn new(bag: &Bagged<'_>, outputs: &[(&Wide, Told)]) -> Self {
+    pub(super) fn new(bag: &Bagged<'_>, outputs: &[(&Wide, Told)], offsets: &[f64]) -> Self {
+        let offsets = offsets.iter().map(|off| [*off, off.exp(), off.exp_m1()]).collect();
         let (n, classes) = (bag.labels.len(), bag.evidence.cols());
         let mut shares = vec![f32::NAN; n * classes];
         let (mut odds, mut others) = (Vec::with_capacity(n), Vec::with_capacity(n));
@@ -190,7 +199,20 @@ impl Bounds {
         });
         let mut packed: Vec<Option<Packed>> = told.collect();
         packed.push(outputs.iter().any(|(_, told)| told.is_plain()).then(|| pack(&|_, _| 1.0)));
-        Self { odds, others, shares, packed, spread, of_class }
+        Self { odds, others, shares, packed, spread, of_class, offsets }
+    }
+
+    /// What is taken off the score of a class.
+    pub(super) fn offset(&self, class: usize) -> f64 {
+        self.offsets[class][0]
+    }
+
+    /// Below and above `exp x` of a point of `class` whose score less the offset is s, where `grown` is `exp s - 1`.
+    pub(super) fn around(&self, grown: f64, class: usize) -> [f32; 2] {
+        let [_, factor, added] = self.offsets[class];
+        // exp(s + o) - 1, without the 1 that would swallow a small one.
+        let value = grown * factor + added;
+        around(value, 1e-6 * value.abs() + 1e-15 * (grown * factor).abs().max(added.abs()))
     }
 
     /// The points that carry a label.
@@ -265,6 +287,7 @@ impl Bounds {
         for (weight, expert) in experts {
             expert.between(query, *weight, &mut least, &mut most);
         }
+        let mut ends = Vec::with_capacity(2 * n);
         let mut moved = Moved {
             width: vec![0.0; n],
             factors: Vec::with_capacity(n),
@@ -286,12 +309,17 @@ impl Bounds {
             // ln(1 + s(exp J - 1)) lies between 0 and J for any share s.
             let [low, high] = [low + least[point].min(0.0), high + most[point].max(0.0)];
             let room = ROUNDING * (1.0 + low.abs().max(high.abs()));
-            moved.reaches.push(Reach {
-                low: (low - room) as f32,
-                high: (high + room) as f32,
-                point: point as u32,
-                label: bag.labels[point],
-            });
+            ends.extend([(low - room) as f32, (high + room) as f32]);
+        }
+        scores_of(&mut ends);
+        for ((point, &label), ends) in bag.labels.iter().enumerate().zip(ends.chunks_exact(2)) {
+            let off = self.offset(label as usize);
+            let end = |at: usize, sign: f64| {
+                let score = f64::from(ends[at]);
+                (score - off + sign * (SCORED * score + ROUNDING * off.abs() + f64::from(TINY))) as f32
+            };
+            let [low, high] = [end(0, -1.0), end(1, 1.0)];
+            moved.reaches.push(Reach { low, high, point: point as u32, label });
         }
         moved.reaches.sort_unstable_by(|a, b| b.high.total_cmp(&a.high));
         moved
@@ -368,9 +396,12 @@ impl Bounds {
     }
 }
 
-/// Below and above `exp x`, for [`Bounds::settle`].
-pub(super) fn around(x: f64) -> [f32; 2] {
-    [above_zero(x), below_infinity(x)]
+/// Below and above a value that is known up to `room`, for [`Bounds::settle`].
+fn around(value: f64, room: f64) -> [f32; 2] {
+    let (least, most) = ((-LARGEST).exp(), LARGEST.exp());
+    let low = if value >= least { (value.min(most) - room).max(0.0) as f32 } else { 0.0 };
+    let high = if value <= most { (value.max(least) + room) as f32 } else { f32::INFINITY };
+    [low, high]
 }
 
 /// At most `exp x`, and not too small for f32.
@@ -381,4 +412,60 @@ fn above_zero(x: f64) -> f32 {
 /// At least `exp x`, and not too large for f32.
 fn below_infinity(x: f64) -> f32 {
     if x > LARGEST || x.is_nan() { f32::INFINITY } else { (x.max(-LARGEST).exp() * (1.0 + 1e-6)) as f32 }
+}
+
+/// Replaces x by the score `ln(1 + exp x)`, up to a share of [`SCORED`] and to [`TINY`].
+fn scores_of(odds: &mut [f32]) {
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            for x in odds {
+                let far = exp(-x.abs().min(LEAST));
+                // By its series, where 1 + exp x would lose exp x.
+                let series = far * (1.0 - far * (0.5 - far * (1.0 / 3.0 - 0.25 * far)));
+                let below = if *x < -LEAST { 0.0 } else { series };
+                let score = if *x < -3.0 { below } else { x.max(0.0) + ln(1.0 + far) };
+                *x = if x.is_nan() { f32::NAN } else { score };
+            }
+        },
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_in_f32_are_near_the_formula() {
+        let odds: Vec<f32> = (-9000..9000).map(|at| at as f32 * 0.011).collect();
+        let mut scores = odds.clone();
+        scores_of(&mut scores);
+        for (&x, &score) in odds.iter().zip(&scores) {
+            let expected = super::super::count::softplus(f64::from(x));
+            let room = SCORED * expected + f64::from(TINY);
+            assert!((f64::from(score) - expected).abs() < room, "{x}: {score} for {expected}");
+        }
+        let mut odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+        scores_of(&mut odd);
+        assert!(odd[0].is_nan() && odd[1] == f32::INFINITY && odd[2] == 0.0);
+    }
+
+    /// What a point of a class must have, against the formula: also where the offset leaves next to nothing of the score.
+    #[test]
+    fn wanted_odds_lie_between_their_bounds() {
+        let bag = Bagged { evidence: &Wide::default(), labels: &[] };
+        let offsets = [0.0, 0.7, -0.7, 3.0, -5.0, 1e-9];
+        let bounds = Bounds::new(&bag, &[], &offsets);
+        for (class, off) in offsets.iter().enumerate() {
+            for left in
+                [-6.0, -0.7, -1e-9, 0.0, 1e-12, 1e-3, 0.5, 0.7 - 1e-13, 4.0, 30.0, 60.0, f64::INFINITY]
+            {
+                let [low, high] = bounds.around(f64::exp_m1(left), class);
+                let expected = (left + off).exp_m1();
+                assert!(f64::from(low) <= expected.max(0.0) && expected <= f64::from(high), "{left} {off}");
+                let near = high.is_infinite() || f64::from(high - low) < 1e-5 * expected.abs() + 1e-14;
+                assert!(near, "{left} {off}: {low} {high}");
+            }
+        }
+    }
 }

@@ -1,10 +1,10 @@
 //! Counting with the query in the bag: whose score is at least the query's, for every label it may carry.
 //!
-//! The score of a point is `-ln p(y) = ln(1 + exp x)` with `x = ln Σ_{z≠y} exp e(z) - e(y)`. Most pairs of a point and a label are
+//! The score of a point is `-ln p(y) = ln(1 + exp x)` with `x = ln Σ_{z≠y} exp e(z) - e(y)`, less what is taken off that of its class. Most pairs of a point and a label are
 //! settled by bounds on x ([`super::bounds`]); the others by the point's posterior with the query in the bag.
 
-use super::bounds::{Bounds, Moved, OPEN, Pairs, REACHES, around};
-use super::by_class::{Offsets, Strata};
+use super::bounds::{Bounds, Moved, OPEN, Pairs, REACHES};
+use super::by_class::Strata;
 use super::expert::Asked;
 use super::told::Told;
 use super::weights::log_sum;
@@ -17,6 +17,8 @@ const NEGLIGIBLE: f64 = -40.0;
 /// Scores this close, relatively, are the same: equal points must count as equal whatever their arithmetic rounds to. Counting
 /// one more is always allowed: it makes a p-value larger.
 const SAME: f64 = 1e-6;
+/// Scores this close are the same once offsets are taken off.
+const SAME_LESS: f64 = 1e-12;
 /// Queries of a parallel task.
 const TILE: usize = 16;
 
@@ -69,6 +71,11 @@ pub(super) fn reaching(score: f64) -> f64 {
     score * (1.0 - SAME)
 }
 
+/// The same once `off` is taken off both: equal scores less equal offsets count as equal, whatever they round to.
+pub(super) fn reaching_less(threshold: f64, off: f64) -> f64 {
+    if off == 0.0 { threshold } else { threshold - off - SAME_LESS }
+}
+
 /// A bag that queries join.
 #[derive(Clone, Copy)]
 pub(super) struct Joining<'a> {
@@ -100,67 +107,36 @@ pub(super) struct Counting<'a> {
     pub(super) bounds: &'a Bounds,
     /// What each expert's evidence of the bag is told from.
     pub(super) outputs: Vec<(&'a Wide, Told)>,
-    /// What is taken off the scores of a class, where anything is.
-    pub(super) offsets: Option<&'a Offsets>,
 }
 
 /// One query, as it is counted.
 pub(super) struct Query {
     /// Its score of every label.
     pub(super) scores: Vec<f64>,
-    /// The same by the fit points alone, where offsets are taken off.
-    pub(super) apart: Vec<f64>,
+    /// What is taken off each.
+    pub(super) offsets: Vec<f64>,
 }
 
-/// The scores that points must reach.
+/// The scores that points must reach, for every label.
 struct Wanted {
+    /// By points of that label.
     thresholds: Vec<f64>,
-    /// For every label, what to add to its threshold for a point of each class; empty where nothing is.
-    added: Vec<f64>,
-    classes: usize,
-    /// The thresholds' odds, for points of every class or of any, and around their exponentials.
+    /// The odds of these.
     odds: Vec<f64>,
-    bounds: Vec<[f32; 2]>,
-    /// The least and the largest of them for every label.
-    ends: Vec<[f64; 2]>,
+    /// By points of other labels, once what is off for them is off.
+    targets: Vec<f64>,
+    /// Exponentials of these, less 1.
+    grown: Vec<f64>,
 }
 
 impl Wanted {
-    fn new(query: &Query, offsets: Option<&Offsets>) -> Self {
+    fn new(query: &Query) -> Self {
         let thresholds: Vec<f64> = query.scores.iter().map(|&score| reaching(score)).collect();
-        let classes = thresholds.len();
-        let mut added = Vec::new();
-        if let Some(offsets) = offsets {
-            for (label, &apart) in query.apart.iter().enumerate() {
-                let joined = offsets.joined(label, apart);
-                let of = |class| if class == label { 0.0 } else { offsets.of(class) - joined };
-                added.extend((0..classes).map(of));
-            }
-        }
-        let mut wanted =
-            Self { thresholds, added, classes, odds: Vec::new(), bounds: Vec::new(), ends: Vec::new() };
-        let targets = if wanted.added.is_empty() { 1 } else { classes };
-        for label in 0..classes {
-            let mut ends = [f64::INFINITY, f64::NEG_INFINITY];
-            for class in 0..targets {
-                let odds = odds_of(wanted.threshold(label, class));
-                ends = [ends[0].min(odds), ends[1].max(odds)];
-                wanted.odds.push(odds);
-                wanted.bounds.push(around(odds));
-            }
-            wanted.ends.push(ends);
-        }
-        wanted
-    }
-
-    /// What a point of `class` must reach where the query carries `label`.
-    fn threshold(&self, label: usize, class: usize) -> f64 {
-        self.thresholds[label] + self.added.get(label * self.classes + class).copied().unwrap_or(0.0)
-    }
-
-    /// Where `odds` and `bounds` of a label for a point of `class` are.
-    fn at(&self, label: usize, class: u32) -> usize {
-        if self.added.is_empty() { label } else { label * self.classes + class as usize }
+        let odds = thresholds.iter().map(|&threshold| odds_of(threshold)).collect();
+        let each = thresholds.iter().zip(&query.offsets);
+        let targets: Vec<f64> = each.map(|(&threshold, &off)| reaching_less(threshold, off)).collect();
+        let grown = targets.iter().map(|target| target.exp_m1()).collect();
+        Self { thresholds, odds, targets, grown }
     }
 }
 
@@ -175,8 +151,7 @@ impl Counting<'_> {
                 self.bounds.moved(&self.joining.bag, &self.outputs, self.joining.experts, &means, query)
             };
             let moved: Vec<Moved> = rows.clone().map(moved).collect();
-            let wanted: Vec<Wanted> =
-                queries[rows.clone()].iter().map(|query| Wanted::new(query, self.offsets)).collect();
+            let wanted: Vec<Wanted> = queries[rows.clone()].iter().map(Wanted::new).collect();
             let counts = self.count_tile(rows.start, &wanted, &moved);
             counts.into_iter().map(|counts| self.joining.scaled(counts)).collect()
         };
@@ -205,7 +180,7 @@ impl Counting<'_> {
         pairs: &mut Pairs,
         row: &mut [f64],
     ) -> u32 {
-        let [least, most] = wanted.ends[label];
+        let (target, grown) = (wanted.targets[label], wanted.grown[label]);
         let mut reached = 0;
         let mut look = |pairs: &mut Pairs, row: &mut [f64]| {
             for (point, settled) in self.bounds.settle(self.joining.experts, (query, label), pairs) {
@@ -217,15 +192,15 @@ impl Counting<'_> {
         };
         let mut surely = 0;
         // What is not a number is no reason to stop.
-        for reach in moved.reaches.iter().take_while(|reach| !(f64::from(reach.high) < least)) {
+        for reach in moved.reaches.iter().take_while(|reach| !(f64::from(reach.high) < target)) {
             if reach.label as usize == label || !self.joining.compares(reach.label, label) {
                 continue;
             }
-            if f64::from(reach.low) >= most {
+            if f64::from(reach.low) >= target {
                 surely += 1;
                 continue;
             }
-            pairs.push(moved, reach.point, wanted.bounds[wanted.at(label, reach.label)]);
+            pairs.push(moved, reach.point, self.bounds.around(grown, reach.label as usize));
             if pairs.is_full() {
                 look(pairs, row);
             }
@@ -252,10 +227,15 @@ impl Counting<'_> {
             .iter()
             .map(|(weight, expert)| weight * expert.join(query, point, label))
             .sum();
-        let class = self.joining.bag.labels[point];
-        let odds = wanted.odds[wanted.at(label, class)];
+        let class = self.joining.bag.labels[point] as usize;
+        let (threshold, odds) = if class == label {
+            (wanted.thresholds[label], wanted.odds[label])
+        } else {
+            let threshold = wanted.targets[label] + self.bounds.offset(class);
+            (threshold, odds_of(threshold))
+        };
         let settled = match self.bounds.look_again(&self.joining.bag, moved, (point, label), gain, odds) {
-            OPEN => self.score(query, point, label, row) >= wanted.threshold(label, class as usize),
+            OPEN => self.score(query, point, label, row) >= threshold,
             settled => settled == REACHES,
         };
         u32::from(settled)

@@ -6,6 +6,7 @@
 //! the kernel of the regression on raw points, whose labels did not make the space, from its leave-one-out log loss.
 
 use super::by_class::Clusters;
+use super::evened;
 use super::expert::{Expert, Support};
 use super::nearest::Nearest;
 use super::prototypes::Prototypes;
@@ -98,6 +99,7 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
     let (weighted, chosen, evidence) = candidates.choose(context);
     let scores = Evidences { tables: vec![&evidence], labels: &candidates.labels, context }.losses(&[1.0]);
     let clusters = Clusters::new(&scores, &candidates.labels, classes);
+    let offsets = evened::offsets(&evidence, &candidates.labels, second.len().min(HALF), classes);
     let draws: Vec<f64> = candidates.rows.iter().map(|&row| draw(rfm.train.row(row), seed)).collect();
     let score = ScoreSettings::choose(lesson.score, &evidence, &candidates.labels, &draws);
     let mut experts = Vec::new();
@@ -114,6 +116,7 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
     let mut settings = StackSettings::new(experts, whitening, weighted.loss, clusters, seed);
     settings.centred = lesson.directed;
     settings.score = score;
+    settings.offsets = offsets;
     Ok(settings)
 }
 

@@ -1,8 +1,8 @@
 //! **Evidence**: a posterior that learns from every label, in exact form.
 //!
 //! Experts in closed form judge every point by all others: [`prototypes`], [`ridge`] in three spaces, [`nearest`]. A stack adds up what
-//! they say, `p(y) ∝ exp Σ_j w_j e_j(y)`; the score of a label is `-ln p(y)`. Spaces, kernels and weights are fixed by the fit
-//! part ([`mod@learn`]); fit points *and* calibration points speak.
+//! they say, `p(y) ∝ exp Σ_j w_j e_j(y)`; the score of a label is `-ln p(y)`, less an offset of its class. Spaces, kernels, weights and
+//! offsets are fixed by the fit part ([`mod@learn`]); fit points *and* calibration points speak.
 //!
 //! In exact mode the query with a candidate label joins the calibration points, every point of this bag is judged by the fit points
 //! and all others of the bag, and the p-value is the share of scores that are at least the query's: one symmetric function of the
@@ -13,6 +13,7 @@
 
 mod bounds;
 mod count;
+mod evened;
 mod expert;
 mod learn;
 mod left_out;
@@ -46,7 +47,7 @@ use crate::error::Result;
 use crate::machine::Part;
 use crate::matrix::Matrix;
 use bounds::Bounds;
-use count::{Bagged, Counting, Joining, Query, reaching, score, scores};
+use count::{Bagged, Counting, Joining, Query, reaching, reaching_less, score, scores};
 use expert::{Asked, Block, Expert, Support};
 use memory::Size;
 use spaces::{Middle, Spaces};
@@ -72,7 +73,9 @@ pub(crate) struct Stack {
     joined: Option<Joined>,
     /// Who is compared with whom, where not all are.
     strata: Option<Strata>,
-    /// What is taken off the scores of classes, and the same experts on the fit points alone, which judge that.
+    /// What is taken off the score of every class, before any query joins.
+    offsets: Vec<f64>,
+    /// Where the bag decides that: what of, and the same experts on the fit points alone, which judge it.
     fairness: Option<(Offsets, Box<Self>)>,
     classes: usize,
 }
@@ -100,7 +103,7 @@ impl Known {
         let Part { embeddings, labels } = calibration;
         let ranked = settings.score.ranked();
         let of = |(row, &label): (usize, &u32)| match &ranked {
-            None => score(&mut evidence.row(row).to_vec(), label as usize),
+            None => score(&mut evidence.row(row).to_vec(), label as usize) - settings.offset(label as usize),
             Some(ranked) => {
                 let draw = ranked::draw(embeddings.row(row), settings.seed);
                 ranked::score(ranked.as_ref(), evidence.row(row), label as usize, draw)
@@ -145,6 +148,7 @@ impl Stack {
                 learn::open(expert, &support, (settings.whole, settings.seed), context)?,
             ));
         }
+        let offsets = (0..classes).map(|class| settings.offset(class)).collect();
         let mut stack = Self {
             spaces,
             settings,
@@ -154,6 +158,7 @@ impl Stack {
             known: Known::default(),
             joined: None,
             strata: None,
+            offsets,
             fairness: None,
             classes,
         };
@@ -161,16 +166,6 @@ impl Stack {
         stack.known = known.unwrap_or_else(|| Known::of(&evidence, calibration, &stack.settings, context));
         if speaks {
             stack.evidence = evidence;
-        }
-        if mode == CalibrationMode::Exact {
-            stack.joined = Some(if stack.settings.score == ScoreSettings::Lac {
-                Joined::Bounds(Bounds::new(&stack.bagged(), &stack.outputs()))
-            } else {
-                let rows = 0..calibration.labels.len();
-                let draw = |row| ranked::draw(calibration.embeddings.row(row), stack.settings.seed);
-                Joined::Draws(rows.map(draw).collect())
-            });
-            stack.strata = Strata::new(by_class, &stack.settings.clusters, classes, &stack.labels);
         }
         if mode == CalibrationMode::Exact && by_class == ByClass::Fair {
             let settings = stack.settings.clone();
@@ -183,7 +178,18 @@ impl Stack {
                 each.map(|(row, &label)| score(evidence.row_mut(row), label as usize)).collect();
             let average = stack.settings.log_loss;
             let offsets = Offsets::new(&scores, &calibration.labels, classes, average);
+            stack.offsets = (0..classes).map(|class| offsets.of(class)).collect();
             stack.fairness = Some((offsets, Box::new(apart)));
+        }
+        if mode == CalibrationMode::Exact {
+            stack.joined = Some(if stack.settings.score == ScoreSettings::Lac {
+                Joined::Bounds(Bounds::new(&stack.bagged(), &stack.outputs(), &stack.offsets))
+            } else {
+                let rows = 0..calibration.labels.len();
+                let draw = |row| ranked::draw(calibration.embeddings.row(row), stack.settings.seed);
+                Joined::Draws(rows.map(draw).collect())
+            });
+            stack.strata = Strata::new(by_class, &stack.settings.clusters, classes, &stack.labels);
         }
         Ok(stack)
     }
@@ -228,22 +234,23 @@ impl Stack {
             };
             let found = context.map(rows.len(), posterior);
             let (mut queries, told): (Vec<_>, Vec<_>) = found.into_iter().unzip();
-            if let Some((_, apart)) = &self.fairness {
+            if let Some((offsets, apart)) = &self.fairness {
                 let mut evidence = apart.of_queries(&block, context);
-                let each = queries.iter_mut().enumerate();
-                each.for_each(|(row, query)| query.apart = scores(evidence.row_mut(row)));
+                for (row, query) in queries.iter_mut().enumerate() {
+                    let apart = scores(evidence.row_mut(row)).into_iter().enumerate();
+                    query.offsets = apart.map(|(label, score)| offsets.joined(label, score)).collect();
+                }
             }
             let joining = Joining { bag: self.bagged(), experts: &asked, strata: self.strata.as_ref() };
             let found = match (&self.joined, ranked.as_deref()) {
                 (Some(Joined::Bounds(bounds)), _) => {
-                    let offsets = self.fairness.as_ref().map(|(offsets, _)| offsets);
-                    let counting = Counting { joining, bounds, outputs: self.outputs(), offsets };
+                    let counting = Counting { joining, bounds, outputs: self.outputs() };
                     counting.count(&queries, context)?
                 }
                 (Some(Joined::Draws(draws)), Some(score)) => {
                     joining.count_ranked(score, draws, &queries, context)
                 }
-                _ => queries.iter().map(|query| self.count_apart(&query.scores)).collect(),
+                _ => queries.iter().map(|query| self.count_apart(query)).collect(),
             };
             for (count, probability) in found.into_iter().zip(told) {
                 let least = count.iter().copied().min().unwrap_or(1);
@@ -273,7 +280,7 @@ impl Stack {
             None => scores(&mut row),
             Some((score, draw)) => ranked::scores(score, &row, draw),
         };
-        let query = Query { scores, apart: Vec::new() };
+        let query = Query { scores, offsets: self.offsets.clone() };
         for value in &mut row {
             *value *= self.known.sharpness;
         }
@@ -282,10 +289,13 @@ impl Stack {
     }
 
     /// Counts of a query that does not join the bag.
-    fn count_apart(&self, scores: &[f64]) -> Vec<u32> {
+    fn count_apart(&self, query: &Query) -> Vec<u32> {
         let own = &self.known.scores;
-        let below = |score: f64| own.partition_point(|&other| other < reaching(score));
-        scores.iter().map(|&score| (1 + own.len() - below(score)) as u32).collect()
+        let count = |(&score, &off): (&f64, &f64)| {
+            let least = reaching_less(reaching(score), off);
+            (1 + own.len() - own.partition_point(|&other| other < least)) as u32
+        };
+        query.scores.iter().zip(&query.offsets).map(count).collect()
     }
 
     fn bagged(&self) -> Bagged<'_> {

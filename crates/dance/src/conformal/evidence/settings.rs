@@ -136,10 +136,19 @@ impl StackSettings {
             whitening,
             log_loss,
             clusters,
+            offsets: Vec::new(),
             score: ScoreSettings::default(),
             whole: WHOLE,
             seed,
         }
+    }
+}
+
+impl StackSettings {
+    /// What is taken off the score of a class; ranks are compared as they are.
+    pub(super) fn offset(&self, class: usize) -> f64 {
+        let off = self.offsets.get(class).filter(|_| self.score == ScoreSettings::Lac);
+        off.copied().unwrap_or(0.0)
     }
 }
 
@@ -157,6 +166,8 @@ pub struct StackSettings {
     pub log_loss: f64,
     /// Classes of like difficulty.
     pub clusters: Clusters,
+    /// What is taken off the score `-ln p(y)` of every class of the fit; nothing off that of others.
+    pub offsets: Vec<f64>,
     /// Which score of the posterior is compared.
     pub score: ScoreSettings,
     /// Most points whose kernel is inverted as it is; more are spanned by landmarks among the fit points.

@@ -31,19 +31,22 @@ pub(super) struct StackRecord {
     seed: u64,
     #[serde(default)]
     clusters: Clusters,
+    /// Early files have none.
+    #[serde(default)]
+    offsets: Vec<f64>,
     #[serde(default)]
     score: ScoreSettings,
 }
 
 impl StackRecord {
     pub(super) fn of(stack: &Stack) -> Self {
-        let StackSettings { experts, centred, log_loss, whole, seed, clusters, score, .. } = &stack.settings;
+        let StackSettings { experts, centred, log_loss, whole, seed, clusters, offsets, score, .. } =
+            &stack.settings;
         let log_loss = Some(*log_loss).filter(|loss| loss.is_finite());
         let sharpness = stack.known.sharpness;
-        let clusters = clusters.clone();
-        let experts = experts.clone();
+        let (experts, clusters, offsets) = (experts.clone(), clusters.clone(), offsets.clone());
         let (centred, whole, seed, score) = (*centred, *whole, *seed, *score);
-        Self { experts, centred, log_loss, sharpness, whole, seed, clusters, score }
+        Self { experts, centred, log_loss, sharpness, whole, seed, clusters, offsets, score }
     }
 }
 
@@ -73,10 +76,11 @@ pub(super) fn open(
     };
     let rfm = &fitted.rfm;
     let d = rfm.train.cols();
-    let StackRecord { experts, centred, log_loss, sharpness, whole, seed, clusters, score } = record;
+    let StackRecord { experts, centred, log_loss, sharpness, whole, seed, clusters, offsets, score } = record;
     let sound = |expert: &ExpertSettings| expert.is_sound();
     let is_sound = !experts.is_empty() && experts.iter().all(sound) && clusters.is_sound();
     let is_sound = is_sound && score.is_sound() && score.kind() == kind;
+    let is_sound = is_sound && offsets.iter().all(|off| off.abs() < 1e3) && offsets.len() <= classes;
     if !(is_sound && sharpness.is_finite() && sharpness > 0.0) {
         return Err(
             reader.problem("metadata `evidence` holds settings that no fit makes; the file is damaged")
@@ -87,7 +91,7 @@ pub(super) fn open(
         return Err(reader.problem("`whitening` is missing; the file is damaged"));
     }
     let mut settings = StackSettings::new(experts, whitening, log_loss.unwrap_or(f64::NAN), clusters, seed);
-    (settings.centred, settings.score) = (centred, score);
+    (settings.centred, settings.score, settings.offsets) = (centred, score, offsets);
     settings.whole = whole.min(settings.whole); // what a file says takes memory
     let speaks = mode != CalibrationMode::Disjoint;
     let points = speaks.then_some(calibration.1.len());

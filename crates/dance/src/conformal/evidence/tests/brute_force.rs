@@ -214,7 +214,9 @@ pub(super) fn brute_force(
             if by_class == ByClass::Fair && k > 0.0 {
                 k / (k + 3.0) * (mean - settings.log_loss)
             } else {
-                0.0
+                // Set by the fit part, for a score that does not look at ranks.
+                let lac = settings.score == ScoreSettings::Lac && by_class != ByClass::Fair;
+                settings.offsets.get(class).copied().filter(|_| lac).unwrap_or(0.0)
             }
         };
         // These tests have one cluster, unless every class is one.

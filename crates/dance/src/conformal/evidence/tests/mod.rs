@@ -71,7 +71,14 @@ fn random_map(random: &mut Random, d: usize) -> Matrix {
 }
 
 fn settings_of(experts: Vec<ExpertSettings>, d: usize, random: &mut Random) -> StackSettings {
-    StackSettings::new(experts, Some(random_map(random, d)), 0.0, Clusters::default(), 3)
+    let mut settings = StackSettings::new(experts, Some(random_map(random, d)), 0.0, Clusters::default(), 3);
+    // Of some of the classes; every other stack has none, as models of before.
+    let offsets = (0..3).map(|_| 0.6 * random.normal());
+    settings.offsets = offsets.collect();
+    if random.below(2) == 0 {
+        settings.offsets.clear();
+    }
+    settings
 }
 
 fn ridge(space: Space, weight: f64, softness: f64) -> ExpertSettings {
@@ -229,7 +236,8 @@ fn coverage_is_nominal_for_fresh_draws() {
     let (classes, d) = (4, 3);
     let fit = clusters(random, 24, classes, d, 0);
     let root = random_map(random, d);
-    let settings = settings_of(stacks().pop().unwrap(), d, random);
+    let mut settings = settings_of(stacks().pop().unwrap(), d, random);
+    settings.offsets = vec![0.5, -0.4, 0.0];
     let scores = [
         ScoreSettings::Lac,
         ScoreSettings::Raps { penalty: 0.05, free_ranks: 1 },
