@@ -234,6 +234,7 @@ fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> an
         "clusters": clusters(model),
         "evidence": model.stack().map(|stack| stack.experts.as_slice()),
         "score": model.stack().map(|stack| stack.score),
+        "class_offsets": class_offsets(model),
         "guarantee": model.guarantee(),
         "unseen_share": model.unseen().map(|unseen| unseen.share()),
         "probabilities": fitted.scale,
@@ -248,6 +249,12 @@ fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> an
         "calibration_data_sha256": text("calibration_data_sha256"),
         "warnings": warnings,
     }))
+}
+
+/// What is taken off the scores of classes, where the fit part decided that.
+fn class_offsets(model: &Dance) -> Option<&[f64]> {
+    let bag_decides = model.fitted().config.dance.by_class == ByClass::Fair;
+    model.stack().filter(|_| !bag_decides).map(|stack| stack.offsets.as_slice())
 }
 
 /// How many clusters of classes there are, where each has a guarantee of its own.

@@ -11,6 +11,7 @@
 
 use std::ops::Range;
 
+use super::settings::MOST_OFFSET;
 use super::weights::log_sum;
 use super::wide::Wide;
 
@@ -31,7 +32,8 @@ pub(super) fn offsets(evidence: &Wide, labels: &[u32], half: usize, classes: usi
         LEVELS.iter().zip(&plain).all(|level| grown(level) <= GROWTH)
     };
     let share = SHARES.into_iter().find(keeps).unwrap_or(0.0);
-    believed(&scored.own, labels, classes).into_iter().map(|off| share * off).collect()
+    let off = |off: f64| (share * off).clamp(-MOST_OFFSET, MOST_OFFSET);
+    believed(&scored.own, labels, classes).into_iter().map(off).collect()
 }
 
 /// By what part sets have grown, with two standard errors.

@@ -8,6 +8,9 @@ use super::ridge::WHOLE;
 use crate::kernel::Kernel;
 use crate::matrix::Matrix;
 
+/// No more is taken off a score: what is less probable by this factor is not to be evened out.
+pub(super) const MOST_OFFSET: f64 = 30.0;
+
 /// One expert's settings and its weight in the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "expert", rename_all = "lowercase")]
@@ -145,6 +148,11 @@ impl StackSettings {
 }
 
 impl StackSettings {
+    /// Whether a fit of so many classes, or fewer, can have made the offsets.
+    pub(crate) fn offsets_are_sound(&self, classes: usize) -> bool {
+        self.offsets.len() <= classes && self.offsets.iter().all(|off| off.abs() <= MOST_OFFSET)
+    }
+
     /// What is taken off the score of a class; ranks are compared as they are.
     pub(super) fn offset(&self, class: usize) -> f64 {
         let off = self.offsets.get(class).filter(|_| self.score == ScoreSettings::Lac);

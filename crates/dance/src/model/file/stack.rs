@@ -80,18 +80,18 @@ pub(super) fn open(
     let sound = |expert: &ExpertSettings| expert.is_sound();
     let is_sound = !experts.is_empty() && experts.iter().all(sound) && clusters.is_sound();
     let is_sound = is_sound && score.is_sound() && score.kind() == kind;
-    let is_sound = is_sound && offsets.iter().all(|off| off.abs() < 1e3) && offsets.len() <= classes;
-    if !(is_sound && sharpness.is_finite() && sharpness > 0.0) {
+    let mut settings = StackSettings::new(experts, None, log_loss.unwrap_or(f64::NAN), clusters, seed);
+    (settings.centred, settings.score, settings.offsets) = (centred, score, offsets);
+    if !(is_sound && settings.offsets_are_sound(classes) && sharpness.is_finite() && sharpness > 0.0) {
         return Err(
             reader.problem("metadata `evidence` holds settings that no fit makes; the file is damaged")
         );
     }
-    let whitening = reader.has("whitening").then(|| reader.matrix("whitening", Some((d, d)))).transpose()?;
-    if whitening.is_none() && experts.iter().any(ExpertSettings::is_white) {
+    settings.whitening =
+        reader.has("whitening").then(|| reader.matrix("whitening", Some((d, d)))).transpose()?;
+    if settings.whitening.is_none() && settings.experts.iter().any(ExpertSettings::is_white) {
         return Err(reader.problem("`whitening` is missing; the file is damaged"));
     }
-    let mut settings = StackSettings::new(experts, whitening, log_loss.unwrap_or(f64::NAN), clusters, seed);
-    (settings.centred, settings.score, settings.offsets) = (centred, score, offsets);
     settings.whole = whole.min(settings.whole); // what a file says takes memory
     let speaks = mode != CalibrationMode::Disjoint;
     let points = speaks.then_some(calibration.1.len());
