@@ -23,18 +23,17 @@ use pulp::Arch;
 
 use super::count::Bagged;
 use super::expert::Asked;
+use super::rounded::{LARGEST, SCORED, TINY, above_zero, around, below_infinity, scores_of};
 use super::told::Told;
 use super::wide::Wide;
 use crate::context::Context;
-use crate::device::cpu::elementwise::{exp, ln};
+use crate::device::cpu::elementwise::exp;
 use crate::device::cpu::packed::Packed;
 use crate::error::Result;
 use crate::matrix::Matrix;
 
 /// Pairs that are settled together: what is known of them stays in the first-level cache.
 pub(super) const PAIRS: usize = 256;
-/// Numbers beyond `exp(±LARGEST)` are bounded by it on one side and not at all on the other.
-const LARGEST: f64 = 43.0;
 /// A gain beyond this is not bounded from above.
 const MOST: f32 = 40.0;
 /// Relative room for rounding in f32: a few units in the last place of every number on the way.
@@ -43,11 +42,6 @@ const ROUNDING: f64 = 4e-6;
 const CANCELLED: f64 = 1e-6;
 /// The same in f64.
 const FINE: f64 = 1e-9;
-/// The same for scores.
-const SCORED: f64 = 1e-5;
-/// Scores of x below -LEAST are taken for 0, and are below TINY.
-const LEAST: f32 = 80.0;
-const TINY: f32 = 2e-35;
 
 /// What is known of the bag before any query.
 #[derive(Debug)]
@@ -396,59 +390,9 @@ impl Bounds {
     }
 }
 
-/// Below and above a value that is known up to `room`, for [`Bounds::settle`].
-fn around(value: f64, room: f64) -> [f32; 2] {
-    let (least, most) = ((-LARGEST).exp(), LARGEST.exp());
-    let low = if value >= least { (value.min(most) - room).max(0.0) as f32 } else { 0.0 };
-    let high = if value <= most { (value.max(least) + room) as f32 } else { f32::INFINITY };
-    [low, high]
-}
-
-/// At most `exp x`, and not too small for f32.
-fn above_zero(x: f64) -> f32 {
-    if x < -LARGEST || x.is_nan() { 0.0 } else { (x.min(LARGEST).exp() * (1.0 - 1e-6)) as f32 }
-}
-
-/// At least `exp x`, and not too large for f32.
-fn below_infinity(x: f64) -> f32 {
-    if x > LARGEST || x.is_nan() { f32::INFINITY } else { (x.max(-LARGEST).exp() * (1.0 + 1e-6)) as f32 }
-}
-
-/// Replaces x by the score `ln(1 + exp x)`, up to a share of [`SCORED`] and to [`TINY`].
-fn scores_of(odds: &mut [f32]) {
-    Arch::new().dispatch(
-        #[inline(always)]
-        || {
-            for x in odds {
-                let far = exp(-x.abs().min(LEAST));
-                // By its series, where 1 + exp x would lose exp x.
-                let series = far * (1.0 - far * (0.5 - far * (1.0 / 3.0 - 0.25 * far)));
-                let below = if *x < -LEAST { 0.0 } else { series };
-                let score = if *x < -3.0 { below } else { x.max(0.0) + ln(1.0 + far) };
-                *x = if x.is_nan() { f32::NAN } else { score };
-            }
-        },
-    );
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn scores_in_f32_are_near_the_formula() {
-        let odds: Vec<f32> = (-9000..9000).map(|at| at as f32 * 0.011).collect();
-        let mut scores = odds.clone();
-        scores_of(&mut scores);
-        for (&x, &score) in odds.iter().zip(&scores) {
-            let expected = super::super::count::softplus(f64::from(x));
-            let room = SCORED * expected + f64::from(TINY);
-            assert!((f64::from(score) - expected).abs() < room, "{x}: {score} for {expected}");
-        }
-        let mut odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
-        scores_of(&mut odd);
-        assert!(odd[0].is_nan() && odd[1] == f32::INFINITY && odd[2] == 0.0);
-    }
 
     /// What a point of a class must have, against the formula: also where the offset leaves next to nothing of the score.
     #[test]

@@ -22,6 +22,7 @@ mod nearest;
 mod prototypes;
 mod ranked;
 mod ridge;
+mod rounded;
 mod settings;
 mod shrinkage;
 mod spaces;
