@@ -22,9 +22,9 @@ ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = ROOT / "crates" / "dance" / "src"
 
 # Files beside the story: anyone may use them.
-BESIDE = ["context", "error", "event", "kernel", "matrix", "random", "setters", "whole_file"]
+BESIDE = ["context", "error", "event", "kernel", "method", "setters", "whole_file"]
 # The rooms, each before those that may use it.
-ROOMS = ["device", "data", "machine", "neighbors", "conformal", "model"]
+ROOMS = ["numeric", "device", "data", "machine", "neighbors", "scores", "evaluation", "stream", "posterior", "conformal", "model"]
 
 MOST_LINES = 400
 # Files that may be longer, and why: "crates/…/file.rs": "reason".

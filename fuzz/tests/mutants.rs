@@ -5,7 +5,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use dance::random::Random;
+use dance::numeric::random::Random;
 use dance_fuzz::{TARGETS, Target};
 
 /// Per target; all of them take seconds.

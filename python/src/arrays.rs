@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use dance::Matrix;
-use dance::conformal::Sets;
+use dance::scores::Sets;
 use numpy::ndarray::Array2;
 use numpy::{Element, IntoPyArray, PyArray2, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;

@@ -1,9 +1,9 @@
 //! Split conformal prediction on class probabilities.
 
-use dance::conformal::CalibrationScores;
 use dance::conformal::methods::adapter::Adapter;
-use dance::conformal::scores::ranked::{self, RankedRow};
-use dance::conformal::scores::{Aps, Lac, RankedScore, Raps, Saps};
+use dance::scores::CalibrationScores;
+use dance::scores::ranked::{self, RankedRow};
+use dance::scores::{Aps, Lac, RankedScore, Raps, Saps};
 use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

@@ -1,7 +1,7 @@
 //! How good sets are.
 
-use dance::conformal::CoverageBand;
-use dance::conformal::metrics::{self, Metrics};
+use dance::evaluation::CoverageBand;
+use dance::evaluation::metrics::{self, Metrics};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 

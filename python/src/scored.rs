@@ -2,8 +2,8 @@
 
 use dance::Prediction;
 use dance::conformal::Combine;
-use dance::conformal::Counts;
 use dance::model::Include;
+use dance::scores::Counts;
 use numpy::{PyArray1, PyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

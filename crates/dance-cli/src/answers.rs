@@ -1,9 +1,11 @@
 //! What the model says about each row, ready to be written.
 
 use clap::ValueEnum;
-use dance::conformal::{Decision, EmptySets, flagged_beyond_chance};
+use dance::conformal::Decision;
 use dance::data::{Frame, Kind};
 use dance::model;
+use dance::scores::EmptySets;
+use dance::stream::flagged_beyond_chance;
 use dance::{Context, Dance, Matrix, PredictOptions, Scored, Table};
 use serde_json::value::{RawValue, to_raw_value};
 

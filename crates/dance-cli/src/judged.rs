@@ -2,11 +2,13 @@
 
 use std::io::{self, Write};
 
-use dance::conformal::breakdown::{Breakdown, Portion};
-use dance::conformal::metrics::Metrics;
-use dance::conformal::threshold::smallest_alpha;
-use dance::conformal::{ByClass, Combine, CoverageBand, Decision, ProbabilityMetrics, Sets};
+use dance::conformal::{ByClass, Combine, Decision};
+use dance::evaluation::breakdown::{Breakdown, Portion};
+use dance::evaluation::metrics::Metrics;
+use dance::evaluation::{CoverageBand, ProbabilityMetrics};
 use dance::machine::Classified;
+use dance::scores::Sets;
+use dance::scores::threshold::smallest_alpha;
 use dance::{Context, Dance, Matrix, PredictOptions, Prediction};
 use serde::Serialize;
 

@@ -1,7 +1,8 @@
 //! Options of the method that `fit` and `recalibrate` share.
 
 use clap::{Args, ValueEnum};
-use dance::conformal::{ByClass, CalibrationMode, Combine, DanceConfig, Mix, PosteriorScore};
+use dance::conformal::{ByClass, CalibrationMode, Combine, DanceConfig, Mix};
+use dance::posterior::PosteriorScore;
 
 use crate::parse;
 

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use axum::body::Bytes;
-use dance::conformal::metrics::Metrics;
-use dance::conformal::{Combine, CoverageBand, Sets};
+use dance::conformal::Combine;
 use dance::data::Classes;
-use dance::random::Random;
+use dance::evaluation::CoverageBand;
+use dance::evaluation::metrics::Metrics;
+use dance::numeric::random::Random;
+use dance::scores::Sets;
 use dance::{Context, Dance, Matrix, PredictOptions, Scored};
 use serde::Serialize;
 use serde_json::json;

@@ -21,7 +21,7 @@ use dance::device::cpu::agop_flops;
 use dance::device::{AgopForm, Device, DeviceChoice, FitPoints, MachineParts};
 use dance::kernel::Kernel;
 use dance::neighbors::Index;
-use dance::random::Random;
+use dance::numeric::random::Random;
 use dance::{Config, Context, Event, Fitted, Matrix, Observer};
 
 fn main() {

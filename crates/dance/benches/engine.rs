@@ -24,7 +24,7 @@ use dance::kernel::Kernel;
 use dance::machine::tune::{self, TuneConfig};
 use dance::machine::{Classifier, Part, RfmConfig};
 use dance::neighbors::squared_distance;
-use dance::random::Random;
+use dance::numeric::random::Random;
 use dance::{Context, Dataset, Event, Matrix, Observer, Quality, Result};
 use faer::{Accum, Mat, MatMut, MatRef, Par, Side};
 use serde_json::json;

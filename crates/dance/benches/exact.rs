@@ -10,7 +10,7 @@ use dance::conformal::{CalibrationMode, Combine, DanceConfig, Mix, Predictor, Se
 use dance::device::{Cpu, Device, MachineParts};
 use dance::kernel::Kernel;
 use dance::machine::Part;
-use dance::random::Random;
+use dance::numeric::random::Random;
 use dance::{Context, Matrix};
 
 const CLASSES: usize = 1000;

@@ -11,7 +11,7 @@ use dance::device::{Cpu, Device, MachineParts};
 use dance::kernel::Kernel;
 use dance::machine::Part;
 use dance::neighbors::Index;
-use dance::random::Random;
+use dance::numeric::random::Random;
 use dance::{Context, Matrix};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};

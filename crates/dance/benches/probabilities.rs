@@ -6,8 +6,8 @@
 use std::time::Instant;
 
 use dance::conformal::methods::adapter::Adapter;
-use dance::conformal::scores::{Aps, Lac, RankedScore, Raps, Saps};
-use dance::random::Random;
+use dance::numeric::random::Random;
+use dance::scores::{Aps, Lac, RankedScore, Raps, Saps};
 use dance::{Context, Matrix};
 
 const ROWS: usize = 5000;

@@ -2,11 +2,11 @@
 //!
 //! `cargo run -p dance-conformal --example fit_and_predict`
 
-use dance::conformal::metrics::Metrics;
 use dance::data::{io, split};
 use dance::device::Cpu;
+use dance::evaluation::metrics::Metrics;
 use dance::machine::tune::TuneConfig;
-use dance::random::Random;
+use dance::numeric::random::Random;
 use dance::{Config, Context, Fitted, PredictOptions};
 
 /// A table of points from three classes that overlap: a column with the label, and one for each of four dimensions.

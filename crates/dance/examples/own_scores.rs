@@ -5,10 +5,10 @@
 //! `cargo run -p dance-conformal --example own_scores`
 
 use dance::conformal::methods::adapter::Adapter;
-use dance::conformal::metrics::Metrics;
-use dance::conformal::scores::{Aps, LabelScores, Lac, RankedScore};
-use dance::conformal::{CalibrationScores, Sets};
-use dance::random::Random;
+use dance::evaluation::metrics::Metrics;
+use dance::numeric::random::Random;
+use dance::scores::{Aps, LabelScores, Lac, RankedScore};
+use dance::scores::{CalibrationScores, Sets};
 use dance::{Context, Matrix, Result};
 
 const CLASSES: usize = 10;

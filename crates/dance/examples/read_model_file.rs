@@ -8,7 +8,7 @@ use dance::conformal::{Combine, DanceConfig};
 use dance::data::{RawLabels, Table};
 use dance::device::Cpu;
 use dance::machine::tune::TuneConfig;
-use dance::random::Random;
+use dance::numeric::random::Random;
 use dance::{Config, Context, Dance, Dataset, Fitted, Matrix};
 use safetensors::SafeTensors;
 

@@ -5,12 +5,12 @@
 //!
 //! `cargo run -p dance-conformal --example recalibrate`
 
-use dance::conformal::metrics::Metrics;
 use dance::conformal::{CalibrationMode, Combine, DanceConfig};
 use dance::data::{RawLabels, Table};
 use dance::device::Cpu;
+use dance::evaluation::metrics::Metrics;
 use dance::machine::tune::TuneConfig;
-use dance::random::Random;
+use dance::numeric::random::Random;
 use dance::{Config, Context, Dance, Dataset, Fitted, Matrix, PredictOptions, Result};
 
 const ALPHA: f64 = 0.1;

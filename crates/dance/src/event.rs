@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// Something that happened during a job.
 #[derive(Clone, Debug, PartialEq)]

@@ -15,24 +15,26 @@ mod context;
 mod error;
 mod event;
 pub mod kernel;
-mod matrix;
-pub mod random;
+pub mod method;
 mod setters;
 pub mod whole_file;
-
-// What heavy work runs on.
-pub mod device;
 
 // The rooms.
 pub mod conformal;
 pub mod data;
+pub mod device;
+pub mod evaluation;
 pub mod machine;
 pub mod model;
 pub mod neighbors;
+pub mod numeric;
+pub mod posterior;
+pub mod scores;
+pub mod stream;
 
 pub use context::{Context, Observer, Quiet, Silent};
 pub use data::{Dataset, Table};
 pub use error::{Error, Result, human_bytes, shortened};
 pub use event::{Evaluation, Event, Quality, RidgeReport, Round};
-pub use matrix::{Matrix, Rows};
 pub use model::{Config, Dance, Fitted, PredictOptions, Prediction, Scored};
+pub use numeric::{Matrix, Rows};

@@ -11,7 +11,7 @@ use dance::data::{io, split};
 use dance::device::{Cpu, Cuda, Device, FitPoints, FitSize, IdLists, MachineParts};
 use dance::kernel::Kernel;
 use dance::neighbors::{Index, squared_distance};
-use dance::random::Random;
+use dance::numeric::random::Random;
 use dance::{Config, Context, Dance, Error, Fitted, Matrix, PredictOptions};
 
 static CONTEXT: LazyLock<Context<'static>> = LazyLock::new(|| Context::new(0).unwrap());

@@ -11,7 +11,7 @@ use cudarc::driver::{CudaContext, CudaSlice, LaunchConfig};
 use dance::data::{Dataset, RawLabels, Table};
 use dance::device::{Cpu, Cuda};
 use dance::neighbors::Index;
-use dance::random::Random;
+use dance::numeric::random::Random;
 use dance::{Config, Context, Dance, Event, Fitted, Matrix, Observer, PredictOptions};
 
 const ROWS: usize = 1200;

@@ -8,7 +8,7 @@ use dance::device::{
     AgopForm, Cpu, Device, DeviceChoice, FitPoints, FitSession, Iterate, MachineParts, Solved,
 };
 use dance::kernel::Kernel;
-use dance::random::Random;
+use dance::numeric::random::Random;
 use dance::{Context, Error, Matrix};
 
 /// The CPU, and a graphics processor where there is one.

@@ -4,19 +4,19 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use dance::conformal::methods::{adapter::Adapter, conf_ot, ncp::Ncp};
-use dance::conformal::scores::{Aps, Confine, RankedScore};
 use dance::conformal::{CalibrationMode, Combine};
 use dance::data::{RawLabels, Table};
 use dance::device::Cpu;
 use dance::neighbors::Index;
-use dance::random::Random;
+use dance::numeric::random::Random;
+use dance::scores::{Aps, Confine, RankedScore};
 use dance::{Config, Context, Dance, Dataset, Fitted, Matrix, PredictOptions};
 
 fn blobs(n: usize, seed: u64) -> Dataset {
     let (d, classes, mut random) = (5, 4, Random::new(seed, 6));
     let labels: Vec<i64> = (0..n).map(|row| (row % classes) as i64).collect();
     let value = |at: usize, noise: f64| {
-        dance::random::uniform_of(&[(at / d % classes * d + at % d) as u64]) + 0.3 * noise
+        dance::numeric::random::uniform_of(&[(at / d % classes * d + at % d) as u64]) + 0.3 * noise
     };
     let values = (0..n * d).map(|at| value(at, random.normal()) as f32).collect();
     let mut table = Table::new("blobs", Matrix::new(values, n, d).unwrap()).unwrap();

@@ -15,9 +15,9 @@ use super::case::Parts;
 use super::runner::{ids_in, renamed};
 use dance::PredictOptions;
 use dance::conformal::Mix;
-use dance::conformal::metrics::Metrics;
 use dance::conformal::{CalibrationMode, DanceConfig};
 use dance::device::Device;
+use dance::evaluation::metrics::Metrics;
 use dance::{Context, Fitted, Silent};
 use dance::{Error, Result};
 

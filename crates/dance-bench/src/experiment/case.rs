@@ -13,11 +13,11 @@ use super::record::{Case, CurvePoint, Posterior, Record, Seconds, Skipped, by_cl
 use super::runner::Runner;
 use dance::Dataset;
 use dance::Evaluation;
-use dance::conformal::breakdown::Breakdown;
-use dance::conformal::metrics::Metrics;
-use dance::conformal::threshold::smallest_alpha;
 use dance::data::split;
 use dance::device::Device;
+use dance::evaluation::breakdown::Breakdown;
+use dance::evaluation::metrics::Metrics;
+use dance::scores::threshold::smallest_alpha;
 use dance::{Context, Event, Fitted, Observer};
 use dance::{Error, Result};
 

@@ -4,7 +4,7 @@
 //! largest class, a class keeps at least one point and at most those it has. Every seed draws anew.
 
 use dance::Dataset;
-use dance::random::Random;
+use dance::numeric::random::Random;
 
 const PURPOSE: u64 = 0x21bf;
 

@@ -8,7 +8,7 @@ use dance::conformal::methods::adapter::Adapter;
 use dance::conformal::methods::class_wise::{ClassCalibration, ClassScore};
 use dance::conformal::methods::pas::{self, Pas};
 use dance::conformal::methods::{clustered, fca::Fca, rc3p};
-use dance::conformal::scores::{Aps, Lac};
+use dance::scores::{Aps, Lac};
 
 /// How far interpolated thresholds are from that of all points to those of classes: half way, where the paper leaves it to the user.
 const BETWEEN: f64 = 0.5;

@@ -10,9 +10,10 @@ use super::method::Method;
 use super::picture::Picture;
 use super::plan::Plan;
 use dance::Evaluation;
-use dance::conformal::breakdown::Breakdown;
-use dance::conformal::metrics::Metrics;
-use dance::conformal::{ProbabilityMetrics, Sets};
+use dance::evaluation::ProbabilityMetrics;
+use dance::evaluation::breakdown::Breakdown;
+use dance::evaluation::metrics::Metrics;
+use dance::scores::Sets;
 use dance::whole_file::{self, WholeFile};
 use dance::{Error, Result};
 

@@ -230,7 +230,7 @@ fn turned(matrix: &Matrix) -> Result<Matrix> {
 mod tests {
     use super::*;
     use dance::device::Cpu;
-    use dance::random::Random;
+    use dance::numeric::random::Random;
 
     /// The optimum of a convex function is where its gradient is 0: the gradient from the formula, in f64.
     #[test]

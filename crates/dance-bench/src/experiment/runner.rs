@@ -9,13 +9,12 @@ use dance::conformal::methods::{
     conf_ot,
     ncp::Ncp,
 };
-use dance::conformal::scores::{
-    self, Aps, Confine, DeepKnn, LabelScores, Lac, NeighborScore, RankedScore, Raps, Saps,
-};
-use dance::conformal::{CalibrationScores, Cut, LabelCounts, ProbabilityMetrics, Sets, least_count};
 use dance::data::Classes;
 use dance::device::Device;
+use dance::evaluation::ProbabilityMetrics;
 use dance::neighbors::{Index, Neighbors};
+use dance::scores::{self, Aps, Confine, DeepKnn, LabelScores, Lac, NeighborScore, RankedScore, Raps, Saps};
+use dance::scores::{CalibrationScores, Cut, LabelCounts, Sets, least_count};
 use dance::{Context, Dance, Dataset, Error, Fitted, Matrix, PredictOptions, Result, Scored};
 
 /// Neighbors that the baselines share: as many as the one that looks at most.

@@ -7,7 +7,7 @@ use super::tables::ablation_keys;
 use crate::chart::Chart;
 use crate::experiment::picture::Picture;
 use crate::experiment::{Case, Results};
-use dance::conformal::metrics::Metrics;
+use dance::evaluation::metrics::Metrics;
 
 type Measure = fn(&Metrics) -> f64;
 /// An α, and for every setting its name and what came out.

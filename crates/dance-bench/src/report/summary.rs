@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::experiment::{Method, Record, Results};
-use dance::conformal::breakdown::{Breakdown, Portion};
-use dance::conformal::metrics::Metrics;
+use dance::evaluation::breakdown::{Breakdown, Portion};
+use dance::evaluation::metrics::Metrics;
 
 /// A method at one α over all data sets.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,7 +4,7 @@ use super::cells::{Cell, Table};
 use super::summary::{Parts, data_sets, deviation, mean, portion_coverage, summarize};
 use crate::experiment::{Case, Method, Results};
 use crate::text::counted;
-use dance::conformal::ProbabilityMetrics;
+use dance::evaluation::ProbabilityMetrics;
 
 /// The main table: means over data sets, at every α of the run.
 pub fn main(results: &Results) -> Table {

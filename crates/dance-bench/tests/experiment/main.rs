@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use dance::data::RawLabels;
 use dance::device::Cpu;
-use dance::random::Random;
+use dance::numeric::random::Random;
 use dance::{Context, Dataset, Matrix, Table};
 use dance_bench::experiment::{self, Ablation, Method, Plan, Results};
 
@@ -18,7 +18,8 @@ static CONTEXT: LazyLock<Context<'static>> = LazyLock::new(|| Context::new(2).un
 /// Blobs, one per class, with their centers as prototypes where asked for.
 fn blobs(n: usize, classes: usize, seed: u64, prototypes: bool) -> Dataset {
     let (d, mut random) = (6, Random::new(seed, 4));
-    let center = |class: usize, at: usize| dance::random::uniform_of(&[class as u64, at as u64]) - 0.5;
+    let center =
+        |class: usize, at: usize| dance::numeric::random::uniform_of(&[class as u64, at as u64]) - 0.5;
     let labels: Vec<i64> = (0..n).map(|row| (row % classes) as i64).collect();
     let values =
         (0..n * d).map(|at| (center(at / d % classes, at % d) + 0.25 * random.normal()) as f32).collect();
@@ -215,7 +216,7 @@ fn a_bad_file_among_good_ones_is_noted_and_the_others_run() {
     let (good, bad) = (folder.path().join("good.csv"), folder.path().join("bad.npz"));
     let mut text = String::from("label,a,b\n");
     for row in 0..60 {
-        let noise = dance::random::uniform_of(&[row]);
+        let noise = dance::numeric::random::uniform_of(&[row]);
         text += &format!("c{},{},{}\n", row % 2, (row % 2) as f64 + noise, 1.0 - noise);
     }
     std::fs::write(&good, text).unwrap();

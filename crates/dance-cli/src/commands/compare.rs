@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::Args;
-use dance::conformal::{ByClass, CalibrationMode, Combine, DanceConfig, Mix, PosteriorScore};
+use dance::conformal::{ByClass, CalibrationMode, Combine, DanceConfig, Mix};
 use dance::data::split;
+use dance::posterior::PosteriorScore;
 use dance::{Dance, Dataset, Quiet};
 use serde_json::json;
 

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dance::conformal::ByClass;
-use dance::conformal::threshold::smallest_alpha;
 use dance::data::io::Format;
 use dance::device::{self, Cpu, Listed};
 use dance::model::Unseen;
+use dance::scores::threshold::smallest_alpha;
 use dance::{Dance, Dataset, Silent, Table, human_bytes};
 use serde_json::{Map, Value, json};
 

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use dance::Dance;
-use dance::conformal::EmptySets;
-use dance::conformal::threshold::smallest_alpha;
 use dance::data::io as files;
+use dance::scores::EmptySets;
+use dance::scores::threshold::smallest_alpha;
 use serde_json::json;
 
 mod adapt;

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use dance::conformal::EmptySets;
 use dance::data::{EncoderIdentity, PICKED, RANDOM};
 use dance::model::{SelectOptions, Selection};
+use dance::scores::EmptySets;
 use dance::{Dance, Table};
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! What is wrong with a labelled set, in every file that `dance audit` writes.
 
-use dance::random::uniform_of;
+use dance::numeric::random::uniform_of;
 use serde_json::{Value, json};
 
 use super::{run, scratch, toy};

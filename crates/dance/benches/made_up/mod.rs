@@ -1,7 +1,7 @@
 //! Points for benches that need labels which can be learned, though not perfectly.
 
 use dance::Matrix;
-use dance::random::Random;
+use dance::numeric::random::Random;
 
 /// Uniform numbers around 0.
 pub(crate) fn points(n: usize, d: usize, seed: u64) -> Matrix {

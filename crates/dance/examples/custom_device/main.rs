@@ -7,7 +7,7 @@ mod naive;
 
 use dance::data::{RawLabels, Table};
 use dance::device::{Cpu, Device};
-use dance::random::Random;
+use dance::numeric::random::Random;
 use dance::{Config, Context, Dataset, Fitted, Matrix, PredictOptions, Result};
 
 fn main() -> Result<()> {

@@ -3,24 +3,26 @@
 //! Cost: in every mode one search of all calibration points. In reuse mode the search runs over the two parts of the 80/20
 //! split by turns: the first answers for the selection of the mix, both merged for the thresholds.
 
-use super::by_class::ByClass;
-use super::combine::{Combine, Levels, Rule, Scores};
-use super::config::DanceConfig;
+use super::combine::{Levels, Rule, Scores};
 use super::difficulty::Difficulty;
-use super::exact::Bag;
-use super::mix::{Mix, MixSelection, Trial};
-use super::novelty::Novelty;
+use super::mix::{MixSelection, Trial};
 use super::parts::{canonical_order, halves, tuning_parts};
 use super::predictor::{Evidence, Predictor};
 use super::reference::{CALIBRATION_PART, Reference, check_labels};
 use super::selecting::{Selecting, own_scores, selected};
-use super::threshold::CalibrationScores;
+use crate::conformal::full::Bag;
 use crate::context::Context;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::machine::Part;
+use crate::method::ByClass;
+use crate::method::Combine;
+use crate::method::DanceConfig;
+use crate::method::Mix;
 use crate::neighbors::Neighbors;
+use crate::scores::threshold::CalibrationScores;
+use crate::stream::Novelty;
 
 /// What every way of calibrating needs beside the points.
 #[derive(Clone, Copy)]

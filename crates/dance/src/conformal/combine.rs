@@ -9,24 +9,7 @@
 //!   orders like S and needs no logarithm: whole numbers, so ties are exact (up to n of about 1500; beyond, to 1e-15).
 //! - **evidence**: none of these: `-ln p(y)` of a posterior that experts of their own make (`evidence`).
 
-use serde::{Deserialize, Serialize};
-
-use crate::conformal::threshold::CalibrationScores;
-
-/// How the scores are combined.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Combine {
-    /// Both scores pass, each at its share of α.
-    Union,
-    /// One score made of two, at the whole α.
-    Joint,
-    /// One score made of both and the class probability.
-    #[default]
-    Fuse,
-    /// The posterior of several experts, trained on fit and calibration points: see `evidence`.
-    Evidence,
-}
+use crate::scores::threshold::CalibrationScores;
 
 /// The weight of `1 - p_y` in the rank that breaks its ties with it: below 1, so that it never overrules a rank.
 const TIE_WEIGHT: f64 = 0.99;

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::counts::{Counts, Cut, LabelCounts};
 use super::mix::Trial;
-use super::threshold::{Threshold, smallest_alpha, too_few};
+use crate::scores::counts::{Counts, Cut, LabelCounts};
+use crate::scores::threshold::{Threshold, smallest_alpha, too_few};
 
 /// How labels are let into sets at one α.
 #[derive(Clone, Debug, PartialEq, Serialize)]

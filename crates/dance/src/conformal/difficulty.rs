@@ -6,8 +6,9 @@
 //! (m+1) )` for m fit points. A fused score adds up such logarithms, `S = -(2·ln N_rank + ln N_contrast + 2·ln N_probability)`, and a
 //! single one is one of them, so h is on their scale but for a weight, which is fixed.
 
-use super::by_class::{ByClass, Clusters, Offsets, Strata};
 use super::combine::Rule;
+use crate::method::ByClass;
+use crate::scores::by_class::{Clusters, Offsets, Strata};
 
 /// How hard fit points are to a machine that had not seen them.
 #[derive(Clone, Debug, Default, PartialEq)]

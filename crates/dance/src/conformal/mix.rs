@@ -12,11 +12,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::conformal::config::CalibrationMode;
-use crate::conformal::metrics::class_coverage_violation;
-use crate::conformal::scores::paired::PairedScores;
-use crate::conformal::threshold::CalibrationScores;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::evaluation::metrics::class_coverage_violation;
+use crate::method::CalibrationMode;
+use crate::scores::paired::PairedScores;
+use crate::scores::threshold::CalibrationScores;
 
 /// Steps of the grid.
 const STEPS: usize = 10;
@@ -24,67 +24,6 @@ const SIZE_WEIGHT: f64 = 0.8;
 const VIOLATION_WEIGHT: f64 = 0.2;
 /// Objectives closer than this are ties: the order of a sum must not decide.
 const TIE: f64 = 1e-9;
-
-/// How the mix is found.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Mix {
-    /// Selected on calibration points, for every α by itself.
-    #[default]
-    Auto,
-    /// Given: 0 is the k-NN set, 1 the CLR set.
-    Fixed(f64),
-}
-
-impl Mix {
-    pub(crate) fn check(self) -> Result<()> {
-        match self {
-            Self::Fixed(mix) if !(0.0..=1.0).contains(&mix) => {
-                Err(Error::config("mix", mix, "`auto` or a number from 0 (k-NN set) to 1 (CLR set)"))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// `auto` or a number, in files as on the command line.
-impl Serialize for Mix {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Auto => serializer.serialize_str("auto"),
-            Self::Fixed(mix) => serializer.serialize_f64(*mix),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Mix {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Form {
-            Number(f64),
-            Word(String),
-        }
-        match Form::deserialize(deserializer)? {
-            Form::Number(mix) => Ok(Self::Fixed(mix)),
-            Form::Word(word) => word.parse().map_err(serde::de::Error::custom),
-        }
-    }
-}
-
-impl std::str::FromStr for Mix {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let mix = match text {
-            "auto" => Self::Auto,
-            number => Self::Fixed(number.parse().unwrap_or(f64::NAN)),
-        };
-        match mix.check() {
-            Ok(()) => Ok(mix),
-            Err(_) => Err(Error::config("mix", text, "`auto` or a number from 0 (k-NN set) to 1 (CLR set)")),
-        }
-    }
-}
 
 /// `(α_knn, α_clr)`.
 pub fn share(alpha: f64, mix: f64) -> (f64, f64) {
@@ -239,7 +178,7 @@ fn standardised(values: impl ExactSizeIterator<Item = f64> + Clone) -> Vec<f64> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conformal::scores::LabelScores;
+    use crate::scores::LabelScores;
 
     type Row<'a> = &'a [(u32, f64)];
 
@@ -295,18 +234,5 @@ mod tests {
         assert!((trials[1].objective - expected).abs() < 1e-12, "{trials:?}");
         assert_eq!(trials[0].objective, 0.0);
         assert_eq!(judged(Compared::AsTheyAre).1[0].objective.total_cmp(&0.0), std::cmp::Ordering::Greater);
-    }
-
-    #[test]
-    fn words_and_numbers() {
-        assert_eq!("auto".parse::<Mix>().unwrap(), Mix::Auto);
-        assert_eq!("0.3".parse::<Mix>().unwrap(), Mix::Fixed(0.3));
-        for bad in ["1.1", "-0.1", "half", "NaN"] {
-            assert!(matches!(bad.parse::<Mix>(), Err(Error::Config { .. })), "{bad}");
-        }
-        for mix in [Mix::Auto, Mix::Fixed(0.5)] {
-            let text = serde_json::to_string(&mix).unwrap();
-            assert_eq!(serde_json::from_str::<Mix>(&text).unwrap(), mix);
-        }
     }
 }

@@ -10,7 +10,7 @@
 //! 8. [`methods`]: what others do, on the same kernel.
 //!
 //! ```
-//! use dance::conformal::{CalibrationScores, Sets, scores::LabelScores};
+//! use dance::scores::{CalibrationScores, Sets, LabelScores};
 //! // Your own scores: nine calibration points, then two queries with the scores of three labels.
 //! let calibration = CalibrationScores::new(vec![0.1, 0.2, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8])?;
 //! let queries = LabelScores::from_rows([&[(0, 0.1), (1, 0.75), (2, 0.9)][..], &[(0, 0.85), (1, 0.3), (2, 0.2)]]);
@@ -19,55 +19,26 @@
 //! # Ok::<(), dance::Error>(())
 //! ```
 
-mod adaptive;
-mod band;
-pub mod breakdown;
-mod by_class;
 mod calibrate;
 mod combine;
-mod config;
-mod counts;
 mod decision;
 mod difficulty;
-mod evidence;
-mod exact;
-mod label_errors;
-mod martingale;
+mod full;
 pub mod methods;
-pub mod metrics;
 mod mix;
-mod none_of_these;
-mod novelty;
+mod new_labels;
 mod parts;
 mod predictor;
-mod probability_metrics;
 mod reference;
-pub mod scores;
 mod selecting;
-mod sets;
-pub mod threshold;
 
-pub use adaptive::Adaptive;
-pub use band::CoverageBand;
-pub use by_class::{ByClass, Clusters};
+pub use crate::method::{ByClass, CalibrationMode, Combine, DanceConfig, Mix};
 pub use calibrate::Setup;
 pub(crate) use calibrate::{Believed, rule};
-pub use combine::Combine;
 pub(crate) use combine::Levels;
-pub use config::{CalibrationMode, DanceConfig};
-pub use counts::{Counts, Cut, LabelCounts, least_count};
 pub use decision::Decision;
 pub use difficulty::Difficulty;
-pub use evidence::{ExpertSettings, PosteriorScore, ScoreSettings, Space, StackSettings};
-pub(crate) use evidence::{Known, Lesson, Stack, learn, left_out};
-pub use label_errors::{LabelErrors, benjamini_hochberg};
-pub use martingale::{Bets, Martingale};
-pub use mix::{Compared, Mix, MixSelection, Trial, share};
-pub(crate) use novelty::Novelty;
-pub use novelty::{NOVELTY_NEIGHBORS, flagged_beyond_chance};
+pub use mix::{Compared, MixSelection, Trial, share};
 pub(crate) use predictor::Evidence;
 pub use predictor::{Answers, Predictor};
-pub use probability_metrics::ProbabilityMetrics;
 pub(crate) use reference::Reference;
-pub use sets::{EmptySets, Sets};
-pub use threshold::CalibrationScores;

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use crate::data::split;
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
-use crate::random;
+use crate::numeric::matrix::Matrix;
+use crate::numeric::random;
 
-use super::combine::Combine;
-use super::config::DanceConfig;
-use super::mix::Mix;
+use crate::method::Combine;
+use crate::method::DanceConfig;
+use crate::method::Mix;
 
 /// Share of the points whose scores give thresholds while the mix is selected.
 const THRESHOLD_SHARE: f64 = 0.8;

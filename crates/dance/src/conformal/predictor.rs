@@ -6,23 +6,25 @@
 
 use std::sync::Arc;
 
-use super::combine::{Combine, Levels, Rule, Scores, with_probability};
-use super::config::CalibrationMode;
-use super::counts::{Counts, Cut, LabelCounts, least_count};
+use super::combine::{Levels, Rule, Scores, with_probability};
 use super::decision::Decision;
 use super::difficulty::Difficulty;
-use super::evidence::Stack;
-use super::exact::{Bag, Queries};
-use super::mix::{self, Mix, MixSelection, Trial};
-use super::none_of_these::Singles;
-use super::novelty::Novelty;
+use super::mix::{self, MixSelection, Trial};
 use super::reference::{self, QUERY_PART, Reference};
-use super::scores::paired::PairedScores;
-use super::threshold::CalibrationScores;
+use crate::conformal::full::{Bag, Queries};
+use crate::conformal::new_labels::Singles;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
+use crate::method::CalibrationMode;
+use crate::method::Combine;
+use crate::method::Mix;
 use crate::neighbors::{Neighbors, Reached};
+use crate::numeric::matrix::Matrix;
+use crate::posterior::Stack;
+use crate::scores::counts::{Counts, Cut, LabelCounts, least_count};
+use crate::scores::paired::PairedScores;
+use crate::scores::threshold::CalibrationScores;
+use crate::stream::Novelty;
 
 /// Queries of a parallel task.
 const TILE: usize = 64;

@@ -1,22 +1,22 @@
 //! Labelled reference points, and the rank and the contrastive score over them.
 
-use crate::conformal::scores::contrastive::Contrastive;
-use crate::conformal::scores::paired::PairedScores;
-use crate::conformal::scores::rank::{self, Rank};
-use crate::conformal::scores::{self, NeighborScore};
 use crate::context::Context;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::machine::Part;
-use crate::matrix::Matrix;
 use crate::neighbors::{Index, Neighbors};
-use crate::random;
+use crate::numeric::matrix::Matrix;
+use crate::numeric::random;
+use crate::scores::contrastive::Contrastive;
+use crate::scores::paired::PairedScores;
+use crate::scores::rank::{self, Rank};
+use crate::scores::{self, NeighborScore};
 
-use super::combine::Combine;
-use super::config::DanceConfig;
-use super::exact;
-use super::novelty::Novelty;
+use crate::conformal::full;
+use crate::method::Combine;
+use crate::method::DanceConfig;
+use crate::stream::Novelty;
 
 /// Parts of the random numbers that break ties: calibration points, and points asked about later.
 pub(super) const CALIBRATION_PART: u64 = 0;
@@ -68,8 +68,8 @@ impl Reference {
     /// distance go by random keys, and ranks are shared.
     pub(super) fn for_bag(mut self, calibration: usize) -> Self {
         let key = |row: usize| match row.checked_sub(calibration) {
-            None => exact::key(self.seed, CALIBRATION_PART, row as u64),
-            Some(row) => exact::key(self.seed, FIT_PART, row as u64),
+            None => full::key(self.seed, CALIBRATION_PART, row as u64),
+            Some(row) => full::key(self.seed, FIT_PART, row as u64),
         };
         let keys = (0..self.labels.len()).map(key).collect();
         self.rank.shared_ties = true;

@@ -1,14 +1,16 @@
 //! Points that select the mix, in every mode and for every way of combining.
 
 use super::calibrate::Setup;
-use super::combine::{Combine, Levels, Rule, Scores, with_probability};
-use super::config::DanceConfig;
-use super::mix::{Compared, Judged, Mix, MixSelection, Trial};
+use super::combine::{Levels, Rule, Scores, with_probability};
+use super::mix::{Compared, Judged, MixSelection, Trial};
 use super::reference::{QUERY_PART, Reference};
-use super::scores::paired::PairedScores;
-use super::threshold::CalibrationScores;
 use crate::error::Result;
 use crate::machine::Part;
+use crate::method::Combine;
+use crate::method::DanceConfig;
+use crate::method::Mix;
+use crate::scores::paired::PairedScores;
+use crate::scores::threshold::CalibrationScores;
 
 /// The level for which a joint score's mix is selected. There is one for all levels: a p-value must not depend on α.
 const JOINT_ALPHA: f64 = 0.1;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::encoder::EncoderIdentity;
 use super::kind::Kind;
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// Embeddings with encoded labels, checked.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,7 @@
 //! ```
 
 use super::kind::{Kind, Value};
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// Values of one kind.
 #[derive(Clone, Debug, PartialEq)]

@@ -147,7 +147,7 @@ impl Table {
 mod tests {
     use super::*;
     use crate::data::assert_refused;
-    use crate::matrix::Matrix;
+    use crate::numeric::matrix::Matrix;
 
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(|&name| name.to_owned()).collect()

@@ -11,7 +11,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// How embeddings are brought to a common scale before anything else looks at them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

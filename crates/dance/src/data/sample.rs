@@ -21,7 +21,7 @@
 use super::labels::RawLabels;
 use super::table::Table;
 use crate::error::{Error, Result};
-use crate::random::Random;
+use crate::numeric::random::Random;
 
 /// Its random numbers are nobody else's.
 const PURPOSE: u64 = 0x5a4d;
@@ -187,7 +187,7 @@ impl Table {
 mod tests {
     use super::*;
     use crate::data::assert_refused;
-    use crate::matrix::Matrix;
+    use crate::numeric::matrix::Matrix;
 
     /// Rows `first..first+count`, whose number is their embedding, label and id.
     fn rows(first: usize, count: usize) -> Table {

@@ -21,7 +21,7 @@
 //! ```
 
 use crate::error::{Error, Result};
-use crate::random::Random;
+use crate::numeric::random::Random;
 
 /// The stream of random numbers that splits draw from.
 const PURPOSE: u64 = 0x5eed_5711;

@@ -11,7 +11,7 @@ use super::kind::Kind;
 use super::labelled::Places;
 use super::labels::RawLabels;
 use crate::error::{Error, Result};
-use crate::matrix::{Matrix, check_finite};
+use crate::numeric::matrix::{Matrix, check_finite};
 
 /// What a file of embeddings holds. Only `embeddings` is always there.
 #[derive(Clone, Debug, PartialEq)]

@@ -33,7 +33,7 @@ mod choice;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
-mod frame;
+mod rounding;
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::event::{Quality, RidgeReport};
 use crate::kernel::Kernel;
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// Heavy work on one device.
 pub trait Device: Send + Sync {

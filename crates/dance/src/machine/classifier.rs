@@ -12,7 +12,7 @@ use crate::data::Normalizer;
 use crate::device::{ClassifierHandle, Device, MachineParts};
 use crate::error::{Error, Result};
 use crate::event::{Event, largest};
-use crate::matrix::{Matrix, Rows, check_finite, check_finite_rows};
+use crate::numeric::matrix::{Matrix, Rows, check_finite, check_finite_rows};
 
 /// Queries that are worked on at a time: what prediction needs beside its result does not grow with their number.
 const BLOCK: usize = 2048;

@@ -12,7 +12,7 @@
 
 use faer::Mat;
 
-use crate::device::cpu::linalg;
+use crate::numeric::linalg;
 
 /// The first two coordinates of each of `n` points; `None` below 3 points.
 pub fn plane(n: usize, similarity: impl Fn(usize, usize) -> f64) -> Option<Vec<[f32; 2]>> {

@@ -5,9 +5,9 @@
 
 use faer::Mat;
 
-use crate::device::cpu::linalg;
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
+use crate::numeric::linalg;
+use crate::numeric::matrix::Matrix;
 
 /// `R = M^(1/2)`, symmetric.
 pub(super) fn symmetric_root(metric: &Matrix) -> Result<Matrix> {

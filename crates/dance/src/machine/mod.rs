@@ -29,7 +29,7 @@ pub use probabilities::{OutputScale, Probabilities, default_floor};
 pub use rfm::{Rfm, RfmConfig};
 
 use crate::device::FitPoints;
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// Points with their labels.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,7 +8,7 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// Where class probabilities come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -194,7 +194,7 @@ fn least(function: impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> (f64, f6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use crate::numeric::random::Random;
 
     #[test]
     fn clamping_divides_by_the_sum() {

@@ -19,8 +19,8 @@ use crate::device::{Device, FitSession, Iterate, Solved};
 use crate::error::{Error, Result};
 use crate::event::{Event, Quality, Round};
 use crate::kernel::Kernel;
-use crate::matrix::Matrix;
-use crate::random::Random;
+use crate::numeric::matrix::Matrix;
+use crate::numeric::random::Random;
 use crate::setters::setters;
 
 /// Accuracy this far below the best ends the loop.

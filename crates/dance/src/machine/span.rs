@@ -10,8 +10,8 @@ use faer::Mat;
 
 use super::rfm::Rfm;
 use crate::context::Context;
-use crate::device::cpu::linalg;
-use crate::matrix::Matrix;
+use crate::numeric::linalg;
+use crate::numeric::matrix::Matrix;
 
 /// Directions whose squared length is below this share of the largest are rounding.
 const NEGLIGIBLE: f64 = 1e-13;
@@ -89,7 +89,7 @@ impl Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use crate::numeric::random::Random;
 
     #[test]
     fn coordinates_keep_every_distance_and_the_basis_is_orthonormal() {

@@ -5,8 +5,9 @@ use serde::Serialize;
 
 use super::dance::{Dance, ReferencePoint};
 use super::prediction::Scored;
-use crate::conformal::{Combine, Counts, Decision};
+use crate::conformal::{Combine, Decision};
 use crate::data::Value;
+use crate::scores::Counts;
 
 /// What to say beside the set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

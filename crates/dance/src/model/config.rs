@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::aim::Aim;
 use crate::conformal::DanceConfig;
 use crate::data::Normalize;
 use crate::error::{Error, Result};
 use crate::machine::tune::TuneConfig;
 use crate::machine::{OutputScale, Probabilities, RfmConfig, default_floor};
+use crate::model::shift::Aim;
 use crate::setters::setters;
 
 /// Settings of a fit and of the method on top of it.

@@ -5,17 +5,19 @@ use serde::Serialize;
 use super::config::Config;
 use super::fitted::Fitted;
 use super::prediction::{PredictOptions, Prediction, Scored};
-use super::seen::Overlap;
-use super::unseen::Unseen;
-use crate::conformal::{CalibrationMode, DanceConfig, Decision, EmptySets, Predictor, Stack, StackSettings};
+use crate::conformal::{CalibrationMode, DanceConfig, Decision, Predictor};
 use crate::context::Context;
 use crate::data::{Classes, Dataset, EncoderIdentity, Kind, Names, Value};
 use crate::device::Device;
 use crate::error::Result;
 use crate::event::largest;
 use crate::machine::{Classified, Classifier};
-use crate::matrix::{Matrix, Rows};
+use crate::model::new_labels::Unseen;
+use crate::model::overlap::Overlap;
 use crate::neighbors::Neighbors;
+use crate::numeric::matrix::{Matrix, Rows};
+use crate::posterior::{Stack, StackSettings};
+use crate::scores::EmptySets;
 
 /// A point among which neighbors are found.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -6,9 +6,7 @@ use super::config::Config;
 use super::dance::Dance;
 use super::file::hash_of;
 use super::notices;
-use super::seen::{self, Judges, Overlap};
-use super::unseen::Unseen;
-use crate::conformal::{Believed, CalibrationMode, Combine, Lesson, Predictor, Setup, Stack, learn};
+use crate::conformal::{Believed, CalibrationMode, Combine, Predictor, Setup};
 use crate::context::Context;
 use crate::data::{
     Classes, Dataset, EncoderIdentity, Kind, Names, Normalize, Normalizer, PointShape, Source,
@@ -17,7 +15,10 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::Quality;
 use crate::machine::{Classifier, OutputScale, Part, Probabilities, Rfm, tune};
-use crate::matrix::{Matrix, check_finite};
+use crate::model::new_labels::Unseen;
+use crate::model::overlap::{self, Judges, Overlap};
+use crate::numeric::matrix::{Matrix, check_finite};
+use crate::posterior::{Lesson, Stack, learn};
 
 /// A kernel machine that has not been calibrated yet.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,7 +132,7 @@ impl Fitted {
         let probabilities =
             asked.then(|| classifier.own_probabilities(&mapped, &labels, context)).transpose()?;
         let disjoint = config.calibration == CalibrationMode::Disjoint;
-        let calibration_hashes = disjoint.then(|| seen::hashes(&points));
+        let calibration_hashes = disjoint.then(|| overlap::hashes(&points));
         let setup =
             Setup { device, classes: classes.len(), kernel: self.rfm.kernel, config: &config, context };
         let calibration = Part { embeddings: mapped, labels };

@@ -26,36 +26,37 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod aim;
 mod answer;
 mod answer_columns;
-mod apart;
 mod audit;
 mod config;
+mod cross_fit;
 mod dance;
 mod file;
 mod fitted;
+mod model_point;
 mod monitor;
+mod new_labels;
 mod notices;
+mod overlap;
 mod prediction;
-mod seen;
 mod select;
-mod sound;
-mod unseen;
-mod whereabouts;
+mod shift;
+mod validate;
 
-pub use aim::{Aim, thinned};
 pub use answer::{Answer, Include, Refusal};
 pub use audit::{
-    Alike, Audit, AuditOptions, Copies, LabelError, Order, Outlier, RARE, SeenPoint, Space, Twofold,
+    Alike, Audit, AuditOptions, Copies, LabelError, LabelErrors, Order, Outlier, RARE, SeenPoint, Space,
+    Twofold, benjamini_hochberg,
 };
 pub use config::Config;
 pub use dance::{Dance, ReferencePoint};
 pub use file::{FORMAT, hash_of};
 pub use fitted::Fitted;
+pub use model_point::ModelPoint;
 pub use monitor::{Alarm, Monitor, MonitorState, Watched};
+pub use new_labels::Unseen;
+pub use overlap::{Judges, Overlap, SeenAs};
 pub use prediction::{Best, PredictOptions, Prediction, Scored};
-pub use seen::{Judges, Overlap, SeenAs};
 pub use select::{SelectOptions, Selection};
-pub use unseen::Unseen;
-pub use whereabouts::ModelPoint;
+pub use shift::{Aim, thinned};

@@ -1,6 +1,6 @@
 //! Watching a stream: do points still come from where the calibration points came from, and their labels too?
 //!
-//! Two [martingales](crate::conformal::Martingale). **Inputs**: the distance of a point to its 5th-nearest fit point, in mapped space.
+//! Two [martingales](crate::stream::Martingale). **Inputs**: the distance of a point to its 5th-nearest fit point, in mapped space.
 //! **Labels**: one minus the kernel machine's probability of the true label. Both are fixed by the fit points alone, so calibration
 //! points and the points of the stream are judged alike, and the false-alarm probability asked for holds for the whole run: with
 //! labels each of the two has half of it. The p-values of a set would not do: they compare with calibration points that
@@ -11,12 +11,13 @@ use std::ops::Deref;
 use serde::{Deserialize, Serialize};
 
 use super::dance::Dance;
-use crate::conformal::{Bets, CalibrationMode, Martingale, NOVELTY_NEIGHBORS};
+use crate::conformal::CalibrationMode;
 use crate::context::Context;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
 use crate::neighbors::Index;
+use crate::numeric::matrix::Matrix;
+use crate::stream::{Bets, Martingale, NOVELTY_NEIGHBORS};
 
 /// What has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::data::Kind;
 use crate::neighbors::Neighbors;
 
-use super::seen::Overlap;
+use crate::model::overlap::Overlap;
 
 /// Says how many calibration points took part in the fit: from the first one on, there is no guarantee.
 pub(super) fn overlap(overlap: Overlap, points: usize, context: &Context<'_>) {

@@ -5,10 +5,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::conformal::scores::PairedScores;
-use crate::conformal::{Answers, Decision, EmptySets, LabelCounts, Sets, least_count};
+use crate::conformal::{Answers, Decision};
 use crate::error::Result;
 use crate::machine::Classified;
+use crate::scores::PairedScores;
+use crate::scores::{EmptySets, LabelCounts, Sets, least_count};
 use crate::setters::setters;
 
 /// What to compute beside the sets.

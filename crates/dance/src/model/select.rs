@@ -25,9 +25,9 @@ use crate::conformal::Combine;
 use crate::context::Context;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
 use crate::neighbors::{Index, Neighbors};
-use crate::random::Random;
+use crate::numeric::matrix::Matrix;
+use crate::numeric::random::Random;
 
 /// Neighbors of a point that it can stand for.
 const NEIGHBORS: usize = 30;

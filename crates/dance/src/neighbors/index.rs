@@ -8,7 +8,7 @@ use super::list::{Neighbors, Places, Reached};
 use crate::context::Context;
 use crate::device::{Asked, Device, IdLists, IndexHandle};
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// Most queries of a parallel task: enough that a point it fetches serves several.
 const GROUP: usize = 1024;

@@ -7,7 +7,7 @@ mod methods;
 mod peers;
 mod torchcp;
 
-use dance::random::Random;
+use dance::numeric::random::Random;
 use dance::{Context, Matrix};
 
 /// Two workers, the same for every test.

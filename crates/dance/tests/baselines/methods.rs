@@ -4,22 +4,22 @@ use dance::Context;
 use dance::Matrix;
 use dance::conformal::methods::conf_ot;
 use dance::conformal::methods::ncp::Ncp;
-use dance::conformal::scores::Confine;
-use dance::conformal::scores::DeepKnn;
-use dance::conformal::scores::Raps;
-use dance::conformal::scores::ranked::{self, Draws, RankedScore};
-use dance::conformal::scores::{self, NeighborScore};
-use dance::conformal::threshold::{CalibrationScores, order_index};
 use dance::device::Cpu;
 use dance::neighbors::Index;
-use dance::random::Random;
+use dance::numeric::random::Random;
+use dance::scores::Confine;
+use dance::scores::DeepKnn;
+use dance::scores::Raps;
+use dance::scores::ranked::{self, Draws, RankedScore};
+use dance::scores::threshold::{CalibrationScores, order_index};
+use dance::scores::{self, NeighborScore};
 
 /// Points around a center for every class, and their labels.
 fn points(n: usize, classes: usize, d: usize, seed: u64) -> (Matrix, Vec<u32>) {
     let mut random = Random::new(seed, 5);
     let labels: Vec<u32> = (0..n).map(|_| random.below(classes) as u32).collect();
     let value = |row: usize, column: usize, noise: f64| {
-        let center = dance::random::uniform_of(&[labels[row].into(), column as u64]) - 0.5;
+        let center = dance::numeric::random::uniform_of(&[labels[row].into(), column as u64]) - 0.5;
         (center + 0.25 * noise) as f32
     };
     let values = (0..n * d).map(|at| value(at / d, at % d, random.normal())).collect();
@@ -116,7 +116,7 @@ fn sinkhorn(logits: &Matrix, labels: &[u32]) -> Vec<f64> {
 fn one_bias_per_class_is_sinkhorn() {
     let (points, labels) = points(120, 9, 16, 4);
     let prototypes = Matrix::new(
-        (0..9 * 16).map(|at| dance::random::uniform_of(&[at / 16, at % 16]) as f32 - 0.5).collect(),
+        (0..9 * 16).map(|at| dance::numeric::random::uniform_of(&[at / 16, at % 16]) as f32 - 0.5).collect(),
         9,
         16,
     )

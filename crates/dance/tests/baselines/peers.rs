@@ -6,9 +6,9 @@ use dance::conformal::methods::clustered::Clusters;
 use dance::conformal::methods::fca::Fca;
 use dance::conformal::methods::pas::{self, Pas};
 use dance::conformal::methods::rc3p;
-use dance::conformal::scores::{Aps, Draws, Lac};
-use dance::conformal::{Cut, LabelCounts, least_count};
-use dance::random::Random;
+use dance::numeric::random::Random;
+use dance::scores::{Aps, Draws, Lac};
+use dance::scores::{Cut, LabelCounts, least_count};
 
 use super::{context, simulated};
 
@@ -194,7 +194,8 @@ fn directions(n: usize, classes: usize, d: usize, seed: u64) -> (Matrix, Vec<u32
     let mut random = Random::new(seed, 6);
     let labels: Vec<u32> = (0..n).map(|_| random.below(classes) as u32).collect();
     // Near enough to each other that no probability rounds to 1.
-    let center = |label: u32, at: usize| 0.5 + 0.3 * dance::random::uniform_of(&[label.into(), at as u64, 3]);
+    let center =
+        |label: u32, at: usize| 0.5 + 0.3 * dance::numeric::random::uniform_of(&[label.into(), at as u64, 3]);
     let values = (0..n * d).map(|at| (center(labels[at / d], at % d) + 0.05 * random.normal()) as f32);
     (Matrix::new(values.collect(), n, d).unwrap(), labels)
 }

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use dance::Matrix;
-use dance::conformal::scores::Aps;
-use dance::conformal::scores::Lac;
-use dance::conformal::scores::Raps;
-use dance::conformal::scores::Saps;
-use dance::conformal::scores::ranked::{self, Draws, RankedScore};
-use dance::conformal::threshold::CalibrationScores;
+use dance::scores::Aps;
+use dance::scores::Lac;
+use dance::scores::Raps;
+use dance::scores::Saps;
+use dance::scores::ranked::{self, Draws, RankedScore};
+use dance::scores::threshold::CalibrationScores;
 
 use super::context;
 

@@ -6,7 +6,7 @@ use dance::conformal::{ByClass, CalibrationMode, Combine, DanceConfig, Difficult
 use dance::device::Cpu;
 use dance::kernel::Kernel;
 use dance::machine::Part;
-use dance::random::Random;
+use dance::numeric::random::Random;
 
 use crate::exact::{CLASSES, Case, Point, SEED, cases, key, name_of, probabilities, scores};
 use crate::reference::{Data, Settings, blobs};

@@ -2,7 +2,8 @@
 //! where each is counted by itself.
 
 use dance::Context;
-use dance::conformal::{ByClass, CalibrationMode, Combine, Cut, DanceConfig, Mix};
+use dance::conformal::{ByClass, CalibrationMode, Combine, DanceConfig, Mix};
+use dance::scores::Cut;
 
 use crate::calibrated::Calibrated;
 use crate::coverage::{

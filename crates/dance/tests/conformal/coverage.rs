@@ -6,13 +6,13 @@
 //! index that is off by one, and points that are their own neighbors.
 
 use dance::Context;
-use dance::conformal::Cut;
 use dance::conformal::Mix;
-use dance::conformal::threshold::order_index;
 use dance::conformal::{Answers, CalibrationMode, Combine, DanceConfig, Predictor};
 use dance::device::Cpu;
 use dance::kernel::Kernel;
 use dance::neighbors::Index;
+use dance::scores::Cut;
+use dance::scores::threshold::order_index;
 
 use crate::calibrated::{COMBINES, Calibrated};
 use crate::reference::{Data, blobs};
@@ -315,7 +315,7 @@ fn a_point_that_is_its_own_neighbor_is_noticed() {
                 };
                 data.labels.iter().enumerate().map(rank).collect()
             };
-            let own = dance::conformal::threshold::CalibrationScores::new(ranks(&calibration)).unwrap();
+            let own = dance::scores::threshold::CalibrationScores::new(ranks(&calibration)).unwrap();
             let new = ranks(&test);
             [ALPHAS.map(|alpha| {
                 let threshold = own.threshold(alpha).unwrap().value;

@@ -2,13 +2,13 @@
 
 use dance::Context;
 use dance::Matrix;
-use dance::conformal::Counts;
 use dance::conformal::Mix;
 use dance::conformal::{CalibrationMode, Combine, DanceConfig, Predictor, Setup};
 use dance::device::Cpu;
 use dance::kernel::Kernel;
 use dance::machine::Part;
-use dance::random::{Random, uniform_of};
+use dance::numeric::random::{Random, uniform_of};
+use dance::scores::Counts;
 
 use crate::reference::{Data, Settings, blobs, contrast_of, lattice, squared};
 

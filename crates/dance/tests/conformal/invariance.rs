@@ -2,12 +2,12 @@
 
 use dance::Context;
 use dance::Matrix;
-use dance::conformal::Sets;
 use dance::conformal::{CalibrationMode, Combine, DanceConfig, Predictor};
 use dance::device::{Cpu, Device, MachineParts};
 use dance::kernel::Kernel;
 use dance::neighbors::Index;
-use dance::random::Random;
+use dance::numeric::random::Random;
+use dance::scores::Sets;
 
 use crate::calibrated::{COMBINES, Calibrated, MODES};
 use crate::reference::{Data, blobs, lattice};

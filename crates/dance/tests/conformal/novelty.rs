@@ -1,12 +1,11 @@
 //! Novelty is the p-value of the brute force that puts the query among the calibration points, and false alarms are as rare as asked.
 
 use dance::Context;
-use dance::conformal::{
-    CalibrationMode, Combine, DanceConfig, Mix, NOVELTY_NEIGHBORS, Predictor, Setup, flagged_beyond_chance,
-};
+use dance::conformal::{CalibrationMode, Combine, DanceConfig, Mix, Predictor, Setup};
 use dance::device::Cpu;
 use dance::kernel::Kernel;
 use dance::machine::Part;
+use dance::stream::{NOVELTY_NEIGHBORS, flagged_beyond_chance};
 
 use crate::reference::{Data, blobs, lattice, squared};
 

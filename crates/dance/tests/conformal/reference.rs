@@ -2,7 +2,7 @@
 //! the kernel's two parameters. And data to try it on.
 
 use dance::Matrix;
-use dance::random::Random;
+use dance::numeric::random::Random;
 
 /// Labelled points.
 #[derive(Clone, Debug)]
@@ -41,8 +41,9 @@ impl Data {
 /// Overlapping Gaussian blobs, one per class.
 pub(crate) fn blobs(n: usize, d: usize, classes: u32, spread: f64, seed: u64) -> Data {
     let mut random = Random::new(seed, 1);
-    let centers: Vec<f64> =
-        (0..classes as usize * d).map(|at| dance::random::uniform_of(&[9, at as u64]) * 2.0).collect();
+    let centers: Vec<f64> = (0..classes as usize * d)
+        .map(|at| dance::numeric::random::uniform_of(&[9, at as u64]) * 2.0)
+        .collect();
     let mut points = Vec::with_capacity(n * d);
     let mut labels = Vec::with_capacity(n);
     for _ in 0..n {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use dance::conformal::{CalibrationMode, Combine, DanceConfig, Mix, Predictor, Setup, least_count};
+use dance::conformal::{CalibrationMode, Combine, DanceConfig, Mix, Predictor, Setup};
 use dance::device::Cpu;
 use dance::kernel::Kernel;
 use dance::machine::Part;
-use dance::random::Random;
+use dance::numeric::random::Random;
+use dance::scores::least_count;
 use dance::{Context, Matrix};
 
 const DIMENSIONS: usize = 4;

@@ -6,7 +6,7 @@ use dance::conformal::{CalibrationMode, Mix};
 use dance::data::RawLabels;
 use dance::device::Cpu;
 use dance::model::{Audit, AuditOptions, Copies, ModelPoint, SeenAs, Space};
-use dance::random::Random;
+use dance::numeric::random::Random;
 use dance::{Dance, Dataset, Fitted, Matrix, Table};
 
 use crate::{CONTEXT, config};

@@ -2,15 +2,16 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dance::conformal::metrics::Metrics;
 use dance::conformal::share;
-use dance::conformal::{CalibrationMode, Combine, EmptySets, Mix};
+use dance::conformal::{CalibrationMode, Combine, Mix};
 use dance::data::{Normalize, Normalizer};
 use dance::device::Cpu;
+use dance::evaluation::metrics::Metrics;
 use dance::kernel::Kernel;
 use dance::machine::{Classifier, OutputScale, Rfm};
 use dance::model::SeenAs;
-use dance::random::Random;
+use dance::numeric::random::Random;
+use dance::scores::EmptySets;
 use dance::{Dance, Error, Event, Matrix, Observer, PredictOptions, Rows};
 
 use crate::{CONTEXT, DEVICES, Warnings, blobs, config, fitted, model, model_on};

@@ -6,7 +6,7 @@ use dance::conformal::{CalibrationMode, Combine, Mix};
 use dance::data::{Normalize, RawLabels};
 use dance::device::Cpu;
 use dance::model::FORMAT;
-use dance::random::Random;
+use dance::numeric::random::Random;
 use dance::{Context, Dance, Error, Fitted, Matrix, PredictOptions, Table};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};

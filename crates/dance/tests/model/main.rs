@@ -19,7 +19,7 @@ use std::sync::{LazyLock, Mutex};
 use dance::conformal::{CalibrationMode, Combine, Mix};
 use dance::data::RawLabels;
 use dance::device::{Cpu, Device};
-use dance::random::Random;
+use dance::numeric::random::Random;
 use dance::{Config, Context, Dance, Dataset, Event, Fitted, Matrix, Observer, Table};
 
 static CONTEXT: LazyLock<Context<'static>> = LazyLock::new(|| Context::new(2).unwrap());
@@ -30,7 +30,7 @@ const DEVICES: [&dyn Device; 2] = [&Cpu, &naive::Naive];
 fn blobs(n: usize, classes: usize, first_class: i64, seed: u64) -> Dataset {
     let (d, mut random) = (6, Random::new(seed, 4));
     let centers: Vec<f64> =
-        (0..classes * d).map(|at| dance::random::uniform_of(&[at as u64]) * 2.0).collect();
+        (0..classes * d).map(|at| dance::numeric::random::uniform_of(&[at as u64]) * 2.0).collect();
     let labels: Vec<i64> = (0..n).map(|row| (row % classes) as i64).collect();
     let values = labels.iter().flat_map(|&label| {
         let center = &centers[label as usize * d..][..d];

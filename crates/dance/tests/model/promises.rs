@@ -1,10 +1,11 @@
 //! What a model says about itself, held against points that were never drawn.
 
-use dance::conformal::{CalibrationMode, Combine, Mix, ProbabilityMetrics};
+use dance::conformal::{CalibrationMode, Combine, Mix};
 use dance::data::{RawLabels, split};
 use dance::device::Cpu;
+use dance::evaluation::ProbabilityMetrics;
 use dance::machine::Probabilities;
-use dance::random::Random;
+use dance::numeric::random::Random;
 use dance::{Config, Dance, Dataset, Fitted, Matrix, PredictOptions, Table};
 
 use crate::{CONTEXT, config};
@@ -27,7 +28,7 @@ fn long_tail(n: usize, random: &mut Random) -> Dataset {
         let label = label.unwrap_or(CLASSES - 1);
         labels.push(label as i64);
         values.extend((0..DIMENSIONS).map(|d| {
-            let center = 3.0 * dance::random::uniform_of(&[label as u64, d as u64]);
+            let center = 3.0 * dance::numeric::random::uniform_of(&[label as u64, d as u64]);
             (center + 0.5 * random.normal()) as f32
         }));
     }

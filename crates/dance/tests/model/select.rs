@@ -4,7 +4,7 @@ use dance::conformal::{CalibrationMode, Combine, Mix};
 use dance::data::RawLabels;
 use dance::device::Cpu;
 use dance::model::SelectOptions;
-use dance::random::Random;
+use dance::numeric::random::Random;
 use dance::{Dance, Dataset, Fitted, Matrix, PredictOptions, Table};
 
 use crate::{CONTEXT, config};

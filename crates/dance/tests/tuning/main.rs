@@ -14,7 +14,7 @@ use dance::device::{
 use dance::kernel::Kernel;
 use dance::machine::tune::{self, TuneConfig, Tuned};
 use dance::machine::{Part, Rfm, RfmConfig};
-use dance::random::Random;
+use dance::numeric::random::Random;
 use dance::{Context, Error, Event, Matrix, Observer, Quality, Result};
 
 /// Two informative directions among `d`: the metric has something to learn.

@@ -2,7 +2,7 @@
 
 use super::story::{ALPHAS, Example, Judged, Story, default_method, drawn_methods, is_paper};
 use super::words;
-use dance::conformal::CoverageBand;
+use dance::evaluation::CoverageBand;
 use dance_bench::chart::{Chart, figures};
 use dance_bench::html::{document, escape};
 use dance_bench::report::cells::{Cell, Table};

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use anyhow::Context;
-use dance::conformal::metrics::Metrics;
 use dance::conformal::{ByClass, Combine, DanceConfig, Mix};
 use dance::data::split;
+use dance::evaluation::metrics::Metrics;
 use dance::{Config, Dance, Dataset, Evaluation, Fitted, PredictOptions, Prediction, Scored, Silent};
 use serde::Serialize;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use dance::conformal::Adaptive;
 use dance::data::Classes;
+use dance::stream::Adaptive;
 use dance::whole_file::{self, WholeFile};
 use serde::{Deserialize, Serialize};
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use dance::random::Random;
+use dance::numeric::random::Random;
 use serde_json::Value;
 
 use super::super::{Ran, names};

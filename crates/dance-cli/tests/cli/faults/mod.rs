@@ -14,7 +14,7 @@ use super::{Ran, binary};
 
 /// Points in the plane around three centers, as CSV: small enough that a fit takes no time to speak of.
 fn points(folder: &std::path::Path) {
-    use dance::random::Random;
+    use dance::numeric::random::Random;
     let mut random = Random::new(0, 0);
     let mut text = String::from("label,x,y,z\n");
     for row in 0..90 {

@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use dance::conformal::methods::adapter::Adapter;
-//! use dance::conformal::scores::{Lac, RankedScore};
+//! use dance::scores::{Lac, RankedScore};
 //! use dance::{Context, Matrix};
 //! let context = Context::new(1)?;
 //! let probabilities = Matrix::new(vec![0.9, 0.1, 0.2, 0.8, 0.6, 0.4, 0.7, 0.3], 4, 2)?;
@@ -16,12 +16,12 @@
 //! # Ok::<(), dance::Error>(())
 //! ```
 
-use crate::conformal::scores::ranked::{self, Draws, RankedLabel, RankedScore};
-use crate::conformal::sets::Sets;
-use crate::conformal::threshold::{CalibrationScores, Threshold};
 use crate::context::Context;
 use crate::error::Result;
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
+use crate::scores::ranked::{self, Draws, RankedLabel, RankedScore};
+use crate::scores::sets::Sets;
+use crate::scores::threshold::{CalibrationScores, Threshold};
 
 /// Parts of the seeded draws: calibration points, and points asked about later.
 pub(crate) const CALIBRATION_PART: u64 = 0;

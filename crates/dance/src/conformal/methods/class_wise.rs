@@ -12,7 +12,8 @@
 //! Cost: one look at every calibration row, one sort per query.
 //!
 //! ```
-//! use dance::conformal::{methods::class_wise::ClassCalibration, scores::Lac};
+//! use dance::conformal::methods::class_wise::ClassCalibration;
+//! use dance::scores::Lac;
 //! use dance::{Context, Matrix};
 //! let context = Context::new(1)?;
 //! let probabilities = Matrix::new(vec![0.9, 0.1, 0.7, 0.3, 0.6, 0.4, 0.2, 0.8], 4, 2)?;
@@ -22,12 +23,12 @@
 //! # Ok::<(), dance::Error>(())
 //! ```
 
-use crate::conformal::scores::ranked::{self, RankedLabel, RankedRow, RankedScore};
-use crate::conformal::sets::Sets;
-use crate::conformal::threshold::CalibrationScores;
 use crate::context::Context;
 use crate::error::Result;
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
+use crate::scores::ranked::{self, RankedLabel, RankedRow, RankedScore};
+use crate::scores::sets::Sets;
+use crate::scores::threshold::CalibrationScores;
 
 use super::adapter::{CALIBRATION_PART, QUERY_PART, draws};
 

@@ -25,7 +25,7 @@ use rayon::prelude::*;
 use crate::context::Context;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// Factor of the cosines: CLIP's.
 const SCALE: f32 = 100.0;

@@ -16,7 +16,8 @@
 //! Cost: n·c exponentials and n·d products per query; memory 16·n·c bytes.
 //!
 //! ```
-//! use dance::conformal::{Cut, least_count, methods::fca::Fca};
+//! use dance::scores::{Cut, least_count};
+//! use dance::conformal::methods::fca::Fca;
 //! use dance::{Context, Matrix};
 //! let context = Context::new(1)?;
 //! let points = Matrix::new(vec![1.0, 0.1, 1.0, -0.1, 0.1, 1.0, -0.1, 1.0], 4, 2)?;
@@ -26,11 +27,11 @@
 //! # Ok::<(), dance::Error>(())
 //! ```
 
-use crate::conformal::counts::{Counts, LabelCounts};
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
 use crate::neighbors::squared_distance;
+use crate::numeric::matrix::Matrix;
+use crate::scores::counts::{Counts, LabelCounts};
 
 /// 1/τ: CLIP's.
 const SCALE: f64 = 100.0;

@@ -3,7 +3,7 @@
 //! The threshold of a query is a weighted quantile of the RAPS scores `s_j` of its 50 nearest calibration points, weights
 //! `w_j ∝ exp(-r_j/bandwidth)`, at a level chosen so that leave-one-out coverage of the calibration points reaches 1-α.
 //! The same as one score: `s ≤ Q_level` exactly when the weight below it, `t(z,y) = Σ { w_j : s_j < s(z,y) }`, is below the
-//! level; so `t` is thresholded like any score ([`threshold`](crate::conformal::threshold)). t is 1 where every neighbor scores less.
+//! level; so `t` is thresholded like any score ([`threshold`](crate::scores::threshold)). t is 1 where every neighbor scores less.
 //!
 //! Bandwidth and RAPS's penalty are tuned for every α on a held-out fifth of the calibration points, by set size; RAPS's
 //! free ranks are the (1-α) quantile of the true labels' ranks, plus one. Heuristic: calibration points are each other's
@@ -25,16 +25,16 @@
 //! # Ok::<(), dance::Error>(())
 //! ```
 
-use crate::conformal::scores::Raps;
-use crate::conformal::scores::ranked::{self, RankedLabel, RankedRow, RankedScore};
-use crate::conformal::sets::Sets;
-use crate::conformal::threshold::{CalibrationScores, order_index};
 use crate::context::Context;
 use crate::data::split;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
 use crate::neighbors::{Index, Neighbors};
+use crate::numeric::matrix::Matrix;
+use crate::scores::Raps;
+use crate::scores::ranked::{self, RankedLabel, RankedRow, RankedScore};
+use crate::scores::sets::Sets;
+use crate::scores::threshold::{CalibrationScores, order_index};
 
 use super::adapter::{CALIBRATION_PART, QUERY_PART, draws};
 

@@ -17,7 +17,7 @@ use crate::data::labelled::Places;
 use crate::data::provenance::{PROVENANCE, is_picked};
 use crate::data::{Kind, Table};
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// Reads a table of embeddings.
 pub(super) fn read(path: &Path, mut file: File, delimiter: u8, options: &ReadOptions) -> Result<Table> {

@@ -18,7 +18,7 @@ use crate::data::labelled::Places;
 use crate::data::provenance::{PROVENANCE, is_picked};
 use crate::data::{Kind, RawLabels, Table};
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// The longest line of a point: as much for each number, and as much for everything else.
 const LONGEST_NUMBER: usize = 64;

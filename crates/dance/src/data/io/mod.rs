@@ -41,11 +41,11 @@
 pub use blocks::{Blocks, RefusedRow, Rows};
 pub use csv_cell::csv_safe;
 pub use format::{EXTENSIONS, Format};
-#[cfg(feature = "parquet")]
-pub use guard::silence_caught_panics;
 pub use jsonl::{JsonKeys, JsonPoint};
 #[cfg(feature = "parquet")]
-pub use parquet_fields::ParquetFields;
+pub use parquet::ParquetFields;
+#[cfg(feature = "parquet")]
+pub use parquet::silence_caught_panics;
 
 use std::fmt;
 use std::io::{ErrorKind, Read};
@@ -61,8 +61,6 @@ mod budget;
 mod csv;
 mod csv_cell;
 mod format;
-#[cfg(feature = "parquet")]
-mod guard;
 mod jsonl;
 mod labels;
 mod npy_header;
@@ -70,20 +68,6 @@ mod numpy;
 mod open;
 #[cfg(feature = "parquet")]
 mod parquet;
-#[cfg(feature = "parquet")]
-mod parquet_cursor;
-#[cfg(feature = "parquet")]
-mod parquet_delta;
-#[cfg(feature = "parquet")]
-mod parquet_fields;
-#[cfg(feature = "parquet")]
-mod parquet_footer;
-#[cfg(feature = "parquet")]
-mod parquet_lists;
-#[cfg(feature = "parquet")]
-mod parquet_pages;
-#[cfg(feature = "parquet")]
-mod parquet_values;
 mod safetensors;
 mod scalar;
 

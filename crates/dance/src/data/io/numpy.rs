@@ -20,7 +20,7 @@ use crate::data::labelled::Places;
 use crate::data::provenance::PROVENANCE;
 use crate::data::{EncoderIdentity, Kind, RawLabels, Table};
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// Deflate cannot expand a byte to more than this many (zlib's documentation: 1032 : 1).
 const DEFLATE_RATIO: u64 = 1032;

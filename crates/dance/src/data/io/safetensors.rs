@@ -24,7 +24,7 @@ use crate::data::labelled::Places;
 use crate::data::provenance::PROVENANCE;
 use crate::data::{EncoderIdentity, Kind, RawLabels, Table};
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// The longest header that the format's own reader accepts.
 const LONGEST_HEADER: u64 = 100_000_000;

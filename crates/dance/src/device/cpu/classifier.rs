@@ -1,13 +1,13 @@
 //! A fitted kernel machine on the CPU, its points centred, measured and packed once.
 
 use super::distances::from_products;
-use super::packed::{Packed, Scratch, in_tiles};
 use super::{check_width, mean, moved, squared_norm, subtract};
 use crate::context::Context;
 use crate::device::{ClassifierHandle, MachineParts};
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
+use crate::numeric::packed::{Packed, Scratch, in_tiles};
 
 pub(super) struct CpuClassifier {
     dimensions: usize,

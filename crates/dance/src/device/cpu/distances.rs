@@ -10,8 +10,8 @@
 use pulp::Arch;
 use rayon::prelude::*;
 
-use super::linalg::{self, View};
-use crate::matrix::Matrix;
+use crate::numeric::linalg::{self, View};
+use crate::numeric::matrix::Matrix;
 
 /// Below this share of the two norms, a squared distance from the product has lost too many digits.
 const CLOSE: f32 = 1.0 / 256.0;

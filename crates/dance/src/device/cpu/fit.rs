@@ -13,7 +13,7 @@ use crate::device::{AgopForm, FitPoints, FitSession, FitSize, Iterate, Solved};
 use crate::error::{Error, Result};
 use crate::event::Quality;
 use crate::kernel::Kernel;
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// Held-out points of a task: its kernel tile stays in cache while β streams by.
 const TILE: usize = 64;

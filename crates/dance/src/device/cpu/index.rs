@@ -9,14 +9,14 @@
 
 use std::ops::Range;
 
-use super::packed::{Packed, Scratch};
 use super::shortlist::Shortlist;
 use super::{check_width, squared_norm, subtract};
 use crate::context::Context;
-use crate::device::frame::{Frame, Reach};
+use crate::device::rounding::{Frame, Reach};
 use crate::device::{Asked, Candidates, IdLists, IndexHandle};
 use crate::error::Result;
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
+use crate::numeric::packed::{Packed, Scratch};
 
 /// Queries of one product, and points: the tile stays in cache until it is looked at.
 const QUERY_TILE: usize = 96;

@@ -12,9 +12,6 @@ mod distances;
 pub(crate) mod elementwise;
 mod fit;
 mod index;
-pub(crate) mod linalg;
-mod number;
-pub(crate) mod packed;
 pub(in crate::device) mod ridge;
 mod shortlist;
 
@@ -23,7 +20,8 @@ use std::sync::Arc;
 use super::{ClassifierHandle, Device, FitPoints, FitSession, FitSize, IndexHandle, MachineParts};
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
+use crate::numeric::linalg;
+use crate::numeric::matrix::Matrix;
 
 pub use agop::flops as agop_flops;
 #[cfg(feature = "cuda")]

@@ -8,11 +8,11 @@
 use faer::Mat;
 use rayon::prelude::*;
 
-use super::linalg::{self, Real};
 use crate::error::{Error, Result};
 use crate::event::RidgeReport;
 use crate::kernel::Kernel;
-use crate::matrix::Matrix;
+use crate::numeric::linalg::{self, Real};
+use crate::numeric::matrix::Matrix;
 
 /// Relative residual above which the solution is refined.
 pub(in crate::device) const POOR: f64 = 1e-3;

@@ -13,7 +13,7 @@ use crate::device::AgopForm;
 use crate::device::cpu::agop::{TOLERANCE, folded_error, median_of};
 use crate::error::Result;
 use crate::kernel::Kernel;
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// Numbers of a block of rows of `S`, in f32; half as many in f64.
 const BLOCK_NUMBERS: usize = 1 << 26;

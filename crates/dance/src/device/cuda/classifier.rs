@@ -13,7 +13,7 @@ use crate::device::cpu::{check_machine, check_width, mean, moved};
 use crate::device::{ClassifierHandle, MachineParts};
 use crate::error::Result;
 use crate::kernel::Kernel;
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// Numbers of a block of queries and all centers.
 const BLOCK_NUMBERS: usize = 1 << 26;

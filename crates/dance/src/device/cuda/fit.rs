@@ -19,7 +19,7 @@ use crate::device::{AgopForm, FitPoints, FitSession, FitSize, Iterate, Solved};
 use crate::error::{Error, Result, human_bytes};
 use crate::event::Quality;
 use crate::kernel::Kernel;
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// Numbers of a block of held-out points and all training points.
 const BLOCK_NUMBERS: usize = 1 << 26;

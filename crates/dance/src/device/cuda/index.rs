@@ -11,10 +11,10 @@ use super::matrix::{Mat, MatMut};
 use super::queue::Queue;
 use crate::context::Context;
 use crate::device::cpu::check_width;
-use crate::device::frame::Frame;
+use crate::device::rounding::Frame;
 use crate::device::{Asked, Candidates, IdLists, IndexHandle};
 use crate::error::Result;
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// Fewer distances than this are left to the host.
 const FEW: usize = 4096;

@@ -10,7 +10,6 @@
 //! A device does one thing after the other, whoever asks: a call holds its queue until it is done.
 
 mod agop;
-mod bus;
 mod classifier;
 mod fit;
 mod index;
@@ -19,6 +18,7 @@ mod matrix;
 mod points;
 mod queue;
 mod ridge;
+mod transfer;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -30,7 +30,7 @@ use super::cpu::check_width;
 use super::{ClassifierHandle, Device, FitPoints, FitSession, FitSize, IndexHandle, MachineParts};
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// A device with its queue.
 struct Gpu {

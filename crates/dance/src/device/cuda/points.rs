@@ -5,7 +5,7 @@ use cudarc::driver::CudaSlice;
 use super::matrix::{Mat, MatMut};
 use super::queue::Queue;
 use crate::error::Result;
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// Pieces of a row that blocks of threads share.
 const PIECE: usize = 1024;

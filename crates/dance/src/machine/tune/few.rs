@@ -16,7 +16,7 @@ use crate::event::{Evaluation, Event, Quality};
 use crate::kernel::Kernel;
 use crate::machine::probabilities::OutputScale;
 use crate::machine::rfm::Rfm;
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 pub(super) fn fit(job: Job<'_>, points: Part, basis: Option<&Matrix>) -> Result<Tuned> {
     let Job { device, classes, rfm, config, context } = job;

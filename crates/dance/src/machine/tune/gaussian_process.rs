@@ -6,7 +6,7 @@
 
 use faer::Mat;
 
-use crate::device::cpu::linalg;
+use crate::numeric::linalg;
 
 pub(super) type Place = [f64; 2];
 

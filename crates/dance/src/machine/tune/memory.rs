@@ -5,7 +5,7 @@ use crate::device::FitSize;
 use crate::error::{Error, Result, human_bytes};
 use crate::event::Event;
 use crate::machine::Part;
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 /// Says what the fit will take, warns where the device has less, and refuses above the limit given.
 pub(super) fn check(

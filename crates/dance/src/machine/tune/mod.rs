@@ -45,7 +45,7 @@ use crate::device::{Device, Iterate, cpu};
 use crate::error::{Error, Result};
 use crate::event::{Evaluation, Event, Quality};
 use crate::kernel::Kernel;
-use crate::matrix::Matrix;
+use crate::numeric::matrix::Matrix;
 
 pub use config::TuneConfig;
 use search::Search;

@@ -3,7 +3,7 @@
 use super::TuneConfig;
 use super::gaussian_process::{GaussianProcess, Place};
 use crate::event::Evaluation;
-use crate::random::Random;
+use crate::numeric::random::Random;
 
 /// Settings spread evenly before the Gaussian process takes over.
 const SPREAD: usize = 8;

@@ -13,16 +13,16 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::AuditOptions;
-use crate::conformal::NOVELTY_NEIGHBORS;
 use crate::context::Context;
 use crate::data::Dataset;
 use crate::device::Device;
 use crate::error::Result;
-use crate::matrix::Matrix;
 use crate::model::dance::Dance;
-use crate::model::seen::SeenAs;
-use crate::model::whereabouts::{ModelPoint, Whereabouts};
+use crate::model::model_point::{ModelPoint, Whereabouts};
+use crate::model::overlap::SeenAs;
 use crate::neighbors::{Index, Neighbors};
+use crate::numeric::matrix::Matrix;
+use crate::stream::NOVELTY_NEIGHBORS;
 
 /// Points nearer to each other than this share of the median distance to the nearest are copies.
 const COPY: f64 = 0.2;

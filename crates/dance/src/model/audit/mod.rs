@@ -1,25 +1,29 @@
 //! What is wrong with a labelled set: labels, copies, outliers, classes, order.
 //!
-//! Nothing is fitted that could remember a point: labels are judged [by all other points](crate::conformal::LabelErrors), everything else
+//! Nothing is fitted that could remember a point: labels are judged [by all other points](crate::model::audit::label_errors::LabelErrors), everything else
 //! by neighbors in the space as given, normalised to length 1, or by points that took no part in finding it ([`Twofold`]). With a model whose calibration points are trusted, labels are judged by
 //! its p-values instead, copies are looked for in its metric too and among its own points, and what it has seen before is named.
 
 mod copies;
+mod label_errors;
 mod twofold;
 
 use serde::Serialize;
 
 pub use self::copies::{Copies, SeenPoint, Space};
+pub use self::label_errors::{LabelErrors, benjamini_hochberg};
 pub use self::twofold::Twofold;
 use super::dance::Dance;
 use super::prediction::PredictOptions;
-use crate::conformal::{Combine, LabelErrors, Martingale, NOVELTY_NEIGHBORS, benjamini_hochberg, left_out};
+use crate::conformal::Combine;
 use crate::context::Context;
 use crate::data::{Dataset, Normalize, Normalizer};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::machine::Part;
 use crate::neighbors::{Index, Neighbors};
+use crate::posterior::left_out;
+use crate::stream::{Martingale, NOVELTY_NEIGHBORS};
 
 /// Robust standard deviations of the log distance beyond which a point is an outlier.
 const FAR: f64 = 5.0;

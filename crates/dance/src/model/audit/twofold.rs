@@ -18,11 +18,11 @@
 use serde::Serialize;
 
 use super::copies::Copies;
-use crate::conformal::benjamini_hochberg;
 use crate::context::Context;
 use crate::data::Dataset;
-use crate::matrix::Matrix;
-use crate::random::Random;
+use crate::model::audit::label_errors::benjamini_hochberg;
+use crate::numeric::matrix::Matrix;
+use crate::numeric::random::Random;
 
 /// Fewer points of a class cannot show that it is two.
 const LEAST: usize = 20;

@@ -1,10 +1,12 @@
 //! What calibration points have left in a model file beside their scores.
 
 use super::tensors::Reader;
-use crate::conformal::scores::PairedScores;
-use crate::conformal::{CalibrationMode, CalibrationScores, Compared, MixSelection, Novelty, Reference};
+use crate::conformal::{CalibrationMode, Compared, MixSelection, Reference};
 use crate::context::Context;
 use crate::error::Result;
+use crate::scores::CalibrationScores;
+use crate::scores::PairedScores;
+use crate::stream::Novelty;
 
 /// How far calibration points are from what is known. Older files do not say: where calibration points are the reference they are
 /// asked again, elsewhere they are not kept.

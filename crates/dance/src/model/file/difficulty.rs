@@ -1,9 +1,10 @@
 //! How hard fit points are to the kernel machine, in a model file: where classes are evened out or put into clusters.
 
 use super::tensors::Reader;
-use crate::conformal::{Clusters, Difficulty};
+use crate::conformal::Difficulty;
 use crate::error::Result;
 use crate::model::Fitted;
+use crate::scores::Clusters;
 
 pub(super) fn read(
     reader: &Reader<'_>,

@@ -11,12 +11,13 @@ use super::kinds::Kinds;
 use super::stack::StackRecord;
 use super::tensors::{Reader, Values};
 use super::{FORMAT, hexadecimal};
-use crate::conformal::{Clusters, Trial};
+use crate::conformal::Trial;
 use crate::data::EncoderIdentity;
 use crate::error::{Error, Result};
 use crate::event::Quality;
 use crate::machine::OutputScale;
 use crate::model::{Config, Overlap, Unseen};
+use crate::scores::Clusters;
 
 /// Stands in for the checksum while it is computed.
 const NO_CHECKSUM: &str = "0000000000000000000000000000000000000000000000000000000000000000";

@@ -21,10 +21,8 @@ use sha2::{Digest, Sha256};
 use super::config::Config;
 use super::dance::Dance;
 use super::fitted::Fitted;
-use super::seen::{Judges, Overlap};
 use crate::conformal::{
-    Believed, CalibrationMode, CalibrationScores, Combine, Evidence, Levels, Mix, Predictor, Setup, Trial,
-    rule,
+    Believed, CalibrationMode, Combine, Evidence, Levels, Mix, Predictor, Setup, Trial, rule,
 };
 use crate::context::Context;
 use crate::data::{Dataset, Names, Normalize, Normalizer, Source};
@@ -32,6 +30,8 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::machine::{Part, Probabilities, Rfm};
+use crate::model::overlap::{Judges, Overlap};
+use crate::scores::CalibrationScores;
 use crate::whole_file::{self, WholeFile};
 
 use header::Metadata;

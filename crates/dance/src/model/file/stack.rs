@@ -7,15 +7,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::tensors::{Reader, Values};
-use crate::conformal::{
-    CalibrationMode, Clusters, Combine, DanceConfig, ExpertSettings, Known, ScoreSettings, Stack,
-    StackSettings,
-};
+use crate::conformal::{CalibrationMode, Combine, DanceConfig};
 use crate::context::Context;
 use crate::error::Result;
 use crate::machine::Part;
-use crate::matrix::Matrix;
 use crate::model::Fitted;
+use crate::numeric::matrix::Matrix;
+use crate::posterior::{ExpertSettings, Known, ScoreSettings, Stack, StackSettings};
+use crate::scores::Clusters;
 
 /// As it is written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

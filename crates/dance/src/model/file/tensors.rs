@@ -5,7 +5,7 @@ use std::path::Path;
 use safetensors::{Dtype, SafeTensors};
 
 use crate::error::{Error, Result};
-use crate::matrix::{Matrix, check_finite};
+use crate::numeric::matrix::{Matrix, check_finite};
 
 /// What a tensor is made of.
 pub(super) enum Values<'a> {

@@ -4,8 +4,8 @@ use faer::{Mat, MatRef};
 use rayon::prelude::*;
 
 use super::{Gradients, folded_error};
-use crate::device::cpu::linalg::{self, Real, View};
-use crate::matrix::Matrix;
+use crate::numeric::linalg::{self, Real, View};
+use crate::numeric::matrix::Matrix;
 
 /// Columns of a tile: a multiple of the product kernel's 96.
 const COLUMNS: usize = 960;

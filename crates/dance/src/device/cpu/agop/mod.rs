@@ -26,9 +26,9 @@ mod fold;
 use rayon::prelude::*;
 
 use crate::device::AgopForm;
-use crate::device::cpu::linalg;
 use crate::kernel::Kernel;
-use crate::matrix::Matrix;
+use crate::numeric::linalg;
+use crate::numeric::matrix::Matrix;
 
 /// Floating-point operations of `form` for `n` points, `s` of them sampled, `c` classes and `d` dimensions.
 pub fn flops(form: AgopForm, n: usize, s: usize, c: usize, d: usize) -> f64 {

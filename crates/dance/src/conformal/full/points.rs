@@ -1,0 +1,272 @@
+//! Where every calibration point stands among its neighbors, and what one more point does to its scores.
+//!
+//! A newcomer changes the scores of point i only from within i's neighbor list, and in two ways: it carries i's label or it
+//! does not. Which other label it carries makes no difference to i. So two variants answer for all labels.
+//!
+//! Cost of a change: a search in i's list and one distance (to i's anchor); m distances where the newcomer becomes the anchor
+//! itself. Memory: m ids, distances, losses and exponentials per point.
+
+use crate::conformal::reference::Reference;
+use crate::neighbors::{Neighbors, squared_distance};
+use crate::numeric::matrix::Matrix;
+use crate::scores::contrastive::Contrastive;
+
+/// Rank and contrastive score of a calibration point's own label.
+pub(super) type Pair = [f64; 2];
+
+/// The scores of a calibration point once the newcomer is in the bag.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    pub(super) id: u32,
+    /// The newcomer carries the point's label.
+    pub(super) same: Pair,
+    /// It carries another.
+    pub(super) other: Pair,
+}
+
+/// A point that joins the bag.
+#[derive(Clone, Copy)]
+pub(super) struct Newcomer<'a> {
+    pub(super) point: &'a [f32],
+    /// Decides between it and points at the same distance.
+    pub(super) key: f64,
+    /// The points it reaches, by number, with squared distances.
+    pub(super) reached: &'a [(u32, f64)],
+}
+
+impl Newcomer<'_> {
+    /// Its squared distance to a point: looked up where the search has it, as for most of those that are near.
+    fn squared_to(&self, points: &Matrix, id: u32) -> f64 {
+        match self.reached.binary_search_by_key(&id, |&(id, _)| id) {
+            Ok(place) => self.reached[place].1,
+            Err(_) => squared_distance(self.point, points.row(id as usize)),
+        }
+    }
+}
+
+/// The first neighbor of a point's own label.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct First {
+    /// Its place in the list, from 0.
+    place: usize,
+    squared: f64,
+    /// 1 + the number of points strictly nearer.
+    rank: f64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct BagPoints {
+    rank_neighbors: usize,
+    contrastive: Contrastive,
+    /// Of every calibration point among all others.
+    neighbors: Neighbors,
+    firsts: Vec<Option<First>>,
+    /// Entries of a point in the two tables below: its contrast neighbors but the anchor.
+    stride: usize,
+    /// Losses of the contrast neighbors behind the anchor, without what all share.
+    losses: Vec<f64>,
+    /// `exp(-loss)`, ascending.
+    terms: Vec<f64>,
+    /// The smallest loss of the point's own label among those contrast neighbors that stay when a newcomer arrives.
+    staying: Vec<f64>,
+    scores: Vec<Pair>,
+}
+
+impl BagPoints {
+    /// `neighbors` are those of the first points of the reference, each among all others.
+    pub(super) fn new(reference: &Reference, neighbors: Neighbors) -> Self {
+        let (rank_neighbors, contrastive) = (reference.rank.neighbors, reference.contrastive);
+        let n = neighbors.len();
+        let length = (0..n).map(|row| neighbors.ids(row).len()).max().unwrap_or(0);
+        let stride = contrastive.neighbors.min(length).saturating_sub(1);
+        let mut points = Self {
+            rank_neighbors,
+            contrastive,
+            neighbors,
+            firsts: Vec::with_capacity(n),
+            stride,
+            losses: Vec::with_capacity(n * stride),
+            terms: Vec::with_capacity(n * stride),
+            staying: Vec::with_capacity(n),
+            scores: Vec::with_capacity(n),
+        };
+        for row in 0..n {
+            points.append(reference, row);
+        }
+        points
+    }
+
+    fn append(&mut self, reference: &Reference, row: usize) {
+        let (labels, points) = (&reference.labels, reference.index.points());
+        let (ids, squared) = (self.neighbors.ids(row), self.neighbors.squared(row));
+        let own = |id: &u32| labels[*id as usize] == labels[row];
+        let first = ids.iter().take(self.rank_neighbors).position(own).map(|place| First {
+            place,
+            squared: squared[place],
+            rank: (1 + squared.partition_point(|&other| other < squared[place])) as f64,
+        });
+        let near = &ids[..ids.len().min(self.contrastive.neighbors)];
+        let anchor = near.first().map(|&anchor| points.row(anchor as usize));
+        let losses: Vec<f64> = match anchor {
+            None => Vec::new(),
+            Some(anchor) => {
+                let loss =
+                    |&id: &u32| self.contrastive.loss(squared_distance(anchor, points.row(id as usize)));
+                near[1..].iter().map(loss).collect()
+            }
+        };
+        let mut terms: Vec<f64> = losses.iter().map(|loss| (-loss).exp()).collect();
+        terms.sort_unstable_by(f64::total_cmp);
+        let best = |near: &[u32]| {
+            let own = near.iter().enumerate().filter(|(_, id)| own(id));
+            own.map(|(place, _)| if place == 0 { 0.0 } else { losses[place - 1] })
+                .fold(f64::INFINITY, f64::min)
+        };
+        let stays = if near.len() == self.contrastive.neighbors { near.len() - 1 } else { near.len() };
+        self.scores.push([
+            first.map_or(f64::INFINITY, |first| first.rank),
+            best(near) + terms.iter().sum::<f64>().ln_1p(),
+        ]);
+        self.staying.push(best(&near[..stays]));
+        self.firsts.push(first);
+        self.losses.extend(losses);
+        self.terms.extend(terms);
+    }
+
+    pub(super) fn scores(&self) -> &[Pair] {
+        &self.scores
+    }
+
+    pub(super) fn neighbors(&self) -> &Neighbors {
+        &self.neighbors
+    }
+
+    /// Squared distances up to which a newcomer enters a list: the last of a full list, +∞ for one with room.
+    pub(super) fn reach(&self) -> Vec<f64> {
+        let full = self.rank_neighbors.max(self.contrastive.neighbors);
+        let last = |row| self.neighbors.squared(row).get(full - 1).copied().unwrap_or(f64::INFINITY);
+        (0..self.neighbors.len()).map(last).collect()
+    }
+
+    /// What a newcomer does to the points it reaches, where that is anything.
+    pub(super) fn changes<'a>(
+        &'a self,
+        reference: &'a Reference,
+        newcomer: Newcomer<'a>,
+    ) -> impl Iterator<Item = Change> + 'a {
+        // All lists are bisected before any is used: the processor then waits for several of them at a time.
+        let nearer = |&(id, squared): &(u32, f64)| {
+            self.neighbors.squared(id as usize).partition_point(|&other| other < squared)
+        };
+        let nearer: Vec<usize> = newcomer.reached.iter().map(nearer).collect();
+        let each = newcomer.reached.iter().zip(nearer);
+        each.filter_map(move |(&(id, squared), nearer)| self.change(reference, id, squared, nearer, newcomer))
+    }
+
+    /// What a newcomer at this squared distance, behind so many of the neighbors, does to a point; `None` when nothing.
+    fn change(
+        &self,
+        reference: &Reference,
+        id: u32,
+        squared: f64,
+        nearer: usize,
+        newcomer: Newcomer<'_>,
+    ) -> Option<Change> {
+        let row = id as usize;
+        let behind = self.neighbors.squared(row)[nearer..].iter().zip(&self.neighbors.ids(row)[nearer..]);
+        let before =
+            |&(&other, &id): &(&f64, &u32)| other == squared && reference.index.key(id) < newcomer.key;
+        let place = nearer + behind.take_while(before).count();
+        let (same_rank, other_rank) = self.rank(row, place, nearer, squared);
+        let (same_contrast, other_contrast) = self.contrast(reference, row, place, newcomer);
+        let change = Change { id, same: [same_rank, same_contrast], other: [other_rank, other_contrast] };
+        let old = self.scores[row];
+        (change.same != old || change.other != old).then_some(change)
+    }
+
+    /// The rank score with a newcomer at `place` that has `nearer` points strictly before it.
+    fn rank(&self, row: usize, place: usize, nearer: usize, squared: f64) -> (f64, f64) {
+        let old = self.scores[row][0];
+        if place >= self.rank_neighbors {
+            return (old, old);
+        }
+        let arrived = (nearer + 1) as f64;
+        let Some(first) = self.firsts[row] else { return (arrived, old) };
+        let other = if place > first.place {
+            old
+        } else if first.place + 1 == self.rank_neighbors {
+            f64::INFINITY // pushed out of the list
+        } else {
+            first.rank + f64::from(u8::from(squared < first.squared))
+        };
+        (if squared < first.squared { arrived } else { old }, other)
+    }
+
+    /// The contrastive score with a newcomer at `place`.
+    fn contrast(
+        &self,
+        reference: &Reference,
+        row: usize,
+        place: usize,
+        newcomer: Newcomer<'_>,
+    ) -> (f64, f64) {
+        let m = self.contrastive.neighbors;
+        if place >= m {
+            let old = self.scores[row][1];
+            return (old, old);
+        }
+        let ids = self.neighbors.ids(row);
+        let (labels, points) = (&reference.labels, reference.index.points());
+        let full = ids.len() >= m;
+        let stay = &ids[..if full { m - 1 } else { ids.len() }];
+        if place == 0 {
+            let loss = |&id: &u32| self.contrastive.loss(newcomer.squared_to(points, id));
+            let losses: Vec<f64> = stay.iter().map(loss).collect();
+            let mut terms: Vec<f64> = losses.iter().map(|loss| (-loss).exp()).collect();
+            terms.sort_unstable_by(f64::total_cmp);
+            let shared = terms.iter().sum::<f64>().ln_1p();
+            let own = stay.iter().zip(&losses).filter(|(id, _)| labels[**id as usize] == labels[row]);
+            return (shared, own.map(|(_, &loss)| loss).fold(f64::INFINITY, f64::min) + shared);
+        }
+        let loss = self.contrastive.loss(newcomer.squared_to(points, ids[0]));
+        let range = row * self.stride..(row + 1) * self.stride;
+        let dropped = if full { self.losses[range.clone()].last().map(|loss| (-loss).exp()) } else { None };
+        let shared = sum_with(&self.terms[range], dropped, (-loss).exp()).ln_1p();
+        (self.staying[row].min(loss) + shared, self.staying[row] + shared)
+    }
+}
+
+/// The sum, from the smallest on, of ascending `terms` without one of them and with another.
+fn sum_with(terms: &[f64], mut without: Option<f64>, with: f64) -> f64 {
+    let (mut sum, mut added) = (0.0, false);
+    for &term in terms {
+        if without == Some(term) {
+            without = None;
+            continue;
+        }
+        if !added && with <= term {
+            (sum, added) = (sum + with, true);
+        }
+        sum += term;
+    }
+    if added { sum } else { sum + with }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_like_the_sorted_list() {
+        let terms = [1e-9, 0.1, 0.1, 0.3];
+        for (without, with) in [(None, 0.2), (Some(0.1), 0.1), (Some(0.3), 1e-12), (Some(1e-9), 0.9)] {
+            let mut expected = terms.to_vec();
+            if let Some(at) = expected.iter().position(|&term| Some(term) == without) {
+                expected.remove(at);
+            }
+            expected.push(with);
+            expected.sort_by(f64::total_cmp);
+            assert_eq!(sum_with(&terms, without, with), expected.iter().sum::<f64>());
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Columns of a Parquet file that are not embeddings: what pictures and texts are embedded from. A field is a value per row, by
+//! itself or within a record (`image.bytes`), and comes as bytes: text and binary as they are, integers as they print.
+
+use std::path::Path;
+
+use parquet::basic::Type;
+use parquet::data_type::{BoolType, ByteArrayType, DataType, Int32Type, Int64Type};
+
+use crate::data::io::Part;
+use crate::data::io::parquet::cursor::{Column, Columns, Cursor};
+use crate::data::io::parquet::guard::guarded;
+use crate::error::Result;
+
+/// What a value takes beside its bytes.
+const VALUE: u64 = 32;
+
+/// A Parquet file whose fields are read one by one.
+pub struct ParquetFields {
+    columns: Columns,
+}
+
+impl std::fmt::Debug for ParquetFields {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ParquetFields").field("path", &self.columns.path).finish_non_exhaustive()
+    }
+}
+
+impl ParquetFields {
+    /// Opens a file.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = crate::data::io::open::open(path, "parquet")?;
+        guarded(path, || Ok(Self { columns: Columns::open(path, file)? }))
+    }
+
+    /// The names of all fields: `label`, `image.bytes`.
+    pub fn names(&self) -> Vec<String> {
+        let leaves = self.columns.metadata.file_metadata().schema_descr().columns().iter();
+        leaves.map(|leaf| leaf.path().string()).collect()
+    }
+
+    /// What the file says of itself under this key.
+    pub fn note(&self, key: &str) -> Option<&str> {
+        self.columns.note(key)
+    }
+
+    /// The values of a field, `None` where there is none.
+    pub fn read(&self, name: &str) -> Result<Vec<Option<Vec<u8>>>> {
+        guarded(&self.columns.path, || self.decode(name))
+    }
+
+    fn decode(&self, name: &str) -> Result<Vec<Option<Vec<u8>>>> {
+        let part = Part { path: &self.columns.path, name };
+        let leaves = self.columns.metadata.file_metadata().schema_descr().columns();
+        let place = leaves.iter().position(|leaf| leaf.path().string() == name);
+        let Some((place, leaf)) = place.and_then(|place| Some((place, leaves.get(place)?.clone()))) else {
+            return Err(part.error("is not there"));
+        };
+        if leaf.max_rep_level() != 0 {
+            return Err(part.error("holds lists; one value per row is needed"));
+        }
+        let column = Column { place, leaf, alone: true, name: name.to_owned() };
+        let text = |value: &dyn ToString| value.to_string().into_bytes();
+        match column.leaf.physical_type() {
+            Type::BYTE_ARRAY => self.values::<ByteArrayType>(column, |value| value.data().to_vec()),
+            Type::INT32 => self.values::<Int32Type>(column, |value| text(value)),
+            Type::INT64 => self.values::<Int64Type>(column, |value| text(value)),
+            Type::BOOLEAN => self.values::<BoolType>(column, |value| text(value)),
+            other => Err(part.error(format!("holds {other}; text, bytes or integers are needed"))),
+        }
+    }
+
+    fn values<T: DataType>(
+        &self,
+        column: Column,
+        convert: impl Fn(&T::T) -> Vec<u8>,
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let full = column.leaf.max_def_level();
+        let mut cursor = Cursor::<T>::new(&self.columns, column);
+        let mut all: Vec<Option<Vec<u8>>> = Vec::new();
+        while let Some((values, definitions, _)) = cursor.next(usize::MAX)? {
+            let begin = all.len();
+            let mut values = values.iter();
+            if full == 0 {
+                // A field that is always there has no levels.
+                all.extend(values.map(|value| Some(convert(value))));
+            } else {
+                let value =
+                    |&definition: &i16| if definition == full { values.next().map(&convert) } else { None };
+                all.extend(definitions.iter().map(value));
+            }
+            let bytes: u64 =
+                all[begin..].iter().map(|value| value.as_ref().map_or(0, Vec::len) as u64 + VALUE).sum();
+            cursor.take(bytes)?;
+        }
+        cursor.check_rows(all.len())?;
+        Ok(all)
+    }
+}

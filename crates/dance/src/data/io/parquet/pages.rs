@@ -1,0 +1,175 @@
+//! What stands between an untrusted Parquet file and the decoder: it reads only what is there, and refuses pages that
+//! claim to hold more than they can. The decoder allocates what a page claims.
+
+use std::fs::File;
+
+use bytes::Bytes;
+use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::reader::{ChunkReader, Length};
+
+use crate::data::io::budget::Budget;
+use crate::data::io::parquet::delta::counts_are_sound;
+use crate::data::io::parquet::footer::page_sizes;
+
+/// No real column is refused below so many values: a constant one packs into almost nothing.
+const ALWAYS_FINE: u64 = 1 << 22;
+/// The most values that one byte of the file may stand for.
+const RATIO: u64 = 1024;
+/// A page's header is a few dozen bytes, and the least and largest value of the page.
+const LONGEST_HEADER: u64 = 1 << 16;
+
+/// Whether `values` can come out of `packed` bytes.
+pub(super) fn plausible(values: u64, packed: u64) -> bool {
+    values <= ALWAYS_FINE.max(packed.saturating_mul(RATIO))
+}
+
+/// A file that is never read beyond its end.
+pub(super) struct Source {
+    file: File,
+    length: u64,
+}
+
+impl Source {
+    pub(super) fn new(file: File) -> std::io::Result<Self> {
+        let length = file.metadata()?.len();
+        Ok(Self { file, length })
+    }
+
+    /// Where the footer is and how long: before the last 8 bytes, which are its length and `PAR1`.
+    fn footer_place(&self) -> Result<(u64, usize)> {
+        let end =
+            self.length.checked_sub(8).ok_or_else(|| ParquetError::EOF("the file is too short".into()))?;
+        let tail = self.get_bytes(end, 8)?;
+        let length = tail.first_chunk().map_or(0, |&bytes| u32::from_le_bytes(bytes));
+        let start = end.checked_sub(u64::from(length));
+        let start = start.ok_or_else(|| ParquetError::EOF("the footer is longer than the file".into()))?;
+        Ok((start, length as usize))
+    }
+
+    /// The footer.
+    pub(super) fn footer(&self) -> Result<Bytes> {
+        let (start, length) = self.footer_place()?;
+        self.get_bytes(start, length)
+    }
+
+    fn check(&self, start: u64, length: u64) -> Result<()> {
+        if start.checked_add(length).is_some_and(|end| end <= self.length) {
+            return Ok(());
+        }
+        Err(ParquetError::EOF(format!(
+            "{length} bytes are claimed at byte {start} of a file of {} bytes",
+            self.length
+        )))
+    }
+}
+
+impl Length for Source {
+    fn len(&self) -> u64 {
+        self.length
+    }
+}
+
+impl ChunkReader for Source {
+    type T = <File as ChunkReader>::T;
+
+    fn get_read(&self, start: u64) -> Result<Self::T> {
+        self.check(start, 0)?;
+        if start >= self.footer_place()?.0 {
+            return self.file.get_read(start);
+        }
+        // The decoder reads the header of a page here, and then allocates what it says.
+        let head = self.file.get_bytes(start, (self.length - start).min(LONGEST_HEADER) as usize)?;
+        match page_sizes(&head) {
+            None => Err(ParquetError::General(format!("there is no page at byte {start}"))),
+            Some((unpacked, packed)) if Budget::of(packed).take(unpacked).is_err() => {
+                Err(ParquetError::General(format!(
+                    "a page at byte {start} claims {unpacked} bytes out of {packed} packed ones"
+                )))
+            }
+            Some(_) => self.file.get_read(start),
+        }
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        self.check(start, length as u64)?;
+        self.file.get_bytes(start, length)
+    }
+}
+
+/// Pages that together hold no more values than their column chunk says it has.
+///
+/// Who looks ahead gets the page itself: the decoder's own way to do that reads the file from places where no header is.
+pub(super) struct Pages<P> {
+    inner: P,
+    values_left: u64,
+    /// The largest repetition and definition level.
+    levels: [i16; 2],
+    /// A page that was looked at.
+    next: Option<Page>,
+}
+
+impl<P: PageReader> Pages<P> {
+    pub(super) fn new(inner: P, values: u64, levels: [i16; 2]) -> Self {
+        Self { inner, values_left: values, levels, next: None }
+    }
+
+    fn read(&mut self) -> Result<Option<Page>> {
+        let Some(page) = self.inner.get_next_page()? else { return Ok(None) };
+        let values = u64::from(page.num_values());
+        if let Page::DictionaryPage { buf, .. } = &page {
+            if values > buf.len() as u64 {
+                let problem = format!("a dictionary of {} bytes claims {values} values", buf.len());
+                return Err(ParquetError::General(problem));
+            }
+        } else {
+            self.values_left = self.values_left.checked_sub(values).ok_or_else(|| {
+                ParquetError::General(format!("a page claims {values} values, {} are left", self.values_left))
+            })?;
+        }
+        if !counts_are_sound(&page, self.levels) {
+            return Err(ParquetError::General("a page claims more lengths than it has values".into()));
+        }
+        Ok(Some(page))
+    }
+}
+
+impl<P: PageReader> PageReader for Pages<P> {
+    fn get_next_page(&mut self) -> Result<Option<Page>> {
+        match self.next.take() {
+            Some(page) => Ok(Some(page)),
+            None => self.read(),
+        }
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+        if self.next.is_none() {
+            self.next = self.read()?;
+        }
+        Ok(self.next.as_ref().map(|page| PageMetadata {
+            num_rows: match page {
+                Page::DataPageV2 { num_rows, .. } => Some(*num_rows as usize),
+                _ => None,
+            },
+            num_levels: Some(page.num_values() as usize),
+            is_dict: matches!(page, Page::DictionaryPage { .. }),
+        }))
+    }
+
+    fn skip_next_page(&mut self) -> Result<()> {
+        self.get_next_page().map(drop)
+    }
+
+    /// Only the end is known to be one: without an index a row may go on in the next page.
+    fn at_record_boundary(&mut self) -> Result<bool> {
+        Ok(self.peek_next_page()?.is_none())
+    }
+}
+
+impl<P: PageReader> Iterator for Pages<P> {
+    type Item = Result<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}

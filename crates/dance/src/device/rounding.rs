@@ -1,0 +1,102 @@
+//! The points of an index as every device sees them, and what is known of the rounding of their products.
+
+use rayon::prelude::*;
+
+use super::cpu::{mean, moved, squared_norm};
+use crate::error::{Error, Result};
+use crate::numeric::matrix::Matrix;
+
+/// Beyond this squared norm, products may overflow f32 and every point is a candidate.
+const LARGEST_NORM: f64 = 1e36;
+
+/// What points are moved by, how long they are, how far they reach; and the bounds on the rounding of products in f32 that follow,
+/// whatever the order of their sums.
+pub(super) struct Frame {
+    pub(super) dimensions: usize,
+    /// What the points were moved by, when that makes them much shorter: rounding errors shrink with the norms.
+    pub(super) center: Option<Vec<f32>>,
+    /// Squared norms of the (moved) points.
+    pub(super) norms: Vec<f32>,
+    largest_norm: f64,
+    pub(super) reach: Option<Reach>,
+}
+
+pub(super) struct Reach {
+    /// The largest finite one, squared.
+    largest: f64,
+    /// `‖r‖² - reach_r`; -∞ reaches everything, +∞ nothing.
+    pub(super) offsets: Vec<f32>,
+}
+
+impl Frame {
+    /// Of points; and the points moved, where they are.
+    pub(super) fn of(points: &Matrix) -> (Self, Option<Matrix>) {
+        let center = mean(points);
+        let rows = (0..points.rows()).into_par_iter();
+        let average = rows.map(|row| squared_norm(points.row(row))).collect::<Vec<_>>().iter().sum::<f64>()
+            / points.rows().max(1) as f64;
+        let center = (squared_norm(&center) > 0.25 * average && average.is_finite()).then_some(center);
+        let moved = center.as_ref().map(|center| moved(points, center));
+        let used = moved.as_ref().unwrap_or(points);
+        let norms: Vec<f64> =
+            (0..used.rows()).into_par_iter().map(|row| squared_norm(used.row(row))).collect();
+        let frame = Self {
+            dimensions: points.cols(),
+            largest_norm: norms.iter().copied().fold(0.0, f64::max),
+            norms: norms.iter().map(|&norm| norm as f32).collect(),
+            center,
+            reach: None,
+        };
+        (frame, moved)
+    }
+
+    /// Says how far every point reaches.
+    pub(super) fn set_reach(&mut self, squared: &[f64]) -> Result<()> {
+        if squared.len() != self.norms.len() {
+            return Err(Error::Shape {
+                what: "reaches (one per point)".into(),
+                expected: self.norms.len().to_string(),
+                found: squared.len().to_string(),
+            });
+        }
+        let offset = |(&norm, &reach): (&f32, &f64)| {
+            if reach < 0.0 { f32::INFINITY } else { (f64::from(norm) - reach) as f32 }
+        };
+        let largest = squared.iter().copied().filter(|reach| reach.is_finite()).fold(0.0, f64::max);
+        self.reach = Some(Reach { largest, offsets: self.norms.iter().zip(squared).map(offset).collect() });
+        Ok(())
+    }
+
+    /// Refuses to say what reaches a query before [`set_reach`](Self::set_reach).
+    pub(super) fn check_reach(&self, reaching: bool) -> Result<()> {
+        if reaching && self.reach.is_none() {
+            return Err(Error::Data("the index was not told how far its points reach".into()));
+        }
+        Ok(())
+    }
+
+    /// An upper bound on twice the error of `‖r‖² - 2·q·r` as computed, for a query of the given (moved) squared norm: the dot
+    /// product (`d·u·‖q‖‖r‖`, doubled), the moving of both points, and the last roundings. `None` where products may overflow.
+    pub(super) fn slack(&self, query_norm: f64) -> Option<f32> {
+        (query_norm.max(self.largest_norm) < LARGEST_NORM).then(|| self.error(query_norm) as f32)
+    }
+
+    fn error(&self, query_norm: f64) -> f64 {
+        let unit = f64::from(f32::EPSILON) / 2.0;
+        let (query, point) = (query_norm.sqrt(), self.largest_norm.sqrt());
+        let d = self.dimensions as f64;
+        let error = unit * (2.1 * d * query * point + 8.0 * (query + point).powi(2));
+        2.0 * error + d * f64::from(f32::MIN_POSITIVE)
+    }
+
+    /// Up to where `(‖r‖² - reach_r) - 2·q·r` as computed can belong to a point that reaches the query; `None` where products may
+    /// overflow.
+    pub(super) fn reaching_limit(&self, norm: f64) -> Option<f32> {
+        let largest = self.reach.as_ref().map_or(0.0, |reach| reach.largest);
+        if norm.max(self.largest_norm).max(largest) >= LARGEST_NORM {
+            return None;
+        }
+        let roundings = 4.0 * f64::from(f32::EPSILON) * (norm + self.largest_norm + largest);
+        Some((self.error(norm) + roundings - norm) as f32)
+    }
+}

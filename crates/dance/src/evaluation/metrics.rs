@@ -1,0 +1,250 @@
+//! How good prediction sets are (the paper, §4.1.3).
+//!
+//! - **Cov** share of sets with the true label; **Size** mean number of labels; share of empty sets; singleton rate and
+//!   how often a singleton is right; **Acc** top-1 of the classifier.
+//! - **CCV** `100·mean_y |Cov_y - (1-α)|` over the classes present, and the part of it from classes below `1-α`.
+//!   Read it with care: returning every label scores `100·α`, and with m test points per class even perfect coverage scores
+//!   `100·E|Bin(m,1-α)/m - (1-α)|` (5.99 at m = 10, α = 0.05). That expectation, averaged over the classes, is the
+//!   **noise floor** printed beside it.
+//! - **Class deviation** `100·√(mean_y (Cov_y - (1-α))² - noise)`, where the noise of m test points of a class at perfect coverage,
+//!   α(1-α)/m, is taken off before the root: 0 where classes differ by no more than chance.
+//! - **Macro coverage**: the mean over classes of their coverage, whatever their points.
+//! - **SSCV** `100·max |Cov_s - (1-α)|` over the strata of set size 0-1, 2-3, 4-10, 11-100, 101+.
+//!
+//! Cost: one look at every set.
+//!
+//! ```
+//! use dance::scores::Sets;
+//! use dance::evaluation::metrics::Metrics;
+//! let sets = Sets { offsets: vec![0, 1, 3, 3], labels: vec![0, 0, 1] }; // {0}, {0, 1}, {}
+//! let metrics = Metrics::new(&sets, &[0, 1, 1], 2, 0.1, None)?;
+//! assert_eq!((metrics.coverage, metrics.size), (2.0 / 3.0, 1.0));
+//! # Ok::<(), dance::Error>(())
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::scores::sets::Sets;
+
+/// Largest set size of every stratum but the last.
+pub(super) const STRATA: [usize; 4] = [1, 3, 10, 100];
+
+/// See the [module](self). Shares are between 0 and 1; the violations are in per cent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// Test points.
+    pub points: usize,
+    /// The error level the sets were made for.
+    pub alpha: f64,
+    /// Share of points whose best label is right.
+    pub accuracy: Option<f64>,
+    /// Share of sets with the true label.
+    pub coverage: f64,
+    /// Mean number of labels in a set.
+    pub size: f64,
+    /// CCV, in per cent.
+    pub class_violation: f64,
+    /// What CCV is at perfect coverage, from chance alone.
+    pub class_violation_floor: f64,
+    /// The part of CCV from classes covered less than `1-α`.
+    pub class_undercoverage: f64,
+    /// How far classes are from `1-α` beyond chance, in per cent.
+    #[serde(default)]
+    pub class_deviation: f64,
+    /// The mean of the classes' coverages.
+    #[serde(default)]
+    pub macro_coverage: f64,
+    /// SSCV, in per cent.
+    pub size_violation: f64,
+    /// Share of empty sets.
+    pub empty: f64,
+    /// Share of sets with one label.
+    pub singletons: f64,
+    /// Share of those that are right; `None` when there are none.
+    pub singleton_hits: Option<f64>,
+}
+
+impl Metrics {
+    /// Judges `sets` by the true `labels` (each below `classes`); `best` are the classifier's labels.
+    pub fn new(
+        sets: &Sets,
+        labels: &[u32],
+        classes: usize,
+        alpha: f64,
+        best: Option<&[u32]>,
+    ) -> Result<Self> {
+        let agree = |what: &str, found: usize| {
+            if found == sets.len() {
+                return Ok(());
+            }
+            Err(Error::Shape {
+                what: what.into(),
+                expected: sets.len().to_string(),
+                found: found.to_string(),
+            })
+        };
+        agree("labels (one a set)", labels.len())?;
+        best.map_or(Ok(()), |best| agree("best labels (one a set)", best.len()))?;
+        if sets.is_empty() {
+            return Err(Error::Data("there are no sets to judge".into()));
+        }
+        if let Some(row) = labels.iter().position(|&label| label as usize >= classes) {
+            return Err(Error::Label {
+                origin: "test labels".into(),
+                row,
+                problem: format!("{} is not below the number of classes, {classes}", labels[row]),
+            });
+        }
+        let n = sets.len() as f64;
+        let (mut covered, mut empty, mut singletons, mut singleton_hits) = (0, 0, 0, 0);
+        let mut by_class = vec![(0, 0); classes];
+        let mut by_size = [(0, 0); STRATA.len() + 1];
+        for (query, (set, &truth)) in sets.iter().zip(labels).enumerate() {
+            let hit = usize::from(sets.contains(query, truth));
+            covered += hit;
+            empty += usize::from(set.is_empty());
+            singletons += usize::from(set.len() == 1);
+            singleton_hits += if set.len() == 1 { hit } else { 0 };
+            let stratum = STRATA.iter().position(|&largest| set.len() <= largest).unwrap_or(STRATA.len());
+            for (hits, points) in [&mut by_class[truth as usize], &mut by_size[stratum]] {
+                *hits += hit;
+                *points += 1;
+            }
+        }
+        let gaps = by_size.iter().filter(|(_, points)| *points > 0).map(|pair| gap(*pair, alpha).abs());
+        let accuracy =
+            best.map(|best| best.iter().zip(labels).filter(|(best, truth)| best == truth).count() as f64 / n);
+        Ok(Self {
+            points: sets.len(),
+            alpha,
+            accuracy,
+            coverage: covered as f64 / n,
+            size: sets.labels.len() as f64 / n,
+            class_violation: class_coverage_violation(&by_class, alpha),
+            class_violation_floor: noise_floor(by_class.iter().map(|&(_, points)| points), alpha),
+            class_undercoverage: mean_over_classes(&by_class, |pair| (-gap(pair, alpha)).max(0.0)),
+            class_deviation: class_deviation(&by_class, alpha),
+            macro_coverage: 1.0 - alpha + mean_over_classes(&by_class, |pair| gap(pair, alpha)) / 100.0,
+            size_violation: 100.0 * gaps.fold(0.0, f64::max),
+            empty: empty as f64 / n,
+            singletons: singletons as f64 / n,
+            singleton_hits: (singletons > 0).then(|| singleton_hits as f64 / singletons as f64),
+        })
+    }
+}
+
+/// Coverage of `(hits, points)` minus `1-α`.
+fn gap((hits, points): (usize, usize), alpha: f64) -> f64 {
+    hits as f64 / points as f64 - (1.0 - alpha)
+}
+
+/// 100 times the mean over the classes that have points.
+fn mean_over_classes(by_class: &[(usize, usize)], value: impl Fn((usize, usize)) -> f64) -> f64 {
+    let present = by_class.iter().filter(|(_, points)| *points > 0);
+    let (count, sum) = present.fold((0, 0.0), |(count, sum), &pair| (count + 1, sum + value(pair)));
+    100.0 * sum / f64::from(count.max(1))
+}
+
+/// How far classes are from `1-α` beyond chance, in per cent, from `(hits, points)` of every class.
+fn class_deviation(by_class: &[(usize, usize)], alpha: f64) -> f64 {
+    let noise = |points: usize| alpha * (1.0 - alpha) / points as f64;
+    let beyond = mean_over_classes(by_class, |pair| gap(pair, alpha).powi(2) - noise(pair.1)) / 100.0;
+    100.0 * beyond.max(0.0).sqrt()
+}
+
+/// CCV from `(hits, points)` of every class; classes without points do not count.
+pub fn class_coverage_violation(by_class: &[(usize, usize)], alpha: f64) -> f64 {
+    mean_over_classes(by_class, |pair| gap(pair, alpha).abs())
+}
+
+/// What CCV is on average when every point is covered with probability `1-α`, given the number of points of every class.
+pub fn noise_floor(points: impl IntoIterator<Item = usize>, alpha: f64) -> f64 {
+    let mut counts: Vec<usize> = points.into_iter().filter(|&points| points > 0).collect();
+    counts.sort_unstable();
+    let runs =
+        counts.chunk_by(|a, b| a == b).map(|run| run.len() as f64 * mean_deviation(run[0], 1.0 - alpha));
+    100.0 * runs.sum::<f64>() / counts.len().max(1) as f64
+}
+
+/// `E|Bin(m,p)/m - p|`, by de Moivre: `E|X - mp| = 2ν·C(m,ν)·p^ν·(1-p)^(m-ν+1)`, `ν = ⌊mp⌋ + 1`.
+pub fn mean_deviation(m: usize, p: f64) -> f64 {
+    if m == 0 || !(p > 0.0 && p < 1.0) {
+        return 0.0;
+    }
+    let v = ((m as f64 * p).floor() as usize + 1).min(m);
+    let choose: f64 = (1..=v).map(|i| ((m - v + i) as f64 / i as f64).ln()).sum();
+    let log = choose + v as f64 * p.ln() + (m - v + 1) as f64 * (1.0 - p).ln();
+    2.0 * v as f64 * log.exp() / m as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sets(rows: &[&[u32]]) -> Sets {
+        let mut sets = Sets::default();
+        for row in rows {
+            sets.labels.extend_from_slice(row);
+            sets.offsets.push(sets.labels.len());
+        }
+        sets
+    }
+
+    #[test]
+    fn by_hand() {
+        let sets = sets(&[&[0], &[0, 1], &[], &[2]]);
+        let metrics = Metrics::new(&sets, &[0, 1, 1, 0], 3, 0.1, Some(&[0, 0, 1, 0])).unwrap();
+        assert_eq!((metrics.coverage, metrics.size, metrics.empty), (0.5, 1.0, 0.25));
+        assert_eq!(
+            (metrics.singletons, metrics.singleton_hits, metrics.accuracy),
+            (0.5, Some(0.5), Some(0.75))
+        );
+        // Both classes are covered by half: 0.4 below.
+        assert!((metrics.class_violation - 40.0).abs() < 1e-9);
+        assert!((metrics.class_undercoverage - 40.0).abs() < 1e-9);
+        // (0.4² + 0.4²)/2 less the noise of two points each, 0.09/2.
+        assert!((metrics.class_deviation - 100.0 * (0.16f64 - 0.045).sqrt()).abs() < 1e-9);
+        assert!((metrics.macro_coverage - 0.5).abs() < 1e-12);
+        // Sizes 0-1: 1 of 3; sizes 2-3: 1 of 1.
+        assert!((metrics.size_violation - 100.0 * (0.9 - 1.0 / 3.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_floor_is_the_exact_expectation() {
+        assert!((100.0 * mean_deviation(10, 0.95) - 5.99).abs() < 0.005);
+        for m in [1, 2, 7, 19, 20, 100, 1000] {
+            for p in [0.5, 0.8, 0.9, 0.95, 0.99] {
+                let mut mass = (m as f64 * (1.0f64 - p).ln()).exp();
+                let mut expected = 0.0;
+                for x in 0..=m {
+                    expected += mass * (x as f64 / m as f64 - p).abs();
+                    mass *= (m - x) as f64 / (x + 1) as f64 * p / (1.0 - p);
+                }
+                // The recursion starts at (1-p)^m, which vanishes for large m.
+                if m <= 100 {
+                    assert!((mean_deviation(m, p) - expected).abs() < 1e-10, "{m} {p}");
+                } else {
+                    let normal = (2.0 * p * (1.0 - p) / std::f64::consts::PI / m as f64).sqrt();
+                    assert!((mean_deviation(m, p) / normal - 1.0).abs() < 0.02);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_label_scores_alpha() {
+        let metrics = Metrics::new(&sets(&[&[0, 1], &[0, 1]]), &[0, 1], 2, 0.05, None).unwrap();
+        assert!((metrics.class_violation - 5.0).abs() < 1e-9);
+        assert_eq!(metrics.class_undercoverage, 0.0);
+        // 5 points too much everywhere, which is what chance would do with so few.
+        assert_eq!((metrics.class_deviation, metrics.macro_coverage), (0.0, 1.0));
+    }
+
+    #[test]
+    fn refuses_what_does_not_fit() {
+        assert!(matches!(Metrics::new(&sets(&[&[0]]), &[0, 1], 2, 0.1, None), Err(Error::Shape { .. })));
+        assert!(matches!(Metrics::new(&sets(&[&[0]]), &[5], 2, 0.1, None), Err(Error::Label { .. })));
+        assert!(matches!(Metrics::new(&sets(&[]), &[], 2, 0.1, None), Err(Error::Data(_))));
+    }
+}

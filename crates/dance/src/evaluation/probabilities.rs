@@ -1,0 +1,133 @@
+//! How good class probabilities are.
+//!
+//! - **log loss**: mean of `-ln p` of the true label (at least 1e-15, so that one certainty that fails is not the end of all).
+//! - **Brier**: mean over points of `‖p - y‖²`, y one-hot.
+//! - **ECE**: points in 15 groups of equal width by the probability of their best label; the mean distance, weighted by points,
+//!   of that probability from the share that is right. Few points make it large by themselves, whatever the classifier: so
+//!   groups of several runs are added up ([`merge`](ProbabilityMetrics::merge)) before they are compared.
+//!
+//! ```
+//! use dance::{Matrix, conformal::ProbabilityMetrics};
+//! let p = Matrix::new(vec![0.8, 0.2, 0.4, 0.6], 2, 2)?;
+//! let found = ProbabilityMetrics::new(&p, &[0, 0])?; // the first is right, the second is not
+//! assert!((found.brier() - (2.0 * 0.2f64.powi(2) + 2.0 * 0.6f64.powi(2)) / 2.0).abs() < 1e-6);
+//! assert!((found.calibration_error() - (0.2 + 0.6) / 2.0).abs() < 1e-6);
+//! # Ok::<(), dance::Error>(())
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::event::largest;
+use crate::numeric::matrix::Matrix;
+
+const GROUPS: usize = 15;
+const LEAST: f64 = 1e-15;
+
+/// Log loss, Brier score and calibration error of class probabilities: sums, so that runs can be added up.
+///
+/// The groups of the calibration error are 15 of equal width, by the probability of the best label.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProbabilityMetrics {
+    /// Points judged.
+    pub points: usize,
+    /// Of `-ln p`.
+    log_loss: f64,
+    /// Of the squared distances.
+    squares: f64,
+    /// In every group: points, the sum of the best labels' probabilities, how many are right.
+    groups: Vec<(usize, f64, usize)>,
+}
+
+impl ProbabilityMetrics {
+    /// Judges probabilities, one row per point, by true labels; a label beyond the columns has none.
+    pub fn new(probabilities: &Matrix, labels: &[u32]) -> Result<Self> {
+        if probabilities.rows() != labels.len() {
+            return Err(Error::Shape {
+                what: "labels (one per row of probabilities)".into(),
+                expected: probabilities.rows().to_string(),
+                found: labels.len().to_string(),
+            });
+        }
+        let mut found = Self { points: labels.len(), groups: vec![(0, 0.0, 0); GROUPS], ..Self::default() };
+        for (row, &label) in labels.iter().enumerate() {
+            let row = probabilities.row(row);
+            let own = row.get(label as usize).map_or(0.0, |&p| f64::from(p));
+            found.log_loss -= own.max(LEAST).ln();
+            let squares: f64 = row.iter().map(|&p| f64::from(p).powi(2)).sum();
+            found.squares += squares - 2.0 * own + 1.0;
+            let best = largest(row);
+            let confidence = row.get(best).map_or(0.0, |&p| f64::from(p));
+            // Groups are open below and closed above.
+            let group = ((confidence * GROUPS as f64).ceil() as usize).clamp(1, GROUPS) - 1;
+            let (points, sum, right) = &mut found.groups[group];
+            *points += 1;
+            *sum += confidence;
+            *right += usize::from(best == label as usize);
+        }
+        Ok(found)
+    }
+
+    /// Adds the points of another run.
+    pub fn merge(&mut self, other: &Self) {
+        self.points += other.points;
+        self.log_loss += other.log_loss;
+        self.squares += other.squares;
+        self.groups.resize(GROUPS.max(self.groups.len()), (0, 0.0, 0));
+        for (group, other) in self.groups.iter_mut().zip(&other.groups) {
+            *group = (group.0 + other.0, group.1 + other.1, group.2 + other.2);
+        }
+    }
+
+    /// Mean of `-ln p` of the true label.
+    pub fn log_loss(&self) -> f64 {
+        self.log_loss / self.points.max(1) as f64
+    }
+
+    /// Brier score, from 0 to 2.
+    pub fn brier(&self) -> f64 {
+        self.squares / self.points.max(1) as f64
+    }
+
+    /// Expected calibration error.
+    pub fn calibration_error(&self) -> f64 {
+        let gaps = self.groups.iter().map(|&(_, sum, right)| (sum - right as f64).abs());
+        gaps.sum::<f64>() / self.points.max(1) as f64
+    }
+
+    /// Share of points whose most probable label is right.
+    pub fn accuracy(&self) -> f64 {
+        self.groups.iter().map(|group| group.2).sum::<usize>() as f64 / self.points.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_hand() {
+        // Best labels: 0 at .5 (wrong: truth 2), 1 at .7 (right), 0 at .9 (truth unknown to the classifier).
+        let p = [0.5, 0.3, 0.2, 0.1, 0.7, 0.2, 0.9, 0.05, 0.05];
+        let found = ProbabilityMetrics::new(&Matrix::new(p.to_vec(), 3, 3).unwrap(), &[2, 1, 7]).unwrap();
+        let log_loss = -(0.2f64.ln() + 0.7f64.ln() + 1e-15f64.ln()) / 3.0;
+        assert!((found.log_loss() - log_loss).abs() < 1e-6);
+        let brier = (0.25 + 0.09 + 0.64) + (0.01 + 0.09 + 0.04) + (0.81 + 0.0025 + 0.0025 + 1.0);
+        assert!((found.brier() - brier / 3.0).abs() < 1e-6);
+        assert!((found.calibration_error() - (0.5 + 0.3 + 0.9) / 3.0).abs() < 1e-6);
+        assert_eq!(found.accuracy(), 1.0 / 3.0);
+    }
+
+    #[test]
+    fn runs_add_up() {
+        // Overconfident in one run, underconfident in the other, both in the group of .6 to .667: together they are right.
+        let p = Matrix::new([0.65, 0.35].repeat(10), 10, 2).unwrap();
+        let (all, none) = ([0u32; 10], [0, 0, 0, 1, 1, 1, 1, 1, 1, 1u32]);
+        let mut both = ProbabilityMetrics::new(&p, &all).unwrap();
+        assert!((both.calibration_error() - 0.35).abs() < 1e-6);
+        let other = ProbabilityMetrics::new(&p, &none).unwrap();
+        assert!((other.calibration_error() - 0.35).abs() < 1e-6);
+        both.merge(&other);
+        assert!(both.calibration_error() < 1e-6 && both.points == 20);
+    }
+}

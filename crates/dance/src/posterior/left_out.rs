@@ -1,0 +1,176 @@
+//! What every label looks like to experts that have not seen the point: log posteriors by all other points, for an audit of the labels.
+//!
+//! Two experts for which leaving a point out is a closed form: prototypes in the space in which points of a class scatter alike
+//! ([`crate::posterior::whitening`]), and kernel ridge regression in the space as given (Laplace kernel, one median distance wide), where with
+//! B = (K+ρI)⁻¹ and one-hot Y the output at i without i is `Y_i - (BY)_i / B_ii`. A conditional logit on all evidence says what each
+//! counts. Nothing is searched over but the shrinkage of the covariance.
+//!
+//! Cost: an eigendecomposition (10d³), products of points with means (2nd(d+c)), and 2m³/3 for every m ≤ [`MOST`] points of a regression.
+
+use crate::context::Context;
+use crate::device::{Device, FitPoints, cpu};
+use crate::error::Result;
+use crate::kernel::Kernel;
+use crate::machine::{OutputScale, Part};
+use crate::numeric::matrix::Matrix;
+use crate::numeric::random::Random;
+use crate::posterior::weights::{Evidences, log_sum};
+use crate::posterior::whitening;
+use crate::posterior::wide::Wide;
+
+/// Most points of a regression; where there are more, they are dealt out to several, and judged by those of the same.
+const MOST: usize = 4000;
+/// Labels may be wrong, so the regression does not follow them to the last point.
+const RIDGE: f64 = 0.1;
+/// The least that an output of the regression counts.
+const FLOOR: f32 = 1e-3;
+/// The stream of random numbers that deals points out to regressions.
+const DEAL_PURPOSE: u64 = 0xf01d;
+
+/// Log posteriors of every label, points × classes, each point by experts that know all others and not it. `points` are
+/// normalised.
+pub(crate) fn left_out(
+    device: &dyn Device,
+    points: &Part,
+    classes: usize,
+    seed: u64,
+    context: &Context<'_>,
+) -> Result<Vec<f64>> {
+    let prototypes =
+        whitening::leave_one_out(&Wide::of(&points.embeddings), &points.labels, classes, context);
+    let regression = regression(device, points, classes, seed, context)?;
+    let tables = vec![&prototypes, &regression];
+    let evidences = Evidences { tables, labels: &points.labels, context };
+    let mut logs = evidences.weighted(&evidences.fit(&[0, 1]).weights);
+    for row in 0..logs.rows() {
+        let total = log_sum(logs.row(row));
+        logs.row_mut(row).iter_mut().for_each(|log| *log -= total);
+    }
+    Ok(logs.as_slice().to_vec())
+}
+
+/// Logs of the outputs of a kernel ridge regression at every point without it.
+fn regression(
+    device: &dyn Device,
+    points: &Part,
+    classes: usize,
+    seed: u64,
+    context: &Context<'_>,
+) -> Result<Wide> {
+    let n = points.labels.len();
+    let mut logs = Wide::zeros(n, classes);
+    let unit = cpu::median_distance(&points.embeddings, context);
+    if unit <= 0.0 {
+        return Ok(logs); // most points are the same: nothing to say
+    }
+    let kernel = Kernel::new(unit, 1.0)?;
+    let mut order: Vec<usize> = (0..n).collect();
+    let parts = n.div_ceil(MOST);
+    if parts > 1 {
+        Random::new(seed, DEAL_PURPOSE).shuffle(&mut order);
+    }
+    for part in 0..parts {
+        context.check()?;
+        let mut rows: Vec<usize> = order.iter().copied().skip(part).step_by(parts).collect();
+        rows.sort_unstable();
+        let outputs = outputs(device, &points.select(&rows), classes, kernel, context)?;
+        let found = OutputScale::clamp(FLOOR).probabilities(outputs);
+        for (place, &row) in rows.iter().enumerate() {
+            for (log, &probability) in logs.row_mut(row).iter_mut().zip(found.row(place)) {
+                *log = f64::from(probability).max(1e-12).ln();
+            }
+        }
+    }
+    Ok(logs)
+}
+
+fn outputs(
+    device: &dyn Device,
+    points: &Part,
+    classes: usize,
+    kernel: Kernel,
+    context: &Context<'_>,
+) -> Result<Matrix> {
+    let nothing = Matrix::with_columns(points.embeddings.cols());
+    let fit = FitPoints {
+        train: &points.embeddings,
+        labels: &points.labels,
+        classes,
+        held_out: &nothing,
+        held_out_labels: &[],
+        basis: None,
+    };
+    let mut session = device.open_fit(fit, false, context)?;
+    session.begin(None, context)?;
+    session.solve(kernel, RIDGE, context)?;
+    session.leave_one_out(context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Cpu;
+    use crate::posterior::tests::brute_force::solve;
+
+    /// Points of three classes around three corners, two of them with a wrong label.
+    fn points(n: usize) -> Part {
+        let mut random = Random::new(3, 1);
+        let mut embeddings = Matrix::zeros(n, 3);
+        for row in 0..n {
+            let values = embeddings.row_mut(row);
+            for value in values.iter_mut() {
+                *value = 0.1 * random.normal() as f32;
+            }
+            values[row % 3] += 1.0;
+        }
+        let wrong = |row: usize| usize::from(row == 4 || row == 11);
+        Part { embeddings, labels: (0..n).map(|row| ((row + wrong(row)) % 3) as u32).collect() }
+    }
+
+    /// The regression fitted anew without every point.
+    #[test]
+    fn outputs_are_those_of_a_regression_without_the_point() {
+        let (n, classes) = (30, 4); // one class without points
+        let (points, context) = (points(n), Context::new(2).unwrap());
+        let found = regression(&Cpu, &points, classes, 1, &context).unwrap();
+        let unit = cpu::median_distance(&points.embeddings, &context);
+        let kernel = |a: usize, b: usize| -> f64 {
+            let pairs = points.embeddings.row(a).iter().zip(points.embeddings.row(b));
+            let squared: f64 = pairs.map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum();
+            (-squared.sqrt() / unit).exp()
+        };
+        for left_out in 0..n {
+            let rows: Vec<usize> = (0..n).filter(|&row| row != left_out).collect();
+            let line = |&a: &usize| -> Vec<f64> {
+                rows.iter().map(|&b| kernel(a, b) + if a == b { RIDGE } else { 0.0 }).collect()
+            };
+            let system: Vec<Vec<f64>> = rows.iter().map(line).collect();
+            let output = |class: usize| -> f64 {
+                let is = |&row: &usize| f64::from(u8::from(points.labels[row] as usize == class));
+                let beta = solve(system.clone(), rows.iter().map(is).collect());
+                rows.iter().zip(beta).map(|(&row, beta)| kernel(left_out, row) * beta).sum()
+            };
+            let floor = f64::from(FLOOR);
+            let outputs: Vec<f64> =
+                (0..classes).map(|class| output(class).clamp(floor, 1.0 - floor)).collect();
+            let total: f64 = outputs.iter().sum();
+            for (class, output) in outputs.iter().enumerate() {
+                let (found, expected) = (found.row(left_out)[class], (output / total).ln());
+                assert!((found.exp() - expected.exp()).abs() < 1e-5, "{found} is not {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_label_is_improbable_and_rows_are_probabilities() {
+        let (points, context) = (points(30), Context::new(2).unwrap());
+        let logs = left_out(&Cpu, &points, 3, 1, &context).unwrap();
+        assert_eq!(logs, left_out(&Cpu, &points, 3, 1, &Context::new(1).unwrap()).unwrap());
+        for (row, (logs, &label)) in logs.chunks_exact(3).zip(&points.labels).enumerate() {
+            let total: f64 = logs.iter().map(|log| log.exp()).sum();
+            assert!((total - 1.0).abs() < 1e-12, "{total} at {row}");
+            let own = logs[label as usize].exp();
+            assert_eq!(own < 0.5, row == 4 || row == 11, "{own} at {row}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Every posterior rebuilt from the formulas, in plain loops.
+
+use crate::posterior::ranked::draw;
+use crate::posterior::tests::Case;
+use crate::posterior::{
+    ByClass, CalibrationMode, ExpertSettings, Matrix, Part, ScoreSettings, StackSettings,
+};
+
+/// One point of what experts look at: in every space, with its label.
+#[derive(Clone)]
+struct Point {
+    embedding: Vec<f32>,
+    spaces: [Vec<f64>; 3],
+    label: usize,
+}
+
+fn squared(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum()
+}
+
+fn map(x: &[f64], matrix: &Matrix) -> Vec<f64> {
+    (0..matrix.cols())
+        .map(|column| x.iter().enumerate().map(|(row, x)| x * f64::from(matrix.row(row)[column])).sum())
+        .collect()
+}
+
+/// Solves a linear system by elimination.
+pub(in super::super) fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
+    let n = b.len();
+    for pivot in 0..n {
+        let best = (pivot..n).max_by(|&x, &y| a[x][pivot].abs().total_cmp(&a[y][pivot].abs())).unwrap();
+        a.swap(pivot, best);
+        b.swap(pivot, best);
+        let (done, below) = a.split_at_mut(pivot + 1);
+        for (row, at) in below.iter_mut().zip(pivot + 1..) {
+            let factor = row[pivot] / done[pivot][pivot];
+            row.iter_mut().zip(&done[pivot]).for_each(|(value, above)| *value -= factor * above);
+            b[at] -= factor * b[pivot];
+        }
+    }
+    for row in (0..n).rev() {
+        for column in row + 1..n {
+            b[row] -= a[row][column] * b[column];
+        }
+        b[row] /= a[row][row];
+    }
+    b
+}
+
+/// The kernel, as it is or spanned by landmarks.
+fn kernel(
+    settings: &StackSettings,
+    expert: &ExpertSettings,
+    fit: &[Point],
+    all: usize,
+) -> impl Fn(&Point, &Point) -> f64 {
+    let &ExpertSettings::Ridge { space, bandwidth, shape, .. } = expert else { panic!("a ridge") };
+    let kernel = crate::kernel::Kernel::new(bandwidth, shape).unwrap();
+    let place = space as usize;
+    let value = move |a: &Point, b: &Point| kernel.value(squared(&a.spaces[place], &b.spaces[place]));
+    // In these tests every fit point is a landmark.
+    let landmarks: Vec<Point> = if all > settings.whole { fit.to_vec() } else { Vec::new() };
+    move |a, b| {
+        if landmarks.is_empty() {
+            return value(a, b);
+        }
+        let m = landmarks.len();
+        let matrix = (0..m)
+            .map(|i| {
+                (0..m)
+                    .map(|j| value(&landmarks[i], &landmarks[j]) + if i == j { 1e-8 } else { 0.0 })
+                    .collect()
+            })
+            .collect();
+        let right = landmarks.iter().map(|landmark| value(landmark, b)).collect();
+        let solved = solve(matrix, right);
+        landmarks.iter().zip(solved).map(|(landmark, weight)| value(a, landmark) * weight).sum()
+    }
+}
+
+/// Evidence of a point for every label from others, by the formulas.
+fn evidence(
+    settings: &StackSettings,
+    fit: &[Point],
+    point: &Point,
+    others: &[Point],
+    classes: usize,
+) -> Vec<f64> {
+    let mut sum = vec![0.0; classes];
+    for expert in &settings.experts {
+        let each: Vec<f64> = match *expert {
+            ExpertSettings::Prototypes { prior, spread, nothing, .. } => (0..classes)
+                .map(|class| {
+                    let own: Vec<&Point> = others.iter().filter(|other| other.label == class).collect();
+                    let count = own.len() as f64 + prior;
+                    if count == 0.0 {
+                        return -nothing;
+                    }
+                    let sum = |points: &mut dyn Iterator<Item = &Point>, at: usize| {
+                        points.map(|point| point.spaces[1][at]).sum::<f64>()
+                    };
+                    let all = |at: usize| sum(&mut fit.iter(), at) / fit.len() as f64;
+                    let mean: Vec<f64> = (0..point.spaces[1].len())
+                        .map(|at| (prior * all(at) + sum(&mut own.iter().copied(), at)) / count)
+                        .collect();
+                    -(squared(&point.spaces[1], &mean) - spread / count)
+                })
+                .collect(),
+            ExpertSettings::Ridge { ridge, softness, .. } => {
+                // One more than the others: the whole bag decides whether the kernel is spanned.
+                let value = kernel(settings, expert, fit, others.len());
+                let matrix: Vec<Vec<f64>> = (0..others.len())
+                    .map(|i| {
+                        (0..others.len())
+                            .map(|j| value(&others[i], &others[j]) + if i == j { ridge } else { 0.0 })
+                            .collect()
+                    })
+                    .collect();
+                (0..classes)
+                    .map(|class| {
+                        let target =
+                            others.iter().map(|other| f64::from(u8::from(other.label == class))).collect();
+                        let beta = solve(matrix.clone(), target);
+                        let output: f64 =
+                            others.iter().zip(beta).map(|(other, beta)| beta * value(point, other)).sum();
+                        if softness == 0.0 { output } else { (1.0 + (output / softness).exp()).ln().ln() }
+                    })
+                    .collect()
+            }
+            ExpertSettings::Nearest { floor, ceiling, .. } => (0..classes)
+                .map(|class| {
+                    let own = others.iter().filter(|other| other.label == class);
+                    let least = own.map(|o| squared(&point.spaces[2], &o.spaces[2])).fold(ceiling, f64::min);
+                    -least.max(floor).ln()
+                })
+                .collect(),
+        };
+        sum.iter_mut().zip(each).for_each(|(sum, each)| *sum += expert.weight() * each);
+    }
+    sum
+}
+
+fn minus_log(evidence: &[f64], label: usize) -> f64 {
+    let most = evidence.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    most + evidence.iter().map(|e| (e - most).exp()).sum::<f64>().ln() - evidence[label]
+}
+
+/// RAPS or SAPS of a label, from their formulas: a label stands behind those that are more probable.
+fn by_rank(score: ScoreSettings, evidence: &[f64], point: &Point, seed: u64) -> f64 {
+    let p: Vec<f64> = (0..evidence.len()).map(|label| (-minus_log(evidence, label)).exp()).collect();
+    let (own, largest) = (p[point.label], p.iter().copied().fold(0.0, f64::max));
+    let before: Vec<f64> = p.iter().copied().filter(|&other| other > own * (1.0 + 1e-9)).collect();
+    let rank = before.len() + 1;
+    let u = draw(&point.embedding, seed);
+    match score {
+        ScoreSettings::Raps { penalty, free_ranks } => {
+            let late = rank.saturating_sub(free_ranks) as f64;
+            before.iter().sum::<f64>() + (1.0 - u) * own + penalty * late
+        }
+        ScoreSettings::Saps { .. } if rank == 1 => u * largest,
+        ScoreSettings::Saps { weight } => largest + (rank as f64 - 2.0 + u) * weight,
+        ScoreSettings::Lac => unreachable!(),
+    }
+}
+
+/// `(x-μ)/|x-μ|` with the mean μ of the fit points, and 0 where x is μ.
+fn direction(point: &[f64], fitted: &[&[f32]]) -> Vec<f64> {
+    let mean = |axis: usize| fitted.iter().map(|x| f64::from(x[axis])).sum::<f64>() / fitted.len() as f64;
+    let from: Vec<f64> = point.iter().enumerate().map(|(axis, x)| x - mean(axis)).collect();
+    let length = from.iter().map(|x| x * x).sum::<f64>().sqrt();
+    from.iter().map(|x| if length > 1e-6 { x / length } else { 0.0 }).collect()
+}
+
+/// Every count, from posteriors that are rebuilt for every query, label and point.
+pub(super) fn brute_force(
+    case: &Case,
+    settings: &StackSettings,
+    mode: CalibrationMode,
+    by_class: ByClass,
+) -> Vec<Vec<u32>> {
+    let fitted: Vec<&[f32]> = (0..case.fit.labels.len()).map(|row| case.fit.embeddings.row(row)).collect();
+    let place = |point: &[f32], label: u32| {
+        let as_is: Vec<f64> = point.iter().map(|&x| f64::from(x)).collect();
+        let raw = if settings.centred { direction(&as_is, &fitted) } else { as_is.clone() };
+        let white = settings.whitening.as_ref().map(|white| map(&raw, white)).unwrap_or_default();
+        let learned = map(&as_is, &case.root);
+        Point { embedding: point.to_vec(), spaces: [raw, white, learned], label: label as usize }
+    };
+    let points = |part: &Part| -> Vec<Point> {
+        part.labels.iter().enumerate().map(|(row, &label)| place(part.embeddings.row(row), label)).collect()
+    };
+    let (fit, bag) = (points(&case.fit), points(&case.bag));
+    let of = |point: &Point, others: &[Point]| {
+        let evidence = evidence(settings, &fit, point, others, case.classes);
+        match settings.score {
+            ScoreSettings::Lac => minus_log(&evidence, point.label),
+            ranked => by_rank(ranked, &evidence, point, settings.seed),
+        }
+    };
+    let count = |query: usize, label: u32| {
+        let joined = place(case.queries.row(query), label);
+        let mut all = match mode {
+            CalibrationMode::Disjoint => fit.clone(),
+            _ => [&fit[..], &bag[..]].concat(),
+        };
+        let own = of(&joined, &all);
+        if mode == CalibrationMode::Exact {
+            all.push(joined.clone());
+        }
+        // The mean of a class in the bag with the query, by the fit points alone, shrunk.
+        let offset = |class: usize| {
+            let members = bag.iter().chain([&joined]).filter(|point| point.label == class);
+            let losses: Vec<f64> = members.map(|point| of(point, &fit)).collect();
+            let k = losses.len() as f64;
+            let mean = losses.iter().sum::<f64>() / k.max(1.0);
+            if by_class == ByClass::Fair && k > 0.0 {
+                k / (k + 3.0) * (mean - settings.log_loss)
+            } else {
+                // Set by the fit part, for a score that does not look at ranks.
+                let lac = settings.score == ScoreSettings::Lac && by_class != ByClass::Fair;
+                settings.offsets.get(class).copied().filter(|_| lac).unwrap_or(0.0)
+            }
+        };
+        // These tests have one cluster, unless every class is one.
+        let compared = |point: &Point| by_class != ByClass::Each || point.label == label as usize;
+        let reaches = |place: usize| {
+            // In disjoint mode calibration points are not among those that speak.
+            let skipped = if mode == CalibrationMode::Disjoint { usize::MAX } else { fit.len() + place };
+            let others: Vec<Point> =
+                (0..all.len()).filter(|&at| at != skipped).map(|at| all[at].clone()).collect();
+            let theirs = of(&bag[place], &others) - offset(bag[place].label);
+            theirs >= own * (1.0 - 1e-6) - offset(label as usize) - 1e-12
+        };
+        let among: Vec<usize> = (0..bag.len()).filter(|&place| compared(&bag[place])).collect();
+        let count = 1 + among.iter().filter(|&&place| reaches(place)).count();
+        (count * (bag.len() + 1)).div_ceil(among.len() + 1) as u32
+    };
+    (0..case.queries.rows())
+        .map(|query| (0..case.classes as u32).map(|label| count(query, label)).collect())
+        .collect()
+}

@@ -1,0 +1,248 @@
+//! **Stacking**: how much every expert counts. A conditional logit, `p(y) ∝ exp Σ_j w_j e_j(y)` with weights of at least 0, fitted to
+//! evidence of points that the experts had not seen.
+//!
+//! Newton's method on the log loss, which is convex; a step that would make a weight negative holds it at 0. Cost: a few dozen
+//! passes over (experts)² · n · c numbers.
+
+use std::ops::Range;
+
+use crate::context::Context;
+use crate::posterior::wide::Wide;
+
+const STEPS: usize = 60;
+/// Points of a parallel task.
+const PART: usize = 128;
+/// What a weight costs: keeps the system definite where two experts say the same.
+const PENALTY: f64 = 1e-4;
+/// An expert that improves the log loss by less than this share of it does not pay.
+const WORTH: f64 = 2e-3;
+
+/// Evidence of points for every label, one table per expert, and the labels they have.
+pub(super) struct Evidences<'a> {
+    pub(super) tables: Vec<&'a Wide>,
+    pub(super) labels: &'a [u32],
+    pub(super) context: &'a Context<'a>,
+}
+
+/// Weights and the mean log loss that they give.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Weighted {
+    pub(super) weights: Vec<f64>,
+    pub(super) loss: f64,
+}
+
+impl Evidences<'_> {
+    /// The best weights of all experts that pay; the others have 0.
+    pub(super) fn choose(&self) -> Weighted {
+        let mut kept: Vec<usize> = (0..self.tables.len()).collect();
+        let mut best = self.fit(&kept);
+        loop {
+            kept.retain(|&expert| best.weights[expert] > 0.0);
+            if kept.len() <= 1 {
+                return best;
+            }
+            let tries = kept.iter().map(|&expert| {
+                let others: Vec<usize> = kept.iter().copied().filter(|&other| other != expert).collect();
+                self.fit(&others)
+            });
+            let Some(next) = tries.min_by(|a, b| a.loss.total_cmp(&b.loss)) else { return best };
+            if next.loss > best.loss * (1.0 + WORTH) {
+                return best;
+            }
+            best = next;
+        }
+    }
+
+    /// The best weights of some experts.
+    pub(super) fn fit(&self, experts: &[usize]) -> Weighted {
+        let mut weights = vec![0.0; self.tables.len()];
+        for &expert in experts {
+            weights[expert] = 1.0 / (experts.len() as f64 * self.scale(expert));
+        }
+        let mut loss = self.loss(&weights);
+        for _ in 0..STEPS {
+            let (gradient, hessian) = self.derivatives(&weights, experts);
+            let active: Vec<usize> =
+                (0..experts.len()).filter(|&at| weights[experts[at]] > 0.0 || gradient[at] < 0.0).collect();
+            let Some(step) = solve(&hessian, &gradient, &active) else { break };
+            let mut length = 1.0;
+            let better = loop {
+                let mut next = weights.clone();
+                for (&at, step) in active.iter().zip(&step) {
+                    let weight = &mut next[experts[at]];
+                    *weight = (*weight - length * step).max(0.0);
+                }
+                let after = self.loss(&next);
+                if after < loss {
+                    break Some((next, after));
+                }
+                length *= 0.5;
+                if length < 1e-6 {
+                    break None;
+                }
+            };
+            let Some((next, after)) = better else { break };
+            let gained = loss - after;
+            (weights, loss) = (next, after);
+            if gained < 1e-10 {
+                break;
+            }
+        }
+        Weighted { weights, loss }
+    }
+
+    /// How far an expert's evidence spreads over labels: the mean over points of its standard deviation.
+    fn scale(&self, expert: usize) -> f64 {
+        let table = self.tables[expert];
+        let of = |row: usize| {
+            let row = table.row(row);
+            let mean = row.iter().sum::<f64>() / row.len() as f64;
+            (row.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / row.len() as f64).sqrt()
+        };
+        let mean = (0..table.rows()).map(of).sum::<f64>() / table.rows().max(1) as f64;
+        mean.max(1e-12)
+    }
+
+    fn row(&self, weights: &[f64], row: usize, out: &mut [f64]) {
+        out.fill(0.0);
+        for (table, &weight) in self.tables.iter().zip(weights).filter(|(_, weight)| **weight > 0.0) {
+            for (out, &evidence) in out.iter_mut().zip(table.row(row)) {
+                *out += weight * evidence;
+            }
+        }
+    }
+
+    /// What the stack says.
+    pub(super) fn weighted(&self, weights: &[f64]) -> Wide {
+        let mut all = Wide::zeros(self.labels.len(), self.classes());
+        (0..self.labels.len()).for_each(|row| self.row(weights, row, all.row_mut(row)));
+        all
+    }
+
+    /// The mean log loss, and what the weights cost.
+    pub(super) fn loss(&self, weights: &[f64]) -> f64 {
+        let total: f64 = self.losses(weights).iter().sum();
+        let cost = weights.iter().map(|weight| weight * weight).sum::<f64>();
+        total / self.labels.len().max(1) as f64 + PENALTY * cost
+    }
+
+    /// `-ln p(y)` of every point.
+    pub(super) fn losses(&self, weights: &[f64]) -> Vec<f64> {
+        let of = |points: Range<usize>| {
+            let mut row = vec![0.0; self.classes()];
+            let of = |point: usize| {
+                self.row(weights, point, &mut row);
+                log_sum(&row) - row[self.labels[point] as usize]
+            };
+            points.map(of).collect::<Vec<f64>>()
+        };
+        self.in_parts(of).concat()
+    }
+
+    fn classes(&self) -> usize {
+        self.tables.first().map_or(0, |table| table.cols())
+    }
+
+    /// `work` of parts of the points that do not depend on the number of threads, so that sums over them do not either.
+    fn in_parts<T: Send>(&self, work: impl Fn(Range<usize>) -> T + Sync + Send) -> Vec<T> {
+        let n = self.labels.len();
+        self.context.map(n.div_ceil(PART), |part| work(part * PART..((part + 1) * PART).min(n)))
+    }
+
+    /// The sums over some points that gradient and Hessian are made of, the latter below its diagonal.
+    fn derivatives_of(
+        &self,
+        points: Range<usize>,
+        weights: &[f64],
+        experts: &[usize],
+    ) -> (Vec<f64>, Vec<Vec<f64>>) {
+        let k = experts.len();
+        let (mut gradient, mut hessian) = (vec![0.0; k], vec![vec![0.0; k]; k]);
+        let mut row = vec![0.0; self.classes()];
+        for point in points {
+            let label = self.labels[point];
+            self.row(weights, point, &mut row);
+            let total = log_sum(&row);
+            for value in &mut row {
+                *value = (*value - total).exp();
+            }
+            let rows: Vec<&[f64]> = experts.iter().map(|&expert| self.tables[expert].row(point)).collect();
+            let means: Vec<f64> =
+                rows.iter().map(|own| row.iter().zip(*own).map(|(p, e)| p * e).sum()).collect();
+            for a in 0..k {
+                gradient[a] += means[a] - rows[a][label as usize];
+                for b in 0..=a {
+                    let product: f64 = row
+                        .iter()
+                        .zip(rows[a].iter().zip(rows[b]))
+                        .map(|(p, (x, y))| p * (x - means[a]) * (y - means[b]))
+                        .sum();
+                    hessian[a][b] += product;
+                }
+            }
+        }
+        (gradient, hessian)
+    }
+
+    /// Gradient and Hessian of the loss in the weights of `experts`.
+    fn derivatives(&self, weights: &[f64], experts: &[usize]) -> (Vec<f64>, Vec<Vec<f64>>) {
+        let k = experts.len();
+        let (mut gradient, mut hessian) = (vec![0.0; k], vec![vec![0.0; k]; k]);
+        for (part, rows) in self.in_parts(|points| self.derivatives_of(points, weights, experts)) {
+            gradient.iter_mut().zip(part).for_each(|(sum, value)| *sum += value);
+            for (sums, row) in hessian.iter_mut().zip(rows) {
+                sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+            }
+        }
+        let n = self.labels.len().max(1) as f64;
+        for (gradient, &expert) in gradient.iter_mut().zip(experts) {
+            *gradient = *gradient / n + 2.0 * PENALTY * weights[expert];
+        }
+        for a in 0..k {
+            let (above, row) = hessian.split_at_mut(a);
+            for (b, value) in row[0].iter_mut().enumerate().take(a + 1) {
+                *value = *value / n + if a == b { 2.0 * PENALTY } else { 0.0 };
+                if b < a {
+                    above[b][a] = *value;
+                }
+            }
+        }
+        (gradient, hessian)
+    }
+}
+
+/// `ln Σ exp`.
+pub(super) fn log_sum(values: &[f64]) -> f64 {
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if most == f64::NEG_INFINITY {
+        return most;
+    }
+    most + values.iter().map(|value| (value - most).exp()).sum::<f64>().ln()
+}
+
+/// Solves the rows and columns `active` of a symmetric system by elimination; `None` where there are none or it is singular.
+fn solve(matrix: &[Vec<f64>], right: &[f64], active: &[usize]) -> Option<Vec<f64>> {
+    let k = active.len();
+    let mut rows: Vec<Vec<f64>> =
+        active.iter().map(|&a| active.iter().map(|&b| matrix[a][b]).chain([right[a]]).collect()).collect();
+    for pivot in 0..k {
+        let largest = (pivot..k).max_by(|&a, &b| rows[a][pivot].abs().total_cmp(&rows[b][pivot].abs()))?;
+        rows.swap(pivot, largest);
+        if !(rows[pivot][pivot].abs() > 1e-300) {
+            return None;
+        }
+        let (done, below) = rows.split_at_mut(pivot + 1);
+        for row in below {
+            let factor = row[pivot] / done[pivot][pivot];
+            for (value, &above) in row[pivot..].iter_mut().zip(&done[pivot][pivot..]) {
+                *value -= factor * above;
+            }
+        }
+    }
+    let mut solution = vec![0.0; k];
+    for row in (0..k).rev() {
+        let known: f64 = (row + 1..k).map(|column| rows[row][column] * solution[column]).sum();
+        solution[row] = (rows[row][k] - known) / rows[row][row];
+    }
+    (k > 0).then_some(solution)
+}

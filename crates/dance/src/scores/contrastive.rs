@@ -1,0 +1,61 @@
+//! The contrastive score (the paper, equations 4-5), a nearest-neighbor contrastive loss.
+//!
+//! Q = the `contrast_neighbors` nearest of z, the anchor A = the nearest, `d_j = 2(1 - K(A, z_j))` for `z_j` in Q:
+//! ```text
+//! loss_j = d_j/τ + log1p( Σ_{k≠A} exp(-d_k/τ) )        S_clr(z,y) = min { loss_j : y_j = y },  +∞ if none
+//! ```
+//! In f64 and in exactly this form: at τ = 0.01 the anchor's loss is 1e-7 or far smaller, and the textbook log-sum-exp
+//! rounds it to 0, which ties half the calibration set. Likewise `1 - K` comes from `expm1`. The sum runs from its smallest
+//! term up, so that two queries with the same neighbors and anchor tie to the last bit in whatever order they see them.
+//!
+//! Cost: a distance and three exponentials per neighbor.
+
+use crate::kernel::Kernel;
+use crate::neighbors::squared_distance;
+use crate::scores::{BestPerLabel, NeighborScore, Neighborhood};
+
+/// The contrastive score (the paper, equations 4-5): the smallest contrastive loss of the neighbors that carry the label.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Contrastive {
+    /// Neighbors to look at (`m_clr` in the paper).
+    pub neighbors: usize,
+    /// τ.
+    pub temperature: f64,
+    /// The kernel of the learned space.
+    pub kernel: Kernel,
+}
+
+impl Contrastive {
+    /// `d/τ` of a neighbor at this squared distance from the anchor.
+    pub(crate) fn loss(&self, squared: f64) -> f64 {
+        2.0 * self.kernel.one_minus_value(squared) / self.temperature
+    }
+}
+
+impl NeighborScore for Contrastive {
+    fn neighbors(&self) -> usize {
+        self.neighbors
+    }
+
+    fn score(&self, neighborhood: &Neighborhood<'_>, best: &mut BestPerLabel) {
+        let ids = &neighborhood.ids[..self.neighbors.min(neighborhood.ids.len())];
+        let Some((&anchor, others)) = ids.split_first() else { return };
+        let anchor_point = neighborhood.points.row(anchor as usize);
+        let (mut losses, mut terms) = std::mem::take(&mut best.scratch);
+        losses.clear();
+        terms.clear();
+        losses.extend(
+            others
+                .iter()
+                .map(|&id| self.loss(squared_distance(anchor_point, neighborhood.points.row(id as usize)))),
+        );
+        terms.extend(losses.iter().map(|loss| (-loss).exp()));
+        terms.sort_unstable_by(f64::total_cmp);
+        let shared = terms.iter().sum::<f64>().ln_1p();
+        best.offer(neighborhood.labels[anchor as usize], shared);
+        for (loss, &id) in losses.iter().zip(others) {
+            best.offer(neighborhood.labels[id as usize], loss + shared);
+        }
+        best.scratch = (losses, terms);
+    }
+}

@@ -1,0 +1,61 @@
+//! The rank score (the paper, equation 2): `S_knn(z,y)` = the 1-based rank of the nearest neighbor of z that carries y,
+//! among `rank_neighbors`; +∞ if none does.
+//!
+//! Small for labels close by, and whole numbers, so calibration scores tie. [`tie_noise`] breaks ties at random, which
+//! gives coverage an exact upper bound; without it the set is simply the labels of the q nearest neighbors. Points at the
+//! same distance have ranks one after the other, or share the smallest: 1 + the number of points strictly nearer.
+//! Cost: one look at every neighbor.
+
+use crate::numeric::random;
+use crate::scores::{BestPerLabel, NeighborScore, Neighborhood};
+
+/// The stream of random numbers that breaks ties.
+const TIE_PURPOSE: u64 = 0x71e5;
+
+/// The rank score (the paper, equation 2): the rank of the nearest neighbor that carries the label.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rank {
+    /// Neighbors to look at (`m_knn` in the paper).
+    pub neighbors: usize,
+    /// Whether points at the same distance share a rank.
+    pub shared_ties: bool,
+}
+
+impl NeighborScore for Rank {
+    fn neighbors(&self) -> usize {
+        self.neighbors
+    }
+
+    fn score(&self, neighborhood: &Neighborhood<'_>, best: &mut BestPerLabel) {
+        let mut nearer = 0;
+        for (place, &id) in neighborhood.ids.iter().take(self.neighbors).enumerate() {
+            let tied = self.shared_ties && neighborhood.squared[place] == neighborhood.squared[nearer];
+            nearer = if tied { nearer } else { place };
+            best.offer(neighborhood.labels[id as usize], (nearer + 1) as f64);
+        }
+    }
+}
+
+/// A draw from U(0, `width`) that belongs to this point and label: the same whenever it is asked for. `part` keeps the
+/// points of one data set apart from those of another.
+pub(crate) fn tie_noise(seed: u64, width: f64, part: u64, point: u64, label: u32) -> f64 {
+    width * random::uniform_of(&[seed, TIE_PURPOSE, part, point, u64::from(label)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn noise_is_uniform_and_repeats() {
+        let draws: Vec<f64> = (0..20_000).map(|at| tie_noise(3, 0.5, 1, at / 40, (at % 40) as u32)).collect();
+        assert_eq!(draws[777], tie_noise(3, 0.5, 1, 777 / 40, 777 % 40));
+        assert!(draws.iter().all(|draw| (0.0..0.5).contains(draw)));
+        for tenth in 0..10 {
+            let low = f64::from(tenth) * 0.05;
+            let share =
+                draws.iter().filter(|&&draw| draw >= low && draw < low + 0.05).count() as f64 / 20_000.0;
+            assert!((share - 0.1).abs() < 0.01, "{share}");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Scores of class probabilities: one order of the labels that every such score reads.
+//!
+//! LAC, APS, RAPS and SAPS see a label only through where it stands: its rank r by probability (ties by the lower label),
+//! its probability, the mass `C_r` of the first r labels, the largest probability, and one draw u of its row. All of them
+//! grow with the rank, so a set is a prefix of the order, and one sort serves every score and every threshold.
+//!
+//! Probabilities are rounded to multiples of 2⁻⁵² (f32 numbers from 2⁻²⁹ up are already), which makes their sums in f64
+//! exact in any order: a row scores the same to the last bit as a calibration point, which needs no sort, and as a query.
+//!
+//! Cost: calibration one look at a row; sets one sort per row and a walk to the end of the largest set. Memory: one row per
+//! thread beside the sets.
+//!
+//! ```
+//! use dance::scores::{Aps, Draws, Lac, RankedScore, ranked};
+//! use dance::{Context, Matrix};
+//! let probabilities = Matrix::new(vec![0.6, 0.3, 0.1, 0.2, 0.5, 0.3], 2, 3)?;
+//! let cuts: [(&dyn RankedScore, f64); 2] = [(&Lac, 0.65), (&Aps, 0.85)];
+//! let [lac, aps] = &ranked::sets(&probabilities, &cuts, Draws::Zero, &Context::new(1)?)[..] else { unreachable!() };
+//! assert_eq!((lac.get(0), aps.get(0)), (&[0][..], &[0][..]));
+//! assert_eq!((lac.get(1), aps.get(1)), (&[1][..], &[1, 2][..])); // 1 - 0.5; 0.5 and 0.5 + 0.3
+//! # Ok::<(), dance::Error>(())
+//! ```
+
+use rayon::prelude::*;
+
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::numeric::matrix::Matrix;
+use crate::numeric::random;
+use crate::scores::sets::Sets;
+
+/// The stream of random numbers that scores draw from.
+const DRAW_PURPOSE: u64 = 0xd4a3;
+/// Rows of a parallel task.
+const TILE: usize = 64;
+
+/// Where a label stands in its row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RankedLabel {
+    /// 1-based rank by probability.
+    pub rank: usize,
+    /// Its probability.
+    pub probability: f64,
+    /// The largest probability of the row.
+    pub largest: f64,
+    /// Mass of the labels up to this one, `C_r`.
+    pub mass: f64,
+    /// u of the row.
+    pub draw: f64,
+}
+
+/// A score of class probabilities. It must not fall as the rank grows.
+pub trait RankedScore: Sync {
+    /// The score of a label.
+    fn score(&self, label: &RankedLabel) -> f64;
+}
+
+/// Where u comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Draws {
+    /// u = 0 everywhere: the deterministic scores.
+    Zero,
+    /// One draw from U(0,1) per row, a function of the seed, the part (calibration points, queries …) and the row.
+    Seeded {
+        /// The seed.
+        seed: u64,
+        /// Keeps the rows of one data set apart from those of another.
+        part: u64,
+    },
+}
+
+impl Draws {
+    /// u of one row.
+    pub fn of(self, row: usize) -> f64 {
+        match self {
+            Self::Zero => 0.0,
+            Self::Seeded { seed, part } => random::uniform_of(&[seed, DRAW_PURPOSE, part, row as u64]),
+        }
+    }
+}
+
+/// Rounds to a multiple of 2⁻⁵², so that sums are exact.
+fn exact(probability: f32) -> f64 {
+    (f64::from(probability) + 1.0) - 1.0
+}
+
+/// Where one label stands, without sorting.
+pub fn ranked_label(row: &[f32], label: u32, draw: f64) -> RankedLabel {
+    let own = row[label as usize];
+    let (before, after) = row.split_at(label as usize);
+    let (mut rank, mut mass, mut largest) = (1, exact(own), own);
+    // A tie goes to the lower label.
+    for &p in before {
+        rank += usize::from(p >= own);
+        mass += if p >= own { exact(p) } else { 0.0 };
+        largest = largest.max(p);
+    }
+    for &p in after {
+        rank += usize::from(p > own);
+        mass += if p > own { exact(p) } else { 0.0 };
+        largest = largest.max(p);
+    }
+    RankedLabel { rank, probability: exact(own), largest: exact(largest), mass, draw }
+}
+
+/// Where the label of every row stands.
+pub fn ranked_labels(
+    probabilities: &Matrix,
+    labels: &[u32],
+    draws: Draws,
+    context: &Context<'_>,
+) -> Result<Vec<RankedLabel>> {
+    if labels.len() != probabilities.rows() {
+        return Err(Error::Shape {
+            what: "labels (one per row of probabilities)".into(),
+            expected: probabilities.rows().to_string(),
+            found: labels.len().to_string(),
+        });
+    }
+    if let Some(row) = labels.iter().position(|&label| label as usize >= probabilities.cols()) {
+        return Err(Error::Label {
+            origin: "labels of the probabilities".into(),
+            row,
+            problem: format!("{} has no column; there are {}", labels[row], probabilities.cols()),
+        });
+    }
+    let ranked = |row: usize| ranked_label(probabilities.row(row), labels[row], draws.of(row));
+    Ok(context.run(|| (0..labels.len()).into_par_iter().with_min_len(TILE).map(ranked).collect()))
+}
+
+/// The scores of ranked labels.
+pub fn scores(score: &dyn RankedScore, ranked_labels: &[RankedLabel]) -> Vec<f64> {
+    ranked_labels.iter().map(|label| score.score(label)).collect()
+}
+
+/// The labels of one row by falling probability; one sort per row, in memory that is used again.
+#[derive(Clone, Debug, Default)]
+pub struct RankedRow {
+    /// The bits of a probability above those of its label: one number orders both.
+    keys: Vec<u64>,
+}
+
+impl RankedRow {
+    /// Sorts a row. Probabilities are not negative.
+    pub fn sort(&mut self, row: &[f32]) {
+        let key = |(label, p): (u32, &f32)| (u64::from(!(p + 0.0).to_bits()) << 32) | u64::from(label);
+        self.keys.clear();
+        self.keys.extend((0u32..).zip(row).map(key));
+        self.keys.sort_unstable();
+    }
+
+    /// The labels as they rank, most probable first.
+    pub fn walk(&self, draw: f64) -> impl Iterator<Item = (u32, RankedLabel)> + '_ {
+        let probability = |key: u64| exact(f32::from_bits(!((key >> 32) as u32)));
+        let largest = self.keys.first().map_or(0.0, |&key| probability(key));
+        let mut mass = 0.0;
+        self.keys.iter().zip(1..).map(move |(&key, rank)| {
+            let probability = probability(key);
+            mass += probability;
+            (key as u32, RankedLabel { rank, probability, largest, mass, draw })
+        })
+    }
+
+    /// How many labels a score leaves within `threshold`.
+    pub fn count(&self, score: &dyn RankedScore, threshold: f64, draw: f64) -> usize {
+        self.walk(draw).take_while(|(_, label)| score.score(label) <= threshold).count()
+    }
+}
+
+/// The sets of every score under its threshold, from one sort per row.
+pub fn sets(
+    probabilities: &Matrix,
+    cuts: &[(&dyn RankedScore, f64)],
+    draws: Draws,
+    context: &Context<'_>,
+) -> Vec<Sets> {
+    sets_with(probabilities, cuts.len(), draws, |_, which| cuts[which], context)
+}
+
+/// The same with a threshold of its own for every row: `cut(row, which)`, `which` below `scores`.
+pub fn sets_with<'a>(
+    probabilities: &Matrix,
+    scores: usize,
+    draws: Draws,
+    cut: impl Fn(usize, usize) -> (&'a dyn RankedScore, f64) + Sync,
+    context: &Context<'_>,
+) -> Vec<Sets> {
+    let of_tile = |ranked: &mut RankedRow, tile: usize| {
+        let mut sets = vec![Sets::default(); scores];
+        for row in tile * TILE..((tile + 1) * TILE).min(probabilities.rows()) {
+            ranked.sort(probabilities.row(row));
+            let draw = draws.of(row);
+            for (which, sets) in sets.iter_mut().enumerate() {
+                let (score, threshold) = cut(row, which);
+                let labels = ranked.walk(draw).take_while(|(_, label)| score.score(label) <= threshold);
+                let start = sets.labels.len();
+                sets.labels.extend(labels.map(|(label, _)| label));
+                sets.labels[start..].sort_unstable();
+                sets.offsets.push(sets.labels.len());
+            }
+        }
+        sets
+    };
+    let tiles: Vec<Vec<Sets>> = context.run(|| {
+        let tiles = (0..probabilities.rows().div_ceil(TILE)).into_par_iter();
+        tiles.map_init(RankedRow::default, of_tile).collect()
+    });
+    let mut all = vec![Sets::default(); scores];
+    for tile in &tiles {
+        all.iter_mut().zip(tile).for_each(|(all, tile)| all.extend(tile));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_ranks_the_same_with_and_without_a_sort() {
+        let mut ranked = RankedRow::default();
+        for case in 0..200u64 {
+            // Coarse values tie often.
+            let row: Vec<f32> = (0..17)
+                .map(|at| (8.0 * random::uniform_of(&[case, at])).floor() as f32 / 61.0 + 1e-12)
+                .collect();
+            ranked.sort(&row);
+            let mut seen = 0;
+            for (label, sorted) in ranked.walk(0.25) {
+                assert_eq!(sorted, ranked_label(&row, label, 0.25));
+                seen += 1;
+            }
+            assert_eq!(seen, row.len());
+        }
+    }
+
+    #[test]
+    fn draws_repeat_and_belong_to_a_row() {
+        let draws = Draws::Seeded { seed: 3, part: 1 };
+        assert_eq!(draws.of(5), draws.of(5));
+        assert_ne!(draws.of(5), draws.of(6));
+        assert_ne!(draws.of(5), Draws::Seeded { seed: 3, part: 0 }.of(5));
+        assert_eq!(Draws::Zero.of(5), 0.0);
+    }
+
+    #[test]
+    fn refuses_labels_without_a_column() {
+        let context = Context::new(1).unwrap();
+        let probabilities = Matrix::new(vec![0.5; 4], 2, 2).unwrap();
+        assert!(matches!(
+            ranked_labels(&probabilities, &[0], Draws::Zero, &context),
+            Err(Error::Shape { .. })
+        ));
+        assert!(matches!(
+            ranked_labels(&probabilities, &[0, 2], Draws::Zero, &context),
+            Err(Error::Label { .. })
+        ));
+    }
+}

@@ -1,0 +1,10 @@
+//! Streams of points after the calibration: novelty, martingales that test exchangeability, and adaptive error levels.
+
+mod adaptive;
+mod martingale;
+mod novelty;
+
+pub use adaptive::Adaptive;
+pub use martingale::{Bets, Martingale};
+pub(crate) use novelty::Novelty;
+pub use novelty::{NOVELTY_NEIGHBORS, flagged_beyond_chance};
