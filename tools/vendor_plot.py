@@ -3,7 +3,7 @@
 
     python3 tools/vendor_plot.py
 
-Writes crates/dance-bench/src/page/plot.js and plot-licences.txt. Needs npm and the npm registry; versions are fixed here.
+Writes crates/dance-page/assets/plot.js and plot-licences.txt. Needs npm and the npm registry; versions are fixed here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "crates" / "dance-bench" / "src" / "page"
+FOLDER = ROOT / "crates" / "dance-page" / "assets"
 PACKAGES = ["@observablehq/plot@0.6.17", "esbuild@0.28.2"]
 ALLOWED = {"ISC", "MIT", "BSD-3-Clause", "Unlicense"}
 USED = [

@@ -123,7 +123,7 @@ pub fn results(bytes: &[u8]) {
     let again = Results::read(&write("again.json", &written)).expect("what was written can be read");
     assert!(again == results, "the second copy differs from the first");
     for table in report::all_tables(&results) {
-        let _ = (table.to_markdown(), table.to_csv(), table.to_text(false));
+        let _ = (table.to_markdown(), report::to_csv(&table), table.to_text());
     }
     let _ = report::page::html(&results);
 }

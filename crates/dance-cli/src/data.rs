@@ -7,11 +7,11 @@ use clap::Args;
 use dance::data::io::{self, Blocks, Format, JsonKeys, ReadOptions};
 use dance::data::{Classes, EncoderIdentity, Kind, Sample};
 use dance::{Dance, Dataset, Error, Table};
+use dance_page::text::pluralize;
 
 use crate::inputs;
 use crate::parse;
 use crate::progress::Progress;
-use crate::table;
 
 /// Rows read at once, of a file that need not fit into memory.
 const BLOCK: usize = 4096;
@@ -204,7 +204,7 @@ impl Columns {
         progress.detail(&format!(
             "{} of {seen} rows of {}",
             table.embeddings().rows(),
-            table::counted(files.len(), "file", "files")
+            pluralize(files.len(), "file", "files")
         ));
         Ok(table)
     }

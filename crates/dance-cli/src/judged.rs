@@ -10,13 +10,14 @@ use dance::machine::Classified;
 use dance::scores::Sets;
 use dance::scores::threshold::smallest_alpha;
 use dance::{Context, Dance, Matrix, PredictOptions, Prediction};
+use dance_page::table::Table;
+use dance_page::text::paragraph;
 use serde::Serialize;
 
 use crate::data::Truth;
 use crate::output::{Cells, Column, Frame};
 use crate::parse::Alphas;
 use crate::progress::Progress;
-use crate::table;
 
 /// The sets of one level, judged.
 #[derive(Debug, Serialize)]
@@ -250,7 +251,7 @@ pub(crate) fn write_metrics(out: &mut dyn Write, judged: &[Judged]) -> io::Resul
             cells
         })
         .collect();
-    table::write(out, &header, &rows)
+    write!(out, "{}", Table::from_text(header, rows).to_text())
 }
 
 /// Coverage where it may differ, a line per level and kind.
@@ -267,7 +268,7 @@ pub(crate) fn write_portions(out: &mut dyn Write, judged: &[Judged]) -> io::Resu
             });
             let text = each.collect::<Vec<_>>().join(", ");
             let label = format!("  alpha {}, coverage by {kind}: ", metrics.alpha);
-            writeln!(out, "{}", table::paragraph(&label, &text))?;
+            writeln!(out, "{}", paragraph(&label, &text))?;
         }
     }
     Ok(())

@@ -23,10 +23,8 @@ mod places;
 mod plan;
 mod progress;
 mod replies;
-mod screen;
 mod settings;
 mod stream;
-mod table;
 
 #[doc(hidden)]
 pub mod fuzz;

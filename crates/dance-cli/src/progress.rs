@@ -6,15 +6,15 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use dance::{Evaluation, Event, Observer, shortened};
-use dance_bench::text::visible;
+use dance_page::text::escape_controls;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::Shared;
-use crate::screen::Screen;
+use dance_page::terminal::Terminal;
 
 /// A line on stderr. Nobody may be left to read it, which is no reason to stop.
 pub(crate) fn tell(text: &str) {
-    let _ = writeln!(Screen(std::io::stderr()), "{}", shortened(text));
+    let _ = writeln!(Terminal(std::io::stderr()), "{}", shortened(text));
 }
 
 pub(crate) struct Progress {
@@ -97,7 +97,7 @@ impl Progress {
         if self.bar.is_hidden() {
             tell(text);
         } else {
-            self.bar.println(visible(&shortened(text)));
+            self.bar.println(escape_controls(&shortened(text)));
         }
     }
 }

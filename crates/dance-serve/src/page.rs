@@ -38,9 +38,9 @@ pub(crate) async fn index() -> Response {
 /// A file of it.
 pub(crate) async fn file(Path(name): Path<String>) -> Result<Response, Problem> {
     let shared = [
-        ("plot.js", JAVASCRIPT, dance_bench::page::PLOT),
-        ("charts.js", JAVASCRIPT, dance_bench::page::CHARTS),
-        ("charts.css", STYLE, dance_bench::page::STYLE),
+        ("plot.js", JAVASCRIPT, dance_page::assets::PLOT_JS),
+        ("charts.js", JAVASCRIPT, dance_page::assets::CHARTS_JS),
+        ("charts.css", STYLE, dance_page::assets::CHARTS_CSS),
     ];
     let found = FILES.iter().chain(&shared).find(|(other, _, _)| *other == name);
     let (_, media_type, text) = found.ok_or_else(|| Problem::not_found("the page has no such file"))?;

@@ -1,9 +1,9 @@
 //! The charts that set methods side by side: coverage, size, balance between classes.
 
+use dance_page::chart::{Chart, Kind};
 use serde_json::{Value, json};
 
 use super::summary::{Summary, data_sets, mean, ours, summarize};
-use crate::chart::Chart;
 use crate::experiment::{Method, Record, Results};
 
 /// Sizes that are told apart, by the last of each, and what they are called.
@@ -77,7 +77,7 @@ pub(super) fn coverage(results: &Results) -> Vec<Chart> {
             json!({ "value": summary.coverage, "least": least, "most": most })
         });
         Chart {
-            kind: "rows",
+            kind: Kind::Rows,
             id: format!("coverage-{alpha}"),
             headline: format!(
                 "Asked for {:.0} %: {} gives {}",
@@ -130,7 +130,7 @@ fn curve(results: &Results) -> Option<Chart> {
         .map(|(asked, half)| (asked, asked - half, (asked + half).min(1.0)))
         .collect();
     Some(Chart {
-        kind: "lines",
+        kind: Kind::Lines,
         id: "coverage".into(),
         headline: format!("At every level {} is within {far:.1} points of what was asked", called(results, lead)),
         caption: "Each line is a method, grey those of others: point at one for its name. Dashed: exactly what was asked.".into(),
@@ -164,7 +164,7 @@ pub(super) fn size(results: &Results) -> Vec<Chart> {
         });
         let drawn = each_drawn(results, &rows, |_, summary| json!({ "value": summary.size }));
         Chart {
-            kind: "rows",
+            kind: Kind::Rows,
             id: format!("size-{alpha}"),
             headline: format!("α = {alpha}: {} needs {:.2} labels{beside}", called(results, *lead), summary.size),
             caption: "Mean number of labels in a set. Read it with coverage: a method that covers less buys its size with it.".into(),
@@ -174,7 +174,7 @@ pub(super) fn size(results: &Results) -> Vec<Chart> {
     charts.extend(each_alpha(results, |alpha, rows, (lead, summary)| {
         let drawn = each_drawn(results, rows, |_, summary| json!({ "x": summary.size, "y": summary.violation }));
         Chart {
-            kind: "scatter",
+            kind: Kind::Scatter,
             id: format!("trade-off-{alpha}"),
             headline: format!(
                 "α = {alpha}: {} strays {:.1} points from the level in a class; chance alone gives {:.1}",
@@ -207,7 +207,7 @@ pub(super) fn shares(results: &Results) -> Vec<Chart> {
         let drawn = each_drawn(results, rows, |method, _| json!({ "shares": of(method) }));
         let lead_shares = of(*lead);
         Chart {
-            kind: "shares",
+            kind: Kind::Shares,
             id: format!("sizes-{alpha}"),
             headline: format!(
                 "α = {alpha}: {} of the sets of {} are a single label, {} are empty",
@@ -231,7 +231,7 @@ pub(super) fn classes(results: &Results) -> Vec<Chart> {
         });
         let shares = class_shares(results, *lead, alpha);
         Chart {
-            kind: "rows",
+            kind: Kind::Rows,
             id: format!("classes-{alpha}"),
             headline: format!(
                 "α = {alpha}: under {} nine of ten classes are covered at {} or more",

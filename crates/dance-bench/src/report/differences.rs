@@ -1,10 +1,10 @@
 //! The charts of coverage where it may differ: among points the classifier is sure of and those it is not, rare labels and frequent ones.
 
+use dance_page::chart::{Chart, Kind};
 use serde_json::json;
 
 use super::compared::{called, drawn, each_alpha, percent};
 use super::summary::{Parts, ours, portion_coverage};
-use crate::chart::Chart;
 use crate::experiment::{Method, Results};
 
 /// Fifths of the points, as a breakdown calls them.
@@ -65,7 +65,7 @@ fn chart(results: &Results, by: &By, alpha: f64, methods: &[Method], lead: Metho
     };
     let last = words.len() - 1;
     Some(Chart {
-        kind: "lines",
+        kind: Kind::Lines,
         id: format!("{}-{alpha}", by.id),
         headline: format!("α = {alpha}: {} covers {} {}", called(results, lead), percent(lowest), by.lowest),
         caption: by.caption.into(),

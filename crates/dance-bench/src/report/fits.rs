@@ -1,10 +1,10 @@
 //! The charts of fits and settings: ablations, the search, what the metric does, time.
 
+use dance_page::chart::{Chart, Kind};
 use serde_json::{Value, json};
 
 use super::summary::{data_sets, mean};
 use super::tables::ablation_keys;
-use crate::chart::Chart;
 use crate::experiment::picture::Picture;
 use crate::experiment::{Case, Results};
 use dance::evaluation::metrics::Metrics;
@@ -83,7 +83,13 @@ fn ablation(name: &str, id: &str, label: &str, lines: &[Line]) -> Option<Chart> 
     if !words.is_empty() {
         data["words"] = json!(words);
     }
-    Some(Chart { kind: "lines", id: format!("ablation-{name}-{id}"), headline, caption: String::new(), data })
+    Some(Chart {
+        kind: Kind::Lines,
+        id: format!("ablation-{name}-{id}"),
+        headline,
+        caption: String::new(),
+        data,
+    })
 }
 
 /// The best validation accuracy so far, of the first seed of every data set.
@@ -105,7 +111,7 @@ pub(super) fn tuning(results: &Results) -> Option<Chart> {
     let tried = lines.iter().map(|line| line.1.len()).max()?;
     let series = |(name, points): &(String, Vec<(usize, f64)>)| json!({ "name": name, "ours": true, "named": true, "steps": true, "points": points });
     Some(Chart {
-        kind: "lines",
+        kind: Kind::Lines,
         id: "tuning".into(),
         headline: format!(
             "{tried} settings gain {:.1} points of validation accuracy over the first, on average",
@@ -129,7 +135,7 @@ pub(super) fn pictures(results: &Results) -> Vec<Chart> {
                 .map(|(place, &label)| (place[0], place[1], label))
                 .collect();
             charts.push(Chart {
-                kind: "plane",
+                kind: Kind::Plane,
                 id: format!("picture-{}-{when}", case.data),
                 headline: format!(
                     "{}, {when}: {:.0} % of points lie next to one of their class",
@@ -166,7 +172,7 @@ pub(super) fn fit_time(results: &Results) -> Option<Chart> {
     let largest = fits.iter().max_by_key(|fit| fit.1)?;
     let point = |(name, points, seconds): &(String, usize, f64)| json!({ "name": name, "ours": true, "x": points, "y": seconds.max(1e-3) });
     Some(Chart {
-        kind: "scatter",
+        kind: Kind::Scatter,
         id: "fit-time".into(),
         headline: format!("{} points fit in {:.1} s", largest.1, largest.2),
         caption: "The whole search for bandwidth and shape, mean over seeds.".into(),

@@ -1,8 +1,8 @@
 //! What people look at: the [tables] of an experiment as Markdown, CSV and text, and one self-contained [page] with charts
 //! and sortable tables.
 
-pub mod cells;
 mod compared;
+mod csv;
 mod differences;
 mod fits;
 pub mod page;
@@ -12,9 +12,11 @@ pub mod tables;
 use std::path::Path;
 
 use crate::experiment::Results;
-use cells::Table;
 use dance::Result;
 use dance::whole_file::WholeFile;
+use dance_page::table::Table;
+
+pub use csv::to_csv;
 
 /// Every table of a run.
 pub fn all_tables(results: &Results) -> Vec<Table> {
@@ -33,6 +35,6 @@ pub fn write(results: &Results, folder: &Path) -> Result<()> {
     let tables = all_tables(results);
     let join = |form: fn(&Table) -> String| tables.iter().map(form).collect::<Vec<_>>().join("\n");
     WholeFile::write(folder.join("tables.md"), join(Table::to_markdown).as_bytes())?;
-    WholeFile::write(folder.join("tables.csv"), join(Table::to_csv).as_bytes())?;
+    WholeFile::write(folder.join("tables.csv"), join(to_csv).as_bytes())?;
     WholeFile::write(folder.join("report.html"), page::html(results).as_bytes())
 }

@@ -1,10 +1,12 @@
 //! `report.html`: one file that needs no network. Styles, scripts and numbers are inlined; names from data files are escaped.
 
+use super::summary::data_sets;
 use super::{all_tables, compared, differences, fits};
-use crate::chart::{Chart, figures};
 use crate::experiment::Results;
-use crate::html::{document, escape};
-use crate::text::counted;
+use dance_page::chart::{Chart, figures};
+use dance_page::html::{Document, escape};
+use dance_page::table::Table;
+use dance_page::text::pluralize;
 
 /// The whole page.
 pub fn html(results: &Results) -> String {
@@ -13,8 +15,8 @@ pub fn html(results: &Results) -> String {
     let mut body = format!(
         "<header><h1>Prediction sets, compared</h1><p>{}, {}, α = {alphas}; {} % fit the kernel, {} % calibrate, \
          {} % test. All methods share one split and, where they use it, one kernel. {}</p></header>",
-        counted(super::summary::data_sets(results).len(), "data set"),
-        counted(plan.seeds, "seed"),
+        pluralize(data_sets(results).len(), "data set", "data sets"),
+        pluralize(plan.seeds, "seed", "seeds"),
         100.0 * plan.split[0],
         100.0 * plan.split[1],
         100.0 * plan.split[2],
@@ -58,11 +60,11 @@ pub fn html(results: &Results) -> String {
         let note = if note.is_empty() { String::new() } else { format!("<p>{note}</p>") };
         body += &format!("<section><h2>{title}</h2>{note}{}</section>", figures(charts));
     }
-    body += &all_tables(results).iter().map(super::cells::Table::to_html).collect::<String>();
+    body += &all_tables(results).iter().map(Table::to_html).collect::<String>();
     body += "<section><h2>Guarantees</h2><ul>";
     for method in &plan.methods {
         body += &format!("<li>{}: {}</li>", escape(method.title()), escape(method.guarantee()));
     }
     body += "</ul></section>";
-    document("Prediction sets, compared", "dance bench report", &body)
+    Document { title: "Prediction sets, compared", marker: "dance bench report", body: &body }.to_html()
 }

@@ -1,10 +1,10 @@
 //! The tables of an experiment: the paper's Tables 1 and 4, and what belongs beside them.
 
-use super::cells::{Cell, Table};
 use super::summary::{Parts, data_sets, deviation, mean, portion_coverage, summarize};
 use crate::experiment::{Case, Method, Results};
-use crate::text::counted;
 use dance::evaluation::ProbabilityMetrics;
+use dance_page::table::{Cell, Table};
+use dance_page::text::pluralize;
 
 /// The main table: means over data sets, at every α of the run.
 pub fn main(results: &Results) -> Table {
@@ -25,8 +25,11 @@ pub fn main_at(results: &Results, alphas: &[f64]) -> Table {
             results.plan.methods.iter().find_map(|&method| summarize(results, &data, method, alpha))?;
         Some(format!("{:.2} at α = {alpha}", summary.floor))
     });
-    let mut title =
-        format!("Mean over {} and {}", counted(data.len(), "data set"), counted(results.plan.seeds, "seed"));
+    let mut title = format!(
+        "Mean over {} and {}",
+        pluralize(data.len(), "data set", "data sets"),
+        pluralize(results.plan.seeds, "seed", "seeds")
+    );
     if let [alpha] = alphas {
         title += &format!(" at α = {alpha}");
     }

@@ -13,7 +13,8 @@ use super::fit::Probabilities;
 use crate::args::Shared;
 use crate::data::Columns;
 use crate::progress::Progress;
-use crate::table::paragraph;
+use dance_page::table::Table;
+use dance_page::text::paragraph;
 
 pub(crate) const EXAMPLE: &str = "Example:\n  dance bench pets.npz dtd.npz --alpha 0.1,0.05 --seeds 5 -o results\n  \
     dance bench pets.npz --methods dance,knn-set,aps --ablate mix,reference\n\n\
@@ -182,30 +183,31 @@ impl Bench {
         if results.cases.is_empty() {
             return Ok(());
         }
-        let styled = out.is_terminal();
+        let text: fn(&Table) -> String =
+            if out.is_terminal() { Table::to_styled_text } else { Table::to_text };
         for &alpha in &results.plan.alphas {
             let main = tables::main_at(results, &[alpha]);
-            writeln!(out, "{}\n{}\n", main.to_text(styled), paragraph("", &main.note))?;
+            writeln!(out, "{}\n{}\n", text(&main), paragraph("", &main.note))?;
         }
         let against = tables::against_paper(results);
         if !against.rows.is_empty() {
-            writeln!(out, "{}\n{}\n", against.to_text(styled), paragraph("", &against.note))?;
+            writeln!(out, "{}\n{}\n", text(&against), paragraph("", &against.note))?;
         }
         for &alpha in &results.plan.alphas {
             // What a terminal has no room for is in the files.
             let table = tables::per_data_set(results, alpha).without(&["Classes", "Test", "Floor", "Mix"]);
-            writeln!(out, "{}", table.to_text(styled))?;
+            writeln!(out, "{}", text(&table))?;
         }
         for &alpha in &results.plan.alphas {
             let table = tables::differences(results, alpha).without(&["Sets of 0-1", "of 2-3", "of 4-10"]);
-            writeln!(out, "{}", table.to_text(styled))?;
+            writeln!(out, "{}", text(&table))?;
         }
-        writeln!(out, "{}", tables::probabilities(results).to_text(styled))?;
+        writeln!(out, "{}", text(&tables::probabilities(results)))?;
         let ablations = tables::ablations(results);
         if !ablations.rows.is_empty() {
-            writeln!(out, "{}", ablations.to_text(styled))?;
+            writeln!(out, "{}", text(&ablations))?;
         }
-        writeln!(out, "{}", tables::times(results).to_text(styled))?;
+        writeln!(out, "{}", text(&tables::times(results)))?;
         if let Some(folder) = &self.output {
             writeln!(
                 out,

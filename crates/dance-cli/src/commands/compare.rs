@@ -10,6 +10,9 @@ use dance::conformal::{ByClass, CalibrationMode, Combine, DanceConfig, Mix};
 use dance::data::split;
 use dance::posterior::PosteriorScore;
 use dance::{Dance, Dataset, Quiet};
+use dance_page::table::Table;
+use dance_page::terminal;
+use dance_page::text::paragraph;
 use serde_json::json;
 
 use crate::args::Shared;
@@ -17,8 +20,6 @@ use crate::data::{Columns, Truth, check_there, drawn};
 use crate::judged::{Answered, Judged};
 use crate::parse::{self, Alphas};
 use crate::progress::Progress;
-use crate::screen;
-use crate::table;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance compare model.dance calibration.npz
@@ -99,7 +100,7 @@ impl Compare {
         }
         progress.finish();
         let rare = |alpha: f64| rare_classes(&calibration, alpha);
-        let mut out = screen::out(shared.json);
+        let mut out = terminal::stdout(shared.json);
         if shared.json {
             let way = |found: &Found| {
                 json!({
@@ -137,7 +138,7 @@ impl Compare {
                     model.classes().len(),
                     needed(alpha)
                 );
-                writeln!(out, "{}", table::paragraph(&format!("  alpha {alpha}: "), &text))?;
+                writeln!(out, "{}", paragraph(&format!("  alpha {alpha}: "), &text))?;
             }
         }
         Ok(())
@@ -177,8 +178,7 @@ impl Compare {
             cells.push(format!("{:.2}", found.seconds));
             cells
         };
-        let header: Vec<&str> = header.iter().map(String::as_str).collect();
-        table::write(out, &header, &found.iter().map(row).collect::<Vec<_>>())?;
+        write!(out, "{}", Table::from_text(header, found.iter().map(row)).to_text())?;
         writeln!(
             out,
             "\n  Size: labels per set. Cov: share of sets with the true label, to be compared with 1 - alpha. Dev: how far\n  \

@@ -8,6 +8,7 @@ use clap::Args;
 use dance::data::RawLabels;
 use dance::{Matrix, Table};
 use dance_embed::{Bad, EmbedOptions, Items, Modality, embed, prototypes};
+use dance_page::terminal;
 use serde_json::json;
 
 use crate::args::Shared;
@@ -16,7 +17,6 @@ use crate::encoding::{self, Encoding};
 use crate::output::{Cells, Column, Destination, Format, Frame, write_frame};
 use crate::places;
 use crate::progress::Progress;
-use crate::screen;
 
 pub(crate) const EXAMPLE: &str = r#"Example:
   dance embed photos/ -o photos.npz --model clip-vit-b-32 --prompt "a photo of a {}"
@@ -84,7 +84,7 @@ impl Embed {
             progress.warn(&format!("{id}: {reason}; left out"));
         }
         let (rows, dimensions) = (table.embeddings().rows(), table.embeddings().cols());
-        let mut out = screen::out(shared.json);
+        let mut out = terminal::stdout(shared.json);
         if shared.json {
             let bad: Vec<_> =
                 embedded.bad.iter().map(|bad| json!({ "id": bad.id, "reason": bad.reason })).collect();

@@ -7,6 +7,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use dance::Dance;
 use dance::model::SeenAs;
+use dance_page::terminal;
+use dance_page::text::paragraph;
 use serde::Serialize;
 use serde_json::json;
 
@@ -18,8 +20,6 @@ use crate::output::{Format, write_frame};
 use crate::parse::{self, Alphas, MinCoverage};
 use crate::places;
 use crate::progress::{Progress, tell};
-use crate::screen;
-use crate::table;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance evaluate model.dance test.npz --alpha 0.1,0.05
@@ -133,7 +133,7 @@ impl Evaluate {
 
         // Points that the model has seen pass any check.
         let failures = self.failures(without_seen.as_ref().unwrap_or(&judged));
-        let mut out = screen::out(shared.json);
+        let mut out = terminal::stdout(shared.json);
         if shared.json {
             let report = json!({
                 "model": self.model.display().to_string(),
@@ -178,9 +178,9 @@ impl Evaluate {
                 )?;
             }
             if let Some(text) = unseen_words(&model) {
-                writeln!(out, "{}", table::paragraph("  Unseen labels: ", &text))?;
+                writeln!(out, "{}", paragraph("  Unseen labels: ", &text))?;
             }
-            writeln!(out, "{}", table::paragraph("  guarantee: ", &model.guarantee()))?;
+            writeln!(out, "{}", paragraph("  guarantee: ", &model.guarantee()))?;
         }
         for failure in &failures {
             tell(&format!("dance: {failure}"));

@@ -9,6 +9,9 @@ use dance::conformal::{CalibrationMode, Combine, Decision};
 use dance::data::Value;
 use dance::model::ReferencePoint;
 use dance::{Dance, PredictOptions};
+use dance_page::table::Table;
+use dance_page::terminal;
+use dance_page::text::{escape_line, paragraph, truncate};
 use serde::Serialize;
 use serde_json::json;
 
@@ -17,8 +20,6 @@ use crate::data::{Columns, check_there};
 use crate::judged::level_warnings;
 use crate::parse;
 use crate::progress::Progress;
-use crate::screen;
-use crate::table;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance explain model.dance test.npz --row 3
@@ -133,7 +134,7 @@ impl Explain {
         let id = file.ids.as_ref().map(|ids| ids[self.row].as_str());
         let written_id = id.map(|id| file.id_kind.value(id));
 
-        let mut out = screen::out(shared.json);
+        let mut out = terminal::stdout(shared.json);
         if shared.json {
             let report = json!({
                 "row": self.row,
@@ -151,9 +152,9 @@ impl Explain {
             writeln!(out, "{report}")?;
             return Ok(());
         }
-        let id = id.map_or(String::new(), |id| format!(": {}", screen::line(id)));
+        let id = id.map_or(String::new(), |id| format!(": {}", escape_line(id)));
         writeln!(out, "row {}{id}", self.row)?;
-        let best = screen::line(best);
+        let best = escape_line(best);
         writeln!(
             out,
             "the best single answer is {best}; at alpha {} the set holds {in_set} of {} labels",
@@ -167,11 +168,11 @@ impl Explain {
         if combined {
             head.insert(2, "p-value");
         }
-        table::write(&mut out, &head, &rows)?;
+        write!(out, "{}", Table::from_text(head, rows).to_text())?;
         if hidden > 0 {
             writeln!(out, "  … and {hidden} labels that are farther away (--top)")?;
         }
-        writeln!(out, "\n{}", table::paragraph("guarantee: ", &model.guarantee()))?;
+        writeln!(out, "\n{}", paragraph("guarantee: ", &model.guarantee()))?;
         Ok(())
     }
 }
@@ -224,10 +225,7 @@ fn called(point: &ReferencePoint<'_>) -> String {
 }
 
 fn cells(reason: &Reason<'_>) -> Vec<String> {
-    let mut neighbors = reason.neighbors.iter().map(called).collect::<Vec<_>>().join(", ");
-    if neighbors.chars().count() > NEIGHBOR_WIDTH {
-        neighbors = neighbors.chars().take(NEIGHBOR_WIDTH - 1).chain(['…']).collect();
-    }
+    let neighbors = reason.neighbors.iter().map(called).collect::<Vec<_>>().join(", ");
     let mut cells = vec![called_by(reason.label), if reason.in_set { "yes" } else { "no" }.into()];
     cells.extend(reason.p_value.map(|p| format!("{p:.3}")));
     cells.extend([
@@ -236,7 +234,7 @@ fn cells(reason: &Reason<'_>) -> Vec<String> {
         reason.loss.map_or("none".into(), shown),
         format!("{:.3}", reason.loss_p_value),
         format!("{:.3}", reason.probability),
-        if neighbors.is_empty() { "-".into() } else { neighbors },
+        if neighbors.is_empty() { "-".into() } else { truncate(&neighbors, NEIGHBOR_WIDTH).into_owned() },
     ]);
     cells
 }

@@ -9,6 +9,8 @@ use clap::Args;
 use dance::data::{Normalize, split};
 use dance::machine;
 use dance::{Config, Dataset, Fitted};
+use dance_page::terminal;
+use dance_page::text::{paragraph, pluralize};
 use serde_json::json;
 
 use crate::args::Shared;
@@ -18,9 +20,7 @@ use crate::output::{Cells, Column, Format, Frame, write_frame};
 use crate::parse::{self, Alphas, Range, Split};
 use crate::places;
 use crate::progress::Progress;
-use crate::screen;
 use crate::settings::Method;
-use crate::table;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance fit embeddings.npz -o model.dance
@@ -176,7 +176,7 @@ impl Fit {
         progress.finish();
         let seconds = begin.elapsed().as_secs_f64();
 
-        let mut out = screen::out(shared.json);
+        let mut out = terminal::stdout(shared.json);
         let fitted = model.fitted();
         if shared.json {
             let report = json!({
@@ -205,16 +205,16 @@ impl Fit {
             writeln!(out, "{report}")?;
             return Ok(());
         }
-        let classes = table::counted(model.classes().len(), "class", "classes");
+        let classes = pluralize(model.classes().len(), "class", "classes");
         writeln!(out, "{}: a model of {classes}, made in {seconds:.1} s", self.output.display())?;
-        writeln!(out, "{}", table::paragraph("  kernel       ", &fitted.fidelity))?;
+        writeln!(out, "{}", paragraph("  kernel       ", &fitted.fidelity))?;
         let chosen = format!(
             "right on {:.1} % of the points that judged it, by its best label alone (shape {:.2}, {} of metric learning)",
             100.0 * fitted.validation.accuracy,
             fitted.rfm.kernel.shape(),
-            table::rounds(fitted.rfm.rounds)
+            pluralize(fitted.rfm.rounds, "round", "rounds")
         );
-        writeln!(out, "{}", table::paragraph("  accuracy     ", &chosen))?;
+        writeln!(out, "{}", paragraph("  accuracy     ", &chosen))?;
         let predictor = model.predictor();
         let calibration = format!(
             "{} other points say how unusual a label may be and still be in a set (mode {}, scores {})",
@@ -222,10 +222,10 @@ impl Fit {
             words(predictor.mode()),
             words(predictor.combine())
         );
-        writeln!(out, "{}", table::paragraph("  calibration  ", &calibration))?;
-        writeln!(out, "{}", table::paragraph("  guarantee    ", &model.guarantee()))?;
+        writeln!(out, "{}", paragraph("  calibration  ", &calibration))?;
+        writeln!(out, "{}", paragraph("  guarantee    ", &model.guarantee()))?;
         if let Some(text) = judged::unseen_words(&model) {
-            writeln!(out, "{}", table::paragraph("  unseen       ", &text))?;
+            writeln!(out, "{}", paragraph("  unseen       ", &text))?;
         }
         if let Some(test) = &parts.test {
             writeln!(out, "\nOn the {} test points, which it never saw:", test.len())?;

@@ -12,14 +12,14 @@ use dance::device::{self, Cpu, Listed};
 use dance::model::Unseen;
 use dance::scores::threshold::smallest_alpha;
 use dance::{Dance, Dataset, Silent, Table, human_bytes};
+use dance_page::terminal;
+use dance_page::text::{escape_line, pluralize};
 use serde_json::{Map, Value, json};
 
 use crate::args::Shared;
 use crate::data::{Columns, check_there};
 use crate::judged::level_warnings;
 use crate::parse::{self, Alphas};
-use crate::screen;
-use crate::table;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance inspect embeddings.parquet
@@ -46,7 +46,7 @@ pub(crate) struct Inspect {
 
 impl Inspect {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
-        let mut out = screen::out(shared.json);
+        let mut out = terminal::stdout(shared.json);
         let Some(file) = &self.file else { return show_devices(&mut out, shared.json) };
         check_there(file)?;
         // A pipe cannot be looked at and then read.
@@ -65,10 +65,10 @@ impl Inspect {
         }
         writeln!(out, "{}", file.display())?;
         for (key, value) in report.as_object().into_iter().flatten().filter(|(key, _)| *key != "warnings") {
-            writeln!(out, "  {:<24}{}", key.replace('_', " "), screen::line(&words(value)))?;
+            writeln!(out, "  {:<24}{}", key.replace('_', " "), escape_line(&words(value)))?;
         }
         for warning in report["warnings"].as_array().into_iter().flatten() {
-            writeln!(out, "  warning: {}", screen::line(&words(warning)))?;
+            writeln!(out, "  warning: {}", escape_line(&words(warning)))?;
         }
         Ok(())
     }
@@ -85,10 +85,10 @@ fn show_devices(out: &mut impl Write, as_json: bool) -> anyhow::Result<()> {
     }
     for Listed { choice, model, memory } in found {
         let memory = memory.map(|bytes| format!(", {}", human_bytes(bytes))).unwrap_or_default();
-        writeln!(out, "{:<8}{}{memory}", choice.to_string(), screen::line(&model))?;
+        writeln!(out, "{:<8}{}{memory}", choice.to_string(), escape_line(&model))?;
     }
     if let Some(why) = why_not_cuda {
-        writeln!(out, "cuda cannot be used: {}", screen::line(&why))?;
+        writeln!(out, "cuda cannot be used: {}", escape_line(&why))?;
     }
     Ok(())
 }
@@ -131,7 +131,7 @@ fn of_data(table: &Table, unlabelled: Option<&str>) -> Value {
         warnings.push("a row is all zeros; --normalize l2 refuses it".to_owned());
     }
     if different < rows {
-        let repeated = table::counted(rows - different, "row repeats", "rows repeat");
+        let repeated = pluralize(rows - different, "row repeats", "rows repeat");
         warnings.push(format!("{repeated} another one"));
     }
     let mut report = json!({
@@ -178,20 +178,20 @@ fn add_classes(report: &mut Value, data: &Dataset, warnings: &mut Vec<String>) {
     if few > 0 {
         warnings.push(format!(
             "{} fewer than {FEW} points: a split leaves some part without them",
-            table::counted(few, "class has", "classes have")
+            pluralize(few, "class has", "classes have")
         ));
     }
     let unseen = Unseen::new(&data.labels, &[], data.classes.len());
     if unseen.single > 0 {
         warnings.push(format!(
             "{} of their class: about {:.1} % (± {:.1}) of new points carry a label that is not here",
-            table::counted(unseen.single, "point is the only one", "points are the only ones"),
+            pluralize(unseen.single, "point is the only one", "points are the only ones"),
             100.0 * unseen.share(),
             200.0 * unseen.standard_error()
         ));
     }
     if none > 0 {
-        warnings.push(format!("{} no point", table::counted(none, "class name has", "class names have")));
+        warnings.push(format!("{} no point", pluralize(none, "class name has", "class names have")));
     }
 }
 

@@ -10,6 +10,7 @@ use dance::data::{Classes, io as files};
 use dance::model::{Alarm, Monitor, Watched};
 use dance::whole_file::{self, WholeFile};
 use dance::{Dance, Matrix};
+use dance_page::terminal;
 use serde_json::json;
 
 use super::Outcome;
@@ -18,7 +19,6 @@ use crate::data::{Columns, Truth, check_there};
 use crate::parse;
 use crate::places;
 use crate::progress::Progress;
-use crate::screen;
 use crate::stream::{Next, Points};
 
 pub(crate) const EXAMPLE: &str = "Example:
@@ -156,7 +156,7 @@ impl MonitorStream {
     }
 
     fn report(&self, monitor: &Monitor<&Dance>, shared: &Shared, progress: &Progress) -> anyhow::Result<()> {
-        let mut out = screen::out(shared.json);
+        let mut out = terminal::stdout(shared.json);
         let capital = monitor.capital();
         if shared.json {
             let of = |&(watched, now, largest): &(Watched, f64, f64)| json!({ "watched": watched, "capital": now, "largest": largest });

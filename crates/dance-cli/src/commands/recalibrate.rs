@@ -8,6 +8,7 @@ use clap::Args;
 use dance::data::{io, split};
 use dance::model::{Aim, thinned};
 use dance::{Dance, Dataset};
+use dance_page::terminal;
 use serde_json::json;
 
 use crate::args::Shared;
@@ -18,7 +19,6 @@ use crate::judged;
 use crate::parse;
 use crate::places;
 use crate::progress::Progress;
-use crate::screen;
 use crate::settings::Method;
 
 pub(crate) const EXAMPLE: &str = "Example:
@@ -102,7 +102,7 @@ impl Recalibrate {
         judged::warn_of_levels(&model, &USUAL, &progress)?;
         model.save(&self.output)?;
         progress.finish();
-        let mut out = screen::out(shared.json);
+        let mut out = terminal::stdout(shared.json);
         if shared.json {
             let report = json!({
                 "model": self.output.display().to_string(),

@@ -9,6 +9,7 @@ use dance::data::{EncoderIdentity, PICKED, RANDOM};
 use dance::model::{SelectOptions, Selection};
 use dance::scores::EmptySets;
 use dance::{Dance, Table};
+use dance_page::terminal;
 use serde_json::json;
 
 use crate::answers::{Answers, ids_of};
@@ -18,7 +19,6 @@ use crate::output::{Cells, Column, Format, Frame, write_frame};
 use crate::parse;
 use crate::places;
 use crate::progress::Progress;
-use crate::screen;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance select pool.npz model.dance -n 200 -o list.csv
@@ -99,7 +99,7 @@ impl Select {
             picks.write_points(path)?;
         }
         progress.finish();
-        let mut out = screen::out(shared.json);
+        let mut out = terminal::stdout(shared.json);
         let rows = |places: &[usize]| places.iter().map(|&place| pool.row(place)).collect::<Vec<_>>();
         if shared.json {
             let report = json!({

@@ -11,6 +11,7 @@ use dance::data::io::read_npz_bytes;
 use dance::data::split;
 use dance::model::FORMAT;
 use dance::{Config, Dance, Fitted};
+use dance_page::terminal;
 use dance_serve::{Images, Keys, Reviewable, Server, Settings, Signal};
 use tokio::sync::mpsc;
 
@@ -20,7 +21,6 @@ use crate::data::{Columns, check_there};
 use crate::interrupt;
 use crate::parse;
 use crate::progress::Progress;
-use crate::screen;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance serve                                       # the data set that ships with dance: a page to look at
@@ -127,7 +127,7 @@ impl Serve {
             let signal = if reload { Signal::Reload } else { Signal::Stop };
             sender.send(signal).is_ok()
         });
-        let mut out = screen::out(shared.json);
+        let mut out = terminal::stdout(shared.json);
         let address = server.address();
         if shared.json {
             writeln!(

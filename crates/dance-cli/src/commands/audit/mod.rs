@@ -12,6 +12,7 @@ use clap::Args;
 use dance::model::{Audit as Found, AuditOptions};
 use dance::whole_file::WholeFile;
 use dance::{Dance, Dataset};
+use dance_page::terminal;
 
 use crate::args::Shared;
 use crate::data::{Columns, check_there};
@@ -19,7 +20,6 @@ use crate::output::{Format, write_frame};
 use crate::parse;
 use crate::places;
 use crate::progress::Progress;
-use crate::screen;
 use report::Report;
 
 pub(crate) const EXAMPLE: &str = "Example:
@@ -120,7 +120,7 @@ impl Audit {
         WholeFile::write(&files[0], format!("{json}\n").as_bytes())?;
         write_frame(&files[1], Format::Csv, &report.frame())?;
         WholeFile::write(&files[2], page::page(&report).as_bytes())?;
-        let mut out = screen::out(shared.json);
+        let mut out = terminal::stdout(shared.json);
         if shared.json {
             writeln!(out, "{json}")?;
             return Ok(());

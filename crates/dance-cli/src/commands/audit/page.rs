@@ -1,8 +1,8 @@
 //! An audit as a page: a table for every kind of finding.
 
-use dance_bench::chart::{Chart, figures};
-use dance_bench::html::{document, escape};
-use dance_bench::report::cells::{Cell, Emphasis, Table};
+use dance_page::chart::{Chart, Kind, figures};
+use dance_page::html::{Document, escape};
+use dance_page::table::{Cell, Emphasis, Table};
 use serde_json::json;
 
 use super::report::{ACROSS, ALIKE, COPIES, ERROR, Finding, OUTLIER, RARE, Report, TWOFOLD};
@@ -28,7 +28,7 @@ pub(super) fn page(report: &Report<'_>) -> String {
         figures(&[odds(report)]),
         tables(report)
     );
-    document(&title, MARK, &body)
+    Document { title: &title, marker: MARK, body: &body }.to_html()
 }
 
 /// How much more probable the best other label is.
@@ -39,7 +39,7 @@ fn odds(report: &Report<'_>) -> Chart {
     let points: Vec<(usize, f64)> = (1..).zip(sorted).collect();
     let against = report.found.odds.iter().filter(|odds| **odds > 0.0).count();
     Chart {
-        kind: "lines",
+        kind: Kind::Lines,
         id: "odds".into(),
         headline: format!("Another label is more probable for {against} of {} points", report.data.len()),
         caption: "Points by how much more probable the best other label is (log ratio, judged by all other points). Many of them are hard, not wrong.".into(),

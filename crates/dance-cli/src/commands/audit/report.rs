@@ -5,7 +5,7 @@ use dance::model::{Audit, Copies, LabelError, ModelPoint, SeenAs, Space};
 use serde_json::{Value, json};
 
 use crate::output::{Column, Frame};
-use crate::table::counted;
+use dance_page::text::pluralize;
 
 pub(super) struct Report<'a> {
     pub(super) data: &'a Dataset,
@@ -126,10 +126,10 @@ impl Report<'_> {
             ("label errors", format!("{listed}{share}")),
             (
                 "near copies",
-                format!("{points} points in {}{across}", counted(found.copies.len(), "group", "groups")),
+                format!("{points} points in {}{across}", pluralize(found.copies.len(), "group", "groups")),
             ),
             ("outliers", found.outliers.len().to_string()),
-            ("classes alike", counted(found.alike.len(), "pair", "pairs")),
+            ("classes alike", pluralize(found.alike.len(), "pair", "pairs")),
             ("classes that are two", found.twofold.len().to_string()),
             ("rare classes", found.rare.len().to_string()),
             ("order of rows", order),

@@ -12,13 +12,13 @@ use clap::Args;
 use dance::Dataset;
 use dance::data::io::read_npz_bytes;
 use dance::whole_file::{self, WholeFile};
+use dance_page::terminal;
 
 use crate::args::Shared;
 use crate::data::Columns;
 use crate::parse;
 use crate::places;
 use crate::progress::Progress;
-use crate::screen;
 use story::Story;
 
 pub(crate) const EXAMPLE: &str = "Example:
@@ -62,7 +62,7 @@ impl Demo {
         if let Some(path) = &report {
             WholeFile::write(path, page::of(&story).as_bytes())?;
         }
-        let mut out = screen::out(shared.json);
+        let mut out = terminal::stdout(shared.json);
         if shared.json {
             writeln!(out, "{}", words::json(&story, report.as_deref(), &progress.warnings()))?;
         } else {

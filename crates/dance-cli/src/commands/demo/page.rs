@@ -3,16 +3,16 @@
 use super::story::{ALPHAS, Example, Judged, Story, default_method, drawn_methods, is_paper};
 use super::words;
 use dance::evaluation::CoverageBand;
-use dance_bench::chart::{Chart, figures};
-use dance_bench::html::{document, escape};
-use dance_bench::report::cells::{Cell, Table};
+use dance_page::chart::{Chart, Kind, figures};
+use dance_page::html::{Document, escape, has_marker};
+use dance_page::table::Table;
 use serde_json::{Value, json};
 
 /// The comment by which a report of ours is known: it may be overwritten without asking.
 const MARK: &str = "dance demo report";
 
 pub(super) fn is_ours(bytes: &[u8]) -> bool {
-    bytes.starts_with(format!("<!doctype html>\n<!-- {MARK} -->\n").as_bytes())
+    has_marker(bytes, MARK)
 }
 
 pub(super) fn of(story: &Story) -> String {
@@ -42,7 +42,7 @@ pub(super) fn of(story: &Story) -> String {
         figures(&[sizes(story), search(story)]),
         story.examples.iter().map(example).collect::<String>(),
     );
-    document(title, MARK, &body)
+    Document { title, marker: MARK, body: &body }.to_html()
 }
 
 /// What our default gives at a level.
@@ -53,19 +53,13 @@ fn ours(story: &Story, alpha: f64) -> &Judged {
 
 /// Every method at every level, as the terminal shows it.
 fn results(story: &Story) -> Table {
-    let row = |judged: &Judged| -> Vec<Cell> {
-        words::cells(judged)
-            .into_iter()
-            .map(|text| Cell { value: text.parse().ok(), ..Cell::text(text) })
-            .collect()
-    };
+    let columns = words::HEADER.map(|name| if name.is_empty() { "method" } else { name });
     Table {
         title: "Every method at every level".into(),
         note: "Cov: share of sets with the true label. Size: mean number of labels. dev: how far classes stray from \
                1 - alpha beyond chance, in per cent. CCV: the mean distance; chance alone gives the floor. mix: the paper's share of alpha for the CLR set."
             .into(),
-        columns: words::HEADER.map(|name| String::from(if name.is_empty() { "method" } else { name })).to_vec(),
-        rows: story.results.iter().map(row).collect(),
+        ..Table::from_text(columns, story.results.iter().map(words::cells))
     }
 }
 
@@ -98,7 +92,7 @@ fn curves(story: &Story) -> [Chart; 2] {
     let smallest = paper.map(|judged| judged.metrics.size).fold(f64::INFINITY, f64::min);
     [
         Chart {
-            kind: "lines",
+            kind: Kind::Lines,
             id: "coverage".into(),
             headline: format!("Asked for {level:.0} %, {:.1} % of sets hold the true label", 100.0 * metrics.coverage),
             caption: "On points the model never saw. Dashed: exactly what was asked. Shaded: where coverage lies 95 times in 100 if \
@@ -108,7 +102,7 @@ fn curves(story: &Story) -> [Chart; 2] {
                 "promised": promised, "x": asked, "y": { "label": "sets that hold the true label", "format": "percent" } }),
         },
         Chart {
-            kind: "lines",
+            kind: Kind::Lines,
             id: "size".into(),
             headline: format!(
                 "That costs {:.2} labels per set; the smallest of the paper's sets has {smallest:.2}",
@@ -124,7 +118,7 @@ fn sizes(story: &Story) -> Chart {
     let all = story.sizes.iter().sum::<usize>().max(1) as f64;
     let single = story.sizes.get(1).copied().unwrap_or(0) as f64 / all;
     Chart {
-        kind: "sizes",
+        kind: Kind::Sizes,
         id: "sizes".into(),
         headline: format!("{:.0} % of sets are a single label at alpha {}", 100.0 * single, ALPHAS[0]),
         caption: "Test points by the number of labels in their set (exact, fuse).".into(),
@@ -143,7 +137,7 @@ fn search(story: &Story) -> Chart {
         })
         .collect();
     Chart {
-        kind: "lines",
+        kind: Kind::Lines,
         id: "search".into(),
         headline: format!(
             "The best of {} settings is right on {:.1} % of the points that judged them",

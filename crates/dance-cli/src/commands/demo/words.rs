@@ -3,10 +3,11 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use dance_page::table::Table;
+use dance_page::text::pluralize;
 use serde_json::{Value, json};
 
 use super::story::{Example, Judged, Story};
-use crate::table;
 
 pub(super) const HEADER: [&str; 9] = ["", "alpha", "mix", "Cov", "Size", "dev", "CCV", "floor", "empty"];
 
@@ -30,7 +31,7 @@ pub(super) fn tell(out: &mut dyn Write, story: &Story) -> io::Result<()> {
         out,
         "   Chosen: shape {:.2}, {} of metric learning. It is right on {:.1} % of points it never saw,",
         fitted.rfm.kernel.shape(),
-        table::rounds(fitted.rfm.rounds),
+        pluralize(fitted.rfm.rounds, "round", "rounds"),
         100.0 * story.accuracy
     )?;
     writeln!(
@@ -63,8 +64,7 @@ pub(super) fn tell(out: &mut dyn Write, story: &Story) -> io::Result<()> {
         "3. Test. {test} points (20 %) that took no part. A set should hold the true label in 1 - alpha of cases"
     )?;
     writeln!(out, "   (Cov), with as few labels as possible (Size):\n")?;
-    let rows: Vec<Vec<String>> = story.results.iter().map(cells).collect();
-    table::write(out, &HEADER, &rows)?;
+    write!(out, "{}", Table::from_text(HEADER, story.results.iter().map(cells)).to_text())?;
     writeln!(
         out,
         "\n   dev: how far classes stray from 1 - alpha beyond chance, in per cent. CCV: the mean distance; chance alone gives the floor."

@@ -1,0 +1,24 @@
+//! Shows results to people: charts, tables, HTML pages and text for terminals.
+//!
+//! The server, the reports and the command line share this crate, which knows nothing of prediction sets. A [`table::Table`]
+//! is data with four forms: aligned text, the same with a terminal's bold and underline, Markdown and HTML. A
+//! [`chart::Chart`] is a headline with the numbers that a script draws. An [`html::Document`] is a page that needs no
+//! network: the styles and scripts of [`assets`] are inside it.
+//!
+//! ```
+//! use dance_page::html::Document;
+//! use dance_page::table::Table;
+//!
+//! let table = Table::from_text(["class", "coverage"], [["cat", "0.95"], ["犬", "0.9"]]);
+//! assert_eq!(table.to_text(), "  class  coverage\n  cat        0.95\n  犬          0.9\n");
+//!
+//! let page = Document { title: "Coverage", marker: "my report", body: &table.to_html() }.to_html();
+//! assert!(page.contains("<td data-value=\"0.95\">0.95</td>"));
+//! ```
+
+pub mod assets;
+pub mod chart;
+pub mod html;
+pub mod table;
+pub mod terminal;
+pub mod text;
