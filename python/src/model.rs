@@ -131,7 +131,7 @@ impl Model {
         }
         let calibrated = run_on(py, device, threads, callback, |device, context| {
             let mut fitted = self.fitted().clone();
-            fitted.config.dance = config;
+            fitted.config.conformal = config;
             fitted.config.stratified &= of_fit; // of other points nothing is known
             fitted.config.grouped = grouped;
             fitted.config.aim = None;

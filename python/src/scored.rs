@@ -1,7 +1,7 @@
 //! What a model says about points, before and after an error level is chosen.
 
 use dance::Prediction;
-use dance::conformal::Combine;
+use dance::conformal::MethodName;
 use dance::model::Include;
 use dance::scores::Counts;
 use numpy::{PyArray1, PyArray2};
@@ -54,7 +54,7 @@ impl Scored {
         let of: fn(Counts) -> u32 = match score {
             "rank" => |counts| counts.rank,
             "contrast" => |counts| counts.contrast,
-            "combined" if dance.predictor().combine() == Combine::Union => return Ok(None),
+            "combined" if dance.predictor().method() == MethodName::Dance => return Ok(None),
             "combined" => |counts| counts.combined,
             _ => return Err(PyValueError::new_err(format!("no score `{score}`"))),
         };

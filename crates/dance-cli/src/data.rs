@@ -322,7 +322,7 @@ impl Truth {
                 names.len(),
                 names[row],
                 place(row),
-                if model.fitted().config.dance.unseen {
+                if model.fitted().config.conformal.new_labels {
                     "sets that hold \"none of these\" cover it"
                 } else {
                     "no set can hold it, so they count as not covered"

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use dance::conformal::{ByClass, Combine, Decision};
+use dance::conformal::{ByClass, Decision, MethodName};
 use dance::evaluation::breakdown::{Breakdown, Portion};
 use dance::evaluation::metrics::Metrics;
 use dance::evaluation::{CoverageBand, ProbabilityMetrics};
@@ -76,9 +76,9 @@ impl<'a> Answered<'a> {
             let (low, high) = band.interval(0.95);
             // Two scores that decide together promise at least 1 - alpha, and give more; so do classes by themselves.
             let together =
-                matches!(self.model.fitted().config.dance.by_class, ByClass::Together | ByClass::Fair);
-            let tight =
-                together && matches!(self.model.predictor().combine(), Combine::Fuse | Combine::Evidence);
+                matches!(self.model.fitted().config.conformal.by_class, ByClass::All | ByClass::Balanced);
+            let tight = together
+                && matches!(self.model.predictor().method(), MethodName::Fuse | MethodName::Posterior);
             let by_chance = (low, if tight { high } else { 1.0 });
             Ok(Judged { mix: decision.mix, metrics, by_chance, as_low, portions })
         };
@@ -167,7 +167,7 @@ pub(crate) const LEGEND: &str =
 /// What labels nobody has seen do to coverage; `None` where there is nothing to say.
 pub(crate) fn unseen_words(model: &Dance) -> Option<String> {
     let unseen = model.unseen().filter(|unseen| unseen.single > 0)?;
-    if model.fitted().config.dance.unseen {
+    if model.fitted().config.conformal.new_labels {
         return Some(format!(
             "about {:.1} % (± {:.1}) of new points carry a label that no point here has; sets hold \"none of these\" where that may be",
             100.0 * unseen.share(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State as Shared};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use dance::conformal::Combine;
+use dance::conformal::MethodName;
 use dance::model::ReferencePoint;
 use dance::{Context, Matrix, PredictOptions};
 use serde::{Deserialize, Serialize};
@@ -168,7 +168,7 @@ fn explanation(
             });
         }
     }
-    let (counts, combined) = (&scored.counts, model.predictor().combine() != Combine::Union);
+    let (counts, combined) = (&scored.counts, model.predictor().method() != MethodName::Dance);
     let mut labels: Vec<Reason<'_>> = (0..)
         .zip(model.classes())
         .zip(examples)

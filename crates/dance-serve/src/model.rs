@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State as Shared;
-use dance::conformal::{CalibrationMode, Combine};
+use dance::conformal::{Calibration, MethodName};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -30,9 +30,9 @@ pub(crate) struct Described {
     /// Labelled points among which neighbors are found.
     reference_points: usize,
     #[schema(value_type = String)]
-    calibration: CalibrationMode,
+    calibration: Calibration,
     #[schema(value_type = String)]
-    combine: Combine,
+    combine: MethodName,
     guarantee: String,
     /// Share of new points that are likely to carry a label that no point here has; null where that is not known.
     unseen_share: Option<f64>,
@@ -63,7 +63,7 @@ fn describe(state: &State, served: &Served) -> Described {
         calibration_points: predictor.calibration_points(),
         reference_points: predictor.reference_labels().len(),
         calibration: predictor.mode(),
-        combine: predictor.combine(),
+        combine: predictor.method(),
         guarantee: model.guarantee(),
         unseen_share: model.unseen().map(|unseen| unseen.share()),
         limits: Limits { body: state.settings.limits.body, points: state.settings.limits.points },

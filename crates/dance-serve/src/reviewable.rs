@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::body::Bytes;
-use dance::conformal::Combine;
+use dance::conformal::MethodName;
 use dance::data::Classes;
 use dance::evaluation::CoverageBand;
 use dance::evaluation::metrics::Metrics;
@@ -154,7 +154,7 @@ impl Reviewed {
             .labels
             .as_ref()
             .map(|labels| labels.iter().map(|label| classes.id(label).unwrap_or(unknown)).collect());
-        let combined = model.predictor().combine() != Combine::Union;
+        let combined = model.predictor().method() != MethodName::Dance;
         let p_of_truth = truth.as_ref().filter(|_| combined).map(|truth| -> Vec<Option<f64>> {
             let p = |(row, &label): (usize, &u32)| {
                 (label < unknown).then(|| scored.counts.p_value(scored.counts.get(row, label).combined))
@@ -238,5 +238,5 @@ impl Reviewed {
 /// at least 1 - alpha, and give more.
 pub(crate) fn band(model: &Dance, points: usize, alpha: f64) -> (f64, f64) {
     let (low, high) = CoverageBand::new(model.predictor().calibration_points(), points, alpha).interval(0.95);
-    (low, if model.predictor().combine() == Combine::Union { 1.0 } else { high })
+    (low, if model.predictor().method() == MethodName::Dance { 1.0 } else { high })
 }

@@ -8,7 +8,7 @@ mod made_up;
 
 use std::time::Instant;
 
-use dance::conformal::{Combine, DanceConfig};
+use dance::conformal::{ConformalConfig, MethodName};
 use dance::data::{RawLabels, Table};
 use dance::device::Cpu;
 use dance::machine::tune::TuneConfig;
@@ -35,9 +35,9 @@ fn measure(name: &str, fit: usize, calibration: usize, classes: usize, queries: 
     let [given, held, asked] =
         [0, 1, 2].map(|part| data.select(&(ends[part]..ends[part + 1]).collect::<Vec<_>>()));
     let mut rates = Vec::new();
-    for combine in [Combine::Fuse, Combine::Evidence] {
+    for combine in [MethodName::Fuse, MethodName::Posterior] {
         let tune = TuneConfig::default().bandwidth((1.0, 1.0)).shape((1.0, 1.0));
-        let config = Config::default().tune(tune).dance(DanceConfig::default().combine(combine));
+        let config = Config::default().tune(tune).conformal(ConformalConfig::default().method(combine));
         let fitted = Fitted::fit(&Cpu, &given, &config, &context)?;
         let (dance, calibrating): (Dance, f64) = seconds(|| fitted.calibrate(&Cpu, &held, &context))?;
         let predict = |rows: &Matrix| dance.score(rows, PredictOptions::default(), &context);

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use dance::conformal::{CalibrationMode, Combine, DanceConfig, Mix, Predictor, Setup};
+use dance::conformal::{Calibration, ConformalConfig, MethodName, Mix, Predictor, Setup};
 use dance::device::{Cpu, Device, MachineParts};
 use dance::kernel::Kernel;
 use dance::machine::Part;
@@ -88,20 +88,22 @@ fn main() -> dance::Result<()> {
         println!("{name}:");
         let mut reuse = [f64::NAN; 3];
         for (calibration, fit_neighbors) in
-            [(CalibrationMode::Reuse, false), (CalibrationMode::Exact, false), (CalibrationMode::Exact, true)]
+            [(Calibration::Reuse, false), (Calibration::Full, false), (Calibration::Full, true)]
         {
-            for (which, combine) in [Combine::Union, Combine::Joint, Combine::Fuse].into_iter().enumerate() {
-                let fused = combine == Combine::Fuse;
+            for (which, combine) in
+                [MethodName::Dance, MethodName::Joint, MethodName::Fuse].into_iter().enumerate()
+            {
+                let fused = combine == MethodName::Fuse;
                 let mix = if fused { Mix::Auto } else { Mix::Fixed(0.2) };
-                let config = DanceConfig::default()
+                let config = ConformalConfig::default()
                     .calibration(calibration)
-                    .combine(combine)
+                    .method(combine)
                     .fit_neighbors(fit_neighbors)
                     .mix(mix);
                 let setup =
                     Setup { device: &Cpu, classes: CLASSES, kernel, config: &config, context: &context };
                 let probabilities = fused.then(|| of_own.clone());
-                let predictor = if calibration == CalibrationMode::Reuse {
+                let predictor = if calibration == Calibration::Reuse {
                     Predictor::reuse(own.part.clone(), probabilities.as_deref(), setup)?
                 } else {
                     Predictor::exact(own.part.clone(), &others, probabilities, setup)?
@@ -115,7 +117,7 @@ fn main() -> dance::Result<()> {
                     labels = answers.counts.sets(decision.cut, CLASSES).labels.len();
                     Ok(())
                 });
-                if calibration == CalibrationMode::Reuse {
+                if calibration == Calibration::Reuse {
                     reuse[which] = seconds;
                 }
                 let reference =

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use dance::conformal::{DanceConfig, Predictor, Setup};
+use dance::conformal::{ConformalConfig, Predictor, Setup};
 use dance::device::{Cpu, Device, MachineParts};
 use dance::kernel::Kernel;
 use dance::machine::Part;
@@ -88,7 +88,7 @@ fn main() {
         100.0 * product / search
     );
 
-    let config = DanceConfig::paper();
+    let config = ConformalConfig::paper();
     let kernel = Kernel::new((d as f64).sqrt() * 2.0, 1.0).expect("kernel");
     let setup = Setup { device: &Cpu, classes: CLASSES, kernel, config: &config, context: &context };
     let own_search = best(|| index.search_own(n, K, &context).expect("search"));

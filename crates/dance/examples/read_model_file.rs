@@ -4,7 +4,7 @@
 //!
 //! `cargo run -p dance-conformal --example read_model_file`
 
-use dance::conformal::{Combine, DanceConfig};
+use dance::conformal::{ConformalConfig, MethodName};
 use dance::data::{RawLabels, Table};
 use dance::device::Cpu;
 use dance::machine::tune::TuneConfig;
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = folder.path().join("colors.dance");
     let config = Config::default()
         .tune(TuneConfig::default().evaluations(5))
-        .dance(DanceConfig::default().combine(Combine::Union));
+        .conformal(ConformalConfig::default().method(MethodName::Dance));
     let fitted = Fitted::fit(&Cpu, &points(600, 1)?, &config, &context)?;
     fitted.calibrate(&Cpu, &points(300, 2)?, &context)?.save(&path)?;
 
@@ -64,7 +64,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The metadata are strings; the longer ones hold JSON.
     let (_, header) = SafeTensors::read_metadata(&bytes)?;
     let metadata = header.metadata().as_ref().ok_or("the file has no metadata")?;
-    for key in ["format", "bandwidth", "calibration", "combine", "guarantee"] {
+    for key in ["format", "bandwidth", "method", "calibration", "guarantee"] {
         println!("  {key:12} {}", metadata.get(key).ok_or("a key is missing")?);
     }
     let classes: Vec<String> = serde_json::from_str(metadata.get("classes").ok_or("no classes")?)?;

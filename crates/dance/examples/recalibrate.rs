@@ -5,7 +5,7 @@
 //!
 //! `cargo run -p dance-conformal --example recalibrate`
 
-use dance::conformal::{CalibrationMode, Combine, DanceConfig};
+use dance::conformal::{Calibration, ConformalConfig, MethodName};
 use dance::data::{RawLabels, Table};
 use dance::device::Cpu;
 use dance::evaluation::metrics::Metrics;
@@ -58,7 +58,7 @@ fn main() -> Result<()> {
     report("noisy data, recalibrated", &recalibrated, &noisy, &context)?;
 
     // Or with other settings: neighbors only among the points of the fit, and two scores that decide together.
-    let settings = DanceConfig::default().calibration(CalibrationMode::Disjoint).combine(Combine::Joint);
+    let settings = ConformalConfig::default().calibration(Calibration::Split).method(MethodName::Joint);
     let disjoint = model.recalibrate(&Cpu, &new_points, Some(settings), &context)?;
     report("the same, other settings", &disjoint, &noisy, &context)
 }

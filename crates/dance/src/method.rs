@@ -1,5 +1,5 @@
 //! Settings of DANCE: what the neighbors of a point say about its label (the paper, §3 and appendix A), in three ways of
-//! calibrating and three of combining the scores ([`Combine`]). The paper's own is reuse and union.
+//! calibrating and three of combining the scores ([`MethodName`]). The paper's own is reuse and union.
 //!
 //! - **reuse** (the paper's main tables): the calibration points are the reference, each searched leave-one-out. The mix is
 //!   selected on a stratified 80/20 split of them, thresholds come from all. Heuristic.
@@ -22,9 +22,9 @@ use crate::setters::setters;
 pub enum ByClass {
     /// All points together.
     #[default]
-    Together,
+    All,
     /// All points together, the difference between classes evened out.
-    Fair,
+    Balanced,
     /// Every cluster of classes.
     Clusters,
     /// Every class.
@@ -34,16 +34,16 @@ pub enum ByClass {
 /// How the scores are combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Combine {
+pub enum MethodName {
     /// Both scores pass, each at its share of α.
-    Union,
+    Dance,
     /// One score made of two, at the whole α.
     Joint,
     /// One score made of both and the class probability.
     #[default]
     Fuse,
-    /// The posterior of several experts, trained on fit and calibration points: see `evidence`.
-    Evidence,
+    /// The posterior of several experts, trained on fit and calibration points: see `posterior`.
+    Posterior,
 }
 
 /// How the mix is found.
@@ -110,22 +110,22 @@ impl std::str::FromStr for Mix {
 /// Where neighbors come from, and so which guarantee holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum CalibrationMode {
+pub enum Calibration {
     /// Among the calibration points themselves, leave-one-out.
     Reuse,
     /// Among the points that fitted the kernel.
-    Disjoint,
+    Split,
     /// Among both, the query counted as one of the calibration points.
     #[default]
-    Exact,
+    Full,
 }
 
-impl CalibrationMode {
+impl Calibration {
     /// The guarantee, in words for every output.
     pub fn guarantee(self) -> &'static str {
         match self {
             Self::Reuse => "heuristic: calibration points serve as each other's neighbors",
-            Self::Disjoint | Self::Exact => {
+            Self::Split | Self::Full => {
                 "P(label in set) >= 1 - alpha in finite samples, for exchangeable points whose labels it knows"
             }
         }
@@ -136,7 +136,7 @@ impl CalibrationMode {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
-pub struct DanceConfig {
+pub struct ConformalConfig {
     /// Neighbors the rank score looks at.
     pub rank_neighbors: usize,
     /// Neighbors the contrastive score looks at.
@@ -146,15 +146,15 @@ pub struct DanceConfig {
     /// Share of α that goes to the contrastive score.
     pub mix: Mix,
     /// Where neighbors come from.
-    pub calibration: CalibrationMode,
+    pub calibration: Calibration,
     /// How the scores become one decision.
-    pub combine: Combine,
+    pub method: MethodName,
     /// Which score of combined evidence is compared.
     pub posterior_score: PosteriorScore,
     /// Whom the guarantee is for: all points together, or classes.
     pub by_class: ByClass,
     /// In exact mode, whether sets may hold "none of these", for labels that nobody has.
-    pub unseen: bool,
+    pub new_labels: bool,
     /// In exact mode, whether the points that fitted the kernel serve as neighbors too.
     pub fit_neighbors: bool,
     /// Width ε < 1 of the noise U(0,ε) that breaks ties of ranks; 0 leaves them.
@@ -163,33 +163,33 @@ pub struct DanceConfig {
     pub seed: u64,
 }
 
-setters!(DanceConfig {
+setters!(ConformalConfig {
     rank_neighbors: usize,
     contrast_neighbors: usize,
     temperature: f64,
     mix: Mix,
-    calibration: CalibrationMode,
-    combine: Combine,
+    calibration: Calibration,
+    method: MethodName,
     posterior_score: PosteriorScore,
     by_class: ByClass,
-    unseen: bool,
+    new_labels: bool,
     fit_neighbors: bool,
     tie_noise: f64,
     seed: u64,
 });
 
-impl Default for DanceConfig {
+impl Default for ConformalConfig {
     fn default() -> Self {
         Self {
             rank_neighbors: 100,
             contrast_neighbors: 50,
             temperature: 0.01,
             mix: Mix::Auto,
-            calibration: CalibrationMode::default(),
-            combine: Combine::default(),
+            calibration: Calibration::default(),
+            method: MethodName::default(),
             posterior_score: PosteriorScore::default(),
             by_class: ByClass::default(),
-            unseen: false,
+            new_labels: false,
             fit_neighbors: true,
             tie_noise: 0.0,
             seed: 0,
@@ -197,48 +197,48 @@ impl Default for DanceConfig {
     }
 }
 
-impl DanceConfig {
+impl ConformalConfig {
     /// The paper's own settings.
     pub fn paper() -> Self {
-        Self { calibration: CalibrationMode::Reuse, combine: Combine::Union, ..Self::default() }
+        Self { calibration: Calibration::Reuse, method: MethodName::Dance, ..Self::default() }
     }
 
     /// The guarantee, in words for every output.
     pub fn guarantee(&self) -> String {
-        let of_all = if self.unseen {
+        let of_all = if self.new_labels {
             "P(label in set) >= 1 - alpha in finite samples, for exchangeable points; a label nobody has is in a set that says so"
         } else {
             self.calibration.guarantee()
         };
         match self.by_class {
-            ByClass::Together | ByClass::Fair => of_all.into(),
+            ByClass::All | ByClass::Balanced => of_all.into(),
             ByClass::Clusters => format!("{of_all}; for the labels of every cluster of classes by itself"),
             ByClass::Each => format!("{of_all}; for every class by itself"),
         }
     }
 
     /// How the scores become one decision. With a mix of 0 or 1, union is one score, which may be counted by class like a joint one.
-    pub(crate) fn combination(&self) -> Combine {
-        if self.combine == Combine::Union && self.by_class != ByClass::Together {
-            Combine::Joint
+    pub(crate) fn combination(&self) -> MethodName {
+        if self.method == MethodName::Dance && self.by_class != ByClass::All {
+            MethodName::Joint
         } else {
-            self.combine
+            self.method
         }
     }
 
     /// Whether calibration points and queries come with class probabilities of the kernel machine.
     pub(crate) fn asks_probabilities(&self) -> bool {
-        self.combine == Combine::Fuse || self.evens_out()
+        self.method == MethodName::Fuse || self.evens_out()
     }
 
     /// Whether it matters how hard classes are to the kernel machine.
     pub(crate) fn asks_difficulty(&self) -> bool {
-        self.combine != Combine::Evidence && matches!(self.by_class, ByClass::Fair | ByClass::Clusters)
+        self.method != MethodName::Posterior && matches!(self.by_class, ByClass::Balanced | ByClass::Clusters)
     }
 
     /// Whether classes are evened out by what the kernel machine says of them.
     fn evens_out(&self) -> bool {
-        self.combine != Combine::Evidence && self.by_class == ByClass::Fair
+        self.method != MethodName::Posterior && self.by_class == ByClass::Balanced
     }
 
     pub(crate) fn check(&self) -> Result<()> {
@@ -255,14 +255,14 @@ impl DanceConfig {
         if !(0.0..1.0).contains(&self.tie_noise) {
             return Err(Error::config("tie_noise", self.tie_noise, "at least 0 and below 1"));
         }
-        if self.unseen && self.calibration != CalibrationMode::Exact {
-            return Err(Error::config("unseen", true, "`false` unless the calibration mode is exact"));
+        if self.new_labels && self.calibration != Calibration::Full {
+            return Err(Error::config("new_labels", true, "`false` unless calibration is full"));
         }
-        let one_score = match self.combine {
-            Combine::Fuse | Combine::Evidence => true,
-            Combine::Joint | Combine::Union => matches!(self.mix, Mix::Fixed(0.0 | 1.0)),
+        let one_score = match self.method {
+            MethodName::Fuse | MethodName::Posterior => true,
+            MethodName::Joint | MethodName::Dance => matches!(self.mix, Mix::Fixed(0.0 | 1.0)),
         };
-        if self.by_class != ByClass::Together && !(one_score && self.calibration == CalibrationMode::Exact) {
+        if self.by_class != ByClass::All && !(one_score && self.calibration == Calibration::Full) {
             return Err(Error::config(
                 "by_class",
                 format!("{:?}", self.by_class).to_lowercase(),
@@ -271,7 +271,7 @@ impl DanceConfig {
             ));
         }
         if self.posterior_score != PosteriorScore::Lac
-            && (self.combine != Combine::Evidence || self.by_class == ByClass::Fair)
+            && (self.method != MethodName::Posterior || self.by_class == ByClass::Balanced)
         {
             return Err(Error::config(
                 "posterior_score",
@@ -279,7 +279,7 @@ impl DanceConfig {
                 "`lac` unless evidence is combined (`--combine evidence`), and with `--class-fair`, which evens out log losses",
             ));
         }
-        if matches!(self.combine, Combine::Fuse | Combine::Evidence)
+        if matches!(self.method, MethodName::Fuse | MethodName::Posterior)
             && let Mix::Fixed(mix) = self.mix
         {
             return Err(Error::config(

@@ -1,4 +1,4 @@
-//! Settings that are made step by step: `DanceConfig::default().mix(Mix::Fixed(0.3)).seed(7)`. A struct of settings can so
+//! Settings that are made step by step: `ConformalConfig::default().mix(Mix::Fixed(0.3)).seed(7)`. A struct of settings can so
 //! gain a field without breaking anybody.
 
 macro_rules! setters {

@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use dance::conformal::{CalibrationMode, Combine};
+use dance::conformal::{Calibration, MethodName};
 use dance::data::{io, split};
 use dance::device::{Cpu, Cuda, Device, FitPoints, FitSize, IdLists, MachineParts};
 use dance::kernel::Kernel;
@@ -162,10 +162,10 @@ fn real_embeddings_get_the_same_sets() {
         println!("{name}: validation accuracy {accuracies:?}");
         assert!((accuracies[0] - accuracies[1]).abs() <= 0.002 + 1e-9, "{name}: {accuracies:?}");
         for (mode, combine) in
-            [(CalibrationMode::Exact, Combine::Fuse), (CalibrationMode::Reuse, Combine::Union)]
+            [(Calibration::Full, MethodName::Fuse), (Calibration::Reuse, MethodName::Dance)]
         {
             let mut fitted = device.clone();
-            fitted.config.dance = fitted.config.dance.calibration(mode).combine(combine);
+            fitted.config.conformal = fitted.config.conformal.calibration(mode).method(combine);
             let bytes = fitted.clone().calibrate(cuda, &calibration, &CONTEXT).unwrap().to_bytes().unwrap();
             assert!(bytes == fitted.calibrate(&Cpu, &calibration, &CONTEXT).unwrap().to_bytes().unwrap());
             let ask = |device: &dyn Device| {

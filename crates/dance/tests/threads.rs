@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use dance::conformal::methods::{adapter::Adapter, conf_ot, ncp::Ncp};
-use dance::conformal::{CalibrationMode, Combine};
+use dance::conformal::{Calibration, MethodName};
 use dance::data::{RawLabels, Table};
 use dance::device::Cpu;
 use dance::neighbors::Index;
@@ -33,10 +33,10 @@ fn all_work_runs_on_the_threads_of_the_context() {
     for refit in [false, true] {
         config.tune.refit = refit;
         let fitted = Fitted::fit(&Cpu, &fit, &config, &context).unwrap();
-        for mode in [CalibrationMode::Reuse, CalibrationMode::Disjoint, CalibrationMode::Exact] {
-            for combine in [Combine::Union, Combine::Joint, Combine::Fuse] {
+        for mode in [Calibration::Reuse, Calibration::Split, Calibration::Full] {
+            for combine in [MethodName::Dance, MethodName::Joint, MethodName::Fuse] {
                 let mut fitted = fitted.clone();
-                fitted.config.dance = fitted.config.dance.calibration(mode).combine(combine);
+                fitted.config.conformal = fitted.config.conformal.calibration(mode).method(combine);
                 let model = fitted.calibrate(&Cpu, &calibration, &context).unwrap();
                 let model = Dance::from_bytes(&Cpu, &model.to_bytes().unwrap(), "model", &context).unwrap();
                 let options = PredictOptions::default().support(2).probabilities(true);

@@ -3,7 +3,7 @@
 //! - **mix** 0, 0.1 … 1: thresholds move, scores stay.
 //! - **rank-neighbors** 15, 25, 50, 100: the k-NN set (mix 0).
 //! - **contrast-neighbors** 15, 25, 50, 100: the CLR set (mix 1).
-//! - **reference**: neighbors among the calibration points (reuse), the fit points (disjoint), both (exact).
+//! - **reference**: neighbors among the calibration points (reuse) or the fit points (split).
 //!
 //! Fit time against the number of points needs no run of its own: every case has both.
 
@@ -15,7 +15,7 @@ use super::case::Parts;
 use super::runner::{ids_in, renamed};
 use dance::PredictOptions;
 use dance::conformal::Mix;
-use dance::conformal::{CalibrationMode, DanceConfig};
+use dance::conformal::{Calibration, ConformalConfig};
 use dance::device::Device;
 use dance::evaluation::metrics::Metrics;
 use dance::{Context, Fitted, Silent};
@@ -67,7 +67,7 @@ impl FromStr for Ablation {
 pub struct AblationPoint {
     /// What was varied.
     pub ablation: Ablation,
-    /// Its value: a number, or `reuse`, `disjoint` or `exact`.
+    /// Its value: a number, or `reuse` or `split`.
     pub value: String,
     /// The error level.
     pub alpha: f64,
@@ -86,10 +86,10 @@ pub(crate) fn run(
 ) -> Result<Vec<AblationPoint>> {
     // What the main run has said already needs no repetition.
     let context = &context.with_observer(&Silent);
-    let base = fitted.config.dance;
+    let base = fitted.config.conformal;
     let mut points = Vec::new();
     for &ablation in ablations {
-        let settings: Vec<(String, DanceConfig)> = match ablation {
+        let settings: Vec<(String, ConformalConfig)> = match ablation {
             Ablation::Mix => (0..=10)
                 .map(|step| f64::from(step) / 10.0)
                 .map(|mix| (mix.to_string(), base.mix(Mix::Fixed(mix))))
@@ -100,17 +100,13 @@ pub(crate) fn run(
             Ablation::ContrastNeighbors => NEIGHBORS
                 .map(|count| (count.to_string(), base.mix(Mix::Fixed(1.0)).contrast_neighbors(count)))
                 .to_vec(),
-            Ablation::Reference => [
-                ("reuse", CalibrationMode::Reuse),
-                ("disjoint", CalibrationMode::Disjoint),
-                ("exact", CalibrationMode::Exact),
-            ]
-            .map(|(name, calibration)| (name.to_owned(), base.calibration(calibration)))
-            .to_vec(),
+            Ablation::Reference => [("reuse", Calibration::Reuse), ("split", Calibration::Split)]
+                .map(|(name, calibration)| (name.to_owned(), base.calibration(calibration)))
+                .to_vec(),
         };
         for (value, config) in settings {
             let mut fitted = fitted.clone();
-            fitted.config.dance = config;
+            fitted.config.conformal = config;
             let model = fitted.calibrate(device, parts.calibration, context)?;
             let options = PredictOptions::default().best(false);
             let scored = model.score(&parts.test.embeddings, options, context)?;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use dance::conformal::Mix;
-use dance::conformal::{CalibrationMode, Combine, DanceConfig};
+use dance::conformal::{Calibration, ConformalConfig, MethodName};
 use dance::{Error, Result};
 
 /// A method. The scores of probabilities draw a seeded u; those named `…-deterministic` have u = 0.
@@ -17,14 +17,10 @@ pub enum Method {
     Dance,
     KnnSet,
     ClrSet,
-    DanceDisjoint,
-    ExactFuse,
-    ExactJoint,
-    ExactUnion,
-    ExactEvidence,
-    ReuseFuse,
-    ReuseJoint,
-    DisjointFuse,
+    DanceSplit,
+    Fuse,
+    Posterior,
+    PosteriorSplit,
     DeepKnn,
     Confine,
     Lac,
@@ -48,18 +44,14 @@ pub enum Method {
 }
 
 /// Name, title and guarantee of every method, in the order of the tables.
-const METHODS: [(Method, &str, &str, &str); 31] = [
+const METHODS: [(Method, &str, &str, &str); 27] = [
     (Method::Dance, "dance", "DANCE", HEURISTIC),
     (Method::KnnSet, "knn-set", "k-NN Set", HEURISTIC),
     (Method::ClrSet, "clr-set", "CLR Set", HEURISTIC),
-    (Method::DanceDisjoint, "dance-disjoint", "DANCE (disjoint)", EXACT),
-    (Method::ExactFuse, "exact-fuse", "exact, fuse", EXACT),
-    (Method::ExactJoint, "exact-joint", "exact, joint", EXACT),
-    (Method::ExactUnion, "exact-union", "exact, union", EXACT),
-    (Method::ExactEvidence, "exact-evidence", "exact, evidence", EXACT),
-    (Method::ReuseFuse, "reuse-fuse", "reuse, fuse", HEURISTIC),
-    (Method::ReuseJoint, "reuse-joint", "reuse, joint", HEURISTIC),
-    (Method::DisjointFuse, "disjoint-fuse", "disjoint, fuse", EXACT),
+    (Method::DanceSplit, "dance-split", "DANCE (split)", EXACT),
+    (Method::Fuse, "fuse", "Fuse", EXACT),
+    (Method::Posterior, "posterior", "Posterior", EXACT),
+    (Method::PosteriorSplit, "posterior-split", "Posterior (split)", EXACT),
     (Method::DeepKnn, "deep-knn", "Deep k-NN", HEURISTIC),
     (Method::Confine, "confine", "CONFINE-style", HEURISTIC),
     (Method::Lac, "lac", "RFM Adapter (LAC)", EXACT),
@@ -104,13 +96,10 @@ impl Method {
         let extra = |method: &Self| {
             !matches!(
                 method,
-                Self::DanceDisjoint
-                    | Self::ExactUnion
+                Self::DanceSplit
+                    | Self::PosteriorSplit
                     | Self::ClassWise
                     | Self::PasInterpQ
-                    | Self::ReuseFuse
-                    | Self::ReuseJoint
-                    | Self::DisjointFuse
                     | Self::ApsDeterministic
                     | Self::RapsDeterministic
                     | Self::SapsDeterministic
@@ -136,7 +125,8 @@ impl Method {
     /// What its class probabilities are called, where it has its own.
     pub fn posterior(self) -> &'static str {
         match self {
-            Self::ExactEvidence => "combined evidence",
+            Self::Posterior => "posterior",
+            Self::PosteriorSplit => "posterior (split)",
             Self::LogisticRegression => "logistic regression",
             Self::ConfOtAps | Self::ConfOtRaps => "Conf-OT (transductive)",
             _ => self.title(),
@@ -149,21 +139,15 @@ impl Method {
     }
 
     /// For DANCE and its special cases, the settings.
-    pub(crate) fn dance(self, base: DanceConfig) -> Option<DanceConfig> {
-        use CalibrationMode::{Disjoint, Exact, Reuse};
-        use Combine::{Evidence, Fuse, Joint, Union};
-        let (calibration, combine, mix) = match self {
-            Self::Dance => (Reuse, Union, base.mix),
-            Self::KnnSet => (Reuse, Union, Mix::Fixed(0.0)),
-            Self::ClrSet => (Reuse, Union, Mix::Fixed(1.0)),
-            Self::DanceDisjoint => (Disjoint, Union, base.mix),
-            Self::ExactFuse => (Exact, Fuse, base.mix),
-            Self::ExactJoint => (Exact, Joint, base.mix),
-            Self::ExactUnion => (Exact, Union, base.mix),
-            Self::ExactEvidence => (Exact, Evidence, base.mix),
-            Self::ReuseFuse => (Reuse, Fuse, base.mix),
-            Self::ReuseJoint => (Reuse, Joint, base.mix),
-            Self::DisjointFuse => (Disjoint, Fuse, base.mix),
+    pub(crate) fn dance(self, base: ConformalConfig) -> Option<ConformalConfig> {
+        let (method, calibration, mix) = match self {
+            Self::Dance => (MethodName::Dance, Calibration::Reuse, base.mix),
+            Self::KnnSet => (MethodName::Dance, Calibration::Reuse, Mix::Fixed(0.0)),
+            Self::ClrSet => (MethodName::Dance, Calibration::Reuse, Mix::Fixed(1.0)),
+            Self::DanceSplit => (MethodName::Dance, Calibration::Split, base.mix),
+            Self::Fuse => (MethodName::Fuse, Calibration::Full, Mix::Auto),
+            Self::Posterior => (MethodName::Posterior, Calibration::Full, Mix::Auto),
+            Self::PosteriorSplit => (MethodName::Posterior, Calibration::Split, Mix::Auto),
             Self::DeepKnn
             | Self::Confine
             | Self::Lac
@@ -185,7 +169,7 @@ impl Method {
             | Self::ConfOtAps
             | Self::ConfOtRaps => return None,
         };
-        Some(base.mix(mix).calibration(calibration).combine(combine))
+        Some(base.method(method).calibration(calibration).mix(mix))
     }
 }
 
@@ -204,8 +188,7 @@ impl FromStr for Method {
             Error::config(
                 "method",
                 text,
-                "one of dance, knn-set, clr-set, dance-disjoint, exact-fuse, exact-joint, exact-union, exact-evidence, \
-                 reuse-fuse, reuse-joint, disjoint-fuse, deep-knn, confine, lac, aps, raps, saps, aps-deterministic, \
+                "one of dance, knn-set, clr-set, dance-split, fuse, posterior, posterior-split, deep-knn, confine, lac, aps, raps, saps, aps-deterministic, \
                  raps-deterministic, saps-deterministic, logistic-regression, class-wise, clustered, rc3p, pas, interp-q, \
                  pas-interp-q, fca, ncp-raps, conf-ot-aps, conf-ot-raps",
             )

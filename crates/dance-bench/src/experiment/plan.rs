@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::ablate::Ablation;
 use super::method::Method;
 use dance::Config;
-use dance::conformal::DanceConfig;
+use dance::conformal::ConformalConfig;
 use dance::{Error, Result};
 
 /// See the [module](self). The data sets are not part of it: a run may be continued with more of them.
@@ -42,7 +42,7 @@ impl Default for Plan {
             ablations: Vec::new(),
             split: [0.4, 0.4, 0.2],
             zipf: None,
-            config: Config::default().dance(DanceConfig::paper()),
+            config: Config::default().conformal(ConformalConfig::paper()),
         }
     }
 }
@@ -91,7 +91,7 @@ impl Plan {
         let mut config = self.config.clone();
         config.tune.seed = seed;
         config.rfm.seed = seed;
-        config.dance.seed = seed;
+        config.conformal.seed = seed;
         config
     }
 }

@@ -150,14 +150,10 @@ impl<'a> Runner<'a> {
             Method::Dance
             | Method::KnnSet
             | Method::ClrSet
-            | Method::DanceDisjoint
-            | Method::ExactFuse
-            | Method::ExactJoint
-            | Method::ExactUnion
-            | Method::ExactEvidence
-            | Method::ReuseFuse
-            | Method::ReuseJoint
-            | Method::DisjointFuse => self.dance(method, seconds)?,
+            | Method::DanceSplit
+            | Method::Fuse
+            | Method::Posterior
+            | Method::PosteriorSplit => self.dance(method, seconds)?,
         };
         self.ready = Some((method, ready));
         Ok(())
@@ -167,8 +163,8 @@ impl<'a> Runner<'a> {
     fn dance(&self, method: Method, seconds: &mut Seconds) -> Result<Ready> {
         let context = self.context;
         let mut fitted = self.fitted.clone();
-        let config = method.dance(fitted.config.dance);
-        fitted.config.dance = config.ok_or_else(|| Error::Data(format!("{method} has no settings")))?;
+        let config = method.dance(fitted.config.conformal);
+        fitted.config.conformal = config.ok_or_else(|| Error::Data(format!("{method} has no settings")))?;
         let (mut calibrating, mut inferring) = (0.0, 0.0);
         let model =
             timed(&mut calibrating, || fitted.calibrate(self.device, self.parts.calibration, context))?;

@@ -39,7 +39,9 @@ pub struct Summary {
 
 /// What charts and headlines put first: the default of `dance fit`, or else the paper's method, where it ran.
 pub fn ours(results: &Results) -> Option<Method> {
-    [Method::ExactFuse, Method::Dance].into_iter().find(|method| results.plan.methods.contains(method))
+    [Method::Posterior, Method::Fuse, Method::Dance]
+        .into_iter()
+        .find(|method| results.plan.methods.contains(method))
 }
 
 /// Names of the data sets, in the order they were run.

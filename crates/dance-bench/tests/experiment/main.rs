@@ -87,7 +87,7 @@ fn one_record_a_data_set_seed_method_and_alpha() {
     }
     // Methods with probabilities of their own are judged by them.
     let own = |case: &&experiment::Case| case.posteriors.iter().map(|own| own.method).collect::<Vec<_>>();
-    let (evidence, regression) = (Method::ExactEvidence, Method::LogisticRegression);
+    let (evidence, regression) = (Method::Posterior, Method::LogisticRegression);
     assert!(
         with.iter().all(|case| own(case) == [evidence, regression, Method::ConfOtAps, Method::ConfOtRaps])
     );

@@ -33,8 +33,8 @@ pub(crate) struct Bench {
     /// Seeds, counted from --seed on
     #[arg(long, default_value_t = 5, value_name = "N")]
     seeds: usize,
-    /// Methods to compare: dance, knn-set, clr-set, dance-disjoint, exact-fuse, exact-joint, exact-union, exact-evidence,
-    /// reuse-fuse, reuse-joint, disjoint-fuse, deep-knn, confine, lac, aps, raps, saps,
+    /// Methods to compare: dance, knn-set, clr-set, dance-split, fuse, posterior, posterior-split,
+    /// deep-knn, confine, lac, aps, raps, saps,
     /// aps-deterministic, raps-deterministic, saps-deterministic, logistic-regression, class-wise, clustered, rc3p,
     /// pas, interp-q, pas-interp-q, fca, ncp-raps, conf-ot-aps, conf-ot-raps
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]

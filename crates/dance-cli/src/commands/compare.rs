@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::Args;
-use dance::conformal::{ByClass, CalibrationMode, Combine, DanceConfig, Mix};
+use dance::conformal::{ByClass, Calibration, ConformalConfig, MethodName, Mix};
 use dance::data::split;
 use dance::posterior::PosteriorScore;
 use dance::{Dance, Dataset, Quiet};
@@ -26,7 +26,7 @@ pub(crate) const EXAMPLE: &str = "Example:
   dance compare model.dance calibration.npz --alpha 0.05 --json
 
 Half of DATA, drawn at random, calibrates every way; the other half judges them. The kernel stays, and nothing is written: `dance recalibrate`
-with the options of a row, on all of DATA, makes the model; it then has twice the calibration points, which matters most for --per-class.
+with the options of a row, on all of DATA, makes the model; it then has twice the calibration points, which matters most for --by-class each.
 DATA must not hold points that fitted the kernel.";
 
 #[derive(Args, Debug)]
@@ -45,26 +45,25 @@ pub(crate) struct Compare {
 }
 
 /// A way to make sets: the options that ask for it, and the settings they make.
-struct Way(&'static str, Combine, ByClass, bool);
+struct Way(&'static str, MethodName, ByClass, bool);
 
-const WAYS: [Way; 9] = [
-    Way("--combine fuse", Combine::Fuse, ByClass::Together, false),
-    Way("--combine fuse --class-fair", Combine::Fuse, ByClass::Fair, false),
-    Way("--combine fuse --clustered", Combine::Fuse, ByClass::Clusters, false),
-    Way("--combine fuse --per-class", Combine::Fuse, ByClass::Each, false),
-    Way("--combine evidence", Combine::Evidence, ByClass::Together, false),
-    Way("--combine evidence --class-fair", Combine::Evidence, ByClass::Fair, false),
-    Way("--combine evidence --clustered", Combine::Evidence, ByClass::Clusters, false),
-    Way("--combine evidence --per-class", Combine::Evidence, ByClass::Each, false),
-    Way("--combine fuse --unseen", Combine::Fuse, ByClass::Together, true),
+const WAYS: [Way; 8] = [
+    Way("--method posterior", MethodName::Posterior, ByClass::All, false),
+    Way("--method posterior --by-class balanced", MethodName::Posterior, ByClass::Balanced, false),
+    Way("--method posterior --by-class clusters", MethodName::Posterior, ByClass::Clusters, false),
+    Way("--method posterior --by-class each", MethodName::Posterior, ByClass::Each, false),
+    Way("--method posterior --new-labels", MethodName::Posterior, ByClass::All, true),
+    Way("--method fuse", MethodName::Fuse, ByClass::All, false),
+    Way("--method fuse --by-class each", MethodName::Fuse, ByClass::Each, false),
+    Way("--method fuse --new-labels", MethodName::Fuse, ByClass::All, true),
 ];
 
 impl Way {
-    fn apply(&self, config: DanceConfig) -> DanceConfig {
-        let Self(_, combine, by_class, unseen) = *self;
+    fn apply(&self, config: ConformalConfig) -> ConformalConfig {
+        let Self(_, method, by_class, new_labels) = *self;
         let config =
-            config.calibration(CalibrationMode::Exact).posterior_score(PosteriorScore::Lac).mix(Mix::Auto);
-        config.combine(combine).by_class(by_class).unseen(unseen)
+            config.calibration(Calibration::Full).posterior_score(PosteriorScore::Lac).mix(Mix::Auto);
+        config.method(method).by_class(by_class).new_labels(new_labels)
     }
 }
 
@@ -134,7 +133,7 @@ impl Compare {
             let rare = rare(alpha);
             if rare > 0 {
                 let text = format!(
-                    "{rare} of {} classes have fewer than {} of these calibration points, so that with --per-class they are in every set",
+                    "{rare} of {} classes have fewer than {} of these calibration points, so that with --by-class each they are in every set",
                     model.classes().len(),
                     needed(alpha)
                 );
@@ -152,7 +151,7 @@ impl Compare {
         shared: &Shared,
         context: &dance::Context<'_>,
     ) -> anyhow::Result<Found> {
-        let config = way.apply(model.fitted().config.dance).seed(shared.seed);
+        let config = way.apply(model.fitted().config.conformal).seed(shared.seed);
         let model = model.recalibrate(shared.device()?, calibration, Some(config), context)?;
         let truth = Truth::of(&model, judging);
         let begin = Instant::now();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use dance::conformal::{CalibrationMode, Combine, Decision};
+use dance::conformal::{Calibration, Decision, MethodName};
 use dance::data::Value;
 use dance::model::ReferencePoint;
 use dance::{Dance, PredictOptions};
@@ -93,7 +93,7 @@ impl Explain {
         let decided = model.predict(&scored, &model.decide(self.alpha)?);
         let all = &scored.counts;
         let (predictor, reference_labels) = (model.predictor(), model.predictor().reference_labels());
-        let combined = predictor.combine() != Combine::Union;
+        let combined = predictor.method() != MethodName::Dance;
         for warning in level_warnings(&model, &decided.decision) {
             progress.warn(&warning);
         }
@@ -141,7 +141,7 @@ impl Explain {
                 "id": written_id,
                 "alpha": self.alpha,
                 "calibration": predictor.mode(),
-                "combine": predictor.combine(),
+                "method": predictor.method(),
                 "mix": decision.mix,
                 "prediction": written,
                 "rank_threshold": finite(0),
@@ -178,10 +178,10 @@ impl Explain {
 }
 
 /// What lets a label in, in words.
-fn rule(decision: &Decision, mode: CalibrationMode) -> String {
+fn rule(decision: &Decision, mode: Calibration) -> String {
     match (decision.thresholds, mode) {
         (None, _) => format!("p-value above {}", decision.alpha),
-        (Some([rank, contrast]), CalibrationMode::Exact) => {
+        (Some([rank, contrast]), Calibration::Full) => {
             format!("p of the rank above {:.3} and p of the loss above {:.3}", rank.alpha, contrast.alpha)
         }
         (Some([rank, contrast]), _) => {

@@ -26,7 +26,7 @@ pub(crate) const EXAMPLE: &str = "Example:
   dance fit embeddings.npz -o model.dance
   dance fit all.parquet -o model.dance --split 0.4,0.4,0.2 --test-out test.npz --alpha 0.1,0.05
   dance fit parts/ -o model.dance --sample 20000
-  dance fit train.csv --calibration more.csv -o model.dance --combine joint
+  dance fit train.csv --calibration-data more.csv -o model.dance --method fuse
   dance fit embeddings.npz -o model.dance --paper
 
 DATA is .npz (arrays `embeddings`, `labels`), .npy with --labels, .safetensors, .csv, .tsv, .parquet or .jsonl; a pipe or `-`, with --format.
@@ -87,7 +87,7 @@ pub(crate) struct Fit {
     groups: Option<String>,
     /// Calibrate on this file, and fit the kernel on all of DATA
     #[arg(long, value_name = "FILE", conflicts_with_all = ["split", "stratify"])]
-    calibration: Option<PathBuf>,
+    calibration_data: Option<PathBuf>,
     /// Write the test share, which nothing was fitted on, to this file (.npz, .csv, .parquet, .jsonl). Ids are kept; without them, the
     /// row in DATA becomes the id
     #[arg(long, value_name = "FILE")]
@@ -140,7 +140,6 @@ struct Parts {
 impl Fit {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         let config = self.config(shared);
-        self.method.check(&config.dance)?;
         config.check()?;
         self.check(shared)?;
         let begin = Instant::now();
@@ -193,7 +192,7 @@ impl Fit {
                 "fidelity": model.fitted().fidelity,
                 "trace": progress.trace(),
                 "calibration": model.predictor().mode(),
-                "combine": model.predictor().combine(),
+                "method": model.predictor().method(),
                 "score": model.stack().map(|stack| stack.score),
                 "guarantee": model.guarantee(),
                 "unseen_share": model.unseen().map(|unseen| unseen.share()),
@@ -220,7 +219,7 @@ impl Fit {
             "{} other points say how unusual a label may be and still be in a set (mode {}, scores {})",
             parts.calibration.len(),
             words(predictor.mode()),
-            words(predictor.combine())
+            words(predictor.method())
         );
         writeln!(out, "{}", paragraph("  calibration  ", &calibration))?;
         writeln!(out, "{}", paragraph("  guarantee    ", &model.guarantee()))?;
@@ -238,7 +237,7 @@ impl Fit {
     /// Everything that can be known to be wrong before the first byte of data is read.
     fn check(&self, shared: &Shared) -> anyhow::Result<()> {
         self.columns.check(&self.data)?;
-        if let Some(calibration) = &self.calibration {
+        if let Some(calibration) = &self.calibration_data {
             self.columns.of_another(calibration).check(calibration)?;
             if [calibration, &self.data].iter().all(|path| path.as_path() == Path::new("-")) {
                 bail!("stdin can be read once; give the calibration points in a file");
@@ -254,7 +253,7 @@ impl Fit {
         let inputs = [
             Some(&*self.data),
             self.columns.labels.as_deref(),
-            self.calibration.as_deref(),
+            self.calibration_data.as_deref(),
             shared.config.as_deref(),
         ];
         places::check(&inputs, &[Some(&self.output), self.test_out.as_deref()])
@@ -263,7 +262,7 @@ impl Fit {
     fn parts(&self, shared: &Shared, progress: &Progress) -> anyhow::Result<Parts> {
         let columns = self.columns.beside(self.groups.as_ref());
         let data = columns.sampled(&self.data, &[], self.sample, shared.seed, progress)?;
-        if let Some(path) = &self.calibration {
+        if let Some(path) = &self.calibration_data {
             let columns = columns.of_another(path);
             let mut calibration = drawn(columns.dataset(path, &data.classes, progress)?, path, progress)?;
             if let Some(name) = &self.groups {
@@ -277,7 +276,7 @@ impl Fit {
         if !picked.is_empty() && self.groups.is_some() {
             bail!(
                 "{}: {} points were picked, and with --groups their groups could not be kept whole; give points that came by chance with \
-                 --calibration",
+                 --calibration-data",
                 self.data.display(),
                 picked.len()
             );
@@ -334,7 +333,7 @@ impl Fit {
         config.rfm.ridge = self.kernel.ridge;
         config.rfm.rounds = self.kernel.rounds;
         config.rfm.seed = shared.seed;
-        config.dance = self.method.apply(config.dance, shared.seed);
+        config.conformal = self.method.apply(config.conformal, shared.seed);
         config
     }
 }

@@ -229,8 +229,8 @@ fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> an
         "calibration_scores": predictor.calibration_points(),
         "smallest_alpha": smallest_alpha(predictor.calibration_points()),
         "calibration": text("calibration"),
-        "combine": text("combine"),
-        "by_class": fitted.config.dance.by_class,
+        "method": text("method"),
+        "by_class": fitted.config.conformal.by_class,
         "clusters": clusters(model),
         "evidence": model.stack().map(|stack| stack.experts.as_slice()),
         "score": model.stack().map(|stack| stack.score),
@@ -253,13 +253,13 @@ fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> an
 
 /// What is taken off the scores of classes, where the fit part decided that.
 fn class_offsets(model: &Dance) -> Option<&[f64]> {
-    let bag_decides = model.fitted().config.dance.by_class == ByClass::Fair;
+    let bag_decides = model.fitted().config.conformal.by_class == ByClass::Balanced;
     model.stack().filter(|_| !bag_decides).map(|stack| stack.offsets.as_slice())
 }
 
 /// How many clusters of classes there are, where each has a guarantee of its own.
 fn clusters(model: &Dance) -> Option<usize> {
-    let asked = model.fitted().config.dance.by_class == ByClass::Clusters;
+    let asked = model.fitted().config.conformal.by_class == ByClass::Clusters;
     let of_stack = model.stack().map(|stack| stack.clusters.len());
     let of_machine = || model.predictor().difficulty().map(|difficulty| difficulty.clusters().len());
     of_stack.or_else(of_machine).filter(|_| asked)

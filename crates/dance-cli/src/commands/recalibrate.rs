@@ -24,7 +24,7 @@ use crate::settings::Method;
 pub(crate) const EXAMPLE: &str = "Example:
   dance recalibrate model.dance last-week.npz -o model2.dance
   dance recalibrate model.dance model.dance.journal.jsonl -o model2.dance    # labels that dance serve was told
-  dance recalibrate model.dance last-week.npz -o model2.dance --calibration-mode disjoint --combine union --mix 0.2
+  dance recalibrate model.dance last-week.npz -o model2.dance --method dance --calibration split --mix 0.2
   dance recalibrate model.dance all.npz -o model2.dance --window 2000
   dance recalibrate model.dance all.npz -o model2.dance --label-shift today.npz
 
@@ -92,8 +92,7 @@ impl Recalibrate {
             data = data.select(&split::one_of_each(&groups, shared.seed));
         }
         let aim = self.aim(&model, &mut data, shared, &context)?;
-        let config = self.method.apply(model.fitted().config.dance, shared.seed);
-        self.method.check(&config)?;
+        let config = self.method.apply(model.fitted().config.conformal, shared.seed);
         let model = model
             .recalibrate(device, &data, Some(config), &context)
             .with_context(|| self.data.display().to_string())?;

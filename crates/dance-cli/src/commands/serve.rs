@@ -179,7 +179,7 @@ fn shipped(shared: &Shared, progress: &Progress) -> anyhow::Result<(PathBuf, Opt
         let mut config = Config::default();
         config.tune.seed = shared.seed;
         config.rfm.seed = shared.seed;
-        config.dance.seed = shared.seed;
+        config.conformal.seed = shared.seed;
         let fitted = Fitted::fit(device, &data.select(&parts[0]), &config, &context)?;
         fitted.calibrate(device, &data.select(&parts[1]), &context)?.save(&path)?;
     }

@@ -166,7 +166,7 @@ fn what_was_picked_fits_and_does_not_calibrate() {
         let kernel = run(&[
             "fit",
             &pool,
-            "--calibration",
+            "--calibration-data",
             &points,
             "-o",
             &at("other"),

@@ -34,14 +34,14 @@ fn fit_reports_what_it_did() {
     assert_eq!(report["test"][0]["alpha"], 0.2);
     assert!(report["test"][0]["coverage"].as_f64().unwrap() > 0.5);
     // Without a test share everything goes to fit and calibration.
-    let text = fit(&["--calibration-mode", "disjoint", "--combine", "union", "--mix", "0.3"]);
+    let text = fit(&["--method", "dance", "--calibration", "split", "--mix", "0.3"]);
     let text = text.says(&["guarantee    P(label in set) >= 1 - alpha", "24 classes"]);
     assert!(!text.stdout.contains("test points"));
     // A file of calibration points; the very points of the kernel are worth a warning.
     let data = shared("small.npz");
-    let ran = fit(&["--calibration", &data]);
+    let ran = fit(&["--calibration-data", &data]);
     assert!(ran.stderr.contains("took part in the fit of the kernel"));
-    let quiet = fit(&["--calibration", &data, "-q"]);
+    let quiet = fit(&["--calibration-data", &data, "-q"]);
     assert_eq!(quiet.stderr, "");
     let ran = fit(&["--bandwidth", "2", "--shape", "1", "-v", "--memory", "1GiB", "--ridge", "0.01"]);
     assert!(ran.stderr.contains("tried bandwidth 2.000, shape 1.000"), "{}", ran.stderr);
@@ -175,7 +175,8 @@ fn few_points_are_enough() {
     std::fs::write(at("one.csv"), file(0..6)).unwrap();
     std::fs::write(at("others.csv"), file(6..126)).unwrap();
     std::fs::write(at("new.csv"), file(126..426)).unwrap();
-    let ran = run(&["fit", &at("one.csv"), "--calibration", &at("others.csv"), "-o", &at("m")]).success();
+    let ran =
+        run(&["fit", &at("one.csv"), "--calibration-data", &at("others.csv"), "-o", &at("m")]).success();
     assert!(ran.stderr.contains("too few to hold some out"), "{}", ran.stderr);
     run(&["evaluate", &at("m"), &at("new.csv"), "--check"]).success();
 }
@@ -204,7 +205,7 @@ fn splits_are_random_draws() {
     let dealt = fit(&["--stratify", "--json"]).json();
     assert!(dealt["unseen_share"].is_null());
     assert!(dealt["guarantee"].as_str().unwrap().contains("dealt out class by class"));
-    let both = ["fit", &at("d.csv"), "-o", &at("m"), "--stratify", "--calibration", &at("d.csv")];
+    let both = ["fit", &at("d.csv"), "-o", &at("m"), "--stratify", "--calibration-data", &at("d.csv")];
     run(&both).fails(&["--stratify", "cannot be used"]);
 }
 
@@ -218,10 +219,10 @@ fn recalibrate_keeps_the_kernel() {
         &test,
         "-o",
         &other,
-        "--calibration-mode",
-        "disjoint",
-        "--combine",
-        "union",
+        "--method",
+        "dance",
+        "--calibration",
+        "split",
         "--mix",
         "0",
     ]);
@@ -234,20 +235,24 @@ fn recalibrate_keeps_the_kernel() {
     assert_eq!((&before.0, &before.1), (&after.0, &after.1));
     assert_eq!(after.2, 96);
     run(&["recalibrate", &model, &test, "-o", &other, "--json"]).success();
-    // Every way of calibrating and combining, and the paper's.
-    for mode in ["exact", "disjoint", "reuse"] {
-        for combine in ["fuse", "joint", "union"] {
-            let ways = ["--calibration-mode", mode, "--combine", combine];
-            run(&[&["recalibrate", &model, &test, "-o", &other][..], &ways].concat()).success();
-            let report = run(&["inspect", &other, "--json"]).success().json();
-            assert_eq!((&report["calibration"], &report["combine"]), (&mode.into(), &combine.into()));
-            run(&["predict", &other, &test, "--alpha", "0.2"]).success();
-            run(&["explain", &other, &test, "--row", "0"]).success().says(&["in the set: "]);
-        }
+    // Every method and how it calibrates.
+    for (method, calibration) in [
+        ("posterior", "full"),
+        ("posterior", "split"),
+        ("fuse", "full"),
+        ("dance", "reuse"),
+        ("dance", "split"),
+    ] {
+        let how = ["--method", method, "--calibration", calibration];
+        run(&[&["recalibrate", &model, &test, "-o", &other][..], &how].concat()).success();
+        let report = run(&["inspect", &other, "--json"]).success().json();
+        assert_eq!((&report["calibration"], &report["method"]), (&calibration.into(), &method.into()));
+        run(&["predict", &other, &test, "--alpha", "0.2"]).success();
+        run(&["explain", &other, &test, "--row", "0"]).success().says(&["in the set: "]);
     }
     run(&["recalibrate", &model, &test, "-o", &other, "--paper"]).success().says(&["guarantee: heuristic"]);
     let refused = run(&["recalibrate", &model, &test, "-o", &other, "--mix", "0.3"]);
-    refused.fails(&["mix = 0.3", "only union and joint have a mix"]);
+    refused.fails(&["mix = 0.3"]);
 }
 
 #[test]
@@ -255,8 +260,8 @@ fn inspect_knows_data_from_models() {
     run(&["inspect", &shared("model")]).success().says(&[
         "kind                    model",
         "kernel points           192",
-        "calibration             exact",
-        "combine                 fuse",
+        "method                  fuse",
+        "calibration             full",
         "guarantee",
         "smallest alpha",
     ]);

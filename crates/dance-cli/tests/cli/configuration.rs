@@ -24,7 +24,7 @@ fn a_file_holds_options_and_the_command_line_wins() {
     // What excludes an option of the file wins over it as well.
     let (calibration, other) = (shared("test.npz"), format!("{file}[fit]\nevaluations = 1\n"));
     assert_eq!(
-        shape(fit(&other, &["--calibration", &calibration])),
+        shape(fit(&other, &["--calibration-data", &calibration])),
         (1, serde_json::Value::Null, 1.5.into())
     );
     // The values are checked like any others.

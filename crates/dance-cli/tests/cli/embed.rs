@@ -141,7 +141,7 @@ fn embeddings_of_another_encoder_are_refused_by_name() {
     run(&["evaluate", &model, &two]).fails(&parts);
     run(&["explain", &model, &two, "--row", "0"]).fails(&parts);
     run(&["recalibrate", &model, &two, "-o", &at("model2")]).fails(&parts);
-    run(&["fit", &one, "--calibration", &two, "-o", &at("model2")]).fails(&parts);
+    run(&["fit", &one, "--calibration-data", &two, "-o", &at("model2")]).fails(&parts);
     with_runtime(&["predict", &model, "--images", &at("photos"), "--encoder", &at("other")], &runtime)
         .fails(&parts);
     let texts = ["predict", &model, "--texts", &files("texts.txt")];

@@ -81,13 +81,13 @@ fn options_outside_their_range_are_refused_before_anything_is_read() {
         ("--rank-neighbors", "0"),
         ("--memory", "lots"),
         ("--normalize", "maybe"),
-        ("--calibration-mode", "exactly"),
+        ("--calibration", "exactly"),
     ] {
         run(&["fit", &no, "-o", &at("out"), &format!("{option}={value}")]).fails(&[option, value]);
     }
     run(&["predict", &no, &no, "--alpha", "0"]).fails(&["--alpha", "between 0 and 1"]);
     run(&["predict", &no, &no, "--include", "smells"]).fails(&["smells", "neighbors"]);
-    run(&["fit", &no, "-o", &at("out"), "--split", "0.5,0.5", "--calibration", &no])
+    run(&["fit", &no, "-o", &at("out"), "--split", "0.5,0.5", "--calibration-data", &no])
         .fails(&["cannot be used with"]);
     run(&["fit", &shared("small.npz"), "-o", &at("out"), "--test-out", &at("t.npz")]).fails(&["test share"]);
     run(&["fit", "-v", "-q", &no, "-o", &at("out")]).fails(&["cannot be used with"]);

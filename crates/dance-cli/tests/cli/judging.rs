@@ -42,14 +42,14 @@ fn compare_tries_every_way_before_one_is_chosen() {
         "48 points of",
         "48 others judge",
         "Size at 0.2",
-        "--combine evidence",
-        "--combine fuse --class-fair",
-        "--combine evidence --per-class",
+        "--method posterior",
+        "--method posterior --by-class balanced",
+        "--method fuse --by-class each",
         "Seconds are those of a prediction",
     ]);
     let report = run(&[&arguments[..], &["--json"]].concat()).success().json();
     let ways = report["ways"].as_array().unwrap();
-    assert_eq!(ways.len(), 9);
+    assert_eq!(ways.len(), 8);
     // The halves are those of a fit's split with this seed.
     let data = dance::data::io::read(&test, &Default::default()).unwrap().into_dataset().unwrap();
     let halves = dance::data::split::uniform(96, &[0.5, 0.5], 5).unwrap();

@@ -61,65 +61,33 @@ fn a_promise_for_every_class() {
     write_groups(&at("points.csv"), 360, 1, 3);
     let (data, model, test) = (at("points.csv"), at("m.dance"), at("t.csv"));
     let fit = ["fit", &data, "-o", &model, "--split", "0.4,0.4,0.2", "--json"];
-    for (option, words) in [
-        ("--per-class", "for every class by itself"),
-        ("--clustered", "for the labels of every cluster of classes"),
-        ("--class-fair", "P(label in set) >= 1 - alpha in finite samples"),
+    for (whom, words) in [
+        ("each", "for every class by itself"),
+        ("clusters", "for the labels of every cluster of classes"),
+        ("balanced", "P(label in set) >= 1 - alpha in finite samples"),
     ] {
-        let report = run(&[&fit[..], &QUICK, &[option]].concat()).success().json();
-        assert!(report["guarantee"].as_str().unwrap().contains(words), "{option}: {report}");
-        assert_eq!(report["combine"], "evidence");
-        // Said otherwise it is otherwise: fused, or one of the two scores alone.
-        for (combine, mix, decides) in [
-            ("fuse", "auto", "fuse"),
-            ("joint", "0", "joint"),
-            ("joint", "1", "joint"),
-            ("union", "0", "joint"),
-        ] {
-            let how = [option, "--combine", combine, "--mix", mix, "--test-out", &test];
-            let report = run(&[&fit[..], &QUICK, &how].concat()).success().json();
+        for method in ["posterior", "fuse"] {
+            let how = ["--by-class", whom, "--method", method, "--test-out", &test];
+            let ran = run(&[&fit[..], &QUICK, &how].concat());
+            if method == "fuse" && whom != "each" {
+                ran.fails(&["by_class"]);
+                continue;
+            }
+            let report = ran.success().json();
             assert!(report["guarantee"].as_str().unwrap().contains(words), "{how:?}: {report}");
-            assert_eq!(report["combine"], decides);
+            assert_eq!(report["method"], method);
             let judged = run(&["evaluate", &model, &test, "--alpha", "0.2", "--json"]).success().json();
             assert!(judged["levels"][0]["coverage"].as_f64().unwrap() > 0.6, "{how:?}: {judged}");
             let inspected = run(&["inspect", &model, "--json"]).success().json();
-            assert_eq!(inspected["clusters"].is_u64(), option == "--clustered", "{inspected}");
+            assert_eq!(inspected["clusters"].is_u64(), whom == "clusters", "{inspected}");
+            // A model's promise to classes stays with it.
+            let again = ["recalibrate", &model, &test, "-o", &at("r.dance"), "--json"];
+            let report = run(&again).success().json();
+            assert!(report["guarantee"].as_str().unwrap().contains(words), "{report}");
         }
-        // So it does by a model that has one score, and asks for no other.
-        let single = at("s.dance");
-        run(&["recalibrate", &model, &test, "-o", &single, "--combine", "joint", "--mix", "1"]).success();
-        run(&["recalibrate", &single, &test, "-o", &at("r.dance"), option]).success();
-        let inspected = run(&["inspect", &at("r.dance"), "--json"]).success().json();
-        assert_eq!(inspected["combine"], "joint");
-        // What a model promises to classes stays with it, and so does what it combines.
-        let again = ["recalibrate", &model, &test, "-o", &at("r.dance"), "--json"];
-        let report = run(&again).success().json();
-        assert!(report["guarantee"].as_str().unwrap().contains(words), "{report}");
-    }
-    for score in ["raps", "saps"] {
-        let report = run(&[&fit[..], &QUICK, &["--score", score]].concat()).success().json();
-        assert_eq!(
-            (&report["combine"], &report["score"]["score"]),
-            (&"evidence".into(), &score.into()),
-            "{report}"
-        );
-        run(&["predict", &model, &data, "--alpha", "0.2"]).success();
-        run(&[&fit[..], &QUICK, &["--score", score, "--class-fair"]].concat())
-            .fails(&["posterior_score", "class-fair"]);
-    }
-    run(&[&fit[..], &QUICK, &["--score", "raps", "--combine", "fuse"]].concat()).fails(&["posterior_score"]);
-    run(&[&fit[..], &QUICK, &["--per-class", "--class-fair"]].concat()).fails(&["cannot be used with"]);
-    for option in ["--per-class", "--clustered", "--class-fair"] {
-        for how in [["--combine", "joint"], ["--combine", "union"], ["--calibration-mode", "reuse"]] {
-            run(&[&fit[..], &QUICK, &[option], &how].concat()).fails(&[
-                "by_class",
-                "--calibration-mode exact",
-                "--combine evidence",
-                "--mix 0",
-            ]);
+        for how in [&["--method", "dance"][..], &["--method", "posterior", "--calibration", "split"]] {
+            run(&[&fit[..], &QUICK, &["--by-class", whom], how].concat()).fails(&["by_class"]);
         }
-        run(&[&fit[..], &QUICK, &[option, "--combine", "joint", "--mix", "0.5"]].concat())
-            .fails(&["--mix 0"]);
     }
 }
 
@@ -129,7 +97,7 @@ fn none_of_these() {
     write_groups(&at("points.csv"), 200, 1, 60);
     let (data, model) = (at("points.csv"), at("m.dance"));
     let fit = ["fit", &data, "-o", &model, "--split", "0.3,0.3,0.4", "--test-out", &at("t.csv"), "--json"];
-    let report = run(&[&fit[..], &QUICK, &["--unseen"]].concat()).success().json();
+    let report = run(&[&fit[..], &QUICK, &["--new-labels"]].concat()).success().json();
     assert!(report["guarantee"].as_str().unwrap().contains("a label nobody has"), "{report}");
     let sets = run(&["predict", &model, &at("t.csv"), "--alpha", "0.4"]).success();
     let answers: Vec<serde_json::Value> =
@@ -143,6 +111,5 @@ fn none_of_these() {
     let labels: usize = answers.iter().map(|answer| answer["set"].as_array().unwrap().len()).sum();
     let size = judged["levels"][0]["size"].as_f64().unwrap();
     assert!((size - (labels as f64 + none) / answers.len() as f64).abs() < 1e-9);
-    run(&[&fit[..], &QUICK, &["--unseen", "--calibration-mode", "reuse"]].concat())
-        .fails(&["unseen", "exact"]);
+    run(&[&fit[..], &QUICK, &["--new-labels", "--method", "dance"]].concat()).fails(&["new_labels"]);
 }

@@ -49,7 +49,8 @@ fn every_format_comes_through_a_pipe() {
     }
     with_input(&["fit", "-", "-o", &at("m")], b"x").fails(&["cannot tell its format", "--format"]);
     with_input(&["fit", "-", "-o", &at("m"), "--format", "npz"], b"").fails(&["stdin", "0 bytes"]);
-    with_input(&["fit", "-", "-o", &at("m"), "--format", "csv", "--calibration", "-"], b"x").fails(&["once"]);
+    with_input(&["fit", "-", "-o", &at("m"), "--format", "csv", "--calibration-data", "-"], b"x")
+        .fails(&["once"]);
     run(&["fit", &small, "-o", &at("m"), "--format", "xls"]).fails(&["npz, npy, safetensors"]);
 }
 
@@ -196,8 +197,6 @@ fn rows_without_a_label() {
 fn options_without_effect_are_refused_and_shortages_said() {
     let (_folder, at) = scratch();
     toy(&at("d.csv"), 90, |row| (row % 3).to_string(), |row| row.to_string());
-    let disjoint = ["--calibration-mode", "disjoint", "--fit-neighbors", "true"];
-    fit_toy(&at("d.csv"), &at("m"), &disjoint).fails(&["--fit-neighbors is for --calibration-mode exact"]);
     fit_toy(&at("d.csv"), &at("m"), &["--test-out", &at("t.txt")]).fails(&[
         "t.txt",
         "test points are written to",
@@ -205,18 +204,8 @@ fn options_without_effect_are_refused_and_shortages_said() {
     ]);
     let ran = fit_toy(&at("d.csv"), &at("m"), &[]).success();
     assert!(ran.stdout.contains("3 classes"), "{}", ran.stdout);
-    run(&[
-        "recalibrate",
-        &at("m"),
-        &at("d.csv"),
-        "-o",
-        &at("m2"),
-        "--calibration-mode",
-        "reuse",
-        "--fit-neighbors",
-        "false",
-    ])
-    .fails(&["--fit-neighbors"]);
+    run(&["recalibrate", &at("m"), &at("d.csv"), "-o", &at("m2"), "--method", "dance", "--new-labels"])
+        .fails(&["new_labels"]);
     toy(&at("three.csv"), 3, |row| (row % 3).to_string(), |row| row.to_string());
     let ran = run(&["recalibrate", &at("m"), &at("three.csv"), "-o", &at("m2")]).success();
     assert!(ran.stderr.contains("warning: alpha 0.1: "), "{}", ran.stderr);

@@ -17,8 +17,8 @@ use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::machine::Part;
 use crate::method::ByClass;
-use crate::method::Combine;
-use crate::method::DanceConfig;
+use crate::method::ConformalConfig;
+use crate::method::MethodName;
 use crate::method::Mix;
 use crate::neighbors::Neighbors;
 use crate::scores::threshold::CalibrationScores;
@@ -34,7 +34,7 @@ pub struct Setup<'a> {
     /// The kernel of the learned space.
     pub kernel: Kernel,
     /// Settings of the method.
-    pub config: &'a DanceConfig,
+    pub config: &'a ConformalConfig,
     /// How the job runs.
     pub context: &'a Context<'a>,
 }
@@ -42,9 +42,9 @@ pub struct Setup<'a> {
 /// What the kernel machine says of points whose labels are known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Believed {
-    /// Calibration points' probabilities of their own labels, where [`DanceConfig::asks_probabilities`].
+    /// Calibration points' probabilities of their own labels, where [`ConformalConfig::asks_probabilities`].
     pub(crate) probabilities: Option<Vec<f32>>,
-    /// How hard fit points are, where [`DanceConfig::asks_difficulty`].
+    /// How hard fit points are, where [`ConformalConfig::asks_difficulty`].
     pub(crate) difficulty: Option<Difficulty>,
 }
 
@@ -114,10 +114,10 @@ impl Predictor {
         let own = own_scores(&scores, labels, probabilities);
         let novelty = Novelty::new(&neighbors, reference.neighbor_count(), reference.len())?;
         // What is learned from calibration points, be it a mix or levels, must come from others than the thresholds do.
-        let learns = match config.combine {
-            Combine::Evidence => false,
-            Combine::Union => config.mix == Mix::Auto,
-            Combine::Joint | Combine::Fuse => true,
+        let learns = match config.method {
+            MethodName::Posterior => false,
+            MethodName::Dance => config.mix == Mix::Auto,
+            MethodName::Joint | MethodName::Fuse => true,
         };
         let (selecting, thresholds) =
             if learns { halves(points, config.seed)? } else { (Vec::new(), (0..labels.len()).collect()) };
@@ -140,7 +140,7 @@ impl Predictor {
         Self::exact_with(calibration, fit, believed, |_| Ok(fit.clone()), setup)
     }
 
-    /// The same where classes are evened out ([`ByClass::Fair`], which needs the probabilities whatever is combined) or put into clusters
+    /// The same where classes are evened out ([`ByClass::Balanced`], which needs the probabilities whatever is combined) or put into clusters
     /// ([`ByClass::Clusters`]): `difficulty` is that of the fit points.
     pub fn exact_by_class(
         calibration: Part,
@@ -172,7 +172,7 @@ impl Predictor {
         };
         let (selection, joint) = selected(selecting, config)?;
         let mut predictor = Self::of_bag(reference, neighbors, believed, selection, joint, config, context)?;
-        if config.unseen {
+        if config.new_labels {
             predictor.allow_unseen(&fit.labels);
         }
         Ok(predictor)
@@ -196,7 +196,7 @@ impl Predictor {
         believed: Believed,
         selection: Option<MixSelection>,
         joint: Option<(f64, Vec<Trial>)>,
-        config: &DanceConfig,
+        config: &ConformalConfig,
         context: &Context<'_>,
     ) -> Result<Self> {
         config.check()?;
@@ -211,7 +211,7 @@ impl Predictor {
         }
         let rule = rule(config.combination(), joint.as_ref());
         // Combined evidence is compared by the experts.
-        let by_class = if rule.is_some() { config.by_class } else { ByClass::Together };
+        let by_class = if rule.is_some() { config.by_class } else { ByClass::All };
         let bag = Bag::new(&reference, neighbors, believed, rule, by_class)?;
         let mut reach = bag.reach();
         reach.resize(reference.labels.len(), -1.0); // other points are not in the bag
@@ -228,10 +228,10 @@ impl Predictor {
         scores: &[Scores],
         novelty: Novelty,
         selecting: Option<Selecting>,
-        config: &DanceConfig,
+        config: &ConformalConfig,
     ) -> Result<Self> {
         let (selection, joint) = selected(selecting, config)?;
-        let evidence = match rule(config.combine, joint.as_ref()) {
+        let evidence = match rule(config.method, joint.as_ref()) {
             None => Evidence::Separate,
             Some(rule) => {
                 let levels = Levels::new(levels)?;
@@ -249,7 +249,7 @@ impl Predictor {
         evidence: Evidence,
         novelty: Novelty,
         (selection, joint): (Option<MixSelection>, Option<(f64, Vec<Trial>)>),
-        config: &DanceConfig,
+        config: &ConformalConfig,
     ) -> Result<Self> {
         let column = |which: usize| CalibrationScores::new(scores.iter().map(|s| s[which]).collect());
         Ok(Self {
@@ -260,7 +260,7 @@ impl Predictor {
             joint,
             mix: config.mix,
             mode: config.calibration,
-            combine: config.combination(),
+            method: config.combination(),
             evidence,
             novelty: Some(novelty),
             singles: None,
@@ -270,10 +270,10 @@ impl Predictor {
 }
 
 /// The score that several are combined into; `None` where each decides for itself.
-pub(crate) fn rule(combine: Combine, joint: Option<&(f64, Vec<Trial>)>) -> Option<Rule> {
+pub(crate) fn rule(combine: MethodName, joint: Option<&(f64, Vec<Trial>)>) -> Option<Rule> {
     match combine {
-        Combine::Union | Combine::Evidence => None,
-        Combine::Joint => Some(Rule::Joint { mix: joint.map_or(0.0, |(mix, _)| *mix) }),
-        Combine::Fuse => Some(Rule::Fuse),
+        MethodName::Dance | MethodName::Posterior => None,
+        MethodName::Joint => Some(Rule::Joint { mix: joint.map_or(0.0, |(mix, _)| *mix) }),
+        MethodName::Fuse => Some(Rule::Fuse),
     }
 }

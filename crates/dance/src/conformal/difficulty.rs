@@ -100,7 +100,7 @@ impl Comparison {
         let clusters = difficulty.map(|difficulty| difficulty.clusters.clone()).unwrap_or_default();
         let strata = Strata::new(by_class, &clusters, classes, labels);
         let fairness = match (by_class, difficulty, own, rule) {
-            (ByClass::Fair, Some(difficulty), Some(own), Some(rule)) => {
+            (ByClass::Balanced, Some(difficulty), Some(own), Some(rule)) => {
                 Some(Fairness::new(difficulty, own, labels, classes, rule))
             }
             _ => None,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::evaluation::metrics::class_coverage_violation;
-use crate::method::CalibrationMode;
+use crate::method::Calibration;
 use crate::scores::paired::PairedScores;
 use crate::scores::threshold::CalibrationScores;
 
@@ -58,8 +58,8 @@ pub enum Compared {
 
 impl Compared {
     /// As the mode wants it.
-    pub(crate) fn of(mode: CalibrationMode) -> Self {
-        if mode == CalibrationMode::Exact { Self::ByRatio } else { Self::AsTheyAre }
+    pub(crate) fn of(mode: Calibration) -> Self {
+        if mode == Calibration::Full { Self::ByRatio } else { Self::AsTheyAre }
     }
 }
 

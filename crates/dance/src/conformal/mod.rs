@@ -1,9 +1,9 @@
 //! From scores to sets with a promise.
 //!
 //! 1. [`scores`]: how little a label conforms to a query, for every label at once.
-//! 2. [`threshold`], [`Mix`], [`Combine`]: what the scores of calibration points say, alone and together.
-//! 3. `evidence`: a posterior stacked from several experts, in exact form ([`Combine::Evidence`]).
-//! 4. [`Predictor`]: three ways of calibrating, one of which ([`CalibrationMode::Exact`]) lets the query join the calibration points.
+//! 2. [`threshold`], [`Mix`], [`MethodName`]: what the scores of calibration points say, alone and together.
+//! 3. `evidence`: a posterior stacked from several experts, in exact form ([`MethodName::Posterior`]).
+//! 4. [`Predictor`]: three ways of calibrating, one of which ([`Calibration::Full`]) lets the query join the calibration points.
 //! 5. [`LabelCounts`]: a p-value is a whole count; [`Decision`] says which counts pass at an error level.
 //! 6. [`Answers::novelty`]: whether a point is unlike anything seen, whatever its label.
 //! 7. [`Sets`], [`metrics`]: the labels that remain, and how good they are.
@@ -32,7 +32,7 @@ mod predictor;
 mod reference;
 mod selecting;
 
-pub use crate::method::{ByClass, CalibrationMode, Combine, DanceConfig, Mix};
+pub use crate::method::{ByClass, Calibration, ConformalConfig, MethodName, Mix};
 pub use calibrate::Setup;
 pub(crate) use calibrate::{Believed, rule};
 pub(crate) use combine::Levels;

@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random;
 
-use crate::method::Combine;
-use crate::method::DanceConfig;
+use crate::method::ConformalConfig;
+use crate::method::MethodName;
 use crate::method::Mix;
 
 /// Share of the points whose scores give thresholds while the mix is selected.
@@ -53,9 +53,10 @@ pub(super) fn halves(points: &Matrix, seed: u64) -> Result<(Vec<usize>, Vec<usiz
 pub(super) fn tuning_parts(
     rows: &[usize],
     labels: &[u32],
-    config: &DanceConfig,
+    config: &ConformalConfig,
 ) -> Result<Option<[Vec<usize>; 2]>> {
-    let needless = config.mix != Mix::Auto || matches!(config.combine, Combine::Fuse | Combine::Evidence);
+    let needless =
+        config.mix != Mix::Auto || matches!(config.method, MethodName::Fuse | MethodName::Posterior);
     if needless || rows.len() < LEAST_TUNING_POINTS {
         return Ok(None);
     }

@@ -1,7 +1,7 @@
 //! Everything a mapped query needs, opened on a device once: labelled reference points, what calibration points say, and how
 //! counts become one decision.
 //!
-//! Three ways of calibrating ([`CalibrationMode`]) end in the same thing: for every label of a query, how many calibration
+//! Three ways of calibrating ([`Calibration`]) end in the same thing: for every label of a query, how many calibration
 //! points conform no better. See `calibrate` for how they come about.
 
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::conformal::full::{Bag, Queries};
 use crate::conformal::new_labels::Singles;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::method::CalibrationMode;
-use crate::method::Combine;
+use crate::method::Calibration;
+use crate::method::MethodName;
 use crate::method::Mix;
 use crate::neighbors::{Neighbors, Reached};
 use crate::numeric::matrix::Matrix;
@@ -44,8 +44,8 @@ pub struct Predictor {
     pub(crate) mix: Mix,
     /// The mix of a joint score and the grid it was chosen from.
     pub(crate) joint: Option<(f64, Vec<Trial>)>,
-    pub(crate) mode: CalibrationMode,
-    pub(crate) combine: Combine,
+    pub(crate) mode: Calibration,
+    pub(crate) method: MethodName,
     pub(crate) evidence: Evidence,
     /// How far calibration points are from what is known; `None` where an older file does not say.
     pub(crate) novelty: Option<Novelty>,
@@ -105,20 +105,20 @@ impl Predictor {
     }
 
     /// Where neighbors come from.
-    pub fn mode(&self) -> CalibrationMode {
+    pub fn mode(&self) -> Calibration {
         self.mode
     }
 
     /// How the scores are combined.
-    pub fn combine(&self) -> Combine {
-        self.combine
+    pub fn method(&self) -> MethodName {
+        self.method
     }
 
     /// Whether queries must come with class probabilities.
     pub fn asks_probabilities(&self) -> bool {
         match &self.evidence {
             Evidence::Bag(bag) => bag.asks_probabilities(),
-            Evidence::Separate | Evidence::Combined { .. } => self.combine == Combine::Fuse,
+            Evidence::Separate | Evidence::Combined { .. } => self.method == MethodName::Fuse,
         }
     }
 
@@ -143,10 +143,10 @@ impl Predictor {
     /// Whether a mix was asked for that there were too few points to select.
     pub fn lacks_mix(&self) -> bool {
         self.mix == Mix::Auto
-            && match self.combine {
-                Combine::Union => self.selection.is_none(),
-                Combine::Joint => self.joint.as_ref().is_none_or(|(_, trials)| trials.is_empty()),
-                Combine::Fuse | Combine::Evidence => false,
+            && match self.method {
+                MethodName::Dance => self.selection.is_none(),
+                MethodName::Joint => self.joint.as_ref().is_none_or(|(_, trials)| trials.is_empty()),
+                MethodName::Fuse | MethodName::Posterior => false,
             }
     }
 
@@ -308,13 +308,13 @@ impl Predictor {
             calibration_points,
             cut: Cut::One(least_count(alpha, calibration_points)),
         };
-        match self.combine {
-            Combine::Fuse | Combine::Evidence => {}
-            Combine::Joint => {
+        match self.method {
+            MethodName::Fuse | MethodName::Posterior => {}
+            MethodName::Joint => {
                 let (mix, trials) = self.joint.clone().unwrap_or_default();
                 (decision.mix, decision.trials) = (Some(mix), trials);
             }
-            Combine::Union => {
+            MethodName::Dance => {
                 mix.check()?;
                 let (mix, trials) = match (mix, &self.selection) {
                     (Mix::Fixed(mix), _) => (mix, Vec::new()),

@@ -14,8 +14,8 @@ use crate::scores::rank::{self, Rank};
 use crate::scores::{self, NeighborScore};
 
 use crate::conformal::full;
-use crate::method::Combine;
-use crate::method::DanceConfig;
+use crate::method::ConformalConfig;
+use crate::method::MethodName;
 use crate::stream::Novelty;
 
 /// Parts of the random numbers that break ties: calibration points, and points asked about later.
@@ -43,7 +43,7 @@ impl Reference {
         points: Part,
         classes: usize,
         kernel: Kernel,
-        config: &DanceConfig,
+        config: &ConformalConfig,
         context: &Context<'_>,
     ) -> Result<Self> {
         config.check()?;
@@ -59,7 +59,7 @@ impl Reference {
                 kernel,
             },
             // Fused, ranks break their ties with the class probability.
-            tie_noise: if config.combine == Combine::Fuse { 0.0 } else { config.tie_noise },
+            tie_noise: if config.method == MethodName::Fuse { 0.0 } else { config.tie_noise },
             seed: config.seed,
         })
     }

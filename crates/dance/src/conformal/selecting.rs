@@ -6,8 +6,8 @@ use super::mix::{Compared, Judged, MixSelection, Trial};
 use super::reference::{QUERY_PART, Reference};
 use crate::error::Result;
 use crate::machine::Part;
-use crate::method::Combine;
-use crate::method::DanceConfig;
+use crate::method::ConformalConfig;
+use crate::method::MethodName;
 use crate::method::Mix;
 use crate::scores::paired::PairedScores;
 use crate::scores::threshold::CalibrationScores;
@@ -19,16 +19,16 @@ const JOINT_ALPHA: f64 = 0.1;
 #[allow(clippy::type_complexity)]
 pub(super) fn selected(
     selecting: Option<Selecting>,
-    config: &DanceConfig,
+    config: &ConformalConfig,
 ) -> Result<(Option<MixSelection>, Option<(f64, Vec<Trial>)>)> {
     let compared = Compared::of(config.calibration);
     Ok(match (config.combination(), selecting, config.mix) {
-        (Combine::Union, selecting, _) => {
+        (MethodName::Dance, selecting, _) => {
             (selecting.map(|selecting| selecting.into_selection(compared)).transpose()?, None)
         }
-        (Combine::Joint, Some(selecting), _) => (None, Some(selecting.joint(compared)?)),
-        (Combine::Joint, None, Mix::Fixed(mix)) => (None, Some((mix, Vec::new()))),
-        (Combine::Joint, None, Mix::Auto) | (Combine::Fuse | Combine::Evidence, ..) => (None, None),
+        (MethodName::Joint, Some(selecting), _) => (None, Some(selecting.joint(compared)?)),
+        (MethodName::Joint, None, Mix::Fixed(mix)) => (None, Some((mix, Vec::new()))),
+        (MethodName::Joint, None, Mix::Auto) | (MethodName::Fuse | MethodName::Posterior, ..) => (None, None),
     })
 }
 

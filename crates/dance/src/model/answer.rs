@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::dance::{Dance, ReferencePoint};
 use super::prediction::Scored;
-use crate::conformal::{Combine, Decision};
+use crate::conformal::{Decision, MethodName};
 use crate::data::Value;
 use crate::scores::Counts;
 
@@ -101,7 +101,7 @@ impl Dance {
         let classified = scored.classified.as_ref().filter(|_| include.probabilities);
         let counts = include.p_values.then_some(&scored.counts);
         let support = prediction.support.as_ref().filter(|_| include.neighbors);
-        let combined = self.predictor().combine() != Combine::Union;
+        let combined = self.predictor().method() != MethodName::Dance;
         let best = prediction.best.as_ref();
         let name = |label: u32| {
             let name = self.classes().get(label as usize).map_or("", String::as_str);

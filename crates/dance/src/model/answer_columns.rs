@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::answer::{Answer, Include, Refusal};
 use super::dance::Dance;
-use crate::conformal::Combine;
+use crate::conformal::MethodName;
 use crate::data::{Cells, Column, Frame, Kind, Value};
 
 impl Dance {
@@ -34,7 +34,7 @@ impl Dance {
         frame.push("probability", rows.numbers(|answer| shortest(answer.probability)));
         frame.push("set", rows.sets(kind));
         frame.push("alpha", rows.numbers(|answer| answer.alpha));
-        if self.fitted().config.dance.unseen {
+        if self.fitted().config.conformal.new_labels {
             frame.push("none_of_these", rows.flags(|answer| answer.none_of_these));
         }
         if novelty {
@@ -49,7 +49,7 @@ impl Dance {
             };
             frame.push("probabilities", rows.lists(lists));
         }
-        if include.p_values && self.predictor().combine() != Combine::Union {
+        if include.p_values && self.predictor().method() != MethodName::Dance {
             frame.push("p_values", rows.lists(|answer| answer.p_values.clone().unwrap_or_default()));
         }
         if include.p_values {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::conformal::DanceConfig;
+use crate::conformal::ConformalConfig;
 use crate::data::Normalize;
 use crate::error::{Error, Result};
 use crate::machine::tune::TuneConfig;
@@ -22,7 +22,7 @@ pub struct Config {
     /// The search for its bandwidth and shape.
     pub tune: TuneConfig,
     /// The prediction sets.
-    pub dance: DanceConfig,
+    pub conformal: ConformalConfig,
     /// Whether the calibration points were dealt out class by class, and not drawn at random: what is promised depends on it.
     pub stratified: bool,
     /// Whether points come in groups, of each of which one calibrates: what is promised depends on it.
@@ -40,7 +40,7 @@ setters!(Config {
     normalize: Normalize,
     rfm: RfmConfig,
     tune: TuneConfig,
-    dance: DanceConfig,
+    conformal: ConformalConfig,
     stratified: bool,
     grouped: bool,
     probabilities: Probabilities,
@@ -52,7 +52,7 @@ impl Config {
     pub fn paper() -> Self {
         Self {
             tune: TuneConfig { refit: false, ..TuneConfig::default() },
-            dance: DanceConfig::paper(),
+            conformal: ConformalConfig::paper(),
             probabilities: Probabilities::Clamp,
             probability_floor: Some(1e-3),
             ..Self::default()
@@ -61,7 +61,7 @@ impl Config {
 
     /// Refuses what makes no sense.
     pub fn check(&self) -> Result<()> {
-        self.dance.check()?;
+        self.conformal.check()?;
         match self.probability_floor {
             Some(floor) if !(0.0..0.5).contains(&floor) => {
                 Err(Error::config("probability_floor", floor, "at least 0 and below 0.5, such as 1e-3"))

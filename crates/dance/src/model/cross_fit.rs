@@ -36,7 +36,7 @@ impl Fitted {
     /// and of no more than [`MOST`].
     pub(super) fn difficulty(&self, device: &dyn Device, context: &Context<'_>) -> Result<Difficulty> {
         let all = Part { embeddings: self.rfm.train.clone(), labels: self.rfm.labels.clone() };
-        let (n, seed) = (all.labels.len(), self.config.dance.seed);
+        let (n, seed) = (all.labels.len(), self.config.conformal.seed);
         if n < LEAST {
             return Ok(Difficulty::default());
         }

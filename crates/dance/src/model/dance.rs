@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::config::Config;
 use super::fitted::Fitted;
 use super::prediction::{PredictOptions, Prediction, Scored};
-use crate::conformal::{CalibrationMode, DanceConfig, Decision, Predictor};
+use crate::conformal::{Calibration, ConformalConfig, Decision, Predictor};
 use crate::context::Context;
 use crate::data::{Classes, Dataset, EncoderIdentity, Kind, Names, Value};
 use crate::device::Device;
@@ -66,11 +66,11 @@ impl Dance {
         &self,
         device: &dyn Device,
         data: &Dataset,
-        config: Option<DanceConfig>,
+        config: Option<ConformalConfig>,
         context: &Context<'_>,
     ) -> Result<Self> {
         let mut fitted = self.fitted.clone();
-        fitted.config.dance = config.unwrap_or(fitted.config.dance);
+        fitted.config.conformal = config.unwrap_or(fitted.config.conformal);
         fitted.config.stratified = false; // of other points nothing is known
         fitted.config.grouped = false;
         fitted.config.aim = None;
@@ -128,13 +128,11 @@ impl Dance {
     pub fn reference_point(&self, number: u32) -> ReferencePoint<'_> {
         let number = number as usize;
         let (of_fit, place) = match self.predictor.mode() {
-            CalibrationMode::Disjoint => (true, number),
-            CalibrationMode::Reuse | CalibrationMode::Exact => {
-                match number.checked_sub(self.reference.rows()) {
-                    None => (false, number),
-                    Some(place) => (true, place),
-                }
-            }
+            Calibration::Split => (true, number),
+            Calibration::Reuse | Calibration::Full => match number.checked_sub(self.reference.rows()) {
+                None => (false, number),
+                Some(place) => (true, place),
+            },
         };
         let names = if of_fit { &self.fitted.names } else { &self.names };
         ReferencePoint {
@@ -146,8 +144,8 @@ impl Dance {
 
     /// The guarantee that holds for the sets, in words: what the model knows of its points decides.
     pub fn guarantee(&self) -> String {
-        let Config { dance, stratified, grouped, aim, .. } = &self.fitted.config;
-        let mut words = dance.guarantee();
+        let Config { conformal, stratified, grouped, aim, .. } = &self.fitted.config;
+        let mut words = conformal.guarantee();
         if self.overlap.fitted > 0 {
             return format!(
                 "none: {} of the calibration points took part in the fit, so sets may cover less than 1 - alpha",

@@ -6,7 +6,7 @@ use super::config::Config;
 use super::dance::Dance;
 use super::file::hash_of;
 use super::notices;
-use crate::conformal::{Believed, CalibrationMode, Combine, Predictor, Setup};
+use crate::conformal::{Believed, Calibration, MethodName, Predictor, Setup};
 use crate::context::Context;
 use crate::data::{
     Classes, Dataset, EncoderIdentity, Kind, Names, Normalize, Normalizer, PointShape, Source,
@@ -104,7 +104,7 @@ impl Fitted {
         data: &Dataset,
         context: &Context<'_>,
     ) -> Result<Dance> {
-        let config = self.config.dance;
+        let config = self.config.conformal;
         config.check()?;
         data.check_drawn()?;
         EncoderIdentity::check(
@@ -131,23 +131,23 @@ impl Fitted {
         let asked = config.asks_probabilities();
         let probabilities =
             asked.then(|| classifier.own_probabilities(&mapped, &labels, context)).transpose()?;
-        let disjoint = config.calibration == CalibrationMode::Disjoint;
+        let disjoint = config.calibration == Calibration::Split;
         let calibration_hashes = disjoint.then(|| overlap::hashes(&points));
         let setup =
             Setup { device, classes: classes.len(), kernel: self.rfm.kernel, config: &config, context };
         let calibration = Part { embeddings: mapped, labels };
-        let calibration_part = (config.combine == Combine::Evidence)
+        let calibration_part = (config.method == MethodName::Posterior)
             .then(|| Part { embeddings: points.clone(), labels: calibration.labels.clone() });
         let (reference, names, mut predictor) = match config.calibration {
-            CalibrationMode::Reuse => {
+            Calibration::Reuse => {
                 (points, data.names(), Predictor::reuse(calibration, probabilities.as_deref(), setup)?)
             }
-            CalibrationMode::Disjoint => {
+            Calibration::Split => {
                 let fit = self.mapped_fit_points(&classifier, context)?;
                 let predictor = Predictor::disjoint(fit, &calibration, probabilities.as_deref(), setup)?;
                 (self.rfm.train.clone(), self.names.clone(), predictor)
             }
-            CalibrationMode::Exact => {
+            Calibration::Full => {
                 let fit = self.mapped_fit_points(&classifier, context)?;
                 let apart = |rows: &[usize]| self.mapped_apart(rows, device, context);
                 let difficulty =
@@ -192,15 +192,15 @@ impl Fitted {
         classes: usize,
         context: &Context<'_>,
     ) -> Result<Stack> {
-        let Config { dance, rfm: config, .. } = &self.config;
+        let Config { conformal, rfm: config, .. } = &self.config;
         let (rfm, directed) = (&self.rfm, self.point_shape().directed);
         let settings = learn(Lesson {
             device,
             rfm,
             config,
             directed,
-            score: dance.posterior_score,
-            seed: dance.seed,
+            score: conformal.posterior_score,
+            seed: conformal.seed,
             context,
         })?;
         let fit = Part { embeddings: rfm.train.clone(), labels: rfm.labels.clone() };
@@ -209,7 +209,7 @@ impl Fitted {
             [&fit, calibration],
             &rfm.metric_root,
             classes,
-            (dance.calibration, dance.by_class),
+            (conformal.calibration, conformal.by_class),
             None,
             context,
         )

@@ -11,7 +11,7 @@ use std::ops::Deref;
 use serde::{Deserialize, Serialize};
 
 use super::dance::Dance;
-use crate::conformal::CalibrationMode;
+use crate::conformal::Calibration;
 use crate::context::Context;
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -90,7 +90,7 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
             ));
         }
         let fit = Index::open(device, model.classifier.map(&model.fitted.rfm.train, context)?, context)?;
-        let disjoint = model.predictor.mode() == CalibrationMode::Disjoint;
+        let disjoint = model.predictor.mode() == Calibration::Split;
         if disjoint && labelled {
             return Err(Error::Data(
                 "a model in disjoint mode does not keep its calibration points, so labels cannot be compared with theirs; \

@@ -1,6 +1,6 @@
 //! What a user should know about the points a model is calibrated on.
 
-use crate::conformal::CalibrationMode;
+use crate::conformal::Calibration;
 use crate::context::Context;
 use crate::data::Kind;
 use crate::neighbors::Neighbors;
@@ -54,16 +54,14 @@ pub(super) fn classes(
     fitted: &[String],
     classes: &[String],
     labels: &[u32],
-    mode: CalibrationMode,
+    mode: Calibration,
     context: &Context<'_>,
 ) {
     let new = &classes[fitted.len()..];
     if let Some(first) = new.first() {
         let effect = match mode {
-            CalibrationMode::Reuse | CalibrationMode::Exact => {
-                "they can be in sets but are never the best label"
-            }
-            CalibrationMode::Disjoint => "no neighbor carries them, so only a set of every label holds them",
+            Calibration::Reuse | Calibration::Full => "they can be in sets but are never the best label",
+            Calibration::Split => "no neighbor carries them, so only a set of every label holds them",
         };
         context.warn(format!(
             "{} of the calibration points' classes were not among the fit data (the first is `{first}`): {effect}",
@@ -77,10 +75,8 @@ pub(super) fn classes(
     let missing = seen.iter().filter(|seen| !**seen).count();
     if missing > 0 {
         let effect = match mode {
-            CalibrationMode::Reuse => "no neighbor carries them, so only a set of every label holds them",
-            CalibrationMode::Disjoint | CalibrationMode::Exact => {
-                "coverage says nothing about them in particular"
-            }
+            Calibration::Reuse => "no neighbor carries them, so only a set of every label holds them",
+            Calibration::Split | Calibration::Full => "coverage says nothing about them in particular",
         };
         let have = if missing == 1 { "class has" } else { "classes have" };
         context.warn(format!("{missing} {have} no calibration point: {effect}"));

@@ -21,7 +21,7 @@ use std::collections::BinaryHeap;
 
 use super::dance::Dance;
 use super::prediction::{PredictOptions, Scored};
-use crate::conformal::Combine;
+use crate::conformal::MethodName;
 use crate::context::Context;
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -100,7 +100,7 @@ impl Dance {
 
     /// How many labels beside the best each point's sets hold.
     fn unsure(&self, scored: &Scored) -> Vec<f64> {
-        let separate = self.predictor.combine() == Combine::Union;
+        let separate = self.predictor.method() == MethodName::Dance;
         let of = |row: usize| {
             let p_value = |label: u32| {
                 let counts = scored.counts.get(row, label);

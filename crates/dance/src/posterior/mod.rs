@@ -43,7 +43,7 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::machine::Part;
 use crate::method::ByClass;
-use crate::method::CalibrationMode;
+use crate::method::Calibration;
 use crate::numeric::matrix::Matrix;
 use crate::scores::RankedScore;
 use crate::scores::by_class::{Offsets, Strata};
@@ -125,11 +125,11 @@ impl Stack {
         [fit, calibration]: [&Part; 2],
         root: &Matrix,
         classes: usize,
-        (mode, by_class): (CalibrationMode, ByClass),
+        (mode, by_class): (Calibration, ByClass),
         known: Option<Known>,
         context: &Context<'_>,
     ) -> Result<Self> {
-        let speaks = mode != CalibrationMode::Disjoint;
+        let speaks = mode != Calibration::Split;
         let bag = if speaks { calibration.labels.len() } else { 0 };
         memory::check(&settings, Size { fit: fit.labels.len(), bag, dimensions: root.rows(), classes })?;
         let middle = Middle::new(settings.centred, &fit.embeddings);
@@ -169,9 +169,9 @@ impl Stack {
         if speaks {
             stack.evidence = evidence;
         }
-        if mode == CalibrationMode::Exact && by_class == ByClass::Fair {
+        if mode == Calibration::Full && by_class == ByClass::Balanced {
             let settings = stack.settings.clone();
-            let alone = (CalibrationMode::Disjoint, ByClass::Together);
+            let alone = (Calibration::Split, ByClass::All);
             let none = Part { embeddings: Matrix::with_columns(root.rows()), labels: Vec::new() };
             let apart = Self::open(settings, [fit, &none], root, classes, alone, None, context)?;
             let mut evidence = apart.of_queries(&judged, context);
@@ -183,7 +183,7 @@ impl Stack {
             stack.offsets = (0..classes).map(|class| offsets.of(class)).collect();
             stack.fairness = Some((offsets, Box::new(apart)));
         }
-        if mode == CalibrationMode::Exact {
+        if mode == Calibration::Full {
             stack.joined = Some(if stack.settings.score == ScoreSettings::Lac {
                 Joined::Bounds(Bounds::new(&stack.bagged(), &stack.outputs(), &stack.offsets))
             } else {

@@ -40,7 +40,7 @@ impl Strata {
         labels: &[u32],
     ) -> Option<Self> {
         let of_class: Vec<u32> = match by_class {
-            ByClass::Together | ByClass::Fair => return None,
+            ByClass::All | ByClass::Balanced => return None,
             ByClass::Each => (0..classes as u32).collect(),
             ByClass::Clusters => (0..classes).map(|class| clusters.of(class)).collect(),
         };

@@ -3,7 +3,7 @@
 use dance::Context;
 use dance::Matrix;
 use dance::conformal::Mix;
-use dance::conformal::{CalibrationMode, DanceConfig, Predictor, Setup};
+use dance::conformal::{Calibration, ConformalConfig, Predictor, Setup};
 use dance::device::Cpu;
 use dance::kernel::Kernel;
 use dance::machine::Part;
@@ -99,7 +99,7 @@ fn neighbors_agree_across_tiles() {
 
 struct Case {
     settings: Settings,
-    config: DanceConfig,
+    config: ConformalConfig,
 }
 
 fn cases() -> Vec<Case> {
@@ -108,8 +108,9 @@ fn cases() -> Vec<Case> {
         for (bandwidth, shape) in [(1.5, 1.0), (0.2, 0.5), (20.0, 1.7)] {
             let settings =
                 Settings { rank_neighbors, contrast_neighbors, temperature: 0.01, bandwidth, shape };
-            let config =
-                DanceConfig::paper().rank_neighbors(rank_neighbors).contrast_neighbors(contrast_neighbors);
+            let config = ConformalConfig::paper()
+                .rank_neighbors(rank_neighbors)
+                .contrast_neighbors(contrast_neighbors);
             cases.push(Case { settings, config });
         }
     }
@@ -150,8 +151,8 @@ fn scores_thresholds_and_sets_agree() {
             (data.range(0..n / 3), data.range(n / 3..n - 20), data.range(n - 20..n));
         for case in cases() {
             let kernel = Kernel::new(case.settings.bandwidth, case.settings.shape).unwrap();
-            for mode in [CalibrationMode::Reuse, CalibrationMode::Disjoint] {
-                let reuse = mode == CalibrationMode::Reuse;
+            for mode in [Calibration::Reuse, Calibration::Split] {
+                let reuse = mode == Calibration::Reuse;
                 let source = if reuse { &calibration } else { &fit };
                 for (mix, mix_tenths) in [(0.0, 0), (0.3, 3), (1.0, 10)] {
                     let config = case.config.calibration(mode).mix(Mix::Fixed(mix));
@@ -211,7 +212,7 @@ fn the_selected_mix_agrees() {
             bandwidth: 8.0,
             shape: 1.0,
         };
-        let config = DanceConfig::paper().rank_neighbors(30).contrast_neighbors(15).seed(seed);
+        let config = ConformalConfig::paper().rank_neighbors(30).contrast_neighbors(15).seed(seed);
         let kernel = Kernel::new(settings.bandwidth, settings.shape).unwrap();
         let setup = Setup { device: &Cpu, classes, kernel, config: &config, context: &context };
         let calibrated = Predictor::reuse(part(&data), None, setup).unwrap();

@@ -2,7 +2,7 @@
 
 use dance::Context;
 use dance::conformal::Mix;
-use dance::conformal::{CalibrationMode, DanceConfig, Predictor, Setup};
+use dance::conformal::{Calibration, ConformalConfig, Predictor, Setup};
 use dance::device::Cpu;
 use dance::kernel::Kernel;
 use dance::machine::Part;
@@ -16,7 +16,7 @@ fn reuse(
     embeddings: Matrix,
     labels: Vec<u32>,
     classes: usize,
-    config: &DanceConfig,
+    config: &ConformalConfig,
     context: &Context<'_>,
 ) -> Result<Predictor, Error> {
     let kernel = Kernel::new(1.0, 1.0).unwrap();
@@ -42,7 +42,7 @@ fn searches_that_make_no_sense() {
 #[test]
 fn settings_outside_their_range() {
     let context = Context::new(1).unwrap();
-    let good = DanceConfig::paper();
+    let good = ConformalConfig::paper();
     for bad in [
         good.rank_neighbors(0),
         good.contrast_neighbors(0),
@@ -65,7 +65,7 @@ fn settings_outside_their_range() {
 #[test]
 fn levels_outside_their_range() {
     let context = Context::new(1).unwrap();
-    let config = DanceConfig::paper();
+    let config = ConformalConfig::paper();
     let data = blobs(30, 3, 3, 0.5, 1);
     let calibrated = reuse(data.points, data.labels, 3, &config, &context).unwrap();
     for alpha in [0.0, 1.0, -0.1, 7.0, f64::NAN] {
@@ -79,13 +79,13 @@ fn too_few_calibration_points() {
     for n in 0..12 {
         for mode in MODES {
             for mix in [Mix::Auto, Mix::Fixed(0.5)] {
-                let config = DanceConfig::paper().calibration(mode).mix(mix);
+                let config = ConformalConfig::paper().calibration(mode).mix(mix);
                 let (fit, few) = (blobs(20, 3, 3, 0.5, 1), blobs(n, 3, 3, 0.5, 2));
                 let kernel = Kernel::new(1.0, 1.0).unwrap();
                 let outcome = Calibrated::new(&context, &fit, &few, 3, kernel, &config);
                 match outcome {
                     Err(Error::Data(_)) => {
-                        assert!(n == 0 || n == 1 && mode != CalibrationMode::Exact, "{n} {mode:?} {mix:?}");
+                        assert!(n == 0 || n == 1 && mode != Calibration::Full, "{n} {mode:?} {mix:?}");
                     }
                     Err(other) => panic!("{other}"),
                     // So few points support no α of 0.05: every label passes, and a warning says so.
@@ -106,7 +106,7 @@ fn one_class_one_point_each_and_classes_that_nobody_has() {
     let context = Context::new(1).unwrap();
     let points = blobs(40, 3, 3, 0.5, 3).points;
     for labels in [vec![2; 40], (0..40).collect::<Vec<u32>>()] {
-        let config = DanceConfig::paper();
+        let config = ConformalConfig::paper();
         let calibrated = reuse(points.clone(), labels, 50, &config, &context).unwrap();
         let answers = calibrated.answer(&points, None, &context).unwrap();
         let decision = calibrated.decide(0.2).unwrap();

@@ -2,7 +2,9 @@
 
 use dance::Context;
 use dance::Matrix;
-use dance::conformal::{ByClass, CalibrationMode, Combine, DanceConfig, Difficulty, Mix, Predictor, Setup};
+use dance::conformal::{
+    ByClass, Calibration, ConformalConfig, Difficulty, MethodName, Mix, Predictor, Setup,
+};
 use dance::device::Cpu;
 use dance::kernel::Kernel;
 use dance::machine::Part;
@@ -76,11 +78,11 @@ fn brute_force(
     bag: &[Point],
     behind: &[Point],
     s: Settings,
-    (combine, mix): (Combine, f64),
+    (combine, mix): (MethodName, f64),
     by_class: ByClass,
     judged: &Judged,
 ) -> u32 {
-    let fuse = combine == Combine::Fuse;
+    let fuse = combine == MethodName::Fuse;
     let all: Vec<[f64; 3]> = (0..bag.len()).map(|i| scores(bag, behind, i, s, fuse)).collect();
     let reached =
         |i: usize, which: usize| all.iter().filter(|other| other[which] >= all[i][which]).count() as f64;
@@ -99,12 +101,12 @@ fn brute_force(
             (false, true) => (reached(i, 0).ln(), 0.4),
             (false, false) => (reached(i, 1).ln(), 0.4),
         };
-        if by_class == ByClass::Fair { -logs - weights * offsets[bag[i].label as usize] } else { -logs }
+        if by_class == ByClass::Balanced { -logs - weights * offsets[bag[i].label as usize] } else { -logs }
     };
     let newcomer = bag.len() - 1;
     let clusters = judged.clusters();
     let compared = |i: &usize| match by_class {
-        ByClass::Together | ByClass::Fair => true,
+        ByClass::All | ByClass::Balanced => true,
         ByClass::Each => bag[*i].label == bag[newcomer].label,
         ByClass::Clusters => clusters[bag[*i].label as usize] == clusters[bag[newcomer].label as usize],
     };
@@ -114,22 +116,22 @@ fn brute_force(
     (count * bag.len()).div_ceil(members.len()) as u32
 }
 
-fn compare(case: &Case, s: Settings, combine: Combine, mix: f64, by_class: ByClass, judged: &Judged) {
+fn compare(case: &Case, s: Settings, combine: MethodName, mix: f64, by_class: ByClass, judged: &Judged) {
     let context = Context::new(1).unwrap();
-    let fuse = combine == Combine::Fuse;
-    let config = DanceConfig::default()
+    let fuse = combine == MethodName::Fuse;
+    let config = ConformalConfig::default()
         .rank_neighbors(s.rank_neighbors)
         .contrast_neighbors(s.contrast_neighbors)
         .temperature(s.temperature)
         .mix(if fuse { Mix::Auto } else { Mix::Fixed(mix) })
-        .calibration(CalibrationMode::Exact)
-        .combine(combine)
+        .calibration(Calibration::Full)
+        .method(combine)
         .by_class(by_class)
         .seed(SEED);
     let Case { name, calibration, fit, test } = case;
     let n = calibration.len();
     let (own, asked) = (probabilities(n, 1), probabilities(test.len(), 2));
-    let asks = fuse || by_class == ByClass::Fair;
+    let asks = fuse || by_class == ByClass::Balanced;
     let probability = |all: &Matrix, row: usize, label: u32| {
         if asks { f64::from(all.row(row).get(label as usize).copied().unwrap_or(0.0)) } else { 1.0 }
     };
@@ -188,12 +190,12 @@ fn all_cases() -> Vec<Case> {
     cases().into_iter().chain([apart]).collect()
 }
 
-const WAYS: [(Combine, f64); 5] = [
-    (Combine::Fuse, 0.0),
-    (Combine::Joint, 0.0),
-    (Combine::Joint, 1.0),
-    (Combine::Union, 0.0),
-    (Combine::Union, 1.0),
+const WAYS: [(MethodName, f64); 5] = [
+    (MethodName::Fuse, 0.0),
+    (MethodName::Joint, 0.0),
+    (MethodName::Joint, 1.0),
+    (MethodName::Dance, 0.0),
+    (MethodName::Dance, 1.0),
 ];
 
 #[test]
@@ -210,7 +212,7 @@ fn counts_by_class_are_those_of_the_brute_force() {
                 shape: 1.0,
             };
             for (combine, mix) in WAYS {
-                for by_class in [ByClass::Fair, ByClass::Clusters, ByClass::Each] {
+                for by_class in [ByClass::Balanced, ByClass::Clusters, ByClass::Each] {
                     compare(&case, s, combine, mix, by_class, &judged);
                 }
             }
@@ -225,8 +227,8 @@ fn without_fit_points_that_judge_nothing_is_taken_off() {
     let s =
         Settings { rank_neighbors: 10, contrast_neighbors: 6, temperature: 0.01, bandwidth: 1.5, shape: 1.0 };
     for case in cases().into_iter().take(3) {
-        for by_class in [ByClass::Fair, ByClass::Clusters] {
-            compare(&case, s, Combine::Fuse, 0.0, by_class, &judged);
+        for by_class in [ByClass::Balanced, ByClass::Clusters] {
+            compare(&case, s, MethodName::Fuse, 0.0, by_class, &judged);
         }
     }
 }
@@ -236,21 +238,21 @@ fn what_cannot_be_counted_by_class_is_refused() {
     let (context, kernel) = (Context::new(1).unwrap(), Kernel::new(1.5, 1.0).unwrap());
     let data = blobs(40, 3, 4, 0.8, 40);
     let part = || Part { embeddings: data.points.clone(), labels: data.labels.clone() };
-    let refused = |config: DanceConfig, own: Option<Vec<f32>>| {
+    let refused = |config: ConformalConfig, own: Option<Vec<f32>>| {
         let setup = Setup { device: &Cpu, classes: 4, kernel, config: &config, context: &context };
         Predictor::exact(part(), &part(), own, setup).unwrap_err().to_string()
     };
-    for by_class in [ByClass::Fair, ByClass::Clusters, ByClass::Each] {
+    for by_class in [ByClass::Balanced, ByClass::Clusters, ByClass::Each] {
         for mix in [Mix::Auto, Mix::Fixed(0.5)] {
-            for combine in [Combine::Joint, Combine::Union] {
-                let config = DanceConfig::default().by_class(by_class).combine(combine).mix(mix);
+            for combine in [MethodName::Joint, MethodName::Dance] {
+                let config = ConformalConfig::default().by_class(by_class).method(combine).mix(mix);
                 assert!(refused(config, None).contains("--mix 0"));
             }
         }
     }
-    for by_class in [ByClass::Fair, ByClass::Clusters] {
-        let config = DanceConfig::default().by_class(by_class);
+    for by_class in [ByClass::Balanced, ByClass::Clusters] {
+        let config = ConformalConfig::default().by_class(by_class);
         assert!(refused(config, Some(vec![0.5; 40])).contains("how hard fit points are"));
     }
-    assert!(refused(DanceConfig::default(), None).contains("probability of its own label"));
+    assert!(refused(ConformalConfig::default(), None).contains("probability of its own label"));
 }

@@ -2,7 +2,7 @@
 
 use dance::Context;
 use dance::conformal::{
-    Answers, ByClass, CalibrationMode, Combine, DanceConfig, Difficulty, Predictor, Setup,
+    Answers, ByClass, Calibration, ConformalConfig, Difficulty, MethodName, Predictor, Setup,
 };
 use dance::device::Cpu;
 use dance::kernel::Kernel;
@@ -11,9 +11,8 @@ use dance::{Matrix, Result};
 
 use crate::reference::{Data, squared};
 
-pub(crate) const MODES: [CalibrationMode; 3] =
-    [CalibrationMode::Reuse, CalibrationMode::Disjoint, CalibrationMode::Exact];
-pub(crate) const COMBINES: [Combine; 3] = [Combine::Union, Combine::Joint, Combine::Fuse];
+pub(crate) const MODES: [Calibration; 3] = [Calibration::Reuse, Calibration::Split, Calibration::Full];
+pub(crate) const COMBINES: [MethodName; 3] = [MethodName::Dance, MethodName::Joint, MethodName::Fuse];
 
 /// A predictor and what it was made of.
 #[derive(Debug)]
@@ -30,10 +29,10 @@ impl Calibrated {
         calibration: &Data,
         classes: usize,
         kernel: Kernel,
-        config: &DanceConfig,
+        config: &ConformalConfig,
     ) -> Result<Self> {
-        let fair = config.by_class == ByClass::Fair;
-        let own = (config.combine == Combine::Fuse || fair).then(|| {
+        let fair = config.by_class == ByClass::Balanced;
+        let own = (config.method == MethodName::Fuse || fair).then(|| {
             let all = probabilities(fit, &calibration.points, classes);
             let own = calibration.labels.iter().enumerate().map(|(row, &y)| all.row(row)[y as usize]);
             own.collect::<Vec<_>>()
@@ -41,15 +40,13 @@ impl Calibrated {
         let part = |data: &Data| Part { embeddings: data.points.clone(), labels: data.labels.clone() };
         let setup = Setup { device: &Cpu, classes, kernel, config, context };
         let predictor = match config.calibration {
-            CalibrationMode::Reuse => Predictor::reuse(part(calibration), own.as_deref(), setup)?,
-            CalibrationMode::Disjoint => {
-                Predictor::disjoint(part(fit), &part(calibration), own.as_deref(), setup)?
-            }
-            CalibrationMode::Exact if fair || config.by_class == ByClass::Clusters => {
+            Calibration::Reuse => Predictor::reuse(part(calibration), own.as_deref(), setup)?,
+            Calibration::Split => Predictor::disjoint(part(fit), &part(calibration), own.as_deref(), setup)?,
+            Calibration::Full if fair || config.by_class == ByClass::Clusters => {
                 let difficulty = difficulty(fit, classes);
                 Predictor::exact_by_class(part(calibration), &part(fit), own, difficulty, setup)?
             }
-            CalibrationMode::Exact => Predictor::exact(part(calibration), &part(fit), own, setup)?,
+            Calibration::Full => Predictor::exact(part(calibration), &part(fit), own, setup)?,
         };
         Ok(Self { fit: fit.clone(), classes, predictor })
     }

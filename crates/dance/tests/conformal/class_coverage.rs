@@ -2,7 +2,7 @@
 //! where each is counted by itself.
 
 use dance::Context;
-use dance::conformal::{ByClass, CalibrationMode, Combine, DanceConfig, Mix};
+use dance::conformal::{ByClass, Calibration, ConformalConfig, MethodName, Mix};
 use dance::scores::Cut;
 
 use crate::calibrated::Calibrated;
@@ -12,18 +12,21 @@ use crate::coverage::{
 };
 
 /// Fused, the rank alone, the contrastive score alone.
-const SCORES: [(Combine, Mix); 3] =
-    [(Combine::Fuse, Mix::Auto), (Combine::Joint, Mix::Fixed(0.0)), (Combine::Union, Mix::Fixed(1.0))];
+const SCORES: [(MethodName, Mix); 3] = [
+    (MethodName::Fuse, Mix::Auto),
+    (MethodName::Joint, Mix::Fixed(0.0)),
+    (MethodName::Dance, Mix::Fixed(1.0)),
+];
 
-fn by(by_class: ByClass, (combine, mix): (Combine, Mix), seed: usize) -> DanceConfig {
-    with(CalibrationMode::Exact, combine, seed).mix(mix).by_class(by_class)
+fn by(by_class: ByClass, (combine, mix): (MethodName, Mix), seed: usize) -> ConformalConfig {
+    with(Calibration::Full, combine, seed).mix(mix).by_class(by_class)
 }
 
 #[test]
 fn classes_evened_out_keep_the_promise_to_all() {
     for n in [20, 100, 300] {
         let all = mean_coverage(n, |context, parts, seed| {
-            SCORES.map(|score| covered(context, &parts, &by(ByClass::Fair, score, seed), 0))
+            SCORES.map(|score| covered(context, &parts, &by(ByClass::Balanced, score, seed), 0))
         });
         for (coverage, score) in all.iter().zip(SCORES) {
             assert_eq!(above(n, *coverage), [true; 4], "{score:?} {n} {coverage:?}");
@@ -40,7 +43,7 @@ fn classes_evened_out_keep_the_promise_to_all() {
 fn a_count_off_by_one_is_noticed_where_classes_are_evened_out() {
     for n in [20, 100] {
         let [coverage] = mean_coverage(n, |context, parts, seed| {
-            [covered(context, &parts, &by(ByClass::Fair, SCORES[0], seed), 1)]
+            [covered(context, &parts, &by(ByClass::Balanced, SCORES[0], seed), 1)]
         });
         assert_eq!(above(n, coverage)[1..3], [false; 2], "{n} {coverage:?}");
     }
@@ -49,7 +52,13 @@ fn a_count_off_by_one_is_noticed_where_classes_are_evened_out() {
 /// By class: how many more test points are covered than 1-α of them, and how many there are.
 type Excess = [[f64; 2]; CLASSES as usize];
 
-fn excess(context: &Context<'_>, parts: &Resplit, config: &DanceConfig, alpha: f64, off: usize) -> Excess {
+fn excess(
+    context: &Context<'_>,
+    parts: &Resplit,
+    config: &ConformalConfig,
+    alpha: f64,
+    off: usize,
+) -> Excess {
     let Resplit { reference, calibration, test } = parts;
     let calibrated =
         Calibrated::new(context, reference, calibration, CLASSES as usize, kernel(), config).unwrap();
@@ -72,7 +81,7 @@ fn excess(context: &Context<'_>, parts: &Resplit, config: &DanceConfig, alpha: f
 }
 
 /// Which classes are covered as promised: the mean excess of 500 resplits is above the band around 0.
-fn kept(n: usize, alpha: f64, off: usize, config: impl Fn(usize) -> DanceConfig + Sync) -> Vec<bool> {
+fn kept(n: usize, alpha: f64, off: usize, config: impl Fn(usize) -> ConformalConfig + Sync) -> Vec<bool> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let config = &config;
     let all: Vec<Excess> = std::thread::scope(|scope| {
@@ -108,6 +117,6 @@ fn every_class_is_covered_by_itself() {
     let off = kept(100, 0.2, 1, |seed| by(ByClass::Each, SCORES[0], seed));
     assert!(off.iter().filter(|kept| !**kept).count() >= 4, "{off:?}");
     // And without a promise to classes, the hardest get less.
-    let together = kept(300, 0.1, 0, |seed| by(ByClass::Together, SCORES[0], seed));
+    let together = kept(300, 0.1, 0, |seed| by(ByClass::All, SCORES[0], seed));
     assert!(together.contains(&false), "{together:?}");
 }

@@ -7,7 +7,7 @@
 
 use dance::Context;
 use dance::conformal::Mix;
-use dance::conformal::{Answers, CalibrationMode, Combine, DanceConfig, Predictor};
+use dance::conformal::{Answers, Calibration, ConformalConfig, MethodName, Predictor};
 use dance::device::Cpu;
 use dance::kernel::Kernel;
 use dance::neighbors::Index;
@@ -54,11 +54,11 @@ pub(crate) fn resplit(n: usize, seed: usize) -> Resplit {
     }
 }
 
-fn config(mix: Mix, tie_noise: f64, seed: usize) -> DanceConfig {
-    DanceConfig::paper()
+fn config(mix: Mix, tie_noise: f64, seed: usize) -> ConformalConfig {
+    ConformalConfig::paper()
         .rank_neighbors(40)
         .contrast_neighbors(30)
-        .calibration(CalibrationMode::Disjoint)
+        .calibration(Calibration::Split)
         .mix(mix)
         .tie_noise(tie_noise)
         .seed(seed as u64)
@@ -96,7 +96,7 @@ pub(crate) fn mean_coverage<const N: usize>(
     std::array::from_fn(|variant| std::array::from_fn(|at| share(variant, at)))
 }
 
-fn disjoint(context: &Context<'_>, parts: &Resplit, config: &DanceConfig) -> (Predictor, Answers) {
+fn disjoint(context: &Context<'_>, parts: &Resplit, config: &ConformalConfig) -> (Predictor, Answers) {
     let Resplit { reference, calibration, test } = parts;
     let calibrated =
         Calibrated::new(context, reference, calibration, CLASSES as usize, kernel(), config).unwrap();
@@ -174,15 +174,15 @@ fn dance_sets_keep_their_promise() {
     }
 }
 
-pub(crate) fn with(calibration: CalibrationMode, combine: Combine, seed: usize) -> DanceConfig {
-    config(Mix::Auto, 0.0, seed).calibration(calibration).combine(combine)
+pub(crate) fn with(calibration: Calibration, combine: MethodName, seed: usize) -> ConformalConfig {
+    config(Mix::Auto, 0.0, seed).calibration(calibration).method(combine)
 }
 
 /// Covered test points by α, each count of the cut raised by `shift`.
 pub(crate) fn covered(
     context: &Context<'_>,
     parts: &Resplit,
-    config: &DanceConfig,
+    config: &ConformalConfig,
     shift: u32,
 ) -> [usize; 4] {
     let Resplit { reference, calibration, test } = parts;
@@ -203,13 +203,13 @@ pub(crate) fn covered(
 fn exact_keeps_its_promise_in_every_combination() {
     for n in [20, 100, 300] {
         let all = mean_coverage(n, |context, parts, seed| {
-            COMBINES.map(|combine| covered(context, &parts, &with(CalibrationMode::Exact, combine, seed), 0))
+            COMBINES.map(|combine| covered(context, &parts, &with(Calibration::Full, combine, seed), 0))
         });
         for (coverage, combine) in all.into_iter().zip(COMBINES) {
             for (coverage, alpha) in coverage.into_iter().zip(ALPHAS) {
                 // A union of two sets only promises 1-α; one score promises k/(n+1).
                 let (low, high) = band(n, alpha);
-                let low = if combine == Combine::Union { 1.0 - alpha - (high - low) / 2.0 } else { low };
+                let low = if combine == MethodName::Dance { 1.0 - alpha - (high - low) / 2.0 } else { low };
                 assert!(coverage >= low, "{combine:?} n {n} alpha {alpha}: {coverage} < {low}");
             }
         }
@@ -224,8 +224,8 @@ fn exact_keeps_its_promise_in_every_combination() {
 fn disjoint_keeps_its_promise_in_every_combination() {
     for n in [20, 100, 300] {
         let all = mean_coverage(n, |context, parts, seed| {
-            let of = |combine| covered(context, &parts, &with(CalibrationMode::Disjoint, combine, seed), 0);
-            [Combine::Joint, Combine::Fuse].map(of)
+            let of = |combine| covered(context, &parts, &with(Calibration::Split, combine, seed), 0);
+            [MethodName::Joint, MethodName::Fuse].map(of)
         });
         for coverage in all {
             // Half of the points give p-values.
@@ -239,8 +239,8 @@ fn disjoint_keeps_its_promise_in_every_combination() {
 fn a_count_off_by_one_is_noticed() {
     for n in [20, 100] {
         let all = mean_coverage(n, |context, parts, seed| {
-            [Combine::Fuse]
-                .map(|combine| covered(context, &parts, &with(CalibrationMode::Exact, combine, seed), 1))
+            [MethodName::Fuse]
+                .map(|combine| covered(context, &parts, &with(Calibration::Full, combine, seed), 1))
         });
         assert_eq!(above(n, all[0])[1..3], [false; 2], "{n} {:?}", all[0]);
     }
@@ -254,10 +254,10 @@ fn a_count_off_by_one_is_noticed() {
 fn reuse_under_covers_where_exact_holds() {
     let n = 100;
     let ways = [
-        (CalibrationMode::Reuse, Combine::Union),
-        (CalibrationMode::Exact, Combine::Union),
-        (CalibrationMode::Exact, Combine::Joint),
-        (CalibrationMode::Exact, Combine::Fuse),
+        (Calibration::Reuse, MethodName::Dance),
+        (Calibration::Full, MethodName::Dance),
+        (Calibration::Full, MethodName::Joint),
+        (Calibration::Full, MethodName::Fuse),
     ];
     let all = mean_coverage(n, |context, parts, seed| {
         let Resplit { reference, .. } = parts;
@@ -267,7 +267,7 @@ fn reuse_under_covers_where_exact_holds() {
         ways.map(|(mode, combine)| {
             let config = with(mode, combine, seed)
                 .contrast_neighbors(50)
-                .mix(if combine == Combine::Fuse { Mix::Auto } else { Mix::Fixed(1.0) })
+                .mix(if combine == MethodName::Fuse { Mix::Auto } else { Mix::Fixed(1.0) })
                 .fit_neighbors(false);
             covered(context, &parts, &config, 0)
         })

@@ -3,7 +3,7 @@
 use dance::Context;
 use dance::Matrix;
 use dance::conformal::Mix;
-use dance::conformal::{CalibrationMode, Combine, DanceConfig, Predictor, Setup};
+use dance::conformal::{Calibration, ConformalConfig, MethodName, Predictor, Setup};
 use dance::device::Cpu;
 use dance::kernel::Kernel;
 use dance::machine::Part;
@@ -45,8 +45,8 @@ pub(crate) fn scores(bag: &[Point], behind: &[Point], i: usize, s: Settings, fus
 }
 
 /// The counts of one query and label: (z,y) joins the bag, everything is computed anew.
-fn brute_force(bag: &[Point], behind: &[Point], s: Settings, combine: Combine, mix_tenths: u32) -> Counts {
-    let fuse = combine == Combine::Fuse;
+fn brute_force(bag: &[Point], behind: &[Point], s: Settings, combine: MethodName, mix_tenths: u32) -> Counts {
+    let fuse = combine == MethodName::Fuse;
     let all: Vec<[f64; 3]> = (0..bag.len()).map(|i| scores(bag, behind, i, s, fuse)).collect();
     let reached = |of: [f64; 3]| -> [u64; 3] {
         std::array::from_fn(|which| all.iter().filter(|other| other[which] >= of[which]).count() as u64)
@@ -56,9 +56,9 @@ fn brute_force(bag: &[Point], behind: &[Point], s: Settings, combine: Combine, m
         let [rank, contrast, probability] = reached(of);
         match combine {
             // min( rank/(1-mix), contrast/mix ), times mix·(1-mix)·10
-            Combine::Joint if mix_tenths == 0 => rank,
-            Combine::Joint if mix_tenths == 10 => contrast,
-            Combine::Joint => (rank * u64::from(mix_tenths)).min(contrast * u64::from(10 - mix_tenths)),
+            MethodName::Joint if mix_tenths == 0 => rank,
+            MethodName::Joint if mix_tenths == 10 => contrast,
+            MethodName::Joint => (rank * u64::from(mix_tenths)).min(contrast * u64::from(10 - mix_tenths)),
             _ => rank.pow(2) * contrast * probability.pow(2),
         }
     };
@@ -68,7 +68,7 @@ fn brute_force(bag: &[Point], behind: &[Point], s: Settings, combine: Combine, m
     Counts {
         rank: own[0] as u32,
         contrast: own[1] as u32,
-        combined: if combine == Combine::Union { 0 } else { combined },
+        combined: if combine == MethodName::Dance { 0 } else { combined },
     }
 }
 
@@ -141,21 +141,28 @@ pub(crate) fn probabilities(rows: usize, seed: u64) -> Matrix {
     Matrix::new(values, rows, CLASSES - 1).unwrap()
 }
 
-fn compare(case: &Case, s: Settings, combine: Combine, mix_tenths: u32, tie_noise: f64, fit_neighbors: bool) {
+fn compare(
+    case: &Case,
+    s: Settings,
+    combine: MethodName,
+    mix_tenths: u32,
+    tie_noise: f64,
+    fit_neighbors: bool,
+) {
     let context = Context::new(2).unwrap();
-    let config = DanceConfig::default()
+    let config = ConformalConfig::default()
         .rank_neighbors(s.rank_neighbors)
         .contrast_neighbors(s.contrast_neighbors)
         .temperature(s.temperature)
-        .mix(if combine == Combine::Fuse { Mix::Auto } else { Mix::Fixed(f64::from(mix_tenths) / 10.0) })
-        .calibration(CalibrationMode::Exact)
-        .combine(combine)
+        .mix(if combine == MethodName::Fuse { Mix::Auto } else { Mix::Fixed(f64::from(mix_tenths) / 10.0) })
+        .calibration(Calibration::Full)
+        .method(combine)
         .fit_neighbors(fit_neighbors)
         .tie_noise(tie_noise)
         .seed(SEED);
     let Case { name, calibration, fit, test } = case;
     let n = calibration.len();
-    let fuse = combine == Combine::Fuse;
+    let fuse = combine == MethodName::Fuse;
     let (own, asked) = (probabilities(n, 1), probabilities(test.len(), 2));
     let probability = |row: &[f32], label: u32| {
         if fuse { f64::from(row.get(label as usize).copied().unwrap_or(0.0)) } else { 1.0 }
@@ -222,12 +229,12 @@ fn p_values_are_those_of_the_brute_force() {
                 shape: 1.0,
             };
             for fit_neighbors in [true, false] {
-                compare(&case, s, Combine::Union, 3, 0.0, fit_neighbors);
-                compare(&case, s, Combine::Union, 3, 0.9, fit_neighbors);
+                compare(&case, s, MethodName::Dance, 3, 0.0, fit_neighbors);
+                compare(&case, s, MethodName::Dance, 3, 0.9, fit_neighbors);
                 for mix_tenths in [0, 2, 5, 10] {
-                    compare(&case, s, Combine::Joint, mix_tenths, 0.0, fit_neighbors);
+                    compare(&case, s, MethodName::Joint, mix_tenths, 0.0, fit_neighbors);
                 }
-                compare(&case, s, Combine::Fuse, 0, 0.0, fit_neighbors);
+                compare(&case, s, MethodName::Fuse, 0, 0.0, fit_neighbors);
             }
         }
     }
@@ -240,8 +247,8 @@ fn kernels_make_no_difference() {
         for (bandwidth, shape) in [(0.2, 0.5), (20.0, 1.7), (300.0, 1.0)] {
             let s =
                 Settings { rank_neighbors: 8, contrast_neighbors: 6, temperature: 0.01, bandwidth, shape };
-            compare(&case, s, Combine::Fuse, 0, 0.0, true);
-            compare(&case, s, Combine::Joint, 4, 0.0, true);
+            compare(&case, s, MethodName::Fuse, 0, 0.0, true);
+            compare(&case, s, MethodName::Joint, 4, 0.0, true);
         }
     }
 }
@@ -280,9 +287,9 @@ fn a_query_that_changes_many_points_at_once() {
                 bandwidth: 30.0,
                 shape: 1.0,
             };
-            compare(&case, s, Combine::Fuse, 0, 0.0, true);
+            compare(&case, s, MethodName::Fuse, 0, 0.0, true);
             for mix_tenths in [0, 2, 5, 10] {
-                compare(&case, s, Combine::Joint, mix_tenths, 0.0, true);
+                compare(&case, s, MethodName::Joint, mix_tenths, 0.0, true);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use dance::Context;
 use dance::Matrix;
-use dance::conformal::{CalibrationMode, Combine, DanceConfig, Predictor};
+use dance::conformal::{Calibration, ConformalConfig, MethodName, Predictor};
 use dance::device::{Cpu, Device, MachineParts};
 use dance::kernel::Kernel;
 use dance::neighbors::Index;
@@ -19,10 +19,13 @@ fn sets(
     fit: &Data,
     calibration: &Data,
     test: &Data,
-    (mode, combine): (CalibrationMode, Combine),
+    (mode, combine): (Calibration, MethodName),
 ) -> (Predictor, Sets) {
-    let config =
-        DanceConfig::default().rank_neighbors(20).contrast_neighbors(30).calibration(mode).combine(combine);
+    let config = ConformalConfig::default()
+        .rank_neighbors(20)
+        .contrast_neighbors(30)
+        .calibration(mode)
+        .method(combine);
     let kernel = Kernel::new(5.0, 1.0).unwrap();
     let calibrated = Calibrated::new(context, fit, calibration, CLASSES, kernel, &config).unwrap();
     let decision = calibrated.predictor.decide(0.1).unwrap();
@@ -31,7 +34,7 @@ fn sets(
 }
 
 /// Every way of calibrating and combining.
-fn ways() -> impl Iterator<Item = (CalibrationMode, Combine)> {
+fn ways() -> impl Iterator<Item = (Calibration, MethodName)> {
     MODES.into_iter().flat_map(|mode| COMBINES.map(|combine| (mode, combine)))
 }
 

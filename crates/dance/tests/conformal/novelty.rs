@@ -1,7 +1,7 @@
 //! Novelty is the p-value of the brute force that puts the query among the calibration points, and false alarms are as rare as asked.
 
 use dance::Context;
-use dance::conformal::{CalibrationMode, Combine, DanceConfig, Mix, Predictor, Setup};
+use dance::conformal::{Calibration, ConformalConfig, MethodName, Mix, Predictor, Setup};
 use dance::device::Cpu;
 use dance::kernel::Kernel;
 use dance::machine::Part;
@@ -15,7 +15,7 @@ fn part(data: &Data) -> Part {
 
 /// p-values of the test points.
 fn novelty(
-    mode: CalibrationMode,
+    mode: Calibration,
     calibration: &Data,
     fit: &Data,
     test: &Data,
@@ -23,19 +23,19 @@ fn novelty(
     fit_neighbors: bool,
 ) -> Vec<f64> {
     let context = Context::new(2).unwrap();
-    let config = DanceConfig::default()
+    let config = ConformalConfig::default()
         .rank_neighbors(neighbors)
         .contrast_neighbors(neighbors.min(3))
         .calibration(mode)
-        .combine(Combine::Union)
+        .method(MethodName::Dance)
         .mix(Mix::Fixed(0.3))
         .fit_neighbors(fit_neighbors);
     let kernel = Kernel::new(60.0, 1.0).unwrap();
     let setup = Setup { device: &Cpu, classes: 6, kernel, config: &config, context: &context };
     let predictor = match mode {
-        CalibrationMode::Reuse => Predictor::reuse(part(calibration), None, setup),
-        CalibrationMode::Disjoint => Predictor::disjoint(part(fit), &part(calibration), None, setup),
-        CalibrationMode::Exact => Predictor::exact(part(calibration), &part(fit), None, setup),
+        Calibration::Reuse => Predictor::reuse(part(calibration), None, setup),
+        Calibration::Split => Predictor::disjoint(part(fit), &part(calibration), None, setup),
+        Calibration::Full => Predictor::exact(part(calibration), &part(fit), None, setup),
     };
     predictor.unwrap().answer(&test.points, None, &context).unwrap().novelty.unwrap()
 }
@@ -52,16 +52,10 @@ fn rows(data: &Data) -> Vec<&[f32]> {
 }
 
 /// How many of the points that are compared, the query among them, are at least as far away as it.
-fn count(
-    mode: CalibrationMode,
-    calibration: &[&[f32]],
-    reference: &[&[f32]],
-    query: &[f32],
-    m: usize,
-) -> usize {
+fn count(mode: Calibration, calibration: &[&[f32]], reference: &[&[f32]], query: &[f32], m: usize) -> usize {
     let distances: Vec<f64> = match mode {
         // Every point of the bag among all others of the bag and the fit points.
-        CalibrationMode::Exact => {
+        Calibration::Full => {
             let bag: Vec<&[f32]> = calibration.iter().copied().chain([query]).collect();
             let others = |i: usize| {
                 let rest = bag.iter().enumerate().filter(move |&(j, _)| j != i).map(|(_, point)| *point);
@@ -69,10 +63,10 @@ fn count(
             };
             (0..bag.len()).map(|i| far(bag[i], others(i), m)).collect()
         }
-        CalibrationMode::Disjoint => {
+        Calibration::Split => {
             calibration.iter().chain([&query]).map(|point| far(point, reference.iter().copied(), m)).collect()
         }
-        CalibrationMode::Reuse => {
+        Calibration::Reuse => {
             let others = |i: usize| {
                 calibration.iter().enumerate().filter(move |&(j, _)| j != i).map(|(_, point)| *point)
             };
@@ -98,18 +92,18 @@ fn equals_the_brute_force_to_the_last_count() {
     ] {
         let (calibration, behind) = (data.range(0..n), data.range(n..n + fit));
         let test = data.range(n + fit..data.len());
-        for mode in [CalibrationMode::Exact, CalibrationMode::Disjoint, CalibrationMode::Reuse] {
+        for mode in [Calibration::Full, Calibration::Split, Calibration::Reuse] {
             for (neighbors, fit_neighbors) in [(20, true), (20, false), (2, true), (1, true)] {
                 let found = novelty(mode, &calibration, &behind, &test, neighbors, fit_neighbors);
                 let none = Vec::new();
                 let reference = match mode {
-                    CalibrationMode::Exact if !fit_neighbors => none,
+                    Calibration::Full if !fit_neighbors => none,
                     _ => rows(&behind),
                 };
                 let searched = match mode {
-                    CalibrationMode::Exact => n + reference.len(),
-                    CalibrationMode::Disjoint => fit,
-                    CalibrationMode::Reuse => n,
+                    Calibration::Full => n + reference.len(),
+                    Calibration::Split => fit,
+                    Calibration::Reuse => n,
                 };
                 let m = NOVELTY_NEIGHBORS.min(neighbors).min(searched);
                 for (row, &p) in found.iter().enumerate() {
@@ -129,7 +123,7 @@ fn equals_the_brute_force_to_the_last_count() {
 #[test]
 fn false_alarms_are_as_rare_as_asked() {
     let (n, tested, draws) = (99, 50, 200);
-    for mode in [CalibrationMode::Exact, CalibrationMode::Disjoint, CalibrationMode::Reuse] {
+    for mode in [Calibration::Full, Calibration::Split, Calibration::Reuse] {
         for level in [0.01, 0.05, 0.2] {
             let (mut alarms, mut found, mut beyond) = (0, 0, 0);
             for draw in 0..draws {
@@ -160,7 +154,7 @@ fn false_alarms_are_as_rare_as_asked() {
             let share = alarms as f64 / (draws * tested as u64) as f64;
             assert!(share <= level + band, "{mode:?}: {share} false alarms at {level}");
             // Judged without the query, calibration points seem farther away, and less is flagged.
-            let least = if mode == CalibrationMode::Reuse { 0.5 * level } else { level - band };
+            let least = if mode == Calibration::Reuse { 0.5 * level } else { level - band };
             assert!(share >= least, "{mode:?}: {share} false alarms at {level}");
             assert_eq!(found as u64, draws * tested as u64, "{mode:?} {level}");
             // Once in a thousand: more than four in 200 would be no chance.

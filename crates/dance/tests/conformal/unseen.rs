@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dance::conformal::{CalibrationMode, Combine, DanceConfig, Mix, Predictor, Setup};
+use dance::conformal::{Calibration, ConformalConfig, MethodName, Mix, Predictor, Setup};
 use dance::device::Cpu;
 use dance::kernel::Kernel;
 use dance::machine::Part;
@@ -65,13 +65,13 @@ impl Known {
 }
 
 fn predictor(fit: &Part, bag: &Part, classes: usize, unseen: bool, context: &Context<'_>) -> Predictor {
-    let config = DanceConfig::default()
+    let config = ConformalConfig::default()
         .rank_neighbors(10)
         .contrast_neighbors(5)
-        .calibration(CalibrationMode::Exact)
-        .combine(Combine::Joint)
+        .calibration(Calibration::Full)
+        .method(MethodName::Joint)
         .mix(Mix::Fixed(0.3))
-        .unseen(unseen);
+        .new_labels(unseen);
     let setup =
         Setup { device: &Cpu, classes, kernel: Kernel::new(3.0, 1.0).unwrap(), config: &config, context };
     Predictor::exact(bag.clone(), fit, None, setup).unwrap()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dance::conformal::{CalibrationMode, Mix};
+use dance::conformal::{Calibration, Mix};
 use dance::data::RawLabels;
 use dance::device::Cpu;
 use dance::model::{Audit, AuditOptions, Copies, ModelPoint, SeenAs, Space};
@@ -29,7 +29,7 @@ fn dataset(points: &[Vec<f32>]) -> Dataset {
     table.into_dataset().unwrap()
 }
 
-fn model(fit: &[Vec<f32>], calibration: &[Vec<f32>], mode: CalibrationMode) -> Dance {
+fn model(fit: &[Vec<f32>], calibration: &[Vec<f32>], mode: Calibration) -> Dance {
     let mut config = config(mode, Mix::Fixed(0.0));
     config.tune.evaluations = 1;
     config.rfm.rounds = 3;
@@ -128,7 +128,7 @@ fn copies_are_those_of_the_definition() {
         data[row + 3][0] -= 0.2 * by * turn.sin();
         data[row + 3][1] += 0.2 * by * turn.cos();
     }
-    for mode in [CalibrationMode::Exact, CalibrationMode::Reuse] {
+    for mode in [Calibration::Full, Calibration::Reuse] {
         let model = model(&fit, &calibration, mode);
         let found = Audit::new(&Cpu, &dataset(&data), Some(&model), OPTIONS, &CONTEXT).unwrap();
         let named = |part, row: usize| ModelPoint { part, row: Some(row as u32), id: None };
@@ -174,7 +174,7 @@ fn a_model_without_calibration_points_knows_equal_ones() {
     let mut random = Random::new(4, 1);
     let (fit, mut calibration) = (points(60, &mut random), points(60, &mut random));
     calibration[8] = fit[5].clone();
-    let model = model(&fit, &calibration, CalibrationMode::Disjoint);
+    let model = model(&fit, &calibration, Calibration::Split);
     let mut data = points(60, &mut random);
     data[2] = calibration[40].clone();
     data[5] = fit[5].clone(); // itself, and a calibration point too

@@ -1,6 +1,6 @@
 //! Models that tell classes apart: the same from a file and by any number of threads.
 
-use dance::conformal::{ByClass, CalibrationMode, Combine, Mix};
+use dance::conformal::{ByClass, Calibration, MethodName, Mix};
 use dance::device::Cpu;
 use dance::{Config, Context, Dance, Fitted, PredictOptions};
 use serde_json::json;
@@ -8,17 +8,20 @@ use serde_json::json;
 use crate::file::{header_of, parse, sealed};
 use crate::{CONTEXT, blobs, config, model};
 
-fn by(by_class: ByClass, combine: Combine, mix: Mix) -> Config {
-    let mut config = config(CalibrationMode::Exact, mix);
-    config.dance.combine = combine;
-    config.dance.by_class = by_class;
+fn by(by_class: ByClass, combine: MethodName, mix: Mix) -> Config {
+    let mut config = config(Calibration::Full, mix);
+    config.conformal.method = combine;
+    config.conformal.by_class = by_class;
     config
 }
 
 fn ways() -> Vec<Config> {
-    let scores =
-        [(Combine::Fuse, Mix::Auto), (Combine::Joint, Mix::Fixed(1.0)), (Combine::Union, Mix::Fixed(0.0))];
-    let promises = [ByClass::Fair, ByClass::Clusters, ByClass::Each];
+    let scores = [
+        (MethodName::Fuse, Mix::Auto),
+        (MethodName::Joint, Mix::Fixed(1.0)),
+        (MethodName::Dance, Mix::Fixed(0.0)),
+    ];
+    let promises = [ByClass::Balanced, ByClass::Clusters, ByClass::Each];
     promises.iter().flat_map(|&promise| scores.map(|(combine, mix)| by(promise, combine, mix))).collect()
 }
 
@@ -40,7 +43,7 @@ fn they_survive_a_file() {
         assert_eq!(counts(&loaded, &CONTEXT), counts(&model, &CONTEXT));
         assert_eq!(loaded.guarantee(), model.guarantee());
         assert_eq!(loaded.predictor().difficulty(), model.predictor().difficulty());
-        let asked = config.dance.by_class != ByClass::Each;
+        let asked = config.conformal.by_class != ByClass::Each;
         assert_eq!(model.predictor().difficulty().is_some(), asked);
         assert_eq!(header_of(&bytes).0["fit_probabilities"].is_object(), asked);
     }
@@ -73,13 +76,13 @@ fn classes_that_only_calibration_points_have_are_like_the_average() {
 /// A handful of fit points cannot judge each other: all classes are taken to be as hard.
 #[test]
 fn few_fit_points_are_not_halved() {
-    for promise in [ByClass::Fair, ByClass::Clusters] {
+    for promise in [ByClass::Balanced, ByClass::Clusters] {
         let fit = |promise| {
-            let config = by(promise, Combine::Fuse, Mix::Auto);
+            let config = by(promise, MethodName::Fuse, Mix::Auto);
             let fitted = Fitted::fit(&Cpu, &blobs(15, 5, 0, 1), &config, &CONTEXT).unwrap();
             fitted.calibrate(&Cpu, &blobs(60, 5, 0, 2), &CONTEXT).unwrap()
         };
-        let (model, together) = (fit(promise), fit(ByClass::Together));
+        let (model, together) = (fit(promise), fit(ByClass::All));
         assert_eq!(counts(&model, &CONTEXT), counts(&together, &CONTEXT));
         let bytes = model.to_bytes().unwrap();
         assert_eq!(parse(&bytes).unwrap().to_bytes().unwrap(), bytes);
@@ -88,7 +91,7 @@ fn few_fit_points_are_not_halved() {
 
 #[test]
 fn what_is_missing_is_named() {
-    let bytes = model(&by(ByClass::Clusters, Combine::Fuse, Mix::Auto)).to_bytes().unwrap();
+    let bytes = model(&by(ByClass::Clusters, MethodName::Fuse, Mix::Auto)).to_bytes().unwrap();
     let (header, data) = header_of(&bytes);
     for clusters in [json!(null), json!("null"), json!("{\"of_class\":[900],\"middle\":0}")] {
         let mut header = header.clone();

@@ -1,14 +1,13 @@
 //! The seam is real: a device that knows only the public interface gives the same sets.
 
-use dance::conformal::{CalibrationMode, Combine, Mix};
+use dance::conformal::{Calibration, MethodName, Mix};
 use dance::device::{Cpu, Device, DeviceChoice};
 use dance::{Dance, Fitted, PredictOptions};
 
 use crate::naive::Naive;
 use crate::{CONTEXT, blobs, config, model, model_on};
 
-const MODES: [CalibrationMode; 3] =
-    [CalibrationMode::Reuse, CalibrationMode::Disjoint, CalibrationMode::Exact];
+const MODES: [Calibration; 3] = [Calibration::Reuse, Calibration::Split, Calibration::Full];
 
 /// From one model file, row for row: f64 on the host decides whatever the device rounds to.
 #[test]
@@ -17,9 +16,9 @@ fn one_model_file_gives_the_same_sets_on_every_device() {
     let cuda = DeviceChoice::Cuda(0).open().map(|(device, _)| device);
     let cuda = cuda.inspect_err(|error| println!("not on a graphics processor: {error}")).ok();
     for mode in MODES {
-        for combine in [Combine::Union, Combine::Joint, Combine::Fuse] {
+        for combine in [MethodName::Dance, MethodName::Joint, MethodName::Fuse] {
             let mut config = config(mode, Mix::Auto);
-            config.dance.combine = combine;
+            config.conformal.method = combine;
             let bytes = model(&config).to_bytes().unwrap();
             let ask = |device: &dyn Device| {
                 let model = Dance::from_bytes(device, &bytes, "test", &CONTEXT).unwrap();
@@ -43,7 +42,7 @@ fn one_model_file_gives_the_same_sets_on_every_device() {
 /// So few points that leaving one out judges: the closed form of the CPU against n fits in plain loops.
 #[test]
 fn few_points_agree_across_devices() {
-    let config = config(CalibrationMode::Exact, Mix::Auto);
+    let config = config(Calibration::Full, Mix::Auto);
     let (fit, calibration) = (blobs(15, 5, 0, 1), blobs(120, 5, 0, 2));
     let [cpu, naive] = [&Cpu as &dyn Device, &Naive].map(|device| {
         let fitted = Fitted::fit(device, &fit, &config, &CONTEXT).unwrap();
@@ -59,8 +58,8 @@ fn few_points_agree_across_devices() {
 /// The whole way, fits included: the same settings are tried, and the machines agree to the rounding of f32.
 #[test]
 fn fits_agree_across_devices() {
-    let mut config = config(CalibrationMode::Exact, Mix::Auto);
-    config.dance.combine = Combine::Fuse;
+    let mut config = config(Calibration::Full, Mix::Auto);
+    config.conformal.method = MethodName::Fuse;
     let [cpu, naive] = [&Cpu as &dyn Device, &Naive].map(|device| model_on(device, &config));
     assert_eq!(cpu.fitted().rfm.kernel, naive.fitted().rfm.kernel);
     assert_eq!(cpu.fitted().rfm.rounds, naive.fitted().rfm.rounds);

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dance::conformal::share;
-use dance::conformal::{CalibrationMode, Combine, Mix};
+use dance::conformal::{Calibration, MethodName, Mix};
 use dance::data::{Normalize, Normalizer};
 use dance::device::Cpu;
 use dance::evaluation::metrics::Metrics;
@@ -18,7 +18,7 @@ use crate::{CONTEXT, DEVICES, Warnings, blobs, config, fitted, model, model_on};
 
 #[test]
 fn covers_and_explains() {
-    let modes = [CalibrationMode::Reuse, CalibrationMode::Disjoint, CalibrationMode::Exact];
+    let modes = [Calibration::Reuse, Calibration::Split, Calibration::Full];
     for (device, mode) in DEVICES.into_iter().flat_map(|device| modes.map(|mode| (device, mode))) {
         let model = model_on(device, &config(mode, Mix::Auto));
         let test = blobs(200, 5, 0, 3);
@@ -52,7 +52,7 @@ fn covers_and_explains() {
             }
         }
         assert!(scored.nearest.iter().all(|distance| distance.is_finite() && *distance >= 0.0));
-        assert!(model.guarantee().contains(if mode == CalibrationMode::Reuse {
+        assert!(model.guarantee().contains(if mode == Calibration::Reuse {
             "heuristic"
         } else {
             "finite samples"
@@ -62,11 +62,11 @@ fn covers_and_explains() {
 
 #[test]
 fn one_query_or_many_give_the_same() {
-    let mut fused = config(CalibrationMode::Exact, Mix::Auto);
-    fused.dance.combine = Combine::Fuse;
+    let mut fused = config(Calibration::Full, Mix::Auto);
+    fused.conformal.method = MethodName::Fuse;
     let test = blobs(65, 5, 0, 4);
     let options = PredictOptions::default().best(false);
-    let configs = [config(CalibrationMode::Reuse, Mix::Auto), fused];
+    let configs = [config(Calibration::Reuse, Mix::Auto), fused];
     for (device, config) in
         DEVICES.into_iter().flat_map(|device| configs.iter().map(move |config| (device, config)))
     {
@@ -80,7 +80,7 @@ fn one_query_or_many_give_the_same() {
             assert_eq!(alone.counts.row(0), together.counts.row(query));
         }
     }
-    let model = model(&config(CalibrationMode::Reuse, Mix::Auto));
+    let model = model(&config(Calibration::Reuse, Mix::Auto));
     let none = model.score(&Matrix::zeros(0, 6), options, &CONTEXT).unwrap();
     assert!(none.scores.is_empty());
     assert!(model.predict(&none, &model.decide(0.1).unwrap()).sets.is_empty());
@@ -120,9 +120,9 @@ fn a_row_is_mapped_and_classified_the_same_in_every_batch() {
 /// change nothing.
 #[test]
 fn the_mix_of_exact_mode_does_not_depend_on_calibration_points() {
-    for combine in [Combine::Union, Combine::Joint] {
-        let mut config = config(CalibrationMode::Exact, Mix::Auto);
-        config.dance.combine = combine;
+    for combine in [MethodName::Dance, MethodName::Joint] {
+        let mut config = config(Calibration::Full, Mix::Auto);
+        config.conformal.method = combine;
         let fitted = fitted(&Cpu, &config);
         let trials = |calibration: &dance::Dataset| {
             let model = fitted.clone().calibrate(&Cpu, calibration, &CONTEXT).unwrap();
@@ -138,7 +138,7 @@ fn the_mix_of_exact_mode_does_not_depend_on_calibration_points() {
 
 #[test]
 fn empty_sets_may_get_the_best_label() {
-    let model = model(&config(CalibrationMode::Reuse, Mix::Fixed(0.5)));
+    let model = model(&config(Calibration::Reuse, Mix::Fixed(0.5)));
     let test = blobs(200, 5, 0, 5);
     let decision = model.decide(0.6).unwrap();
     let scored = model.score(&test.embeddings, PredictOptions::default(), &CONTEXT).unwrap();
@@ -159,10 +159,10 @@ fn empty_sets_may_get_the_best_label() {
 fn the_best_label_is_the_most_probable_of_the_set() {
     let test = blobs(300, 5, 0, 5);
     let mut outside = 0;
-    for combine in [Combine::Union, Combine::Joint, Combine::Fuse] {
+    for combine in [MethodName::Dance, MethodName::Joint, MethodName::Fuse] {
         for empty in [EmptySets::Keep, EmptySets::Top1] {
-            let mut config = config(CalibrationMode::Exact, Mix::Auto);
-            config.dance.combine = combine;
+            let mut config = config(Calibration::Full, Mix::Auto);
+            config.conformal.method = combine;
             let model = model(&config);
             let options = PredictOptions::default().empty(empty);
             let scored = model.score(&test.embeddings, options, &CONTEXT).unwrap();
@@ -187,10 +187,10 @@ fn the_best_label_is_the_most_probable_of_the_set() {
 
 #[test]
 fn recalibrates_without_refitting() {
-    let model = model(&config(CalibrationMode::Reuse, Mix::Auto));
+    let model = model(&config(Calibration::Reuse, Mix::Auto));
     let other = blobs(90, 5, 0, 6);
-    let mut settings = model.fitted().config.dance;
-    settings.calibration = CalibrationMode::Disjoint;
+    let mut settings = model.fitted().config.conformal;
+    settings.calibration = Calibration::Split;
     settings.mix = Mix::Fixed(0.0);
     let again = model.recalibrate(&Cpu, &other, Some(settings), &CONTEXT).unwrap();
     assert_eq!(again.predictor().calibration_points(), 90);
@@ -204,7 +204,7 @@ fn recalibrates_without_refitting() {
 fn classes_that_only_one_side_knows_are_said() {
     let warnings = Warnings::default();
     let context = CONTEXT.with_observer(&warnings);
-    let fitted = fitted(&Cpu, &config(CalibrationMode::Reuse, Mix::Auto));
+    let fitted = fitted(&Cpu, &config(Calibration::Reuse, Mix::Auto));
     // Names 3…7: two are known, three are new, and 0, 1, 2 have no calibration point.
     let model = fitted.calibrate(&Cpu, &blobs(60, 5, 3, 2), &context).unwrap();
     assert_eq!(model.classes().len(), 8);
@@ -217,7 +217,7 @@ fn classes_that_only_one_side_knows_are_said() {
 #[test]
 fn too_few_points_to_select_a_mix_are_said() {
     let warnings = Warnings::default();
-    let model = model(&config(CalibrationMode::Reuse, Mix::Auto));
+    let model = model(&config(Calibration::Reuse, Mix::Auto));
     let few = model.recalibrate(&Cpu, &blobs(4, 2, 0, 2), None, &CONTEXT.with_observer(&warnings)).unwrap();
     assert!(warnings.0.lock().unwrap().join("\n").contains("too few to select the mix"));
     let decision = few.decide(0.1).unwrap();
@@ -227,7 +227,7 @@ fn too_few_points_to_select_a_mix_are_said() {
 
 #[test]
 fn bad_queries_and_levels() {
-    let model = model(&config(CalibrationMode::Reuse, Mix::Auto));
+    let model = model(&config(Calibration::Reuse, Mix::Auto));
     let options = PredictOptions::default();
     assert!(matches!(model.score(&Matrix::zeros(2, 5), options, &CONTEXT), Err(Error::Shape { .. })));
     let mut broken = blobs(5, 5, 0, 1).embeddings;
@@ -240,7 +240,7 @@ fn bad_queries_and_levels() {
     for alpha in [0.0, 1.0, f64::NAN] {
         assert!(matches!(model.decide(alpha), Err(Error::Config { .. })));
     }
-    let mut raw = config(CalibrationMode::Reuse, Mix::Auto);
+    let mut raw = config(Calibration::Reuse, Mix::Auto);
     raw.normalize = Normalize::None;
     let raw = crate::model(&raw);
     let mut huge = blobs(5, 5, 0, 1).embeddings;
@@ -271,8 +271,8 @@ impl Observer for Impatient {
 
 #[test]
 fn calibration_and_prediction_ask_whether_to_go_on() {
-    let mut config = config(CalibrationMode::Exact, Mix::Auto);
-    config.dance.combine = Combine::Fuse;
+    let mut config = config(Calibration::Full, Mix::Auto);
+    config.conformal.method = MethodName::Fuse;
     let fitted = fitted(&Cpu, &config);
     let many = blobs(5000, 5, 0, 8);
     let model = model(&config);
@@ -293,7 +293,7 @@ fn calibration_and_prediction_ask_whether_to_go_on() {
 /// The model holds its points: it knows when it is judged by them, in every mode and after a file.
 #[test]
 fn points_seen_before_are_known() {
-    for mode in [CalibrationMode::Reuse, CalibrationMode::Disjoint, CalibrationMode::Exact] {
+    for mode in [Calibration::Reuse, Calibration::Split, Calibration::Full] {
         let model = model(&config(mode, Mix::Auto));
         let model = Dance::from_bytes(&Cpu, &model.to_bytes().unwrap(), "test", &CONTEXT).unwrap();
         let of = |data: dance::Dataset| model.seen(&data.embeddings).unwrap();

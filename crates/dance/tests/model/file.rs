@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use dance::conformal::{CalibrationMode, Combine, Mix};
+use dance::conformal::{Calibration, MethodName, Mix};
 use dance::data::{Normalize, RawLabels};
 use dance::device::Cpu;
 use dance::model::FORMAT;
@@ -42,22 +42,22 @@ pub(crate) fn sealed(header: &Value, data: &[u8]) -> Vec<u8> {
 fn everything_survives() {
     let folder = tempfile::tempdir().unwrap();
     for (mode, combine, mix, normalize) in [
-        (CalibrationMode::Reuse, Combine::Union, Mix::Auto, Normalize::L2),
-        (CalibrationMode::Disjoint, Combine::Union, Mix::Auto, Normalize::Standardize),
-        (CalibrationMode::Disjoint, Combine::Union, Mix::Fixed(0.3), Normalize::None),
-        (CalibrationMode::Reuse, Combine::Joint, Mix::Auto, Normalize::L2),
-        (CalibrationMode::Disjoint, Combine::Fuse, Mix::Auto, Normalize::L2),
-        (CalibrationMode::Exact, Combine::Union, Mix::Auto, Normalize::L2),
-        (CalibrationMode::Exact, Combine::Joint, Mix::Auto, Normalize::Standardize),
-        (CalibrationMode::Exact, Combine::Fuse, Mix::Auto, Normalize::None),
-        (CalibrationMode::Exact, Combine::Evidence, Mix::Auto, Normalize::L2),
-        (CalibrationMode::Reuse, Combine::Evidence, Mix::Auto, Normalize::Standardize),
-        (CalibrationMode::Disjoint, Combine::Evidence, Mix::Auto, Normalize::None),
+        (Calibration::Reuse, MethodName::Dance, Mix::Auto, Normalize::L2),
+        (Calibration::Split, MethodName::Dance, Mix::Auto, Normalize::Standardize),
+        (Calibration::Split, MethodName::Dance, Mix::Fixed(0.3), Normalize::None),
+        (Calibration::Reuse, MethodName::Joint, Mix::Auto, Normalize::L2),
+        (Calibration::Split, MethodName::Fuse, Mix::Auto, Normalize::L2),
+        (Calibration::Full, MethodName::Dance, Mix::Auto, Normalize::L2),
+        (Calibration::Full, MethodName::Joint, Mix::Auto, Normalize::Standardize),
+        (Calibration::Full, MethodName::Fuse, Mix::Auto, Normalize::None),
+        (Calibration::Full, MethodName::Posterior, Mix::Auto, Normalize::L2),
+        (Calibration::Reuse, MethodName::Posterior, Mix::Auto, Normalize::Standardize),
+        (Calibration::Split, MethodName::Posterior, Mix::Auto, Normalize::None),
     ] {
         let mut config = config(mode, mix);
-        config.dance.combine = combine;
+        config.conformal.method = combine;
         config.normalize = normalize;
-        config.dance.tie_noise = 0.1 + 0.2;
+        config.conformal.tie_noise = 0.1 + 0.2;
         let model = model(&config);
         let path = folder.path().join("model.safetensors");
         model.save(&path).unwrap();
@@ -65,7 +65,7 @@ fn everything_survives() {
         assert_eq!(loaded.fitted(), model.fitted());
         assert_eq!(loaded.stack(), model.stack());
         // Lengths are left alone where they were not made 1.
-        let centred = (combine == Combine::Evidence).then_some(normalize == Normalize::L2);
+        let centred = (combine == MethodName::Posterior).then_some(normalize == Normalize::L2);
         assert_eq!(model.stack().map(|stack| stack.centred), centred);
         assert_eq!(loaded.predictor().calibration_scores(), model.predictor().calibration_scores());
         assert_eq!(loaded.to_bytes().unwrap(), model.to_bytes().unwrap());
@@ -91,8 +91,8 @@ fn labels_that_follow_from_nothing_make_a_model_too() {
         table.labels = Some(RawLabels::Integers((0..n as i64).map(|row| row % 2).collect()));
         table.into_dataset().unwrap()
     };
-    let mut config = config(CalibrationMode::Exact, Mix::Auto);
-    config.dance.combine = Combine::Evidence;
+    let mut config = config(Calibration::Full, Mix::Auto);
+    config.conformal.method = MethodName::Posterior;
     let fitted = Fitted::fit(&Cpu, &points(40), &config, &CONTEXT).unwrap();
     let model = fitted.calibrate(&Cpu, &points(60), &CONTEXT).unwrap();
     assert_eq!(model.stack().unwrap().experts.len(), 1);
@@ -106,7 +106,7 @@ fn labels_that_follow_from_nothing_make_a_model_too() {
 
 #[test]
 fn a_folder_that_is_not_there_and_a_file_that_is_not_there() {
-    let model = model(&config(CalibrationMode::Reuse, Mix::Auto));
+    let model = model(&config(Calibration::Reuse, Mix::Auto));
     let nowhere = Path::new("/nowhere/model.safetensors");
     assert!(matches!(model.save(nowhere), Err(Error::Write { .. })));
     assert!(matches!(Dance::load(&Cpu, nowhere, &CONTEXT), Err(Error::Io { .. })));
@@ -118,7 +118,7 @@ fn a_folder_that_is_not_there_and_a_file_that_is_not_there() {
 
 #[test]
 fn damage_is_noticed() {
-    let bytes = model(&config(CalibrationMode::Reuse, Mix::Auto)).to_bytes().unwrap();
+    let bytes = model(&config(Calibration::Reuse, Mix::Auto)).to_bytes().unwrap();
     for length in (0..bytes.len()).step_by(997).chain([bytes.len() - 1]) {
         assert!(parse(&bytes[..length]).is_err(), "cut at {length}");
     }
@@ -136,7 +136,7 @@ fn damage_is_noticed() {
 
 #[test]
 fn newer_formats_and_wrong_tensors_are_named() {
-    let bytes = model(&config(CalibrationMode::Reuse, Mix::Auto)).to_bytes().unwrap();
+    let bytes = model(&config(Calibration::Reuse, Mix::Auto)).to_bytes().unwrap();
     let (header, data) = header_of(&bytes);
     assert!(parse(&sealed(&header, data)).is_ok());
     let message = |change: &dyn Fn(&mut Value)| {
@@ -173,8 +173,8 @@ fn newer_formats_and_wrong_tensors_are_named() {
 /// Numbers that no model has: each tensor's own are refused by its name.
 #[test]
 fn numbers_that_make_no_sense_are_refused() {
-    let mut config = config(CalibrationMode::Exact, Mix::Auto);
-    config.dance.combine = Combine::Fuse;
+    let mut config = config(Calibration::Full, Mix::Auto);
+    config.conformal.method = MethodName::Fuse;
     config.normalize = Normalize::Standardize;
     let bytes = model(&config).to_bytes().unwrap();
     let (header, data) = header_of(&bytes);
@@ -202,13 +202,13 @@ fn numbers_that_make_no_sense_are_refused() {
 fn no_file_can_make_it_panic() {
     let of = |mode, combine| {
         let mut config = config(mode, Mix::Auto);
-        config.dance.combine = combine;
+        config.conformal.method = combine;
         model(&config).to_bytes().unwrap()
     };
     let models = [
-        of(CalibrationMode::Reuse, Combine::Union),
-        of(CalibrationMode::Disjoint, Combine::Joint),
-        of(CalibrationMode::Exact, Combine::Fuse),
+        of(Calibration::Reuse, MethodName::Dance),
+        of(Calibration::Split, MethodName::Joint),
+        of(Calibration::Full, MethodName::Fuse),
     ];
     let parts = models.each_ref().map(|bytes| header_of(bytes));
     let mut random = Random::new(2, 2);
@@ -276,8 +276,8 @@ fn answers(model: &Dance) -> Value {
 #[ignore = "writes into the repository"]
 fn writes_the_file_of_this_format() {
     let context = Context::new(1).unwrap();
-    let mut config = config(CalibrationMode::Exact, Mix::Auto);
-    config.dance.combine = Combine::Fuse;
+    let mut config = config(Calibration::Full, Mix::Auto);
+    config.conformal.method = MethodName::Fuse;
     config.normalize = Normalize::Standardize;
     let fitted = Fitted::fit(&Cpu, &blobs(60, 5, 0, 11), &config, &context).unwrap();
     let model = fitted.calibrate(&Cpu, &blobs(100, 5, 0, 12), &context).unwrap();

@@ -1,6 +1,6 @@
 //! What labels and ids are survives calibration and the file.
 
-use dance::conformal::{CalibrationMode, Mix};
+use dance::conformal::{Calibration, Mix};
 use dance::data::{Kind, Value};
 use dance::device::Cpu;
 use dance::{Context, Dance, Fitted};
@@ -14,7 +14,7 @@ fn again(model: &Dance) -> Dance {
 #[test]
 fn integers_stay_integers_and_texts_texts() {
     for kind in [Kind::Integer, Kind::Float, Kind::Text] {
-        for mode in [CalibrationMode::Exact, CalibrationMode::Disjoint] {
+        for mode in [Calibration::Full, Calibration::Split] {
             let [mut fit, mut calibration] = [blobs(80, 5, 0, 1), blobs(120, 5, 0, 2)];
             (fit.label_kind, calibration.label_kind) = (kind, kind);
             fit.ids = Some((0..80).map(|row| (row + 1000).to_string()).collect());
@@ -44,7 +44,7 @@ fn kinds_that_differ_are_matched_by_name() {
     let said = |calibration: &dance::Dataset| {
         let warnings = Warnings::default();
         let context = Context::new(1).unwrap().with_observer(&warnings);
-        let fitted = Fitted::fit(&Cpu, &fit, &config(CalibrationMode::Exact, Mix::Auto), &CONTEXT).unwrap();
+        let fitted = Fitted::fit(&Cpu, &fit, &config(Calibration::Full, Mix::Auto), &CONTEXT).unwrap();
         let kind = fitted.calibrate(&Cpu, calibration, &context).unwrap().label_kind();
         let said = warnings.0.lock().unwrap().iter().filter(|text| text.contains("matched by name")).count();
         (kind, said)

@@ -16,7 +16,7 @@ mod select;
 
 use std::sync::{LazyLock, Mutex};
 
-use dance::conformal::{CalibrationMode, Combine, Mix};
+use dance::conformal::{Calibration, MethodName, Mix};
 use dance::data::RawLabels;
 use dance::device::{Cpu, Device};
 use dance::numeric::random::Random;
@@ -41,15 +41,15 @@ fn blobs(n: usize, classes: usize, first_class: i64, seed: u64) -> Dataset {
     table.into_dataset().unwrap()
 }
 
-fn config(calibration: CalibrationMode, mix: Mix) -> Config {
+fn config(calibration: Calibration, mix: Mix) -> Config {
     let mut config = Config::default();
     config.tune.evaluations = 3;
     config.rfm.rounds = 2;
-    config.dance.rank_neighbors = 20;
-    config.dance.contrast_neighbors = 10;
-    config.dance.calibration = calibration;
-    config.dance.combine = Combine::Union;
-    config.dance.mix = mix;
+    config.conformal.rank_neighbors = 20;
+    config.conformal.contrast_neighbors = 10;
+    config.conformal.calibration = calibration;
+    config.conformal.method = MethodName::Dance;
+    config.conformal.mix = mix;
     config
 }
 

@@ -1,6 +1,6 @@
 //! What to label next, and what those labels may be used for.
 
-use dance::conformal::{CalibrationMode, Combine, Mix};
+use dance::conformal::{Calibration, MethodName, Mix};
 use dance::data::RawLabels;
 use dance::device::Cpu;
 use dance::model::SelectOptions;
@@ -24,8 +24,8 @@ fn points(n: usize, random: &mut Random) -> Dataset {
 }
 
 fn small() -> dance::Config {
-    let mut config = config(CalibrationMode::Exact, Mix::Auto);
-    config.dance.combine = Combine::Fuse;
+    let mut config = config(Calibration::Full, Mix::Auto);
+    config.conformal.method = MethodName::Fuse;
     config.normalize = dance::data::Normalize::None;
     config.tune.evaluations = 1;
     config.rfm.rounds = 1;

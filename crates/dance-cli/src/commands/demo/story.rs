@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::Context;
-use dance::conformal::{ByClass, Combine, DanceConfig, Mix};
+use dance::conformal::{ByClass, ConformalConfig, MethodName, Mix};
 use dance::data::split;
 use dance::evaluation::metrics::Metrics;
 use dance::{Config, Dance, Dataset, Evaluation, Fitted, PredictOptions, Prediction, Scored, Silent};
@@ -105,16 +105,18 @@ impl Story {
         config.tune.evaluations = evaluations;
         config.tune.seed = shared.seed;
         config.rfm.seed = shared.seed;
-        config.dance.seed = shared.seed;
+        config.conformal.seed = shared.seed;
         let model = Fitted::fit(device, &kernel, &config, &context)
             .with_context(|| format!("fitting {name}"))?
             .calibrate(device, &calibration, &context)
             .context("calibrating")?;
         let quiet = context.with_observer(&Silent);
-        let other = |settings: DanceConfig| model.recalibrate(device, &calibration, Some(settings), &quiet);
-        let fair = other(config.dance.by_class(ByClass::Fair)).context("evening out classes")?;
-        let evidence = other(config.dance.combine(Combine::Evidence)).context("weighing up evidence")?;
-        let paper = other(DanceConfig::paper().seed(shared.seed))?;
+        let other =
+            |settings: ConformalConfig| model.recalibrate(device, &calibration, Some(settings), &quiet);
+        let fair = other(config.conformal.by_class(ByClass::Balanced)).context("evening out classes")?;
+        let evidence =
+            other(config.conformal.method(MethodName::Posterior)).context("weighing up evidence")?;
+        let paper = other(ConformalConfig::paper().seed(shared.seed))?;
         let ask = |model: &Dance| model.score(&test.embeddings, PredictOptions::default(), &context);
         let (scored, paper_scored) = (ask(&model)?, ask(&paper)?);
         let (fair_scored, evidence_scored) = (ask(&fair)?, ask(&evidence)?);

@@ -11,7 +11,7 @@ fn two_writers_of_one_file() {
     for (begin, file) in [
         (&["fit", "d.csv", "--evaluations", "1", "-o", "both"][..], "both"),
         (&["predict", "m", "d.csv", "-o", "both.jsonl"], "both.jsonl"),
-        (&["recalibrate", "m", "d.csv", "--combine", "union", "-o", "both"], "both"),
+        (&["recalibrate", "m", "d.csv", "--method", "dance", "-o", "both"], "both"),
     ] {
         let folder = folder();
         let path = folder.path().join(file);

@@ -15,7 +15,7 @@ pub use self::label_errors::{LabelErrors, benjamini_hochberg};
 pub use self::twofold::Twofold;
 use super::dance::Dance;
 use super::prediction::PredictOptions;
-use crate::conformal::Combine;
+use crate::conformal::MethodName;
 use crate::context::Context;
 use crate::data::{Dataset, Normalize, Normalizer};
 use crate::device::Device;
@@ -214,7 +214,7 @@ fn trusted(
     context: &Context<'_>,
 ) -> Result<Vec<LabelError>> {
     let scored = model.score(&data.embeddings, PredictOptions::default().best(false), context)?;
-    let separate = model.predictor().combine() == Combine::Union;
+    let separate = model.predictor().method() == MethodName::Dance;
     let p_value = |(row, id): (usize, Option<u32>)| {
         // A label the model has never seen conforms to nothing it knows.
         let counts = scored.counts.get(row, id.unwrap_or(u32::MAX));

@@ -1,7 +1,7 @@
 //! What calibration points have left in a model file beside their scores.
 
 use super::tensors::Reader;
-use crate::conformal::{CalibrationMode, Compared, MixSelection, Reference};
+use crate::conformal::{Calibration, Compared, MixSelection, Reference};
 use crate::context::Context;
 use crate::error::Result;
 use crate::scores::CalibrationScores;
@@ -13,21 +13,21 @@ use crate::stream::Novelty;
 pub(super) fn novelty(
     reader: &Reader<'_>,
     reference: &Reference,
-    mode: CalibrationMode,
+    mode: Calibration,
     context: &Context<'_>,
 ) -> Result<Option<Novelty>> {
     let name = "calibration_distances";
     if reader.has(name) {
         return reference.novelty_known(reader.scores(name, None)?).map(Some);
     }
-    (mode == CalibrationMode::Reuse).then(|| reference.novelty(context)).transpose()
+    (mode == Calibration::Reuse).then(|| reference.novelty(context)).transpose()
 }
 
 /// What the mix is selected on, where it is.
 pub(super) fn selection(
     reader: &Reader<'_>,
     classes: usize,
-    mode: CalibrationMode,
+    mode: Calibration,
 ) -> Result<Option<MixSelection>> {
     if !reader.has("tuning_offsets") {
         return Ok(None);

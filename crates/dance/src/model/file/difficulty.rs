@@ -11,7 +11,7 @@ pub(super) fn read(
     clusters: Option<Clusters>,
     fitted: &Fitted,
 ) -> Result<Option<Difficulty>> {
-    if !fitted.config.dance.asks_difficulty() {
+    if !fitted.config.conformal.asks_difficulty() {
         return Ok(None);
     }
     let Some(clusters) = clusters.filter(Clusters::is_sound) else {

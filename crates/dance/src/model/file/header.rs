@@ -64,7 +64,7 @@ impl Metadata {
     /// keys of their own beside `config`.
     fn entries(&self) -> BTreeMap<&'static str, String> {
         let config: Config = serde_json::from_str(&self.config).unwrap_or_default();
-        let dance = config.dance;
+        let conformal = config.conformal;
         let word = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let mut entries = BTreeMap::from([
             ("format", FORMAT.to_string()),
@@ -72,15 +72,15 @@ impl Metadata {
             ("bandwidth", self.bandwidth.to_string()),
             ("shape", self.shape.to_string()),
             ("rounds", self.rounds.to_string()),
-            ("temperature", dance.temperature.to_string()),
-            ("rank_neighbors", dance.rank_neighbors.to_string()),
-            ("contrast_neighbors", dance.contrast_neighbors.to_string()),
-            ("tie_noise", dance.tie_noise.to_string()),
-            ("seed", dance.seed.to_string()),
+            ("temperature", conformal.temperature.to_string()),
+            ("rank_neighbors", conformal.rank_neighbors.to_string()),
+            ("contrast_neighbors", conformal.contrast_neighbors.to_string()),
+            ("tie_noise", conformal.tie_noise.to_string()),
+            ("seed", conformal.seed.to_string()),
             ("mix", json!(self.mix).to_string()),
-            ("calibration", word(json!(dance.calibration))),
-            ("combine", word(json!(dance.combine))),
-            ("fit_neighbors", dance.fit_neighbors.to_string()),
+            ("calibration", word(json!(conformal.calibration))),
+            ("method", word(json!(conformal.method))),
+            ("fit_neighbors", conformal.fit_neighbors.to_string()),
             ("joint", json!(self.joint).to_string()),
             ("normalize", word(json!(config.normalize))),
             ("classes", json!(self.classes).to_string()),

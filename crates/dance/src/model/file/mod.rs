@@ -22,7 +22,7 @@ use super::config::Config;
 use super::dance::Dance;
 use super::fitted::Fitted;
 use crate::conformal::{
-    Believed, CalibrationMode, Combine, Evidence, Levels, Mix, Predictor, Setup, Trial, rule,
+    Believed, Calibration, Evidence, Levels, MethodName, Mix, Predictor, Setup, Trial, rule,
 };
 use crate::context::Context;
 use crate::data::{Dataset, Names, Normalize, Normalizer, Source};
@@ -101,7 +101,7 @@ impl Dance {
         let mut config: Config =
             serde_json::from_str(&metadata.config).map_err(|error| problem(format!("config: {error}")))?;
         if metadata.format == 1 {
-            config.dance.combine = Combine::Union; // there was no other, so it was not written
+            config.conformal.method = MethodName::Dance; // there was no other, so it was not written
         }
         if metadata.format < 3 {
             config.probabilities = Probabilities::Clamp; // likewise
@@ -168,7 +168,7 @@ impl Dance {
             return Err(problem(format!("`reference` has {} columns, `train` has {d}", reference.cols())));
         }
         let labels = reader.labels("reference_labels", Some(reference.rows()), classes)?;
-        let names = if fitted.config.dance.calibration == CalibrationMode::Disjoint {
+        let names = if fitted.config.conformal.calibration == Calibration::Split {
             fitted.names.clone()
         } else {
             let rows = reference.rows();
@@ -177,13 +177,13 @@ impl Dance {
         let classifier = fitted.classifier(device, context)?;
         let stack = stack::open(metadata.stack, &reader, &fitted, (&reference, &labels), classes, context)?;
         let points = Part { embeddings: classifier.map(&reference, context)?, labels };
-        let config = &fitted.config.dance;
+        let config = &fitted.config.conformal;
         let selection = calibrated::selection(&reader, classes, config.calibration)?;
         if let Some((mix, _)) = metadata.joint {
             Mix::Fixed(mix).check()?;
         }
         let setup = Setup { device, classes, kernel: fitted.rfm.kernel, config, context };
-        let mut predictor = if config.calibration == CalibrationMode::Exact {
+        let mut predictor = if config.calibration == Calibration::Full {
             let n = points.labels.len();
             let fit = fitted.mapped_fit_points(&classifier, context)?;
             let reference = Predictor::bag_reference(points, &fit, setup)?;
@@ -202,20 +202,20 @@ impl Dance {
             Predictor {
                 novelty: calibrated::novelty(&reader, &reference, config.calibration, context)?,
                 reference,
-                evidence: read_evidence(&reader, config.combine, metadata.joint.as_ref(), rank.len())?,
+                evidence: read_evidence(&reader, config.method, metadata.joint.as_ref(), rank.len())?,
                 rank: CalibrationScores::new(rank)?,
                 contrast: CalibrationScores::new(contrast)?,
                 selection,
                 joint: metadata.joint,
                 mix: config.mix,
                 mode: config.calibration,
-                combine: config.combine,
+                method: config.method,
                 singles: None,
                 stack: None,
             }
         };
         predictor.stack = stack;
-        if fitted.config.dance.unseen {
+        if fitted.config.conformal.new_labels {
             predictor.allow_unseen(&fitted.rfm.labels);
         }
         let hashes = reader.has("calibration_hashes").then(|| reader.hashes("calibration_hashes"));
@@ -320,7 +320,7 @@ impl Dance {
         }
         stack::insert(&mut tensors, self.predictor.stack.as_deref());
         insert_names(&mut tensors, ["train_rows", "train_ids"], names);
-        if self.predictor.mode() != CalibrationMode::Disjoint {
+        if self.predictor.mode() != Calibration::Split {
             insert_names(&mut tensors, ["reference_rows", "reference_ids"], &self.names);
         }
         if !judges.hashes.is_empty() {
@@ -375,7 +375,7 @@ fn read_judges(reader: &Reader<'_>) -> Result<Judges> {
 
 fn read_evidence(
     reader: &Reader<'_>,
-    combine: Combine,
+    combine: MethodName,
     joint: Option<&(f64, Vec<Trial>)>,
     points: usize,
 ) -> Result<Evidence> {

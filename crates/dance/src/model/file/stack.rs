@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::tensors::{Reader, Values};
-use crate::conformal::{CalibrationMode, Combine, DanceConfig};
+use crate::conformal::{Calibration, ConformalConfig, MethodName};
 use crate::context::Context;
 use crate::error::Result;
 use crate::machine::Part;
@@ -66,8 +66,9 @@ pub(super) fn open(
     classes: usize,
     context: &Context<'_>,
 ) -> Result<Option<Arc<Stack>>> {
-    let DanceConfig { combine, calibration: mode, by_class, posterior_score: kind, .. } = fitted.config.dance;
-    if combine != Combine::Evidence {
+    let ConformalConfig { method, calibration: mode, by_class, posterior_score: kind, .. } =
+        fitted.config.conformal;
+    if method != MethodName::Posterior {
         return Ok(None);
     }
     let Some(record) = record else {
@@ -92,7 +93,7 @@ pub(super) fn open(
         return Err(reader.problem("`whitening` is missing; the file is damaged"));
     }
     settings.whole = whole.min(settings.whole); // what a file says takes memory
-    let speaks = mode != CalibrationMode::Disjoint;
+    let speaks = mode != Calibration::Split;
     let points = speaks.then_some(calibration.1.len());
     let mut scores = reader.scores("evidence_scores", points)?;
     scores.sort_unstable_by(f64::total_cmp);

@@ -2,9 +2,7 @@
 
 use crate::posterior::ranked::draw;
 use crate::posterior::tests::Case;
-use crate::posterior::{
-    ByClass, CalibrationMode, ExpertSettings, Matrix, Part, ScoreSettings, StackSettings,
-};
+use crate::posterior::{ByClass, Calibration, ExpertSettings, Matrix, Part, ScoreSettings, StackSettings};
 
 /// One point of what experts look at: in every space, with its label.
 #[derive(Clone)]
@@ -175,7 +173,7 @@ fn direction(point: &[f64], fitted: &[&[f32]]) -> Vec<f64> {
 pub(super) fn brute_force(
     case: &Case,
     settings: &StackSettings,
-    mode: CalibrationMode,
+    mode: Calibration,
     by_class: ByClass,
 ) -> Vec<Vec<u32>> {
     let fitted: Vec<&[f32]> = (0..case.fit.labels.len()).map(|row| case.fit.embeddings.row(row)).collect();
@@ -200,11 +198,11 @@ pub(super) fn brute_force(
     let count = |query: usize, label: u32| {
         let joined = place(case.queries.row(query), label);
         let mut all = match mode {
-            CalibrationMode::Disjoint => fit.clone(),
+            Calibration::Split => fit.clone(),
             _ => [&fit[..], &bag[..]].concat(),
         };
         let own = of(&joined, &all);
-        if mode == CalibrationMode::Exact {
+        if mode == Calibration::Full {
             all.push(joined.clone());
         }
         // The mean of a class in the bag with the query, by the fit points alone, shrunk.
@@ -213,11 +211,11 @@ pub(super) fn brute_force(
             let losses: Vec<f64> = members.map(|point| of(point, &fit)).collect();
             let k = losses.len() as f64;
             let mean = losses.iter().sum::<f64>() / k.max(1.0);
-            if by_class == ByClass::Fair && k > 0.0 {
+            if by_class == ByClass::Balanced && k > 0.0 {
                 k / (k + 3.0) * (mean - settings.log_loss)
             } else {
                 // Set by the fit part, for a score that does not look at ranks.
-                let lac = settings.score == ScoreSettings::Lac && by_class != ByClass::Fair;
+                let lac = settings.score == ScoreSettings::Lac && by_class != ByClass::Balanced;
                 settings.offsets.get(class).copied().filter(|_| lac).unwrap_or(0.0)
             }
         };
@@ -225,7 +223,7 @@ pub(super) fn brute_force(
         let compared = |point: &Point| by_class != ByClass::Each || point.label == label as usize;
         let reaches = |place: usize| {
             // In disjoint mode calibration points are not among those that speak.
-            let skipped = if mode == CalibrationMode::Disjoint { usize::MAX } else { fit.len() + place };
+            let skipped = if mode == Calibration::Split { usize::MAX } else { fit.len() + place };
             let others: Vec<Point> =
                 (0..all.len()).filter(|&at| at != skipped).map(|at| all[at].clone()).collect();
             let theirs = of(&bag[place], &others) - offset(bag[place].label);

@@ -106,7 +106,7 @@ fn stacks() -> Vec<Vec<ExpertSettings>> {
     ]
 }
 
-fn compare(case: &Case, settings: &StackSettings, mode: CalibrationMode, by_class: ByClass) {
+fn compare(case: &Case, settings: &StackSettings, mode: Calibration, by_class: ByClass) {
     let context = Context::new(2).unwrap();
     let stack = Stack::open(
         settings.clone(),
@@ -148,8 +148,8 @@ fn counts_are_those_of_a_brute_force_that_rebuilds_every_posterior() {
             settings.centred = seed > 0; // models of before are not
             for whole in [2048, 0] {
                 settings.whole = whole;
-                for mode in [CalibrationMode::Exact, CalibrationMode::Reuse, CalibrationMode::Disjoint] {
-                    compare(&case, &settings, mode, ByClass::Together);
+                for mode in [Calibration::Full, Calibration::Reuse, Calibration::Split] {
+                    compare(&case, &settings, mode, ByClass::All);
                 }
             }
         }
@@ -180,8 +180,8 @@ fn nasty_bags_too() {
             let mut settings = settings_of(experts, 2, random);
             for centred in [true, false] {
                 settings.centred = centred;
-                for by_class in [ByClass::Together, ByClass::Each, ByClass::Fair] {
-                    compare(&case, &settings, CalibrationMode::Exact, by_class);
+                for by_class in [ByClass::All, ByClass::Each, ByClass::Balanced] {
+                    compare(&case, &settings, Calibration::Full, by_class);
                 }
             }
         }
@@ -198,10 +198,10 @@ fn counts_by_rank_are_those_of_a_brute_force() {
         for experts in stacks() {
             let mut settings = settings_of(experts, case.root.rows(), random);
             settings.score = score;
-            for mode in [CalibrationMode::Exact, CalibrationMode::Disjoint, CalibrationMode::Reuse] {
-                compare(&case, &settings, mode, ByClass::Together);
+            for mode in [Calibration::Full, Calibration::Split, Calibration::Reuse] {
+                compare(&case, &settings, mode, ByClass::All);
             }
-            compare(&case, &settings, CalibrationMode::Exact, ByClass::Each);
+            compare(&case, &settings, Calibration::Full, ByClass::Each);
         }
     }
 }
@@ -220,8 +220,8 @@ fn counts_by_class_are_those_of_a_brute_force() {
         for experts in stacks() {
             let mut settings = settings_of(experts, 3, random);
             settings.log_loss = 0.7;
-            for by_class in [ByClass::Fair, ByClass::Clusters, ByClass::Each] {
-                compare(&case, &settings, CalibrationMode::Exact, by_class);
+            for by_class in [ByClass::Balanced, ByClass::Clusters, ByClass::Each] {
+                compare(&case, &settings, Calibration::Full, by_class);
             }
         }
     }
@@ -250,7 +250,7 @@ fn coverage_is_nominal_for_fresh_draws() {
         for _ in 0..draws {
             let bag = clusters(random, n, classes, d, 0);
             let query = clusters(random, 1, classes, d, 0);
-            let mode = (CalibrationMode::Exact, ByClass::Together);
+            let mode = (Calibration::Full, ByClass::All);
             let parts = [&fit, &bag];
             let stack = Stack::open(settings.clone(), parts, &root, classes as usize, mode, None, &context);
             let mut stack = stack.unwrap();

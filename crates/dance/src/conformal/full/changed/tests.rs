@@ -57,7 +57,7 @@ fn counts_are_those_of_the_whole_bag_written_out() {
         let labels: Vec<u32> = bag.iter().map(|point| point.label).collect();
         let mut random = Random::new(seed, 2);
         for (rule, by_class) in rules.into_iter().flat_map(|rule| {
-            [ByClass::Together, ByClass::Fair, ByClass::Each].map(|by_class| (rule, by_class))
+            [ByClass::All, ByClass::Balanced, ByClass::Each].map(|by_class| (rule, by_class))
         }) {
             let scores = bag.iter().map(|point| point.before).collect();
             let difficulty = Difficulty::new(vec![0.1, 0.9, 0.4, 0.6], &[0, 1, 2, 0], 3);
