@@ -47,9 +47,6 @@ class DanceClassifier(Kept):
         calibration points included; for few labels and classes that are hard to tell apart. ``"fuse"``: rank,
         contrastive score and class probability as one score. ``"joint"``: rank and contrastive score as one score.
         ``"union"``: each of the two at its own share of alpha, as in the paper.
-    posterior_score : {"lac", "raps", "saps"}
-        Which score of combined evidence is compared. ``"lac"``: the smallest sets; ``"raps"`` and ``"saps"``: sets whose size
-        follows how hard a point is. The latter need ``combine="evidence"``.
     by_class : {"together", "fair", "clusters", "each"}
         Whom the guarantee is for. ``"together"``: all points. ``"fair"``: all points, with the difference between classes
         evened out. ``"clusters"``: the labels of every cluster of classes that are about as hard. ``"each"``: every class by
@@ -170,7 +167,6 @@ class DanceClassifier(Kept):
         *,
         calibration: str = "exact",
         combine: str = "fuse",
-        posterior_score: str = "lac",
         by_class: str = "together",
         unseen: bool = False,
         fit_neighbors: bool = True,
@@ -206,7 +202,6 @@ class DanceClassifier(Kept):
         self.alpha = alpha
         self.calibration = calibration
         self.combine = combine
-        self.posterior_score = posterior_score
         self.by_class = by_class
         self.unseen = unseen
         self.fit_neighbors = fit_neighbors

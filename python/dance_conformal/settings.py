@@ -19,7 +19,6 @@ PAPER: dict[str, Any] = {
 _WORDS = {
     "calibration": ("exact", "disjoint", "reuse"),
     "combine": ("evidence", "fuse", "joint", "union"),
-    "posterior_score": ("lac", "raps", "saps"),
     "by_class": ("together", "fair", "clusters", "each"),
     "normalize": ("l2", "standardize", "none"),
     "probabilities": ("calibrated", "clamp"),
@@ -32,7 +31,7 @@ _GROUPS = {
     ),
     "dance": (
         "rank_neighbors", "contrast_neighbors", "temperature", "mix", "calibration", "combine",
-        "posterior_score", "by_class", "unseen", "fit_neighbors", "tie_noise",
+        "by_class", "unseen", "fit_neighbors", "tie_noise",
     ),
 }  # fmt: skip
 _PLAIN = ("normalize", "probabilities", "probability_floor")

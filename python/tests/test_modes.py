@@ -105,18 +105,6 @@ def test_labels_nobody_has_are_covered_by_none_of_these():
         DanceClassifier(evaluations=2).fit(points[:200], kinds[:200]).predict_unseen(points[:2])
 
 
-@pytest.mark.parametrize("score", ["raps", "saps"])
-def test_scores_of_combined_evidence(score, tmp_path):
-    X, y = datasets.clusters(400, classes=3)
-    model = DanceClassifier(combine="evidence", posterior_score=score, evaluations=2).fit(X[:300], y[:300])
-    sets = model.predict_set(X[300:])
-    assert sets[np.arange(100), y[300:]].mean() > 0.8
-    model.save(tmp_path / "model.dance")
-    assert (DanceClassifier.load(tmp_path / "model.dance").predict_set(X[300:]) == sets).all()
-    with pytest.raises(ValueError, match="posterior_score"):
-        DanceClassifier(posterior_score=score, evaluations=2).fit(X, y)
-
-
 @pytest.mark.parametrize("by_class", ["fair", "clusters", "each"])
 @pytest.mark.parametrize(
     "how", [{"combine": "evidence"}, {}, {"combine": "joint", "mix": 0}, {"combine": "union", "mix": 1}]

@@ -2,7 +2,6 @@
 
 use clap::{Args, ValueEnum};
 use dance::conformal::{ByClass, Calibration, ConformalConfig, MethodName, Mix};
-use dance::posterior::PosteriorScore;
 
 use crate::parse;
 
@@ -39,17 +38,6 @@ pub(crate) enum ByClassChoice {
     Each,
 }
 
-/// Which score of combined evidence is compared.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Score {
-    /// The label's probability alone: the smallest sets
-    Lac,
-    /// The mass of all labels that are as probable, with a penalty on late ranks: larger sets where a point is hard, smaller where it is easy
-    Raps,
-    /// The largest probability and the label's rank
-    Saps,
-}
-
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Prediction sets")]
 pub(crate) struct Method {
@@ -62,9 +50,6 @@ pub(crate) struct Method {
     /// Which points p-values are counted among [default of a fit: full]
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) calibration: Option<CalibrationChoice>,
-    /// Which score of combined evidence is compared; raps and saps imply `--method posterior` [default of a fit: lac]
-    #[arg(long, value_enum, value_name = "SCORE")]
-    pub(crate) score: Option<Score>,
     /// Whom the guarantee is for, where not for all points together: with full calibration, and only `each` with fuse
     #[arg(long, value_enum, value_name = "WHOM")]
     pub(crate) by_class: Option<ByClassChoice>,
@@ -93,7 +78,6 @@ impl Method {
             // Another method has other settings: those of the model are dropped, and those that are given apply.
             config.by_class = ByClass::All;
             config.new_labels = false;
-            config.posterior_score = PosteriorScore::Lac;
         }
         if let Some(method) = self.method {
             config.mix = Mix::Auto;
@@ -112,12 +96,6 @@ impl Method {
             Some(CalibrationChoice::Full) => config.calibration = Calibration::Full,
             Some(CalibrationChoice::Split) => config.calibration = Calibration::Split,
             Some(CalibrationChoice::Reuse) => config.calibration = Calibration::Reuse,
-        }
-        match self.score {
-            None => {}
-            Some(Score::Lac) => config.posterior_score = PosteriorScore::Lac,
-            Some(Score::Raps) => config.posterior_score = PosteriorScore::Raps,
-            Some(Score::Saps) => config.posterior_score = PosteriorScore::Saps,
         }
         match self.by_class {
             None => {}

@@ -13,7 +13,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::posterior::PosteriorScore;
 use crate::setters::setters;
 
 /// Whom the guarantee is for.
@@ -149,8 +148,6 @@ pub struct ConformalConfig {
     pub calibration: Calibration,
     /// How the scores become one decision.
     pub method: MethodName,
-    /// Which score of combined evidence is compared.
-    pub posterior_score: PosteriorScore,
     /// Whom the guarantee is for: all points together, or classes.
     pub by_class: ByClass,
     /// In exact mode, whether sets may hold "none of these", for labels that nobody has.
@@ -170,7 +167,6 @@ setters!(ConformalConfig {
     mix: Mix,
     calibration: Calibration,
     method: MethodName,
-    posterior_score: PosteriorScore,
     by_class: ByClass,
     new_labels: bool,
     fit_neighbors: bool,
@@ -187,7 +183,6 @@ impl Default for ConformalConfig {
             mix: Mix::Auto,
             calibration: Calibration::default(),
             method: MethodName::default(),
-            posterior_score: PosteriorScore::default(),
             by_class: ByClass::default(),
             new_labels: false,
             fit_neighbors: true,
@@ -268,15 +263,6 @@ impl ConformalConfig {
                 format!("{:?}", self.by_class).to_lowercase(),
                 "`together` unless one score decides in exact mode: `--calibration-mode exact` with `--combine evidence` or `fuse`, or with \
                  `joint` or `union` and `--mix 0` (the rank score alone) or `--mix 1` (the contrastive score alone)",
-            ));
-        }
-        if self.posterior_score != PosteriorScore::Lac
-            && (self.method != MethodName::Posterior || self.by_class == ByClass::Balanced)
-        {
-            return Err(Error::config(
-                "posterior_score",
-                format!("{:?}", self.posterior_score).to_lowercase(),
-                "`lac` unless evidence is combined (`--combine evidence`), and with `--class-fair`, which evens out log losses",
             ));
         }
         if matches!(self.method, MethodName::Fuse | MethodName::Posterior)

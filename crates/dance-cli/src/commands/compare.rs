@@ -8,7 +8,6 @@ use anyhow::Context;
 use clap::Args;
 use dance::conformal::{ByClass, Calibration, ConformalConfig, MethodName, Mix};
 use dance::data::split;
-use dance::posterior::PosteriorScore;
 use dance::{Dance, Dataset, Quiet};
 use dance_page::table::Table;
 use dance_page::terminal;
@@ -61,8 +60,7 @@ const WAYS: [Way; 8] = [
 impl Way {
     fn apply(&self, config: ConformalConfig) -> ConformalConfig {
         let Self(_, method, by_class, new_labels) = *self;
-        let config =
-            config.calibration(Calibration::Full).posterior_score(PosteriorScore::Lac).mix(Mix::Auto);
+        let config = config.calibration(Calibration::Full).mix(Mix::Auto);
         config.method(method).by_class(by_class).new_labels(new_labels)
     }
 }

@@ -193,7 +193,6 @@ impl Fit {
                 "trace": progress.trace(),
                 "calibration": model.predictor().mode(),
                 "method": model.predictor().method(),
-                "score": model.stack().map(|stack| stack.score),
                 "guarantee": model.guarantee(),
                 "unseen_share": model.unseen().map(|unseen| unseen.share()),
                 "probabilities": fitted.scale,

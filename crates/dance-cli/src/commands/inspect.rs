@@ -233,7 +233,6 @@ fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> an
         "by_class": fitted.config.conformal.by_class,
         "clusters": clusters(model),
         "evidence": model.stack().map(|stack| stack.experts.as_slice()),
-        "score": model.stack().map(|stack| stack.score),
         "class_offsets": class_offsets(model),
         "guarantee": model.guarantee(),
         "unseen_share": model.unseen().map(|unseen| unseen.share()),

@@ -194,15 +194,7 @@ impl Fitted {
     ) -> Result<Stack> {
         let Config { conformal, rfm: config, .. } = &self.config;
         let (rfm, directed) = (&self.rfm, self.point_shape().directed);
-        let settings = learn(Lesson {
-            device,
-            rfm,
-            config,
-            directed,
-            score: conformal.posterior_score,
-            seed: conformal.seed,
-            context,
-        })?;
+        let settings = learn(Lesson { device, rfm, config, directed, seed: conformal.seed, context })?;
         let fit = Part { embeddings: rfm.train.clone(), labels: rfm.labels.clone() };
         Stack::open(
             settings,

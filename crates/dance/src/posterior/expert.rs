@@ -77,13 +77,6 @@ pub(super) trait Asked: Send + Sync {
     /// What changes beyond that in a point's evidence **for `label`** when the query carries it.
     fn join(&self, query: usize, point: usize, label: usize) -> f64;
 
-    /// Adds `weight` times the same for every label.
-    fn joins(&self, query: usize, point: usize, weight: f64, sums: &mut [f64]) {
-        for (label, sum) in sums.iter_mut().enumerate() {
-            *sum += weight * self.join(query, point, label);
-        }
-    }
-
     /// Adds `weight` times the same to the numbers of `points`, but for what [`shifts`](Self::shifts) holds of it; points of that label
     /// may get anything. Returns the largest number on the way, without the weight.
     fn gains(&self, _of: (usize, usize), _points: &[u32], _weight: f64, _sums: &mut [f32]) -> f64 {

@@ -17,7 +17,6 @@ use crate::posterior::expert::{Expert, Support};
 use crate::posterior::link::Told;
 use crate::posterior::nearest::Nearest;
 use crate::posterior::prototypes::Prototypes;
-use crate::posterior::ranked::{PosteriorScore, ScoreSettings, draw};
 use crate::posterior::ridge::{Ridge, RidgeSettings, WHOLE};
 use crate::posterior::settings::{ExpertSettings, Space, StackSettings};
 use crate::posterior::shrinkage::shrinkage;
@@ -56,8 +55,6 @@ pub(crate) struct Lesson<'a> {
     pub(crate) config: &'a RfmConfig,
     /// Whether points have length 1, so that directions are all there is to see.
     pub(crate) directed: bool,
-    /// Which score of the posterior will be compared.
-    pub(crate) score: PosteriorScore,
     pub(crate) seed: u64,
     pub(crate) context: &'a Context<'a>,
 }
@@ -75,7 +72,6 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
         let whitening = Some(whitening.map);
         let mut settings = StackSettings::new(alone, whitening, f64::NAN, Clusters::default(), seed);
         settings.centred = lesson.directed;
-        settings.score = ScoreSettings::choose(lesson.score, &Wide::default(), &[], &[]);
         return Ok(settings);
     }
     let raw = raw_kernel(&points, labels, classes, &rows, context)?;
@@ -100,8 +96,6 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
     let scores = Evidences { tables: vec![&evidence], labels: &candidates.labels, context }.losses(&[1.0]);
     let clusters = Clusters::new(&scores, &candidates.labels, classes);
     let offsets = class_offsets::offsets(&evidence, &candidates.labels, second.len().min(HALF), classes);
-    let draws: Vec<f64> = candidates.rows.iter().map(|&row| draw(rfm.train.row(row), seed)).collect();
-    let score = ScoreSettings::choose(lesson.score, &evidence, &candidates.labels, &draws);
     let mut experts = Vec::new();
     for (name, &weight) in chosen.iter().zip(&weighted.weights) {
         if weight > 0.0 {
@@ -115,7 +109,6 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
     let whitening = white.then_some(whitening.map);
     let mut settings = StackSettings::new(experts, whitening, weighted.loss, clusters, seed);
     settings.centred = lesson.directed;
-    settings.score = score;
     settings.offsets = offsets;
     Ok(settings)
 }
@@ -287,8 +280,6 @@ fn range(unit: f64) -> [f64; 2] {
 struct Candidates {
     tables: Vec<Wide>,
     labels: Vec<u32>,
-    /// The points' places in the fit part.
-    rows: Vec<usize>,
 }
 
 impl Candidates {
@@ -336,7 +327,6 @@ impl Candidates {
             *table = std::mem::take(table).above(expert.bag());
         }
         self.labels.extend_from_slice(&judged.labels);
-        self.rows.extend_from_slice(&halves[1]);
         Ok(())
     }
 

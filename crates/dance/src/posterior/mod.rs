@@ -16,12 +16,11 @@ mod class_offsets;
 mod count;
 mod expert;
 mod learn;
-mod left_out;
+
 mod link;
 mod memory;
 mod nearest;
 mod prototypes;
-mod ranked;
 mod ridge;
 mod rounding;
 mod settings;
@@ -33,10 +32,14 @@ mod wide;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::brute_force::solve;
 
 pub(crate) use learn::{Lesson, learn};
-pub(crate) use left_out::left_out;
-pub use ranked::{PosteriorScore, ScoreSettings};
+pub(crate) use weights::{Evidences, log_sum};
+pub(crate) use whitening::leave_one_out;
+pub(crate) use wide::Wide;
+
 pub use settings::{ExpertSettings, Space, StackSettings};
 
 use crate::context::Context;
@@ -45,7 +48,6 @@ use crate::machine::Part;
 use crate::method::ByClass;
 use crate::method::Calibration;
 use crate::numeric::matrix::Matrix;
-use crate::scores::RankedScore;
 use crate::scores::by_class::{Offsets, Strata};
 use crate::scores::counts::{Counts, LabelCounts};
 use bounds::Bounds;
@@ -54,8 +56,6 @@ use expert::{Asked, Block, Expert, Support};
 use link::Told;
 use memory::Size;
 use spaces::{Middle, Spaces};
-use weights::{Evidences, log_sum};
-use wide::Wide;
 
 /// Queries that are looked at together: what experts say of them is queries × points.
 const BLOCK: usize = 96;
@@ -71,8 +71,8 @@ pub(crate) struct Stack {
     /// Their labels.
     labels: Vec<u32>,
     pub(crate) known: Known,
-    /// Where queries join the bag.
-    joined: Option<Joined>,
+    /// What settles most pairs of a point and a label, where queries join the bag.
+    bounds: Option<Bounds>,
     /// Who is compared with whom, where not all are.
     strata: Option<Strata>,
     /// What is taken off the score of every class, before any query joins.
@@ -80,15 +80,6 @@ pub(crate) struct Stack {
     /// Where the bag decides that: what of, and the same experts on the fit points alone, which judge it.
     fairness: Option<(Offsets, Box<Self>)>,
     classes: usize,
-}
-
-/// What a bag that queries join is counted with.
-#[derive(Debug)]
-enum Joined {
-    /// What settles most pairs of a point and a label.
-    Bounds(Bounds),
-    /// The points' random numbers, for a score that looks at ranks.
-    Draws(Vec<f64>),
 }
 
 /// What calibration points say before any query joins them.
@@ -102,14 +93,9 @@ pub(crate) struct Known {
 
 impl Known {
     fn of(evidence: &Wide, calibration: &Part, settings: &StackSettings, context: &Context<'_>) -> Self {
-        let Part { embeddings, labels } = calibration;
-        let ranked = settings.score.ranked();
-        let of = |(row, &label): (usize, &u32)| match &ranked {
-            None => score(&mut evidence.row(row).to_vec(), label as usize) - settings.offset(label as usize),
-            Some(ranked) => {
-                let draw = ranked::draw(embeddings.row(row), settings.seed);
-                ranked::score(ranked.as_ref(), evidence.row(row), label as usize, draw)
-            }
+        let labels = &calibration.labels;
+        let of = |(row, &label): (usize, &u32)| {
+            score(&mut evidence.row(row).to_vec(), label as usize) - settings.offset(label as usize)
         };
         let mut scores: Vec<f64> = labels.iter().enumerate().map(of).collect();
         scores.sort_unstable_by(f64::total_cmp);
@@ -158,7 +144,7 @@ impl Stack {
             evidence: Wide::default(),
             labels: support.bag_labels().to_vec(),
             known: Known::default(),
-            joined: None,
+            bounds: None,
             strata: None,
             offsets,
             fairness: None,
@@ -184,13 +170,7 @@ impl Stack {
             stack.fairness = Some((offsets, Box::new(apart)));
         }
         if mode == Calibration::Full {
-            stack.joined = Some(if stack.settings.score == ScoreSettings::Lac {
-                Joined::Bounds(Bounds::new(&stack.bagged(), &stack.outputs(), &stack.offsets))
-            } else {
-                let rows = 0..calibration.labels.len();
-                let draw = |row| ranked::draw(calibration.embeddings.row(row), stack.settings.seed);
-                Joined::Draws(rows.map(draw).collect())
-            });
+            stack.bounds = Some(Bounds::new(&stack.bagged(), &stack.outputs(), &stack.offsets));
             stack.strata = Strata::new(by_class, &stack.settings.clusters, classes, &stack.labels);
         }
         Ok(stack)
@@ -229,12 +209,7 @@ impl Stack {
             let block = self.spaces.block(&normalised, context);
             let asked: Vec<(f64, Box<dyn Asked + '_>)> =
                 self.experts.iter().map(|(weight, expert)| (*weight, expert.ask(&block, context))).collect();
-            let ranked = self.settings.score.ranked();
-            let posterior = |query| {
-                let draw = || ranked::draw(normalised.row(query), self.settings.seed);
-                self.posterior(&asked, query, ranked.as_deref().map(|score| (score, draw())))
-            };
-            let found = context.map(rows.len(), posterior);
+            let found = context.map(rows.len(), |query| self.posterior(&asked, query));
             let (mut queries, told): (Vec<_>, Vec<_>) = found.into_iter().unzip();
             if let Some((offsets, apart)) = &self.fairness {
                 let mut evidence = apart.of_queries(&block, context);
@@ -244,15 +219,11 @@ impl Stack {
                 }
             }
             let joining = Joining { bag: self.bagged(), experts: &asked, strata: self.strata.as_ref() };
-            let found = match (&self.joined, ranked.as_deref()) {
-                (Some(Joined::Bounds(bounds)), _) => {
-                    let counting = Counting { joining, bounds, outputs: self.outputs() };
-                    counting.count(&queries, context)?
+            let found = match &self.bounds {
+                Some(bounds) => {
+                    Counting { joining, bounds, outputs: self.outputs() }.count(&queries, context)?
                 }
-                (Some(Joined::Draws(draws)), Some(score)) => {
-                    joining.count_ranked(score, draws, &queries, context)
-                }
-                _ => queries.iter().map(|query| self.count_apart(query)).collect(),
+                None => queries.iter().map(|query| self.count_apart(query)).collect(),
             };
             for (count, probability) in found.into_iter().zip(told) {
                 let least = count.iter().copied().min().unwrap_or(1);
@@ -265,24 +236,15 @@ impl Stack {
         Ok((counts, probabilities))
     }
 
-    /// A query's score of every label, and its probabilities; `ranked` is a score that looks at ranks, and the query's random number.
-    fn posterior(
-        &self,
-        asked: &[(f64, Box<dyn Asked + '_>)],
-        query: usize,
-        ranked: Option<(&dyn RankedScore, f64)>,
-    ) -> (Query, Vec<f32>) {
+    /// A query's score of every label, and its probabilities.
+    fn posterior(&self, asked: &[(f64, Box<dyn Asked + '_>)], query: usize) -> (Query, Vec<f32>) {
         let mut row = vec![0.0; self.classes];
         for (weight, expert) in asked {
             for (sum, &value) in row.iter_mut().zip(expert.evidence(query)) {
                 *sum += weight * value;
             }
         }
-        let scores = match ranked {
-            None => scores(&mut row),
-            Some((score, draw)) => ranked::scores(score, &row, draw),
-        };
-        let query = Query { scores, offsets: self.offsets.clone() };
+        let query = Query { scores: scores(&mut row), offsets: self.offsets.clone() };
         for value in &mut row {
             *value *= self.known.sharpness;
         }

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::Kernel;
 use crate::numeric::matrix::Matrix;
-use crate::posterior::ranked::ScoreSettings;
 use crate::posterior::ridge::WHOLE;
 use crate::scores::by_class::Clusters;
 
@@ -140,7 +139,6 @@ impl StackSettings {
             log_loss,
             clusters,
             offsets: Vec::new(),
-            score: ScoreSettings::default(),
             whole: WHOLE,
             seed,
         }
@@ -153,10 +151,9 @@ impl StackSettings {
         self.offsets.len() <= classes && self.offsets.iter().all(|off| off.abs() <= MOST_OFFSET)
     }
 
-    /// What is taken off the score of a class; ranks are compared as they are.
+    /// What is taken off the score of a class.
     pub(super) fn offset(&self, class: usize) -> f64 {
-        let off = self.offsets.get(class).filter(|_| self.score == ScoreSettings::Lac);
-        off.copied().unwrap_or(0.0)
+        self.offsets.get(class).copied().unwrap_or(0.0)
     }
 }
 
@@ -176,10 +173,8 @@ pub struct StackSettings {
     pub clusters: Clusters,
     /// What is taken off the score `-ln p(y)` of every class of the fit; nothing off that of others.
     pub offsets: Vec<f64>,
-    /// Which score of the posterior is compared.
-    pub score: ScoreSettings,
     /// Most points whose kernel is inverted as it is; more are spanned by landmarks among the fit points.
     pub whole: usize,
-    /// Picks the landmarks and the random numbers of scores.
+    /// Picks the landmarks.
     pub seed: u64,
 }

@@ -18,16 +18,16 @@ const PENALTY: f64 = 1e-4;
 const WORTH: f64 = 2e-3;
 
 /// Evidence of points for every label, one table per expert, and the labels they have.
-pub(super) struct Evidences<'a> {
-    pub(super) tables: Vec<&'a Wide>,
-    pub(super) labels: &'a [u32],
-    pub(super) context: &'a Context<'a>,
+pub(crate) struct Evidences<'a> {
+    pub(crate) tables: Vec<&'a Wide>,
+    pub(crate) labels: &'a [u32],
+    pub(crate) context: &'a Context<'a>,
 }
 
 /// Weights and the mean log loss that they give.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Weighted {
-    pub(super) weights: Vec<f64>,
+pub(crate) struct Weighted {
+    pub(crate) weights: Vec<f64>,
     pub(super) loss: f64,
 }
 
@@ -54,7 +54,7 @@ impl Evidences<'_> {
     }
 
     /// The best weights of some experts.
-    pub(super) fn fit(&self, experts: &[usize]) -> Weighted {
+    pub(crate) fn fit(&self, experts: &[usize]) -> Weighted {
         let mut weights = vec![0.0; self.tables.len()];
         for &expert in experts {
             weights[expert] = 1.0 / (experts.len() as f64 * self.scale(expert));
@@ -113,7 +113,7 @@ impl Evidences<'_> {
     }
 
     /// What the stack says.
-    pub(super) fn weighted(&self, weights: &[f64]) -> Wide {
+    pub(crate) fn weighted(&self, weights: &[f64]) -> Wide {
         let mut all = Wide::zeros(self.labels.len(), self.classes());
         (0..self.labels.len()).for_each(|row| self.row(weights, row, all.row_mut(row)));
         all
@@ -212,7 +212,7 @@ impl Evidences<'_> {
 }
 
 /// `ln Σ exp`.
-pub(super) fn log_sum(values: &[f64]) -> f64 {
+pub(crate) fn log_sum(values: &[f64]) -> f64 {
     let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     if most == f64::NEG_INFINITY {
         return most;

@@ -55,7 +55,7 @@ impl Whitening {
 }
 
 /// `D/k - ‖(x-μ)W‖²` for every point and class, with everything but γ learned without the point.
-pub(super) fn leave_one_out(points: &Wide, labels: &[u32], classes: usize, context: &Context<'_>) -> Wide {
+pub(crate) fn leave_one_out(points: &Wide, labels: &[u32], classes: usize, context: &Context<'_>) -> Wide {
     let fit = Scatter::new(points, labels, classes, context);
     let (judged, judges) = fit.judges(points, labels, context);
     let shrinkage = fit.choose(&judged, &judges, context);

@@ -11,71 +11,71 @@ const TILE: usize = 48;
 
 /// A row-major matrix of f64.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Wide {
+pub(crate) struct Wide {
     data: Vec<f64>,
     rows: usize,
     cols: usize,
 }
 
 impl Wide {
-    pub(super) fn zeros(rows: usize, cols: usize) -> Self {
+    pub(crate) fn zeros(rows: usize, cols: usize) -> Self {
         Self { data: vec![0.0; rows * cols], rows, cols }
     }
 
-    pub(super) fn of_fn(rows: usize, cols: usize, value: impl Fn(usize, usize) -> f64) -> Self {
+    pub(crate) fn of_fn(rows: usize, cols: usize, value: impl Fn(usize, usize) -> f64) -> Self {
         let data = (0..rows * cols).map(|at| value(at / cols, at % cols)).collect();
         Self { data, rows, cols }
     }
 
-    pub(super) fn of(matrix: &Matrix) -> Self {
+    pub(crate) fn of(matrix: &Matrix) -> Self {
         let data = matrix.as_slice().iter().map(|&value| f64::from(value)).collect();
         Self { data, rows: matrix.rows(), cols: matrix.cols() }
     }
 
-    pub(super) fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
-    pub(super) fn cols(&self) -> usize {
+    pub(crate) fn cols(&self) -> usize {
         self.cols
     }
 
-    pub(super) fn row(&self, row: usize) -> &[f64] {
+    pub(crate) fn row(&self, row: usize) -> &[f64] {
         &self.data[row * self.cols..][..self.cols]
     }
 
-    pub(super) fn row_mut(&mut self, row: usize) -> &mut [f64] {
+    pub(crate) fn row_mut(&mut self, row: usize) -> &mut [f64] {
         &mut self.data[row * self.cols..][..self.cols]
     }
 
-    pub(super) fn as_slice(&self) -> &[f64] {
+    pub(crate) fn as_slice(&self) -> &[f64] {
         &self.data
     }
 
-    pub(super) fn as_mut_slice(&mut self) -> &mut [f64] {
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [f64] {
         &mut self.data
     }
 
     /// The rows of `self`, then those of `below`.
-    pub(super) fn above(mut self, below: &Self) -> Self {
+    pub(crate) fn above(mut self, below: &Self) -> Self {
         self.data.extend_from_slice(&below.data);
         self.rows += below.rows;
         self.cols = self.cols.max(below.cols);
         self
     }
 
-    pub(super) fn select(&self, rows: &[usize]) -> Self {
+    pub(crate) fn select(&self, rows: &[usize]) -> Self {
         let data = rows.iter().flat_map(|&row| self.row(row)).copied().collect();
         Self { data, rows: rows.len(), cols: self.cols }
     }
 
     /// Rows as columns.
-    pub(super) fn turned(&self) -> Self {
+    pub(crate) fn turned(&self) -> Self {
         Self::of_fn(self.cols, self.rows, |row, column| self.data[column * self.cols + row])
     }
 
     /// In f32.
-    pub(super) fn narrow(&self) -> Matrix {
+    pub(crate) fn narrow(&self) -> Matrix {
         let mut narrow = Matrix::zeros(self.rows, self.cols);
         for (out, &value) in narrow.as_mut_slice().iter_mut().zip(&self.data) {
             *out = value as f32;
@@ -84,17 +84,17 @@ impl Wide {
     }
 
     /// Squared norms of the rows.
-    pub(super) fn norms(&self) -> Vec<f64> {
+    pub(crate) fn norms(&self) -> Vec<f64> {
         (0..self.rows).map(|row| dot(self.row(row), self.row(row))).collect()
     }
 
     /// The rows, packed for inner products with them.
-    pub(super) fn packed(&self) -> Packed<f64> {
+    pub(crate) fn packed(&self) -> Packed<f64> {
         Packed::new(self.cols, self.rows, |depth, column| self.data[column * self.cols + depth])
     }
 
     /// `self · right`, in parallel over rows; a row does not depend on those beside it.
-    pub(super) fn times(&self, right: &Packed<f64>, context: &Context<'_>) -> Self {
+    pub(crate) fn times(&self, right: &Packed<f64>, context: &Context<'_>) -> Self {
         let width = right.columns();
         let rows = self.rows.div_ceil(context.threads()).next_multiple_of(12).clamp(12, TILE);
         let tiles = context.map(self.rows.div_ceil(rows), |tile| {
@@ -109,7 +109,7 @@ impl Wide {
 }
 
 /// The sum of products in their order: the order of the packed product.
-pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     Arch::new().dispatch(Dot { a, b })
 }
 
@@ -130,22 +130,22 @@ impl WithSimd for Dot<'_> {
 
 /// Points that others are compared with: packed, with their squared norms.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Targets {
+pub(crate) struct Targets {
     packed: Packed<f64>,
     norms: Vec<f64>,
 }
 
 impl Targets {
-    pub(super) fn new(points: &Wide) -> Self {
+    pub(crate) fn new(points: &Wide) -> Self {
         Self { packed: points.packed(), norms: points.norms() }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.norms.len()
     }
 
     /// Squared distances of all points to all targets.
-    pub(super) fn squared(&self, points: &Wide, context: &Context<'_>) -> Wide {
+    pub(crate) fn squared(&self, points: &Wide, context: &Context<'_>) -> Wide {
         let norms = points.norms();
         let mut squared = points.times(&self.packed, context);
         for (row, &norm) in norms.iter().enumerate() {

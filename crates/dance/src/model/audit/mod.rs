@@ -6,12 +6,14 @@
 
 mod copies;
 mod label_errors;
+mod left_out;
 mod twofold;
 
 use serde::Serialize;
 
 pub use self::copies::{Copies, SeenPoint, Space};
 pub use self::label_errors::{LabelErrors, benjamini_hochberg};
+use self::left_out::left_out;
 pub use self::twofold::Twofold;
 use super::dance::Dance;
 use super::prediction::PredictOptions;
@@ -22,7 +24,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::machine::Part;
 use crate::neighbors::{Index, Neighbors};
-use crate::posterior::left_out;
+
 use crate::stream::{Martingale, NOVELTY_NEIGHBORS};
 
 /// Robust standard deviations of the log distance beyond which a point is an outlier.

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::machine::Part;
 use crate::model::Fitted;
 use crate::numeric::matrix::Matrix;
-use crate::posterior::{ExpertSettings, Known, ScoreSettings, Stack, StackSettings};
+use crate::posterior::{ExpertSettings, Known, Stack, StackSettings};
 use crate::scores::Clusters;
 
 /// As it is written.
@@ -33,19 +33,17 @@ pub(super) struct StackRecord {
     /// Early files have none.
     #[serde(default)]
     offsets: Vec<f64>,
-    #[serde(default)]
-    score: ScoreSettings,
 }
 
 impl StackRecord {
     pub(super) fn of(stack: &Stack) -> Self {
-        let StackSettings { experts, centred, log_loss, whole, seed, clusters, offsets, score, .. } =
+        let StackSettings { experts, centred, log_loss, whole, seed, clusters, offsets, .. } =
             &stack.settings;
         let log_loss = Some(*log_loss).filter(|loss| loss.is_finite());
         let sharpness = stack.known.sharpness;
         let (experts, clusters, offsets) = (experts.clone(), clusters.clone(), offsets.clone());
-        let (centred, whole, seed, score) = (*centred, *whole, *seed, *score);
-        Self { experts, centred, log_loss, sharpness, whole, seed, clusters, offsets, score }
+        let (centred, whole, seed) = (*centred, *whole, *seed);
+        Self { experts, centred, log_loss, sharpness, whole, seed, clusters, offsets }
     }
 }
 
@@ -66,8 +64,7 @@ pub(super) fn open(
     classes: usize,
     context: &Context<'_>,
 ) -> Result<Option<Arc<Stack>>> {
-    let ConformalConfig { method, calibration: mode, by_class, posterior_score: kind, .. } =
-        fitted.config.conformal;
+    let ConformalConfig { method, calibration: mode, by_class, .. } = fitted.config.conformal;
     if method != MethodName::Posterior {
         return Ok(None);
     }
@@ -76,12 +73,11 @@ pub(super) fn open(
     };
     let rfm = &fitted.rfm;
     let d = rfm.train.cols();
-    let StackRecord { experts, centred, log_loss, sharpness, whole, seed, clusters, offsets, score } = record;
+    let StackRecord { experts, centred, log_loss, sharpness, whole, seed, clusters, offsets } = record;
     let sound = |expert: &ExpertSettings| expert.is_sound();
     let is_sound = !experts.is_empty() && experts.iter().all(sound) && clusters.is_sound();
-    let is_sound = is_sound && score.is_sound() && score.kind() == kind;
     let mut settings = StackSettings::new(experts, None, log_loss.unwrap_or(f64::NAN), clusters, seed);
-    (settings.centred, settings.score, settings.offsets) = (centred, score, offsets);
+    (settings.centred, settings.offsets) = (centred, offsets);
     if !(is_sound && settings.offsets_are_sound(classes) && sharpness.is_finite() && sharpness > 0.0) {
         return Err(
             reader.problem("metadata `evidence` holds settings that no fit makes; the file is damaged")

@@ -1,13 +1,11 @@
 //! Every posterior rebuilt from the formulas, in plain loops.
 
-use crate::posterior::ranked::draw;
 use crate::posterior::tests::Case;
-use crate::posterior::{ByClass, Calibration, ExpertSettings, Matrix, Part, ScoreSettings, StackSettings};
+use crate::posterior::{ByClass, Calibration, ExpertSettings, Matrix, Part, StackSettings};
 
 /// One point of what experts look at: in every space, with its label.
 #[derive(Clone)]
 struct Point {
-    embedding: Vec<f32>,
     spaces: [Vec<f64>; 3],
     label: usize,
 }
@@ -23,7 +21,7 @@ fn map(x: &[f64], matrix: &Matrix) -> Vec<f64> {
 }
 
 /// Solves a linear system by elimination.
-pub(in super::super) fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
+pub(crate) fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
     let n = b.len();
     for pivot in 0..n {
         let best = (pivot..n).max_by(|&x, &y| a[x][pivot].abs().total_cmp(&a[y][pivot].abs())).unwrap();
@@ -143,24 +141,6 @@ fn minus_log(evidence: &[f64], label: usize) -> f64 {
     most + evidence.iter().map(|e| (e - most).exp()).sum::<f64>().ln() - evidence[label]
 }
 
-/// RAPS or SAPS of a label, from their formulas: a label stands behind those that are more probable.
-fn by_rank(score: ScoreSettings, evidence: &[f64], point: &Point, seed: u64) -> f64 {
-    let p: Vec<f64> = (0..evidence.len()).map(|label| (-minus_log(evidence, label)).exp()).collect();
-    let (own, largest) = (p[point.label], p.iter().copied().fold(0.0, f64::max));
-    let before: Vec<f64> = p.iter().copied().filter(|&other| other > own * (1.0 + 1e-9)).collect();
-    let rank = before.len() + 1;
-    let u = draw(&point.embedding, seed);
-    match score {
-        ScoreSettings::Raps { penalty, free_ranks } => {
-            let late = rank.saturating_sub(free_ranks) as f64;
-            before.iter().sum::<f64>() + (1.0 - u) * own + penalty * late
-        }
-        ScoreSettings::Saps { .. } if rank == 1 => u * largest,
-        ScoreSettings::Saps { weight } => largest + (rank as f64 - 2.0 + u) * weight,
-        ScoreSettings::Lac => unreachable!(),
-    }
-}
-
 /// `(x-μ)/|x-μ|` with the mean μ of the fit points, and 0 where x is μ.
 fn direction(point: &[f64], fitted: &[&[f32]]) -> Vec<f64> {
     let mean = |axis: usize| fitted.iter().map(|x| f64::from(x[axis])).sum::<f64>() / fitted.len() as f64;
@@ -182,18 +162,14 @@ pub(super) fn brute_force(
         let raw = if settings.centred { direction(&as_is, &fitted) } else { as_is.clone() };
         let white = settings.whitening.as_ref().map(|white| map(&raw, white)).unwrap_or_default();
         let learned = map(&as_is, &case.root);
-        Point { embedding: point.to_vec(), spaces: [raw, white, learned], label: label as usize }
+        Point { spaces: [raw, white, learned], label: label as usize }
     };
     let points = |part: &Part| -> Vec<Point> {
         part.labels.iter().enumerate().map(|(row, &label)| place(part.embeddings.row(row), label)).collect()
     };
     let (fit, bag) = (points(&case.fit), points(&case.bag));
     let of = |point: &Point, others: &[Point]| {
-        let evidence = evidence(settings, &fit, point, others, case.classes);
-        match settings.score {
-            ScoreSettings::Lac => minus_log(&evidence, point.label),
-            ranked => by_rank(ranked, &evidence, point, settings.seed),
-        }
+        minus_log(&evidence(settings, &fit, point, others, case.classes), point.label)
     };
     let count = |query: usize, label: u32| {
         let joined = place(case.queries.row(query), label);
@@ -214,9 +190,9 @@ pub(super) fn brute_force(
             if by_class == ByClass::Balanced && k > 0.0 {
                 k / (k + 3.0) * (mean - settings.log_loss)
             } else {
-                // Set by the fit part, for a score that does not look at ranks.
-                let lac = settings.score == ScoreSettings::Lac && by_class != ByClass::Balanced;
-                settings.offsets.get(class).copied().filter(|_| lac).unwrap_or(0.0)
+                // Set by the fit part.
+                let fixed = by_class != ByClass::Balanced;
+                settings.offsets.get(class).copied().filter(|_| fixed).unwrap_or(0.0)
             }
         };
         // These tests have one cluster, unless every class is one.

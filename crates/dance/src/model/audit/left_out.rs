@@ -1,7 +1,7 @@
 //! What every label looks like to experts that have not seen the point: log posteriors by all other points, for an audit of the labels.
 //!
 //! Two experts for which leaving a point out is a closed form: prototypes in the space in which points of a class scatter alike
-//! ([`crate::posterior::whitening`]), and kernel ridge regression in the space as given (Laplace kernel, one median distance wide), where with
+//! ([`leave_one_out`]), and kernel ridge regression in the space as given (Laplace kernel, one median distance wide), where with
 //! B = (K+ρI)⁻¹ and one-hot Y the output at i without i is `Y_i - (BY)_i / B_ii`. A conditional logit on all evidence says what each
 //! counts. Nothing is searched over but the shrinkage of the covariance.
 //!
@@ -14,9 +14,7 @@ use crate::kernel::Kernel;
 use crate::machine::{OutputScale, Part};
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
-use crate::posterior::weights::{Evidences, log_sum};
-use crate::posterior::whitening;
-use crate::posterior::wide::Wide;
+use crate::posterior::{Evidences, Wide, leave_one_out, log_sum};
 
 /// Most points of a regression; where there are more, they are dealt out to several, and judged by those of the same.
 const MOST: usize = 4000;
@@ -36,8 +34,7 @@ pub(crate) fn left_out(
     seed: u64,
     context: &Context<'_>,
 ) -> Result<Vec<f64>> {
-    let prototypes =
-        whitening::leave_one_out(&Wide::of(&points.embeddings), &points.labels, classes, context);
+    let prototypes = leave_one_out(&Wide::of(&points.embeddings), &points.labels, classes, context);
     let regression = regression(device, points, classes, seed, context)?;
     let tables = vec![&prototypes, &regression];
     let evidences = Evidences { tables, labels: &points.labels, context };
@@ -110,7 +107,7 @@ fn outputs(
 mod tests {
     use super::*;
     use crate::device::Cpu;
-    use crate::posterior::tests::brute_force::solve;
+    use crate::posterior::solve;
 
     /// Points of three classes around three corners, two of them with a wrong label.
     fn points(n: usize) -> Part {
