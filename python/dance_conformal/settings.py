@@ -49,8 +49,8 @@ def to_settings(parameters: dict[str, Any], seed: int) -> dict[str, Any]:
         group: {**{name: given[name] for name in names}, "seed": seed} for group, names in _GROUPS.items()
     }
     settings |= {name: given[name] for name in _PLAIN}
-    settings["stratified"] = bool(given["stratify"]) and given["calibration_share"] is not None
-    settings["grouped"] = False
+    stratified = bool(given["stratify"]) and given["calibration_share"] is not None
+    settings["sampling"] = "stratified" if stratified else "random"
     plain: dict[str, Any] = json.loads(json.dumps(settings, default=_plain))
     return plain
 
@@ -60,7 +60,7 @@ def from_settings(settings: dict[str, Any]) -> dict[str, Any]:
     parameters = {name: settings[group][name] for group, names in _GROUPS.items() for name in names}
     parameters |= {name: tuple(parameters[name]) for name in _RANGES}
     parameters |= {name: settings[name] for name in _PLAIN}
-    return {**parameters, "stratify": settings["stratified"], "random_state": settings["dance"]["seed"]}
+    return {**parameters, "stratify": settings["sampling"] == "stratified", "random_state": settings["dance"]["seed"]}
 
 
 def check_word(name: str, value: Any, words: tuple[str, ...]) -> None:

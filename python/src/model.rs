@@ -6,7 +6,7 @@ use dance::data::Value;
 use dance::device::DeviceChoice;
 use dance::machine::{Classified, Classifier};
 use dance::model::{ReferencePoint, SeenAs};
-use dance::{Config, Dance, Fitted, PredictOptions, Rows};
+use dance::{Config, Dance, Fitted, PredictOptions, Rows, Sampling};
 use numpy::{PyArray1, PyArray2, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -132,9 +132,11 @@ impl Model {
         let calibrated = run_on(py, device, threads, callback, |device, context| {
             let mut fitted = self.fitted().clone();
             fitted.config.conformal = config;
-            fitted.config.stratified &= of_fit; // of other points nothing is known
-            fitted.config.grouped = grouped;
-            fitted.config.aim = None;
+            fitted.config.sampling = match fitted.config.sampling {
+                _ if grouped => Sampling::Grouped,
+                Sampling::Stratified if of_fit => Sampling::Stratified,
+                _ => Sampling::Random,
+            };
             fitted.calibrate(device, &data, context)
         });
         calibrated.map(|dance| Self::calibrated(dance, device))

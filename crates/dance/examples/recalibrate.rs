@@ -11,7 +11,7 @@ use dance::device::Cpu;
 use dance::evaluation::metrics::Metrics;
 use dance::machine::tune::TuneConfig;
 use dance::numeric::random::Random;
-use dance::{Config, Context, Dance, Dataset, Fitted, Matrix, PredictOptions, Result};
+use dance::{Config, Context, Dance, Dataset, Fitted, Matrix, PredictOptions, Result, Sampling};
 
 const ALPHA: f64 = 0.1;
 
@@ -54,11 +54,11 @@ fn main() -> Result<()> {
 
     // With new calibration points and the same kernel it does. `None` keeps the settings of the method.
     let new_points = points(500, 0.5, 5)?;
-    let recalibrated = model.recalibrate(&Cpu, &new_points, None, &context)?;
+    let recalibrated = model.recalibrate(&Cpu, &new_points, Sampling::Random, None, &context)?;
     report("noisy data, recalibrated", &recalibrated, &noisy, &context)?;
 
     // Or with other settings: neighbors only among the points of the fit, and two scores that decide together.
     let settings = ConformalConfig::default().calibration(Calibration::Split).method(MethodName::Joint);
-    let disjoint = model.recalibrate(&Cpu, &new_points, Some(settings), &context)?;
+    let disjoint = model.recalibrate(&Cpu, &new_points, Sampling::Random, Some(settings), &context)?;
     report("the same, other settings", &disjoint, &noisy, &context)
 }

@@ -36,5 +36,5 @@ pub use context::{Context, Observer, Quiet, Silent};
 pub use data::{Dataset, Table};
 pub use error::{Error, Result, human_bytes, shortened};
 pub use event::{Evaluation, Event, Quality, RidgeReport, Round};
-pub use model::{Config, Dance, Fitted, PredictOptions, Prediction, Scored};
+pub use model::{Config, Dance, Fitted, PredictOptions, Prediction, Sampling, Scored};
 pub use numeric::{Matrix, Rows};

@@ -18,7 +18,7 @@ use dance::device::Device;
 use dance::evaluation::breakdown::Breakdown;
 use dance::evaluation::metrics::Metrics;
 use dance::scores::threshold::smallest_alpha;
-use dance::{Context, Event, Fitted, Observer};
+use dance::{Context, Event, Fitted, Observer, Sampling};
 use dance::{Error, Result};
 
 /// Further levels at which coverage and size are kept.
@@ -44,7 +44,7 @@ pub(crate) fn run(
 ) -> Result<Case> {
     let tail = plan.zipf.map(|power| data.select(&long_tail::rows(data, power, seed)));
     let data = tail.as_ref().unwrap_or(data);
-    let rows = if plan.config.stratified {
+    let rows = if plan.config.sampling == Sampling::Stratified {
         split::stratified(&data.labels, &plan.split, seed)?
     } else {
         split::uniform(data.len(), &plan.split, seed)?

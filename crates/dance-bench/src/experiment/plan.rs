@@ -6,7 +6,7 @@ use super::ablate::Ablation;
 use super::method::Method;
 use dance::Config;
 use dance::conformal::ConformalConfig;
-use dance::{Error, Result};
+use dance::{Error, Result, Sampling};
 
 /// See the [module](self). The data sets are not part of it: a run may be continued with more of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,9 +48,9 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// The paper's protocol throughout: no fit with the judges, clamped probabilities, parts dealt out class by class.
+    /// The paper's protocol throughout: no fit with the judges, clamped probabilities, stratified parts.
     pub fn paper() -> Self {
-        Self { config: Config::paper().stratified(true), ..Self::default() }
+        Self { config: Config::paper().sampling(Sampling::Stratified), ..Self::default() }
     }
 
     /// Refuses what makes no sense.

@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Args;
 use dance::conformal::{ByClass, Calibration, ConformalConfig, MethodName, Mix};
 use dance::data::split;
-use dance::{Dance, Dataset, Quiet};
+use dance::{Dance, Dataset, Quiet, Sampling};
 use dance_page::table::Table;
 use dance_page::terminal;
 use dance_page::text::paragraph;
@@ -150,7 +150,8 @@ impl Compare {
         context: &dance::Context<'_>,
     ) -> anyhow::Result<Found> {
         let config = way.apply(model.fitted().config.conformal).seed(shared.seed);
-        let model = model.recalibrate(shared.device()?, calibration, Some(config), context)?;
+        let model =
+            model.recalibrate(shared.device()?, calibration, Sampling::Random, Some(config), context)?;
         let truth = Truth::of(&model, judging);
         let begin = Instant::now();
         let answered = Answered::new(&model, &judging.embeddings, &self.alpha, context)?;

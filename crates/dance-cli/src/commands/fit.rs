@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use dance::data::{Normalize, split};
 use dance::machine;
-use dance::{Config, Dataset, Fitted};
+use dance::{Config, Dataset, Fitted, Sampling};
 use dance_page::terminal;
 use dance_page::text::{paragraph, pluralize};
 use serde_json::json;
@@ -315,8 +315,11 @@ impl Fit {
             Normalization::Standardize => Normalize::Standardize,
             Normalization::None => Normalize::None,
         };
-        config.stratified = self.stratify;
-        config.grouped = self.groups.is_some();
+        config.sampling = match self.groups {
+            Some(_) => Sampling::Grouped,
+            None if self.stratify => Sampling::Stratified,
+            None => Sampling::Random,
+        };
         if let Some(probabilities) = self.kernel.probabilities {
             config.probabilities = probabilities.into();
         }

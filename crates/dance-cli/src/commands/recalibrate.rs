@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use clap::Args;
 use dance::data::{io, split};
-use dance::model::{Aim, thinned};
-use dance::{Dance, Dataset};
+use dance::model::rejection_sample;
+use dance::{Dance, Dataset, Sampling};
 use dance_page::terminal;
 use serde_json::json;
 
@@ -87,17 +87,11 @@ impl Recalibrate {
         let (device, context) = (shared.device()?, shared.context(&progress)?);
         let model = Dance::load(device, &self.model, &context)?;
         let mut data = drawn(self.dataset(&model, &progress)?, &self.data, &progress)?;
-        if let Some(name) = &self.groups {
-            let groups = self.columns.groups(&self.data, name, &data)?;
-            data = data.select(&split::one_of_each(&groups, shared.seed));
-        }
-        let aim = self.aim(&model, &mut data, shared, &context)?;
+        let sampling = self.sample(&model, &mut data, shared, &context)?;
         let config = self.method.apply(model.fitted().config.conformal, shared.seed);
         let model = model
-            .recalibrate(device, &data, Some(config), &context)
+            .recalibrate(device, &data, sampling, Some(config), &context)
             .with_context(|| self.data.display().to_string())?;
-        let model = if self.groups.is_some() { model.of_groups() } else { model };
-        let model = aim.into_iter().fold(model, Dance::aimed);
         judged::warn_of_levels(&model, &USUAL, &progress)?;
         model.save(&self.output)?;
         progress.finish();
@@ -124,20 +118,23 @@ impl Recalibrate {
         Ok(())
     }
 
-    /// Takes those points that are like what comes now, where that is asked for.
-    fn aim(
+    /// Keeps the points to calibrate on, and says how they were drawn from `data`.
+    fn sample(
         &self,
         model: &Dance,
         data: &mut Dataset,
         shared: &Shared,
         context: &dance::Context<'_>,
-    ) -> anyhow::Result<Option<Aim>> {
+    ) -> anyhow::Result<Sampling> {
         let of = data.len();
-        let (rows, aim) = if let Some(points) = self.window {
+        let (rows, sampling) = if let Some(name) = &self.groups {
+            let groups = self.columns.groups(&self.data, name, data)?;
+            (split::one_of_each(&groups, shared.seed), Sampling::Grouped)
+        } else if let Some(points) = self.window {
             if points > of {
                 bail!("{}: has {of} points, and --window asks for the last {points}", self.data.display());
             }
-            ((of - points..of).collect(), Aim::Window { points })
+            ((of - points..of).collect(), Sampling::Window { points })
         } else if let Some(path) = &self.weights {
             let all = io::read_numbers(path, "weight")?;
             let weight = |&row: &u32| {
@@ -147,22 +144,23 @@ impl Recalibrate {
                 })
             };
             let weights = data.rows.iter().map(weight).collect::<anyhow::Result<Vec<_>>>()?;
-            (thinned(&weights, shared.seed).with_context(|| path.display().to_string())?, Aim::Weights { of })
+            let rows = rejection_sample(&weights, shared.seed).with_context(|| path.display().to_string())?;
+            (rows, Sampling::Weighted { of })
         } else if let Some(path) = &self.label_shift {
             let table = self.columns.of_another(path).points_for(path, model)?;
             let unlabelled = table.embeddings().rows();
             let rows = model
                 .label_shift(data, table.embeddings(), shared.seed, context)
                 .with_context(|| path.display().to_string())?;
-            (rows, Aim::LabelShift { of, unlabelled })
+            (rows, Sampling::LabelShift { of, unlabelled })
         } else {
-            return Ok(None);
+            return Ok(Sampling::Random);
         };
         if rows.is_empty() {
             bail!("{}: no point is like what comes now; more points are needed", self.data.display());
         }
         *data = data.select(&rows);
-        Ok(Some(aim))
+        Ok(sampling)
     }
 
     /// Points to calibrate on; of a journal of `dance serve`, those that came by chance.

@@ -322,7 +322,7 @@ fn calibration_points_are_aimed_at_what_comes() {
     std::fs::write(at("weights.txt"), weights).unwrap();
     aimed(&["--weights", &at("weights.txt")])
         .success()
-        .says(&["calibrated on 47 points", "in proportion to their weights"]);
+        .says(&["calibrated on 47 points", "in proportion to their importance weights"]);
     std::fs::write(at("short.txt"), "1\n".repeat(95)).unwrap();
     aimed(&["--weights", &at("short.txt")]).fails(&["has 95 weights, and none for row 95"]);
     std::fs::write(at("odd.txt"), "one\n".repeat(96)).unwrap();

@@ -181,7 +181,7 @@ fn few_points_are_enough() {
     run(&["evaluate", &at("m"), &at("new.csv"), "--check"]).success();
 }
 
-/// Drawn at random unless asked for; dealt out class by class, what is promised says so.
+/// Drawn at random unless asked for; a stratified split is part of the guarantee.
 #[test]
 fn splits_are_random_draws() {
     let (_folder, at) = scratch();
@@ -204,7 +204,7 @@ fn splits_are_random_draws() {
     run(&["inspect", &at("m")]).success().says(&["unseen share"]);
     let dealt = fit(&["--stratify", "--json"]).json();
     assert!(dealt["unseen_share"].is_null());
-    assert!(dealt["guarantee"].as_str().unwrap().contains("dealt out class by class"));
+    assert!(dealt["guarantee"].as_str().unwrap().contains("stratified by class"));
     let both = ["fit", &at("d.csv"), "-o", &at("m"), "--stratify", "--calibration-data", &at("d.csv")];
     run(&both).fails(&["--stratify", "cannot be used"]);
 }

@@ -7,7 +7,7 @@ use crate::data::Normalize;
 use crate::error::{Error, Result};
 use crate::machine::tune::TuneConfig;
 use crate::machine::{OutputScale, Probabilities, RfmConfig, default_floor};
-use crate::model::shift::Aim;
+use crate::model::sampling::Sampling;
 use crate::setters::setters;
 
 /// Settings of a fit and of the method on top of it.
@@ -23,13 +23,8 @@ pub struct Config {
     pub tune: TuneConfig,
     /// The prediction sets.
     pub conformal: ConformalConfig,
-    /// Whether the calibration points were dealt out class by class, and not drawn at random: what is promised depends on it.
-    pub stratified: bool,
-    /// Whether points come in groups, of each of which one calibrates: what is promised depends on it.
-    pub grouped: bool,
-    /// What the calibration points were chosen to be like: what is promised depends on it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub aim: Option<Aim>,
+    /// The way calibration points were drawn: the guarantee is derived from it.
+    pub sampling: Sampling,
     /// Where class probabilities come from.
     pub probabilities: Probabilities,
     /// Floor under clamped class probabilities; `None` is 1e-3, lower where there are many classes.
@@ -41,8 +36,7 @@ setters!(Config {
     rfm: RfmConfig,
     tune: TuneConfig,
     conformal: ConformalConfig,
-    stratified: bool,
-    grouped: bool,
+    sampling: Sampling,
     probabilities: Probabilities,
     probability_floor: Option<f32>,
 });

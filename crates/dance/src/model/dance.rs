@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::config::Config;
 use super::fitted::Fitted;
 use super::prediction::{PredictOptions, Prediction, Scored};
+use super::sampling::Sampling;
 use crate::conformal::{Calibration, ConformalConfig, Decision, Predictor};
 use crate::context::Context;
 use crate::data::{Classes, Dataset, EncoderIdentity, Kind, Names, Value};
@@ -61,26 +62,19 @@ pub struct Dance {
 }
 
 impl Dance {
-    /// Calibrates on other points, with the same kernel and, where given, other settings of the method.
+    /// Calibrates the same kernel on other points, which were drawn as `sampling` says; `config` replaces the settings of the method.
     pub fn recalibrate(
         &self,
         device: &dyn Device,
         data: &Dataset,
+        sampling: Sampling,
         config: Option<ConformalConfig>,
         context: &Context<'_>,
     ) -> Result<Self> {
         let mut fitted = self.fitted.clone();
         fitted.config.conformal = config.unwrap_or(fitted.config.conformal);
-        fitted.config.stratified = false; // of other points nothing is known
-        fitted.config.grouped = false;
-        fitted.config.aim = None;
+        fitted.config.sampling = sampling;
         fitted.calibrate_with(self.classifier.clone(), device, data, context)
-    }
-
-    /// The same, calibrated on one point of each group where points come in groups.
-    pub fn of_groups(mut self) -> Self {
-        self.fitted.config.grouped = true;
-        self
     }
 
     /// Class names; a class id indexes them.
@@ -144,26 +138,17 @@ impl Dance {
 
     /// The guarantee that holds for the sets, in words: what the model knows of its points decides.
     pub fn guarantee(&self) -> String {
-        let Config { conformal, stratified, grouped, aim, .. } = &self.fitted.config;
-        let mut words = conformal.guarantee();
+        let Config { conformal, sampling, .. } = &self.fitted.config;
         if self.overlap.fitted > 0 {
             return format!(
                 "none: {} of the calibration points took part in the fit, so sets may cover less than 1 - alpha",
                 self.overlap.fitted
             );
         }
-        if *stratified {
-            words.push_str(
-                "; calibration points were dealt out class by class, which makes it approximate, and too good where classes are rare",
-            );
+        match sampling.clause() {
+            Some(clause) => format!("{}; {clause}", conformal.guarantee()),
+            None => conformal.guarantee(),
         }
-        if *grouped {
-            words.push_str("; one point of each group calibrated: it holds for a point of a new group");
-        }
-        if let Some(aim) = aim {
-            words.push_str(&format!("; {}", aim.words()));
-        }
-        words
     }
 
     /// Class ids of labels by their names; `None` for a name the model does not know.

@@ -6,6 +6,7 @@ use super::config::Config;
 use super::dance::Dance;
 use super::file::hash_of;
 use super::notices;
+use super::sampling::Sampling;
 use crate::conformal::{Believed, Calibration, MethodName, Predictor, Setup};
 use crate::context::Context;
 use crate::data::{
@@ -126,7 +127,8 @@ impl Fitted {
         let points = normalised(data, &self.normalizer, "calibration data")?.embeddings;
         let overlap = Overlap::new(&self, &points, data);
         notices::overlap(overlap, data.len(), context);
-        let unseen = (!self.config.stratified).then(|| Unseen::new(&labels, &self.rfm.labels, classes.len()));
+        let drawn = self.config.sampling != Sampling::Stratified;
+        let unseen = drawn.then(|| Unseen::new(&labels, &self.rfm.labels, classes.len()));
         let mapped = classifier.map(&points, context)?;
         let asked = config.asks_probabilities();
         let probabilities =

@@ -11,8 +11,6 @@
 //! which the kernel machine's posteriors are most likely on points without labels (expectation and maximisation; Saerens, Latinne and
 //! Decaestecker), with a weak pull to the old ones. A class weighs the ratio of its proportions.
 
-use serde::{Deserialize, Serialize};
-
 use super::dance::Dance;
 use crate::context::Context;
 use crate::data::Dataset;
@@ -25,50 +23,8 @@ const STEPS: usize = 200;
 /// The stream of random numbers that decides who stays.
 const PURPOSE: u64 = 0x7417;
 
-/// What the calibration points were chosen to be like, where they are not simply a draw of what comes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Aim {
-    /// The latest points.
-    Window {
-        /// How many.
-        points: usize,
-    },
-    /// Points that stayed in proportion to weights.
-    Weights {
-        /// Points at hand.
-        of: usize,
-    },
-    /// Points that stayed in proportion to how much more frequent their class has become.
-    LabelShift {
-        /// Points at hand.
-        of: usize,
-        /// Points without labels that the proportions were estimated from.
-        unlabelled: usize,
-    },
-}
-
-impl Aim {
-    /// What that does to the promise.
-    pub(super) fn words(&self) -> String {
-        match self {
-            Self::Window { points } => {
-                format!("the latest {points} points calibrated: it holds for points like those")
-            }
-            Self::Weights { of } => format!(
-                "of {of} points some calibrated in proportion to their weights: it holds where points come as much more often as the weights say, \
-                 but for those that weigh more than any here"
-            ),
-            Self::LabelShift { of, unlabelled } => format!(
-                "of {of} points some calibrated in the proportions of classes estimated from {unlabelled} points without labels: it holds, as far as \
-                 that estimate is right, if points of each class are what they were"
-            ),
-        }
-    }
-}
-
 /// Places of the points that stay in proportion to `weights`, ascending. See the module.
-pub fn thinned(weights: &[f64], seed: u64) -> Result<Vec<usize>> {
+pub fn rejection_sample(weights: &[f64], seed: u64) -> Result<Vec<usize>> {
     if let Some(row) = weights.iter().position(|weight| !weight.is_finite() || *weight < 0.0) {
         return Err(Error::Data(format!(
             "the weight at row {row} is {}; weights are numbers from 0 on",
@@ -94,12 +50,6 @@ fn stay(weights: &[f64], most: f64, seed: u64) -> Vec<usize> {
 }
 
 impl Dance {
-    /// The same, of points that were chosen so.
-    pub fn aimed(mut self, aim: Aim) -> Self {
-        self.fitted.config.aim = Some(aim);
-        self
-    }
-
     /// Places of the points of `data` that stay so that classes have the proportions that points without labels, as they come from the
     /// encoder, speak for.
     pub fn label_shift<'q>(
@@ -178,14 +128,14 @@ mod tests {
     fn what_stays_has_the_law_of_the_weights() {
         let mut random = Random::new(1, 9);
         let weights: Vec<f64> = (0..20_000).map(|_| random.uniform()).collect();
-        let stay = thinned(&weights, 7).unwrap();
+        let stay = rejection_sample(&weights, 7).unwrap();
         let mean = stay.iter().map(|&row| weights[row]).sum::<f64>() / stay.len() as f64;
         assert!((mean - 2.0 / 3.0).abs() < 0.01 && (9_700..10_300).contains(&stay.len()), "{mean}");
-        assert_eq!(thinned(&weights, 7).unwrap(), stay);
+        assert_eq!(rejection_sample(&weights, 7).unwrap(), stay);
         // The point that sets the scale is left out.
-        assert_eq!(thinned(&[0.0, 3.0, 3.0], 1).unwrap(), [2]);
+        assert_eq!(rejection_sample(&[0.0, 3.0, 3.0], 1).unwrap(), [2]);
         for bad in [&[1.0, -1.0][..], &[f64::NAN], &[0.0, 0.0], &[]] {
-            assert!(thinned(bad, 0).is_err(), "{bad:?}");
+            assert!(rejection_sample(bad, 0).is_err(), "{bad:?}");
         }
     }
 }

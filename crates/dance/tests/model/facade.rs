@@ -12,7 +12,7 @@ use dance::machine::{Classifier, OutputScale, Rfm};
 use dance::model::SeenAs;
 use dance::numeric::random::Random;
 use dance::scores::EmptySets;
-use dance::{Dance, Error, Event, Matrix, Observer, PredictOptions, Rows};
+use dance::{Dance, Error, Event, Matrix, Observer, PredictOptions, Rows, Sampling};
 
 use crate::{CONTEXT, DEVICES, Warnings, blobs, config, fitted, model, model_on};
 
@@ -192,11 +192,11 @@ fn recalibrates_without_refitting() {
     let mut settings = model.fitted().config.conformal;
     settings.calibration = Calibration::Split;
     settings.mix = Mix::Fixed(0.0);
-    let again = model.recalibrate(&Cpu, &other, Some(settings), &CONTEXT).unwrap();
+    let again = model.recalibrate(&Cpu, &other, Sampling::Random, Some(settings), &CONTEXT).unwrap();
     assert_eq!(again.predictor().calibration_points(), 90);
     assert_eq!(again.fitted().rfm, model.fitted().rfm);
     let directly = model.fitted().clone().calibrate(&Cpu, &other, &CONTEXT).unwrap();
-    let again = model.recalibrate(&Cpu, &other, None, &CONTEXT).unwrap();
+    let again = model.recalibrate(&Cpu, &other, Sampling::Random, None, &CONTEXT).unwrap();
     assert_eq!(directly.to_bytes().unwrap(), again.to_bytes().unwrap());
 }
 
@@ -218,7 +218,9 @@ fn classes_that_only_one_side_knows_are_said() {
 fn too_few_points_to_select_a_mix_are_said() {
     let warnings = Warnings::default();
     let model = model(&config(Calibration::Reuse, Mix::Auto));
-    let few = model.recalibrate(&Cpu, &blobs(4, 2, 0, 2), None, &CONTEXT.with_observer(&warnings)).unwrap();
+    let few = model
+        .recalibrate(&Cpu, &blobs(4, 2, 0, 2), Sampling::Random, None, &CONTEXT.with_observer(&warnings))
+        .unwrap();
     assert!(warnings.0.lock().unwrap().join("\n").contains("too few to select the mix"));
     let decision = few.decide(0.1).unwrap();
     assert_eq!(decision.mix, Some(0.0));

@@ -5,7 +5,7 @@ use dance::conformal::{Calibration, MethodName, Mix};
 use dance::data::{RawLabels, Value};
 use dance::device::Cpu;
 use dance::model::SeenAs;
-use dance::{Dance, Fitted, PredictOptions};
+use dance::{Dance, Fitted, PredictOptions, Sampling};
 
 use crate::{CONTEXT, Warnings, blobs, config, fitted, model};
 
@@ -53,7 +53,7 @@ fn points_that_judged_the_kernel_guarantee_nothing_either() {
     assert_eq!(model.overlap().fitted, 80);
     let again = Dance::from_bytes(&Cpu, &model.to_bytes().unwrap(), "test", &CONTEXT).unwrap();
     assert!(again.guarantee().starts_with("none: 80 of the"), "{}", again.guarantee());
-    let others = model.recalibrate(&Cpu, &blobs(120, 5, 0, 2), None, &CONTEXT).unwrap();
+    let others = model.recalibrate(&Cpu, &blobs(120, 5, 0, 2), Sampling::Random, None, &CONTEXT).unwrap();
     assert_eq!(others.overlap().fitted, 0);
     let seen = others.seen(&fit.embeddings).unwrap();
     assert!(seen.iter().all(|seen| *seen == Some(SeenAs::FitPoint)));
@@ -116,14 +116,14 @@ fn classes_without_points_are_not_known() {
 /// Dealt out class by class, what is promised says so, and nothing is said about labels nobody has.
 #[test]
 fn stratified_parts_are_no_random_draw() {
-    let config = config(Calibration::Full, Mix::Auto).stratified(true);
+    let config = config(Calibration::Full, Mix::Auto).sampling(Sampling::Stratified);
     let stratified = model(&config);
-    assert!(stratified.guarantee().contains("dealt out class by class"), "{}", stratified.guarantee());
+    assert!(stratified.guarantee().contains("stratified by class"), "{}", stratified.guarantee());
     assert_eq!(stratified.unseen(), None);
     let again = Dance::from_bytes(&Cpu, &stratified.to_bytes().unwrap(), "test", &CONTEXT).unwrap();
     assert_eq!((again.guarantee(), again.unseen()), (stratified.guarantee(), None));
-    let other = again.recalibrate(&Cpu, &blobs(120, 5, 0, 2), None, &CONTEXT).unwrap();
-    assert!(!other.guarantee().contains("dealt out") && other.unseen().is_some());
+    let other = again.recalibrate(&Cpu, &blobs(120, 5, 0, 2), Sampling::Random, None, &CONTEXT).unwrap();
+    assert!(!other.guarantee().contains("stratified") && other.unseen().is_some());
 }
 
 /// Parts of one data set are different draws, also where the data set repeats itself; the same row twice is not.

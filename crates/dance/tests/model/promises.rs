@@ -6,7 +6,7 @@ use dance::device::Cpu;
 use dance::evaluation::ProbabilityMetrics;
 use dance::machine::Probabilities;
 use dance::numeric::random::Random;
-use dance::{Config, Dance, Dataset, Fitted, Matrix, PredictOptions, Table};
+use dance::{Config, Dance, Dataset, Fitted, Matrix, PredictOptions, Sampling, Table};
 
 use crate::{CONTEXT, config};
 
@@ -67,14 +67,15 @@ fn what_a_fit_reports_is_what_new_points_get() {
         let data = long_tail(120, &mut random);
         let fresh = long_tail(300, &mut random);
         let shares = [0.4, 0.4, 0.2];
-        for stratified in [false, true] {
+        for sampling in [Sampling::Random, Sampling::Stratified] {
+            let stratified = sampling == Sampling::Stratified;
             let parts = if stratified {
                 split::stratified(&data.labels, &shares, trial).unwrap()
             } else {
                 split::uniform(data.len(), &shares, trial).unwrap()
             };
             let [fit, calibration, test] = [0, 1, 2].map(|part| data.select(&parts[part]));
-            let fitted = Fitted::fit(&Cpu, &fit, &config.clone().stratified(stratified), &CONTEXT).unwrap();
+            let fitted = Fitted::fit(&Cpu, &fit, &config.clone().sampling(sampling), &CONTEXT).unwrap();
             let model = fitted.calibrate(&Cpu, &calibration, &CONTEXT).unwrap();
             let gap = coverage(&model, &test) - coverage(&model, &fresh);
             if stratified { &mut dealt } else { &mut drawn }.push(gap);

@@ -5,7 +5,7 @@ use dance::data::RawLabels;
 use dance::device::Cpu;
 use dance::model::SelectOptions;
 use dance::numeric::random::Random;
-use dance::{Dance, Dataset, Fitted, Matrix, PredictOptions, Table};
+use dance::{Dance, Dataset, Fitted, Matrix, PredictOptions, Sampling, Table};
 
 use crate::{CONTEXT, config};
 
@@ -61,7 +61,8 @@ fn random_points_calibrate_and_picked_ones_must_not() {
         assert!(hard * 4 > 300 * 3, "{hard} of 300 picked points are hard");
         let left: Vec<usize> = (0..pool.len()).filter(|row| !chosen.picked.contains(row)).collect();
         for (place, rows) in [&chosen.random, &chosen.picked, &left].into_iter().enumerate() {
-            let other = model.recalibrate(&Cpu, &pool.select(rows), None, &CONTEXT).unwrap();
+            let other =
+                model.recalibrate(&Cpu, &pool.select(rows), Sampling::Random, None, &CONTEXT).unwrap();
             all[place].push(coverage(&other, &test));
         }
     }

@@ -6,7 +6,9 @@ use anyhow::Context;
 use dance::conformal::{ByClass, ConformalConfig, MethodName, Mix};
 use dance::data::split;
 use dance::evaluation::metrics::Metrics;
-use dance::{Config, Dance, Dataset, Evaluation, Fitted, PredictOptions, Prediction, Scored, Silent};
+use dance::{
+    Config, Dance, Dataset, Evaluation, Fitted, PredictOptions, Prediction, Sampling, Scored, Silent,
+};
 use serde::Serialize;
 
 use crate::args::Shared;
@@ -111,8 +113,9 @@ impl Story {
             .calibrate(device, &calibration, &context)
             .context("calibrating")?;
         let quiet = context.with_observer(&Silent);
-        let other =
-            |settings: ConformalConfig| model.recalibrate(device, &calibration, Some(settings), &quiet);
+        let other = |settings: ConformalConfig| {
+            model.recalibrate(device, &calibration, Sampling::Random, Some(settings), &quiet)
+        };
         let fair = other(config.conformal.by_class(ByClass::Balanced)).context("evening out classes")?;
         let evidence =
             other(config.conformal.method(MethodName::Posterior)).context("weighing up evidence")?;

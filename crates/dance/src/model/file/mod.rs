@@ -105,7 +105,7 @@ impl Dance {
         }
         if metadata.format < 3 {
             config.probabilities = Probabilities::Clamp; // likewise
-            config.stratified = true; // so a fit split its points, and nothing says that others calibrated
+            config.sampling = crate::model::Sampling::Stratified; // so a fit split its points, and nothing says that others calibrated
         }
         config.check()?;
         let fit_classes = metadata.fit_classes;
