@@ -1,4 +1,4 @@
-"""Recomputes tests/baselines/torchcp.json: sets of LAC, APS, RAPS and SAPS by the PyPI package `torchcp`, on given
+"""Recomputes tests/scores/torchcp.json: sets of LAC, APS, RAPS and SAPS by the PyPI package `torchcp`, on given
 probabilities, random draws and the rule of thresholds they share.
 
 `python3 benchmarks/torchcp.py` compares with the file and says so; `--write` replaces it.
@@ -24,7 +24,7 @@ import torch
 from torchcp.classification.score import APS, LAC, RAPS, SAPS
 from torchcp.utils.common import calculate_conformal_value
 
-FILE = environment.ROOT / "crates" / "dance" / "tests" / "baselines" / "torchcp.json"
+FILE = environment.ROOT / "crates" / "dance" / "tests" / "scores" / "torchcp.json"
 MASK = (1 << 64) - 1
 
 

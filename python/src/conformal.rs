@@ -1,9 +1,8 @@
 //! Split conformal prediction on class probabilities.
 
-use dance::conformal::methods::adapter::Adapter;
 use dance::scores::CalibrationScores;
 use dance::scores::ranked::{self, RankedRow};
-use dance::scores::{Aps, Lac, RankedScore, Raps, Saps};
+use dance::scores::{Aps, Lac, RankedScore, Raps, Saps, SplitConformal};
 use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -15,7 +14,7 @@ use crate::job::workers;
 /// A score, calibrated on the probabilities of points with known labels.
 #[pyclass(frozen, module = "dance_conformal._native")]
 pub(crate) struct Split {
-    adapter: Adapter,
+    split: SplitConformal,
     score: Box<dyn RankedScore + Send>,
     calibration: CalibrationScores,
 }
@@ -40,10 +39,10 @@ impl Split {
         };
         let (matrix, labels) = (arrays::matrix(&probabilities)?, labels.as_array().to_vec());
         let workers = workers(0)?;
-        let adapter = py.detach(|| Adapter::new(&matrix, &labels, seed, &workers)).mapped()?;
-        let own = ranked::scores(&*score, adapter.ranked_labels());
+        let split = py.detach(|| SplitConformal::new(&matrix, &labels, seed, &workers)).mapped()?;
+        let own = ranked::scores(&*score, split.ranked_labels());
         let calibration = CalibrationScores::new(own).mapped()?;
-        Ok(Self { adapter, score, calibration })
+        Ok(Self { split, score, calibration })
     }
 
     /// The threshold for an error level, and what the user should know about it.
@@ -65,7 +64,7 @@ impl Split {
         let masks = py.detach(|| {
             let score: &dyn RankedScore = &*self.score;
             let cuts: Vec<_> = thresholds.iter().map(|&threshold| (score, threshold)).collect();
-            let sets = self.adapter.sets(&matrix, &cuts, &workers);
+            let sets = self.split.sets(&matrix, &cuts, &workers);
             sets.iter().map(|sets| arrays::mask(sets, cols)).collect::<Vec<_>>()
         });
         masks.into_iter().map(|mask| arrays::dense(py, rows, cols, mask)).collect()
@@ -80,7 +79,7 @@ impl Split {
         let matrix = arrays::matrix(&probabilities)?;
         let (rows, cols) = (matrix.rows(), matrix.cols());
         let values = py.detach(|| {
-            let (draws, mut ranked) = (self.adapter.query_draws(), RankedRow::default());
+            let (draws, mut ranked) = (self.split.query_draws(), RankedRow::default());
             let mut values = vec![0.0; rows * cols];
             for row in 0..rows {
                 ranked.sort(matrix.row(row));

@@ -5,9 +5,8 @@
 
 use std::time::Instant;
 
-use dance::conformal::methods::adapter::Adapter;
 use dance::numeric::random::Random;
-use dance::scores::{Aps, Lac, RankedScore, Raps, Saps};
+use dance::scores::{Aps, Lac, RankedScore, Raps, Saps, SplitConformal};
 use dance::{Context, Matrix};
 
 const ROWS: usize = 5000;
@@ -45,10 +44,10 @@ fn main() -> dance::Result<()> {
     let mut sizes = Vec::new();
     for _ in 0..5 {
         let begin = Instant::now();
-        let adapter = Adapter::new(&calibration, &labels, Some(0), &context)?;
-        let cut = |score| Ok((score, adapter.threshold(score, ALPHA)?.value));
+        let split = SplitConformal::new(&calibration, &labels, Some(0), &context)?;
+        let cut = |score| Ok((score, split.threshold(score, ALPHA)?.value));
         let cuts: Vec<(&dyn RankedScore, f64)> = scores.into_iter().map(cut).collect::<dance::Result<_>>()?;
-        let sets = adapter.sets(&test, &cuts, &context);
+        let sets = split.sets(&test, &cuts, &context);
         best = best.min(begin.elapsed().as_secs_f64());
         sizes = sets.iter().map(|sets| sets.labels.len() as f64 / ROWS as f64).collect();
     }

@@ -4,10 +4,9 @@
 //!
 //! `cargo run -p dance-conformal --example own_scores`
 
-use dance::conformal::methods::adapter::Adapter;
 use dance::evaluation::metrics::Metrics;
 use dance::numeric::random::Random;
-use dance::scores::{Aps, LabelScores, Lac, RankedScore};
+use dance::scores::{Aps, LabelScores, Lac, RankedScore, SplitConformal};
 use dance::scores::{CalibrationScores, Sets};
 use dance::{Context, Matrix, Result};
 
@@ -61,10 +60,10 @@ fn main() -> Result<()> {
     let (calibration, queries) = (softmax(calibration), softmax(queries));
 
     // LAC and APS share one look at the calibration points. The seed draws the random part of APS.
-    let adapter = Adapter::new(&calibration, &labels, Some(0), &context)?;
+    let split = SplitConformal::new(&calibration, &labels, Some(0), &context)?;
     let cuts: [(&dyn RankedScore, f64); 2] =
-        [(&Lac, adapter.threshold(&Lac, ALPHA)?.value), (&Aps, adapter.threshold(&Aps, ALPHA)?.value)];
-    for (name, sets) in ["LAC", "APS"].iter().zip(adapter.sets(&queries, &cuts, &context)) {
+        [(&Lac, split.threshold(&Lac, ALPHA)?.value), (&Aps, split.threshold(&Aps, ALPHA)?.value)];
+    for (name, sets) in ["LAC", "APS"].iter().zip(split.sets(&queries, &cuts, &context)) {
         report(name, &sets, &truth)?;
     }
 

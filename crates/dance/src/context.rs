@@ -102,7 +102,7 @@ impl Context<'_> {
 
     /// `work` of every number below `count`, in parallel on the workers. One piece alone is done here and now: waking a worker
     /// would cost more than a query.
-    pub(crate) fn map<T: Send>(&self, count: usize, work: impl Fn(usize) -> T + Sync + Send) -> Vec<T> {
+    pub fn map<T: Send>(&self, count: usize, work: impl Fn(usize) -> T + Sync + Send) -> Vec<T> {
         if count <= 1 {
             return (0..count).map(work).collect();
         }

@@ -3,13 +3,10 @@
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
-use dance::conformal::methods::{adapter::Adapter, conf_ot, ncp::Ncp};
 use dance::conformal::{Calibration, MethodName};
 use dance::data::{RawLabels, Table};
 use dance::device::Cpu;
-use dance::neighbors::Index;
 use dance::numeric::random::Random;
-use dance::scores::{Aps, Confine, RankedScore};
 use dance::{Config, Context, Dance, Dataset, Fitted, Matrix, PredictOptions};
 
 fn blobs(n: usize, seed: u64) -> Dataset {
@@ -46,19 +43,6 @@ fn all_work_runs_on_the_threads_of_the_context() {
             }
         }
     }
-    // The methods that others use.
-    let (points, labels) = (&calibration.embeddings, &calibration.labels[..]);
-    let index = Index::open(&Cpu, points.clone(), &context).unwrap();
-    let among = index.search_own(100, 50, &context).unwrap();
-    let logits = conf_ot::logits(&Cpu, points, &test.embeddings.select(&[0, 1, 2, 3]), &context).unwrap();
-    let biases = conf_ot::biases(&logits, labels, &context);
-    let probabilities = conf_ot::probabilities(&logits, &biases, &context).unwrap();
-    let adapter = Adapter::new(&probabilities, labels, Some(1), &context).unwrap();
-    adapter.sets(&probabilities, &[(&Aps as &dyn RankedScore, 0.9)], &context);
-    let ncp = Ncp::new(points, labels, &probabilities, among.clone(), 1, &context).unwrap();
-    let setting = ncp.tune(&Cpu, 0.1, &context).unwrap();
-    ncp.sets(&among, &probabilities, setting, 0.1, &context).unwrap();
-    Confine::default().scores(&Cpu, (points, labels), 4, &test.embeddings, None, &context).unwrap();
 
     assert!(
         rayon::ThreadPoolBuilder::new().build_global().is_ok(),

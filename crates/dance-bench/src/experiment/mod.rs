@@ -17,6 +17,7 @@
 
 pub mod ablate;
 mod case;
+mod components;
 mod long_tail;
 pub mod method;
 mod peers;

@@ -3,12 +3,11 @@
 use super::method::Method;
 use super::regression::Regression;
 use super::runner::{CutsAt, Prepared, Ready, Runner, ids_in, largest_of, spread};
+use crate::baselines::class_wise::{ClassCalibration, ClassScore};
+use crate::baselines::pas::{self, Pas};
+use crate::baselines::{clustered, fca::Fca, rc3p};
 use dance::Result;
-use dance::conformal::methods::adapter::Adapter;
-use dance::conformal::methods::class_wise::{ClassCalibration, ClassScore};
-use dance::conformal::methods::pas::{self, Pas};
-use dance::conformal::methods::{clustered, fca::Fca, rc3p};
-use dance::scores::{Aps, Lac};
+use dance::scores::{Aps, Lac, SplitConformal};
 
 /// How far interpolated thresholds are from that of all points to those of classes: half way, where the paper leaves it to the user.
 const BETWEEN: f64 = 0.5;
@@ -62,7 +61,7 @@ impl Runner<'_> {
         };
         let calibration = of(&self.calibration_points)?;
         let probabilities = of(&normalised("test part", &self.parts.test.embeddings)?)?;
-        let adapter = Adapter::new(&calibration, self.calibration_labels(), Some(self.seed), context)?;
+        let adapter = SplitConformal::new(&calibration, self.calibration_labels(), Some(self.seed), context)?;
         let best = Some(largest_of(&probabilities));
         let prepared = Prepared::Adapter { adapter, score: Box::new(Lac) };
         Ok(Ready { prepared, probabilities: Some(probabilities), best })

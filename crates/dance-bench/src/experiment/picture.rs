@@ -1,9 +1,9 @@
 //! The paper's Figure 2: points of the ten most frequent classes in the plane, before and after the metric is learned.
 //!
 //! Before: principal components of the normalised embeddings. After: kernel principal components under the learned kernel,
-//! (`dance::machine::components`). At most 300 points.
+//! ([`components`](super::components)). At most 300 points.
 
-use dance::machine::components::plane;
+use super::components::plane;
 use dance::neighbors::squared_distance;
 use serde::{Deserialize, Serialize};
 

@@ -3,17 +3,13 @@
 use super::case::{Parts, timed};
 use super::method::Method;
 use super::record::Seconds;
-use dance::conformal::methods::{
-    adapter::Adapter,
-    class_wise::{ClassCalibration, Cuts},
-    conf_ot,
-    ncp::Ncp,
-};
+use crate::baselines::class_wise::{ClassCalibration, Cuts};
+use crate::baselines::{conf_ot, confine::Confine, deep_knn::DeepKnn, ncp::Ncp};
 use dance::data::Classes;
 use dance::device::Device;
 use dance::evaluation::ProbabilityMetrics;
 use dance::neighbors::{Index, Neighbors};
-use dance::scores::{self, Aps, Confine, DeepKnn, LabelScores, Lac, NeighborScore, RankedScore, Raps, Saps};
+use dance::scores::{self, Aps, LabelScores, Lac, NeighborScore, RankedScore, Raps, Saps, SplitConformal};
 use dance::scores::{CalibrationScores, Cut, LabelCounts, Sets, least_count};
 use dance::{Context, Dance, Dataset, Error, Fitted, Matrix, PredictOptions, Result, Scored};
 
@@ -51,7 +47,7 @@ pub(super) struct Ready {
 pub(super) enum Prepared {
     Dance(Box<(Dance, Scored)>),
     Labels { calibration: CalibrationScores, test: LabelScores },
-    Adapter { adapter: Adapter, score: Box<dyn RankedScore> },
+    Adapter { adapter: SplitConformal, score: Box<dyn RankedScore> },
     ByClass { calibration: ClassCalibration, cuts: CutsAt },
     Counted(LabelCounts),
     Ncp,
@@ -257,7 +253,7 @@ impl<'a> Runner<'a> {
     fn adapter(&self, score: Box<dyn RankedScore>, seeded: bool) -> Result<Prepared> {
         let seed = seeded.then_some(self.seed);
         let labels = self.calibration_labels();
-        let adapter = Adapter::new(&self.calibration_probabilities, labels, seed, self.context)?;
+        let adapter = SplitConformal::new(&self.calibration_probabilities, labels, seed, self.context)?;
         Ok(Prepared::Adapter { adapter, score })
     }
 
@@ -306,7 +302,7 @@ impl<'a> Runner<'a> {
         let cut = calibration.rows();
         let own = all.select(&(0..cut).collect::<Vec<_>>());
         let probabilities = all.select(&(cut..all.rows()).collect::<Vec<_>>());
-        let adapter = Adapter::new(&own, self.calibration_labels(), Some(self.seed), context)?;
+        let adapter = SplitConformal::new(&own, self.calibration_labels(), Some(self.seed), context)?;
         let best = Some(largest_of(&probabilities));
         let prepared = Prepared::Adapter { adapter, score };
         Ok(Ready { prepared, probabilities: Some(probabilities), best })

@@ -7,7 +7,6 @@
 //! 5. [`LabelCounts`]: a p-value is a whole count; [`Decision`] says which counts pass at an error level.
 //! 6. [`Answers::novelty`]: whether a point is unlike anything seen, whatever its label.
 //! 7. [`Sets`], [`metrics`]: the labels that remain, and how good they are.
-//! 8. [`methods`]: what others do, on the same kernel.
 //!
 //! ```
 //! use dance::scores::{CalibrationScores, Sets, LabelScores};
@@ -24,7 +23,6 @@ mod combine;
 mod decision;
 mod difficulty;
 mod full;
-pub mod methods;
 mod mix;
 mod new_labels;
 mod parts;

@@ -17,7 +17,6 @@
 //! ```
 
 mod classifier;
-pub mod components;
 mod metric;
 mod probabilities;
 mod rfm;

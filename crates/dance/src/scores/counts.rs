@@ -62,12 +62,12 @@ pub fn least_count(alpha: f64, points: usize) -> u32 {
 
 impl LabelCounts {
     /// For so many calibration points, and no query yet.
-    pub(crate) fn new(calibration_points: usize) -> Self {
+    pub fn new(calibration_points: usize) -> Self {
         Self { calibration_points, ..Self::default() }
     }
 
     /// Appends a query: its labels in ascending order, and what holds for all that are not listed.
-    pub(crate) fn push(&mut self, labels: impl IntoIterator<Item = (u32, Counts)>, rest: Counts) {
+    pub fn push(&mut self, labels: impl IntoIterator<Item = (u32, Counts)>, rest: Counts) {
         for (label, counts) in labels {
             if counts != rest {
                 self.labels.push(label);

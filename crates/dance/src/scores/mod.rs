@@ -17,10 +17,8 @@
 
 mod aps;
 pub(crate) mod by_class;
-mod confine;
 pub(crate) mod contrastive;
 pub(crate) mod counts;
-mod deep_knn;
 mod lac;
 pub(crate) mod paired;
 pub(crate) mod rank;
@@ -28,14 +26,13 @@ pub mod ranked;
 mod raps;
 mod saps;
 pub(crate) mod sets;
+mod split_conformal;
 pub mod threshold;
 
 pub use aps::Aps;
 pub use by_class::Clusters;
-pub use confine::Confine;
 pub use contrastive::Contrastive;
 pub use counts::{Counts, Cut, LabelCounts, least_count};
-pub use deep_knn::DeepKnn;
 pub use lac::Lac;
 pub use paired::PairedScores;
 pub use rank::Rank;
@@ -43,6 +40,7 @@ pub use ranked::{Draws, RankedScore};
 pub use raps::Raps;
 pub use saps::Saps;
 pub use sets::{EmptySets, Sets};
+pub use split_conformal::SplitConformal;
 pub use threshold::CalibrationScores;
 
 use crate::context::Context;

@@ -31,6 +31,9 @@ use crate::scores::sets::Sets;
 
 /// The stream of random numbers that scores draw from.
 const DRAW_PURPOSE: u64 = 0xd4a3;
+/// Parts of the seeded draws.
+const CALIBRATION_PART: u64 = 0;
+const QUERY_PART: u64 = 1;
 /// Rows of a parallel task.
 const TILE: usize = 64;
 
@@ -70,6 +73,16 @@ pub enum Draws {
 }
 
 impl Draws {
+    /// Returns the draws of calibration points; u = 0 without a seed.
+    pub fn calibration(seed: Option<u64>) -> Self {
+        seed.map_or(Self::Zero, |seed| Self::Seeded { seed, part: CALIBRATION_PART })
+    }
+
+    /// Returns the draws of queries; u = 0 without a seed.
+    pub fn queries(seed: Option<u64>) -> Self {
+        seed.map_or(Self::Zero, |seed| Self::Seeded { seed, part: QUERY_PART })
+    }
+
     /// u of one row.
     pub fn of(self, row: usize) -> f64 {
         match self {

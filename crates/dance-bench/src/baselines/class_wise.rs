@@ -12,7 +12,7 @@
 //! Cost: one look at every calibration row, one sort per query.
 //!
 //! ```
-//! use dance::conformal::methods::class_wise::ClassCalibration;
+//! use dance_bench::baselines::class_wise::ClassCalibration;
 //! use dance::scores::Lac;
 //! use dance::{Context, Matrix};
 //! let context = Context::new(1)?;
@@ -23,14 +23,12 @@
 //! # Ok::<(), dance::Error>(())
 //! ```
 
-use crate::context::Context;
-use crate::error::Result;
-use crate::numeric::matrix::Matrix;
-use crate::scores::ranked::{self, RankedLabel, RankedRow, RankedScore};
-use crate::scores::sets::Sets;
-use crate::scores::threshold::CalibrationScores;
-
-use super::adapter::{CALIBRATION_PART, QUERY_PART, draws};
+use dance::Context;
+use dance::Matrix;
+use dance::Result;
+use dance::scores::Sets;
+use dance::scores::ranked::{self, Draws, RankedLabel, RankedRow, RankedScore};
+use dance::scores::threshold::CalibrationScores;
 
 /// Queries of a parallel task.
 const TILE: usize = 64;
@@ -82,7 +80,7 @@ impl ClassCalibration {
         seed: Option<u64>,
         context: &Context<'_>,
     ) -> Result<Self> {
-        let draws = draws(seed, CALIBRATION_PART);
+        let draws = Draws::calibration(seed);
         let ranked_labels = ranked::ranked_labels(probabilities, labels, draws, context)?;
         let scores = labels.iter().zip(&ranked_labels).map(|(&label, ranked)| score.score(label, ranked));
         let scores = scores.collect();
@@ -161,7 +159,7 @@ impl ClassCalibration {
 
     /// The sets of queries.
     pub fn sets(&self, probabilities: &Matrix, cuts: &Cuts, context: &Context<'_>) -> Sets {
-        let draws = draws(self.seed, QUERY_PART);
+        let draws = Draws::queries(self.seed);
         let of_tile = |tile: usize| {
             let (mut sets, mut ranked) = (Sets::default(), RankedRow::default());
             for row in tile * TILE..((tile + 1) * TILE).min(probabilities.rows()) {

@@ -13,9 +13,9 @@
 
 use super::class_wise::{ClassCalibration, Cuts};
 use super::k_means;
-use crate::error::Result;
-use crate::numeric::random::Random;
-use crate::scores::threshold::order_index;
+use dance::Result;
+use dance::numeric::random::Random;
+use dance::scores::threshold::order_index;
 
 const PURPOSE: u64 = 0xc105;
 /// Quantiles by which classes are compared, beside 1-α.

@@ -3,7 +3,7 @@
 //! The threshold of a query is a weighted quantile of the RAPS scores `s_j` of its 50 nearest calibration points, weights
 //! `w_j ∝ exp(-r_j/bandwidth)`, at a level chosen so that leave-one-out coverage of the calibration points reaches 1-α.
 //! The same as one score: `s ≤ Q_level` exactly when the weight below it, `t(z,y) = Σ { w_j : s_j < s(z,y) }`, is below the
-//! level; so `t` is thresholded like any score ([`threshold`](crate::scores::threshold)). t is 1 where every neighbor scores less.
+//! level; so `t` is thresholded like any score ([`threshold`](dance::scores::threshold)). t is 1 where every neighbor scores less.
 //!
 //! Bandwidth and RAPS's penalty are tuned for every α on a held-out fifth of the calibration points, by set size; RAPS's
 //! free ranks are the (1-α) quantile of the true labels' ranks, plus one. Heuristic: calibration points are each other's
@@ -12,7 +12,8 @@
 //! Cost: a sort of 50 scores per point for each of 30 settings, beside the neighbor search.
 //!
 //! ```
-//! use dance::{Context, Matrix, conformal::methods::ncp::Ncp, device::Cpu, neighbors::Index};
+//! use dance::{Context, Matrix, device::Cpu, neighbors::Index};
+//! use dance_bench::baselines::ncp::Ncp;
 //! let context = Context::new(1)?;
 //! let points = Matrix::new((0..40).map(|at| at as f32).collect(), 40, 1)?;
 //! let labels: Vec<u32> = (0..40).map(|row| u32::from(row >= 20)).collect();
@@ -25,18 +26,16 @@
 //! # Ok::<(), dance::Error>(())
 //! ```
 
-use crate::context::Context;
-use crate::data::split;
-use crate::device::Device;
-use crate::error::{Error, Result};
-use crate::neighbors::{Index, Neighbors};
-use crate::numeric::matrix::Matrix;
-use crate::scores::Raps;
-use crate::scores::ranked::{self, RankedLabel, RankedRow, RankedScore};
-use crate::scores::sets::Sets;
-use crate::scores::threshold::{CalibrationScores, order_index};
-
-use super::adapter::{CALIBRATION_PART, QUERY_PART, draws};
+use dance::Context;
+use dance::Matrix;
+use dance::data::split;
+use dance::device::Device;
+use dance::neighbors::{Index, Neighbors};
+use dance::scores::Raps;
+use dance::scores::Sets;
+use dance::scores::ranked::{self, Draws, RankedLabel, RankedRow, RankedScore};
+use dance::scores::threshold::{CalibrationScores, order_index};
+use dance::{Error, Result};
 
 /// Neighbors that give a query its threshold.
 const NEIGHBORS: usize = 50;
@@ -83,7 +82,7 @@ impl<'a> Ncp<'a> {
             )));
         }
         let ranked_labels =
-            ranked::ranked_labels(probabilities, labels, draws(Some(seed), CALIBRATION_PART), context)?;
+            ranked::ranked_labels(probabilities, labels, Draws::calibration(Some(seed)), context)?;
         let mut distances: Vec<f64> = (0..neighbors.len())
             .flat_map(|row| neighbors.squared(row).iter().take(NEIGHBORS).map(|squared| squared.sqrt()))
             .collect();
@@ -147,7 +146,7 @@ impl<'a> Ncp<'a> {
         let thresholds: Vec<f64> = (0..neighbors.len())
             .map(|query| quantile(&scores, neighbors, query, setting.bandwidth, level))
             .collect();
-        let draws = draws(Some(self.seed), QUERY_PART);
+        let draws = Draws::queries(Some(self.seed));
         let cut = |row: usize, _| (&setting.raps as &dyn RankedScore, thresholds[row]);
         let mut sets = ranked::sets_with(probabilities, 1, draws, cut, context);
         Ok(sets.remove(0))

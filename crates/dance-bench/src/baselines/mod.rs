@@ -1,9 +1,10 @@
-//! The methods that DANCE is compared with; DANCE itself is [`Predictor`](super::Predictor).
+//! The methods of others that DANCE is compared with, one file each.
 
-pub mod adapter;
 pub mod class_wise;
 pub mod clustered;
 pub mod conf_ot;
+pub mod confine;
+pub mod deep_knn;
 pub mod fca;
 mod k_means;
 pub mod ncp;

@@ -9,7 +9,7 @@
 //! every set. The score is APS with its draw, as in the paper's main tables.
 
 use super::class_wise::{ClassCalibration, Cuts};
-use crate::error::Result;
+use dance::Result;
 
 /// What lets every class in at error level `alpha`.
 pub fn cuts(calibration: &ClassCalibration, alpha: f64) -> Result<Cuts> {

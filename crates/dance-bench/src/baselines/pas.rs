@@ -5,14 +5,14 @@
 //! classifier; a class that has none there has probability 0 too, and scores 0, the largest.
 //!
 //! ```
-//! use dance::conformal::methods::{class_wise::ClassScore, pas::Pas};
+//! use dance_bench::baselines::{class_wise::ClassScore, pas::Pas};
 //! use dance::scores::ranked::ranked_label;
 //! let pas = Pas::new(&[8, 2, 0]);
 //! assert!((pas.score(1, &ranked_label(&[0.5, 0.5, 0.0], 1, 0.0)) + 2.5).abs() < 1e-12); // -0.5/0.2
 //! ```
 
 use super::class_wise::ClassScore;
-use crate::scores::ranked::RankedLabel;
+use dance::scores::ranked::RankedLabel;
 
 /// No label scores more.
 pub const LARGEST: f64 = 0.0;

@@ -3,7 +3,7 @@
 //! A label that no neighbor carries has the largest score, 1; it is left out like every label at +∞, which changes no
 //! set: a threshold of 1 is one that lets every label in. Cost: one look at every neighbor.
 
-use crate::scores::{BestPerLabel, NeighborScore, Neighborhood};
+use dance::scores::{BestPerLabel, NeighborScore, Neighborhood};
 
 /// Deep k-NN: the share of the nearest neighbors that do not carry the label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,13 +5,11 @@
 //! the ratio is that of the sums); a class without any is at +∞. Points are the mapped ones, like those of every other
 //! score. Cost: a matrix product with all reference points and one look at every distance.
 
-use rayon::prelude::*;
-
-use crate::context::Context;
-use crate::device::Device;
-use crate::error::{Error, Result};
-use crate::numeric::matrix::Matrix;
-use crate::scores::LabelScores;
+use dance::Context;
+use dance::Matrix;
+use dance::device::Device;
+use dance::scores::LabelScores;
+use dance::{Error, Result};
 
 /// Queries of one product with all reference points.
 const BLOCK: usize = 2048;
@@ -55,9 +53,8 @@ impl Confine {
             let block: Vec<usize> = (first..queries.rows().min(first + BLOCK)).collect();
             let cosines = device.inner_products(&directions(&queries.select(&block)), &reference, context)?;
             let skipped = |row: usize| skip.and_then(|skip| skip[row]);
-            let score = |row: usize| self.row(cosines.row(row - first), labels, classes, skipped(row));
-            let scored: Vec<_> = context.run(|| block.into_par_iter().map(score).collect());
-            rows.extend(scored);
+            let score = |at: usize| self.row(cosines.row(at), labels, classes, skipped(first + at));
+            rows.extend(context.map(block.len(), score));
         }
         Ok(LabelScores::from_rows(rows.iter().map(Vec::as_slice)))
     }

@@ -2,17 +2,16 @@
 
 use dance::Context;
 use dance::Matrix;
-use dance::conformal::methods::conf_ot;
-use dance::conformal::methods::ncp::Ncp;
 use dance::device::Cpu;
 use dance::neighbors::Index;
 use dance::numeric::random::Random;
-use dance::scores::Confine;
-use dance::scores::DeepKnn;
 use dance::scores::Raps;
 use dance::scores::ranked::{self, Draws, RankedScore};
 use dance::scores::threshold::{CalibrationScores, order_index};
 use dance::scores::{self, NeighborScore};
+use dance_bench::baselines::confine::Confine;
+use dance_bench::baselines::deep_knn::DeepKnn;
+use dance_bench::baselines::{conf_ot, ncp::Ncp};
 
 /// Points around a center for every class, and their labels.
 fn points(n: usize, classes: usize, d: usize, seed: u64) -> (Matrix, Vec<u32>) {

@@ -17,7 +17,7 @@
 //!
 //! ```
 //! use dance::scores::{Cut, least_count};
-//! use dance::conformal::methods::fca::Fca;
+//! use dance_bench::baselines::fca::Fca;
 //! use dance::{Context, Matrix};
 //! let context = Context::new(1)?;
 //! let points = Matrix::new(vec![1.0, 0.1, 1.0, -0.1, 0.1, 1.0, -0.1, 1.0], 4, 2)?;
@@ -27,11 +27,11 @@
 //! # Ok::<(), dance::Error>(())
 //! ```
 
-use crate::context::Context;
-use crate::error::{Error, Result};
-use crate::neighbors::squared_distance;
-use crate::numeric::matrix::Matrix;
-use crate::scores::counts::{Counts, LabelCounts};
+use dance::Context;
+use dance::Matrix;
+use dance::neighbors::squared_distance;
+use dance::scores::{Counts, LabelCounts};
+use dance::{Error, Result};
 
 /// 1/τ: CLIP's.
 const SCALE: f64 = 100.0;

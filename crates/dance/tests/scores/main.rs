@@ -1,10 +1,8 @@
-//! The baselines against their formulas, against the packages people use, and against what theory promises.
+//! Scores of class probabilities against their formulas, a package people use, and the coverage that theory promises.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod formulas;
-mod methods;
-mod peers;
 mod torchcp;
 
 use dance::numeric::random::Random;

@@ -1,17 +1,16 @@
-//! RFM adapter: LAC, APS, RAPS or SAPS on the kernel machine's class probabilities (the paper, §4.1.2), plain split
-//! conformal prediction: `P(y ∈ C) ≥ 1-α` in finite samples when the calibration points did not fit the kernel.
+//! Split conformal prediction on class probabilities by LAC, APS, RAPS or SAPS: `P(y ∈ C) ≥ 1-α` in finite samples when the
+//! calibration points did not fit the classifier. On the kernel machine it is the paper's RFM Adapter (§4.1.2).
 //!
 //! All scores share one look at the calibration rows and one sort of each query's.
 //!
 //! ```
-//! use dance::conformal::methods::adapter::Adapter;
-//! use dance::scores::{Lac, RankedScore};
+//! use dance::scores::{Lac, RankedScore, SplitConformal};
 //! use dance::{Context, Matrix};
 //! let context = Context::new(1)?;
 //! let probabilities = Matrix::new(vec![0.9, 0.1, 0.2, 0.8, 0.6, 0.4, 0.7, 0.3], 4, 2)?;
-//! let adapter = Adapter::new(&probabilities, &[0, 1, 1, 0], None, &context)?; // one of four is wrong
-//! let threshold = adapter.threshold(&Lac, 0.4)?.value; // the 3rd smallest of 0.1, 0.2, 0.6, 0.3
-//! let sets = adapter.sets(&probabilities, &[(&Lac as &dyn RankedScore, threshold)], &context);
+//! let split = SplitConformal::new(&probabilities, &[0, 1, 1, 0], None, &context)?; // one of four is wrong
+//! let threshold = split.threshold(&Lac, 0.4)?.value; // the 3rd smallest of 0.1, 0.2, 0.6, 0.3
+//! let sets = split.sets(&probabilities, &[(&Lac as &dyn RankedScore, threshold)], &context);
 //! assert_eq!(sets[0].get(0), [0]);
 //! # Ok::<(), dance::Error>(())
 //! ```
@@ -23,18 +22,14 @@ use crate::scores::ranked::{self, Draws, RankedLabel, RankedScore};
 use crate::scores::sets::Sets;
 use crate::scores::threshold::{CalibrationScores, Threshold};
 
-/// Parts of the seeded draws: calibration points, and points asked about later.
-pub(crate) const CALIBRATION_PART: u64 = 0;
-pub(crate) const QUERY_PART: u64 = 1;
-
-/// Calibrated on probabilities and the true labels of their rows.
+/// Holds what the calibration points say about every [`RankedScore`] of the same probabilities.
 #[derive(Clone, Debug)]
-pub struct Adapter {
+pub struct SplitConformal {
     ranked_labels: Vec<RankedLabel>,
     seed: Option<u64>,
 }
 
-impl Adapter {
+impl SplitConformal {
     /// With a seed, every row has a draw u; without, u = 0.
     pub fn new(
         probabilities: &Matrix,
@@ -42,8 +37,7 @@ impl Adapter {
         seed: Option<u64>,
         context: &Context<'_>,
     ) -> Result<Self> {
-        let draws = draws(seed, CALIBRATION_PART);
-        let ranked_labels = ranked::ranked_labels(probabilities, labels, draws, context)?;
+        let ranked_labels = ranked::ranked_labels(probabilities, labels, Draws::calibration(seed), context)?;
         Ok(Self { ranked_labels, seed })
     }
 
@@ -69,11 +63,6 @@ impl Adapter {
 
     /// The draws of queries, by their row.
     pub fn query_draws(&self) -> Draws {
-        draws(self.seed, QUERY_PART)
+        Draws::queries(self.seed)
     }
-}
-
-/// The draws of a part: seeded, or 0.
-pub(crate) fn draws(seed: Option<u64>, part: u64) -> Draws {
-    seed.map_or(Draws::Zero, |seed| Draws::Seeded { seed, part })
 }

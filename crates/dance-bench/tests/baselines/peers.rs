@@ -1,14 +1,14 @@
 //! Class-wise, clustered and interpolated thresholds, RC3P, PAS and FCA, straight from their formulas in f64, and the coverage they promise.
 
 use dance::Matrix;
-use dance::conformal::methods::class_wise::ClassCalibration;
-use dance::conformal::methods::clustered::Clusters;
-use dance::conformal::methods::fca::Fca;
-use dance::conformal::methods::pas::{self, Pas};
-use dance::conformal::methods::rc3p;
 use dance::numeric::random::Random;
 use dance::scores::{Aps, Draws, Lac};
 use dance::scores::{Cut, LabelCounts, least_count};
+use dance_bench::baselines::class_wise::ClassCalibration;
+use dance_bench::baselines::clustered::Clusters;
+use dance_bench::baselines::fca::Fca;
+use dance_bench::baselines::pas::{self, Pas};
+use dance_bench::baselines::rc3p;
 
 use super::{context, simulated};
 

@@ -11,7 +11,8 @@
 //! A class without calibration points counts as half a point: it keeps a small mass. Cost: 6 exponentials per logit, in f64.
 //!
 //! ```
-//! use dance::{Context, Matrix, conformal::methods::conf_ot, device::Cpu};
+//! use dance::{Context, Matrix, device::Cpu};
+//! use dance_bench::baselines::conf_ot;
 //! let context = Context::new(1)?;
 //! let points = Matrix::new(vec![1.0, 0.0, 0.0, 1.0], 2, 2)?;
 //! let logits = conf_ot::logits(&Cpu, &points, &points, &context)?; // 100·cos with each prototype
@@ -20,12 +21,10 @@
 //! # Ok::<(), dance::Error>(())
 //! ```
 
-use rayon::prelude::*;
-
-use crate::context::Context;
-use crate::device::Device;
-use crate::error::{Error, Result};
-use crate::numeric::matrix::Matrix;
+use dance::Context;
+use dance::Matrix;
+use dance::device::Device;
+use dance::{Error, Result};
 
 /// Factor of the cosines: CLIP's.
 const SCALE: f32 = 100.0;
@@ -65,10 +64,6 @@ pub fn logits(
 
 /// The bias of every class. `logits` are those of all rows, `labels` those of the calibration rows.
 pub fn biases(logits: &Matrix, labels: &[u32], context: &Context<'_>) -> Vec<f64> {
-    context.run(|| biases_on_workers(logits, labels))
-}
-
-fn biases_on_workers(logits: &Matrix, labels: &[u32]) -> Vec<f64> {
     let classes = logits.cols();
     let mut counts = vec![0.0f64; classes];
     for &label in labels {
@@ -90,6 +85,7 @@ fn biases_on_workers(logits: &Matrix, labels: &[u32]) -> Vec<f64> {
             f64::NEG_INFINITY,
             |row, class| row_terms[row] + f64::from(logits.row(row)[class]),
             f64::max,
+            context,
         );
         let sums = fold_rows(
             n,
@@ -97,13 +93,16 @@ fn biases_on_workers(logits: &Matrix, labels: &[u32]) -> Vec<f64> {
             0.0,
             |row, class| (row_terms[row] + f64::from(logits.row(row)[class]) - largest[class]).exp(),
             |a, b| a + b,
+            context,
         );
         for class in 0..classes {
             bias[class] = (counts[class] / total).ln() - largest[class] - sums[class].ln();
         }
-        row_terms.par_iter_mut().enumerate().for_each(|(row, term)| {
-            *term = -(n as f64).ln() - log_sum_exp(logits.row(row), &bias);
+        let terms = context.map(n.div_ceil(TILE), |tile| {
+            let rows = tile * TILE..((tile + 1) * TILE).min(n);
+            rows.map(|row| -(n as f64).ln() - log_sum_exp(logits.row(row), &bias)).collect::<Vec<_>>()
         });
+        row_terms = terms.concat();
     }
     bias
 }
@@ -115,19 +114,17 @@ fn fold_rows(
     start: f64,
     value: impl Fn(usize, usize) -> f64 + Sync,
     combine: impl Fn(f64, f64) -> f64 + Sync,
+    context: &Context<'_>,
 ) -> Vec<f64> {
-    let tiles: Vec<Vec<f64>> = (0..rows.div_ceil(TILE))
-        .into_par_iter()
-        .map(|tile| {
-            let mut folded = vec![start; classes];
-            for row in tile * TILE..((tile + 1) * TILE).min(rows) {
-                for (class, folded) in folded.iter_mut().enumerate() {
-                    *folded = combine(*folded, value(row, class));
-                }
+    let tiles = context.map(rows.div_ceil(TILE), |tile| {
+        let mut folded = vec![start; classes];
+        for row in tile * TILE..((tile + 1) * TILE).min(rows) {
+            for (class, folded) in folded.iter_mut().enumerate() {
+                *folded = combine(*folded, value(row, class));
             }
-            folded
-        })
-        .collect();
+        }
+        folded
+    });
     let mut all = vec![start; classes];
     for tile in &tiles {
         all.iter_mut().zip(tile).for_each(|(all, value)| *all = combine(*all, *value));
@@ -149,7 +146,10 @@ pub fn row_probabilities(logits: &[f32], bias: &[f64]) -> Vec<f64> {
 
 /// Probabilities of all rows.
 pub fn probabilities(logits: &Matrix, bias: &[f64], context: &Context<'_>) -> Result<Matrix> {
-    let row = |row: usize| row_probabilities(logits.row(row), bias).into_iter().map(|p| p as f32);
-    let values: Vec<f32> = context.run(|| (0..logits.rows()).into_par_iter().flat_map_iter(row).collect());
-    Matrix::new(values, logits.rows(), logits.cols())
+    let rows = context.map(logits.rows().div_ceil(TILE), |tile| {
+        let rows = tile * TILE..((tile + 1) * TILE).min(logits.rows());
+        let row = |row| row_probabilities(logits.row(row), bias).into_iter().map(|p| p as f32);
+        rows.flat_map(row).collect::<Vec<f32>>()
+    });
+    Matrix::new(rows.concat(), logits.rows(), logits.cols())
 }

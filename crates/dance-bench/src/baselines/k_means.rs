@@ -1,6 +1,6 @@
 //! k-means with weights (Lloyd, from k-means++): fifty seeded starts, the one with the least sum of squares kept.
 
-use crate::numeric::random::Random;
+use dance::numeric::random::Random;
 
 const PURPOSE: u64 = 0x6b6d;
 const STARTS: usize = 50;
