@@ -1,72 +1,65 @@
-//! Settings of DANCE: what the neighbors of a point say about its label (the paper, §3 and appendix A), in three ways of
-//! calibrating and three of combining the scores ([`MethodName`]). The paper's own is reuse and union.
+//! Methods: how every label of a query gets a p-value.
 //!
-//! - **reuse** (the paper's main tables): the calibration points are the reference, each searched leave-one-out. The mix is
-//!   selected on a stratified 80/20 split of them, thresholds come from all. Heuristic.
-//! - **disjoint** (the paper's appendix D): the points that fitted the kernel are the reference. A random half of the
-//!   calibration points selects the mix (80/20 again), the other gives the thresholds: `P(y ∈ C) ≥ 1-α` in finite
-//!   samples. The halves are not stratified, since that would make the threshold half differ from a test point in law.
-//!   A fixed mix needs no selection, and all calibration points give thresholds.
-//! - **exact** (ours): the guarantee of disjoint with all calibration points at work twice, as neighbors and for
-//!   p-values, and the points that fitted the kernel as further neighbors. A fifth of those selects the mix.
+//! | method | score of a label | calibration |
+//! |---|---|---|
+//! | **posterior** (default) | `-ln p(y)` of a stack of experts trained on every label | full or split |
+//! | **fuse** | rank, contrastive score and class probability in one number | full |
+//! | **dance** (the paper) | rank and contrastive score, each with its own share of α | reuse or split |
+//!
+//! - **full** conformal prediction: the query joins the calibration points under each candidate label (*the bag*), and
+//!   every point of the bag is scored by all the others. `P(y ∈ C) ≥ 1-α` in finite samples.
+//! - **split** conformal prediction: the fit points score, the calibration points only give thresholds. The same guarantee.
+//! - **reuse** (the paper's main tables): calibration points are each other's neighbors. Heuristic.
+//!
+//! [`ConformalConfig`] is what users write: names and numbers that may contradict each other. [`ConformalConfig::method`]
+//! is the only check. The [`Method`] that it returns can hold no contradiction.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::setters::setters;
 
-/// Whom the guarantee is for.
+/// The classes for which the guarantee holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ByClass {
-    /// All points together.
+    /// All points together (marginal coverage).
     #[default]
     All,
-    /// All points together, the difference between classes evened out.
+    /// All points together, with class offsets that bring the coverage of classes closer to each other.
     Balanced,
-    /// Every cluster of classes.
+    /// Every cluster of classes of like difficulty (Mondrian).
     Clusters,
-    /// Every class.
+    /// Every class (Mondrian).
     Each,
 }
 
-/// How the scores are combined.
+/// The name of a method.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MethodName {
-    /// Both scores pass, each at its share of α.
-    Dance,
-    /// One score made of two, at the whole α.
-    Joint,
-    /// One score made of both and the class probability.
+    /// A stack of experts trained on every label: see [`crate::posterior`].
     #[default]
-    Fuse,
-    /// The posterior of several experts, trained on fit and calibration points: see `posterior`.
     Posterior,
+    /// Rank, contrastive score and class probability in one score.
+    Fuse,
+    /// The paper's DANCE: a label must pass both the rank and the contrastive score.
+    Dance,
 }
 
-/// How the mix is found.
+/// The share of α that the contrastive score gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Mix {
     /// Selected on calibration points, for every α by itself.
     #[default]
     Auto,
-    /// Given: 0 is the k-NN set, 1 the CLR set.
+    /// A given share: 0 is the paper's k-NN set, 1 its CLR set.
     Fixed(f64),
 }
 
-impl Mix {
-    pub(crate) fn check(self) -> Result<()> {
-        match self {
-            Self::Fixed(mix) if !(0.0..=1.0).contains(&mix) => {
-                Err(Error::config("mix", mix, "`auto` or a number from 0 (k-NN set) to 1 (CLR set)"))
-            }
-            _ => Ok(()),
-        }
-    }
-}
+const MIX: &str = "`auto` or a number from 0 (k-NN set) to 1 (CLR set)";
 
-/// `auto` or a number, in files as on the command line.
+/// Writes `auto` or a number, in files as on the command line.
 impl Serialize for Mix {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -95,81 +88,62 @@ impl std::str::FromStr for Mix {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let mix = match text {
-            "auto" => Self::Auto,
-            number => Self::Fixed(number.parse().unwrap_or(f64::NAN)),
-        };
-        match mix.check() {
-            Ok(()) => Ok(mix),
-            Err(_) => Err(Error::config("mix", text, "`auto` or a number from 0 (k-NN set) to 1 (CLR set)")),
+        match text.parse() {
+            _ if text == "auto" => Ok(Self::Auto),
+            Ok(mix) if (0.0..=1.0).contains(&mix) => Ok(Self::Fixed(mix)),
+            _ => Err(Error::config("mix", text, MIX)),
         }
     }
 }
 
-/// Where neighbors come from, and so which guarantee holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The use that is made of calibration points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Calibration {
-    /// Among the calibration points themselves, leave-one-out.
-    Reuse,
-    /// Among the points that fitted the kernel.
-    Split,
-    /// Among both, the query counted as one of the calibration points.
-    #[default]
+    /// The query joins them (full conformal prediction).
     Full,
+    /// They give thresholds and nothing else (split conformal prediction).
+    Split,
+    /// They give thresholds and are each other's neighbors (the paper's heuristic).
+    Reuse,
 }
 
-impl Calibration {
-    /// The guarantee, in words for every output.
-    pub fn guarantee(self) -> &'static str {
-        match self {
-            Self::Reuse => "heuristic: calibration points serve as each other's neighbors",
-            Self::Split | Self::Full => {
-                "P(label in set) >= 1 - alpha in finite samples, for exchangeable points whose labels it knows"
-            }
-        }
-    }
-}
-
-/// Settings of the method.
+/// Settings of the method, as users write them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ConformalConfig {
-    /// Neighbors the rank score looks at.
+    /// The method; `None` is the posterior, or fuse where the posterior needs more memory than there is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<MethodName>,
+    /// The use of calibration points; `None` is reuse for the method dance and full for the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
+    /// The classes for which the guarantee holds.
+    pub by_class: ByClass,
+    /// Whether sets may hold "a new label", so that the guarantee counts labels that no point has.
+    pub new_labels: bool,
+    /// Share of α that the method dance gives the contrastive score.
+    pub mix: Mix,
+    /// Neighbors that the rank score looks at.
     pub rank_neighbors: usize,
-    /// Neighbors the contrastive score looks at.
+    /// Neighbors that the contrastive score looks at.
     pub contrast_neighbors: usize,
     /// Temperature of the contrastive score.
     pub temperature: f64,
-    /// Share of α that goes to the contrastive score.
-    pub mix: Mix,
-    /// Where neighbors come from.
-    pub calibration: Calibration,
-    /// How the scores become one decision.
-    pub method: MethodName,
-    /// Whom the guarantee is for: all points together, or classes.
-    pub by_class: ByClass,
-    /// In exact mode, whether sets may hold "none of these", for labels that nobody has.
-    pub new_labels: bool,
-    /// In exact mode, whether the points that fitted the kernel serve as neighbors too.
-    pub fit_neighbors: bool,
-    /// Width ε < 1 of the noise U(0,ε) that breaks ties of ranks; 0 leaves them.
+    /// Width ε < 1 of the noise U(0,ε) that breaks ties of ranks in the method dance; 0 leaves ties.
     pub tie_noise: f64,
-    /// Seed of the splits for the mix, and of the noise.
+    /// Seed of every random choice that calibration makes.
     pub seed: u64,
 }
 
 setters!(ConformalConfig {
+    by_class: ByClass,
+    new_labels: bool,
+    mix: Mix,
     rank_neighbors: usize,
     contrast_neighbors: usize,
     temperature: f64,
-    mix: Mix,
-    calibration: Calibration,
-    method: MethodName,
-    by_class: ByClass,
-    new_labels: bool,
-    fit_neighbors: bool,
     tie_noise: f64,
     seed: u64,
 });
@@ -177,17 +151,162 @@ setters!(ConformalConfig {
 impl Default for ConformalConfig {
     fn default() -> Self {
         Self {
+            method: None,
+            calibration: None,
+            by_class: ByClass::default(),
+            new_labels: false,
+            mix: Mix::Auto,
             rank_neighbors: 100,
             contrast_neighbors: 50,
             temperature: 0.01,
-            mix: Mix::Auto,
-            calibration: Calibration::default(),
-            method: MethodName::default(),
-            by_class: ByClass::default(),
-            new_labels: false,
-            fit_neighbors: true,
             tie_noise: 0.0,
             seed: 0,
+        }
+    }
+}
+
+/// Settings of the rank and the contrastive score.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NeighborScores {
+    /// Neighbors that the rank score looks at.
+    pub rank_neighbors: usize,
+    /// Neighbors that the contrastive score looks at.
+    pub contrast_neighbors: usize,
+    /// Temperature of the contrastive score.
+    pub temperature: f64,
+    /// Seed of the keys and the noise that break ties.
+    pub seed: u64,
+}
+
+/// A method whose settings agree with each other. Each variant holds what the method uses and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Method {
+    /// A stack of experts trained on every label.
+    Posterior(PosteriorMethod),
+    /// Rank, contrastive score and class probability in one score; the query joins the bag.
+    Fuse(FuseMethod),
+    /// The paper's DANCE.
+    Dance(DanceMethod),
+}
+
+/// Settings of the method posterior.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PosteriorMethod {
+    /// The use of calibration points.
+    pub calibration: PosteriorCalibration,
+    /// Neighbors of a query that are found, to be shown as support.
+    pub neighbors: usize,
+}
+
+/// The use that the method posterior makes of calibration points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PosteriorCalibration {
+    /// They train the experts, and the query joins them.
+    Full {
+        /// The classes for which the guarantee holds.
+        by_class: ByClass,
+        /// Whether sets may hold a new label.
+        new_labels: bool,
+    },
+    /// They give the threshold of a posterior that the fit points trained.
+    Split,
+}
+
+/// Settings of the method fuse.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FuseMethod {
+    /// Settings of its two neighbor scores.
+    pub scores: NeighborScores,
+    /// Whether the guarantee holds for every class by itself.
+    pub each_class: bool,
+    /// Whether sets may hold a new label.
+    pub new_labels: bool,
+}
+
+/// Settings of the method dance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DanceMethod {
+    /// Settings of its two scores.
+    pub scores: NeighborScores,
+    /// The points among which neighbors are found.
+    pub calibration: DanceCalibration,
+    /// Share of α that the contrastive score gets.
+    pub mix: Mix,
+    /// Width of the noise that breaks ties of ranks; 0 leaves ties.
+    pub tie_noise: f64,
+}
+
+/// The points among which the method dance finds neighbors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DanceCalibration {
+    /// The calibration points, each searched among the others.
+    Reuse,
+    /// The fit points. A random half of the calibration points selects the mix where it is not fixed.
+    Split,
+}
+
+const SPLIT_OR_FULL: &str =
+    "P(label in set) >= 1 - alpha in finite samples, for exchangeable points whose labels it knows";
+const REUSE: &str = "heuristic: calibration points serve as each other's neighbors";
+const NEW_LABELS: &str =
+    "P(label in set) >= 1 - alpha in finite samples, for exchangeable points; a new label is in a set that says so";
+
+impl Method {
+    /// The method's name.
+    pub fn name(&self) -> MethodName {
+        match self {
+            Self::Posterior(_) => MethodName::Posterior,
+            Self::Fuse(_) => MethodName::Fuse,
+            Self::Dance(_) => MethodName::Dance,
+        }
+    }
+
+    /// The use that it makes of calibration points.
+    pub fn calibration(&self) -> Calibration {
+        match self {
+            Self::Posterior(PosteriorMethod { calibration: PosteriorCalibration::Full { .. }, .. })
+            | Self::Fuse(_) => Calibration::Full,
+            Self::Posterior(PosteriorMethod { calibration: PosteriorCalibration::Split, .. })
+            | Self::Dance(DanceMethod { calibration: DanceCalibration::Split, .. }) => Calibration::Split,
+            Self::Dance(DanceMethod { calibration: DanceCalibration::Reuse, .. }) => Calibration::Reuse,
+        }
+    }
+
+    /// The classes for which the guarantee holds.
+    pub fn by_class(&self) -> ByClass {
+        match *self {
+            Self::Posterior(PosteriorMethod {
+                calibration: PosteriorCalibration::Full { by_class, .. },
+                ..
+            }) => by_class,
+            Self::Fuse(FuseMethod { each_class: true, .. }) => ByClass::Each,
+            Self::Posterior(_) | Self::Fuse(_) | Self::Dance(_) => ByClass::All,
+        }
+    }
+
+    /// Whether sets may hold a new label.
+    pub fn new_labels(&self) -> bool {
+        match *self {
+            Self::Posterior(PosteriorMethod {
+                calibration: PosteriorCalibration::Full { new_labels, .. },
+                ..
+            })
+            | Self::Fuse(FuseMethod { new_labels, .. }) => new_labels,
+            Self::Posterior(_) | Self::Dance(_) => false,
+        }
+    }
+
+    /// The guarantee, in words for every output.
+    pub fn guarantee(&self) -> String {
+        let of_all = match self.calibration() {
+            Calibration::Reuse => REUSE,
+            _ if self.new_labels() => NEW_LABELS,
+            Calibration::Full | Calibration::Split => SPLIT_OR_FULL,
+        };
+        match self.by_class() {
+            ByClass::All | ByClass::Balanced => of_all.into(),
+            ByClass::Clusters => format!("{of_all}; for the labels of every cluster of classes by itself"),
+            ByClass::Each => format!("{of_all}; for every class by itself"),
         }
     }
 }
@@ -195,87 +314,122 @@ impl Default for ConformalConfig {
 impl ConformalConfig {
     /// The paper's own settings.
     pub fn paper() -> Self {
-        Self { calibration: Calibration::Reuse, method: MethodName::Dance, ..Self::default() }
+        Self::default().with_method(MethodName::Dance)
     }
 
-    /// The guarantee, in words for every output.
-    pub fn guarantee(&self) -> String {
-        let of_all = if self.new_labels {
-            "P(label in set) >= 1 - alpha in finite samples, for exchangeable points; a label nobody has is in a set that says so"
-        } else {
-            self.calibration.guarantee()
-        };
-        match self.by_class {
-            ByClass::All | ByClass::Balanced => of_all.into(),
-            ByClass::Clusters => format!("{of_all}; for the labels of every cluster of classes by itself"),
-            ByClass::Each => format!("{of_all}; for every class by itself"),
-        }
+    /// Sets the method.
+    #[must_use]
+    pub fn with_method(mut self, method: MethodName) -> Self {
+        self.method = Some(method);
+        self
     }
 
-    /// How the scores become one decision. With a mix of 0 or 1, union is one score, which may be counted by class like a joint one.
-    pub(crate) fn combination(&self) -> MethodName {
-        if self.method == MethodName::Dance && self.by_class != ByClass::All {
-            MethodName::Joint
-        } else {
-            self.method
-        }
+    /// Sets the use of calibration points.
+    #[must_use]
+    pub fn with_calibration(mut self, calibration: Calibration) -> Self {
+        self.calibration = Some(calibration);
+        self
     }
 
-    /// Whether calibration points and queries come with class probabilities of the kernel machine.
-    pub(crate) fn asks_probabilities(&self) -> bool {
-        self.method == MethodName::Fuse || self.evens_out()
+    /// Returns the method that these settings ask for. This is the only check: settings that contradict each other are
+    /// refused by the names of both.
+    pub fn method(&self) -> Result<Method> {
+        let scores = self.scores()?;
+        let name = self.method.unwrap_or_default();
+        let usual = if name == MethodName::Dance { Calibration::Reuse } else { Calibration::Full };
+        let calibration = self.calibration.unwrap_or(usual);
+        self.check_unused(name, calibration)?;
+        let Self { by_class, new_labels, mix, tie_noise, .. } = *self;
+        let neighbors = scores.rank_neighbors;
+        Ok(match (name, calibration) {
+            (MethodName::Posterior, Calibration::Full) => Method::Posterior(PosteriorMethod {
+                calibration: PosteriorCalibration::Full { by_class, new_labels },
+                neighbors,
+            }),
+            (MethodName::Posterior, Calibration::Split) => {
+                Method::Posterior(PosteriorMethod { calibration: PosteriorCalibration::Split, neighbors })
+            }
+            (MethodName::Fuse, Calibration::Full) => {
+                Method::Fuse(FuseMethod { scores, each_class: by_class == ByClass::Each, new_labels })
+            }
+            (MethodName::Dance, Calibration::Split) => {
+                Method::Dance(DanceMethod { scores, calibration: DanceCalibration::Split, mix, tie_noise })
+            }
+            (MethodName::Dance, Calibration::Reuse) => {
+                Method::Dance(DanceMethod { scores, calibration: DanceCalibration::Reuse, mix, tie_noise })
+            }
+            (MethodName::Posterior, Calibration::Reuse) => {
+                return Err(conflict("calibration", "reuse", "`full` or `split` with the method `posterior`"));
+            }
+            (MethodName::Fuse, Calibration::Split) => {
+                return Err(conflict("calibration", "split", "`full`, or left out, with the method `fuse`"));
+            }
+            (MethodName::Fuse, Calibration::Reuse) => {
+                return Err(conflict("calibration", "reuse", "`full`, or left out, with the method `fuse`"));
+            }
+            (MethodName::Dance, Calibration::Full) => {
+                return Err(conflict("calibration", "full", "`reuse` or `split` with the method `dance`"));
+            }
+        })
     }
 
-    /// Whether it matters how hard classes are to the kernel machine.
-    pub(crate) fn asks_difficulty(&self) -> bool {
-        self.method != MethodName::Posterior && matches!(self.by_class, ByClass::Balanced | ByClass::Clusters)
-    }
-
-    /// Whether classes are evened out by what the kernel machine says of them.
-    fn evens_out(&self) -> bool {
-        self.method != MethodName::Posterior && self.by_class == ByClass::Balanced
-    }
-
-    pub(crate) fn check(&self) -> Result<()> {
-        for (name, value) in
-            [("rank_neighbors", self.rank_neighbors), ("contrast_neighbors", self.contrast_neighbors)]
-        {
+    /// Returns the settings of the neighbor scores, where their numbers are in range.
+    fn scores(&self) -> Result<NeighborScores> {
+        let Self { rank_neighbors, contrast_neighbors, temperature, seed, .. } = *self;
+        for (name, value) in [("rank_neighbors", rank_neighbors), ("contrast_neighbors", contrast_neighbors)] {
             if value == 0 {
                 return Err(Error::config(name, value, "at least 1"));
             }
         }
-        if !(self.temperature.is_finite() && self.temperature > 0.0) {
-            return Err(Error::config("temperature", self.temperature, "a positive number, such as 0.01"));
+        if !(temperature.is_finite() && temperature > 0.0) {
+            return Err(Error::config("temperature", temperature, "a positive number, such as 0.01"));
+        }
+        Ok(NeighborScores { rank_neighbors, contrast_neighbors, temperature, seed })
+    }
+
+    /// Refuses settings that the method does not use.
+    fn check_unused(&self, name: MethodName, calibration: Calibration) -> Result<()> {
+        match self.mix {
+            Mix::Fixed(mix) if !(0.0..=1.0).contains(&mix) => return Err(Error::config("mix", mix, MIX)),
+            Mix::Fixed(mix) if name != MethodName::Dance => {
+                return Err(conflict("mix", mix, "left out: only the method `dance` has a mix"));
+            }
+            Mix::Fixed(_) | Mix::Auto => {}
         }
         if !(0.0..1.0).contains(&self.tie_noise) {
             return Err(Error::config("tie_noise", self.tie_noise, "at least 0 and below 1"));
         }
-        if self.new_labels && self.calibration != Calibration::Full {
-            return Err(Error::config("new_labels", true, "`false` unless calibration is full"));
+        if self.tie_noise > 0.0 && name != MethodName::Dance {
+            return Err(conflict("tie_noise", self.tie_noise, "0: only the method `dance` breaks ties by noise"));
         }
-        let one_score = match self.method {
-            MethodName::Fuse | MethodName::Posterior => true,
-            MethodName::Joint | MethodName::Dance => matches!(self.mix, Mix::Fixed(0.0 | 1.0)),
-        };
-        if self.by_class != ByClass::All && !(one_score && self.calibration == Calibration::Full) {
-            return Err(Error::config(
-                "by_class",
-                format!("{:?}", self.by_class).to_lowercase(),
-                "`together` unless one score decides in exact mode: `--calibration-mode exact` with `--combine evidence` or `fuse`, or with \
-                 `joint` or `union` and `--mix 0` (the rank score alone) or `--mix 1` (the contrastive score alone)",
-            ));
+        let word = format!("{:?}", self.by_class).to_lowercase();
+        let full = calibration == Calibration::Full;
+        match (self.by_class, name) {
+            (ByClass::All, _) => {}
+            (_, MethodName::Dance) => {
+                return Err(conflict("by_class", word, "`all` with the method `dance`; drop one of the two"));
+            }
+            (ByClass::Balanced | ByClass::Clusters, MethodName::Fuse) => {
+                return Err(conflict("by_class", word, "`all` or `each` with the method `fuse`; drop one of the two"));
+            }
+            _ if !full => {
+                return Err(conflict("by_class", word, "`all` unless the calibration is `full`; drop one of the two"));
+            }
+            _ => {}
         }
-        if matches!(self.method, MethodName::Fuse | MethodName::Posterior)
-            && let Mix::Fixed(mix) = self.mix
-        {
-            return Err(Error::config(
-                "mix",
-                mix,
-                "`auto` where there is one score: only union and joint have a mix (`--combine union`)",
-            ));
+        if self.new_labels && name == MethodName::Dance {
+            return Err(conflict("new_labels", true, "`false` with the method `dance`; drop one of the two"));
         }
-        self.mix.check()
+        if self.new_labels && !full {
+            return Err(conflict("new_labels", true, "`false` unless the calibration is `full`; drop one of the two"));
+        }
+        Ok(())
     }
+}
+
+/// An error that names both settings of a contradiction.
+fn conflict(name: &'static str, value: impl std::fmt::Display, expected: &'static str) -> Error {
+    Error::config(name, value, expected)
 }
 
 #[cfg(test)]
@@ -283,7 +437,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_numbers() {
+    fn a_mix_is_read_as_it_is_written() {
         assert_eq!("auto".parse::<Mix>().unwrap(), Mix::Auto);
         assert_eq!("0.3".parse::<Mix>().unwrap(), Mix::Fixed(0.3));
         for bad in ["1.1", "-0.1", "half", "NaN"] {
@@ -293,5 +447,44 @@ mod tests {
             let text = serde_json::to_string(&mix).unwrap();
             assert_eq!(serde_json::from_str::<Mix>(&text).unwrap(), mix);
         }
+    }
+
+    /// Every combination of names either makes a method that says the same, or is refused with two settings named.
+    #[test]
+    fn settings_agree_or_are_refused() {
+        let mut accepted = 0;
+        for method in [MethodName::Posterior, MethodName::Fuse, MethodName::Dance] {
+            for calibration in [Calibration::Full, Calibration::Split, Calibration::Reuse] {
+                for by_class in [ByClass::All, ByClass::Balanced, ByClass::Clusters, ByClass::Each] {
+                    for new_labels in [false, true] {
+                        for mix in [Mix::Auto, Mix::Fixed(0.2)] {
+                            let config = ConformalConfig::default()
+                                .with_method(method)
+                                .with_calibration(calibration)
+                                .by_class(by_class)
+                                .new_labels(new_labels)
+                                .mix(mix);
+                            match config.method() {
+                                Ok(found) => {
+                                    accepted += 1;
+                                    assert_eq!(found.name(), method);
+                                    assert_eq!(found.calibration(), calibration);
+                                    assert_eq!(found.by_class(), by_class);
+                                    assert_eq!(found.new_labels(), new_labels);
+                                    let heuristic = found.guarantee().starts_with("heuristic");
+                                    assert_eq!(heuristic, calibration == Calibration::Reuse);
+                                }
+                                Err(Error::Config { expected, .. }) => {
+                                    assert!(["method", "calibration"].iter().any(|name| expected.contains(name)), "{expected}");
+                                }
+                                Err(other) => panic!("{other}"),
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        // Posterior: 4 × 2 in full and 1 in split; fuse: 2 × 2; dance: 2 × 2 mixes.
+        assert_eq!(accepted, 17);
     }
 }

@@ -1,279 +1,262 @@
-//! How calibration points become a [`Predictor`], in three ways (the paper, §3 and appendices A and D; exact is ours).
+//! Calibration: how calibration points become a [`Predictor`].
 //!
-//! Cost: in every mode one search of all calibration points. In reuse mode the search runs over the two parts of the 80/20
-//! split by turns: the first answers for the selection of the mix, both merged for the thresholds.
+//! | method | calibration | neighbors of a calibration point |
+//! |---|---|---|
+//! | dance | reuse (the paper's main tables) | the other calibration points |
+//! | dance | split (the paper, appendix D) | the fit points |
+//! | fuse | full | the fit points and the other calibration points |
+//! | posterior | full or split | as above; experts trained on labels decide |
+//!
+//! A fit and a model file go through the same last step of each method ([`Predictor::of_thresholds`],
+//! [`Predictor::of_bag`], [`Predictor::of_stack`]).
+//!
+//! Cost: one search of all calibration points. With reuse, the search runs over the two parts of the 80/20 split in turn:
+//! the first answers for the selection of the mix, both merged give the thresholds.
 
-use super::combine::{Levels, Rule, Scores};
-use super::difficulty::Difficulty;
-use super::mix::{MixSelection, Trial};
-use super::parts::{canonical_order, halves, tuning_parts};
-use super::predictor::{Evidence, Predictor};
-use super::reference::{CALIBRATION_PART, Reference, check_labels};
-use super::selecting::{Selecting, own_scores, selected};
-use crate::conformal::full::Bag;
-use crate::context::Context;
-use crate::device::Device;
+use std::sync::Arc;
+
+use super::full::Bag;
+use super::mix::MixSelection;
+use super::neighbor_scores::NeighborScorer;
+use super::new_labels::NewLabels;
+use super::predictor::{Decider, PosteriorDecider, Predictor};
+use super::reference::{CALIBRATION_PART, Reference, Setup, check_labels};
+use super::thresholds::{MixSource, Thresholds};
+use super::tuning_split::{TuningSplit, canonical_order, halves, tuning_split};
 use crate::error::{Error, Result};
-use crate::kernel::Kernel;
 use crate::machine::Part;
-use crate::method::ByClass;
-use crate::method::ConformalConfig;
-use crate::method::MethodName;
-use crate::method::Mix;
+use crate::method::{
+    ByClass, DanceCalibration, DanceMethod, FuseMethod, Method, Mix, PosteriorCalibration, PosteriorMethod,
+};
 use crate::neighbors::Neighbors;
+use crate::posterior::Stack;
+use crate::scores::by_class::{Clusters, Strata};
 use crate::scores::threshold::CalibrationScores;
 use crate::stream::Novelty;
 
-/// What every way of calibrating needs beside the points.
-#[derive(Clone, Copy)]
-pub struct Setup<'a> {
-    /// Where the reference points are searched.
-    pub device: &'a dyn Device,
-    /// Number of classes; every label is below it.
-    pub classes: usize,
-    /// The kernel of the learned space.
-    pub kernel: Kernel,
-    /// Settings of the method.
-    pub config: &'a ConformalConfig,
-    /// How the job runs.
-    pub context: &'a Context<'a>,
-}
-
-/// What the kernel machine says of points whose labels are known.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Believed {
-    /// Calibration points' probabilities of their own labels, where [`ConformalConfig::asks_probabilities`].
-    pub(crate) probabilities: Option<Vec<f32>>,
-    /// How hard fit points are, where [`ConformalConfig::asks_difficulty`].
-    pub(crate) difficulty: Option<Difficulty>,
-}
-
-impl Setup<'_> {
-    pub(crate) fn open(&self, points: Part) -> Result<Reference> {
-        Reference::open(self.device, points, self.classes, self.kernel, self.config, self.context)
-    }
-}
-
 impl Predictor {
-    /// Calibrates in **reuse** mode: mapped calibration points are each other's neighbors. Fused scores need each point's
-    /// probability of its own label.
-    pub fn reuse(calibration: Part, probabilities: Option<&[f32]>, setup: Setup<'_>) -> Result<Self> {
-        let Setup { device, config, context, .. } = setup;
-        config.check()?;
+    /// Calibrates the method dance on mapped points. `fit` is called where neighbors are found among the fit points.
+    pub fn dance(
+        method: DanceMethod,
+        calibration: Part,
+        fit: impl FnOnce() -> Result<Part>,
+        setup: Setup<'_>,
+    ) -> Result<Self> {
+        match method.calibration {
+            DanceCalibration::Reuse => Self::reuse(method, calibration, setup),
+            DanceCalibration::Split => Self::split(method, &calibration, fit()?, setup),
+        }
+    }
+
+    /// Calibrates with reuse: calibration points are each other's neighbors.
+    fn reuse(method: DanceMethod, calibration: Part, setup: Setup<'_>) -> Result<Self> {
+        let Setup { device, classes, context, .. } = setup;
         let n = calibration.labels.len();
         if n < 2 {
             return Err(Error::Data(format!(
                 "{n} calibration point has no neighbor among the others; at least 2 are needed"
             )));
         }
-        let reference = setup.open(calibration)?;
-        let k = reference.neighbor_count();
-        let points = reference.index.points();
-        let (neighbors, selecting) = match tuning_parts(&canonical_order(points), &reference.labels, config)?
-        {
+        let scorer = NeighborScorer::with_noise(&method.scores, method.tie_noise, setup.kernel);
+        let reference = Reference::open(calibration, setup)?;
+        let (k, points) = (scorer.neighbors(), reference.index.points());
+        let tuning = match method.mix {
+            Mix::Fixed(_) => None,
+            Mix::Auto => tuning_split(&canonical_order(points), &reference.labels, scorer.seed)?,
+        };
+        let name = |row: usize| row as u64;
+        let (neighbors, selection) = match tuning {
             None => (reference.index.search_own(n, k, context)?, None),
-            Some([given, judged]) => {
+            Some(split) => {
                 // One pass over all pairs: neighbors in either part, merged for the thresholds.
-                let within = |rows: &[usize]| -> Result<(Reference, Neighbors)> {
-                    let part = reference.part(device, rows, context)?;
-                    let mut itself = vec![None; n];
+                let search = |rows: &[usize]| -> Result<(Reference, Neighbors)> {
+                    let part = reference.select(device, rows, context)?;
+                    let mut skip = vec![None; n];
                     for (place, &row) in rows.iter().enumerate() {
-                        itself[row] = Some(place as u32);
+                        skip[row] = Some(place as u32);
                     }
-                    let found = part.index.search_without(points, k, Some(&itself), context)?;
+                    let found = part.index.search_without(points, k, Some(&skip), context)?;
                     Ok((part, found))
                 };
-                let (part, in_given) = within(&given)?;
-                let (_, in_judged) = within(&judged)?;
-                let merged = in_given.merge(&given, &in_judged, &judged, k);
-                let scores = part.score(&in_given, CALIBRATION_PART, |row| row as u64, context);
-                let labels = &reference.labels;
-                (merged, Some(Selecting::new(&scores, labels, &given, &judged, setup.classes)))
+                let TuningSplit { threshold_rows, measured_rows } = &split;
+                let (part, in_threshold_rows) = search(threshold_rows)?;
+                let (_, in_measured_rows) = search(measured_rows)?;
+                let merged = in_threshold_rows.merge(threshold_rows, &in_measured_rows, measured_rows, k);
+                let scores = scorer.score(&part, &in_threshold_rows, CALIBRATION_PART, name, context);
+                (merged, Some(MixSelection::new(&scores, &reference.labels, &split, classes)?))
             }
         };
-        let scores = reference.score(&neighbors, CALIBRATION_PART, |row| row as u64, context);
-        let scores = own_scores(&scores, &reference.labels, probabilities);
+        let scores = scorer.score(&reference, &neighbors, CALIBRATION_PART, name, context);
+        let own = scores.of_labels(&reference.labels);
         let novelty = Novelty::new(&neighbors, k, n)?;
-        Self::split(reference, &scores, &scores, novelty, selecting, config)
+        Self::of_thresholds(method, reference, own, selection, novelty, setup)
     }
 
-    /// Calibrates in **disjoint** mode: mapped calibration points have their neighbors among others, `fit`.
-    pub fn disjoint(
-        fit: Part,
-        calibration: &Part,
-        probabilities: Option<&[f32]>,
-        setup: Setup<'_>,
-    ) -> Result<Self> {
-        let Setup { config, context, classes, .. } = setup;
-        config.check()?;
+    /// Calibrates with split: calibration points have their neighbors among the fit points. Where the mix is selected, a
+    /// random half of the calibration points selects it, and the other half gives the thresholds.
+    fn split(method: DanceMethod, calibration: &Part, fit: Part, setup: Setup<'_>) -> Result<Self> {
+        let Setup { classes, context, .. } = setup;
         check_labels("calibration", calibration, classes)?;
-        let reference = setup.open(fit)?;
+        let scorer = NeighborScorer::with_noise(&method.scores, method.tie_noise, setup.kernel);
+        let reference = Reference::open(fit, setup)?;
         let Part { embeddings: points, labels } = calibration;
-        let neighbors = reference.index.search(points, reference.neighbor_count(), context)?;
-        let scores = reference.score(&neighbors, CALIBRATION_PART, |row| row as u64, context);
-        let own = own_scores(&scores, labels, probabilities);
-        let novelty = Novelty::new(&neighbors, reference.neighbor_count(), reference.len())?;
-        // What is learned from calibration points, be it a mix or levels, must come from others than the thresholds do.
-        let learns = match config.method {
-            MethodName::Posterior => false,
-            MethodName::Dance => config.mix == Mix::Auto,
-            MethodName::Joint | MethodName::Fuse => true,
+        let neighbors = reference.index.search(points, scorer.neighbors(), context)?;
+        let scores = scorer.score(&reference, &neighbors, CALIBRATION_PART, |row| row as u64, context);
+        let novelty = Novelty::new(&neighbors, scorer.neighbors(), reference.len())?;
+        let (selecting, thresholds) = match method.mix {
+            Mix::Auto => halves(points, scorer.seed)?,
+            Mix::Fixed(_) => (Vec::new(), (0..labels.len()).collect()),
         };
-        let (selecting, thresholds) =
-            if learns { halves(points, config.seed)? } else { (Vec::new(), (0..labels.len()).collect()) };
-        let pick = |rows: &[usize]| rows.iter().map(|&row| own[row]).collect::<Vec<_>>();
-        let levels = pick(&selecting);
-        let selecting = tuning_parts(&selecting, labels, config)?
-            .map(|[given, judged]| Selecting::new(&scores, labels, &given, &judged, classes));
-        Self::split(reference, &levels, &pick(&thresholds), novelty, selecting, config)
+        let selection = tuning_split(&selecting, labels, scorer.seed)?
+            .map(|split| MixSelection::new(&scores, labels, &split, classes))
+            .transpose()?;
+        let own: Vec<u32> = thresholds.iter().map(|&row| labels[row]).collect();
+        let own = scores.select(&thresholds).of_labels(&own);
+        Self::of_thresholds(method, reference, own, selection, novelty, setup)
     }
 
-    /// Calibrates in **exact** mode: mapped calibration points form the bag that every query joins. `fit` are points outside
-    /// it, on which the mix is selected and, where the settings want it, further neighbors of the whole bag.
-    pub fn exact(
-        calibration: Part,
-        fit: &Part,
-        probabilities: Option<Vec<f32>>,
+    /// Assembles the method dance from the rank and the contrastive scores of the calibration points' own labels.
+    pub(crate) fn of_thresholds(
+        method: DanceMethod,
+        reference: Reference,
+        (rank, contrast): (Vec<f64>, Vec<f64>),
+        selection: Option<MixSelection>,
+        novelty: Novelty,
         setup: Setup<'_>,
     ) -> Result<Self> {
-        let believed = Believed { probabilities, difficulty: None };
-        Self::exact_with(calibration, fit, believed, |_| Ok(fit.clone()), setup)
-    }
-
-    /// The same where classes are evened out ([`ByClass::Balanced`], which needs the probabilities whatever is combined) or put into clusters
-    /// ([`ByClass::Clusters`]): `difficulty` is that of the fit points.
-    pub fn exact_by_class(
-        calibration: Part,
-        fit: &Part,
-        probabilities: Option<Vec<f32>>,
-        difficulty: Difficulty,
-        setup: Setup<'_>,
-    ) -> Result<Self> {
-        let believed = Believed { probabilities, difficulty: Some(difficulty) };
-        Self::exact_with(calibration, fit, believed, |_| Ok(fit.clone()), setup)
-    }
-
-    /// The same where points outside the bag made the space in which they lie. Those that select the mix would lie too well there:
-    /// `apart` maps all of `fit` by what only some rows of it made.
-    pub(crate) fn exact_with(
-        calibration: Part,
-        fit: &Part,
-        believed: Believed,
-        apart: impl Fn(&[usize]) -> Result<Part>,
-        setup: Setup<'_>,
-    ) -> Result<Self> {
-        let Setup { config, context, .. } = setup;
-        let n = calibration.labels.len();
-        let reference = Self::bag_reference(calibration, fit, setup)?;
-        let neighbors = reference.index.search_own(n, reference.neighbor_count(), context)?;
-        let selecting = match tuning_parts(&canonical_order(&fit.embeddings), &fit.labels, config)? {
-            None => None,
-            Some([given, judged]) => Some(Selecting::among(&apart(&given)?, &given, &judged, setup)?),
+        let mix = match (method.mix, selection) {
+            (Mix::Fixed(mix), _) => MixSource::Fixed(mix),
+            (Mix::Auto, Some(selection)) => MixSource::Selected(selection),
+            (Mix::Auto, None) => MixSource::TooFewPoints,
         };
-        let (selection, joint) = selected(selecting, config)?;
-        let mut predictor = Self::of_bag(reference, neighbors, believed, selection, joint, config, context)?;
-        if config.new_labels {
-            predictor.allow_unseen(&fit.labels);
-        }
-        Ok(predictor)
+        let thresholds = Thresholds {
+            scorer: NeighborScorer::with_noise(&method.scores, method.tie_noise, setup.kernel),
+            rank: CalibrationScores::new(rank)?,
+            contrast: CalibrationScores::new(contrast)?,
+            mix,
+        };
+        let decider = Decider::Thresholds(thresholds);
+        Ok(Self { method: Method::Dance(method), reference, novelty, new_labels: None, decider })
     }
 
-    /// The bag's reference points: calibration points first, and the fit points behind them where the settings want it.
-    pub(crate) fn bag_reference(calibration: Part, fit: &Part, setup: Setup<'_>) -> Result<Reference> {
+    /// Calibrates the method fuse on mapped points: the calibration points form the bag that every query joins, the fit
+    /// points are further neighbors of the whole bag. `probabilities` are those of the calibration points' own labels.
+    pub fn fuse(
+        method: FuseMethod,
+        calibration: Part,
+        fit: &Part,
+        probabilities: Vec<f32>,
+        setup: Setup<'_>,
+    ) -> Result<Self> {
         let n = calibration.labels.len();
-        let mut points = calibration;
-        if setup.config.fit_neighbors {
-            points.embeddings.append(&fit.embeddings)?;
-            points.labels.extend_from_slice(&fit.labels);
-        }
-        Ok(setup.open(points)?.for_bag(n))
+        let reference = Reference::open_bag(calibration, fit, method.scores.seed, setup)?;
+        let scorer = NeighborScorer::with_shared_ties(&method.scores, setup.kernel);
+        let neighbors = reference.index.search_own(n, scorer.neighbors(), setup.context)?;
+        Self::of_bag(method, reference, neighbors, probabilities, &fit.labels, setup)
     }
 
-    /// The bag with neighbors that have been found and a mix that has been selected before.
+    /// Assembles the method fuse from the neighbors of every calibration point among all others.
     pub(crate) fn of_bag(
+        method: FuseMethod,
         mut reference: Reference,
         neighbors: Neighbors,
-        believed: Believed,
-        selection: Option<MixSelection>,
-        joint: Option<(f64, Vec<Trial>)>,
-        config: &ConformalConfig,
-        context: &Context<'_>,
+        probabilities: Vec<f32>,
+        fit_labels: &[u32],
+        setup: Setup<'_>,
     ) -> Result<Self> {
-        config.check()?;
-        if believed.probabilities.is_some() != config.asks_probabilities()
-            || believed.difficulty.is_some() != config.asks_difficulty()
-        {
-            return Err(Error::Data(
-                "fused scores and classes that are evened out need each calibration point's probability of its own label; classes that \
-                 are evened out or put into clusters need to know how hard fit points are; nothing else does"
-                    .into(),
-            ));
+        let n = neighbors.len();
+        if probabilities.len() != n {
+            return Err(Error::Shape {
+                what: "probabilities of the calibration points' own labels (one per point)".into(),
+                expected: n.to_string(),
+                found: probabilities.len().to_string(),
+            });
         }
-        let rule = rule(config.combination(), joint.as_ref());
-        // Combined evidence is compared by the experts.
-        let by_class = if rule.is_some() { config.by_class } else { ByClass::All };
-        let bag = Bag::new(&reference, neighbors, believed, rule, by_class)?;
-        let mut reach = bag.reach();
-        reach.resize(reference.labels.len(), -1.0); // other points are not in the bag
-        reference.index.set_reach(reach, context)?;
-        let scores = bag.scores().to_vec();
-        let novelty = Novelty::new(bag.neighbors(), reference.neighbor_count(), reference.len())?;
-        Self::new(reference, &scores, Evidence::Bag(Box::new(bag)), novelty, (selection, joint), config)
+        let scorer = NeighborScorer::with_shared_ties(&method.scores, setup.kernel);
+        let strata = if method.each_class {
+            Strata::new(ByClass::Each, &Clusters::default(), setup.classes, &reference.labels[..n])
+        } else {
+            None
+        };
+        let bag = Bag::new(&reference, scorer, neighbors, probabilities, strata)?;
+        reference.set_reach(bag.reach(), setup.context)?;
+        let novelty = Novelty::new(bag.neighbors(), scorer.neighbors(), reference.len())?;
+        let new_labels = method
+            .new_labels
+            .then(|| NewLabels::new(bag.neighbors(), &reference.labels[..n], fit_labels));
+        let decider = Decider::Bag(Box::new(bag));
+        Ok(Self { method: Method::Fuse(method), reference, novelty, new_labels, decider })
     }
 
-    /// Thresholds of one score or two, from points whose scores are known.
-    fn split(
-        reference: Reference,
-        levels: &[Scores],
-        scores: &[Scores],
-        novelty: Novelty,
-        selecting: Option<Selecting>,
-        config: &ConformalConfig,
+    /// Calibrates the method posterior. The stack has its own view of the points; `calibration` and `fit` are mapped by the
+    /// learned metric, for neighbors and novelty.
+    pub(crate) fn posterior(
+        method: PosteriorMethod,
+        stack: Stack,
+        calibration: Part,
+        fit: Part,
+        setup: Setup<'_>,
     ) -> Result<Self> {
-        let (selection, joint) = selected(selecting, config)?;
-        let evidence = match rule(config.method, joint.as_ref()) {
-            None => Evidence::Separate,
-            Some(rule) => {
-                let levels = Levels::new(levels)?;
-                let combined = scores.iter().map(|&scores| rule.score(levels.count(scores))).collect();
-                Evidence::Combined { rule, levels, scores: CalibrationScores::new(combined)? }
+        let n = calibration.labels.len();
+        match method.calibration {
+            PosteriorCalibration::Full { .. } => {
+                let k = Novelty::neighbors(method.neighbors, n + fit.labels.len());
+                let fit_labels = fit.labels.clone();
+                let reference = Self::full_reference(calibration, fit, setup)?;
+                let neighbors = reference.index.search_own(n, k, setup.context)?;
+                Self::of_stack(method, stack, reference, PosteriorPoints::Bag { neighbors, fit_labels }, setup)
+            }
+            PosteriorCalibration::Split => {
+                let reference = Reference::open(fit, setup)?;
+                let k = Novelty::neighbors(method.neighbors, reference.len());
+                let found = reference.index.search(&calibration.embeddings, k, setup.context)?;
+                let novelty = Novelty::new(&found, k, reference.len())?;
+                Self::of_stack(method, stack, reference, PosteriorPoints::Apart(novelty), setup)
+            }
+        }
+    }
+
+    /// Opens the reference points of the method posterior in full calibration: the bag, then the fit points.
+    pub(crate) fn full_reference(calibration: Part, fit: Part, setup: Setup<'_>) -> Result<Reference> {
+        let mut points = calibration;
+        points.embeddings.append(&fit.embeddings)?;
+        points.labels.extend(fit.labels);
+        Reference::open(points, setup)
+    }
+
+    /// Assembles the method posterior.
+    pub(crate) fn of_stack(
+        method: PosteriorMethod,
+        stack: Stack,
+        mut reference: Reference,
+        points: PosteriorPoints,
+        setup: Setup<'_>,
+    ) -> Result<Self> {
+        let stack = Arc::new(stack);
+        let (novelty, new_labels, bag) = match points {
+            PosteriorPoints::Apart(novelty) => (novelty, None, None),
+            PosteriorPoints::Bag { neighbors, fit_labels } => {
+                let n = neighbors.len();
+                let k = Novelty::neighbors(method.neighbors, reference.len());
+                let novelty = Novelty::new(&neighbors, k, reference.len())?;
+                let last = |row| neighbors.squared(row).get(k - 1).copied().unwrap_or(f64::INFINITY);
+                reference.set_reach((0..n).map(last).collect(), setup.context)?;
+                let wanted =
+                    matches!(method.calibration, PosteriorCalibration::Full { new_labels: true, .. });
+                let new_labels =
+                    wanted.then(|| NewLabels::new(&neighbors, &reference.labels[..n], &fit_labels));
+                (novelty, new_labels, Some(neighbors))
             }
         };
-        Self::new(reference, scores, evidence, novelty, (selection, joint), config)
-    }
-
-    /// From the scores of the points behind the p-values, and what these are counted from.
-    fn new(
-        reference: Reference,
-        scores: &[Scores],
-        evidence: Evidence,
-        novelty: Novelty,
-        (selection, joint): (Option<MixSelection>, Option<(f64, Vec<Trial>)>),
-        config: &ConformalConfig,
-    ) -> Result<Self> {
-        let column = |which: usize| CalibrationScores::new(scores.iter().map(|s| s[which]).collect());
-        Ok(Self {
-            reference,
-            rank: column(0)?,
-            contrast: column(1)?,
-            selection,
-            joint,
-            mix: config.mix,
-            mode: config.calibration,
-            method: config.combination(),
-            evidence,
-            novelty: Some(novelty),
-            singles: None,
-            stack: None,
-        })
+        let decider = Decider::Posterior(PosteriorDecider { stack, bag, neighbors: method.neighbors });
+        Ok(Self { method: Method::Posterior(method), reference, novelty, new_labels, decider })
     }
 }
 
-/// The score that several are combined into; `None` where each decides for itself.
-pub(crate) fn rule(combine: MethodName, joint: Option<&(f64, Vec<Trial>)>) -> Option<Rule> {
-    match combine {
-        MethodName::Dance | MethodName::Posterior => None,
-        MethodName::Joint => Some(Rule::Joint { mix: joint.map_or(0.0, |(mix, _)| *mix) }),
-        MethodName::Fuse => Some(Rule::Fuse),
-    }
+/// The calibration points of the method posterior, as novelty and new labels see them.
+pub(crate) enum PosteriorPoints {
+    /// The query joins them: their neighbors, and the labels of the fit points.
+    Bag { neighbors: Neighbors, fit_labels: Vec<u32> },
+    /// They are not kept.
+    Apart(Novelty),
 }

@@ -1,4 +1,4 @@
-//! The decision at one error level.
+//! The decision at one error level: which counts let a label into a set.
 
 use serde::Serialize;
 
@@ -6,53 +6,61 @@ use super::mix::Trial;
 use crate::scores::counts::{Counts, Cut, LabelCounts};
 use crate::scores::threshold::{Threshold, smallest_alpha, too_few};
 
-/// How labels are let into sets at one α.
+/// The rule by which labels enter sets at one α.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Decision {
-    /// α.
+    /// The error level α.
     pub alpha: f64,
-    /// Share of α that goes to the contrastive score; `None` when scores are fused.
-    pub mix: Option<f64>,
-    /// Of the rank and the contrastive score, where a label must pass both. In exact mode they are those of the calibration
-    /// points alone; the query moves them a little, and p-values decide.
-    pub thresholds: Option<[Threshold; 2]>,
-    /// The grid the mix was selected from; empty when it was fixed.
-    pub trials: Vec<Trial>,
-    /// Calibration points behind the p-values.
+    /// The number of calibration points behind the p-values.
     #[serde(rename = "points")] // its name in reports
     pub calibration_points: usize,
-    /// What of α is spent on labels that nobody has; `None` where sets do not hold "none of these".
+    /// The shares of α in the method dance; `None` where one score decides.
+    #[serde(flatten)]
+    pub shares: Option<Shares>,
+    /// The part of α that is spent on new labels; `None` where sets cannot hold a new label.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub unseen_alpha: Option<f64>,
-    /// The least counts that pass.
+    pub new_label_alpha: Option<f64>,
+    /// The smallest counts that pass.
     #[serde(skip)]
     pub cut: Cut,
 }
 
+/// The division of α between the rank and the contrastive score.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Shares {
+    /// The share of α that the contrastive score gets.
+    pub mix: f64,
+    /// The thresholds of the rank and of the contrastive score.
+    pub thresholds: [Threshold; 2],
+    /// The grid that the mix was selected from; empty where it was fixed.
+    pub trials: Vec<Trial>,
+}
+
 impl Decision {
-    /// The p-value of a label by what decides: it is in the set if and only if this exceeds α. Where each of two scores has its
-    /// own share of α, that is the smaller of the two p-values, each divided by its share.
+    /// Returns the p-value of a label: the label is in the set if and only if it exceeds α. Where two scores decide, it is
+    /// the smaller of their p-values, each divided by its share of α.
     pub fn p_value(&self, all: &LabelCounts, counts: Counts) -> f64 {
-        match (self.cut, self.mix) {
-            (Cut::Both { .. }, Some(mix)) => {
-                let [rank, contrast] = [counts.rank, counts.contrast].map(|count| all.p_value(count));
+        match counts {
+            Counts::One(count) => all.p_value(count),
+            Counts::Both { rank, contrast } => {
+                let mix = self.shares.as_ref().map_or(0.5, |shares| shares.mix);
+                let [rank, contrast] = [rank, contrast].map(|count| all.p_value(count));
                 (rank / (1.0 - mix)).min(contrast / mix).min(1.0)
             }
-            _ => all.p_value(counts.combined),
         }
     }
 
-    /// The largest of the p-values of a query's labels: small where the query is unlike anything that any label has.
+    /// Returns the largest p-value among a query's labels. It is small where the query is unlike the points of every label.
     pub fn largest_p_value(&self, all: &LabelCounts, query: usize, classes: usize) -> f64 {
         let (labels, counts, rest) = all.row(query);
         let rest = (labels.len() < classes).then_some(rest);
         counts.iter().copied().chain(rest).map(|counts| self.p_value(all, counts)).fold(0.0, f64::max)
     }
 
-    /// What the user should know.
+    /// Returns warnings about α and the number of calibration points.
     pub fn warnings(&self) -> Vec<String> {
-        match &self.thresholds {
-            Some([rank, contrast]) => {
+        match &self.shares {
+            Some(Shares { thresholds: [rank, contrast], .. }) => {
                 let each = [("rank", rank), ("contrastive", contrast)];
                 each.iter().filter_map(|(name, t)| Some(format!("{name} score: {}", t.warning()?))).collect()
             }
@@ -68,29 +76,28 @@ impl Decision {
 mod tests {
     use super::*;
 
+    fn decision(cut: Cut, mix: Option<f64>) -> Decision {
+        let threshold = Threshold { alpha: 0.1, value: 1.0, index: 9, calibration_points: 9 };
+        let shares = |mix| Shares { mix, thresholds: [threshold; 2], trials: Vec::new() };
+        Decision { alpha: 0.1, calibration_points: 9, shares: mix.map(shares), new_label_alpha: None, cut }
+    }
+
     #[test]
-    fn the_largest_p_value_is_of_what_decides() {
-        let counts = |rank, contrast, combined| Counts { rank, contrast, combined };
-        let mut all = LabelCounts::new(9);
-        all.push([(1, counts(5, 2, 7)), (3, counts(2, 9, 1))], counts(1, 1, 1));
-        all.push([(0, counts(1, 1, 1))], counts(4, 4, 4));
-        let decision = |cut, mix| Decision {
-            unseen_alpha: None,
-            alpha: 0.1,
-            mix,
-            thresholds: None,
-            trials: Vec::new(),
-            calibration_points: 9,
-            cut,
-        };
-        let one = decision(Cut::One(2), None);
-        assert_eq!([0, 1].map(|query| one.largest_p_value(&all, query, 4)), [0.7, 0.4]);
+    fn the_p_value_is_that_of_the_score_that_decides() {
+        let mut one = LabelCounts::new(9);
+        one.push([(1, Counts::One(7)), (3, Counts::One(1))], Counts::One(1));
+        one.push([(0, Counts::One(1))], Counts::One(4));
+        let single = decision(Cut::One(2), None);
+        assert_eq!([0, 1].map(|query| single.largest_p_value(&one, query, 4)), [0.7, 0.4]);
         // The label that is listed is the only one there is.
-        assert_eq!(one.largest_p_value(&all, 1, 1), 0.1);
-        // Of 0.5/0.75 and 0.2/0.25, of 0.2/0.75 and 0.9/0.25, of 0.1/0.75 and 0.1/0.25: the smaller, then the largest.
-        let both = decision(Cut::Both { rank: 1, contrast: 1 }, Some(0.25));
-        assert_eq!(both.largest_p_value(&all, 0, 4), 0.5 / 0.75);
-        // All of alpha for one score: the other has no say.
-        assert_eq!(decision(both.cut, Some(0.0)).largest_p_value(&all, 0, 4), 0.5);
+        assert_eq!(single.largest_p_value(&one, 1, 1), 0.1);
+        // 0.5/0.75 and 0.2/0.25, 0.2/0.75 and 0.9/0.25, 0.1/0.75 and 0.1/0.25: the smaller of each, then the largest.
+        let counts = |rank, contrast| Counts::Both { rank, contrast };
+        let mut both = LabelCounts::new(9);
+        both.push([(1, counts(5, 2)), (3, counts(2, 9))], counts(1, 1));
+        let cut = Cut::Both { rank: 1, contrast: 1 };
+        assert_eq!(decision(cut, Some(0.25)).largest_p_value(&both, 0, 4), 0.5 / 0.75);
+        // The rank score has all of α: the contrastive score rules nothing out.
+        assert_eq!(decision(cut, Some(0.0)).largest_p_value(&both, 0, 4), 0.5);
     }
 }

@@ -1,20 +1,17 @@
-//! The mix: how the error level is shared between the two scores, and how it is selected (the paper, appendix F).
+//! The mix (λ in the paper): the share of α that the contrastive score gets, and its selection (the paper, appendix F).
 //!
 //! `α_clr = mix·α` and `α_knn = (1-mix)·α`; 0 is the paper's k-NN set, 1 its CLR set. Selection runs over the grid
 //! 0, 0.1 … 1: thresholds from one part of the calibration points, sets for the rest, and
-//! `argmin 0.8·z(Size) + 0.2·z(CCV)`, z standardised over the grid. A column that does not vary counts 0; ties go to the
-//! smaller mix. Test points never take part.
+//! `argmin 0.8·z(Size) + 0.2·z(CCV)`, where z standardises over the grid. A column that does not vary counts 0, and ties go to
+//! the smaller mix. Test points never take part.
 //!
-//! In exact mode a mix under which sets hold every label takes no part, unless all do, and ln(Size) stands for Size: one end of the grid
-//! that returns every label would otherwise make all other sizes look alike.
-//!
-//! Cost: scores are computed once and kept; a selection only moves thresholds, 11 looks at every label of every point.
+//! Cost: scores are computed once and kept. A selection only moves thresholds, 11 looks at every label of every point.
 
 use serde::{Deserialize, Serialize};
 
+use super::tuning_split::TuningSplit;
 use crate::error::Result;
 use crate::evaluation::metrics::class_coverage_violation;
-use crate::method::Calibration;
 use crate::scores::paired::PairedScores;
 use crate::scores::threshold::CalibrationScores;
 
@@ -22,45 +19,27 @@ use crate::scores::threshold::CalibrationScores;
 const STEPS: usize = 10;
 const SIZE_WEIGHT: f64 = 0.8;
 const VIOLATION_WEIGHT: f64 = 0.2;
-/// Objectives closer than this are ties: the order of a sum must not decide.
+/// Objectives closer than this are ties, so that the order of a sum does not decide.
 const TIE: f64 = 1e-9;
 
-/// `(α_knn, α_clr)`.
+/// Returns the shares `(α_knn, α_clr)` of α.
 pub fn share(alpha: f64, mix: f64) -> (f64, f64) {
     ((1.0 - mix) * alpha, mix * alpha)
 }
 
-/// What selecting a mix needs, for any α: kept with the model.
+/// The scores on which a mix is selected, for any α. The model keeps them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MixSelection {
     /// Rank scores of the points that give thresholds.
     pub rank: CalibrationScores,
-    /// Their contrastive scores.
+    /// Contrastive scores of the points that give thresholds.
     pub contrast: CalibrationScores,
-    /// Scores of every label of the points whose sets are judged.
+    /// Scores of every label of the points whose sets are measured.
     pub scores: PairedScores,
-    /// The true labels of those points.
+    /// The true labels of the points whose sets are measured.
     pub labels: Vec<u32>,
     /// Number of classes.
     pub classes: usize,
-    /// How sizes are compared.
-    pub compared: Compared,
-}
-
-/// How the sizes of a grid are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compared {
-    /// As in the paper: all of them, as they are.
-    AsTheyAre,
-    /// By ratios, without those that hold every label.
-    ByRatio,
-}
-
-impl Compared {
-    /// As the mode wants it.
-    pub(crate) fn of(mode: Calibration) -> Self {
-        if mode == Calibration::Full { Self::ByRatio } else { Self::AsTheyAre }
-    }
 }
 
 /// One point of the grid.
@@ -72,63 +51,42 @@ pub struct Trial {
     pub size: f64,
     /// Class-conditional coverage violation.
     pub violation: f64,
-    /// What is minimised.
+    /// The objective, which is minimised.
     pub objective: f64,
 }
 
 impl MixSelection {
-    /// The best mix of two sets for `alpha`, and the grid it was chosen from.
-    pub fn select(&self, alpha: f64) -> Result<(f64, Vec<Trial>)> {
-        let Self { scores, labels, classes, compared, .. } = self;
-        let judged = Judged { scores, labels, classes: *classes, compared: *compared };
-        judged.select(alpha, |mix| {
-            let (rank_alpha, contrast_alpha) = share(alpha, mix);
-            let rank = self.rank.threshold(rank_alpha)?.value;
-            let contrast = self.contrast.threshold(contrast_alpha)?.value;
-            Ok(move |r: f64, c: f64| r <= rank && c <= contrast)
+    /// Takes the points of a split: the own scores of the threshold points and all scores of the others.
+    pub(super) fn new(
+        scores: &PairedScores,
+        labels: &[u32],
+        split: &TuningSplit,
+        classes: usize,
+    ) -> Result<Self> {
+        let labels_of = |rows: &[usize]| rows.iter().map(|&row| labels[row]).collect::<Vec<_>>();
+        let TuningSplit { threshold_rows, measured_rows } = split;
+        let (rank, contrast) = scores.select(threshold_rows).of_labels(&labels_of(threshold_rows));
+        Ok(Self {
+            rank: CalibrationScores::new(rank)?,
+            contrast: CalibrationScores::new(contrast)?,
+            scores: scores.select(measured_rows),
+            labels: labels_of(measured_rows),
+            classes,
         })
     }
-}
 
-/// Points whose sets are judged.
-#[derive(Clone, Copy)]
-pub(crate) struct Judged<'a> {
-    /// Of every label.
-    pub(crate) scores: &'a PairedScores,
-    pub(crate) labels: &'a [u32],
-    pub(crate) classes: usize,
-    pub(crate) compared: Compared,
-}
-
-impl Judged<'_> {
-    /// The best mix for `alpha`, and the grid it was chosen from. `rule(mix)` says which scores a label may have in a set.
-    pub(crate) fn select<W: Fn(f64, f64) -> bool>(
-        self,
-        alpha: f64,
-        rule: impl Fn(f64) -> Result<W>,
-    ) -> Result<(f64, Vec<Trial>)> {
+    /// Returns the best mix for `alpha`, and the grid it was selected from.
+    pub fn select(&self, alpha: f64) -> Result<(f64, Vec<Trial>)> {
         let mut trials = Vec::with_capacity(STEPS + 1);
         for step in 0..=STEPS {
             let mix = step as f64 / STEPS as f64;
-            let (size, violation) = self.judge(rule(mix)?, alpha);
+            let (size, violation) = self.measure(mix, alpha)?;
             trials.push(Trial { mix, size, violation, objective: 0.0 });
         }
-        let everything = |trial: &Trial| trial.size >= self.classes as f64;
-        let compared: Vec<usize> = match self.compared {
-            Compared::ByRatio if !trials.iter().all(everything) => {
-                (0..trials.len()).filter(|&place| !everything(&trials[place])).collect()
-            }
-            _ => (0..trials.len()).collect(),
-        };
-        let size = |&place: &usize| match self.compared {
-            Compared::AsTheyAre => trials[place].size,
-            // An average of nothing is as good as a label in a thousand sets.
-            Compared::ByRatio => trials[place].size.max(1e-3).ln(),
-        };
-        let sizes = standardised(compared.iter().map(size));
-        let violations = standardised(compared.iter().map(|&place| trials[place].violation));
-        let mut best = compared[0];
-        for (&place, (size, violation)) in compared.iter().zip(sizes.into_iter().zip(violations)) {
+        let sizes = standardised(trials.iter().map(|trial| trial.size));
+        let violations = standardised(trials.iter().map(|trial| trial.violation));
+        let mut best = 0;
+        for (place, (size, violation)) in sizes.into_iter().zip(violations).enumerate() {
             trials[place].objective = SIZE_WEIGHT * size + VIOLATION_WEIGHT * violation;
             if trials[place].objective < trials[best].objective - TIE {
                 best = place;
@@ -137,9 +95,13 @@ impl Judged<'_> {
         Ok((trials[best].mix, trials))
     }
 
-    /// Mean size and class-conditional violation of the sets of labels whose scores pass.
-    fn judge(self, passes: impl Fn(f64, f64) -> bool, alpha: f64) -> (f64, f64) {
-        // Labels without any score pass as well, and so does every label.
+    /// Returns the mean size and the class-conditional coverage violation of the sets under a mix.
+    fn measure(&self, mix: f64, alpha: f64) -> Result<(f64, f64)> {
+        let (rank_alpha, contrast_alpha) = share(alpha, mix);
+        let rank_threshold = self.rank.threshold(rank_alpha)?.value;
+        let contrast_threshold = self.contrast.threshold(contrast_alpha)?.value;
+        let passes = |rank: f64, contrast: f64| rank <= rank_threshold && contrast <= contrast_threshold;
+        // Where labels without any score pass, every label does.
         let everything = passes(f64::INFINITY, f64::INFINITY);
         let mut total = 0;
         let mut by_class = vec![(0, 0); self.classes];
@@ -160,11 +122,11 @@ impl Judged<'_> {
             *points += 1;
         }
         let n = self.labels.len().max(1) as f64;
-        (total as f64 / n, class_coverage_violation(&by_class, alpha))
+        Ok((total as f64 / n, class_coverage_violation(&by_class, alpha)))
     }
 }
 
-/// Mean 0, variance 1; zeros when nothing varies.
+/// Scales values to mean 0 and variance 1, or to zeros where nothing varies.
 fn standardised(values: impl ExactSizeIterator<Item = f64> + Clone) -> Vec<f64> {
     let n = values.len() as f64;
     let mean = values.clone().sum::<f64>() / n;
@@ -192,7 +154,6 @@ mod tests {
             scores: PairedScores::join(&rank, &contrast),
             labels,
             classes: 4,
-            compared: Compared::AsTheyAre,
         }
     }
 
@@ -212,27 +173,5 @@ mod tests {
         let (mix, trials) = part.select(0.1).unwrap();
         assert_eq!(mix, 1.0);
         assert_eq!((trials[0].size, trials[10].size), (2.0, 1.0));
-    }
-
-    #[test]
-    fn an_end_with_every_label_does_not_hide_the_rest() {
-        // Sizes of 4 (every label), 1 and 3 for mix 0, 0.1 to 0.8 and above, with the better coverage of classes where sets are larger:
-        // as they are, 4 stretches the scale; by ratios it takes no part.
-        let part = tuning(&[(&[(1, 1.0), (2, 1.0)], &[(1, 1.0), (2, 90.5)])], vec![1]);
-        let judged = |compared| {
-            let judged = Judged { scores: &part.scores, labels: &part.labels, classes: 4, compared };
-            let passes = |mix: f64| {
-                move |rank: f64, contrast: f64| mix == 0.0 || (rank <= 1.0 && contrast <= 90.0 + mix)
-            };
-            judged.select(0.1, |mix| Ok(passes(mix))).unwrap()
-        };
-        let (mix, trials) = judged(Compared::ByRatio);
-        assert_eq!((trials[0].size, trials[1].size, trials[6].size), (4.0, 1.0, 2.0));
-        assert_eq!(mix, 0.1);
-        // z over ten sizes of ln 1 (four) and ln 2 (six): the mean is 0.6 ln 2, the deviation √0.24·ln 2.
-        let expected = SIZE_WEIGHT * -0.6 / 0.24f64.sqrt();
-        assert!((trials[1].objective - expected).abs() < 1e-12, "{trials:?}");
-        assert_eq!(trials[0].objective, 0.0);
-        assert_eq!(judged(Compared::AsTheyAre).1[0].objective.total_cmp(&0.0), std::cmp::Ordering::Greater);
     }
 }

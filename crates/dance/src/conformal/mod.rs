@@ -1,12 +1,10 @@
-//! From scores to sets with a promise.
+//! Calibration and prediction: from labels and scores to sets with a guarantee.
 //!
-//! 1. [`scores`]: how little a label conforms to a query, for every label at once.
-//! 2. [`threshold`], [`Mix`], [`MethodName`]: what the scores of calibration points say, alone and together.
-//! 3. `evidence`: a posterior stacked from several experts, in exact form ([`MethodName::Posterior`]).
-//! 4. [`Predictor`]: three ways of calibrating, one of which ([`Calibration::Full`]) lets the query join the calibration points.
-//! 5. [`LabelCounts`]: a p-value is a whole count; [`Decision`] says which counts pass at an error level.
-//! 6. [`Answers::novelty`]: whether a point is unlike anything seen, whatever its label.
-//! 7. [`Sets`], [`metrics`]: the labels that remain, and how good they are.
+//! 1. A [`Method`] says how labels are scored and what calibration points are used for.
+//! 2. Calibration makes a [`Predictor`]: reference points for neighbors, and the decider of the method.
+//! 3. [`Predictor::score`] turns queries into [`Scored`]: a p-value of every label, as a whole count.
+//! 4. [`Predictor::decide`] turns an error level into a [`Decision`]: the counts that pass.
+//! 5. [`Predictor::predict`] turns both into a [`Prediction`]: the sets.
 //!
 //! ```
 //! use dance::scores::{CalibrationScores, Sets, LabelScores};
@@ -19,24 +17,30 @@
 //! ```
 
 mod calibrate;
-mod combine;
 mod decision;
-mod difficulty;
 mod full;
+mod fused;
 mod mix;
+mod neighbor_scores;
 mod new_labels;
-mod parts;
+mod prediction;
 mod predictor;
 mod reference;
-mod selecting;
+mod scored;
+mod thresholds;
+mod tuning_split;
 
-pub use crate::method::{ByClass, Calibration, ConformalConfig, MethodName, Mix};
-pub use calibrate::Setup;
-pub(crate) use calibrate::{Believed, rule};
-pub(crate) use combine::Levels;
-pub use decision::Decision;
-pub use difficulty::Difficulty;
-pub use mix::{Compared, MixSelection, Trial, share};
-pub(crate) use predictor::Evidence;
-pub use predictor::{Answers, Predictor};
+pub use crate::method::{
+    ByClass, Calibration, ConformalConfig, DanceCalibration, DanceMethod, FuseMethod, Method, MethodName, Mix,
+    NeighborScores, PosteriorCalibration, PosteriorMethod,
+};
+pub(crate) use calibrate::PosteriorPoints;
+pub use decision::{Decision, Shares};
+pub use mix::{MixSelection, Trial, share};
+pub use prediction::Prediction;
+pub(crate) use predictor::Decider;
+pub use predictor::{Predictor, QueryBlock};
 pub(crate) use reference::Reference;
+pub use reference::Setup;
+pub use scored::{PredictOptions, Scored};
+pub(crate) use thresholds::MixSource;

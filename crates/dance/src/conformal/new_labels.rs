@@ -1,28 +1,29 @@
-//! A label that nobody has: "none of these" as a member of sets, with a p-value as exact as any other.
+//! New labels: "a label that no point has" as a member of sets, with a p-value as exact as any other.
 //!
-//! A query with a label of its own is, in the bag, what a calibration point is whose label neither a fit point nor any other point of
-//! the bag has: a single (Good and Turing). Singles are compared by how far their nearest point is, all others conform better:
-//! `p = (1 + #{singles i : d_i ≥ d}) / (n+1)`, where the query may be a single's nearest point. One symmetric function of the bag,
-//! so among points that carry a label nobody has, `P(p ≤ ε)` is at most ε, and so is the share of all points that are such and missed.
+//! A query with a label of its own is, in the bag, like a calibration point whose label neither a fit point nor any other
+//! point of the bag has: a singleton (Good and Turing). Singletons are compared by the distance d to their nearest point, all
+//! other points conform better: `p = (1 + #{singletons i : d_i ≥ d}) / (n+1)`, where the query may be a singleton's nearest
+//! point. That is one symmetric function of the bag. So among points that carry a new label `P(p ≤ ε)` is at most ε, and
+//! so is the share of all points that carry a new label and are missed.
 //!
-//! Sets at α spend ε on these and α - ε on labels that are known. ε is what the fit part says: a bound on the share of new labels by
-//! its own singles, k of N: `ε = (k + 1 + 2√(k+1)) / (N+1)`, at least 1/(n+1), at most α/2. Where new labels are so rare that the
-//! bound is below α/2, hardly any set needs "none of these", and missing them is paid for.
+//! Sets at α spend ε on new labels and α - ε on known ones. The fit part fixes ε as an upper bound on the share of new labels
+//! by its own singletons, k of N: `ε = (k + 1 + 2√(k+1)) / (N+1)`, at least 1/(n+1) and at most α/2. Where the bound is below
+//! α/2, hardly any set needs to hold a new label, and missing new labels is paid for.
 
 use crate::neighbors::{Neighbors, Reached};
 
-/// Calibration points whose label nobody else has.
+/// The calibration points whose label no other point has.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Singles {
-    /// Their row, and the squared distance to the nearest point, by row.
-    points: Vec<(u32, f64)>,
-    /// How often a new label is to be expected, by the fit points.
-    expected: f64,
+pub(crate) struct NewLabels {
+    /// The row of each singleton and its squared distance to the nearest point, by row.
+    singletons: Vec<(u32, f64)>,
+    /// An upper bound on the share of new labels, by the fit points.
+    share_bound: f64,
     calibration_points: usize,
 }
 
-/// The share of points with labels of their own among `labels`, from above: what half of them would hardly exceed.
-fn expected(labels: &[u32]) -> f64 {
+/// Returns an upper bound on the share of points with a label of their own.
+fn share_bound(labels: &[u32]) -> f64 {
     let counts = counts_of(labels);
     let single = labels.iter().filter(|&&label| counts[label as usize] == 1).count() as f64 + 1.0;
     (single + 2.0 * single.sqrt()) / (labels.len() as f64 + 1.0)
@@ -36,40 +37,41 @@ fn counts_of(labels: &[u32]) -> Vec<usize> {
     counts
 }
 
-impl Singles {
-    /// `bag` are the neighbors of every calibration point, `labels` their labels.
+impl NewLabels {
+    /// Finds the singletons. `bag` are the neighbors of every calibration point, `labels` their labels, `fit` those of the
+    /// fit points.
     pub(crate) fn new(bag: &Neighbors, labels: &[u32], fit: &[u32]) -> Self {
         let (own, known) = (counts_of(labels), counts_of(fit));
-        let is_single = |label: u32| {
+        let is_singleton = |label: u32| {
             own[label as usize] == 1 && known.get(label as usize).is_none_or(|&count| count == 0)
         };
         let nearest = |row: usize| bag.squared(row).first().copied().unwrap_or(f64::INFINITY);
-        let each = labels.iter().enumerate().filter(|(_, label)| is_single(**label));
+        let each = labels.iter().enumerate().filter(|(_, label)| is_singleton(**label));
         Self {
-            points: each.map(|(row, _)| (row as u32, nearest(row))).collect(),
-            expected: expected(fit),
+            singletons: each.map(|(row, _)| (row as u32, nearest(row))).collect(),
+            share_bound: share_bound(fit),
             calibration_points: labels.len(),
         }
     }
 
-    /// How many calibration points and the query itself conform no better when it has a label that nobody has.
+    /// Counts, for every query with a new label, the points of the bag that conform no better.
     pub(crate) fn counts(&self, found: &Neighbors, reached: &Reached) -> Vec<u32> {
         let count = |query: usize| {
-            let far = found.squared(query).first().copied().unwrap_or(f64::INFINITY);
+            let distance = found.squared(query).first().copied().unwrap_or(f64::INFINITY);
             let near = reached.get(query);
             let reaches = |&&(row, nearest): &&(u32, f64)| {
                 let to_query =
                     near.iter().find(|(id, _)| *id == row).map_or(f64::INFINITY, |(_, squared)| *squared);
-                nearest.min(to_query) >= far
+                nearest.min(to_query) >= distance
             };
-            1 + self.points.iter().filter(reaches).count() as u32
+            1 + self.singletons.iter().filter(reaches).count() as u32
         };
         (0..found.len()).map(count).collect()
     }
 
-    /// What of `alpha` is spent on labels that nobody has.
+    /// Returns the part of `alpha` that is spent on new labels.
     pub(crate) fn share(&self, alpha: f64) -> f64 {
-        self.expected.max(1.0 / (self.calibration_points as f64 + 1.0)).min(alpha / 2.0)
+        self.share_bound.max(1.0 / (self.calibration_points as f64 + 1.0)).min(alpha / 2.0)
     }
 }
 
@@ -78,11 +80,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_fit_points_let_expect() {
-        // 2 singles of 8: (3 + 2√3)/9; none of 99: (1 + 2)/100.
-        assert!((expected(&[0, 0, 1, 2, 2, 2, 3, 0]) - (3.0 + 2.0 * 3f64.sqrt()) / 9.0).abs() < 1e-15);
-        assert!((expected(&[4; 99]) - 0.03).abs() < 1e-15);
-        let singles = Singles { points: Vec::new(), expected: 0.03, calibration_points: 19 };
-        assert_eq!([0.2, 0.08, 0.01].map(|alpha| singles.share(alpha)), [0.05, 0.04, 0.005]);
+    fn the_fit_points_bound_the_share_of_new_labels() {
+        // 2 singletons of 8: (3 + 2√3)/9; none of 99: (1 + 2)/100.
+        assert!((share_bound(&[0, 0, 1, 2, 2, 2, 3, 0]) - (3.0 + 2.0 * 3f64.sqrt()) / 9.0).abs() < 1e-15);
+        assert!((share_bound(&[4; 99]) - 0.03).abs() < 1e-15);
+        let none = NewLabels { singletons: Vec::new(), share_bound: 0.03, calibration_points: 19 };
+        assert_eq!([0.2, 0.08, 0.01].map(|alpha| none.share(alpha)), [0.05, 0.04, 0.005]);
     }
 }

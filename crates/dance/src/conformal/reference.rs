@@ -1,5 +1,6 @@
-//! Labelled reference points, and the rank and the contrastive score over them.
+//! Reference points: the labels and the mapped points among which neighbors of a query are found.
 
+use super::full;
 use crate::context::Context;
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -8,142 +9,91 @@ use crate::machine::Part;
 use crate::neighbors::{Index, Neighbors};
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random;
-use crate::scores::contrastive::Contrastive;
-use crate::scores::paired::PairedScores;
-use crate::scores::rank::{self, Rank};
-use crate::scores::{self, NeighborScore};
 
-use crate::conformal::full;
-use crate::method::ConformalConfig;
-use crate::method::MethodName;
-use crate::stream::Novelty;
-
-/// Parts of the random numbers that break ties: calibration points, and points asked about later.
+/// The part of random numbers that belongs to calibration points.
 pub(super) const CALIBRATION_PART: u64 = 0;
+/// The part of random numbers that belongs to queries.
 pub(super) const QUERY_PART: u64 = 1;
-/// And of the keys: points that fitted the kernel.
+/// The part of random numbers that belongs to fit points.
 const FIT_PART: u64 = 2;
 
-/// Labelled reference points, and the rank and the contrastive score over them.
+/// The device, the kernel and the classes that every calibration needs beside its points.
+#[derive(Clone, Copy)]
+pub struct Setup<'a> {
+    /// The device that searches the reference points.
+    pub device: &'a dyn Device,
+    /// Number of classes; every label is below it.
+    pub classes: usize,
+    /// The kernel of the learned space.
+    pub kernel: Kernel,
+    /// Threads, progress and cancellation.
+    pub context: &'a Context<'a>,
+}
+
+/// Labels and mapped points, opened for search on a device.
 #[derive(Clone, Debug)]
 pub(crate) struct Reference {
     pub(super) index: Index,
     pub(super) labels: Vec<u32>,
     pub(super) classes: usize,
-    pub(super) rank: Rank,
-    pub(super) contrastive: Contrastive,
-    tie_noise: f64,
-    pub(super) seed: u64,
 }
 
 impl Reference {
-    /// `points` are mapped; every label is below `classes`.
-    pub(super) fn open(
-        device: &dyn Device,
-        points: Part,
-        classes: usize,
-        kernel: Kernel,
-        config: &ConformalConfig,
-        context: &Context<'_>,
-    ) -> Result<Self> {
-        config.check()?;
-        check_labels("reference", &points, classes)?;
+    /// Opens mapped points for search.
+    pub(crate) fn open(points: Part, setup: Setup<'_>) -> Result<Self> {
+        check_labels("reference", &points, setup.classes)?;
         Ok(Self {
-            index: Index::open(device, points.embeddings, context)?,
+            index: Index::open(setup.device, points.embeddings, setup.context)?,
             labels: points.labels,
-            classes,
-            rank: Rank { neighbors: config.rank_neighbors, shared_ties: false },
-            contrastive: Contrastive {
-                neighbors: config.contrast_neighbors,
-                temperature: config.temperature,
-                kernel,
-            },
-            // Fused, ranks break their ties with the class probability.
-            tie_noise: if config.method == MethodName::Fuse { 0.0 } else { config.tie_noise },
-            seed: config.seed,
+            classes: setup.classes,
         })
     }
 
-    /// The same for **exact** calibration, on `calibration` points followed by others that are not in the bag: ties in
-    /// distance go by random keys, and ranks are shared.
-    pub(super) fn for_bag(mut self, calibration: usize) -> Self {
-        let key = |row: usize| match row.checked_sub(calibration) {
-            None => full::key(self.seed, CALIBRATION_PART, row as u64),
-            Some(row) => full::key(self.seed, FIT_PART, row as u64),
+    /// Opens the reference of full calibration: the calibration points (the bag), then the fit points. Random keys order
+    /// points at the same distance, so that the query has no place of its own among them.
+    pub(crate) fn open_bag(calibration: Part, fit: &Part, seed: u64, setup: Setup<'_>) -> Result<Self> {
+        let n = calibration.labels.len();
+        let mut points = calibration;
+        points.embeddings.append(&fit.embeddings)?;
+        points.labels.extend_from_slice(&fit.labels);
+        let mut reference = Self::open(points, setup)?;
+        let key = |row: usize| match row.checked_sub(n) {
+            None => full::key(seed, CALIBRATION_PART, row as u64),
+            Some(row) => full::key(seed, FIT_PART, row as u64),
         };
-        let keys = (0..self.labels.len()).map(key).collect();
-        self.rank.shared_ties = true;
-        self.index = self.index.with_keys(keys);
-        self
+        let keys = (0..reference.len()).map(key).collect();
+        reference.index = reference.index.with_keys(keys);
+        Ok(reference)
     }
 
-    /// Number of points.
+    /// Returns the number of points.
     pub(crate) fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// The neighbors of the first `count` points where their numbers are known, as many for each.
-    pub(crate) fn named_neighbors(
-        &self,
-        count: usize,
-        ids: &[u32],
-        context: &Context<'_>,
-    ) -> Result<Neighbors> {
+    /// Returns the neighbors of the first `count` points whose numbers are known, as many for each.
+    pub(crate) fn neighbors_by_id(&self, count: usize, ids: &[u32], context: &Context<'_>) -> Result<Neighbors> {
         self.index.named(count, ids, context)
     }
 
-    /// How many neighbors the scores look at.
-    pub(super) fn neighbor_count(&self) -> usize {
-        self.rank.neighbors().max(self.contrastive.neighbors())
+    /// Sets the squared distance up to which a query enters the neighbor list of each of the first points, the bag.
+    pub(super) fn set_reach(&mut self, mut reach: Vec<f64>, context: &Context<'_>) -> Result<()> {
+        reach.resize(self.len(), -1.0); // a negative number: the point is not in the bag
+        self.index.set_reach(reach, context)
     }
 
-    /// How far the points are from each other.
-    pub(crate) fn novelty(&self, context: &Context<'_>) -> Result<Novelty> {
-        let near = Novelty::neighbors(self.neighbor_count(), self.len());
-        Novelty::new(&self.index.search_own(self.len(), near, context)?, near, self.len())
-    }
-
-    /// How far calibration points are from these, where their squared distances are known.
-    pub(crate) fn novelty_known(&self, squared: Vec<f64>) -> Result<Novelty> {
-        Novelty::known(squared, Novelty::neighbors(self.neighbor_count(), self.len()))
-    }
-
-    /// Both scores of every label, from neighbors. `name(query)` is what a query is called, which with the seed decides the
-    /// noise that breaks its ties.
-    pub(super) fn score(
-        &self,
-        neighbors: &Neighbors,
-        part: u64,
-        name: impl Fn(usize) -> u64,
-        context: &Context<'_>,
-    ) -> PairedScores {
-        let both: [&dyn NeighborScore; 2] = [&self.rank, &self.contrastive];
-        let points = self.index.points();
-        let [mut rank, contrast] =
-            scores::of_neighbors(both, neighbors, points, &self.labels, self.classes, context);
-        if self.tie_noise > 0.0 {
-            rank.add_noise(|query, label| self.noise(part, name(query), label));
-        }
-        PairedScores::join(&rank, &contrast)
-    }
-
-    /// What breaks ties of a rank.
-    pub(super) fn noise(&self, part: u64, name: u64, label: u32) -> f64 {
-        rank::tie_noise(self.seed, self.tie_noise, part, name, label)
-    }
-
-    /// The same scores over some of the points.
-    pub(super) fn part(&self, device: &dyn Device, rows: &[usize], context: &Context<'_>) -> Result<Self> {
+    /// Opens some of the points by themselves.
+    pub(super) fn select(&self, device: &dyn Device, rows: &[usize], context: &Context<'_>) -> Result<Self> {
         Ok(Self {
             index: Index::open(device, self.index.points().select(rows), context)?,
             labels: rows.iter().map(|&row| self.labels[row]).collect(),
-            ..*self
+            classes: self.classes,
         })
     }
 }
 
-/// What queries are called where random numbers belong to them: 64 bits of each one's own numbers. So a query draws the same
-/// alone, in any batch and at any place in it.
+/// Returns the name of every query: 64 bits of its own numbers, from which its random numbers follow. So a query draws the
+/// same numbers alone, in any batch and at any place in it.
 pub(super) fn names(queries: &Matrix) -> Vec<u64> {
     let pair = |pair: &[f32]| {
         u64::from(pair[0].to_bits()) | u64::from(pair.get(1).map_or(0, |value| value.to_bits())) << 32
@@ -152,11 +102,11 @@ pub(super) fn names(queries: &Matrix) -> Vec<u64> {
 }
 
 /// Refuses labels that are not one per point or not below the number of classes.
-pub(super) fn check_labels(what: &str, points: &Part, classes: usize) -> Result<()> {
+pub(super) fn check_labels(part: &str, points: &Part, classes: usize) -> Result<()> {
     let Part { embeddings, labels } = points;
     if embeddings.rows() != labels.len() {
         return Err(Error::Shape {
-            what: format!("{what} labels (one per point)"),
+            what: format!("{part} labels (one per point)"),
             expected: embeddings.rows().to_string(),
             found: labels.len().to_string(),
         });
@@ -164,7 +114,7 @@ pub(super) fn check_labels(what: &str, points: &Part, classes: usize) -> Result<
     match labels.iter().position(|&label| label as usize >= classes) {
         None => Ok(()),
         Some(row) => Err(Error::Label {
-            origin: format!("{what} points"),
+            origin: format!("{part} points"),
             row,
             problem: format!("{} is not below the number of classes, {classes}", labels[row]),
         }),

@@ -4,7 +4,7 @@
 //! ```
 //! use dance::scores::Sets;
 //! use dance::evaluation::breakdown::Breakdown;
-//! let sets = Sets { offsets: vec![0, 1, 3, 3], labels: vec![0, 0, 1] }; // {0}, {0, 1}, {}
+//! let sets = Sets::from_iter([vec![0], vec![0, 1], vec![]]);
 //! let found = Breakdown::new(&sets, &[0, 1, 1], None)?;
 //! let sizes: Vec<_> = found.by_size.iter().map(|part| (part.name.as_str(), part.points, part.coverage)).collect();
 //! assert_eq!(sizes, [("0 or 1", 2, 0.5), ("2 to 3", 1, 1.0)]);
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn by_hand() {
         // Ten points, sets of one label that is right for even rows; class 0 has eight of them.
-        let sets = Sets { offsets: (0..=10).collect(), labels: vec![0; 10] };
+        let sets = Sets::from_iter(vec![[0]; 10]);
         let labels: Vec<u32> = (0..10).map(|row| u32::from(row == 3 || row == 7)).collect();
         let confidence: Vec<f32> = (0..10).map(|row| row as f32 / 10.0).collect();
         let found = Breakdown::new(&sets, &labels, Some(&confidence)).unwrap();

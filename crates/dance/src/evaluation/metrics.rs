@@ -16,7 +16,7 @@
 //! ```
 //! use dance::scores::Sets;
 //! use dance::evaluation::metrics::Metrics;
-//! let sets = Sets { offsets: vec![0, 1, 3, 3], labels: vec![0, 0, 1] }; // {0}, {0, 1}, {}
+//! let sets = Sets::from_iter([vec![0], vec![0, 1], vec![]]);
 //! let metrics = Metrics::new(&sets, &[0, 1, 1], 2, 0.1, None)?;
 //! assert_eq!((metrics.coverage, metrics.size), (2.0 / 3.0, 1.0));
 //! # Ok::<(), dance::Error>(())
@@ -120,7 +120,7 @@ impl Metrics {
             alpha,
             accuracy,
             coverage: covered as f64 / n,
-            size: sets.labels.len() as f64 / n,
+            size: sets.labels().len() as f64 / n,
             class_violation: class_coverage_violation(&by_class, alpha),
             class_violation_floor: noise_floor(by_class.iter().map(|&(_, points)| points), alpha),
             class_undercoverage: mean_over_classes(&by_class, |pair| (-gap(pair, alpha)).max(0.0)),
@@ -183,12 +183,7 @@ mod tests {
     use super::*;
 
     fn sets(rows: &[&[u32]]) -> Sets {
-        let mut sets = Sets::default();
-        for row in rows {
-            sets.labels.extend_from_slice(row);
-            sets.offsets.push(sets.labels.len());
-        }
-        sets
+        rows.iter().map(|row| row.iter().copied()).collect()
     }
 
     #[test]

@@ -27,6 +27,12 @@ pub struct Classified {
 }
 
 impl Classified {
+    /// Takes probabilities; the best label of a point is the most probable one, the first among equals.
+    pub(crate) fn most_probable(probabilities: Matrix) -> Self {
+        let labels = (0..probabilities.rows()).map(|row| largest(probabilities.row(row)) as u32).collect();
+        Self { labels, probabilities }
+    }
+
     /// A class that only calibration points have is none of the kernel machine's: 0.
     pub fn probability(&self, row: usize, label: u32) -> f32 {
         self.probabilities.row(row).get(label as usize).copied().unwrap_or(0.0)

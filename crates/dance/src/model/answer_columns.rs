@@ -1,4 +1,4 @@
-//! Answers as columns: what tables of answers have, in files and over a network alike.
+//! Answers as columns: the tables of files and of network streams.
 
 use serde::Serialize;
 
@@ -8,9 +8,9 @@ use crate::conformal::MethodName;
 use crate::data::{Cells, Column, Frame, Kind, Value};
 
 impl Dance {
-    /// Answers and refusals as columns, by their rows; both come in that order. Which columns there are follows from what was asked
-    /// for, so that frames of no and of many answers agree: `flagged` where a level of novelty was, `refused` (and with it a column
-    /// `error`, and nulls in the others) where a row that is no point does not end it all.
+    /// Returns answers and refusals as columns, in the order of their rows. The options alone decide which columns there are,
+    /// so that frames of no and of many answers agree: `novel` where `flagged`, and `error` (with nulls in the other columns)
+    /// where there is a list of refused rows.
     pub fn frame<Id: Serialize>(
         &self,
         answers: &[Answer<'_, Id>],
@@ -20,7 +20,6 @@ impl Dance {
     ) -> Frame {
         let rows = Rows { rows: merged(answers, refused.unwrap_or_default()), partly: refused.is_some() };
         let kind = self.label_kind();
-        let novelty = self.predictor().novelty_points() > 0;
         let mut frame = Frame { notes: vec![("guarantee", self.guarantee())], ..Frame::default() };
         frame.push(
             "row",
@@ -34,13 +33,11 @@ impl Dance {
         frame.push("probability", rows.numbers(|answer| shortest(answer.probability)));
         frame.push("set", rows.sets(kind));
         frame.push("alpha", rows.numbers(|answer| answer.alpha));
-        if self.fitted().config.conformal.new_labels {
-            frame.push("none_of_these", rows.flags(|answer| answer.none_of_these));
+        if self.predictor().method().new_labels() {
+            frame.push("new_label", rows.flags(|answer| answer.new_label));
         }
-        if novelty {
-            frame.push("novelty", rows.numbers(|answer| answer.novelty.unwrap_or(f64::NAN)));
-        }
-        if novelty && flagged {
+        frame.push("novelty", rows.numbers(|answer| answer.novelty));
+        if flagged {
             frame.push("novel", rows.flags(|answer| answer.novel));
         }
         if include.probabilities {
@@ -49,10 +46,10 @@ impl Dance {
             };
             frame.push("probabilities", rows.lists(lists));
         }
-        if include.p_values && self.predictor().method() != MethodName::Dance {
+        if include.p_values {
             frame.push("p_values", rows.lists(|answer| answer.p_values.clone().unwrap_or_default()));
         }
-        if include.p_values {
+        if include.p_values && self.predictor().method().name() == MethodName::Dance {
             frame
                 .push("rank_p_values", rows.lists(|answer| answer.rank_p_values.clone().unwrap_or_default()));
             let contrast = |answer: &Answer<'_, Id>| answer.contrast_p_values.clone().unwrap_or_default();
@@ -71,13 +68,13 @@ impl Dance {
     }
 }
 
-/// A row is answered, once for every level, or refused.
+/// An answer or a refusal, by reference.
 type Row<'r, 'a, Id> = Result<&'r Answer<'a, Id>, &'r Refusal<Id>>;
 
 fn merged<'r, 'a, Id>(answers: &'r [Answer<'a, Id>], refused: &'r [Refusal<Id>]) -> Vec<Row<'r, 'a, Id>> {
     let mut rows: Vec<_> = answers.iter().map(Ok).chain(refused.iter().map(Err)).collect();
     if refused.is_empty() {
-        return rows; // in the order of whoever asked
+        return rows; // answers come in the order of the request
     }
     rows.sort_by_key(|row| match row {
         Ok(answer) => answer.row,
@@ -88,7 +85,7 @@ fn merged<'r, 'a, Id>(answers: &'r [Answer<'a, Id>], refused: &'r [Refusal<Id>])
 
 struct Rows<'r, 'a, Id> {
     rows: Vec<Row<'r, 'a, Id>>,
-    /// Whether some may be refused.
+    /// Whether the list may hold refused rows.
     partly: bool,
 }
 
@@ -105,12 +102,12 @@ impl<'r, 'a, Id> Rows<'r, 'a, Id> {
         self.rows.iter().map(each).collect()
     }
 
-    /// A value per row, with something in place of the values of rows that are refused.
+    /// Returns a value per row, the filler for rows that are refused.
     fn answers<T>(&self, answer: impl Fn(&'r Answer<'a, Id>) -> T, filler: impl Fn() -> T) -> Vec<T> {
         self.all(answer, |_| filler())
     }
 
-    /// The same column, without what stands in place of values.
+    /// Returns the column with nulls in place of fillers.
     fn column(&self, column: Column) -> Column {
         if self.partly {
             Column::Partly(Box::new(column), self.rows.iter().map(Result::is_ok).collect())
@@ -149,7 +146,7 @@ impl<'r, 'a, Id> Rows<'r, 'a, Id> {
     }
 }
 
-/// Ids as a column: integers where all are.
+/// Returns ids as a column, of integers where all ids are integers.
 fn id_column<Id: Serialize>(ids: &[Option<&Id>]) -> Column {
     let mut integers = true;
     let text = |id: Option<&Id>| {
@@ -161,7 +158,7 @@ fn id_column<Id: Serialize>(ids: &[Option<&Id>]) -> Column {
     Column::Flat(Cells::named(&texts, if integers { Kind::Integer } else { Kind::Text }))
 }
 
-/// The f64 that prints like the f32: 0.9, not 0.8999999761581421.
+/// Returns the f64 that prints like the f32: 0.9, not 0.8999999761581421.
 fn shortest(value: f32) -> f64 {
     value.to_string().parse().unwrap_or(f64::from(value))
 }

@@ -1,8 +1,8 @@
-//! Every setting of a model in one place, with the defaults; what a configuration file holds and a model file keeps.
+//! Every setting of a model in one place, with its default: the contents of a configuration file.
 
 use serde::{Deserialize, Serialize};
 
-use crate::conformal::ConformalConfig;
+use crate::conformal::{ConformalConfig, Method};
 use crate::data::Normalize;
 use crate::error::{Error, Result};
 use crate::machine::tune::TuneConfig;
@@ -15,7 +15,7 @@ use crate::setters::setters;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Config {
-    /// How embeddings are brought to a common scale.
+    /// The normalisation of embeddings.
     pub normalize: Normalize,
     /// The kernel machine.
     pub rfm: RfmConfig,
@@ -25,7 +25,7 @@ pub struct Config {
     pub conformal: ConformalConfig,
     /// The way calibration points were drawn: the guarantee is derived from it.
     pub sampling: Sampling,
-    /// Where class probabilities come from.
+    /// The source of the kernel machine's class probabilities.
     pub probabilities: Probabilities,
     /// Floor under clamped class probabilities; `None` is 1e-3, lower where there are many classes.
     pub probability_floor: Option<f32>,
@@ -42,7 +42,7 @@ setters!(Config {
 });
 
 impl Config {
-    /// The paper's settings throughout: reuse and union, no refit, xRFM's clamped probabilities.
+    /// Returns the paper's settings: the method dance with reuse, no refit, xRFM's clamped probabilities.
     pub fn paper() -> Self {
         Self {
             tune: TuneConfig { refit: false, ..TuneConfig::default() },
@@ -53,18 +53,18 @@ impl Config {
         }
     }
 
-    /// Refuses what makes no sense.
-    pub fn check(&self) -> Result<()> {
-        self.conformal.check()?;
+    /// Returns the method that the settings ask for. This is the only check of settings: those that contradict each other
+    /// or are out of range are refused.
+    pub fn method(&self) -> Result<Method> {
         match self.probability_floor {
             Some(floor) if !(0.0..0.5).contains(&floor) => {
                 Err(Error::config("probability_floor", floor, "at least 0 and below 0.5, such as 1e-3"))
             }
-            _ => Ok(()),
+            _ => self.conformal.method(),
         }
     }
 
-    /// How outputs for `classes` classes become probabilities where nothing is chosen.
+    /// Returns the clamped output scale, which makes probabilities of the kernel machine's outputs for so many classes.
     pub fn clamp(&self, classes: usize) -> OutputScale {
         OutputScale::clamp(self.probability_floor.unwrap_or_else(|| default_floor(classes)))
     }

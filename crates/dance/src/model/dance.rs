@@ -1,24 +1,21 @@
-//! A calibrated model: the way of a query from the encoder's numbers to a set.
+//! A calibrated model: from the encoder's numbers to a prediction set.
 
 use serde::Serialize;
 
-use super::config::Config;
 use super::fitted::Fitted;
-use super::prediction::{PredictOptions, Prediction, Scored};
 use super::sampling::Sampling;
-use crate::conformal::{Calibration, ConformalConfig, Decision, Predictor};
+use crate::conformal::{
+    Calibration, ConformalConfig, Decision, PredictOptions, Prediction, Predictor, QueryBlock, Scored,
+};
 use crate::context::Context;
 use crate::data::{Classes, Dataset, EncoderIdentity, Kind, Names, Value};
 use crate::device::Device;
 use crate::error::Result;
-use crate::event::largest;
-use crate::machine::{Classified, Classifier};
+use crate::machine::Classifier;
 use crate::model::new_labels::Unseen;
 use crate::model::overlap::Overlap;
 use crate::neighbors::Neighbors;
 use crate::numeric::matrix::{Matrix, Rows};
-use crate::posterior::{Stack, StackSettings};
-use crate::scores::EmptySets;
 
 /// A point among which neighbors are found.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -26,7 +23,7 @@ pub struct ReferencePoint<'a> {
     /// Whether it fitted the kernel; otherwise it is a calibration point.
     #[serde(rename = "part", serialize_with = "part")]
     pub of_fit: bool,
-    /// Its row in what it was read from; `None` in older files.
+    /// Its row in the data it was read from.
     pub row: Option<u32>,
     /// Its id, where points have ids.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,25 +41,25 @@ pub struct Dance {
     pub(super) fitted: Fitted,
     /// The kernel's classes, then those that only calibration points have.
     pub(super) classes: Vec<String>,
-    /// What their names stand for.
+    /// The kind of the labels: text, numbers or truth values.
     pub(super) label_kind: Kind,
     /// Reference points, normalised.
     pub(super) reference: Matrix,
-    /// What those are called.
+    /// Rows and ids of the reference points.
     pub(super) names: Names,
     pub(super) classifier: Classifier,
     pub(super) predictor: Predictor,
     pub(super) overlap: Overlap,
-    /// `None` in older files.
+    /// The estimated share of new labels; `None` where calibration points are no random draw.
     pub(super) unseen: Option<Unseen>,
-    /// Of the calibration points, where they are not kept: in disjoint mode.
+    /// Hashes of the calibration points, where the model does not keep the points: in split calibration.
     pub(super) calibration_hashes: Option<Vec<u64>>,
-    /// SHA-256 of the points and labels it was calibrated on.
+    /// SHA-256 of the calibration points and labels.
     pub(super) data_hash: String,
 }
 
 impl Dance {
-    /// Calibrates the same kernel on other points, which were drawn as `sampling` says; `config` replaces the settings of the method.
+    /// Calibrates the same kernel machine on other points, drawn as `sampling` says. `config` replaces the method's settings.
     pub fn recalibrate(
         &self,
         device: &dyn Device,
@@ -77,51 +74,50 @@ impl Dance {
         fitted.calibrate_with(self.classifier.clone(), device, data, context)
     }
 
-    /// Class names; a class id indexes them.
+    /// Returns the class names, by class id.
     pub fn classes(&self) -> &[String] {
         &self.classes
     }
 
-    /// What class names stand for: the labels of the fit, as they were written.
+    /// Returns the kind of the labels: text, numbers or truth values.
     pub fn label_kind(&self) -> Kind {
         self.label_kind
     }
 
-    /// What made the embeddings it was fitted on, where that is known.
+    /// Returns the encoder of the fit points, where that is known.
     pub fn encoder(&self) -> Option<&EncoderIdentity> {
         self.fitted.source.encoder.as_deref()
     }
 
-    /// The kernel machine.
+    /// Returns the kernel machine with its settings.
     pub fn fitted(&self) -> &Fitted {
         &self.fitted
     }
 
-    /// The kernel machine as a plain classifier. Classes that only calibration points have are not among its.
+    /// Returns the kernel machine as a plain classifier. It does not know classes that only calibration points have.
     pub fn classifier(&self) -> &Classifier {
         &self.classifier
     }
 
-    /// What the calibration points say.
+    /// Returns the calibrated method.
     pub fn predictor(&self) -> &Predictor {
         &self.predictor
     }
 
-    /// Calibration points that took part in the fit.
+    /// Returns the number of calibration points that took part in the fit.
     pub fn overlap(&self) -> Overlap {
         self.overlap
     }
 
-    /// What the calibration points say about labels that nobody has seen; `None` where they are no random draw, and for an
-    /// older file.
+    /// Returns the estimated share of new labels; `None` where calibration points are no random draw.
     pub fn unseen(&self) -> Option<Unseen> {
         self.unseen
     }
 
-    /// What a reference point is: neighbors and support name it by its number.
+    /// Returns the row and id of a reference point by its number, which neighbors and support name.
     pub fn reference_point(&self, number: u32) -> ReferencePoint<'_> {
         let number = number as usize;
-        let (of_fit, place) = match self.predictor.mode() {
+        let (of_fit, place) = match self.predictor.method().calibration() {
             Calibration::Split => (true, number),
             Calibration::Reuse | Calibration::Full => match number.checked_sub(self.reference.rows()) {
                 None => (false, number),
@@ -136,29 +132,30 @@ impl Dance {
         }
     }
 
-    /// The guarantee that holds for the sets, in words: what the model knows of its points decides.
+    /// Returns the guarantee of the sets in words, derived from the method, from how calibration points were drawn, and from
+    /// their overlap with the fit.
     pub fn guarantee(&self) -> String {
-        let Config { conformal, sampling, .. } = &self.fitted.config;
         if self.overlap.fitted > 0 {
             return format!(
                 "none: {} of the calibration points took part in the fit, so sets may cover less than 1 - alpha",
                 self.overlap.fitted
             );
         }
-        match sampling.clause() {
-            Some(clause) => format!("{}; {clause}", conformal.guarantee()),
-            None => conformal.guarantee(),
+        let of_method = self.predictor.method().guarantee();
+        match self.fitted.config.sampling.clause() {
+            Some(clause) => format!("{of_method}; {clause}"),
+            None => of_method,
         }
     }
 
-    /// Class ids of labels by their names; `None` for a name the model does not know.
+    /// Returns the class ids of labels by their names; `None` for a name that the model does not know.
     pub fn class_ids(&self, data: &Dataset) -> Vec<Option<u32>> {
         let classes = Classes::new(&self.classes);
         let ids: Vec<_> = data.classes.iter().map(|name| classes.id(name)).collect();
         data.labels.iter().map(|&label| ids[label as usize]).collect()
     }
 
-    /// Everything about `queries` (as they come from the encoder) that does not depend on the error level.
+    /// Computes everything about `queries`, as they come from the encoder, that does not depend on the error level.
     pub fn score<'q>(
         &self,
         queries: impl Into<Rows<'q>>,
@@ -168,66 +165,36 @@ impl Dance {
         let mut scored = Scored { options, ..Scored::default() };
         self.classifier.in_blocks(queries.into(), context, |block| {
             let score = || self.score_block(block, options, context);
-            // Many queries: on the workers throughout, so that they are woken once. One alone is answered here.
-            scored.extend(&if block.len() > 1 { context.run(score) } else { score() }?)
+            // A block runs on the workers throughout, so that they are woken once. A single query runs here.
+            scored.append(if block.len() > 1 { context.run(score) } else { score() }?)
         })?;
         Ok(scored)
     }
 
-    /// One block of queries: mapped, classified where anyone wants to know, and counted.
+    /// Scores one block of queries.
     fn score_block(
         &self,
         queries: Rows<'_>,
         options: PredictOptions,
         context: &Context<'_>,
     ) -> Result<Scored> {
-        if let Some(stack) = &self.predictor.stack {
-            return self.score_stacked(stack, queries, options, context);
-        }
-        let mapped = self.classifier.map_queries(queries, context)?;
-        let asks = self.predictor.asks_probabilities();
-        let best = options.best || options.empty == EmptySets::Top1;
-        let classified = (best || asks || options.probabilities)
-            .then(|| self.classifier.classify_mapped(&mapped, context))
-            .transpose()?;
-        let probabilities = classified.as_ref().filter(|_| asks).map(|classified| &classified.probabilities);
-        let answers = self.predictor.answer(&mapped, probabilities, context)?;
-        Ok(Scored::new(answers, classified.filter(|_| best || options.probabilities), options))
+        let normalised = &self.classifier.normalise(queries)?;
+        let mapped = &self.classifier.map(normalised, context)?;
+        let classify = &|| self.classifier.classify_mapped(mapped, context);
+        self.predictor.score(QueryBlock { normalised, mapped, classify }, options, context)
     }
 
-    /// One block of queries where evidence is combined: the posterior that decides also classifies.
-    fn score_stacked(
-        &self,
-        stack: &Stack,
-        queries: Rows<'_>,
-        options: PredictOptions,
-        context: &Context<'_>,
-    ) -> Result<Scored> {
-        let points = self.classifier.normalise(queries)?;
-        let mapped = self.classifier.map(&points, context)?;
-        let (answers, probabilities) = self.predictor.answer_stacked(stack, [&mapped, &points], context)?;
-        let labels = (0..probabilities.rows()).map(|row| largest(probabilities.row(row)) as u32).collect();
-        let wanted = options.best || options.empty == EmptySets::Top1 || options.probabilities;
-        let classified = wanted.then_some(Classified { labels, probabilities });
-        Ok(Scored::new(answers, classified, options))
-    }
-
-    /// The experts whose evidence is combined and what each counts; `None` where none is.
-    pub fn stack(&self) -> Option<&StackSettings> {
-        self.predictor.stack.as_ref().map(|stack| &stack.settings)
-    }
-
-    /// How sets are made at error level `alpha`, the mix selected for it where the model selects one.
+    /// Returns the rule for sets at error level `alpha`.
     pub fn decide(&self, alpha: f64) -> Result<Decision> {
         self.predictor.decide(alpha)
     }
 
-    /// The sets of scored queries under a decision.
+    /// Returns the sets of scored queries under a decision.
     pub fn predict(&self, scored: &Scored, decision: &Decision) -> Prediction {
-        Prediction::new(scored, decision.clone(), self.classes.len(), self.predictor.reference_labels())
+        self.predictor.predict(scored, decision)
     }
 
-    /// The `k` nearest reference points of every query, in mapped space.
+    /// Finds the `k` nearest reference points of every query, in mapped space.
     pub fn neighbors<'q>(
         &self,
         queries: impl Into<Rows<'q>>,

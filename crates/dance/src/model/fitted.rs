@@ -1,13 +1,13 @@
-//! A kernel machine with its settings, and how it is calibrated.
-
-use std::sync::Arc;
+//! A fitted kernel machine with its settings, and its calibration.
 
 use super::config::Config;
 use super::dance::Dance;
 use super::file::hash_of;
 use super::notices;
 use super::sampling::Sampling;
-use crate::conformal::{Believed, Calibration, MethodName, Predictor, Setup};
+use crate::conformal::{
+    Calibration, Method, MethodName, PosteriorCalibration, PosteriorMethod, Predictor, Setup,
+};
 use crate::context::Context;
 use crate::data::{
     Classes, Dataset, EncoderIdentity, Kind, Names, Normalize, Normalizer, PointShape, Source,
@@ -19,7 +19,7 @@ use crate::machine::{Classifier, OutputScale, Part, Probabilities, Rfm, tune};
 use crate::model::new_labels::Unseen;
 use crate::model::overlap::{self, Judges, Overlap};
 use crate::numeric::matrix::{Matrix, check_finite};
-use crate::posterior::{Lesson, Stack, learn};
+use crate::posterior::{self, Lesson, Stack, learn};
 
 /// A kernel machine that has not been calibrated yet.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,32 +28,32 @@ pub struct Fitted {
     pub config: Config,
     /// Names of the classes the kernel knows.
     pub classes: Vec<String>,
-    /// How points are normalised.
+    /// The normalisation of points.
     pub normalizer: Normalizer,
     /// The machine.
     pub rfm: Rfm,
-    /// How its outputs become probabilities.
+    /// The scale that makes probabilities of its outputs.
     pub scale: OutputScale,
-    /// What the points it keeps are called.
+    /// Rows and ids of the fit points.
     pub names: Names,
-    /// Points that judged its settings and that it does not keep.
+    /// Validation points, which chose its settings and which it does not keep.
     pub judges: Judges,
-    /// What the points were read from.
+    /// The source of the points.
     pub source: Source,
     /// Quality on the validation points.
     pub validation: Quality,
-    /// What was computed on how many points, in words.
+    /// The number of points behind each step of the fit, in words.
     pub fidelity: String,
-    /// SHA-256 of the points and labels it was fitted on.
+    /// SHA-256 of the fit points and labels.
     pub data_hash: String,
-    /// What the labels are.
+    /// The kind of the labels: text, numbers or truth values.
     pub label_kind: Kind,
 }
 
 impl Fitted {
     /// Tunes and fits a kernel machine on `data`.
     pub fn fit(device: &dyn Device, data: &Dataset, config: &Config, context: &Context<'_>) -> Result<Self> {
-        config.check()?;
+        config.method()?;
         let normalizer = Normalizer::fit(config.normalize, &data.embeddings);
         let (classes, points) = part(data, &normalizer)?;
         let tuned = tune::fit(device, points, classes.len(), &config.rfm, &config.tune, context)?;
@@ -77,12 +77,12 @@ impl Fitted {
         })
     }
 
-    /// Dimensions of the embeddings.
+    /// Returns the number of dimensions of the embeddings.
     pub fn dimensions(&self) -> usize {
         self.rfm.train.cols()
     }
 
-    /// What a point must be.
+    /// Returns the requirements on a point: its dimensions, and whether its direction must be known.
     pub fn point_shape(&self) -> PointShape {
         PointShape { dimensions: self.dimensions(), directed: self.config.normalize == Normalize::L2 }
     }
@@ -92,85 +92,62 @@ impl Fitted {
         Classifier::open(device, &self.rfm, &self.normalizer, self.scale, context)
     }
 
-    /// Calibrates on `data`: points that did not fit the kernel. Classes are matched by name; new ones are allowed.
+    /// Calibrates on `data`, points that did not fit the kernel machine. Classes are matched by name; new ones are allowed.
     pub fn calibrate(self, device: &dyn Device, data: &Dataset, context: &Context<'_>) -> Result<Dance> {
         let classifier = self.classifier(device, context)?;
         self.calibrate_with(classifier, device, data, context)
     }
 
     pub(super) fn calibrate_with(
-        self,
+        mut self,
         classifier: Classifier,
         device: &dyn Device,
         data: &Dataset,
         context: &Context<'_>,
     ) -> Result<Dance> {
-        let config = self.config.conformal;
-        config.check()?;
-        data.check_drawn()?;
-        EncoderIdentity::check(
-            self.source.encoder.as_deref(),
-            data.source.encoder.as_deref(),
-            "the calibration points",
-        )?;
-        if data.embeddings.cols() != self.dimensions() {
-            return Err(Error::Shape {
-                what: "dimensions of the calibration points".into(),
-                expected: self.dimensions().to_string(),
-                found: data.embeddings.cols().to_string(),
-            });
-        }
-        check_finite("calibration data", &data.embeddings)?;
+        self.check_calibration(data)?;
         let (classes, labels) = self.match_classes(data);
-        notices::classes(&self.classes, &classes, &labels, config.calibration, context);
+        let method = self.resolve_method(labels.len(), classes.len(), context)?;
+        notices::classes(&self.classes, &classes, &labels, method.calibration(), context);
         notices::kinds(self.label_kind, data.label_kind, classes.len() > self.classes.len(), context);
         let points = normalised(data, &self.normalizer, "calibration data")?.embeddings;
         let overlap = Overlap::new(&self, &points, data);
         notices::overlap(overlap, data.len(), context);
         let drawn = self.config.sampling != Sampling::Stratified;
         let unseen = drawn.then(|| Unseen::new(&labels, &self.rfm.labels, classes.len()));
-        let mapped = classifier.map(&points, context)?;
-        let asked = config.asks_probabilities();
-        let probabilities =
-            asked.then(|| classifier.own_probabilities(&mapped, &labels, context)).transpose()?;
-        let disjoint = config.calibration == Calibration::Split;
-        let calibration_hashes = disjoint.then(|| overlap::hashes(&points));
-        let setup =
-            Setup { device, classes: classes.len(), kernel: self.rfm.kernel, config: &config, context };
-        let calibration = Part { embeddings: mapped, labels };
-        let calibration_part = (config.method == MethodName::Posterior)
-            .then(|| Part { embeddings: points.clone(), labels: calibration.labels.clone() });
-        let (reference, names, mut predictor) = match config.calibration {
-            Calibration::Reuse => {
-                (points, data.names(), Predictor::reuse(calibration, probabilities.as_deref(), setup)?)
+
+        // Split calibration keeps the fit points as its reference, the others keep the calibration points.
+        let split = method.calibration() == Calibration::Split;
+        let calibration_hashes = split.then(|| overlap::hashes(&points));
+        let mapped = Part { embeddings: classifier.map(&points, context)?, labels };
+        let setup = Setup { device, classes: classes.len(), kernel: self.rfm.kernel, context };
+        let predictor = match method {
+            Method::Dance(method) => {
+                Predictor::dance(method, mapped, || self.mapped_fit_points(&classifier, context), setup)?
             }
-            Calibration::Split => {
+            Method::Fuse(method) => {
+                let own = classifier.own_probabilities(&mapped.embeddings, &mapped.labels, context)?;
                 let fit = self.mapped_fit_points(&classifier, context)?;
-                let predictor = Predictor::disjoint(fit, &calibration, probabilities.as_deref(), setup)?;
-                (self.rfm.train.clone(), self.names.clone(), predictor)
+                Predictor::fuse(method, mapped, &fit, own, setup)?
             }
-            Calibration::Full => {
+            Method::Posterior(method) => {
+                let calibration = Part { embeddings: points.clone(), labels: mapped.labels.clone() };
+                let stack = self.stack(method, device, &calibration, classes.len(), context)?;
                 let fit = self.mapped_fit_points(&classifier, context)?;
-                let apart = |rows: &[usize]| self.mapped_apart(rows, device, context);
-                let difficulty =
-                    config.asks_difficulty().then(|| self.difficulty(device, context)).transpose()?;
-                let believed = Believed { probabilities, difficulty };
-                let predictor = Predictor::exact_with(calibration, &fit, believed, apart, setup)?;
-                (points, data.names(), predictor)
+                Predictor::posterior(method, stack, mapped, fit, setup)?
             }
         };
-        if let Some(calibration) = calibration_part {
-            predictor.stack = Some(Arc::new(self.stack(device, &calibration, classes.len(), context)?));
-        }
         if let Some(neighbors) = predictor.bag_neighbors()
             && overlap == Overlap::default()
         {
             notices::near_copies(neighbors, context);
         }
-        if predictor.lacks_mix() {
+        if predictor.has_too_few_points_for_mix() {
             context
                 .warn(format!("{} points are too few to select the mix; it is 0, the k-NN set", data.len()));
         }
+        let (reference, names) =
+            if split { (self.rfm.train.clone(), self.names.clone()) } else { (points, data.names()) };
         Ok(Dance {
             label_kind: self.label_kind.of_all(&classes),
             fitted: self,
@@ -186,9 +163,50 @@ impl Fitted {
         })
     }
 
-    /// The experts of combined evidence, set by the fit points and opened on both.
+    /// Refuses calibration data that cannot belong to this fit.
+    fn check_calibration(&self, data: &Dataset) -> Result<()> {
+        data.check_drawn()?;
+        EncoderIdentity::check(
+            self.source.encoder.as_deref(),
+            data.source.encoder.as_deref(),
+            "the calibration points",
+        )?;
+        if data.embeddings.cols() != self.dimensions() {
+            return Err(Error::Shape {
+                what: "dimensions of the calibration points".into(),
+                expected: self.dimensions().to_string(),
+                found: data.embeddings.cols().to_string(),
+            });
+        }
+        check_finite("calibration data", &data.embeddings)
+    }
+
+    /// Returns the method that the settings ask for. Where they name none, it is the posterior, or fuse where the posterior
+    /// needs more memory than there is.
+    fn resolve_method(&mut self, calibration: usize, classes: usize, context: &Context<'_>) -> Result<Method> {
+        let mut method = self.config.method()?;
+        if let Method::Posterior(PosteriorMethod { calibration: use_of_points, .. }) = method {
+            let bag = if use_of_points == PosteriorCalibration::Split { 0 } else { calibration };
+            let (fit, dimensions) = (self.rfm.labels.len(), self.dimensions());
+            if let Err(error) = posterior::check_memory(fit, bag, dimensions, classes) {
+                let fuse = self.config.conformal.with_method(MethodName::Fuse);
+                match fuse.method() {
+                    Ok(fused) if self.config.conformal.method.is_none() => {
+                        context.warn(format!("{error}. So the method is fuse, whose sets are larger"));
+                        method = fused;
+                    }
+                    _ => return Err(error),
+                }
+            }
+        }
+        self.config.conformal.method = Some(method.name());
+        Ok(method)
+    }
+
+    /// Sets the experts of the method posterior by the fit points, and trains them on all labels that they may use.
     fn stack(
         &self,
+        method: PosteriorMethod,
         device: &dyn Device,
         calibration: &Part,
         classes: usize,
@@ -198,31 +216,16 @@ impl Fitted {
         let (rfm, directed) = (&self.rfm, self.point_shape().directed);
         let settings = learn(Lesson { device, rfm, config, directed, seed: conformal.seed, context })?;
         let fit = Part { embeddings: rfm.train.clone(), labels: rfm.labels.clone() };
-        Stack::open(
-            settings,
-            [&fit, calibration],
-            &rfm.metric_root,
-            classes,
-            (conformal.calibration, conformal.by_class),
-            None,
-            context,
-        )
+        Stack::open(settings, [&fit, calibration], &rfm.metric_root, classes, method.calibration, None, context)
     }
 
-    /// The points that fitted the kernel, mapped.
+    /// Returns the fit points, mapped by the learned metric.
     pub(super) fn mapped_fit_points(&self, classifier: &Classifier, context: &Context<'_>) -> Result<Part> {
         let embeddings = classifier.map(&self.rfm.train, context)?;
         Ok(Part { embeddings, labels: self.rfm.labels.clone() })
     }
 
-    /// The same, mapped by a metric that only `rows` of them made: to it, the others are new points.
-    fn mapped_apart(&self, rows: &[usize], device: &dyn Device, context: &Context<'_>) -> Result<Part> {
-        let all = Part { embeddings: self.rfm.train.clone(), labels: self.rfm.labels.clone() };
-        let classifier = self.fitted_apart(all.select(rows), device, context)?;
-        Ok(Part { embeddings: classifier.map(&all.embeddings, context)?, labels: all.labels })
-    }
-
-    /// The kernel's classes followed by those only `data` has, and the labels of `data` among them.
+    /// Returns the kernel's classes followed by those that only `data` has, and the labels of `data` among them.
     fn match_classes(&self, data: &Dataset) -> (Vec<String>, Vec<u32>) {
         let mut names = self.classes.clone();
         let mut known = Classes::new(&self.classes);
@@ -239,7 +242,7 @@ impl Fitted {
     }
 }
 
-/// The classes that `data` has points of, and those points on the kernel's scale.
+/// Returns the classes that `data` has points of, and those points normalised.
 fn part(data: &Dataset, normalizer: &Normalizer) -> Result<(Vec<String>, Part)> {
     let mut part = normalised(data, normalizer, "fit data")?;
     let (classes, labels) = data.occurring_classes();
@@ -247,7 +250,7 @@ fn part(data: &Dataset, normalizer: &Normalizer) -> Result<(Vec<String>, Part)> 
     Ok((classes, part))
 }
 
-/// The points of `data` on the kernel's scale, with their labels; `origin` names them in messages.
+/// Returns the points of `data`, normalised, with their labels. `origin` names them in messages.
 fn normalised(data: &Dataset, normalizer: &Normalizer, origin: &str) -> Result<Part> {
     let mut embeddings: Matrix = data.embeddings.clone();
     normalizer.apply_named(origin, &mut embeddings, |row| data.rows[row] as usize)?;

@@ -54,7 +54,7 @@ impl Dance {
     /// All points that the model keeps, normalised, with what they are called: those of the fit, then those of calibration.
     pub(super) fn kept(&self) -> (Vec<&Matrix>, Vec<ModelPoint>) {
         let mut parts = vec![(SeenAs::FitPoint, &self.fitted.rfm.train, &self.fitted.names)];
-        if self.predictor.mode() != Calibration::Split {
+        if self.predictor.method().calibration() != Calibration::Split {
             parts.push((SeenAs::CalibrationPoint, &self.reference, &self.names));
         }
         let points = parts.iter().flat_map(|&(part, points, names)| {

@@ -90,19 +90,17 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
             ));
         }
         let fit = Index::open(device, model.classifier.map(&model.fitted.rfm.train, context)?, context)?;
-        let disjoint = model.predictor.mode() == Calibration::Split;
-        if disjoint && labelled {
+        let split = model.predictor.method().calibration() == Calibration::Split;
+        if split && labelled {
             return Err(Error::Data(
-                "a model in disjoint mode does not keep its calibration points, so labels cannot be compared with theirs; \
-                 recalibrate it in exact mode"
+                "a model with split calibration does not keep its calibration points, so labels cannot be compared with \
+                 theirs; recalibrate it with full calibration"
                     .into(),
             ));
         }
         let mut neighbors = NOVELTY_NEIGHBORS.min(fit.len());
-        let (distances, own) = if disjoint {
-            let known = model.predictor.novelty.as_ref().ok_or_else(|| {
-                Error::Data("the model file is from before novelty and does not keep its calibration points; recalibrate it".into())
-            })?;
+        let (distances, own) = if split {
+            let known = model.predictor.novelty();
             neighbors = known.nth();
             (known.squared().to_vec(), None)
         } else {

@@ -20,8 +20,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use super::dance::Dance;
-use super::prediction::{PredictOptions, Scored};
-use crate::conformal::MethodName;
+use crate::conformal::{Decision, PredictOptions, Scored};
 use crate::context::Context;
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -93,24 +92,15 @@ impl Dance {
             let mapped = self.classifier.transform(pool, context)?;
             let index = Index::open(device, mapped, context)?;
             let near = index.search_own(pool.rows(), NEIGHBORS.min(pool.rows() - 1), context)?;
-            cover(&self.unsure(&scored), &alike(&near), &free, options.picked)
+            cover(&self.unsure(&scored, &self.decide(LEVEL)?), &alike(&near), &free, options.picked)
         };
         Ok(Selection { picked, random: new, seen })
     }
 
     /// How many labels beside the best each point's sets hold.
-    fn unsure(&self, scored: &Scored) -> Vec<f64> {
-        let separate = self.predictor.method() == MethodName::Dance;
+    fn unsure(&self, scored: &Scored, decision: &Decision) -> Vec<f64> {
         let of = |row: usize| {
-            let p_value = |label: u32| {
-                let counts = scored.counts.get(row, label);
-                // With two scores a label needs both.
-                scored.counts.p_value(if separate {
-                    counts.rank.min(counts.contrast)
-                } else {
-                    counts.combined
-                })
-            };
+            let p_value = |label: u32| decision.p_value(&scored.counts, scored.counts.get(row, label));
             let all = (0..self.classes.len() as u32).map(|label| (p_value(label) - LEVEL).max(0.0));
             let (sum, most) = all.fold((0.0, 0.0f64), |(sum, most), p| (sum + p, most.max(p)));
             sum - most + SURE

@@ -9,7 +9,7 @@ use crate::numeric::matrix::Matrix;
 impl Fitted {
     /// Refuses parts that do not fit together.
     pub fn check(&self) -> Result<()> {
-        self.config.check()?;
+        self.config.method()?;
         let (rfm, classes) = (&self.rfm, self.classes.len());
         let (n, d) = (rfm.labels.len(), rfm.train.cols());
         let mut names: Vec<&String> = self.classes.iter().collect();

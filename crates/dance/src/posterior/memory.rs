@@ -4,7 +4,8 @@ use crate::device::{Cpu, Device};
 use crate::error::{Error, Result, human_bytes};
 use crate::posterior::nearest::ROWS;
 use crate::posterior::ridge::LANDMARKS;
-use crate::posterior::settings::{ExpertSettings, StackSettings};
+use crate::posterior::settings::{ExpertSettings, Space, StackSettings};
+use crate::scores::by_class::Clusters;
 
 /// The points of a stack.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,6 +24,27 @@ pub(super) fn check(settings: &StackSettings, size: Size) -> Result<()> {
         Some(limit) if needed > limit => Err(refusal(settings, size, limit)),
         _ => Ok(()),
     }
+}
+
+/// Refuses a fit and calibration points for which the largest stack, all experts together, has no room.
+pub(crate) fn check_memory(fit: usize, bag: usize, dimensions: usize, classes: usize) -> Result<()> {
+    let ridge = |space| ExpertSettings::Ridge {
+        weight: 1.0,
+        space,
+        bandwidth: 1.0,
+        shape: 0.5,
+        ridge: 1.0,
+        softness: 1.0,
+    };
+    let experts = vec![
+        ExpertSettings::Prototypes { weight: 1.0, shrinkage: 0.5, prior: 1.0, spread: 1.0, nothing: 1.0 },
+        ridge(Space::Raw),
+        ridge(Space::White),
+        ridge(Space::Learned),
+        ExpertSettings::Nearest { weight: 1.0, floor: 0.1, ceiling: 1.0 },
+    ];
+    let settings = StackSettings::new(experts, None, 1.0, Clusters::default(), 0);
+    check(&settings, Size { fit, bag, dimensions, classes })
 }
 
 fn refusal(settings: &StackSettings, size: Size, limit: u64) -> Error {
@@ -76,7 +98,6 @@ pub(super) fn bytes(settings: &StackSettings, Size { fit, bag, dimensions: d, cl
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::scores::by_class::Clusters;
 
     const LARGE: Size = Size { fit: 20_000, bag: 20_000, dimensions: 512, classes: 1000 };
 

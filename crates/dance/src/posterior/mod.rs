@@ -36,6 +36,7 @@ mod tests;
 pub(crate) use tests::brute_force::solve;
 
 pub(crate) use learn::{Lesson, learn};
+pub(crate) use memory::check_memory;
 pub(crate) use weights::{Evidences, log_sum};
 pub(crate) use whitening::leave_one_out;
 pub(crate) use wide::Wide;
@@ -45,8 +46,7 @@ pub use settings::{ExpertSettings, Space, StackSettings};
 use crate::context::Context;
 use crate::error::Result;
 use crate::machine::Part;
-use crate::method::ByClass;
-use crate::method::Calibration;
+use crate::method::{ByClass, PosteriorCalibration};
 use crate::numeric::matrix::Matrix;
 use crate::scores::by_class::{Offsets, Strata};
 use crate::scores::counts::{Counts, LabelCounts};
@@ -111,11 +111,11 @@ impl Stack {
         [fit, calibration]: [&Part; 2],
         root: &Matrix,
         classes: usize,
-        (mode, by_class): (Calibration, ByClass),
+        calibrates: PosteriorCalibration,
         known: Option<Known>,
         context: &Context<'_>,
     ) -> Result<Self> {
-        let speaks = mode != Calibration::Split;
+        let speaks = calibrates != PosteriorCalibration::Split;
         let bag = if speaks { calibration.labels.len() } else { 0 };
         memory::check(&settings, Size { fit: fit.labels.len(), bag, dimensions: root.rows(), classes })?;
         let middle = Middle::new(settings.centred, &fit.embeddings);
@@ -155,11 +155,11 @@ impl Stack {
         if speaks {
             stack.evidence = evidence;
         }
-        if mode == Calibration::Full && by_class == ByClass::Balanced {
+        let PosteriorCalibration::Full { by_class, .. } = calibrates else { return Ok(stack) };
+        if by_class == ByClass::Balanced {
             let settings = stack.settings.clone();
-            let alone = (Calibration::Split, ByClass::All);
             let none = Part { embeddings: Matrix::with_columns(root.rows()), labels: Vec::new() };
-            let apart = Self::open(settings, [fit, &none], root, classes, alone, None, context)?;
+            let apart = Self::open(settings, [fit, &none], root, classes, PosteriorCalibration::Split, None, context)?;
             let mut evidence = apart.of_queries(&judged, context);
             let each = calibration.labels.iter().enumerate();
             let scores: Vec<f64> =
@@ -169,10 +169,8 @@ impl Stack {
             stack.offsets = (0..classes).map(|class| offsets.of(class)).collect();
             stack.fairness = Some((offsets, Box::new(apart)));
         }
-        if mode == Calibration::Full {
-            stack.bounds = Some(Bounds::new(&stack.bagged(), &stack.outputs(), &stack.offsets));
-            stack.strata = Strata::new(by_class, &stack.settings.clusters, classes, &stack.labels);
-        }
+        stack.bounds = Some(Bounds::new(&stack.bagged(), &stack.outputs(), &stack.offsets));
+        stack.strata = Strata::new(by_class, &stack.settings.clusters, classes, &stack.labels);
         Ok(stack)
     }
 
@@ -227,9 +225,8 @@ impl Stack {
             };
             for (count, probability) in found.into_iter().zip(told) {
                 let least = count.iter().copied().min().unwrap_or(1);
-                let of = |combined| Counts { rank: 0, contrast: 0, combined };
-                let each = count.into_iter().enumerate().map(|(label, count)| (label as u32, of(count)));
-                counts.push(each, of(least));
+                let each = (0..).zip(count.into_iter().map(Counts::One));
+                counts.push(each, Counts::One(least));
                 probabilities.append(&Matrix::new(probability, 1, self.classes)?)?;
             }
         }
@@ -250,6 +247,11 @@ impl Stack {
         }
         let total = log_sum(&row);
         (query, row.iter().map(|value| (value - total).exp() as f32).collect())
+    }
+
+    /// Returns the number of calibration points.
+    pub(crate) fn calibration_points(&self) -> usize {
+        self.known.scores.len()
     }
 
     /// Counts of a query that does not join the bag.

@@ -1,175 +1,173 @@
-//! Conformal p-values of labels, as whole counts: how many of the n calibration points and the query itself conform no better.
+//! Conformal p-values of labels as whole counts.
 //!
-//! `p = count/(n+1)`, a label is in the set iff `p > α`, and with whole numbers that is `count ≥ n + 2 - ⌈(1-α)(n+1)⌉`: one rule
-//! for every way of calibrating and combining, exact whatever α rounds to. Labels whose counts are those of every label
-//! that nothing speaks for are not listed; they share the query's `rest`.
+//! A count is the number of points, among the n calibration points and the query itself, whose score is at least that of the
+//! query with the label. `p = count/(n+1)`, and a label is in the set if and only if `p > α`. In whole numbers that is
+//! `count ≥ n + 2 - ⌈(1-α)(n+1)⌉`: one rule for every method, exact whatever α rounds to. Labels that share the most
+//! frequent counts of a query are not listed. They have the query's `rest`.
 
+use crate::numeric::ragged::Ragged;
 use crate::scores::sets::Sets;
 use crate::scores::threshold::order_index;
 
-/// What is counted for one label.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// By the rank score.
-    pub rank: u32,
-    /// By the contrastive score.
-    pub contrast: u32,
-    /// By both together, or with the class probability; 0 where scores are not combined into one.
-    pub combined: u32,
-}
-
-/// For every label of every query, how many of the n calibration points and the query itself conform no better: `p = count/(n+1)`.
-/// Labels that nothing speaks for are not listed; they share the query's `rest`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LabelCounts {
-    /// n.
-    calibration_points: usize,
-    /// Where the labels of a query end.
-    ends: Vec<usize>,
-    /// Ascending within a query.
-    labels: Vec<u32>,
-    counts: Vec<Counts>,
-    rest: Vec<Counts>,
-}
-
-/// The least counts that let a label into a set.
+/// The counts of one label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
-    /// Two scores, each with its own share of α.
+pub enum Counts {
+    /// One score decides.
+    One(u32),
+    /// Two scores decide, each with its own share of α.
     Both {
-        /// Of the rank score.
+        /// The count by the rank score.
         rank: u32,
-        /// Of the contrastive score.
+        /// The count by the contrastive score.
         contrast: u32,
     },
-    /// One combined score.
-    One(u32),
 }
 
-impl Cut {
-    fn passes(self, counts: Counts) -> bool {
+impl Counts {
+    /// Returns the count by the rank score, or the only count.
+    pub fn rank(self) -> u32 {
         match self {
-            Self::Both { rank, contrast } => counts.rank >= rank && counts.contrast >= contrast,
-            Self::One(least) => counts.combined >= least,
+            Self::One(count) | Self::Both { rank: count, .. } => count,
+        }
+    }
+
+    /// Returns the count by the contrastive score, or the only count.
+    pub fn contrast(self) -> u32 {
+        match self {
+            Self::One(count) | Self::Both { contrast: count, .. } => count,
         }
     }
 }
 
-/// The least count whose p-value exceeds `alpha`.
+/// The counts of every label of every query.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LabelCounts {
+    /// The number of calibration points, n.
+    calibration_points: usize,
+    /// Labels with counts of their own, ascending within a query.
+    labels: Ragged<u32>,
+    /// The counts of every label in `labels`.
+    counts: Vec<Counts>,
+    /// The counts of all other labels of each query.
+    rest: Vec<Counts>,
+}
+
+/// The smallest counts that let a label into a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// One score decides.
+    One(u32),
+    /// Two scores decide, each with its own share of α.
+    Both {
+        /// The smallest count by the rank score.
+        rank: u32,
+        /// The smallest count by the contrastive score.
+        contrast: u32,
+    },
+}
+
+impl Cut {
+    /// Returns whether a label with these counts is in the set. Counts of another kind than the cut are not.
+    fn passes(self, counts: Counts) -> bool {
+        match (self, counts) {
+            (Self::One(least), Counts::One(count)) => count >= least,
+            (Self::Both { rank, contrast }, Counts::Both { rank: by_rank, contrast: by_contrast }) => {
+                by_rank >= rank && by_contrast >= contrast
+            }
+            (Self::One(_), Counts::Both { .. }) | (Self::Both { .. }, Counts::One(_)) => false,
+        }
+    }
+}
+
+/// Returns the smallest count whose p-value exceeds `alpha`.
 pub fn least_count(alpha: f64, points: usize) -> u32 {
     (points + 2).saturating_sub(order_index(alpha, points)) as u32
 }
 
 impl LabelCounts {
-    /// For so many calibration points, and no query yet.
+    /// Returns an empty list for so many calibration points.
     pub fn new(calibration_points: usize) -> Self {
         Self { calibration_points, ..Self::default() }
     }
 
-    /// Appends a query: its labels in ascending order, and what holds for all that are not listed.
+    /// Appends a query: its labels in ascending order, and the counts of all that are not listed.
     pub fn push(&mut self, labels: impl IntoIterator<Item = (u32, Counts)>, rest: Counts) {
-        for (label, counts) in labels {
-            if counts != rest {
-                self.labels.push(label);
-                self.counts.push(counts);
-            }
-        }
-        self.ends.push(self.labels.len());
+        let counts = &mut self.counts;
+        self.labels.push(labels.into_iter().filter(|&(_, own)| own != rest).map(|(label, own)| {
+            counts.push(own);
+            label
+        }));
         self.rest.push(rest);
     }
 
-    /// The same counts of single scores, with the combined counts of `other`.
-    pub(crate) fn with_combined(&self, other: &Self, classes: usize) -> Self {
-        let mut all = Self::new(self.calibration_points);
-        for query in 0..self.len() {
-            let of = |counts: Counts, other: Counts| Counts { combined: other.combined, ..counts };
-            let labels = 0..classes as u32;
-            let each = labels.map(|label| (label, of(self.get(query, label), other.get(query, label))));
-            all.push(each, of(self.rest[query], other.rest[query]));
-        }
-        all
-    }
-
-    /// Of several groups of queries, one after the other.
-    pub(crate) fn concat(calibration_points: usize, groups: &[Self]) -> Self {
+    /// Joins several groups of queries, one after the other.
+    pub(crate) fn concat(calibration_points: usize, groups: Vec<Self>) -> Self {
         let mut all = Self::new(calibration_points);
-        for group in groups {
-            all.extend(group);
-        }
+        groups.into_iter().for_each(|group| all.append(group));
         all
     }
 
     /// Appends further queries.
-    pub(crate) fn extend(&mut self, other: &Self) {
+    pub(crate) fn append(&mut self, other: Self) {
         self.calibration_points = other.calibration_points;
-        let before = self.labels.len();
-        self.ends.extend(other.ends.iter().map(|end| before + end));
-        self.labels.extend_from_slice(&other.labels);
-        self.counts.extend_from_slice(&other.counts);
-        self.rest.extend_from_slice(&other.rest);
+        self.labels.append(other.labels);
+        self.counts.extend(other.counts);
+        self.rest.extend(other.rest);
     }
 
-    /// The counts of some of the queries.
+    /// Returns the counts of some of the queries.
     pub fn select(&self, queries: &[usize]) -> Self {
         let mut selected = Self::new(self.calibration_points);
         for &query in queries {
             let (labels, counts, rest) = self.row(query);
-            selected.labels.extend_from_slice(labels);
-            selected.counts.extend_from_slice(counts);
-            selected.ends.push(selected.labels.len());
-            selected.rest.push(rest);
+            selected.push(labels.iter().copied().zip(counts.iter().copied()), rest);
         }
         selected
     }
 
-    /// Number of queries.
+    /// Returns the number of queries.
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.rest.len()
     }
 
-    /// Whether there are no queries.
+    /// Returns whether there are no queries.
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.rest.is_empty()
     }
 
-    /// Number of calibration points, n.
+    /// Returns the number of calibration points, n.
     pub fn calibration_points(&self) -> usize {
         self.calibration_points
     }
 
-    /// The p-value that a count stands for.
+    /// Returns the p-value that a count stands for.
     pub fn p_value(&self, count: u32) -> f64 {
         f64::from(count) / (self.calibration_points as f64 + 1.0)
     }
 
-    /// Labels with counts of their own (ascending), their counts, and the counts of all others.
+    /// Returns the labels with counts of their own (ascending), their counts, and the counts of all others.
     pub fn row(&self, query: usize) -> (&[u32], &[Counts], Counts) {
-        let start = if query == 0 { 0 } else { self.ends[query - 1] };
-        let range = start..self.ends[query];
-        (&self.labels[range.clone()], &self.counts[range], self.rest[query])
+        (self.labels.row(query), &self.counts[self.labels.range(query)], self.rest[query])
     }
 
-    /// The counts of one label of a query.
+    /// Returns the counts of one label of a query.
     pub fn get(&self, query: usize, label: u32) -> Counts {
         let (labels, counts, rest) = self.row(query);
         labels.binary_search(&label).map_or(rest, |place| counts[place])
     }
 
-    /// The sets of labels that pass.
+    /// Returns the sets of labels that pass.
     pub fn sets(&self, cut: Cut, classes: usize) -> Sets {
         let mut sets = Sets::default();
         for query in 0..self.len() {
             let (labels, counts, rest) = self.row(query);
+            let listed = labels.iter().zip(counts);
             if cut.passes(rest) {
-                let listed = labels.iter().zip(counts);
-                let mut out =
-                    listed.filter(|(_, counts)| !cut.passes(**counts)).map(|(&label, _)| label).peekable();
-                sets.labels.extend((0..classes as u32).filter(|&label| out.next_if_eq(&label).is_none()));
+                let mut out = listed.filter(|(_, counts)| !cut.passes(**counts)).map(|(&label, _)| label).peekable();
+                sets.push((0..classes as u32).filter(|&label| out.next_if_eq(&label).is_none()));
             } else {
-                let within = labels.iter().zip(counts).filter(|(_, counts)| cut.passes(**counts));
-                sets.labels.extend(within.map(|(&label, _)| label));
+                sets.push(listed.filter(|(_, counts)| cut.passes(**counts)).map(|(&label, _)| label));
             }
-            sets.offsets.push(sets.labels.len());
         }
         sets
     }
@@ -178,10 +176,6 @@ impl LabelCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn counts(rank: u32, contrast: u32, combined: u32) -> Counts {
-        Counts { rank, contrast, combined }
-    }
 
     #[test]
     fn a_count_passes_exactly_when_its_p_value_exceeds_alpha() {
@@ -197,16 +191,41 @@ mod tests {
     }
 
     #[test]
-    fn sets_hold_what_passes() {
+    fn sets_hold_the_labels_that_pass() {
+        let both = |rank, contrast| Counts::Both { rank, contrast };
         let mut all = LabelCounts::new(9);
-        all.push([(1, counts(5, 2, 7)), (3, counts(2, 9, 1))], counts(1, 1, 1));
-        all.push([(0, counts(1, 1, 1)), (2, counts(9, 9, 9))], counts(4, 4, 4));
-        let sets = |cut| all.sets(cut, 4).iter().map(<[u32]>::to_vec).collect::<Vec<_>>();
-        assert_eq!(sets(Cut::Both { rank: 2, contrast: 2 }), [vec![1, 3], vec![1, 2, 3]]);
-        assert_eq!(sets(Cut::Both { rank: 3, contrast: 1 }), [vec![1], vec![1, 2, 3]]);
-        assert_eq!(sets(Cut::One(5)), [vec![1], vec![2]]);
-        assert_eq!(sets(Cut::One(1)), [vec![0, 1, 2, 3], vec![0, 1, 2, 3]]);
-        assert_eq!(all.get(0, 0), counts(1, 1, 1));
-        assert_eq!(all.p_value(5), 0.5);
+        all.push([(1, both(5, 2)), (3, both(2, 9))], both(1, 1));
+        all.push([(0, both(1, 1)), (2, both(9, 9))], both(4, 4));
+        let sets = |all: &LabelCounts, cut| all.sets(cut, 4).iter().map(<[u32]>::to_vec).collect::<Vec<_>>();
+        assert_eq!(sets(&all, Cut::Both { rank: 2, contrast: 2 }), [vec![1, 3], vec![1, 2, 3]]);
+        assert_eq!(sets(&all, Cut::Both { rank: 3, contrast: 1 }), [vec![1], vec![1, 2, 3]]);
+        assert_eq!(all.get(0, 0), both(1, 1));
+        let mut one = LabelCounts::new(9);
+        one.push([(1, Counts::One(7)), (3, Counts::One(1))], Counts::One(1));
+        one.push([(2, Counts::One(9))], Counts::One(4));
+        assert_eq!(sets(&one, Cut::One(5)), [vec![1], vec![2]]);
+        assert_eq!(sets(&one, Cut::One(1)), [vec![0, 1, 2, 3], vec![0, 1, 2, 3]]);
+        assert_eq!(one.p_value(5), 0.5);
+    }
+
+    proptest::proptest! {
+        /// Sets are nested: a larger α never adds a label, for one score or two.
+        #[test]
+        fn sets_shrink_as_alpha_grows(counts in proptest::collection::vec((1u32..=51, 1u32..=51), 8), low in 0.001f64..0.999, high in 0.001f64..0.999) {
+            let (low, high) = (low.min(high), low.max(high));
+            let mut one = LabelCounts::new(50);
+            let mut both = LabelCounts::new(50);
+            one.push((0..).zip(counts.iter().map(|pair| Counts::One(pair.0))), Counts::One(1));
+            let pairs = counts.iter().map(|&(rank, contrast)| Counts::Both { rank, contrast });
+            both.push((0..).zip(pairs), Counts::Both { rank: 1, contrast: 1 });
+            let cut = |alpha| Cut::One(least_count(alpha, 50));
+            let halves = |alpha: f64| Cut::Both { rank: least_count(alpha / 2.0, 50), contrast: least_count(alpha / 2.0, 50) };
+            for (small, large) in [
+                (one.sets(cut(high), 8), one.sets(cut(low), 8)),
+                (both.sets(halves(high), 8), both.sets(halves(low), 8)),
+            ] {
+                proptest::prop_assert!(small.get(0).iter().all(|&label| large.contains(0, label)));
+            }
+        }
     }
 }

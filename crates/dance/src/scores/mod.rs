@@ -1,7 +1,7 @@
-//! Nonconformity scores: how little a label conforms to a query, for every label at once.
+//! Nonconformity scores: one number for every label of a query, small where the label conforms.
 //!
-//! A score that looks at neighbors gives a finite value only to labels that occur among them; every other label is at
-//! +∞. [`LabelScores`] is that sparse form. One score per file; a further one is a new file with a [`NeighborScore`].
+//! A score made of neighbors is finite for the labels that occur among them and +∞ for all others. [`LabelScores`] is that
+//! sparse form. Every score has a file of its own. A further one is a new file with a [`NeighborScore`].
 //!
 //! - [`Rank`]: the rank of the nearest neighbor with the label.
 //! - [`Contrastive`]: the smallest contrastive loss of the neighbors with the label.
@@ -13,7 +13,7 @@
 //! assert_eq!((scores.get(0, 7), scores.get(0, 1)), (3.0, f64::INFINITY));
 //! ```
 //!
-//! Other scores look at class probabilities ([`ranked`]): [`Lac`], [`Aps`], [`Raps`], [`Saps`].
+//! Scores made of class probabilities are in [`ranked`]: [`Lac`], [`Aps`], [`Raps`], [`Saps`].
 
 mod aps;
 pub(crate) mod by_class;
@@ -46,66 +46,64 @@ pub use threshold::CalibrationScores;
 use crate::context::Context;
 use crate::neighbors::Neighbors;
 use crate::numeric::matrix::Matrix;
+use crate::numeric::ragged::Ragged;
 
 /// Queries of a parallel task.
 const TILE: usize = 64;
 
-/// Scores of every label of every query: those listed are finite, all others +∞.
+/// The scores of every label of every query. Labels that are listed have a finite score, all others +∞.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LabelScores {
-    /// Where the labels of a query begin; one more than there are queries.
-    offsets: Vec<usize>,
     /// Labels, ascending within a query.
-    labels: Vec<u32>,
+    labels: Ragged<u32>,
+    /// The score of every label in `labels`.
     scores: Vec<f64>,
 }
 
 impl LabelScores {
-    /// Of one query after the other: `(label, score)`, labels ascending.
+    /// Takes the labels, ascending, and the scores of one query after the other.
     pub fn from_rows<'a>(rows: impl IntoIterator<Item = &'a [(u32, f64)]>) -> Self {
-        let mut all = Self { offsets: vec![0], ..Self::default() };
+        let mut all = Self::default();
         for row in rows {
-            all.labels.extend(row.iter().map(|&(label, _)| label));
             all.scores.extend(row.iter().map(|&(_, score)| score));
-            all.offsets.push(all.labels.len());
+            all.labels.push(row.iter().map(|&(label, _)| label));
         }
         all
     }
 
-    /// Number of queries.
+    /// Returns the number of queries.
     pub fn len(&self) -> usize {
-        self.offsets.len().saturating_sub(1)
+        self.labels.len()
     }
 
-    /// Whether there are no queries.
+    /// Returns whether there are no queries.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.labels.is_empty()
     }
 
-    /// Labels (ascending) and scores of one query.
+    /// Returns the labels (ascending) and the scores of one query.
     pub fn row(&self, query: usize) -> (&[u32], &[f64]) {
-        let range = self.offsets[query]..self.offsets[query + 1];
-        (&self.labels[range.clone()], &self.scores[range])
+        (self.labels.row(query), &self.scores[self.labels.range(query)])
     }
 
-    /// The score of one label of a query.
+    /// Returns the score of one label of a query.
     pub fn get(&self, query: usize, label: u32) -> f64 {
         let (labels, scores) = self.row(query);
         labels.binary_search(&label).map_or(f64::INFINITY, |place| scores[place])
     }
 
-    /// Adds to every score what `noise(query, label)` says.
+    /// Adds `noise(query, label)` to every score.
     pub fn add_noise(&mut self, noise: impl Fn(usize, u32) -> f64) {
         for query in 0..self.len() {
-            let range = self.offsets[query]..self.offsets[query + 1];
-            for (score, &label) in self.scores[range.clone()].iter_mut().zip(&self.labels[range]) {
+            let scores = &mut self.scores[self.labels.range(query)];
+            for (score, &label) in scores.iter_mut().zip(self.labels.row(query)) {
                 *score += noise(query, label);
             }
         }
     }
 }
 
-/// What a score may look at: the neighbors of one query, nearest first, and the reference they come from.
+/// The neighbors of one query, nearest first, and the reference points they come from: the input of a [`NeighborScore`].
 #[derive(Clone, Copy, Debug)]
 pub struct Neighborhood<'a> {
     /// Reference indices.
@@ -118,22 +116,23 @@ pub struct Neighborhood<'a> {
     pub points: &'a Matrix,
 }
 
-/// A score made of neighbors.
+/// A score that follows from the neighbors of a query.
 pub trait NeighborScore: Sync {
-    /// How many neighbors it looks at; the neighborhood may hold more, or fewer when the reference is small.
+    /// Returns the number of neighbors that the score uses. The neighborhood may hold more, or fewer where the reference is small.
     fn neighbors(&self) -> usize;
 
-    /// Scores the labels of one query. Of several values for a label the smallest counts.
+    /// Offers values for the labels of one query. The smallest value of a label is its score.
     fn score(&self, neighborhood: &Neighborhood<'_>, best: &mut BestPerLabel);
 }
 
 /// The smallest value offered for every label.
 #[derive(Clone, Debug)]
 pub struct BestPerLabel {
-    /// By label; +∞ where nothing was offered.
+    /// The smallest value by label; +∞ where none was offered.
     values: Vec<f64>,
+    /// The labels with a value.
     touched: Vec<u32>,
-    /// Room for a score's own numbers.
+    /// Scratch buffers of a score.
     scratch: (Vec<f64>, Vec<f64>),
 }
 
@@ -151,17 +150,18 @@ impl BestPerLabel {
         *best = best.min(value);
     }
 
-    /// Moves the labels, ascending, and their values out.
-    fn drain(&mut self, labels: &mut Vec<u32>, scores: &mut Vec<f64>) {
+    /// Moves the labels, ascending, and their values to the end of `all`, as one query.
+    fn drain_into(&mut self, all: &mut LabelScores) {
         self.touched.sort_unstable();
-        for label in self.touched.drain(..) {
-            labels.push(label);
-            scores.push(std::mem::replace(&mut self.values[label as usize], f64::INFINITY));
-        }
+        let values = &mut self.values;
+        let take = |&label: &u32| std::mem::replace(&mut values[label as usize], f64::INFINITY);
+        all.scores.extend(self.touched.iter().map(take));
+        all.labels.push(self.touched.drain(..));
     }
 }
 
-/// Every score of every query. `points` and `labels` are those of the reference, each label below `classes`.
+/// Computes several scores of every query at once. `points` and `labels` are those of the reference, each label below
+/// `classes`.
 pub fn of_neighbors<const N: usize>(
     scores: [&dyn NeighborScore; N],
     neighbors: &Neighbors,
@@ -172,34 +172,23 @@ pub fn of_neighbors<const N: usize>(
 ) -> [LabelScores; N] {
     let tile = |tile: usize| {
         let best = &mut BestPerLabel::new(classes);
-        let mut tiles: [Tile; N] = std::array::from_fn(|_| Tile::default());
+        let mut found: [LabelScores; N] = std::array::from_fn(|_| LabelScores::default());
         for query in tile * TILE..((tile + 1) * TILE).min(neighbors.len()) {
             let (ids, squared) = (neighbors.ids(query), neighbors.squared(query));
             let neighborhood = Neighborhood { ids, squared, labels, points };
-            for (tile, score) in tiles.iter_mut().zip(scores) {
+            for (found, score) in found.iter_mut().zip(scores) {
                 score.score(&neighborhood, best);
-                best.drain(&mut tile.labels, &mut tile.scores);
-                tile.ends.push(tile.labels.len());
+                best.drain_into(found);
             }
         }
-        tiles
+        found
     };
-    let tiles: Vec<[Tile; N]> = context.map(neighbors.len().div_ceil(TILE), tile);
-    std::array::from_fn(|which| {
-        let mut all = LabelScores { offsets: vec![0], ..LabelScores::default() };
-        for tile in tiles.iter().map(|tiles| &tiles[which]) {
-            let before = all.labels.len();
-            all.offsets.extend(tile.ends.iter().map(|end| before + end));
-            all.labels.extend_from_slice(&tile.labels);
-            all.scores.extend_from_slice(&tile.scores);
+    let mut all: [LabelScores; N] = std::array::from_fn(|_| LabelScores::default());
+    for tile in context.map(neighbors.len().div_ceil(TILE), tile) {
+        for (all, tile) in all.iter_mut().zip(tile) {
+            all.labels.append(tile.labels);
+            all.scores.extend(tile.scores);
         }
-        all
-    })
-}
-
-#[derive(Default)]
-struct Tile {
-    ends: Vec<usize>,
-    labels: Vec<u32>,
-    scores: Vec<f64>,
+    }
+    all
 }

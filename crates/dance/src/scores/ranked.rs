@@ -206,10 +206,9 @@ pub fn sets_with<'a>(
             for (which, sets) in sets.iter_mut().enumerate() {
                 let (score, threshold) = cut(row, which);
                 let labels = ranked.walk(draw).take_while(|(_, label)| score.score(label) <= threshold);
-                let start = sets.labels.len();
-                sets.labels.extend(labels.map(|(label, _)| label));
-                sets.labels[start..].sort_unstable();
-                sets.offsets.push(sets.labels.len());
+                let mut labels: Vec<u32> = labels.map(|(label, _)| label).collect();
+                labels.sort_unstable();
+                sets.push(labels);
             }
         }
         sets
@@ -219,8 +218,8 @@ pub fn sets_with<'a>(
         tiles.map_init(RankedRow::default, of_tile).collect()
     });
     let mut all = vec![Sets::default(); scores];
-    for tile in &tiles {
-        all.iter_mut().zip(tile).for_each(|(all, tile)| all.extend(tile));
+    for tile in tiles {
+        all.iter_mut().zip(tile).for_each(|(all, tile)| all.append(tile));
     }
     all
 }

@@ -2,13 +2,13 @@
 
 use dance::Context;
 use dance::Matrix;
-use dance::conformal::Mix;
-use dance::conformal::{Calibration, ConformalConfig, Predictor, Setup};
+use dance::conformal::{Calibration, ConformalConfig, Method, Mix, Predictor, Setup};
 use dance::device::Cpu;
 use dance::kernel::Kernel;
-use dance::machine::Part;
+use dance::machine::Classified;
 use dance::neighbors::Index;
 
+use crate::calibrated::{part, score};
 use crate::reference::{self, Data, Settings, blobs, lattice};
 
 /// Data sets by name, each at least 60 points.
@@ -30,10 +30,6 @@ fn data_sets() -> Vec<(&'static str, Data)> {
         ("lattice", lattice(160, 3, 6, 3, 6)),
         ("wide lattice", lattice(160, 17, 30, 2, 7)),
     ]
-}
-
-fn part(data: &Data) -> Part {
-    Part { embeddings: data.points.clone(), labels: data.labels.clone() }
 }
 
 fn close(a: f64, b: f64) -> bool {
@@ -155,15 +151,14 @@ fn scores_thresholds_and_sets_agree() {
                 let reuse = mode == Calibration::Reuse;
                 let source = if reuse { &calibration } else { &fit };
                 for (mix, mix_tenths) in [(0.0, 0), (0.3, 3), (1.0, 10)] {
-                    let config = case.config.calibration(mode).mix(Mix::Fixed(mix));
-                    let setup = Setup { device: &Cpu, classes, kernel, config: &config, context: &context };
-                    let calibrated = if reuse {
-                        Predictor::reuse(part(&calibration), None, setup).unwrap()
-                    } else {
-                        Predictor::disjoint(part(&fit), &part(&calibration), None, setup).unwrap()
-                    };
-                    let answers = calibrated.answer(&test.points, None, &context).unwrap();
-                    let found = &answers.scores;
+                    let config = case.config.with_calibration(mode).mix(Mix::Fixed(mix));
+                    let setup = Setup { device: &Cpu, classes, kernel, context: &context };
+                    let Method::Dance(method) = config.method().unwrap() else { panic!("dance") };
+                    let calibrated =
+                        Predictor::dance(method, part(&calibration), || Ok(part(&fit)), setup).unwrap();
+                    let none = || Ok(Classified::default());
+                    let answers = score(&calibrated, &context, &test.points, &none);
+                    let found = answers.scores.as_ref().unwrap();
                     let expected = all_scores(source, &test, false, classes, case.settings);
                     for (query, (rank, contrast)) in expected.iter().enumerate() {
                         for class in 0..classes {
@@ -181,7 +176,7 @@ fn scores_thresholds_and_sets_agree() {
                             |part: usize, scores: &[f64]| reference::threshold(scores, thousandths * part);
                         let (q_rank, q_contrast) =
                             (share(10 - mix_tenths, &rank), share(mix_tenths, &contrast));
-                        let [ours_rank, ours_contrast] = ours.thresholds.unwrap();
+                        let [ours_rank, ours_contrast] = ours.shares.as_ref().unwrap().thresholds;
                         assert_eq!(ours_rank.value, q_rank, "{name} {thousandths}");
                         assert!(close(ours_contrast.value, q_contrast), "{name} {thousandths}");
                         let sets = answers.counts.sets(ours.cut, classes);
@@ -214,14 +209,12 @@ fn the_selected_mix_agrees() {
         };
         let config = ConformalConfig::paper().rank_neighbors(30).contrast_neighbors(15).seed(seed);
         let kernel = Kernel::new(settings.bandwidth, settings.shape).unwrap();
-        let setup = Setup { device: &Cpu, classes, kernel, config: &config, context: &context };
-        let calibrated = Predictor::reuse(part(&data), None, setup).unwrap();
-        let selection = calibrated.mix_selection().unwrap();
-        assert_eq!(selection.rank.len() + selection.labels.len(), n);
+        let setup = Setup { device: &Cpu, classes, kernel, context: &context };
+        let Method::Dance(method) = config.method().unwrap() else { panic!("dance") };
+        let calibrated = Predictor::dance(method, part(&data), || panic!("reuse"), setup).unwrap();
 
-        // Which points were judged is the library's choice; find them by their scores' labels through the split itself.
         let (given, judged) = parts_of(&data, seed);
-        assert_eq!(judged.iter().map(|&row| data.labels[row]).collect::<Vec<_>>(), selection.labels);
+        assert_eq!(given.len() + judged.len(), n);
         let (given, judged) = (data.select(&given), data.select(&judged));
         let (rank, contrast) =
             true_scores(&all_scores(&given, &given, true, classes, settings), &given.labels);
@@ -243,11 +236,11 @@ fn the_selected_mix_agrees() {
                 }
             }
             let ours = calibrated.decide(alpha).unwrap();
-            assert_eq!(ours.mix, Some(best as f64 / 10.0), "seed {seed} alpha {alpha}");
+            assert_eq!(ours.shares.as_ref().unwrap().mix, best as f64 / 10.0, "seed {seed} alpha {alpha}");
             seen.insert(best);
             let (rank, contrast) =
                 true_scores(&all_scores(&data, &data, true, classes, settings), &data.labels);
-            let [ours_rank, ours_contrast] = ours.thresholds.unwrap();
+            let [ours_rank, ours_contrast] = ours.shares.as_ref().unwrap().thresholds;
             assert_eq!(ours_rank.value, reference::threshold(&rank, thousandths * (10 - best)));
             assert!(close(ours_contrast.value, reference::threshold(&contrast, thousandths * best)));
         }

@@ -1,15 +1,14 @@
 //! Bad input gives a clear error or a stated result.
 
 use dance::Context;
-use dance::conformal::Mix;
-use dance::conformal::{Calibration, ConformalConfig, Predictor, Setup};
+use dance::conformal::{Calibration, ConformalConfig, Method, MethodName, Mix, Predictor, Setup};
 use dance::device::Cpu;
 use dance::kernel::Kernel;
-use dance::machine::Part;
+use dance::machine::{Classified, Part};
 use dance::neighbors::Index;
 use dance::{Error, Matrix};
 
-use crate::calibrated::{Calibrated, MODES};
+use crate::calibrated::{Calibrated, WAYS, score};
 use crate::reference::blobs;
 
 fn reuse(
@@ -20,8 +19,10 @@ fn reuse(
     context: &Context<'_>,
 ) -> Result<Predictor, Error> {
     let kernel = Kernel::new(1.0, 1.0).unwrap();
-    let setup = Setup { device: &Cpu, classes, kernel, config, context };
-    Predictor::reuse(Part { embeddings, labels }, None, setup)
+    let setup = Setup { device: &Cpu, classes, kernel, context };
+    let Method::Dance(method) = config.method()? else { panic!("dance") };
+    let no_fit_points = || panic!("reuse asks for no fit points");
+    Predictor::dance(method, Part { embeddings, labels }, no_fit_points, setup)
 }
 
 #[test]
@@ -36,7 +37,7 @@ fn searches_that_make_no_sense() {
     assert!(search(&Matrix::zeros(0, 3), 1, None).unwrap().is_empty());
     assert!(matches!(Index::open(&Cpu, Matrix::zeros(0, 3), &context), Err(Error::Data(_))));
     let both = index.search_both_ways(&Matrix::zeros(1, 3), 1, &context);
-    assert!(matches!(both, Err(Error::Data(_)))); // nobody said how far points reach
+    assert!(matches!(both, Err(Error::Data(_)))); // the points have no reach yet
 }
 
 #[test]
@@ -77,9 +78,11 @@ fn levels_outside_their_range() {
 fn too_few_calibration_points() {
     let context = Context::new(1).unwrap();
     for n in 0..12 {
-        for mode in MODES {
+        for (mode, method) in WAYS {
             for mix in [Mix::Auto, Mix::Fixed(0.5)] {
-                let config = ConformalConfig::paper().calibration(mode).mix(mix);
+                let mix = if method == MethodName::Dance { mix } else { Mix::Auto };
+                let config =
+                    ConformalConfig::default().with_method(method).with_calibration(mode).mix(mix);
                 let (fit, few) = (blobs(20, 3, 3, 0.5, 1), blobs(n, 3, 3, 0.5, 2));
                 let kernel = Kernel::new(1.0, 1.0).unwrap();
                 let outcome = Calibrated::new(&context, &fit, &few, 3, kernel, &config);
@@ -91,8 +94,8 @@ fn too_few_calibration_points() {
                     // So few points support no α of 0.05: every label passes, and a warning says so.
                     Ok(calibrated) => {
                         let decision = calibrated.predictor.decide(0.05).unwrap();
-                        let [rank, contrast] = decision.thresholds.unwrap();
-                        assert!(rank.value == f64::INFINITY && contrast.value == f64::INFINITY);
+                        let sets = calibrated.score(&context, &fit.points).counts.sets(decision.cut, 3);
+                        assert!(sets.iter().all(|set| set == [0, 1, 2]));
                         assert!(decision.warnings()[0].contains("support no alpha below"));
                     }
                 }
@@ -107,9 +110,12 @@ fn one_class_one_point_each_and_classes_that_nobody_has() {
     let points = blobs(40, 3, 3, 0.5, 3).points;
     for labels in [vec![2; 40], (0..40).collect::<Vec<u32>>()] {
         let config = ConformalConfig::paper();
-        let calibrated = reuse(points.clone(), labels, 50, &config, &context).unwrap();
-        let answers = calibrated.answer(&points, None, &context).unwrap();
-        let decision = calibrated.decide(0.2).unwrap();
-        assert_eq!(answers.counts.sets(decision.cut, 50).len(), 40);
+        let calibrated = reuse(points.clone(), labels.clone(), 50, &config, &context).unwrap();
+        let none = || Ok(Classified::default());
+        let scored = score(&calibrated, &context, &points, &none);
+        let sets = scored.counts.sets(calibrated.decide(0.2).unwrap().cut, 50);
+        // Every point carries the one label that there is, or no neighbor of it carries its label and none is left out.
+        let expected = if labels[0] == 2 { vec![2] } else { (0..50).collect() };
+        assert!(sets.iter().all(|set| set == expected), "{sets:?}");
     }
 }

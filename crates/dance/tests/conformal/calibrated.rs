@@ -1,20 +1,28 @@
-//! Any way of calibrating and combining, from parts that are already mapped.
+//! Predictors of the methods dance and fuse, from parts that are already mapped.
 
 use dance::Context;
 use dance::conformal::{
-    Answers, ByClass, Calibration, ConformalConfig, Difficulty, MethodName, Predictor, Setup,
+    Calibration, ConformalConfig, Method, MethodName, PredictOptions, Predictor, QueryBlock, Scored, Setup,
 };
 use dance::device::Cpu;
 use dance::kernel::Kernel;
-use dance::machine::Part;
+use dance::machine::{Classified, Part};
 use dance::{Matrix, Result};
 
 use crate::reference::{Data, squared};
 
-pub(crate) const MODES: [Calibration; 3] = [Calibration::Reuse, Calibration::Split, Calibration::Full];
-pub(crate) const COMBINES: [MethodName; 3] = [MethodName::Dance, MethodName::Joint, MethodName::Fuse];
+/// The methods with the uses of calibration points that they allow.
+pub(crate) const WAYS: [(Calibration, MethodName); 3] = [
+    (Calibration::Reuse, MethodName::Dance),
+    (Calibration::Split, MethodName::Dance),
+    (Calibration::Full, MethodName::Fuse),
+];
 
-/// A predictor and what it was made of.
+pub(crate) fn part(data: &Data) -> Part {
+    Part { embeddings: data.points.clone(), labels: data.labels.clone() }
+}
+
+/// A predictor and the points that its classifier knows.
 #[derive(Debug)]
 pub(crate) struct Calibrated {
     fit: Data,
@@ -31,47 +39,41 @@ impl Calibrated {
         kernel: Kernel,
         config: &ConformalConfig,
     ) -> Result<Self> {
-        let fair = config.by_class == ByClass::Balanced;
-        let own = (config.method == MethodName::Fuse || fair).then(|| {
-            let all = probabilities(fit, &calibration.points, classes);
-            let own = calibration.labels.iter().enumerate().map(|(row, &y)| all.row(row)[y as usize]);
-            own.collect::<Vec<_>>()
-        });
-        let part = |data: &Data| Part { embeddings: data.points.clone(), labels: data.labels.clone() };
-        let setup = Setup { device: &Cpu, classes, kernel, config, context };
-        let predictor = match config.calibration {
-            Calibration::Reuse => Predictor::reuse(part(calibration), own.as_deref(), setup)?,
-            Calibration::Split => Predictor::disjoint(part(fit), &part(calibration), own.as_deref(), setup)?,
-            Calibration::Full if fair || config.by_class == ByClass::Clusters => {
-                let difficulty = difficulty(fit, classes);
-                Predictor::exact_by_class(part(calibration), &part(fit), own, difficulty, setup)?
+        let setup = Setup { device: &Cpu, classes, kernel, context };
+        let predictor = match config.method()? {
+            Method::Dance(method) => Predictor::dance(method, part(calibration), || Ok(part(fit)), setup)?,
+            Method::Fuse(method) => {
+                let all = probabilities(fit, &calibration.points, classes);
+                let own = calibration.labels.iter().enumerate().map(|(row, &y)| all.row(row)[y as usize]);
+                Predictor::fuse(method, part(calibration), &part(fit), own.collect(), setup)?
             }
-            Calibration::Full => Predictor::exact(part(calibration), &part(fit), own, setup)?,
+            Method::Posterior(_) => panic!("the method posterior needs a fitted machine"),
         };
         Ok(Self { fit: fit.clone(), classes, predictor })
     }
 
-    pub(crate) fn answer(&self, context: &Context<'_>, queries: &Matrix) -> Answers {
-        let asks = self.predictor.asks_probabilities();
-        let probabilities = asks.then(|| probabilities(&self.fit, queries, self.classes));
-        self.predictor.answer(queries, probabilities.as_ref(), context).unwrap()
+    pub(crate) fn score(&self, context: &Context<'_>, queries: &Matrix) -> Scored {
+        let classify = || {
+            let probabilities = probabilities(&self.fit, queries, self.classes);
+            Ok(Classified { labels: vec![0; queries.rows()], probabilities })
+        };
+        score(&self.predictor, context, queries, &classify)
     }
 }
 
-/// How hard fit points are to the classifier below when it knows the other half of them.
-fn difficulty(fit: &Data, classes: usize) -> Difficulty {
-    let halves = [fit.range(0..fit.len() / 2), fit.range(fit.len() / 2..fit.len())];
-    let judge = |judged: &Data, by: &Data| {
-        let all = probabilities(by, &judged.points, classes);
-        let own = judged.labels.iter().enumerate().map(|(row, &label)| all.row(row)[label as usize]);
-        own.collect::<Vec<_>>()
-    };
-    let own = [judge(&halves[0], &halves[1]), judge(&halves[1], &halves[0])].concat();
-    Difficulty::new(own, &fit.labels, classes)
+/// Scores mapped queries with a classifier.
+pub(crate) fn score(
+    predictor: &Predictor,
+    context: &Context<'_>,
+    queries: &Matrix,
+    classify: &dyn Fn() -> Result<Classified>,
+) -> Scored {
+    let block = QueryBlock { normalised: queries, mapped: queries, classify };
+    predictor.score(block, PredictOptions::default().best(false), context).unwrap()
 }
 
 /// A plain classifier that knows only the fit points: softmax of the distance to each class's nearest.
-fn probabilities(fit: &Data, queries: &Matrix, classes: usize) -> Matrix {
+pub(crate) fn probabilities(fit: &Data, queries: &Matrix, classes: usize) -> Matrix {
     let mut all = Matrix::zeros(queries.rows(), classes);
     for query in 0..queries.rows() {
         let row = all.row_mut(query);

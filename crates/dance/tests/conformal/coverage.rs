@@ -6,15 +6,14 @@
 //! index that is off by one, and points that are their own neighbors.
 
 use dance::Context;
-use dance::conformal::Mix;
-use dance::conformal::{Answers, Calibration, ConformalConfig, MethodName, Predictor};
+use dance::conformal::{Calibration, ConformalConfig, MethodName, Mix, Predictor, Scored};
 use dance::device::Cpu;
 use dance::kernel::Kernel;
 use dance::neighbors::Index;
 use dance::scores::Cut;
 use dance::scores::threshold::order_index;
 
-use crate::calibrated::{COMBINES, Calibrated};
+use crate::calibrated::Calibrated;
 use crate::reference::{Data, blobs};
 
 pub(crate) const RESPLITS: usize = 500;
@@ -58,7 +57,7 @@ fn config(mix: Mix, tie_noise: f64, seed: usize) -> ConformalConfig {
     ConformalConfig::paper()
         .rank_neighbors(40)
         .contrast_neighbors(30)
-        .calibration(Calibration::Split)
+        .with_calibration(Calibration::Split)
         .mix(mix)
         .tie_noise(tie_noise)
         .seed(seed as u64)
@@ -96,12 +95,12 @@ pub(crate) fn mean_coverage<const N: usize>(
     std::array::from_fn(|variant| std::array::from_fn(|at| share(variant, at)))
 }
 
-fn disjoint(context: &Context<'_>, parts: &Resplit, config: &ConformalConfig) -> (Predictor, Answers) {
+fn split(context: &Context<'_>, parts: &Resplit, config: &ConformalConfig) -> (Predictor, Scored) {
     let Resplit { reference, calibration, test } = parts;
     let calibrated =
         Calibrated::new(context, reference, calibration, CLASSES as usize, kernel(), config).unwrap();
-    let answers = calibrated.answer(context, &test.points);
-    (calibrated.predictor, answers)
+    let scored = calibrated.score(context, &test.points);
+    (calibrated.predictor, scored)
 }
 
 /// Covered test points by α, for each of the mixes in turn.
@@ -110,11 +109,11 @@ fn covered_by<const N: usize>(
     tie_noise: f64,
 ) -> impl Fn(&Context<'_>, Resplit, usize) -> [[usize; 4]; N] + Sync {
     move |context, parts, seed| {
-        let (calibrated, answers) = disjoint(context, &parts, &config(mixes[0], tie_noise, seed));
+        let (calibrated, scored) = split(context, &parts, &config(mixes[0], tie_noise, seed));
         mixes.map(|mix| {
             ALPHAS.map(|alpha| {
                 let decision = calibrated.decide_with(alpha, mix).unwrap();
-                let sets = answers.counts.sets(decision.cut, CLASSES as usize);
+                let sets = scored.counts.sets(decision.cut, CLASSES as usize);
                 parts
                     .test
                     .labels
@@ -174,8 +173,13 @@ fn dance_sets_keep_their_promise() {
     }
 }
 
-pub(crate) fn with(calibration: Calibration, combine: MethodName, seed: usize) -> ConformalConfig {
-    config(Mix::Auto, 0.0, seed).calibration(calibration).method(combine)
+/// Settings of the method fuse.
+pub(crate) fn fuse(seed: usize) -> ConformalConfig {
+    ConformalConfig::default()
+        .with_method(MethodName::Fuse)
+        .rank_neighbors(40)
+        .contrast_neighbors(30)
+        .seed(seed as u64)
 }
 
 /// Covered test points by α, each count of the cut raised by `shift`.
@@ -188,48 +192,26 @@ pub(crate) fn covered(
     let Resplit { reference, calibration, test } = parts;
     let calibrated =
         Calibrated::new(context, reference, calibration, CLASSES as usize, kernel(), config).unwrap();
-    let answers = calibrated.answer(context, &test.points);
+    let scored = calibrated.score(context, &test.points);
     ALPHAS.map(|alpha| {
         let cut = match calibrated.predictor.decide(alpha).unwrap().cut {
             Cut::One(least) => Cut::One(least + shift),
             Cut::Both { rank, contrast } => Cut::Both { rank: rank + shift, contrast: contrast + shift },
         };
-        let sets = answers.counts.sets(cut, CLASSES as usize);
+        let sets = scored.counts.sets(cut, CLASSES as usize);
         test.labels.iter().enumerate().filter(|&(query, &label)| sets.contains(query, label)).count()
     })
 }
 
 #[test]
-fn exact_keeps_its_promise_in_every_combination() {
+fn full_calibration_keeps_its_promise() {
     for n in [20, 100, 300] {
-        let all = mean_coverage(n, |context, parts, seed| {
-            COMBINES.map(|combine| covered(context, &parts, &with(Calibration::Full, combine, seed), 0))
-        });
-        for (coverage, combine) in all.into_iter().zip(COMBINES) {
-            for (coverage, alpha) in coverage.into_iter().zip(ALPHAS) {
-                // A union of two sets only promises 1-α; one score promises k/(n+1).
-                let (low, high) = band(n, alpha);
-                let low = if combine == MethodName::Dance { 1.0 - alpha - (high - low) / 2.0 } else { low };
-                assert!(coverage >= low, "{combine:?} n {n} alpha {alpha}: {coverage} < {low}");
-            }
-        }
+        let [coverage] =
+            mean_coverage(n, |context, parts, seed| [covered(context, &parts, &fuse(seed), 0)]);
+        assert_eq!(above(n, coverage), [true; 4], "{n} {coverage:?}");
         // Fused scores hardly tie: they cover no more than they must either.
         if n > 20 {
-            assert_eq!(inside(n, all[2]), [true; 4], "{n} {:?} {:?}", all[2], ALPHAS.map(|a| band(n, a)));
-        }
-    }
-}
-
-#[test]
-fn disjoint_keeps_its_promise_in_every_combination() {
-    for n in [20, 100, 300] {
-        let all = mean_coverage(n, |context, parts, seed| {
-            let of = |combine| covered(context, &parts, &with(Calibration::Split, combine, seed), 0);
-            [MethodName::Joint, MethodName::Fuse].map(of)
-        });
-        for coverage in all {
-            // Half of the points give p-values.
-            assert_eq!(above(n - n / 2, coverage), [true; 4], "{n} {coverage:?}");
+            assert_eq!(inside(n, coverage), [true; 4], "{n} {coverage:?} {:?}", ALPHAS.map(|a| band(n, a)));
         }
     }
 }
@@ -238,48 +220,29 @@ fn disjoint_keeps_its_promise_in_every_combination() {
 #[test]
 fn a_count_off_by_one_is_noticed() {
     for n in [20, 100] {
-        let all = mean_coverage(n, |context, parts, seed| {
-            [MethodName::Fuse]
-                .map(|combine| covered(context, &parts, &with(Calibration::Full, combine, seed), 1))
-        });
-        assert_eq!(above(n, all[0])[1..3], [false; 2], "{n} {:?}", all[0]);
+        let [coverage] =
+            mean_coverage(n, |context, parts, seed| [covered(context, &parts, &fuse(seed), 1)]);
+        assert_eq!(above(n, coverage)[1..3], [false; 2], "{n} {coverage:?}");
     }
 }
 
-/// Four things, photographed again and again: points are all but copies of four originals, each a class. The contrastive
-/// score of a point grows with the number of copies around it, and in reuse mode a query has one copy more around it than
-/// a calibration point had, who does not count itself. So the largest class falls out of the CLR set. Counted as one of
-/// the bag, the query is like the others.
+/// Points are all but copies of four originals, each a class. The contrastive score of a point grows with the number of
+/// copies around it. With reuse, a query has one copy more around it than a calibration point had, which does not count
+/// itself. So the largest class falls out of the CLR set. In full calibration the query is one of the bag, like the others.
 #[test]
-fn reuse_under_covers_where_exact_holds() {
+fn reuse_under_covers_where_full_calibration_holds() {
     let n = 100;
-    let ways = [
-        (Calibration::Reuse, MethodName::Dance),
-        (Calibration::Full, MethodName::Dance),
-        (Calibration::Full, MethodName::Joint),
-        (Calibration::Full, MethodName::Fuse),
-    ];
     let all = mean_coverage(n, |context, parts, seed| {
         let Resplit { reference, .. } = parts;
         let all = blobs(n + TEST_POINTS, 4, 4, 0.01, 5000 + seed as u64);
         let (calibration, test) = (all.range(0..n), all.range(n..n + TEST_POINTS));
         let parts = Resplit { reference, calibration, test };
-        ways.map(|(mode, combine)| {
-            let config = with(mode, combine, seed)
-                .contrast_neighbors(50)
-                .mix(if combine == MethodName::Fuse { Mix::Auto } else { Mix::Fixed(1.0) })
-                .fit_neighbors(false);
-            covered(context, &parts, &config, 0)
-        })
+        let reuse = config(Mix::Fixed(1.0), 0.0, seed).with_calibration(Calibration::Reuse);
+        [reuse, fuse(seed)].map(|config| covered(context, &parts, &config.contrast_neighbors(50), 0))
     });
-    for ((mode, combine), coverage) in ways.iter().zip(&all) {
-        println!("{mode:?}, {combine:?}: coverage {coverage:.3?} at alpha {ALPHAS:?}");
-    }
     // At α = 0.1 the CLR set of reuse covers less than three quarters.
     assert!(all[0][1] < 0.75, "{all:?}");
-    for coverage in &all[1..] {
-        assert_eq!(above(n, *coverage), [true; 4], "{all:?}");
-    }
+    assert_eq!(above(n, all[1]), [true; 4], "{all:?}");
 }
 
 /// Test of the test: a threshold one order statistic too small.
@@ -287,12 +250,12 @@ fn reuse_under_covers_where_exact_holds() {
 fn an_index_off_by_one_is_noticed() {
     for n in [20, 100] {
         let [coverage] = mean_coverage(n, |context, parts, seed| {
-            let (calibrated, answers) = disjoint(context, &parts, &config(Mix::Fixed(1.0), 0.0, seed));
+            let (calibrated, scored) = split(context, &parts, &config(Mix::Fixed(1.0), 0.0, seed));
             [ALPHAS.map(|alpha| {
                 let index = order_index(alpha, n) - 1;
-                let threshold = calibrated.calibration_scores()[1].sorted()[index.min(n) - 1];
+                let threshold = calibrated.calibration_scores().unwrap()[1].sorted()[index.min(n) - 1];
                 let labels = parts.test.labels.iter().enumerate();
-                labels.filter(|&(query, &label)| answers.scores.get(query, label).1 <= threshold).count()
+                labels.filter(|&(query, &label)| scored.scores.as_ref().unwrap().get(query, label).1 <= threshold).count()
             })]
         });
         assert_eq!(above(n, coverage)[..3], [false; 3], "{n} {coverage:?}");

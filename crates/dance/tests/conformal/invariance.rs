@@ -1,4 +1,4 @@
-//! What must not matter: the number of threads, the order of points, the names of classes, the size of a batch.
+//! Sets do not depend on the number of threads, the order of points, the names of classes or the size of a batch.
 
 use dance::Context;
 use dance::Matrix;
@@ -9,7 +9,7 @@ use dance::neighbors::Index;
 use dance::numeric::random::Random;
 use dance::scores::Sets;
 
-use crate::calibrated::{COMBINES, Calibrated, MODES};
+use crate::calibrated::{Calibrated, WAYS};
 use crate::reference::{Data, blobs, lattice};
 
 const CLASSES: usize = 8;
@@ -24,18 +24,13 @@ fn sets(
     let config = ConformalConfig::default()
         .rank_neighbors(20)
         .contrast_neighbors(30)
-        .calibration(mode)
-        .method(combine);
+        .with_calibration(mode)
+        .with_method(combine);
     let kernel = Kernel::new(5.0, 1.0).unwrap();
     let calibrated = Calibrated::new(context, fit, calibration, CLASSES, kernel, &config).unwrap();
     let decision = calibrated.predictor.decide(0.1).unwrap();
-    let sets = calibrated.answer(context, &test.points).counts.sets(decision.cut, CLASSES);
+    let sets = calibrated.score(context, &test.points).counts.sets(decision.cut, CLASSES);
     (calibrated.predictor, sets)
-}
-
-/// Every way of calibrating and combining.
-fn ways() -> impl Iterator<Item = (Calibration, MethodName)> {
-    MODES.into_iter().flat_map(|mode| COMBINES.map(|combine| (mode, combine)))
 }
 
 fn parts() -> [Data; 3] {
@@ -46,7 +41,7 @@ fn parts() -> [Data; 3] {
 fn threads_change_no_bit() {
     let [fit, calibration, test] = parts();
     let ties = lattice(600, 4, 8, 3, 4);
-    for mode in ways() {
+    for mode in WAYS {
         for (fit, calibration, test) in [(&fit, &calibration, &test), (&ties, &ties, &ties)] {
             let one = sets(&Context::new(1).unwrap(), fit, calibration, test, mode);
             let two = sets(&Context::new(2).unwrap(), fit, calibration, test, mode);
@@ -63,7 +58,7 @@ fn the_order_of_calibration_points_does_not_matter() {
     Random::new(5, 0).shuffle(&mut order);
     let permuted = calibration.select(&order);
     let context = Context::new(2).unwrap();
-    for mode in ways() {
+    for mode in WAYS {
         let (before, sets_before) = sets(&context, &fit, &calibration, &test, mode);
         let (after, sets_after) = sets(&context, &fit, &permuted, &test, mode);
         assert_eq!(sets_before, sets_after);
@@ -80,7 +75,7 @@ fn the_names_of_classes_do_not_matter() {
         ..data
     });
     let context = Context::new(2).unwrap();
-    for mode in ways() {
+    for mode in WAYS {
         let (_, before) = sets(&context, &parts[0], &parts[1], &parts[2], mode);
         let (_, after) = sets(&context, &renamed[0], &renamed[1], &renamed[2], mode);
         for query in 0..before.len() {
@@ -106,7 +101,7 @@ fn the_size_of_a_batch_does_not_matter() {
     }
 }
 
-/// What the model relies on: a row comes out the same whatever its company and the number of threads.
+/// A row comes out the same in every batch and with any number of threads.
 #[test]
 fn mapping_and_outputs_do_not_depend_on_the_batch() {
     for (d, n, classes) in [(7, 50, 3), (64, 300, 17), (384, 700, 40)] {

@@ -4,12 +4,11 @@
 
 mod agreement;
 mod bad_input;
-mod by_class;
 mod calibrated;
 mod class_coverage;
 mod coverage;
-mod exact;
+mod full;
 mod invariance;
+mod new_labels;
 mod novelty;
 mod reference;
-mod unseen;

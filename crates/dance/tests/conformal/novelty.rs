@@ -1,43 +1,28 @@
-//! Novelty is the p-value of the brute force that puts the query among the calibration points, and false alarms are as rare as asked.
+//! Novelty p-values are those of a brute force that puts the query among the calibration points, and false alarms are as rare
+//! as the level says.
 
 use dance::Context;
-use dance::conformal::{Calibration, ConformalConfig, MethodName, Mix, Predictor, Setup};
-use dance::device::Cpu;
+use dance::conformal::{Calibration, ConformalConfig, MethodName, Mix};
 use dance::kernel::Kernel;
-use dance::machine::Part;
 use dance::stream::{NOVELTY_NEIGHBORS, flagged_beyond_chance};
 
+use crate::calibrated::Calibrated;
 use crate::reference::{Data, blobs, lattice, squared};
 
-fn part(data: &Data) -> Part {
-    Part { embeddings: data.points.clone(), labels: data.labels.clone() }
-}
-
 /// p-values of the test points.
-fn novelty(
-    mode: Calibration,
-    calibration: &Data,
-    fit: &Data,
-    test: &Data,
-    neighbors: usize,
-    fit_neighbors: bool,
-) -> Vec<f64> {
+fn novelty(mode: Calibration, calibration: &Data, fit: &Data, test: &Data, neighbors: usize) -> Vec<f64> {
     let context = Context::new(2).unwrap();
     let config = ConformalConfig::default()
         .rank_neighbors(neighbors)
         .contrast_neighbors(neighbors.min(3))
-        .calibration(mode)
-        .method(MethodName::Dance)
-        .mix(Mix::Fixed(0.3))
-        .fit_neighbors(fit_neighbors);
-    let kernel = Kernel::new(60.0, 1.0).unwrap();
-    let setup = Setup { device: &Cpu, classes: 6, kernel, config: &config, context: &context };
-    let predictor = match mode {
-        Calibration::Reuse => Predictor::reuse(part(calibration), None, setup),
-        Calibration::Split => Predictor::disjoint(part(fit), &part(calibration), None, setup),
-        Calibration::Full => Predictor::exact(part(calibration), &part(fit), None, setup),
+        .with_calibration(mode);
+    let config = match mode {
+        Calibration::Full => config.with_method(MethodName::Fuse),
+        Calibration::Split | Calibration::Reuse => config.with_method(MethodName::Dance).mix(Mix::Fixed(0.3)),
     };
-    predictor.unwrap().answer(&test.points, None, &context).unwrap().novelty.unwrap()
+    let kernel = Kernel::new(60.0, 1.0).unwrap();
+    let calibrated = Calibrated::new(&context, fit, calibration, 6, kernel, &config).unwrap();
+    calibrated.score(&context, &test.points).novelty
 }
 
 /// Distance of `point` to its m-th nearest among `others`.
@@ -93,13 +78,9 @@ fn equals_the_brute_force_to_the_last_count() {
         let (calibration, behind) = (data.range(0..n), data.range(n..n + fit));
         let test = data.range(n + fit..data.len());
         for mode in [Calibration::Full, Calibration::Split, Calibration::Reuse] {
-            for (neighbors, fit_neighbors) in [(20, true), (20, false), (2, true), (1, true)] {
-                let found = novelty(mode, &calibration, &behind, &test, neighbors, fit_neighbors);
-                let none = Vec::new();
-                let reference = match mode {
-                    Calibration::Full if !fit_neighbors => none,
-                    _ => rows(&behind),
-                };
+            for neighbors in [20, 2, 1] {
+                let found = novelty(mode, &calibration, &behind, &test, neighbors);
+                let reference = rows(&behind);
                 let searched = match mode {
                     Calibration::Full => n + reference.len(),
                     Calibration::Split => fit,
@@ -134,7 +115,7 @@ fn false_alarms_are_as_rare_as_asked() {
                 let moved = elsewhere.points.as_slice().iter().map(|value| value + 6.0).collect();
                 elsewhere.points = dance::Matrix::new(moved, tested, 4).unwrap();
                 let flagged = |test: &Data| {
-                    let p = novelty(mode, &calibration, &fit, test, 20, true);
+                    let p = novelty(mode, &calibration, &fit, test, 20);
                     p.iter().filter(|&&p| p <= level).count()
                 };
                 let (here, there) = (flagged(&test), flagged(&elsewhere));

@@ -1,148 +1,126 @@
-//! The calibration points of a bag as they are without a newcomer, ready to be counted.
+//! The calibration points of a bag before a query joins, arranged so that counting with the query is cheap.
 //!
-//! Points with the same scores form groups. For fused scores every group has bounds on what its score can become when no
-//! count moves by more than 1, 2, 4 …; for joint scores [`Dominance`] counts points by two scores at once. Where classes are told
-//! apart ([`Comparison`]), points of a group are of one kind, every stratum has bounds of its own, and scores come with the factor of their class.
-//! Memory: `O(n·log n)`.
+//! Points with equal scores form groups. Every group has bounds on what its fused score can become when no level changes by
+//! more than 1, 2, 4 … Where every class has a guarantee of its own (Mondrian), a group holds points of one class, and every
+//! class has bounds of its own. Memory: `O(n·log n)`.
 
 use std::ops::Range;
 
-use crate::conformal::combine::{AtLeast, Levels, Rule, Scores};
-use crate::conformal::difficulty::Comparison;
-use crate::conformal::full::dominance::Dominance;
-use crate::conformal::full::points::Pair;
+use crate::conformal::full::points::ScorePair;
+use crate::conformal::fused::{Levels, Scores, SortedScores, fuse};
+use crate::scores::by_class::Strata;
 
-/// Groups of a stratum in the order of what their score can at most become when no count moves by more than a certain number.
+/// Groups of one stratum, in the order of the largest fused score that they can get when no level changes by more than a
+/// given number.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Bounds {
-    /// Descending.
+    /// The largest possible scores, descending.
     pub(super) most: Vec<f64>,
+    /// The smallest possible scores, in the same order.
     pub(super) least: Vec<f64>,
+    /// The numbers of the groups, in the same order.
     pub(super) groups: Vec<u32>,
-    /// The number of the stratum's first group, and the place of every group from there on in this order.
+    /// The number of the stratum's first group.
     first: usize,
+    /// The place of every group of the stratum in the order above.
     places: Vec<u32>,
-    /// For every [`BLOCK`] of them the least that any score can become, and their points.
+    /// For every [`BLOCK`] of groups, the smallest possible score of any and the number of their points.
     pub(super) blocks: Vec<(f64, u32)>,
 }
 
-/// Groups that are looked at together, first.
+/// Groups that are counted together where a bound settles all of them.
 pub(super) const BLOCK: usize = 32;
 
-/// Points of one kind with the same scores.
+/// Points of one stratum with equal scores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Group {
-    pub(super) kind: u32,
-    /// What their score is multiplied with.
-    pub(super) factor: f64,
+    pub(super) stratum: u32,
     pub(super) scores: Scores,
-    pub(super) counts: AtLeast,
+    pub(super) levels: Levels,
     pub(super) points: u32,
 }
 
-/// The calibration points of a bag as they are without a newcomer.
+/// The calibration points of a bag before a query joins.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Counted {
-    pub(super) rule: Option<Rule>,
-    pub(super) levels: Levels,
+    pub(super) sorted: SortedScores,
     pub(super) scores: Vec<Scores>,
     pub(super) groups: Vec<Group>,
     /// The group of every point.
     pub(super) group_of: Vec<u32>,
-    /// Where the groups of every kind begin; behind them, where the last ends.
-    starts: Vec<usize>,
-    /// For every stratum, and shifts of up to 1, 2, 4 …; not for joint scores of all points.
+    /// For every stratum, the bounds for changes of up to 1, 2, 4 …
     pub(super) bounds: Vec<Vec<Bounds>>,
-    /// For joint scores of all points: points by their rank and their contrastive score.
-    pub(super) dominance: Option<Dominance>,
-    pub(super) comparison: Comparison,
+    /// The classes that are compared with each other; `None` where all are.
+    pub(super) strata: Option<Strata>,
 }
 
 impl Counted {
-    pub(super) fn new(
-        scores: Vec<Scores>,
-        labels: &[u32],
-        rule: Option<Rule>,
-        comparison: Comparison,
-    ) -> crate::Result<Self> {
-        let levels = Levels::new(&scores)?;
-        let mut order: Vec<u32> = (0..scores.len() as u32).collect();
+    pub(super) fn new(scores: Vec<Scores>, labels: &[u32], strata: Option<Strata>) -> crate::Result<Self> {
+        let sorted = SortedScores::new(&scores)?;
         let compare = |a: &Scores, b: &Scores| {
             let each = a.iter().zip(b).map(|(a, b)| a.total_cmp(b));
             each.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
         };
-        let kind = |id: u32| comparison.kind(labels[id as usize]);
+        let stratum = |id: u32| strata.as_ref().map_or(0, |strata| strata.of(labels[id as usize]));
+        // Sorted by stratum and scores, equal points are neighbors and form a group.
+        let mut order: Vec<u32> = (0..scores.len() as u32).collect();
         order.sort_unstable_by(|&a, &b| {
-            kind(a).cmp(&kind(b)).then_with(|| compare(&scores[a as usize], &scores[b as usize]))
+            stratum(a).cmp(&stratum(b)).then_with(|| compare(&scores[a as usize], &scores[b as usize]))
         });
         let mut groups: Vec<Group> = Vec::new();
         let mut group_of = vec![0; scores.len()];
         for id in order {
-            let (scores, kind) = (scores[id as usize], kind(id));
+            let (scores, stratum) = (scores[id as usize], stratum(id));
             match groups.last_mut() {
-                Some(group) if group.scores == scores && group.kind == kind => group.points += 1,
-                _ => {
-                    let factor = comparison.factor(labels[id as usize]);
-                    groups.push(Group { kind, factor, scores, counts: levels.count(scores), points: 1 });
-                }
+                Some(group) if group.scores == scores && group.stratum == stratum => group.points += 1,
+                _ => groups.push(Group { stratum, scores, levels: sorted.levels(scores), points: 1 }),
             }
             group_of[id as usize] = groups.len() as u32 - 1;
         }
-        let starts: Vec<usize> = (0..=comparison.kinds())
-            .map(|kind| groups.partition_point(|group| (group.kind as usize) < kind))
+        let first = |stratum: usize| groups.partition_point(|group| (group.stratum as usize) < stratum);
+        let changes = 0..=scores.len().max(1).ilog2() + 1;
+        let bounds = (0..strata.as_ref().map_or(1, Strata::len))
+            .map(|stratum| {
+                let range = first(stratum)..first(stratum + 1);
+                changes.clone().map(|power| Bounds::new(&groups, range.clone(), 1 << power)).collect()
+            })
             .collect();
-        let joint = matches!(rule, Some(Rule::Joint { .. })) && comparison.is_plain();
-        let mut bounds = Vec::new();
-        if let Some(rule) = rule.filter(|_| !joint) {
-            let several = comparison.strata.is_some();
-            let of =
-                |stratum: usize| if several { starts[stratum]..starts[stratum + 1] } else { 0..groups.len() };
-            let shifts = 0..=scores.len().max(1).ilog2() + 1;
-            let each = |stratum| {
-                shifts.clone().map(|power| Bounds::new(&groups, of(stratum), rule, 1 << power)).collect()
-            };
-            bounds = (0..comparison.strata()).map(each).collect();
-        }
-        let dominance = joint.then(|| Dominance::new(scores.iter().map(|scores| (scores[0], scores[1]))));
-        Ok(Self { rule, levels, scores, groups, group_of, starts, bounds, dominance, comparison })
+        Ok(Self { sorted, scores, groups, group_of, bounds, strata })
     }
 
-    /// The groups of a kind.
-    pub(super) fn of_kind(&self, kind: u32) -> Range<usize> {
-        self.starts[kind as usize]..self.starts[kind as usize + 1]
+    /// Returns the stratum of a label.
+    pub(super) fn stratum(&self, label: u32) -> usize {
+        self.strata.as_ref().map_or(0, |strata| strata.of(label) as usize)
     }
 
-    /// Whether a point is compared with newcomers of this stratum.
+    /// Returns whether a point is compared with queries of this stratum.
     pub(super) fn is_compared(&self, id: u32, stratum: usize) -> bool {
-        self.comparison.strata.is_none() || self.group_of(id).kind as usize == stratum
+        self.groups[self.group_of[id as usize] as usize].stratum as usize == stratum
     }
 
-    pub(super) fn group_of(&self, id: u32) -> &Group {
-        &self.groups[self.group_of[id as usize] as usize]
+    /// Returns a count among the points of the label's stratum, scaled to all points and the query.
+    pub(super) fn scaled(&self, label: u32, count: u32) -> u32 {
+        self.strata.as_ref().map_or(count, |strata| strata.scaled(label as usize, count))
     }
 
-    pub(super) fn scores(&self) -> &[Scores] {
-        &self.scores
-    }
-
-    /// The scores of a point that a newcomer has changed.
-    pub(super) fn with(&self, id: u32, pair: Pair) -> Scores {
+    /// Returns the scores of a point whose rank and contrastive score the query has changed.
+    pub(super) fn with(&self, id: u32, pair: ScorePair) -> Scores {
         [pair[0], pair[1], self.scores[id as usize][2]]
     }
 }
 
 impl Bounds {
-    /// Of those of all `groups` that are in `range`.
-    fn new(groups: &[Group], range: Range<usize>, rule: Rule, shift: u32) -> Self {
+    /// Bounds for the groups in `range` when no level changes by more than `change`.
+    fn new(groups: &[Group], range: Range<usize>, change: u32) -> Self {
         let mut entries: Vec<(f64, f64, u32)> = groups[range.clone()]
             .iter()
             .zip(range.start as u32..)
             .map(|(group, id)| {
-                let [rank, contrast, probability] = group.counts;
-                let fewer = |count: u32| count.saturating_sub(shift).max(1);
-                let most = rule.score([fewer(rank), fewer(contrast), probability]);
-                let least = rule.score([rank + shift, contrast + shift, probability + 1]);
-                (most * group.factor, least * group.factor, id)
+                let [rank, contrastive, probability] = group.levels;
+                let fewer = |level: u32| level.saturating_sub(change).max(1);
+                let most = fuse([fewer(rank), fewer(contrastive), probability]);
+                let least = fuse([rank + change, contrastive + change, probability + 1]);
+                (most, least, id)
             })
             .collect();
         entries.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.2.cmp(&b.2)));
@@ -164,8 +142,8 @@ impl Bounds {
         }
     }
 
-    /// The place of a group of the stratum.
-    pub(super) fn place(&self, group: usize) -> usize {
-        self.places[group - self.first] as usize
+    /// Returns the place of a group of the stratum in the order of these bounds.
+    pub(super) fn place(&self, group: u32) -> usize {
+        self.places[group as usize - self.first] as usize
     }
 }

@@ -1,122 +1,99 @@
-//! **exact** calibration: full conformal prediction over a fixed kernel.
+//! Full conformal prediction with the fused score, over a fixed kernel.
 //!
 //! For a query z and a label y, (z,y) joins the n calibration points, all n+1 points of this bag are scored leave-one-out
-//! within it, and `p(y)` is the share of them that conform no better than (z,y). All n+1 scores are one symmetric function of
-//! the bag, so `P(p(y_true) ≤ α) ≤ α` for exchangeable points, in finite samples: see `docs/method.md` for the proof. Kernel,
-//! metric, class probabilities and mix come from other points; those points may also serve the whole bag as neighbors.
+//! within it, and `p(y)` is the share of them whose score is at least that of (z,y). All n+1 scores are one symmetric
+//! function of the bag, so `P(p(y_true) ≤ α) ≤ α` for exchangeable points, in finite samples: see `docs/method.md` for the
+//! proof. Kernel, metric and class probabilities come from other points. Those points also serve the whole bag as neighbors.
 //!
-//! An order by index is not symmetric, since the query would always be last. So points at the same distance share a rank, and
-//! where one of them has to go (who is the anchor, who is the last of m neighbors) an i.i.d. key of each point decides.
+//! An order by index is not symmetric, since the query would always be last. So points at the same distance share a rank,
+//! and an i.i.d. key of each point decides which of them is the anchor and which drops out of a full list.
 //!
-//! Cost: the search of the query finds in the same pass whose lists it enters (about m points); their scores are updated
+//! Cost: the search of the query finds in the same pass whose lists it enters (about m points). Their scores are updated
 //! ([`points`]), everything else is counting ([`changed`]). Memory: O(n·m).
 
 mod changed;
 mod counted;
-mod dominance;
 mod moved;
 mod points;
 
 use std::ops::Range;
 
-use super::calibrate::Believed;
-use super::combine::{Rule, Scores, with_probability};
-use super::difficulty::{Comparison, Difficulty};
-use super::reference::{CALIBRATION_PART, Reference};
+use super::fused::{self, Scores, fuse};
+use super::neighbor_scores::NeighborScorer;
+use super::reference::Reference;
 use crate::context::Context;
 use crate::error::Result;
-use crate::method::ByClass;
 use crate::neighbors::{Neighbors, Reached};
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random;
+use crate::scores::by_class::Strata;
 use crate::scores::counts::{Counts, LabelCounts};
 use crate::scores::paired::PairedScores;
-use changed::{Candidate, Changed};
+use changed::{Candidate, ChangedBag};
 use counted::Counted;
-use points::{BagPoints, Newcomer};
+use points::{BagPoints, JoiningQuery};
 
-/// The stream of random numbers that decides between points at the same distance.
+/// The stream of random numbers that orders points at the same distance.
 const KEY_PURPOSE: u64 = 0x0b46;
 /// Queries of a parallel task.
 const TILE: usize = 16;
 
-/// The key of a point: of the model's own points by their row, of a query by its [name](super::reference::names). `part` keeps
-/// the points of one data set apart from those of another.
+/// Returns the key of a point: of the model's own points by their row, of a query by its [name](super::reference::names).
+/// `part` keeps the points of one data set apart from those of another.
 pub(super) fn key(seed: u64, part: u64, name: u64) -> f64 {
     random::uniform_of(&[seed, KEY_PURPOSE, part, name])
 }
 
-/// Calibration points, ready for one more.
+/// The calibration points, ready for one more.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bag {
+    pub(super) scorer: NeighborScorer,
     points: BagPoints,
     counted: Counted,
-    /// What breaks ties of each point's rank: noise, or its probability.
+    /// The addition to each point's rank that breaks ties: it grows as the probability of the own label falls.
     extra: Vec<f64>,
-    /// Each point's probability of its own label, where scores are fused or classes evened out.
-    pub(crate) probabilities: Option<Vec<f32>>,
-    /// How hard classes are, where that makes a difference.
-    pub(crate) difficulty: Option<Difficulty>,
+    /// The class probability of each point's own label.
+    pub(crate) probabilities: Vec<f32>,
 }
 
-/// The queries of one call, as far as the search has come.
+/// The queries of one call, with their neighbors, scores and class probabilities.
 pub(super) struct Queries<'a> {
     pub(super) points: &'a Matrix,
-    /// What each is called where random numbers belong to it.
+    /// 64 bits of each query's numbers, from which its random numbers follow.
     pub(super) names: &'a [u64],
     pub(super) reached: &'a Reached,
     pub(super) scores: &'a PairedScores,
-    /// Class probabilities, where scores are fused or classes evened out.
-    pub(super) probabilities: Option<&'a Matrix>,
+    pub(super) probabilities: &'a Matrix,
 }
 
 impl Bag {
     /// `neighbors` are those of the first reference points, the calibration points, each among all others.
     pub(super) fn new(
         reference: &Reference,
+        scorer: NeighborScorer,
         neighbors: Neighbors,
-        Believed { probabilities, difficulty }: Believed,
-        rule: Option<Rule>,
-        by_class: ByClass,
+        probabilities: Vec<f32>,
+        strata: Option<Strata>,
     ) -> Result<Self> {
-        let points = BagPoints::new(reference, neighbors);
-        let noise = |row: usize| reference.noise(CALIBRATION_PART, row as u64, reference.labels[row]);
-        let fused = probabilities.as_deref().filter(|_| rule == Some(Rule::Fuse));
-        let scores: Vec<Scores> = points
-            .scores()
-            .iter()
-            .enumerate()
-            .map(|(row, &[rank, contrast])| match fused {
-                Some(probabilities) => with_probability(rank, contrast, f64::from(probabilities[row])),
-                None => [rank + noise(row), contrast, 0.0],
-            })
-            .collect();
-        let extra = match fused {
-            Some(own) => own.iter().map(|&own| with_probability(0.0, 0.0, f64::from(own))[0]).collect(),
-            None => (0..scores.len()).map(noise).collect(),
-        };
-        let labels = &reference.labels[..scores.len()];
-        let known = (probabilities.as_deref(), labels);
-        let comparison = Comparison::new(by_class, difficulty.as_ref(), known, reference.classes, rule);
-        let counted = Counted::new(scores, labels, rule, comparison)?;
-        Ok(Self { points, counted, extra, probabilities, difficulty })
+        let points = BagPoints::new(reference, &scorer, neighbors);
+        let pairs = points.scores().iter().zip(&probabilities);
+        let scores: Vec<Scores> =
+            pairs.map(|(&[rank, contrastive], &own)| fused::scores(rank, contrastive, f64::from(own))).collect();
+        let extra = probabilities.iter().map(|&own| fused::scores(0.0, 0.0, f64::from(own))[0]).collect();
+        let counted = Counted::new(scores, &reference.labels[..probabilities.len()], strata)?;
+        Ok(Self { scorer, points, counted, extra, probabilities })
     }
 
-    /// Whether queries must come with class probabilities.
-    pub(super) fn asks_probabilities(&self) -> bool {
-        self.probabilities.is_some()
-    }
-
-    /// Scores of the calibration points, each among the others, before any query joins them.
-    pub(super) fn scores(&self) -> &[Scores] {
-        self.counted.scores()
+    /// Returns the number of calibration points.
+    pub(super) fn len(&self) -> usize {
+        self.extra.len()
     }
 
     pub(crate) fn neighbors(&self) -> &Neighbors {
         self.points.neighbors()
     }
 
-    /// Squared distances up to which a query changes each calibration point.
+    /// Returns the squared distance up to which a query changes each calibration point.
     pub(super) fn reach(&self) -> Vec<f64> {
         self.points.reach()
     }
@@ -129,107 +106,89 @@ impl Bag {
         query_part: u64,
         context: &Context<'_>,
     ) -> LabelCounts {
-        let n = self.extra.len();
+        let n = self.len();
         let count = queries.points.rows();
         let tile = |tile: usize| {
-            let changed = &mut Changed::default();
+            let changed = &mut ChangedBag::default();
             let mut counts = LabelCounts::new(n);
             for query in tile * TILE..((tile + 1) * TILE).min(count) {
-                let newcomer = Newcomer {
+                let joining = JoiningQuery {
                     point: queries.points.row(query),
-                    key: key(reference.seed, query_part, queries.names[query]),
+                    key: key(self.scorer.seed, query_part, queries.names[query]),
                     reached: queries.reached.get(query),
                 };
-                let changes = self.points.changes(reference, newcomer);
+                let changes = self.points.changes(reference, joining);
                 changed.fill(&self.counted, &reference.labels, &self.extra, changes);
                 self.count_labels(changed, reference, queries, query, &mut counts);
             }
             counts
         };
         let tiles = context.map(count.div_ceil(TILE), tile);
-        LabelCounts::concat(n, &tiles)
+        LabelCounts::concat(n, tiles)
     }
 
-    fn counts(&self, changed: &mut Changed, candidate: &Candidate) -> Counts {
-        let reached = changed.reached(&self.counted, candidate);
-        let combined = match self.counted.rule {
-            Some(rule) => {
-                let count = changed.conform_no_better(&self.counted, rule, candidate, reached);
-                self.counted.comparison.scaled(candidate.label, count)
-            }
-            None => 0,
-        };
-        Counts { rank: reached[0], contrast: reached[1], combined }
+    fn counts(&self, changed: &mut ChangedBag, candidate: &Candidate) -> Counts {
+        let score = fuse(changed.query_levels(&self.counted, candidate));
+        let count = changed.count(&self.counted, candidate, score);
+        Counts::One(self.counted.scaled(candidate.label, count))
     }
 
-    /// Where a label's changed points are; they are sorted by label.
-    fn kin(changed: &Changed, labels: &[u32], label: u32) -> std::ops::Range<usize> {
+    /// Returns the range of the changes whose points carry `label`. Changes are sorted by label.
+    fn changes_of_label(changed: &ChangedBag, labels: &[u32], label: u32) -> Range<usize> {
         let changes = changed.changes();
         let start = changes.partition_point(|change| labels[change.id as usize] < label);
         let length = changes[start..].partition_point(|change| labels[change.id as usize] == label);
         start..start + length
     }
 
-    /// Labels for which a query's counts can differ from those of a label that nothing speaks for: those with a score, and
-    /// those of the points it changes. Ascending.
-    fn listed(changed: &Changed, labels: &[u32], scored: &[u32]) -> Vec<u32> {
-        let mut listed = scored.to_vec();
-        listed.extend(changed.changes().iter().map(|change| labels[change.id as usize]));
-        listed.sort_unstable();
-        listed.dedup();
-        listed
+    /// Returns the labels, ascending, that have a score or that a changed point carries. All other labels have infinite
+    /// scores and differ in their probability alone.
+    fn near_labels(changed: &ChangedBag, labels: &[u32], scored: &[u32]) -> Vec<u32> {
+        let mut near = scored.to_vec();
+        near.extend(changed.changes().iter().map(|change| labels[change.id as usize]));
+        near.sort_unstable();
+        near.dedup();
+        near
     }
 
     /// Counts every label of one query.
     fn count_labels(
         &self,
-        changed: &mut Changed,
+        changed: &mut ChangedBag,
         reference: &Reference,
         queries: &Queries<'_>,
         query: usize,
         all: &mut LabelCounts,
     ) {
-        let comparison = &self.counted.comparison;
-        let row = queries.probabilities.map(|matrix| matrix.row(query)).unwrap_or_default();
-        let fused = self.counted.rule == Some(Rule::Fuse);
-        // A label the kernel does not know has no probability.
+        let row = queries.probabilities.row(query);
+        // A label that only calibration points have is none of the kernel's classes: its probability is 0.
         let probability = |label: u32| row.get(label as usize).map_or(0.0, |&p| f64::from(p));
-        let candidate = |label: u32, (rank, contrast): (f64, f64), kin: Range<usize>| {
-            let fairness = comparison.fairness.as_ref();
-            let factor = fairness.map_or(1.0, |fairness| fairness.joined(label, probability(label)));
-            let scores = if fused {
-                with_probability(rank, contrast, probability(label))
-            } else {
-                [rank, contrast, 0.0]
-            };
-            Candidate { label, factor, scores, kin }
+        let candidate = |label: u32, (rank, contrastive): (f64, f64), same_label: Range<usize>| Candidate {
+            label,
+            scores: fused::scores(rank, contrastive, probability(label)),
+            same_label,
         };
-        let nothing = (f64::INFINITY, f64::INFINITY);
-        let listed = Self::listed(changed, &reference.labels, queries.scores.row(query).0);
-        let mut counts = Vec::with_capacity(listed.len());
-        for &label in &listed {
-            let kin = Self::kin(changed, &reference.labels, label);
-            let candidate = candidate(label, queries.scores.get(query, label), kin);
+        let near = Self::near_labels(changed, &reference.labels, queries.scores.row(query).0);
+        let mut counts = Vec::with_capacity(reference.classes);
+        for &label in &near {
+            let same_label = Self::changes_of_label(changed, &reference.labels, label);
+            let candidate = candidate(label, queries.scores.get(query, label), same_label);
             counts.push((label, self.counts(changed, &candidate)));
         }
-        let mut count = |label: u32| self.counts(changed, &candidate(label, nothing, 0..0));
-        if !fused && comparison.is_plain() {
-            return all.push(counts, count(0)); // all the others are alike
-        }
-        // The others of a stratum differ in their probability alone. Most likely first, counts fall; but offsets are those of classes.
-        let mut listed = listed.iter().peekable();
+        // The other labels of a stratum differ in their probability alone: from the most probable on, counts fall.
+        let mut near = near.iter().peekable();
         let mut others: Vec<u32> =
-            (0..reference.classes as u32).filter(|label| listed.next_if_eq(&label).is_none()).collect();
+            (0..reference.classes as u32).filter(|label| near.next_if_eq(&label).is_none()).collect();
+        let stratum = |label: u32| self.counted.stratum(label);
         others.sort_unstable_by(|&a, &b| {
-            let strata = comparison.stratum(a).cmp(&comparison.stratum(b));
-            strata.then_with(|| probability(b).total_cmp(&probability(a))).then(a.cmp(&b))
+            let by_stratum = stratum(a).cmp(&stratum(b));
+            by_stratum.then_with(|| probability(b).total_cmp(&probability(a))).then(a.cmp(&b))
         });
-        let mut rest = Counts::default();
-        let alike = |a: &u32, b: &u32| {
-            comparison.fairness.is_none() && comparison.stratum(*a) == comparison.stratum(*b)
-        };
-        for others in others.chunk_by(alike) {
-            let (mut found, last) = (vec![Counts::default(); others.len()], others.len() - 1);
+        let nothing = (f64::INFINITY, f64::INFINITY);
+        let mut count = |label: u32| self.counts(changed, &candidate(label, nothing, 0..0));
+        let mut rest = Counts::One(0);
+        for others in others.chunk_by(|&a, &b| stratum(a) == stratum(b)) {
+            let (mut found, last) = (vec![Counts::One(0); others.len()], others.len() - 1);
             found[last] = count(others[last]);
             found[0] = if last == 0 { found[last] } else { count(others[0]) };
             fill_between(&mut found, 0, last, &mut |place| count(others[place]));
@@ -241,7 +200,8 @@ impl Bag {
     }
 }
 
-/// Fills in what lies between two places: counts fall with the probability, so what is the same at both is the same between.
+/// Fills the counts between two places. Counts fall with the probability, so counts that are equal at both ends are equal
+/// in between.
 fn fill_between(counts: &mut [Counts], first: usize, last: usize, count: &mut impl FnMut(usize) -> Counts) {
     if counts[first] == counts[last] {
         let both = counts[last];

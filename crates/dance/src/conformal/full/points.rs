@@ -1,41 +1,42 @@
-//! Where every calibration point stands among its neighbors, and what one more point does to its scores.
+//! The neighbors of every calibration point, and the change that one more point makes to its scores.
 //!
-//! A newcomer changes the scores of point i only from within i's neighbor list, and in two ways: it carries i's label or it
-//! does not. Which other label it carries makes no difference to i. So two variants answer for all labels.
+//! A query changes the scores of point i only from within i's neighbor list, and in two ways: it carries i's label or
+//! another one. Which other label it carries makes no difference to i. So two variants of the scores answer for all labels.
 //!
-//! Cost of a change: a search in i's list and one distance (to i's anchor); m distances where the newcomer becomes the anchor
-//! itself. Memory: m ids, distances, losses and exponentials per point.
+//! Cost of a change: a search in i's list and one distance (to i's anchor), or m distances where the query becomes the
+//! anchor itself. Memory: m ids, distances, losses and exponentials a point.
 
+use crate::conformal::neighbor_scores::NeighborScorer;
 use crate::conformal::reference::Reference;
 use crate::neighbors::{Neighbors, squared_distance};
 use crate::numeric::matrix::Matrix;
 use crate::scores::contrastive::Contrastive;
 
 /// Rank and contrastive score of a calibration point's own label.
-pub(super) type Pair = [f64; 2];
+pub(super) type ScorePair = [f64; 2];
 
-/// The scores of a calibration point once the newcomer is in the bag.
+/// The scores of a calibration point once the query is in the bag.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
     pub(super) id: u32,
-    /// The newcomer carries the point's label.
-    pub(super) same: Pair,
-    /// It carries another.
-    pub(super) other: Pair,
+    /// The scores if the query carries the point's label.
+    pub(super) same: ScorePair,
+    /// The scores if it carries another label.
+    pub(super) other: ScorePair,
 }
 
-/// A point that joins the bag.
+/// A query that joins the bag.
 #[derive(Clone, Copy)]
-pub(super) struct Newcomer<'a> {
+pub(super) struct JoiningQuery<'a> {
     pub(super) point: &'a [f32],
-    /// Decides between it and points at the same distance.
+    /// The key that orders it among points at the same distance.
     pub(super) key: f64,
-    /// The points it reaches, by number, with squared distances.
+    /// The points whose neighbor lists it enters, ascending, with squared distances.
     pub(super) reached: &'a [(u32, f64)],
 }
 
-impl Newcomer<'_> {
-    /// Its squared distance to a point: looked up where the search has it, as for most of those that are near.
+impl JoiningQuery<'_> {
+    /// Returns the squared distance to a point. Most points that are near are among those reached.
     fn squared_to(&self, points: &Matrix, id: u32) -> f64 {
         match self.reached.binary_search_by_key(&id, |&(id, _)| id) {
             Ok(place) => self.reached[place].1,
@@ -44,9 +45,9 @@ impl Newcomer<'_> {
     }
 }
 
-/// The first neighbor of a point's own label.
+/// The first neighbor that carries a point's own label.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct First {
+struct FirstOfLabel {
     /// Its place in the list, from 0.
     place: usize,
     squared: f64,
@@ -54,28 +55,28 @@ struct First {
     rank: f64,
 }
 
+/// The calibration points with their neighbors and scores, each among all others.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BagPoints {
     rank_neighbors: usize,
     contrastive: Contrastive,
-    /// Of every calibration point among all others.
     neighbors: Neighbors,
-    firsts: Vec<Option<First>>,
-    /// Entries of a point in the two tables below: its contrast neighbors but the anchor.
+    firsts: Vec<Option<FirstOfLabel>>,
+    /// Entries of a point in the two tables below: its neighbors of the contrastive score but the anchor.
     stride: usize,
-    /// Losses of the contrast neighbors behind the anchor, without what all share.
+    /// The losses of those neighbors, without the term that all share.
     losses: Vec<f64>,
     /// `exp(-loss)`, ascending.
     terms: Vec<f64>,
-    /// The smallest loss of the point's own label among those contrast neighbors that stay when a newcomer arrives.
+    /// The smallest loss of the point's own label among the neighbors that stay when a query arrives.
     staying: Vec<f64>,
-    scores: Vec<Pair>,
+    scores: Vec<ScorePair>,
 }
 
 impl BagPoints {
-    /// `neighbors` are those of the first points of the reference, each among all others.
-    pub(super) fn new(reference: &Reference, neighbors: Neighbors) -> Self {
-        let (rank_neighbors, contrastive) = (reference.rank.neighbors, reference.contrastive);
+    /// `neighbors` are those of the reference's first points, the calibration points, each among all others.
+    pub(super) fn new(reference: &Reference, scorer: &NeighborScorer, neighbors: Neighbors) -> Self {
+        let (rank_neighbors, contrastive) = (scorer.rank.neighbors, scorer.contrastive);
         let n = neighbors.len();
         let length = (0..n).map(|row| neighbors.ids(row).len()).max().unwrap_or(0);
         let stride = contrastive.neighbors.min(length).saturating_sub(1);
@@ -100,7 +101,7 @@ impl BagPoints {
         let (labels, points) = (&reference.labels, reference.index.points());
         let (ids, squared) = (self.neighbors.ids(row), self.neighbors.squared(row));
         let own = |id: &u32| labels[*id as usize] == labels[row];
-        let first = ids.iter().take(self.rank_neighbors).position(own).map(|place| First {
+        let first = ids.iter().take(self.rank_neighbors).position(own).map(|place| FirstOfLabel {
             place,
             squared: squared[place],
             rank: (1 + squared.partition_point(|&other| other < squared[place])) as f64,
@@ -133,7 +134,7 @@ impl BagPoints {
         self.terms.extend(terms);
     }
 
-    pub(super) fn scores(&self) -> &[Pair] {
+    pub(super) fn scores(&self) -> &[ScorePair] {
         &self.scores
     }
 
@@ -141,50 +142,50 @@ impl BagPoints {
         &self.neighbors
     }
 
-    /// Squared distances up to which a newcomer enters a list: the last of a full list, +∞ for one with room.
+    /// Returns the squared distance up to which a query enters each list: the last of a full list, +∞ for one with room.
     pub(super) fn reach(&self) -> Vec<f64> {
         let full = self.rank_neighbors.max(self.contrastive.neighbors);
         let last = |row| self.neighbors.squared(row).get(full - 1).copied().unwrap_or(f64::INFINITY);
         (0..self.neighbors.len()).map(last).collect()
     }
 
-    /// What a newcomer does to the points it reaches, where that is anything.
+    /// Returns the points whose scores a query changes.
     pub(super) fn changes<'a>(
         &'a self,
         reference: &'a Reference,
-        newcomer: Newcomer<'a>,
+        query: JoiningQuery<'a>,
     ) -> impl Iterator<Item = Change> + 'a {
         // All lists are bisected before any is used: the processor then waits for several of them at a time.
         let nearer = |&(id, squared): &(u32, f64)| {
             self.neighbors.squared(id as usize).partition_point(|&other| other < squared)
         };
-        let nearer: Vec<usize> = newcomer.reached.iter().map(nearer).collect();
-        let each = newcomer.reached.iter().zip(nearer);
-        each.filter_map(move |(&(id, squared), nearer)| self.change(reference, id, squared, nearer, newcomer))
+        let nearer: Vec<usize> = query.reached.iter().map(nearer).collect();
+        let each = query.reached.iter().zip(nearer);
+        each.filter_map(move |(&(id, squared), nearer)| self.change(reference, id, squared, nearer, query))
     }
 
-    /// What a newcomer at this squared distance, behind so many of the neighbors, does to a point; `None` when nothing.
+    /// Returns the change of one point by a query with `nearer` neighbors strictly before it; `None` where nothing changes.
     fn change(
         &self,
         reference: &Reference,
         id: u32,
         squared: f64,
         nearer: usize,
-        newcomer: Newcomer<'_>,
+        query: JoiningQuery<'_>,
     ) -> Option<Change> {
         let row = id as usize;
         let behind = self.neighbors.squared(row)[nearer..].iter().zip(&self.neighbors.ids(row)[nearer..]);
         let before =
-            |&(&other, &id): &(&f64, &u32)| other == squared && reference.index.key(id) < newcomer.key;
+            |&(&other, &id): &(&f64, &u32)| other == squared && reference.index.key(id) < query.key;
         let place = nearer + behind.take_while(before).count();
         let (same_rank, other_rank) = self.rank(row, place, nearer, squared);
-        let (same_contrast, other_contrast) = self.contrast(reference, row, place, newcomer);
-        let change = Change { id, same: [same_rank, same_contrast], other: [other_rank, other_contrast] };
+        let (same_contrastive, other_contrastive) = self.contrastive_score(reference, row, place, query);
+        let change = Change { id, same: [same_rank, same_contrastive], other: [other_rank, other_contrastive] };
         let old = self.scores[row];
         (change.same != old || change.other != old).then_some(change)
     }
 
-    /// The rank score with a newcomer at `place` that has `nearer` points strictly before it.
+    /// Returns the rank scores (same label, other label) with a query at `place` that has `nearer` points strictly before it.
     fn rank(&self, row: usize, place: usize, nearer: usize, squared: f64) -> (f64, f64) {
         let old = self.scores[row][0];
         if place >= self.rank_neighbors {
@@ -202,13 +203,13 @@ impl BagPoints {
         (if squared < first.squared { arrived } else { old }, other)
     }
 
-    /// The contrastive score with a newcomer at `place`.
-    fn contrast(
+    /// Returns the contrastive scores (same label, other label) with a query at `place`.
+    fn contrastive_score(
         &self,
         reference: &Reference,
         row: usize,
         place: usize,
-        newcomer: Newcomer<'_>,
+        query: JoiningQuery<'_>,
     ) -> (f64, f64) {
         let m = self.contrastive.neighbors;
         if place >= m {
@@ -220,7 +221,7 @@ impl BagPoints {
         let full = ids.len() >= m;
         let stay = &ids[..if full { m - 1 } else { ids.len() }];
         if place == 0 {
-            let loss = |&id: &u32| self.contrastive.loss(newcomer.squared_to(points, id));
+            let loss = |&id: &u32| self.contrastive.loss(query.squared_to(points, id));
             let losses: Vec<f64> = stay.iter().map(loss).collect();
             let mut terms: Vec<f64> = losses.iter().map(|loss| (-loss).exp()).collect();
             terms.sort_unstable_by(f64::total_cmp);
@@ -228,7 +229,7 @@ impl BagPoints {
             let own = stay.iter().zip(&losses).filter(|(id, _)| labels[**id as usize] == labels[row]);
             return (shared, own.map(|(_, &loss)| loss).fold(f64::INFINITY, f64::min) + shared);
         }
-        let loss = self.contrastive.loss(newcomer.squared_to(points, ids[0]));
+        let loss = self.contrastive.loss(query.squared_to(points, ids[0]));
         let range = row * self.stride..(row + 1) * self.stride;
         let dropped = if full { self.losses[range.clone()].last().map(|loss| (-loss).exp()) } else { None };
         let shared = sum_with(&self.terms[range], dropped, (-loss).exp()).ln_1p();
@@ -236,7 +237,7 @@ impl BagPoints {
     }
 }
 
-/// The sum, from the smallest on, of ascending `terms` without one of them and with another.
+/// Sums ascending `terms` from the smallest on, without one of them and with another in its order.
 fn sum_with(terms: &[f64], mut without: Option<f64>, with: f64) -> f64 {
     let (mut sum, mut added) = (0.0, false);
     for &term in terms {

@@ -16,8 +16,7 @@ pub use self::label_errors::{LabelErrors, benjamini_hochberg};
 use self::left_out::left_out;
 pub use self::twofold::Twofold;
 use super::dance::Dance;
-use super::prediction::PredictOptions;
-use crate::conformal::MethodName;
+use crate::conformal::PredictOptions;
 use crate::context::Context;
 use crate::data::{Dataset, Normalize, Normalizer};
 use crate::device::Device;
@@ -206,6 +205,9 @@ impl Audit {
     }
 }
 
+/// The error level at which the method dance divides α between its two scores, for the p-values of labels.
+const LEVEL: f64 = 0.05;
+
 /// The list by the p-values of a model whose calibration points are trusted.
 fn trusted(
     model: &Dance,
@@ -216,11 +218,11 @@ fn trusted(
     context: &Context<'_>,
 ) -> Result<Vec<LabelError>> {
     let scored = model.score(&data.embeddings, PredictOptions::default().best(false), context)?;
-    let separate = model.predictor().method() == MethodName::Dance;
+    let decision = model.decide(LEVEL)?;
     let p_value = |(row, id): (usize, Option<u32>)| {
         // A label the model has never seen conforms to nothing it knows.
         let counts = scored.counts.get(row, id.unwrap_or(u32::MAX));
-        scored.counts.p_value(if separate { counts.rank } else { counts.combined })
+        decision.p_value(&scored.counts, counts)
     };
     let p_values: Vec<f64> = model.class_ids(data).into_iter().enumerate().map(p_value).collect();
     let of = |row: usize| LabelError {

@@ -1,34 +1,21 @@
-//! What calibration points have left in a model file beside their scores.
+//! The calibration of a model file: novelty, and the scores that select the mix.
 
 use super::tensors::Reader;
-use crate::conformal::{Calibration, Compared, MixSelection, Reference};
-use crate::context::Context;
+use crate::conformal::{MixSelection, Reference};
 use crate::error::Result;
+use crate::numeric::ragged::Ragged;
 use crate::scores::CalibrationScores;
 use crate::scores::PairedScores;
-use crate::stream::Novelty;
+use crate::stream::{NOVELTY_NEIGHBORS, Novelty};
 
-/// How far calibration points are from what is known. Older files do not say: where calibration points are the reference they are
-/// asked again, elsewhere they are not kept.
-pub(super) fn novelty(
-    reader: &Reader<'_>,
-    reference: &Reference,
-    mode: Calibration,
-    context: &Context<'_>,
-) -> Result<Option<Novelty>> {
-    let name = "calibration_distances";
-    if reader.has(name) {
-        return reference.novelty_known(reader.scores(name, None)?).map(Some);
-    }
-    (mode == Calibration::Reuse).then(|| reference.novelty(context)).transpose()
+/// Reads the distances of calibration points that no query joins.
+pub(super) fn novelty(reader: &Reader<'_>, reference: &Reference) -> Result<Novelty> {
+    let neighbors = Novelty::neighbors(NOVELTY_NEIGHBORS, reference.len());
+    Novelty::known(reader.scores("calibration_distances", None)?, neighbors)
 }
 
-/// What the mix is selected on, where it is.
-pub(super) fn selection(
-    reader: &Reader<'_>,
-    classes: usize,
-    mode: Calibration,
-) -> Result<Option<MixSelection>> {
+/// Reads the scores on which the mix is selected, where it is.
+pub(super) fn selection(reader: &Reader<'_>, classes: usize) -> Result<Option<MixSelection>> {
     if !reader.has("tuning_offsets") {
         return Ok(None);
     }
@@ -36,22 +23,22 @@ pub(super) fn selection(
     let contrast = reader.scores("tuning_contrast_scores", Some(rank.len()))?;
     let labels = reader.labels("tuning_labels", None, classes)?;
     let offsets = reader.offsets("tuning_offsets", labels.len())?;
-    let ascending = offsets.windows(2).all(|ends| labels[ends[0]..ends[1]].is_sorted_by(|a, b| a < b));
-    if !ascending {
+    let count = labels.len();
+    let Some(labels) = Ragged::new(offsets, labels) else {
+        return Err(reader.problem("`tuning_offsets` do not fit `tuning_labels`"));
+    };
+    if !labels.iter().all(|labels| labels.is_sorted_by(|a, b| a < b)) {
         return Err(reader.problem("`tuning_labels` do not ascend within a point"));
     }
-    let points = offsets.len() - 1;
     Ok(Some(MixSelection {
         rank: CalibrationScores::new(rank)?,
         contrast: CalibrationScores::new(contrast)?,
+        labels: reader.labels("tuning_true_labels", Some(labels.len()), classes)?,
         scores: PairedScores {
-            rank: reader.scores("tuning_label_rank_scores", Some(labels.len()))?,
-            contrast: reader.scores("tuning_label_contrast_scores", Some(labels.len()))?,
-            offsets,
+            rank: reader.scores("tuning_label_rank_scores", Some(count))?,
+            contrast: reader.scores("tuning_label_contrast_scores", Some(count))?,
             labels,
         },
-        labels: reader.labels("tuning_true_labels", Some(points), classes)?,
         classes,
-        compared: Compared::of(mode),
     }))
 }

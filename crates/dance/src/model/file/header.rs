@@ -11,13 +11,11 @@ use super::kinds::Kinds;
 use super::stack::StackRecord;
 use super::tensors::{Reader, Values};
 use super::{FORMAT, hexadecimal};
-use crate::conformal::Trial;
 use crate::data::EncoderIdentity;
 use crate::error::{Error, Result};
 use crate::event::Quality;
 use crate::machine::OutputScale;
 use crate::model::{Config, Overlap, Unseen};
-use crate::scores::Clusters;
 
 /// Stands in for the checksum while it is computed.
 const NO_CHECKSUM: &str = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -34,21 +32,16 @@ pub(super) struct Metadata {
     pub(super) bandwidth: f64,
     pub(super) shape: f64,
     pub(super) rounds: usize,
-    pub(super) format: u32,
     /// By α, in words.
     pub(super) mix: BTreeMap<String, f64>,
-    /// The mix of a joint score, and its grid.
-    pub(super) joint: Option<(f64, Vec<Trial>)>,
     pub(super) guarantee: String,
     /// Calibration points that the kernel has seen.
-    pub(super) overlap: Option<Overlap>,
+    pub(super) overlap: Overlap,
     pub(super) unseen: Option<Unseen>,
-    /// Classes that are about as hard to the kernel machine, where that makes a difference.
-    pub(super) clusters: Option<Clusters>,
     /// The experts of combined evidence.
     pub(super) stack: Option<StackRecord>,
     /// How outputs become probabilities.
-    pub(super) scale: Option<OutputScale>,
+    pub(super) scale: OutputScale,
     pub(super) validation: Quality,
     pub(super) fidelity: String,
     /// What made the embeddings.
@@ -80,16 +73,14 @@ impl Metadata {
             ("mix", json!(self.mix).to_string()),
             ("calibration", word(json!(conformal.calibration))),
             ("method", word(json!(conformal.method))),
-            ("fit_neighbors", conformal.fit_neighbors.to_string()),
-            ("joint", json!(self.joint).to_string()),
             ("normalize", word(json!(config.normalize))),
             ("classes", json!(self.classes).to_string()),
             ("fit_classes", self.fit_classes.to_string()),
             ("config", self.config.clone()),
             ("guarantee", self.guarantee.clone()),
             ("overlap", json!(self.overlap).to_string()),
-            ("unseen", json!(self.unseen).to_string()),
-            ("evidence", json!(self.stack).to_string()),
+            ("new_labels", json!(self.unseen).to_string()),
+            ("posterior", json!(self.stack).to_string()),
             ("probabilities", json!(self.scale).to_string()),
             ("validation", json!(self.validation).to_string()),
             ("fidelity", self.fidelity.clone()),
@@ -99,7 +90,6 @@ impl Metadata {
             ("versions", json!({ "dance": env!("CARGO_PKG_VERSION") }).to_string()),
         ]);
         entries.extend(self.encoder.as_ref().map(|encoder| ("encoder", encoder.to_json())));
-        entries.extend(self.clusters.as_ref().map(|clusters| ("clusters", json!(clusters).to_string())));
         entries
     }
 
@@ -115,25 +105,18 @@ impl Metadata {
             bandwidth: parse(path, "bandwidth", &text("bandwidth")?)?,
             shape: parse(path, "shape", &text("shape")?)?,
             rounds: parse(path, "rounds", &text("rounds")?)?,
-            format: parse(path, "format", &text("format")?)?,
             mix: parse(path, "mix", &text("mix")?)?,
-            joint: entries.get("joint").map_or(Ok(None), |text| parse(path, "joint", text))?,
             guarantee: text("guarantee")?,
-            overlap: entries.get("overlap").map(|text| parse(path, "overlap", text)).transpose()?,
-            clusters: entries.get("clusters").map_or(Ok(None), |text| parse(path, "clusters", text))?,
-            stack: entries.get("evidence").map_or(Ok(None), |text| parse(path, "evidence", text))?,
-            unseen: entries.get("unseen").map_or(Ok(None), |text| parse(path, "unseen", text))?,
-            scale: entries
-                .get("probabilities")
-                .map_or(Ok(None), |text| parse(path, "probabilities", text))?,
+            overlap: parse(path, "overlap", &text("overlap")?)?,
+            stack: parse(path, "posterior", &text("posterior")?)?,
+            unseen: parse(path, "new_labels", &text("new_labels")?)?,
+            scale: parse(path, "probabilities", &text("probabilities")?)?,
             validation: parse(path, "validation", &text("validation")?)?,
             fidelity: text("fidelity")?,
             encoder: entries.get("encoder").map_or(Ok(None), |text| parse(path, "encoder", text))?,
             fit_data_hash: text("fit_data_sha256")?,
             calibration_data_hash: text("calibration_data_sha256")?,
-            kinds: entries
-                .get("kinds")
-                .map_or_else(|| Ok(Kinds::default()), |text| parse(path, "kinds", text))?,
+            kinds: parse(path, "kinds", &text("kinds")?)?,
         })
     }
 }
@@ -198,16 +181,13 @@ pub(super) fn read<'a>(file: &'a [u8], path: &'a Path) -> Result<(Metadata, Read
     let format = entries.get("format").and_then(|text| text.parse::<u32>().ok());
     match format {
         None => return Err(foreign()),
-        Some(0) => return Err(damaged("format 0 does not exist")),
-        Some(format) if format > FORMAT => {
+        Some(FORMAT) => {}
+        Some(format) => {
             return Err(Error::format(
                 path,
-                format!(
-                    "written in format {format}, and this version reads up to {FORMAT}; install a newer version"
-                ),
+                format!("its format is {format}, and this version of dance reads format {FORMAT}; fit the model again"),
             ));
         }
-        Some(_) => {}
     }
     let place = checksum_place(file).ok_or_else(|| damaged("it has no checksum"))?;
     let digits = place..place + NO_CHECKSUM.len();

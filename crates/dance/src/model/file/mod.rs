@@ -7,7 +7,6 @@
 //! The same model gives the same bytes on every machine.
 
 mod calibrated;
-mod difficulty;
 mod header;
 mod kinds;
 mod stack;
@@ -22,16 +21,15 @@ use super::config::Config;
 use super::dance::Dance;
 use super::fitted::Fitted;
 use crate::conformal::{
-    Believed, Calibration, Evidence, Levels, MethodName, Mix, Predictor, Setup, Trial, rule,
+    Calibration, Decider, Method, MixSource, PosteriorCalibration, PosteriorPoints, Predictor, Reference, Setup,
 };
 use crate::context::Context;
 use crate::data::{Dataset, Names, Normalize, Normalizer, Source};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
-use crate::machine::{Part, Probabilities, Rfm};
-use crate::model::overlap::{Judges, Overlap};
-use crate::scores::CalibrationScores;
+use crate::machine::{Part, Rfm};
+use crate::model::overlap::Judges;
 use crate::whole_file::{self, WholeFile};
 
 use header::Metadata;
@@ -39,8 +37,8 @@ use kinds::Kinds;
 use stack::StackRecord;
 use tensors::{Reader, Values};
 
-/// The format this version writes, and the newest it reads.
-pub const FORMAT: u32 = 3;
+/// The format of model files that this version writes and reads.
+pub const FORMAT: u32 = 1;
 
 /// Levels for which the file names the mix; others are selected from the tuning tensors.
 const NAMED_ALPHAS: [f64; 4] = [0.01, 0.05, 0.1, 0.2];
@@ -98,16 +96,9 @@ impl Dance {
         let path = path.as_ref();
         let (metadata, reader) = header::read(bytes, path)?;
         let problem = |problem: String| Error::format(path, problem);
-        let mut config: Config =
+        let config: Config =
             serde_json::from_str(&metadata.config).map_err(|error| problem(format!("config: {error}")))?;
-        if metadata.format == 1 {
-            config.conformal.method = MethodName::Dance; // there was no other, so it was not written
-        }
-        if metadata.format < 3 {
-            config.probabilities = Probabilities::Clamp; // likewise
-            config.sampling = crate::model::Sampling::Stratified; // so a fit split its points, and nothing says that others calibrated
-        }
-        config.check()?;
+        let method = config.method()?;
         let fit_classes = metadata.fit_classes;
         if metadata.classes.len() < fit_classes || fit_classes == 0 {
             return Err(problem(format!(
@@ -117,14 +108,14 @@ impl Dance {
         }
 
         if metadata.unseen.is_some_and(|unseen| !unseen.is_sound()) {
-            return Err(problem("`unseen` counts more points than there are".into()));
+            return Err(problem("`new_labels` counts more points than there are".into()));
         }
         let mut names: Vec<&String> = metadata.classes.iter().collect();
         names.sort_unstable();
         if let Some([twice, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(problem(format!("two classes are called `{twice}`")));
         }
-        let scale = metadata.scale.unwrap_or_else(|| config.clamp(fit_classes));
+        let scale = metadata.scale;
         if !scale.is_sound() {
             return Err(problem(format!("`probabilities` makes none of outputs: {scale:?}")));
         }
@@ -168,67 +159,59 @@ impl Dance {
             return Err(problem(format!("`reference` has {} columns, `train` has {d}", reference.cols())));
         }
         let labels = reader.labels("reference_labels", Some(reference.rows()), classes)?;
-        let names = if fitted.config.conformal.calibration == Calibration::Split {
+        let names = if method.calibration() == Calibration::Split {
             fitted.names.clone()
         } else {
             let rows = reference.rows();
             kinds::names(&reader, ["reference_rows", "reference_ids"], rows, metadata.kinds.reference_ids)?
         };
         let classifier = fitted.classifier(device, context)?;
-        let stack = stack::open(metadata.stack, &reader, &fitted, (&reference, &labels), classes, context)?;
-        let points = Part { embeddings: classifier.map(&reference, context)?, labels };
-        let config = &fitted.config.conformal;
-        let selection = calibrated::selection(&reader, classes, config.calibration)?;
-        if let Some((mix, _)) = metadata.joint {
-            Mix::Fixed(mix).check()?;
-        }
-        let setup = Setup { device, classes, kernel: fitted.rfm.kernel, config, context };
-        let mut predictor = if config.calibration == Calibration::Full {
-            let n = points.labels.len();
-            let fit = fitted.mapped_fit_points(&classifier, context)?;
-            let reference = Predictor::bag_reference(points, &fit, setup)?;
-            let ids = reader.ids("bag_neighbors", n, reference.len())?;
-            let neighbors = reference.named_neighbors(n, &ids, context)?;
-            let asked = config.asks_probabilities();
-            let believed = Believed {
-                probabilities: asked.then(|| reader.shares("calibration_probabilities", n)).transpose()?,
-                difficulty: difficulty::read(&reader, metadata.clusters, &fitted)?,
-            };
-            Predictor::of_bag(reference, neighbors, believed, selection, metadata.joint, config, context)?
-        } else {
-            let rank = reader.scores("calibration_rank_scores", None)?;
-            let contrast = reader.scores("calibration_contrast_scores", Some(rank.len()))?;
-            let reference = setup.open(points)?;
-            Predictor {
-                novelty: calibrated::novelty(&reader, &reference, config.calibration, context)?,
-                reference,
-                evidence: read_evidence(&reader, config.method, metadata.joint.as_ref(), rank.len())?,
-                rank: CalibrationScores::new(rank)?,
-                contrast: CalibrationScores::new(contrast)?,
-                selection,
-                joint: metadata.joint,
-                mix: config.mix,
-                mode: config.calibration,
-                method: config.method,
-                singles: None,
-                stack: None,
+        let mapped = Part { embeddings: classifier.map(&reference, context)?, labels };
+        let setup = Setup { device, classes, kernel: fitted.rfm.kernel, context };
+        let n = mapped.labels.len();
+        // Each method is assembled by the function that a fit uses too.
+        let predictor = match method {
+            Method::Dance(method) => {
+                let rank = reader.scores("calibration_rank_scores", None)?;
+                let contrast = reader.scores("calibration_contrast_scores", Some(rank.len()))?;
+                let selection = calibrated::selection(&reader, classes)?;
+                let opened = Reference::open(mapped, setup)?;
+                let novelty = calibrated::novelty(&reader, &opened)?;
+                Predictor::of_thresholds(method, opened, (rank, contrast), selection, novelty, setup)?
+            }
+            Method::Fuse(method) => {
+                let fit = fitted.mapped_fit_points(&classifier, context)?;
+                let opened = Reference::open_bag(mapped, &fit, method.scores.seed, setup)?;
+                let ids = reader.ids("bag_neighbors", n, opened.len())?;
+                let neighbors = opened.neighbors_by_id(n, &ids, context)?;
+                let own = reader.shares("calibration_probabilities", n)?;
+                Predictor::of_bag(method, opened, neighbors, own, &fit.labels, setup)?
+            }
+            Method::Posterior(method) => {
+                let bag = (&reference, &mapped.labels[..]);
+                let calibrates = method.calibration;
+                let stack =
+                    stack::open(metadata.stack, &reader, &fitted, bag, (classes, calibrates), context)?;
+                let (opened, points) = match calibrates {
+                    PosteriorCalibration::Full { .. } => {
+                        let fit = fitted.mapped_fit_points(&classifier, context)?;
+                        let fit_labels = fit.labels.clone();
+                        let opened = Predictor::full_reference(mapped, fit, setup)?;
+                        let ids = reader.ids("bag_neighbors", n, opened.len())?;
+                        let neighbors = opened.neighbors_by_id(n, &ids, context)?;
+                        (opened, PosteriorPoints::Bag { neighbors, fit_labels })
+                    }
+                    PosteriorCalibration::Split => {
+                        let opened = Reference::open(mapped, setup)?;
+                        let novelty = calibrated::novelty(&reader, &opened)?;
+                        (opened, PosteriorPoints::Apart(novelty))
+                    }
+                };
+                Predictor::of_stack(method, stack, opened, points, setup)?
             }
         };
-        predictor.stack = stack;
-        if fitted.config.conformal.new_labels {
-            predictor.allow_unseen(&fitted.rfm.labels);
-        }
         let hashes = reader.has("calibration_hashes").then(|| reader.hashes("calibration_hashes"));
         let calibration_hashes = hashes.transpose()?;
-        // Older files did not say; one and the same data set is known by its hash.
-        let overlap = metadata.overlap.unwrap_or_else(|| Overlap {
-            fitted: if metadata.calibration_data_hash == fitted.data_hash {
-                fitted.rfm.labels.len()
-            } else {
-                0
-            },
-            copies: 0,
-        });
         Ok(Self {
             label_kind: metadata.kinds.labels.of_all(&metadata.classes),
             classes: metadata.classes,
@@ -236,7 +219,7 @@ impl Dance {
             names,
             classifier,
             predictor,
-            overlap,
+            overlap: metadata.overlap,
             unseen: metadata.unseen,
             calibration_hashes,
             data_hash: metadata.calibration_data_hash,
@@ -247,8 +230,8 @@ impl Dance {
     fn metadata(&self) -> Result<Metadata> {
         let mut mix = BTreeMap::new();
         for alpha in NAMED_ALPHAS {
-            if let Some(selected) = self.decide(alpha)?.mix {
-                mix.insert(alpha.to_string(), selected);
+            if let Some(shares) = self.decide(alpha)?.shares {
+                mix.insert(alpha.to_string(), shares.mix);
             }
         }
         let config = serde_json::to_string(&self.fitted.config);
@@ -260,15 +243,15 @@ impl Dance {
             bandwidth: self.fitted.rfm.kernel.bandwidth(),
             shape: self.fitted.rfm.kernel.shape(),
             rounds: self.fitted.rfm.rounds,
-            format: FORMAT,
             mix,
-            joint: self.predictor.joint.clone(),
             guarantee: self.guarantee(),
-            overlap: Some(self.overlap),
+            overlap: self.overlap,
             unseen: self.unseen,
-            clusters: self.predictor.difficulty().map(|difficulty| difficulty.clusters.clone()),
-            stack: self.predictor.stack.as_deref().map(StackRecord::of),
-            scale: Some(self.fitted.scale),
+            stack: match self.predictor.decider() {
+                Decider::Posterior(posterior) => Some(StackRecord::of(posterior.stack())),
+                Decider::Thresholds(_) | Decider::Bag(_) => None,
+            },
+            scale: self.fitted.scale,
             validation: self.fitted.validation,
             fidelity: self.fitted.fidelity.clone(),
             encoder: self.encoder().cloned(),
@@ -288,39 +271,35 @@ impl Dance {
             ("reference", Values::Matrix(&self.reference)),
             ("reference_labels", Values::Labels(&self.predictor.reference_labels()[..self.reference.rows()])),
         ]);
-        match &self.predictor.evidence {
-            Evidence::Bag(bag) => {
-                let (ids, columns) = bag.neighbors().table();
-                tensors.insert("bag_neighbors", Values::Ids(ids, columns));
-                if let Some(own) = &bag.probabilities {
-                    tensors.insert("calibration_probabilities", Values::Floats(own));
-                }
-                if let Some(difficulty) = &bag.difficulty
-                    && !difficulty.probabilities.is_empty()
-                {
-                    tensors.insert("fit_probabilities", Values::Floats(&difficulty.probabilities));
-                }
+        if let Some(neighbors) = self.predictor.bag_neighbors() {
+            let (ids, columns) = neighbors.table();
+            tensors.insert("bag_neighbors", Values::Ids(ids, columns));
+        } else {
+            tensors.insert("calibration_distances", Values::Scores(self.predictor.novelty().squared()));
+        }
+        match self.predictor.decider() {
+            Decider::Bag(bag) => {
+                tensors.insert("calibration_probabilities", Values::Floats(&bag.probabilities));
             }
-            Evidence::Separate | Evidence::Combined { .. } => {
-                let Predictor { rank, contrast, .. } = &self.predictor;
-                tensors.insert("calibration_rank_scores", Values::Scores(rank.sorted()));
-                tensors.insert("calibration_contrast_scores", Values::Scores(contrast.sorted()));
-                if let Some(novelty) = &self.predictor.novelty {
-                    tensors.insert("calibration_distances", Values::Scores(novelty.squared()));
+            Decider::Posterior(posterior) => stack::insert(&mut tensors, posterior.stack()),
+            Decider::Thresholds(thresholds) => {
+                tensors.insert("calibration_rank_scores", Values::Scores(thresholds.rank.sorted()));
+                tensors.insert("calibration_contrast_scores", Values::Scores(thresholds.contrast.sorted()));
+                if let MixSource::Selected(selection) = &thresholds.mix {
+                    tensors.extend([
+                        ("tuning_rank_scores", Values::Scores(selection.rank.sorted())),
+                        ("tuning_contrast_scores", Values::Scores(selection.contrast.sorted())),
+                        ("tuning_offsets", Values::Offsets(selection.scores.labels.offsets())),
+                        ("tuning_labels", Values::Labels(selection.scores.labels.values())),
+                        ("tuning_label_rank_scores", Values::Scores(&selection.scores.rank)),
+                        ("tuning_label_contrast_scores", Values::Scores(&selection.scores.contrast)),
+                        ("tuning_true_labels", Values::Labels(&selection.labels)),
+                    ]);
                 }
             }
         }
-        if let Evidence::Combined { levels, scores, .. } = &self.predictor.evidence {
-            tensors.extend([
-                ("level_rank_scores", Values::Scores(levels.rank.sorted())),
-                ("level_contrast_scores", Values::Scores(levels.contrast.sorted())),
-                ("level_probability_scores", Values::Scores(levels.probability.sorted())),
-                ("combined_scores", Values::Scores(scores.sorted())),
-            ]);
-        }
-        stack::insert(&mut tensors, self.predictor.stack.as_deref());
         insert_names(&mut tensors, ["train_rows", "train_ids"], names);
-        if self.predictor.mode() != Calibration::Split {
+        if self.predictor.method().calibration() != Calibration::Split {
             insert_names(&mut tensors, ["reference_rows", "reference_ids"], &self.names);
         }
         if !judges.hashes.is_empty() {
@@ -333,17 +312,6 @@ impl Dance {
         if let Normalizer::Standardize { mean, scale } = normalizer {
             tensors.insert("normalize_mean", Values::Floats(mean));
             tensors.insert("normalize_scale", Values::Floats(scale));
-        }
-        if let Some(selection) = &self.predictor.selection {
-            tensors.extend([
-                ("tuning_rank_scores", Values::Scores(selection.rank.sorted())),
-                ("tuning_contrast_scores", Values::Scores(selection.contrast.sorted())),
-                ("tuning_offsets", Values::Offsets(&selection.scores.offsets)),
-                ("tuning_labels", Values::Labels(&selection.scores.labels)),
-                ("tuning_label_rank_scores", Values::Scores(&selection.scores.rank)),
-                ("tuning_label_contrast_scores", Values::Scores(&selection.scores.contrast)),
-                ("tuning_true_labels", Values::Labels(&selection.labels)),
-            ]);
         }
         tensors
     }
@@ -371,19 +339,4 @@ fn read_judges(reader: &Reader<'_>) -> Result<Judges> {
         Some(rows) => Ok(Judges { hashes, rows }),
         None => Err(reader.problem("`judge_hashes` come without `judge_rows`; the file is damaged")),
     }
-}
-
-fn read_evidence(
-    reader: &Reader<'_>,
-    combine: MethodName,
-    joint: Option<&(f64, Vec<Trial>)>,
-    points: usize,
-) -> Result<Evidence> {
-    let Some(rule) = rule(combine, joint) else { return Ok(Evidence::Separate) };
-    let rank = reader.scores("level_rank_scores", None)?;
-    let column = |name| CalibrationScores::new(reader.scores(name, Some(rank.len()))?);
-    let (contrast, probability) = (column("level_contrast_scores")?, column("level_probability_scores")?);
-    let levels = Levels { contrast, probability, rank: CalibrationScores::new(rank)? };
-    let scores = CalibrationScores::new(reader.scores("combined_scores", Some(points))?)?;
-    Ok(Evidence::Combined { rule, levels, scores })
 }

@@ -2,12 +2,11 @@
 //! as tensors. What follows from them and the points is computed anew.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::tensors::{Reader, Values};
-use crate::conformal::{Calibration, ConformalConfig, MethodName};
+use crate::conformal::PosteriorCalibration;
 use crate::context::Context;
 use crate::error::Result;
 use crate::machine::Part;
@@ -47,29 +46,24 @@ impl StackRecord {
     }
 }
 
-pub(super) fn insert<'a>(tensors: &mut BTreeMap<&'static str, Values<'a>>, stack: Option<&'a Stack>) {
-    let Some(stack) = stack else { return };
-    tensors.insert("evidence_scores", Values::Scores(&stack.known.scores));
+pub(super) fn insert<'a>(tensors: &mut BTreeMap<&'static str, Values<'a>>, stack: &'a Stack) {
+    tensors.insert("posterior_scores", Values::Scores(&stack.known.scores));
     if let Some(map) = &stack.settings.whitening {
         tensors.insert("whitening", Values::Matrix(map));
     }
 }
 
-/// Opens the experts, where the model combines evidence, on the fit points and on `calibration`: those that speak.
+/// Opens the experts on the fit points and, where they train on them, on the calibration points.
 pub(super) fn open(
     record: Option<StackRecord>,
     reader: &Reader<'_>,
     fitted: &Fitted,
     calibration: (&Matrix, &[u32]),
-    classes: usize,
+    (classes, calibrates): (usize, PosteriorCalibration),
     context: &Context<'_>,
-) -> Result<Option<Arc<Stack>>> {
-    let ConformalConfig { method, calibration: mode, by_class, .. } = fitted.config.conformal;
-    if method != MethodName::Posterior {
-        return Ok(None);
-    }
+) -> Result<Stack> {
     let Some(record) = record else {
-        return Err(reader.problem("metadata `evidence` is missing; the file is damaged"));
+        return Err(reader.problem("metadata `posterior` is missing; the file is damaged"));
     };
     let rfm = &fitted.rfm;
     let d = rfm.train.cols();
@@ -80,7 +74,7 @@ pub(super) fn open(
     (settings.centred, settings.offsets) = (centred, offsets);
     if !(is_sound && settings.offsets_are_sound(classes) && sharpness.is_finite() && sharpness > 0.0) {
         return Err(
-            reader.problem("metadata `evidence` holds settings that no fit makes; the file is damaged")
+            reader.problem("metadata `posterior` holds settings that no fit makes; the file is damaged")
         );
     }
     settings.whitening =
@@ -89,9 +83,9 @@ pub(super) fn open(
         return Err(reader.problem("`whitening` is missing; the file is damaged"));
     }
     settings.whole = whole.min(settings.whole); // what a file says takes memory
-    let speaks = mode != Calibration::Split;
+    let speaks = calibrates != PosteriorCalibration::Split;
     let points = speaks.then_some(calibration.1.len());
-    let mut scores = reader.scores("evidence_scores", points)?;
+    let mut scores = reader.scores("posterior_scores", points)?;
     scores.sort_unstable_by(f64::total_cmp);
     let fit = Part { embeddings: rfm.train.clone(), labels: rfm.labels.clone() };
     let calibration = if speaks {
@@ -100,7 +94,6 @@ pub(super) fn open(
         Part { embeddings: Matrix::with_columns(d), labels: Vec::new() }
     };
     let known = Some(Known { scores, sharpness });
-    let (parts, mode) = ([&fit, &calibration], (mode, by_class));
-    let stack = Stack::open(settings, parts, &rfm.metric_root, classes, mode, known, context)?;
-    Ok(Some(Arc::new(stack)))
+    let parts = [&fit, &calibration];
+    Stack::open(settings, parts, &rfm.metric_root, classes, calibrates, known, context)
 }

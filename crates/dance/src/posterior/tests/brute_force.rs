@@ -1,7 +1,7 @@
 //! Every posterior rebuilt from the formulas, in plain loops.
 
 use crate::posterior::tests::Case;
-use crate::posterior::{ByClass, Calibration, ExpertSettings, Matrix, Part, StackSettings};
+use crate::posterior::{ByClass, ExpertSettings, Matrix, Part, PosteriorCalibration, StackSettings};
 
 /// One point of what experts look at: in every space, with its label.
 #[derive(Clone)]
@@ -153,9 +153,13 @@ fn direction(point: &[f64], fitted: &[&[f32]]) -> Vec<f64> {
 pub(super) fn brute_force(
     case: &Case,
     settings: &StackSettings,
-    mode: Calibration,
-    by_class: ByClass,
+    calibrates: PosteriorCalibration,
 ) -> Vec<Vec<u32>> {
+    let split = calibrates == PosteriorCalibration::Split;
+    let by_class = match calibrates {
+        PosteriorCalibration::Full { by_class, .. } => by_class,
+        PosteriorCalibration::Split => ByClass::All,
+    };
     let fitted: Vec<&[f32]> = (0..case.fit.labels.len()).map(|row| case.fit.embeddings.row(row)).collect();
     let place = |point: &[f32], label: u32| {
         let as_is: Vec<f64> = point.iter().map(|&x| f64::from(x)).collect();
@@ -173,12 +177,9 @@ pub(super) fn brute_force(
     };
     let count = |query: usize, label: u32| {
         let joined = place(case.queries.row(query), label);
-        let mut all = match mode {
-            Calibration::Split => fit.clone(),
-            _ => [&fit[..], &bag[..]].concat(),
-        };
+        let mut all = if split { fit.clone() } else { [&fit[..], &bag[..]].concat() };
         let own = of(&joined, &all);
-        if mode == Calibration::Full {
+        if !split {
             all.push(joined.clone());
         }
         // The mean of a class in the bag with the query, by the fit points alone, shrunk.
@@ -199,7 +200,7 @@ pub(super) fn brute_force(
         let compared = |point: &Point| by_class != ByClass::Each || point.label == label as usize;
         let reaches = |place: usize| {
             // In disjoint mode calibration points are not among those that speak.
-            let skipped = if mode == Calibration::Split { usize::MAX } else { fit.len() + place };
+            let skipped = if split { usize::MAX } else { fit.len() + place };
             let others: Vec<Point> =
                 (0..all.len()).filter(|&at| at != skipped).map(|at| all[at].clone()).collect();
             let theirs = of(&bag[place], &others) - offset(bag[place].label);

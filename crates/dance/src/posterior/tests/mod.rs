@@ -106,26 +106,30 @@ fn stacks() -> Vec<Vec<ExpertSettings>> {
     ]
 }
 
-fn compare(case: &Case, settings: &StackSettings, mode: Calibration, by_class: ByClass) {
+fn full(by_class: ByClass) -> PosteriorCalibration {
+    PosteriorCalibration::Full { by_class, new_labels: false }
+}
+
+fn compare(case: &Case, settings: &StackSettings, calibrates: PosteriorCalibration) {
     let context = Context::new(2).unwrap();
     let stack = Stack::open(
         settings.clone(),
         [&case.fit, &case.bag],
         &case.root,
         case.classes,
-        (mode, by_class),
+        calibrates,
         None,
         &context,
     )
     .unwrap();
     let (counts, probabilities) = stack.answer(&case.queries, &context).unwrap();
-    let expected = brute_force(case, settings, mode, by_class);
+    let expected = brute_force(case, settings, calibrates);
     for (query, expected) in expected.iter().enumerate() {
         let found: Vec<u32> =
-            (0..case.classes as u32).map(|label| counts.get(query, label).combined).collect();
+            (0..case.classes as u32).map(|label| counts.get(query, label).rank()).collect();
         assert_eq!(
             &found, expected,
-            "query {query}, {mode:?}, {by_class:?}, whole {}, {:?}",
+            "query {query}, {calibrates:?}, whole {}, {:?}",
             settings.whole, settings.experts
         );
         let sum: f32 = probabilities.row(query).iter().sum();
@@ -148,8 +152,8 @@ fn counts_are_those_of_a_brute_force_that_rebuilds_every_posterior() {
             settings.centred = seed > 0; // models of before are not
             for whole in [2048, 0] {
                 settings.whole = whole;
-                for mode in [Calibration::Full, Calibration::Reuse, Calibration::Split] {
-                    compare(&case, &settings, mode, ByClass::All);
+                for calibrates in [full(ByClass::All), PosteriorCalibration::Split] {
+                    compare(&case, &settings, calibrates);
                 }
             }
         }
@@ -181,7 +185,7 @@ fn nasty_bags_too() {
             for centred in [true, false] {
                 settings.centred = centred;
                 for by_class in [ByClass::All, ByClass::Each, ByClass::Balanced] {
-                    compare(&case, &settings, Calibration::Full, by_class);
+                    compare(&case, &settings, full(by_class));
                 }
             }
         }
@@ -203,7 +207,7 @@ fn counts_by_class_are_those_of_a_brute_force() {
             let mut settings = settings_of(experts, 3, random);
             settings.log_loss = 0.7;
             for by_class in [ByClass::Balanced, ByClass::Clusters, ByClass::Each] {
-                compare(&case, &settings, Calibration::Full, by_class);
+                compare(&case, &settings, full(by_class));
             }
         }
     }
@@ -227,11 +231,11 @@ fn coverage_is_nominal_for_fresh_draws() {
         for _ in 0..draws {
             let bag = clusters(random, n, classes, d, 0);
             let query = clusters(random, 1, classes, d, 0);
-            let mode = (Calibration::Full, ByClass::All);
+            let mode = full(ByClass::All);
             let parts = [&fit, &bag];
             let stack = Stack::open(settings.clone(), parts, &root, classes as usize, mode, None, &context);
             let (counts, _) = stack.unwrap().answer(&query.embeddings, &context).unwrap();
-            let count = counts.get(0, query.labels[0]).combined;
+            let count = counts.get(0, query.labels[0]).rank();
             for (covered, &alpha) in covered.iter_mut().zip(&alphas) {
                 *covered += usize::from(count >= least_count(alpha, n));
             }

@@ -1,4 +1,4 @@
-//! Which calibration points select the mix. A seed draws the same points however they are listed and classes are named.
+//! The calibration points that select the mix. A seed draws the same points in whatever order they and the classes come.
 
 use std::collections::HashMap;
 
@@ -7,18 +7,14 @@ use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random;
 
-use crate::method::ConformalConfig;
-use crate::method::MethodName;
-use crate::method::Mix;
-
 /// Share of the points whose scores give thresholds while the mix is selected.
 const THRESHOLD_SHARE: f64 = 0.8;
-/// Below this many points no mix is selected; it is 0.
+/// Fewest points on which a mix is selected.
 const LEAST_TUNING_POINTS: usize = 5;
 /// The stream of random numbers that halves the calibration points.
 const HALVES_PURPOSE: u64 = 0x4a1f;
 
-/// Rows in an order that depends on the points alone, so that a seed draws the same points however they are listed.
+/// Returns the rows in an order that depends on the points alone.
 pub(super) fn canonical_order(points: &Matrix) -> Vec<usize> {
     let mut rows: Vec<usize> = (0..points.rows()).collect();
     rows.sort_by(|&a, &b| {
@@ -28,9 +24,8 @@ pub(super) fn canonical_order(points: &Matrix) -> Vec<usize> {
     rows
 }
 
-/// A random half to learn from, and the rest. The larger half gives thresholds. Every point has a draw of its own, made of the
-/// seed and its coordinates: it does not matter how points are listed, and unlike a shuffle of a sorted list it does not take
-/// the same places of an order under the same seed.
+/// Returns a random half that selects the mix and the rest, the larger half, that gives thresholds. Every point has a draw
+/// of its own, from the seed and its coordinates, so that the order of the points does not matter.
 pub(super) fn halves(points: &Matrix, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
     let mut rows = canonical_order(points);
     if rows.len() < 2 {
@@ -48,16 +43,17 @@ pub(super) fn halves(points: &Matrix, seed: u64) -> Result<(Vec<usize>, Vec<usiz
     Ok((rows, rest))
 }
 
-/// The 80/20 split on which the mix is selected: points that give thresholds, points whose sets are judged; ascending.
-/// `None` when there is no mix, it is fixed, or there are too few points.
-pub(super) fn tuning_parts(
-    rows: &[usize],
-    labels: &[u32],
-    config: &ConformalConfig,
-) -> Result<Option<[Vec<usize>; 2]>> {
-    let needless =
-        config.mix != Mix::Auto || matches!(config.method, MethodName::Fuse | MethodName::Posterior);
-    if needless || rows.len() < LEAST_TUNING_POINTS {
+/// The split on which a mix is selected; rows ascend.
+pub(super) struct TuningSplit {
+    /// Points that give thresholds (80 %).
+    pub(super) threshold_rows: Vec<usize>,
+    /// Points whose sets are measured (20 %).
+    pub(super) measured_rows: Vec<usize>,
+}
+
+/// Splits `rows` for the selection of a mix, stratified by class; `None` where there are too few.
+pub(super) fn tuning_split(rows: &[usize], labels: &[u32], seed: u64) -> Result<Option<TuningSplit>> {
+    if rows.len() < LEAST_TUNING_POINTS {
         return Ok(None);
     }
     // Classes by their first appearance, so that their names do not change the split either.
@@ -70,9 +66,9 @@ pub(super) fn tuning_parts(
         })
         .collect();
     let shares = [THRESHOLD_SHARE, 1.0 - THRESHOLD_SHARE];
-    let parts = match split::stratified(&classes, &shares, config.seed) {
+    let parts = match split::stratified(&classes, &shares, seed) {
         // Only classes of one point: nothing to stratify.
-        Err(Error::Data(_)) => split::uniform(rows.len(), &shares, config.seed)?,
+        Err(Error::Data(_)) => split::uniform(rows.len(), &shares, seed)?,
         parts => parts?,
     };
     let in_order = |part: Vec<usize>| {
@@ -80,5 +76,6 @@ pub(super) fn tuning_parts(
         part.sort_unstable();
         part
     };
-    Ok(<[Vec<usize>; 2]>::try_from(parts).ok().map(|parts| parts.map(in_order)))
+    let mut parts = parts.into_iter().map(in_order);
+    Ok(parts.next().zip(parts.next()).map(|(threshold_rows, measured_rows)| TuningSplit { threshold_rows, measured_rows }))
 }

@@ -1,14 +1,15 @@
-//! "None of these": its count is that of a brute force over labels that nobody else has, and sets cover labels that nobody has seen.
+//! New labels: their count is that of a brute force over labels that no other point has, and sets cover new labels.
 
 use std::collections::BTreeMap;
 
-use dance::conformal::{Calibration, ConformalConfig, MethodName, Mix, Predictor, Setup};
-use dance::device::Cpu;
+use dance::conformal::{ConformalConfig, MethodName};
 use dance::kernel::Kernel;
-use dance::machine::Part;
 use dance::numeric::random::Random;
 use dance::scores::least_count;
 use dance::{Context, Matrix};
+
+use crate::calibrated::Calibrated;
+use crate::reference::Data;
 
 const DIMENSIONS: usize = 4;
 const KINDS: usize = 400;
@@ -54,27 +55,23 @@ fn matrix(points: &[(Vec<f32>, usize)]) -> Matrix {
 struct Known(BTreeMap<usize, u32>);
 
 impl Known {
-    fn part(&mut self, points: &[(Vec<f32>, usize)]) -> Part {
+    fn data(&mut self, points: &[(Vec<f32>, usize)]) -> Data {
         let label = |(_, kind): &(Vec<f32>, usize)| {
             let next = self.0.len() as u32;
             *self.0.entry(*kind).or_insert(next)
         };
         let labels = points.iter().map(label).collect();
-        Part { embeddings: matrix(points), labels }
+        Data { points: matrix(points), labels }
     }
 }
 
-fn predictor(fit: &Part, bag: &Part, classes: usize, unseen: bool, context: &Context<'_>) -> Predictor {
+fn calibrated(fit: &Data, bag: &Data, classes: usize, new_labels: bool, context: &Context<'_>) -> Calibrated {
     let config = ConformalConfig::default()
+        .with_method(MethodName::Fuse)
         .rank_neighbors(10)
         .contrast_neighbors(5)
-        .calibration(Calibration::Full)
-        .method(MethodName::Joint)
-        .mix(Mix::Fixed(0.3))
-        .new_labels(unseen);
-    let setup =
-        Setup { device: &Cpu, classes, kernel: Kernel::new(3.0, 1.0).unwrap(), config: &config, context };
-    Predictor::exact(bag.clone(), fit, None, setup).unwrap()
+        .new_labels(new_labels);
+    Calibrated::new(context, fit, bag, classes, Kernel::new(3.0, 1.0).unwrap(), &config).unwrap()
 }
 
 fn squared(a: &[f32], b: &[f32]) -> f64 {
@@ -88,9 +85,9 @@ fn counts_are_those_of_a_brute_force() {
     for _ in 0..20 {
         let (fit, bag, queries) = (source.draw(20), source.draw(25), source.draw(6));
         let mut known = Known(BTreeMap::new());
-        let (fit_part, bag_part) = (known.part(&fit), known.part(&bag));
-        let predictor = predictor(&fit_part, &bag_part, known.0.len(), true, &context);
-        let found = predictor.answer(&matrix(&queries), None, &context).unwrap().unseen.unwrap();
+        let (fit_data, bag_data) = (known.data(&fit), known.data(&bag));
+        let calibrated = calibrated(&fit_data, &bag_data, known.0.len(), true, &context);
+        let found = calibrated.score(&context, &matrix(&queries)).new_label_counts.unwrap();
         for (query, &found) in queries.iter().zip(&found) {
             // Everyone in the bag, the query with a kind of its own; the nearest of the others decides among those alone of their kind.
             let mut all = bag.clone();
@@ -110,7 +107,7 @@ fn counts_are_those_of_a_brute_force() {
 }
 
 #[test]
-fn sets_cover_labels_that_nobody_has_seen() {
+fn sets_cover_new_labels() {
     let context = Context::new(2).unwrap();
     let source = &mut Source::new(2);
     let (n, draws) = (60, 500);
@@ -120,22 +117,22 @@ fn sets_cover_labels_that_nobody_has_seen() {
     for _ in 0..draws {
         let (fit, bag, query) = (source.draw(80), source.draw(n), source.draw(1));
         let mut known = Known(BTreeMap::new());
-        let (fit, bag) = (known.part(&fit), known.part(&bag));
+        let (fit, bag) = (known.data(&fit), known.data(&bag));
         let label = known.0.get(&query[0].1).copied();
         new += usize::from(label.is_none());
-        for unseen in [true, false] {
-            let predictor = predictor(&fit, &bag, known.0.len(), unseen, &context);
-            let answers = predictor.answer(&matrix(&query), None, &context).unwrap();
+        for new_labels in [true, false] {
+            let calibrated = calibrated(&fit, &bag, known.0.len(), new_labels, &context);
+            let scored = calibrated.score(&context, &matrix(&query));
             for (at, &alpha) in alphas.iter().enumerate() {
-                let decision = predictor.decide(alpha).unwrap();
-                let sets = answers.counts.sets(decision.cut, known.0.len());
+                let decision = calibrated.predictor.decide(alpha).unwrap();
+                let sets = scored.counts.sets(decision.cut, known.0.len());
                 let hit = label.map(|label| sets.contains(0, label));
-                if !unseen {
+                if !new_labels {
                     without[at] += usize::from(hit == Some(true));
                     continue;
                 }
-                let count = answers.unseen.as_ref().unwrap()[0];
-                let none = count >= least_count(decision.unseen_alpha.unwrap(), n);
+                let count = scored.new_label_counts.as_ref().unwrap()[0];
+                let none = count >= least_count(decision.new_label_alpha.unwrap(), n);
                 covered[at] += usize::from(hit.unwrap_or(none));
                 missed[at] += usize::from(label.is_none() && count < least_count(alpha, n));
             }
