@@ -6,10 +6,10 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use dance::conformal::{ConformalConfig, Predictor, Setup};
+use dance::conformal::{ConformalConfig, Method, PredictOptions, Predictor, QueryBlock, Setup};
 use dance::device::{Cpu, Device, MachineParts};
 use dance::kernel::Kernel;
-use dance::machine::Part;
+use dance::machine::{Classified, Part};
 use dance::neighbors::Index;
 use dance::numeric::random::Random;
 use dance::{Context, Matrix};
@@ -88,16 +88,18 @@ fn main() {
         100.0 * product / search
     );
 
-    let config = ConformalConfig::paper();
+    let Ok(Method::Dance(method)) = ConformalConfig::paper().method() else { panic!("the paper's method") };
     let kernel = Kernel::new((d as f64).sqrt() * 2.0, 1.0).expect("kernel");
-    let setup = Setup { device: &Cpu, classes: CLASSES, kernel, config: &config, context: &context };
+    let setup = Setup { device: &Cpu, classes: CLASSES, kernel, context: &context };
     let own_search = best(|| index.search_own(n, K, &context).expect("search"));
     drop(index);
     // Calibration takes its points; the copies are made before the clock runs.
     let part = Part { embeddings: reference, labels };
     let mut copies = vec![part.clone(), part.clone(), part.clone()];
     let calibration = best(|| {
-        let predictor = Predictor::reuse(copies.pop().expect("a copy"), None, setup).expect("calibration");
+        let part = copies.pop().expect("a copy");
+        let predictor =
+            Predictor::dance(method, part, || panic!("no fit points"), setup).expect("calibration");
         [0.1, 0.05].map(|alpha| predictor.decide(alpha).expect("decision"))
     });
     println!(
@@ -111,12 +113,15 @@ fn main() {
     let (center, beta) = (Matrix::zeros(1, d), Matrix::zeros(1, CLASSES));
     let machine = MachineParts { root: &identity, train: &center, kernel, beta: &beta };
     let machine = Cpu.open_classifier(machine, &context).expect("machine");
-    let predictor = Predictor::reuse(part, None, setup).expect("calibration");
+    let predictor = Predictor::dance(method, part, || panic!("no fit points"), setup).expect("calibration");
     let decision = predictor.decide(0.1).expect("decision");
     let prediction = best(|| {
         let mapped = machine.map(&new, &context).expect("map");
-        let answers = predictor.answer(&mapped, None, &context).expect("answers");
-        answers.counts.sets(decision.cut, CLASSES)
+        let classify = || Ok(Classified::default());
+        let block = QueryBlock { normalised: &mapped, mapped: &mapped, classify: &classify };
+        let options = PredictOptions::default().best(false);
+        let scored = predictor.score(block, options, &context).expect("scores");
+        scored.counts.sets(decision.cut, CLASSES)
     });
     println!(
         "prediction (map, search, both scores, p-values, sets): {prediction:.3} s, {:.2}× the search (goal: 1.3×)",

@@ -49,7 +49,7 @@ fn main() -> dance::Result<()> {
         let cuts: Vec<(&dyn RankedScore, f64)> = scores.into_iter().map(cut).collect::<dance::Result<_>>()?;
         let sets = split.sets(&test, &cuts, &context);
         best = best.min(begin.elapsed().as_secs_f64());
-        sizes = sets.iter().map(|sets| sets.labels.len() as f64 / ROWS as f64).collect();
+        sizes = sets.iter().map(|sets| sets.labels().len() as f64 / ROWS as f64).collect();
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).map_or("unknown", str::trim);

@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = folder.path().join("colors.dance");
     let config = Config::default()
         .tune(TuneConfig::default().evaluations(5))
-        .conformal(ConformalConfig::default().method(MethodName::Dance));
+        .conformal(ConformalConfig::default().with_method(MethodName::Dance));
     let fitted = Fitted::fit(&Cpu, &points(600, 1)?, &config, &context)?;
     fitted.calibrate(&Cpu, &points(300, 2)?, &context)?.save(&path)?;
 
@@ -48,8 +48,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("  fit        {}", model.fitted().fidelity);
     let decision = model.decide(0.1)?;
     println!("  at alpha 0.1, from {} calibration points:", decision.calibration_points);
-    if let (Some(mix), Some([rank, contrast])) = (decision.mix, decision.thresholds) {
-        println!("    a share of {mix} of alpha goes to the contrastive score");
+    if let Some(shares) = decision.shares {
+        let [rank, contrast] = shares.thresholds;
+        println!("    a share of {} of alpha goes to the contrastive score", shares.mix);
         println!("    labels pass up to rank {} and contrastive score {:.3}", rank.value, contrast.value);
     }
 

@@ -105,6 +105,20 @@ pub enum Error {
         /// What is allowed.
         expected: &'static str,
     },
+    /// Two settings that contradict each other.
+    #[error("`{setting}` = {value} cannot be used with `{other}` = {other_value}: drop `{setting}`{alternative}")]
+    Conflict {
+        /// The setting to drop.
+        setting: &'static str,
+        /// Its value.
+        value: String,
+        /// The setting that it contradicts.
+        other: &'static str,
+        /// The value of the other setting.
+        other_value: String,
+        /// Another way out, such as ", or choose `method` = dance"; empty where there is none.
+        alternative: &'static str,
+    },
     /// The job would need more memory than it may take. Nothing was allocated.
     #[error(
         "{what} needs {} of memory and has {}. {hint}",

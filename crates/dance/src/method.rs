@@ -248,8 +248,7 @@ pub enum DanceCalibration {
 const SPLIT_OR_FULL: &str =
     "P(label in set) >= 1 - alpha in finite samples, for exchangeable points whose labels it knows";
 const REUSE: &str = "heuristic: calibration points serve as each other's neighbors";
-const NEW_LABELS: &str =
-    "P(label in set) >= 1 - alpha in finite samples, for exchangeable points; a new label is in a set that says so";
+const NEW_LABELS: &str = "P(label in set) >= 1 - alpha in finite samples, for exchangeable points; a new label is in a set that says so";
 
 impl Method {
     /// The method's name.
@@ -358,17 +357,10 @@ impl ConformalConfig {
             (MethodName::Dance, Calibration::Reuse) => {
                 Method::Dance(DanceMethod { scores, calibration: DanceCalibration::Reuse, mix, tie_noise })
             }
-            (MethodName::Posterior, Calibration::Reuse) => {
-                return Err(conflict("calibration", "reuse", "`full` or `split` with the method `posterior`"));
-            }
-            (MethodName::Fuse, Calibration::Split) => {
-                return Err(conflict("calibration", "split", "`full`, or left out, with the method `fuse`"));
-            }
-            (MethodName::Fuse, Calibration::Reuse) => {
-                return Err(conflict("calibration", "reuse", "`full`, or left out, with the method `fuse`"));
-            }
-            (MethodName::Dance, Calibration::Full) => {
-                return Err(conflict("calibration", "full", "`reuse` or `split` with the method `dance`"));
+            (MethodName::Posterior | MethodName::Fuse, Calibration::Reuse)
+            | (MethodName::Fuse, Calibration::Split)
+            | (MethodName::Dance, Calibration::Full) => {
+                return Err(conflict("calibration", calibration, "method", name, ""));
             }
         })
     }
@@ -376,7 +368,8 @@ impl ConformalConfig {
     /// Returns the settings of the neighbor scores, where their numbers are in range.
     fn scores(&self) -> Result<NeighborScores> {
         let Self { rank_neighbors, contrast_neighbors, temperature, seed, .. } = *self;
-        for (name, value) in [("rank_neighbors", rank_neighbors), ("contrast_neighbors", contrast_neighbors)] {
+        for (name, value) in [("rank_neighbors", rank_neighbors), ("contrast_neighbors", contrast_neighbors)]
+        {
             if value == 0 {
                 return Err(Error::config(name, value, "at least 1"));
             }
@@ -392,7 +385,7 @@ impl ConformalConfig {
         match self.mix {
             Mix::Fixed(mix) if !(0.0..=1.0).contains(&mix) => return Err(Error::config("mix", mix, MIX)),
             Mix::Fixed(mix) if name != MethodName::Dance => {
-                return Err(conflict("mix", mix, "left out: only the method `dance` has a mix"));
+                return Err(conflict("mix", mix, "method", name, ", or choose `method` = dance"));
             }
             Mix::Fixed(_) | Mix::Auto => {}
         }
@@ -400,37 +393,66 @@ impl ConformalConfig {
             return Err(Error::config("tie_noise", self.tie_noise, "at least 0 and below 1"));
         }
         if self.tie_noise > 0.0 && name != MethodName::Dance {
-            return Err(conflict("tie_noise", self.tie_noise, "0: only the method `dance` breaks ties by noise"));
+            return Err(conflict(
+                "tie_noise",
+                self.tie_noise,
+                "method",
+                name,
+                ", or choose `method` = dance",
+            ));
         }
-        let word = format!("{:?}", self.by_class).to_lowercase();
-        let full = calibration == Calibration::Full;
-        match (self.by_class, name) {
-            (ByClass::All, _) => {}
-            (_, MethodName::Dance) => {
-                return Err(conflict("by_class", word, "`all` with the method `dance`; drop one of the two"));
+        // Classes and new labels take part in full calibration only, and the method fuse knows only two of the choices.
+        const POSTERIOR: &str = ", or choose `method` = posterior";
+        const FULL: &str = ", or choose `calibration` = full";
+        let by_class = self.by_class;
+        let is_grouped = matches!(by_class, ByClass::Balanced | ByClass::Clusters);
+        match name {
+            MethodName::Dance if by_class != ByClass::All => {
+                Err(conflict("by_class", by_class, "method", name, POSTERIOR))
             }
-            (ByClass::Balanced | ByClass::Clusters, MethodName::Fuse) => {
-                return Err(conflict("by_class", word, "`all` or `each` with the method `fuse`; drop one of the two"));
+            MethodName::Fuse if is_grouped => Err(conflict("by_class", by_class, "method", name, POSTERIOR)),
+            _ if by_class != ByClass::All && calibration != Calibration::Full => {
+                Err(conflict("by_class", by_class, "calibration", calibration, FULL))
             }
-            _ if !full => {
-                return Err(conflict("by_class", word, "`all` unless the calibration is `full`; drop one of the two"));
+            MethodName::Dance if self.new_labels => {
+                Err(conflict("new_labels", true, "method", name, POSTERIOR))
             }
-            _ => {}
+            _ if self.new_labels && calibration != Calibration::Full => {
+                Err(conflict("new_labels", true, "calibration", calibration, FULL))
+            }
+            _ => Ok(()),
         }
-        if self.new_labels && name == MethodName::Dance {
-            return Err(conflict("new_labels", true, "`false` with the method `dance`; drop one of the two"));
-        }
-        if self.new_labels && !full {
-            return Err(conflict("new_labels", true, "`false` unless the calibration is `full`; drop one of the two"));
-        }
-        Ok(())
     }
 }
 
-/// An error that names both settings of a contradiction.
-fn conflict(name: &'static str, value: impl std::fmt::Display, expected: &'static str) -> Error {
-    Error::config(name, value, expected)
+/// Returns the error for a setting that contradicts another one.
+fn conflict(
+    setting: &'static str,
+    value: impl std::fmt::Display,
+    other: &'static str,
+    other_value: impl std::fmt::Display,
+    alternative: &'static str,
+) -> Error {
+    Error::Conflict {
+        setting,
+        value: value.to_string(),
+        other,
+        other_value: other_value.to_string(),
+        alternative,
+    }
 }
+
+/// Displays an enum as it is written in files.
+macro_rules! display_in_lowercase {
+    ($($name:ty),+) => {
+        $(impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&format!("{self:?}").to_lowercase())
+            }
+        })+
+    };
+}
+display_in_lowercase!(ByClass, MethodName, Calibration);
 
 #[cfg(test)]
 mod tests {
@@ -475,7 +497,10 @@ mod tests {
                                     assert_eq!(heuristic, calibration == Calibration::Reuse);
                                 }
                                 Err(Error::Config { expected, .. }) => {
-                                    assert!(["method", "calibration"].iter().any(|name| expected.contains(name)), "{expected}");
+                                    assert!(
+                                        ["method", "calibration"].iter().any(|name| expected.contains(name)),
+                                        "{expected}"
+                                    );
                                 }
                                 Err(other) => panic!("{other}"),
                             }
@@ -486,5 +511,27 @@ mod tests {
         }
         // Posterior: 4 × 2 in full and 1 in split; fuse: 2 × 2; dance: 2 × 2 mixes.
         assert_eq!(accepted, 17);
+    }
+
+    #[test]
+    fn a_contradiction_names_both_settings_and_the_one_to_drop() {
+        let message = |config: ConformalConfig| config.method().unwrap_err().to_string();
+        let dance = ConformalConfig::paper();
+        assert_eq!(
+            message(dance.new_labels(true)),
+            "`new_labels` = true cannot be used with `method` = dance: drop `new_labels`, or choose `method` = posterior"
+        );
+        assert_eq!(
+            message(dance.with_calibration(Calibration::Full)),
+            "`calibration` = full cannot be used with `method` = dance: drop `calibration`"
+        );
+        assert_eq!(
+            message(ConformalConfig::default().with_calibration(Calibration::Split).by_class(ByClass::Each)),
+            "`by_class` = each cannot be used with `calibration` = split: drop `by_class`, or choose `calibration` = full"
+        );
+        assert_eq!(
+            message(ConformalConfig::default().mix(Mix::Fixed(0.2))),
+            "`mix` = 0.2 cannot be used with `method` = posterior: drop `mix`, or choose `method` = dance"
+        );
     }
 }

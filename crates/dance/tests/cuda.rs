@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use dance::conformal::{Calibration, MethodName};
+use dance::conformal::MethodName;
 use dance::data::{io, split};
 use dance::device::{Cpu, Cuda, Device, FitPoints, FitSize, IdLists, MachineParts};
 use dance::kernel::Kernel;
@@ -161,11 +161,9 @@ fn real_embeddings_get_the_same_sets() {
         let accuracies = [&host, &device].map(|fitted| fitted.validation.accuracy);
         println!("{name}: validation accuracy {accuracies:?}");
         assert!((accuracies[0] - accuracies[1]).abs() <= 0.002 + 1e-9, "{name}: {accuracies:?}");
-        for (mode, combine) in
-            [(Calibration::Full, MethodName::Fuse), (Calibration::Reuse, MethodName::Dance)]
-        {
+        for method in [MethodName::Posterior, MethodName::Fuse, MethodName::Dance] {
             let mut fitted = device.clone();
-            fitted.config.conformal = fitted.config.conformal.calibration(mode).method(combine);
+            fitted.config.conformal = fitted.config.conformal.with_method(method);
             let bytes = fitted.clone().calibrate(cuda, &calibration, &CONTEXT).unwrap().to_bytes().unwrap();
             assert!(bytes == fitted.calibrate(&Cpu, &calibration, &CONTEXT).unwrap().to_bytes().unwrap());
             let ask = |device: &dyn Device| {
@@ -177,7 +175,7 @@ fn real_embeddings_get_the_same_sets() {
                     scored.neighbors,
                 )
             };
-            assert!(ask(&Cpu) == ask(cuda), "{name} {mode:?} {combine:?}");
+            assert!(ask(&Cpu) == ask(cuda), "{name} {method:?}");
         }
     }
 }

@@ -34,7 +34,7 @@ fn main() -> Result<()> {
         println!(
             "{}: {} labels in {} sets",
             device.name(),
-            prediction.sets.labels.len(),
+            prediction.sets.labels().len(),
             prediction.sets.len()
         );
         sets.push(prediction.sets);

@@ -34,6 +34,10 @@ use crate::scores::by_class::{Clusters, Strata};
 use crate::scores::threshold::CalibrationScores;
 use crate::stream::Novelty;
 
+/// The neighbors that are kept of every calibration point in the method posterior: enough for novelty, and to notice groups
+/// of near-copies.
+const BAG_NEIGHBORS: usize = 10;
+
 impl Predictor {
     /// Calibrates the method dance on mapped points. `fit` is called where neighbors are found among the fit points.
     pub fn dance(
@@ -181,9 +185,8 @@ impl Predictor {
         let bag = Bag::new(&reference, scorer, neighbors, probabilities, strata)?;
         reference.set_reach(bag.reach(), setup.context)?;
         let novelty = Novelty::new(bag.neighbors(), scorer.neighbors(), reference.len())?;
-        let new_labels = method
-            .new_labels
-            .then(|| NewLabels::new(bag.neighbors(), &reference.labels[..n], fit_labels));
+        let new_labels =
+            method.new_labels.then(|| NewLabels::new(bag.neighbors(), &reference.labels[..n], fit_labels));
         let decider = Decider::Bag(Box::new(bag));
         Ok(Self { method: Method::Fuse(method), reference, novelty, new_labels, decider })
     }
@@ -200,11 +203,16 @@ impl Predictor {
         let n = calibration.labels.len();
         match method.calibration {
             PosteriorCalibration::Full { .. } => {
-                let k = Novelty::neighbors(method.neighbors, n + fit.labels.len());
                 let fit_labels = fit.labels.clone();
                 let reference = Self::full_reference(calibration, fit, setup)?;
-                let neighbors = reference.index.search_own(n, k, setup.context)?;
-                Self::of_stack(method, stack, reference, PosteriorPoints::Bag { neighbors, fit_labels }, setup)
+                let neighbors = reference.index.search_own(n, BAG_NEIGHBORS, setup.context)?;
+                Self::of_stack(
+                    method,
+                    stack,
+                    reference,
+                    PosteriorPoints::Bag { neighbors, fit_labels },
+                    setup,
+                )
             }
             PosteriorCalibration::Split => {
                 let reference = Reference::open(fit, setup)?;

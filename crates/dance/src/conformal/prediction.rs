@@ -36,10 +36,11 @@ impl Prediction {
             };
             pairs.map(carry).collect()
         });
-        let new_label = decision.new_label_alpha.zip(scored.new_label_counts.as_ref()).map(|(alpha, counts)| {
-            let least = least_count(alpha, decision.calibration_points);
-            counts.iter().map(|&count| count >= least).collect()
-        });
+        let new_label =
+            decision.new_label_alpha.zip(scored.new_label_counts.as_ref()).map(|(alpha, counts)| {
+                let least = least_count(alpha, decision.calibration_points);
+                counts.iter().map(|&count| count >= least).collect()
+            });
         Self { sets, decision, empty, new_label, support }
     }
 }

@@ -178,7 +178,8 @@ impl Predictor {
                 let Some(reached) = &found.reached else {
                     return Err(Error::Data("the index of a bag has no reach".into()));
                 };
-                let joining = Queries { points: queries.mapped, names, reached, scores: &scores, probabilities };
+                let joining =
+                    Queries { points: queries.mapped, names, reached, scores: &scores, probabilities };
                 let counts = bag.count(&self.reference, &joining, QUERY_PART, context);
                 (counts, Some(scores), Some(classified).filter(|_| wanted))
             }
@@ -196,7 +197,9 @@ impl Predictor {
         let k = match &self.decider {
             Decider::Thresholds(thresholds) => thresholds.scorer.neighbors(),
             Decider::Bag(bag) => bag.scorer.neighbors(),
-            Decider::Posterior(posterior) if options.support > 0 => posterior.neighbors.max(NOVELTY_NEIGHBORS),
+            Decider::Posterior(posterior) if options.support > 0 => {
+                posterior.neighbors.max(NOVELTY_NEIGHBORS)
+            }
             Decider::Posterior(_) => NOVELTY_NEIGHBORS,
         };
         if self.bag_neighbors().is_none() {

@@ -72,7 +72,12 @@ impl Reference {
     }
 
     /// Returns the neighbors of the first `count` points whose numbers are known, as many for each.
-    pub(crate) fn neighbors_by_id(&self, count: usize, ids: &[u32], context: &Context<'_>) -> Result<Neighbors> {
+    pub(crate) fn neighbors_by_id(
+        &self,
+        count: usize,
+        ids: &[u32],
+        context: &Context<'_>,
+    ) -> Result<Neighbors> {
         self.index.named(count, ids, context)
     }
 

@@ -77,5 +77,8 @@ pub(super) fn tuning_split(rows: &[usize], labels: &[u32], seed: u64) -> Result<
         part
     };
     let mut parts = parts.into_iter().map(in_order);
-    Ok(parts.next().zip(parts.next()).map(|(threshold_rows, measured_rows)| TuningSplit { threshold_rows, measured_rows }))
+    Ok(parts
+        .next()
+        .zip(parts.next())
+        .map(|(threshold_rows, measured_rows)| TuningSplit { threshold_rows, measured_rows }))
 }

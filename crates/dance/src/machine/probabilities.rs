@@ -8,6 +8,7 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::context::Context;
 use crate::numeric::matrix::Matrix;
 
 /// Where class probabilities come from.
@@ -65,8 +66,12 @@ impl OutputScale {
             && (self.power == 1.0 || (self.floor > 0.0 && self.power > 0.0 && self.power <= 100.0))
     }
 
-    /// What fits held-out points best: their outputs, one row per point, and their labels. Runs on the threads it is called on.
-    pub fn calibrated(outputs: &Matrix, labels: &[u32]) -> Self {
+    /// What fits held-out points best: their outputs, one row per point, and their labels.
+    pub fn calibrated(outputs: &Matrix, labels: &[u32], context: &Context<'_>) -> Self {
+        context.run(|| Self::of_least_loss(outputs, labels))
+    }
+
+    fn of_least_loss(outputs: &Matrix, labels: &[u32]) -> Self {
         let candidates = FLOORS.map(|floor| {
             let above = Above::new(outputs, labels, floor);
             let loss = |log_power: f64| {
@@ -276,7 +281,7 @@ mod tests {
     #[test]
     fn finds_what_the_labels_were_drawn_by() {
         let (outputs, labels) = drawn(4000, 1);
-        let found = OutputScale::calibrated(&outputs, &labels);
+        let found = OutputScale::calibrated(&outputs, &labels, &Context::new(2).unwrap());
         assert!((found.power - 4.0).abs() < 0.4 && (found.floor - 0.02).abs() <= 0.011, "{found:?}");
         // Nothing on a fine grid is better, by a plain loop over the definition.
         let loss = |floor: f64, power: f64| {
@@ -299,7 +304,7 @@ mod tests {
     #[test]
     fn a_few_points_that_are_all_right_make_nothing_certain() {
         let outputs = Matrix::new([0.6, 0.1, -0.1].repeat(5), 5, 3).unwrap();
-        let found = OutputScale::calibrated(&outputs, &[0; 5]);
+        let found = OutputScale::calibrated(&outputs, &[0; 5], &Context::new(1).unwrap());
         assert!(found.power > 1.0 && found.power < 6.0, "{found:?}");
     }
 }

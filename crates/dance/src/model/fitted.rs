@@ -183,7 +183,12 @@ impl Fitted {
 
     /// Returns the method that the settings ask for. Where they name none, it is the posterior, or fuse where the posterior
     /// needs more memory than there is.
-    fn resolve_method(&mut self, calibration: usize, classes: usize, context: &Context<'_>) -> Result<Method> {
+    fn resolve_method(
+        &mut self,
+        calibration: usize,
+        classes: usize,
+        context: &Context<'_>,
+    ) -> Result<Method> {
         let mut method = self.config.method()?;
         if let Method::Posterior(PosteriorMethod { calibration: use_of_points, .. }) = method {
             let bag = if use_of_points == PosteriorCalibration::Split { 0 } else { calibration };
@@ -216,7 +221,15 @@ impl Fitted {
         let (rfm, directed) = (&self.rfm, self.point_shape().directed);
         let settings = learn(Lesson { device, rfm, config, directed, seed: conformal.seed, context })?;
         let fit = Part { embeddings: rfm.train.clone(), labels: rfm.labels.clone() };
-        Stack::open(settings, [&fit, calibration], &rfm.metric_root, classes, method.calibration, None, context)
+        Stack::open(
+            settings,
+            [&fit, calibration],
+            &rfm.metric_root,
+            classes,
+            method.calibration,
+            None,
+            context,
+        )
     }
 
     /// Returns the fit points, mapped by the learned metric.

@@ -43,6 +43,7 @@ mod select;
 mod shift;
 mod validate;
 
+pub use crate::conformal::{PredictOptions, Prediction, Scored};
 pub use answer::{Answer, Include, Refusal};
 pub use audit::{
     Alike, Audit, AuditOptions, Copies, LabelError, LabelErrors, Order, Outlier, RARE, SeenPoint, Space,
@@ -56,7 +57,6 @@ pub use model_point::ModelPoint;
 pub use monitor::{Alarm, Monitor, MonitorState, Watched};
 pub use new_labels::Unseen;
 pub use overlap::{Judges, Overlap, SeenAs};
-pub use crate::conformal::{PredictOptions, Prediction, Scored};
 pub use sampling::Sampling;
 pub use select::{SelectOptions, Selection};
 pub use shift::rejection_sample;

@@ -9,7 +9,6 @@
 //! Cost: `2·depth` flops per number; the left side is repacked in blocks of a few rows, which stay in cache.
 
 use pulp::{Arch, Simd, WithSimd};
-use rayon::prelude::*;
 
 use crate::context::Context;
 use crate::error::Result;
@@ -32,13 +31,13 @@ pub(crate) struct Packed<T = f32> {
 
 impl Packed {
     /// The rows of `matrix` are the columns: for inner products with them.
-    pub(crate) fn of_rows(matrix: &Matrix) -> Self {
-        Self::new(matrix.cols(), matrix.rows(), |depth, column| matrix.row(column)[depth])
+    pub(crate) fn of_rows(matrix: &Matrix, context: &Context<'_>) -> Self {
+        Self::new(matrix.cols(), matrix.rows(), |depth, column| matrix.row(column)[depth], context)
     }
 
     /// `matrix` as it is: for products `left · matrix`.
-    pub(crate) fn of_columns(matrix: &Matrix) -> Self {
-        Self::new(matrix.rows(), matrix.cols(), |depth, column| matrix.row(depth)[column])
+    pub(crate) fn of_columns(matrix: &Matrix, context: &Context<'_>) -> Self {
+        Self::new(matrix.rows(), matrix.cols(), |depth, column| matrix.row(depth)[column], context)
     }
 
     /// `left · self` in parallel over rows.
@@ -51,9 +50,14 @@ impl Packed {
 
 impl<T: Number> Packed<T> {
     /// `value(depth, column)` throughout.
-    pub(crate) fn new(depth: usize, columns: usize, value: impl Fn(usize, usize) -> T + Sync) -> Self {
+    pub(crate) fn new(
+        depth: usize,
+        columns: usize,
+        value: impl Fn(usize, usize) -> T + Sync,
+        context: &Context<'_>,
+    ) -> Self {
         let mut data = vec![T::default(); columns.div_ceil(PANEL) * PANEL * depth];
-        data.par_chunks_mut((depth * PANEL).max(1)).enumerate().for_each(|(panel, data)| {
+        context.each_part(&mut data, (depth * PANEL).max(1), |panel, data| {
             let first = panel * PANEL;
             let width = PANEL.min(columns - first);
             for (depth, data) in data.chunks_exact_mut(PANEL).enumerate() {
@@ -344,8 +348,8 @@ mod tests {
             (4, 0, 3),
         ]) {
             let (left, right) = (random(rows, depth, 1), random(columns, depth, 2));
-            let packed = Packed::of_rows(&right);
             let context = Context::new(2).unwrap();
+            let packed = Packed::of_rows(&right, &context);
             let found = packed.product(&left, &context).unwrap();
             for row in 0..rows {
                 for column in 0..columns {
@@ -365,15 +369,16 @@ mod tests {
                     turned.row_mut(row)[column] = right.row(column)[row];
                 }
             }
-            assert_eq!(Packed::of_columns(&turned).product(&left, &context).unwrap(), found);
+            assert_eq!(Packed::of_columns(&turned, &context).product(&left, &context).unwrap(), found);
         }
     }
 
     #[test]
     fn a_range_of_columns_is_part_of_the_whole() {
         let (left, right) = (random(20, 33, 3), random(100, 33, 4));
-        let packed = Packed::of_rows(&right);
-        let whole = packed.product(&left, &Context::new(2).unwrap()).unwrap();
+        let context = Context::new(2).unwrap();
+        let packed = Packed::of_rows(&right, &context);
+        let whole = packed.product(&left, &context).unwrap();
         for range in [0..100, 16..40, 32..33, 96..100] {
             let mut out = vec![f32::NAN; 20 * range.len()];
             packed.multiply(left.as_slice(), range.clone(), &mut out, &mut Scratch::default());

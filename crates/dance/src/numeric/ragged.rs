@@ -19,7 +19,8 @@ impl<T> Default for Ragged<T> {
 impl<T> Ragged<T> {
     /// Wraps values whose rows begin at `offsets`; `None` where these do not ascend from 0 to the number of values.
     pub fn new(offsets: Vec<usize>, values: Vec<T>) -> Option<Self> {
-        let valid = offsets.first() == Some(&0) && offsets.last() == Some(&values.len()) && offsets.is_sorted();
+        let valid =
+            offsets.first() == Some(&0) && offsets.last() == Some(&values.len()) && offsets.is_sorted();
         valid.then_some(Self { offsets, values })
     }
 

@@ -148,7 +148,12 @@ const STAYS: Settled = 2;
 
 impl Bounds {
     /// `outputs` are what the experts' evidence is told from.
-    pub(super) fn new(bag: &Bagged<'_>, outputs: &[(&Wide, Told)], offsets: &[f64]) -> Self {
+    pub(super) fn new(
+        bag: &Bagged<'_>,
+        outputs: &[(&Wide, Told)],
+        offsets: &[f64],
+        context: &Context<'_>,
+    ) -> Self {
         let offsets = offsets.iter().map(|off| [*off, off.exp(), off.exp_m1()]).collect();
         let (n, classes) = (bag.labels.len(), bag.evidence.cols());
         let mut shares = vec![f32::NAN; n * classes];
@@ -183,10 +188,15 @@ impl Bounds {
             }
         }
         let pack = |slope: &(dyn Fn(usize, usize) -> f64 + Sync)| {
-            Packed::new(classes, n, |label, point| {
-                let share = shares[label * n + point];
-                if share.is_nan() { 0.0 } else { share * slope(point, label) as f32 }
-            })
+            Packed::new(
+                classes,
+                n,
+                |label, point| {
+                    let share = shares[label * n + point];
+                    if share.is_nan() { 0.0 } else { share * slope(point, label) as f32 }
+                },
+                context,
+            )
         };
         let told = outputs.iter().map(|&(table, told)| {
             (!told.is_plain()).then(|| pack(&|point, label| told.slope(table.row(point)[label])))
@@ -399,7 +409,7 @@ mod tests {
     fn wanted_odds_lie_between_their_bounds() {
         let bag = Bagged { evidence: &Wide::default(), labels: &[] };
         let offsets = [0.0, 0.7, -0.7, 3.0, -5.0, 1e-9];
-        let bounds = Bounds::new(&bag, &[], &offsets);
+        let bounds = Bounds::new(&bag, &[], &offsets, &Context::new(1).unwrap());
         for (class, off) in offsets.iter().enumerate() {
             for left in
                 [-6.0, -0.7, -1e-9, 0.0, 1e-12, 1e-3, 0.5, 0.7 - 1e-13, 4.0, 30.0, 60.0, f64::INFINITY]

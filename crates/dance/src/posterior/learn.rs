@@ -85,11 +85,11 @@ pub(crate) fn learn(lesson: Lesson<'_>) -> Result<StackSettings> {
         let half = half.map(|rows| rows[..rows.len().min(HALF)].to_vec());
         candidates.add(lesson, &half, raw, shrinkage)?;
     }
-    let learned = Wide::of(&rfm.train).times(&packed_columns(&rfm.metric_root), context);
+    let learned = Wide::of(&rfm.train).times(&packed_columns(&rfm.metric_root, context), context);
     let unit = |points: &Wide| median(points, &rows, context);
     let units = Units {
         raw: unit(&points),
-        white: unit(&points.times(&packed_columns(&whitening.map), context)),
+        white: unit(&points.times(&packed_columns(&whitening.map, context), context)),
         learned: unit(&learned),
     };
     let (weighted, chosen, evidence) = candidates.choose(context);
@@ -140,7 +140,7 @@ struct Relative {
 /// The median squared distance among some of the points.
 fn median(points: &Wide, rows: &[usize], context: &Context<'_>) -> f64 {
     let sample = points.select(&rows[..rows.len().min(COMPARED)]);
-    let squared = Targets::new(&sample).squared(&sample, context);
+    let squared = Targets::new(&sample, context).squared(&sample, context);
     let mut all: Vec<f64> = squared.as_slice().iter().copied().filter(|&value| value > 0.0).collect();
     all.sort_unstable_by(f64::total_cmp);
     all.get(all.len() / 2).copied().unwrap_or(1.0)
@@ -157,7 +157,7 @@ fn raw_kernel(
     let rows = &rows[..rows.len().min(COMPARED)];
     let (sample, n) = (points.select(rows), rows.len());
     let labels: Vec<u32> = rows.iter().map(|&row| labels[row]).collect();
-    let squared = Targets::new(&sample).squared(&sample, context);
+    let squared = Targets::new(&sample, context).squared(&sample, context);
     let unit = median(points, rows, context);
     let mut best = (f64::INFINITY, Relative { bandwidth: 1.0, shape: 0.5, ridge: 0.1 });
     for shape in SHAPES {
@@ -178,7 +178,7 @@ fn raw_kernel(
                     }
                 }
                 let scaled = Wide::of_fn(n, n, |row, at| vectors[(row, at)]);
-                let mut outputs = scaled.times(&turned.packed(), context);
+                let mut outputs = scaled.times(&turned.packed(context), context);
                 let told = Told::new(SOFTNESS);
                 for (row, &label) in labels.iter().enumerate() {
                     let own: f64 = (0..n).map(|at| vectors[(row, at)].powi(2) * inverse[at]).sum();
@@ -310,7 +310,7 @@ impl Candidates {
             let context = context.with_observer(&quiet);
             Rfm::fit(device, taught.clone(), classes, rfm.kernel, &config, &context)?.metric_root
         };
-        let spaces = Spaces::new(middle, Some(&white.map), &root);
+        let spaces = Spaces::new(middle, Some(&white.map), &root, context);
         let of = |part: &Part| spaces.block(&part.embeddings, context);
         let points = of(&taught).above(&of(&judged));
         let labels = [&taught.labels[..], &judged.labels[..]].concat();

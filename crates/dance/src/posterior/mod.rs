@@ -119,7 +119,7 @@ impl Stack {
         let bag = if speaks { calibration.labels.len() } else { 0 };
         memory::check(&settings, Size { fit: fit.labels.len(), bag, dimensions: root.rows(), classes })?;
         let middle = Middle::new(settings.centred, &fit.embeddings);
-        let spaces = Spaces::new(middle, settings.whitening.as_ref(), root);
+        let spaces = Spaces::new(middle, settings.whitening.as_ref(), root, context);
         let of = |part: &Part| spaces.block(&part.embeddings, context);
         let judged = of(calibration);
         let (mut points, mut labels) = (of(fit), fit.labels.clone());
@@ -159,7 +159,15 @@ impl Stack {
         if by_class == ByClass::Balanced {
             let settings = stack.settings.clone();
             let none = Part { embeddings: Matrix::with_columns(root.rows()), labels: Vec::new() };
-            let apart = Self::open(settings, [fit, &none], root, classes, PosteriorCalibration::Split, None, context)?;
+            let apart = Self::open(
+                settings,
+                [fit, &none],
+                root,
+                classes,
+                PosteriorCalibration::Split,
+                None,
+                context,
+            )?;
             let mut evidence = apart.of_queries(&judged, context);
             let each = calibration.labels.iter().enumerate();
             let scores: Vec<f64> =
@@ -169,7 +177,7 @@ impl Stack {
             stack.offsets = (0..classes).map(|class| offsets.of(class)).collect();
             stack.fairness = Some((offsets, Box::new(apart)));
         }
-        stack.bounds = Some(Bounds::new(&stack.bagged(), &stack.outputs(), &stack.offsets));
+        stack.bounds = Some(Bounds::new(&stack.bagged(), &stack.outputs(), &stack.offsets, context));
         stack.strata = Strata::new(by_class, &stack.settings.clusters, classes, &stack.labels);
         Ok(stack)
     }

@@ -37,7 +37,7 @@ impl Nearest {
         let points = support.points.get(Space::Learned);
         let own: Vec<usize> = (support.fit..support.labels.len()).collect();
         let own = points.select(&own);
-        let (points, labels) = (Targets::new(points), support.labels.to_vec());
+        let (points, labels) = (Targets::new(points, context), support.labels.to_vec());
         let mut opened = Self {
             range,
             points,

@@ -74,7 +74,7 @@ impl Prototypes {
         }
         let own: Vec<usize> = (support.fit..support.labels.len()).collect();
         let (own, labels) = (points.select(&own), support.labels[support.fit..].to_vec());
-        let means = Targets::new(&means);
+        let means = Targets::new(&means, context);
         let mut squared = means.squared(&own, context);
         let mut bag = Wide::zeros(own.rows(), classes);
         let mut ends = vec![[f64::INFINITY, 0.0f64]; own.rows()];
@@ -104,7 +104,7 @@ impl Prototypes {
             spread,
             nothing,
             labels,
-            points: Targets::new(&own),
+            points: Targets::new(&own, context),
             means,
             counts,
             by_label: turned.narrow(),

@@ -123,7 +123,7 @@ impl Ridge {
         context: &Context<'_>,
     ) -> Result<Self> {
         let (n, fit) = (points.rows(), support.fit);
-        let centers = Targets::new(points);
+        let centers = Targets::new(points, context);
         let mut matrix = kernel_of(settings.kernel, centers.squared(points, context), context);
         for row in 0..n {
             matrix.row_mut(row)[row] += settings.ridge;
@@ -148,12 +148,12 @@ impl Ridge {
         }
         Ok(Self {
             settings,
-            influence: Packed::new(n, n, inverse),
+            influence: Packed::new(n, n, inverse, context),
             bag_columns: fit,
             own_columns: 0,
             base: 1.0 + settings.ridge,
             sign: -1.0,
-            to_outputs: Packed::new(n, support.classes, |depth, class| by.row(depth)[class]),
+            to_outputs: Packed::new(n, support.classes, |depth, class| by.row(depth)[class], context),
             centers,
             diagonal,
             labels,
@@ -171,7 +171,7 @@ impl Ridge {
         context: &Context<'_>,
     ) -> Result<Self> {
         let (m, n, ridge) = (landmarks.rows(), points.rows(), settings.ridge);
-        let centers = Targets::new(landmarks);
+        let centers = Targets::new(landmarks, context);
         let mut factor = kernel_of(settings.kernel, centers.squared(landmarks, context), context);
         for row in 0..m {
             factor.row_mut(row)[row] += JITTER;
@@ -206,7 +206,7 @@ impl Ridge {
         }
         let labels = support.bag_labels().to_vec();
         let own: Vec<usize> = (support.fit..n).collect();
-        let mut bag = features.select(&own).times(&coefficients.packed(), context);
+        let mut bag = features.select(&own).times(&coefficients.packed(context), context);
         let mut diagonal = Vec::with_capacity(labels.len());
         for (at, &label) in labels.iter().enumerate() {
             let row = support.fit + at;
@@ -238,12 +238,12 @@ impl Ridge {
         let influence = influence.above(&turned);
         Ok(Self {
             settings,
-            influence: influence.packed(),
+            influence: influence.packed(context),
             bag_columns: 0,
             own_columns: bag_points,
             base: ridge,
             sign: ridge,
-            to_outputs: coefficients.packed(),
+            to_outputs: coefficients.packed(context),
             centers,
             diagonal,
             labels,

@@ -60,8 +60,14 @@ pub(super) struct Spaces {
 }
 
 impl Spaces {
-    pub(super) fn new(middle: Middle, whitening: Option<&Matrix>, root: &Matrix) -> Self {
-        Self { middle, whitening: whitening.map(packed_columns), root: packed_columns(root) }
+    pub(super) fn new(
+        middle: Middle,
+        whitening: Option<&Matrix>,
+        root: &Matrix,
+        context: &Context<'_>,
+    ) -> Self {
+        let whitening = whitening.map(|map| packed_columns(map, context));
+        Self { middle, whitening, root: packed_columns(root, context) }
     }
 
     /// Normalised points in every space that is wanted.

@@ -133,13 +133,13 @@ impl Scatter {
         // Points beyond one per class; classes of one point have no residual.
         let freedom = counts.iter().map(|&count: &f64| (count - 1.0).max(0.0)).sum::<f64>().max(1.0);
         let (values, vectors) = eigen(&residuals, freedom, context);
-        let means = means.times(&columns(&vectors), context);
-        Self { counts, packed: means.packed(), means, freedom, values, vectors }
+        let means = means.times(&columns(&vectors, context), context);
+        Self { counts, packed: means.packed(context), means, freedom, values, vectors }
     }
 
     /// Points in the basis.
     pub(super) fn turn(&self, points: &Wide, context: &Context<'_>) -> Wide {
-        points.times(&columns(&self.vectors), context)
+        points.times(&columns(&self.vectors, context), context)
     }
 
     /// Points that judge a γ, in the basis, and their labels.
@@ -223,13 +223,13 @@ impl Scatter {
     }
 }
 
-fn columns(matrix: &Wide) -> Packed<f64> {
-    Packed::new(matrix.rows(), matrix.cols(), |depth, column| matrix.row(depth)[column])
+fn columns(matrix: &Wide, context: &Context<'_>) -> Packed<f64> {
+    Packed::new(matrix.rows(), matrix.cols(), |depth, column| matrix.row(depth)[column], context)
 }
 
 /// `matrix`, packed for products `x · matrix`.
-pub(super) fn packed_columns(matrix: &Matrix) -> Packed<f64> {
-    Packed::new(matrix.rows(), matrix.cols(), |depth, column| f64::from(matrix.row(depth)[column]))
+pub(super) fn packed_columns(matrix: &Matrix, context: &Context<'_>) -> Packed<f64> {
+    Packed::new(matrix.rows(), matrix.cols(), |depth, column| f64::from(matrix.row(depth)[column]), context)
 }
 
 #[derive(Default)]

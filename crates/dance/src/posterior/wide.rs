@@ -89,8 +89,8 @@ impl Wide {
     }
 
     /// The rows, packed for inner products with them.
-    pub(crate) fn packed(&self) -> Packed<f64> {
-        Packed::new(self.cols, self.rows, |depth, column| self.data[column * self.cols + depth])
+    pub(crate) fn packed(&self, context: &Context<'_>) -> Packed<f64> {
+        Packed::new(self.cols, self.rows, |depth, column| self.data[column * self.cols + depth], context)
     }
 
     /// `self · right`, in parallel over rows; a row does not depend on those beside it.
@@ -136,8 +136,8 @@ pub(crate) struct Targets {
 }
 
 impl Targets {
-    pub(crate) fn new(points: &Wide) -> Self {
-        Self { packed: points.packed(), norms: points.norms() }
+    pub(crate) fn new(points: &Wide, context: &Context<'_>) -> Self {
+        Self { packed: points.packed(context), norms: points.norms() }
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -206,8 +206,7 @@ pub(crate) fn covered(
 #[test]
 fn full_calibration_keeps_its_promise() {
     for n in [20, 100, 300] {
-        let [coverage] =
-            mean_coverage(n, |context, parts, seed| [covered(context, &parts, &fuse(seed), 0)]);
+        let [coverage] = mean_coverage(n, |context, parts, seed| [covered(context, &parts, &fuse(seed), 0)]);
         assert_eq!(above(n, coverage), [true; 4], "{n} {coverage:?}");
         // Fused scores hardly tie: they cover no more than they must either.
         if n > 20 {
@@ -220,8 +219,7 @@ fn full_calibration_keeps_its_promise() {
 #[test]
 fn a_count_off_by_one_is_noticed() {
     for n in [20, 100] {
-        let [coverage] =
-            mean_coverage(n, |context, parts, seed| [covered(context, &parts, &fuse(seed), 1)]);
+        let [coverage] = mean_coverage(n, |context, parts, seed| [covered(context, &parts, &fuse(seed), 1)]);
         assert_eq!(above(n, coverage)[1..3], [false; 2], "{n} {coverage:?}");
     }
 }
@@ -255,7 +253,11 @@ fn an_index_off_by_one_is_noticed() {
                 let index = order_index(alpha, n) - 1;
                 let threshold = calibrated.calibration_scores().unwrap()[1].sorted()[index.min(n) - 1];
                 let labels = parts.test.labels.iter().enumerate();
-                labels.filter(|&(query, &label)| scored.scores.as_ref().unwrap().get(query, label).1 <= threshold).count()
+                labels
+                    .filter(|&(query, &label)| {
+                        scored.scores.as_ref().unwrap().get(query, label).1 <= threshold
+                    })
+                    .count()
             })]
         });
         assert_eq!(above(n, coverage)[..3], [false; 3], "{n} {coverage:?}");

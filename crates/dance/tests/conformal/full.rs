@@ -45,7 +45,8 @@ fn scores(bag: &[Point], fit: &[Point], i: usize, s: Settings) -> [f64; 3] {
 /// The count of the query, the last of the bag, with its label: everything is computed anew.
 fn brute_force(bag: &[Point], fit: &[Point], s: Settings, by_class: ByClass) -> u32 {
     let all: Vec<[f64; 3]> = (0..bag.len()).map(|i| scores(bag, fit, i, s)).collect();
-    let level = |of: [f64; 3], which: usize| all.iter().filter(|other| other[which] >= of[which]).count() as u64;
+    let level =
+        |of: [f64; 3], which: usize| all.iter().filter(|other| other[which] >= of[which]).count() as u64;
     let conformity = |of: [f64; 3]| level(of, 0).pow(2) * level(of, 1) * level(of, 2).pow(2);
     let query = bag.len() - 1;
     let compared = |i: &usize| by_class == ByClass::All || bag[*i].label == bag[query].label;
@@ -139,8 +140,7 @@ fn compare(case: &Case, s: Settings, by_class: ByClass) {
     let setup = Setup { device: &Cpu, classes: CLASSES, kernel, context: &context };
     let of_own = (0..n).map(|row| probability(own.row(row), calibration.labels[row])).collect();
     let predictor = Predictor::fuse(method, part(calibration), &part(fit), of_own, setup).unwrap();
-    let classify =
-        || Ok(Classified { labels: vec![0; test.len()], probabilities: of_queries.clone() });
+    let classify = || Ok(Classified { labels: vec![0; test.len()], probabilities: of_queries.clone() });
     let scored = score(&predictor, &context, &test.points, &classify);
 
     let point = |data: &Data, row: usize, label: u32, key: f64, probability: f32| Point {

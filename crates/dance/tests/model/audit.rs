@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use dance::conformal::{Calibration, Mix};
 use dance::data::RawLabels;
 use dance::device::Cpu;
 use dance::model::{Audit, AuditOptions, Copies, ModelPoint, SeenAs, Space};
 use dance::numeric::random::Random;
 use dance::{Dance, Dataset, Fitted, Matrix, Table};
 
-use crate::{CONTEXT, config};
+use crate::{CONTEXT, FUSE, POSTERIOR, REUSE, SPLIT, Way, config};
 
 const OPTIONS: AuditOptions<'static> = AuditOptions { fdr: 0.1, false_alarm: 0.01, seed: 0, parts: None };
 
@@ -29,8 +28,8 @@ fn dataset(points: &[Vec<f32>]) -> Dataset {
     table.into_dataset().unwrap()
 }
 
-fn model(fit: &[Vec<f32>], calibration: &[Vec<f32>], mode: Calibration) -> Dance {
-    let mut config = config(mode, Mix::Fixed(0.0));
+fn model(fit: &[Vec<f32>], calibration: &[Vec<f32>], way: Way) -> Dance {
+    let mut config = config(way);
     config.tune.evaluations = 1;
     config.rfm.rounds = 3;
     let fitted = Fitted::fit(&Cpu, &dataset(fit), &config, &CONTEXT).unwrap();
@@ -128,8 +127,8 @@ fn copies_are_those_of_the_definition() {
         data[row + 3][0] -= 0.2 * by * turn.sin();
         data[row + 3][1] += 0.2 * by * turn.cos();
     }
-    for mode in [Calibration::Full, Calibration::Reuse] {
-        let model = model(&fit, &calibration, mode);
+    for way in [POSTERIOR, FUSE, REUSE] {
+        let model = model(&fit, &calibration, way);
         let found = Audit::new(&Cpu, &dataset(&data), Some(&model), OPTIONS, &CONTEXT).unwrap();
         let named = |part, row: usize| ModelPoint { part, row: Some(row as u32), id: None };
         let seen: Vec<_> = found.seen.iter().map(|seen| (seen.row, seen.point.clone())).collect();
@@ -168,13 +167,13 @@ fn copies_are_those_of_the_definition() {
     }
 }
 
-/// In disjoint mode calibration points are known by 64 bits: equal ones are told, and are themselves as far as anyone knows.
+/// With split calibration a model keeps 64 bits of each calibration point. Equal points are found and count as themselves.
 #[test]
 fn a_model_without_calibration_points_knows_equal_ones() {
     let mut random = Random::new(4, 1);
     let (fit, mut calibration) = (points(60, &mut random), points(60, &mut random));
     calibration[8] = fit[5].clone();
-    let model = model(&fit, &calibration, Calibration::Split);
+    let model = model(&fit, &calibration, SPLIT);
     let mut data = points(60, &mut random);
     data[2] = calibration[40].clone();
     data[5] = fit[5].clone(); // itself, and a calibration point too

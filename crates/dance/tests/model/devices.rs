@@ -1,13 +1,10 @@
 //! The seam is real: a device that knows only the public interface gives the same sets.
 
-use dance::conformal::{Calibration, MethodName, Mix};
 use dance::device::{Cpu, Device, DeviceChoice};
 use dance::{Dance, Fitted, PredictOptions};
 
 use crate::naive::Naive;
-use crate::{CONTEXT, blobs, config, model, model_on};
-
-const MODES: [Calibration; 3] = [Calibration::Reuse, Calibration::Split, Calibration::Full];
+use crate::{CONTEXT, FUSE, WAYS, blobs, config, model, model_on};
 
 /// From one model file, row for row: f64 on the host decides whatever the device rounds to.
 #[test]
@@ -15,26 +12,22 @@ fn one_model_file_gives_the_same_sets_on_every_device() {
     let test = blobs(300, 5, 0, 21);
     let cuda = DeviceChoice::Cuda(0).open().map(|(device, _)| device);
     let cuda = cuda.inspect_err(|error| println!("not on a graphics processor: {error}")).ok();
-    for mode in MODES {
-        for combine in [MethodName::Dance, MethodName::Joint, MethodName::Fuse] {
-            let mut config = config(mode, Mix::Auto);
-            config.conformal.method = combine;
-            let bytes = model(&config).to_bytes().unwrap();
-            let ask = |device: &dyn Device| {
-                let model = Dance::from_bytes(device, &bytes, "test", &CONTEXT).unwrap();
-                let options = PredictOptions::default().support(3);
-                let scored = model.score(&test.embeddings, options, &CONTEXT).unwrap();
-                let sets = [0.02, 0.1, 0.3].map(|alpha| {
-                    let prediction = model.predict(&scored, &model.decide(alpha).unwrap());
-                    (prediction.sets, prediction.support)
-                });
-                (sets, scored.neighbors)
-            };
-            let expected = ask(&Cpu);
-            assert_eq!(expected, ask(&Naive), "{mode:?} {combine:?}");
-            if let Some(device) = &cuda {
-                assert_eq!(expected, ask(&**device), "{mode:?} {combine:?}");
-            }
+    for way in WAYS {
+        let bytes = model(&config(way)).to_bytes().unwrap();
+        let ask = |device: &dyn Device| {
+            let model = Dance::from_bytes(device, &bytes, "test", &CONTEXT).unwrap();
+            let options = PredictOptions::default().support(3);
+            let scored = model.score(&test.embeddings, options, &CONTEXT).unwrap();
+            let sets = [0.02, 0.1, 0.3].map(|alpha| {
+                let prediction = model.predict(&scored, &model.decide(alpha).unwrap());
+                (prediction.sets, prediction.support)
+            });
+            (sets, scored.neighbors)
+        };
+        let expected = ask(&Cpu);
+        assert_eq!(expected, ask(&Naive), "{way:?}");
+        if let Some(device) = &cuda {
+            assert_eq!(expected, ask(&**device), "{way:?}");
         }
     }
 }
@@ -42,7 +35,7 @@ fn one_model_file_gives_the_same_sets_on_every_device() {
 /// So few points that leaving one out judges: the closed form of the CPU against n fits in plain loops.
 #[test]
 fn few_points_agree_across_devices() {
-    let config = config(Calibration::Full, Mix::Auto);
+    let config = config(FUSE);
     let (fit, calibration) = (blobs(15, 5, 0, 1), blobs(120, 5, 0, 2));
     let [cpu, naive] = [&Cpu as &dyn Device, &Naive].map(|device| {
         let fitted = Fitted::fit(device, &fit, &config, &CONTEXT).unwrap();
@@ -58,8 +51,7 @@ fn few_points_agree_across_devices() {
 /// The whole way, fits included: the same settings are tried, and the machines agree to the rounding of f32.
 #[test]
 fn fits_agree_across_devices() {
-    let mut config = config(Calibration::Full, Mix::Auto);
-    config.conformal.method = MethodName::Fuse;
+    let config = config(FUSE);
     let [cpu, naive] = [&Cpu as &dyn Device, &Naive].map(|device| model_on(device, &config));
     assert_eq!(cpu.fitted().rfm.kernel, naive.fitted().rfm.kernel);
     assert_eq!(cpu.fitted().rfm.rounds, naive.fitted().rfm.rounds);

@@ -2,88 +2,95 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dance::conformal::share;
-use dance::conformal::{Calibration, MethodName, Mix};
-use dance::data::{Normalize, Normalizer};
+use dance::conformal::{Calibration, Mix};
+use dance::data::{Normalize, Normalizer, Value};
 use dance::device::Cpu;
 use dance::evaluation::metrics::Metrics;
 use dance::kernel::Kernel;
 use dance::machine::{Classifier, OutputScale, Rfm};
-use dance::model::SeenAs;
+use dance::model::{Include, SeenAs};
 use dance::numeric::random::Random;
 use dance::scores::EmptySets;
 use dance::{Dance, Error, Event, Matrix, Observer, PredictOptions, Rows, Sampling};
 
-use crate::{CONTEXT, DEVICES, Warnings, blobs, config, fitted, model, model_on};
+use crate::{CONTEXT, DEVICES, FUSE, REUSE, WAYS, Warnings, blobs, config, fitted, model, model_on};
 
 #[test]
-fn covers_and_explains() {
-    let modes = [Calibration::Reuse, Calibration::Split, Calibration::Full];
-    for (device, mode) in DEVICES.into_iter().flat_map(|device| modes.map(|mode| (device, mode))) {
-        let model = model_on(device, &config(mode, Mix::Auto));
+fn sets_cover_and_support_carries_its_label() {
+    for (device, way) in DEVICES.into_iter().flat_map(|device| WAYS.map(|way| (device, way))) {
+        let model = model_on(device, &config(way));
         let test = blobs(200, 5, 0, 3);
         let options = PredictOptions::default().support(3);
         let scored = model.score(&test.embeddings, options, &CONTEXT).unwrap();
-        let p_values = &scored.counts;
         for alpha in [0.05, 0.1, 0.2] {
-            let prediction = model.predict(&scored, &model.decide(alpha).unwrap());
+            let decision = model.decide(alpha).unwrap();
+            let prediction = model.predict(&scored, &decision);
             let best = scored.classified.as_ref().unwrap();
             let metrics = Metrics::new(&prediction.sets, &test.labels, 5, alpha, Some(&best.labels)).unwrap();
-            assert!(metrics.coverage > 1.0 - alpha - 0.1, "{mode:?} {metrics:?}");
+            assert!(metrics.coverage > 1.0 - alpha - 0.1, "{way:?} {metrics:?}");
             assert!(metrics.size < 4.0 && metrics.accuracy.unwrap() > 0.6, "{metrics:?}");
-            // Membership and p-values are the same fact.
-            let (rank, contrast) = share(alpha, prediction.decision.mix.unwrap());
+            // A label is in the set if and only if the p-value that decides exceeds alpha.
             for query in 0..test.len() {
                 for label in 0..5 {
-                    let counts = p_values.get(query, label);
-                    let passes = |count, share| p_values.p_value(count) > share + 1e-12;
-                    let inside = passes(counts.rank, rank) && passes(counts.contrast, contrast);
-                    assert_eq!(prediction.sets.contains(query, label), inside);
+                    let p_value = decision.p_value(&scored.counts, scored.counts.get(query, label));
+                    assert_eq!(prediction.sets.contains(query, label), p_value > alpha + 1e-12, "{way:?}");
                 }
             }
-            // Support carries the label it supports.
             let support = prediction.support.unwrap();
-            assert_eq!(support.len(), prediction.sets.labels.len());
-            for (label, ids) in prediction.sets.labels.iter().zip(&support) {
-                assert!(
-                    ids.len() <= 3
-                        && ids.iter().all(|&id| model.predictor().reference_labels()[id as usize] == *label)
-                );
+            assert_eq!(support.len(), prediction.sets.labels().len());
+            for (label, ids) in prediction.sets.labels().iter().zip(support.iter()) {
+                let labels = model.predictor().reference_labels();
+                assert!(ids.len() <= 3 && ids.iter().all(|&id| labels[id as usize] == *label));
             }
         }
         assert!(scored.nearest.iter().all(|distance| distance.is_finite() && *distance >= 0.0));
-        assert!(model.guarantee().contains(if mode == Calibration::Reuse {
-            "heuristic"
-        } else {
-            "finite samples"
-        }));
+        let promise = if way == REUSE { "heuristic" } else { "finite samples" };
+        assert!(model.guarantee().contains(promise), "{way:?} {}", model.guarantee());
     }
 }
 
 #[test]
 fn one_query_or_many_give_the_same() {
-    let mut fused = config(Calibration::Full, Mix::Auto);
-    fused.conformal.method = MethodName::Fuse;
     let test = blobs(65, 5, 0, 4);
-    let options = PredictOptions::default().best(false);
-    let configs = [config(Calibration::Reuse, Mix::Auto), fused];
-    for (device, config) in
-        DEVICES.into_iter().flat_map(|device| configs.iter().map(move |config| (device, config)))
-    {
-        let model = model_on(device, config);
+    let options = PredictOptions::default().support(2).probabilities(true);
+    for (device, way) in DEVICES.into_iter().flat_map(|device| WAYS.map(|way| (device, way))) {
+        let model = model_on(device, &config(way));
         let together = model.score(&test.embeddings, options, &CONTEXT).unwrap();
         for query in 0..test.len() {
             let point = test.embeddings.select(&[query]);
             let alone = model.score(&point, options, &CONTEXT).unwrap();
-            assert_eq!(alone.scores, together.scores.select(&[query]));
-            assert_eq!(alone.nearest[0], together.nearest[query]);
-            assert_eq!(alone.counts.row(0), together.counts.row(query));
+            assert_eq!(alone, together.select(&[query]), "{way:?} {query}");
         }
     }
-    let model = model(&config(Calibration::Reuse, Mix::Auto));
-    let none = model.score(&Matrix::zeros(0, 6), options, &CONTEXT).unwrap();
-    assert!(none.scores.is_empty());
-    assert!(model.predict(&none, &model.decide(0.1).unwrap()).sets.is_empty());
+    for way in WAYS {
+        let model = model(&config(way));
+        let none = model.score(&Matrix::zeros(0, 6), options, &CONTEXT).unwrap();
+        assert!(none.is_empty());
+        assert!(model.predict(&none, &model.decide(0.1).unwrap()).sets.is_empty());
+    }
+}
+
+/// The label that a model predicts is the most probable one, by the probabilities that it shows.
+#[test]
+fn the_prediction_is_the_most_probable_label() {
+    let test = blobs(200, 5, 0, 5);
+    for way in WAYS {
+        let model = model(&config(way));
+        let options = PredictOptions::default().probabilities(true);
+        let scored = model.score(&test.embeddings, options, &CONTEXT).unwrap();
+        let classified = scored.classified.as_ref().unwrap();
+        let decision = model.decide(0.1).unwrap();
+        let answers = model.answers::<()>(&scored, &decision, Include::default());
+        for (row, answer) in answers.iter().enumerate() {
+            let probabilities = classified.probabilities.row(row);
+            let most = probabilities.iter().copied().fold(0.0, f32::max);
+            let sum: f32 = probabilities.iter().sum();
+            assert!((sum - 1.0).abs() < 1e-4, "{way:?} {sum}");
+            assert_eq!(answer.probability, most, "{way:?}");
+            assert_eq!(probabilities[classified.labels[row] as usize], most, "{way:?}");
+            assert_eq!(answer.prediction, Value::Integer(i64::from(classified.labels[row])), "{way:?}");
+        }
+    }
 }
 
 /// Wide points and many classes, where the last tile of a product has one row.
@@ -116,29 +123,11 @@ fn a_row_is_mapped_and_classified_the_same_in_every_batch() {
     }
 }
 
-/// What selects the mix in exact mode is the fit points alone: other calibration points, and other classes among them,
-/// change nothing.
-#[test]
-fn the_mix_of_exact_mode_does_not_depend_on_calibration_points() {
-    for combine in [MethodName::Dance, MethodName::Joint] {
-        let mut config = config(Calibration::Full, Mix::Auto);
-        config.conformal.method = combine;
-        let fitted = fitted(&Cpu, &config);
-        let trials = |calibration: &dance::Dataset| {
-            let model = fitted.clone().calibrate(&Cpu, calibration, &CONTEXT).unwrap();
-            let decision = model.decide(0.1).unwrap();
-            assert!(!decision.trials.is_empty());
-            (decision.mix, decision.trials)
-        };
-        let first = trials(&blobs(120, 5, 0, 2));
-        assert_eq!(trials(&blobs(60, 5, 0, 3)), first);
-        assert_eq!(trials(&blobs(60, 5, 3, 4)), first);
-    }
-}
-
 #[test]
 fn empty_sets_may_get_the_best_label() {
-    let model = model(&config(Calibration::Reuse, Mix::Fixed(0.5)));
+    let mut config = config(REUSE);
+    config.conformal.mix = Mix::Fixed(0.5);
+    let model = model(&config);
     let test = blobs(200, 5, 0, 5);
     let decision = model.decide(0.6).unwrap();
     let scored = model.score(&test.embeddings, PredictOptions::default(), &CONTEXT).unwrap();
@@ -154,43 +143,12 @@ fn empty_sets_may_get_the_best_label() {
     }
 }
 
-/// One rule for what a single answer is: the most probable label of the set, of all labels where there is none.
-#[test]
-fn the_best_label_is_the_most_probable_of_the_set() {
-    let test = blobs(300, 5, 0, 5);
-    let mut outside = 0;
-    for combine in [MethodName::Dance, MethodName::Joint, MethodName::Fuse] {
-        for empty in [EmptySets::Keep, EmptySets::Top1] {
-            let mut config = config(Calibration::Full, Mix::Auto);
-            config.conformal.method = combine;
-            let model = model(&config);
-            let options = PredictOptions::default().empty(empty);
-            let scored = model.score(&test.embeddings, options, &CONTEXT).unwrap();
-            let classified = scored.classified.as_ref().unwrap();
-            for alpha in [0.02, 0.1, 0.3, 0.7] {
-                let prediction = model.predict(&scored, &model.decide(alpha).unwrap());
-                let best = prediction.best.unwrap();
-                for (row, set) in prediction.sets.iter().enumerate() {
-                    let p = |label: u32| classified.probabilities.row(row)[label as usize];
-                    let of: Vec<u32> = if set.is_empty() { (0..5).collect() } else { set.to_vec() };
-                    let most = of.iter().map(|&label| p(label)).fold(0.0, f32::max);
-                    assert!(of.contains(&best.labels[row]) && p(best.labels[row]) == most);
-                    assert_eq!(best.probabilities[row], most);
-                    outside += usize::from(!set.is_empty() && best.labels[row] != classified.labels[row]);
-                    assert!(empty == EmptySets::Keep || !set.is_empty());
-                }
-            }
-        }
-    }
-    assert!(outside > 0, "the test needs sets without the classifier's own label");
-}
-
 #[test]
 fn recalibrates_without_refitting() {
-    let model = model(&config(Calibration::Reuse, Mix::Auto));
+    let model = model(&config(REUSE));
     let other = blobs(90, 5, 0, 6);
     let mut settings = model.fitted().config.conformal;
-    settings.calibration = Calibration::Split;
+    settings.calibration = Some(Calibration::Split);
     settings.mix = Mix::Fixed(0.0);
     let again = model.recalibrate(&Cpu, &other, Sampling::Random, Some(settings), &CONTEXT).unwrap();
     assert_eq!(again.predictor().calibration_points(), 90);
@@ -204,7 +162,7 @@ fn recalibrates_without_refitting() {
 fn classes_that_only_one_side_knows_are_said() {
     let warnings = Warnings::default();
     let context = CONTEXT.with_observer(&warnings);
-    let fitted = fitted(&Cpu, &config(Calibration::Reuse, Mix::Auto));
+    let fitted = fitted(&Cpu, &config(REUSE));
     // Names 3…7: two are known, three are new, and 0, 1, 2 have no calibration point.
     let model = fitted.calibrate(&Cpu, &blobs(60, 5, 3, 2), &context).unwrap();
     assert_eq!(model.classes().len(), 8);
@@ -217,19 +175,19 @@ fn classes_that_only_one_side_knows_are_said() {
 #[test]
 fn too_few_points_to_select_a_mix_are_said() {
     let warnings = Warnings::default();
-    let model = model(&config(Calibration::Reuse, Mix::Auto));
+    let model = model(&config(REUSE));
     let few = model
         .recalibrate(&Cpu, &blobs(4, 2, 0, 2), Sampling::Random, None, &CONTEXT.with_observer(&warnings))
         .unwrap();
     assert!(warnings.0.lock().unwrap().join("\n").contains("too few to select the mix"));
     let decision = few.decide(0.1).unwrap();
-    assert_eq!(decision.mix, Some(0.0));
+    assert_eq!(decision.shares.as_ref().unwrap().mix, 0.0);
     assert!(decision.warnings()[0].contains("4 calibration points support no alpha below 2.000e-1"));
 }
 
 #[test]
 fn bad_queries_and_levels() {
-    let model = model(&config(Calibration::Reuse, Mix::Auto));
+    let model = model(&config(REUSE));
     let options = PredictOptions::default();
     assert!(matches!(model.score(&Matrix::zeros(2, 5), options, &CONTEXT), Err(Error::Shape { .. })));
     let mut broken = blobs(5, 5, 0, 1).embeddings;
@@ -242,7 +200,7 @@ fn bad_queries_and_levels() {
     for alpha in [0.0, 1.0, f64::NAN] {
         assert!(matches!(model.decide(alpha), Err(Error::Config { .. })));
     }
-    let mut raw = config(Calibration::Reuse, Mix::Auto);
+    let mut raw = config(REUSE);
     raw.normalize = Normalize::None;
     let raw = crate::model(&raw);
     let mut huge = blobs(5, 5, 0, 1).embeddings;
@@ -273,8 +231,7 @@ impl Observer for Impatient {
 
 #[test]
 fn calibration_and_prediction_ask_whether_to_go_on() {
-    let mut config = config(Calibration::Full, Mix::Auto);
-    config.conformal.method = MethodName::Fuse;
+    let config = config(FUSE);
     let fitted = fitted(&Cpu, &config);
     let many = blobs(5000, 5, 0, 8);
     let model = model(&config);
@@ -292,18 +249,18 @@ fn calibration_and_prediction_ask_whether_to_go_on() {
     }
 }
 
-/// The model holds its points: it knows when it is judged by them, in every mode and after a file.
+/// A model knows its own points again, with every method and after a file.
 #[test]
 fn points_seen_before_are_known() {
-    for mode in [Calibration::Reuse, Calibration::Split, Calibration::Full] {
-        let model = model(&config(mode, Mix::Auto));
+    for way in WAYS {
+        let model = model(&config(way));
         let model = Dance::from_bytes(&Cpu, &model.to_bytes().unwrap(), "test", &CONTEXT).unwrap();
         let of = |data: dance::Dataset| model.seen(&data.embeddings).unwrap();
-        assert!(of(blobs(80, 5, 0, 1)).iter().all(|seen| *seen == Some(SeenAs::FitPoint)), "{mode:?}");
+        assert!(of(blobs(80, 5, 0, 1)).iter().all(|seen| *seen == Some(SeenAs::FitPoint)), "{way:?}");
         assert!(
             of(blobs(120, 5, 0, 2)).iter().all(|seen| *seen == Some(SeenAs::CalibrationPoint)),
-            "{mode:?}"
+            "{way:?}"
         );
-        assert!(of(blobs(200, 5, 0, 3)).iter().all(Option::is_none), "{mode:?}");
+        assert!(of(blobs(200, 5, 0, 3)).iter().all(Option::is_none), "{way:?}");
     }
 }

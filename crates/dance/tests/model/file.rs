@@ -1,17 +1,16 @@
-//! The model file: everything survives it, damage is noticed, and files of old formats stay readable.
+//! The model file: everything survives it, damage is noticed, and files of other formats are refused.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use dance::conformal::{Calibration, MethodName, Mix};
+use dance::conformal::{MethodName, Mix};
 use dance::data::{Normalize, RawLabels};
 use dance::device::Cpu;
-use dance::model::FORMAT;
 use dance::numeric::random::Random;
-use dance::{Context, Dance, Error, Fitted, Matrix, PredictOptions, Table};
+use dance::{Dance, Error, Fitted, Matrix, PredictOptions, Table};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::{CONTEXT, DEVICES, blobs, config, model};
+use crate::{CONTEXT, FUSE, POSTERIOR, POSTERIOR_SPLIT, REUSE, SPLIT, WAYS, blobs, config, model};
 
 pub(crate) fn parse(bytes: &[u8]) -> Result<Dance, Error> {
     Dance::from_bytes(&Cpu, bytes, "test.safetensors", &CONTEXT)
@@ -41,32 +40,28 @@ pub(crate) fn sealed(header: &Value, data: &[u8]) -> Vec<u8> {
 #[test]
 fn everything_survives() {
     let folder = tempfile::tempdir().unwrap();
-    for (mode, combine, mix, normalize) in [
-        (Calibration::Reuse, MethodName::Dance, Mix::Auto, Normalize::L2),
-        (Calibration::Split, MethodName::Dance, Mix::Auto, Normalize::Standardize),
-        (Calibration::Split, MethodName::Dance, Mix::Fixed(0.3), Normalize::None),
-        (Calibration::Reuse, MethodName::Joint, Mix::Auto, Normalize::L2),
-        (Calibration::Split, MethodName::Fuse, Mix::Auto, Normalize::L2),
-        (Calibration::Full, MethodName::Dance, Mix::Auto, Normalize::L2),
-        (Calibration::Full, MethodName::Joint, Mix::Auto, Normalize::Standardize),
-        (Calibration::Full, MethodName::Fuse, Mix::Auto, Normalize::None),
-        (Calibration::Full, MethodName::Posterior, Mix::Auto, Normalize::L2),
-        (Calibration::Reuse, MethodName::Posterior, Mix::Auto, Normalize::Standardize),
-        (Calibration::Split, MethodName::Posterior, Mix::Auto, Normalize::None),
-    ] {
-        let mut config = config(mode, mix);
-        config.conformal.method = combine;
+    let ways = [
+        (REUSE, Mix::Auto, Normalize::L2),
+        (SPLIT, Mix::Auto, Normalize::Standardize),
+        (SPLIT, Mix::Fixed(0.3), Normalize::None),
+        (FUSE, Mix::Auto, Normalize::None),
+        (POSTERIOR, Mix::Auto, Normalize::L2),
+        (POSTERIOR, Mix::Auto, Normalize::Standardize),
+        (POSTERIOR_SPLIT, Mix::Auto, Normalize::None),
+    ];
+    for (way, mix, normalize) in ways {
+        let mut config = config(way);
         config.normalize = normalize;
-        config.conformal.tie_noise = 0.1 + 0.2;
+        config.conformal.mix = mix;
+        let has_noise = way.0 == MethodName::Dance;
+        config.conformal.tie_noise = if has_noise { 0.1 + 0.2 } else { 0.0 };
         let model = model(&config);
         let path = folder.path().join("model.safetensors");
         model.save(&path).unwrap();
         let loaded = Dance::load(&Cpu, &path, &CONTEXT).unwrap();
         assert_eq!(loaded.fitted(), model.fitted());
-        assert_eq!(loaded.stack(), model.stack());
-        // Lengths are left alone where they were not made 1.
-        let centred = (combine == MethodName::Posterior).then_some(normalize == Normalize::L2);
-        assert_eq!(model.stack().map(|stack| stack.centred), centred);
+        assert_eq!(loaded.predictor().method(), model.predictor().method());
+        assert_eq!(loaded.predictor().experts(), model.predictor().experts());
         assert_eq!(loaded.predictor().calibration_scores(), model.predictor().calibration_scores());
         assert_eq!(loaded.to_bytes().unwrap(), model.to_bytes().unwrap());
         let test = blobs(100, 5, 0, 9);
@@ -81,7 +76,7 @@ fn everything_survives() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// Then no expert pays, and one speaks nevertheless: the model is one that can be read again.
+/// Where no expert helps, one is kept nevertheless, and the model can be read again.
 #[test]
 fn labels_that_follow_from_nothing_make_a_model_too() {
     let points = |n: usize| {
@@ -91,13 +86,11 @@ fn labels_that_follow_from_nothing_make_a_model_too() {
         table.labels = Some(RawLabels::Integers((0..n as i64).map(|row| row % 2).collect()));
         table.into_dataset().unwrap()
     };
-    let mut config = config(Calibration::Full, Mix::Auto);
-    config.conformal.method = MethodName::Posterior;
-    let fitted = Fitted::fit(&Cpu, &points(40), &config, &CONTEXT).unwrap();
+    let fitted = Fitted::fit(&Cpu, &points(40), &config(POSTERIOR), &CONTEXT).unwrap();
     let model = fitted.calibrate(&Cpu, &points(60), &CONTEXT).unwrap();
-    assert_eq!(model.stack().unwrap().experts.len(), 1);
+    assert_eq!(model.predictor().experts().unwrap().experts.len(), 1);
     let loaded = parse(&model.to_bytes().unwrap()).unwrap();
-    assert_eq!(loaded.stack(), model.stack());
+    assert_eq!(loaded.predictor().experts(), model.predictor().experts());
     // Both labels are equally likely everywhere, so none can be left out.
     let scored = loaded.score(&points(4).embeddings, PredictOptions::default(), &CONTEXT).unwrap();
     let prediction = loaded.predict(&scored, &loaded.decide(0.1).unwrap());
@@ -106,7 +99,7 @@ fn labels_that_follow_from_nothing_make_a_model_too() {
 
 #[test]
 fn a_folder_that_is_not_there_and_a_file_that_is_not_there() {
-    let model = model(&config(Calibration::Reuse, Mix::Auto));
+    let model = model(&config(REUSE));
     let nowhere = Path::new("/nowhere/model.safetensors");
     assert!(matches!(model.save(nowhere), Err(Error::Write { .. })));
     assert!(matches!(Dance::load(&Cpu, nowhere, &CONTEXT), Err(Error::Io { .. })));
@@ -118,7 +111,7 @@ fn a_folder_that_is_not_there_and_a_file_that_is_not_there() {
 
 #[test]
 fn damage_is_noticed() {
-    let bytes = model(&config(Calibration::Reuse, Mix::Auto)).to_bytes().unwrap();
+    let bytes = model(&config(REUSE)).to_bytes().unwrap();
     for length in (0..bytes.len()).step_by(997).chain([bytes.len() - 1]) {
         assert!(parse(&bytes[..length]).is_err(), "cut at {length}");
     }
@@ -135,8 +128,8 @@ fn damage_is_noticed() {
 }
 
 #[test]
-fn newer_formats_and_wrong_tensors_are_named() {
-    let bytes = model(&config(Calibration::Reuse, Mix::Auto)).to_bytes().unwrap();
+fn other_formats_and_wrong_tensors_are_named() {
+    let bytes = model(&config(REUSE)).to_bytes().unwrap();
     let (header, data) = header_of(&bytes);
     assert!(parse(&sealed(&header, data)).is_ok());
     let message = |change: &dyn Fn(&mut Value)| {
@@ -144,8 +137,12 @@ fn newer_formats_and_wrong_tensors_are_named() {
         change(&mut header);
         parse(&sealed(&header, data)).unwrap_err().to_string()
     };
-    let newer = message(&|header| header["__metadata__"]["format"] = json!("4"));
-    assert!(newer.contains("written in format 4") && newer.contains("newer version"), "{newer}");
+    for format in ["2", "0", "4000"] {
+        let other = message(&|header| header["__metadata__"]["format"] = json!(format));
+        let expected =
+            format!("its format is {format}, and this version of dance reads format 1; fit the model again");
+        assert!(other.contains(&expected), "{other}");
+    }
     let shape = message(&|header| header["metric_root"]["shape"] = json!([4, 9]));
     assert!(shape.contains("`metric_root` is 4 × 9; expected 6 × 6"), "{shape}");
     let kind = message(&|header| header["reference_labels"]["dtype"] = json!("I32"));
@@ -173,8 +170,7 @@ fn newer_formats_and_wrong_tensors_are_named() {
 /// Numbers that no model has: each tensor's own are refused by its name.
 #[test]
 fn numbers_that_make_no_sense_are_refused() {
-    let mut config = config(Calibration::Full, Mix::Auto);
-    config.conformal.method = MethodName::Fuse;
+    let mut config = config(FUSE);
     config.normalize = Normalize::Standardize;
     let bytes = model(&config).to_bytes().unwrap();
     let (header, data) = header_of(&bytes);
@@ -197,25 +193,16 @@ fn numbers_that_make_no_sense_are_refused() {
     }
 }
 
-/// Whatever a sealed file says, loading it and asking it does not panic.
+/// No file with a valid checksum makes loading or predicting panic.
 #[test]
 fn no_file_can_make_it_panic() {
-    let of = |mode, combine| {
-        let mut config = config(mode, Mix::Auto);
-        config.conformal.method = combine;
-        model(&config).to_bytes().unwrap()
-    };
-    let models = [
-        of(Calibration::Reuse, MethodName::Dance),
-        of(Calibration::Split, MethodName::Joint),
-        of(Calibration::Full, MethodName::Fuse),
-    ];
+    let models = WAYS.map(|way| model(&config(way)).to_bytes().unwrap());
     let parts = models.each_ref().map(|bytes| header_of(bytes));
     let mut random = Random::new(2, 2);
     let test = blobs(3, 3, 0, 1).embeddings;
     let mut accepted = 0;
     for round in 0..2400 {
-        let (header, data) = &parts[round % 3];
+        let (header, data) = &parts[round % WAYS.len()];
         let (mut text, mut data) = (header.to_string().into_bytes(), data.to_vec());
         for _ in 0..=random.below(3) {
             if round % 2 == 0 {
@@ -239,51 +226,4 @@ fn no_file_can_make_it_panic() {
         }
     }
     assert!(accepted > 100, "{accepted}");
-}
-
-fn files() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files")
-}
-
-/// The tests keep a model of every format, with queries and the sets it gave when it was written.
-#[test]
-fn every_format_stays_readable() {
-    for (format, device) in (1..FORMAT).flat_map(|format| DEVICES.map(|device| (format, device))) {
-        let path = files().join(format!("model-v{format}.safetensors"));
-        let model = Dance::load(device, path, &CONTEXT).unwrap();
-        let text = std::fs::read_to_string(files().join(format!("model-v{format}.json"))).unwrap();
-        let expected: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(answers(&model), expected["sets"], "format {format} on {}", device.name());
-    }
-}
-
-fn queries() -> dance::Dataset {
-    blobs(40, 5, 0, 77)
-}
-
-/// Sets by level.
-fn answers(model: &Dance) -> Value {
-    let scored = model.score(&queries().embeddings, PredictOptions::default(), &CONTEXT).unwrap();
-    let sets = |alpha: f64| {
-        let decision = model.decide(alpha).unwrap();
-        model.predict(&scored, &decision).sets.iter().map(<[u32]>::to_vec).collect::<Vec<_>>()
-    };
-    json!({ "0.05": sets(0.05), "0.1": sets(0.1), "0.2": sets(0.2), "0.37": sets(0.37) })
-}
-
-/// Run once when the format changes: `cargo test -p dance-conformal --test model -- --ignored writes_the_file_of_this_format`.
-#[test]
-#[ignore = "writes into the repository"]
-fn writes_the_file_of_this_format() {
-    let context = Context::new(1).unwrap();
-    let mut config = config(Calibration::Full, Mix::Auto);
-    config.conformal.method = MethodName::Fuse;
-    config.normalize = Normalize::Standardize;
-    let fitted = Fitted::fit(&Cpu, &blobs(60, 5, 0, 11), &config, &context).unwrap();
-    let model = fitted.calibrate(&Cpu, &blobs(100, 5, 0, 12), &context).unwrap();
-    model.save(files().join(format!("model-v{FORMAT}.safetensors"))).unwrap();
-    let queries = queries().embeddings;
-    let rows: Vec<&[f32]> = (0..queries.rows()).map(|row| queries.row(row)).collect();
-    let text = serde_json::to_string(&json!({ "queries": rows, "sets": answers(&model) })).unwrap();
-    std::fs::write(files().join(format!("model-v{FORMAT}.json")), text).unwrap();
 }

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod audit;
-mod by_class;
 mod devices;
 mod facade;
 mod file;
@@ -16,14 +15,14 @@ mod select;
 
 use std::sync::{LazyLock, Mutex};
 
-use dance::conformal::{Calibration, MethodName, Mix};
+use dance::conformal::{Calibration, MethodName};
 use dance::data::RawLabels;
 use dance::device::{Cpu, Device};
 use dance::numeric::random::Random;
 use dance::{Config, Context, Dance, Dataset, Event, Fitted, Matrix, Observer, Table};
 
 static CONTEXT: LazyLock<Context<'static>> = LazyLock::new(|| Context::new(2).unwrap());
-/// What holds for a model holds on every device.
+/// Tests that need no device of their own run on both of these.
 const DEVICES: [&dyn Device; 2] = [&Cpu, &naive::Naive];
 
 /// Blobs, one per class; class names are numbers from `first_class` on.
@@ -41,15 +40,24 @@ fn blobs(n: usize, classes: usize, first_class: i64, seed: u64) -> Dataset {
     table.into_dataset().unwrap()
 }
 
-fn config(calibration: Calibration, mix: Mix) -> Config {
+/// A method with the use that it makes of calibration points.
+type Way = (MethodName, Calibration);
+const POSTERIOR: Way = (MethodName::Posterior, Calibration::Full);
+const POSTERIOR_SPLIT: Way = (MethodName::Posterior, Calibration::Split);
+const FUSE: Way = (MethodName::Fuse, Calibration::Full);
+const REUSE: Way = (MethodName::Dance, Calibration::Reuse);
+const SPLIT: Way = (MethodName::Dance, Calibration::Split);
+/// Every method with every use of calibration points that it allows.
+const WAYS: [Way; 5] = [POSTERIOR, POSTERIOR_SPLIT, FUSE, REUSE, SPLIT];
+
+fn config((method, calibration): Way) -> Config {
     let mut config = Config::default();
     config.tune.evaluations = 3;
     config.rfm.rounds = 2;
     config.conformal.rank_neighbors = 20;
     config.conformal.contrast_neighbors = 10;
-    config.conformal.calibration = calibration;
-    config.conformal.method = MethodName::Dance;
-    config.conformal.mix = mix;
+    config.conformal.method = Some(method);
+    config.conformal.calibration = Some(calibration);
     config
 }
 

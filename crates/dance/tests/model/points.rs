@@ -1,19 +1,21 @@
 //! What a model knows about its points: which took part in the fit, what they are called, which classes they carry, how they were
 //! drawn; and what it promises on that.
 
-use dance::conformal::{Calibration, MethodName, Mix};
+use dance::conformal::Calibration;
 use dance::data::{RawLabels, Value};
 use dance::device::Cpu;
 use dance::model::SeenAs;
 use dance::{Dance, Fitted, PredictOptions, Sampling};
 
-use crate::{CONTEXT, Warnings, blobs, config, fitted, model};
+use crate::{
+    CONTEXT, FUSE, POSTERIOR, POSTERIOR_SPLIT, REUSE, SPLIT, Warnings, blobs, config, fitted, model,
+};
 
 /// One point is enough: what is promised follows from what the model knows, in the file and after it.
 #[test]
 fn points_that_fitted_the_kernel_guarantee_nothing() {
     let fit = blobs(80, 5, 0, 1);
-    let fitted = fitted(&Cpu, &config(Calibration::Full, Mix::Auto));
+    let fitted = fitted(&Cpu, &config(POSTERIOR));
     for (old, new) in [(80, 0), (80, 1), (1, 100)] {
         let (rows, others) = ((0..old).collect::<Vec<_>>(), blobs(new.max(5), 5, 0, 2));
         let mut data = fit.select(&rows);
@@ -44,7 +46,7 @@ fn points_that_fitted_the_kernel_guarantee_nothing() {
 #[test]
 fn points_that_judged_the_kernel_guarantee_nothing_either() {
     let fit = blobs(80, 5, 0, 1);
-    let mut config = config(Calibration::Reuse, Mix::Auto);
+    let mut config = config(REUSE);
     config.tune.refit = false;
     let fitted = Fitted::fit(&Cpu, &fit, &config, &CONTEXT).unwrap();
     let kept = fitted.rfm.labels.len();
@@ -66,12 +68,13 @@ fn points_keep_their_names() {
     all.ids = Some((0..200).map(|row| format!("point \"{row}\"")).collect());
     let rows = |from: usize, step: usize| (from..200).step_by(step).collect::<Vec<_>>();
     let (fit, calibration) = (all.select(&rows(0, 2)), all.select(&rows(1, 2)));
-    for (mode, ids) in [(Calibration::Full, true), (Calibration::Reuse, true), (Calibration::Split, false)] {
+    let with_ids = [(POSTERIOR, true), (FUSE, true), (REUSE, true), (SPLIT, false), (POSTERIOR_SPLIT, true)];
+    for (way, ids) in with_ids {
         let [mut fit, mut calibration] = [fit.clone(), calibration.clone()];
         if !ids {
             (fit.ids, calibration.ids) = (None, None);
         }
-        let model = Fitted::fit(&Cpu, &fit, &config(mode, Mix::Auto), &CONTEXT).unwrap();
+        let model = Fitted::fit(&Cpu, &fit, &config(way), &CONTEXT).unwrap();
         let model = model.calibrate(&Cpu, &calibration, &CONTEXT).unwrap();
         let again = Dance::from_bytes(&Cpu, &model.to_bytes().unwrap(), "test", &CONTEXT).unwrap();
         for model in [&model, &again] {
@@ -85,7 +88,7 @@ fn points_keep_their_names() {
             }
         }
         // Each point is its own nearest neighbor.
-        let part = if mode == Calibration::Split { &fit } else { &calibration };
+        let part = if way.1 == Calibration::Split { &fit } else { &calibration };
         let near = again.neighbors(&part.embeddings, 1, &CONTEXT).unwrap();
         for place in 0..part.len() {
             assert_eq!(again.reference_point(near.ids(place)[0]).row, Some(part.rows[place]));
@@ -98,9 +101,7 @@ fn points_keep_their_names() {
 fn classes_without_points_are_not_known() {
     let all = blobs(200, 5, 0, 1);
     let rows: Vec<usize> = (0..200).filter(|row| all.labels[*row] != 1).collect();
-    let mut config = config(Calibration::Full, Mix::Auto);
-    config.conformal.method = MethodName::Fuse;
-    let fitted = Fitted::fit(&Cpu, &all.select(&rows), &config, &CONTEXT).unwrap();
+    let fitted = Fitted::fit(&Cpu, &all.select(&rows), &config(POSTERIOR), &CONTEXT).unwrap();
     assert_eq!(fitted.classes, ["0", "2", "3", "4"]);
     let model = fitted.calibrate(&Cpu, &blobs(100, 5, 0, 2), &CONTEXT).unwrap();
     assert_eq!(model.classes(), ["0", "2", "3", "4", "1"]);
@@ -116,7 +117,7 @@ fn classes_without_points_are_not_known() {
 /// Dealt out class by class, what is promised says so, and nothing is said about labels nobody has.
 #[test]
 fn stratified_parts_are_no_random_draw() {
-    let config = config(Calibration::Full, Mix::Auto).sampling(Sampling::Stratified);
+    let config = config(POSTERIOR).sampling(Sampling::Stratified);
     let stratified = model(&config);
     assert!(stratified.guarantee().contains("stratified by class"), "{}", stratified.guarantee());
     assert_eq!(stratified.unseen(), None);
@@ -136,7 +137,7 @@ fn copies_in_one_data_set_are_draws_of_their_own() {
     table.labels = Some(RawLabels::Integers(twice.iter().map(|&row| i64::from(once.labels[row])).collect()));
     let data = table.into_dataset().unwrap();
     let part = |rows: std::ops::Range<usize>| data.select(&rows.collect::<Vec<_>>());
-    let config = config(Calibration::Full, Mix::Auto);
+    let config = config(POSTERIOR);
     let fitted = Fitted::fit(&Cpu, &part(0..60), &config, &CONTEXT).unwrap();
     let calibrate = |data: &dance::Dataset| fitted.clone().calibrate(&Cpu, data, &CONTEXT).unwrap();
     let copies = calibrate(&part(60..120));

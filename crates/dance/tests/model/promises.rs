@@ -1,6 +1,5 @@
 //! What a model says about itself, held against points that were never drawn.
 
-use dance::conformal::{Calibration, MethodName, Mix};
 use dance::data::{RawLabels, split};
 use dance::device::Cpu;
 use dance::evaluation::ProbabilityMetrics;
@@ -8,7 +7,7 @@ use dance::machine::Probabilities;
 use dance::numeric::random::Random;
 use dance::{Config, Dance, Dataset, Fitted, Matrix, PredictOptions, Sampling, Table};
 
-use crate::{CONTEXT, config};
+use crate::{CONTEXT, FUSE, config};
 
 const CLASSES: usize = 40;
 const DIMENSIONS: usize = 6;
@@ -57,8 +56,7 @@ fn coverage(model: &Dance, points: &Dataset) -> f64 {
 /// against the real one, over many draws: parts drawn at random tell the truth, parts dealt out by class do not.
 #[test]
 fn what_a_fit_reports_is_what_new_points_get() {
-    let mut config = config(Calibration::Full, Mix::Auto);
-    config.conformal.method = MethodName::Fuse;
+    let mut config = config(FUSE);
     config.tune = config.tune.bandwidth((1.0, 1.0)).shape((1.0, 1.0));
     config.rfm.rounds = 0;
     let mut random = Random::new(3, 9);

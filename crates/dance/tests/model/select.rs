@@ -1,13 +1,12 @@
 //! What to label next, and what those labels may be used for.
 
-use dance::conformal::{Calibration, MethodName, Mix};
 use dance::data::RawLabels;
 use dance::device::Cpu;
 use dance::model::SelectOptions;
 use dance::numeric::random::Random;
 use dance::{Dance, Dataset, Fitted, Matrix, PredictOptions, Sampling, Table};
 
-use crate::{CONTEXT, config};
+use crate::{CONTEXT, FUSE, config};
 
 /// Six classes: three far from everything, three on top of each other.
 fn points(n: usize, random: &mut Random) -> Dataset {
@@ -24,8 +23,7 @@ fn points(n: usize, random: &mut Random) -> Dataset {
 }
 
 fn small() -> dance::Config {
-    let mut config = config(Calibration::Full, Mix::Auto);
-    config.conformal.method = MethodName::Fuse;
+    let mut config = config(FUSE);
     config.normalize = dance::data::Normalize::None;
     config.tune.evaluations = 1;
     config.rfm.rounds = 1;

@@ -99,7 +99,8 @@ impl ChangedBag {
 
     /// Returns the levels of `scores` after the moves, given their levels before.
     fn moved_levels(&self, scores: Scores, before: Levels) -> Levels {
-        let moved = |which: usize| (i64::from(before[which]) + self.moved[which].growth(scores[which])) as u32;
+        let moved =
+            |which: usize| (i64::from(before[which]) + self.moved[which].growth(scores[which])) as u32;
         [moved(0), moved(1), before[2]] // a query changes no probability
     }
 
@@ -128,7 +129,8 @@ impl ChangedBag {
         let most_moved = self.largest as usize + candidate.same_label.len() + 1;
         let stratum = counted.stratum(candidate.label);
         let bounds = &counted.bounds[stratum];
-        let bounds = &bounds[(most_moved.next_power_of_two().trailing_zeros() as usize).min(bounds.len() - 1)];
+        let bounds =
+            &bounds[(most_moved.next_power_of_two().trailing_zeros() as usize).min(bounds.len() - 1)];
         // The query itself, the points that it left unchanged, the points that it changed.
         1 + self.count_unchanged(counted, bounds, candidate, score)
             + self.count_changed(counted, stratum, candidate, score)

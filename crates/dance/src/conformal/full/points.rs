@@ -175,12 +175,12 @@ impl BagPoints {
     ) -> Option<Change> {
         let row = id as usize;
         let behind = self.neighbors.squared(row)[nearer..].iter().zip(&self.neighbors.ids(row)[nearer..]);
-        let before =
-            |&(&other, &id): &(&f64, &u32)| other == squared && reference.index.key(id) < query.key;
+        let before = |&(&other, &id): &(&f64, &u32)| other == squared && reference.index.key(id) < query.key;
         let place = nearer + behind.take_while(before).count();
         let (same_rank, other_rank) = self.rank(row, place, nearer, squared);
         let (same_contrastive, other_contrastive) = self.contrastive_score(reference, row, place, query);
-        let change = Change { id, same: [same_rank, same_contrastive], other: [other_rank, other_contrastive] };
+        let change =
+            Change { id, same: [same_rank, same_contrastive], other: [other_rank, other_contrastive] };
         let old = self.scores[row];
         (change.same != old || change.other != old).then_some(change)
     }

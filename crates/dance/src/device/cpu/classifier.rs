@@ -24,15 +24,15 @@ impl CpuClassifier {
     pub(super) fn open(machine: MachineParts<'_>, context: &Context<'_>) -> Result<Self> {
         check_machine(machine)?;
         let MachineParts { root, train, kernel, beta } = machine;
-        let root = Packed::of_columns(root);
+        let root = Packed::of_columns(root, context);
         let mapped = root.product(train, context)?;
         let center = mean(&mapped);
         let mapped = moved(&mapped, &center);
         Ok(Self {
             dimensions: train.cols(),
             norms: (0..mapped.rows()).map(|row| squared_norm(mapped.row(row)) as f32).collect(),
-            centers: Packed::of_rows(&mapped),
-            beta: Packed::of_columns(beta),
+            centers: Packed::of_rows(&mapped, context),
+            beta: Packed::of_columns(beta, context),
             root,
             center,
             kernel,

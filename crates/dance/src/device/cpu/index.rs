@@ -28,9 +28,9 @@ pub(super) struct CpuIndex {
 }
 
 impl CpuIndex {
-    pub(super) fn open(points: &Matrix) -> Self {
-        let (frame, moved) = Frame::of(points);
-        Self { points: Packed::of_rows(moved.as_ref().unwrap_or(points)), frame }
+    pub(super) fn open(points: &Matrix, context: &Context<'_>) -> Self {
+        let (frame, moved) = context.run(|| Frame::of(points));
+        Self { points: Packed::of_rows(moved.as_ref().unwrap_or(points), context), frame }
     }
 
     /// A list for what lies within a slack of the nearest points, or all.

@@ -69,7 +69,7 @@ impl Device for Cpu {
     }
 
     fn open_index(&self, points: &Matrix, context: &Context<'_>) -> Result<Box<dyn IndexHandle>> {
-        Ok(Box::new(context.run(|| index::CpuIndex::open(points))))
+        Ok(Box::new(index::CpuIndex::open(points, context)))
     }
 
     fn inner_products(&self, left: &Matrix, right: &Matrix, context: &Context<'_>) -> Result<Matrix> {

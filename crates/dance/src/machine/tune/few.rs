@@ -61,7 +61,7 @@ pub(super) fn fit(job: Job<'_>, points: Part, basis: Option<&Matrix>) -> Result<
     };
     let (_, outputs) = judged(&mut *session, kernel, rfm.ridge, &judges, &points.labels, context)?;
     let own: Vec<u32> = judges.iter().map(|&row| points.labels[row]).collect();
-    let scale = OutputScale::calibrated(&outputs, &own);
+    let scale = OutputScale::calibrated(&outputs, &own, context);
     session.keep()?;
     session.choose()?;
     let iterate = session.chosen()?;

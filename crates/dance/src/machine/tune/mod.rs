@@ -153,7 +153,7 @@ impl Job<'_> {
         let fidelity = describe(&trace, searched, [kept.len(), judging.len()], rfm, config.refit);
         let Winner { kernel, best, quality, iterate } = winner;
         drop(sample);
-        let scale = context.run(|| OutputScale::calibrated(&iterate.held_out, &validation.labels));
+        let scale = OutputScale::calibrated(&iterate.held_out, &validation.labels, context);
         let (machine, rows, judges) = if config.refit {
             drop((train, validation, iterate));
             context.notice(&Event::Refitting { points: all });

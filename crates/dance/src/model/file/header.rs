@@ -185,7 +185,9 @@ pub(super) fn read<'a>(file: &'a [u8], path: &'a Path) -> Result<(Metadata, Read
         Some(format) => {
             return Err(Error::format(
                 path,
-                format!("its format is {format}, and this version of dance reads format {FORMAT}; fit the model again"),
+                format!(
+                    "its format is {format}, and this version of dance reads format {FORMAT}; fit the model again"
+                ),
             ));
         }
     }

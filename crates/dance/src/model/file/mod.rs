@@ -21,7 +21,8 @@ use super::config::Config;
 use super::dance::Dance;
 use super::fitted::Fitted;
 use crate::conformal::{
-    Calibration, Decider, Method, MixSource, PosteriorCalibration, PosteriorPoints, Predictor, Reference, Setup,
+    Calibration, Decider, Method, MixSource, PosteriorCalibration, PosteriorPoints, Predictor, Reference,
+    Setup,
 };
 use crate::context::Context;
 use crate::data::{Dataset, Names, Normalize, Normalizer, Source};

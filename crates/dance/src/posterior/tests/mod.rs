@@ -125,8 +125,7 @@ fn compare(case: &Case, settings: &StackSettings, calibrates: PosteriorCalibrati
     let (counts, probabilities) = stack.answer(&case.queries, &context).unwrap();
     let expected = brute_force(case, settings, calibrates);
     for (query, expected) in expected.iter().enumerate() {
-        let found: Vec<u32> =
-            (0..case.classes as u32).map(|label| counts.get(query, label).rank()).collect();
+        let found: Vec<u32> = (0..case.classes as u32).map(|label| counts.get(query, label).rank()).collect();
         assert_eq!(
             &found, expected,
             "query {query}, {calibrates:?}, whole {}, {:?}",

@@ -1,8 +1,8 @@
-//! What combined evidence costs beside fused scores, in one run: calibrating, predicting in bulk, and one query at a time.
+//! The cost of the method posterior beside the method fuse, in one run: calibration, prediction in bulk, one query at a time.
 //!
-//! `cargo bench -p dance-conformal --bench evidence -- [calibration points] [fit points] [classes] [queries]`; without numbers, the shapes
-//! of pets and of SUN397. Made-up points of 512 dimensions; the kernel is given and evaluated once, so that times are those of what
-//! comes after it.
+//! `cargo bench -p dance-conformal --bench posterior -- [calibration points] [fit points] [classes] [queries]`.
+//! Without numbers, the shapes of pets and of SUN397 are measured. The points are made up and have 512 dimensions. The kernel
+//! is given and evaluated once, so that the times are those of calibration and prediction.
 
 mod made_up;
 
@@ -35,9 +35,9 @@ fn measure(name: &str, fit: usize, calibration: usize, classes: usize, queries: 
     let [given, held, asked] =
         [0, 1, 2].map(|part| data.select(&(ends[part]..ends[part + 1]).collect::<Vec<_>>()));
     let mut rates = Vec::new();
-    for combine in [MethodName::Fuse, MethodName::Posterior] {
+    for method in [MethodName::Fuse, MethodName::Posterior] {
         let tune = TuneConfig::default().bandwidth((1.0, 1.0)).shape((1.0, 1.0));
-        let config = Config::default().tune(tune).conformal(ConformalConfig::default().method(combine));
+        let config = Config::default().tune(tune).conformal(ConformalConfig::default().with_method(method));
         let fitted = Fitted::fit(&Cpu, &given, &config, &context)?;
         let (dance, calibrating): (Dance, f64) = seconds(|| fitted.calibrate(&Cpu, &held, &context))?;
         let predict = |rows: &Matrix| dance.score(rows, PredictOptions::default(), &context);
@@ -48,12 +48,12 @@ fn measure(name: &str, fit: usize, calibration: usize, classes: usize, queries: 
         let ((), single) = seconds(single)?;
         rates.push(queries as f64 / bulk);
         println!(
-            "  {combine:?}: calibrating {calibrating:.2} s; {:.0} points a second in bulk; one at a time {:.2} ms",
+            "  {method:?}: calibration {calibrating:.2} s; {:.0} points a second in bulk; one at a time {:.2} ms",
             queries as f64 / bulk,
             1e3 * single / alone as f64
         );
     }
-    println!("  evidence takes {:.2}× the time of fused scores", rates[0] / rates[1]);
+    println!("  the method posterior takes {:.2}× the time of the method fuse", rates[0] / rates[1]);
     Ok(())
 }
 
