@@ -496,11 +496,8 @@ mod tests {
                                     let heuristic = found.guarantee().starts_with("heuristic");
                                     assert_eq!(heuristic, calibration == Calibration::Reuse);
                                 }
-                                Err(Error::Config { expected, .. }) => {
-                                    assert!(
-                                        ["method", "calibration"].iter().any(|name| expected.contains(name)),
-                                        "{expected}"
-                                    );
+                                Err(Error::Conflict { other, .. }) => {
+                                    assert!(["method", "calibration"].contains(&other), "{other}");
                                 }
                                 Err(other) => panic!("{other}"),
                             }

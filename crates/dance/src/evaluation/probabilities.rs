@@ -7,7 +7,7 @@
 //!   groups of several runs are added up ([`merge`](ProbabilityMetrics::merge)) before they are compared.
 //!
 //! ```
-//! use dance::{Matrix, conformal::ProbabilityMetrics};
+//! use dance::{Matrix, evaluation::ProbabilityMetrics};
 //! let p = Matrix::new(vec![0.8, 0.2, 0.4, 0.6], 2, 2)?;
 //! let found = ProbabilityMetrics::new(&p, &[0, 0])?; // the first is right, the second is not
 //! assert!((found.brier() - (2.0 * 0.2f64.powi(2) + 2.0 * 0.6f64.powi(2)) / 2.0).abs() < 1e-6);
