@@ -106,7 +106,9 @@ pub enum Error {
         expected: &'static str,
     },
     /// Two settings that contradict each other.
-    #[error("`{setting}` = {value} cannot be used with `{other}` = {other_value}: drop `{setting}`{alternative}")]
+    #[error(
+        "`{setting}` = {value} cannot be used with `{other}` = {other_value}: drop `{setting}`{alternative}"
+    )]
     Conflict {
         /// The setting to drop.
         setting: &'static str,

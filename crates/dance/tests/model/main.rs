@@ -6,12 +6,14 @@ mod audit;
 mod devices;
 mod facade;
 mod file;
+mod invariance;
 mod kinds;
 #[path = "../../examples/custom_device/naive.rs"]
 mod naive;
 mod points;
 mod promises;
 mod select;
+mod watch;
 
 use std::sync::{LazyLock, Mutex};
 
