@@ -248,8 +248,7 @@ pub enum DanceCalibration {
 const SPLIT_OR_FULL: &str =
     "P(label in set) >= 1 - alpha in finite samples, for exchangeable points whose labels it knows";
 const REUSE: &str = "heuristic: calibration points serve as each other's neighbors";
-const NEW_LABELS: &str =
-    "P(label in set) >= 1 - alpha in finite samples, for exchangeable points; a new label is in a set that says so";
+const NEW_LABELS: &str = "P(label in set) >= 1 - alpha in finite samples, for exchangeable points; a new label is in a set that says so";
 
 impl Method {
     /// The method's name.
@@ -359,7 +358,11 @@ impl ConformalConfig {
                 Method::Dance(DanceMethod { scores, calibration: DanceCalibration::Reuse, mix, tie_noise })
             }
             (MethodName::Posterior, Calibration::Reuse) => {
-                return Err(conflict("calibration", "reuse", "`full` or `split` with the method `posterior`"));
+                return Err(conflict(
+                    "calibration",
+                    "reuse",
+                    "`full` or `split` with the method `posterior`",
+                ));
             }
             (MethodName::Fuse, Calibration::Split) => {
                 return Err(conflict("calibration", "split", "`full`, or left out, with the method `fuse`"));
@@ -376,7 +379,8 @@ impl ConformalConfig {
     /// Returns the settings of the neighbor scores, where their numbers are in range.
     fn scores(&self) -> Result<NeighborScores> {
         let Self { rank_neighbors, contrast_neighbors, temperature, seed, .. } = *self;
-        for (name, value) in [("rank_neighbors", rank_neighbors), ("contrast_neighbors", contrast_neighbors)] {
+        for (name, value) in [("rank_neighbors", rank_neighbors), ("contrast_neighbors", contrast_neighbors)]
+        {
             if value == 0 {
                 return Err(Error::config(name, value, "at least 1"));
             }
@@ -400,7 +404,11 @@ impl ConformalConfig {
             return Err(Error::config("tie_noise", self.tie_noise, "at least 0 and below 1"));
         }
         if self.tie_noise > 0.0 && name != MethodName::Dance {
-            return Err(conflict("tie_noise", self.tie_noise, "0: only the method `dance` breaks ties by noise"));
+            return Err(conflict(
+                "tie_noise",
+                self.tie_noise,
+                "0: only the method `dance` breaks ties by noise",
+            ));
         }
         let word = format!("{:?}", self.by_class).to_lowercase();
         let full = calibration == Calibration::Full;
@@ -410,10 +418,18 @@ impl ConformalConfig {
                 return Err(conflict("by_class", word, "`all` with the method `dance`; drop one of the two"));
             }
             (ByClass::Balanced | ByClass::Clusters, MethodName::Fuse) => {
-                return Err(conflict("by_class", word, "`all` or `each` with the method `fuse`; drop one of the two"));
+                return Err(conflict(
+                    "by_class",
+                    word,
+                    "`all` or `each` with the method `fuse`; drop one of the two",
+                ));
             }
             _ if !full => {
-                return Err(conflict("by_class", word, "`all` unless the calibration is `full`; drop one of the two"));
+                return Err(conflict(
+                    "by_class",
+                    word,
+                    "`all` unless the calibration is `full`; drop one of the two",
+                ));
             }
             _ => {}
         }
@@ -421,7 +437,11 @@ impl ConformalConfig {
             return Err(conflict("new_labels", true, "`false` with the method `dance`; drop one of the two"));
         }
         if self.new_labels && !full {
-            return Err(conflict("new_labels", true, "`false` unless the calibration is `full`; drop one of the two"));
+            return Err(conflict(
+                "new_labels",
+                true,
+                "`false` unless the calibration is `full`; drop one of the two",
+            ));
         }
         Ok(())
     }
@@ -475,7 +495,10 @@ mod tests {
                                     assert_eq!(heuristic, calibration == Calibration::Reuse);
                                 }
                                 Err(Error::Config { expected, .. }) => {
-                                    assert!(["method", "calibration"].iter().any(|name| expected.contains(name)), "{expected}");
+                                    assert!(
+                                        ["method", "calibration"].iter().any(|name| expected.contains(name)),
+                                        "{expected}"
+                                    );
                                 }
                                 Err(other) => panic!("{other}"),
                             }

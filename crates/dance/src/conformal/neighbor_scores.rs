@@ -60,7 +60,9 @@ impl NeighborScorer {
         let [mut rank, contrast] =
             scores::of_neighbors(both, neighbors, points, labels, reference.classes, context);
         if self.tie_noise > 0.0 {
-            rank.add_noise(|query, label| rank::tie_noise(self.seed, self.tie_noise, part, name(query), label));
+            rank.add_noise(|query, label| {
+                rank::tie_noise(self.seed, self.tie_noise, part, name(query), label)
+            });
         }
         PairedScores::join(&rank, &contrast)
     }
