@@ -1,7 +1,7 @@
-//! How a job runs: on which worker threads, who hears of its progress, and how it is told to stop.
+//! Worker threads, progress reports and interruption of a job.
 //!
-//! Every call that takes time gets a [`Context`]. Parallelism is something you pass, not something that is around: no work
-//! of this library runs on threads other than the context's (and the one that called). The library prints nothing itself.
+//! Every call that takes time gets a [`Context`]. The library does parallel work only on the threads of the context and
+//! on the thread that called it. It prints nothing: an [`Observer`] receives its events.
 //!
 //! ```
 //! use dance::{Context, Event, Observer};
@@ -12,7 +12,7 @@
 //!         println!("{event:?}");
 //!     }
 //!     fn interrupted(&self) -> bool {
-//!         true // Ctrl-C was pressed, say
+//!         true // for example after Ctrl-C
 //!     }
 //! }
 //!
@@ -29,28 +29,28 @@ use rayon::prelude::*;
 use crate::error::{Error, Result};
 use crate::event::Event;
 
-/// More workers than any machine that fits a kernel has cores; a request beyond it is a slip of the finger.
+/// The largest number of workers. A larger request is taken for a typing error and cut to it.
 const MOST_THREADS: usize = 256;
 
-/// Listens to a job. Both methods are called on the thread that called the library.
+/// A receiver of a job's events. Both methods are called on the thread that called the library.
 pub trait Observer: Sync {
-    /// Something happened.
+    /// Receives an event.
     fn notice(&self, _event: &Event) {}
 
-    /// Asked between steps, at least once for every few thousand queries; `true` ends the job with
-    /// [`Error::Interrupted`].
+    /// Returns whether the job should end, which it does with [`Error::Interrupted`]. The library calls this between
+    /// steps, at least once every few thousand queries.
     fn interrupted(&self) -> bool {
         false
     }
 }
 
-/// Listens to nothing.
+/// An observer that ignores every event.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 
 impl Observer for Silent {}
 
-/// Hears nothing of a part of a job, but may end it.
+/// An observer that ignores every event but can still interrupt the job.
 pub struct Quiet<'a>(pub &'a dyn Observer);
 
 impl Observer for Quiet<'_> {
@@ -59,7 +59,7 @@ impl Observer for Quiet<'_> {
     }
 }
 
-/// How a job runs: its worker threads, who hears of its progress, and how it is told to stop.
+/// The worker threads and the observer of a job.
 #[derive(Clone)]
 pub struct Context<'a> {
     pool: Arc<rayon::ThreadPool>,
@@ -73,7 +73,7 @@ impl std::fmt::Debug for Context<'_> {
 }
 
 impl Context<'static> {
-    /// `threads` workers, 0 for one per core; nobody listens. Results are the same for every number of threads.
+    /// Starts `threads` workers, or one per core for 0, without an observer. Results do not depend on their number.
     pub fn new(threads: usize) -> Result<Self> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads.min(MOST_THREADS))
@@ -85,23 +85,23 @@ impl Context<'static> {
 }
 
 impl Context<'_> {
-    /// The same threads, with somebody who listens.
+    /// Returns a context with the same threads and another observer.
     pub fn with_observer<'b>(&self, observer: &'b dyn Observer) -> Context<'b> {
         Context { pool: Arc::clone(&self.pool), observer }
     }
 
-    /// Number of workers.
+    /// Returns the number of workers.
     pub fn threads(&self) -> usize {
         self.pool.current_num_threads()
     }
 
-    /// Runs `work` on the workers; what it does in parallel is done by them.
+    /// Runs `work` on the workers, which also do its parallel parts.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.pool.install(work)
     }
 
-    /// `work` of every number below `count`, in parallel on the workers. One piece alone is done here and now: waking a worker
-    /// would cost more than a query.
+    /// Returns `work` of every number below `count`, computed in parallel. A single piece runs on the calling thread,
+    /// since waking a worker takes longer than one query.
     pub fn map<T: Send>(&self, count: usize, work: impl Fn(usize) -> T + Sync + Send) -> Vec<T> {
         if count <= 1 {
             return (0..count).map(work).collect();
@@ -109,37 +109,37 @@ impl Context<'_> {
         self.run(|| (0..count).into_par_iter().with_max_len(1).map(work).collect())
     }
 
-    /// `work` on every part of `length` of what is there, in parallel like [`map`](Self::map).
+    /// Runs `work` on every chunk of `length` values, in parallel like [`map`](Self::map), with the chunk's number.
     pub(crate) fn each_part<T: Send>(
         &self,
-        all: &mut [T],
+        values: &mut [T],
         length: usize,
         work: impl Fn(usize, &mut [T]) + Sync + Send,
     ) {
-        if all.len() <= length {
-            return work(0, all);
+        if values.len() <= length {
+            return work(0, values);
         }
         self.run(|| {
-            all.par_chunks_mut(length).enumerate().with_max_len(1).for_each(|(at, part)| work(at, part));
+            values.par_chunks_mut(length).enumerate().with_max_len(1).for_each(|(at, chunk)| work(at, chunk));
         });
     }
 
-    /// Ends the job when the observer asks for it. Not for use inside [`run`](Self::run).
+    /// Fails with [`Error::Interrupted`] when the observer wants to stop. Must not be called inside [`run`](Self::run).
     pub fn check(&self) -> Result<()> {
         if self.observer.interrupted() { Err(Error::Interrupted) } else { Ok(()) }
     }
 
-    /// Who listens.
+    /// Returns the observer.
     pub fn observer(&self) -> &dyn Observer {
         self.observer
     }
 
-    /// Tells the observer what happened.
+    /// Sends an event to the observer.
     pub fn notice(&self, event: &Event) {
         self.observer.notice(event);
     }
 
-    /// Tells the observer something the user should know; the job goes on.
+    /// Sends a warning to the observer; the job continues.
     pub fn warn(&self, warning: impl Into<String>) {
         self.notice(&Event::Warning(warning.into()));
     }

@@ -1,4 +1,4 @@
-//! The one error type of the library: every variant carries what is wrong, where, and what to do about it.
+//! The error type of the library. Every variant carries the problem, its place and a remedy.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -6,49 +6,50 @@ use std::path::{Path, PathBuf};
 /// `Result` with this library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything that can go wrong. Nothing a user can feed the library panics instead.
+/// Every failure of the library. No input of a user causes a panic.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused a file operation.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file in question.
+        /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// A file cannot be written.
     #[error("{}: cannot be written: {source}", path.display())]
     Write {
-        /// The file in question.
+        /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// A file is not what its name says, is truncated, or holds a type that cannot be read.
+    /// A file has another format than its name says, is truncated, or holds a type that cannot be read.
     #[error("{}: {}", path.display(), shortened(problem))]
     Format {
-        /// The file in question.
+        /// The file.
         path: PathBuf,
-        /// What is wrong and what to do.
+        /// The problem and its remedy.
         problem: String,
     },
-    /// An array, tensor or column that is needed is not in the file.
+    /// A file lacks an array, tensor or column that is needed.
     #[error("{}: has no `{}`; it holds {}. {help}", path.display(), shortened(key), list(found))]
     MissingKey {
-        /// The file in question.
+        /// The file.
         path: PathBuf,
-        /// The name that was looked for.
+        /// The missing name.
         key: String,
-        /// The names that are there.
+        /// The names that the file has.
         found: Vec<String>,
-        /// What to do.
+        /// The remedy.
         help: &'static str,
     },
     /// A number that is not finite.
     #[error(
-        "{origin}: row {row}, column {column} is {value}; every number must be finite. Remove the row or mend the encoder's output"
+        "{origin}: row {row}, column {column} is {value}; every number must be finite. Remove the row or mend the \
+         encoder's output"
     )]
     NotFinite {
         /// The file or array.
@@ -60,14 +61,14 @@ pub enum Error {
         /// The offending value.
         value: f32,
     },
-    /// Two things that must agree in size do not.
+    /// Two sizes that must agree differ.
     #[error("{}: expected {expected}, found {found}", shortened(what))]
     Shape {
-        /// What was compared.
+        /// The size that was compared.
         what: String,
-        /// What it should be.
+        /// The required size.
         expected: String,
-        /// What it is.
+        /// The actual size.
         found: String,
     },
     /// A label that cannot be used.
@@ -77,32 +78,32 @@ pub enum Error {
         origin: String,
         /// 0-based row.
         row: usize,
-        /// What is wrong and what to do.
+        /// The problem and its remedy.
         problem: String,
     },
-    /// Embeddings of another encoder than those before.
+    /// Embeddings come from another encoder than the earlier ones.
     #[error("{origin}: made by {found}, where {expected} is needed. {hint}")]
     Encoder {
         /// The file or array.
         origin: String,
-        /// The encoder that the others are of.
+        /// The encoder of the earlier embeddings.
         expected: String,
-        /// The encoder of these.
+        /// The encoder of these embeddings.
         found: String,
-        /// What to do.
+        /// The remedy.
         hint: &'static str,
     },
-    /// The data cannot support what was asked of it (one class, too few points, all points equal …).
+    /// The data are unfit for the job: one class, too few points, all points equal, and the like.
     #[error("{}", shortened(_0))]
     Data(String),
-    /// An option outside its range.
+    /// A setting is outside its range.
     #[error("{name} = {}: must be {expected}", shortened(value))]
     Config {
-        /// The option's name.
+        /// The setting's name.
         name: &'static str,
         /// The value given.
         value: String,
-        /// What is allowed.
+        /// The values that are allowed.
         expected: &'static str,
     },
     /// Two settings that contradict each other.
@@ -121,7 +122,7 @@ pub enum Error {
         /// Another way out, such as ", or choose `method` = dance"; empty where there is none.
         alternative: &'static str,
     },
-    /// The job would need more memory than it may take. Nothing was allocated.
+    /// A job needs more memory than it may take. Nothing was allocated.
     #[error(
         "{what} needs {} of memory and has {}. {hint}",
         human_bytes(*needed), human_bytes(*limit)
@@ -133,53 +134,53 @@ pub enum Error {
         needed: u64,
         /// Bytes allowed, or free.
         limit: u64,
-        /// The way out.
+        /// The remedy.
         hint: String,
     },
-    /// The kernel matrix could not be factorised even with a larger ridge.
+    /// The kernel matrix has no Cholesky factor, even with a larger ridge.
     #[error(
-        "the kernel matrix of {n} points is not positive definite in 32-bit arithmetic, not even with ridge {ridge:.1e}; \
-         use a smaller bandwidth ({bandwidth:.3} now) or a larger ridge"
+        "the kernel matrix of {n} points is not positive definite in 32-bit arithmetic, not even with ridge \
+         {ridge:.1e}; use a smaller bandwidth ({bandwidth:.3} now) or a larger ridge"
     )]
     NotPositiveDefinite {
         /// Number of training points.
         n: usize,
         /// The largest ridge tried.
         ridge: f64,
-        /// The bandwidth in use.
+        /// The bandwidth.
         bandwidth: f64,
     },
-    /// A device cannot be used, or failed in the middle.
+    /// A device cannot be used, or failed during a job.
     #[error("{device}: {}", shortened(problem))]
     Device {
-        /// What it is called.
+        /// The device's name.
         device: String,
-        /// What is wrong and what to do.
+        /// The problem and its remedy.
         problem: String,
     },
-    /// The observer asked to stop.
+    /// The observer stopped the job.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl Error {
-    /// An operation on a file failed.
+    /// Wraps a failed operation on a file.
     pub fn io(path: &Path, source: std::io::Error) -> Self {
         Self::Io { path: path.to_owned(), source }
     }
 
-    /// A file is not what it should be.
+    /// Reports a file whose contents are wrong.
     pub fn format(path: &Path, problem: impl Into<String>) -> Self {
         Self::Format { path: path.to_owned(), problem: problem.into() }
     }
 
-    /// An option is outside its range.
+    /// Reports a setting outside its range.
     pub fn config(name: &'static str, value: impl std::fmt::Display, expected: &'static str) -> Self {
         Self::Config { name, value: value.to_string(), expected }
     }
 }
 
-/// The text, or its begin and end where it is longer than anybody reads: a file may hold a name or a cell of any length.
+/// Returns the text, or its start and end if it has over 1,000 bytes: a file may hold a name of any length.
 pub fn shortened(text: &str) -> Cow<'_, str> {
     const LONGEST: usize = 1000;
     const BEGIN: usize = 600;
@@ -206,7 +207,7 @@ fn list(names: &[String]) -> String {
     text
 }
 
-/// Bytes in the unit a person would choose: `1.5 GiB`.
+/// Formats a number of bytes in the largest fitting unit: `1.5 GiB`.
 pub fn human_bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;
@@ -222,7 +223,7 @@ pub fn human_bytes(bytes: u64) -> String {
 mod tests {
     use super::*;
 
-    /// Whatever a file holds, a message is short, whole characters, and has its begin and its end.
+    /// Messages stay short, cut between characters, and keep their start and end, however long a cell is.
     #[test]
     fn messages_have_a_longest_length() {
         let long = "ä".repeat(5_000_000);

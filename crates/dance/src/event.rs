@@ -1,149 +1,122 @@
-//! What a long job tells while it runs: plain data, for progress bars, logs and reports.
+//! Events of a long job, as plain data for progress bars, logs and reports.
 
 use serde::{Deserialize, Serialize};
 
-use crate::numeric::matrix::Matrix;
-
-/// Something that happened during a job.
+/// A step of a job.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A job begins that will take at most `bytes` of memory at its peak.
+    /// A job begins that allocates at most `bytes` at its peak.
     Memory {
-        /// Bytes at the peak.
+        /// Bytes allocated at the peak.
         bytes: u64,
     },
-    /// A search begins.
+    /// A search for kernel settings begins.
     SearchBegins {
-        /// Settings to try.
+        /// The number of settings to try.
         evaluations: usize,
-        /// Training points the trials use.
+        /// Training points that the trials use.
         points: usize,
-        /// Training points there are.
+        /// Training points in all.
         of: usize,
     },
-    /// A setting was tried.
+    /// A setting was evaluated.
     Evaluated(Evaluation),
-    /// The best settings are tried again on all points.
+    /// The best settings are evaluated again on all points.
     Confirming {
-        /// How many.
+        /// The number of these settings.
         candidates: usize,
     },
-    /// A kernel ridge regression of the RFM was fitted and judged.
+    /// A kernel ridge regression of the RFM was fitted and evaluated.
     Round(Round),
-    /// The kernel is fitted once more on training and validation points together.
+    /// The kernel is fitted again, on training and validation points together.
     Refitting {
-        /// Points in all.
+        /// The number of these points.
         points: usize,
     },
-    /// Queries are being answered, or calibration points searched.
+    /// Some queries have their answers, or some calibration points their neighbors.
     Answered {
-        /// So many are done.
+        /// The number done so far.
         done: usize,
-        /// So many there are.
+        /// The number in all.
         of: usize,
     },
-    /// Pictures or texts are being embedded.
+    /// Some pictures or texts are embedded.
     Embedded {
-        /// So many are done.
+        /// The number done so far.
         done: usize,
-        /// So many there are.
+        /// The number in all.
         of: usize,
     },
-    /// A file is being fetched.
+    /// A file is being downloaded.
     Fetching {
-        /// What it is called.
+        /// The file's name.
         file: String,
-        /// Bytes that are here.
+        /// Bytes received so far.
         done: u64,
-        /// Bytes it has, where that is known.
+        /// Bytes in all, if known.
         of: Option<u64>,
     },
-    /// Something the user should know; the job goes on.
+    /// A warning for the user; the job continues.
     Warning(String),
 }
 
-/// How well outputs fit labels: more accurate is better, then a smaller squared loss.
+/// The accuracy and squared loss of classifier outputs. Accuracy ranks first, the loss breaks ties.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quality {
-    /// Share of points whose largest output is at their label.
+    /// Share of points whose largest output is that of their label.
     pub accuracy: f64,
-    /// Mean over points of `‖f - y‖²`, y one-hot.
+    /// Mean of `‖f - y‖²` over the points, y one-hot.
     pub loss: f64,
 }
 
 impl Quality {
-    /// Of a fit that failed: everything else beats it.
+    /// The quality of a failed fit, which every other quality beats.
     pub const WORST: Self = Self { accuracy: 0.0, loss: f64::INFINITY };
 
-    /// Judges `outputs` (one row per point) against labels.
-    pub fn of(outputs: &Matrix, labels: &[u32]) -> Self {
-        let mut hits = 0usize;
-        let mut loss = 0.0;
-        for (row, &label) in labels.iter().enumerate() {
-            let outputs = outputs.row(row);
-            hits += usize::from(largest(outputs) == label as usize);
-            let squares: f64 = outputs.iter().map(|&value| f64::from(value).powi(2)).sum();
-            loss += squares - 2.0 * f64::from(outputs[label as usize]) + 1.0;
-        }
-        let n = labels.len().max(1) as f64;
-        Self { accuracy: hits as f64 / n, loss: loss / n }
-    }
-
-    /// Whether this beats `other`.
+    /// Returns whether this quality is better than `other`.
     pub fn beats(&self, other: &Self) -> bool {
         self.accuracy > other.accuracy || (self.accuracy == other.accuracy && self.loss < other.loss)
     }
 }
 
-/// The first of the largest values.
-pub(crate) fn largest(values: &[f32]) -> usize {
-    let mut best = 0;
-    for (place, value) in values.iter().enumerate() {
-        if *value > values[best] {
-            best = place;
-        }
-    }
-    best
-}
-
-/// How a kernel ridge regression was solved.
+/// Accuracy of the solution of a kernel ridge regression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RidgeReport {
-    /// The ridge in the end: larger than asked for when the kernel matrix was not positive definite.
+    /// The ridge used, which is larger than the setting when the kernel matrix was not positive definite.
     pub ridge: f64,
-    /// `‖Y - (K + ridge·I)β‖ / ‖Y‖` on a sample of rows.
+    /// The relative residual `‖Y - (K + ridge·I)β‖ / ‖Y‖` on a sample of rows.
     pub residual: f64,
-    /// Corrections by iterative refinement.
+    /// The number of steps of iterative refinement.
     pub refinements: usize,
 }
 
-/// One turn of the RFM's loop.
+/// One iteration of the RFM: a regression and the AGOP of its solution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round {
-    /// 0 is the identity metric.
+    /// The iteration's number; 0 has the identity metric.
     pub round: usize,
-    /// Quality on the validation points; `None` without any.
+    /// The quality on the validation points; `None` without such points.
     pub quality: Option<Quality>,
-    /// How the regression was solved.
+    /// The accuracy of the regression's solution.
     pub report: RidgeReport,
-    /// Wall-clock time of the regression and the AGOP after it.
+    /// Wall-clock time of the regression and its AGOP.
     pub seconds: f64,
 }
 
-/// One setting of the kernel, tried.
+/// One evaluated setting of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// Bandwidth in median distances.
+    /// Bandwidth in units of the median distance.
     pub bandwidth: f64,
-    /// Shape.
+    /// Shape ξ of the kernel.
     pub shape: f64,
-    /// Training points used.
+    /// The number of training points.
     pub points: usize,
-    /// AGOP updates behind the best iterate.
+    /// The number of AGOP updates before the best iterate.
     pub rounds: usize,
-    /// Quality of the best iterate on the validation points; [`Quality::WORST`] when the fit failed.
-    #[serde(rename = "score")] // its name in result files
+    /// The best iterate's quality on the validation points; [`Quality::WORST`] when the fit failed.
+    #[serde(rename = "score")] // the name in result files
     pub quality: Quality,
     /// Wall-clock time.
     pub seconds: f64,

@@ -1,14 +1,14 @@
 //! The generalised Laplace kernel `K(a,b) = exp(-(r/L)^(1/ξ))`, `r = ‖(a-b)R‖₂` (the paper, §2.3).
 //!
-//! Everything starts from squared distances, so that `r` itself is never formed: with `u = (r²/L²)^(q/2)`, `q = 1/ξ`,
-//! the kernel is `exp(-u)` and the weight of its gradient is
-//! `w = -(q/L^q)·K·r^(q-2) = -q·K·u/r²`, 0 where `r = 0`.
+//! All formulas start from squared distances, so that `r` itself is never computed. With `u = (r²/L²)^(q/2)`,
+//! `q = 1/ξ`, the kernel is `exp(-u)`. The weight of its gradient is `w = -(q/L^q)·K·r^(q-2) = -q·K·u/r²`, or 0 at
+//! distance 0.
 //!
-//! The two parameters and the formula in f64 are here; a device evaluates it for many pairs at once in its own way.
+//! This module has the two parameters and the formula in f64. Every device has its own code for many pairs at once.
 //!
 //! ```
 //! let kernel = dance::kernel::Kernel::new(2.0, 1.0)?; // exp(-r/2)
-//! assert!((kernel.value(9.0) - (-1.5f64).exp()).abs() < 1e-12); // of the squared distance 9
+//! assert!((kernel.value(9.0) - (-1.5f64).exp()).abs() < 1e-12); // at the squared distance 9
 //! # Ok::<(), dance::Error>(())
 //! ```
 
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// A kernel's two parameters. The metric is applied to the points beforehand.
+/// The two parameters of the kernel. Callers apply the metric to the points first.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kernel {
     bandwidth: f64,
@@ -24,7 +24,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// `bandwidth` (L) is a distance; `shape` (ξ) of 1/2 is the Gaussian, 1 the Laplace kernel, more is heavier-tailed.
+    /// Creates the kernel with bandwidth L, a distance, and shape ξ: 1/2 is the Gaussian kernel, 1 the Laplace kernel,
+    /// and larger values have heavier tails.
     pub fn new(bandwidth: f64, shape: f64) -> Result<Self> {
         if !(bandwidth.is_finite() && bandwidth > 0.0) {
             return Err(Error::config("bandwidth", bandwidth, "a positive number"));
@@ -39,29 +40,29 @@ impl Kernel {
         Ok(Self { bandwidth, shape })
     }
 
-    /// L.
+    /// Returns the bandwidth L.
     pub fn bandwidth(&self) -> f64 {
         self.bandwidth
     }
 
-    /// ξ.
+    /// Returns the shape ξ.
     pub fn shape(&self) -> f64 {
         self.shape
     }
 
-    /// The kernel of one squared distance, in f64.
+    /// Returns the kernel at a squared distance, in f64.
     pub fn value(&self, squared_distance: f64) -> f64 {
         (-self.exponent_of(squared_distance)).exp()
     }
 
-    /// `1 - K` of one squared distance, in f64 and without cancellation.
+    /// Returns `1 - K` at a squared distance, in f64 and without cancellation.
     pub fn one_minus_value(&self, squared_distance: f64) -> f64 {
         -(-self.exponent_of(squared_distance)).exp_m1()
     }
 
     fn exponent_of(&self, squared_distance: f64) -> f64 {
         let (relative, power) = (squared_distance / (self.bandwidth * self.bandwidth), 0.5 / self.shape);
-        // The Gaussian and the Laplace kernel without a logarithm.
+        // The Gaussian and the Laplace kernel need no logarithm.
         if power == 1.0 {
             relative
         } else if power == 0.5 {

@@ -1,5 +1,5 @@
-//! Settings that are made step by step: `ConformalConfig::default().mix(Mix::Fixed(0.3)).seed(7)`. A struct of settings can so
-//! gain a field without breaking anybody.
+//! A macro for builder methods: `RfmConfig::default().rounds(3).seed(7)`. A struct of settings with such methods can
+//! gain a field without breaking its callers.
 
 macro_rules! setters {
     ($settings:ident { $($field:ident: $type:ty),* $(,)? }) => {

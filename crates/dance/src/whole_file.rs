@@ -1,10 +1,9 @@
-//! Files that appear whole or not at all: the one piece of code through which everything is written, and [`read`] for what is
-//! wanted whole.
+//! Atomic writes: a file appears whole or not at all. All output is written here; [`read`] reads small files.
 //!
-//! A file is written under a random temporary name beside its place, flushed to the disk and renamed; then the folder is
-//! flushed too. Whoever reads the final name sees the old file or the new one, also when two programs write it at once. An
-//! existing file keeps its mode; a symbolic link is followed, not replaced; a read-only file is refused. What a killed run
-//! left behind is removed by the next one that writes the same file: a temporary file is locked while its writer lives.
+//! A file is written under a random temporary name in its folder, flushed to the disk and renamed; then the folder is
+//! flushed. A reader of the final name gets the old file or the new one, even when two programs write it at once. An
+//! existing file keeps its mode, a symbolic link is followed, and a read-only file is refused. A killed program leaves
+//! a temporary file behind. The next writer of the same file removes it, since only a running writer holds its lock.
 //!
 //! ```
 //! use std::io::Write;
@@ -28,28 +27,28 @@ use tempfile::TempPath;
 
 use crate::error::{Error, Result, human_bytes};
 
-/// Temporary files that are to vanish when the program is interrupted.
+/// Temporary files to remove when the program is interrupted.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A file under way; dropped without [`commit`](Self::commit) it leaves nothing behind.
+/// A file being written. Dropped without [`commit`](Self::commit), it leaves nothing behind.
 #[derive(Debug)]
 pub struct WholeFile {
-    /// The file and its temporary name, under which it is removed when it is dropped; `None` once it is committed.
+    /// The open file and its temporary path, which is removed on drop; `None` after the commit.
     out: Option<(BufWriter<File>, TempPath)>,
     temporary: PathBuf,
-    /// Where it goes: the target of a symbolic link.
+    /// The final path, after symbolic links are followed.
     place: PathBuf,
-    /// What the user called it.
+    /// The path as the user wrote it.
     path: PathBuf,
 }
 
 impl WholeFile {
-    /// Fails now if `path` could not be written later.
+    /// Checks that `path` can be written, and writes nothing.
     pub fn check(path: impl AsRef<Path>) -> Result<()> {
         Self::create(path).map(drop)
     }
 
-    /// Begins a file that will be called `path`.
+    /// Begins to write the file `path`.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let refuse = |problem: &str| Err(Error::format(path, problem));
@@ -62,7 +61,7 @@ impl WholeFile {
         };
         let mode = match fs::metadata(&place) {
             Ok(found) if found.is_dir() => return refuse("is a directory; name a file in it"),
-            // A rename would put a file in the place of the device.
+            // A rename would replace a device or a pipe by a file.
             Ok(found) if !found.is_file() => return refuse("is not a regular file"),
             Ok(found) if found.permissions().readonly() => {
                 return refuse("is read-only; remove it, make it writable or name another file");
@@ -73,12 +72,12 @@ impl WholeFile {
         let Some(name) = place.file_name().map(|name| name.to_string_lossy().into_owned()) else {
             return refuse("is not a file name");
         };
-        // Beside its final place, so that the rename stays within one file system.
+        // The temporary file lies in the same folder, so that the rename stays within one file system.
         let folder = folder_of(&place);
         let prefix = format!(".{name}.");
         remove_leftovers(folder, &prefix);
         let mut unfinished = lock();
-        // Opened by us: what the system says then has no temporary name in it, which means nothing to the user.
+        // `create_new` opens the file, so that the error holds no temporary name, which the user does not know.
         let file = tempfile::Builder::new()
             .prefix(&prefix)
             .suffix(SUFFIX)
@@ -91,7 +90,7 @@ impl WholeFile {
         Ok(Self { out: Some((BufWriter::new(file), name)), temporary, place, path: path.to_owned() })
     }
 
-    /// Writes all of `bytes` to a file called `path`.
+    /// Writes `bytes` to the file `path`.
     pub fn write(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
         let path = path.as_ref();
         let mut file = Self::create(path)?;
@@ -99,7 +98,7 @@ impl WholeFile {
         file.commit()
     }
 
-    /// Puts the file in its place.
+    /// Flushes the file and renames it to its final path.
     pub fn commit(mut self) -> Result<()> {
         let finish = |(out, name): (BufWriter<File>, TempPath)| -> io::Result<()> {
             let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -117,7 +116,7 @@ impl WholeFile {
         })
     }
 
-    /// An error that names the file to whoever only sees a `Write`.
+    /// Adds the file's name to an error of the trait `Write`.
     fn named(&self, error: io::Error) -> io::Error {
         io::Error::new(error.kind(), cannot_write(&self.path, error))
     }
@@ -131,18 +130,17 @@ fn cannot_write(path: &Path, source: io::Error) -> Error {
     Error::Write { path: path.to_owned(), source }
 }
 
-/// Reads all of a regular file that is no longer than `longest` bytes: a pipe could keep us waiting, and a file without end would
-/// take all memory.
+/// Reads a regular file of at most `longest` bytes. Refuses pipes, which may block, and longer files.
 pub fn read(path: impl AsRef<Path>, longest: u64) -> Result<Vec<u8>> {
     let path = path.as_ref();
     let cannot_read = |error| Error::io(path, error);
-    // Before opening, which would wait for the other end of a pipe.
+    // Checked before the file is opened, since opening a pipe waits for its writer.
     let found = fs::metadata(path).map_err(cannot_read)?;
     if found.is_dir() {
         return Err(Error::format(path, "is a directory; name a file in it"));
     }
     if !found.is_file() {
-        return Err(Error::format(path, "is not a regular file; save what it gives to one"));
+        return Err(Error::format(path, "is not a regular file; save its contents to one"));
     }
     let mut bytes = Vec::new();
     if found.len() <= longest {
@@ -150,20 +148,20 @@ pub fn read(path: impl AsRef<Path>, longest: u64) -> Result<Vec<u8>> {
         bytes
             .try_reserve_exact(found.len() as usize)
             .map_err(|_| cannot_read(ErrorKind::OutOfMemory.into()))?;
-        // It may grow while it is read.
+        // The file may grow while it is read.
         file.take(longest.saturating_add(1)).read_to_end(&mut bytes).map_err(cannot_read)?;
     }
     if found.len() > longest || bytes.len() as u64 > longest {
         let limit = human_bytes(longest);
-        return Err(Error::format(path, format!("is longer than {limit}, which such a file never is")));
+        return Err(Error::format(path, format!("is longer than {limit}, more than such a file needs")));
     }
     Ok(bytes)
 }
 
 const SUFFIX: &str = ".tmp";
 
-/// Removes every file that is under way and runs `last`; no file can be finished meanwhile or, if `last` ends the program,
-/// ever after. For whoever handles an interruption.
+/// Removes every unfinished file and runs `last`. No file can be committed meanwhile, nor later if `last` ends the
+/// program. For handlers of interruptions.
 pub fn abandon_all<T>(last: impl FnOnce() -> T) -> T {
     let mut unfinished = lock();
     for path in unfinished.drain(..) {
@@ -184,7 +182,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A file that was not there, locked, with the mode of the one whose place it takes; the process's mask takes its share.
+/// Creates and locks a new file with the mode of the file that it will replace, less the process's mask.
 fn create_new(path: &Path, mode: Option<&Permissions>) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create_new(true);
@@ -194,20 +192,20 @@ fn create_new(path: &Path, mode: Option<&Permissions>) -> io::Result<File> {
         options.mode(mode.mode());
     }
     #[cfg(not(unix))]
-    let _ = mode; // other systems have none
+    let _ = mode; // other systems have no modes
     let file = options.open(path)?;
-    // A file system without locks only loses the clean-up of leftovers.
+    // Without locks in the file system, leftovers stay until someone removes them.
     let _ = file.lock();
-    // Whoever cleans up may have come between the file and its lock; another name is tried then.
+    // Another process may have removed the file before its lock; the caller then tries another name.
     if path.exists() { Ok(file) } else { Err(ErrorKind::AlreadyExists.into()) }
 }
 
-/// So that the new name survives a power failure. Only Unix can open a folder.
+/// Flushes the folder, so that the new name survives a power failure. Only Unix can open a folder.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// Removes the temporary files of writers that are no more.
+/// Removes the temporary files of writers that have ended.
 fn remove_leftovers(folder: &Path, prefix: &str) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
@@ -216,7 +214,7 @@ fn remove_leftovers(folder: &Path, prefix: &str) {
         if !(name.starts_with(prefix) && name.ends_with(SUFFIX)) || lock().contains(&entry.path()) {
             continue;
         }
-        // Whoever still writes it holds its lock. (To open a pipe would be to wait for its other end.)
+        // A running writer holds the lock of its file. Only regular files are opened, since opening a pipe blocks.
         let abandoned = entry.file_type().is_ok_and(|kind| kind.is_file())
             && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
         if abandoned {
@@ -293,15 +291,15 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_of_the_dead_go_and_files_of_the_living_stay() {
+    fn leftovers_go_and_files_of_running_writers_stay() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
         fs::write(folder.path().join(".out.dead.tmp"), b"half").unwrap();
         fs::write(folder.path().join(".other.dead.tmp"), b"half").unwrap();
-        let living = WholeFile::create(&path).unwrap();
+        let running = WholeFile::create(&path).unwrap();
         WholeFile::write(&path, b"whole").unwrap();
-        assert_eq!(names(folder.path()).len(), 3); // the other's, the living one's, and the file
-        drop(living);
+        assert_eq!(names(folder.path()).len(), 3); // the leftover of `other`, the running writer's file, and `out`
+        drop(running);
         assert_eq!(names(folder.path()), [".other.dead.tmp", "out"]);
     }
 
@@ -336,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_cannot_be_written_says_so() {
+    fn an_error_names_the_path_that_cannot_be_written() {
         let error = WholeFile::check("/no/such/folder/out").unwrap_err();
         assert!(error.to_string().contains("/no/such/folder/out"), "{error}");
     }

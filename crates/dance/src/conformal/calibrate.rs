@@ -1,17 +1,19 @@
-//! Calibration: how calibration points become a [`Predictor`].
+//! Calibration: makes a [`Predictor`] from calibration points.
 //!
 //! | method | calibration | neighbors of a calibration point |
 //! |---|---|---|
 //! | dance | reuse (the paper's main tables) | the other calibration points |
 //! | dance | split (the paper, appendix D) | the fit points |
 //! | fuse | full | the fit points and the other calibration points |
-//! | posterior | full or split | as above; experts trained on labels decide |
+//! | posterior | full | the fit points and the other calibration points |
+//! | posterior | split | the fit points |
 //!
-//! A fit and a model file go through the same last step of each method ([`Predictor::of_thresholds`],
-//! [`Predictor::of_bag`], [`Predictor::of_stack`]).
+//! In the method posterior, neighbors serve novelty and support only; its experts score the labels. Calibration and
+//! loading share the last step of each method: [`Predictor::of_thresholds`], [`Predictor::of_bag`],
+//! [`Predictor::of_stack`].
 //!
-//! Cost: one search of all calibration points. With reuse, the search runs over the two parts of the 80/20 split in turn:
-//! the first answers for the selection of the mix, both merged give the thresholds.
+//! Cost: one search of all calibration points. With reuse, the search runs over the two parts of the 80/20 split in
+//! turn. The first part serves the selection of the mix, both merged give the thresholds.
 
 use std::sync::Arc;
 
@@ -39,7 +41,7 @@ use crate::stream::Novelty;
 const BAG_NEIGHBORS: usize = 10;
 
 impl Predictor {
-    /// Calibrates the method dance on mapped points. `fit` is called where neighbors are found among the fit points.
+    /// Calibrates the method dance on mapped points. `fit` is called if neighbors are searched among the fit points.
     pub fn dance(
         method: DanceMethod,
         calibration: Part,
@@ -96,7 +98,7 @@ impl Predictor {
         Self::of_thresholds(method, reference, own, selection, novelty, setup)
     }
 
-    /// Calibrates with split: calibration points have their neighbors among the fit points. Where the mix is selected, a
+    /// Calibrates with split: calibration points have their neighbors among the fit points. If the mix is selected, a
     /// random half of the calibration points selects it, and the other half gives the thresholds.
     fn split(method: DanceMethod, calibration: &Part, fit: Part, setup: Setup<'_>) -> Result<Self> {
         let Setup { classes, context, .. } = setup;
@@ -107,6 +109,7 @@ impl Predictor {
         let neighbors = reference.index.search(points, scorer.neighbors(), context)?;
         let scores = scorer.score(&reference, &neighbors, CALIBRATION_PART, |row| row as u64, context);
         let novelty = Novelty::new(&neighbors, scorer.neighbors(), reference.len())?;
+        // The points that select the mix give no thresholds.
         let (selecting, thresholds) = match method.mix {
             Mix::Auto => halves(points, scorer.seed)?,
             Mix::Fixed(_) => (Vec::new(), (0..labels.len()).collect()),
@@ -191,8 +194,8 @@ impl Predictor {
         Ok(Self { method: Method::Fuse(method), reference, novelty, new_labels, decider })
     }
 
-    /// Calibrates the method posterior. The stack has its own view of the points; `calibration` and `fit` are mapped by the
-    /// learned metric, for neighbors and novelty.
+    /// Calibrates the method posterior. The stack is trained already. `calibration` and `fit` are mapped by the learned
+    /// metric, for neighbors and novelty.
     pub(crate) fn posterior(
         method: PosteriorMethod,
         stack: Stack,
@@ -219,7 +222,7 @@ impl Predictor {
                 let k = Novelty::neighbors(method.neighbors, reference.len());
                 let found = reference.index.search(&calibration.embeddings, k, setup.context)?;
                 let novelty = Novelty::new(&found, k, reference.len())?;
-                Self::of_stack(method, stack, reference, PosteriorPoints::Apart(novelty), setup)
+                Self::of_stack(method, stack, reference, PosteriorPoints::Separate(novelty), setup)
             }
         }
     }
@@ -242,7 +245,7 @@ impl Predictor {
     ) -> Result<Self> {
         let stack = Arc::new(stack);
         let (novelty, new_labels, bag) = match points {
-            PosteriorPoints::Apart(novelty) => (novelty, None, None),
+            PosteriorPoints::Separate(novelty) => (novelty, None, None),
             PosteriorPoints::Bag { neighbors, fit_labels } => {
                 let n = neighbors.len();
                 let k = Novelty::neighbors(method.neighbors, reference.len());
@@ -261,10 +264,10 @@ impl Predictor {
     }
 }
 
-/// The calibration points of the method posterior, as novelty and new labels see them.
+/// The calibration points of the method posterior, from which novelty and new labels follow.
 pub(crate) enum PosteriorPoints {
-    /// The query joins them: their neighbors, and the labels of the fit points.
+    /// Points that the query joins: their neighbors, and the labels of the fit points.
     Bag { neighbors: Neighbors, fit_labels: Vec<u32> },
-    /// They are not kept.
-    Apart(Novelty),
+    /// Points that the query does not join: only their novelty scores are kept.
+    Separate(Novelty),
 }

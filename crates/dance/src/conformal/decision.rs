@@ -1,4 +1,4 @@
-//! The decision at one error level: which counts let a label into a set.
+//! The decision at one error level: the counts that let a label into a set.
 
 use serde::Serialize;
 
@@ -14,10 +14,10 @@ pub struct Decision {
     /// The number of calibration points behind the p-values.
     #[serde(rename = "points")] // its name in reports
     pub calibration_points: usize,
-    /// The shares of α in the method dance; `None` where one score decides.
+    /// The shares of α in the method dance; `None` if one score decides.
     #[serde(flatten)]
     pub shares: Option<Shares>,
-    /// The part of α that is spent on new labels; `None` where sets cannot hold a new label.
+    /// The part of α that is spent on new labels; `None` if sets cannot hold a new label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_label_alpha: Option<f64>,
     /// The smallest counts that pass.
@@ -32,13 +32,13 @@ pub struct Shares {
     pub mix: f64,
     /// The thresholds of the rank and of the contrastive score.
     pub thresholds: [Threshold; 2],
-    /// The grid that the mix was selected from; empty where it was fixed.
+    /// The grid that the mix was selected from; empty if the mix was fixed.
     pub trials: Vec<Trial>,
 }
 
 impl Decision {
-    /// Returns the p-value of a label: the label is in the set if and only if it exceeds α. Where two scores decide, it is
-    /// the smaller of their p-values, each divided by its share of α.
+    /// Returns the p-value of a label, which is in the set if and only if the p-value exceeds α. If two scores
+    /// decide, it is the smaller of their p-values, each divided by its share of α.
     pub fn p_value(&self, all: &LabelCounts, counts: Counts) -> f64 {
         match counts {
             Counts::One(count) => all.p_value(count),
@@ -50,7 +50,8 @@ impl Decision {
         }
     }
 
-    /// Returns the largest p-value among a query's labels. It is small where the query is unlike the points of every label.
+    /// Returns the largest p-value among a query's labels. It is small if the query is unlike the points of every
+    /// label.
     pub fn largest_p_value(&self, all: &LabelCounts, query: usize, classes: usize) -> f64 {
         let (labels, counts, rest) = all.row(query);
         let rest = (labels.len() < classes).then_some(rest);

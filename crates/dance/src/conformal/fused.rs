@@ -1,17 +1,17 @@
 //! The fused score: rank, contrastive score and class probability of a label in one number.
 //!
-//! With `N(s)` the number of calibration scores that are at least s (for a calibration point, itself included), the fused
-//! score adds up log levels as Fisher's method adds up log p-values:
+//! The level `N(s)` of a score s is the number of calibration scores that are at least s (for a calibration point,
+//! itself included). The fused score adds up log levels as Fisher's method adds up log p-values:
 //!
 //! `S = -( ln N_rank + ½·ln N_contrastive + ln N_probability )`
 //!
-//! The third score is `1 - p_y`, and the rank breaks its ties with it. S is computed as
-//! `-N_rank²·N_contrastive·N_probability²`. This orders like S and needs no logarithm. The numbers are whole, so ties are
-//! exact up to n of about 1500, and hold to 1e-15 beyond.
+//! The probability score is `1 - p_y`, and ranks that tie are ordered by it. S is computed as
+//! `-N_rank²·N_contrastive·N_probability²`, which orders labels like S and needs no logarithm. The numbers are whole,
+//! so ties are exact up to n of about 1500, and within 1e-15 beyond.
 
 use crate::scores::CalibrationScores;
 
-/// The weight of `1 - p_y` in the rank that breaks its ties with it. Below 1, it never overrules a rank.
+/// The weight of `1 - p_y` in the rank score, where it breaks ties. Below 1, it never overrules a rank.
 const TIE_WEIGHT: f64 = 0.99;
 
 /// Rank, contrastive and probability score of one label.

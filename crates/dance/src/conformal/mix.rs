@@ -1,11 +1,11 @@
 //! The mix (λ in the paper): the share of α that the contrastive score gets, and its selection (the paper, appendix F).
 //!
-//! `α_clr = mix·α` and `α_knn = (1-mix)·α`; 0 is the paper's k-NN set, 1 its CLR set. Selection runs over the grid
-//! 0, 0.1 … 1: thresholds from one part of the calibration points, sets for the rest, and
-//! `argmin 0.8·z(Size) + 0.2·z(CCV)`, where z standardises over the grid. A column that does not vary counts 0, and ties go to
-//! the smaller mix. Test points never take part.
+//! `α_clr = mix·α` and `α_knn = (1-mix)·α`; 0 is the paper's k-NN set, 1 its CLR set. Selection runs over the grid 0,
+//! 0.1 … 1. Thresholds come from one part of the calibration points, sets are measured on the rest, and the mix is
+//! `argmin 0.8·z(Size) + 0.2·z(CCV)`, where z standardises over the grid. A term that does not vary counts 0, and
+//! ties go to the smaller mix. Test points are not used.
 //!
-//! Cost: scores are computed once and kept. A selection only moves thresholds, 11 looks at every label of every point.
+//! Cost: scores are computed once and kept. A selection compares every score of every point with 11 thresholds.
 
 use serde::{Deserialize, Serialize};
 
@@ -75,7 +75,7 @@ impl MixSelection {
         })
     }
 
-    /// Returns the best mix for `alpha`, and the grid it was selected from.
+    /// Returns the best mix for `alpha`, and the grid from which it was selected.
     pub fn select(&self, alpha: f64) -> Result<(f64, Vec<Trial>)> {
         let mut trials = Vec::with_capacity(STEPS + 1);
         for step in 0..=STEPS {
@@ -101,7 +101,7 @@ impl MixSelection {
         let rank_threshold = self.rank.threshold(rank_alpha)?.value;
         let contrast_threshold = self.contrast.threshold(contrast_alpha)?.value;
         let passes = |rank: f64, contrast: f64| rank <= rank_threshold && contrast <= contrast_threshold;
-        // Where labels without any score pass, every label does.
+        // If labels without a score pass, every label passes.
         let everything = passes(f64::INFINITY, f64::INFINITY);
         let mut total = 0;
         let mut by_class = vec![(0, 0); self.classes];
@@ -126,7 +126,7 @@ impl MixSelection {
     }
 }
 
-/// Scales values to mean 0 and variance 1, or to zeros where nothing varies.
+/// Scales values to mean 0 and variance 1, or to zeros if they do not vary.
 fn standardised(values: impl ExactSizeIterator<Item = f64> + Clone) -> Vec<f64> {
     let n = values.len() as f64;
     let mean = values.clone().sum::<f64>() / n;

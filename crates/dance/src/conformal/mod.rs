@@ -1,6 +1,6 @@
 //! Calibration and prediction: from labels and scores to sets with a guarantee.
 //!
-//! 1. A [`Method`] says how labels are scored and what calibration points are used for.
+//! 1. A [`Method`] defines how labels are scored and how calibration points are used.
 //! 2. Calibration makes a [`Predictor`]: reference points for neighbors, and the decider of the method.
 //! 3. [`Predictor::score`] turns queries into [`Scored`]: a p-value of every label, as a whole count.
 //! 4. [`Predictor::decide`] turns an error level into a [`Decision`]: the counts that pass.
@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use dance::scores::{CalibrationScores, Sets, LabelScores};
-//! // Your own scores: nine calibration points, then two queries with the scores of three labels.
+//! // Scores of your own: nine calibration points, then two queries with the scores of three labels.
 //! let calibration = CalibrationScores::new(vec![0.1, 0.2, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8])?;
 //! let queries = LabelScores::from_rows([&[(0, 0.1), (1, 0.75), (2, 0.9)][..], &[(0, 0.85), (1, 0.3), (2, 0.2)]]);
 //! let sets = Sets::from_scores(&queries, calibration.threshold(0.2)?.value, 3);

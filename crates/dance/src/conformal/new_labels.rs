@@ -1,16 +1,15 @@
-//! New labels: "a label that no point has" as a member of sets, with a p-value as exact as any other.
+//! New labels: sets can hold "a label that no point has", with a p-value as valid as any other.
 //!
-//! A query with a label of its own is, in the bag, like a calibration point whose label neither a fit point nor any other
-//! point of the bag has: a singleton (Good and Turing). Singletons are compared by the distance d to their nearest point, all
-//! other points conform better: `p = (1 + #{singletons i : d_i ≥ d}) / (n+1)`, where the query may be a singleton's nearest
-//! point. That is one symmetric function of the bag. So among points that carry a new label `P(p ≤ ε)` is at most ε, and
-//! so is the share of all points that carry a new label and are missed.
+//! A singleton is a point of the bag whose label neither a fit point nor any other point of the bag has (Good and
+//! Turing). A query with a new label is a singleton. Singletons are compared by the distance d to their nearest
+//! point, and all other points conform better: `p = (1 + #{singletons i : d_i ≥ d}) / (n+1)`. The query may be the
+//! nearest point of a singleton. So p is a symmetric function of the bag, and `P(the label is new and p ≤ ε) ≤ ε`.
 //!
-//! Sets at α spend ε on new labels and α - ε on known ones. The fit part fixes ε as an upper bound on the share of new labels
-//! by its own singletons, k of N: `ε = (k + 1 + 2√(k+1)) / (N+1)`, at least 1/(n+1) and at most α/2. Where the bound is below
-//! α/2, hardly any set needs to hold a new label, and missing new labels is paid for.
+//! Sets at α spend ε on new labels and α - ε on known labels. The fit points determine ε: an upper bound on the share
+//! of new labels from their own k singletons of N, `ε = (k + 1 + 2√(k+1)) / (N+1)`, at least 1/(n+1) and at most α/2.
+//! If the bound is below α/2, sets hardly ever need to hold a new label: new labels are rarer than ε.
 
-use crate::neighbors::{Neighbors, Reached};
+use crate::neighbors::{Neighbors, ReverseNeighbors};
 
 /// The calibration points whose label no other point has.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,13 +21,14 @@ pub(crate) struct NewLabels {
     calibration_points: usize,
 }
 
-/// Returns an upper bound on the share of points with a label of their own.
+/// Returns an upper bound on the share of points whose label no other point has.
 fn share_bound(labels: &[u32]) -> f64 {
     let counts = counts_of(labels);
     let single = labels.iter().filter(|&&label| counts[label as usize] == 1).count() as f64 + 1.0;
     (single + 2.0 * single.sqrt()) / (labels.len() as f64 + 1.0)
 }
 
+/// Returns the number of points of every label, up to the largest label.
 fn counts_of(labels: &[u32]) -> Vec<usize> {
     let mut counts = vec![0; labels.iter().max().map_or(0, |&last| last as usize + 1)];
     for &label in labels {
@@ -38,8 +38,8 @@ fn counts_of(labels: &[u32]) -> Vec<usize> {
 }
 
 impl NewLabels {
-    /// Finds the singletons. `bag` are the neighbors of every calibration point, `labels` their labels, `fit` those of the
-    /// fit points.
+    /// Finds the singletons. `bag` holds the neighbors of the calibration points, `labels` their labels, `fit` the
+    /// labels of the fit points.
     pub(crate) fn new(bag: &Neighbors, labels: &[u32], fit: &[u32]) -> Self {
         let (own, known) = (counts_of(labels), counts_of(fit));
         let is_singleton = |label: u32| {
@@ -54,8 +54,8 @@ impl NewLabels {
         }
     }
 
-    /// Counts, for every query with a new label, the points of the bag that conform no better.
-    pub(crate) fn counts(&self, found: &Neighbors, reached: &Reached) -> Vec<u32> {
+    /// Counts the points of the bag that conform no better than each query would with a new label.
+    pub(crate) fn counts(&self, found: &Neighbors, reached: &ReverseNeighbors) -> Vec<u32> {
         let count = |query: usize| {
             let distance = found.squared(query).first().copied().unwrap_or(f64::INFINITY);
             let near = reached.get(query);

@@ -12,11 +12,11 @@ pub struct Prediction {
     pub sets: Sets,
     /// The error level, and the rule by which labels entered the sets.
     pub decision: Decision,
-    /// Share of sets that were empty, before any label was put in.
+    /// The share of sets that were empty before any label was put in.
     pub empty: f64,
-    /// Whether each set holds "a new label" beside its labels; `None` where sets cannot hold a new label.
+    /// True for every set that holds "a new label" beside its labels; `None` if sets cannot hold a new label.
     pub new_label: Option<Vec<bool>>,
-    /// For every label of every set, in their order: the reference points that carry it, nearest first.
+    /// The neighbors that carry each label of each set, nearest first; `None` if no support was wanted.
     pub support: Option<Ragged<u32>>,
 }
 

@@ -1,7 +1,7 @@
 //! The predictor: reference points opened on a device, and the decider of the method.
 //!
-//! Every method ends in the same thing: for each label of a query, the number of calibration points whose score is at least
-//! the query's ([`LabelCounts`](crate::scores::LabelCounts)). `calibrate` makes predictors.
+//! Every method computes a count for each label of a query: the number of calibration points whose score is at least
+//! the query's ([`LabelCounts`](crate::scores::LabelCounts)). The module `calibrate` makes predictors.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::machine::Classified;
 use crate::method::{Method, Mix};
-use crate::neighbors::{Neighbors, Reached};
+use crate::neighbors::{Neighbors, ReverseNeighbors};
 use crate::numeric::matrix::Matrix;
 use crate::posterior::{Stack, StackSettings};
 use crate::scores::EmptySets;
@@ -25,13 +25,13 @@ use crate::scores::paired::PairedScores;
 use crate::scores::threshold::CalibrationScores;
 use crate::stream::{NOVELTY_NEIGHBORS, Novelty};
 
-/// A calibrated method: labelled reference points, and the rule that turns a query into counts and counts into sets.
+/// A calibrated method: reference points with labels, and the rule that turns queries into counts and counts into sets.
 #[derive(Clone, Debug)]
 pub struct Predictor {
     pub(super) method: Method,
     pub(super) reference: Reference,
     pub(super) novelty: Novelty,
-    /// The singletons of the bag; `None` where sets cannot hold a new label.
+    /// The singletons of the bag; `None` if sets cannot hold a new label.
     pub(super) new_labels: Option<NewLabels>,
     pub(super) decider: Decider,
 }
@@ -51,9 +51,9 @@ pub(crate) enum Decider {
 #[derive(Clone, Debug)]
 pub(crate) struct PosteriorDecider {
     pub(super) stack: Arc<Stack>,
-    /// The neighbors of every calibration point, where the query joins them.
+    /// The neighbors of every calibration point; `None` in split calibration.
     pub(super) bag: Option<Neighbors>,
-    /// Neighbors of a query that are found where support is wanted.
+    /// The number of neighbors of a query that are searched as support.
     pub(super) neighbors: usize,
 }
 
@@ -70,14 +70,15 @@ pub struct QueryBlock<'a> {
     pub normalised: &'a Matrix,
     /// The queries, mapped by the learned metric.
     pub mapped: &'a Matrix,
-    /// Returns the kernel machine's class probabilities of the queries. It is called only where they are needed.
+    /// Returns the kernel machine's class probabilities of the queries. It is called only if they are needed.
     pub classify: &'a dyn Fn() -> Result<Classified>,
 }
 
 /// The neighbors of queries, and the points of the bag that have a query among their own neighbors.
-struct Found {
+struct QueryNeighbors {
     neighbors: Neighbors,
-    reached: Option<Reached>,
+    /// The reverse neighbors; `None` if queries join no bag.
+    reached: Option<ReverseNeighbors>,
 }
 
 impl Predictor {
@@ -111,7 +112,8 @@ impl Predictor {
         self.reference.index.points()
     }
 
-    /// Returns the rank and the contrastive scores of the calibration points' own labels, in the method dance.
+    /// Returns the rank and the contrastive scores of the calibration points' own labels; `None` except for the method
+    /// dance.
     pub fn calibration_scores(&self) -> Option<[&CalibrationScores; 2]> {
         match &self.decider {
             Decider::Thresholds(thresholds) => Some([&thresholds.rank, &thresholds.contrast]),
@@ -119,12 +121,12 @@ impl Predictor {
         }
     }
 
-    /// Returns whether a mix should have been selected and there were too few points.
+    /// Returns whether there were too few points to select a mix.
     pub fn has_too_few_points_for_mix(&self) -> bool {
         matches!(&self.decider, Decider::Thresholds(Thresholds { mix: MixSource::TooFewPoints, .. }))
     }
 
-    /// Returns the experts of the method posterior with their settings.
+    /// Returns the settings of the experts; `None` except for the method posterior.
     pub fn experts(&self) -> Option<&StackSettings> {
         match &self.decider {
             Decider::Posterior(posterior) => Some(&posterior.stack.settings),
@@ -140,7 +142,7 @@ impl Predictor {
         &self.novelty
     }
 
-    /// Returns the neighbors of every calibration point, where queries join them.
+    /// Returns the neighbors of every calibration point; `None` if queries join no bag.
     pub(crate) fn bag_neighbors(&self) -> Option<&Neighbors> {
         match &self.decider {
             Decider::Thresholds(_) => None,
@@ -154,8 +156,8 @@ impl Predictor {
         self.reference.index.search(queries, k, context)
     }
 
-    /// Computes everything about a block of queries that does not depend on the error level. The random numbers of a query
-    /// follow from the seed and its own numbers, so that it gets the same answer alone and in any batch.
+    /// Computes all results of a block of queries that do not depend on the error level. The random numbers of a query
+    /// follow from the seed and its own coordinates, so its results are the same alone and in any batch.
     pub fn score(
         &self,
         queries: QueryBlock<'_>,
@@ -163,6 +165,7 @@ impl Predictor {
         context: &Context<'_>,
     ) -> Result<Scored> {
         let found = self.search(queries.mapped, options, context)?;
+        // Probabilities cost a kernel product, except in the method posterior.
         let wanted = options.best || options.probabilities || options.empty == EmptySets::Top1;
         let (counts, scores, classified) = match &self.decider {
             Decider::Thresholds(thresholds) => {
@@ -192,7 +195,12 @@ impl Predictor {
     }
 
     /// Finds the neighbors of mapped queries and, in a bag, the points that have a query among their own neighbors.
-    fn search(&self, mapped: &Matrix, options: PredictOptions, context: &Context<'_>) -> Result<Found> {
+    fn search(
+        &self,
+        mapped: &Matrix,
+        options: PredictOptions,
+        context: &Context<'_>,
+    ) -> Result<QueryNeighbors> {
         let index = &self.reference.index;
         let k = match &self.decider {
             Decider::Thresholds(thresholds) => thresholds.scorer.neighbors(),
@@ -203,10 +211,10 @@ impl Predictor {
             Decider::Posterior(_) => NOVELTY_NEIGHBORS,
         };
         if self.bag_neighbors().is_none() {
-            return Ok(Found { neighbors: index.search(mapped, k, context)?, reached: None });
+            return Ok(QueryNeighbors { neighbors: index.search(mapped, k, context)?, reached: None });
         }
         let (neighbors, reached) = index.search_both_ways(mapped, k, context)?;
-        Ok(Found { neighbors, reached: Some(reached) })
+        Ok(QueryNeighbors { neighbors, reached: Some(reached) })
     }
 
     /// Computes the rank and the contrastive score of every label.
@@ -214,7 +222,7 @@ impl Predictor {
         &self,
         scorer: super::neighbor_scores::NeighborScorer,
         mapped: &Matrix,
-        found: &Found,
+        found: &QueryNeighbors,
         context: &Context<'_>,
     ) -> PairedScores {
         let names = reference::names(mapped);
@@ -224,7 +232,7 @@ impl Predictor {
     /// Adds novelty, new labels and support to the counts.
     fn scored(
         &self,
-        Found { neighbors, reached }: Found,
+        QueryNeighbors { neighbors, reached }: QueryNeighbors,
         counts: LabelCounts,
         scores: Option<PairedScores>,
         classified: Option<Classified>,
@@ -255,7 +263,8 @@ impl Predictor {
         self.decide_with(alpha, Mix::Auto)
     }
 
-    /// Returns the rule for sets at `alpha` under another mix than the model's own. Only the method dance has a mix.
+    /// Returns the rule for sets at error level `alpha`. A fixed `mix` replaces the one of the model. Only the method
+    /// dance has a mix.
     pub fn decide_with(&self, alpha: f64, mix: Mix) -> Result<Decision> {
         if !(alpha > 0.0 && alpha < 1.0) {
             return Err(Error::config("alpha", alpha, "between 0 and 1, such as 0.1"));

@@ -1,4 +1,4 @@
-//! Reference points: the labels and the mapped points among which neighbors of a query are found.
+//! Reference points: mapped points with labels, among which the neighbors of a query are found.
 
 use super::full;
 use crate::context::Context;
@@ -49,8 +49,8 @@ impl Reference {
         })
     }
 
-    /// Opens the reference of full calibration: the calibration points (the bag), then the fit points. Random keys order
-    /// points at the same distance, so that the query has no place of its own among them.
+    /// Opens the reference of full calibration: the calibration points (the bag), then the fit points. Random keys
+    /// order points at the same distance, so that the order does not depend on which point is the query.
     pub(crate) fn open_bag(calibration: Part, fit: &Part, seed: u64, setup: Setup<'_>) -> Result<Self> {
         let n = calibration.labels.len();
         let mut points = calibration;
@@ -71,14 +71,14 @@ impl Reference {
         self.labels.len()
     }
 
-    /// Returns the neighbors of the first `count` points whose numbers are known, as many for each.
+    /// Returns the neighbors of the first `count` points by their ids, as many for each point.
     pub(crate) fn neighbors_by_id(
         &self,
         count: usize,
         ids: &[u32],
         context: &Context<'_>,
     ) -> Result<Neighbors> {
-        self.index.named(count, ids, context)
+        self.index.from_ids(count, ids, context)
     }
 
     /// Sets the squared distance up to which a query enters the neighbor list of each of the first points, the bag.
@@ -97,8 +97,8 @@ impl Reference {
     }
 }
 
-/// Returns the name of every query: 64 bits of its own numbers, from which its random numbers follow. So a query draws the
-/// same numbers alone, in any batch and at any place in it.
+/// Returns the name of every query: a 64-bit hash of its coordinates, from which its random numbers follow. So a query
+/// draws the same numbers alone, in any batch and at any place in it.
 pub(super) fn names(queries: &Matrix) -> Vec<u64> {
     let pair = |pair: &[f32]| {
         u64::from(pair[0].to_bits()) | u64::from(pair.get(1).map_or(0, |value| value.to_bits())) << 32

@@ -1,4 +1,4 @@
-//! The scores of queries: everything that does not depend on the error level. So several levels cost one search.
+//! The scores of queries, which do not depend on the error level. So several levels cost one search.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,13 +13,13 @@ use crate::setters::setters;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PredictOptions {
-    /// Whether to find the best label and its probability. The methods fuse and dance pay a kernel product for it.
+    /// Finds the best label and its probability if true. This costs the method dance a kernel product.
     pub best: bool,
     /// The treatment of empty sets; `Top1` finds best labels whatever `best` is.
     pub empty: EmptySets,
-    /// Most neighbors that are listed in support of each label in a set.
+    /// The most neighbors that are listed in support of each label in a set.
     pub support: usize,
-    /// Whether to keep the probabilities of all classes.
+    /// Computes the probabilities of all classes if true.
     pub probabilities: bool,
 }
 
@@ -36,17 +36,17 @@ impl Default for PredictOptions {
 pub struct Scored {
     /// The p-value of every label, as a count.
     pub counts: LabelCounts,
-    /// The rank and the contrastive score of every label; `None` in the method posterior, which has neither.
+    /// The rank and the contrastive score of every label; `None` for the method posterior.
     pub scores: Option<PairedScores>,
     /// The distance of every query to its nearest reference point, in mapped space.
     pub nearest: Vec<f64>,
-    /// The novelty p-value of every query: small where the query is unlike all calibration points, whatever its label.
+    /// The novelty p-value of every query: small if the query is unlike all calibration points, whatever its label.
     pub novelty: Vec<f64>,
-    /// The count of "a new label" for every query; `None` where sets cannot hold a new label.
+    /// The count of "a new label" for every query; `None` if sets cannot hold a new label.
     pub new_label_counts: Option<Vec<u32>>,
-    /// The best label of every query and the probabilities of all classes, where either was wanted.
+    /// The best label of every query and the probabilities of all classes, if either was wanted.
     pub classified: Option<Classified>,
-    /// The neighbors of every query, nearest first, where support was wanted.
+    /// The neighbors of every query, nearest first, if support was wanted.
     pub neighbors: Option<Ragged<u32>>,
     pub(crate) options: PredictOptions,
 }
@@ -62,7 +62,7 @@ impl Scored {
         self.nearest.is_empty()
     }
 
-    /// Changes the treatment of empty sets. `Top1` has an effect where best labels were found.
+    /// Changes the treatment of empty sets. `Top1` has an effect only if best labels were found.
     #[must_use]
     pub fn with_empty(mut self, empty: EmptySets) -> Self {
         self.options.empty = empty;
@@ -115,8 +115,7 @@ impl Scored {
         Ok(())
     }
 
-    /// Returns the places of the labels of a query's set, the best conforming first: by p-value, then by score or
-    /// probability.
+    /// Returns the places of a set's labels, the best conforming label first: by p-value, then by score or probability.
     pub fn conforming(&self, query: usize, set: &[u32]) -> Vec<usize> {
         use crate::scores::Counts;
         let count = |label: u32| match self.counts.get(query, label) {

@@ -1,4 +1,4 @@
-//! The method dance: a label is in the set if its rank and its contrastive score both stay within their thresholds.
+//! The method dance: a label is in the set if its rank and its contrastive score are both within their thresholds.
 
 use super::decision::Shares;
 use super::mix::{self, MixSelection};
@@ -10,7 +10,7 @@ use crate::scores::counts::{Counts, Cut, LabelCounts, least_count};
 use crate::scores::paired::PairedScores;
 use crate::scores::threshold::CalibrationScores;
 
-/// Queries of a parallel task.
+/// The number of queries in a parallel task.
 const TILE: usize = 64;
 
 /// The scores of the calibration points' own labels, which give the two thresholds at any α.
@@ -55,8 +55,8 @@ impl Thresholds {
         LabelCounts::concat(n, context.map(scores.len().div_ceil(TILE), tile))
     }
 
-    /// Returns the smallest counts that pass at `alpha`, and the shares of α behind them. `mix` replaces the model's own
-    /// where it is fixed.
+    /// Returns the smallest counts that pass at `alpha`, and the shares of α behind them. A fixed `mix` replaces
+    /// the one of the model.
     pub(super) fn decide(&self, alpha: f64, mix: Mix) -> Result<(Cut, Shares)> {
         let (mix, trials) = match (mix, &self.mix) {
             (Mix::Fixed(mix), _) | (Mix::Auto, &MixSource::Fixed(mix)) => (mix, Vec::new()),

@@ -1,4 +1,4 @@
-//! The calibration points that select the mix. A seed draws the same points in whatever order they and the classes come.
+//! The calibration points that select the mix. The draw does not depend on the order of the points and the classes.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::numeric::random;
 const THRESHOLD_SHARE: f64 = 0.8;
 /// Fewest points on which a mix is selected.
 const LEAST_TUNING_POINTS: usize = 5;
-/// The stream of random numbers that halves the calibration points.
+/// The purpose of the random numbers that halve the calibration points.
 const HALVES_PURPOSE: u64 = 0x4a1f;
 
 /// Returns the rows in an order that depends on the points alone.
@@ -24,8 +24,8 @@ pub(super) fn canonical_order(points: &Matrix) -> Vec<usize> {
     rows
 }
 
-/// Returns a random half that selects the mix and the rest, the larger half, that gives thresholds. Every point has a draw
-/// of its own, from the seed and its coordinates, so that the order of the points does not matter.
+/// Returns a random half that selects the mix and the rest, the larger half, that gives thresholds. Every point has a
+/// draw of its own, from the seed and its coordinates, so that the order of the points does not matter.
 pub(super) fn halves(points: &Matrix, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
     let mut rows = canonical_order(points);
     if rows.len() < 2 {
@@ -51,12 +51,12 @@ pub(super) struct TuningSplit {
     pub(super) measured_rows: Vec<usize>,
 }
 
-/// Splits `rows` for the selection of a mix, stratified by class; `None` where there are too few.
+/// Splits `rows` for the selection of a mix, stratified by class; `None` if there are too few.
 pub(super) fn tuning_split(rows: &[usize], labels: &[u32], seed: u64) -> Result<Option<TuningSplit>> {
     if rows.len() < LEAST_TUNING_POINTS {
         return Ok(None);
     }
-    // Classes by their first appearance, so that their names do not change the split either.
+    // Number the classes by their first appearance, so that their ids do not change the split.
     let mut place = HashMap::new();
     let classes: Vec<u32> = rows
         .iter()
@@ -67,7 +67,7 @@ pub(super) fn tuning_split(rows: &[usize], labels: &[u32], seed: u64) -> Result<
         .collect();
     let shares = [THRESHOLD_SHARE, 1.0 - THRESHOLD_SHARE];
     let parts = match split::stratified(&classes, &shares, seed) {
-        // Only classes of one point: nothing to stratify.
+        // Every class has one point: nothing can be stratified.
         Err(Error::Data(_)) => split::uniform(rows.len(), &shares, seed)?,
         parts => parts?,
     };

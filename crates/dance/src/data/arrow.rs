@@ -1,8 +1,7 @@
-//! Arrow arrays become points, and frames become record batches: the one place where Arrow's types are known, for files and for
-//! what comes over a network.
+//! Conversion of Arrow arrays to points, and of frames to record batches, for files and for requests over a network.
 //!
-//! A row that is no point costs itself: it is set aside with its reason, and the others are read. Lists may be fixed in size, short
-//! or long, of 16-, 32- or 64-bit floats; 32-bit ones that all are points are taken as they are, without a copy.
+//! An invalid row is returned with its problem, and the other rows are read. Lists may have fixed or variable size and
+//! hold 16-, 32- or 64-bit floats. A column of valid lists of 32-bit floats is taken without a copy.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,23 +16,24 @@ use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 
 use super::frame::{Cells, Column, Frame};
-use super::point::{NoPoint, PointShape};
+use super::point::{PointProblem, PointShape};
 
-/// The rows of a column of lists.
+/// The points of a column of lists, and its invalid rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Points {
-    /// The numbers of the good rows, one row after the other.
+    /// The numbers of the valid rows, row after row.
     pub values: Vec<f32>,
-    /// Which rows those are.
+    /// The places of the valid rows.
     pub good: Vec<usize>,
-    /// The other rows, with their reasons.
-    pub refused: Vec<(usize, NoPoint)>,
+    /// The places of the other rows, with their problems.
+    pub refused: Vec<(usize, PointProblem)>,
 }
 
-/// Reads a column of embeddings. The error says what the column is in place of lists of floats.
+/// Reads a column of embeddings. The error names the column's type if it does not hold lists of floats.
 pub fn points(column: ArrayRef, shape: PointShape) -> Result<Points, String> {
     let kind = column.data_type().clone();
     let nulls = column.nulls().cloned();
+    // The array of all numbers, and the offsets of the rows in it.
     let (values, ends): (ArrayRef, Vec<usize>) = match &kind {
         DataType::FixedSizeList(_, size) => {
             let size = usize::try_from(*size).unwrap_or(0);
@@ -43,8 +43,9 @@ pub fn points(column: ArrayRef, shape: PointShape) -> Result<Points, String> {
         DataType::LargeList(_) => ends(column.as_list::<i64>()),
         other => return Err(format!("holds {other}; lists of 16-, 32- or 64-bit floats are read")),
     };
-    drop(column); // the numbers have no other owner now, where nobody else holds the column
+    drop(column); // unless the caller holds the column, the numbers now have one owner and need no copy
     let missing = values.nulls().cloned();
+    // The numbers as f32.
     let numbers = match values.data_type() {
         DataType::Float16 => {
             values.as_primitive::<Float16Type>().values().iter().map(|number| number.to_f32()).collect()
@@ -59,13 +60,14 @@ pub fn points(column: ArrayRef, shape: PointShape) -> Result<Points, String> {
         }
         other => return Err(format!("holds lists of {other}; 16-, 32- or 64-bit floats are read")),
     };
+    // Check every row.
     let problem = |row: usize| {
         if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
-            return Some(NoPoint::Null);
+            return Some(PointProblem::Null);
         }
         let (begin, end) = (ends[row], ends[row + 1]);
         if missing.as_ref().is_some_and(|missing| (begin..end).any(|at| missing.is_null(at))) {
-            return Some(NoPoint::HoldsNull);
+            return Some(PointProblem::HoldsNull);
         }
         shape.problem(&numbers[begin..end], end - begin)
     };
@@ -76,6 +78,7 @@ pub fn points(column: ArrayRef, shape: PointShape) -> Result<Points, String> {
             Some(problem) => points.refused.push((row, problem)),
         }
     }
+    // Without invalid rows and without unused numbers, the numbers are the result; otherwise the valid rows are copied.
     points.values = if points.refused.is_empty() && ends[0] == 0 && ends.last() == Some(&numbers.len()) {
         numbers
     } else {
@@ -84,20 +87,20 @@ pub fn points(column: ArrayRef, shape: PointShape) -> Result<Points, String> {
     Ok(points)
 }
 
-/// The numbers of all lists, and where each list begins and the last ends.
+/// Returns the numbers of all lists, the start of every list and the end of the last.
 fn ends<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> (ArrayRef, Vec<usize>) {
     (lists.values().clone(), lists.value_offsets().iter().map(|end| end.as_usize()).collect())
 }
 
 impl Frame {
-    /// The same as a record batch; what holds for all rows is in the metadata of its schema. Columns that every row has are not
-    /// nullable.
+    /// Converts the frame to a record batch with the notes as metadata. A column is nullable if some rows have no
+    /// value.
     pub fn record_batch(&self) -> Result<RecordBatch, ArrowError> {
         let (mut fields, mut columns) = (Vec::new(), Vec::new());
         for (name, column) in &self.columns {
-            let (column, there) = column.parts();
-            let array = array(column, there.map(NullBuffer::from))?;
-            fields.push(Field::new(*name, array.data_type().clone(), there.is_some()));
+            let (column, present) = column.parts();
+            let array = array(column, present.map(NullBuffer::from))?;
+            fields.push(Field::new(*name, array.data_type().clone(), present.is_some()));
             columns.push(array);
         }
         let notes = self.notes.iter().map(|(name, text)| ((*name).to_owned(), text.clone()));
@@ -147,8 +150,8 @@ fn flat(cells: &Cells, nulls: Option<NullBuffer>) -> ArrayRef {
 }
 
 fn texts<O: OffsetSizeTrait>(values: &[String], nulls: Option<&NullBuffer>) -> ArrayRef {
-    let there = |row: usize| nulls.is_none_or(|nulls| nulls.is_valid(row));
-    let values = values.iter().enumerate().map(|(row, text)| there(row).then_some(text.as_str()));
+    let present = |row: usize| nulls.is_none_or(|nulls| nulls.is_valid(row));
+    let values = values.iter().enumerate().map(|(row, text)| present(row).then_some(text.as_str()));
     Arc::new(values.collect::<GenericStringArray<O>>())
 }
 
@@ -192,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_no_point_costs_itself() {
+    fn an_invalid_row_leaves_the_others() {
         let found = points(Arc::new(mixed().finish()), SHAPE).unwrap();
         assert_eq!((found.values, found.good), (vec![1.0, 2.0, 3.0, 4.0], vec![0, 6]));
         let reasons: Vec<String> = found.refused.iter().map(|(row, why)| format!("{row}: {why}")).collect();
@@ -207,9 +210,9 @@ mod tests {
         assert_eq!(reasons.len(), parts.len());
     }
 
-    /// What is cut out of a longer column is read where it is.
+    /// A slice of a longer column gives its own rows.
     #[test]
-    fn slices_are_read_where_they_are() {
+    fn slices_give_their_own_rows() {
         let found = points(Arc::new(mixed().finish().slice(5, 2)), SHAPE).unwrap();
         assert_eq!((found.values, found.good), (vec![3.0, 4.0], vec![1]));
         let mut fixed = FixedSizeListBuilder::new(Float32Builder::new(), 2);

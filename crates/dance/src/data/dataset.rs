@@ -1,4 +1,4 @@
-//! What a fit needs: points with the class of each.
+//! The input of a fit: points with their classes.
 
 use std::sync::Arc;
 
@@ -6,74 +6,75 @@ use serde::{Deserialize, Serialize};
 
 use super::encoder::EncoderIdentity;
 use super::kind::Kind;
+use crate::numeric::counts_of;
 use crate::numeric::matrix::Matrix;
 
-/// Embeddings with encoded labels, checked.
+/// Embeddings with labels as class numbers. All sizes and values are checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
     /// One row per point.
     pub embeddings: Matrix,
-    /// One class index per row.
+    /// One class number per row.
     pub labels: Vec<u32>,
-    /// Class names; a label indexes them.
+    /// The class names; labels index them.
     pub classes: Vec<String>,
-    /// One name per row.
+    /// One id per row.
     pub ids: Option<Vec<String>>,
     /// One embedding per class.
     pub prototypes: Option<Matrix>,
-    /// Row of each point in what it was read from.
+    /// The row of every point in its file or array.
     pub rows: Vec<u32>,
-    /// What they were read from.
+    /// The file or array of the points.
     pub source: Source,
-    /// What the labels are.
+    /// The type of the labels.
     pub label_kind: Kind,
-    /// What the ids are.
+    /// The type of the ids.
     pub id_kind: Kind,
-    /// Whether each point was picked for what it is; `None` where all came by chance.
+    /// The provenance of every point: whether it was picked. `None` means that all points were drawn at random.
     pub picked: Option<Vec<bool>>,
 }
 
-/// Where points come from: a new one is like no other, and parts of one data set know that they are.
+/// The identity of a file or array of points. Parts of one data set share it; every new source differs from all others.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     identity: Arc<()>,
-    /// What made the embeddings, where that is known.
+    /// The encoder of the embeddings, if known.
     pub encoder: Option<Arc<EncoderIdentity>>,
 }
 
 impl Source {
-    /// Whether points of both were read in one go, so that different rows are different draws.
+    /// Returns whether both are the same source. Different rows of one source are different draws.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.identity, &other.identity)
     }
 
-    /// A new one, of this encoder.
+    /// Creates a new source, with its encoder.
     pub fn of(encoder: Option<EncoderIdentity>) -> Self {
         Self { encoder: encoder.map(Arc::new), ..Self::default() }
     }
 }
 
-/// Ignored in comparisons: the same points from two files are equal.
+/// All sources compare equal, so that equal points from two files are equal.
 impl PartialEq for Source {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-/// What points are called, where that is known: for people who want to look them up.
+/// The rows and ids by which people can look up points.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
-    /// The row of each point in what it was read from.
+    /// The row of every point in its file or array.
     pub rows: Option<Vec<u32>>,
-    /// The id of each point.
+    /// The id of every point.
     pub ids: Option<Vec<String>>,
-    /// What the ids are.
+    /// The type of the ids.
     #[serde(default)]
     pub id_kind: Kind,
 }
 
 impl Names {
-    /// Of some of the points.
+    /// Returns the names of some of the points.
     pub(crate) fn select(&self, places: &[usize]) -> Self {
         Self {
             rows: self.rows.as_ref().map(|rows| places.iter().map(|&at| rows[at]).collect()),
@@ -84,12 +85,12 @@ impl Names {
 }
 
 impl Dataset {
-    /// What its points are called.
+    /// Returns the rows and ids of the points.
     pub fn names(&self) -> Names {
         Names { rows: Some(self.rows.clone()), ids: self.ids.clone(), id_kind: self.id_kind }
     }
 
-    /// Names of the classes that it has points of, and the labels of its points among those.
+    /// Returns the names of the classes that have points, and the labels as numbers of these.
     pub fn occurring_classes(&self) -> (Vec<String>, Vec<u32>) {
         let counts = self.class_counts();
         let mut place = vec![0; counts.len()];
@@ -101,26 +102,22 @@ impl Dataset {
         (names, self.labels.iter().map(|&label| place[label as usize]).collect())
     }
 
-    /// Number of points.
+    /// Returns the number of points.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Whether there are no points.
+    /// Returns whether there are no points.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
 
-    /// Number of points of every class.
+    /// Returns the number of points of every class.
     pub fn class_counts(&self) -> Vec<usize> {
-        let mut counts = vec![0; self.classes.len()];
-        for &label in &self.labels {
-            counts[label as usize] += 1;
-        }
-        counts
+        counts_of(&self.labels, self.classes.len())
     }
 
-    /// The points at `rows`, with the same classes.
+    /// Returns the points at `rows`, with all classes.
     pub fn select(&self, rows: &[usize]) -> Self {
         Self {
             embeddings: self.embeddings.select(rows),

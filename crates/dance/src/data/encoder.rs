@@ -1,5 +1,5 @@
-//! Which encoder made embeddings. Numbers of two encoders have nothing to do with one another, even where there are as many of
-//! them, so whoever mixes them is told.
+//! The identity of an encoder. Embeddings of two encoders cannot be compared, even if they have the same dimensions, so
+//! a mix of them is refused.
 
 use std::fmt;
 
@@ -7,34 +7,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// An encoder, as a file of embeddings and a model remember it.
+/// The identity of an encoder, stored in files of embeddings and in models.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EncoderIdentity {
-    /// What the user called it: a name, a folder or a file.
+    /// The user's name for it: a model name, a folder or a file.
     pub name: String,
-    /// SHA-256 of its weights, in hexadecimal.
+    /// SHA-256 of the weights, in hexadecimal.
     pub weights: String,
-    /// What pictures or texts went through before, and outputs after, as JSON.
+    /// The preprocessing of pictures or texts and the postprocessing of outputs, as JSON.
     pub preparation: String,
 }
 
 impl EncoderIdentity {
-    /// From the JSON that a file holds.
+    /// Parses the JSON that files hold.
     pub fn from_json(text: &str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(|error| format!("is not the JSON of an encoder: {error}"))
     }
 
-    /// As files hold it.
+    /// Returns the JSON for files.
     pub fn to_json(&self) -> String {
         serde_json::json!(self).to_string()
     }
 
-    /// Whether both give the same embeddings: names do not matter, since one encoder may lie in two folders.
+    /// Returns whether both encoders give the same embeddings. Names may differ: one encoder may lie in two folders.
     pub fn is(&self, other: &Self) -> bool {
         self.weights == other.weights && self.preparation == other.preparation
     }
 
-    /// Refuses embeddings of another encoder. Those of an unknown one are taken on trust.
+    /// Refuses embeddings of another encoder. An unknown encoder is accepted.
     pub fn check(expected: Option<&Self>, found: Option<&Self>, origin: &str) -> Result<()> {
         match (expected, found) {
             (Some(expected), Some(found)) if !expected.is(found) => Err(Error::Encoder {
@@ -44,7 +44,7 @@ impl EncoderIdentity {
                 hint: if expected.weights == found.weights {
                     "The weights are the same, the preparation is not: embed again with the same settings"
                 } else {
-                    "Embed again with the first"
+                    "Embed again with the first encoder"
                 },
             }),
             _ => Ok(()),
@@ -52,7 +52,7 @@ impl EncoderIdentity {
     }
 }
 
-/// Its name and the beginning of the hash of its weights.
+/// The name, and the first digits of the weights' hash.
 impl fmt::Display for EncoderIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (weights {:.12})", self.name, self.weights)
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn another_encoder_is_refused_by_name() {
+    fn another_encoder_is_refused_with_both_names() {
         let clip = encoder("clip", "0123456789abcdef", "{}");
         let check = |found: Option<&EncoderIdentity>| EncoderIdentity::check(Some(&clip), found, "new.npz");
         assert!(check(None).is_ok());
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn json_gives_it_back() {
+    fn json_round_trips() {
         let clip = encoder("clip", "01", r#"{"size":224}"#);
         assert_eq!(EncoderIdentity::from_json(&clip.to_json()).unwrap(), clip);
         assert!(EncoderIdentity::from_json("clip").unwrap_err().contains("encoder"));

@@ -1,4 +1,4 @@
-//! Named columns of equal length: what the table formats write, and what becomes an Arrow record batch.
+//! Tables of results: named columns of equal length, for all output formats and for Arrow record batches.
 //!
 //! ```
 //! use dance::data::{Column, Frame};
@@ -11,21 +11,21 @@
 use super::kind::{Kind, Value};
 use crate::numeric::matrix::Matrix;
 
-/// Values of one kind.
+/// A list of values of one type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cells {
-    /// Whole numbers.
+    /// Integers.
     Integers(Vec<i64>),
-    /// Numbers.
+    /// Floats.
     Numbers(Vec<f64>),
-    /// Truth values.
+    /// Booleans.
     Booleans(Vec<bool>),
-    /// Texts.
+    /// Strings.
     Texts(Vec<String>),
 }
 
 impl Cells {
-    /// Labels or ids of a kind; their names where one is of another.
+    /// Collects labels or ids as values of `kind`, or as text if one of them is of another kind.
     pub fn of<'a>(values: impl Iterator<Item = Value<'a>> + Clone, kind: Kind) -> Self {
         let integer = |value| if let Value::Integer(number) = value { Some(number) } else { None };
         let float = |value| if let Value::Float(number) = value { Some(number) } else { None };
@@ -39,14 +39,14 @@ impl Cells {
         cells.unwrap_or_else(|| Self::Texts(values.map(|value| value.to_string()).collect()))
     }
 
-    /// Names of a kind, where every one is of it; texts otherwise.
+    /// Converts names to values of `kind`, or keeps them as text if one of them is not of this kind.
     pub fn named(names: &[String], kind: Kind) -> Self {
         let kind = kind.of_all(names);
         Self::of(names.iter().map(|name| kind.value(name)), kind)
     }
 
-    /// How many.
-    #[allow(clippy::len_without_is_empty)] // nobody asks
+    /// Returns the number of values.
+    #[allow(clippy::len_without_is_empty)] // no caller needs it
     pub fn len(&self) -> usize {
         match self {
             Self::Integers(values) => values.len(),
@@ -56,7 +56,7 @@ impl Cells {
         }
     }
 
-    /// One of them, as JSON.
+    /// Returns one value as JSON.
     pub fn json(&self, at: usize) -> serde_json::Value {
         match self {
             Self::Integers(values) => values[at].into(),
@@ -67,84 +67,84 @@ impl Cells {
     }
 }
 
-/// A column.
+/// A column of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Column {
-    /// A value per row.
+    /// One value per row.
     Flat(Cells),
-    /// One list per row: all values one after the other, and how many each row has.
+    /// One list per row: all values one after the other, and the length of every list.
     Lists(Cells, Vec<usize>),
-    /// One vector per row, all of one length.
+    /// One vector per row, all of the same length.
     Vectors(Matrix),
-    /// Whichever of these, of which the rows marked `false` have none; what stands in their place means nothing.
+    /// Another column with missing values: rows marked `false` have none, and their entry in the column has no meaning.
     Partly(Box<Column>, Vec<bool>),
 }
 
 impl Column {
-    /// A whole number per row.
+    /// Creates a column of integers.
     pub fn integers(values: Vec<i64>) -> Self {
         Self::Flat(Cells::Integers(values))
     }
 
-    /// A number per row.
+    /// Creates a column of floats.
     pub fn numbers(values: Vec<f64>) -> Self {
         Self::Flat(Cells::Numbers(values))
     }
 
-    /// A text per row.
+    /// Creates a column of strings.
     pub fn texts(values: Vec<String>) -> Self {
         Self::Flat(Cells::Texts(values))
     }
 
-    /// A list of numbers per row.
+    /// Creates a column of lists of floats.
     pub fn number_lists(lists: &[Vec<f64>]) -> Self {
         Self::Lists(Cells::Numbers(lists.concat()), lists.iter().map(Vec::len).collect())
     }
 
-    /// A text per row that has one.
+    /// Creates a column of strings, some of which may be missing.
     pub fn texts_or_none(values: Vec<Option<String>>) -> Self {
-        let there = values.iter().map(Option::is_some).collect();
+        let present = values.iter().map(Option::is_some).collect();
         Self::Partly(
             Box::new(Self::texts(values.into_iter().map(Option::unwrap_or_default).collect())),
-            there,
+            present,
         )
     }
 
-    /// How many rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         match self {
             Self::Flat(cells) => cells.len(),
             Self::Lists(_, lengths) => lengths.len(),
             Self::Vectors(matrix) => matrix.rows(),
-            Self::Partly(_, there) => there.len(),
+            Self::Partly(_, present) => present.len(),
         }
     }
 
-    /// The values, and which rows have one where not all do.
+    /// Returns the column without [`Partly`](Self::Partly), and the rows that have a value if some have none.
     pub fn parts(&self) -> (&Self, Option<&[bool]>) {
         match self {
-            Self::Partly(column, there) => (column, Some(there)),
+            Self::Partly(column, present) => (column, Some(present)),
             column => (column, None),
         }
     }
 }
 
-/// Columns in their order.
+/// A table: columns in order, and notes on all rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Frame {
-    /// Each with its name.
+    /// The columns with their names.
     pub columns: Vec<(&'static str, Column)>,
-    /// What holds for all rows, in words: kept where a format has a place for it.
+    /// Notes on all rows, as pairs of key and text. A format without metadata drops them.
     pub notes: Vec<(&'static str, String)>,
 }
 
 impl Frame {
-    /// One column more.
+    /// Appends a column.
     pub fn push(&mut self, name: &'static str, column: Column) {
         self.columns.push((name, column));
     }
 
-    /// How many rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.columns.first().map_or(0, |(_, column)| column.rows())
     }

@@ -1,7 +1,7 @@
-//! How labels and ids are written: what is a number in a file stays a number in every answer.
+//! Types of labels and ids. A number in a file is again a number in every answer.
 //!
-//! Names decide: labels are compared as text everywhere, so that `7` is `7` whatever file it comes from. The kind says only
-//! what a name is turned back into.
+//! Labels are compared by name, as text, so that the integer 7 and the string `7` are one label. The type only
+//! determines how a name is written in an answer.
 //!
 //! ```
 //! use dance::data::{Kind, Value};
@@ -12,22 +12,22 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What labels or ids are.
+/// The type of labels or ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Strings.
     #[default]
     Text,
-    /// Whole numbers, named by their digits.
+    /// Integers, named by their digits.
     Integer,
-    /// Whole numbers stored as floats, named like integers.
+    /// Whole numbers stored as floats, named as integers.
     Float,
-    /// Named `False` and `True`.
+    /// Booleans, named `False` and `True`.
     Boolean,
 }
 
-/// A label or an id as it was written.
+/// A label or an id in its own type.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Value<'a> {
@@ -37,12 +37,12 @@ pub enum Value<'a> {
     Integer(i64),
     /// A float.
     Float(f64),
-    /// A truth value.
+    /// A boolean.
     Boolean(bool),
 }
 
 impl std::fmt::Display for Value<'_> {
-    /// The name.
+    /// Writes the name.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match *self {
             Self::Text(text) => f.write_str(text),
@@ -54,7 +54,7 @@ impl std::fmt::Display for Value<'_> {
 }
 
 impl Kind {
-    /// What a name stands for: itself where it is none of this kind.
+    /// Returns the value of a name, which is the text itself if the name is not of this kind.
     pub fn value(self, name: &str) -> Value<'_> {
         let whole = || name.parse::<i64>().ok().filter(|number| number.to_string() == name);
         match (self, name) {
@@ -66,14 +66,14 @@ impl Kind {
         }
     }
 
-    /// This kind if every name is of it, otherwise text: one column holds one kind.
+    /// Returns this kind if every name is of it, otherwise text: a column has one type.
     #[must_use]
     pub fn of_all(self, names: &[String]) -> Self {
         let is_text = |name: &String| matches!(self.value(name), Value::Text(_));
         if names.iter().any(is_text) { Self::Text } else { self }
     }
 
-    /// In words, of many: `integers`.
+    /// Returns the plural for messages, such as `integers`.
     pub fn plural(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -84,12 +84,12 @@ impl Kind {
     }
 }
 
-/// The name of a truth value.
+/// Returns the name of a boolean.
 pub(super) fn name_of_boolean(value: bool) -> String {
     if value { "True" } else { "False" }.into()
 }
 
-/// The name of a whole number; `None` for any other, and for one so large that floats have gaps there.
+/// Returns the name of a whole number; `None` for other numbers, and beyond ±2⁵³, where floats are not exact integers.
 pub(super) fn name_of_float(value: f64) -> Option<String> {
     const EXACT: f64 = (1u64 << 53) as f64;
     (value.trunc() == value && value.abs() <= EXACT).then(|| (value as i64).to_string())
@@ -100,11 +100,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_become_what_they_were() {
+    fn names_become_values_of_their_kind() {
         assert_eq!(Kind::Float.value("-3"), Value::Float(-3.0));
         assert_eq!(Kind::Boolean.value("True"), Value::Boolean(true));
         for (kind, name) in [(Kind::Integer, "007"), (Kind::Integer, "1.0"), (Kind::Boolean, "true")] {
-            assert_eq!(kind.value(name), Value::Text(name), "what cannot be turned back stays text");
+            assert_eq!(
+                kind.value(name),
+                Value::Text(name),
+                "a name that would be written otherwise stays text"
+            );
         }
         assert_eq!(
             [2.0, -0.0, 0.5, f64::NAN, 1e300].map(name_of_float),

@@ -1,24 +1,24 @@
-//! Labels as a file stores them, and which rows have none.
+//! Labels as a file stores them.
 
 use std::collections::BTreeSet;
 
 use super::kind::{Kind, name_of_boolean, name_of_float};
 
-/// Labels as a file stores them.
+/// Labels in the type in which a file stores them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RawLabels {
     /// Integers of any width.
     Integers(Vec<i64>),
-    /// Whole numbers that were stored as floats; NaN where there is no label.
+    /// Whole numbers stored as floats; NaN is a row without a label.
     Floats(Vec<f64>),
-    /// Truth values.
+    /// Booleans.
     Booleans(Vec<bool>),
-    /// Strings; empty where there is no label.
+    /// Strings; an empty one is a row without a label.
     Names(Vec<String>),
 }
 
 impl RawLabels {
-    /// How many there are.
+    /// Returns the number of labels.
     pub fn len(&self) -> usize {
         match self {
             Self::Integers(values) => values.len(),
@@ -28,12 +28,12 @@ impl RawLabels {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no labels.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What they are.
+    /// Returns the type of the labels.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Integers(_) => Kind::Integer,
@@ -43,7 +43,8 @@ impl RawLabels {
         }
     }
 
-    /// The name of every one, empty where there is no label; or the row and value of the first that names no class.
+    /// Returns the name of every label, empty for rows without one. `Err` holds the row and value of the first float
+    /// that is not a whole number.
     pub(super) fn into_names(self) -> Result<Vec<String>, (usize, f64)> {
         match self {
             Self::Integers(values) => Ok(values.iter().map(ToString::to_string).collect()),
@@ -60,20 +61,20 @@ impl RawLabels {
         }
     }
 
-    /// Those at `rows`.
+    /// Returns the labels at `rows`.
     pub(super) fn select(&self, rows: &[usize]) -> Self {
-        fn pick<T: Clone>(values: &[T], rows: &[usize]) -> Vec<T> {
+        fn at<T: Clone>(values: &[T], rows: &[usize]) -> Vec<T> {
             rows.iter().map(|&row| values[row].clone()).collect()
         }
         match self {
-            Self::Integers(values) => Self::Integers(pick(values, rows)),
-            Self::Floats(values) => Self::Floats(pick(values, rows)),
-            Self::Booleans(values) => Self::Booleans(pick(values, rows)),
-            Self::Names(values) => Self::Names(pick(values, rows)),
+            Self::Integers(values) => Self::Integers(at(values, rows)),
+            Self::Floats(values) => Self::Floats(at(values, rows)),
+            Self::Booleans(values) => Self::Booleans(at(values, rows)),
+            Self::Names(values) => Self::Names(at(values, rows)),
         }
     }
 
-    /// Puts one of `others`, which are of the same kind, in a place.
+    /// Replaces the label at `place` by that of `others` at `row`; both are of the same type.
     pub(super) fn set(&mut self, place: usize, others: &Self, row: usize) {
         match (self, others) {
             (Self::Integers(own), Self::Integers(others)) => own[place] = others[row],
@@ -84,7 +85,7 @@ impl RawLabels {
         }
     }
 
-    /// Appends others of the same kind.
+    /// Appends labels of the same type.
     pub(super) fn extend(&mut self, others: Self) {
         match (self, others) {
             (Self::Integers(own), Self::Integers(others)) => own.extend(others),
@@ -95,7 +96,7 @@ impl RawLabels {
         }
     }
 
-    /// Rows that have no label, or this one, ascending.
+    /// Returns the rows with this label or without a label, ascending.
     pub(super) fn rows_of(&self, label: &str) -> Vec<usize> {
         let rows = 0..self.len();
         let label = label.trim();
@@ -118,17 +119,17 @@ impl RawLabels {
     }
 }
 
-/// Names that often stand for no label. A class may be called so; but then somebody has said it.
+/// Names that often mean "no label". The user must confirm that they are classes.
 const DOUBTFUL: [&str; 3] = ["-1", "nan", "NaN"];
 
-/// A name among `names` that may stand for no label: `nan`, and `-1` where it is the one negative number beside two classes
-/// or more. (Beside one class it is a class: nothing could be learned otherwise.)
+/// Returns a name that may mean "no label": `nan`, or `-1` if it is the only negative number beside at least two other
+/// names. Beside a single name `-1` must be a class, since a data set needs two.
 pub(super) fn doubtful<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'static str> {
     let occurring: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
-    let doubt = DOUBTFUL.into_iter().find(|name| occurring.contains(name))?;
+    let name = DOUBTFUL.into_iter().find(|name| occurring.contains(name))?;
     let negative = |name: &&&str| name.parse::<f64>().is_ok_and(|number| number < 0.0);
-    let meant = doubt == "-1" && (occurring.len() < 3 || occurring.iter().filter(negative).count() > 1);
-    (!meant).then_some(doubt)
+    let is_class = name == "-1" && (occurring.len() < 3 || occurring.iter().filter(negative).count() > 1);
+    (!is_class).then_some(name)
 }
 
 #[cfg(test)]
@@ -136,13 +137,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn minus_one_is_a_class_only_where_it_must_be_one() {
+    fn minus_one_is_a_class_only_if_it_must_be_one() {
         let found = |names: &[&'static str]| doubtful(names.iter().copied());
         assert_eq!(found(&["0", "1", "-1", "0"]), Some("-1"));
-        assert_eq!(found(&["1", "-1"]), None, "two classes, as for a machine of signs");
+        assert_eq!(found(&["1", "-1"]), None, "two classes, -1 and 1");
         assert_eq!(found(&["-2", "-1", "0"]), None, "negative numbers are classes here");
         assert_eq!(found(&["cat", "dog", "nan"]), Some("nan"));
-        assert_eq!(found(&["cat", "dog", ""]), None, "no name is not doubtful, it is none");
+        assert_eq!(found(&["cat", "dog", ""]), None, "an empty name is a row without a label");
     }
 
     #[test]

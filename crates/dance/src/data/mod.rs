@@ -1,6 +1,6 @@
-//! What comes in: files of embeddings ([`io`]) hold a [`Table`]; checked and with its labels as numbers it becomes a
-//! [`Dataset`], which everything after trusts. Of more rows than fit into memory a [`Sample`] is drawn. [`split`] deals its points out into parts, [`Normalizer`] brings them to a
-//! common scale.
+//! Input data. A file of embeddings, read by [`io`], gives a [`Table`]. With checked sizes and labels as class numbers
+//! it becomes a [`Dataset`], which later modules use without further checks. [`Sample`] draws rows from a file that is
+//! larger than memory, [`split`] divides points into parts, and [`Normalizer`] scales them.
 //!
 //! ```
 //! use dance::{Matrix, data::{RawLabels, Table, split}};
@@ -20,7 +20,6 @@ mod encoder;
 mod frame;
 pub mod io;
 mod kind;
-mod labelled;
 mod labels;
 mod normalize;
 mod point;
@@ -28,6 +27,8 @@ mod provenance;
 mod sample;
 pub mod split;
 mod table;
+mod table_labels;
+mod table_rows;
 
 pub use classes::Classes;
 pub use dataset::{Dataset, Names, Source};
@@ -36,17 +37,17 @@ pub use frame::{Cells, Column, Frame};
 pub use kind::{Kind, Value};
 pub use labels::RawLabels;
 pub use normalize::{Normalize, Normalizer};
-pub use point::{NoPoint, PointShape};
+pub use point::{PointProblem, PointShape};
 pub use provenance::{PICKED, RANDOM};
 pub use sample::Sample;
 pub use table::Table;
 
-/// For tests: that something was refused with these words.
+/// Asserts that an operation failed with a message that contains all of `parts`.
 #[cfg(test)]
 #[track_caller]
 fn assert_refused<T: std::fmt::Debug>(result: crate::Result<T>, parts: &[&str]) {
     let message = result.expect_err("should have been refused").to_string();
     for part in parts {
-        assert!(message.contains(part), "`{message}` does not say `{part}`");
+        assert!(message.contains(part), "`{message}` does not contain `{part}`");
     }
 }

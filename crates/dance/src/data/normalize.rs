@@ -1,4 +1,4 @@
-//! How embeddings are brought to a common scale before anything else looks at them.
+//! Normalisation of embeddings, the first step of every computation.
 //!
 //! ```
 //! use dance::{Matrix, data::{Normalize, Normalizer}};
@@ -13,38 +13,38 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 
-/// How embeddings are brought to a common scale before anything else looks at them.
+/// A kind of normalisation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Normalize {
-    /// Every row to length 1: what encoders trained with a cosine loss expect.
+    /// Scales every row to length 1, as suits encoders trained with a cosine loss.
     #[default]
     L2,
-    /// Every column to mean 0 and variance 1 over the points that fit the kernel.
+    /// Shifts and scales every column to mean 0 and variance 1 over the fit points.
     Standardize,
-    /// As they are.
+    /// Changes nothing.
     None,
 }
 
-/// A [`Normalize`] with what it learned from the fit points, so that queries are treated alike.
+/// A [`Normalize`] with its parameters from the fit points, so that queries are scaled in the same way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Normalizer {
-    /// Every row to length 1.
+    /// Scales every row to length 1.
     L2,
-    /// `(x - mean) / scale`, column by column.
+    /// Maps every column to `(x - mean) / scale`.
     Standardize {
-        /// Column means.
+        /// The means of the columns.
         mean: Vec<f32>,
-        /// Column standard deviations; 1 for a constant column, which so becomes 0.
+        /// The standard deviations of the columns; 1 for a constant column, which becomes 0.
         scale: Vec<f32>,
     },
-    /// As they are.
+    /// Changes nothing.
     None,
 }
 
 impl Normalizer {
-    /// Learns from `points` what `kind` needs.
+    /// Computes the parameters of `kind` from `points`.
     pub fn fit(kind: Normalize, points: &Matrix) -> Self {
         match kind {
             Normalize::L2 => Self::L2,
@@ -63,7 +63,7 @@ impl Normalizer {
                         *sum += (f64::from(value) - mean).powi(2) / n;
                     }
                 }
-                // Rounding leaves a constant column with a variance of about (ε·mean)², not 0.
+                // By rounding, a constant column may have a variance of about (ε·mean)² instead of 0.
                 let scale = square.iter().zip(&mean).map(|(&variance, mean)| {
                     if variance.sqrt() <= 1e-7 * mean.abs() { 1.0 } else { variance.sqrt() as f32 }
                 });
@@ -75,12 +75,12 @@ impl Normalizer {
         }
     }
 
-    /// Normalises `points` in place. `origin` names them in messages.
+    /// Normalises `points` in place. `origin` names them in errors.
     pub fn apply(&self, origin: &str, points: &mut Matrix) -> Result<()> {
         self.apply_named(origin, points, |row| row)
     }
 
-    /// The same for points that are not numbered by their place: `number` is what to call a row.
+    /// Normalises `points` in place. Errors name row `r` by `number(r)`, for points whose numbers are not their places.
     pub(crate) fn apply_named(
         &self,
         origin: &str,
@@ -103,6 +103,7 @@ impl Normalizer {
                     }
                 }
             }
+            // A row of zeros has no direction and cannot be scaled.
             Self::L2 => {
                 for row in 0..points.rows() {
                     let values = points.row_mut(row);
@@ -123,7 +124,7 @@ impl Normalizer {
         Ok(())
     }
 
-    /// Normalised points as they came, but for their lengths where those were made 1.
+    /// Undoes the normalisation in place. Lengths of rows that were scaled to 1 are lost.
     pub(crate) fn undo(&self, points: &mut Matrix) {
         if let Self::Standardize { mean, scale } = self {
             for row in 0..points.rows() {
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn l2_makes_rows_of_length_one_and_refuses_zeros() {
+    fn l2_scales_rows_to_length_one_and_refuses_zeros() {
         let mut points = matrix(&[&[3.0, 4.0], &[0.0, -2.0], &[1e-30, 0.0]]);
         Normalizer::fit(Normalize::L2, &points).apply("test", &mut points).unwrap();
         assert_eq!(points, matrix(&[&[0.6, 0.8], &[0.0, -1.0], &[1.0, 0.0]]));
@@ -160,7 +161,7 @@ mod tests {
         let normalizer = Normalizer::fit(Normalize::Standardize, &points);
         normalizer.apply("test", &mut points).unwrap();
         assert_eq!(points, matrix(&[&[-1.0, 0.0], &[1.0, 0.0], &[-1.0, 0.0], &[1.0, 0.0]]));
-        // Queries are treated with what the fit points taught.
+        // Queries are scaled with the parameters of the fit points.
         let mut query = matrix(&[&[5.0, 1.1]]);
         normalizer.apply("test", &mut query).unwrap();
         assert_eq!(query.row(0), [3.0, 1.0]);

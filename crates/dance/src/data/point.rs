@@ -1,55 +1,56 @@
-//! What a point must be, and what is wrong with a row that is none.
+//! Requirements on a point, and the problems of invalid rows.
 
 use std::fmt;
 
-/// What a point must be for a model.
+/// A model's requirements on a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PointShape {
-    /// Numbers of a point.
+    /// The number of dimensions.
     pub dimensions: usize,
-    /// Whether a vector of zeros is no point: it has no direction.
+    /// True to refuse a vector of zeros, which has no direction.
     pub directed: bool,
 }
 
-/// Why a row is no point.
+/// The problem of a row that is not a valid point.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum NoPoint {
-    /// There is nothing.
+pub enum PointProblem {
+    /// The row is null.
     Null,
-    /// One of its numbers is missing.
+    /// One of the row's numbers is null.
     HoldsNull,
-    /// Too many numbers, or too few.
+    /// The row has too many or too few numbers.
     Width {
-        /// How many it has.
+        /// The row's number of numbers.
         found: usize,
-        /// How many it should have.
+        /// The required number of numbers.
         wanted: usize,
     },
-    /// A number that is none, or is too large for 32 bits.
+    /// A number is NaN, infinite, or too large for 32 bits.
     NotFinite {
-        /// Which.
+        /// The number's place in the row.
         column: usize,
-        /// As 32 bits hold it.
+        /// The number as 32 bits.
         value: f32,
     },
-    /// Zeros only.
+    /// All numbers are 0.
     Zero,
 }
 
 impl PointShape {
-    /// What is wrong with these numbers, of which there are `length`; those beyond the dimensions need not be here.
-    pub fn problem(self, numbers: &[f32], length: usize) -> Option<NoPoint> {
+    /// Returns the problem of a row with these numbers, if any. `length` is the row's length; `numbers` may lack those
+    /// beyond the dimensions.
+    pub fn problem(self, numbers: &[f32], length: usize) -> Option<PointProblem> {
         if length != self.dimensions {
-            return Some(NoPoint::Width { found: length, wanted: self.dimensions });
+            return Some(PointProblem::Width { found: length, wanted: self.dimensions });
         }
         if let Some(column) = numbers.iter().position(|number| !number.is_finite()) {
-            return Some(NoPoint::NotFinite { column, value: numbers[column] });
+            return Some(PointProblem::NotFinite { column, value: numbers[column] });
         }
-        (self.directed && numbers.iter().all(|&number| number == 0.0)).then_some(NoPoint::Zero)
+        (self.directed && numbers.iter().all(|&number| number == 0.0)).then_some(PointProblem::Zero)
     }
 }
 
-impl fmt::Display for NoPoint {
+impl fmt::Display for PointProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Null => f.write_str("its embedding is null"),

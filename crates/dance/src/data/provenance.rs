@@ -1,20 +1,21 @@
-//! How points came to be in a file: `random`, drawn by chance from what comes, or `picked` for what they are.
+//! Provenance of points: `random`, drawn at random like new points, or `picked`, chosen for a property.
 //!
-//! A column or array `provenance` says so, as `dance select` writes it. Points that were picked (hard ones, odd ones) are not like new
-//! points: they may fit a kernel, and must neither calibrate nor judge it. Where nothing is said, points count as drawn by chance.
+//! It is in a column or array `provenance`, as `dance select` writes it. Picked points, such as difficult ones, are not
+//! exchangeable with new points. They may fit a kernel, but must not calibrate or evaluate it. Without a provenance,
+//! points count as random.
 
 use super::dataset::Dataset;
 use crate::error::{Error, Result};
 
-/// The column, array or tensor.
+/// The name of the column, array or tensor.
 pub(super) const PROVENANCE: &str = "provenance";
 
-/// What it says of points that were picked, and of points that were drawn.
+/// The provenance of points chosen for a property.
 pub const PICKED: &str = "picked";
-/// See there.
+/// The provenance of points drawn at random.
 pub const RANDOM: &str = "random";
 
-/// Whether a point was picked; or what is wrong with the word.
+/// Returns whether a provenance means picked, or the problem with the word.
 pub(super) fn is_picked(word: &str) -> std::result::Result<bool, String> {
     match word {
         PICKED => Ok(true),
@@ -24,19 +25,19 @@ pub(super) fn is_picked(word: &str) -> std::result::Result<bool, String> {
 }
 
 impl Dataset {
-    /// Places of the points that were picked, and of those that came by chance.
+    /// Returns the places of the picked points, and of the random ones.
     pub fn by_provenance(&self) -> (Vec<usize>, Vec<usize>) {
         let picked = |&row: &usize| self.picked.as_ref().is_some_and(|picked| picked[row]);
         (0..self.len()).partition(picked)
     }
 
-    /// Refuses points that were picked where the promise is made by points that came by chance.
-    pub(crate) fn check_drawn(&self) -> Result<()> {
+    /// Refuses picked points, for a calibration whose guarantee needs random ones.
+    pub(crate) fn check_random(&self) -> Result<()> {
         match self.by_provenance().0.len() {
             0 => Ok(()),
             picked => Err(Error::Data(format!(
-                "{picked} of the {} calibration points were picked for what they are; only points that came by chance are like new \
-                 ones. Picked points may fit the kernel",
+                "{picked} of the {} calibration points were picked; a guarantee needs points that were drawn at random \
+                 like new ones. Picked points may fit the kernel",
                 self.len()
             ))),
         }

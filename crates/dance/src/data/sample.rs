@@ -1,8 +1,8 @@
-//! A uniform sample of rows that come one after the other, however many: a reservoir (Vitter's algorithm R), in one pass and with
-//! the memory of the sample.
+//! Reservoir sampling (Vitter's algorithm R): a uniform sample of a stream of rows, in one pass and in the sample's
+//! memory.
 //!
-//! Every set of `size` rows is equally likely. Which one it is follows from the seed and the number of rows alone, not from the
-//! blocks they come in.
+//! Every set of `size` rows is equally likely. The sample depends on the seed and the number of rows alone, not on the
+//! blocks in which the rows come.
 //!
 //! ```
 //! use dance::{Matrix, Table, data::Sample};
@@ -18,178 +18,86 @@
 //! # Ok::<(), dance::Error>(())
 //! ```
 
-use super::labels::RawLabels;
 use super::table::Table;
 use crate::error::{Error, Result};
 use crate::numeric::random::Random;
 
-/// Its random numbers are nobody else's.
+/// The purpose of the sample's random numbers.
 const PURPOSE: u64 = 0x5a4d;
 
-/// Takes rows as they come, and keeps some.
+/// A reservoir: takes all rows of a stream and keeps a uniform sample of them.
 #[derive(Debug)]
 pub struct Sample {
     size: usize,
     random: Random,
-    /// Rows that came by.
-    seen: u64,
-    /// The number of each row that is kept.
+    /// The number of rows so far.
+    rows: u64,
+    /// The number of every row in the sample.
     numbers: Vec<u64>,
-    kept: Option<Table>,
+    sample: Option<Table>,
 }
 
 impl Sample {
-    /// Of so many rows, or of all where there are fewer.
+    /// Starts a sample of `size` rows, or of all rows if there are fewer.
     pub fn new(size: usize, seed: u64) -> Self {
-        Self { size, random: Random::new(seed, PURPOSE), seen: 0, numbers: Vec::new(), kept: None }
+        Self { size, random: Random::new(seed, PURPOSE), rows: 0, numbers: Vec::new(), sample: None }
     }
 
-    /// How many rows came by.
+    /// Returns the number of rows so far, in the sample or not.
     pub fn seen(&self) -> u64 {
-        self.seen
+        self.rows
     }
 
-    /// Takes the rows of a table.
+    /// Adds the rows of a table to the stream.
     pub fn take(&mut self, table: &Table) -> Result<()> {
-        // Which row of the table goes to which place; a later one replaces an earlier one.
+        // Pairs of a place in the sample and a row of the table. A later row replaces an earlier one at the same place.
         let mut places: Vec<(usize, usize)> = Vec::new();
-        let first = self.seen;
+        let first = self.rows;
         for row in 0..table.embeddings().rows() {
             let place = if self.numbers.len() < self.size {
-                self.numbers.push(self.seen);
+                self.numbers.push(self.rows);
                 Some(self.numbers.len() - 1)
             } else {
-                let place = self.random.below(self.seen as usize + 1);
+                let place = self.random.below(self.rows as usize + 1);
                 (place < self.size).then_some(place)
             };
             if let Some(place) = place {
-                self.numbers[place] = self.seen;
+                self.numbers[place] = self.rows;
                 places.push((place, row));
             }
-            self.seen += 1;
+            self.rows += 1;
         }
         places.retain(|&(place, row)| self.numbers[place] == first + row as u64);
-        if let Some(kept) = &mut self.kept {
-            return kept.replace(&places, table);
+        if let Some(sample) = &mut self.sample {
+            return sample.replace(&places, table);
         }
         places.sort_unstable();
         let rows: Vec<usize> = places.iter().map(|&(_, row)| row).collect();
-        self.kept = Some(table.select(&rows));
+        self.sample = Some(table.select(&rows));
         Ok(())
     }
 
-    /// The sample, in the order in which its rows came.
+    /// Returns the sample, in the order of the stream.
     pub fn finish(self) -> Result<Table> {
-        let Some(kept) = self.kept else {
+        let Some(sample) = self.sample else {
             return Err(Error::Data("there are no rows to draw from".into()));
         };
         let mut order: Vec<usize> = (0..self.numbers.len()).collect();
         order.sort_unstable_by_key(|&place| self.numbers[place]);
-        let mut table = kept.select(&order);
-        table.places.lines = None;
-        table.places.rows = Some(order.iter().map(|&place| self.numbers[place] as u32).collect());
+        let mut table = sample.select(&order);
+        table.details.lines = None;
+        table.details.rows = Some(order.iter().map(|&place| self.numbers[place] as u32).collect());
         Ok(table)
-    }
-}
-
-impl Table {
-    /// Some of the rows.
-    pub(super) fn select(&self, rows: &[usize]) -> Self {
-        let pick = |places: &Vec<u32>| rows.iter().map(|&row| places[row]).collect();
-        let mut places = self.places.clone();
-        places.lines = self.places.lines.as_ref().map(pick);
-        places.rows = Some(rows.iter().map(|&row| self.row(row)).collect());
-        let is_missing = |&(_, row): &(usize, &usize)| self.places.missing.binary_search(row).is_ok();
-        places.missing = rows.iter().enumerate().filter(is_missing).map(|(place, _)| place).collect();
-        Self {
-            embeddings: self.embeddings.select(rows),
-            labels: self.labels.as_ref().map(|labels| labels.select(rows)),
-            ids: self.ids.as_ref().map(|ids| rows.iter().map(|&row| ids[row].clone()).collect()),
-            places,
-            origin: self.origin.clone(),
-            class_names: self.class_names.clone(),
-            id_kind: self.id_kind,
-            prototypes: self.prototypes.clone(),
-            encoder: self.encoder.clone(),
-            picked: self.picked.as_ref().map(|picked| rows.iter().map(|&row| picked[row]).collect()),
-        }
-    }
-
-    /// Puts rows of another table in the places of some of its own, or behind them: pairs of a place and a row.
-    fn replace(&mut self, places: &[(usize, usize)], other: &Self) -> Result<()> {
-        self.check_like(other)?;
-        let mut places = places.to_vec();
-        places.sort_unstable();
-        let (inside, behind): (Vec<_>, Vec<_>) =
-            places.into_iter().partition(|&(place, _)| place < self.embeddings.rows());
-        for &(place, row) in &inside {
-            self.embeddings.row_mut(place).copy_from_slice(other.embeddings.row(row));
-            if let (Some(own), Some(others)) = (&mut self.labels, &other.labels) {
-                own.set(place, others, row);
-            }
-            if let (Some(own), Some(others)) = (&mut self.ids, &other.ids) {
-                own[place].clone_from(&others[row]);
-            }
-            self.places.missing.retain(|&missing| missing != place);
-            if other.places.missing.binary_search(&row).is_ok() {
-                self.places.missing.push(place);
-            }
-        }
-        let rows: Vec<usize> = behind.iter().map(|&(_, row)| row).collect();
-        if self.picked.is_some() || other.picked.is_some() {
-            // A file that says nothing has points that came by chance.
-            let own = self.picked.get_or_insert_with(|| vec![false; self.embeddings.rows()]);
-            let is_picked = |row: usize| other.picked.as_ref().is_some_and(|picked| picked[row]);
-            for &(place, row) in &inside {
-                own[place] = is_picked(row);
-            }
-            own.extend(rows.iter().map(|&row| is_picked(row)));
-        }
-        for (place, row) in (self.embeddings.rows()..).zip(&rows) {
-            if other.places.missing.binary_search(row).is_ok() {
-                self.places.missing.push(place);
-            }
-        }
-        self.places.missing.sort_unstable();
-        self.embeddings.append(&other.embeddings.select(&rows))?;
-        if let (Some(own), Some(others)) = (&mut self.labels, &other.labels) {
-            own.extend(others.select(&rows));
-        }
-        if let (Some(own), Some(others)) = (&mut self.ids, &other.ids) {
-            own.extend(rows.iter().map(|&row| others[row].clone()));
-        }
-        Ok(())
-    }
-
-    /// Refuses a table that cannot be one with this: of another width, with other labels or ids, or of another encoder.
-    fn check_like(&self, other: &Self) -> Result<()> {
-        let (own, others) = (self.embeddings.cols(), other.embeddings.cols());
-        let kinds = |table: &Self| table.labels.as_ref().map(RawLabels::kind);
-        let problem = if own != others {
-            format!("has {others} dimensions where {} has {own}", self.origin)
-        } else if kinds(self) != kinds(other) {
-            let name = |table: &Self| kinds(table).map_or("none", |kind| kind.plural());
-            format!("has labels of another kind ({}) than {} ({})", name(other), self.origin, name(self))
-        } else if self.class_names != other.class_names {
-            format!("has other class names than {}", self.origin)
-        } else if (self.ids.is_some(), self.id_kind) != (other.ids.is_some(), other.id_kind) {
-            format!("has ids of another kind than {}, or none", self.origin)
-        } else if self.encoder != other.encoder {
-            format!("was made by another encoder than {}", self.origin)
-        } else {
-            return Ok(());
-        };
-        Err(Error::Data(format!("{}: {problem}; files that are read together must be alike", other.origin)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::assert_refused;
+    use crate::data::{RawLabels, assert_refused};
     use crate::numeric::matrix::Matrix;
 
-    /// Rows `first..first+count`, whose number is their embedding, label and id.
+    /// Returns rows `first..first+count`; every row's number is its embedding, label and id.
     fn rows(first: usize, count: usize) -> Table {
         let numbers: Vec<f32> = (first..first + count).map(|row| row as f32).collect();
         let mut table = Table::new("test", Matrix::new(numbers, count, 1).unwrap()).unwrap();
@@ -198,6 +106,7 @@ mod tests {
         table
     }
 
+    /// Returns a sample of `size` of `all` rows that come in blocks of these sizes, in turn.
     fn drawn(all: usize, size: usize, seed: u64, blocks: &[usize]) -> Table {
         let (mut sample, mut first) = (Sample::new(size, seed), 0);
         for count in blocks.iter().copied().cycle() {
@@ -213,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_does_not_depend_on_the_blocks() {
+    fn a_sample_does_not_depend_on_the_blocks() {
         let whole = drawn(200, 20, 3, &[200]);
         assert_eq!(whole.embeddings().rows(), 20);
         for blocks in [&[1][..], &[7, 30], &[20], &[199, 1]] {
             assert_eq!(drawn(200, 20, 3, blocks), whole);
         }
         assert_ne!(drawn(200, 20, 4, &[200]).embeddings(), whole.embeddings());
-        // Everything belongs together, and rows are named by their number.
+        // Embedding, label, id and row number belong to the same row.
         let Some(RawLabels::Integers(labels)) = &whole.labels else { panic!("labels are integers") };
         for (row, &label) in labels.iter().enumerate() {
             let number = whole.embeddings().row(row)[0];
@@ -230,13 +139,13 @@ mod tests {
     }
 
     #[test]
-    fn all_are_kept_where_there_are_no_more() {
+    fn a_sample_larger_than_the_stream_has_all_rows() {
         let all = drawn(10, 10, 0, &[3]);
         assert_eq!(all.embeddings(), rows(0, 10).embeddings());
         assert_eq!(drawn(10, 50, 0, &[4]).embeddings(), rows(0, 10).embeddings());
     }
 
-    /// Each of 40 rows is drawn with probability 1/4. In 2,000 draws a share is within 0.05 of that (5 standard errors).
+    /// Each of 40 rows is drawn with probability 1/4. Shares of 2,000 draws lie within 5 standard errors, 0.05.
     #[test]
     fn every_row_is_as_likely() {
         let mut counts = [0u32; 40];
@@ -249,16 +158,16 @@ mod tests {
     }
 
     #[test]
-    fn labels_that_are_missing_stay_so() {
+    fn missing_labels_stay_missing() {
         let mut sample = Sample::new(2, 1);
         for first in 0..50 {
             let mut table = rows(first, 1);
-            table.places.missing = if first % 2 == 1 { vec![0] } else { vec![] };
+            table.details.missing = if first % 2 == 1 { vec![0] } else { vec![] };
             sample.take(&table).unwrap();
         }
         let table = sample.finish().unwrap();
         let odd = |&row: &usize| table.embeddings().row(row)[0] % 2.0 == 1.0;
-        assert_eq!(table.places.missing, (0..2).filter(odd).collect::<Vec<_>>());
+        assert_eq!(table.details.missing, (0..2).filter(odd).collect::<Vec<_>>());
     }
 
     #[test]
@@ -268,7 +177,7 @@ mod tests {
         let wide = Table::new("wide", Matrix::zeros(1, 2)).unwrap();
         assert_refused(sample.take(&wide), &["wide: has 2 dimensions where test has 1"]);
         let names = Table { labels: Some(RawLabels::Names(vec!["a".into()])), ..rows(0, 1) };
-        assert_refused(sample.take(&names), &["another kind"]);
+        assert_refused(sample.take(&names), &["another type"]);
         assert_refused(Sample::new(5, 0).finish(), &["no rows"]);
     }
 }

@@ -1,16 +1,15 @@
-//! Seeded splits that stay the same for years.
+//! Seeded splits of points into parts, the same in every version.
 //!
-//! [`uniform`] draws at random, whatever the labels: each part is to any other as new points are to them, so that what
-//! calibrates and what judges is neither easier nor harder than what comes. A rare class may be missing from a part, as it
-//! may be missing from new points.
+//! [`uniform`] draws at random without regard to labels. All parts are exchangeable with each other and with new
+//! points, as calibration and evaluation need. A rare class may be missing from a part, as from new points.
 //!
-//! [`stratified`] deals every class out by the fractions; what rounding leaves over is carried from class to class, so that each
-//! part's total stays within one point of its share as well. Judging settings varies less so, but a part that has every class
-//! is easier than new points are:
+//! [`stratified`] divides every class by the fractions. Rounding errors are carried from class to class, so that the
+//! total of each part stays within one point of its share. Stratified parts compare settings with less variance, but
+//! they are easier than new points, since they hold every class that is large enough:
 //!
-//! - A class with at least as many points as there are parts has a point in every part.
-//! - A smaller class fills the parts in their order (the kernel's part first: a class the kernel never saw has no
-//!   output of its own). It is then missing from the later parts.
+//! - A class with at least as many points as parts has a point in every part.
+//! - A smaller class fills the parts in order and is missing from the later ones. The part that fits the kernel comes
+//!   first, since the kernel machine has no output for a class without fit points.
 //!
 //! ```
 //! let labels = [0, 0, 0, 0, 0, 1, 1, 1, 1, 1];
@@ -23,10 +22,10 @@
 use crate::error::{Error, Result};
 use crate::numeric::random::Random;
 
-/// The stream of random numbers that splits draw from.
+/// The purpose of the random numbers of splits.
 const PURPOSE: u64 = 0x5eed_5711;
 
-/// Row numbers (ascending) of every part: `points` rows in random order, cut by `fractions`, which are positive and sum to 1.
+/// Returns the rows (ascending) of every part of a random split by `fractions`, which are positive and sum to 1.
 pub fn uniform(points: usize, fractions: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
     check(points, fractions)?;
     let mut rows: Vec<usize> = (0..points).collect();
@@ -42,8 +41,8 @@ pub fn uniform(points: usize, fractions: &[f64], seed: u64) -> Result<Vec<Vec<us
     finished(fractions.iter().map(cut).collect(), fractions, points)
 }
 
-/// Row numbers (ascending) of every part, groups of rows kept whole: groups in random order, cut by `fractions`, which are positive and
-/// sum to 1. Shares are of groups, so that each part is to the others as new groups are to them.
+/// Returns the rows (ascending) of every part of a random split of whole groups by `fractions`, which are positive and
+/// sum to 1. Fractions count groups, so that the parts are exchangeable with new groups.
 pub fn grouped(groups: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
     let count = groups.iter().max().map_or(0, |&last| last as usize + 1);
     let parts = uniform(count, fractions, seed)?;
@@ -60,8 +59,8 @@ pub fn grouped(groups: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Vec<u
     Ok(rows)
 }
 
-/// The same, for a fit (the first part) and its calibration (the second), which gets one row of every group: then calibration points
-/// are to each other as a new group's is to them.
+/// Returns a [`grouped`] split whose second part, the calibration, has one random row of every group. Calibration
+/// points are then exchangeable with a point of a new group.
 pub fn grouped_for_calibration(groups: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
     let mut parts = grouped(groups, fractions, seed)?;
     if let Some(calibration) = parts.get_mut(1) {
@@ -71,7 +70,7 @@ pub fn grouped_for_calibration(groups: &[u32], fractions: &[f64], seed: u64) -> 
     Ok(parts)
 }
 
-/// One row of every group, drawn at random; ascending.
+/// Returns one random row of every group, ascending.
 pub fn one_of_each(groups: &[u32], seed: u64) -> Vec<usize> {
     let mut rows: Vec<usize> = (0..groups.len()).collect();
     Random::new(seed, PURPOSE).shuffle(&mut rows);
@@ -84,7 +83,7 @@ pub fn one_of_each(groups: &[u32], seed: u64) -> Vec<usize> {
     rows
 }
 
-/// Row numbers (ascending) of every part, each class dealt out by `fractions`, which are positive and sum to 1.
+/// Returns the rows (ascending) of every part, each class divided by `fractions`, which are positive and sum to 1.
 pub fn stratified(labels: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
     check(labels.len(), fractions)?;
     let classes = labels.iter().max().map_or(0, |&label| label as usize + 1);
@@ -92,6 +91,7 @@ pub fn stratified(labels: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Ve
     for (row, &label) in labels.iter().enumerate() {
         members[label as usize].push(row);
     }
+    // Shuffle every class and give each part its number of points.
     let mut random = Random::new(seed, PURPOSE);
     let mut carry = vec![0.0; fractions.len()];
     let mut parts = vec![Vec::new(); fractions.len()];
@@ -118,6 +118,7 @@ fn check(points: usize, fractions: &[f64]) -> Result<()> {
     Ok(())
 }
 
+/// Sorts the rows of every part and refuses an empty part.
 fn finished(mut parts: Vec<Vec<usize>>, fractions: &[f64], points: usize) -> Result<Vec<Vec<usize>>> {
     if let Some(empty) = parts.iter().position(Vec::is_empty) {
         return Err(Error::Data(format!(
@@ -132,7 +133,7 @@ fn finished(mut parts: Vec<Vec<usize>>, fractions: &[f64], points: usize) -> Res
     Ok(parts)
 }
 
-/// How many of a class's `size` points each part gets; `carry` is what rounding has owed the parts so far.
+/// Divides a class's `size` points among the parts; `carry` holds the points that rounding owes the parts so far.
 fn deal(size: usize, fractions: &[f64], carry: &mut [f64]) -> Vec<usize> {
     let parts = fractions.len();
     let mut counts = vec![0; parts];
@@ -143,13 +144,13 @@ fn deal(size: usize, fractions: &[f64], carry: &mut [f64]) -> Vec<usize> {
         for (count, due) in counts.iter_mut().zip(&due) {
             *count = due.floor().max(1.0) as usize;
         }
-        // One at a time to (or from) the part that is furthest below (above) its due; the earlier part on a tie.
+        // Correct the sum one point at a time, at the part farthest from its due number, or the earlier one on a tie.
         while counts.iter().sum::<usize>() < size {
-            let poorest = largest(parts, |part| due[part] - counts[part] as f64);
+            let poorest = argmax(parts, |part| due[part] - counts[part] as f64);
             counts[poorest] += 1;
         }
         while counts.iter().sum::<usize>() > size {
-            let richest = largest(parts, |part| {
+            let richest = argmax(parts, |part| {
                 if counts[part] > 1 { counts[part] as f64 - due[part] } else { f64::NEG_INFINITY }
             });
             counts[richest] -= 1;
@@ -161,7 +162,8 @@ fn deal(size: usize, fractions: &[f64], carry: &mut [f64]) -> Vec<usize> {
     counts
 }
 
-fn largest(parts: usize, value: impl Fn(usize) -> f64) -> usize {
+/// Returns the part with the largest value, the first on a tie.
+fn argmax(parts: usize, value: impl Fn(usize) -> f64) -> usize {
     (0..parts).rev().max_by(|&a, &b| value(a).total_cmp(&value(b))).unwrap_or(0)
 }
 

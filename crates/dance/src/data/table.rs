@@ -1,6 +1,6 @@
-//! What a file of embeddings holds.
+//! The contents of a file of embeddings, and the checks on it.
 //!
-//! Shape, finiteness and labels are checked once, here; everything after trusts a [`Dataset`].
+//! Sizes, finiteness and labels are checked once, here. Later modules use a [`Dataset`] without further checks.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use super::classes::Classes;
 use super::dataset::{Dataset, Source};
 use super::encoder::EncoderIdentity;
 use super::kind::Kind;
-use super::labelled::Places;
 use super::labels::RawLabels;
+use super::table_labels::FileDetails;
 use crate::error::{Error, Result};
 use crate::numeric::matrix::{Matrix, check_finite};
 
-/// What a file of embeddings holds. Only `embeddings` is always there.
+/// The contents of a file of embeddings. All but the embeddings are optional.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     /// The file's name, for messages.
@@ -22,23 +22,23 @@ pub struct Table {
     pub(super) embeddings: Matrix,
     /// One label per row.
     pub labels: Option<RawLabels>,
-    /// Names of the classes; integer labels index them.
+    /// The class names; integer labels index them.
     pub class_names: Option<Vec<String>>,
-    /// One name per row, shown to people in place of the row number.
+    /// One id per row, shown to people in place of the row number.
     pub ids: Option<Vec<String>>,
-    /// What the ids are.
+    /// The type of the ids.
     pub id_kind: Kind,
-    /// One embedding per class (of a text encoder, say).
+    /// One embedding per class, for example from a text encoder.
     pub prototypes: Option<Matrix>,
-    /// What made the embeddings, where the file says so.
+    /// The encoder of the embeddings, if the file names it.
     pub encoder: Option<EncoderIdentity>,
-    /// Whether each point was picked for what it is, where the file says so; points come by chance otherwise.
+    /// True for every picked point, if the file has a provenance; `None` means that all points are random.
     pub picked: Option<Vec<bool>>,
-    pub(super) places: Places,
+    pub(super) details: FileDetails,
 }
 
 impl Table {
-    /// Embeddings by themselves; `origin` names them in messages. Labels and the rest are set afterwards.
+    /// Creates a table of embeddings alone; `origin` names it in messages. Callers then set labels and other fields.
     pub fn new(origin: impl Into<String>, embeddings: Matrix) -> Result<Self> {
         let origin = origin.into();
         let (rows, cols) = (embeddings.rows(), embeddings.cols());
@@ -56,23 +56,23 @@ impl Table {
             ids: None,
             id_kind: Kind::Text,
             prototypes: None,
-            places: Places { label_column: "labels".into(), ..Places::default() },
+            details: FileDetails { label_column: "labels".into(), ..FileDetails::default() },
             encoder: None,
             picked: None,
         })
     }
 
-    /// The file's name.
+    /// Returns the file's name.
     pub fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// One row per point; every number is finite.
+    /// Returns the embeddings, one row per point; every number is finite.
     pub fn embeddings(&self) -> &Matrix {
         &self.embeddings
     }
 
-    /// Checks that the parts fit together.
+    /// Checks that the fields agree in size.
     pub fn checked(self) -> Result<Self> {
         let (rows, cols) = (self.embeddings.rows(), self.embeddings.cols());
         let length = |what: &str, expected: usize, found: usize| {
@@ -94,9 +94,10 @@ impl Table {
         if let Some(picked) = &self.picked {
             length("number of values of `provenance` (one per row of embeddings)", rows, picked.len())?;
         }
+        // Class names are unique, and prototypes have the dimensions of embeddings and one row per class.
         if let Some(names) = &self.class_names {
-            let mut seen = BTreeSet::new();
-            if let Some(twice) = names.iter().find(|name| !seen.insert(name.as_str())) {
+            let mut unique = BTreeSet::new();
+            if let Some(twice) = names.iter().find(|name| !unique.insert(name.as_str())) {
                 return Err(Error::Data(format!(
                     "{}: the class name `{twice}` occurs twice; every class needs a name of its own",
                     self.origin
@@ -113,15 +114,17 @@ impl Table {
         Ok(self)
     }
 
-    /// Encodes the labels and checks that the points can be learned from: labels for all, at least two classes.
+    /// Encodes the labels as class numbers. Refuses rows without a label, and fewer than two classes.
     pub fn into_dataset(self) -> Result<Dataset> {
         self.into_dataset_for(&[])
     }
 
-    /// As [`into_dataset`](Self::into_dataset), for a model whose classes are `known`: what is a class there is one here.
+    /// Encodes the labels as [`into_dataset`](Self::into_dataset) does, for a model with `known` classes: their names
+    /// are accepted even if they often mean "no label".
     pub fn into_dataset_for(self, known: &[String]) -> Result<Dataset> {
         let table = self.checked()?;
         let (names, label_kind) = (table.label_names(known)?, table.label_kind());
+        // Classes, and one prototype for each.
         let (classes, labels) = encode(&table, &names, label_kind)?;
         if let Some(prototypes) = &table.prototypes
             && prototypes.rows() != classes.len()
@@ -133,7 +136,7 @@ impl Table {
             });
         }
         let dataset = Dataset {
-            rows: table.places.rows.unwrap_or_else(|| (0..labels.len() as u32).collect()),
+            rows: table.details.rows.unwrap_or_else(|| (0..labels.len() as u32).collect()),
             source: Source::of(table.encoder),
             embeddings: table.embeddings,
             labels,
@@ -155,7 +158,8 @@ impl Table {
     }
 }
 
-/// Classes are the given names in their order or, without names, the labels that occur, sorted (numbers as numbers).
+/// Returns the classes and the labels as their numbers. Classes are the given names in order or, without names, the
+/// labels that occur, sorted (numbers by value).
 fn encode(table: &Table, labels: &[String], kind: Kind) -> Result<(Vec<String>, Vec<u32>)> {
     let classes = table.class_names.clone().unwrap_or_else(|| {
         let mut occurring: Vec<String> =
@@ -192,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_table_passes_unchanged() {
+    fn a_valid_table_passes_unchanged() {
         let mut good = table(&[&[1.0, 2.0], &[3.0, 4.0]], Some(RawLabels::Integers(vec![0, 1])));
         good.ids = Some(names(&["a", "b"]));
         good.class_names = Some(names(&["x", "y", "z"]));

@@ -1,4 +1,4 @@
-//! Which device: what people write, and what there is.
+//! The choice of a device, and the list of devices.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Cpu, Device};
 use crate::error::{Error, Result};
 
-/// What heavy work is to run on: `auto`, `cpu`, `cuda` or `cuda:1`.
+/// The choice of a device: `auto`, `cpu`, `cuda` or `cuda:1`.
 ///
 /// ```
 /// use dance::device::DeviceChoice;
@@ -17,12 +17,12 @@ use crate::error::{Error, Result};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DeviceChoice {
-    /// The first graphics processor of NVIDIA's that can be used, else the CPU.
+    /// The first usable NVIDIA graphics processor, else the CPU.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
-    /// A graphics processor of NVIDIA's, by its number.
+    /// An NVIDIA graphics processor, by its number.
     Cuda(usize),
 }
 
@@ -54,7 +54,7 @@ impl std::fmt::Display for DeviceChoice {
 }
 
 impl DeviceChoice {
-    /// Opens the device; with it comes why `auto` is the CPU, where it is.
+    /// Opens the device. If `auto` chose the CPU, the text says why.
     pub fn open(self) -> Result<(Arc<dyn Device>, Option<String>)> {
         match self {
             Self::Cpu => Ok((Arc::new(Cpu), None)),
@@ -67,18 +67,18 @@ impl DeviceChoice {
     }
 }
 
-/// A device that there is.
+/// An available device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// What to choose it by.
+    /// The choice that opens the device.
     pub choice: DeviceChoice,
-    /// What its maker calls it.
+    /// The model name by the manufacturer.
     pub model: String,
-    /// Bytes of its memory, where that is known.
+    /// The bytes of its memory, if known.
     pub memory: Option<u64>,
 }
 
-/// The devices there are, and why there is no graphics processor of NVIDIA's among them, or none that can be used.
+/// Returns the available devices. The text says why no NVIDIA graphics processor is usable, if none is.
 pub fn list() -> (Vec<Listed>, Option<String>) {
     let mut found = vec![Listed { choice: DeviceChoice::Cpu, model: processor(), memory: None }];
     let why = match graphics_processors() {
@@ -96,7 +96,7 @@ pub fn list() -> (Vec<Listed>, Option<String>) {
     (found, why)
 }
 
-/// What the system calls the processor.
+/// Returns the model name of the processor.
 fn processor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));

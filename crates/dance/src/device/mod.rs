@@ -1,27 +1,29 @@
-//! What heavy work runs on. A [`Device`] opens handles that own their data, uploaded, centred and packed once:
+//! The devices for heavy work. A [`Device`] opens handles that own their data, which is uploaded, centered and packed
+//! once:
 //!
-//! - [`FitSession`]: the points of a fit and everything of size n×n. Metric and coefficients stay there from round to round;
-//!   only qualities come back until the best iterate is known.
+//! - [`FitSession`]: the points of a fit and everything of size n×n. Metric and coefficients stay there between rounds;
+//!   only qualities are returned until the best iterate is known.
 //! - [`ClassifierHandle`]: a fitted kernel machine that maps and classifies queries.
-//! - [`IndexHandle`]: points among which the neighbors of queries are found. It returns *candidates*: everything that can be
-//!   a neighbor given the rounding of the device's arithmetic. One routine on the host decides among them in f64
+//! - [`IndexHandle`]: points among which neighbors are searched. It returns *candidates*: all points that can be
+//!   neighbors within the rounding of the device's arithmetic. One routine on the host chooses among them in f64
 //!   ([`neighbors`](crate::neighbors)).
 //!
-//! **What holds for every device**: neighbors, ranks and contrastive scores from one model file are the same, because f64 on
-//! the host decides; class probabilities agree to rounding (the calibration points' are kept in the file).
-//! A call can fail, and a failed call changes nothing outside its handle.
-//! **What holds for [`Cpu`]**: every bit, for any number of threads and any batch a row is part of. A classifier on a graphics
-//! processor (`Cuda`, behind the feature `cuda`) gives the same bits; a fit agrees to rounding.
+//! **Every device** gives the same neighbors, ranks and contrastive scores for one model file, because f64 on the host
+//! decides. Class probabilities agree to rounding; those of the calibration points are in the file. A call can fail,
+//! and a failed call changes nothing outside its handle.
 //!
-//! [`DeviceChoice`] opens a device by what people call it.
+//! **[`Cpu`]** gives the same bits for any number of threads and any batch. A classifier on a graphics processor
+//! (`Cuda`, behind the feature `cuda`) gives the bits of the CPU; a fit agrees to rounding.
 //!
-//! Calls get the [`Context`]: its workers are there for what a device does on the host; a device with threads or streams of
-//! its own need not use them. `examples/custom_device` is a device of plain loops.
+//! [`DeviceChoice`] opens a device by its name.
+//!
+//! Calls get the [`Context`], whose workers are for the work of a device on the host. A device with threads or streams
+//! of its own need not use them. `examples/custom_device` is a device of plain loops.
 //!
 //! ```
 //! use dance::{Context, Matrix, device::{Cpu, Device, FitSize}};
 //! let size = FitSize { train: 20_000, held_out: 0, dimensions: 512, classes: 1000, several: false };
-//! assert!(Cpu.fit_bytes(size) > 2 * 4 * 20_000 * 20_000); // two n×n matrices of f32, and what is tall
+//! assert!(Cpu.fit_bytes(size) > 2 * 4 * 20_000 * 20_000); // two n×n matrices of f32, and n×d and n×c ones
 //! let index = Cpu.open_index(&Matrix::new(vec![0.0, 5.0, 1.0], 3, 1)?, &Context::new(1)?)?;
 //! let query = Matrix::new(vec![0.2], 1, 1)?;
 //! let found = index.ask(&query, &Context::new(1)?)?.candidates(2, false, &Context::new(1)?)?;
@@ -48,19 +50,19 @@ use crate::event::{Quality, RidgeReport};
 use crate::kernel::Kernel;
 use crate::numeric::matrix::Matrix;
 
-/// Heavy work on one device.
+/// A device for heavy work.
 pub trait Device: Send + Sync {
-    /// What people call it.
+    /// Returns the name, such as `cpu` or `cuda:0`.
     fn name(&self) -> String;
 
-    /// Bytes of memory that are free for a fit, as far as the device knows.
+    /// Returns the bytes of memory that are free for a fit, as far as the device knows.
     fn free_bytes(&self) -> Option<u64>;
 
-    /// Bytes that a fit of this size takes at its peak.
+    /// Returns the bytes that a fit of this size takes at its peak.
     fn fit_bytes(&self, size: FitSize) -> u64;
 
-    /// Loads the points and allocates what a fit needs. With `several` the distances before any metric is learned are kept,
-    /// for a search that begins there many times.
+    /// Loads the points and allocates the memory of a fit. With `several` the session keeps the distances before any
+    /// metric is learned, because every setting of a search begins there.
     fn open_fit<'a>(
         &self,
         points: FitPoints<'a>,
@@ -75,104 +77,105 @@ pub trait Device: Send + Sync {
         context: &Context<'_>,
     ) -> Result<Arc<dyn ClassifierHandle>>;
 
-    /// Loads points to be searched.
+    /// Loads points for searches.
     fn open_index(&self, points: &Matrix, context: &Context<'_>) -> Result<Box<dyn IndexHandle>>;
 
-    /// `left · rightᵀ`: the inner products of all rows of one matrix with all rows of another.
+    /// Returns `left · rightᵀ`: the inner products of all rows of one matrix with all rows of another.
     fn inner_products(&self, left: &Matrix, right: &Matrix, context: &Context<'_>) -> Result<Matrix>;
 }
 
-/// The size of a fit, for asking what it takes.
+/// The size of a fit, which determines its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FitSize {
-    /// Training points.
+    /// The number of training points.
     pub train: usize,
-    /// Points held out to judge settings.
+    /// The number of held-out points.
     pub held_out: usize,
-    /// Dimensions.
+    /// The number of dimensions.
     pub dimensions: usize,
-    /// Classes.
+    /// The number of classes.
     pub classes: usize,
-    /// Whether several settings are tried.
+    /// `true` if several settings are tried.
     pub several: bool,
 }
 
-/// The points of one fit: those that fit the kernel and those held out to judge it.
+/// The points of one fit: training points and held-out points.
 #[derive(Clone, Copy, Debug)]
 pub struct FitPoints<'a> {
-    /// Training points, normalised.
+    /// The normalised training points.
     pub train: &'a Matrix,
-    /// Class index of every training point.
+    /// The class index of every training point.
     pub labels: &'a [u32],
-    /// Number of classes.
+    /// The number of classes.
     pub classes: usize,
-    /// Points that judge every solution. May have no rows.
+    /// The points that every solution is scored on; may have no rows.
     pub held_out: &'a Matrix,
-    /// Their class indices.
+    /// The class index of every held-out point.
     pub held_out_labels: &'a [u32],
-    /// The directions (rows of an orthonormal basis) that the numbers of all points are coordinates in, where they are not those
-    /// of the encoder. A metric's largest entry is meant in the encoder's: the largest of `bᵢᵀ G bᵢ` over the columns of it.
+    /// The orthonormal basis, one direction per row, that all points are coordinates in; `None` for the encoder's
+    /// coordinates. The largest entry of a metric G is taken in the encoder's coordinates: the largest `bᵢᵀ G bᵢ` over
+    /// the columns bᵢ.
     pub basis: Option<&'a Matrix>,
 }
 
-/// What a kernel machine is made of.
+/// The parts of a fitted kernel machine.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineParts<'a> {
-    /// Symmetric root of the metric, d×d.
+    /// The symmetric root of the metric, d×d.
     pub root: &'a Matrix,
-    /// Points that fitted the kernel, not mapped, n×d.
+    /// The training points, not mapped, n×d.
     pub train: &'a Matrix,
     /// The kernel.
     pub kernel: Kernel,
-    /// Coefficients, n×c.
+    /// The coefficients, n×c.
     pub beta: &'a Matrix,
 }
 
-/// A kernel ridge regression, solved and judged; the coefficients stay on the device.
+/// The outcome of a kernel ridge regression; its coefficients stay on the device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Solved {
-    /// Quality at the held-out points; `None` without any.
+    /// The quality at the held-out points; `None` without any.
     pub quality: Option<Quality>,
-    /// How well the system was solved.
+    /// The accuracy of the solution of the linear system.
     pub report: RidgeReport,
 }
 
-/// A solution that was worth keeping.
+/// The best iterate of a fit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Iterate {
     /// The metric `M`; `None` is the identity.
     pub metric: Option<Matrix>,
-    /// Coefficients, n×c.
+    /// The coefficients, n×c.
     pub beta: Matrix,
-    /// Outputs at the held-out points, one row per point.
+    /// The outputs at the held-out points, one row per point.
     pub held_out: Matrix,
 }
 
-/// How the AGOP is computed.
+/// The form in which the AGOP is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgopForm {
-    /// Gradients one by one.
+    /// Forms every gradient.
     Definition,
     /// Sums over points and classes first.
     Folded,
 }
 
-/// One fit under way.
+/// A fit in progress.
 ///
-/// A search tries settings in turn: [`begin`](Self::begin), then [`solve`](Self::solve) and [`learn`](Self::learn) by turns,
-/// [`keep`](Self::keep) after a solution that is the setting's best so far, and [`choose`](Self::choose) when the setting
-/// turns out to be the best of all; [`chosen`](Self::chosen) fetches it in the end.
+/// A search tries settings in turn. Each setting starts with [`begin`](Self::begin), and alternates between
+/// [`solve`](Self::solve) and [`learn`](Self::learn). [`keep`](Self::keep) follows a solution that is the best of its
+/// setting so far. [`choose`](Self::choose) follows a setting that is the best so far. [`chosen`](Self::chosen) returns
+/// the best of all at the end.
 pub trait FitSession {
-    /// Begins a setting at a metric; `None` is the identity.
+    /// Begins a setting with a metric; `None` is the identity.
     fn begin(&mut self, metric: Option<&Matrix>, context: &Context<'_>) -> Result<()>;
 
-    /// Fits the ridge regression under the current metric and judges it.
+    /// Solves the ridge regression under the current metric and scores it on the held-out points.
     fn solve(&mut self, kernel: Kernel, ridge: f64, context: &Context<'_>) -> Result<Solved>;
 
-    /// Makes `G / max(G)` the current metric (the largest entry in the encoder's coordinates), G the AGOP of the regression solved
-    /// last over the training points `sample`
-    /// (all when `None`), by the cheaper form or the one given. `false`, and the metric stays, when the gradient vanishes
-    /// everywhere.
+    /// Replaces the metric by `G / max(G)`, where G is the AGOP of the last regression over the training points
+    /// `sample`, or over all if `None`. The largest entry is taken in the encoder's coordinates. `form` is the cheaper
+    /// one if `None`. Returns `false`, and keeps the metric, if the gradient vanishes everywhere.
     fn learn(
         &mut self,
         sample: Option<&[usize]>,
@@ -180,69 +183,78 @@ pub trait FitSession {
         context: &Context<'_>,
     ) -> Result<bool>;
 
-    /// Remembers the solution, with its metric, as the best of this setting. To be called before the next
+    /// Keeps the last solution and its metric as the best of this setting. Valid before the next
     /// [`learn`](Self::learn).
     fn keep(&mut self) -> Result<()>;
 
-    /// Makes the best of this setting the best of all.
+    /// Makes the best solution of this setting the best of all.
     fn choose(&mut self) -> Result<()>;
 
-    /// The best of all.
+    /// Returns the best solution of all.
     fn chosen(&mut self) -> Result<Iterate>;
 
-    /// Outputs at the held-out points of the regression solved last, one row per point.
+    /// Returns the outputs of the last regression at the held-out points, one row per point.
     fn held_out(&mut self) -> Result<Matrix>;
 
-    /// Outputs at every training point of the regression solved last, fitted without that point: one row per point. To be
-    /// called before the next [`learn`](Self::learn).
+    /// Returns the leave-one-out outputs of the last regression at the training points, one row per point. Valid before
+    /// the next [`learn`](Self::learn).
     fn leave_one_out(&mut self, context: &Context<'_>) -> Result<Matrix>;
 }
 
-/// A fitted kernel machine, loaded. A row comes out the same in every batch.
+/// A loaded kernel machine. A row comes out the same in every batch.
 pub trait ClassifierHandle: Send + Sync {
-    /// `points · root`.
+    /// Returns `points · root`.
     fn map(&self, points: &Matrix, context: &Context<'_>) -> Result<Matrix>;
 
-    /// `K(mapped, centers) · beta` for mapped points: one row per point, one column per class.
+    /// Returns `K(mapped, centers) · beta` for mapped points: one row per point, one column per class.
     fn outputs(&self, mapped: &Matrix, context: &Context<'_>) -> Result<Matrix>;
 }
 
-/// Points to be searched, loaded.
+/// Points that are loaded for searches.
 pub trait IndexHandle: Send + Sync {
-    /// Says how far every point reaches: squared distances, +∞ reaches everything, a negative number nothing.
+    /// Sets the reach of every point, as a squared distance: +∞ reaches everything, a negative number nothing.
     fn set_reach(&mut self, squared: &[f64], context: &Context<'_>) -> Result<()>;
 
-    /// Takes queries over, once for all that is asked about them.
+    /// Loads queries, once for all searches with them.
     fn ask<'a>(&'a self, queries: &'a Matrix, context: &Context<'_>) -> Result<Box<dyn Asked + 'a>>;
 
-    /// How many queries to hand over at once: few enough that a job can be stopped in between.
+    /// Returns the largest number of queries to pass at once, which bounds the time between checks for cancellation.
     fn block(&self) -> usize {
         2048
     }
 }
 
-/// Queries that an index has taken over.
+/// Queries that are loaded for searches.
 pub trait Asked {
-    /// For every query, every point that can be among its `k` nearest: no point that is missing is nearer than the k-th
-    /// nearest of those listed, whatever the arithmetic rounds to. The fewer beyond that, the faster.
-    /// With `reaching`, also every point that can have the query within its reach;
-    /// [`set_reach`](IndexHandle::set_reach) came before.
+    /// Returns for every query all points that can be among its `k` nearest. No missing point is nearer than the k-th
+    /// nearest of those listed, whatever the rounding; a short list is faster. With `reaching`, also returns all points
+    /// that can have the query within their reach, which [`set_reach`](IndexHandle::set_reach) must have set before.
     fn candidates(&self, k: usize, reaching: bool, context: &Context<'_>) -> Result<Candidates>;
 
-    /// The squared distances of every query to the points listed for it, list after list: bit for bit those of
+    /// Returns the squared distances of every query to the points listed for it, list after list, with the bits of
     /// [`squared_distance`](crate::neighbors::squared_distance). `None` leaves them to the host.
     fn distances(&self, _: &IdLists) -> Result<Option<Box<dyn AsRef<[f64]> + '_>>> {
         Ok(None)
     }
 }
 
-/// What an index returns.
+/// The candidates for neighbors that an index returns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Candidates {
-    /// What can be among the nearest.
+    /// Points that can be among the nearest.
     pub nearest: IdLists,
-    /// What can have the query within its reach; empty unless asked for.
+    /// Points that can have the query within their reach; empty unless requested.
     pub reaching: IdLists,
+}
+
+/// Returns the largest number below `too_many` that `fits`, by bisection; 0 always fits.
+pub(crate) fn most_that_fit(mut too_many: usize, fits: impl Fn(usize) -> bool) -> usize {
+    let mut most = 0;
+    while too_many - most > 1 {
+        let middle = usize::midpoint(most, too_many);
+        if fits(middle) { most = middle } else { too_many = middle }
+    }
+    most
 }
 
 /// A list of point numbers for every query, one after the other.
@@ -259,7 +271,7 @@ impl IdLists {
         self.ends.push(self.ids.len());
     }
 
-    /// Appends lists that lie one after the other, by their lengths.
+    /// Appends several lists, given one after the other and by their lengths.
     #[cfg(feature = "cuda")]
     pub(crate) fn extend_with(&mut self, ids: &[u32], lengths: impl IntoIterator<Item = usize>) {
         let mut end = self.ids.len();
@@ -277,7 +289,7 @@ impl IdLists {
         self.ids.extend_from_slice(&other.ids);
     }
 
-    /// What is in either of two lists of the same query, once and in ascending order.
+    /// Returns the ids in either of two lists of the same query, once and in ascending order.
     pub(crate) fn union(&self, other: &Self) -> Self {
         let mut all = Self::default();
         for query in 0..self.len() {
@@ -289,22 +301,22 @@ impl IdLists {
         all
     }
 
-    /// All lists, one after the other, and where each ends.
+    /// Returns all lists, one after the other, and the end of each.
     pub fn all(&self) -> (&[u32], &[usize]) {
         (&self.ids, &self.ends)
     }
 
-    /// Number of queries.
+    /// Returns the number of queries.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are no queries.
+    /// Returns `true` if there are no queries.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The list of one query, in no order.
+    /// Returns the list of one query, in no order.
     pub fn get(&self, query: usize) -> &[u32] {
         let start = if query == 0 { 0 } else { self.ends[query - 1] };
         &self.ids[start..self.ends[query]]

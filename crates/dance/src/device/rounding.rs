@@ -1,56 +1,58 @@
-//! The points of an index as every device sees them, and what is known of the rounding of their products.
+//! Rounding bounds for searches: how far products in f32 may be from the exact squared distances, on any device.
 
 use rayon::prelude::*;
 
-use super::cpu::{mean, moved, squared_norm};
+use super::cpu::{centered, mean, squared_norm};
 use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 
-/// Beyond this squared norm, products may overflow f32 and every point is a candidate.
+/// The largest squared norm whose products cannot overflow f32. Beyond it every point is a candidate.
 const LARGEST_NORM: f64 = 1e36;
 
-/// What points are moved by, how long they are, how far they reach; and the bounds on the rounding of products in f32 that follow,
-/// whatever the order of their sums.
-pub(super) struct Frame {
+/// The points of an index, centered, with their norms and reaches, and the bounds on the rounding of products with
+/// them. The bounds hold for any order of the sums.
+pub(super) struct RoundingBound {
     pub(super) dimensions: usize,
-    /// What the points were moved by, when that makes them much shorter: rounding errors shrink with the norms.
+    /// The mean that was subtracted from the points, if that makes them much shorter: rounding errors shrink with
+    /// norms.
     pub(super) center: Option<Vec<f32>>,
-    /// Squared norms of the (moved) points.
+    /// The squared norms of the centered points.
     pub(super) norms: Vec<f32>,
     largest_norm: f64,
     pub(super) reach: Option<Reach>,
 }
 
+/// The reaches of the points.
 pub(super) struct Reach {
-    /// The largest finite one, squared.
+    /// The largest finite reach, squared.
     largest: f64,
     /// `‖r‖² - reach_r`; -∞ reaches everything, +∞ nothing.
     pub(super) offsets: Vec<f32>,
 }
 
-impl Frame {
-    /// Of points; and the points moved, where they are.
+impl RoundingBound {
+    /// Returns the bounds for points, and the centered points if they differ.
     pub(super) fn of(points: &Matrix) -> (Self, Option<Matrix>) {
         let center = mean(points);
         let rows = (0..points.rows()).into_par_iter();
         let average = rows.map(|row| squared_norm(points.row(row))).collect::<Vec<_>>().iter().sum::<f64>()
             / points.rows().max(1) as f64;
         let center = (squared_norm(&center) > 0.25 * average && average.is_finite()).then_some(center);
-        let moved = center.as_ref().map(|center| moved(points, center));
-        let used = moved.as_ref().unwrap_or(points);
+        let centered = center.as_ref().map(|center| centered(points, center));
+        let used = centered.as_ref().unwrap_or(points);
         let norms: Vec<f64> =
             (0..used.rows()).into_par_iter().map(|row| squared_norm(used.row(row))).collect();
-        let frame = Self {
+        let rounding = Self {
             dimensions: points.cols(),
             largest_norm: norms.iter().copied().fold(0.0, f64::max),
             norms: norms.iter().map(|&norm| norm as f32).collect(),
             center,
             reach: None,
         };
-        (frame, moved)
+        (rounding, centered)
     }
 
-    /// Says how far every point reaches.
+    /// Sets the reach of every point, as a squared distance.
     pub(super) fn set_reach(&mut self, squared: &[f64]) -> Result<()> {
         if squared.len() != self.norms.len() {
             return Err(Error::Shape {
@@ -67,16 +69,17 @@ impl Frame {
         Ok(())
     }
 
-    /// Refuses to say what reaches a query before [`set_reach`](Self::set_reach).
+    /// Fails for a search by reach before [`set_reach`](Self::set_reach).
     pub(super) fn check_reach(&self, reaching: bool) -> Result<()> {
         if reaching && self.reach.is_none() {
-            return Err(Error::Data("the index was not told how far its points reach".into()));
+            return Err(Error::Data("the reaches of the index's points were not set".into()));
         }
         Ok(())
     }
 
-    /// An upper bound on twice the error of `‖r‖² - 2·q·r` as computed, for a query of the given (moved) squared norm: the dot
-    /// product (`d·u·‖q‖‖r‖`, doubled), the moving of both points, and the last roundings. `None` where products may overflow.
+    /// Returns an upper bound on twice the error of `‖r‖² - 2·q·r` in f32, for a query with this squared norm after
+    /// centering. Its terms are the inner product (`d·u·‖q‖‖r‖`, doubled), the centering of both points, and the last
+    /// roundings. `None` if products may overflow.
     pub(super) fn slack(&self, query_norm: f64) -> Option<f32> {
         (query_norm.max(self.largest_norm) < LARGEST_NORM).then(|| self.error(query_norm) as f32)
     }
@@ -89,8 +92,8 @@ impl Frame {
         2.0 * error + d * f64::from(f32::MIN_POSITIVE)
     }
 
-    /// Up to where `(‖r‖² - reach_r) - 2·q·r` as computed can belong to a point that reaches the query; `None` where products may
-    /// overflow.
+    /// Returns the largest `(‖r‖² - reach_r) - 2·q·r` in f32 that a point with the query within its reach can have;
+    /// `None` if products may overflow.
     pub(super) fn reaching_limit(&self, norm: f64) -> Option<f32> {
         let largest = self.reach.as_ref().map_or(0.0, |reach| reach.largest);
         if norm.max(self.largest_norm).max(largest) >= LARGEST_NORM {

@@ -1,9 +1,9 @@
-//! In which band coverage lies by chance.
+//! The distribution of the coverage on test points, which varies with the draw of calibration and test points.
 //!
-//! With n calibration points and t test points, all exchangeable and scores without ties, the number of covered test points is
-//! `BetaBinomial(t, k, n+1-k)`, `k = ⌈(1-α)(n+1)⌉`: the calibration points are one draw, the test points another. So 0.888 on 735
-//! points is no sign of a broken promise of 0.9; 0.85 is. Computed exactly, from the ratios of neighboring probabilities;
-//! cost `O(t)`.
+//! With n calibration points and t test points, all exchangeable, and scores without ties, the number of covered test
+//! points has the distribution `BetaBinomial(t, k, n+1-k)`, `k = ⌈(1-α)(n+1)⌉`. Example: at α = 0.1 with the numbers
+//! below, a coverage of 0.888 on 735 points is within chance, and 0.85 is not. Computed exactly from the ratios of
+//! neighboring probabilities; cost `O(t)`.
 //!
 //! ```
 //! let band = dance::evaluation::CoverageBand::new(1467, 735, 0.1);
@@ -13,7 +13,7 @@
 
 use crate::scores::threshold::order_index;
 
-/// In which band coverage lies by chance: the number of covered test points is `BetaBinomial(t, k, n+1-k)`.
+/// The distribution of the coverage on test points: `BetaBinomial(t, k, n+1-k)`, divided by t.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoverageBand {
     /// `P(covered ≤ j)` for j = 0 … t.
@@ -21,17 +21,17 @@ pub struct CoverageBand {
 }
 
 impl CoverageBand {
-    /// For `calibration` and `test` points at error level `alpha`.
+    /// Computes the distribution for the numbers of calibration and test points and the error level `alpha`.
     pub fn new(calibration: usize, test: usize, alpha: f64) -> Self {
         let k = order_index(alpha, calibration);
         if k > calibration {
-            // Every label passes, so all are covered.
+            // Every set holds all labels, so every point is covered.
             return Self {
                 cumulative: (0..=test).map(|covered| f64::from(u8::from(covered == test))).collect(),
             };
         }
         let (a, b, t) = (k as f64, (calibration + 1 - k) as f64, test as f64);
-        // P(j+1)/P(j); relative to the most probable count nothing overflows.
+        // P(j+1)/P(j). Weights relative to the most probable count cannot overflow.
         let ratio = |j: f64| (t - j) / (j + 1.0) * (j + a) / (t - j - 1.0 + b);
         let mode = ((a / (a + b) * t).round() as usize).min(test);
         let mut weights = vec![0.0; test + 1];
@@ -55,7 +55,7 @@ impl CoverageBand {
         self.cumulative.len() - 1
     }
 
-    /// Shares between which coverage lies with this probability, as much left out above as below.
+    /// Returns the central interval in which the coverage lies with this probability.
     pub fn interval(&self, probability: f64) -> (f64, f64) {
         let tail = (1.0 - probability) / 2.0;
         let share = |covered: usize| covered as f64 / self.test().max(1) as f64;
@@ -64,7 +64,7 @@ impl CoverageBand {
         (share(low), share(high.unwrap_or(self.test())))
     }
 
-    /// The probability of a coverage as low as this one.
+    /// Returns the probability of this coverage or a lower one.
     pub fn at_most(&self, coverage: f64) -> f64 {
         let covered = (coverage * self.test() as f64).round() as usize;
         self.cumulative.get(covered).copied().unwrap_or(1.0).min(1.0)
@@ -78,20 +78,20 @@ mod tests {
 
     #[test]
     fn small_cases_by_hand() {
-        // n = 1, α = 0.5: k = 1, so Beta(1, 1): with two test points 0, 1 and 2 covered are equally probable.
+        // n = 1, α = 0.5: k = 1, so Beta(1, 1): of two test points 0, 1 or 2 are covered with equal probability.
         let band = CoverageBand::new(1, 2, 0.5);
         for (covered, expected) in [(0.0, 1.0 / 3.0), (0.5, 2.0 / 3.0), (1.0, 1.0)] {
             assert!((band.at_most(covered) - expected).abs() < 1e-12);
         }
         // n = 3, α = 0.25: k = 3, Beta(3, 1); one test point is covered with probability 3/4.
         assert!((CoverageBand::new(3, 1, 0.25).at_most(0.0) - 0.25).abs() < 1e-12);
-        // Too few points: every label passes.
+        // Too few calibration points: every set holds all labels.
         assert_eq!(CoverageBand::new(5, 10, 0.01).interval(0.95), (1.0, 1.0));
     }
 
-    /// The order statistics themselves: uniform scores, a threshold, test points.
+    /// The distribution agrees with simulated uniform scores, their threshold and test points.
     #[test]
-    fn agrees_with_drawing() {
+    fn agrees_with_simulation() {
         let (n, t, alpha, draws) = (40, 60, 0.2, 4000);
         let band = CoverageBand::new(n, t, alpha);
         let mut random = Random::new(3, 3);

@@ -1,5 +1,5 @@
-//! Coverage where it may differ: among points the classifier is sure of and those it is not, small sets and large ones, rare classes
-//! and frequent ones. What holds on average need not hold in each.
+//! Coverage within groups of points: by the classifier's confidence, by set size, and by class frequency. Marginal
+//! coverage does not imply coverage in each group.
 //!
 //! ```
 //! use dance::scores::Sets;
@@ -15,45 +15,46 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::evaluation::metrics::STRATA;
+use crate::numeric::counts_of;
 use crate::scores::sets::Sets;
 
-/// Parts by confidence and by frequency.
+/// The number of groups by confidence and by frequency.
 const FIFTHS: usize = 5;
-/// Their names, from the least.
+/// The names of these groups, ascending.
 const NAMES: [&str; FIFTHS] = ["lowest", "low", "middle", "high", "highest"];
-/// Set sizes of each stratum.
+/// The names of the groups by set size.
 const SIZES: [&str; STRATA.len() + 1] = ["0 or 1", "2 to 3", "4 to 10", "11 to 100", "over 100"];
 
-/// Some of the points.
+/// Coverage and set size of a group of points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Portion {
-    /// Which they are.
+    /// The group's name.
     pub name: String,
-    /// How many.
+    /// The number of points.
     pub points: usize,
-    /// Share of their sets with the true label.
+    /// Share of the sets that hold the true label.
     pub coverage: f64,
-    /// Mean number of labels.
+    /// Mean number of labels in a set.
     pub size: f64,
 }
 
-/// See the [module](self). Portions without points are left out.
+/// Coverage by group, without the groups that have no points; see the [module](self).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Breakdown {
-    /// Fifths by the largest class probability; empty where it is not known.
+    /// Fifths by the largest class probability; empty if probabilities are not given.
     pub by_confidence: Vec<Portion>,
-    /// By set size.
+    /// Groups by set size.
     pub by_size: Vec<Portion>,
-    /// Fifths by how many of these points carry the label.
+    /// Fifths by the number of points with the same label.
     pub by_frequency: Vec<Portion>,
 }
 
 impl Breakdown {
-    /// Judges `sets` by the true `labels`; `confidence` is the largest class probability of every point.
+    /// Compares `sets` with the true `labels`; `confidence` holds the largest class probability of every point.
     pub fn new(sets: &Sets, labels: &[u32], confidence: Option<&[f32]>) -> Result<Self> {
         for (what, found) in [
-            ("labels (one a set)", Some(labels.len())),
-            ("confidences (one a set)", confidence.map(<[f32]>::len)),
+            ("labels (one per set)", Some(labels.len())),
+            ("confidences (one per set)", confidence.map(<[f32]>::len)),
         ] {
             if let Some(found) = found.filter(|&found| found != sets.len()) {
                 return Err(Error::Shape {
@@ -63,14 +64,12 @@ impl Breakdown {
                 });
             }
         }
+        // The group of every point, in each of the three ways.
         let of_size = |row: usize| {
             let size = sets.get(row).len();
             STRATA.iter().position(|&largest| size <= largest).unwrap_or(STRATA.len())
         };
-        let mut counts = vec![0usize; labels.iter().max().map_or(0, |&last| last as usize + 1)];
-        for &label in labels {
-            counts[label as usize] += 1;
-        }
+        let counts = counts_of(labels, labels.iter().max().map_or(0, |&last| last as usize + 1));
         let frequency: Vec<f64> = labels.iter().map(|&label| counts[label as usize] as f64).collect();
         let by_frequency = fifths(&frequency);
         let by_confidence =
@@ -84,12 +83,12 @@ impl Breakdown {
     }
 }
 
-/// The fifth that every value is in; equal values are in the same one.
+/// Returns the fifth of every value, from 0. Equal values share a fifth.
 fn fifths(values: &[f64]) -> Vec<usize> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     let of = |value: &f64| {
-        // By the middle of those that are equal.
+        // The rank of the middle one of the equal values.
         let below = sorted.partition_point(|other| other < value);
         let equal = sorted[below..].partition_point(|other| other <= value);
         (((2 * below + equal) * FIFTHS) / (2 * sorted.len()).max(1)).min(FIFTHS - 1)
@@ -97,6 +96,7 @@ fn fifths(values: &[f64]) -> Vec<usize> {
     values.iter().map(of).collect()
 }
 
+/// Returns coverage and size of every group that has points; `part` is the group of a row.
 fn portions(sets: &Sets, labels: &[u32], names: &[&str], part: impl Fn(usize) -> usize) -> Vec<Portion> {
     let mut sums = vec![[0usize; 3]; names.len()];
     for (row, &label) in labels.iter().enumerate() {
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // Ten points, sets of one label that is right for even rows; class 0 has eight of them.
+        // Ten points with the set {0}; rows 3 and 7 have label 1, the others label 0.
         let sets = Sets::from_iter(vec![[0]; 10]);
         let labels: Vec<u32> = (0..10).map(|row| u32::from(row == 3 || row == 7)).collect();
         let confidence: Vec<f32> = (0..10).map(|row| row as f32 / 10.0).collect();

@@ -1,17 +1,17 @@
-//! How good prediction sets are (the paper, §4.1.3).
+//! Metrics of prediction sets (the paper, §4.1.3).
 //!
-//! - **Cov** share of sets with the true label; **Size** mean number of labels; share of empty sets; singleton rate and
-//!   how often a singleton is right; **Acc** top-1 of the classifier.
-//! - **CCV** `100·mean_y |Cov_y - (1-α)|` over the classes present, and the part of it from classes below `1-α`.
-//!   Read it with care: returning every label scores `100·α`, and with m test points per class even perfect coverage scores
-//!   `100·E|Bin(m,1-α)/m - (1-α)|` (5.99 at m = 10, α = 0.05). That expectation, averaged over the classes, is the
-//!   **noise floor** printed beside it.
-//! - **Class deviation** `100·√(mean_y (Cov_y - (1-α))² - noise)`, where the noise of m test points of a class at perfect coverage,
-//!   α(1-α)/m, is taken off before the root: 0 where classes differ by no more than chance.
-//! - **Macro coverage**: the mean over classes of their coverage, whatever their points.
+//! - **Cov** share of sets that hold the true label; **Size** mean number of labels; share of empty sets; share of
+//!   singletons and of correct ones among them; **Acc** top-1 accuracy of the classifier.
+//! - **CCV** `100·mean_y |Cov_y - (1-α)|` over the classes with points, and the part of it from classes below `1-α`.
+//!   Sets of all labels have a CCV of `100·α`. With m test points per class, sets with perfect coverage have an
+//!   expected CCV of `100·E|Bin(m,1-α)/m - (1-α)|` (5.99 at m = 10, α = 0.05). Its mean over the classes is the **noise
+//!   floor**.
+//! - **Class deviation** `100·√(mean_y (Cov_y - (1-α))² - noise)`. The noise is the variance α(1-α)/m of the coverage
+//!   of m test points at perfect coverage, so the value is 0 if classes differ by no more than chance.
+//! - **Macro coverage**: the mean over classes of their coverage, with equal weights.
 //! - **SSCV** `100·max |Cov_s - (1-α)|` over the strata of set size 0-1, 2-3, 4-10, 11-100, 101+.
 //!
-//! Cost: one look at every set.
+//! Cost: one pass over the sets.
 //!
 //! ```
 //! use dance::scores::Sets;
@@ -27,32 +27,32 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::scores::sets::Sets;
 
-/// Largest set size of every stratum but the last.
+/// The largest set size of every stratum but the last.
 pub(super) const STRATA: [usize; 4] = [1, 3, 10, 100];
 
-/// See the [module](self). Shares are between 0 and 1; the violations are in per cent.
+/// Metrics of prediction sets; see the [module](self). Shares are between 0 and 1; violations are in per cent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
-    /// Test points.
+    /// The number of test points.
     pub points: usize,
-    /// The error level the sets were made for.
+    /// The error level α of the sets.
     pub alpha: f64,
-    /// Share of points whose best label is right.
+    /// Share of points whose most probable label is right.
     pub accuracy: Option<f64>,
-    /// Share of sets with the true label.
+    /// Share of sets that hold the true label.
     pub coverage: f64,
     /// Mean number of labels in a set.
     pub size: f64,
     /// CCV, in per cent.
     pub class_violation: f64,
-    /// What CCV is at perfect coverage, from chance alone.
+    /// The noise floor: the expected CCV at perfect coverage.
     pub class_violation_floor: f64,
-    /// The part of CCV from classes covered less than `1-α`.
+    /// The part of CCV from classes with coverage below `1-α`.
     pub class_undercoverage: f64,
-    /// How far classes are from `1-α` beyond chance, in per cent.
+    /// The class deviation, in per cent.
     #[serde(default)]
     pub class_deviation: f64,
-    /// The mean of the classes' coverages.
+    /// The mean coverage of the classes.
     #[serde(default)]
     pub macro_coverage: f64,
     /// SSCV, in per cent.
@@ -61,12 +61,12 @@ pub struct Metrics {
     pub empty: f64,
     /// Share of sets with one label.
     pub singletons: f64,
-    /// Share of those that are right; `None` when there are none.
+    /// Share of correct labels among these sets; `None` without such sets.
     pub singleton_hits: Option<f64>,
 }
 
 impl Metrics {
-    /// Judges `sets` by the true `labels` (each below `classes`); `best` are the classifier's labels.
+    /// Compares `sets` with the true `labels` (each below `classes`); `best` holds the classifier's labels.
     pub fn new(
         sets: &Sets,
         labels: &[u32],
@@ -74,6 +74,7 @@ impl Metrics {
         alpha: f64,
         best: Option<&[u32]>,
     ) -> Result<Self> {
+        // Refuse sizes and labels that do not fit.
         let agree = |what: &str, found: usize| {
             if found == sets.len() {
                 return Ok(());
@@ -84,10 +85,10 @@ impl Metrics {
                 found: found.to_string(),
             })
         };
-        agree("labels (one a set)", labels.len())?;
-        best.map_or(Ok(()), |best| agree("best labels (one a set)", best.len()))?;
+        agree("labels (one per set)", labels.len())?;
+        best.map_or(Ok(()), |best| agree("best labels (one per set)", best.len()))?;
         if sets.is_empty() {
-            return Err(Error::Data("there are no sets to judge".into()));
+            return Err(Error::Data("there are no sets to evaluate".into()));
         }
         if let Some(row) = labels.iter().position(|&label| label as usize >= classes) {
             return Err(Error::Label {
@@ -96,6 +97,7 @@ impl Metrics {
                 problem: format!("{} is not below the number of classes, {classes}", labels[row]),
             });
         }
+        // Count hits and points: in all, by class, and by stratum of set size.
         let n = sets.len() as f64;
         let (mut covered, mut empty, mut singletons, mut singleton_hits) = (0, 0, 0, 0);
         let mut by_class = vec![(0, 0); classes];
@@ -134,31 +136,31 @@ impl Metrics {
     }
 }
 
-/// Coverage of `(hits, points)` minus `1-α`.
+/// Returns the coverage `hits/points` minus `1-α`.
 fn gap((hits, points): (usize, usize), alpha: f64) -> f64 {
     hits as f64 / points as f64 - (1.0 - alpha)
 }
 
-/// 100 times the mean over the classes that have points.
+/// Returns 100 times the mean of `value` over the classes that have points.
 fn mean_over_classes(by_class: &[(usize, usize)], value: impl Fn((usize, usize)) -> f64) -> f64 {
     let present = by_class.iter().filter(|(_, points)| *points > 0);
     let (count, sum) = present.fold((0, 0.0), |(count, sum), &pair| (count + 1, sum + value(pair)));
     100.0 * sum / f64::from(count.max(1))
 }
 
-/// How far classes are from `1-α` beyond chance, in per cent, from `(hits, points)` of every class.
+/// Returns the class deviation in per cent, from `(hits, points)` of every class.
 fn class_deviation(by_class: &[(usize, usize)], alpha: f64) -> f64 {
     let noise = |points: usize| alpha * (1.0 - alpha) / points as f64;
     let beyond = mean_over_classes(by_class, |pair| gap(pair, alpha).powi(2) - noise(pair.1)) / 100.0;
     100.0 * beyond.max(0.0).sqrt()
 }
 
-/// CCV from `(hits, points)` of every class; classes without points do not count.
+/// Returns the CCV in per cent, from `(hits, points)` of every class; classes without points do not count.
 pub fn class_coverage_violation(by_class: &[(usize, usize)], alpha: f64) -> f64 {
     mean_over_classes(by_class, |pair| gap(pair, alpha).abs())
 }
 
-/// What CCV is on average when every point is covered with probability `1-α`, given the number of points of every class.
+/// Returns the expected CCV if every point is covered with probability `1-α`, from the number of points of every class.
 pub fn noise_floor(points: impl IntoIterator<Item = usize>, alpha: f64) -> f64 {
     let mut counts: Vec<usize> = points.into_iter().filter(|&points| points > 0).collect();
     counts.sort_unstable();
@@ -167,7 +169,7 @@ pub fn noise_floor(points: impl IntoIterator<Item = usize>, alpha: f64) -> f64 {
     100.0 * runs.sum::<f64>() / counts.len().max(1) as f64
 }
 
-/// `E|Bin(m,p)/m - p|`, by de Moivre: `E|X - mp| = 2ν·C(m,ν)·p^ν·(1-p)^(m-ν+1)`, `ν = ⌊mp⌋ + 1`.
+/// Returns `E|Bin(m,p)/m - p|` by de Moivre's formula: `E|X - mp| = 2ν·C(m,ν)·p^ν·(1-p)^(m-ν+1)`, `ν = ⌊mp⌋ + 1`.
 pub fn mean_deviation(m: usize, p: f64) -> f64 {
     if m == 0 || !(p > 0.0 && p < 1.0) {
         return 0.0;
@@ -195,10 +197,10 @@ mod tests {
             (metrics.singletons, metrics.singleton_hits, metrics.accuracy),
             (0.5, Some(0.5), Some(0.75))
         );
-        // Both classes are covered by half: 0.4 below.
+        // Both classes have coverage 0.5, which is 0.4 below 0.9.
         assert!((metrics.class_violation - 40.0).abs() < 1e-9);
         assert!((metrics.class_undercoverage - 40.0).abs() < 1e-9);
-        // (0.4² + 0.4²)/2 less the noise of two points each, 0.09/2.
+        // (0.4² + 0.4²)/2 minus the noise of two points each, 0.09/2.
         assert!((metrics.class_deviation - 100.0 * (0.16f64 - 0.045).sqrt()).abs() < 1e-9);
         assert!((metrics.macro_coverage - 0.5).abs() < 1e-12);
         // Sizes 0-1: 1 of 3; sizes 2-3: 1 of 1.
@@ -228,16 +230,16 @@ mod tests {
     }
 
     #[test]
-    fn every_label_scores_alpha() {
+    fn sets_of_all_labels_have_a_violation_of_alpha() {
         let metrics = Metrics::new(&sets(&[&[0, 1], &[0, 1]]), &[0, 1], 2, 0.05, None).unwrap();
         assert!((metrics.class_violation - 5.0).abs() < 1e-9);
         assert_eq!(metrics.class_undercoverage, 0.0);
-        // 5 points too much everywhere, which is what chance would do with so few.
+        // Coverage is 0.05 too high in both classes, which chance explains with so few points.
         assert_eq!((metrics.class_deviation, metrics.macro_coverage), (0.0, 1.0));
     }
 
     #[test]
-    fn refuses_what_does_not_fit() {
+    fn refuses_sizes_and_labels_that_do_not_fit() {
         assert!(matches!(Metrics::new(&sets(&[&[0]]), &[0, 1], 2, 0.1, None), Err(Error::Shape { .. })));
         assert!(matches!(Metrics::new(&sets(&[&[0]]), &[5], 2, 0.1, None), Err(Error::Label { .. })));
         assert!(matches!(Metrics::new(&sets(&[]), &[], 2, 0.1, None), Err(Error::Data(_))));

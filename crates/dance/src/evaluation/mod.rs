@@ -1,4 +1,4 @@
-//! How good prediction sets and probabilities are: metrics, bands of chance, and breakdowns.
+//! Evaluation of prediction sets and probabilities: metrics, chance bands of the coverage, and breakdowns by group.
 
 mod band;
 pub mod breakdown;

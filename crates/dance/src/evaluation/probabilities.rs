@@ -1,10 +1,12 @@
-//! How good class probabilities are.
+//! Metrics of class probabilities.
 //!
-//! - **log loss**: mean of `-ln p` of the true label (at least 1e-15, so that one certainty that fails is not the end of all).
-//! - **Brier**: mean over points of `‖p - y‖²`, y one-hot.
-//! - **ECE**: points in 15 groups of equal width by the probability of their best label; the mean distance, weighted by points,
-//!   of that probability from the share that is right. Few points make it large by themselves, whatever the classifier: so
-//!   groups of several runs are added up ([`merge`](ProbabilityMetrics::merge)) before they are compared.
+//! - **Log loss**: the mean of `-ln p` of the true label, with p at least 1e-15, so that a single p of 0 keeps it
+//!   finite.
+//! - **Brier score**: the mean over points of `‖p - y‖²`, y one-hot.
+//! - **ECE**, the expected calibration error: points are in 15 groups of equal width by the probability of their most
+//!   probable label. ECE is the mean over groups, weighted by points, of the distance between the mean probability and
+//!   the share of correct labels. It is biased upwards for few points, so the groups of several runs are first added up
+//!   by [`merge`](ProbabilityMetrics::merge).
 //!
 //! ```
 //! use dance::{Matrix, evaluation::ProbabilityMetrics};
@@ -18,29 +20,29 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::event::largest;
+use crate::numeric::argmax;
 use crate::numeric::matrix::Matrix;
 
+/// The number of groups of the calibration error.
 const GROUPS: usize = 15;
+/// The smallest probability in the log loss.
 const LEAST: f64 = 1e-15;
 
-/// Log loss, Brier score and calibration error of class probabilities: sums, so that runs can be added up.
-///
-/// The groups of the calibration error are 15 of equal width, by the probability of the best label.
+/// Log loss, Brier score and calibration error of class probabilities, kept as sums so that runs can be merged.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProbabilityMetrics {
-    /// Points judged.
+    /// The number of points.
     pub points: usize,
-    /// Of `-ln p`.
+    /// The sum of `-ln p` of the true labels.
     log_loss: f64,
-    /// Of the squared distances.
+    /// The sum of `‖p - y‖²`.
     squares: f64,
-    /// In every group: points, the sum of the best labels' probabilities, how many are right.
+    /// For every group: the number of points, the sum of their largest probabilities, and the number of correct labels.
     groups: Vec<(usize, f64, usize)>,
 }
 
 impl ProbabilityMetrics {
-    /// Judges probabilities, one row per point, by true labels; a label beyond the columns has none.
+    /// Compares probabilities, one row per point, with the true labels. A label beyond the columns has probability 0.
     pub fn new(probabilities: &Matrix, labels: &[u32]) -> Result<Self> {
         if probabilities.rows() != labels.len() {
             return Err(Error::Shape {
@@ -56,9 +58,9 @@ impl ProbabilityMetrics {
             found.log_loss -= own.max(LEAST).ln();
             let squares: f64 = row.iter().map(|&p| f64::from(p).powi(2)).sum();
             found.squares += squares - 2.0 * own + 1.0;
-            let best = largest(row);
+            let best = argmax(row);
             let confidence = row.get(best).map_or(0.0, |&p| f64::from(p));
-            // Groups are open below and closed above.
+            // A group's interval excludes its lower end and includes its upper end.
             let group = ((confidence * GROUPS as f64).ceil() as usize).clamp(1, GROUPS) - 1;
             let (points, sum, right) = &mut found.groups[group];
             *points += 1;
@@ -79,23 +81,23 @@ impl ProbabilityMetrics {
         }
     }
 
-    /// Mean of `-ln p` of the true label.
+    /// Returns the mean of `-ln p` of the true label.
     pub fn log_loss(&self) -> f64 {
         self.log_loss / self.points.max(1) as f64
     }
 
-    /// Brier score, from 0 to 2.
+    /// Returns the Brier score, from 0 to 2.
     pub fn brier(&self) -> f64 {
         self.squares / self.points.max(1) as f64
     }
 
-    /// Expected calibration error.
+    /// Returns the expected calibration error.
     pub fn calibration_error(&self) -> f64 {
         let gaps = self.groups.iter().map(|&(_, sum, right)| (sum - right as f64).abs());
         gaps.sum::<f64>() / self.points.max(1) as f64
     }
 
-    /// Share of points whose most probable label is right.
+    /// Returns the share of points whose most probable label is right.
     pub fn accuracy(&self) -> f64 {
         self.groups.iter().map(|group| group.2).sum::<usize>() as f64 / self.points.max(1) as f64
     }
@@ -107,7 +109,7 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // Best labels: 0 at .5 (wrong: truth 2), 1 at .7 (right), 0 at .9 (truth unknown to the classifier).
+        // Most probable labels: 0 at .5 (wrong, 2 is true), 1 at .7 (right), 0 at .9 (the true label 7 has no column).
         let p = [0.5, 0.3, 0.2, 0.1, 0.7, 0.2, 0.9, 0.05, 0.05];
         let found = ProbabilityMetrics::new(&Matrix::new(p.to_vec(), 3, 3).unwrap(), &[2, 1, 7]).unwrap();
         let log_loss = -(0.2f64.ln() + 0.7f64.ln() + 1e-15f64.ln()) / 3.0;
@@ -120,7 +122,8 @@ mod tests {
 
     #[test]
     fn runs_add_up() {
-        // Overconfident in one run, underconfident in the other, both in the group of .6 to .667: together they are right.
+        // One run is underconfident, one overconfident, both in the group from .6 to .667. Together they are
+        // calibrated.
         let p = Matrix::new([0.65, 0.35].repeat(10), 10, 2).unwrap();
         let (all, none) = ([0u32; 10], [0, 0, 0, 1, 1, 1, 1, 1, 1, 1u32]);
         let mut both = ProbabilityMetrics::new(&p, &all).unwrap();

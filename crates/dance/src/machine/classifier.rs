@@ -1,7 +1,7 @@
-//! The kernel machine as a plain classifier: where it maps queries and which class it would choose.
+//! The kernel machine as a plain classifier: maps queries and predicts their classes, without calibration.
 //!
-//! Opened on a device once; no calibration is needed. Queries come as the encoder made them, row after row in memory, and
-//! are read where they are. Cost: a map is `2·d²` flops per query, class probabilities `2·n_train·(d + c)`.
+//! A machine is loaded onto a device once. Queries are rows of embeddings as the encoder made them, read in place.
+//! Mapping costs `2·d²` flops per query, class probabilities `2·n_train·(d + c)`.
 
 use std::sync::Arc;
 
@@ -11,35 +11,36 @@ use crate::context::Context;
 use crate::data::Normalizer;
 use crate::device::{ClassifierHandle, Device, MachineParts};
 use crate::error::{Error, Result};
-use crate::event::{Event, largest};
+use crate::event::Event;
+use crate::numeric::argmax;
 use crate::numeric::matrix::{Matrix, Rows, check_finite, check_finite_rows};
 
-/// Queries that are worked on at a time: what prediction needs beside its result does not grow with their number.
+/// Queries of one block. It bounds the memory beside the result.
 const BLOCK: usize = 2048;
 
-/// The classifier's answers.
+/// The classes of queries, with their probabilities.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Classified {
-    /// The class of the largest output, for every query.
+    /// The class with the largest output, for every query.
     pub labels: Vec<u32>,
-    /// Class probabilities, one row per query. The floor under them can tie the largest; `labels` is not affected.
+    /// The class probabilities, one row per query. Their floor can tie the largest ones; `labels` is not affected.
     pub probabilities: Matrix,
 }
 
 impl Classified {
-    /// Takes probabilities; the best label of a point is the most probable one, the first among equals.
+    /// Takes the most probable label of every row, and the first one among equals.
     pub(crate) fn most_probable(probabilities: Matrix) -> Self {
-        let labels = (0..probabilities.rows()).map(|row| largest(probabilities.row(row)) as u32).collect();
+        let labels = (0..probabilities.rows()).map(|row| argmax(probabilities.row(row)) as u32).collect();
         Self { labels, probabilities }
     }
 
-    /// A class that only calibration points have is none of the kernel machine's: 0.
+    /// Returns a probability; 0 for classes that only calibration points have.
     pub fn probability(&self, row: usize, label: u32) -> f32 {
         self.probabilities.row(row).get(label as usize).copied().unwrap_or(0.0)
     }
 }
 
-/// A fitted kernel machine, opened on a device: it maps queries and says which class it would choose.
+/// A fitted kernel machine on a device, which maps queries and predicts their classes.
 #[derive(Clone)]
 pub struct Classifier {
     handle: Arc<dyn ClassifierHandle>,
@@ -55,8 +56,8 @@ impl std::fmt::Debug for Classifier {
 }
 
 impl Classifier {
-    /// Loads a machine onto a device. `normalizer` is the one its training points went through, `scale` makes probabilities
-    /// of its outputs.
+    /// Loads a machine onto a device. `normalizer` is that of its training points; `scale` maps outputs to
+    /// probabilities.
     pub fn open(
         device: &dyn Device,
         rfm: &Rfm,
@@ -70,7 +71,7 @@ impl Classifier {
         Ok(Self { handle, normalizer: normalizer.clone(), dimensions: rfm.train.cols(), scale })
     }
 
-    /// Queries in mapped space, where all distances are taken.
+    /// Maps queries to the space in which all distances are taken.
     pub fn transform<'q>(&self, queries: impl Into<Rows<'q>>, context: &Context<'_>) -> Result<Matrix> {
         let queries = queries.into();
         let mut mapped = Matrix::with_columns(self.dimensions);
@@ -78,7 +79,7 @@ impl Classifier {
         Ok(mapped)
     }
 
-    /// Classes and their probabilities.
+    /// Returns the classes of queries and their probabilities.
     pub fn classify<'q>(&self, queries: impl Into<Rows<'q>>, context: &Context<'_>) -> Result<Classified> {
         let mut all = Classified::default();
         self.in_blocks(queries.into(), context, |block| {
@@ -90,7 +91,7 @@ impl Classifier {
         Ok(all)
     }
 
-    /// Does `work` on blocks of checked queries, and asks in between whether to go on.
+    /// Calls `work` on blocks of checked queries, and checks for cancellation in between.
     pub(crate) fn in_blocks(
         &self,
         queries: Rows<'_>,
@@ -110,7 +111,7 @@ impl Classifier {
         Ok(())
     }
 
-    /// Refuses queries of another width, of half a row, or with numbers that are not finite.
+    /// Fails for queries of another width, an incomplete row, or numbers that are not finite.
     fn check(&self, queries: Rows<'_>) -> Result<()> {
         if queries.cols() != self.dimensions || !queries.values().len().is_multiple_of(self.dimensions.max(1))
         {
@@ -128,33 +129,33 @@ impl Classifier {
         self.map(&self.normalise(queries)?, context)
     }
 
-    /// Queries on the kernel's scale.
+    /// Normalises queries as the training points were.
     pub(crate) fn normalise(&self, queries: Rows<'_>) -> Result<Matrix> {
         let mut block = queries.to_matrix()?;
         self.normalizer.apply("queries", &mut block)?;
         Ok(block)
     }
 
-    /// Normalised points in mapped space. A row comes out the same in every batch.
+    /// Maps normalised points. A row comes out the same in every batch.
     pub(crate) fn map(&self, points: &Matrix, context: &Context<'_>) -> Result<Matrix> {
         let mapped = self.handle.map(points, context)?;
         check_finite("mapped points (scale the embeddings down, or normalise them)", &mapped)?;
         Ok(mapped)
     }
 
-    /// Classes and their probabilities of mapped points.
+    /// Returns the classes of mapped points and their probabilities.
     pub(crate) fn classify_mapped(&self, mapped: &Matrix, context: &Context<'_>) -> Result<Classified> {
         let outputs = self.outputs(mapped, context)?;
-        let labels = (0..outputs.rows()).map(|row| largest(outputs.row(row)) as u32).collect();
+        let labels = (0..outputs.rows()).map(|row| argmax(outputs.row(row)) as u32).collect();
         Ok(Classified { labels, probabilities: self.scale.probabilities(outputs) })
     }
 
-    /// What the machine says about mapped points, before any of it is a probability.
+    /// Returns the outputs of the regression at mapped points.
     pub(super) fn outputs(&self, mapped: &Matrix, context: &Context<'_>) -> Result<Matrix> {
         self.handle.outputs(mapped, context)
     }
 
-    /// Every mapped point's probability of its own label; 0 for a label the kernel does not know.
+    /// Returns every mapped point's probability of its own label; 0 for labels that the kernel machine does not have.
     pub(crate) fn own_probabilities(
         &self,
         mapped: &Matrix,
@@ -165,8 +166,8 @@ impl Classifier {
         for (block, labels) in labels.chunks(BLOCK).enumerate() {
             context.check()?;
             let rows: Vec<usize> = (block * BLOCK..block * BLOCK + labels.len()).collect();
-            let found = self.classify_mapped(&mapped.select(&rows), context)?;
-            own.extend(labels.iter().enumerate().map(|(row, &label)| found.probability(row, label)));
+            let classified = self.classify_mapped(&mapped.select(&rows), context)?;
+            own.extend(labels.iter().enumerate().map(|(row, &label)| classified.probability(row, label)));
         }
         Ok(own)
     }

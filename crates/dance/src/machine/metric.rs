@@ -1,7 +1,7 @@
 //! The learned metric `M`, a symmetric positive semidefinite d×d matrix, and its symmetric root `R`.
 //!
-//! Fitting needs only `M` (see `device::cpu`); the root is computed once, for the model: one eigendecomposition in f64 (about
-//! `10·d³` flops), negative eigenvalues set to 0. On the host whatever the device: it needs f64, and it is one step in a fit.
+//! Fitting needs `M` alone (see `device::cpu`). The root is computed once, for the model, by an eigendecomposition of
+//! about `10·d³` flops; negative eigenvalues are set to 0. It needs f64, so the host computes it on every device.
 
 use faer::Mat;
 
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::numeric::linalg;
 use crate::numeric::matrix::Matrix;
 
-/// `R = M^(1/2)`, symmetric.
+/// Returns the symmetric root `R = M^(1/2)`.
 pub(super) fn symmetric_root(metric: &Matrix) -> Result<Matrix> {
     let d = metric.rows();
     if metric.cols() != d {
@@ -26,10 +26,10 @@ pub(super) fn symmetric_root(metric: &Matrix) -> Result<Matrix> {
     let Some((values, vectors)) = finite.then(|| linalg::symmetric_eigen(symmetric.as_ref())).flatten()
     else {
         return Err(Error::Data(
-            "the learned metric has no root: it holds numbers that are not finite".into(),
+            "the learned metric has no root: it contains numbers that are not finite".into(),
         ));
     };
-    // V·√Λ·Vᵀ as one product with itself, from V·Λ^(1/4).
+    // V·√Λ·Vᵀ as a product of V·Λ^(1/4) with its transpose.
     let half = Mat::from_fn(d, d, |row, col| vectors[(row, col)] * values[col].max(0.0).powf(0.25));
     let mut root = Mat::<f64>::zeros(d, d);
     linalg::product(root.as_mut(), half.as_ref(), half.transpose());
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn the_root_times_itself_is_the_metric() {
-        // A = BᵀB + a zero direction: positive semidefinite, singular.
+        // BᵀB is positive semidefinite and singular.
         let b = [[1.0, 2.0, -1.0], [0.5, -1.0, 3.0]];
         let metric: Vec<f32> = (0..9).map(|at| b.iter().map(|row| row[at / 3] * row[at % 3]).sum()).collect();
         let metric = Matrix::new(metric, 3, 3).unwrap();

@@ -1,5 +1,6 @@
-//! The kernel machine that learns its own metric, a Recursive Feature Machine (the paper, §2.3 and appendix B): the loop
-//! ([`Rfm`]), the search for its bandwidth and shape ([`tune`]), and the fitted machine as a classifier ([`Classifier`]).
+//! The Recursive Feature Machine, a kernel machine that learns its own metric (the paper, §2.3 and appendix B): the
+//! loop ([`Rfm`]), the search for bandwidth and shape ([`tune`]), and the fitted machine as a classifier
+//! ([`Classifier`]).
 //!
 //! ```
 //! use dance::data::{Normalize, Normalizer};

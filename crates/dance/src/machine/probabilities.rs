@@ -1,9 +1,9 @@
 //! Class probabilities from the outputs of a kernel machine: `p_y ∝ max(f_y, floor)^power`.
 //!
-//! A regression on one-hot labels gives outputs that order the classes well and whose size says little: shrunk towards 0, below
-//! it for half of the classes. **clamp** (xRFM's way, and the paper's) takes them as they are, between a fixed floor and one minus
-//! it, with power 1; with many classes the floor alone outweighs the best one. **calibrated** chooses floor and power by the log
-//! loss of held-out points: those that judged the kernel's settings, never calibration points.
+//! The outputs of a regression on one-hot labels order the classes well, but they are shrunk towards 0, and half of
+//! them lie below 0. **clamp** (from xRFM and the paper) clamps them between a fixed floor and one minus the floor,
+//! with power 1. With many classes the floors alone outweigh the best class. **calibrated** chooses floor and power by
+//! the log loss on held-out points. These are the validation points of the kernel's settings, never calibration points.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -11,54 +11,55 @@ use serde::{Deserialize, Serialize};
 use crate::context::Context;
 use crate::numeric::matrix::Matrix;
 
-/// Where class probabilities come from.
+/// The map from outputs to class probabilities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Probabilities {
-    /// Outputs between a fixed floor and one minus it, divided by their sum.
+    /// Clamps outputs between a fixed floor and one minus it, and divides by their sum.
     Clamp,
-    /// Outputs above a floor, raised to a power; both chosen on held-out points.
+    /// Raises outputs above a floor to a power; held-out points choose both.
     #[default]
     Calibrated,
 }
 
-/// How outputs become class probabilities: `p_y ∝ min(max(f_y, floor), ceiling)^power`.
+/// The map from outputs to class probabilities, `p_y ∝ min(max(f_y, floor), ceiling)^power`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputScale {
-    /// What every class has at least.
+    /// The least value of every class.
     pub floor: f32,
-    /// What a class has at most, if there is a limit.
+    /// The largest value of a class, if there is a limit.
     pub ceiling: Option<f32>,
-    /// 1 leaves proportions as they are; above it, the large gain.
+    /// The power; 1 keeps proportions, larger powers favour large outputs.
     pub power: f64,
 }
 
-/// The floor under class probabilities: xRFM's 1e-3, lower where many classes would let it swamp the tail.
+/// Returns the floor of class probabilities: 1e-3 as in xRFM, and less with many classes, whose floors would add up.
 pub fn default_floor(classes: usize) -> f32 {
     1e-3f32.min(0.1 / classes.max(1) as f32)
 }
 
-/// Floors to choose from.
+/// Floors that are compared.
 const FLOORS: [f32; 7] = [1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1];
-/// The powers searched lie between.
+/// The range of powers that is searched.
 const POWERS: (f64, f64) = (0.25, 16.0);
-/// What is believed before a point is seen, and how firmly: the log of the power is about ln 3, and going away from it by 1 costs
-/// as much as 2 points' log loss of 1. Without it, a few held-out points that are all right would make anything certain.
+/// The mode of the prior on the power. The prior is Gaussian in the log of the power. It keeps a few held-out points
+/// that are all classified correctly from making probabilities extreme.
 const USUAL_POWER: f64 = 3.0;
+/// The strength of the prior: a difference of 1 in the log of the power costs as much as this log loss in total.
 const FIRMNESS: f64 = 2.0;
-/// Steps of the search for the power: each leaves 0.618 of the range, the last 1e-6 of it.
+/// Steps of the golden-section search. Each keeps 0.618 of the range, all together 1e-6 of it.
 const STEPS: usize = 30;
-/// Points of a parallel task.
+/// Points of one parallel task.
 const PART: usize = 128;
 
 impl OutputScale {
-    /// Outputs as they are, between a floor and one minus it.
+    /// Returns a scale that clamps outputs between a floor and one minus it.
     pub fn clamp(floor: f32) -> Self {
         Self { floor, ceiling: Some(1.0 - floor), power: 1.0 }
     }
 
-    /// Whether it makes probabilities of any outputs: not everything in a file does.
-    pub(crate) fn is_sound(&self) -> bool {
+    /// Returns whether the scale maps all outputs to probabilities; a damaged file may hold one that does not.
+    pub(crate) fn is_valid(&self) -> bool {
         let floor = self.floor.is_finite() && self.floor >= 0.0;
         let ceiling = self.ceiling.is_none_or(|ceiling| ceiling >= self.floor && ceiling > 0.0);
         floor
@@ -66,14 +67,14 @@ impl OutputScale {
             && (self.power == 1.0 || (self.floor > 0.0 && self.power > 0.0 && self.power <= 100.0))
     }
 
-    /// What fits held-out points best: their outputs, one row per point, and their labels.
+    /// Fits floor and power to held-out points: their outputs, one row per point, and their labels.
     pub fn calibrated(outputs: &Matrix, labels: &[u32], context: &Context<'_>) -> Self {
         context.run(|| Self::of_least_loss(outputs, labels))
     }
 
     fn of_least_loss(outputs: &Matrix, labels: &[u32]) -> Self {
         let candidates = FLOORS.map(|floor| {
-            let above = Above::new(outputs, labels, floor);
+            let above = LogOutputs::new(outputs, labels, floor);
             let loss = |log_power: f64| {
                 let away = log_power - USUAL_POWER.ln();
                 above.log_loss(log_power.exp()) + FIRMNESS * away * away
@@ -90,7 +91,7 @@ impl OutputScale {
         best.1
     }
 
-    /// Mean of `-ln p` of the labels.
+    /// Returns the mean of `-ln p` of the labels.
     pub fn log_loss(&self, outputs: &Matrix, labels: &[u32]) -> f64 {
         let mut weights = Vec::new();
         let of = |(row, &label): (usize, &u32)| {
@@ -100,7 +101,7 @@ impl OutputScale {
         labels.iter().enumerate().map(of).sum::<f64>() / labels.len().max(1) as f64
     }
 
-    /// Numbers in proportion to the probabilities, none above 1, and their sum.
+    /// Writes numbers in proportion to the probabilities, at most 1, to `weights`, and returns their sum.
     fn weights(&self, outputs: &[f32], weights: &mut Vec<f64>) -> f64 {
         let clamp = |output: f32| output.max(self.floor).min(self.ceiling.unwrap_or(f32::MAX).min(f32::MAX));
         // Powers of numbers up to 1 do not overflow.
@@ -110,7 +111,7 @@ impl OutputScale {
             outputs.iter().fold(self.floor, |most, &output| most.max(clamp(output)))
         };
         let weight = |output: f32| (f64::from(output) / f64::from(most)).powf(self.power);
-        let least = weight(self.floor); // what most classes have
+        let least = weight(self.floor); // the value of most classes
         weights.clear();
         weights.extend(
             outputs.iter().map(|&output| if output <= self.floor { least } else { weight(clamp(output)) }),
@@ -118,13 +119,13 @@ impl OutputScale {
         weights.iter().sum()
     }
 
-    /// Class probabilities, one row per point.
+    /// Maps outputs to class probabilities, one row per point.
     pub fn probabilities(&self, mut outputs: Matrix) -> Matrix {
         let mut weights = Vec::new();
         for row in 0..outputs.rows() {
             let values = outputs.row_mut(row);
             let sum = self.weights(values, &mut weights);
-            let equal = 1.0 / values.len().max(1) as f32; // without a floor all may be 0
+            let equal = 1.0 / values.len().max(1) as f32; // without a floor all weights may be 0
             for (value, weight) in values.iter_mut().zip(&weights) {
                 *value = if sum > 0.0 { (weight / sum) as f32 } else { equal };
             }
@@ -133,23 +134,25 @@ impl OutputScale {
     }
 }
 
-/// Outputs above a floor as logarithms, so that a power is one product and one exponential: what the search for the power looks at
-/// a hundred times. Parts of the points, whose sums are added up in their order.
-struct Above {
-    parts: Vec<Vec<RowAbove>>,
+/// The logarithms of outputs above a floor: a power becomes a product, which the search takes a hundred times. The
+/// parts do not depend on the number of threads, and their sums are added in order.
+struct LogOutputs {
+    parts: Vec<Vec<LogRow>>,
 }
 
-/// The outputs of a point relative to its largest, as logarithms.
-struct RowAbove {
+/// The logarithms of a point's outputs relative to its largest.
+struct LogRow {
+    /// The outputs above the floor.
     above: Vec<f64>,
-    /// What the other labels have, and how many they are.
+    /// The floor.
     floor: f64,
+    /// The number of outputs at the floor.
     others: f64,
-    /// What the point's own label has.
+    /// The output of the point's own label.
     own: f64,
 }
 
-impl Above {
+impl LogOutputs {
     fn new(outputs: &Matrix, labels: &[u32], floor: f32) -> Self {
         let of = |(row, label): (usize, u32)| {
             let row = outputs.row(row);
@@ -158,16 +161,16 @@ impl Above {
             let above: Vec<f64> =
                 row.iter().filter(|output| **output > floor).map(|&output| log(output)).collect();
             let others = (row.len() - above.len()) as f64;
-            RowAbove { above, floor: log(floor), others, own: log(row[label as usize]) }
+            LogRow { above, floor: log(floor), others, own: log(row[label as usize]) }
         };
         let rows: Vec<(usize, u32)> = labels.iter().copied().enumerate().collect();
         let part = |rows: &[(usize, u32)]| rows.iter().map(|&row| of(row)).collect();
         Self { parts: rows.par_chunks(PART).map(part).collect() }
     }
 
-    /// The sum of `-ln p` of the labels.
+    /// Returns the sum of `-ln p` of the labels.
     fn log_loss(&self, power: f64) -> f64 {
-        let of = |row: &RowAbove| {
+        let of = |row: &LogRow| {
             let above: f64 = row.above.iter().map(|log| (power * log).exp()).sum();
             (above + row.others * (power * row.floor).exp()).ln() - power * row.own
         };
@@ -176,7 +179,7 @@ impl Above {
     }
 }
 
-/// Where a function with one valley is least between two numbers, and how much it is there: golden section.
+/// Minimises a unimodal function between two numbers by golden section; returns the minimiser and the minimum.
 fn least(function: impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> (f64, f64) {
     let golden = (5.0f64.sqrt() - 1.0) / 2.0;
     let inner = |low: f64, high: f64| (high - golden * (high - low), low + golden * (high - low));
@@ -211,14 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_file_makes_anything_but_probabilities() {
+    fn every_valid_scale_makes_probabilities() {
         let outputs =
             || Matrix::new(vec![-1.0, f32::INFINITY, -0.5, -2.0, 0.0, -1e-30, 3.0, 3.0, 3.0], 3, 3).unwrap();
         for floor in [-1.0, 0.0, 1e-30, 0.1, 2.0, f32::INFINITY] {
             for ceiling in [None, Some(0.0), Some(0.5), Some(f32::INFINITY)] {
                 for power in [-1.0, 0.0, 1e-3, 1.0, 3.0, 100.0, 1e6] {
                     let scale = OutputScale { floor, ceiling, power };
-                    if scale.is_sound() {
+                    if scale.is_valid() {
                         let found = scale.probabilities(outputs());
                         for row in 0..3 {
                             let sum: f32 = found.row(row).iter().sum();
@@ -228,7 +231,7 @@ mod tests {
                 }
             }
         }
-        assert!(OutputScale::clamp(0.0).is_sound() && OutputScale::clamp(1e-3).is_sound());
+        assert!(OutputScale::clamp(0.0).is_valid() && OutputScale::clamp(1e-3).is_valid());
     }
 
     #[test]
@@ -243,12 +246,12 @@ mod tests {
         }
     }
 
-    /// The loss that the search looks at is that of the formula.
+    /// The logarithms give the loss of the definition.
     #[test]
     fn logarithms_give_the_loss_of_the_formula() {
         let (outputs, labels) = drawn(300, 5);
         for floor in FLOORS {
-            let above = Above::new(&outputs, &labels, floor);
+            let above = LogOutputs::new(&outputs, &labels, floor);
             for power in [0.3, 1.0, 2.5, 16.0] {
                 let scale = OutputScale { floor, ceiling: None, power };
                 let expected = scale.log_loss(&outputs, &labels) * 300.0;
@@ -257,7 +260,7 @@ mod tests {
         }
     }
 
-    /// Labels drawn with `p ∝ max(f, 0.02)^4`, which is then to be found from outputs and labels.
+    /// Draws labels with `p ∝ max(f, 0.02)^4`, so that the fit should find this floor and power.
     fn drawn(n: usize, seed: u64) -> (Matrix, Vec<u32>) {
         let mut random = Random::new(seed, 3);
         let classes = 5;
@@ -279,11 +282,11 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_the_labels_were_drawn_by() {
+    fn finds_the_scale_that_drew_the_labels() {
         let (outputs, labels) = drawn(4000, 1);
         let found = OutputScale::calibrated(&outputs, &labels, &Context::new(2).unwrap());
         assert!((found.power - 4.0).abs() < 0.4 && (found.floor - 0.02).abs() <= 0.011, "{found:?}");
-        // Nothing on a fine grid is better, by a plain loop over the definition.
+        // No scale on a fine grid is better, by the definition in plain loops.
         let loss = |floor: f64, power: f64| {
             let each = labels.iter().enumerate().map(|(row, &label)| {
                 let weight = |f: f32| f64::from(f).max(floor).powf(power);
@@ -302,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_points_that_are_all_right_make_nothing_certain() {
+    fn a_few_correct_points_do_not_make_probabilities_extreme() {
         let outputs = Matrix::new([0.6, 0.1, -0.1].repeat(5), 5, 3).unwrap();
         let found = OutputScale::calibrated(&outputs, &[0; 5], &Context::new(1).unwrap());
         assert!(found.power > 1.0 && found.power < 6.0, "{found:?}");

@@ -1,13 +1,13 @@
 //! The Recursive Feature Machine: kernel ridge regression and AGOP in turns (the paper, §2.3 and appendix B).
 //!
 //! ```text
-//! M₀ = I;  for t = 0…rounds:  fit βₜ under Mₜ;  judge it on the validation points;  Mₜ₊₁ = G / max(G)
+//! M₀ = I;  for t = 0…rounds:  fit βₜ under Mₜ;  score it on the validation points;  Mₜ₊₁ = G / max(G)
 //! ```
-//! The best iterate wins (on some data that is M₀); the loop ends early when accuracy falls below best/1.1.
-//! A round costs `n³/3 + 2n²c` for the regression and what the AGOP's form takes for the metric.
+//! The best iterate wins; on some data that is M₀. The loop ends early if accuracy falls below best/1.1. A round costs
+//! `n³/3 + 2n²c` for the regression, and the cost of the AGOP's form for the metric.
 //!
-//! The metric is used as it is, without its root: `M` enters distances as `aMbᵀ` and the AGOP through `ZM`
-//! (see `device::cpu`). The root is taken once, for the model.
+//! The loop uses the metric without its root: `M` enters distances as `aMbᵀ` and the AGOP through `ZM` (see
+//! `device::cpu`). The root is computed once, for the model.
 
 use std::time::Instant;
 
@@ -23,26 +23,26 @@ use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
 use crate::setters::setters;
 
-/// Accuracy this far below the best ends the loop.
+/// The loop ends if accuracy falls below the best divided by this.
 const COLLAPSE: f64 = 1.1;
-/// The stream of random numbers that samples AGOP points.
+/// The stream of random numbers that draws AGOP points.
 const SAMPLE_PURPOSE: u64 = 0xa60b;
 
-/// Settings of the loop that are not searched over.
+/// The settings of the loop that are not searched over.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RfmConfig {
-    /// Ridge of the regression.
+    /// The ridge of the regression.
     pub ridge: f64,
-    /// Most AGOP updates.
+    /// The largest number of AGOP updates.
     pub rounds: usize,
-    /// Most points over which the AGOP is averaged, a seeded sample of them where there are more; `None` takes all.
-    /// It is a mean over points, so thousands determine it; the cost falls in proportion.
+    /// The largest number of points over which the AGOP is averaged; a seeded sample if there are more, all if `None`.
+    /// The AGOP is a mean over points, so thousands determine it. Its cost is proportional to the number.
     pub agop_points: Option<usize>,
-    /// Rounds without a better validation score after which the loop ends; `None` never does for that reason.
+    /// The number of rounds without a better validation score that ends the loop; `None` sets no such limit.
     pub patience: Option<usize>,
-    /// Seed of the AGOP sample.
+    /// The seed of the AGOP sample.
     pub seed: u64,
 }
 
@@ -72,17 +72,17 @@ impl RfmConfig {
     }
 }
 
-/// How far a setting came.
+/// The best iterate of a loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Best {
-    /// AGOP updates behind its best iterate.
+    /// The number of AGOP updates behind the iterate.
     pub(super) round: usize,
-    /// That iterate's quality on the held-out points; `None` without any.
+    /// The iterate's quality on the held-out points; `None` without any.
     pub(super) quality: Option<Quality>,
 }
 
-/// Runs the loop from the identity on. With held-out points the best iterate is kept by the session, otherwise the last.
-/// `train` is the number of training points.
+/// Runs the loop from the identity metric. The session keeps the best iterate by the held-out points, or the last one
+/// without any. `train` is the number of training points.
 pub(super) fn iterate(
     session: &mut dyn FitSession,
     train: usize,
@@ -107,6 +107,7 @@ pub(super) fn iterate(
                 config.ridge
             ));
         }
+        // Keep the iterate if it is better; stop if it is much worse, or if patience runs out.
         let before = best.and_then(|best| best.quality);
         let better = match (before, quality) {
             (Some(before), Some(quality)) => quality.beats(&before),
@@ -116,7 +117,7 @@ pub(super) fn iterate(
             (Some(before), Some(quality)) => quality.accuracy < before.accuracy / COLLAPSE,
             _ => false,
         };
-        let tired = match (best, config.patience) {
+        let impatient = match (best, config.patience) {
             (Some(best), Some(patience)) => !better && round - best.round >= patience,
             _ => false,
         };
@@ -124,7 +125,8 @@ pub(super) fn iterate(
             session.keep()?;
             best = Some(Best { round, quality });
         }
-        let ends = round == config.rounds || collapsed || tired;
+        let ends = round == config.rounds || collapsed || impatient;
+        // Learn the next metric; a metric that vanishes ends the loop as well.
         let goes_on = !ends && {
             context.check()?;
             session.learn(sample.as_deref(), None, context)?
@@ -147,20 +149,20 @@ fn agop_sample(train: usize, config: &RfmConfig) -> Option<Vec<usize>> {
     Some(rows)
 }
 
-/// A fitted kernel machine: everything needed to answer for new points.
+/// A fitted kernel machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rfm {
     /// The kernel; its bandwidth is a distance in mapped space.
     pub kernel: Kernel,
-    /// Symmetric root of the metric, d×d.
+    /// The symmetric root of the metric, d×d.
     pub metric_root: Matrix,
-    /// Points that fitted the kernel, normalised, n×d.
+    /// The normalised training points, n×d.
     pub train: Matrix,
-    /// Their labels.
+    /// The labels of the training points.
     pub labels: Vec<u32>,
-    /// Coefficients, n×c.
+    /// The coefficients, n×c.
     pub beta: Matrix,
-    /// AGOP updates behind the metric.
+    /// The number of AGOP updates behind the metric.
     pub rounds: usize,
 }
 
@@ -180,7 +182,7 @@ impl Rfm {
         Ok(Self { kernel, metric_root, train, labels, beta: iterate.beta, rounds })
     }
 
-    /// Fits with given settings: the loop on normalised points, no search, the last round wins.
+    /// Fits a setting to normalised points, without search and held-out points: the last round wins.
     pub fn fit(
         device: &dyn Device,
         points: Part,
@@ -192,7 +194,7 @@ impl Rfm {
         Self::fit_in(device, points, None, classes, kernel, config, context)
     }
 
-    /// The same on points that are given in a basis.
+    /// Fits a setting to points that are coordinates in `basis`, if there is one.
     pub(super) fn fit_in(
         device: &dyn Device,
         points: Part,

@@ -1,10 +1,10 @@
-//! Fewer points than dimensions: the fit in the span of its points.
+//! The fit of points that are fewer than their dimensions: in the span of the points.
 //!
-//! Distances between points, and every metric that is learned from them, live in the span of the points, so a fit on n points of
-//! d > n dimensions is done on their n coordinates in an orthonormal basis of it and costs nothing that grows with d². Only the
-//! root of the learned metric is brought back: `R = Bᵀ R_n B`, B the basis. (The identity, where no metric is learned, is that of
-//! all d dimensions: new points have a part outside the span.) The metric is divided by its largest entry in the coordinates
-//! before; that entry is on the diagonal, so it takes `2·n²·d` flops to find.
+//! Distances between points, and every metric learned from them, live in the span of the points. A fit on n points of d
+//! > n dimensions therefore uses their coordinates in an orthonormal basis B of the span, and no cost grows with d².
+//! Only the root of the learned metric is mapped back: `R = Bᵀ R_n B`. If no metric is learned, the root is the
+//! identity of all d dimensions, because new points have a part outside the span. The metric is divided by its largest
+//! entry in the original coordinates. That entry is on the diagonal, so it takes `2·n²·d` flops to find.
 
 use faer::Mat;
 
@@ -13,38 +13,39 @@ use crate::context::Context;
 use crate::numeric::linalg;
 use crate::numeric::matrix::Matrix;
 
-/// Directions whose squared length is below this share of the largest are rounding.
+/// Directions whose squared length is below this share of the largest are rounding errors.
 const NEGLIGIBLE: f64 = 1e-13;
 
-/// More points than this, and finding the basis (an eigendecomposition, n×n) takes longer than it saves.
+/// The largest number of points; with more, the n×n eigendecomposition takes longer than it saves.
 const MOST_POINTS: usize = 2048;
 
 /// An orthonormal basis of some points.
 #[derive(Debug)]
 pub(super) struct Span {
-    /// One direction per row, r×d.
+    /// The basis, one direction per row, r×d.
     pub(super) basis: Matrix,
-    /// The points in it, n×r.
+    /// The coordinates of the points, n×r.
     pub(super) coordinates: Matrix,
 }
 
 impl Span {
-    /// Bytes that finding it takes: the points, their inner products and what becomes of them, in f64.
+    /// Returns the bytes that the basis takes at its peak: the points, their inner products and the eigenvectors, in
+    /// f64.
     pub(super) fn bytes(points: &Matrix) -> u64 {
         let (n, d) = (points.rows() as u64, points.cols() as u64);
         8 * n.saturating_mul(2 * d + 5 * n)
     }
 
-    /// Of points that are fewer than their dimensions; `None` where there is nothing to gain.
+    /// Returns the span of points that are fewer than their dimensions; `None` if it would save nothing.
     pub(super) fn of(points: &Matrix, context: &Context<'_>) -> Option<Self> {
         let (n, d) = (points.rows(), points.cols());
         if n >= d || n > MOST_POINTS {
             return None;
         }
         context.run(|| {
-            let wide = Mat::from_fn(n, d, |row, col| f64::from(points.row(row)[col]));
+            let points = Mat::from_fn(n, d, |row, col| f64::from(points.row(row)[col]));
             let mut gram = Mat::<f64>::zeros(n, n);
-            linalg::product(gram.as_mut(), wide.as_ref(), wide.transpose());
+            linalg::product(gram.as_mut(), points.as_ref(), points.transpose());
             let (values, vectors) = linalg::symmetric_eigen(gram.as_ref())?;
             let largest = values.last().copied().filter(|value| value.is_finite() && *value > 0.0)?;
             let kept: Vec<usize> = (0..n).rev().filter(|&at| values[at] > NEGLIGIBLE * largest).collect();
@@ -52,7 +53,7 @@ impl Span {
             // X = U·√Λ·B, so B = Λ^(-1/2)·Uᵀ·X and the coordinates are U·√Λ.
             let combine = Mat::from_fn(r, n, |row, col| vectors[(col, kept[row])] / values[kept[row]].sqrt());
             let mut basis = Mat::<f64>::zeros(r, d);
-            linalg::product(basis.as_mut(), combine.as_ref(), wide.as_ref());
+            linalg::product(basis.as_mut(), combine.as_ref(), points.as_ref());
             let coordinates =
                 (0..n * r).map(|at| (vectors[(at / r, kept[at % r])] * values[kept[at % r]].sqrt()) as f32);
             Some(Self {
@@ -63,7 +64,7 @@ impl Span {
         })
     }
 
-    /// A machine that was fitted in the span, for points as they were.
+    /// Maps a machine that was fitted in the span back to the original dimensions; `train` has its points there.
     pub(super) fn expand(&self, machine: Rfm, train: Matrix, context: &Context<'_>) -> Rfm {
         let (r, d) = (self.basis.rows(), self.basis.cols());
         let metric_root = if machine.rounds == 0 {

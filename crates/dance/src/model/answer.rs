@@ -1,4 +1,4 @@
-//! Answers: the record of one point by the names of its classes, which `dance predict` writes and the server sends.
+//! Answers: the result of one point with the names of its classes, as `dance predict` writes and the server sends it.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ pub struct Include {
     pub probabilities: bool,
     /// The p-value of each label in the set.
     pub p_values: bool,
-    /// The reference points in support of each label in the set, where support was wanted when the point was scored.
+    /// The reference points in support of each label in the set, if support was wanted when the point was scored.
     pub neighbors: bool,
 }
 
@@ -23,29 +23,29 @@ pub struct Include {
 pub struct Answer<'a, Id = serde_json::Value> {
     /// The place of the point in its request or file.
     pub row: usize,
-    /// The id of the point, as it came.
+    /// The id of the point, as given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Id>,
-    /// The most probable label: the one that a plain classifier would answer.
+    /// The most probable label.
     pub prediction: Value<'a>,
-    /// Its probability.
+    /// The probability of the prediction.
     pub probability: f32,
-    /// The labels of the set, as they were written.
+    /// The labels of the set, as they were given.
     pub set: Vec<Value<'a>>,
-    /// Whether the set holds a new label too, one that no point of the model has; `None` where sets cannot.
+    /// True if the set holds a new label, one that no point of the model has; `None` if sets cannot hold one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_label: Option<bool>,
     /// The error level.
     pub alpha: f64,
-    /// The novelty p-value: small where the point is unlike all calibration points, whatever its label.
+    /// The novelty p-value: small if the point is unlike all calibration points, whatever its label.
     pub novelty: f64,
-    /// Whether novelty is at most the false-alarm level that was asked for; `None` where none was.
+    /// True if novelty is at most the false-alarm level; `None` without such a level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub novel: Option<bool>,
-    /// The probability of each label in the set, where [`Include::probabilities`].
+    /// The probability of each label in the set, if [`Include::probabilities`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probabilities: Option<Vec<f32>>,
-    /// The p-value of each label in the set, where [`Include::p_values`].
+    /// The p-value of each label in the set, if [`Include::p_values`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p_values: Option<Vec<f64>>,
     /// The p-value by the rank score alone, in the method dance.
@@ -54,7 +54,7 @@ pub struct Answer<'a, Id = serde_json::Value> {
     /// The p-value by the contrastive score alone, in the method dance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contrast_p_values: Option<Vec<f64>>,
-    /// The reference points in support of each label in the set, where [`Include::neighbors`].
+    /// The reference points in support of each label in the set, if [`Include::neighbors`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbors: Option<Vec<Vec<ReferencePoint<'a>>>>,
 }
@@ -69,7 +69,7 @@ pub struct Refusal<Id = serde_json::Value> {
     pub line: Option<usize>,
     /// The problem.
     pub error: String,
-    /// The id of the row, where it could be read.
+    /// The id of the row, if it could be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Id>,
 }
@@ -82,6 +82,7 @@ impl Dance {
         let counts = include.p_values.then_some(&scored.counts);
         let support = prediction.support.as_ref().filter(|_| include.neighbors);
         let best = scored.classified.as_ref().filter(|_| scored.options.best);
+        // Labels go by the names of their classes, in the kind in which they were given.
         let name = |label: u32| {
             let name = self.classes().get(label as usize).map_or("", String::as_str);
             self.label_kind().value(name)
@@ -97,6 +98,7 @@ impl Dance {
             let by_score = |pick: fn(Counts) -> u32| {
                 decision.shares.as_ref().and_then(|_| p_values(&|all, counts| all.p_value(pick(counts))))
             };
+            // Support is listed by set, so the lists of this row begin at the offset of its set.
             let begin = prediction.sets.offsets()[row];
             Answer {
                 row,

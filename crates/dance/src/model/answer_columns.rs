@@ -8,9 +8,9 @@ use crate::conformal::MethodName;
 use crate::data::{Cells, Column, Frame, Kind, Value};
 
 impl Dance {
-    /// Returns answers and refusals as columns, in the order of their rows. The options alone decide which columns there are,
-    /// so that frames of no and of many answers agree: `novel` where `flagged`, and `error` (with nulls in the other columns)
-    /// where there is a list of refused rows.
+    /// Returns answers and refusals as columns, in the order of their rows. The columns depend on the options alone,
+    /// so frames without answers have them too. `novel` exists if `flagged`, and `error` (with nulls in the other
+    /// columns) if there is a list of refused rows.
     pub fn frame<Id: Serialize>(
         &self,
         answers: &[Answer<'_, Id>],
@@ -40,6 +40,7 @@ impl Dance {
         if flagged {
             frame.push("novel", rows.flags(|answer| answer.novel));
         }
+        // Lists with one entry per label of the set.
         if include.probabilities {
             let lists = |answer: &Answer<'_, Id>| {
                 answer.probabilities.iter().flatten().map(|&value| shortest(value)).collect()
@@ -56,7 +57,7 @@ impl Dance {
             frame.push("contrast_p_values", rows.lists(contrast));
         }
         if include.neighbors {
-            // Lists of lists: as JSON text, which every format can hold.
+            // Lists of lists are written as JSON text, which every format can hold.
             let text = |answer: &Answer<'_, Id>| serde_json::json!(answer.neighbors).to_string();
             frame.push("neighbors", rows.column(Column::texts(rows.answers(text, String::new))));
         }
@@ -71,6 +72,7 @@ impl Dance {
 /// An answer or a refusal, by reference.
 type Row<'r, 'a, Id> = Result<&'r Answer<'a, Id>, &'r Refusal<Id>>;
 
+/// Merges answers and refusals in the order of their rows.
 fn merged<'r, 'a, Id>(answers: &'r [Answer<'a, Id>], refused: &'r [Refusal<Id>]) -> Vec<Row<'r, 'a, Id>> {
     let mut rows: Vec<_> = answers.iter().map(Ok).chain(refused.iter().map(Err)).collect();
     if refused.is_empty() {
@@ -83,9 +85,10 @@ fn merged<'r, 'a, Id>(answers: &'r [Answer<'a, Id>], refused: &'r [Refusal<Id>])
     rows
 }
 
+/// Answers and refusals in the order of their rows.
 struct Rows<'r, 'a, Id> {
     rows: Vec<Row<'r, 'a, Id>>,
-    /// Whether the list may hold refused rows.
+    /// True if the list may hold refused rows.
     partly: bool,
 }
 
@@ -102,7 +105,7 @@ impl<'r, 'a, Id> Rows<'r, 'a, Id> {
         self.rows.iter().map(each).collect()
     }
 
-    /// Returns a value per row, the filler for rows that are refused.
+    /// Returns a value per row, with the filler for refused rows.
     fn answers<T>(&self, answer: impl Fn(&'r Answer<'a, Id>) -> T, filler: impl Fn() -> T) -> Vec<T> {
         self.all(answer, |_| filler())
     }

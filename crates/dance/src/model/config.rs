@@ -23,7 +23,7 @@ pub struct Config {
     pub tune: TuneConfig,
     /// The prediction sets.
     pub conformal: ConformalConfig,
-    /// The way calibration points were drawn: the guarantee is derived from it.
+    /// The way calibration points were drawn, from which the guarantee follows.
     pub sampling: Sampling,
     /// The source of the kernel machine's class probabilities.
     pub probabilities: Probabilities,
@@ -53,8 +53,8 @@ impl Config {
         }
     }
 
-    /// Returns the method that the settings ask for. This is the only check of settings: those that contradict each other
-    /// or are out of range are refused.
+    /// Returns the method that the settings define. This is the only check of settings: it refuses those that
+    /// contradict each other or are out of range.
     pub fn method(&self) -> Result<Method> {
         match self.probability_floor {
             Some(floor) if !(0.0..0.5).contains(&floor) => {
@@ -64,7 +64,7 @@ impl Config {
         }
     }
 
-    /// Returns the clamped output scale, which makes probabilities of the kernel machine's outputs for so many classes.
+    /// Returns the clamped output scale for a number of classes, which maps outputs to probabilities.
     pub fn clamp(&self, classes: usize) -> OutputScale {
         OutputScale::clamp(self.probability_floor.unwrap_or_else(|| default_floor(classes)))
     }

@@ -1,4 +1,4 @@
-//! A calibrated model: from the encoder's numbers to a prediction set.
+//! A calibrated model, which maps embeddings to prediction sets.
 
 use serde::Serialize;
 
@@ -20,17 +20,17 @@ use crate::numeric::matrix::{Matrix, Rows};
 /// A point among which neighbors are found.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ReferencePoint<'a> {
-    /// Whether it fitted the kernel; otherwise it is a calibration point.
+    /// True for a fit point, false for a calibration point.
     #[serde(rename = "part", serialize_with = "part")]
     pub of_fit: bool,
-    /// Its row in the data it was read from.
+    /// The row of the point in its data set.
     pub row: Option<u32>,
-    /// Its id, where points have ids.
+    /// The id, if points have ids.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Value<'a>>,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // what serde calls it with
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference
 fn part<S: serde::Serializer>(of_fit: &bool, serializer: S) -> std::result::Result<S::Ok, S::Error> {
     serializer.serialize_str(if *of_fit { "fit" } else { "calibration" })
 }
@@ -50,16 +50,17 @@ pub struct Dance {
     pub(super) classifier: Classifier,
     pub(super) predictor: Predictor,
     pub(super) overlap: Overlap,
-    /// The estimated share of new labels; `None` where calibration points are no random draw.
-    pub(super) unseen: Option<Unseen>,
-    /// Hashes of the calibration points, where the model does not keep the points: in split calibration.
+    /// The estimated share of new labels; `None` if calibration points are no random draw.
+    pub(super) new_label_share: Option<Unseen>,
+    /// Hashes of the calibration points in split calibration, where the model does not keep the points.
     pub(super) calibration_hashes: Option<Vec<u64>>,
     /// SHA-256 of the calibration points and labels.
     pub(super) data_hash: String,
 }
 
 impl Dance {
-    /// Calibrates the same kernel machine on other points, drawn as `sampling` says. `config` replaces the method's settings.
+    /// Calibrates the same kernel machine on other points, which were drawn by `sampling`. `config` replaces the
+    /// settings of the method.
     pub fn recalibrate(
         &self,
         device: &dyn Device,
@@ -84,7 +85,7 @@ impl Dance {
         self.label_kind
     }
 
-    /// Returns the encoder of the fit points, where that is known.
+    /// Returns the encoder of the fit points, if it is known.
     pub fn encoder(&self) -> Option<&EncoderIdentity> {
         self.fitted.source.encoder.as_deref()
     }
@@ -109,12 +110,12 @@ impl Dance {
         self.overlap
     }
 
-    /// Returns the estimated share of new labels; `None` where calibration points are no random draw.
+    /// Returns the estimated share of new labels; `None` if calibration points are no random draw.
     pub fn unseen(&self) -> Option<Unseen> {
-        self.unseen
+        self.new_label_share
     }
 
-    /// Returns the row and id of a reference point by its number, which neighbors and support name.
+    /// Returns the row and id of a reference point by its number in lists of neighbors and support.
     pub fn reference_point(&self, number: u32) -> ReferencePoint<'_> {
         let number = number as usize;
         let (of_fit, place) = match self.predictor.method().calibration() {
@@ -132,8 +133,8 @@ impl Dance {
         }
     }
 
-    /// Returns the guarantee of the sets in words, derived from the method, from how calibration points were drawn, and from
-    /// their overlap with the fit.
+    /// Returns the guarantee of the sets in words. It follows from the method, the sampling of the calibration points
+    /// and their overlap with the fit.
     pub fn guarantee(&self) -> String {
         if self.overlap.fitted > 0 {
             return format!(
@@ -148,14 +149,14 @@ impl Dance {
         }
     }
 
-    /// Returns the class ids of labels by their names; `None` for a name that the model does not know.
+    /// Returns the class id of every label, by name; `None` for a name that the model does not have.
     pub fn class_ids(&self, data: &Dataset) -> Vec<Option<u32>> {
         let classes = Classes::new(&self.classes);
         let ids: Vec<_> = data.classes.iter().map(|name| classes.id(name)).collect();
         data.labels.iter().map(|&label| ids[label as usize]).collect()
     }
 
-    /// Computes everything about `queries`, as they come from the encoder, that does not depend on the error level.
+    /// Computes all results of `queries`, as they come from the encoder, that do not depend on the error level.
     pub fn score<'q>(
         &self,
         queries: impl Into<Rows<'q>>,
@@ -165,7 +166,7 @@ impl Dance {
         let mut scored = Scored { options, ..Scored::default() };
         self.classifier.in_blocks(queries.into(), context, |block| {
             let score = || self.score_block(block, options, context);
-            // A block runs on the workers throughout, so that they are woken once. A single query runs here.
+            // A whole block runs in the thread pool, which wakes its threads once. A single query runs in this thread.
             scored.append(if block.len() > 1 { context.run(score) } else { score() }?)
         })?;
         Ok(scored)

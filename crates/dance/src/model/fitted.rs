@@ -19,24 +19,24 @@ use crate::machine::{Classifier, OutputScale, Part, Probabilities, Rfm, tune};
 use crate::model::new_labels::Unseen;
 use crate::model::overlap::{self, Judges, Overlap};
 use crate::numeric::matrix::{Matrix, check_finite};
-use crate::posterior::{self, Lesson, Stack, learn};
+use crate::posterior::{self, LearnInputs, Stack, learn};
 
 /// A kernel machine that has not been calibrated yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fitted {
     /// The settings.
     pub config: Config,
-    /// Names of the classes the kernel knows.
+    /// Names of the classes of the fit points.
     pub classes: Vec<String>,
     /// The normalisation of points.
     pub normalizer: Normalizer,
     /// The machine.
     pub rfm: Rfm,
-    /// The scale that makes probabilities of its outputs.
+    /// The scale that maps outputs to probabilities.
     pub scale: OutputScale,
     /// Rows and ids of the fit points.
     pub names: Names,
-    /// Validation points, which chose its settings and which it does not keep.
+    /// The validation points, which the machine does not keep.
     pub judges: Judges,
     /// The source of the points.
     pub source: Source,
@@ -92,7 +92,7 @@ impl Fitted {
         Classifier::open(device, &self.rfm, &self.normalizer, self.scale, context)
     }
 
-    /// Calibrates on `data`, points that did not fit the kernel machine. Classes are matched by name; new ones are allowed.
+    /// Calibrates on `data`, points that took no part in the fit. Classes are matched by name; new ones are allowed.
     pub fn calibrate(self, device: &dyn Device, data: &Dataset, context: &Context<'_>) -> Result<Dance> {
         let classifier = self.classifier(device, context)?;
         self.calibrate_with(classifier, device, data, context)
@@ -113,14 +113,15 @@ impl Fitted {
         let points = normalised(data, &self.normalizer, "calibration data")?.embeddings;
         let overlap = Overlap::new(&self, &points, data);
         notices::overlap(overlap, data.len(), context);
-        let drawn = self.config.sampling != Sampling::Stratified;
-        let unseen = drawn.then(|| Unseen::new(&labels, &self.rfm.labels, classes.len()));
+        let is_draw = self.config.sampling != Sampling::Stratified;
+        let new_label_share = is_draw.then(|| Unseen::new(&labels, &self.rfm.labels, classes.len()));
 
-        // Split calibration keeps the fit points as its reference, the others keep the calibration points.
+        // Split calibration searches neighbors among the fit points and keeps only hashes of the calibration points.
         let split = method.calibration() == Calibration::Split;
         let calibration_hashes = split.then(|| overlap::hashes(&points));
         let mapped = Part { embeddings: classifier.map(&points, context)?, labels };
         let setup = Setup { device, classes: classes.len(), kernel: self.rfm.kernel, context };
+        // Each method takes the points in its own form.
         let predictor = match method {
             Method::Dance(method) => {
                 Predictor::dance(method, mapped, || self.mapped_fit_points(&classifier, context), setup)?
@@ -137,6 +138,7 @@ impl Fitted {
                 Predictor::posterior(method, stack, mapped, fit, setup)?
             }
         };
+        // Warn about near-copies, and about a mix that could not be selected.
         if let Some(neighbors) = predictor.bag_neighbors()
             && overlap == Overlap::default()
         {
@@ -157,7 +159,7 @@ impl Fitted {
             classifier,
             predictor,
             overlap,
-            unseen,
+            new_label_share,
             calibration_hashes,
             data_hash: hash_of(data),
         })
@@ -165,7 +167,7 @@ impl Fitted {
 
     /// Refuses calibration data that cannot belong to this fit.
     fn check_calibration(&self, data: &Dataset) -> Result<()> {
-        data.check_drawn()?;
+        data.check_random()?;
         EncoderIdentity::check(
             self.source.encoder.as_deref(),
             data.source.encoder.as_deref(),
@@ -181,8 +183,8 @@ impl Fitted {
         check_finite("calibration data", &data.embeddings)
     }
 
-    /// Returns the method that the settings ask for. Where they name none, it is the posterior, or fuse where the posterior
-    /// needs more memory than there is.
+    /// Returns the method of the settings. If they name none, it is the posterior, or fuse if the posterior needs more
+    /// memory than there is.
     fn resolve_method(
         &mut self,
         calibration: usize,
@@ -208,7 +210,7 @@ impl Fitted {
         Ok(method)
     }
 
-    /// Sets the experts of the method posterior by the fit points, and trains them on all labels that they may use.
+    /// Chooses the experts of the method posterior on the fit points, then trains them on all labels that they may use.
     fn stack(
         &self,
         method: PosteriorMethod,
@@ -219,7 +221,7 @@ impl Fitted {
     ) -> Result<Stack> {
         let Config { conformal, rfm: config, .. } = &self.config;
         let (rfm, directed) = (&self.rfm, self.point_shape().directed);
-        let settings = learn(Lesson { device, rfm, config, directed, seed: conformal.seed, context })?;
+        let settings = learn(LearnInputs { device, rfm, config, directed, seed: conformal.seed, context })?;
         let fit = Part { embeddings: rfm.train.clone(), labels: rfm.labels.clone() };
         Stack::open(
             settings,
@@ -238,7 +240,7 @@ impl Fitted {
         Ok(Part { embeddings, labels: self.rfm.labels.clone() })
     }
 
-    /// Returns the kernel's classes followed by those that only `data` has, and the labels of `data` among them.
+    /// Returns the classes of the fit followed by those that only `data` has, and the labels of `data` as class ids.
     fn match_classes(&self, data: &Dataset) -> (Vec<String>, Vec<u32>) {
         let mut names = self.classes.clone();
         let mut known = Classes::new(&self.classes);

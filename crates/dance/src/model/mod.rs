@@ -1,4 +1,4 @@
-//! The facade: fit a kernel machine, calibrate it, ask it about new points.
+//! The facade: fit a kernel machine, calibrate it, predict sets for new points.
 //!
 //! ```
 //! use dance::{Config, Context, Dance, Fitted, PredictOptions, device::Cpu};
@@ -7,7 +7,7 @@
 //! # let path = folder.path().join("points.csv");
 //! # let line = |i: usize| format!("{},{},{}\n", ["a", "b", "c"][i % 3], 10 * (i % 3) + i % 7, i % 5 + 1);
 //! # std::fs::write(&path, "label,x,y\n".to_owned() + &(0..90).map(line).collect::<String>())?;
-//! let context = Context::new(0)?; // one thread per core, nobody listens
+//! let context = Context::new(0)?; // one thread per core, no observer
 //! let data = io::read(&path, &io::ReadOptions::default())?.into_dataset()?;
 //! let parts = split::uniform(data.len(), &[0.4, 0.4, 0.2], 0)?;
 //! let mut config = Config::default();
@@ -33,6 +33,7 @@ mod config;
 mod dance;
 mod file;
 mod fitted;
+mod median;
 mod model_point;
 mod monitor;
 mod new_labels;
@@ -46,8 +47,8 @@ mod validate;
 pub use crate::conformal::{PredictOptions, Prediction, Scored};
 pub use answer::{Answer, Include, Refusal};
 pub use audit::{
-    Alike, Audit, AuditOptions, Copies, LabelError, LabelErrors, Order, Outlier, RARE, SeenPoint, Space,
-    Twofold, benjamini_hochberg,
+    Audit, AuditOptions, ConfusedClasses, Copies, LabelError, LabelErrors, Order, Outlier, OverlapPoint,
+    RARE, Space, TwofoldClass, benjamini_hochberg,
 };
 pub use config::Config;
 pub use dance::{Dance, ReferencePoint};

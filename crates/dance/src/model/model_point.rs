@@ -1,4 +1,4 @@
-//! Where in a model a point is: among those that fitted the kernel, those that calibrated, or nowhere.
+//! Points of a model by part, row and id, and the search for queries among them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,17 +8,17 @@ use super::dance::Dance;
 use crate::conformal::Calibration;
 use crate::data::{Dataset, Names};
 use crate::error::Result;
-use crate::model::overlap::{self, Seen, SeenAs};
+use crate::model::overlap::{self, PointLookup, SeenAs};
 use crate::numeric::matrix::{Matrix, Rows};
 
-/// A point of a model, by what it was called there.
+/// A point of a model, with its row and id in the data that it was read from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ModelPoint {
-    /// Which part it is in.
+    /// The part of the model.
     pub part: SeenAs,
-    /// Its row in what it was read from, where that is known.
+    /// The row in its data set, if it is known.
     pub row: Option<u32>,
-    /// Its id, where points have ids.
+    /// The id, if points have ids.
     pub id: Option<String>,
 }
 
@@ -31,9 +31,9 @@ impl ModelPoint {
         }
     }
 
-    /// Whether the point at this place of `data` is called the same: by its id, or by its row where there are no ids. What a
-    /// model does not know cannot differ.
-    pub(super) fn is_called(&self, data: &Dataset, place: usize) -> bool {
+    /// Returns whether the point at this place of `data` has the same id, or the same row if there are no ids. A row
+    /// that the model does not know counts as the same.
+    pub(super) fn has_name_of(&self, data: &Dataset, place: usize) -> bool {
         match (&self.id, data.ids.as_ref().and_then(|ids| ids.get(place))) {
             (Some(id), Some(own)) => id == own,
             _ => self.row.is_none_or(|row| row == data.rows[place]),
@@ -41,18 +41,18 @@ impl ModelPoint {
     }
 }
 
-/// Where a model has a point.
+/// The points of a model that equal one query.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Whereabouts {
-    /// Places among the points that the model keeps: see [`Dance::kept`].
+pub(super) struct Matches {
+    /// Places among the points that the model keeps: see [`Dance::kept_points`].
     pub(super) kept: Vec<usize>,
-    /// What is known by its hash alone: points that judged settings, and calibration points in disjoint mode.
+    /// Points of which the model keeps a hash alone: validation points, and calibration points in split calibration.
     pub(super) hashed: Vec<ModelPoint>,
 }
 
 impl Dance {
-    /// All points that the model keeps, normalised, with what they are called: those of the fit, then those of calibration.
-    pub(super) fn kept(&self) -> (Vec<&Matrix>, Vec<ModelPoint>) {
+    /// Returns all points that the model keeps, normalised, with their names: fit points, then calibration points.
+    pub(super) fn kept_points(&self) -> (Vec<&Matrix>, Vec<ModelPoint>) {
         let mut parts = vec![(SeenAs::FitPoint, &self.fitted.rfm.train, &self.fitted.names)];
         if self.predictor.method().calibration() != Calibration::Split {
             parts.push((SeenAs::CalibrationPoint, &self.reference, &self.names));
@@ -63,44 +63,46 @@ impl Dance {
         (parts.iter().map(|part| part.1).collect(), points.collect())
     }
 
-    /// Where the model has each of the queries.
-    pub(super) fn whereabouts(&self, queries: Rows<'_>) -> Result<Vec<Whereabouts>> {
+    /// Finds the points of the model that equal each query.
+    pub(super) fn find_points(&self, queries: Rows<'_>) -> Result<Vec<Matches>> {
         let mut points = queries.to_matrix()?;
         self.fitted.normalizer.apply("queries", &mut points)?;
-        let kept: Vec<Seen<'_>> =
-            self.kept().0.into_iter().map(|part| Seen::new(part, &self.fitted.normalizer)).collect();
+        let kept = self.kept_points().0.into_iter();
+        let kept: Vec<PointLookup<'_>> =
+            kept.map(|part| PointLookup::new(part, &self.fitted.normalizer)).collect();
         let calibrated: HashSet<u64> = self.calibration_hashes.iter().flatten().copied().collect();
-        let judges = &self.fitted.judges;
-        let judged: HashMap<u64, u32> =
-            judges.hashes.iter().copied().zip(judges.rows.iter().copied()).collect();
-        let own =
-            if calibrated.is_empty() && judged.is_empty() { Vec::new() } else { overlap::hashes(&points) };
-        let of = |row: usize| {
+        let validation = &self.fitted.judges;
+        let validated: HashMap<u64, u32> =
+            validation.hashes.iter().copied().zip(validation.rows.iter().copied()).collect();
+        let no_hashes = calibrated.is_empty() && validated.is_empty();
+        let own = if no_hashes { Vec::new() } else { overlap::hashes(&points) };
+        let matches_of = |row: usize| {
             let mut before = 0;
-            let mut found = Whereabouts::default();
+            let mut found = Matches::default();
             for part in &kept {
                 found.kept.extend(part.places(&points, row).into_iter().map(|place| before + place));
                 before += part.len();
             }
             if let Some(hash) = own.get(row) {
-                let judge = judged.get(hash).map(|&row| (SeenAs::FitPoint, Some(row)));
+                let validated = validated.get(hash).map(|&row| (SeenAs::FitPoint, Some(row)));
                 let calibrated = calibrated.contains(hash).then_some((SeenAs::CalibrationPoint, None));
-                let hashed = judge.into_iter().chain(calibrated);
+                let hashed = validated.into_iter().chain(calibrated);
                 found.hashed.extend(hashed.map(|(part, row)| ModelPoint { part, row, id: None }));
             }
             found
         };
-        Ok((0..points.rows()).map(of).collect())
+        Ok((0..points.rows()).map(matches_of).collect())
     }
 
-    /// For every query, whether the model has seen that very point before. Judged by those, any model looks good.
+    /// Returns the part of the model that holds each query; `None` if the query is new. Coverage on points that the
+    /// model holds is too high.
     pub fn seen<'q>(&self, queries: impl Into<Rows<'q>>) -> Result<Vec<Option<SeenAs>>> {
         let fit = self.fitted.rfm.train.rows();
         let part = |place: &usize| if *place < fit { SeenAs::FitPoint } else { SeenAs::CalibrationPoint };
-        let of = |found: Whereabouts| {
+        let part_of = |found: Matches| {
             let kept = found.kept.iter().map(part);
             kept.chain(found.hashed.iter().map(|point| point.part)).min()
         };
-        Ok(self.whereabouts(queries.into())?.into_iter().map(of).collect())
+        Ok(self.find_points(queries.into())?.into_iter().map(part_of).collect())
     }
 }

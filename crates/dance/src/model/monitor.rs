@@ -1,10 +1,11 @@
-//! Watching a stream: do points still come from where the calibration points came from, and their labels too?
+//! Monitoring of a stream: tests whether its points and labels are exchangeable with the calibration points.
 //!
-//! Two [martingales](crate::stream::Martingale). **Inputs**: the distance of a point to its 5th-nearest fit point, in mapped space.
-//! **Labels**: one minus the kernel machine's probability of the true label. Both are fixed by the fit points alone, so calibration
-//! points and the points of the stream are judged alike, and the false-alarm probability asked for holds for the whole run: with
-//! labels each of the two has half of it. The p-values of a set would not do: they compare with calibration points that
-//! stay the same, so they are no independent draws.
+//! Two [martingales](crate::stream::Martingale) bet on scores. The **inputs** are scored by the distance of a point
+//! to its 5th-nearest fit point, in mapped space. The **labels** are scored by one minus the kernel machine's
+//! probability of the true label. Both scores follow from the fit points alone, so calibration points and points of
+//! the stream are scored alike. The false-alarm probability holds for the whole stream. With labels, each martingale
+//! gets half of it. P-values of prediction sets would not do: they share the calibration points, so they are not
+//! independent.
 
 use std::ops::Deref;
 
@@ -19,13 +20,13 @@ use crate::neighbors::Index;
 use crate::numeric::matrix::Matrix;
 use crate::stream::{Bets, Martingale, NOVELTY_NEIGHBORS};
 
-/// What has changed.
+/// The monitored part of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Watched {
-    /// Points, whatever their labels.
+    /// The points, whatever their labels.
     Inputs,
-    /// Labels, given their points.
+    /// The labels, given their points.
     Labels,
 }
 
@@ -33,17 +34,17 @@ pub enum Watched {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Alarm {
-    /// What has changed.
+    /// The part that has changed.
     pub watched: Watched,
-    /// The point at which capital reached its bound, from 0 on.
+    /// The point, from 0 on, at which the capital reached its bound.
     pub row: usize,
 }
 
-/// What to go on from: bets, and what they were made with.
+/// The state of a monitor, which together with the model is enough to resume it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MonitorState {
-    /// SHA-256 of the points the model was fitted and calibrated on, and the seed.
+    /// SHA-256 of the fit points and of the calibration points of the model.
     model: [String; 2],
     seed: u64,
     points: usize,
@@ -52,7 +53,7 @@ pub struct MonitorState {
     alarms: Vec<Alarm>,
 }
 
-/// Watches a stream of points for a change: of the points of a model that is borrowed (`&Dance`) or shared.
+/// A monitor, which detects a change in a stream of points. The model is borrowed (`&Dance`) or shared.
 #[derive(Clone, Debug)]
 pub struct Monitor<M> {
     model: M,
@@ -67,11 +68,12 @@ pub struct Monitor<M> {
 }
 
 impl<M: Deref<Target = Dance>> Monitor<M> {
-    /// At the begin of a stream. `false_alarm` is the probability of an alarm, ever, while nothing changes.
+    /// Starts a stream. `false_alarm` bounds the probability that a stream without change ever raises
+    /// an alarm. With `with_labels`, labels are monitored too.
     pub fn new(
         model: M,
         device: &dyn Device,
-        labelled: bool,
+        with_labels: bool,
         false_alarm: f64,
         seed: u64,
         context: &Context<'_>,
@@ -85,19 +87,21 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         }
         if model.overlap().fitted > 0 {
             context.warn(format!(
-                "{} of the calibration points took part in the fit, so the stream looks stranger than they do: alarms mean little",
+                "{} of the calibration points took part in the fit, so their scores are smaller than those of new \
+                 points: alarms mean little",
                 model.overlap().fitted
             ));
         }
         let fit = Index::open(device, model.classifier.map(&model.fitted.rfm.train, context)?, context)?;
         let split = model.predictor.method().calibration() == Calibration::Split;
-        if split && labelled {
+        if split && with_labels {
             return Err(Error::Data(
-                "a model with split calibration does not keep its calibration points, so labels cannot be compared with \
-                 theirs; recalibrate it with full calibration"
+                "a model with split calibration does not keep its calibration points, so labels cannot be compared \
+                 with theirs; recalibrate it with full calibration"
                     .into(),
             ));
         }
+        // Split calibration keeps the distances of the calibration points, the others keep the points.
         let mut neighbors = NOVELTY_NEIGHBORS.min(fit.len());
         let (distances, own) = if split {
             let known = model.predictor.novelty();
@@ -106,10 +110,12 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         } else {
             let mapped = model.classifier.map(&model.reference, context)?;
             let labels = &model.predictor.reference_labels()[..model.reference.rows()];
-            let own =
-                labelled.then(|| model.classifier.own_probabilities(&mapped, labels, context)).transpose()?;
+            let own = with_labels
+                .then(|| model.classifier.own_probabilities(&mapped, labels, context))
+                .transpose()?;
             (distances(&fit, &mapped, neighbors, context)?, own)
         };
+        // The labels are scored by the probability of the true label.
         let labels = own
             .map(|own| Martingale::new(own.iter().map(|&p| 1.0 - f64::from(p)).collect(), seed ^ 1))
             .transpose()?;
@@ -126,7 +132,7 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         })
     }
 
-    /// Where it stood before.
+    /// Resumes at a state of a monitor with the same model, seed and parts.
     pub fn resume(mut self, state: MonitorState) -> Result<Self> {
         if state.model != self.model_hashes() || state.seed != self.seed {
             return Err(Error::Data(
@@ -137,7 +143,8 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         if state.labels.is_some() != self.labels.is_some() {
             let (was, is) = if self.labels.is_some() { ("without", "with") } else { ("with", "without") };
             return Err(Error::Data(format!(
-                "the state is of a run {was} labels, and this one is {is}; name another file, or delete it to begin anew"
+                "the state is of a run {was} labels, and this one is {is}; name another file, or delete it to begin \
+                 anew"
             )));
         }
         self.inputs = self.inputs.resume(state.inputs)?;
@@ -149,7 +156,7 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         Ok(self)
     }
 
-    /// What to go on from.
+    /// Returns the state.
     pub fn state(&self) -> MonitorState {
         MonitorState {
             model: self.model_hashes(),
@@ -165,8 +172,8 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         [self.model.fitted.data_hash.clone(), self.model.data_hash.clone()]
     }
 
-    /// Takes up further points as they come from the encoder, in their order, with class ids where they are known: `Some(None)` is a
-    /// label that the model does not know. Returns alarms that are new.
+    /// Takes up the next points, as they come from the encoder, and returns new alarms. `labels` holds the class id
+    /// of every point: `None` without a label, `Some(None)` for a label that the model does not have.
     pub fn watch(
         &mut self,
         points: &Matrix,
@@ -194,7 +201,7 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         Ok(self.alarms[before..].to_vec())
     }
 
-    /// Notes what reached its bound with the present point.
+    /// Raises an alarm for every martingale that reaches its bound at the present point.
     fn alarm(&mut self) {
         let all = [(Watched::Inputs, Some(&self.inputs)), (Watched::Labels, self.labels.as_ref())];
         for (watched, martingale) in all {
@@ -205,27 +212,27 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         }
     }
 
-    /// The capital that is an alarm.
+    /// Returns the capital that raises an alarm.
     pub fn bound(&self) -> f64 {
         (if self.labels.is_some() { 2.0 } else { 1.0 }) / self.false_alarm
     }
 
-    /// The model whose points are watched.
+    /// Returns the model with whose calibration points the stream is compared.
     pub fn model(&self) -> &Dance {
         &self.model
     }
 
-    /// Points so far.
+    /// Returns the number of points so far.
     pub fn points(&self) -> usize {
         self.points
     }
 
-    /// Alarms so far, at most one of each kind.
+    /// Returns the alarms so far, at most one for each part.
     pub fn alarms(&self) -> &[Alarm] {
         &self.alarms
     }
 
-    /// What is watched, and the capital now and at its largest.
+    /// Returns each monitored part with its current and its largest capital.
     pub fn capital(&self) -> Vec<(Watched, f64, f64)> {
         let of = |watched, martingale: &Martingale| (watched, martingale.capital(), martingale.largest());
         let labels = self.labels.as_ref().map(|labels| of(Watched::Labels, labels));
@@ -233,7 +240,7 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
     }
 }
 
-/// Squared distances to the nearest fit point that counts.
+/// Returns the squared distance of every point to its fit neighbor number `neighbors`.
 fn distances(fit: &Index, mapped: &Matrix, neighbors: usize, context: &Context<'_>) -> Result<Vec<f64>> {
     let found = fit.search(mapped, neighbors, context)?;
     Ok((0..found.len()).map(|row| found.squared(row).last().copied().unwrap_or(f64::INFINITY)).collect())

@@ -1,48 +1,47 @@
-//! Labels that a model has never seen: what share of new points carries one.
+//! The share of new points that carry a new label, a label that no point of the model has (Good and Turing).
 //!
-//! No set can hold such a label, so the share is lost to coverage whatever is promised. Good and Turing's estimate: leave each
-//! calibration point out and see whether its label is known to the others or to the points that fitted the kernel. A new point
-//! is to the calibration points what each of them is to the others, so the share of those whose label is not known is the
-//! share of new points.
+//! A set of known labels cannot hold a new label, so coverage loses this share. The estimate leaves each calibration
+//! point out and counts those whose label neither the others nor the fit points have. A new point relates to the
+//! calibration points as each of them to the others. So the share among them estimates the share among new points.
 
 use serde::{Deserialize, Serialize};
 
-/// What the calibration points say about labels nobody has seen.
+/// Counts of the calibration points that estimate the share of new labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unseen {
-    /// Calibration points.
+    /// The number of calibration points.
     pub points: usize,
-    /// Those whose label no other point has, neither of calibration nor of the fit.
+    /// The number of points whose label no other calibration point and no fit point has.
     pub single: usize,
-    /// Those whose label exactly one other calibration point has, and no point of the fit.
+    /// The number of points whose label exactly one other calibration point and no fit point has.
     pub paired: usize,
 }
 
 impl Unseen {
-    /// Of points with these labels, each below `classes`; `fitted` are labels that are known whatever these points say.
+    /// Counts the points with these `labels`, each below `classes`. The labels `fitted` are not new.
     pub fn new(labels: &[u32], fitted: &[u32], classes: usize) -> Self {
         let mut counts = vec![0usize; classes];
         for &label in labels {
             counts[label as usize] += 1;
         }
         for &label in fitted {
-            counts[label as usize] = usize::MAX; // known, however few of calibration have it
+            counts[label as usize] = usize::MAX; // not new, however few calibration points have it
         }
         let with = |count: usize| labels.iter().filter(|&&label| counts[label as usize] == count).count();
         Self { points: labels.len(), single: with(1), paired: with(2) }
     }
 
-    /// Whether the counts can be of that many points.
-    pub(super) fn is_sound(&self) -> bool {
+    /// Returns whether the counts are possible for that many points.
+    pub(super) fn is_valid(&self) -> bool {
         self.single.checked_add(self.paired).is_some_and(|counted| counted <= self.points)
     }
 
-    /// The estimated share of new points that carry a label nobody has seen.
+    /// Returns the estimated share of new points that carry a new label.
     pub fn share(&self) -> f64 {
         self.single as f64 / self.points.max(1) as f64
     }
 
-    /// Its standard error: of a sum over points that depend on each other in pairs.
+    /// Returns the standard error of the share. Points with the same label depend on each other, in pairs.
     pub fn standard_error(&self) -> f64 {
         let n = self.points.max(1) as f64;
         let variance = (self.single + self.paired) as f64 - (self.single as f64).powi(2) / n;
@@ -56,7 +55,7 @@ mod tests {
 
     #[test]
     fn counts_labels_that_one_point_has() {
-        // 0 is known to the fit; 1 once, 2 twice, 3 three times, 4 once but in the fit too.
+        // The fit has 0 and 4. Calibration has 1 once, 2 twice, 3 three times, 4 once.
         let found = Unseen::new(&[0, 1, 2, 2, 3, 3, 3, 4], &[0, 4, 4, 5], 6);
         assert_eq!(found, Unseen { points: 8, single: 1, paired: 2 });
         assert_eq!(found.share(), 0.125);
@@ -65,7 +64,7 @@ mod tests {
         assert_eq!(Unseen::new(&[], &[1], 2).share(), 0.0);
     }
 
-    /// New draws from the same law carry an unseen label as often as the estimate says.
+    /// New draws from the same law carry a new label as often as estimated.
     #[test]
     fn estimates_the_share_of_new_labels() {
         let mut random = crate::numeric::random::Random::new(5, 1);
@@ -87,14 +86,14 @@ mod tests {
             let fit: Vec<u32> = (0..60).map(|_| draw()).collect();
             let calibration: Vec<u32> = (0..60).map(|_| draw()).collect();
             let found = Unseen::new(&calibration, &fit, 200);
-            let unseen: f64 = (0..200u32)
+            let new: f64 = (0..200u32)
                 .filter(|label| !fit.contains(label) && !calibration.contains(label))
                 .map(|label| weights[label as usize] / total)
                 .sum();
-            errors += found.share() - unseen;
-            scaled += ((found.share() - unseen) / found.standard_error().max(1e-3)).powi(2);
+            errors += found.share() - new;
+            scaled += ((found.share() - new) / found.standard_error().max(1e-3)).powi(2);
         }
-        // Unbiased (but for one point in 60), and the standard error is one.
+        // The estimate is unbiased (but for one point in 60), and scaled errors have a standard deviation near 1.
         assert!((errors / f64::from(rounds)).abs() < 0.01, "{}", errors / f64::from(rounds));
         let spread = (scaled / f64::from(rounds)).sqrt();
         assert!((0.7..1.3).contains(&spread), "{spread}");

@@ -1,10 +1,10 @@
-//! Which points a model has seen before: what is promised, and what may judge it, depends on that.
+//! Overlap between the points of a model and other points: the guarantee and every evaluation depend on it.
 //!
-//! Points are the same when every number of their embeddings is, after normalisation; or when none differs by more than float16
-//! rounding explains, so that the same points from a smaller file are known again. Sixteen numbers at least must say so, each
-//! within a thirtieth of itself: different points do not agree in that many. (Points that are known by 64 bits alone, because a model does
-//! not keep them, must have equal numbers.) A point that was drawn twice (another row of the same data set) is a copy; whether a
-//! copy is one cannot be known of points that come from elsewhere, and they count as the point itself.
+//! Two points are the same if all coordinates are equal after normalisation, or if no coordinate differs by more than
+//! float16 rounding explains. So points from a file in float16 are recognised. At least sixteen coordinates must
+//! agree, each within a thirtieth of itself, which those of different points do not. Points of which a model keeps
+//! only a 64-bit hash must have equal coordinates. A point of another row of the same data set is a copy. For points
+//! of another data set copies are unknown, and they count as the point itself.
 
 use std::collections::HashMap;
 
@@ -16,36 +16,39 @@ use crate::error::Result;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::bits_of;
 
-/// Calibration points that took part in the fit.
+/// The number of calibration points that took part in the fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overlap {
-    /// Those that fitted the kernel or judged its settings.
+    /// Points that are fit or validation points.
     pub fitted: usize,
-    /// Copies of those: the same numbers, but another draw.
+    /// Copies of fit or validation points: equal coordinates in another row.
     pub copies: usize,
 }
 
-/// Points to look others up in.
-pub(super) struct Seen<'a> {
+/// A lookup of points by their coordinates.
+pub(super) struct PointLookup<'a> {
     points: &'a Matrix,
+    /// The rows of points by the bits of their coordinates.
     places: HashMap<&'a [u32], Vec<usize>>,
-    /// The coordinate that tells points apart best, and the rows in its order.
+    /// The coordinate with the largest variance.
     axis: usize,
+    /// The rows, sorted by the coordinate `axis`.
     order: Vec<usize>,
-    /// How far every coordinate was moved in normalising, after scaling: rounding came before.
-    moved: Vec<f32>,
+    /// The shift of every coordinate by normalisation, after scaling. Rounding to float16 came before it.
+    shift: Vec<f32>,
 }
 
-/// Twice what float16 rounds a number by, at most: its own and, through the length of a vector, everybody's.
-const HALF: f32 = 1.0 / 1024.0;
-/// Of the largest number: below the range in which float16 has all its digits.
+/// Twice the largest relative error of rounding to float16: of the coordinate itself, and of the length of the vector.
+const ROUNDING: f32 = 1.0 / 1024.0;
+/// The allowed error as a share of the largest coordinate, for numbers below the range of full float16 precision.
 const TINY: f32 = 1.0 / (1 << 20) as f32;
-/// Numbers that must agree, and how closely, for two points to be one.
-const AGREEING: usize = 16;
-const CLOSELY: f32 = 1.0 / 32.0;
+/// The fewest coordinates that must agree for two points to be the same.
+const MIN_AGREEING: usize = 16;
+/// The largest allowed error of a coordinate that counts as agreeing, as a share of it.
+const AGREEMENT: f32 = 1.0 / 32.0;
 
-impl<'a> Seen<'a> {
-    /// Of points that were normalised so.
+impl<'a> PointLookup<'a> {
+    /// Sorts `points`, which were normalised by `normalizer`.
     pub(super) fn new(points: &'a Matrix, normalizer: &Normalizer) -> Self {
         let mut places: HashMap<&[u32], Vec<usize>> = HashMap::new();
         for row in 0..points.rows() {
@@ -54,54 +57,54 @@ impl<'a> Seen<'a> {
         let axis = widest(points);
         let mut order: Vec<usize> = (0..points.rows()).collect();
         order.sort_by(|&a, &b| points.row(a)[axis].total_cmp(&points.row(b)[axis]));
-        let moved = match normalizer {
+        let shift = match normalizer {
             Normalizer::Standardize { mean, scale } => {
                 mean.iter().zip(scale).map(|(mean, scale)| (mean / scale).abs()).collect()
             }
             Normalizer::L2 | Normalizer::None => vec![0.0; points.cols()],
         };
-        Self { points, places, axis, order, moved }
+        Self { points, places, axis, order, shift }
     }
 
-    /// Number of points.
+    /// Returns the number of points.
     pub(super) fn len(&self) -> usize {
         self.points.rows()
     }
 
-    /// Where a point is; nowhere if it is new.
+    /// Returns the rows of the points that equal a point.
     pub(super) fn places(&self, points: &Matrix, row: usize) -> Vec<usize> {
         if let Some(places) = self.places.get(bits(points, row)) {
             return places.clone();
         }
         let point = points.row(row);
         if point.len() != self.points.cols() {
-            return Vec::new(); // whoever asks for a set will be told
+            return Vec::new(); // prediction refuses such a point
         }
         let tiny = TINY * point.iter().fold(0.0f32, |most, value| most.max(value.abs()));
-        let (value, moved) = (point[self.axis], self.moved[self.axis]);
-        let reach = 2.0 * (HALF * (value.abs() + moved) + tiny);
+        let (value, shift) = (point[self.axis], self.shift[self.axis]);
+        let reach = 2.0 * (ROUNDING * (value.abs() + shift) + tiny);
         let at = |&row: &usize| self.points.row(row)[self.axis];
         let begin = self.order.partition_point(|row| at(row) < value - reach);
         let near = self.order[begin..].iter().take_while(|row| at(row) <= value + reach);
         near.copied().filter(|&other| self.is_rounded(self.points.row(other), point, tiny)).collect()
     }
 
-    /// Whether one may be the other after float16 rounding, and cannot well be anything else.
+    /// Returns whether one point may be the other after rounding to float16, and enough coordinates agree.
     fn is_rounded(&self, one: &[f32], other: &[f32], tiny: f32) -> bool {
         let mut agreeing = 0;
-        for ((&a, &b), &moved) in one.iter().zip(other).zip(&self.moved) {
+        for ((&a, &b), &shift) in one.iter().zip(other).zip(&self.shift) {
             let size = a.abs().max(b.abs());
-            let allowed = HALF * (size + moved) + tiny;
+            let allowed = ROUNDING * (size + shift) + tiny;
             if (a - b).abs() > allowed {
                 return false;
             }
-            agreeing += usize::from(allowed <= CLOSELY * size);
+            agreeing += usize::from(allowed <= AGREEMENT * size);
         }
-        agreeing >= AGREEING
+        agreeing >= MIN_AGREEING
     }
 }
 
-/// The coordinate with the largest variance.
+/// Returns the coordinate with the largest variance.
 fn widest(points: &Matrix) -> usize {
     let mut sums = vec![(0.0f64, 0.0f64); points.cols()];
     for row in 0..points.rows() {
@@ -116,37 +119,38 @@ fn widest(points: &Matrix) -> usize {
     widest.map_or(0, |(place, _)| place)
 }
 
+/// Returns the bits of a point's coordinates.
 fn bits(matrix: &Matrix, row: usize) -> &[u32] {
     bytemuck::cast_slice(matrix.row(row))
 }
 
-/// A point by 64 bits of its own, for points that a model does not keep.
+/// Returns a 64-bit hash of every point, which stands for a point that a model does not keep.
 pub(super) fn hashes(points: &Matrix) -> Vec<u64> {
     (0..points.rows()).map(|row| bits_of(bits(points, row).iter().map(|&bits| u64::from(bits)))).collect()
 }
 
-/// Where a query was seen before.
+/// The part of a model that holds a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum SeenAs {
-    /// Among the points that fitted the kernel or judged its settings.
+    /// The fit points and the validation points.
     #[serde(rename = "fit")]
     FitPoint,
-    /// Among the calibration points.
+    /// The calibration points.
     #[serde(rename = "calibration")]
     CalibrationPoint,
 }
 
-/// Points that took part in a fit and that the machine does not keep: they judged its settings.
+/// The validation points of a fit, which the machine does not keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judges {
-    /// By which they are known again.
+    /// The hash of every point.
     pub(super) hashes: Vec<u64>,
-    /// Rows in what they were read from.
+    /// The row of every point in its data set.
     pub(super) rows: Vec<u32>,
 }
 
 impl Judges {
-    /// The points of `data` at these places.
+    /// Takes the points of `data` at these places.
     pub(super) fn new(data: &Dataset, places: &[usize], normalizer: &Normalizer) -> Result<Self> {
         let mut points = data.embeddings.select(places);
         normalizer.apply("fit data", &mut points)?;
@@ -155,24 +159,26 @@ impl Judges {
 }
 
 impl Overlap {
-    /// Of calibration points, normalised, and the points that took part in the fit.
+    /// Counts the calibration points, normalised, that took part in the fit.
     pub(super) fn new(fitted: &Fitted, points: &Matrix, data: &Dataset) -> Self {
-        let seen = Seen::new(&fitted.rfm.train, &fitted.normalizer);
+        let fit = PointLookup::new(&fitted.rfm.train, &fitted.normalizer);
         let rows = fitted.names.rows.as_deref().unwrap_or_default();
-        let mut judges: HashMap<u64, Vec<u32>> = HashMap::new();
+        let mut validation: HashMap<u64, Vec<u32>> = HashMap::new();
         for (&hash, &row) in fitted.judges.hashes.iter().zip(&fitted.judges.rows) {
-            judges.entry(hash).or_default().push(row);
+            validation.entry(hash).or_default().push(row);
         }
-        let own = if judges.is_empty() { Vec::new() } else { hashes(points) };
+        let own = if validation.is_empty() { Vec::new() } else { hashes(points) };
         let one_source = fitted.source.is(&data.source);
         let mut overlap = Self::default();
         for row in 0..points.rows() {
-            let trained = seen.places(points, row);
-            let judged = own.get(row).and_then(|hash| judges.get(hash)).map_or(&[][..], Vec::as_slice);
-            if trained.is_empty() && judged.is_empty() {
+            let trained = fit.places(points, row);
+            let hash = own.get(row);
+            let validated = hash.and_then(|hash| validation.get(hash)).map_or(&[][..], Vec::as_slice);
+            if trained.is_empty() && validated.is_empty() {
                 continue;
             }
-            let mut rows = trained.iter().filter_map(|&at| rows.get(at)).chain(judged);
+            // An equal point of another row of the same data set is a copy.
+            let mut rows = trained.iter().filter_map(|&at| rows.get(at)).chain(validated);
             if one_source && rows.all(|&other| other != data.rows[row]) {
                 overlap.copies += 1;
             } else {
@@ -201,14 +207,14 @@ mod tests {
         Matrix::new(halved, points.rows(), points.cols()).unwrap()
     }
 
-    /// Whether each row of `others` is known by itself, and by nothing else, to a model of `points`.
-    fn known(points: &Matrix, others: &Matrix, how: Normalize) -> Vec<Vec<usize>> {
+    /// Returns the places of each row of `others` among `points`, both normalised.
+    fn places(points: &Matrix, others: &Matrix, how: Normalize) -> Vec<Vec<usize>> {
         let normalizer = Normalizer::fit(how, points);
         let (mut points, mut others) = (points.clone(), others.clone());
         normalizer.apply("points", &mut points).unwrap();
         normalizer.apply("others", &mut others).unwrap();
-        let seen = Seen::new(&points, &normalizer);
-        (0..others.rows()).map(|row| seen.places(&others, row)).collect()
+        let lookup = PointLookup::new(&points, &normalizer);
+        (0..others.rows()).map(|row| lookup.places(&others, row)).collect()
     }
 
     #[test]
@@ -217,11 +223,11 @@ mod tests {
         for how in [Normalize::L2, Normalize::Standardize, Normalize::None] {
             let full = points(200, 64, 5);
             assert_eq!(
-                known(&full, &halved(&full), how),
+                places(&full, &halved(&full), how),
                 own,
                 "{how:?}: a smaller copy of the model's points"
             );
-            assert_eq!(known(&halved(&full), &full, how), own, "{how:?}: the points behind a smaller file");
+            assert_eq!(places(&halved(&full), &full, how), own, "{how:?}: the points behind a smaller file");
         }
     }
 
@@ -229,14 +235,14 @@ mod tests {
     fn other_points_are_others() {
         let none = vec![Vec::<usize>::new(); 200];
         for how in [Normalize::L2, Normalize::Standardize, Normalize::None] {
-            assert_eq!(known(&points(200, 64, 5), &points(200, 64, 6), how), none);
-            // In two dimensions points come as near as rounding puts them, and only equal ones are the same.
+            assert_eq!(places(&points(200, 64, 5), &points(200, 64, 6), how), none);
+            // In two dimensions different points may be as near as rounded ones, so only equal points are the same.
             let plane = points(2000, 2, 5);
-            assert!(known(&plane, &points(200, 2, 6), how) == none, "{how:?}");
+            assert!(places(&plane, &points(200, 2, 6), how) == none, "{how:?}");
         }
-        // A hundredth of its length away in each number is another point.
+        // A point that differs by a hundredth in each coordinate is another point.
         let full = points(200, 64, 5);
         let moved = full.as_slice().iter().map(|value| value * 1.01 + 0.001).collect();
-        assert_eq!(known(&full, &Matrix::new(moved, 200, 64).unwrap(), Normalize::None), none);
+        assert_eq!(places(&full, &Matrix::new(moved, 200, 64).unwrap(), Normalize::None), none);
     }
 }

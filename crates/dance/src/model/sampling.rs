@@ -1,42 +1,42 @@
-//! Sampling: how calibration points were drawn from those at hand. The guarantee is derived from it.
+//! Sampling: the way in which calibration points were drawn. The guarantee follows from it.
 //!
-//! Calibration points that were drawn at random carry the guarantee of the method unchanged. Every other way of drawing them
-//! changes whom it is for, or makes it approximate, and the model says so wherever it states its guarantee.
+//! A random draw leaves the guarantee of the method unchanged. Every other sampling changes the points for which it
+//! holds, or makes it approximate. The model adds a clause to its guarantee then.
 
 use serde::{Deserialize, Serialize};
 
-/// A Sampling says how the calibration points were drawn; the guarantee is derived from it.
+/// The way in which the calibration points were drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sampling {
-    /// Points were drawn at random.
+    /// A random draw.
     #[default]
     Random,
-    /// A split was stratified by class, so that points are no random draw.
+    /// A split that was stratified by class, which is no random draw.
     Stratified,
-    /// One random point of each group calibrates.
+    /// One random point of each group.
     Grouped,
-    /// The latest points calibrate.
+    /// The latest points.
     Window {
-        /// Number of points taken.
+        /// The number of points.
         points: usize,
     },
-    /// Points were kept in proportion to importance weights.
+    /// Points that were kept in proportion to importance weights.
     Weighted {
-        /// Number of points at hand.
+        /// The number of points from which they were kept.
         of: usize,
     },
-    /// Points were kept in proportion to how much more frequent their class has become.
+    /// Points that were kept in proportion to the growth of their class's frequency.
     LabelShift {
-        /// Number of points at hand.
+        /// The number of points from which they were kept.
         of: usize,
-        /// Number of points without labels that the new class proportions were estimated from.
+        /// The number of points without labels from which the new class proportions were estimated.
         unlabelled: usize,
     },
 }
 
 impl Sampling {
-    /// Returns the clause that the guarantee gains; `None` for a random draw.
+    /// Returns the clause that is added to the guarantee; `None` for a random draw.
     pub(super) fn clause(self) -> Option<String> {
         Some(match self {
             Self::Random => return None,
@@ -51,11 +51,11 @@ impl Sampling {
             }
             Self::Weighted { of } => format!(
                 "calibrated on some of {of} points, kept in proportion to their importance weights: it holds if the \
-                 weights are right, for points that weigh no more than the heaviest here"
+                 weights are right, for points whose weight does not exceed the largest here"
             ),
             Self::LabelShift { of, unlabelled } => format!(
                 "calibrated on some of {of} points, kept in the class proportions estimated from {unlabelled} points \
-                 without labels: it holds, as far as that estimate is right, if points of each class are as before"
+                 without labels: it holds if that estimate is right and the points of each class have not changed"
             ),
         })
     }

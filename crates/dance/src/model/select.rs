@@ -1,20 +1,20 @@
-//! Which points of a pool to label next.
+//! Selection of the points of a pool to label next (active learning).
 //!
-//! **Random** ones are drawn first, before anyone looks at the pool: a fair sample, which may calibrate. Then **picked** ones, of what is left: those that
-//! together stand for most of what the model is unsure of,
+//! **Random** points are drawn first. They are a random sample of the pool, which may calibrate. **Picked** points are
+//! chosen among the rest. Their set S maximises the uncertainty that it covers,
 //!
 //! ```text
 //! F(S) = Σ_j u_j · max_{s ∈ S} k(j, s)
 //! ```
 //!
-//! over all points j of the pool. `u_j` is how many labels beside its best a point's sets hold, averaged over error levels from 0.05 on: the sum of
-//! what the p-values of the others exceed 0.05 by. `k` falls from 1 with the distance in the
-//! learned metric. So one number asks for large sets (u), for many points near by (the sum) and for points unlike those chosen
-//! already (the largest). F is submodular: choosing the best next point again and again reaches at least 1 - 1/e of the most that
-//! so many points can.
+//! over all points j of the pool. The uncertainty `u_j` is the sum over all labels but the best of the excess of the
+//! p-value above 0.05. That is the number of further labels in the sets of j, integrated over the error levels from
+//! 0.05 on. The similarity `k` falls from 1 with the distance in the learned metric. So F prefers points with large
+//! sets (u), with many near points (the sum) and unlike those chosen already (the maximum). F is submodular. The
+//! greedy choice reaches at least 1 - 1/e of the maximum.
 //!
-//! Cost: one answer per point, the nearest of every point in the pool (n²d), and a heap of gains that are computed anew
-//! only when they come to the top.
+//! Cost: the scores of every point, its neighbors in the pool (n²d), and a heap of gains that are updated only at the
+//! top.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -24,45 +24,46 @@ use crate::conformal::{Decision, PredictOptions, Scored};
 use crate::context::Context;
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::model::median::median;
 use crate::neighbors::{Index, Neighbors};
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
 
-/// Neighbors of a point that it can stand for.
+/// The number of neighbors of a point that it can cover.
 const NEIGHBORS: usize = 30;
-/// The neighbor at whose typical distance a point stands for another by half.
+/// The neighbor at whose median distance the similarity is one half.
 const HALF_WAY: usize = 10;
-/// Labels with smaller p-values are in no set that people ask for.
+/// The smallest error level that counts. Labels with smaller p-values do not.
 const LEVEL: f64 = 0.05;
-/// What a point counts whose sets hold one label.
-const SURE: f64 = 1e-3;
-/// The stream of random numbers that draws.
+/// The uncertainty of a point whose sets hold one label.
+const LEAST_UNCERTAINTY: f64 = 1e-3;
+/// The purpose of the random numbers that draw points.
 const PURPOSE: u64 = 0x5e1e_c7ed;
 
-/// How many points to choose.
+/// The numbers of points to select.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SelectOptions {
-    /// Points to pick for what they are.
+    /// The number of points to pick.
     pub picked: usize,
-    /// Points to draw at random.
+    /// The number of points to draw at random.
     pub random: usize,
-    /// Seed of the draw.
+    /// The seed of the draw.
     pub seed: u64,
 }
 
-/// Points of a pool to label, by their rows.
+/// The rows of the points to label.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
-    /// Picked ones, best first.
+    /// Picked points, best first.
     pub picked: Vec<usize>,
-    /// Drawn ones, in the order in which they were drawn.
+    /// Random points, in the order of the draw.
     pub random: Vec<usize>,
-    /// Points of the pool that the model has seen before, and that are not chosen.
+    /// The number of points of the pool that the model holds, which are not selected.
     pub seen: usize,
 }
 
 impl Dance {
-    /// Chooses points of `pool`, as they come from the encoder, to label next.
+    /// Selects points of `pool`, as they come from the encoder, to label next.
     pub fn select(
         &self,
         device: &dyn Device,
@@ -75,11 +76,12 @@ impl Dance {
         let wanted = options.picked.saturating_add(options.random);
         if new.len() < wanted {
             return Err(Error::Data(format!(
-                "{wanted} points are asked for, and the pool has {} that the model has not seen; ask for fewer",
+                "{wanted} points are to be selected, and the pool has {} that the model has not seen; select fewer",
                 new.len()
             )));
         }
         let seen = free.len() - new.len();
+        // Draw the random points before any is picked, so that they are a random sample.
         Random::new(options.seed, PURPOSE).shuffle(&mut new);
         new.truncate(options.random);
         for &row in &new {
@@ -92,35 +94,36 @@ impl Dance {
             let mapped = self.classifier.transform(pool, context)?;
             let index = Index::open(device, mapped, context)?;
             let near = index.search_own(pool.rows(), NEIGHBORS.min(pool.rows() - 1), context)?;
-            cover(&self.unsure(&scored, &self.decide(LEVEL)?), &alike(&near), &free, options.picked)
+            let uncertainties = self.uncertainties(&scored, &self.decide(LEVEL)?);
+            cover(&uncertainties, &similarities(&near), &free, options.picked)
         };
         Ok(Selection { picked, random: new, seen })
     }
 
-    /// How many labels beside the best each point's sets hold.
-    fn unsure(&self, scored: &Scored, decision: &Decision) -> Vec<f64> {
-        let of = |row: usize| {
+    /// Returns the uncertainty of every point: the excess of p-values above the level, summed over all labels but the
+    /// best.
+    fn uncertainties(&self, scored: &Scored, decision: &Decision) -> Vec<f64> {
+        let uncertainty = |row: usize| {
             let p_value = |label: u32| decision.p_value(&scored.counts, scored.counts.get(row, label));
             let all = (0..self.classes.len() as u32).map(|label| (p_value(label) - LEVEL).max(0.0));
             let (sum, most) = all.fold((0.0, 0.0f64), |(sum, most), p| (sum + p, most.max(p)));
-            sum - most + SURE
+            sum - most + LEAST_UNCERTAINTY
         };
-        (0..scored.counts.len()).map(of).collect()
+        (0..scored.counts.len()).map(uncertainty).collect()
     }
 }
 
-/// For every point those that it can stand for, itself first, and how well: 2^-(d/h)², with h the median distance to a near neighbor.
-fn alike(near: &Neighbors) -> Vec<Vec<(u32, f64)>> {
+/// Returns the points that each point covers, itself first, with their similarity `2^-(d/h)²`. The unit h is the median
+/// distance to the neighbor number [`HALF_WAY`].
+fn similarities(near: &Neighbors) -> Vec<Vec<(u32, f64)>> {
     let far = |row: usize| near.squared(row).iter().take(HALF_WAY).next_back().copied();
-    let mut typical: Vec<f64> = (0..near.len()).filter_map(far).collect();
-    typical.sort_unstable_by(f64::total_cmp);
-    let unit = typical.get(typical.len() / 2).copied().unwrap_or(0.0).max(f64::MIN_POSITIVE);
+    let unit = median((0..near.len()).filter_map(far).collect()).unwrap_or(0.0).max(f64::MIN_POSITIVE);
     let mut lists: Vec<Vec<(u32, f64)>> = (0..near.len() as u32).map(|row| vec![(row, 1.0)]).collect();
     for row in 0..near.len() {
         for (&id, &squared) in near.ids(row).iter().zip(near.squared(row)) {
-            let alike = (-squared / unit).exp2();
-            lists[row].push((id, alike));
-            lists[id as usize].push((row as u32, alike)); // whoever is near is stood for, whichever list it is in
+            let similarity = (-squared / unit).exp2();
+            lists[row].push((id, similarity));
+            lists[id as usize].push((row as u32, similarity)); // a neighbor need not have the point in its own list
         }
     }
     for list in &mut lists {
@@ -130,12 +133,12 @@ fn alike(near: &Neighbors) -> Vec<Vec<(u32, f64)>> {
     lists
 }
 
-/// A point with what it would add when that was last computed.
+/// A point with its gain, the amount that it adds to F, as last computed.
 #[derive(PartialEq)]
 struct Gain {
     worth: f64,
     row: usize,
-    /// How many points had been chosen then.
+    /// The number of points chosen before the gain was computed.
     chosen: usize,
 }
 
@@ -153,27 +156,29 @@ impl PartialOrd for Gain {
     }
 }
 
-/// The `count` points among those that are `free` whose choice, one after the other, adds most to F.
-fn cover(unsure: &[f64], alike: &[Vec<(u32, f64)>], free: &[bool], count: usize) -> Vec<usize> {
-    let mut covered = vec![0.0f64; unsure.len()];
+/// Chooses `count` of the points that are `free`, one after the other, each with the largest gain in F.
+fn cover(uncertainties: &[f64], similar: &[Vec<(u32, f64)>], free: &[bool], count: usize) -> Vec<usize> {
+    let mut covered = vec![0.0f64; uncertainties.len()];
     let gain = |row: usize, covered: &[f64]| {
-        let of = |&(id, alike): &(u32, f64)| unsure[id as usize] * (alike - covered[id as usize]).max(0.0);
-        alike[row].iter().map(of).sum::<f64>()
+        let of = |&(id, similarity): &(u32, f64)| {
+            uncertainties[id as usize] * (similarity - covered[id as usize]).max(0.0)
+        };
+        similar[row].iter().map(of).sum::<f64>()
     };
-    let rows = (0..unsure.len()).filter(|&row| free[row]);
+    let rows = (0..uncertainties.len()).filter(|&row| free[row]);
     let mut heap: BinaryHeap<Gain> =
         rows.map(|row| Gain { worth: gain(row, &covered), row, chosen: 0 }).collect();
     let mut chosen = Vec::with_capacity(count.min(heap.len()));
     while chosen.len() < count {
         let Some(top) = heap.pop() else { break };
         if top.chosen < chosen.len() {
-            // What others have covered since can only have made it less.
+            // Points chosen since can only have reduced the gain.
             heap.push(Gain { worth: gain(top.row, &covered), row: top.row, chosen: chosen.len() });
             continue;
         }
         chosen.push(top.row);
-        for &(id, alike) in &alike[top.row] {
-            covered[id as usize] = covered[id as usize].max(alike);
+        for &(id, similarity) in &similar[top.row] {
+            covered[id as usize] = covered[id as usize].max(similarity);
         }
     }
     chosen
@@ -183,7 +188,7 @@ fn cover(unsure: &[f64], alike: &[Vec<(u32, f64)>], free: &[bool], count: usize)
 mod tests {
     use super::*;
 
-    /// Every choice computed anew, from the formula.
+    /// Chooses by the formula of F, computed anew for every point.
     fn slowly(unsure: &[f64], alike: &[Vec<(u32, f64)>], free: &[bool], count: usize) -> Vec<usize> {
         let value = |chosen: &[usize]| {
             let best = |point: usize| {
@@ -229,7 +234,8 @@ mod tests {
         assert_eq!(cover(&unsure, &alike, &free, 1000).len(), free.iter().filter(|&&free| free).count());
     }
 
-    /// Two crowds and a loner, all equally unsure: one point of each crowd first, the larger crowd before the smaller.
+    /// Two crowds and a single point of equal uncertainty: one point of each crowd first, the larger crowd before the
+    /// smaller.
     #[test]
     fn crowds_come_first_and_copies_last() {
         let crowd = |rows: std::ops::Range<u32>| rows.map(|id| (id, 1.0)).collect::<Vec<_>>();

@@ -1,15 +1,16 @@
-//! Calibration for points that are not like all of the points at hand: the latest of them, or some of them in proportion to weights.
+//! Calibration under distribution shift: points are kept in proportion to importance weights.
 //!
-//! **Weights** are likelihood ratios, up to a factor: how much more often a point like this one comes now than it came then. Point i stays with
-//! probability `w_i / w_max`; what stays is a draw from the law of the points that come now (von Neumann's rejection), so that every
-//! mode of calibration promises for those what it promises without weights. The price is points, `Σw / (n·w_max)` of which stay on average, where
-//! weighted quantiles would keep all; in return exact mode stays exact, and nobody has to know the weights of new points. The largest
-//! weight is taken from the points themselves, so the point that has it is left out: given its weight the others are draws from
-//! what weighs no more. New points that weigh more are the ones the promise does not cover.
+//! **Covariate shift**: weights are likelihood ratios of new to old points, up to a factor. Rejection sampling (von
+//! Neumann) keeps point i with probability `w_i / w_max`. The points that are kept are a draw from the law of new
+//! points, so every calibration gives them its guarantee. On average the share `Σw / (n·w_max)` of n points is kept,
+//! while weighted quantiles would use all points. In return full calibration remains valid, and the weights of new
+//! points need not be known. The point with the largest weight is dropped: given this weight, the others are draws
+//! from the points that weigh no more. The guarantee does not cover new points that weigh more.
 //!
-//! **Label shift**: proportions of classes have changed, and points of a class are what they were. The new proportions are those under
-//! which the kernel machine's posteriors are most likely on points without labels (expectation and maximisation; Saerens, Latinne and
-//! Decaestecker), with a weak pull to the old ones. A class weighs the ratio of its proportions.
+//! **Label shift**: the proportions of classes change, and the law of the points of each class does not. The new
+//! proportions maximise the likelihood of points without labels under the kernel machine's posteriors, with a weak
+//! prior on the old ones (EM; Saerens, Latinne and Decaestecker). The weight of a class is the ratio of its
+//! proportions.
 
 use super::dance::Dance;
 use crate::context::Context;
@@ -18,12 +19,13 @@ use crate::error::{Error, Result};
 use crate::numeric::matrix::{Matrix, Rows};
 use crate::numeric::random::Random;
 
-/// Steps of expectation and maximisation.
+/// The number of EM steps.
 const STEPS: usize = 200;
-/// The stream of random numbers that decides who stays.
+/// The purpose of the random numbers that keep points.
 const PURPOSE: u64 = 0x7417;
 
-/// Places of the points that stay in proportion to `weights`, ascending. See the module.
+/// Keeps points in proportion to `weights` and returns their places, ascending. The point of the largest weight is
+/// dropped.
 pub fn rejection_sample(weights: &[f64], seed: u64) -> Result<Vec<usize>> {
     if let Some(row) = weights.iter().position(|weight| !weight.is_finite() || *weight < 0.0) {
         return Err(Error::Data(format!(
@@ -37,21 +39,21 @@ pub fn rejection_sample(weights: &[f64], seed: u64) -> Result<Vec<usize>> {
             _ => Some((row, weight)),
         });
     let Some((out, most)) = largest.filter(|&(_, most)| most > 0.0) else {
-        return Err(Error::Data("no weight is above 0, so no point would stay".into()));
+        return Err(Error::Data("no weight is above 0, so no point would be kept".into()));
     };
-    Ok(stay(weights, most, seed).into_iter().filter(|&row| row != out).collect())
+    Ok(keep(weights, most, seed).into_iter().filter(|&row| row != out).collect())
 }
 
-/// Places of the points that stay, where no weight exceeds `most`.
-fn stay(weights: &[f64], most: f64, seed: u64) -> Vec<usize> {
+/// Returns the places of the points that are kept, where no weight exceeds `most`.
+fn keep(weights: &[f64], most: f64, seed: u64) -> Vec<usize> {
     let mut random = Random::new(seed, PURPOSE);
-    // Every point draws, so that one weight changes nothing for the others.
+    // Every point draws a number, so that one weight does not change the draws of the others.
     (0..weights.len()).filter(|&row| random.uniform() * most < weights[row]).collect()
 }
 
 impl Dance {
-    /// Places of the points of `data` that stay so that classes have the proportions that points without labels, as they come from the
-    /// encoder, speak for.
+    /// Keeps points of `data` so that classes have the proportions of points without labels, and returns their
+    /// places. The points without labels come as the encoder gives them.
     pub fn label_shift<'q>(
         &self,
         data: &Dataset,
@@ -66,26 +68,27 @@ impl Dance {
             before[label as usize] += 1.0 / self.fitted.rfm.labels.len() as f64;
         }
         let now = proportions(&classified.probabilities, &before);
+        // The proportions of the classes in `data`.
         let mut here = vec![0.0; known];
         let ids = self.class_ids(data);
         let known_id = |id: &Option<u32>| id.filter(|&id| (id as usize) < known).map(|id| id as usize);
         for id in ids.iter().filter_map(known_id) {
             here[id] += 1.0 / data.len() as f64;
         }
-        // Classes that the kernel does not know stay as frequent as they are.
+        // Classes that the kernel machine does not know keep their frequency.
         let weight = |id: &Option<u32>| known_id(id).map_or(1.0, |id| now[id] / here[id]);
         let weights: Vec<f64> = ids.iter().map(weight).collect();
         let most = weights.iter().copied().fold(0.0, f64::max);
-        Ok(stay(&weights, most, seed))
+        Ok(keep(&weights, most, seed))
     }
 }
 
-/// Proportions of classes among points with these posteriors, which hold under the proportions `before`.
+/// Estimates the proportions of classes among points from posteriors that assume the proportions `before`.
 fn proportions(posteriors: &Matrix, before: &[f64]) -> Vec<f64> {
     let (points, classes) = (posteriors.rows(), before.len());
     let mut now = before.to_vec();
     for _ in 0..STEPS {
-        // As many points as there are classes speak for the old proportions.
+        // The prior weighs as much as one point per class.
         let mut sums: Vec<f64> = before.iter().map(|share| share * classes as f64).collect();
         for row in 0..points {
             let part = |class: usize| {
@@ -107,7 +110,7 @@ fn proportions(posteriors: &Matrix, before: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// Two classes on a line, seen through a posterior that is right: proportions come out as they were drawn.
+    /// Two classes on a line with the true posterior: the estimate is near the proportions of the draw.
     #[test]
     fn proportions_are_found_from_posteriors_alone() {
         let mut random = Random::new(4, 9);
@@ -123,16 +126,16 @@ mod tests {
         assert!((now[1] - share).abs() < 0.03, "{now:?}");
     }
 
-    /// Uniform numbers that weigh what they are, thinned, have the mean of the density 2x: two thirds.
+    /// Uniform numbers x, kept with weight x, have the density 2x and the mean 2/3.
     #[test]
-    fn what_stays_has_the_law_of_the_weights() {
+    fn kept_points_have_the_law_of_the_weights() {
         let mut random = Random::new(1, 9);
         let weights: Vec<f64> = (0..20_000).map(|_| random.uniform()).collect();
-        let stay = rejection_sample(&weights, 7).unwrap();
-        let mean = stay.iter().map(|&row| weights[row]).sum::<f64>() / stay.len() as f64;
-        assert!((mean - 2.0 / 3.0).abs() < 0.01 && (9_700..10_300).contains(&stay.len()), "{mean}");
-        assert_eq!(rejection_sample(&weights, 7).unwrap(), stay);
-        // The point that sets the scale is left out.
+        let kept = rejection_sample(&weights, 7).unwrap();
+        let mean = kept.iter().map(|&row| weights[row]).sum::<f64>() / kept.len() as f64;
+        assert!((mean - 2.0 / 3.0).abs() < 0.01 && (9_700..10_300).contains(&kept.len()), "{mean}");
+        assert_eq!(rejection_sample(&weights, 7).unwrap(), kept);
+        // The first point of the largest weight is dropped.
         assert_eq!(rejection_sample(&[0.0, 3.0, 3.0], 1).unwrap(), [2]);
         for bad in [&[1.0, -1.0][..], &[f64::NAN], &[0.0, 0.0], &[]] {
             assert!(rejection_sample(bad, 0).is_err(), "{bad:?}");

@@ -1,5 +1,5 @@
-//! Whether the parts of a machine fit together. What was fitted does; what somebody put together from bytes may not, and
-//! everything behind it indexes one part by another.
+//! Validation of the parts of a kernel machine. A machine assembled from bytes may have parts that do not fit together,
+//! and later code indexes one part by another.
 
 use super::fitted::Fitted;
 use crate::data::{Normalize, Normalizer};
@@ -29,19 +29,19 @@ impl Fitted {
             _ => false,
         };
         let of_each = |length: Option<usize>| length.is_none_or(|length| length == n);
-        for (sound, part) in [
+        for (fits, part) in [
             (classes > 0 && names.len() == classes, "names of classes"),
             (n > 0 && d > 0 && has(&rfm.train, n, d), "points"),
             (rfm.labels.iter().all(|&label| (label as usize) < classes), "labels"),
             (has(&rfm.metric_root, d, d), "metric"),
             (has(&rfm.beta, n, classes), "weights"),
             (normalizer, "normalisation"),
-            (self.scale.is_sound(), "probabilities"),
+            (self.scale.is_valid(), "probabilities"),
             (of_each(self.names.rows.as_ref().map(Vec::len)), "rows"),
             (of_each(self.names.ids.as_ref().map(Vec::len)), "ids"),
-            (self.judges.rows.len() == self.judges.hashes.len(), "judges"),
+            (self.judges.rows.len() == self.judges.hashes.len(), "validation points"),
         ] {
-            if !sound {
+            if !fits {
                 return Err(Error::Data(format!("the {part} of the model do not fit the rest of it")));
             }
         }

@@ -1,14 +1,13 @@
-//! The distance that decides.
+//! Exact squared distances in f64.
 
 use pulp::{Arch, Simd, WithSimd};
 
-/// `‖a-b‖²` from the differences, in f64 and in an order that no machine changes.
+/// Returns `‖a-b‖²` in f64. The differences are summed in the same order on every machine.
 pub fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
     Arch::new().dispatch(SquaredDifference { a, b })
 }
 
-/// A type of its own and not a closure: a closure that could run twice is called through a function that is compiled
-/// without the vector instructions.
+/// The work of [`squared_distance`]. A type, since a closure would be compiled without the vector instructions.
 struct SquaredDifference<'a> {
     a: &'a [f32],
     b: &'a [f32],
@@ -30,7 +29,7 @@ impl WithSimd for SquaredDifference<'_> {
                 sums[lane] += difference * difference;
             }
         }
-        // By halves: additions that do not wait for each other.
+        // Sum by halves, so that additions do not depend on each other.
         for half in [16, 8, 4, 2, 1] {
             for lane in 0..half {
                 sums[lane] += sums[lane + half];

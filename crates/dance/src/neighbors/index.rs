@@ -1,30 +1,30 @@
-//! Points that are searched: candidates from a device, distances in f64 from the one routine that decides.
+//! The index of reference points: a device returns candidates, and exact distances decide among them.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::distance::squared_distance;
-use super::list::{Neighbors, Places, Reached};
+use super::list::{NeighborSlots, Neighbors, ReverseNeighbors};
 use crate::context::Context;
 use crate::device::{Asked, Device, IdLists, IndexHandle};
 use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 
-/// Most queries of a parallel task: enough that a point it fetches serves several.
+/// The largest number of queries in a parallel task: enough that a point loaded from memory serves several queries.
 const GROUP: usize = 1024;
-/// Queries of a parallel task where distances are there already.
+/// The number of queries in a parallel task if the device returns the distances.
 const SORTED: usize = 64;
-/// Points that are close enough in memory to need no order among them.
+/// The number of neighboring points in memory that need no order among each other.
 const BUCKET: usize = 16;
 
-/// Points in mapped space, opened on a device.
+/// Reference points in mapped space, open on a device for searches.
 #[derive(Clone)]
 pub struct Index {
     handle: Arc<dyn IndexHandle>,
     points: Arc<Matrix>,
-    /// What decides between points at the same distance; the index where there are none.
+    /// The keys that order points at the same distance; without keys, indices do.
     keys: Option<Arc<Vec<f64>>>,
-    /// How far every point reaches, squared.
+    /// The squared radius within which every point reaches queries.
     reach: Option<Arc<Vec<f64>>>,
 }
 
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Index {
 }
 
 impl Index {
-    /// `points` are already mapped by the metric's root.
+    /// Opens `points`, which are already mapped by the metric's root, on a device.
     pub fn open(device: &dyn Device, points: Matrix, context: &Context<'_>) -> Result<Self> {
         if points.rows() == 0 || points.cols() == 0 {
             return Err(Error::Data("there are no reference points to search".into()));
@@ -47,15 +47,15 @@ impl Index {
         Ok(Self { handle, points: Arc::new(points), keys: None, reach: None })
     }
 
-    /// Ties in distance go to the smaller key, then to the lower index. One key per point.
+    /// Sets one key per point: ties in distance then go to the smaller key, then to the lower index.
     pub fn with_keys(mut self, keys: Vec<f64>) -> Self {
         debug_assert_eq!(keys.len(), self.len());
         self.keys = Some(Arc::new(keys));
         self
     }
 
-    /// Says how far every point reaches: squared distances, +∞ reaches everything, a negative number nothing. Before the
-    /// index is cloned.
+    /// Sets the squared radius of every point's reach: +∞ reaches everything, a negative number nothing. Fails once the
+    /// index has been cloned.
     pub fn set_reach(&mut self, squared: Vec<f64>, context: &Context<'_>) -> Result<()> {
         let handle = Arc::get_mut(&mut self.handle)
             .ok_or_else(|| Error::Data("the reach of an index in use cannot change".into()))?;
@@ -64,33 +64,33 @@ impl Index {
         Ok(())
     }
 
-    /// The key of a point; 0 where there are none.
+    /// Returns the key of a point; 0 without keys.
     pub(crate) fn key(&self, id: u32) -> f64 {
         self.keys.as_ref().map_or(0.0, |keys| keys[id as usize])
     }
 
-    /// The points as given.
+    /// Returns the points.
     pub fn points(&self) -> &Matrix {
         &self.points
     }
 
-    /// Number of points.
+    /// Returns the number of points.
     pub fn len(&self) -> usize {
         self.points.rows()
     }
 
-    /// Never: there is at least one.
+    /// Returns false, since an index has at least one point.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The `k` nearest points of every query.
+    /// Returns the `k` nearest points of every query.
     pub fn search(&self, queries: &Matrix, k: usize, context: &Context<'_>) -> Result<Neighbors> {
         self.search_without(queries, k, None, context)
     }
 
-    /// The `k` nearest points of every query, without the point that `skip` names for it (itself, when a point of the
-    /// index is searched leave-one-out).
+    /// Returns the `k` nearest points of every query except the one that `skip` holds for it. In a leave-one-out search
+    /// of the index's own points, that is the query itself.
     pub fn search_without(
         &self,
         queries: &Matrix,
@@ -107,7 +107,7 @@ impl Index {
         }
         let mut found = Neighbors::default();
         self.in_blocks(queries, k, context, |queries, first| {
-            // A point that is skipped afterwards takes one more place.
+            // One more candidate replaces a skipped point.
             let wanted = k + usize::from(skip.is_some());
             let asked = self.handle.ask(queries, context)?;
             let candidates = asked.candidates(wanted, false, context)?;
@@ -118,7 +118,7 @@ impl Index {
         Ok(found)
     }
 
-    /// Neighbors of the first `count` points, each among all others.
+    /// Returns the neighbors of the first `count` points, each among all other points.
     pub fn search_own(&self, count: usize, k: usize, context: &Context<'_>) -> Result<Neighbors> {
         let itself: Vec<_> = (0..count as u32).map(Some).collect();
         if count == self.len() {
@@ -128,33 +128,38 @@ impl Index {
         self.search_without(&own, k, Some(&itself), context)
     }
 
-    /// The `k` nearest points of every query, and the points that have the query within their reach.
+    /// Returns the `k` nearest points of every query and its reverse neighbors, the points that have it within their
+    /// reach.
     pub fn search_both_ways(
         &self,
         queries: &Matrix,
         k: usize,
         context: &Context<'_>,
-    ) -> Result<(Neighbors, Reached)> {
+    ) -> Result<(Neighbors, ReverseNeighbors)> {
         let Some(reach) = &self.reach else {
-            return Err(Error::Data("the index was not told how far its points reach".into()));
+            return Err(Error::Data(
+                "a search for reverse neighbors needs the reach of the points; set it first".into(),
+            ));
         };
-        let (mut found, mut reached) = (Neighbors::default(), Reached::default());
+        let (mut found, mut reached) = (Neighbors::default(), ReverseNeighbors::default());
         self.in_blocks(queries, k, context, |queries, _| {
             let asked = self.handle.ask(queries, context)?;
             let candidates = asked.candidates(k, true, context)?;
-            // Most points that reach a query are among its nearest too: one distance serves both ways.
+            // Most points that reach a query are also among its nearest, so one distance serves both directions.
             let either = candidates.nearest.union(&candidates.reaching);
-            let mut nearest = Neighbors::with_room(queries.rows(), k.min(self.len()));
+            let mut nearest = Neighbors::with_capacity(queries.rows(), k.min(self.len()));
             let mut reaching = vec![Vec::new(); queries.rows()];
-            let keep =
-                |_, pairs: &mut Vec<(f64, u32)>, (nearest, reaching): &mut (Places<'_>, &mut Vec<_>)| {
-                    let within = pairs.iter().filter(|(squared, id)| *squared <= reach[*id as usize]);
-                    **reaching = within.map(|&(squared, id)| (id, squared)).collect();
-                    reaching.sort_unstable_by_key(|&(id, _)| id);
-                    nearest.fill(self.first(k, pairs));
-                };
-            let mut places: Vec<_> = nearest.places().zip(&mut reaching).collect();
-            self.distances((queries, &*asked), &either, &mut places, keep, context)?;
+            // Of every query's candidates, keep the reverse neighbors by index, and the nearest in order.
+            let keep = |_,
+                        pairs: &mut Vec<(f64, u32)>,
+                        (nearest, reaching): &mut (NeighborSlots<'_>, &mut Vec<_>)| {
+                let within = pairs.iter().filter(|(squared, id)| *squared <= reach[*id as usize]);
+                **reaching = within.map(|&(squared, id)| (id, squared)).collect();
+                reaching.sort_unstable_by_key(|&(id, _)| id);
+                nearest.fill(self.first(k, pairs));
+            };
+            let mut slots: Vec<_> = nearest.slots().zip(&mut reaching).collect();
+            self.distances((queries, &*asked), &either, &mut slots, keep, context)?;
             found.append(nearest);
             reached.lists.extend(reaching);
             Ok(())
@@ -162,8 +167,8 @@ impl Index {
         Ok((found, reached))
     }
 
-    /// The neighbors of the first `count` points whose numbers are known, as many for each.
-    pub(crate) fn named(&self, count: usize, ids: &[u32], context: &Context<'_>) -> Result<Neighbors> {
+    /// Returns the neighbors of the first `count` points, given their indices, the same number for each point.
+    pub(crate) fn from_ids(&self, count: usize, ids: &[u32], context: &Context<'_>) -> Result<Neighbors> {
         let k = ids.len().checked_div(count).unwrap_or(0);
         let mut lists = IdLists::default();
         for row in 0..count {
@@ -173,7 +178,7 @@ impl Index {
         self.nearest((&own, &*self.handle.ask(&own, context)?), &lists, k, |_| None, context)
     }
 
-    /// Does `work` on blocks of queries, and asks in between whether to go on.
+    /// Calls `work` on blocks of queries with the number of the first; an interruption ends the job between blocks.
     fn in_blocks(
         &self,
         queries: &Matrix,
@@ -203,13 +208,13 @@ impl Index {
         Ok(())
     }
 
-    /// The order of neighbors: by distance, key, index.
+    /// Compares neighbors by distance, key, then index.
     fn nearer(&self, a: &(f64, u32), b: &(f64, u32)) -> Ordering {
         let keys = || self.key(a.1).total_cmp(&self.key(b.1));
         a.0.total_cmp(&b.0).then_with(keys).then(a.1.cmp(&b.1))
     }
 
-    /// The `k` nearest of each query's candidates, without the one to skip.
+    /// Returns the `k` nearest of each query's candidates, without the one to skip.
     fn nearest(
         &self,
         (queries, asked): (&Matrix, &dyn Asked),
@@ -218,69 +223,73 @@ impl Index {
         skip: impl Fn(usize) -> Option<u32> + Sync + Send,
         context: &Context<'_>,
     ) -> Result<Neighbors> {
-        let keep = |query, pairs: &mut Vec<(f64, u32)>, place: &mut Places<'_>| {
+        let keep = |query, pairs: &mut Vec<(f64, u32)>, slots: &mut NeighborSlots<'_>| {
             if let Some(skipped) = skip(query) {
                 pairs.retain(|&(_, id)| id != skipped);
             }
-            place.fill(self.first(k, pairs));
+            slots.fill(self.first(k, pairs));
         };
-        let mut found = Neighbors::with_room(queries.rows(), k.min(self.len()));
-        let mut places: Vec<_> = found.places().collect();
-        self.distances((queries, asked), candidates, &mut places, keep, context)?;
+        let mut found = Neighbors::with_capacity(queries.rows(), k.min(self.len()));
+        let mut slots: Vec<_> = found.slots().collect();
+        self.distances((queries, asked), candidates, &mut slots, keep, context)?;
         Ok(found)
     }
 
-    /// The `k` nearest, in order.
+    /// Sorts the pairs and returns the `k` nearest.
     fn first<'a>(&self, k: usize, pairs: &'a mut [(f64, u32)]) -> &'a [(f64, u32)] {
         pairs.sort_unstable_by(|a, b| self.nearer(a, b));
         &pairs[..k.min(pairs.len())]
     }
 
-    /// Lets `keep` put what it makes of every query's candidates, with their squared distances in f64, in the query's place. Where the device
-    /// leaves the distances to the host, it runs through the points from end to end, so that a point is fetched from memory once for all
-    /// the queries of a group that have it.
+    /// Computes the candidates' squared distances in f64, and calls `keep` with every query, its candidates as pairs of
+    /// distance and index, and its entry in `results`.
+    ///
+    /// If the device does not return the distances, the host goes through the points in order of memory. So a point is
+    /// loaded once for all queries of a group that have it as a candidate.
     fn distances<T: Send>(
         &self,
         (queries, asked): (&Matrix, &dyn Asked),
         candidates: &IdLists,
-        places: &mut [T],
+        results: &mut [T],
         keep: impl Fn(usize, &mut Vec<(f64, u32)>, &mut T) + Sync + Send,
         context: &Context<'_>,
     ) -> Result<()> {
         let rows = queries.rows();
+        // The device has computed the distances.
         if let Some(squared) = asked.distances(candidates)? {
             let squared = (*squared).as_ref();
             let (ids, ends) = candidates.all();
-            context.each_part(places, SORTED, |at, places| {
+            context.each_part(results, SORTED, |at, results| {
                 let mut pairs = Vec::new();
-                for (row, place) in (at * SORTED..).zip(places) {
+                for (row, result) in (at * SORTED..).zip(results) {
                     let list = if row == 0 { 0 } else { ends[row - 1] }..ends[row];
                     pairs.clear();
                     pairs.extend(squared[list.clone()].iter().copied().zip(ids[list].iter().copied()));
-                    keep(row, &mut pairs, place);
+                    keep(row, &mut pairs, result);
                 }
             });
             return Ok(());
         }
+        // The host computes them, for one group of queries per task.
         let threads = context.threads();
         let groups = threads * rows.div_ceil(threads * GROUP);
         let group = rows.div_ceil(groups.max(1)).max(1);
-        context.each_part(places, group, |at, places| {
-            let rows = at * group..at * group + places.len();
+        context.each_part(results, group, |at, results| {
+            let rows = at * group..at * group + results.len();
             let mut exact: Vec<Vec<(f64, u32)>> =
                 rows.clone().map(|row| Vec::with_capacity(candidates.get(row).len())).collect();
             for (row, id) in self.in_order_of_points(candidates, rows.clone()) {
                 let squared = squared_distance(queries.row(row as usize), self.points.row(id as usize));
                 exact[row as usize - rows.start].push((squared, id));
             }
-            for ((row, mut pairs), place) in rows.zip(exact).zip(places) {
-                keep(row, &mut pairs, place);
+            for ((row, mut pairs), result) in rows.zip(exact).zip(results) {
+                keep(row, &mut pairs, result);
             }
         });
         Ok(())
     }
 
-    /// Pairs of a query and a candidate, sorted by buckets of the latter.
+    /// Returns the pairs of query and candidate, sorted by the candidate's bucket.
     fn in_order_of_points(&self, candidates: &IdLists, rows: std::ops::Range<usize>) -> Vec<(u32, u32)> {
         let mut ends = vec![0usize; self.len().div_ceil(BUCKET) + 1];
         for row in rows.clone() {

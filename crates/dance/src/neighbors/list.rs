@@ -1,9 +1,9 @@
-//! What a search returns.
+//! Results of neighbor searches.
 
 /// The nearest reference points of every query, nearest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Neighbors {
-    /// Places per query.
+    /// The number of slots per query.
     pub(super) stride: usize,
     pub(super) lengths: Vec<u32>,
     pub(super) ids: Vec<u32>,
@@ -11,30 +11,30 @@ pub struct Neighbors {
 }
 
 impl Neighbors {
-    /// Number of queries.
+    /// Returns the number of queries.
     pub fn len(&self) -> usize {
         self.lengths.len()
     }
 
-    /// Whether there are no queries.
+    /// Returns whether there are no queries.
     pub fn is_empty(&self) -> bool {
         self.lengths.is_empty()
     }
 
-    /// Reference indices of the neighbors of one query; fewer than asked for when the reference has fewer.
+    /// Returns the reference indices of a query's neighbors, fewer than k if the reference has fewer points.
     pub fn ids(&self, query: usize) -> &[u32] {
         &self.ids[query * self.stride..][..self.lengths[query] as usize]
     }
 
-    /// Squared distances of the neighbors of one query.
+    /// Returns the squared distances of a query's neighbors.
     pub fn squared(&self, query: usize) -> &[f64] {
         &self.squared[query * self.stride..][..self.lengths[query] as usize]
     }
 
-    /// The neighbors among two disjoint parts of a reference, from the neighbors in each part. The rows of a part, in
-    /// ascending order, say where its points are in the whole.
+    /// Merges the neighbors in two disjoint parts of a reference into those in the whole reference. `rows` and
+    /// `other_rows`, both ascending, are the places of the parts' points in the whole.
     pub fn merge(&self, rows: &[usize], other: &Self, other_rows: &[usize], k: usize) -> Self {
-        let mut merged = Self::with_room(self.len(), k.min(rows.len() + other_rows.len()));
+        let mut merged = Self::with_capacity(self.len(), k.min(rows.len() + other_rows.len()));
         let stride = merged.stride;
         for query in 0..self.len() {
             let one = self
@@ -59,15 +59,15 @@ impl Neighbors {
         merged
     }
 
-    /// Reference indices of all queries, each with as many neighbors as any other; and that number.
+    /// Returns the reference indices of all queries, which have the same number of neighbors, and that number.
     pub(crate) fn table(&self) -> (Vec<u32>, usize) {
         let columns = self.lengths.first().map_or(0, |&length| length as usize);
         ((0..self.len()).flat_map(|query| self.ids(query)).copied().collect(), columns)
     }
 
-    /// The neighbors of some of the queries.
+    /// Returns the neighbors of some of the queries.
     pub fn select(&self, queries: &[usize]) -> Self {
-        let mut selected = Self::with_room(queries.len(), self.stride);
+        let mut selected = Self::with_capacity(queries.len(), self.stride);
         for (place, &query) in queries.iter().enumerate() {
             let (from, to) = (query * self.stride, place * self.stride);
             selected.ids[to..to + self.stride].copy_from_slice(&self.ids[from..from + self.stride]);
@@ -77,7 +77,7 @@ impl Neighbors {
         selected
     }
 
-    /// Appends further queries, asked of the same reference for as many neighbors.
+    /// Appends further queries with the same reference and number of neighbors.
     pub fn append(&mut self, other: Self) {
         if self.is_empty() {
             *self = other;
@@ -89,33 +89,38 @@ impl Neighbors {
         self.squared.extend_from_slice(&other.squared);
     }
 
-    /// Where the neighbors of each query go.
-    pub(super) fn places(&mut self) -> impl Iterator<Item = Places<'_>> {
+    /// Returns the slots of every query.
+    pub(super) fn slots(&mut self) -> impl Iterator<Item = NeighborSlots<'_>> {
         let stride = self.stride.max(1);
         let lists = self.ids.chunks_mut(stride).zip(self.squared.chunks_mut(stride));
-        self.lengths.iter_mut().zip(lists).map(|(length, (ids, squared))| Places { length, ids, squared })
+        self.lengths.iter_mut().zip(lists).map(|(length, (ids, squared))| NeighborSlots {
+            length,
+            ids,
+            squared,
+        })
     }
 
-    pub(super) fn with_room(queries: usize, stride: usize) -> Self {
-        let room = queries * stride;
-        Self { stride, lengths: vec![0; queries], ids: vec![0; room], squared: vec![0.0; room] }
+    /// Creates empty lists of at most `stride` neighbors.
+    pub(super) fn with_capacity(queries: usize, stride: usize) -> Self {
+        let slots = queries * stride;
+        Self { stride, lengths: vec![0; queries], ids: vec![0; slots], squared: vec![0.0; slots] }
     }
 }
 
-/// The order of neighbors: by distance, then by reference index.
+/// Compares neighbors by distance, then by reference index.
 fn nearer(a: &(f64, u32), b: &(f64, u32)) -> std::cmp::Ordering {
     a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
 }
 
-/// Where the neighbors of one query go.
-pub(super) struct Places<'a> {
+/// The slots for one query's neighbors.
+pub(super) struct NeighborSlots<'a> {
     length: &'a mut u32,
     ids: &'a mut [u32],
     squared: &'a mut [f64],
 }
 
-impl Places<'_> {
-    /// Nearest first, no more than there is room for.
+impl NeighborSlots<'_> {
+    /// Writes the neighbors, nearest first and at most as many as there are slots.
     pub(super) fn fill(&mut self, pairs: &[(f64, u32)]) {
         *self.length = pairs.len() as u32;
         for ((id, squared), pair) in self.ids.iter_mut().zip(self.squared.iter_mut()).zip(pairs) {
@@ -124,14 +129,14 @@ impl Places<'_> {
     }
 }
 
-/// For every query, the points that have it within their reach.
+/// The reverse neighbors of queries: for every query, the points that have it within their reach.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reached {
+pub struct ReverseNeighbors {
     pub(super) lists: Vec<Vec<(u32, f64)>>,
 }
 
-impl Reached {
-    /// Numbers, ascending, and squared distances of the points that reach one query.
+impl ReverseNeighbors {
+    /// Returns the indices (ascending) and squared distances of the points that reach one query.
     pub fn get(&self, query: usize) -> &[(u32, f64)] {
         &self.lists[query]
     }

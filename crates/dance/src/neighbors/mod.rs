@@ -1,15 +1,15 @@
 //! Exact nearest neighbors in mapped space (the paper, §3.1: `N_k(Z, Z̃)`).
 //!
-//! A [device](crate::device) names candidates: everything that can be among the k nearest given the rounding of its
-//! arithmetic. Only those few distances are computed from the differences in f64, by [one routine](Index), and they decide.
-//! So duplicates of a point tie exactly, a point is at distance 0 of its copies, and neither tiles, nor the number of
-//! threads or queries, nor the device can change a neighbor. Ties go to the smaller key where the points have keys, else to
-//! the lower index.
+//! A [device](crate::device) returns candidates: all points that can be among the k nearest within the rounding error
+//! of its arithmetic. [`squared_distance`] then computes the candidates' distances in f64 and decides. So duplicates of
+//! a point tie exactly, a point has distance 0 to its copies, and no neighbor depends on tiles, threads, the number of
+//! queries or the device. Ties go to the smaller key if the points have keys, then to the lower index.
 //!
-//! [`Index::search_both_ways`] asks the other way round in the same pass: which points have the query within their own reach?
+//! [`Index::search_both_ways`] also finds reverse neighbors in the same pass: the points that have the query within
+//! their own reach, a radius per point.
 //!
-//! Cost: `2·n·d` flops per query on the device, a few hundred distances on the host. Memory: the points twice, for the device
-//! and for the host.
+//! Cost: `2·n·d` flops per query on the device, and a few hundred distances on the host. Memory: the points twice, on
+//! the device and on the host.
 //!
 //! ```
 //! use dance::{Context, Matrix, device::Cpu, neighbors::Index};
@@ -26,4 +26,4 @@ mod list;
 
 pub use distance::squared_distance;
 pub use index::Index;
-pub use list::{Neighbors, Reached};
+pub use list::{Neighbors, ReverseNeighbors};

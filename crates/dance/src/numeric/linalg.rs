@@ -1,10 +1,10 @@
-//! Every call of faer, behind the few operations the rest needs.
+//! Dense linear algebra on faer: products, Cholesky factors, triangular solves and eigenvectors.
 //!
-//! **Parallel and reproducible.** Work is cut into tiles whose size depends on the shapes alone, each tile runs one
-//! sequential kernel, and rayon only decides which thread runs it: the result has the same bits for any number of
-//! threads. Callers run inside [`Context::run`](crate::Context::run).
+//! **Parallel and reproducible.** Work is cut into tiles whose size depends on the shapes alone, and each tile runs one
+//! sequential kernel on any thread. So the result has the same bits for every number of threads. Callers run inside
+//! [`Context::run`](crate::Context::run).
 //!
-//! The project's own matrices are row-major.
+//! [`Matrix`] is row-major.
 
 use std::ops::{AddAssign, Mul, MulAssign, SubAssign};
 
@@ -24,7 +24,7 @@ use crate::numeric::matrix::Matrix;
 pub(crate) type View<'a> = MatRef<'a, f32>;
 pub(crate) type ViewMut<'a> = MatMut<'a, f32>;
 
-/// A working precision: f32, or f64 where f32 is not enough.
+/// A floating-point type to compute in: f32, or f64 where f32 is too coarse.
 pub(crate) trait Real:
     RealField + Copy + Default + Send + Sync + Into<f64> + Mul<Output = Self> + AddAssign + SubAssign + MulAssign
 {
@@ -34,14 +34,15 @@ pub(crate) trait Real:
 
     fn from_f64(value: f64) -> Self;
 
+    /// Copies `matrix` in this type.
     fn widen(matrix: &Matrix) -> Mat<Self> {
         Mat::from_fn(matrix.rows(), matrix.cols(), |row, col| Self::from_f32(matrix.row(row)[col]))
     }
 
-    /// `out = left · rightᵀ` of f32 operands, on one thread.
+    /// Computes `out = left · rightᵀ` of f32 operands, on one thread.
     fn weights_gram(out: MatMut<'_, Self>, left: View<'_>, right: View<'_>);
 
-    /// `out = weightsᵀ · right`, in parallel.
+    /// Computes `out = weightsᵀ · right`, in parallel.
     fn weighted_product(out: MatMut<'_, Self>, weights: View<'_>, right: MatRef<'_, Self>);
 }
 
@@ -76,15 +77,15 @@ impl Real for f64 {
         value
     }
 
-    /// Widened a slice of the depth at a time, so that no n×n matrix of f64 comes into being.
+    /// Converts the operands to f64 one block of columns at a time, so that no n×n matrix of f64 is allocated.
     fn weights_gram(mut out: MatMut<'_, f64>, left: View<'_>, right: View<'_>) {
         const DEPTH: usize = 512;
         let depth = left.ncols();
         for first in (0..depth).step_by(DEPTH) {
             let width = DEPTH.min(depth - first);
-            let wide =
+            let block =
                 |view: View<'_>| Mat::from_fn(view.nrows(), width, |i, j| f64::from(view[(i, first + j)]));
-            let (left, right) = (wide(left), wide(right));
+            let (left, right) = (block(left), block(right));
             gemm(out.rb_mut(), first > 0, left.as_ref(), right.transpose(), 1.0);
         }
     }
@@ -93,18 +94,18 @@ impl Real for f64 {
         let rows = tile_rows(out.nrows());
         out.par_row_chunks_mut(rows).enumerate().for_each(|(tile, out)| {
             let weights = weights.subcols(tile * rows, out.nrows());
-            let wide = Mat::from_fn(weights.nrows(), weights.ncols(), |i, j| f64::from(weights[(i, j)]));
-            gemm(out, false, wide.transpose(), right, 1.0);
+            let weights = Mat::from_fn(weights.nrows(), weights.ncols(), |i, j| f64::from(weights[(i, j)]));
+            gemm(out, false, weights.transpose(), right, 1.0);
         });
     }
 }
 
-/// The whole of `matrix`.
+/// Returns a faer view of `matrix`.
 pub(crate) fn view(matrix: &Matrix) -> View<'_> {
     row_major(matrix.as_slice(), matrix.rows(), matrix.cols())
 }
 
-/// The whole of `matrix`, mutable.
+/// Returns a mutable faer view of `matrix`.
 pub(crate) fn view_mut(matrix: &mut Matrix) -> ViewMut<'_> {
     let (rows, cols) = (matrix.rows(), matrix.cols());
     row_major_mut(matrix.as_mut_slice(), rows, cols)
@@ -118,7 +119,7 @@ pub(crate) fn row_major_mut<T>(data: &mut [T], rows: usize, cols: usize) -> MatM
     MatMut::from_row_major_slice_mut(data, rows, cols)
 }
 
-/// `out (+)= scale · left · right` on one thread.
+/// Computes `out = scale · left · right` on one thread, added to `out` if `accumulate`.
 pub(crate) fn gemm<T: Real>(
     out: MatMut<'_, T>,
     accumulate: bool,
@@ -130,7 +131,7 @@ pub(crate) fn gemm<T: Real>(
     matmul(out, accum, left, right, scale, Par::Seq);
 }
 
-/// The sum of `values`, in f64 and in a fixed order that vectorises.
+/// Returns the sum of `values` in f64, added in a fixed order that vectorises.
 pub(crate) fn sum(values: &[f32]) -> f64 {
     let mut lanes = [0.0f64; 8];
     let chunks = values.chunks_exact(8);
@@ -143,7 +144,7 @@ pub(crate) fn sum(values: &[f32]) -> f64 {
     lanes.iter().sum::<f64>() + rest
 }
 
-/// Rows of a tile: enough for the kernel's full speed, few enough that two threads finish together.
+/// Returns the rows of a tile: enough for the kernel's full speed, few enough that threads finish together.
 fn tile_rows(rows: usize) -> usize {
     match rows {
         0..512 => 64,
@@ -152,9 +153,9 @@ fn tile_rows(rows: usize) -> usize {
     }
 }
 
-/// `out = left · right`, in parallel over tiles of `out`.
+/// Computes `out = left · right`, in parallel over tiles of `out`.
 pub(crate) fn product<T: Real>(out: MatMut<'_, T>, left: MatRef<'_, T>, right: MatRef<'_, T>) {
-    // A wide, low result is cut by columns instead.
+    // A result of few rows and many columns is cut by columns.
     if out.nrows() < 128 && out.ncols() > out.nrows() {
         return product(out.transpose_mut(), right.transpose(), left.transpose());
     }
@@ -165,13 +166,13 @@ pub(crate) fn product<T: Real>(out: MatMut<'_, T>, left: MatRef<'_, T>, right: M
     });
 }
 
-/// Replaces the lower triangle of the n×n matrix `a` by its Cholesky factor; the rest is left alone.
+/// Replaces the lower triangle of the n×n matrix `a` by its Cholesky factor and leaves the upper triangle unchanged.
 ///
-/// Left-looking in block columns: a block column takes all its updates as one product of full depth, then its diagonal
-/// block is factorised and the rows below are solved against it. `n³/3` flops. `Err` is the row of the first pivot that
-/// is not positive.
+/// Left-looking in block columns: one product applies all updates to a block column, then its diagonal block is
+/// factorised and the rows below are solved against it. `n³/3` flops. `Err` holds the row of the first pivot that is
+/// not positive.
 pub(crate) fn cholesky<T: Real>(a: &mut [T], n: usize) -> Result<(), usize> {
-    // Multiples of the product kernel's 96.
+    // Multiples of the product kernel's block of 96.
     let block = if n < 1024 { 96 } else { 192 };
     let mut scratch = MemBuffer::new(cholesky_in_place_scratch::<T>(block, Par::Seq, Default::default()));
     for start in (0..n).step_by(block) {
@@ -179,6 +180,7 @@ pub(crate) fn cholesky<T: Real>(a: &mut [T], n: usize) -> Result<(), usize> {
         let (top, below) = a.split_at_mut((start + width) * n);
         let diagonal_rows = &mut top[start * n..];
         {
+            // The diagonal block: subtract the columns that are done, then factorise.
             let (done, rest) = row_major_mut(diagonal_rows, width, n).split_at_col_mut(start);
             let mut diagonal = rest.subcols_mut(0, width);
             gemm(diagonal.rb_mut(), true, done.rb(), done.rb().transpose(), T::from_f64(-1.0));
@@ -191,6 +193,7 @@ pub(crate) fn cholesky<T: Real>(a: &mut [T], n: usize) -> Result<(), usize> {
                 },
             )?;
         }
+        // The rows below, in parallel: subtract the columns that are done, then solve against the block.
         let diagonal_rows = row_major(diagonal_rows, width, n);
         let (done, rest) = diagonal_rows.split_at_col(start);
         let factor = rest.subcols(0, width);
@@ -206,12 +209,12 @@ pub(crate) fn cholesky<T: Real>(a: &mut [T], n: usize) -> Result<(), usize> {
     Ok(())
 }
 
-/// Solves `L·Lᵀ·x = right` in place, `L` the lower triangle of the n×n matrix `factor`; columns in parallel.
+/// Solves `L·Lᵀ·x = right` in place, in parallel over columns; `L` is the lower triangle of the n×n matrix `factor`.
 pub(crate) fn cholesky_solve(factor: &[f32], right: &mut Matrix) {
     let n = right.rows();
     let lower = row_major(factor, n, n);
     let width = right.cols().div_ceil(4).next_multiple_of(16).min(128);
-    // The triangular kernels want the right-hand side in columns: solve in a column-major copy of each chunk.
+    // The triangular kernels need a column-major right-hand side, hence a copy of each chunk.
     view_mut(right).par_col_chunks_mut(width).for_each(|mut columns| {
         let mut work = Mat::<f32>::zeros(n, columns.ncols());
         work.copy_from(columns.rb());
@@ -221,7 +224,8 @@ pub(crate) fn cholesky_solve(factor: &[f32], right: &mut Matrix) {
     });
 }
 
-/// Replaces every row x of `rows` by `L⁻¹x`, or by `L⁻ᵀx`; `L` is the lower triangle of the n×n matrix `factor`. Rows in parallel.
+/// Replaces every row x of `rows` by `L⁻¹x`, or by `L⁻ᵀx` if `transposed`, in parallel over rows; `L` is the lower
+/// triangle of the n×n matrix `factor`.
 pub(crate) fn solve_rows(factor: &[f64], n: usize, rows: &mut [f64], transposed: bool) {
     const ROWS: usize = 64;
     let lower = row_major(factor, n, n);
@@ -236,8 +240,8 @@ pub(crate) fn solve_rows(factor: &[f64], n: usize, rows: &mut [f64], transposed:
     });
 }
 
-/// The inverse of a symmetric positive definite n×n matrix, which becomes its factor. `Err` is the row of the first pivot
-/// that is not positive.
+/// Returns the inverse of a symmetric positive definite n×n matrix, and replaces the matrix by its Cholesky factor.
+/// `Err` holds the row of the first pivot that is not positive.
 pub(crate) fn inverse(a: &mut [f64], n: usize) -> Result<Vec<f64>, usize> {
     cholesky(a, n)?;
     let mut inverse = vec![0.0; n * n];
@@ -249,13 +253,13 @@ pub(crate) fn inverse(a: &mut [f64], n: usize) -> Result<Vec<f64>, usize> {
     Ok(inverse)
 }
 
-/// The diagonal of `(L·Lᵀ)⁻¹`, `L` the lower triangle of the n×n matrix `factor`: the squared norms of the columns of `L⁻¹`,
-/// a block of columns at a time. `n³/3` flops.
+/// Returns the diagonal of `(L·Lᵀ)⁻¹`, which holds the squared norms of the columns of `L⁻¹`; `L` is the lower triangle
+/// of the n×n matrix `factor`. `n³/3` flops.
 pub(crate) fn inverse_diagonal(factor: &[f32], n: usize) -> Vec<f32> {
     const BLOCK: usize = 96;
     let lower = row_major(factor, n, n);
     let of_block = |block: usize| {
-        // Above its own rows a column of the inverse is 0.
+        // A column of `L⁻¹` is 0 above the diagonal, so the rows above the block need no work.
         let first = block * BLOCK;
         let (height, width) = (n - first, BLOCK.min(n - first));
         let mut columns = Mat::<f32>::zeros(height, width);
@@ -272,7 +276,7 @@ pub(crate) fn inverse_diagonal(factor: &[f32], n: usize) -> Vec<f32> {
     (0..n.div_ceil(BLOCK)).into_par_iter().map(of_block).collect::<Vec<_>>().concat()
 }
 
-/// Eigenvalues (ascending) and eigenvectors (columns) of a symmetric d×d matrix, in f64.
+/// Returns the eigenvalues (ascending) and eigenvectors (columns) of a symmetric d×d matrix.
 pub(crate) fn symmetric_eigen(symmetric: MatRef<'_, f64>) -> Option<(Vec<f64>, Mat<f64>)> {
     let d = symmetric.nrows();
     let mut values = vec![0.0; d];

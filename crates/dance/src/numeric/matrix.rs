@@ -1,18 +1,19 @@
-//! A row-major f32 matrix, one row per point, and rows that lie in memory elsewhere.
+//! A row-major matrix, and a borrowed view of rows in memory.
 
 use crate::error::{Error, Result};
 
-/// A dense row-major matrix of `f32`. A row is a point, a column a dimension or a class.
+/// A dense row-major matrix, of `f32` unless another number type is given. A row is a point, a column a dimension or a
+/// class.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Matrix {
+pub struct Matrix<T = f32> {
     rows: usize,
     cols: usize,
-    data: Vec<f32>,
+    data: Vec<T>,
 }
 
-impl Matrix {
-    /// Wraps `data`, which holds `rows` rows of `cols` numbers one after the other.
-    pub fn new(data: Vec<f32>, rows: usize, cols: usize) -> Result<Self> {
+impl<T: Copy + Default> Matrix<T> {
+    /// Wraps `data`: `rows` rows of `cols` numbers each, row after row.
+    pub fn new(data: Vec<T>, rows: usize, cols: usize) -> Result<Self> {
         if rows.checked_mul(cols) != Some(data.len()) {
             return Err(Error::Shape {
                 what: "matrix".into(),
@@ -23,17 +24,17 @@ impl Matrix {
         Ok(Self { rows, cols, data })
     }
 
-    /// A matrix of zeros.
+    /// Creates a matrix of zeros.
     pub fn zeros(rows: usize, cols: usize) -> Self {
-        Self { rows, cols, data: vec![0.0; rows * cols] }
+        Self { rows, cols, data: vec![T::default(); rows * cols] }
     }
 
-    /// A matrix without rows, to be appended to.
+    /// Creates a matrix without rows, for [`append`](Self::append).
     pub fn with_columns(cols: usize) -> Self {
         Self { rows: 0, cols, data: Vec::new() }
     }
 
-    /// Appends the rows of another matrix. A matrix without rows takes its number of columns.
+    /// Appends the rows of another matrix. A matrix without rows takes the other's number of columns.
     pub fn append(&mut self, other: &Self) -> Result<()> {
         if self.rows == 0 {
             self.cols = other.cols;
@@ -50,42 +51,42 @@ impl Matrix {
         Ok(())
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// One row.
-    pub fn row(&self, row: usize) -> &[f32] {
+    /// Returns one row.
+    pub fn row(&self, row: usize) -> &[T] {
         &self.data[row * self.cols..][..self.cols]
     }
 
-    /// One row, mutable.
-    pub fn row_mut(&mut self, row: usize) -> &mut [f32] {
+    /// Returns one row, mutable.
+    pub fn row_mut(&mut self, row: usize) -> &mut [T] {
         &mut self.data[row * self.cols..][..self.cols]
     }
 
-    /// All numbers, row after row.
-    pub fn as_slice(&self) -> &[f32] {
+    /// Returns all numbers, row after row.
+    pub fn as_slice(&self) -> &[T] {
         &self.data
     }
 
-    /// All numbers, row after row, mutable.
-    pub fn as_mut_slice(&mut self) -> &mut [f32] {
+    /// Returns all numbers, row after row, mutable.
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
         &mut self.data
     }
 
-    /// The numbers themselves.
-    pub fn into_vec(self) -> Vec<f32> {
+    /// Returns the vector of all numbers, row after row.
+    pub fn into_vec(self) -> Vec<T> {
         self.data
     }
 
-    /// A new matrix of the given rows, in the given order.
+    /// Returns a new matrix of the given rows, in the given order.
     pub fn select(&self, rows: &[usize]) -> Self {
         let mut data = Vec::with_capacity(rows.len() * self.cols);
         for &row in rows {
@@ -93,9 +94,17 @@ impl Matrix {
         }
         Self { rows: rows.len(), cols: self.cols, data }
     }
+
+    /// Returns these rows, followed by those of `below`. A matrix without columns takes the other's.
+    pub(crate) fn concat(mut self, below: &Self) -> Self {
+        self.data.extend_from_slice(&below.data);
+        self.rows += below.rows;
+        self.cols = self.cols.max(below.cols);
+        self
+    }
 }
 
-/// Rows of numbers that lie in memory one after the other, read where they are.
+/// A borrowed view of rows that lie in memory one after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     values: &'a [f32],
@@ -103,37 +112,37 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// `values` holds rows of `cols` numbers.
+    /// Wraps `values`, which holds rows of `cols` numbers each.
     pub fn new(values: &'a [f32], cols: usize) -> Self {
         Self { values, cols }
     }
 
-    /// Numbers per row.
+    /// Returns the number of columns.
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.values.len() / self.cols.max(1)
     }
 
-    /// Whether there are no rows.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All numbers, row after row.
+    /// Returns all numbers, row after row.
     pub fn values(&self) -> &'a [f32] {
         self.values
     }
 
-    /// Some of the rows.
+    /// Returns a range of the rows.
     pub fn slice(&self, rows: std::ops::Range<usize>) -> Self {
         Self { values: &self.values[rows.start * self.cols..rows.end * self.cols], cols: self.cols }
     }
 
-    /// A copy as a matrix.
+    /// Copies the rows into a matrix.
     pub fn to_matrix(&self) -> Result<Matrix> {
         Matrix::new(self.values.to_vec(), self.len(), self.cols)
     }
@@ -145,12 +154,12 @@ impl<'a> From<&'a Matrix> for Rows<'a> {
     }
 }
 
-/// Refuses a matrix with a number that is not finite; `origin` names it.
+/// Refuses a matrix with a number that is not finite; `origin` names the matrix in the error.
 pub(crate) fn check_finite(origin: &str, matrix: &Matrix) -> Result<()> {
     check_finite_rows(origin, matrix.as_slice(), matrix.cols())
 }
 
-/// The same for rows that lie in memory one after the other.
+/// Refuses rows with a number that is not finite; `values` holds rows of `cols` numbers each.
 pub(crate) fn check_finite_rows(origin: &str, values: &[f32], cols: usize) -> Result<()> {
     match values.iter().position(|value| !value.is_finite()) {
         None => Ok(()),

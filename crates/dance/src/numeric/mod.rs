@@ -1,5 +1,6 @@
-//! Arithmetic that every room uses: matrices, linear algebra, packed products and random numbers.
+//! Arithmetic of all modules: matrices, linear algebra, packed products, lists of lists and random numbers.
 
+mod labels;
 pub(crate) mod linalg;
 pub(crate) mod matrix;
 pub(crate) mod number;
@@ -7,5 +8,6 @@ pub(crate) mod packed;
 pub(crate) mod ragged;
 pub mod random;
 
+pub(crate) use labels::{argmax, counts_of};
 pub use matrix::{Matrix, Rows};
 pub use ragged::Ragged;

@@ -1,25 +1,29 @@
-//! Numbers that packed products are made of, and the machine's vectors of them.
+//! Number types of packed products, and their SIMD vectors.
 
 use pulp::Simd;
 
-/// Columns of a panel: of f32 two vectors of AVX2, one of AVX-512.
+/// The number of columns in a panel: two AVX2 vectors of f32, or one of AVX-512.
 pub(crate) const PANEL: usize = 16;
 
-/// What is multiplied: f32, or f64 where a decision hangs on it.
+/// A number type of packed products: f32, or f64 where rounding must not change a decision.
 pub(crate) trait Number: Copy + Default + Send + Sync + 'static {
-    /// A vector of the machine.
+    /// A SIMD vector of this type.
     type Vector<S: Simd>: Copy;
 
+    /// Returns the length of a vector.
     fn lanes<S: Simd>() -> usize;
+    /// Returns a vector with `number` in every lane.
     fn splat<S: Simd>(simd: S, number: Self) -> Self::Vector<S>;
-    /// `a·b + c`.
+    /// Returns `a·b + c`.
     fn mul_add<S: Simd>(
         simd: S,
         a: Self::Vector<S>,
         b: Self::Vector<S>,
         c: Self::Vector<S>,
     ) -> Self::Vector<S>;
+    /// Returns one row of a panel as vectors.
     fn vectors<S: Simd>(panel: &[Self; PANEL]) -> &[Self::Vector<S>];
+    /// Returns one row of a panel as mutable vectors.
     fn vectors_mut<S: Simd>(panel: &mut [Self; PANEL]) -> &mut [Self::Vector<S>];
 }
 

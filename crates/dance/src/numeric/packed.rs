@@ -1,12 +1,12 @@
-//! The right side of a product that many queries share, packed once.
+//! Matrix products with a right operand that is packed once and used by many queries.
 //!
-//! Columns lie in panels of 16, the numbers of a panel one depth after the other, so that a product streams through memory
-//! once whatever the number of rows on the left. Every number of the result is the sum over the depth **in its order**, one
-//! fused multiply-add after the other: it does not depend on the rows beside it, on tiles, threads or the width of the
-//! machine's vectors. So one query alone, and the same query in a batch, come out the same to the last bit, and a single
-//! row costs about as much as reading the panels.
+//! The columns of the right operand lie in panels of 16, and a panel is stored row by row, so that a product reads it
+//! once from memory. Its rows are numbered by their *depth*, the summation index of the product. Every result is the
+//! sum over the depth **in ascending order**, one fused multiply-add after the other. It does not depend on other rows,
+//! on tiles, threads or the vector width: a query gives the same bits alone and in a batch. A single row takes about as
+//! long as reading the panels.
 //!
-//! Cost: `2·depth` flops per number; the left side is repacked in blocks of a few rows, which stay in cache.
+//! Cost: `2·depth` flops per result. The left operand is repacked in blocks of a few rows, which stay in cache.
 
 use pulp::{Arch, Simd, WithSimd};
 
@@ -15,32 +15,32 @@ use crate::error::Result;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::number::{Number, PANEL};
 
-/// Depth of the blocks in which a panel is read: 32 KiB, which stay in the first-level cache over the rows of a tile.
+/// The depth of the blocks in which a panel is read: 32 KiB, which stay in the first-level cache during a tile.
 const DEPTH: usize = 512;
-/// Rows on the left that go through all panels together. A multiple of every block height below.
+/// The rows on the left that are multiplied with all panels together: a multiple of every block height below.
 const TILE: usize = 96;
 
-/// See the [module](self).
+/// The packed right operand of a product; see the [module](self).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Packed<T = f32> {
     depth: usize,
     columns: usize,
-    /// Panel after panel, each `depth × PANEL`; columns that do not exist are 0.
+    /// The panels one after the other, each `depth × PANEL`. The last one is filled up with columns of 0.
     data: Vec<T>,
 }
 
 impl Packed {
-    /// The rows of `matrix` are the columns: for inner products with them.
+    /// Packs the transpose of `matrix`, for inner products with its rows.
     pub(crate) fn of_rows(matrix: &Matrix, context: &Context<'_>) -> Self {
         Self::new(matrix.cols(), matrix.rows(), |depth, column| matrix.row(column)[depth], context)
     }
 
-    /// `matrix` as it is: for products `left · matrix`.
+    /// Packs `matrix`, for products `left · matrix`.
     pub(crate) fn of_columns(matrix: &Matrix, context: &Context<'_>) -> Self {
         Self::new(matrix.rows(), matrix.cols(), |depth, column| matrix.row(depth)[column], context)
     }
 
-    /// `left · self` in parallel over rows.
+    /// Returns `left · self`, in parallel over rows.
     pub(crate) fn product(&self, left: &Matrix, context: &Context<'_>) -> Result<Matrix> {
         in_tiles(left, self.columns, context, |left, out| {
             self.multiply(left, 0..self.columns, out, &mut Scratch::default());
@@ -49,11 +49,11 @@ impl Packed {
 }
 
 impl<T: Number> Packed<T> {
-    /// `value(depth, column)` throughout.
+    /// Packs the matrix whose numbers are `value(depth, column)`.
     pub(crate) fn new(
         depth: usize,
         columns: usize,
-        value: impl Fn(usize, usize) -> T + Sync,
+        value: impl Fn(usize, usize) -> T + Sync + Send,
         context: &Context<'_>,
     ) -> Self {
         let mut data = vec![T::default(); columns.div_ceil(PANEL) * PANEL * depth];
@@ -73,13 +73,13 @@ impl<T: Number> Packed<T> {
         self.columns
     }
 
-    /// The numbers of one column.
+    /// Returns the numbers of one column.
     pub(crate) fn column(&self, column: usize) -> impl Iterator<Item = T> + '_ {
         let panel = &self.data[column / PANEL * PANEL * self.depth..][..self.depth * PANEL];
         panel.iter().skip(column % PANEL).step_by(PANEL).copied()
     }
 
-    /// `left · self[columns]` on one thread. `columns` begins at the begin of a panel; `left` and `out` are row-major.
+    /// Computes `out = left · self[columns]` on one thread. `columns` starts a panel; operands are row-major.
     pub(crate) fn multiply(
         &self,
         left: &[T],
@@ -104,8 +104,8 @@ impl<T: Number> Packed<T> {
     }
 }
 
-/// A matrix of `columns`, made from tiles of the rows of another: `work(rows, out)`, in parallel. Tiles are large enough that
-/// panels are read few times, and small enough that all threads have work.
+/// Returns a matrix of `columns` columns, computed by `work(rows, out)` on tiles of `rows` in parallel. Large tiles
+/// read the panels seldom; small tiles keep all threads at work.
 pub(crate) fn in_tiles(
     rows: &Matrix,
     columns: usize,
@@ -127,7 +127,7 @@ pub(crate) fn in_tiles(
     Matrix::new(all, count, columns)
 }
 
-/// Room for the left side, repacked; kept from call to call.
+/// A buffer for the repacked left operand, reused between calls.
 #[derive(Default)]
 pub(crate) struct Scratch<T = f32> {
     left: Vec<T>,
@@ -146,12 +146,12 @@ impl<T: Number> WithSimd for Multiply<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let alone = self.out.len() == self.columns.len();
-        // As many rows at once as registers hold beside the panel.
+        let single = self.out.len() == self.columns.len();
+        // As many rows at once as fit into registers beside the panel.
         match PANEL / T::lanes::<S>() {
-            1 if alone => self.one_row::<S, 1>(simd),
-            2 if alone => self.one_row::<S, 2>(simd),
-            4 if alone => self.one_row::<S, 4>(simd),
+            1 if single => self.one_row::<S, 1>(simd),
+            2 if single => self.one_row::<S, 2>(simd),
+            4 if single => self.one_row::<S, 4>(simd),
             1 => self.blocks::<S, 12, 1>(simd),
             2 => self.blocks::<S, 6, 2>(simd),
             4 => self.blocks::<S, 3, 4>(simd),
@@ -162,13 +162,13 @@ impl<T: Number> WithSimd for Multiply<'_, T> {
 }
 
 impl<T: Number> Multiply<'_, T> {
-    /// Blocks of `ROWS` rows, the last of what is left over, against panels of `VECTORS` vectors. All of them meet a panel before the next
-    /// is fetched: where rows are few, fetching panels is what a product costs.
+    /// Multiplies blocks of `ROWS` rows, the last one smaller, with panels of `VECTORS` vectors. All blocks use a panel
+    /// before the next one is loaded: with few rows, loading panels takes most of the time.
     #[inline(always)]
     fn blocks<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S) {
         let Self { packed, left, columns, out, scratch } = self;
         let (depth, width) = (packed.depth, columns.len());
-        // Depth after depth, as many numbers each as the block has rows.
+        // Repack the left operand: for every depth, the numbers of the block's rows side by side.
         let blocks = &mut scratch.left;
         blocks.resize(left.len(), T::default());
         for (block, rows) in blocks.chunks_mut(ROWS * depth).zip(left.chunks(ROWS * depth)) {
@@ -179,6 +179,7 @@ impl<T: Number> Multiply<'_, T> {
                 }
             }
         }
+        // Multiply one depth block at a time; the first overwrites the output, the others add to it.
         for start in (0..depth).step_by(DEPTH) {
             let height = DEPTH.min(depth - start);
             for column in (0..width).step_by(PANEL) {
@@ -187,18 +188,19 @@ impl<T: Number> Multiply<'_, T> {
                 for (block, out) in blocks.chunks(ROWS * depth).zip(out.chunks_mut(ROWS * width)) {
                     let rows = block.len() / depth;
                     let block = &block[start * rows..][..height * rows];
-                    let place = Place { begin: start == 0, out: &mut out[column..], stride: width, used };
+                    let block_out =
+                        OutputBlock { overwrite: start == 0, out: &mut out[column..], stride: width, used };
                     if rows == ROWS {
-                        tile::<T, S, ROWS, VECTORS>(simd, block, panel, place);
+                        tile::<T, S, ROWS, VECTORS>(simd, block, panel, block_out);
                     } else {
-                        some_rows::<T, S, VECTORS>(simd, rows, block, panel, place);
+                        partial_tile::<T, S, VECTORS>(simd, rows, block, panel, block_out);
                     }
                 }
             }
         }
     }
 
-    /// One row alone, four panels side by side: one sum waits for the last, so several must be under way.
+    /// Multiplies a single row with four panels at a time: independent sums hide the latency of the multiply-adds.
     #[inline(always)]
     fn one_row<S: Simd, const VECTORS: usize>(self, simd: S) {
         let Self { packed, left, columns, out, .. } = self;
@@ -218,7 +220,7 @@ impl<T: Number> Multiply<'_, T> {
     }
 }
 
-/// One row against several panels, in registers over the whole depth.
+/// Returns the products of one row with several panels, summed in registers over the whole depth.
 #[inline(always)]
 fn row_sums<T: Number, S: Simd, const VECTORS: usize, const PANELS: usize>(
     simd: S,
@@ -229,16 +231,17 @@ fn row_sums<T: Number, S: Simd, const VECTORS: usize, const PANELS: usize>(
     let panels: [&[[T; PANEL]]; PANELS] = panels.map(|panel| &panel.as_chunks().0[..left.len()]);
     for (depth, &number) in left.iter().enumerate() {
         let factor = T::splat(simd, number);
-        for which in 0..PANELS {
-            let panel = &T::vectors::<S>(&panels[which][depth])[..VECTORS];
+        for place in 0..PANELS {
+            let panel = &T::vectors::<S>(&panels[place][depth])[..VECTORS];
             for vector in 0..VECTORS {
-                sums[which][vector] = T::mul_add(simd, factor, panel[vector], sums[which][vector]);
+                sums[place][vector] = T::mul_add(simd, factor, panel[vector], sums[place][vector]);
             }
         }
     }
     sums
 }
 
+/// Writes the first `out.len()` sums.
 #[inline(always)]
 fn store<T: Number, S: Simd, const VECTORS: usize>(sums: &[T::Vector<S>; VECTORS], out: &mut [T]) {
     let mut numbers = [T::default(); PANEL];
@@ -246,49 +249,52 @@ fn store<T: Number, S: Simd, const VECTORS: usize>(sums: &[T::Vector<S>; VECTORS
     out.copy_from_slice(&numbers[..out.len()]);
 }
 
-/// Where a block of rows goes: a row every `stride` numbers, `used` of a panel's columns; to be begun or added to.
-struct Place<'a, T> {
-    begin: bool,
+/// The output of one block of rows and one panel.
+struct OutputBlock<'a, T> {
+    /// True if the products replace the output; otherwise they are added to it.
+    overwrite: bool,
     out: &'a mut [T],
+    /// The distance between two rows in `out`.
     stride: usize,
+    /// The number of the panel's columns that exist.
     used: usize,
 }
 
-/// A block of fewer rows than registers hold.
+/// Multiplies a block of fewer rows than the registers hold.
 #[inline(always)]
-fn some_rows<T: Number, S: Simd, const VECTORS: usize>(
+fn partial_tile<T: Number, S: Simd, const VECTORS: usize>(
     simd: S,
     rows: usize,
     left: &[T],
     panel: &[T],
-    place: Place<'_, T>,
+    output: OutputBlock<'_, T>,
 ) {
     match rows {
-        1 => tile::<T, S, 1, VECTORS>(simd, left, panel, place),
-        2 => tile::<T, S, 2, VECTORS>(simd, left, panel, place),
-        3 => tile::<T, S, 3, VECTORS>(simd, left, panel, place),
-        4 => tile::<T, S, 4, VECTORS>(simd, left, panel, place),
-        5 => tile::<T, S, 5, VECTORS>(simd, left, panel, place),
-        6 => tile::<T, S, 6, VECTORS>(simd, left, panel, place),
-        7 => tile::<T, S, 7, VECTORS>(simd, left, panel, place),
-        8 => tile::<T, S, 8, VECTORS>(simd, left, panel, place),
-        9 => tile::<T, S, 9, VECTORS>(simd, left, panel, place),
-        10 => tile::<T, S, 10, VECTORS>(simd, left, panel, place),
-        _ => tile::<T, S, 11, VECTORS>(simd, left, panel, place),
+        1 => tile::<T, S, 1, VECTORS>(simd, left, panel, output),
+        2 => tile::<T, S, 2, VECTORS>(simd, left, panel, output),
+        3 => tile::<T, S, 3, VECTORS>(simd, left, panel, output),
+        4 => tile::<T, S, 4, VECTORS>(simd, left, panel, output),
+        5 => tile::<T, S, 5, VECTORS>(simd, left, panel, output),
+        6 => tile::<T, S, 6, VECTORS>(simd, left, panel, output),
+        7 => tile::<T, S, 7, VECTORS>(simd, left, panel, output),
+        8 => tile::<T, S, 8, VECTORS>(simd, left, panel, output),
+        9 => tile::<T, S, 9, VECTORS>(simd, left, panel, output),
+        10 => tile::<T, S, 10, VECTORS>(simd, left, panel, output),
+        _ => tile::<T, S, 11, VECTORS>(simd, left, panel, output),
     }
 }
 
-/// `out (+)= left · panel`: one block of rows, one panel, in registers over the depth.
+/// Multiplies one block of `ROWS` rows with one panel, summed in registers over the depth.
 #[inline(always)]
 fn tile<T: Number, S: Simd, const ROWS: usize, const VECTORS: usize>(
     simd: S,
     left: &[T],
     panel: &[T],
-    place: Place<'_, T>,
+    output: OutputBlock<'_, T>,
 ) {
-    let Place { begin, out, stride, used } = place;
+    let OutputBlock { overwrite, out, stride, used } = output;
     let mut sums = [[T::splat(simd, T::default()); VECTORS]; ROWS];
-    if !begin {
+    if !overwrite {
         for (row, sums) in sums.iter_mut().enumerate() {
             let mut numbers = [T::default(); PANEL];
             numbers[..used].copy_from_slice(&out[row * stride..][..used]);
@@ -321,12 +327,12 @@ mod tests {
         Matrix::new((0..rows * cols).map(|_| random.normal() as f32).collect(), rows, cols).unwrap()
     }
 
-    /// In the order of the depth, one fused multiply-add after the other.
+    /// Returns the inner product in the order of the depth, one fused multiply-add after the other.
     fn sum(left: &[f32], right: impl Iterator<Item = f32>) -> f32 {
         left.iter().zip(right).fold(0.0, |sum, (&a, b)| a.mul_add(b, sum))
     }
 
-    /// Whether the machine multiplies and adds in one rounding, as `f32::mul_add` does everywhere.
+    /// Returns whether the machine has fused multiply-add instructions, which round once as `f32::mul_add` does.
     fn fused() -> bool {
         #[cfg(target_arch = "x86_64")]
         return std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma");
@@ -354,7 +360,7 @@ mod tests {
             for row in 0..rows {
                 for column in 0..columns {
                     let expected = sum(left.row(row), right.row(column).iter().copied());
-                    // Without fused instructions every product rounds once more; the order is the same.
+                    // Without fused instructions every product is rounded as well; the order does not change.
                     let close = (found.row(row)[column] - expected).abs() <= 1e-4 * depth as f32;
                     assert!(
                         close && (found.row(row)[column] == expected || !fused()),
@@ -363,13 +369,13 @@ mod tests {
                     assert!(packed.column(column).eq(right.row(column).iter().copied()));
                 }
             }
-            let mut turned = Matrix::zeros(depth, columns);
+            let mut transposed = Matrix::zeros(depth, columns);
             for row in 0..depth {
                 for column in 0..columns {
-                    turned.row_mut(row)[column] = right.row(column)[row];
+                    transposed.row_mut(row)[column] = right.row(column)[row];
                 }
             }
-            assert_eq!(Packed::of_columns(&turned, &context).product(&left, &context).unwrap(), found);
+            assert_eq!(Packed::of_columns(&transposed, &context).product(&left, &context).unwrap(), found);
         }
     }
 

@@ -1,11 +1,11 @@
-//! Lists of different lengths, stored one after the other.
+//! A list of lists of different lengths, in one vector.
 
 use serde::{Deserialize, Serialize};
 
-/// Rows of values, where every row may have a length of its own.
+/// A list of rows of different lengths, in one vector of values and one of offsets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ragged<T> {
-    /// The start of every row, then the end of the last: one more than there are rows.
+    /// The start of every row, then the end of the last row: one entry more than rows.
     offsets: Vec<usize>,
     values: Vec<T>,
 }
@@ -17,7 +17,7 @@ impl<T> Default for Ragged<T> {
 }
 
 impl<T> Ragged<T> {
-    /// Wraps values whose rows begin at `offsets`; `None` where these do not ascend from 0 to the number of values.
+    /// Wraps values whose rows start at `offsets`; `None` unless these ascend from 0 to the number of values.
     pub fn new(offsets: Vec<usize>, values: Vec<T>) -> Option<Self> {
         let valid =
             offsets.first() == Some(&0) && offsets.last() == Some(&values.len()) && offsets.is_sorted();
@@ -63,7 +63,7 @@ impl<T> Ragged<T> {
         &mut self.values[range]
     }
 
-    /// Returns all rows in turn.
+    /// Returns an iterator over the rows.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[T]> {
         self.offsets.windows(2).map(|ends| &self.values[ends[0]..ends[1]])
     }

@@ -1,33 +1,33 @@
-//! The random numbers of the library: one named generator, and what is made of its bits written out here, so that a
-//! seed means the same for years.
+//! Random numbers from one named generator. All distributions are defined here, so that a seed always means the same
+//! numbers.
 //!
 //! ```
 //! use dance::numeric::random::{Random, uniform_of};
 //! assert_eq!(Random::new(7, 1).below(100), Random::new(7, 1).below(100));
-//! assert_ne!(uniform_of(&[7, 1]), uniform_of(&[7, 2])); // a function of its keys alone
+//! assert_ne!(uniform_of(&[7, 1]), uniform_of(&[7, 2])); // depends on its keys alone
 //! ```
 
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
-/// PCG XSL 128/64 (LCG).
+/// The generator PCG XSL 128/64 (LCG).
 #[derive(Clone, Debug)]
 pub struct Random {
     generator: Pcg64,
 }
 
 impl Random {
-    /// A generator of its own for every `purpose` of the same `seed`: drawing more for one changes nothing for another.
+    /// Creates the generator of a `seed` and a `purpose`. Each purpose has its own stream of numbers.
     pub fn new(seed: u64, purpose: u64) -> Self {
         Self { generator: Pcg64::new(u128::from(seed), u128::from(purpose)) }
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.generator.next_u64()
     }
 
-    /// Uniform in 0…bound-1, exactly: draws that would favour small numbers are thrown away. `bound` must not be 0.
+    /// Returns a uniform number below `bound`, which must not be 0. Draws that would favour small numbers are rejected.
     pub fn below(&mut self, bound: usize) -> usize {
         let bound = bound as u64;
         let excess = (u64::MAX % bound + 1) % bound;
@@ -39,18 +39,18 @@ impl Random {
         }
     }
 
-    /// Uniform in [0, 1), a multiple of 2⁻⁵³.
+    /// Returns a uniform number in [0, 1), a multiple of 2⁻⁵³.
     pub fn uniform(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Standard normal (Box–Muller, one of the pair).
+    /// Returns a standard normal number (Box–Muller, one of the pair).
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
 
-    /// Fisher–Yates, from the end.
+    /// Shuffles `items` by Fisher–Yates, from the end.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
@@ -58,12 +58,13 @@ impl Random {
     }
 }
 
-/// Uniform in [0, 1) and a function of the `keys` alone: for numbers that belong to a thing, not to a place in a stream.
+/// Returns a uniform number in [0, 1) that depends on the `keys` alone, so that an object has the same draw in any
+/// order.
 pub fn uniform_of(keys: &[u64]) -> f64 {
     (bits_of(keys.iter().copied()) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// 64 bits that are a function of the `keys` alone. Every key goes through the finaliser of `SplitMix64`.
+/// Returns 64 bits that depend on the `keys` alone. Every key passes through the finaliser of `SplitMix64`.
 pub(crate) fn bits_of(keys: impl IntoIterator<Item = u64>) -> u64 {
     let mut state = 0u64;
     for key in keys {
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_the_generator_it_is_named_after() {
+    fn first_outputs_are_those_of_pcg64() {
         // The first outputs of the reference implementation of pcg64 for state 42, stream 54.
         let mut random = Random::new(42, 54);
         let expected = [0x86b1_da1d_7206_2b68, 0x1304_aa46_c985_3d39, 0xa367_0e9e_0dd5_0358];
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_have_the_moments_they_should() {
+    fn draws_have_the_moments_of_their_distributions() {
         let mut random = Random::new(5, 0);
         let n = 200_000;
         let (mut uniform, mut normal, mut square, mut below) = (0.0, 0.0, 0.0, [0usize; 5]);

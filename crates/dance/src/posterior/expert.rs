@@ -1,20 +1,21 @@
-//! What every expert can do: judge the points of the bag by all others, judge a query, and say what changes when the query joins.
+//! The interface of the experts: log posteriors of the bag, predictions for queries, and the changes when a query
+//! joins.
 
 use crate::context::Context;
-use crate::posterior::link::Told;
+use crate::numeric::matrix::Matrix;
+use crate::posterior::link::Link;
 use crate::posterior::settings::Space;
-use crate::posterior::wide::Wide;
 
-/// The same points in every space.
+/// Points mapped to every space.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Block {
-    pub(super) raw: Wide,
-    pub(super) white: Wide,
-    pub(super) learned: Wide,
+pub(super) struct MappedPoints {
+    pub(super) raw: Matrix<f64>,
+    pub(super) white: Matrix<f64>,
+    pub(super) learned: Matrix<f64>,
 }
 
-impl Block {
-    pub(super) fn get(&self, space: Space) -> &Wide {
+impl MappedPoints {
+    pub(super) fn get(&self, space: Space) -> &Matrix<f64> {
         match space {
             Space::Raw => &self.raw,
             Space::White => &self.white,
@@ -22,80 +23,79 @@ impl Block {
         }
     }
 
-    /// These points, then those of `below`.
-    pub(super) fn above(self, below: &Self) -> Self {
+    /// Returns these points, followed by those of `below`.
+    pub(super) fn concat(self, below: &Self) -> Self {
         Self {
-            raw: self.raw.above(&below.raw),
-            white: self.white.above(&below.white),
-            learned: self.learned.above(&below.learned),
+            raw: self.raw.concat(&below.raw),
+            white: self.white.concat(&below.white),
+            learned: self.learned.concat(&below.learned),
         }
     }
 }
 
-/// Labelled points that speak: those that fitted the kernel, then the bag.
-pub(super) struct Support<'a> {
-    pub(super) points: &'a Block,
+/// The labelled points that experts are trained on: fit points, then the bag.
+pub(super) struct TrainingSet<'a> {
+    pub(super) points: &'a MappedPoints,
     pub(super) labels: &'a [u32],
-    /// How many of them fitted the kernel.
+    /// The number of fit points.
     pub(super) fit: usize,
     pub(super) classes: usize,
 }
 
-impl Support<'_> {
+impl TrainingSet<'_> {
     pub(super) fn bag_labels(&self) -> &[u32] {
         &self.labels[self.fit..]
     }
 }
 
-/// Evidence for every label, in units that the stack gives a weight.
+/// A classifier in closed form, whose log posteriors the stack multiplies by a weight and adds.
 pub(super) trait Expert: Send + Sync + std::fmt::Debug {
-    /// Evidence of every point of the bag for every label, from all points but itself.
-    fn bag(&self) -> &Wide;
+    /// Returns the log posteriors of every point of the bag, from all points but itself.
+    fn bag(&self) -> &Matrix<f64>;
 
-    /// What it is told from, and how.
-    fn outputs(&self) -> (&Wide, Told) {
-        (self.bag(), Told::PLAIN)
+    /// Returns the regression outputs of the bag and the link that maps them to log posteriors; `None` without a link.
+    fn outputs(&self) -> Option<(&Matrix<f64>, Link)> {
+        None
     }
 
-    /// Looks at queries.
-    fn ask<'a>(&'a self, block: &Block, context: &Context<'_>) -> Box<dyn Asked + 'a>;
+    /// Predicts queries.
+    fn predict<'a>(&'a self, block: &MappedPoints, context: &Context<'_>) -> Box<dyn Predictions + 'a>;
 }
 
-/// What an expert says about the queries of a block.
-pub(super) trait Asked: Send + Sync {
-    /// The query's own evidence for every label, from fit points and bag.
-    fn evidence(&self, query: usize) -> &[f64];
+/// An expert's predictions for a block of queries, and the changes in the bag when one of them joins.
+pub(super) trait Predictions: Send + Sync {
+    /// Returns the query's log posteriors, from fit points and bag.
+    fn log_posterior(&self, query: usize) -> &[f64];
 
-    /// Adds `weight` times what changes in the evidence of a point of the bag whatever label the query carries.
-    fn shift(&self, _query: usize, _point: usize, _weight: f64, _row: &mut [f64]) {}
+    /// Adds `weight` times the change in a point's log posteriors that does not depend on the query's label.
+    fn add_shift(&self, _query: usize, _point: usize, _weight: f64, _row: &mut [f64]) {}
 
-    /// What such a change is made of, for all points; `None` where there is none.
+    /// Returns the terms of this change for all points of the bag; `None` if there is no such change.
     fn shifts(&self, _query: usize) -> Option<Shifts<'_>> {
         None
     }
 
-    /// What changes beyond that in a point's evidence **for `label`** when the query carries it.
-    fn join(&self, query: usize, point: usize, label: usize) -> f64;
+    /// Returns the further change in a point's log posterior **for `label`** if the query carries it.
+    fn gain(&self, query: usize, point: usize, label: usize) -> f64;
 
-    /// Adds `weight` times the same to the numbers of `points`, but for what [`shifts`](Self::shifts) holds of it; points of that label
-    /// may get anything. Returns the largest number on the way, without the weight.
-    fn gains(&self, _of: (usize, usize), _points: &[u32], _weight: f64, _sums: &mut [f32]) -> f64 {
-        0.0
-    }
+    /// Adds `weight` times the [gain](Self::gain) of every one of `points` to its sum. Points with that label get
+    /// values without meaning. Returns the largest intermediate value, without the weight, for the rounding bound.
+    fn add_gains(&self, of: (usize, usize), points: &[u32], weight: f64, sums: &mut [f32]) -> f64;
 
-    /// Adds `weight` times the least and the most that a gain is for any label but the point's, for all points, but for what
-    /// [`shifts`](Self::shifts) holds of it.
-    fn between(&self, _query: usize, _weight: f64, _least: &mut [f64], _most: &mut [f64]) {}
+    /// Adds `weight` times the least and the largest [gain](Self::gain) over labels but the point's own, for all
+    /// points.
+    fn add_gain_bounds(&self, query: usize, weight: f64, least: &mut [f64], most: &mut [f64]);
 }
 
-/// With an expert's [outputs](Expert::outputs) b of a point whose label is y, and f of the query: the output for z changes by
-/// `shrunk·(b(z) - [z = y]) - joined·f(z)`, and that for the query's label by `joined` beyond it, which is the gain where outputs are told as
-/// they are.
+/// The terms of a change of outputs that does not depend on the query's label.
+///
+/// Let b be the [outputs](Expert::outputs) of a point with label y, and f those of the query. The output for z changes
+/// by `shrunk·(b(z) - [z = y]) - joined·f(z)`. The output for the query's label changes by `joined` beyond that.
 pub(super) struct Shifts<'a> {
-    /// f.
+    /// The outputs f of the query.
     pub(super) outputs: &'a [f64],
-    /// One number per point.
+    /// The relative change of a point's residuals, one number per point.
     pub(super) shrunk: &'a [f64],
-    /// One number per point.
+    /// The factor of the query's outputs, one number per point.
     pub(super) joined: &'a [f64],
 }

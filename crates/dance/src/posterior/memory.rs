@@ -1,23 +1,23 @@
-//! What a stack takes of memory, before it takes it.
+//! The memory that a stack needs, estimated before it is allocated.
 
-use crate::device::{Cpu, Device};
+use crate::device::{Cpu, Device, most_that_fit};
 use crate::error::{Error, Result, human_bytes};
 use crate::posterior::nearest::ROWS;
 use crate::posterior::ridge::LANDMARKS;
 use crate::posterior::settings::{ExpertSettings, Space, StackSettings};
 use crate::scores::by_class::Clusters;
 
-/// The points of a stack.
+/// The sizes of a stack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Size {
     pub(super) fit: usize,
-    /// Calibration points that speak.
+    /// The number of calibration points that experts train on.
     pub(super) bag: usize,
     pub(super) dimensions: usize,
     pub(super) classes: usize,
 }
 
-/// Refuses a stack that this machine has no room for, where it says what it has.
+/// Fails if the stack needs more memory than this machine has free, as far as that is known.
 pub(super) fn check(settings: &StackSettings, size: Size) -> Result<()> {
     let needed = bytes(settings, size);
     match Cpu.free_bytes() {
@@ -26,7 +26,7 @@ pub(super) fn check(settings: &StackSettings, size: Size) -> Result<()> {
     }
 }
 
-/// Refuses a fit and calibration points for which the largest stack, all experts together, has no room.
+/// Fails if a stack of all experts would need more memory than this machine has free.
 pub(crate) fn check_memory(fit: usize, bag: usize, dimensions: usize, classes: usize) -> Result<()> {
     let ridge = |space| ExpertSettings::Ridge {
         weight: 1.0,
@@ -37,7 +37,7 @@ pub(crate) fn check_memory(fit: usize, bag: usize, dimensions: usize, classes: u
         softness: 1.0,
     };
     let experts = vec![
-        ExpertSettings::Prototypes { weight: 1.0, shrinkage: 0.5, prior: 1.0, spread: 1.0, nothing: 1.0 },
+        ExpertSettings::Prototypes { weight: 1.0, shrinkage: 0.5, prior: 1.0 },
         ridge(Space::Raw),
         ridge(Space::White),
         ridge(Space::Learned),
@@ -48,46 +48,45 @@ pub(crate) fn check_memory(fit: usize, bag: usize, dimensions: usize, classes: u
 }
 
 fn refusal(settings: &StackSettings, size: Size, limit: u64) -> Error {
-    let (mut fits, mut too_many) = (0, size.bag);
-    while too_many - fits > 1 {
-        let middle = usize::midpoint(fits, too_many);
-        if bytes(settings, Size { bag: middle, ..size }) <= limit { fits = middle } else { too_many = middle }
-    }
+    let fits = most_that_fit(size.bag, |bag| bytes(settings, Size { bag, ..size }) <= limit);
     Error::Memory {
-        what: format!("evidence of {} calibration points in {} classes", size.bag, size.classes),
+        what: format!(
+            "the posterior's tables of {} calibration points in {} classes",
+            size.bag, size.classes
+        ),
         needed: bytes(settings, size),
         limit,
         hint: format!(
-            "Calibrate on fewer points (about {fits} would fit in {}), or with --combine fuse, which keeps no table of points and classes",
+            "Calibrate on fewer points (about {fits} would fit in {}), or with the method fuse, which keeps no table \
+             of points and classes",
             human_bytes(limit)
         ),
     }
 }
 
-/// Bytes at the peak: all of it in f64 but for what says so.
+/// Returns the bytes at the peak. Tables are of f64 unless a comment says otherwise.
 pub(super) fn bytes(settings: &StackSettings, Size { fit, bag, dimensions: d, classes: c }: Size) -> u64 {
     let n = fit + bag;
-    // The points in three spaces; then what experts say of the bag, its sum, and the shares of labels twice in f32.
-    let shared = 3 * n * d + 2 * bag * c;
+    // The points in three spaces; then the stack's log posteriors of the bag, and the shares of labels in f32.
+    let shared = 3 * n * d + 3 * bag * c / 2;
     let landmarks = if n <= settings.whole || fit == 0 { n } else { fit.min(LANDMARKS) };
     let mut kept = 0;
     let mut passing = 0;
     for expert in &settings.experts {
         kept += bag * c
             + match expert {
-                // Points again, and the table in f32, label by label.
+                // The points once more, and the table in f32, label by label.
                 ExpertSettings::Prototypes { .. } => bag * d + bag * c / 2,
                 ExpertSettings::Nearest { .. } => {
                     passing = passing.max(n * bag.min(ROWS));
                     n * d + bag * c / 2
                 }
-                ExpertSettings::Ridge { softness, .. } => {
-                    // Features and solutions of all points, the part of the bag, and that once more while it is packed.
+                ExpertSettings::Ridge { .. } => {
+                    // Features and solutions of all points, and the rows of the bag twice while they are packed.
                     passing =
                         passing.max(2 * n * landmarks + 2 * bag * landmarks + 3 * landmarks * landmarks);
-                    // Where outputs are told, they are kept too, and slopes in f32.
-                    let told = if *softness > 0.0 { bag * c * 3 / 2 } else { 0 };
-                    landmarks * (bag + landmarks + d + c) + told
+                    // The outputs beside their log posteriors, and slopes in f32.
+                    landmarks * (bag + landmarks + d + c) + bag * c * 3 / 2
                 }
             };
     }
@@ -106,21 +105,22 @@ mod tests {
         StackSettings::new(vec![nearest], None, 1.0, Clusters::default(), 0)
     }
 
-    /// Tables of 20,000 points and 1,000 classes: 160 MB each in f64, and one expert keeps two and a half beside the two and a half of the stack.
+    /// A table of 20,000 points and 1,000 classes has 160 MB in f64. The stack and its one expert keep one and a half
+    /// each.
     #[test]
     fn a_table_of_points_and_classes_is_counted() {
         let [with, without] = [1000, 0].map(|classes| bytes(&settings(), Size { classes, ..LARGE }));
-        assert_eq!(with - without, 8 * 20_000 * 1000 * 7 / 2);
+        assert_eq!(with - without, 8 * 20_000 * 1000 * 3);
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_what_does() {
+    fn a_stack_that_does_not_fit_is_refused_with_the_size_that_does() {
         let settings = settings();
         let needed = bytes(&settings, LARGE);
-        let Error::Memory { needed: said, hint, .. } = refusal(&settings, LARGE, needed - 1) else {
+        let Error::Memory { needed: reported, hint, .. } = refusal(&settings, LARGE, needed - 1) else {
             panic!()
         };
-        assert_eq!(said, needed);
+        assert_eq!(reported, needed);
         assert!(hint.contains("about 19999 would fit") && hint.contains("fuse"), "{hint}");
         assert!(check(&settings, Size { bag: 1 << 32, ..LARGE }).is_err() || Cpu.free_bytes().is_none());
     }

@@ -1,15 +1,17 @@
-//! **Evidence**: a posterior that learns from every label, in exact form.
+//! The **posterior** method: a stack of experts predicts the probability of every label.
 //!
-//! Experts in closed form judge every point by all others: [`prototypes`], [`ridge`] in three spaces, [`nearest`]. A stack adds up what
-//! they say, `p(y) ∝ exp Σ_j w_j e_j(y)`; the score of a label is `-ln p(y)`, less an offset of its class. Spaces, kernels, weights and
-//! offsets are fixed by the fit part ([`mod@learn`]); fit points *and* calibration points speak.
+//! Every expert returns unnormalised log posteriors `e_j(y)` in closed form: [`prototypes`], [`ridge`] in three spaces
+//! and [`nearest`]. The stack adds them with weights, `p(y) ∝ exp Σ_j w_j e_j(y)`. The score of a label is `-ln p(y)`,
+//! less an offset of its class. The fit points set the spaces, kernels, weights and offsets ([`mod@learn`]).
 //!
-//! In exact mode the query with a candidate label joins the calibration points, every point of this bag is judged by the fit points
-//! and all others of the bag, and the p-value is the share of scores that are at least the query's: one symmetric function of the
-//! bag, so `P(y ∈ C) ≥ 1-α` for exchangeable points (`docs/method.md`). Nothing is refitted: leaving one out and adding one are
-//! rank-one changes ([`count`]). In reuse mode the query does not join; in disjoint mode calibration points do not speak at all.
+//! In full calibration the experts train on fit points *and* calibration points, and the query joins the calibration
+//! points with a candidate label. These points are the bag. The score of a point of the bag comes from the fit points
+//! and all other points of the bag. The p-value is the share of scores that are at least the query's. It is a symmetric
+//! function of the bag, so `P(y ∈ C) ≥ 1-α` for exchangeable points (`docs/method.md`). Nothing is refitted: leaving
+//! one point out and adding one are rank-one changes ([`count`]). In split calibration the experts train on fit points
+//! alone.
 //!
-//! Everything is computed on the host in f64: sets do not depend on the device.
+//! The host computes everything in f64: prediction sets do not depend on the device.
 
 mod bounds;
 mod class_offsets;
@@ -20,6 +22,7 @@ mod learn;
 mod link;
 mod memory;
 mod nearest;
+mod products;
 mod prototypes;
 mod ridge;
 mod rounding;
@@ -28,18 +31,16 @@ mod shrinkage;
 mod spaces;
 mod weights;
 mod whitening;
-mod wide;
 
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 pub(crate) use tests::brute_force::solve;
 
-pub(crate) use learn::{Lesson, learn};
+pub(crate) use learn::{LearnInputs, learn};
 pub(crate) use memory::check_memory;
-pub(crate) use weights::{Evidences, log_sum};
+pub(crate) use weights::{ConditionalLogit, log_sum};
 pub(crate) use whitening::leave_one_out;
-pub(crate) use wide::Wide;
 
 pub use settings::{ExpertSettings, Space, StackSettings};
 
@@ -51,89 +52,98 @@ use crate::numeric::matrix::Matrix;
 use crate::scores::by_class::{Offsets, Strata};
 use crate::scores::counts::{Counts, LabelCounts};
 use bounds::Bounds;
-use count::{Bagged, Counting, Joining, Query, reaching, reaching_less, score, scores};
-use expert::{Asked, Block, Expert, Support};
-use link::Told;
+use count::{BagView, Counter, Query, less_offset, score, scores, threshold_of};
+use expert::{Expert, MappedPoints, Predictions, TrainingSet};
+use link::Link;
 use memory::Size;
-use spaces::{Middle, Spaces};
+use spaces::{Center, Spaces};
 
-/// Queries that are looked at together: what experts say of them is queries × points.
+/// Queries that are processed together: their tables hold queries × points.
 const BLOCK: usize = 96;
 
-/// Experts opened on labelled points, with what they say of the calibration points.
+/// Experts that are trained on labelled points, with their log posteriors of the calibration points.
 #[derive(Debug)]
 pub(crate) struct Stack {
     pub(crate) settings: StackSettings,
     experts: Vec<(f64, Box<dyn Expert>)>,
     spaces: Spaces,
-    /// Evidence of the calibration points that speak, weighted.
-    evidence: Wide,
-    /// Their labels.
+    /// Log posteriors of the bag, each point without itself; empty in split calibration.
+    log_posterior: Matrix<f64>,
+    /// Labels of the bag.
     labels: Vec<u32>,
-    pub(crate) known: Known,
-    /// What settles most pairs of a point and a label, where queries join the bag.
+    pub(crate) summary: CalibrationSummary,
+    /// Bounds on the scores of the bag; `None` in split calibration.
     bounds: Option<Bounds>,
-    /// Who is compared with whom, where not all are.
+    /// Groups of labels that are compared with each other; `None` compares all points.
     strata: Option<Strata>,
-    /// What is taken off the score of every class, before any query joins.
+    /// The offset of every class, before any query joins.
     offsets: Vec<f64>,
-    /// Where the bag decides that: what of, and the same experts on the fit points alone, which judge it.
-    fairness: Option<(Offsets, Box<Self>)>,
+    /// Balanced classes: their offsets, with a stack that is trained on the fit points alone and scores the bag for
+    /// them.
+    balance: Option<(Offsets, Box<Self>)>,
     classes: usize,
 }
 
-/// What calibration points say before any query joins them.
+/// Scores of the calibration points before a query joins them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Known {
-    /// Scores of their labels, ascending.
+pub(crate) struct CalibrationSummary {
+    /// Scores of the points' labels, ascending.
     pub(crate) scores: Vec<f64>,
-    /// What evidence is multiplied with for the probabilities that are told: what fits their labels best. No set depends on it.
+    /// The inverse temperature of the reported probabilities, by maximum likelihood. Prediction sets do not depend on
+    /// it.
     pub(crate) sharpness: f64,
 }
 
-impl Known {
-    fn of(evidence: &Wide, calibration: &Part, settings: &StackSettings, context: &Context<'_>) -> Self {
+impl CalibrationSummary {
+    fn new(
+        log_posterior: &Matrix<f64>,
+        calibration: &Part,
+        settings: &StackSettings,
+        context: &Context<'_>,
+    ) -> Self {
         let labels = &calibration.labels;
         let of = |(row, &label): (usize, &u32)| {
-            score(&mut evidence.row(row).to_vec(), label as usize) - settings.offset(label as usize)
+            score(&mut log_posterior.row(row).to_vec(), label as usize) - settings.offset(label as usize)
         };
         let mut scores: Vec<f64> = labels.iter().enumerate().map(of).collect();
         scores.sort_unstable_by(f64::total_cmp);
-        let told = Evidences { tables: vec![evidence], labels, context }.fit(&[0]);
-        Self { scores, sharpness: told.weights[0].max(1e-3) }
+        let fitted = ConditionalLogit { tables: vec![log_posterior], labels, context }.fit(&[0]);
+        Self { scores, sharpness: fitted.weights[0].max(1e-3) }
     }
 }
 
 impl Stack {
-    /// `fit` and `calibration` are normalised points; `root` maps them by the learned metric.
+    /// Trains the experts. `fit` and `calibration` are normalised points; `root` maps them by the learned metric.
     pub(crate) fn open(
         settings: StackSettings,
         [fit, calibration]: [&Part; 2],
         root: &Matrix,
         classes: usize,
         calibrates: PosteriorCalibration,
-        known: Option<Known>,
+        summary: Option<CalibrationSummary>,
         context: &Context<'_>,
     ) -> Result<Self> {
-        let speaks = calibrates != PosteriorCalibration::Split;
-        let bag = if speaks { calibration.labels.len() } else { 0 };
+        let trains_on_bag = calibrates != PosteriorCalibration::Split;
+        let bag = if trains_on_bag { calibration.labels.len() } else { 0 };
         memory::check(&settings, Size { fit: fit.labels.len(), bag, dimensions: root.rows(), classes })?;
-        let middle = Middle::new(settings.centred, &fit.embeddings);
-        let spaces = Spaces::new(middle, settings.whitening.as_ref(), root, context);
-        let of = |part: &Part| spaces.block(&part.embeddings, context);
-        let judged = of(calibration);
+        // Map all points to the spaces of the experts.
+        let center = Center::new(settings.centred, &fit.embeddings);
+        let spaces = Spaces::new(center, settings.whitening.as_ref(), root, context);
+        let of = |part: &Part| spaces.map(&part.embeddings, context);
+        let held_out = of(calibration);
         let (mut points, mut labels) = (of(fit), fit.labels.clone());
-        if speaks {
-            points = points.above(&judged);
+        if trains_on_bag {
+            points = points.concat(&held_out);
             labels.extend_from_slice(&calibration.labels);
         }
-        let support = Support { points: &points, labels: &labels, fit: fit.labels.len(), classes };
+        // Train every expert.
+        let training = TrainingSet { points: &points, labels: &labels, fit: fit.labels.len(), classes };
         let mut experts = Vec::with_capacity(settings.experts.len());
         for expert in &settings.experts {
             context.check()?;
             experts.push((
                 expert.weight(),
-                learn::open(expert, &support, (settings.whole, settings.seed), context)?,
+                learn::open(expert, &training, (settings.whole, settings.seed), context)?,
             ));
         }
         let offsets = (0..classes).map(|class| settings.offset(class)).collect();
@@ -141,63 +151,78 @@ impl Stack {
             spaces,
             settings,
             experts,
-            evidence: Wide::default(),
-            labels: support.bag_labels().to_vec(),
-            known: Known::default(),
+            log_posterior: Matrix::<f64>::default(),
+            labels: training.bag_labels().to_vec(),
+            summary: CalibrationSummary::default(),
             bounds: None,
             strata: None,
             offsets,
-            fairness: None,
+            balance: None,
             classes,
         };
-        let evidence = if speaks { stack.of_bag() } else { stack.of_queries(&judged, context) };
-        stack.known = known.unwrap_or_else(|| Known::of(&evidence, calibration, &stack.settings, context));
-        if speaks {
-            stack.evidence = evidence;
+        // Score the calibration points: each without itself where experts were trained on it.
+        let log_posterior = if trains_on_bag {
+            stack.bag_log_posteriors()
+        } else {
+            stack.query_log_posteriors(&held_out, context)
+        };
+        stack.summary = summary.unwrap_or_else(|| {
+            CalibrationSummary::new(&log_posterior, calibration, &stack.settings, context)
+        });
+        if trains_on_bag {
+            stack.log_posterior = log_posterior;
         }
+        // Only full calibration has queries that join the bag, and needs what follows.
         let PosteriorCalibration::Full { by_class, .. } = calibrates else { return Ok(stack) };
         if by_class == ByClass::Balanced {
-            let settings = stack.settings.clone();
-            let none = Part { embeddings: Matrix::with_columns(root.rows()), labels: Vec::new() };
-            let apart = Self::open(
-                settings,
-                [fit, &none],
-                root,
-                classes,
-                PosteriorCalibration::Split,
-                None,
-                context,
-            )?;
-            let mut evidence = apart.of_queries(&judged, context);
-            let each = calibration.labels.iter().enumerate();
-            let scores: Vec<f64> =
-                each.map(|(row, &label)| score(evidence.row_mut(row), label as usize)).collect();
-            let average = stack.settings.log_loss;
-            let offsets = Offsets::new(&scores, &calibration.labels, classes, average);
+            let fit_only = stack.on_fit_points(fit, root, context)?;
+            let offsets = stack.balanced_offsets(&fit_only, &held_out, &calibration.labels, context);
             stack.offsets = (0..classes).map(|class| offsets.of(class)).collect();
-            stack.fairness = Some((offsets, Box::new(apart)));
+            stack.balance = Some((offsets, Box::new(fit_only)));
         }
-        stack.bounds = Some(Bounds::new(&stack.bagged(), &stack.outputs(), &stack.offsets, context));
+        stack.bounds = Some(Bounds::new(&stack.bag_view(), &stack.outputs(), &stack.offsets, context));
         stack.strata = Strata::new(by_class, &stack.settings.clusters, classes, &stack.labels);
         Ok(stack)
     }
 
-    /// Evidence of the bag, each point by all others.
-    fn of_bag(&self) -> Wide {
-        let mut all = Wide::zeros(self.labels.len(), self.classes);
+    /// Returns the stack with the same settings, trained on the fit points alone.
+    fn on_fit_points(&self, fit: &Part, root: &Matrix, context: &Context<'_>) -> Result<Self> {
+        let none = Part { embeddings: Matrix::with_columns(root.rows()), labels: Vec::new() };
+        let (settings, split) = (self.settings.clone(), PosteriorCalibration::Split);
+        Self::open(settings, [fit, &none], root, self.classes, split, None, context)
+    }
+
+    /// Returns the offsets that balance the classes of the bag, from scores by the fit points alone.
+    fn balanced_offsets(
+        &self,
+        fit_only: &Self,
+        bag: &MappedPoints,
+        labels: &[u32],
+        context: &Context<'_>,
+    ) -> Offsets {
+        let mut log_posterior = fit_only.query_log_posteriors(bag, context);
+        let each = labels.iter().enumerate();
+        let scores: Vec<f64> =
+            each.map(|(row, &label)| score(log_posterior.row_mut(row), label as usize)).collect();
+        Offsets::new(&scores, labels, self.classes, self.settings.log_loss)
+    }
+
+    /// Returns the log posteriors of the bag, each point from all other points.
+    fn bag_log_posteriors(&self) -> Matrix<f64> {
+        let mut all = Matrix::<f64>::zeros(self.labels.len(), self.classes);
         for (weight, expert) in &self.experts {
             add(&mut all, *weight, expert.bag());
         }
         all
     }
 
-    /// Evidence of points that do not speak.
-    fn of_queries(&self, block: &Block, context: &Context<'_>) -> Wide {
-        let mut all = Wide::zeros(block.raw.rows(), self.classes);
+    /// Returns the log posteriors of points that the experts were not trained on.
+    fn query_log_posteriors(&self, block: &MappedPoints, context: &Context<'_>) -> Matrix<f64> {
+        let mut all = Matrix::<f64>::zeros(block.raw.rows(), self.classes);
         for (weight, expert) in &self.experts {
-            let asked = expert.ask(block, context);
+            let predictions = expert.predict(block, context);
             for row in 0..all.rows() {
-                for (sum, &value) in all.row_mut(row).iter_mut().zip(asked.evidence(row)) {
+                for (sum, &value) in all.row_mut(row).iter_mut().zip(predictions.log_posterior(row)) {
                     *sum += weight * value;
                 }
             }
@@ -205,33 +230,41 @@ impl Stack {
         all
     }
 
-    /// Counts and probabilities of normalised queries.
+    /// Returns counts and probabilities of normalised queries.
     pub(super) fn answer(&self, queries: &Matrix, context: &Context<'_>) -> Result<(LabelCounts, Matrix)> {
-        let mut counts = LabelCounts::new(self.known.scores.len());
+        let mut counts = LabelCounts::new(self.summary.scores.len());
         let mut probabilities = Matrix::with_columns(self.classes);
         for first in (0..queries.rows()).step_by(BLOCK) {
             let rows: Vec<usize> = (first..queries.rows().min(first + BLOCK)).collect();
-            let normalised = queries.select(&rows);
-            let block = self.spaces.block(&normalised, context);
-            let asked: Vec<(f64, Box<dyn Asked + '_>)> =
-                self.experts.iter().map(|(weight, expert)| (*weight, expert.ask(&block, context))).collect();
-            let found = context.map(rows.len(), |query| self.posterior(&asked, query));
-            let (mut queries, told): (Vec<_>, Vec<_>) = found.into_iter().unzip();
-            if let Some((offsets, apart)) = &self.fairness {
-                let mut evidence = apart.of_queries(&block, context);
+            let block = self.spaces.map(&queries.select(&rows), context);
+            // Score the queries by the stack as it is.
+            let predictions: Vec<(f64, Box<dyn Predictions + '_>)> = self
+                .experts
+                .iter()
+                .map(|(weight, expert)| (*weight, expert.predict(&block, context)))
+                .collect();
+            let scored = context.map(rows.len(), |query| self.posterior(&predictions, query));
+            let (mut queries, posteriors): (Vec<_>, Vec<_>) = scored.into_iter().unzip();
+            // A query that joins moves the balanced offset of its class.
+            if let Some((offsets, fit_only)) = &self.balance {
+                let mut log_posterior = fit_only.query_log_posteriors(&block, context);
                 for (row, query) in queries.iter_mut().enumerate() {
-                    let apart = scores(evidence.row_mut(row)).into_iter().enumerate();
-                    query.offsets = apart.map(|(label, score)| offsets.joined(label, score)).collect();
+                    let each = scores(log_posterior.row_mut(row)).into_iter().enumerate();
+                    query.offsets = each.map(|(label, score)| offsets.joined(label, score)).collect();
                 }
             }
-            let joining = Joining { bag: self.bagged(), experts: &asked, strata: self.strata.as_ref() };
-            let found = match &self.bounds {
-                Some(bounds) => {
-                    Counting { joining, bounds, outputs: self.outputs() }.count(&queries, context)?
+            let counted = match &self.bounds {
+                Some(bounds) => Counter {
+                    bag: self.bag_view(),
+                    experts: &predictions,
+                    strata: self.strata.as_ref(),
+                    bounds,
+                    outputs: self.outputs(),
                 }
-                None => queries.iter().map(|query| self.count_apart(query)).collect(),
+                .count(&queries, context)?,
+                None => queries.iter().map(|query| self.count_unjoined(query)).collect(),
             };
-            for (count, probability) in found.into_iter().zip(told) {
+            for (count, probability) in counted.into_iter().zip(posteriors) {
                 let least = count.iter().copied().min().unwrap_or(1);
                 let each = (0..).zip(count.into_iter().map(Counts::One));
                 counts.push(each, Counts::One(least));
@@ -241,17 +274,17 @@ impl Stack {
         Ok((counts, probabilities))
     }
 
-    /// A query's score of every label, and its probabilities.
-    fn posterior(&self, asked: &[(f64, Box<dyn Asked + '_>)], query: usize) -> (Query, Vec<f32>) {
+    /// Returns a query's score of every label, and its probabilities.
+    fn posterior(&self, predictions: &[(f64, Box<dyn Predictions + '_>)], query: usize) -> (Query, Vec<f32>) {
         let mut row = vec![0.0; self.classes];
-        for (weight, expert) in asked {
-            for (sum, &value) in row.iter_mut().zip(expert.evidence(query)) {
+        for (weight, expert) in predictions {
+            for (sum, &value) in row.iter_mut().zip(expert.log_posterior(query)) {
                 *sum += weight * value;
             }
         }
         let query = Query { scores: scores(&mut row), offsets: self.offsets.clone() };
         for value in &mut row {
-            *value *= self.known.sharpness;
+            *value *= self.summary.sharpness;
         }
         let total = log_sum(&row);
         (query, row.iter().map(|value| (value - total).exp() as f32).collect())
@@ -259,30 +292,30 @@ impl Stack {
 
     /// Returns the number of calibration points.
     pub(crate) fn calibration_points(&self) -> usize {
-        self.known.scores.len()
+        self.summary.scores.len()
     }
 
-    /// Counts of a query that does not join the bag.
-    fn count_apart(&self, query: &Query) -> Vec<u32> {
-        let own = &self.known.scores;
+    /// Returns the counts of a query that does not join the bag.
+    fn count_unjoined(&self, query: &Query) -> Vec<u32> {
+        let own = &self.summary.scores;
         let count = |(&score, &off): (&f64, &f64)| {
-            let least = reaching_less(reaching(score), off);
+            let least = less_offset(threshold_of(score), off);
             (1 + own.len() - own.partition_point(|&other| other < least)) as u32
         };
         query.scores.iter().zip(&query.offsets).map(count).collect()
     }
 
-    fn bagged(&self) -> Bagged<'_> {
-        Bagged { evidence: &self.evidence, labels: &self.labels }
+    fn bag_view(&self) -> BagView<'_> {
+        BagView { log_posterior: &self.log_posterior, labels: &self.labels }
     }
 
-    /// What each expert's evidence of the bag is told from.
-    fn outputs(&self) -> Vec<(&Wide, Told)> {
+    /// Returns the [outputs](Expert::outputs) of every expert.
+    fn outputs(&self) -> Vec<Option<(&Matrix<f64>, Link)>> {
         self.experts.iter().map(|(_, expert)| expert.outputs()).collect()
     }
 }
 
-fn add(sum: &mut Wide, weight: f64, table: &Wide) {
+fn add(sum: &mut Matrix<f64>, weight: f64, table: &Matrix<f64>) {
     for (sum, &value) in sum.as_mut_slice().iter_mut().zip(table.as_slice()) {
         *sum += weight * value;
     }

@@ -1,128 +1,131 @@
-//! **Kernel ridge** regression on fit points and bag, every point of the bag judged by a fit without it.
+//! **Kernel ridge** regression on fit points and bag, with leave-one-out outputs for the bag.
 //!
-//! With B = (K+ρI)⁻¹ over all points and one-hot Y, the output at i without i is `Y_i - (BY)_i / B_ii`. A query with kernel column k
-//! and label l makes of it, with `v = Bk`, `σ = K(q,q)+ρ - kᵀv`, `f = kᵀBY`:
-//! `Y_i - [(BY)_i + v_i(f - e_l)/σ] / [B_ii + v_i²/σ]`; the query's own output is f.
+//! With B = (K+ρI)⁻¹ over all points and one-hot Y, the output at i without i is `Y_i - (BY)_i / B_ii`. A query with
+//! kernel column k and label l changes this, with `v = Bk`, `σ = K(q,q)+ρ - kᵀv` and `f = kᵀBY`, to
+//! `Y_i - [(BY)_i + v_i(f - e_l)/σ] / [B_ii + v_i²/σ]`. The query's own output is f.
 //!
-//! That takes N² numbers and 2N² operations per query. Beyond 2,048 points the kernel is spanned by fit points instead
-//! (landmarks m, `K ≈ ΦΦᵀ` with `Φ = K_Nm L⁻ᵀ`, `LLᵀ = K_mm`): then `B = (I - ΦAΦᵀ)/ρ` with `A = (ΦᵀΦ+ρI)⁻¹`, so `v = ΦAφ` and
-//! `σ = ρ(1 + φᵀAφ)`, which are products with the m numbers `k_m(q)`: 2m(n+m+c) operations.
+//! This takes N² numbers, and 2N² operations per query. Beyond 2,048 points, m landmarks among the fit points span the
+//! kernel instead: `K ≈ ΦΦᵀ` with `Φ = K_Nm L⁻ᵀ` and `LLᵀ = K_mm`. Then `B = (I - ΦAΦᵀ)/ρ` with `A = (ΦᵀΦ+ρI)⁻¹`, so
+//! `v = ΦAφ` and `σ = ρ(1 + φᵀAφ)`. These are products with the m numbers `k_m(q)`: 2m(n+m+c) operations.
 //!
-//! Outputs are [told](crate::posterior::link) as evidence.
+//! A [link](crate::posterior::link) maps outputs to log posteriors.
 
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::numeric::linalg;
+use crate::numeric::matrix::Matrix;
 use crate::numeric::packed::Packed;
 use crate::numeric::random::Random;
 use crate::posterior::bounds::PAIRS;
-use crate::posterior::expert::{Asked, Block, Expert, Shifts, Support};
-use crate::posterior::link::Told;
+use crate::posterior::expert::{Expert, MappedPoints, Predictions, Shifts, TrainingSet};
+use crate::posterior::link::Link;
+use crate::posterior::products::{Targets, dot};
 use crate::posterior::settings::Space;
-use crate::posterior::wide::{Targets, Wide, dot};
 
-/// Most points whose kernel is inverted as it is.
+/// The largest number of points whose kernel matrix is inverted without landmarks.
 pub(super) const WHOLE: usize = 2048;
-/// Landmarks beyond that.
+/// The number of landmarks beyond that.
 pub(super) const LANDMARKS: usize = 1024;
-/// Added to the diagonal of the landmarks' kernel, which may hold one point twice.
+/// Jitter on the diagonal of the landmarks' kernel matrix, which is singular if two landmarks are equal.
 const JITTER: f64 = 1e-8;
-/// The stream of random numbers that picks landmarks.
-const LANDMARK_PURPOSE: u64 = 0x1a4d;
+/// The stream of random numbers that draws landmarks.
+const LANDMARK_STREAM: u64 = 0x1a4d;
 
-/// A kernel ridge regression's settings.
+/// The settings of a kernel ridge regression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RidgeSettings {
     pub(super) space: Space,
     pub(super) kernel: Kernel,
     pub(super) ridge: f64,
-    pub(super) told: Told,
+    pub(super) link: Link,
 }
 
-/// Outputs that may fall so far, in what the slope of evidence is measured by, have the slope that was found before.
+/// Slopes of the link are bounded for outputs that fall by at most this.
 const FALL: f64 = 0.02;
 
-/// See the [module](self).
+/// A trained kernel ridge regression; see the [module](self).
 #[derive(Clone, Debug)]
 pub(super) struct Ridge {
     settings: RidgeSettings,
-    /// Points that kernel columns are taken at.
+    /// The points of a kernel column: all points, or the landmarks.
     centers: Targets,
-    /// From a kernel column to v over the bag (the columns `bag`) and to `Qk` (the columns `own`).
+    /// Maps a kernel column to v over the bag (from column `bag_columns`) and to `Qk` (from column `own_columns`).
     influence: Packed<f64>,
     bag_columns: usize,
     own_columns: usize,
-    /// `σ = base + sign·kᵀQk`.
+    /// σ is `base + sign·kᵀQk`.
     base: f64,
     sign: f64,
-    /// From a kernel column to f.
+    /// Maps a kernel column to f.
     to_outputs: Packed<f64>,
     /// `B_ii` of the bag.
     diagonal: Vec<f64>,
     labels: Vec<u32>,
-    /// Outputs of the bag.
-    outputs: Wide,
-    /// What they are told as, where not as they are, and what is known of the point for that.
-    told: Option<(Wide, Vec<Ends>)>,
+    /// Leave-one-out outputs of the bag.
+    outputs: Matrix<f64>,
+    /// Log posteriors of the bag.
+    bag: Matrix<f64>,
+    /// Bounds on the outputs of every point of the bag.
+    ends: Vec<OutputEnds>,
 }
 
-/// What outputs of a point for labels but its own are.
+/// Bounds on the outputs of a point for labels but its own.
 #[derive(Clone, Copy, Debug)]
-struct Ends {
-    /// The largest in size.
+struct OutputEnds {
+    /// The largest |output|.
     largest: f64,
-    /// The steepest that evidence is where no output falls by more than [`FALL`].
+    /// The largest slope of the link as long as no output falls by more than [`FALL`].
     slope: f64,
 }
 
 impl Ridge {
+    /// Trains on all points; `landmarks` are the largest number of points without landmarks, and the seed that draws
+    /// them.
     pub(super) fn open(
-        support: &Support<'_>,
+        training: &TrainingSet<'_>,
         settings: RidgeSettings,
         (whole, seed): (usize, u64),
         context: &Context<'_>,
     ) -> Result<Self> {
-        let points = support.points.get(settings.space);
-        let mut opened = if points.rows() <= whole || support.fit == 0 {
-            Self::whole(support, settings, points, context)?
+        let points = training.points.get(settings.space);
+        let mut opened = if points.rows() <= whole || training.fit == 0 {
+            Self::whole(training, settings, points, context)?
         } else {
-            let mut rows: Vec<usize> = (0..support.fit).collect();
-            Random::new(seed, LANDMARK_PURPOSE).shuffle(&mut rows);
+            let mut rows: Vec<usize> = (0..training.fit).collect();
+            Random::new(seed, LANDMARK_STREAM).shuffle(&mut rows);
             rows.truncate(LANDMARKS);
             rows.sort_unstable();
-            Self::spanned(support, settings, points, &points.select(&rows), context)?
+            Self::spanned(training, settings, points, &points.select(&rows), context)?
         };
-        opened.tell();
+        opened.link_outputs();
         Ok(opened)
     }
 
-    fn tell(&mut self) {
-        let told = self.settings.told;
-        if told.is_plain() {
-            return;
-        }
+    /// Maps the outputs of the bag to log posteriors, and bounds them.
+    fn link_outputs(&mut self) {
+        let link = self.settings.link;
         let mut bag = self.outputs.clone();
-        bag.as_mut_slice().iter_mut().for_each(|output| *output = told.of(*output));
+        bag.as_mut_slice().iter_mut().for_each(|output| *output = link.apply(*output));
         let ends = |(row, &own): (usize, &u32)| {
             let others =
                 || self.outputs.row(row).iter().enumerate().filter(|&(label, _)| label != own as usize);
             let least = others().map(|(_, &output)| output).fold(f64::INFINITY, f64::min);
             let largest = others().map(|(_, output)| output.abs()).fold(0.0, f64::max);
-            Ends { largest, slope: told.slope(least - FALL) }
+            OutputEnds { largest, slope: link.slope(least - FALL) }
         };
-        let ends = self.labels.iter().enumerate().map(ends).collect();
-        self.told = Some((bag, ends));
+        self.ends = self.labels.iter().enumerate().map(ends).collect();
+        self.bag = bag;
     }
 
-    /// The kernel of all points, inverted.
+    /// Inverts the kernel matrix of all points.
     fn whole(
-        support: &Support<'_>,
+        training: &TrainingSet<'_>,
         settings: RidgeSettings,
-        points: &Wide,
+        points: &Matrix<f64>,
         context: &Context<'_>,
     ) -> Result<Self> {
-        let (n, fit) = (points.rows(), support.fit);
+        let (n, fit) = (points.rows(), training.fit);
         let centers = Targets::new(points, context);
         let mut matrix = kernel_of(settings.kernel, centers.squared(points, context), context);
         for row in 0..n {
@@ -130,21 +133,21 @@ impl Ridge {
         }
         let inverse = context.run(|| linalg::inverse(matrix.as_mut_slice(), n)).map_err(singular)?;
         let inverse = |row: usize, column: usize| inverse[row * n + column];
-        // BY, column by class.
-        let mut by = Wide::zeros(n, support.classes);
+        // BY, one row per point.
+        let mut by = Matrix::<f64>::zeros(n, training.classes);
         for row in 0..n {
-            for (column, &label) in support.labels.iter().enumerate() {
+            for (column, &label) in training.labels.iter().enumerate() {
                 by.row_mut(row)[label as usize] += inverse(row, column);
             }
         }
         let diagonal: Vec<f64> = (fit..n).map(|row| inverse(row, row)).collect();
-        let labels = support.bag_labels().to_vec();
-        let mut bag = Wide::zeros(n - fit, support.classes);
+        let labels = training.bag_labels().to_vec();
+        let mut outputs = Matrix::<f64>::zeros(n - fit, training.classes);
         for (at, &label) in labels.iter().enumerate() {
-            for (out, &by) in bag.row_mut(at).iter_mut().zip(by.row(fit + at)) {
+            for (out, &by) in outputs.row_mut(at).iter_mut().zip(by.row(fit + at)) {
                 *out = -by / diagonal[at];
             }
-            bag.row_mut(at)[label as usize] += 1.0;
+            outputs.row_mut(at)[label as usize] += 1.0;
         }
         Ok(Self {
             settings,
@@ -153,34 +156,36 @@ impl Ridge {
             own_columns: 0,
             base: 1.0 + settings.ridge,
             sign: -1.0,
-            to_outputs: Packed::new(n, support.classes, |depth, class| by.row(depth)[class], context),
+            to_outputs: Packed::new(n, training.classes, |depth, class| by.row(depth)[class], context),
             centers,
             diagonal,
             labels,
-            outputs: bag,
-            told: None,
+            outputs,
+            bag: Matrix::<f64>::default(),
+            ends: Vec::new(),
         })
     }
 
-    /// The kernel spanned by landmarks.
+    /// Spans the kernel by landmarks.
     fn spanned(
-        support: &Support<'_>,
+        training: &TrainingSet<'_>,
         settings: RidgeSettings,
-        points: &Wide,
-        landmarks: &Wide,
+        points: &Matrix<f64>,
+        landmarks: &Matrix<f64>,
         context: &Context<'_>,
     ) -> Result<Self> {
         let (m, n, ridge) = (landmarks.rows(), points.rows(), settings.ridge);
+        // L, the Cholesky factor of the landmarks' kernel matrix.
         let centers = Targets::new(landmarks, context);
         let mut factor = kernel_of(settings.kernel, centers.squared(landmarks, context), context);
         for row in 0..m {
             factor.row_mut(row)[row] += JITTER;
         }
         context.run(|| linalg::cholesky(factor.as_mut_slice(), m)).map_err(singular)?;
-        // Φ = K_Nm L⁻ᵀ, a row per point.
+        // Φ = K_Nm L⁻ᵀ, one row per point.
         let mut features = kernel_of(settings.kernel, centers.squared(points, context), context);
         context.run(|| linalg::solve_rows(factor.as_slice(), m, features.as_mut_slice(), false));
-        let mut gram = Wide::zeros(m, m);
+        let mut gram = Matrix::<f64>::zeros(m, m);
         context.run(|| {
             let phi = linalg::row_major(features.as_slice(), n, m);
             linalg::product(linalg::row_major_mut(gram.as_mut_slice(), m, m), phi.transpose(), phi);
@@ -189,8 +194,8 @@ impl Ridge {
             gram.row_mut(row)[row] += ridge;
         }
         let inverse = context.run(|| linalg::inverse(gram.as_mut_slice(), m)).map_err(singular)?;
-        // ΦA, a row per point; then the leverages and the coefficients.
-        let mut solved = Wide::zeros(n, m);
+        // ΦA, one row per point, and the coefficients AΦᵀY.
+        let mut solved = Matrix::<f64>::zeros(n, m);
         context.run(|| {
             linalg::product(
                 linalg::row_major_mut(solved.as_mut_slice(), n, m),
@@ -198,44 +203,40 @@ impl Ridge {
                 linalg::row_major(&inverse, m, m),
             );
         });
-        let mut coefficients = Wide::zeros(support.classes, m);
-        for (row, &label) in support.labels.iter().enumerate() {
+        let mut coefficients = Matrix::<f64>::zeros(training.classes, m);
+        for (row, &label) in training.labels.iter().enumerate() {
             for (sum, &value) in coefficients.row_mut(label as usize).iter_mut().zip(solved.row(row)) {
                 *sum += value;
             }
         }
-        let labels = support.bag_labels().to_vec();
-        let own: Vec<usize> = (support.fit..n).collect();
-        let mut bag = features.select(&own).times(&coefficients.packed(context), context);
+        // Leave-one-out outputs by the leverages φᵀAφ.
+        let labels = training.bag_labels().to_vec();
+        let own: Vec<usize> = (training.fit..n).collect();
+        let mut outputs = features.select(&own).times(&coefficients.packed(context), context);
         let mut diagonal = Vec::with_capacity(labels.len());
         for (at, &label) in labels.iter().enumerate() {
-            let row = support.fit + at;
+            let row = training.fit + at;
             let rest = (1.0 - dot(solved.row(row), features.row(row))).max(1e-12);
             diagonal.push(rest / ridge);
-            for (class, out) in bag.row_mut(at).iter_mut().enumerate() {
+            for (class, out) in outputs.row_mut(at).iter_mut().enumerate() {
                 let target = f64::from(u8::from(class == label as usize));
                 *out = target - (target - *out) / rest;
             }
         }
-        // Everything a query brings is its kernel column: fold L⁻¹ into what it is multiplied with.
+        // Queries come as kernel columns with the landmarks, so L⁻¹ is folded into the matrices that multiply them.
         let mut influence = solved.select(&own);
-        let mut quadratic = Wide::zeros(m, m);
+        let mut quadratic = Matrix::<f64>::zeros(m, m);
         quadratic.as_mut_slice().copy_from_slice(&inverse);
         context.run(|| {
             for rows in [&mut influence, &mut coefficients, &mut quadratic] {
                 linalg::solve_rows(factor.as_slice(), m, rows.as_mut_slice(), true);
             }
         });
-        // L⁻ᵀAL⁻¹: once more from the other side, of a symmetric matrix.
-        let mut turned = Wide::zeros(m, m);
-        for row in 0..m {
-            for column in 0..m {
-                turned.row_mut(row)[column] = quadratic.row(column)[row];
-            }
-        }
-        context.run(|| linalg::solve_rows(factor.as_slice(), m, turned.as_mut_slice(), true));
+        // L⁻ᵀAL⁻¹: the other side, of a symmetric matrix.
+        let mut quadratic = quadratic.transposed();
+        context.run(|| linalg::solve_rows(factor.as_slice(), m, quadratic.as_mut_slice(), true));
         let bag_points = influence.rows();
-        let influence = influence.above(&turned);
+        let influence = influence.concat(&quadratic);
         Ok(Self {
             settings,
             influence: influence.packed(context),
@@ -247,20 +248,21 @@ impl Ridge {
             centers,
             diagonal,
             labels,
-            outputs: bag,
-            told: None,
+            outputs,
+            bag: Matrix::<f64>::default(),
+            ends: Vec::new(),
         })
     }
 }
 
 fn singular(row: usize) -> Error {
     Error::Data(format!(
-        "the kernel of the points is singular (at point {row}); a larger ridge is needed, or points are not numbers"
+        "the kernel matrix is singular at point {row}; it needs a larger ridge, or the points hold NaN"
     ))
 }
 
-/// Kernel values of squared distances.
-fn kernel_of(kernel: Kernel, mut squared: Wide, context: &Context<'_>) -> Wide {
+/// Returns the kernel values of squared distances.
+fn kernel_of(kernel: Kernel, mut squared: Matrix<f64>, context: &Context<'_>) -> Matrix<f64> {
     use rayon::prelude::*;
     let width = squared.cols().max(1);
     context.run(|| {
@@ -274,22 +276,23 @@ fn kernel_of(kernel: Kernel, mut squared: Wide, context: &Context<'_>) -> Wide {
 }
 
 impl Expert for Ridge {
-    fn bag(&self) -> &Wide {
-        self.told.as_ref().map_or(&self.outputs, |(bag, _)| bag)
+    fn bag(&self) -> &Matrix<f64> {
+        &self.bag
     }
 
-    fn outputs(&self) -> (&Wide, Told) {
-        (&self.outputs, self.settings.told)
+    fn outputs(&self) -> Option<(&Matrix<f64>, Link)> {
+        Some((&self.outputs, self.settings.link))
     }
 
-    fn ask<'a>(&'a self, block: &Block, context: &Context<'_>) -> Box<dyn Asked + 'a> {
+    fn predict<'a>(&'a self, block: &MappedPoints, context: &Context<'_>) -> Box<dyn Predictions + 'a> {
         let queries = block.get(self.settings.space);
         let columns = kernel_of(self.settings.kernel, self.centers.squared(queries, context), context);
         let outputs = columns.times(&self.to_outputs, context);
         let influence = columns.times(&self.influence, context);
         let (bag, centers) = (self.labels.len(), self.centers.len());
-        let mut joined = Wide::zeros(queries.rows(), bag);
-        let mut shrunk = Wide::zeros(queries.rows(), bag);
+        // The coefficients of the change in the outputs of the bag, for every query.
+        let mut joined = Matrix::<f64>::zeros(queries.rows(), bag);
+        let mut shrunk = Matrix::<f64>::zeros(queries.rows(), bag);
         for query in 0..queries.rows() {
             let found = influence.row(query);
             let quadratic = dot(columns.row(query), &found[self.own_columns..][..centers]);
@@ -303,29 +306,30 @@ impl Expert for Ridge {
                 *shrunk = -(v * v / rest) / after;
             }
         }
-        let evidence = self.told.is_some().then(|| {
-            let mut evidence = outputs.clone();
-            evidence.as_mut_slice().iter_mut().for_each(|output| *output = self.settings.told.of(*output));
-            evidence
-        });
-        Box::new(Asking { of: self, outputs, evidence, joined, shrunk })
+        let mut log_posterior = outputs.clone();
+        log_posterior
+            .as_mut_slice()
+            .iter_mut()
+            .for_each(|output| *output = self.settings.link.apply(*output));
+        Box::new(RidgePredictions { of: self, outputs, log_posterior, joined, shrunk })
     }
 }
 
-struct Asking<'a> {
+/// Predictions for a block of queries.
+struct RidgePredictions<'a> {
     of: &'a Ridge,
-    /// f.
-    outputs: Wide,
-    /// What they are told as, where not as they are.
-    evidence: Option<Wide>,
-    /// What the output for the query's label gains at every point of the bag: `v/(σ·(B_ii + v²/σ))`.
-    joined: Wide,
+    /// f of every query.
+    outputs: Matrix<f64>,
+    /// The link of f.
+    log_posterior: Matrix<f64>,
+    /// The gain of the output for the query's label, at every point of the bag: `v/(σ·(B_ii + v²/σ))`.
+    joined: Matrix<f64>,
     /// `B_ii/(B_ii + v²/σ) - 1`.
-    shrunk: Wide,
+    shrunk: Matrix<f64>,
 }
 
-impl Asking<'_> {
-    /// A point's output for a label when the query has joined, whatever it carries.
+impl RidgePredictions<'_> {
+    /// Returns a point's output for a label with the query in the bag, before the gain of the query's label.
     fn after(&self, query: usize, point: usize, label: usize) -> f64 {
         let (shrunk, joined) = (self.shrunk.row(query)[point], self.joined.row(query)[point]);
         let target = f64::from(u8::from(label == self.of.labels[point] as usize));
@@ -334,15 +338,15 @@ impl Asking<'_> {
     }
 }
 
-impl Asked for Asking<'_> {
-    fn evidence(&self, query: usize) -> &[f64] {
-        self.evidence.as_ref().unwrap_or(&self.outputs).row(query)
+impl Predictions for RidgePredictions<'_> {
+    fn log_posterior(&self, query: usize) -> &[f64] {
+        self.log_posterior.row(query)
     }
 
-    fn shift(&self, query: usize, point: usize, weight: f64, row: &mut [f64]) {
-        let (told, before) = (self.of.settings.told, self.of.bag().row(point));
+    fn add_shift(&self, query: usize, point: usize, weight: f64, row: &mut [f64]) {
+        let (link, before) = (self.of.settings.link, self.of.bag.row(point));
         for (label, (row, &before)) in row.iter_mut().zip(before).enumerate() {
-            *row += weight * (told.of(self.after(query, point, label)) - before);
+            *row += weight * (link.apply(self.after(query, point, label)) - before);
         }
     }
 
@@ -351,20 +355,20 @@ impl Asked for Asking<'_> {
         Some(Shifts { outputs: self.outputs.row(query), shrunk, joined })
     }
 
-    fn join(&self, query: usize, point: usize, label: usize) -> f64 {
-        let (told, joined) = (self.of.settings.told, self.joined.row(query)[point]);
-        if told.is_plain() {
-            return joined;
-        }
+    fn gain(&self, query: usize, point: usize, label: usize) -> f64 {
+        let (link, joined) = (self.of.settings.link, self.joined.row(query)[point]);
         let without = self.after(query, point, label);
-        told.of(without + joined) - told.of(without)
+        link.apply(without + joined) - link.apply(without)
     }
 
-    fn gains(&self, (query, label): (usize, usize), points: &[u32], weight: f64, sums: &mut [f32]) -> f64 {
-        let told = self.of.settings.told;
-        if told.is_plain() {
-            return 0.0;
-        }
+    fn add_gains(
+        &self,
+        (query, label): (usize, usize),
+        points: &[u32],
+        weight: f64,
+        sums: &mut [f32],
+    ) -> f64 {
+        let link = self.of.settings.link;
         let (shrunk, joined) = (self.shrunk.row(query), self.joined.row(query));
         let own = self.outputs.row(query)[label];
         let (mut from, mut by) = ([0.0; PAIRS], [0.0; PAIRS]);
@@ -374,16 +378,16 @@ impl Asked for Asking<'_> {
             *from = (before + shrunk * before - joined * own) as f32;
             *by = joined as f32;
         }
-        told.gains(&from[..points.len()], &by[..points.len()], weight, sums)
+        link.add_gains(&from[..points.len()], &by[..points.len()], weight, sums)
     }
 
-    fn between(&self, query: usize, weight: f64, least: &mut [f64], most: &mut [f64]) {
-        let Some((_, ends)) = &self.of.told else { return };
-        let steepest = self.of.settings.told.steepest();
+    fn add_gain_bounds(&self, query: usize, weight: f64, least: &mut [f64], most: &mut [f64]) {
+        let steepest = self.of.settings.link.max_slope();
         let own = self.outputs.row(query).iter().map(|output| output.abs()).fold(0.0, f64::max);
-        let moved = self.shrunk.row(query).iter().zip(self.joined.row(query));
-        for (((least, most), ends), (shrunk, &joined)) in least.iter_mut().zip(most).zip(ends).zip(moved) {
-            // The steepest that evidence is between an output after the shift and with the gain.
+        let changes = self.shrunk.row(query).iter().zip(self.joined.row(query));
+        let each = least.iter_mut().zip(most).zip(&self.of.ends);
+        for (((least, most), ends), (shrunk, &joined)) in each.zip(changes) {
+            // The largest slope of the link between the output after the shift and the output with the gain.
             let fall = shrunk.abs() * ends.largest + joined.abs() * own + (-joined).max(0.0);
             let slope = if fall <= FALL { ends.slope } else { steepest };
             *(if joined > 0.0 { most } else { least }) += weight * slope * joined;

@@ -1,4 +1,4 @@
-//! What the fit part decided: which experts speak, how they are set, and how much each counts.
+//! The settings of the stack, which the fit points determine: experts, their settings and weights, and class offsets.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::numeric::matrix::Matrix;
 use crate::posterior::ridge::WHOLE;
 use crate::scores::by_class::Clusters;
 
-/// No more is taken off a score: what is less probable by this factor is not to be evened out.
+/// The largest offset of a class, as a difference of log probabilities.
 pub(super) const MOST_OFFSET: f64 = 30.0;
 
 /// One expert's settings and its weight in the stack.
@@ -15,61 +15,55 @@ pub(super) const MOST_OFFSET: f64 = 30.0;
 #[serde(tag = "expert", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ExpertSettings {
-    /// Distances to class means where points of a class scatter alike.
+    /// Squared distances to class means in the whitened space.
     Prototypes {
-        /// In the stack.
+        /// The weight in the stack.
         weight: f64,
-        /// How much of the covariance is replaced by a multiple of the identity.
+        /// The share γ of the covariance that is replaced by a multiple of the identity.
         shrinkage: f64,
-        /// How many points at the mean of all fit points join every class.
-        #[serde(default)]
+        /// The number κ of points at the mean of all fit points that join every class.
         prior: f64,
-        /// The mean squared residual of a new point, in models whose prior is 0.
-        spread: f64,
-        /// Stands for the squared distance to a class without points, in the same.
-        nothing: f64,
     },
     /// Kernel ridge regression.
     Ridge {
-        /// In the stack.
+        /// The weight in the stack.
         weight: f64,
-        /// Where distances are taken: `raw`, `white` or `learned`.
+        /// The space of the kernel: `raw`, `white` or `learned`.
         space: Space,
-        /// A distance in that space.
+        /// The bandwidth of the kernel, a distance in that space.
         bandwidth: f64,
-        /// 0.5 is the Gaussian kernel, 1 the Laplace kernel.
+        /// The shape of the kernel: 0.5 is Gaussian, 1 is Laplace.
         shape: f64,
-        /// Of the regression.
+        /// The ridge ρ of the regression.
         ridge: f64,
-        /// Below about this, outputs are told as they are, above as logarithms; 0: all of them as they are.
-        #[serde(default)]
+        /// The softness s of the link: outputs well above it are mapped to their logarithms, outputs below 0 linearly.
         softness: f64,
     },
-    /// The nearest point of every class in the learned metric.
+    /// The distance to the nearest point of every class in the learned metric.
     Nearest {
-        /// In the stack.
+        /// The weight in the stack.
         weight: f64,
-        /// Squared distances below are taken for this.
+        /// The least squared distance; smaller ones are raised to it.
         floor: f64,
-        /// Squared distances above are taken for this, and that to a class without points.
+        /// The largest squared distance, also that of a class without points.
         ceiling: f64,
     },
 }
 
-/// Where an expert compares points.
+/// The space in which an expert compares points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Space {
-    /// As the encoder made them, normalised; seen from the mean of the fit points where the stack is centred.
+    /// Normalised embeddings; their directions from the mean of the fit points if the stack is centred.
     Raw,
-    /// Where points of a class scatter alike.
+    /// The raw space, mapped so that the covariance within classes is the identity, up to shrinkage.
     White,
-    /// Mapped by the metric that the kernel learned.
+    /// Normalised embeddings mapped by the learned metric of the kernel machine.
     Learned,
 }
 
 impl ExpertSettings {
-    /// The weight in the stack.
+    /// Returns the weight in the stack.
     pub fn weight(&self) -> f64 {
         match *self {
             Self::Prototypes { weight, .. } | Self::Ridge { weight, .. } | Self::Nearest { weight, .. } => {
@@ -78,7 +72,7 @@ impl ExpertSettings {
         }
     }
 
-    /// In words.
+    /// Returns the name for reports.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Prototypes { .. } => "prototypes",
@@ -89,25 +83,22 @@ impl ExpertSettings {
         }
     }
 
-    /// Whether it looks where points of a class scatter alike.
+    /// Returns whether the expert uses the whitened space.
     pub(crate) fn is_white(&self) -> bool {
         self.uses(Space::White)
     }
 
-    /// Whether a fit can have made it.
-    pub(crate) fn is_sound(&self) -> bool {
+    /// Returns whether a fit can have made these settings.
+    pub(crate) fn is_valid(&self) -> bool {
         let good = |value: f64| value.is_finite() && value >= 0.0;
         good(self.weight())
             && match *self {
-                Self::Prototypes { shrinkage, prior, spread, nothing, .. } => {
-                    good(shrinkage)
-                        && good(spread)
-                        && good(nothing)
-                        && (prior == 0.0 || (1e-3..1e6).contains(&prior))
-                }
+                Self::Prototypes { shrinkage, prior, .. } => good(shrinkage) && (1e-3..1e6).contains(&prior),
                 Self::Ridge { bandwidth, shape, ridge, softness, .. } => {
-                    let told = softness == 0.0 || (1e-4..1e4).contains(&softness);
-                    Kernel::new(bandwidth, shape).is_ok() && ridge.is_finite() && ridge >= 1e-9 && told
+                    Kernel::new(bandwidth, shape).is_ok()
+                        && ridge.is_finite()
+                        && ridge >= 1e-9
+                        && (1e-4..1e4).contains(&softness)
                 }
                 Self::Nearest { floor, ceiling, .. } => {
                     floor > 0.0 && floor <= ceiling && ceiling.is_finite()
@@ -146,35 +137,35 @@ impl StackSettings {
 }
 
 impl StackSettings {
-    /// Whether a fit of so many classes, or fewer, can have made the offsets.
-    pub(crate) fn offsets_are_sound(&self, classes: usize) -> bool {
+    /// Returns whether a fit of at most this many classes can have made the offsets.
+    pub(crate) fn offsets_are_valid(&self, classes: usize) -> bool {
         self.offsets.len() <= classes && self.offsets.iter().all(|off| off.abs() <= MOST_OFFSET)
     }
 
-    /// What is taken off the score of a class.
+    /// Returns the offset of a class.
     pub(super) fn offset(&self, class: usize) -> f64 {
         self.offsets.get(class).copied().unwrap_or(0.0)
     }
 }
 
-/// A stack of experts, as the fit part set it.
+/// The settings of a stack of experts.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StackSettings {
-    /// Those that pay, with their weights.
+    /// The experts with a weight above 0.
     pub experts: Vec<ExpertSettings>,
-    /// Whether points, of length 1, are seen from the mean of the fit points, in the raw space and before they are made white.
+    /// The raw and the whitened space hold directions from the mean of the fit points if `true`.
     pub centred: bool,
-    /// From points to the space in which points of a class scatter alike, d×d; `None` where nobody looks there.
+    /// The map from the raw space to the whitened space, d×d; `None` if no expert uses it.
     pub whitening: Option<Matrix>,
-    /// The log loss of the stack on fit points that its experts had not seen.
+    /// The mean log loss of the stack on held-out fit points.
     pub log_loss: f64,
-    /// Classes of like difficulty.
+    /// Clusters of classes with similar scores.
     pub clusters: Clusters,
-    /// What is taken off the score `-ln p(y)` of every class of the fit; nothing off that of others.
+    /// The offset of every class, subtracted from its score `-ln p(y)`; classes beyond the list have 0.
     pub offsets: Vec<f64>,
-    /// Most points whose kernel is inverted as it is; more are spanned by landmarks among the fit points.
+    /// The largest number of points whose kernel is inverted without landmarks.
     pub whole: usize,
-    /// Picks the landmarks.
+    /// The seed that draws the landmarks.
     pub seed: u64,
 }

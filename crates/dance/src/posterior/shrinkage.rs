@@ -1,27 +1,28 @@
-//! How much the covariance within classes is shrunk: γ by halves, as everything that labels made is judged.
+//! The shrinkage γ of the covariance within classes, chosen by cross-fitting on two halves of the fit points.
 //!
-//! Prototypes of the kind that will speak, with their prior, judge points that the covariance has not seen.
+//! Prototypes predict points that their covariance was not computed from. They have the priors that the stack will use.
 //!
-//! Cost: an eigendecomposition (10d³) and a turn of the points for each half, then `2ndc` for every γ and prior.
+//! Cost: an eigendecomposition (10d³) and a rotation of the points for each half, then `2ndc` for every γ and prior.
 
 use crate::context::Context;
 use crate::error::Result;
-use crate::posterior::expert::{Block, Expert, Support};
+use crate::numeric::matrix::Matrix;
+use crate::posterior::expert::{Expert, MappedPoints, TrainingSet};
 use crate::posterior::prototypes::Prototypes;
-use crate::posterior::weights::Evidences;
+use crate::posterior::weights::ConditionalLogit;
 use crate::posterior::whitening::Scatter;
-use crate::posterior::wide::Wide;
 
-/// What is tried.
+/// Values of γ that are compared.
 const SHRINKAGES: [f64; 6] = [0.1, 0.3, 0.5, 0.7, 0.85, 0.95];
-/// Priors of the prototypes that judge: the better one counts.
+/// Priors of the prototypes; the better one counts for each γ.
 const PRIORS: [f64; 2] = [1.0, 4.0];
-/// Most points of a half.
+/// The largest number of points of a half.
 const HALF: usize = 600;
 
-/// The γ with the least log loss of prototypes that are set by the first rows of `halves` and judge the others, for every pair of them.
+/// Returns the γ with the least log loss. For every pair of halves, prototypes are trained on the first rows and
+/// predict the second.
 pub(super) fn shrinkage(
-    points: &Wide,
+    points: &Matrix<f64>,
     labels: &[u32],
     classes: usize,
     halves: [[&[usize]; 2]; 2],
@@ -29,23 +30,26 @@ pub(super) fn shrinkage(
 ) -> Result<f64> {
     let tried: Vec<[f64; 2]> =
         SHRINKAGES.iter().flat_map(|&shrinkage| PRIORS.map(|prior| [shrinkage, prior])).collect();
-    let (mut tables, mut truth) = (vec![Wide::default(); tried.len()], Vec::new());
+    let (mut tables, mut truth) = (vec![Matrix::<f64>::default(); tried.len()], Vec::new());
     for half in halves {
-        let [taught, judged] = half.map(|rows| &rows[..rows.len().min(HALF)]);
+        let [trained, held_out] = half.map(|rows| &rows[..rows.len().min(HALF)]);
         let of = |rows: &[usize]| rows.iter().map(|&row| labels[row]).collect::<Vec<u32>>();
-        let scatter = Scatter::new(&points.select(taught), &of(taught), classes, context);
-        let rows = [taught, judged].concat();
-        let (turned, labels) = (scatter.turn(&points.select(&rows), context), of(&rows));
+        let scatter = Scatter::new(&points.select(trained), &of(trained), classes, context);
+        let rows = [trained, held_out].concat();
+        let (rotated, labels) = (scatter.rotate(&points.select(&rows), context), of(&rows));
         for (table, &[shrinkage, prior]) in tables.iter_mut().zip(&tried) {
             context.check()?;
-            let points = Block { white: scatter.white(&turned, shrinkage), ..Block::default() };
-            let support = Support { points: &points, labels: &labels, fit: taught.len(), classes };
-            let prototypes = Prototypes::open(&support, prior, [0.0; 2], context);
-            *table = std::mem::take(table).above(prototypes.bag());
+            let points =
+                MappedPoints { white: scatter.white(&rotated, shrinkage), ..MappedPoints::default() };
+            let training = TrainingSet { points: &points, labels: &labels, fit: trained.len(), classes };
+            let prototypes = Prototypes::open(&training, prior, context);
+            *table = std::mem::take(table).concat(prototypes.bag());
         }
-        truth.extend(of(judged));
+        truth.extend(of(held_out));
     }
-    let loss = |table: &Wide| Evidences { tables: vec![table], labels: &truth, context }.fit(&[0]).loss;
+    let loss = |table: &Matrix<f64>| {
+        ConditionalLogit { tables: vec![table], labels: &truth, context }.fit(&[0]).loss
+    };
     let losses = tables.iter().map(loss).zip(&tried);
     Ok(losses.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(SHRINKAGES[0], |(_, &[shrinkage, _])| shrinkage))
 }
@@ -56,14 +60,14 @@ mod tests {
     use super::*;
     use crate::numeric::random::Random;
 
-    /// Classes of `each` points in 12 dimensions; points scatter around their means by `wide` in the first half of the dimensions.
+    /// Draws classes of `each` points in 12 dimensions. Points scatter by `wide` in the first half of the dimensions.
     fn chosen(each: usize, wide: f64) -> f64 {
         let mut random = Random::new(3, 9);
         let (classes, d) = (5, 12);
-        let mut means = Wide::zeros(classes, d);
+        let mut means = Matrix::<f64>::zeros(classes, d);
         means.as_mut_slice().iter_mut().for_each(|value| *value = random.normal());
         let labels: Vec<u32> = (0..classes * each).map(|row| (row % classes) as u32).collect();
-        let mut points = Wide::zeros(labels.len(), d);
+        let mut points = Matrix::<f64>::zeros(labels.len(), d);
         for (row, &label) in labels.iter().enumerate() {
             for at in 0..d {
                 let scatter = if at < d / 2 { wide } else { 1.0 };
@@ -76,7 +80,7 @@ mod tests {
         shrinkage(&points, &labels, classes, [[first, second], [second, first]], &context).unwrap()
     }
 
-    /// A round scatter is what the shrunken covariance tends to; a long one that many points show should stay as it is.
+    /// Shrinkage makes a covariance rounder. Many points of a long scatter show its shape, and need no shrinkage.
     #[test]
     fn few_points_of_a_round_scatter_are_shrunk_and_many_of_a_long_one_are_not() {
         assert!(chosen(6, 1.0) >= 0.85, "{}", chosen(6, 1.0));

@@ -1,26 +1,27 @@
 //! The spaces in which experts compare points.
 //!
-//! Embeddings of an encoder share a direction that says nothing of their labels, often most of their length. So points are seen from the
-//! middle, the mean μ of the fit points: `(x-μ)/|x-μ|` is the raw space, and what is made white. Where embeddings are not brought to length 1
-//! (`--normalize`), lengths may tell something and are left alone, as they are in models of before. The learned metric was learned on
-//! points as they are, and maps them. μ depends on the fit points alone, so that nothing changes when a query joins.
+//! Embeddings of an encoder share a direction that carries no information on their labels, often most of their length.
+//! The raw space therefore holds directions from the mean μ of the fit points, `(x-μ)/|x-μ|`, and the whitened space is
+//! a linear map of it. Lengths may carry information if embeddings are not normalised to length 1; then both spaces use
+//! the points themselves. The learned space always does, because its metric was learned on them. Only fit points
+//! determine μ, so nothing changes when a query joins.
 
 use crate::context::Context;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::packed::Packed;
-use crate::posterior::expert::Block;
+use crate::posterior::expert::MappedPoints;
+use crate::posterior::products::dot;
 use crate::posterior::whitening::packed_columns;
-use crate::posterior::wide::{Wide, dot};
 
-/// A point that is nearer to the middle than this (points have length 1) has no direction that single precision could tell.
+/// Points nearer to the mean than this have no reliable direction in single precision; normalised points have length 1.
 const NEAR: f64 = 1e-6;
 
-/// Where points are seen from, if not as they are.
+/// The mean from which directions are taken; `None` leaves points as they are.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Middle(Option<Vec<f64>>);
+pub(super) struct Center(Option<Vec<f64>>);
 
-impl Middle {
-    /// The mean of normalised points, where they are `centred`.
+impl Center {
+    /// Returns the mean of `points` if the stack is `centred`.
     pub(super) fn new(centred: bool, points: &Matrix) -> Self {
         if !centred {
             return Self(None);
@@ -35,8 +36,8 @@ impl Middle {
         Self(Some(mean))
     }
 
-    /// Directions of points from here.
-    pub(super) fn see(&self, mut points: Wide) -> Wide {
+    /// Returns the unit vectors from the mean to the points, and 0 for points at the mean.
+    pub(super) fn directions(&self, mut points: Matrix<f64>) -> Matrix<f64> {
         let Self(Some(mean)) = self else { return points };
         for row in 0..points.rows() {
             let row = points.row_mut(row);
@@ -51,32 +52,32 @@ impl Middle {
     }
 }
 
-/// From normalised points to every space.
+/// Maps from normalised points to every space.
 #[derive(Debug)]
 pub(super) struct Spaces {
-    middle: Middle,
+    center: Center,
     whitening: Option<Packed<f64>>,
     root: Packed<f64>,
 }
 
 impl Spaces {
     pub(super) fn new(
-        middle: Middle,
+        center: Center,
         whitening: Option<&Matrix>,
         root: &Matrix,
         context: &Context<'_>,
     ) -> Self {
         let whitening = whitening.map(|map| packed_columns(map, context));
-        Self { middle, whitening, root: packed_columns(root, context) }
+        Self { center, whitening, root: packed_columns(root, context) }
     }
 
-    /// Normalised points in every space that is wanted.
-    pub(super) fn block(&self, points: &Matrix, context: &Context<'_>) -> Block {
-        let points = Wide::of(points);
+    /// Maps normalised points to every space that an expert uses.
+    pub(super) fn map(&self, points: &Matrix, context: &Context<'_>) -> MappedPoints {
+        let points = Matrix::<f64>::from_f32(points);
         let learned = points.times(&self.root, context);
-        let raw = self.middle.see(points);
+        let raw = self.center.directions(points);
         let white = self.whitening.as_ref().map(|map| raw.times(map, context)).unwrap_or_default();
-        Block { raw, white, learned }
+        MappedPoints { raw, white, learned }
     }
 }
 
@@ -90,11 +91,14 @@ mod tests {
         let fit = Matrix::new(vec![1.0, 0.0, 0.0, 1.0], 2, 2).unwrap();
         let points = Matrix::new(vec![1.0, 0.0, 0.5, 0.5, 0.5, 2.0], 3, 2).unwrap();
         // The mean is (½, ½): the first point lies at (½, -½) from it, the second on it, the third at (0, 1½).
-        let seen = Middle::new(true, &fit).see(Wide::of(&points));
+        let directions = Center::new(true, &fit).directions(Matrix::<f64>::from_f32(&points));
         let half = 0.5f64.sqrt();
-        for (found, expected) in seen.as_slice().iter().zip([half, -half, 0.0, 0.0, 0.0, 1.0]) {
+        for (found, expected) in directions.as_slice().iter().zip([half, -half, 0.0, 0.0, 0.0, 1.0]) {
             assert!((found - expected).abs() < 1e-15, "{found} {expected}");
         }
-        assert_eq!(Middle::new(false, &fit).see(Wide::of(&points)), Wide::of(&points));
+        assert_eq!(
+            Center::new(false, &fit).directions(Matrix::<f64>::from_f32(&points)),
+            Matrix::<f64>::from_f32(&points)
+        );
     }
 }

@@ -1,39 +1,40 @@
-//! **Stacking**: how much every expert counts. A conditional logit, `p(y) ∝ exp Σ_j w_j e_j(y)` with weights of at least 0, fitted to
-//! evidence of points that the experts had not seen.
+//! **Stacking**: the weight of every expert, from a conditional logit `p(y) ∝ exp Σ_j w_j e_j(y)` with weights of at
+//! least 0, fitted to log posteriors of held-out points.
 //!
-//! Newton's method on the log loss, which is convex; a step that would make a weight negative holds it at 0. Cost: a few dozen
-//! passes over (experts)² · n · c numbers.
+//! Newton's method minimises the log loss, which is convex. A step that would make a weight negative stops at 0. Cost:
+//! a few dozen passes over (experts)² · n · c numbers.
 
 use std::ops::Range;
 
 use crate::context::Context;
-use crate::posterior::wide::Wide;
+use crate::numeric::matrix::Matrix;
 
+/// The largest number of Newton steps.
 const STEPS: usize = 60;
-/// Points of a parallel task.
+/// Points of one parallel task.
 const PART: usize = 128;
-/// What a weight costs: keeps the system definite where two experts say the same.
+/// L2 penalty on the weights: keeps the Hessian definite if two experts agree everywhere.
 const PENALTY: f64 = 1e-4;
-/// An expert that improves the log loss by less than this share of it does not pay.
-const WORTH: f64 = 2e-3;
+/// An expert is dropped if the log loss grows by less than this share without it.
+const MIN_GAIN: f64 = 2e-3;
 
-/// Evidence of points for every label, one table per expert, and the labels they have.
-pub(crate) struct Evidences<'a> {
-    pub(crate) tables: Vec<&'a Wide>,
+/// A conditional logit on log posteriors of labelled points, one table per expert.
+pub(crate) struct ConditionalLogit<'a> {
+    pub(crate) tables: Vec<&'a Matrix<f64>>,
     pub(crate) labels: &'a [u32],
     pub(crate) context: &'a Context<'a>,
 }
 
-/// Weights and the mean log loss that they give.
+/// Weights, and the mean log loss with them.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Weighted {
+pub(crate) struct StackWeights {
     pub(crate) weights: Vec<f64>,
     pub(super) loss: f64,
 }
 
-impl Evidences<'_> {
-    /// The best weights of all experts that pay; the others have 0.
-    pub(super) fn choose(&self) -> Weighted {
+impl ConditionalLogit<'_> {
+    /// Returns the best weights after backward elimination of experts; dropped experts have weight 0.
+    pub(super) fn choose(&self) -> StackWeights {
         let mut kept: Vec<usize> = (0..self.tables.len()).collect();
         let mut best = self.fit(&kept);
         loop {
@@ -46,26 +47,29 @@ impl Evidences<'_> {
                 self.fit(&others)
             });
             let Some(next) = tries.min_by(|a, b| a.loss.total_cmp(&b.loss)) else { return best };
-            if next.loss > best.loss * (1.0 + WORTH) {
+            if next.loss > best.loss * (1.0 + MIN_GAIN) {
                 return best;
             }
             best = next;
         }
     }
 
-    /// The best weights of some experts.
-    pub(crate) fn fit(&self, experts: &[usize]) -> Weighted {
+    /// Returns the best weights of some experts; the others have weight 0.
+    pub(crate) fn fit(&self, experts: &[usize]) -> StackWeights {
         let mut weights = vec![0.0; self.tables.len()];
+        // Start with equal contributions, whatever the scale of a table.
         for &expert in experts {
             weights[expert] = 1.0 / (experts.len() as f64 * self.scale(expert));
         }
         let mut loss = self.loss(&weights);
         for _ in 0..STEPS {
             let (gradient, hessian) = self.derivatives(&weights, experts);
+            // Weights at 0 that would become negative are held there.
             let active: Vec<usize> =
                 (0..experts.len()).filter(|&at| weights[experts[at]] > 0.0 || gradient[at] < 0.0).collect();
             let Some(step) = solve(&hessian, &gradient, &active) else { break };
             let mut length = 1.0;
+            // Halve the step until the loss falls.
             let better = loop {
                 let mut next = weights.clone();
                 for (&at, step) in active.iter().zip(&step) {
@@ -88,10 +92,10 @@ impl Evidences<'_> {
                 break;
             }
         }
-        Weighted { weights, loss }
+        StackWeights { weights, loss }
     }
 
-    /// How far an expert's evidence spreads over labels: the mean over points of its standard deviation.
+    /// Returns the spread of an expert's log posteriors over labels: the mean over points of their standard deviation.
     fn scale(&self, expert: usize) -> f64 {
         let table = self.tables[expert];
         let of = |row: usize| {
@@ -103,30 +107,31 @@ impl Evidences<'_> {
         mean.max(1e-12)
     }
 
+    /// Writes the weighted sum of a point's log posteriors to `out`.
     fn row(&self, weights: &[f64], row: usize, out: &mut [f64]) {
         out.fill(0.0);
         for (table, &weight) in self.tables.iter().zip(weights).filter(|(_, weight)| **weight > 0.0) {
-            for (out, &evidence) in out.iter_mut().zip(table.row(row)) {
-                *out += weight * evidence;
+            for (out, &log_posterior) in out.iter_mut().zip(table.row(row)) {
+                *out += weight * log_posterior;
             }
         }
     }
 
-    /// What the stack says.
-    pub(crate) fn weighted(&self, weights: &[f64]) -> Wide {
-        let mut all = Wide::zeros(self.labels.len(), self.classes());
+    /// Returns the weighted sums of the log posteriors.
+    pub(crate) fn weighted(&self, weights: &[f64]) -> Matrix<f64> {
+        let mut all = Matrix::<f64>::zeros(self.labels.len(), self.classes());
         (0..self.labels.len()).for_each(|row| self.row(weights, row, all.row_mut(row)));
         all
     }
 
-    /// The mean log loss, and what the weights cost.
+    /// Returns the mean log loss plus the penalty.
     pub(super) fn loss(&self, weights: &[f64]) -> f64 {
         let total: f64 = self.losses(weights).iter().sum();
         let cost = weights.iter().map(|weight| weight * weight).sum::<f64>();
         total / self.labels.len().max(1) as f64 + PENALTY * cost
     }
 
-    /// `-ln p(y)` of every point.
+    /// Returns `-ln p(y)` of every point.
     pub(super) fn losses(&self, weights: &[f64]) -> Vec<f64> {
         let of = |points: Range<usize>| {
             let mut row = vec![0.0; self.classes()];
@@ -143,13 +148,14 @@ impl Evidences<'_> {
         self.tables.first().map_or(0, |table| table.cols())
     }
 
-    /// `work` of parts of the points that do not depend on the number of threads, so that sums over them do not either.
+    /// Returns `work` of parts of the points. The parts do not depend on the number of threads, and neither do sums
+    /// over them.
     fn in_parts<T: Send>(&self, work: impl Fn(Range<usize>) -> T + Sync + Send) -> Vec<T> {
         let n = self.labels.len();
         self.context.map(n.div_ceil(PART), |part| work(part * PART..((part + 1) * PART).min(n)))
     }
 
-    /// The sums over some points that gradient and Hessian are made of, the latter below its diagonal.
+    /// Returns the sums over some points in gradient and Hessian, the latter below its diagonal.
     fn derivatives_of(
         &self,
         points: Range<usize>,
@@ -184,7 +190,7 @@ impl Evidences<'_> {
         (gradient, hessian)
     }
 
-    /// Gradient and Hessian of the loss in the weights of `experts`.
+    /// Returns gradient and Hessian of the loss in the weights of `experts`.
     fn derivatives(&self, weights: &[f64], experts: &[usize]) -> (Vec<f64>, Vec<Vec<f64>>) {
         let k = experts.len();
         let (mut gradient, mut hessian) = (vec![0.0; k], vec![vec![0.0; k]; k]);
@@ -211,7 +217,7 @@ impl Evidences<'_> {
     }
 }
 
-/// `ln Σ exp`.
+/// Returns `ln Σ exp`.
 pub(crate) fn log_sum(values: &[f64]) -> f64 {
     let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     if most == f64::NEG_INFINITY {
@@ -220,7 +226,8 @@ pub(crate) fn log_sum(values: &[f64]) -> f64 {
     most + values.iter().map(|value| (value - most).exp()).sum::<f64>().ln()
 }
 
-/// Solves the rows and columns `active` of a symmetric system by elimination; `None` where there are none or it is singular.
+/// Solves the rows and columns `active` of a symmetric system by elimination; `None` if there are none or it is
+/// singular.
 fn solve(matrix: &[Vec<f64>], right: &[f64], active: &[usize]) -> Option<Vec<f64>> {
     let k = active.len();
     let mut rows: Vec<Vec<f64>> =

@@ -1,41 +1,41 @@
-//! The space in which points of a class scatter alike, from the fit points.
+//! The whitened space, in which points of a class have a round scatter; from the fit points.
 //!
-//! S is the pooled covariance within classes, `(1-γ)S + γ·tr(S)/d·I` what is inverted. Where γ is not given it is chosen by the log
-//! loss of leave-one-out evidence: without point i of a class of k points, S loses `k/(k-1)·r_i r_iᵀ` (r its residual), so its inverse follows by one
-//! rank-one update, and all distances of i with it. In the basis of S's eigenvectors a γ only scales coordinates: points and means
-//! are turned into it once, and products of points with means, and of means with each other, are all that distances and residuals
-//! need. Cost: one eigendecomposition (10d³) and one turn (2nd²), then `2ndc` for every γ.
+//! The whitening map W inverts the shrunk covariance `(1-γ)S + γ·tr(S)/d·I`, where S is the pooled covariance within
+//! classes. If γ is not given, the log loss of leave-one-out distances chooses it. Without point i of a class of k
+//! points, S loses `k/(k-1)·r_i r_iᵀ`, with r its residual. A rank-one update then gives the inverse, and with it all
+//! distances of i. In the basis of S's eigenvectors γ only scales coordinates: points and means are rotated once, and
+//! distances and residuals follow from products of points with means and of means with each other.
+//!
+//! Cost: one eigendecomposition (10d³) and one rotation (2nd²), then `2ndc` for every γ.
 
 use crate::context::Context;
 use crate::numeric::linalg;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::packed::Packed;
-use crate::posterior::weights::Evidences;
-use crate::posterior::wide::{Wide, dot};
+use crate::posterior::products::dot;
+use crate::posterior::weights::ConditionalLogit;
 
-/// What is tried for γ.
+/// Values of γ that are compared.
 const SHRINKAGES: [f64; 14] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.87, 0.93, 0.97];
-/// Most points that judge a γ; evenly spread over those there are.
-const JUDGES: usize = 2000;
-/// Above so many dimensions covariances are not formed: squares of d would not fit.
+/// The largest number of points that γ is chosen on, spread evenly over all.
+const VALIDATION_POINTS: usize = 2000;
+/// The largest number of dimensions with a covariance; its d² numbers would not fit into memory beyond.
 const MOST_DIMENSIONS: usize = 4096;
 
-/// See the [module](self).
+/// A whitening map; see the [module](self).
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Whitening {
-    /// W, d×d.
+    /// The map W, d×d.
     pub(super) map: Matrix,
     pub(super) shrinkage: f64,
-    /// D: the mean squared residual of a new point.
+    /// D: the mean squared whitened residual of a new point.
     pub(super) spread: f64,
-    /// Stands for the squared distance to a class without points: that to an average other class.
-    pub(super) nothing: f64,
 }
 
 impl Whitening {
-    /// With the best γ, or the one given.
+    /// Computes the map with the γ that is given, or else the best γ.
     pub(super) fn new(
-        points: &Wide,
+        points: &Matrix<f64>,
         labels: &[u32],
         classes: usize,
         shrinkage: Option<f64>,
@@ -43,31 +43,37 @@ impl Whitening {
     ) -> Self {
         let d = points.cols();
         let fit = Scatter::new(points, labels, classes, context);
-        let (judged, labels) = fit.judges(points, labels, context);
-        let shrinkage = shrinkage.unwrap_or_else(|| fit.choose(&judged, &labels, context));
-        let LeftOut { spread, nothing, .. } = fit.leave_one_out(&judged, &labels, shrinkage, context);
+        let (sample, labels) = fit.validation_points(points, labels, context);
+        let shrinkage = shrinkage.unwrap_or_else(|| fit.choose(&sample, &labels, context));
+        let LeftOut { spread, .. } = fit.leave_one_out(&sample, &labels, shrinkage, context);
         let scales: Vec<f64> = fit.weights(shrinkage).into_iter().map(f64::sqrt).collect();
-        // Rounded as the model file keeps it.
+        // Rounded to f32, as in the model file.
         let map: Vec<f32> =
             (0..d * d).map(|at| (fit.vectors.row(at / d)[at % d] * scales[at % d]) as f32).collect();
-        Self { map: Matrix::new(map, d, d).unwrap_or_default(), shrinkage, spread, nothing }
+        Self { map: Matrix::new(map, d, d).unwrap_or_default(), shrinkage, spread }
     }
 }
 
-/// `D/k - ‖(x-μ)W‖²` for every point and class, with everything but γ learned without the point.
-pub(crate) fn leave_one_out(points: &Wide, labels: &[u32], classes: usize, context: &Context<'_>) -> Wide {
+/// Returns `D/k - ‖(x-μ)W‖²` for every point and class, each point without itself in everything but γ.
+pub(crate) fn leave_one_out(
+    points: &Matrix<f64>,
+    labels: &[u32],
+    classes: usize,
+    context: &Context<'_>,
+) -> Matrix<f64> {
     let fit = Scatter::new(points, labels, classes, context);
-    let (judged, judges) = fit.judges(points, labels, context);
-    let shrinkage = fit.choose(&judged, &judges, context);
-    fit.leave_one_out(&fit.turn(points, context), labels, shrinkage, context).evidence
+    let (sample, sample_labels) = fit.validation_points(points, labels, context);
+    let shrinkage = fit.choose(&sample, &sample_labels, context);
+    fit.leave_one_out(&fit.rotate(points, context), labels, shrinkage, context).log_posterior
 }
 
-/// Eigenvalues and eigenvectors (columns) of the covariance; the identity where there are too many dimensions for one.
-fn eigen(residuals: &Wide, freedom: f64, context: &Context<'_>) -> (Vec<f64>, Wide) {
+/// Returns eigenvalues and eigenvectors (columns) of the covariance. Beyond `MOST_DIMENSIONS` the covariance is taken
+/// for a multiple of the identity.
+fn eigen(residuals: &Matrix<f64>, freedom: f64, context: &Context<'_>) -> (Vec<f64>, Matrix<f64>) {
     let (n, d) = (residuals.rows(), residuals.cols());
-    let mut vectors = Wide::zeros(d, d);
+    let mut vectors = Matrix::<f64>::zeros(d, d);
     if d <= MOST_DIMENSIONS {
-        let mut covariance = Wide::zeros(d, d);
+        let mut covariance = Matrix::<f64>::zeros(d, d);
         let found = context.run(|| {
             let residuals = linalg::row_major(residuals.as_slice(), n, d);
             linalg::product(
@@ -94,30 +100,31 @@ fn eigen(residuals: &Wide, freedom: f64, context: &Context<'_>) -> (Vec<f64>, Wi
     (vec![mean; d], vectors)
 }
 
-/// Classes in the basis of the covariance's eigenvectors.
+/// The classes in the basis of the covariance's eigenvectors.
 pub(super) struct Scatter {
     counts: Vec<f64>,
-    means: Wide,
-    /// The means again.
+    means: Matrix<f64>,
+    /// The means, packed for products with them.
     packed: Packed<f64>,
+    /// The degrees of freedom of the covariance.
     freedom: f64,
-    /// Eigenvalues.
+    /// The eigenvalues.
     values: Vec<f64>,
-    /// Eigenvectors, as columns.
-    vectors: Wide,
+    /// The eigenvectors, as columns.
+    vectors: Matrix<f64>,
 }
 
-/// Points judged by all others.
+/// The distances of points to classes, each point without itself.
 struct LeftOut {
-    /// `D/k - ‖(x-μ)W‖²` for every class, without the point itself.
-    evidence: Wide,
+    /// `D/k - ‖(x-μ)W‖²` for every point and class.
+    log_posterior: Matrix<f64>,
+    /// D.
     spread: f64,
-    nothing: f64,
 }
 
 impl Scatter {
-    pub(super) fn new(points: &Wide, labels: &[u32], classes: usize, context: &Context<'_>) -> Self {
-        let mut means = Wide::zeros(classes, points.cols());
+    pub(super) fn new(points: &Matrix<f64>, labels: &[u32], classes: usize, context: &Context<'_>) -> Self {
+        let mut means = Matrix::<f64>::zeros(classes, points.cols());
         let mut counts = vec![0.0; classes];
         for (row, &label) in labels.iter().enumerate() {
             counts[label as usize] += 1.0;
@@ -130,74 +137,85 @@ impl Scatter {
         for (row, &label) in labels.iter().enumerate() {
             residuals.row_mut(row).iter_mut().zip(means.row(label as usize)).for_each(|(x, mean)| *x -= mean);
         }
-        // Points beyond one per class; classes of one point have no residual.
+        // One degree of freedom less per class; classes of one point have no residual.
         let freedom = counts.iter().map(|&count: &f64| (count - 1.0).max(0.0)).sum::<f64>().max(1.0);
         let (values, vectors) = eigen(&residuals, freedom, context);
         let means = means.times(&columns(&vectors, context), context);
         Self { counts, packed: means.packed(context), means, freedom, values, vectors }
     }
 
-    /// Points in the basis.
-    pub(super) fn turn(&self, points: &Wide, context: &Context<'_>) -> Wide {
+    /// Returns points in the basis of the eigenvectors.
+    pub(super) fn rotate(&self, points: &Matrix<f64>, context: &Context<'_>) -> Matrix<f64> {
         points.times(&columns(&self.vectors, context), context)
     }
 
-    /// Points that judge a γ, in the basis, and their labels.
-    fn judges(&self, points: &Wide, labels: &[u32], context: &Context<'_>) -> (Wide, Vec<u32>) {
-        let step = labels.len().div_ceil(JUDGES).max(1);
-        let judges: Vec<usize> = (0..labels.len()).step_by(step).collect();
-        let labels = judges.iter().map(|&row| labels[row]).collect();
-        (self.turn(&points.select(&judges), context), labels)
+    /// Returns the points that γ is chosen on, in the basis, and their labels.
+    fn validation_points(
+        &self,
+        points: &Matrix<f64>,
+        labels: &[u32],
+        context: &Context<'_>,
+    ) -> (Matrix<f64>, Vec<u32>) {
+        let step = labels.len().div_ceil(VALIDATION_POINTS).max(1);
+        let sample: Vec<usize> = (0..labels.len()).step_by(step).collect();
+        let labels = sample.iter().map(|&row| labels[row]).collect();
+        (self.rotate(&points.select(&sample), context), labels)
     }
 
-    /// The γ of the least log loss, by points in the basis.
-    fn choose(&self, points: &Wide, labels: &[u32], context: &Context<'_>) -> f64 {
+    /// Returns the γ with the least log loss on points in the basis.
+    fn choose(&self, points: &Matrix<f64>, labels: &[u32], context: &Context<'_>) -> f64 {
         let tries = SHRINKAGES.iter().map(|&shrinkage| {
-            let evidence = self.leave_one_out(points, labels, shrinkage, context).evidence;
-            let evidences = Evidences { tables: vec![&evidence], labels, context };
-            (evidences.fit(&[0]).loss, shrinkage)
+            let log_posterior = self.leave_one_out(points, labels, shrinkage, context).log_posterior;
+            let logit = ConditionalLogit { tables: vec![&log_posterior], labels, context };
+            (logit.fit(&[0]).loss, shrinkage)
         });
         tries.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(1.0, |best| best.1)
     }
 
-    /// What squares of coordinates count under a γ: the inverse of the shrunk covariance.
+    /// Returns the weights of squared coordinates under a γ: the eigenvalues of the inverse shrunk covariance.
     fn weights(&self, shrinkage: f64) -> Vec<f64> {
         let mean = self.values.iter().sum::<f64>() / self.values.len().max(1) as f64;
         let weight = |value: &f64| 1.0 / ((1.0 - shrinkage) * value + shrinkage * mean).max(1e-12);
         self.values.iter().map(weight).collect()
     }
 
-    /// Points in the basis, in the space of a γ.
-    pub(super) fn white(&self, turned: &Wide, shrinkage: f64) -> Wide {
+    /// Maps points in the basis to the whitened space of a γ.
+    pub(super) fn white(&self, rotated: &Matrix<f64>, shrinkage: f64) -> Matrix<f64> {
         let scales: Vec<f64> = self.weights(shrinkage).into_iter().map(f64::sqrt).collect();
-        Wide::of_fn(turned.rows(), turned.cols(), |row, at| turned.row(row)[at] * scales[at])
+        Matrix::<f64>::from_fn(rotated.rows(), rotated.cols(), |row, at| rotated.row(row)[at] * scales[at])
     }
 
-    /// Evidence of points that are among those of the classes, in the basis.
-    fn leave_one_out(&self, points: &Wide, labels: &[u32], shrinkage: f64, context: &Context<'_>) -> LeftOut {
+    /// Returns the leave-one-out distances of points in the basis, which are among those of the classes.
+    fn leave_one_out(
+        &self,
+        points: &Matrix<f64>,
+        labels: &[u32],
+        shrinkage: f64,
+        context: &Context<'_>,
+    ) -> LeftOut {
         let weights = self.weights(shrinkage);
-        let weighted = |points: &Wide| {
+        let weighted = |points: &Matrix<f64>| {
             let mut weighted = points.clone();
             for row in 0..weighted.rows() {
                 weighted.row_mut(row).iter_mut().zip(&weights).for_each(|(value, weight)| *value *= weight);
             }
             weighted
         };
-        // Products of means with each other, and of points with means, which become their evidence.
+        // Products of means with each other, and of points with means; the latter become the distances in place.
         let among = weighted(&self.means).times(&self.packed, context);
         let heavy = weighted(points);
-        let mut evidence = heavy.times(&self.packed, context);
+        let mut log_posterior = heavy.times(&self.packed, context);
         let (mut spread, mut others) = (Mean::default(), Mean::default());
         for (row, &label) in labels.iter().enumerate() {
             let (own, norm) = (label as usize, dot(heavy.row(row), points.row(row)));
-            let (count, with_own) = (self.counts[own], evidence.row(row)[own]);
+            let (count, with_own) = (self.counts[own], log_posterior.row(row)[own]);
             let length = (norm - 2.0 * with_own + among.row(own)[own]).max(0.0);
-            // Without a class of one point the covariance stays as it is.
+            // The covariance does not change without a class of one point.
             let lost =
                 if count > 1.0 { count / (count - 1.0) / self.freedom * (1.0 - shrinkage) } else { 0.0 };
             let rest = (1.0 - lost * length).max(1e-3);
-            for (class, value) in evidence.row_mut(row).iter_mut().enumerate() {
-                // Along the point's residual, from the class's mean to the point.
+            for (class, value) in log_posterior.row_mut(row).iter_mut().enumerate() {
+                // The product of the point's residual with the step from the class mean to the point.
                 let along = norm - with_own - *value + among.row(own)[class];
                 *value = (norm - 2.0 * *value + among.row(class)[class]).max(0.0);
                 if class != own && self.counts[class] > 0.0 {
@@ -209,25 +227,26 @@ impl Scatter {
                 let alone = length + lost / rest * length * length;
                 let far = count / (count - 1.0);
                 spread.add(alone * far);
-                evidence.row_mut(row)[own] = alone * far * far;
+                log_posterior.row_mut(row)[own] = alone * far * far;
             }
         }
-        let (spread, nothing) = (spread.get(), others.get());
+        // The mean distance to other classes stands for the distance to a class without points.
+        let (spread, empty_class) = (spread.get(), others.get());
         for (row, &label) in labels.iter().enumerate() {
-            for (class, value) in evidence.row_mut(row).iter_mut().enumerate() {
+            for (class, value) in log_posterior.row_mut(row).iter_mut().enumerate() {
                 let others = self.counts[class] - f64::from(u8::from(class == label as usize));
-                *value = if others > 0.0 { spread / others - *value } else { -nothing };
+                *value = if others > 0.0 { spread / others - *value } else { -empty_class };
             }
         }
-        LeftOut { evidence, spread, nothing }
+        LeftOut { log_posterior, spread }
     }
 }
 
-fn columns(matrix: &Wide, context: &Context<'_>) -> Packed<f64> {
+fn columns(matrix: &Matrix<f64>, context: &Context<'_>) -> Packed<f64> {
     Packed::new(matrix.rows(), matrix.cols(), |depth, column| matrix.row(depth)[column], context)
 }
 
-/// `matrix`, packed for products `x · matrix`.
+/// Packs `matrix` for products `x · matrix`.
 pub(super) fn packed_columns(matrix: &Matrix, context: &Context<'_>) -> Packed<f64> {
     Packed::new(matrix.rows(), matrix.cols(), |depth, column| f64::from(matrix.row(depth)[column]), context)
 }
@@ -255,9 +274,9 @@ mod tests {
     use crate::numeric::random::Random;
     use crate::posterior::tests::brute_force::solve;
 
-    /// Means, and the products of residuals summed up.
+    /// Returns means, and the sums of products of residuals.
     fn scatter(
-        points: &Wide,
+        points: &Matrix<f64>,
         labels: &[u32],
         classes: usize,
         without: Option<usize>,
@@ -282,14 +301,14 @@ mod tests {
         (means, products)
     }
 
-    /// Everything anew without each point, as the module has it: the covariance loses the point, its freedom and trace stay.
+    /// Refits without each point: the covariance loses the point; its degrees of freedom and its trace stay.
     #[test]
-    fn evidence_is_that_of_a_fit_without_the_point() {
+    fn distances_are_those_of_a_fit_without_the_point() {
         let mut random = Random::new(5, 1);
         let (n, d, classes, shrinkage) = (40, 6, 5, 0.3);
-        let mut points = Wide::zeros(n, d);
+        let mut points = Matrix::<f64>::zeros(n, d);
         points.as_mut_slice().iter_mut().for_each(|value| *value = random.normal() + 0.5);
-        // A class of one point, and one of none.
+        // One class has one point, and one has none.
         let labels: Vec<u32> = (0..n).map(|row| if row == 7 { 3 } else { random.below(3) as u32 }).collect();
         let context = Context::new(2).unwrap();
         let whitening = Whitening::new(&points, &labels, classes, Some(shrinkage), &context);
@@ -297,7 +316,7 @@ mod tests {
         let freedom: f64 = (0..classes).map(|class| (count(class) - 1.0).max(0.0)).sum();
         let (_, all) = scatter(&points, &labels, classes, None);
         let trace = (0..d).map(|at| all[at][at]).sum::<f64>() / freedom / d as f64;
-        let (mut spread, mut nothing, mut squares) = (Mean::default(), Mean::default(), Vec::new());
+        let (mut spread, mut empty_class, mut squares) = (Mean::default(), Mean::default(), Vec::new());
         for row in 0..n {
             let (means, mut shrunk) = scatter(&points, &labels, classes, Some(row));
             for (at, sums) in shrunk.iter_mut().enumerate() {
@@ -307,22 +326,21 @@ mod tests {
                 sums[at] += shrinkage * trace;
             }
             for (class, mean) in means.iter().enumerate() {
-                let apart: Vec<f64> = points.row(row).iter().zip(mean).map(|(x, mean)| x - mean).collect();
-                let square = dot(&apart, &solve(shrunk.clone(), apart.clone()));
+                let step: Vec<f64> = points.row(row).iter().zip(mean).map(|(x, mean)| x - mean).collect();
+                let square = dot(&step, &solve(shrunk.clone(), step.clone()));
                 let own = class == labels[row] as usize;
                 let others = count(class) - f64::from(u8::from(own));
                 squares.push((others > 0.0).then_some((square, others)));
                 if own && others > 0.0 {
-                    // The noise of a mean of k-1 points taken off.
+                    // The noise of a mean of k-1 points is subtracted.
                     spread.add(square * others / count(class));
                 } else if others > 0.0 {
-                    nothing.add(square);
+                    empty_class.add(square);
                 }
             }
         }
         assert!((whitening.spread / spread.get() - 1.0).abs() < 1e-9, "{}", whitening.spread);
-        assert!((whitening.nothing / nothing.get() - 1.0).abs() < 1e-9, "{}", whitening.nothing);
-        // W Wᵀ is the inverse of the shrunk covariance, as f32 holds it.
+        // W Wᵀ is the inverse of the shrunk covariance, up to f32 rounding.
         let mut shrunk = all;
         for (at, sums) in shrunk.iter_mut().enumerate() {
             for sum in sums.iter_mut() {
@@ -339,20 +357,20 @@ mod tests {
             }
         }
         let fit = Scatter::new(&points, &labels, classes, &context);
-        let turned = fit.turn(&points, &context);
-        // Distances in the space are those by the inverse.
-        let white = fit.white(&turned, shrinkage);
+        let rotated = fit.rotate(&points, &context);
+        // Distances in the whitened space are those by the inverse.
+        let white = fit.white(&rotated, shrinkage);
         for row in 1..n {
-            let apart: Vec<f64> = points.row(row).iter().zip(points.row(0)).map(|(a, b)| a - b).collect();
-            let expected = dot(&apart, &solve(shrunk.clone(), apart.clone()));
+            let step: Vec<f64> = points.row(row).iter().zip(points.row(0)).map(|(a, b)| a - b).collect();
+            let expected = dot(&step, &solve(shrunk.clone(), step.clone()));
             let found: f64 = white.row(row).iter().zip(white.row(0)).map(|(a, b)| (a - b).powi(2)).sum();
             assert!((found / expected - 1.0).abs() < 1e-9, "{found} is not {expected}");
         }
-        let found = fit.leave_one_out(&turned, &labels, shrinkage, &context).evidence;
-        for (&found, square) in found.as_slice().iter().zip(&squares) {
+        let left_out = fit.leave_one_out(&rotated, &labels, shrinkage, &context);
+        for (&found, square) in left_out.log_posterior.as_slice().iter().zip(&squares) {
             let expected = match square {
                 Some((square, others)) => spread.get() / others - square,
-                None => -nothing.get(),
+                None => -empty_class.get(),
             };
             assert!((found - expected).abs() < 1e-8, "{found} is not {expected}");
         }

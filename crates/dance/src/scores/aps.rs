@@ -1,6 +1,6 @@
 //! APS (Romano, Sesia and Candès, 2020): `C_r - u·p_r`, the mass of the labels up to y less a random part of its own.
 //!
-//! With u = 0 the score is the whole mass and sets are larger than they need be. Cost and use: see
+//! With u = 0 the score is the whole mass, and sets are larger than necessary. Cost and use: see
 //! [`ranked`](crate::scores::ranked).
 
 use crate::scores::ranked::{RankedLabel, RankedScore};

@@ -1,38 +1,43 @@
-//! Whom the guarantee is for: all points together, or every class, or every cluster of classes ([`ByClass`]).
+//! Classes for which the guarantee holds: all together, each class, or each cluster of classes ([`ByClass`]).
 //!
-//! - **Each class, clusters** (Mondrian): a point is compared with those of its own class, or cluster, alone: `p(l) = (1 + #{i of l's
-//!   cluster : S_i ≥ S}) / (1 + n_l)`. Within a cluster the scores are still one symmetric function, so the guarantee holds there.
-//!   All p-values get the denominator n+1, rounding up: they can only grow.
-//! - **Fair**: all points together, but every score less an offset of its class, so that classes that are hard to tell apart do not pay
-//!   for the others. The offset is the mean over the class's points **in the bag, the query among them**, of how hard a point is by
-//!   the fit points alone (h: `-ln p(y)` of combined evidence, elsewhere [`Difficulty`](crate::conformal::Difficulty)), less that of all fit
-//!   points, shrunk by `k/(k+3)` for k points. Since h is fixed by the fit part, a query changes the offset of one class; since the
-//!   bag decides it, the scores stay one symmetric function of the bag.
+//! - **Each, clusters** (Mondrian): a point is compared only with points of its own class or cluster. So
+//!   `p(l) = (1 + #{i in the cluster of l : S_i ≥ S}) / (1 + n_l)`. Within a cluster the scores are still one
+//!   symmetric function, so the guarantee holds there. All p-values get the denominator n+1 and are rounded up, so they
+//!   only grow.
+//! - **Balanced**: all points are compared, but every score is reduced by the offset of its class. So difficult
+//!   classes get larger p-values and the others smaller ones. The offset follows from the difficulty `h = -ln p(y)`,
+//!   with p from experts that are trained on the fit points alone. It is the mean of h over the k points of the class
+//!   **in the bag, the query among them**, less the mean over all fit points, times `k/(k+3)`. A query changes the
+//!   offset of one class only. The scores remain one symmetric function of the bag.
 //!
-//! Clusters are classes of like difficulty: by the fit points' scores out of fold, in order, cut where each has as many fit points.
+//! Clusters are classes of similar difficulty. Classes are ordered by the mean cross-fitted score of their fit points,
+//! and the order is cut into clusters with about as many fit points each.
 
 use serde::{Deserialize, Serialize};
 
 use crate::method::ByClass;
 
-/// How many points' worth of doubt is in the offset of a class.
-const DOUBT: f64 = 3.0;
-/// Fit points of a cluster, at least.
-const CLUSTER: usize = 100;
-/// Clusters, at most.
-const CLUSTERS: usize = 8;
+/// The weight, in points, of the prior that shrinks the mean of a class to the mean of all points.
+const PRIOR_POINTS: f64 = 3.0;
+/// The fewest fit points per cluster, on average.
+const CLUSTER_POINTS: usize = 100;
+/// The most clusters.
+const MAX_CLUSTERS: usize = 8;
 
-/// For every class, which others it is compared with.
+/// The strata of the classes: points are compared with points of their own stratum.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Strata {
+    /// The stratum of every class.
     of_class: Vec<u32>,
-    /// Points of the bag in every one.
+    /// The number of points of the bag in every stratum.
     points: Vec<usize>,
+    /// The number of points of the bag.
     all: usize,
 }
 
 impl Strata {
-    /// `clusters` may be of fewer classes than there are: the others are like the average, `middle`.
+    /// Returns the strata; `None` if all points are compared. A class that `clusters` does not hold is in the cluster
+    /// of average difficulty.
     pub(crate) fn new(
         by_class: ByClass,
         clusters: &Clusters,
@@ -51,39 +56,39 @@ impl Strata {
         Some(Self { of_class, points, all: labels.len() })
     }
 
-    /// Whether a point of class `point` is compared with queries that carry `label`.
+    /// Returns whether a point of class `point` is compared with queries that carry `label`.
     pub(crate) fn compares(&self, point: u32, label: usize) -> bool {
         self.of_class[point as usize] == self.of_class[label]
     }
 
-    /// The stratum of a label.
+    /// Returns the stratum of a label.
     pub(crate) fn of(&self, label: u32) -> u32 {
         self.of_class[label as usize]
     }
 
-    /// How many there are.
+    /// Returns the number of strata.
     pub(crate) fn len(&self) -> usize {
         self.points.len()
     }
 
-    /// A count among the points of the label's stratum and the query, on the scale of all points and the query.
+    /// Scales a count among the points of the label's stratum and the query to all points and the query, rounding up.
     pub(crate) fn scaled(&self, label: usize, count: u32) -> u32 {
         let own = self.points[self.of_class[label] as usize] + 1;
         (count as usize * (self.all + 1)).div_ceil(own) as u32
     }
 }
 
-/// Classes of like difficulty.
+/// Clusters of classes of similar difficulty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Clusters {
     /// The cluster of every class of the fit.
     of_class: Vec<u32>,
-    /// That of classes which the fit part has no points of.
+    /// The cluster of average difficulty, for classes without fit points.
     middle: u32,
 }
 
 impl Clusters {
-    /// From scores of fit points that the experts had not seen.
+    /// Clusters the classes by the mean cross-fitted score of their fit points.
     pub(crate) fn new(scores: &[f64], labels: &[u32], classes: usize) -> Self {
         let average = scores.iter().sum::<f64>() / scores.len().max(1) as f64;
         let mut sums = vec![(0.0, 0usize); classes];
@@ -93,14 +98,14 @@ impl Clusters {
             *count += 1;
         }
         let difficulty = |&(sum, count): &(f64, usize)| {
-            (sum + DOUBT * average) / (count as f64 + DOUBT) // the mean, shrunk to that of all
+            (sum + PRIOR_POINTS * average) / (count as f64 + PRIOR_POINTS) // the mean, shrunk to that of all points
         };
         let mut order: Vec<usize> = (0..classes).collect();
         order.sort_by(|&a, &b| difficulty(&sums[a]).total_cmp(&difficulty(&sums[b])).then(a.cmp(&b)));
-        let clusters = (scores.len() / CLUSTER).clamp(1, CLUSTERS);
+        let clusters = (scores.len() / CLUSTER_POINTS).clamp(1, MAX_CLUSTERS);
         let (mut of_class, mut before, mut middle) = (vec![0; classes], 0, 0);
         for &class in &order {
-            // By the place of the middle of its points among all.
+            // A class goes to the cluster in which the middle of its points lies; places are doubled to stay whole.
             let place = 2 * before + sums[class].1;
             let cluster = (place * clusters / (2 * scores.len()).max(1)).min(clusters - 1) as u32;
             of_class[class] = cluster;
@@ -112,38 +117,39 @@ impl Clusters {
         Self { of_class, middle }
     }
 
+    /// Returns the cluster of a class.
     fn of(&self, class: usize) -> u32 {
         self.of_class.get(class).copied().unwrap_or(self.middle)
     }
 
-    /// Whether a fit can have made them.
-    pub(crate) fn is_sound(&self) -> bool {
-        let fine = |&cluster: &u32| (cluster as usize) < CLUSTERS;
-        self.of_class.iter().all(fine) && fine(&self.middle)
+    /// Returns whether all clusters have numbers that a fit can assign.
+    pub(crate) fn is_valid(&self) -> bool {
+        let valid = |&cluster: &u32| (cluster as usize) < MAX_CLUSTERS;
+        self.of_class.iter().all(valid) && valid(&self.middle)
     }
 
-    /// How many there are.
+    /// Returns the number of clusters.
     pub fn len(&self) -> usize {
         self.of_class.iter().max().map_or(1, |&last| last as usize + 1)
     }
 
-    /// Whether there is only one.
+    /// Returns whether there is only one cluster.
     pub fn is_empty(&self) -> bool {
         self.len() == 1
     }
 }
 
-/// Offsets of classes.
+/// Class offsets: the shrunken mean difficulty of each class in the bag, less the mean of all fit points.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Offsets {
-    /// Of h of the bag's points, and how many they are.
+    /// The sum of h over the bag's points of each class, and the number of these points.
     sums: Vec<(f64, usize)>,
-    /// Of h of the fit points.
+    /// The mean of h over the fit points.
     average: f64,
 }
 
 impl Offsets {
-    /// `scores` are h of the bag's points.
+    /// Sums up `scores`, the difficulty h of the bag's points. An `average` that is not finite counts as 0.
     pub(crate) fn new(scores: &[f64], labels: &[u32], classes: usize, average: f64) -> Self {
         let mut sums = vec![(0.0, 0); classes];
         for (&score, &label) in scores.iter().zip(labels) {
@@ -154,19 +160,19 @@ impl Offsets {
         Self { sums, average: if average.is_finite() { average } else { 0.0 } }
     }
 
-    /// Of a class as it is.
+    /// Returns the offset of a class before any query joins.
     pub(crate) fn of(&self, class: usize) -> f64 {
         self.from(self.sums[class])
     }
 
-    /// Of a class that a query joins, whose h is `score`.
+    /// Returns the offset of a class that a query joins, where h of the query is `score`.
     pub(crate) fn joined(&self, class: usize, score: f64) -> f64 {
         let (sum, count) = self.sums[class];
         self.from((sum + score, count + 1))
     }
 
     fn from(&self, (sum, count): (f64, usize)) -> f64 {
-        (sum - count as f64 * self.average) / (count as f64 + DOUBT) // k/(k+3) of the mean less the average
+        (sum - count as f64 * self.average) / (count as f64 + PRIOR_POINTS) // k/(k+3) of the mean less the average
     }
 }
 

@@ -4,9 +4,10 @@
 //! ```text
 //! loss_j = d_j/τ + log1p( Σ_{k≠A} exp(-d_k/τ) )        S_clr(z,y) = min { loss_j : y_j = y },  +∞ if none
 //! ```
-//! In f64 and in exactly this form: at τ = 0.01 the anchor's loss is 1e-7 or far smaller, and the textbook log-sum-exp
-//! rounds it to 0, which ties half the calibration set. Likewise `1 - K` comes from `expm1`. The sum runs from its smallest
-//! term up, so that two queries with the same neighbors and anchor tie to the last bit in whatever order they see them.
+//! The score is computed in f64 and in exactly this form. At τ = 0.01 the anchor's loss is 1e-7 or far smaller, and the
+//! textbook log-sum-exp rounds it to 0, which ties half the calibration set. For the same reason `1 - K` comes from
+//! `expm1`. The sum begins with its smallest term. So two queries with the same neighbors and anchor tie to the last
+//! bit, whatever the order of their neighbors.
 //!
 //! Cost: a distance and three exponentials per neighbor.
 
@@ -14,19 +15,20 @@ use crate::kernel::Kernel;
 use crate::neighbors::squared_distance;
 use crate::scores::{BestPerLabel, NeighborScore, Neighborhood};
 
-/// The contrastive score (the paper, equations 4-5): the smallest contrastive loss of the neighbors that carry the label.
+/// The contrastive score (the paper, equations 4-5): the smallest contrastive loss of the neighbors that carry the
+/// label.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contrastive {
-    /// Neighbors to look at (`m_clr` in the paper).
+    /// The number of neighbors that the score uses (`m_clr` in the paper).
     pub neighbors: usize,
-    /// τ.
+    /// The temperature τ.
     pub temperature: f64,
     /// The kernel of the learned space.
     pub kernel: Kernel,
 }
 
 impl Contrastive {
-    /// `d/τ` of a neighbor at this squared distance from the anchor.
+    /// Returns `d/τ` of a neighbor at this squared distance from the anchor.
     pub(crate) fn loss(&self, squared: f64) -> f64 {
         2.0 * self.kernel.one_minus_value(squared) / self.temperature
     }

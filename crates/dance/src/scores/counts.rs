@@ -1,9 +1,9 @@
 //! Conformal p-values of labels as whole counts.
 //!
-//! A count is the number of points, among the n calibration points and the query itself, whose score is at least that of the
-//! query with the label. `p = count/(n+1)`, and a label is in the set if and only if `p > α`. In whole numbers that is
-//! `count ≥ n + 2 - ⌈(1-α)(n+1)⌉`: one rule for every method, exact whatever α rounds to. Labels that share the most
-//! frequent counts of a query are not listed. They have the query's `rest`.
+//! The count of a label is the number of points whose score is at least that of the query with the label, among the n
+//! calibration points and the query itself. `p = count/(n+1)`, and a label is in the set if and only if `p > α`. In
+//! whole numbers that is `count ≥ n + 2 - ⌈(1-α)(n+1)⌉`. This rule serves every method and is exact however α is
+//! rounded. Labels with the most frequent counts of a query are not listed; the query's `rest` holds these counts.
 
 use crate::numeric::ragged::Ragged;
 use crate::scores::sets::Sets;
@@ -100,7 +100,7 @@ impl LabelCounts {
         self.rest.push(rest);
     }
 
-    /// Joins several groups of queries, one after the other.
+    /// Concatenates several groups of queries.
     pub(crate) fn concat(calibration_points: usize, groups: Vec<Self>) -> Self {
         let mut all = Self::new(calibration_points);
         groups.into_iter().for_each(|group| all.append(group));
@@ -212,7 +212,11 @@ mod tests {
     proptest::proptest! {
         /// Sets are nested: a larger α never adds a label, for one score or two.
         #[test]
-        fn sets_shrink_as_alpha_grows(counts in proptest::collection::vec((1u32..=51, 1u32..=51), 8), low in 0.001f64..0.999, high in 0.001f64..0.999) {
+        fn sets_shrink_as_alpha_grows(
+            counts in proptest::collection::vec((1u32..=51, 1u32..=51), 8),
+            low in 0.001f64..0.999,
+            high in 0.001f64..0.999,
+        ) {
             let (low, high) = (low.min(high), low.max(high));
             let mut one = LabelCounts::new(50);
             let mut both = LabelCounts::new(50);
@@ -220,7 +224,8 @@ mod tests {
             let pairs = counts.iter().map(|&(rank, contrast)| Counts::Both { rank, contrast });
             both.push((0..).zip(pairs), Counts::Both { rank: 1, contrast: 1 });
             let cut = |alpha| Cut::One(least_count(alpha, 50));
-            let halves = |alpha: f64| Cut::Both { rank: least_count(alpha / 2.0, 50), contrast: least_count(alpha / 2.0, 50) };
+            let least = |alpha: f64| least_count(alpha / 2.0, 50);
+            let halves = |alpha: f64| Cut::Both { rank: least(alpha), contrast: least(alpha) };
             for (small, large) in [
                 (one.sets(cut(high), 8), one.sets(cut(low), 8)),
                 (both.sets(halves(high), 8), both.sets(halves(low), 8)),

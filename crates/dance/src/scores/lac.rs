@@ -1,5 +1,7 @@
-//! LAC (Sadinle, Lei and Wasserman, 2019): `1 - p_y`. The smallest sets on average when the probabilities are right; no
-//! randomness, and empty sets where every label is unlikely.
+//! LAC (Sadinle, Lei and Wasserman, 2019): `1 - p_y`.
+//!
+//! Sets are the smallest on average if the probabilities are right. The score is not random. A set is empty if every
+//! label is unlikely.
 //!
 //! Cost and use: see [`ranked`](crate::scores::ranked).
 

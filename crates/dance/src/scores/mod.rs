@@ -1,7 +1,7 @@
 //! Nonconformity scores: one number for every label of a query, small where the label conforms.
 //!
-//! A score made of neighbors is finite for the labels that occur among them and +∞ for all others. [`LabelScores`] is that
-//! sparse form. Every score has a file of its own. A further one is a new file with a [`NeighborScore`].
+//! A neighbor score is finite for the labels of the neighbors and +∞ for all others. [`LabelScores`] lists the finite
+//! scores. Every score has a file of its own. A further one is a new file with a [`NeighborScore`].
 //!
 //! - [`Rank`]: the rank of the nearest neighbor with the label.
 //! - [`Contrastive`]: the smallest contrastive loss of the neighbors with the label.
@@ -13,7 +13,7 @@
 //! assert_eq!((scores.get(0, 7), scores.get(0, 1)), (3.0, f64::INFINITY));
 //! ```
 //!
-//! Scores made of class probabilities are in [`ranked`]: [`Lac`], [`Aps`], [`Raps`], [`Saps`].
+//! Scores of class probabilities are in [`ranked`]: [`Lac`], [`Aps`], [`Raps`], [`Saps`].
 
 mod aps;
 pub(crate) mod by_class;
@@ -48,7 +48,7 @@ use crate::neighbors::Neighbors;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::ragged::Ragged;
 
-/// Queries of a parallel task.
+/// The number of queries in a parallel task.
 const TILE: usize = 64;
 
 /// The scores of every label of every query. Labels that are listed have a finite score, all others +∞.
@@ -103,7 +103,7 @@ impl LabelScores {
     }
 }
 
-/// The neighbors of one query, nearest first, and the reference points they come from: the input of a [`NeighborScore`].
+/// The input of a [`NeighborScore`]: the neighbors of one query, nearest first, and the reference points.
 #[derive(Clone, Copy, Debug)]
 pub struct Neighborhood<'a> {
     /// Reference indices.
@@ -118,14 +118,15 @@ pub struct Neighborhood<'a> {
 
 /// A score that follows from the neighbors of a query.
 pub trait NeighborScore: Sync {
-    /// Returns the number of neighbors that the score uses. The neighborhood may hold more, or fewer where the reference is small.
+    /// Returns the number of neighbors that the score uses. The neighborhood may hold more, or fewer if the reference
+    /// is small.
     fn neighbors(&self) -> usize;
 
     /// Offers values for the labels of one query. The smallest value of a label is its score.
     fn score(&self, neighborhood: &Neighborhood<'_>, best: &mut BestPerLabel);
 }
 
-/// The smallest value offered for every label.
+/// The smallest value that was offered for every label.
 #[derive(Clone, Debug)]
 pub struct BestPerLabel {
     /// The smallest value by label; +∞ where none was offered.
@@ -160,7 +161,7 @@ impl BestPerLabel {
     }
 }
 
-/// Computes several scores of every query at once. `points` and `labels` are those of the reference, each label below
+/// Computes several scores of every query at once. `points` and `labels` belong to the reference; each label is below
 /// `classes`.
 pub fn of_neighbors<const N: usize>(
     scores: [&dyn NeighborScore; N],

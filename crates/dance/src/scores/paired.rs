@@ -3,7 +3,7 @@
 use crate::numeric::ragged::Ragged;
 use crate::scores::LabelScores;
 
-/// Two scores of every label of every query. A label that is listed has at least one finite score, all others have none.
+/// Two scores of every label of every query. Listed labels have at least one finite score, all others have none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PairedScores {
     /// Labels, ascending within a query.

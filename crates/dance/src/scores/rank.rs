@@ -1,23 +1,24 @@
 //! The rank score (the paper, equation 2): `S_knn(z,y)` = the 1-based rank of the nearest neighbor of z that carries y,
 //! among `rank_neighbors`; +∞ if none does.
 //!
-//! Small for labels close by, and whole numbers, so calibration scores tie. [`tie_noise`] breaks ties at random, which
-//! gives coverage an exact upper bound; without it the set is simply the labels of the q nearest neighbors. Points at the
-//! same distance have ranks one after the other, or share the smallest: 1 + the number of points strictly nearer.
-//! Cost: one look at every neighbor.
+//! Ranks are whole numbers, so calibration scores tie. [`tie_noise`] breaks ties at random, which gives coverage an
+//! exact upper bound. Without noise the set holds the labels of the q nearest neighbors. Points at the same distance
+//! have ranks one after the other, or share the smallest one, 1 + the number of points strictly nearer.
+//!
+//! Cost: one comparison per neighbor.
 
 use crate::numeric::random;
 use crate::scores::{BestPerLabel, NeighborScore, Neighborhood};
 
-/// The stream of random numbers that breaks ties.
+/// The purpose of the random numbers that break ties.
 const TIE_PURPOSE: u64 = 0x71e5;
 
 /// The rank score (the paper, equation 2): the rank of the nearest neighbor that carries the label.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rank {
-    /// Neighbors to look at (`m_knn` in the paper).
+    /// The number of neighbors that the score uses (`m_knn` in the paper).
     pub neighbors: usize,
-    /// Whether points at the same distance share a rank.
+    /// True if points at the same distance share a rank.
     pub shared_ties: bool,
 }
 
@@ -36,8 +37,8 @@ impl NeighborScore for Rank {
     }
 }
 
-/// A draw from U(0, `width`) that belongs to this point and label: the same whenever it is asked for. `part` keeps the
-/// points of one data set apart from those of another.
+/// Returns a draw from U(0, `width`) that is a function of the seed, the point and the label. `part` separates the
+/// points of one data set from those of another.
 pub(crate) fn tie_noise(seed: u64, width: f64, part: u64, point: u64, label: u32) -> f64 {
     width * random::uniform_of(&[seed, TIE_PURPOSE, part, point, u64::from(label)])
 }

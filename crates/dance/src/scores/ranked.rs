@@ -1,14 +1,16 @@
-//! Scores of class probabilities: one order of the labels that every such score reads.
+//! Scores of class probabilities, which all read the same order of the labels.
 //!
-//! LAC, APS, RAPS and SAPS see a label only through where it stands: its rank r by probability (ties by the lower label),
-//! its probability, the mass `C_r` of the first r labels, the largest probability, and one draw u of its row. All of them
-//! grow with the rank, so a set is a prefix of the order, and one sort serves every score and every threshold.
+//! LAC, APS, RAPS and SAPS are functions of a [`RankedLabel`]: its rank r by probability (ties go to the lower
+//! label), its probability, the mass `C_r` of the first r labels, the largest probability, and one draw u of its row.
+//! All of them grow with the rank. So a set is a prefix of the order, and one sort serves every score and every
+//! threshold.
 //!
-//! Probabilities are rounded to multiples of 2⁻⁵² (f32 numbers from 2⁻²⁹ up are already), which makes their sums in f64
-//! exact in any order: a row scores the same to the last bit as a calibration point, which needs no sort, and as a query.
+//! Probabilities are rounded to multiples of 2⁻⁵² (f32 numbers from 2⁻²⁹ up are such multiples). So their sums in f64
+//! are exact in any order. A row has the same score to the last bit with a sort, as a query, and without, as a
+//! calibration point.
 //!
-//! Cost: calibration one look at a row; sets one sort per row and a walk to the end of the largest set. Memory: one row per
-//! thread beside the sets.
+//! Cost: calibration reads each row once. Sets need one sort per row and a walk to the end of the largest set.
+//! Memory: one row per thread beside the sets.
 //!
 //! ```
 //! use dance::scores::{Aps, Draws, Lac, RankedScore, ranked};
@@ -29,36 +31,37 @@ use crate::numeric::matrix::Matrix;
 use crate::numeric::random;
 use crate::scores::sets::Sets;
 
-/// The stream of random numbers that scores draw from.
+/// The purpose of the random numbers that scores draw.
 const DRAW_PURPOSE: u64 = 0xd4a3;
-/// Parts of the seeded draws.
+/// The part of the draws that belongs to calibration points.
 const CALIBRATION_PART: u64 = 0;
+/// The part of the draws that belongs to queries.
 const QUERY_PART: u64 = 1;
-/// Rows of a parallel task.
+/// The number of rows in a parallel task.
 const TILE: usize = 64;
 
-/// Where a label stands in its row.
+/// A label with its rank and probability mass within its row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RankedLabel {
-    /// 1-based rank by probability.
+    /// The 1-based rank by probability.
     pub rank: usize,
     /// Its probability.
     pub probability: f64,
     /// The largest probability of the row.
     pub largest: f64,
-    /// Mass of the labels up to this one, `C_r`.
+    /// The mass of the labels up to this one, `C_r`.
     pub mass: f64,
-    /// u of the row.
+    /// The draw u of the row.
     pub draw: f64,
 }
 
-/// A score of class probabilities. It must not fall as the rank grows.
+/// A score of class probabilities, which must not fall as the rank grows.
 pub trait RankedScore: Sync {
-    /// The score of a label.
+    /// Returns the score of a label.
     fn score(&self, label: &RankedLabel) -> f64;
 }
 
-/// Where u comes from.
+/// The source of the draws u.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Draws {
     /// u = 0 everywhere: the deterministic scores.
@@ -67,7 +70,7 @@ pub enum Draws {
     Seeded {
         /// The seed.
         seed: u64,
-        /// Keeps the rows of one data set apart from those of another.
+        /// The number that separates the rows of one data set from those of another.
         part: u64,
     },
 }
@@ -83,7 +86,7 @@ impl Draws {
         seed.map_or(Self::Zero, |seed| Self::Seeded { seed, part: QUERY_PART })
     }
 
-    /// u of one row.
+    /// Returns u of one row.
     pub fn of(self, row: usize) -> f64 {
         match self {
             Self::Zero => 0.0,
@@ -92,12 +95,12 @@ impl Draws {
     }
 }
 
-/// Rounds to a multiple of 2⁻⁵², so that sums are exact.
+/// Rounds a probability to a multiple of 2⁻⁵², so that sums are exact.
 fn exact(probability: f32) -> f64 {
     (f64::from(probability) + 1.0) - 1.0
 }
 
-/// Where one label stands, without sorting.
+/// Ranks one label of a row without sorting.
 pub fn ranked_label(row: &[f32], label: u32, draw: f64) -> RankedLabel {
     let own = row[label as usize];
     let (before, after) = row.split_at(label as usize);
@@ -116,7 +119,7 @@ pub fn ranked_label(row: &[f32], label: u32, draw: f64) -> RankedLabel {
     RankedLabel { rank, probability: exact(own), largest: exact(largest), mass, draw }
 }
 
-/// Where the label of every row stands.
+/// Ranks the given label of every row.
 pub fn ranked_labels(
     probabilities: &Matrix,
     labels: &[u32],
@@ -141,20 +144,20 @@ pub fn ranked_labels(
     Ok(context.run(|| (0..labels.len()).into_par_iter().with_min_len(TILE).map(ranked).collect()))
 }
 
-/// The scores of ranked labels.
+/// Returns the scores of ranked labels.
 pub fn scores(score: &dyn RankedScore, ranked_labels: &[RankedLabel]) -> Vec<f64> {
     ranked_labels.iter().map(|label| score.score(label)).collect()
 }
 
-/// The labels of one row by falling probability; one sort per row, in memory that is used again.
+/// The labels of one row by falling probability. Its memory is used again for the next row.
 #[derive(Clone, Debug, Default)]
 pub struct RankedRow {
-    /// The bits of a probability above those of its label: one number orders both.
+    /// The inverted bits of a probability above the bits of its label: one number orders both.
     keys: Vec<u64>,
 }
 
 impl RankedRow {
-    /// Sorts a row. Probabilities are not negative.
+    /// Sorts a row of probabilities, none of them negative.
     pub fn sort(&mut self, row: &[f32]) {
         let key = |(label, p): (u32, &f32)| (u64::from(!(p + 0.0).to_bits()) << 32) | u64::from(label);
         self.keys.clear();
@@ -162,7 +165,7 @@ impl RankedRow {
         self.keys.sort_unstable();
     }
 
-    /// The labels as they rank, most probable first.
+    /// Returns the labels with their ranks, most probable first.
     pub fn walk(&self, draw: f64) -> impl Iterator<Item = (u32, RankedLabel)> + '_ {
         let probability = |key: u64| exact(f32::from_bits(!((key >> 32) as u32)));
         let largest = self.keys.first().map_or(0.0, |&key| probability(key));
@@ -174,13 +177,13 @@ impl RankedRow {
         })
     }
 
-    /// How many labels a score leaves within `threshold`.
+    /// Returns the number of labels whose score is at most `threshold`.
     pub fn count(&self, score: &dyn RankedScore, threshold: f64, draw: f64) -> usize {
         self.walk(draw).take_while(|(_, label)| score.score(label) <= threshold).count()
     }
 }
 
-/// The sets of every score under its threshold, from one sort per row.
+/// Returns the sets of every score under its threshold, from one sort per row.
 pub fn sets(
     probabilities: &Matrix,
     cuts: &[(&dyn RankedScore, f64)],
@@ -190,7 +193,8 @@ pub fn sets(
     sets_with(probabilities, cuts.len(), draws, |_, which| cuts[which], context)
 }
 
-/// The same with a threshold of its own for every row: `cut(row, which)`, `which` below `scores`.
+/// Returns the sets of `scores` scores, with a score and threshold for every row: `cut(row, which)`, `which` below
+/// `scores`.
 pub fn sets_with<'a>(
     probabilities: &Matrix,
     scores: usize,
@@ -198,7 +202,7 @@ pub fn sets_with<'a>(
     cut: impl Fn(usize, usize) -> (&'a dyn RankedScore, f64) + Sync,
     context: &Context<'_>,
 ) -> Vec<Sets> {
-    let of_tile = |ranked: &mut RankedRow, tile: usize| {
+    let sets_of_tile = |ranked: &mut RankedRow, tile: usize| {
         let mut sets = vec![Sets::default(); scores];
         for row in tile * TILE..((tile + 1) * TILE).min(probabilities.rows()) {
             ranked.sort(probabilities.row(row));
@@ -215,7 +219,7 @@ pub fn sets_with<'a>(
     };
     let tiles: Vec<Vec<Sets>> = context.run(|| {
         let tiles = (0..probabilities.rows().div_ceil(TILE)).into_par_iter();
-        tiles.map_init(RankedRow::default, of_tile).collect()
+        tiles.map_init(RankedRow::default, sets_of_tile).collect()
     });
     let mut all = vec![Sets::default(); scores];
     for tile in tiles {
@@ -237,12 +241,12 @@ mod tests {
                 .map(|at| (8.0 * random::uniform_of(&[case, at])).floor() as f32 / 61.0 + 1e-12)
                 .collect();
             ranked.sort(&row);
-            let mut seen = 0;
+            let mut compared = 0;
             for (label, sorted) in ranked.walk(0.25) {
                 assert_eq!(sorted, ranked_label(&row, label, 0.25));
-                seen += 1;
+                compared += 1;
             }
-            assert_eq!(seen, row.len());
+            assert_eq!(compared, row.len());
         }
     }
 

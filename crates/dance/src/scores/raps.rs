@@ -9,9 +9,9 @@ use crate::scores::ranked::{RankedLabel, RankedScore};
 /// RAPS: APS with a penalty on late ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Raps {
-    /// What every rank beyond the free ones costs.
+    /// The penalty of every rank beyond the free ones.
     pub penalty: f64,
-    /// Ranks without a penalty.
+    /// The number of ranks without a penalty.
     pub free_ranks: usize,
 }
 

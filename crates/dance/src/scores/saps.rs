@@ -1,14 +1,14 @@
-//! SAPS (Huang, Xi, Zhang, Wei and others, 2024): only the largest probability and the rank count,
+//! SAPS (Huang, Xi, Zhang, Wei and others, 2024), which uses only the largest probability and the rank:
 //! `u·p_max` at rank 1 and `p_max + (r - 2 + u)·weight` after it.
 //!
 //! Cost and use: see [`ranked`](crate::scores::ranked).
 
 use crate::scores::ranked::{RankedLabel, RankedScore};
 
-/// SAPS: only the largest probability and the rank count.
+/// SAPS, which uses only the largest probability and the rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Saps {
-    /// What a rank costs.
+    /// The penalty of a rank.
     pub weight: f64,
 }
 

@@ -1,8 +1,8 @@
 //! Prediction sets: the class ids of every query, one set after the other.
 //!
-//! The DANCE set is `C_knn ∩ C_clr` (the paper, equation 7): labels whose two scores both stay within their thresholds.
-//! Sets may come out empty, and the paper returns them so. [`EmptySets::Top1`] puts the classifier's best label in instead,
-//! which can only raise coverage.
+//! The DANCE set is `C_knn ∩ C_clr` (the paper, equation 7): labels whose two scores are both within their thresholds.
+//! Sets may be empty, and the paper returns them so. [`EmptySets::Top1`] puts the classifier's best label into an empty
+//! set, which can only raise coverage.
 
 use serde::{Deserialize, Serialize};
 

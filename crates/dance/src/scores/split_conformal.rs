@@ -1,7 +1,8 @@
-//! Split conformal prediction on class probabilities by LAC, APS, RAPS or SAPS: `P(y ∈ C) ≥ 1-α` in finite samples when the
-//! calibration points did not fit the classifier. On the kernel machine it is the paper's RFM Adapter (§4.1.2).
+//! Split conformal prediction on class probabilities by LAC, APS, RAPS or SAPS.
 //!
-//! All scores share one look at the calibration rows and one sort of each query's.
+//! `P(y ∈ C) ≥ 1-α` in finite samples if the classifier was not fitted on the calibration points. On the kernel machine
+//! this is the paper's RFM Adapter (§4.1.2). All scores share one pass over the calibration rows and one sort of every
+//! query's row.
 //!
 //! ```
 //! use dance::scores::{Lac, RankedScore, SplitConformal};
@@ -22,7 +23,7 @@ use crate::scores::ranked::{self, Draws, RankedLabel, RankedScore};
 use crate::scores::sets::Sets;
 use crate::scores::threshold::{CalibrationScores, Threshold};
 
-/// Holds what the calibration points say about every [`RankedScore`] of the same probabilities.
+/// The ranked true labels of the calibration points, from which every [`RankedScore`] gets its threshold.
 #[derive(Clone, Debug)]
 pub struct SplitConformal {
     ranked_labels: Vec<RankedLabel>,
@@ -30,7 +31,7 @@ pub struct SplitConformal {
 }
 
 impl SplitConformal {
-    /// With a seed, every row has a draw u; without, u = 0.
+    /// Ranks the true labels. With a seed, every row has a draw u; without one, u = 0.
     pub fn new(
         probabilities: &Matrix,
         labels: &[u32],
@@ -41,17 +42,17 @@ impl SplitConformal {
         Ok(Self { ranked_labels, seed })
     }
 
-    /// Where the true labels of the calibration points stand.
+    /// Returns the ranked true labels of the calibration points.
     pub fn ranked_labels(&self) -> &[RankedLabel] {
         &self.ranked_labels
     }
 
-    /// The threshold of a score at error level `alpha`.
+    /// Returns the threshold of a score at error level `alpha`.
     pub fn threshold(&self, score: &dyn RankedScore, alpha: f64) -> Result<Threshold> {
         CalibrationScores::new(ranked::scores(score, &self.ranked_labels))?.threshold(alpha)
     }
 
-    /// The sets of queries under several scores and thresholds at once.
+    /// Returns the sets of queries under several scores and thresholds at once.
     pub fn sets(
         &self,
         probabilities: &Matrix,
@@ -61,7 +62,7 @@ impl SplitConformal {
         ranked::sets(probabilities, cuts, self.query_draws(), context)
     }
 
-    /// The draws of queries, by their row.
+    /// Returns the draws of queries, by row.
     pub fn query_draws(&self) -> Draws {
         Draws::queries(self.seed)
     }

@@ -1,10 +1,10 @@
-//! Thresholds: what the scores of n calibration points' true labels say about a new point (the paper, §2.1).
+//! Thresholds: quantiles of the scores of n calibration points' true labels (the paper, §2.1).
 //!
-//! `q` = the `⌈(1-α)(n+1)⌉`-th smallest score, and a label is in the set iff its score is at most `q`. When that index
-//! exceeds n, q = +∞ and every label is in: n points support no α below `1/(n+1)`. Nothing is clamped or interpolated.
-//! The same fact as a p-value: `p(s) = (1 + #{scores ≥ s}) / (n+1)`, and `s ≤ q ⟺ p(s) > α`.
+//! `q` = the `⌈(1-α)(n+1)⌉`-th smallest score, and a label is in the set iff its score is at most `q`. If that index
+//! exceeds n, then q = +∞ and every label is in: n points support no α below `1/(n+1)`. Nothing is clamped or
+//! interpolated. P-values state the same rule: `p(s) = (1 + #{scores ≥ s}) / (n+1)`, and `s ≤ q ⟺ p(s) > α`.
 //!
-//! Cost: one sort; then a look-up for every α, and a binary search per p-value.
+//! Cost: one sort; then a look-up per α, and a binary search per p-value.
 //!
 //! ```
 //! let scores = dance::scores::CalibrationScores::new((1..=9).map(f64::from).collect())?;
@@ -24,7 +24,7 @@ pub struct CalibrationScores {
 }
 
 impl CalibrationScores {
-    /// Sorts `scores`. +∞ is a score (the label was not found); NaN is not.
+    /// Sorts `scores`. +∞ is a valid score (the label was not found); NaN is not.
     pub fn new(mut scores: Vec<f64>) -> Result<Self> {
         if scores.is_empty() {
             return Err(Error::Data("there are no calibration points; at least one is needed".into()));
@@ -36,22 +36,23 @@ impl CalibrationScores {
         Ok(Self { sorted: scores })
     }
 
-    /// Ascending.
+    /// Returns the scores, ascending.
     pub fn sorted(&self) -> &[f64] {
         &self.sorted
     }
 
-    /// Number of calibration points, n.
+    /// Returns the number of calibration points, n.
     pub fn len(&self) -> usize {
         self.sorted.len()
     }
 
-    /// Never: there is at least one.
+    /// Returns `false`: there is at least one score.
     pub fn is_empty(&self) -> bool {
         self.sorted.is_empty()
     }
 
-    /// The threshold at error level `alpha`. 0 is allowed (all labels are in): a mix of 0 or 1 leaves it to one score.
+    /// Returns the threshold at error level `alpha`. At 0 it lets all labels in: a mix of 0 or 1 leaves no share of α
+    /// to one of the scores.
     pub fn threshold(&self, alpha: f64) -> Result<Threshold> {
         if !(0.0..1.0).contains(&alpha) {
             return Err(Error::config("alpha", alpha, "between 0 and 1, such as 0.1"));
@@ -65,19 +66,19 @@ impl CalibrationScores {
         Ok(Threshold { value, alpha, index, calibration_points: self.len() })
     }
 
-    /// `#{scores ≥ score}`.
+    /// Returns `#{scores ≥ score}`.
     pub fn at_least(&self, score: f64) -> u32 {
         let below = self.sorted.partition_point(|&calibration| calibration < score);
         (self.len() - below) as u32
     }
 
-    /// `(1 + #{scores ≥ score}) / (n+1)`.
+    /// Returns `(1 + #{scores ≥ score}) / (n+1)`.
     pub fn p_value(&self, score: f64) -> f64 {
         f64::from(1 + self.at_least(score)) / (self.len() + 1) as f64
     }
 }
 
-/// `⌈(1-α)(n+1)⌉`, 1-based, guarded against rounding: a product within 1e-9 of a whole number is that number.
+/// Returns `⌈(1-α)(n+1)⌉`, a 1-based index. A product within 1e-9 of a whole number is that number, against rounding.
 pub fn order_index(alpha: f64, n: usize) -> usize {
     let exact = (1.0 - alpha) * (n as f64 + 1.0);
     let nearest = exact.round();
@@ -85,36 +86,37 @@ pub fn order_index(alpha: f64, n: usize) -> usize {
     if (exact - nearest).abs() <= guard { nearest as usize } else { exact.ceil() as usize }
 }
 
-/// The smallest α that `n` calibration points support: `1/(n+1)`.
+/// Returns the smallest α that `n` calibration points support, `1/(n+1)`.
 pub fn smallest_alpha(n: usize) -> f64 {
     1.0 / (n as f64 + 1.0)
 }
 
-/// Why every label passes when `n` points do not support `alpha`.
+/// Returns the warning that every label passes because `n` points do not support `alpha`.
 pub(crate) fn too_few(n: usize, alpha: f64) -> String {
     format!(
-        "{n} calibration points support no alpha below {:.3e}, and {alpha:.3e} was asked for: every label passes. \
+        "{n} calibration points support no alpha below {:.3e}, and alpha is {alpha:.3e}: every label passes. \
          Calibrate on more points or choose a larger alpha",
         smallest_alpha(n)
     )
 }
 
-/// A threshold and where it comes from.
+/// A threshold with its error level and its index among the sorted scores.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Threshold {
     /// Labels whose score is at most this are in the set.
     pub value: f64,
     /// The error level.
     pub alpha: f64,
-    /// Which of the sorted scores it is, counted from 1; beyond `calibration_points` there is none.
+    /// The index of the threshold among the sorted scores, from 1 on; above `calibration_points` there is no such
+    /// score.
     pub index: usize,
-    /// n.
+    /// The number of calibration points, n.
     pub calibration_points: usize,
 }
 
 impl Threshold {
-    /// Why every label passes, in words for a warning; `None` when the threshold is finite or no error was allowed
-    /// (`alpha` 0, one end of the mix).
+    /// Returns a warning if every label passes; `None` if the threshold is finite, or if `alpha` is 0 (one end of the
+    /// mix).
     pub fn warning(&self) -> Option<String> {
         if self.value < f64::INFINITY || self.alpha == 0.0 {
             return None;
@@ -123,8 +125,8 @@ impl Threshold {
             too_few(self.calibration_points, self.alpha)
         } else {
             format!(
-                "more than a share of {:.3e} of the calibration points has no neighbor of its own label: every label \
-                 passes. Look at more neighbors or choose a larger alpha",
+                "a share above {:.3e} of the calibration points has no neighbor of its own label: every label passes. \
+                 Search more neighbors or choose a larger alpha",
                 self.alpha
             )
         })

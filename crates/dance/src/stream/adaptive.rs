@@ -1,26 +1,27 @@
-//! A level that follows what the labels say: adaptive conformal inference (Gibbs and Candès, 2021).
+//! Adaptive conformal inference (Gibbs and Candès, 2021): an error level that is updated with every label.
 //!
-//! After every label `α ← α + γ·(target - missed)`, so that α follows from how many labels came and how many were missed: a miss makes the
-//! next sets larger, a hit a little smaller. Where α is 0 or less a set holds every label, where it is 1 or more none, so α cannot run away: with at most D points waiting for their labels it stays within γ(D+1) of 0 and 1. Since α is a sum
-//! of the misses, after T labels, whatever the points and in whatever order,
+//! After every label `α ← α + γ·(target - missed)`, where `missed` is 1 if the set did not contain the label, else 0.
+//! So a miss makes the next sets larger, and a hit makes them slightly smaller. A set holds every label for α ≤ 0 and
+//! none for α ≥ 1, so α stays bounded: with at most D points waiting for their labels, it leaves \[0, 1\] by at most
+//! γ(D+1). α depends on the number of labels and of misses alone. Hence after T labels, for any points in any order,
 //!
 //! ```text
 //! |misses/T - target| ≤ (1 + γ(D+1)) / (γT)
 //! ```
 //!
-//! No source, no exchangeability, nothing about the model; and nothing about any one point, either: it is a promise about the long run.
+//! This needs no exchangeability and no assumption on the model. It holds on average over time, not for a single point.
 //!
 //! ```
 //! use dance::stream::Adaptive;
 //! let mut level = Adaptive::new(0.1, 0.05)?;
-//! level.learn(true);
+//! level.learn(true); // the set missed its label
 //! assert!((level.alpha() - 0.055).abs() < 1e-12); // 0.1 + 0.05·(0.1 - 1)
 //! # Ok::<(), dance::Error>(())
 //! ```
 
 use crate::error::{Error, Result};
 
-/// The level of the next set.
+/// The adaptive error level of the next set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adaptive {
     target: f64,
@@ -30,7 +31,7 @@ pub struct Adaptive {
 }
 
 impl Adaptive {
-    /// Begins at the `target`; `rate` is γ.
+    /// Starts at the error level `target`, with the step size `rate` (γ).
     pub fn new(target: f64, rate: f64) -> Result<Self> {
         for (name, value) in [("alpha", target), ("rate of adapting", rate)] {
             if !(value > 0.0 && value < 1.0) {
@@ -40,12 +41,12 @@ impl Adaptive {
         Ok(Self { target, rate, labels: 0, misses: 0 })
     }
 
-    /// The level now: at 0 or less a set holds every label, at 1 or more none.
+    /// Returns the current level α: a set holds every label at 0 or less, and none at 1 or more.
     pub fn alpha(&self) -> f64 {
         self.target + self.rate * (self.labels as f64 * self.target - self.misses as f64)
     }
 
-    /// Where it stood after so many labels, of which so many were missed.
+    /// Restores the level after a number of labels and of misses among them.
     pub fn resume(mut self, labels: usize, misses: usize) -> Result<Self> {
         if misses > labels {
             return Err(Error::Data(format!("{misses} of {labels} labels cannot have been missed")));
@@ -54,18 +55,18 @@ impl Adaptive {
         Ok(self)
     }
 
-    /// Takes up whether a set missed the label of its point.
+    /// Updates the level by one label; `missed` means that the set did not contain it.
     pub fn learn(&mut self, missed: bool) {
         self.labels += 1;
         self.misses += usize::from(missed);
     }
 
-    /// Labels so far, and how many of them were missed.
+    /// Returns the number of labels so far and of misses among them.
     pub fn counts(&self) -> (usize, usize) {
         (self.labels, self.misses)
     }
 
-    /// How far the share of misses is from the target at most, where at most so many points waited for their labels at a time.
+    /// Returns the bound on `|misses/T - target|` if at most `waiting` points waited for their labels at any time.
     pub fn bound(&self, waiting: usize) -> f64 {
         (1.0 + self.rate * (waiting + 1) as f64) / (self.rate * self.labels.max(1) as f64)
     }
@@ -76,15 +77,15 @@ mod tests {
     use super::*;
     use crate::numeric::random::Random;
 
-    /// p-values of true labels from anywhere, told at once and told late: the bound holds, and a fixed level is far off.
+    /// The bound holds for arbitrary p-values of true labels, with and without delay, where a fixed level is far off.
     #[test]
-    fn misses_are_as_many_as_asked_for_in_the_long_run() {
+    fn the_share_of_misses_approaches_the_target() {
         let mut random = Random::new(2, 3);
         for (target, rate, late) in [(0.1, 0.02, 0), (0.1, 0.05, 7), (0.3, 0.1, 0)] {
             let mut level = Adaptive::new(target, rate).unwrap();
             let (mut waiting, mut fixed) = (std::collections::VecDeque::new(), 0);
             for step in 0..4000 {
-                // Uniform at first, then all small, then all large, then as the level would not have it.
+                // Uniform p-values first, then small ones, then large ones, then always just below the level.
                 let p = match step / 1000 {
                     0 => random.uniform(),
                     1 => 0.05 * random.uniform(),
@@ -105,7 +106,7 @@ mod tests {
         }
     }
 
-    /// The rule, step by step; and the same from the middle on.
+    /// The level agrees with the update rule at every step, and after a resume.
     #[test]
     fn the_level_is_the_sum_of_its_steps() {
         let mut random = Random::new(4, 3);

@@ -1,15 +1,17 @@
-//! A test martingale: has the stream changed? An alarm that holds for the whole run, however long it is watched.
+//! A conformal test martingale: detects when a stream is no longer exchangeable with the calibration points. The
+//! probability of a false alarm is bounded over the whole stream, of any length.
 //!
-//! Every point gets a score by a function that other points have fixed, and a smoothed rank among the calibration points and all
-//! points of the stream so far: `p = (#{larger} + τ·#{equal}) / (n+t)`, τ uniform, the point counted among its equals. For
-//! exchangeable points these p-values are independent and uniform, so whoever bets on them in a fair game gains nothing on
-//! average: capital that started at 1 ever reaches 1/δ with probability at most δ (Ville).
+//! A function that does not depend on these points scores every point. A point's p-value is its smoothed rank among the
+//! n calibration points and the t points of the stream up to itself: `p = (#{larger} + τ·#{equal}) / (n+t)`, with τ
+//! uniform and the point among its equals. If all points are exchangeable, these p-values are independent and uniform,
+//! and capital that bets on them is a martingale. Started at 1, it ever reaches 1/δ with probability at most δ (Ville).
 //!
-//! The bets are powers, `κ·p^(κ-1)` and the same of `1-p`, for several κ: points have become stranger, or less strange. Nobody knows when
-//! a change will come, so money is laid out bit by bit: after t points `1/ln(e+t)` is still in reserve, and what is paid out at t bets
-//! from then on. A late change costs the logarithm of the time before it, not the time.
+//! The bets multiply capital by `κ·p^(κ-1)` or `κ·(1-p)^(κ-1)` for several κ. The first gain when points become
+//! stranger, the second when they become less strange. The time of a change is unknown, so the initial capital is
+//! released slowly: after t points `1/ln(e+t)` of it is still in reserve. The delay in detecting a change after t
+//! points grows with ln t, not with t.
 //!
-//! Cost: a bisection per point, and a copy of the scores behind its place. Memory: 8 bytes per point of the stream.
+//! Cost: a bisection per point, and moving the larger scores by one place. Memory: 8 bytes per point of the stream.
 //!
 //! ```
 //! use dance::stream::Martingale;
@@ -29,51 +31,53 @@ use crate::error::{Error, Result};
 use crate::numeric::random;
 use crate::scores::threshold::CalibrationScores;
 
-/// Exponents κ of the bets, of p and of 1-p.
+/// The exponents κ of the bets on p, and of those on 1-p.
 const POWERS: [f64; 4] = [0.1, 0.3, 0.5, 0.8];
-/// The stream of random numbers that breaks ties.
+/// The purpose of the random numbers that break ties.
 const TIE_PURPOSE: u64 = 0x7e57;
-/// More than anyone asks for: capital stops here, before it overflows.
+/// The upper limit of capital, which prevents overflow.
 const MOST: f64 = 1e100;
+/// The smallest p in a bet. Below it the factor is constant, so that a bet on p = 0 wins a finite amount.
+const LEAST_P: f64 = 1e-9;
 
-/// A bet on p-values that are not uniform, and what it has won.
+/// A test martingale: bets against uniform p-values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Martingale {
-    /// Scores of all points so far, ascending.
+    /// The scores of the calibration points and of the stream, ascending.
     pool: Vec<f64>,
     seed: u64,
     state: Bets,
 }
 
-/// What a martingale remembers beside its calibration scores: enough to go on from.
+/// The state of a martingale, which together with the calibration scores is enough to resume it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bets {
-    /// Scores of the points of the stream, in their order.
+    /// The scores of the stream's points, in order.
     scores: Vec<f64>,
-    /// Capital of every bet.
+    /// The capital of every bet.
     capital: Vec<f64>,
-    /// The largest total so far.
+    /// The largest total capital so far.
     largest: f64,
 }
 
 impl Martingale {
-    /// At the begin of a stream. Scores are numbers or +∞.
+    /// Starts a stream after points with these calibration scores, which are numbers or +∞.
     pub fn new(calibration: Vec<f64>, seed: u64) -> Result<Self> {
         let pool = CalibrationScores::new(calibration)?.sorted().to_vec();
         let state = Bets { scores: Vec::new(), capital: vec![0.0; 2 * POWERS.len()], largest: 1.0 };
         Ok(Self { pool, seed, state })
     }
 
-    /// Where it stood after some points of a stream.
+    /// Continues the stream from an earlier state.
     pub fn resume(mut self, state: Bets) -> Result<Self> {
-        let sound = state.capital.len() == 2 * POWERS.len()
+        let valid = state.capital.len() == 2 * POWERS.len()
             && state.capital.iter().all(|capital| (0.0..=MOST).contains(capital))
             && state.largest >= 1.0
             && state.scores.iter().all(|score| !score.is_nan());
-        if !sound {
+        if !valid {
             return Err(Error::Data(
-                "the state is none that a monitor wrote; delete it to begin anew".into(),
+                "the state was not written by a monitor, or is damaged; delete it to start again".into(),
             ));
         }
         self.pool.extend_from_slice(&state.scores);
@@ -82,40 +86,41 @@ impl Martingale {
         Ok(self)
     }
 
-    /// What to go on from.
+    /// Returns the state from which the stream can continue.
     pub fn state(&self) -> &Bets {
         &self.state
     }
 
-    /// Points of the stream.
+    /// Returns the number of points of the stream so far.
     pub fn points(&self) -> usize {
         self.state.scores.len()
     }
 
-    /// Capital now.
+    /// Returns the current capital.
     pub fn capital(&self) -> f64 {
         (reserve(self.points()) + self.state.capital.iter().sum::<f64>()).min(MOST)
     }
 
-    /// The largest capital so far: δ is ruled out once it reaches 1/δ.
+    /// Returns the largest capital so far. At 1/δ it rejects exchangeability at level δ.
     pub fn largest(&self) -> f64 {
         self.state.largest
     }
 
-    /// Takes up the next point; returns its p-value. A score that is no finite number counts as the largest.
+    /// Adds the next point's score, bets, and returns the point's p-value. Scores that are not finite count as the
+    /// largest.
     pub fn bet(&mut self, score: f64) -> f64 {
-        let score = if score.is_finite() { score } else { f64::MAX }; // which JSON can hold
+        let score = if score.is_finite() { score } else { f64::MAX }; // JSON has no infinity
         let t = self.points();
         let below = self.pool.partition_point(|&other| other < score);
         let equal = self.pool[below..].partition_point(|&other| other <= score);
         let larger = self.pool.len() - below - equal;
         let tie = random::uniform_of(&[self.seed, TIE_PURPOSE, t as u64]);
         let p = (larger as f64 + tie * (equal + 1) as f64) / (self.pool.len() + 1) as f64;
-        let paid = (reserve(t) - reserve(t + 1)) / (2 * POWERS.len()) as f64;
+        // Every bet gets its share of the capital that leaves the reserve, then is multiplied by its factor.
+        let released = (reserve(t) - reserve(t + 1)) / (2 * POWERS.len()) as f64;
         for (at, capital) in self.state.capital.iter_mut().enumerate() {
             let (side, power) = (if at < POWERS.len() { p } else { 1.0 - p }, POWERS[at % POWERS.len()]);
-            // Away from 0, where a bet would win without end; that only makes it smaller.
-            *capital = ((*capital + paid) * power * side.max(1e-9).powf(power - 1.0)).min(MOST);
+            *capital = ((*capital + released) * factor(side, power)).min(MOST);
         }
         self.pool.insert(below, score);
         self.state.scores.push(score);
@@ -124,7 +129,12 @@ impl Martingale {
     }
 }
 
-/// What is not laid out after `t` points.
+/// Returns the factor `κ·p^(κ-1)` by which a bet with exponent κ multiplies its capital.
+fn factor(p: f64, power: f64) -> f64 {
+    power * p.max(LEAST_P).powf(power - 1.0)
+}
+
+/// Returns the part of the initial capital that is still in reserve after `t` points.
 fn reserve(t: usize) -> f64 {
     1.0 / (std::f64::consts::E + t as f64).ln()
 }
@@ -138,9 +148,9 @@ mod tests {
         (0..n).map(|_| random.normal() + shift).collect()
     }
 
-    /// Over 1,000 runs of 300 points each, capital reaches 1/δ no more often than δ; and not because it never does.
+    /// Over 1,000 runs of 300 points each, capital reaches 1/δ in some runs, but in no larger share of them than δ.
     #[test]
-    fn false_alarms_over_whole_runs_are_as_rare_as_asked() {
+    fn false_alarms_over_whole_runs_are_no_more_than_delta() {
         let runs = 1000;
         for (delta, ties) in [(0.1, false), (0.02, false), (0.1, true)] {
             let mut alarms = 0;
@@ -157,24 +167,26 @@ mod tests {
             let share = alarms as f64 / runs as f64;
             let band = 3.29 * (delta * (1.0 - delta) / runs as f64).sqrt();
             assert!(share <= delta + band, "{share} false alarms at {delta}");
-            assert!(alarms > 0, "{delta}: a martingale that never moves proves nothing");
+            assert!(alarms > 0, "{delta}: no run reached it, so the test shows nothing");
         }
     }
 
-    /// A fair game: the mean of one bet over a uniform p-value is its stake. By the integral of κ·p^(κ-1).
+    /// The mean factor over a uniform p is `∫κ·max(p,ε)^(κ-1) dp = 1 - (1-κ)·ε^κ`, below 1 because of ε alone.
     #[test]
-    fn bets_are_fair() {
+    fn bets_have_a_mean_factor_of_at_most_one() {
         for power in POWERS {
-            let steps = 2_000_000;
-            let mean = (0..steps)
-                .map(|at| power * ((f64::from(at) + 0.5) / f64::from(steps)).max(1e-9).powf(power - 1.0))
-                .sum::<f64>()
-                / f64::from(steps);
-            assert!((0.7..=1.0 + 1e-9).contains(&mean), "{power}: {mean}");
+            // The midpoint rule in ln p from ε to 1; below ε the factor is constant.
+            let steps = 100_000;
+            let width = -LEAST_P.ln() / f64::from(steps);
+            let above = (0..steps).map(|at| LEAST_P * ((f64::from(at) + 0.5) * width).exp());
+            let mean =
+                LEAST_P * factor(0.0, power) + above.map(|p| factor(p, power) * p * width).sum::<f64>();
+            let expected = 1.0 - (1.0 - power) * LEAST_P.powf(power);
+            assert!((mean - expected).abs() < 1e-6, "{power}: {mean}, not {expected}");
         }
     }
 
-    /// Changes are found in either direction, early and late, and p-values are those of the definition.
+    /// Changes in either direction are found, early and late, and p-values agree with their definition.
     #[test]
     fn changes_are_found() {
         for (shift, before) in [(2.0, 0), (-2.0, 0), (2.0, 3000), (1.0, 500)] {
@@ -191,11 +203,11 @@ mod tests {
         }
         let mut martingale = Martingale::new(vec![1.0, 2.0, 3.0], 0).unwrap();
         let p = martingale.bet(2.5);
-        assert!((0.25..=0.5).contains(&p), "one is larger, and itself: {p}");
+        assert!((0.25..=0.5).contains(&p), "one score is larger, and the point is its own equal: {p}");
     }
 
     #[test]
-    fn goes_on_where_it_stood() {
+    fn a_resumed_stream_continues_as_if_uninterrupted() {
         let mut random = Random::new(1, 13);
         let (calibration, stream) = (normal(&mut random, 40, 0.0), normal(&mut random, 60, 0.5));
         let mut whole = Martingale::new(calibration.clone(), 9).unwrap();

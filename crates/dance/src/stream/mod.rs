@@ -1,4 +1,4 @@
-//! Streams of points after the calibration: novelty, martingales that test exchangeability, and adaptive error levels.
+//! Monitoring of new points: novelty p-values, test martingales for exchangeability, and adaptive error levels.
 
 mod adaptive;
 mod martingale;

@@ -1,95 +1,102 @@
-//! Unlike anything seen: a p-value for "this point comes from where the calibration points come from", without a label.
+//! Novelty p-values: conformal anomaly detection, without labels.
 //!
-//! The score of a point is its distance to its [m-th nearest](NOVELTY_NEIGHBORS) reference point, and `p = (1 + #{i : S_i ≥ S}) / (n+1)`
-//! over the n calibration points. A point that arrived like them has a small p-value as rarely as that says: `P(p ≤ ε) ≤ ε`, in
-//! finite samples.
+//! The score S of a point is its distance to its [m-th nearest](NOVELTY_NEIGHBORS) reference point, and
+//! `p = (1 + #{i : S_i ≥ S}) / (n+1)` over the n calibration points. A query that is exchangeable with them has
+//! `P(p ≤ ε) ≤ ε`, in finite samples. The calibration decides which points are the reference:
 //!
-//! - **exact**: the query joins the bag. It may be among the m nearest of a calibration point, which brings that point nearer, so that
-//!   all n+1 distances are one symmetric function of the bag.
-//! - **disjoint**: all distances are to other points, and nothing changes.
-//! - **reuse**: calibration points are judged without the query among them. Their distances can only be larger so, and the p-value
-//!   too: what holds for exact holds here, from the safe side.
+//! - **full**: the calibration points and, depending on the method, the fit points. The query joins them: it may be
+//!   among the m nearest of a calibration point and so reduce that point's distance. All n+1 distances are one
+//!   symmetric function of query and calibration points.
+//! - **split**: the fit points, so a query changes no distance.
+//! - **reuse**: the calibration points without the query. Their distances, and hence the p-value, can only be larger
+//!   than with it, so the bound of full calibration still holds.
 //!
-//! Cost: nothing is searched that was not; a look at the points that the query reaches, and a bisection.
+//! Cost: no further search; the points that have the query within their reach, and a bisection.
 
 use crate::error::Result;
 use crate::evaluation::CoverageBand;
-use crate::neighbors::{Neighbors, Reached};
+use crate::neighbors::{Neighbors, ReverseNeighbors};
 use crate::scores::threshold::CalibrationScores;
 
-/// The neighbor whose distance says how far away a point is: not the first, which one odd copy would bring near, and fewer than a
-/// small class has points.
+/// The number m of the neighbor whose distance is the novelty score. More than 1, so that a single near copy does not
+/// make a point look familiar, and fewer than the points of a small class.
 pub const NOVELTY_NEIGHBORS: usize = 5;
 
-/// How often chance may be called no chance.
+/// The level of the test for too many flagged points.
 const BEYOND_CHANCE: f64 = 0.001;
 
-/// How far the calibration points are from what is known.
+/// The novelty scores of the calibration points.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Novelty {
-    /// m, or fewer where there are not as many points.
+    /// The number m, or less if there are fewer points.
     neighbors: usize,
-    /// Squared distances of the calibration points to their m-th neighbor; +∞ for one with fewer.
+    /// Squared distances of the calibration points to their m-th neighbor; +∞ for a point with fewer neighbors.
     squared: CalibrationScores,
 }
 
 impl Novelty {
-    /// The neighbor that counts where `searched` are found among `reference` points.
+    /// Returns the number m if `searched` neighbors are found among `reference` points.
     pub(crate) fn neighbors(searched: usize, reference: usize) -> usize {
         NOVELTY_NEIGHBORS.min(searched).min(reference).max(1)
     }
 
-    /// From the neighbors of every calibration point; `searched` and `reference` as above.
+    /// Takes the scores from the neighbors of every calibration point; see [`neighbors`](Self::neighbors).
     pub(crate) fn new(found: &Neighbors, searched: usize, reference: usize) -> Result<Self> {
         let neighbors = Self::neighbors(searched, reference);
         let of = |row: usize| found.squared(row).get(neighbors - 1).copied().unwrap_or(f64::INFINITY);
-        Self::known((0..found.len()).map(of).collect(), neighbors)
+        Self::from_distances((0..found.len()).map(of).collect(), neighbors)
     }
 
-    /// From squared distances that were found before.
-    pub(crate) fn known(squared: Vec<f64>, neighbors: usize) -> Result<Self> {
+    /// Takes the scores as squared distances to the m-th neighbor, `neighbors` being m.
+    pub(crate) fn from_distances(squared: Vec<f64>, neighbors: usize) -> Result<Self> {
         Ok(Self { neighbors, squared: CalibrationScores::new(squared)? })
     }
 
-    /// The neighbor that counts.
+    /// Returns the number m of the neighbor whose distance is the score.
     pub(crate) fn nth(&self) -> usize {
         self.neighbors
     }
 
-    /// Squared distances of the calibration points, ascending.
+    /// Returns the squared distances of the calibration points, ascending.
     pub(crate) fn squared(&self) -> &[f64] {
         self.squared.sorted()
     }
 
-    /// How far away a query is, from its neighbors.
+    /// Returns the squared distance to the m-th of these neighbors.
     fn distance(&self, squared: &[f64]) -> f64 {
         squared.get(self.neighbors - 1).copied().unwrap_or(f64::INFINITY)
     }
 
-    /// p-values of queries that join no bag.
+    /// Returns the p-values of queries that join no bag, from their neighbors.
     pub(crate) fn p_values(&self, found: &Neighbors) -> Vec<f64> {
         (0..found.len()).map(|query| self.squared.p_value(self.distance(found.squared(query)))).collect()
     }
 
-    /// p-values of queries that join the bag whose points have the neighbors `bag`.
-    pub(crate) fn p_values_in_bag(&self, found: &Neighbors, reached: &Reached, bag: &Neighbors) -> Vec<f64> {
+    /// Returns the p-values of queries that join the bag, from their neighbors and the neighbors of the bag's points.
+    pub(crate) fn p_values_in_bag(
+        &self,
+        found: &Neighbors,
+        reverse: &ReverseNeighbors,
+        bag: &Neighbors,
+    ) -> Vec<f64> {
         let of = |query: usize| {
-            let far = self.distance(found.squared(query));
-            let comes_near = |&&(id, squared): &&(u32, f64)| {
-                let (before, after) = self.moved(bag.squared(id as usize), squared);
-                before >= far && after < far
+            let distance = self.distance(found.squared(query));
+            // Calibration points whose score falls below the query's once the query joins the bag.
+            let falls_below = |&&(id, squared): &&(u32, f64)| {
+                let (before, after) = self.with_query(bag.squared(id as usize), squared);
+                before >= distance && after < distance
             };
-            let nearer = reached.get(query).iter().filter(comes_near).count();
-            let count = 1 + self.squared.at_least(far) as usize - nearer;
+            let fallen = reverse.get(query).iter().filter(falls_below).count();
+            let count = 1 + self.squared.at_least(distance) as usize - fallen;
             count as f64 / (self.squared.len() + 1) as f64
         };
         (0..found.len()).map(of).collect()
     }
 
-    /// A calibration point's squared distance to its m-th neighbor, before and after a newcomer at `squared` joins.
-    fn moved(&self, own: &[f64], squared: f64) -> (f64, f64) {
+    /// Returns a calibration point's score before and after a query at distance `squared` joins its neighbors `own`.
+    fn with_query(&self, own: &[f64], squared: f64) -> (f64, f64) {
         let before = self.distance(own);
-        // Everything behind the newcomer moves back by one place.
+        // Neighbors farther than the query move back by one place, so the (m-1)-th may become the m-th.
         let last = self
             .neighbors
             .checked_sub(2)
@@ -98,9 +105,9 @@ impl Novelty {
     }
 }
 
-/// Whether more points are flagged at `level` than chance explains, once in a thousand times: `flagged` of `points`, against
-/// `calibration` points. The points share what they are compared with, so the number is no binomial one: it is as with coverage,
-/// see [`CoverageBand`].
+/// Tests at level 0.001 whether `flagged` of `points` p-values at most `level` are more than chance explains.
+///
+/// All p-values share the `calibration` points, so the count is beta-binomial, like the coverage in a [`CoverageBand`].
 ///
 /// ```
 /// use dance::stream::flagged_beyond_chance as beyond;
@@ -118,15 +125,15 @@ pub fn flagged_beyond_chance(flagged: usize, points: usize, level: f64, calibrat
 mod tests {
     use super::*;
 
-    /// Neighbors at 1, 2, 4 and the second counts.
+    /// Neighbors lie at squared distances 1, 2 and 4, and m is 2.
     #[test]
-    fn a_newcomer_pushes_back_what_is_behind_it() {
-        let novelty = Novelty::known(vec![1.0], 2).unwrap();
+    fn a_query_moves_farther_neighbors_back() {
+        let novelty = Novelty::from_distances(vec![1.0], 2).unwrap();
         for (squared, after) in [(0.5, 1.0), (1.5, 1.5), (2.0, 2.0), (3.0, 2.0)] {
-            assert_eq!(novelty.moved(&[1.0, 2.0, 4.0], squared), (2.0, after));
+            assert_eq!(novelty.with_query(&[1.0, 2.0, 4.0], squared), (2.0, after));
         }
-        let nearest = Novelty::known(vec![1.0], 1).unwrap();
-        assert_eq!(nearest.moved(&[1.0, 2.0], 0.5), (1.0, 0.5));
-        assert_eq!(nearest.moved(&[], 7.0), (f64::INFINITY, 7.0));
+        let nearest = Novelty::from_distances(vec![1.0], 1).unwrap();
+        assert_eq!(nearest.with_query(&[1.0, 2.0], 0.5), (1.0, 0.5));
+        assert_eq!(nearest.with_query(&[], 7.0), (f64::INFINITY, 7.0));
     }
 }

@@ -74,7 +74,7 @@ pub(crate) fn score(
 
 /// A plain classifier that knows only the fit points: softmax of the distance to each class's nearest.
 pub(crate) fn probabilities(fit: &Data, queries: &Matrix, classes: usize) -> Matrix {
-    let mut all = Matrix::zeros(queries.rows(), classes);
+    let mut all: Matrix = Matrix::zeros(queries.rows(), classes);
     for query in 0..queries.rows() {
         let row = all.row_mut(query);
         for (at, &label) in fit.labels.iter().enumerate() {

@@ -1,16 +1,16 @@
 //! Counting in a bag that one query has joined.
 //!
-//! `N(s)`, the number of scores of at least s, differs from its value before the query by a step function: one step for
-//! each score that changed, one for each new value, one for the query's own score. So the levels of all n points need not
-//! be formed again. The count is the number of points whose fused score is at least the query's.
+//! The level `N(s)`, the number of scores of at least s, changes by a step function: one step for each score that
+//! changed, one for each new value, one for the query's own score. So the levels of the n points are not computed
+//! again. The count is the number of points whose fused score is at least the query's.
 //!
-//! The fused score falls as levels grow, and for most points a bound decides: no level changes by more than `d`, and for
-//! every power of two the groups are kept in the order of the largest score that they can get. Only where the bounds leave
-//! it open is the score computed, once for all points with equal scores.
+//! The fused score falls as levels grow, and bounds settle most points. No level changes by more than some `d`. For
+//! every power of two as `d`, the groups are sorted by the largest score that they can get. A score is computed only
+//! if the bounds leave it open, once for all points with equal scores.
 
 use std::ops::Range;
 
-use crate::conformal::full::counted::{BLOCK, Bounds, Counted};
+use crate::conformal::full::grouped::{BLOCK, Bounds, GroupedPoints};
 use crate::conformal::full::moved::MovedScores;
 use crate::conformal::full::points::Change;
 use crate::conformal::fused::{Levels, Scores, fuse};
@@ -28,10 +28,9 @@ pub(super) struct Candidate {
 /// The bag as one query changes it. The buffers are kept from query to query.
 #[derive(Debug, Default)]
 pub(super) struct ChangedBag {
-    /// Sorted by the points' labels.
+    /// The changes, sorted by the points' labels.
     changes: Vec<Change>,
-    /// For every change, the levels of a point that carries another label than the query. The candidate's own part is
-    /// not in them.
+    /// The levels of every changed point if the query carries another label, without the candidate's own part.
     levels: Vec<Levels>,
     /// The fused scores that follow from these levels, largest first, with the places of the changes.
     by_score: Vec<(f64, usize)>,
@@ -54,10 +53,10 @@ struct ChangedGroup {
 }
 
 impl ChangedBag {
-    /// Takes up the changes that a query makes. `extra` is added to the rank of every point to break ties.
+    /// Replaces the changes by those of a query. `extra` is added to the rank of every point to break ties.
     pub(super) fn fill(
         &mut self,
-        counted: &Counted,
+        grouped: &GroupedPoints,
         labels: &[u32],
         extra: &[f64],
         changes: impl Iterator<Item = Change>,
@@ -65,27 +64,29 @@ impl ChangedBag {
         self.changes.clear();
         self.changes.extend(changes);
         self.changes.sort_unstable_by_key(|change| (labels[change.id as usize], change.id));
-        self.groups.resize(counted.groups.len(), ChangedGroup::default());
+        self.groups.resize(grouped.groups.len(), ChangedGroup::default());
         self.query += 1;
         for change in &mut self.changes {
             let id = change.id as usize;
-            let (query, count) = &mut self.groups[counted.group_of[id] as usize].left;
+            let (query, count) = &mut self.groups[grouped.group_of[id] as usize].left;
             *count = if *query == self.query { *count + 1 } else { 1 };
             *query = self.query;
             change.same[0] += extra[id];
             change.other[0] += extra[id];
         }
-        // The moves of points that carry another label than the query: these hold for every candidate.
+        // Moves as if no changed point carried the query's label; each candidate corrects those of its own label.
         let (moved, changes) = (&mut self.moved, &self.changes);
         for (which, moved) in moved.iter_mut().enumerate() {
-            let old = |change: &Change| counted.scores[change.id as usize][which];
+            let old = |change: &Change| grouped.scores[change.id as usize][which];
             moved.fill(changes.iter().map(|change| (old(change), change.other[which])));
         }
+        // No level changes by more than this.
         self.largest = self.moved.iter().map(MovedScores::largest).max().unwrap_or(0);
+        // The new levels of the changed points, and their order by fused score.
         let mut levels = std::mem::take(&mut self.levels);
         levels.clear();
-        let scores = self.changes.iter().map(|change| counted.with(change.id, change.other));
-        levels.extend(scores.map(|scores| self.moved_levels(scores, counted.sorted.levels(scores))));
+        let scores = self.changes.iter().map(|change| grouped.with(change.id, change.other));
+        levels.extend(scores.map(|scores| self.moved_levels(scores, grouped.sorted.levels(scores))));
         self.by_score.clear();
         self.by_score.extend(levels.iter().map(|&levels| fuse(levels)).zip(0..));
         self.by_score.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
@@ -119,27 +120,27 @@ impl ChangedBag {
     }
 
     /// Returns the levels of the query's own scores in the bag.
-    pub(super) fn query_levels(&self, counted: &Counted, candidate: &Candidate) -> Levels {
-        let levels = self.moved_levels(candidate.scores, counted.sorted.levels(candidate.scores));
+    pub(super) fn query_levels(&self, grouped: &GroupedPoints, candidate: &Candidate) -> Levels {
+        let levels = self.moved_levels(candidate.scores, grouped.sorted.levels(candidate.scores));
         self.with_candidate(candidate.scores, levels, candidate)
     }
 
     /// Returns the number of points of the bag, the query among them, whose fused score is at least `score`.
-    pub(super) fn count(&mut self, counted: &Counted, candidate: &Candidate, score: f64) -> u32 {
+    pub(super) fn count(&mut self, grouped: &GroupedPoints, candidate: &Candidate, score: f64) -> u32 {
         let most_moved = self.largest as usize + candidate.same_label.len() + 1;
-        let stratum = counted.stratum(candidate.label);
-        let bounds = &counted.bounds[stratum];
+        let stratum = grouped.stratum(candidate.label);
+        let bounds = &grouped.bounds[stratum];
         let bounds =
             &bounds[(most_moved.next_power_of_two().trailing_zeros() as usize).min(bounds.len() - 1)];
         // The query itself, the points that it left unchanged, the points that it changed.
-        1 + self.count_unchanged(counted, bounds, candidate, score)
-            + self.count_changed(counted, stratum, candidate, score)
+        1 + self.count_unchanged(grouped, bounds, candidate, score)
+            + self.count_changed(grouped, stratum, candidate, score)
     }
 
     /// Returns the number of unchanged points whose fused score is at least `score`.
     fn count_unchanged(
         &mut self,
-        counted: &Counted,
+        grouped: &GroupedPoints,
         bounds: &Bounds,
         candidate: &Candidate,
         score: f64,
@@ -157,23 +158,29 @@ impl ChangedBag {
             }
             let (id, least) = (bounds.groups[place] as usize, bounds.least[place]);
             place += 1;
-            let points = self.points_left(counted, id);
-            if points > 0 && (least >= score || self.group_score(counted, candidate, id) >= score) {
+            let points = self.points_left(grouped, id);
+            if points > 0 && (least >= score || self.group_score(grouped, candidate, id) >= score) {
                 total += points;
             }
         }
-        // Blocks were counted whole, with points that have changed.
-        let stratum = counted.stratum(candidate.label);
+        // Whole blocks include changed points, which are counted elsewhere.
+        let stratum = grouped.stratum(candidate.label);
         let in_certain_block = |change: &&Change| {
-            let group = counted.group_of[change.id as usize];
-            counted.is_compared(change.id, stratum) && certain(bounds.place(group) / BLOCK)
+            let group = grouped.group_of[change.id as usize];
+            grouped.is_compared(change.id, stratum) && certain(bounds.place(group) / BLOCK)
         };
         total - self.changes.iter().filter(in_certain_block).count() as u32
     }
 
     /// Returns the number of changed points whose fused score is at least `score`.
-    fn count_changed(&self, counted: &Counted, stratum: usize, candidate: &Candidate, score: f64) -> u32 {
-        // A candidate whose label no changed point carries only adds to levels: a score that is too small stays so.
+    fn count_changed(
+        &self,
+        grouped: &GroupedPoints,
+        stratum: usize,
+        candidate: &Candidate,
+        score: f64,
+    ) -> u32 {
+        // A candidate whose label no changed point carries only adds to levels, so small scores only get smaller.
         let possible = if candidate.same_label.is_empty() {
             self.by_score.partition_point(|&(most, _)| most >= score)
         } else {
@@ -182,14 +189,14 @@ impl ChangedBag {
         let mut total = 0;
         for &(_, place) in &self.by_score[..possible] {
             let change = &self.changes[place];
-            if !counted.is_compared(change.id, stratum) {
+            if !grouped.is_compared(change.id, stratum) {
                 continue;
             }
             let (scores, levels) = if candidate.same_label.contains(&place) {
-                let scores = counted.with(change.id, change.same);
-                (scores, self.moved_levels(scores, counted.sorted.levels(scores)))
+                let scores = grouped.with(change.id, change.same);
+                (scores, self.moved_levels(scores, grouped.sorted.levels(scores)))
             } else {
-                (counted.with(change.id, change.other), self.levels[place])
+                (grouped.with(change.id, change.other), self.levels[place])
             };
             total += u32::from(fuse(self.with_candidate(scores, levels, candidate)) >= score);
         }
@@ -197,14 +204,14 @@ impl ChangedBag {
     }
 
     /// Returns the number of a group's points that the query left unchanged.
-    fn points_left(&self, counted: &Counted, id: usize) -> u32 {
-        let (points, left) = (counted.groups[id].points, self.groups[id].left);
+    fn points_left(&self, grouped: &GroupedPoints, id: usize) -> u32 {
+        let (points, left) = (grouped.groups[id].points, self.groups[id].left);
         if left.0 == self.query { points - left.1 } else { points }
     }
 
     /// Returns the fused score of a group's unchanged points.
-    fn group_score(&mut self, counted: &Counted, candidate: &Candidate, id: usize) -> f64 {
-        let group = &counted.groups[id];
+    fn group_score(&mut self, grouped: &GroupedPoints, candidate: &Candidate, id: usize) -> f64 {
+        let group = &grouped.groups[id];
         let mut levels = self.groups[id].levels;
         if levels.0 != self.query {
             levels = (self.query, self.moved_levels(group.scores, group.levels));

@@ -1,18 +1,19 @@
 //! Full conformal prediction with the fused score, over a fixed kernel.
 //!
-//! For a query z and a label y, (z,y) joins the n calibration points, all n+1 points of this bag are scored leave-one-out
-//! within it, and `p(y)` is the share of them whose score is at least that of (z,y). All n+1 scores are one symmetric
-//! function of the bag, so `P(p(y_true) ≤ α) ≤ α` for exchangeable points, in finite samples: see `docs/method.md` for the
-//! proof. Kernel, metric and class probabilities come from other points. Those points also serve the whole bag as neighbors.
+//! For a query z and a label y, (z,y) joins the n calibration points. Each of the n+1 points of this bag is scored by
+//! all others, and `p(y)` is the share of points whose score is at least that of (z,y). The n+1 scores are one
+//! symmetric function of the bag, so `P(p(y_true) ≤ α) ≤ α` for exchangeable points in finite samples;
+//! `docs/method.md` has the proof. Kernel, metric and class probabilities come from the fit points, which are also
+//! neighbors of the whole bag.
 //!
-//! An order by index is not symmetric, since the query would always be last. So points at the same distance share a rank,
-//! and an i.i.d. key of each point decides which of them is the anchor and which drops out of a full list.
+//! An order by index is not symmetric, since the query would always be last. So points at the same distance share a
+//! rank, and an i.i.d. key of each point decides which of them is the anchor and which drops out of a full list.
 //!
-//! Cost: the search of the query finds in the same pass whose lists it enters (about m points). Their scores are updated
-//! ([`points`]), everything else is counting ([`changed`]). Memory: O(n·m).
+//! Cost: one search finds the query's neighbors and the points whose lists it enters, about m. Their scores are updated
+//! ([`points`]), all else is counting ([`changed`]). Memory: O(n·m).
 
 mod changed;
-mod counted;
+mod grouped;
 mod moved;
 mod points;
 
@@ -23,34 +24,34 @@ use super::neighbor_scores::NeighborScorer;
 use super::reference::Reference;
 use crate::context::Context;
 use crate::error::Result;
-use crate::neighbors::{Neighbors, Reached};
+use crate::neighbors::{Neighbors, ReverseNeighbors};
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random;
 use crate::scores::by_class::Strata;
 use crate::scores::counts::{Counts, LabelCounts};
 use crate::scores::paired::PairedScores;
 use changed::{Candidate, ChangedBag};
-use counted::Counted;
+use grouped::GroupedPoints;
 use points::{BagPoints, JoiningQuery};
 
-/// The stream of random numbers that orders points at the same distance.
+/// The purpose of the random numbers that order points at the same distance.
 const KEY_PURPOSE: u64 = 0x0b46;
-/// Queries of a parallel task.
+/// The number of queries in a parallel task.
 const TILE: usize = 16;
 
-/// Returns the key of a point: of the model's own points by their row, of a query by its [name](super::reference::names).
-/// `part` keeps the points of one data set apart from those of another.
+/// Returns the key of a point. `name` is the row of a model's point, or the [name](super::reference::names) of a query;
+/// `part` separates the points of one data set from those of another.
 pub(super) fn key(seed: u64, part: u64, name: u64) -> f64 {
     random::uniform_of(&[seed, KEY_PURPOSE, part, name])
 }
 
-/// The calibration points, ready for one more.
+/// The calibration points, prepared for a query to join them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bag {
     pub(super) scorer: NeighborScorer,
     points: BagPoints,
-    counted: Counted,
-    /// The addition to each point's rank that breaks ties: it grows as the probability of the own label falls.
+    grouped: GroupedPoints,
+    /// The tie breaker that is added to each point's rank; it grows as the probability of the own label falls.
     extra: Vec<f64>,
     /// The class probability of each point's own label.
     pub(crate) probabilities: Vec<f32>,
@@ -59,15 +60,16 @@ pub(crate) struct Bag {
 /// The queries of one call, with their neighbors, scores and class probabilities.
 pub(super) struct Queries<'a> {
     pub(super) points: &'a Matrix,
-    /// 64 bits of each query's numbers, from which its random numbers follow.
+    /// A hash of each query's coordinates, from which its random numbers follow.
     pub(super) names: &'a [u64],
-    pub(super) reached: &'a Reached,
+    pub(super) reached: &'a ReverseNeighbors,
     pub(super) scores: &'a PairedScores,
     pub(super) probabilities: &'a Matrix,
 }
 
 impl Bag {
-    /// `neighbors` are those of the first reference points, the calibration points, each among all others.
+    /// Prepares the bag. `neighbors` belong to the first reference points, the calibration points, each among all
+    /// others.
     pub(super) fn new(
         reference: &Reference,
         scorer: NeighborScorer,
@@ -81,8 +83,8 @@ impl Bag {
             .map(|(&[rank, contrastive], &own)| fused::scores(rank, contrastive, f64::from(own)))
             .collect();
         let extra = probabilities.iter().map(|&own| fused::scores(0.0, 0.0, f64::from(own))[0]).collect();
-        let counted = Counted::new(scores, &reference.labels[..probabilities.len()], strata)?;
-        Ok(Self { scorer, points, counted, extra, probabilities })
+        let grouped = GroupedPoints::new(scores, &reference.labels[..probabilities.len()], strata)?;
+        Ok(Self { scorer, points, grouped, extra, probabilities })
     }
 
     /// Returns the number of calibration points.
@@ -119,7 +121,7 @@ impl Bag {
                     reached: queries.reached.get(query),
                 };
                 let changes = self.points.changes(reference, joining);
-                changed.fill(&self.counted, &reference.labels, &self.extra, changes);
+                changed.fill(&self.grouped, &reference.labels, &self.extra, changes);
                 self.count_labels(changed, reference, queries, query, &mut counts);
             }
             counts
@@ -128,10 +130,11 @@ impl Bag {
         LabelCounts::concat(n, tiles)
     }
 
+    /// Counts the points that conform no better than the query under one label.
     fn counts(&self, changed: &mut ChangedBag, candidate: &Candidate) -> Counts {
-        let score = fuse(changed.query_levels(&self.counted, candidate));
-        let count = changed.count(&self.counted, candidate, score);
-        Counts::One(self.counted.scaled(candidate.label, count))
+        let score = fuse(changed.query_levels(&self.grouped, candidate));
+        let count = changed.count(&self.grouped, candidate, score);
+        Counts::One(self.grouped.scaled(candidate.label, count))
     }
 
     /// Returns the range of the changes whose points carry `label`. Changes are sorted by label.
@@ -162,7 +165,7 @@ impl Bag {
         all: &mut LabelCounts,
     ) {
         let row = queries.probabilities.row(query);
-        // A label that only calibration points have is none of the kernel's classes: its probability is 0.
+        // The kernel machine does not know a label that only calibration points have: its probability is 0.
         let probability = |label: u32| row.get(label as usize).map_or(0.0, |&p| f64::from(p));
         let candidate = |label: u32, (rank, contrastive): (f64, f64), same_label: Range<usize>| Candidate {
             label,
@@ -176,17 +179,18 @@ impl Bag {
             let candidate = candidate(label, queries.scores.get(query, label), same_label);
             counts.push((label, self.counts(changed, &candidate)));
         }
-        // The other labels of a stratum differ in their probability alone: from the most probable on, counts fall.
+        // The other labels of a stratum differ in their probability alone. So counts fall with the probability, and a
+        // bisection finds them all.
         let mut near = near.iter().peekable();
         let mut others: Vec<u32> =
             (0..reference.classes as u32).filter(|label| near.next_if_eq(&label).is_none()).collect();
-        let stratum = |label: u32| self.counted.stratum(label);
+        let stratum = |label: u32| self.grouped.stratum(label);
         others.sort_unstable_by(|&a, &b| {
             let by_stratum = stratum(a).cmp(&stratum(b));
             by_stratum.then_with(|| probability(b).total_cmp(&probability(a))).then(a.cmp(&b))
         });
-        let nothing = (f64::INFINITY, f64::INFINITY);
-        let mut count = |label: u32| self.counts(changed, &candidate(label, nothing, 0..0));
+        let no_score = (f64::INFINITY, f64::INFINITY);
+        let mut count = |label: u32| self.counts(changed, &candidate(label, no_score, 0..0));
         let mut rest = Counts::One(0);
         for others in others.chunk_by(|&a, &b| stratum(a) == stratum(b)) {
             let (mut found, last) = (vec![Counts::One(0); others.len()], others.len() - 1);
@@ -201,8 +205,8 @@ impl Bag {
     }
 }
 
-/// Fills the counts between two places. Counts fall with the probability, so counts that are equal at both ends are equal
-/// in between.
+/// Fills the counts between two places. Counts fall with the probability, so if both ends have equal counts, all labels
+/// in between have them too.
 fn fill_between(counts: &mut [Counts], first: usize, last: usize, count: &mut impl FnMut(usize) -> Counts) {
     if counts[first] == counts[last] {
         let both = counts[last];

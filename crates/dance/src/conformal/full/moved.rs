@@ -8,7 +8,7 @@ pub(super) struct MovedScores {
 }
 
 impl MovedScores {
-    /// Takes up pairs of an old and a new score.
+    /// Replaces the content by pairs of an old and a new score.
     pub(super) fn fill(&mut self, moves: impl Iterator<Item = (f64, f64)>) {
         self.from.clear();
         self.to.clear();

@@ -1,10 +1,11 @@
 //! The neighbors of every calibration point, and the change that one more point makes to its scores.
 //!
-//! A query changes the scores of point i only from within i's neighbor list, and in two ways: it carries i's label or
-//! another one. Which other label it carries makes no difference to i. So two variants of the scores answer for all labels.
+//! A query changes the scores of point i only if it enters i's neighbor list. The new scores depend on whether the
+//! query carries i's label or another one, but not on which other one. So two variants of the scores serve all
+//! labels.
 //!
-//! Cost of a change: a search in i's list and one distance (to i's anchor), or m distances where the query becomes the
-//! anchor itself. Memory: m ids, distances, losses and exponentials a point.
+//! Cost of a change: a bisection of i's list and one distance (to i's anchor), or m distances if the query becomes the
+//! anchor. Memory: m ids, distances, losses and exponentials per point.
 
 use crate::conformal::neighbor_scores::NeighborScorer;
 use crate::conformal::reference::Reference;
@@ -21,7 +22,7 @@ pub(super) struct Change {
     pub(super) id: u32,
     /// The scores if the query carries the point's label.
     pub(super) same: ScorePair,
-    /// The scores if it carries another label.
+    /// The scores if the query carries another label.
     pub(super) other: ScorePair,
 }
 
@@ -29,14 +30,14 @@ pub(super) struct Change {
 #[derive(Clone, Copy)]
 pub(super) struct JoiningQuery<'a> {
     pub(super) point: &'a [f32],
-    /// The key that orders it among points at the same distance.
+    /// The key that orders the query among points at the same distance.
     pub(super) key: f64,
-    /// The points whose neighbor lists it enters, ascending, with squared distances.
+    /// The points whose neighbor lists the query enters, ascending, with squared distances.
     pub(super) reached: &'a [(u32, f64)],
 }
 
 impl JoiningQuery<'_> {
-    /// Returns the squared distance to a point. Most points that are near are among those reached.
+    /// Returns the squared distance to a point, which is known already if the query enters the point's list.
     fn squared_to(&self, points: &Matrix, id: u32) -> f64 {
         match self.reached.binary_search_by_key(&id, |&(id, _)| id) {
             Ok(place) => self.reached[place].1,
@@ -48,7 +49,7 @@ impl JoiningQuery<'_> {
 /// The first neighbor that carries a point's own label.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct FirstOfLabel {
-    /// Its place in the list, from 0.
+    /// The place in the list, from 0 on.
     place: usize,
     squared: f64,
     /// 1 + the number of points strictly nearer.
@@ -62,19 +63,19 @@ pub(super) struct BagPoints {
     contrastive: Contrastive,
     neighbors: Neighbors,
     firsts: Vec<Option<FirstOfLabel>>,
-    /// Entries of a point in the two tables below: its neighbors of the contrastive score but the anchor.
+    /// The number of entries per point in the two tables below: its neighbors of the contrastive score but the anchor.
     stride: usize,
     /// The losses of those neighbors, without the term that all share.
     losses: Vec<f64>,
     /// `exp(-loss)`, ascending.
     terms: Vec<f64>,
-    /// The smallest loss of the point's own label among the neighbors that stay when a query arrives.
+    /// The smallest loss of the point's own label among the neighbors that remain after a query has joined.
     staying: Vec<f64>,
     scores: Vec<ScorePair>,
 }
 
 impl BagPoints {
-    /// `neighbors` are those of the reference's first points, the calibration points, each among all others.
+    /// Scores the calibration points. `neighbors` belong to the first reference points, each among all others.
     pub(super) fn new(reference: &Reference, scorer: &NeighborScorer, neighbors: Neighbors) -> Self {
         let (rank_neighbors, contrastive) = (scorer.rank.neighbors, scorer.contrastive);
         let n = neighbors.len();
@@ -97,6 +98,7 @@ impl BagPoints {
         points
     }
 
+    /// Scores one point and appends its entries to the tables.
     fn append(&mut self, reference: &Reference, row: usize) {
         let (labels, points) = (&reference.labels, reference.index.points());
         let (ids, squared) = (self.neighbors.ids(row), self.neighbors.squared(row));
@@ -106,6 +108,7 @@ impl BagPoints {
             squared: squared[place],
             rank: (1 + squared.partition_point(|&other| other < squared[place])) as f64,
         });
+        // The loss of each neighbor of the contrastive score but the anchor.
         let near = &ids[..ids.len().min(self.contrastive.neighbors)];
         let anchor = near.first().map(|&anchor| points.row(anchor as usize));
         let losses: Vec<f64> = match anchor {
@@ -142,7 +145,8 @@ impl BagPoints {
         &self.neighbors
     }
 
-    /// Returns the squared distance up to which a query enters each list: the last of a full list, +∞ for one with room.
+    /// Returns the squared distance up to which a query enters each list: the last of a full list, +∞ for one with
+    /// room.
     pub(super) fn reach(&self) -> Vec<f64> {
         let full = self.rank_neighbors.max(self.contrastive.neighbors);
         let last = |row| self.neighbors.squared(row).get(full - 1).copied().unwrap_or(f64::INFINITY);
@@ -155,7 +159,7 @@ impl BagPoints {
         reference: &'a Reference,
         query: JoiningQuery<'a>,
     ) -> impl Iterator<Item = Change> + 'a {
-        // All lists are bisected before any is used: the processor then waits for several of them at a time.
+        // All lists are bisected before any is used, so that the processor can wait for several memory reads at once.
         let nearer = |&(id, squared): &(u32, f64)| {
             self.neighbors.squared(id as usize).partition_point(|&other| other < squared)
         };
@@ -164,7 +168,8 @@ impl BagPoints {
         each.filter_map(move |(&(id, squared), nearer)| self.change(reference, id, squared, nearer, query))
     }
 
-    /// Returns the change of one point by a query with `nearer` neighbors strictly before it; `None` where nothing changes.
+    /// Returns the change of one point by a query behind `nearer` strictly nearer neighbors; `None` if no score
+    /// changes.
     fn change(
         &self,
         reference: &Reference,
@@ -185,7 +190,8 @@ impl BagPoints {
         (change.same != old || change.other != old).then_some(change)
     }
 
-    /// Returns the rank scores (same label, other label) with a query at `place` that has `nearer` points strictly before it.
+    /// Returns the rank scores (same label, other label) with a query at `place`, behind `nearer` strictly nearer
+    /// neighbors.
     fn rank(&self, row: usize, place: usize, nearer: usize, squared: f64) -> (f64, f64) {
         let old = self.scores[row][0];
         if place >= self.rank_neighbors {
@@ -220,6 +226,7 @@ impl BagPoints {
         let (labels, points) = (&reference.labels, reference.index.points());
         let full = ids.len() >= m;
         let stay = &ids[..if full { m - 1 } else { ids.len() }];
+        // The query is the new anchor: all losses are new.
         if place == 0 {
             let loss = |&id: &u32| self.contrastive.loss(query.squared_to(points, id));
             let losses: Vec<f64> = stay.iter().map(loss).collect();
@@ -229,6 +236,7 @@ impl BagPoints {
             let own = stay.iter().zip(&losses).filter(|(id, _)| labels[**id as usize] == labels[row]);
             return (shared, own.map(|(_, &loss)| loss).fold(f64::INFINITY, f64::min) + shared);
         }
+        // The anchor remains: one loss is new, and the last one drops out of a full list.
         let loss = self.contrastive.loss(query.squared_to(points, ids[0]));
         let range = row * self.stride..(row + 1) * self.stride;
         let dropped = if full { self.losses[range.clone()].last().map(|loss| (-loss).exp()) } else { None };
@@ -237,7 +245,7 @@ impl BagPoints {
     }
 }
 
-/// Sums ascending `terms` from the smallest on, without one of them and with another in its order.
+/// Sums ascending `terms` from the smallest on, without the term `without` and with the term `with`.
 fn sum_with(terms: &[f64], mut without: Option<f64>, with: f64) -> f64 {
     let (mut sum, mut added) = (0.0, false);
     for &term in terms {

@@ -1,48 +1,48 @@
-//! A file of embeddings, a block of rows at a time: Parquet is never held whole, any other format is one block.
+//! Reading of a file of embeddings in blocks of rows: many of a Parquet file, a single one of any other file.
 
 use std::path::Path;
 
 use super::ReadOptions;
 #[cfg(feature = "parquet")]
 use super::{Format, open};
-use crate::data::{Kind, NoPoint, PointShape, Table};
+use crate::data::{Kind, PointProblem, PointShape, Table};
 use crate::error::Result;
 
-/// Hands out the rows of a file in their order.
+/// A file of embeddings that is read block by block, in order.
 pub struct Blocks {
-    left: Left,
-    /// Which label means none, where rows without one are left out.
+    rest: Rest,
+    /// The label of rows to leave out, together with rows without a label; `None` keeps all rows.
     unlabelled: Option<String>,
-    /// Rows that were left out.
+    /// The number of rows that were left out.
     left_out: usize,
 }
 
-/// Rows that come together, of which some may be no points.
+/// A block of rows, some of which may be invalid.
 #[derive(Clone, Debug)]
 pub struct Rows {
-    /// Those that are; `None` where none is.
+    /// The valid rows; `None` if there are none.
     pub table: Option<Table>,
-    /// Where in the file each row of the table is.
+    /// The row in the file of every row of the table.
     pub rows: Vec<usize>,
-    /// Those that are not.
+    /// The invalid rows.
     pub refused: Vec<RefusedRow>,
-    /// What ids are.
+    /// The type of the ids.
     pub id_kind: Kind,
 }
 
-/// A row that is no point.
+/// An invalid row.
 #[derive(Clone, Debug)]
 pub struct RefusedRow {
-    /// Its place in the file.
+    /// The row in the file.
     pub row: usize,
-    /// Its id, where rows have one.
+    /// The row's id, if rows have ids.
     pub id: Option<String>,
-    /// What is wrong with it.
-    pub problem: NoPoint,
+    /// The problem.
+    pub problem: PointProblem,
 }
 
 impl Rows {
-    /// The rows of a table that begins its file.
+    /// Divides a table, which holds the whole file, into valid and invalid rows.
     fn of(table: &Table, shape: PointShape) -> Self {
         let (points, id_kind) = (table.embeddings(), table.id_kind);
         let problem = |row: usize| shape.problem(points.row(row), points.cols());
@@ -58,7 +58,8 @@ impl Rows {
     }
 }
 
-enum Left {
+/// The part of the file that has not been returned.
+enum Rest {
     Whole(Option<Box<Table>>),
     #[cfg(feature = "parquet")]
     Parquet(Box<super::parquet::ParquetBlocks>),
@@ -71,52 +72,56 @@ impl std::fmt::Debug for Blocks {
 }
 
 impl Blocks {
-    /// Opens a file, or a pipe; `-` is stdin. A file that is not Parquet is read here, whole.
+    /// Opens a file or a pipe; `-` is stdin. A file that is not Parquet is read here.
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self> {
         let path = path.as_ref();
         let unlabelled = options.unlabelled.clone().filter(|_| !options.without_labels);
-        let of = |left| Ok(Self { left, unlabelled, left_out: 0 });
+        let of = |rest| Ok(Self { rest, unlabelled, left_out: 0 });
         #[cfg(feature = "parquet")]
         if options.format.map_or_else(|| Format::known(path), Ok)? == Format::Parquet
             && options.labels.is_none()
         {
             let file = open::open(path, Format::Parquet.extension())?;
-            let blocks = super::parquet::ParquetBlocks::open(open::shown(path), file, options)?;
-            return of(Left::Parquet(Box::new(blocks)));
+            let blocks = super::parquet::ParquetBlocks::open(open::display_path(path), file, options)?;
+            return of(Rest::Parquet(Box::new(blocks)));
         }
-        of(Left::Whole(Some(Box::new(super::read(path, options)?))))
+        of(Rest::Whole(Some(Box::new(super::read(path, options)?))))
     }
 
-    /// Rows that were left out so far because they have no label.
+    /// Returns the number of rows that were left out so far because they have no label.
     pub fn left_out(&self) -> usize {
         self.left_out
     }
 
-    /// The next rows, of which those that are no point of this shape are set aside. Of Parquet all that can be wrong with a row is; a file
-    /// of another format was read whole when it was opened, and a row with a NaN has ended that. Labels are nobody's business here.
+    /// Returns the next rows, divided into points of this shape and invalid rows, without labels.
+    ///
+    /// Parquet rows are checked here, for all problems. Other formats are validated when the file is opened, which
+    /// fails for a number that is not finite.
     #[cfg_attr(not(feature = "parquet"), allow(unused_variables))] // every other format is one block
     pub fn next_points(&mut self, rows: usize, shape: PointShape) -> Result<Option<Rows>> {
-        match &mut self.left {
-            Left::Whole(table) => Ok(table.take().map(|table| Rows::of(&table, shape))),
+        match &mut self.rest {
+            Rest::Whole(table) => Ok(table.take().map(|table| Rows::of(&table, shape))),
             #[cfg(feature = "parquet")]
-            Left::Parquet(blocks) => blocks.next(rows, Some(shape)),
+            Rest::Parquet(blocks) => blocks.next(rows, Some(shape)),
         }
     }
 
-    /// The next rows: so many or a few hundred more, of a file that is not Parquet all; `None` at the end.
+    /// Returns the next rows, or `None` at the end. A Parquet file gives up to a few hundred more rows than `rows`, any
+    /// other file gives all rows.
     #[cfg_attr(not(feature = "parquet"), allow(unused_variables))] // every other format is one block
     pub fn next(&mut self, rows: usize) -> Result<Option<Table>> {
         loop {
-            let table = match &mut self.left {
-                Left::Whole(table) => table.take().map(|table| *table),
+            let table = match &mut self.rest {
+                Rest::Whole(table) => table.take().map(|table| *table),
                 #[cfg(feature = "parquet")]
-                Left::Parquet(blocks) => blocks.next(rows, None)?.and_then(|rows| rows.table),
+                Rest::Parquet(blocks) => blocks.next(rows, None)?.and_then(|rows| rows.table),
             };
             let Some(table) = table else { return Ok(None) };
             let table = table.checked()?;
+            // A block without labels is skipped.
             let Some(label) = &self.unlabelled else { return Ok(Some(table)) };
             let all = table.embeddings().rows();
-            match table.labelled(label) {
+            match table.without_label(label) {
                 Some(table) => {
                     self.left_out += all - table.embeddings().rows();
                     return Ok(Some(table));

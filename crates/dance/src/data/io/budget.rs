@@ -1,19 +1,23 @@
-//! How much memory the contents of a file may take. A failed allocation ends the program and cannot be caught, so nothing is
-//! allocated on a file's word beyond this: 256 times its length (real embeddings pack to a quarter, one-hot ones to a
-//! hundredth), and 32 MiB for small files that are nothing but repetition. A row of a text file may have [`LONGEST_ROW`] bytes,
-//! since all of it is held before any of it is understood.
+//! Limits on the memory for the contents of a file.
+//!
+//! A failed allocation ends the program and cannot be caught. So sizes that a file claims are allocated only up to 256
+//! times the file's length plus 32 MiB. Typical embeddings are compressed to a quarter, one-hot vectors to a hundredth;
+//! the 32 MiB allow for small files of repeated values. A row of a text file is parsed after all of it is read, and may
+//! have [`LONGEST_ROW`] bytes.
 
 use std::io::{self, ErrorKind, Read};
 
 use crate::error::human_bytes;
 
-/// More than a hundred thousand numbers.
+/// The limit on a row of a text file: more than a hundred thousand numbers.
 pub(super) const LONGEST_ROW: u64 = 2 << 20;
 
+/// Bytes of memory per byte of the file.
 const FACTOR: u64 = 256;
+/// Bytes of memory that every file may take.
 const ALWAYS: u64 = 32 << 20;
 
-/// What is left of it.
+/// The memory that a file may still take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     all: u64,
@@ -21,13 +25,13 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// For a file of `length` bytes.
+    /// Returns the budget of a file of `length` bytes.
     pub(super) fn of(length: u64) -> Self {
         let all = length.saturating_mul(FACTOR).saturating_add(ALWAYS);
         Self { all, left: all }
     }
 
-    /// Takes so many bytes, or says why not.
+    /// Takes `bytes` from the budget; the error is a message.
     pub(super) fn take(&mut self, bytes: u64) -> Result<(), String> {
         match self.left.checked_sub(bytes) {
             Some(left) => {
@@ -35,33 +39,33 @@ impl Budget {
                 Ok(())
             }
             None => Err(format!(
-                "needs more memory than a file of this length can fill ({}); it is damaged, or its values are all alike: save it \
-                 without compression",
+                "needs more memory than a file of this length can fill ({}); it is damaged, or all its values are \
+                 equal: save it without compression",
                 human_bytes(self.all)
             )),
         }
     }
 }
 
-/// A reader that fails where a row does not end.
+/// A reader that fails in a row longer than [`LONGEST_ROW`].
 #[derive(Debug)]
-pub(super) struct Rows<R> {
+pub(super) struct RowLimit<R> {
     inner: R,
     left: u64,
 }
 
-impl<R: Read> Rows<R> {
+impl<R: Read> RowLimit<R> {
     pub(super) fn new(inner: R) -> Self {
         Self { inner, left: LONGEST_ROW }
     }
 
-    /// A row has ended.
-    pub(super) fn next(&mut self) {
+    /// Starts the next row.
+    pub(super) fn next_row(&mut self) {
         self.left = LONGEST_ROW;
     }
 }
 
-impl<R: Read> Read for Rows<R> {
+impl<R: Read> Read for RowLimit<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
         match self.left.checked_sub(read as u64) {
@@ -85,13 +89,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_may_be_long_but_not_endless() {
-        let mut rows = Rows::new(io::repeat(b'1'));
+    fn a_row_may_be_long_up_to_the_limit() {
+        let mut rows = RowLimit::new(io::repeat(b'1'));
         let mut piece = vec![0; 1 << 20];
         for _ in 0..2 {
             rows.read_exact(&mut piece).unwrap();
         }
-        rows.next();
+        rows.next_row();
         rows.read_exact(&mut piece).unwrap();
         assert!(
             io::copy(&mut rows, &mut io::sink()).unwrap_err().to_string().contains("longer than 2.0 MiB")

@@ -1,8 +1,8 @@
 //! Text tables, `.csv` and `.tsv`: a header row, then one point per line.
 //!
-//! The label and id columns are found by name; every other column is a dimension, in the order of the file. Quoted
-//! fields, both kinds of line ends, a byte order mark and spaces around fields are fine. Messages give the line, as an
-//! editor counts, and the name of the column.
+//! The columns of labels and ids are found by name; every other column is a dimension, in the order of the file. Quoted
+//! fields, both kinds of line ends, a byte order mark and spaces around fields are accepted. Messages give the line
+//! number of an editor and the name of the column.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -10,11 +10,11 @@ use std::path::Path;
 
 use csv::{ErrorKind, Position, Reader, ReaderBuilder, StringRecord, Trim};
 
-use super::budget::Rows;
-use super::csv_cell::restored;
-use super::{ID_COLUMN, LABEL_COLUMN, ReadOptions, labels};
-use crate::data::labelled::Places;
+use super::budget::RowLimit;
+use super::csv_cell::unescape;
+use super::{ID_COLUMN, ID_HELP, LABEL_COLUMN, LABEL_HELP, ReadOptions, labels};
 use crate::data::provenance::{PROVENANCE, is_picked};
+use crate::data::table_labels::FileDetails;
 use crate::data::{Kind, Table};
 use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
@@ -27,7 +27,8 @@ pub(super) fn read(path: &Path, mut file: File, delimiter: u8, options: &ReadOpt
     if !next(path, &mut reader, &mut record, ends)? {
         return Err(Error::format(path, "has no header row; the first line must name the columns"));
     }
-    let header = Header::new(path, &record, delimiter, options)?;
+    let header = CsvColumns::new(path, &record, delimiter, options)?;
+    // One point per row; fields go to the numbers, the labels, the ids or the provenance.
     let (mut data, mut lines) = (Vec::new(), Vec::new());
     let mut labels = header.label.map(|_| Vec::new());
     let mut ids = header.id.map(|_| Vec::new());
@@ -36,9 +37,9 @@ pub(super) fn read(path: &Path, mut file: File, delimiter: u8, options: &ReadOpt
         let line = line(record.position(), ends);
         for (place, field) in record.iter().enumerate() {
             if Some(place) == header.label {
-                labels.get_or_insert_default().push(restored(field).to_owned());
+                labels.get_or_insert_default().push(unescape(field).to_owned());
             } else if Some(place) == header.id {
-                ids.get_or_insert_default().push(restored(field).to_owned());
+                ids.get_or_insert_default().push(unescape(field).to_owned());
             } else if Some(place) == header.provenance {
                 if let Some(picked) = &mut picked {
                     picked.push(is_picked(field).map_err(|problem| header.wrong(line, place, problem))?);
@@ -49,25 +50,26 @@ pub(super) fn read(path: &Path, mut file: File, delimiter: u8, options: &ReadOpt
         }
         lines.push(u32::try_from(line).unwrap_or(u32::MAX));
     }
+    // Labels and ids are integers if all of them are written as integers.
     let embeddings = Matrix::new(data, lines.len(), header.dimensions())?;
     let label_column = options.label_column.clone().unwrap_or_else(|| LABEL_COLUMN.into());
-    let mut places = Places { columns: header.names, label_column, ..Places::default() };
+    let mut details = FileDetails { columns: header.names, label_column, ..FileDetails::default() };
     let labels = labels.filter(|_| options.label_in_file(LABEL_COLUMN).is_some()).map(|texts| {
         let found = labels::from_text(texts, lines);
-        (places.missing, places.lines) = (found.missing, found.lines);
+        (details.missing, details.lines) = (found.missing, found.lines);
         found.values
     });
     let id_kind = ids.as_deref().map_or(Kind::Text, labels::kind_of);
-    Ok(Table { labels, ids, id_kind, picked, places, ..Table::new(path.display().to_string(), embeddings)? })
+    Ok(Table { labels, ids, id_kind, picked, details, ..Table::new(path.display().to_string(), embeddings)? })
 }
 
-/// Reads a file of labels: the column of that name or, if the first line has no such field, one label per line.
+/// Reads a file of labels: the column of this name, or one label per line if the first line is a single other field.
 pub(super) fn read_labels(
     path: &Path,
     mut file: File,
     delimiter: u8,
     column: &str,
-) -> Result<labels::Labels> {
+) -> Result<labels::FileLabels> {
     let ends = LineEnds::of(path, &mut file)?;
     let mut reader = build(file, delimiter);
     let mut record = StringRecord::new();
@@ -80,26 +82,26 @@ pub(super) fn read_labels(
             path: path.to_owned(),
             key: column.to_owned(),
             found: record.iter().map(str::to_owned).collect(),
-            help: "Name the column of labels with --label-column, or give a file with one label per line",
+            help: "Name the column of labels by the setting `label_column`, or give a file with one label per line",
         });
     }
     let (mut found, mut lines) = (Vec::new(), Vec::new());
     while more {
-        found.push(restored(record.get(header.unwrap_or(0)).unwrap_or_default()).to_owned());
+        found.push(unescape(record.get(header.unwrap_or(0)).unwrap_or_default()).to_owned());
         lines.push(u32::try_from(line(record.position(), ends)).unwrap_or(u32::MAX));
         more = next(path, &mut reader, &mut record, ends)?;
     }
     Ok(labels::from_text(found, lines))
 }
 
-/// The line, as editors count, on which a row begins. A position is taken before the second half of a line's end in two
-/// bytes (`\\r\\n`) is passed over.
+/// Returns the line number of an editor at which a row starts. The reader takes a position before it skips the second
+/// byte of a line end of two bytes (`\\r\\n`).
 fn line(position: Option<&Position>, ends: LineEnds) -> u64 {
     let behind = |position: &Position| ends == LineEnds::TwoBytes && position.record() > 0;
     position.map_or(1, |position| position.line() + u64::from(behind(position)))
 }
 
-/// How lines end.
+/// The kind of line ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineEnds {
     OneByte,
@@ -107,10 +109,10 @@ enum LineEnds {
 }
 
 impl LineEnds {
-    /// By the first line of a file, which is then at its begin again.
+    /// Returns the kind of the first line's end, and rewinds the file.
     fn of(path: &Path, file: &mut File) -> Result<Self> {
         let mut begin = Vec::new();
-        // A pipe cannot be read twice.
+        // A pipe cannot be rewound.
         if file.metadata().is_ok_and(|found| found.is_file()) {
             let read = file.by_ref().take(1 << 16).read_to_end(&mut begin).and_then(|_| file.rewind());
             read.map_err(|error| Error::io(path, error))?;
@@ -120,27 +122,28 @@ impl LineEnds {
     }
 }
 
-fn build(file: File, delimiter: u8) -> Reader<Rows<File>> {
+fn build(file: File, delimiter: u8) -> Reader<RowLimit<File>> {
     ReaderBuilder::new()
         .delimiter(delimiter)
-        .has_headers(false) // so that the header row comes with its position, and its length binds the others
+        .has_headers(false) // so that the header row has a position, and the other rows must have its length
         .trim(Trim::All)
         .buffer_capacity(1 << 16)
-        .from_reader(Rows::new(file))
+        .from_reader(RowLimit::new(file))
 }
 
-/// The next row, if there is one.
+/// Reads the next row; returns false at the end.
 fn next(
     path: &Path,
-    reader: &mut Reader<Rows<File>>,
+    reader: &mut Reader<RowLimit<File>>,
     record: &mut StringRecord,
     ends: LineEnds,
 ) -> Result<bool> {
-    reader.get_mut().next();
+    reader.get_mut().next_row();
     let begins = line(Some(reader.position()), ends);
     reader.read_record(record).map_err(|error| {
         let line = line(error.position(), ends);
         match error.into_kind() {
+            // The row limit.
             ErrorKind::Io(source) if source.kind() == io::ErrorKind::FileTooLarge => {
                 Error::format(path, format!("line {begins}: {source}"))
             }
@@ -158,6 +161,7 @@ fn next(
     })
 }
 
+/// Parses a number of an embedding; the error is a message.
 fn number(field: &str) -> Result<f32, String> {
     match field.parse::<f32>() {
         Ok(number) if number.is_finite() => Ok(number),
@@ -166,25 +170,25 @@ fn number(field: &str) -> Result<f32, String> {
             "`{field}` is not a finite 32-bit number; remove the row or mend the encoder's output"
         )),
         Err(_) => Err(format!(
-            "`{field}` is not a number. If the column is the label, the id, a group or a part, say so with --label-column, --id-column, \
-             --groups or --parts; otherwise remove it"
+            "`{field}` is not a number. If the column is not a dimension, name it by the setting `label_column`, \
+             `id_column` or `other_columns`; otherwise remove it"
         )),
     }
 }
 
-/// The columns by name.
-struct Header<'a> {
+/// The columns of the file, and which of them are not dimensions.
+struct CsvColumns<'a> {
     path: &'a Path,
     names: Vec<String>,
     label: Option<usize>,
     id: Option<usize>,
-    /// How points came to be there, which is no dimension.
+    /// The column of the points' provenance.
     provenance: Option<usize>,
-    /// Columns that nobody wants.
+    /// Columns to ignore.
     others: Vec<usize>,
 }
 
-impl<'a> Header<'a> {
+impl<'a> CsvColumns<'a> {
     fn new(path: &'a Path, record: &StringRecord, delimiter: u8, options: &ReadOptions) -> Result<Self> {
         let wrong = |problem: String| Error::format(path, format!("line 1: {problem}"));
         let names: Vec<String> = record.iter().map(str::to_owned).collect();
@@ -194,7 +198,7 @@ impl<'a> Header<'a> {
                 place + 1
             )));
         }
-        // Whole numbers are how pandas names the columns of a bare array; any other number is data.
+        // Pandas names the columns of an array by whole numbers; any other number is data.
         let is_data = |name: &&String| name.parse::<f64>().is_ok() && name.parse::<u32>().is_err();
         if let Some(name) = names.iter().find(is_data) {
             return Err(wrong(format!("`{name}` is a number; the first line must name the columns")));
@@ -207,6 +211,7 @@ impl<'a> Header<'a> {
                 char::from(delimiter)
             )));
         }
+        // Find the columns that are not dimensions.
         let place = |wanted: &str, needed: bool, help: &'static str| {
             let mut places =
                 names.iter().enumerate().filter(|(_, name)| *name == wanted).map(|(place, _)| place);
@@ -221,12 +226,12 @@ impl<'a> Header<'a> {
                 (place, _) => Ok(place),
             }
         };
-        // A column of labels that nobody wants is no dimension either.
+        // A column of labels is not a dimension even if the labels are not read.
         let needed = options.label_in_file(LABEL_COLUMN).is_some_and(|(_, needed)| needed);
         let wanted = options.label_column.as_deref().unwrap_or(LABEL_COLUMN);
-        let label = place(wanted, needed, "Name a column that is there with --label-column")?;
+        let label = place(wanted, needed, LABEL_HELP)?;
         let (name, needed) = options.id(ID_COLUMN);
-        let id = place(name, needed, "Name a column that is there with --id-column")?;
+        let id = place(name, needed, ID_HELP)?;
         if label.is_some() && label == id {
             return Err(wrong(format!("`{wanted}` cannot be both label and id")));
         }

@@ -1,5 +1,5 @@
-//! Text in the cells of a CSV file. Spreadsheets take a cell that begins with `=`, `+`, `-` or `@` for a formula and run it; a
-//! leading apostrophe makes it text again. What we write so, we read back as it was.
+//! Escaping of text in CSV cells. Spreadsheets run a cell that starts with `=`, `+`, `-` or `@` as a formula, unless an
+//! apostrophe precedes it. Cells written with the apostrophe are read back without it.
 
 use std::borrow::Cow;
 
@@ -7,9 +7,9 @@ fn is_formula(text: &str) -> bool {
     text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err()
 }
 
-/// The text of a cell as it may be written: with an apostrophe before what a spreadsheet would run.
+/// Escapes a text for a cell: a spreadsheet formula gets an apostrophe in front.
 pub fn csv_safe(text: &str) -> Cow<'_, str> {
-    // An apostrophe that was there would be taken for ours.
+    // A formula that has an apostrophe gets another, since reading removes one.
     if is_formula(text)
         || text.strip_prefix('\'').is_some_and(|rest| is_formula(rest.trim_start_matches('\'')))
     {
@@ -19,8 +19,8 @@ pub fn csv_safe(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// What [`csv_safe`] was given.
-pub(super) fn restored(cell: &str) -> &str {
+/// Returns the text that [`csv_safe`] escaped.
+pub(super) fn unescape(cell: &str) -> &str {
     match cell.strip_prefix('\'') {
         Some(text) if is_formula(text.trim_start_matches('\'')) => text,
         _ => cell,
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formulas_become_text_and_come_back() {
+    fn formulas_are_escaped_and_restored() {
         for (text, cell) in [
             ("=1+1", "'=1+1"),
             ("@cmd", "'@cmd"),
@@ -46,7 +46,7 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(csv_safe(text), cell);
-            assert_eq!(restored(&csv_safe(text)), text);
+            assert_eq!(unescape(&csv_safe(text)), text);
         }
     }
 }

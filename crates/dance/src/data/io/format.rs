@@ -1,4 +1,4 @@
-//! Which format a file is in: its name says, or the user does.
+//! File formats of embeddings, by the extension of a file.
 
 use std::path::Path;
 
@@ -11,45 +11,47 @@ pub enum Format {
     Npz,
     /// One `NumPy` array.
     Npy,
-    /// Tensors, and metadata as JSON.
+    /// Tensors with metadata as JSON.
     Safetensors,
-    /// A table with commas.
+    /// A text table with commas.
     Csv,
-    /// A table with tabs.
+    /// A text table with tabs.
     Tsv,
-    /// Columns of a Parquet file.
+    /// A Parquet file.
     Parquet,
     /// One JSON value per line.
     Jsonl,
 }
 
-/// The extensions that [`read`](super::read) knows.
+/// The extensions of the formats that [`read`](super::read) supports.
 pub const EXTENSIONS: [&str; 7] = ["npz", "npy", "safetensors", "csv", "tsv", "parquet", "jsonl"];
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 7] =
         [Self::Npz, Self::Npy, Self::Safetensors, Self::Csv, Self::Tsv, Self::Parquet, Self::Jsonl];
 
-    /// By the extension of a file's name; `None` where that says nothing.
+    /// Returns the format for the extension of a path; `None` for an unknown extension.
     pub fn of(path: &Path) -> Option<Self> {
         let extension = path.extension()?.to_string_lossy().to_lowercase();
         let extension = if extension == "ndjson" { "jsonl" } else { &extension };
         Self::ALL.into_iter().find(|format| format.extension() == extension)
     }
 
-    /// As [`of`](Self::of), with an error that says what can be read.
+    /// Returns the format for the extension of a path; the error lists the extensions that are supported.
     pub fn known(path: &Path) -> Result<Self> {
         Self::of(path).ok_or_else(|| {
             let known = EXTENSIONS.map(|extension| format!(".{extension}")).join(", ");
             Error::format(
                 path,
-                format!("cannot tell its format by its name; {known} can be read, or say it with --format"),
+                format!(
+                    "has no known extension; {known} can be read, or choose the format by the setting `format`"
+                ),
             )
         })
     }
 
-    /// The extension, which is its name too.
+    /// Returns the extension, which is also the format's name.
     pub fn extension(self) -> &'static str {
         EXTENSIONS[self as usize]
     }

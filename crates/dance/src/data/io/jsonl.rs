@@ -1,7 +1,7 @@
-//! `.jsonl`: one point per line, `{"embedding": [0.1, …], "label": "cat", "id": 7}` or the bare array.
+//! `.jsonl` files: one point per line, `{"embedding": [0.1, …], "label": "cat", "id": 7}` or an array of numbers.
 //!
-//! Numbers go straight into the result, and a line is no longer than a point needs, so that memory is bounded by the numbers
-//! that are kept. Ids and labels are kept as they are written: an integer of any size comes back digit by digit.
+//! Numbers are parsed directly into the result, and the length of a line is limited, so that reading takes little more
+//! memory than the result. Ids and labels keep their text: an integer of any size is returned digit by digit.
 
 use std::fmt;
 use std::fs::File;
@@ -13,20 +13,21 @@ use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, V
 use serde_json::value::RawValue;
 
 use super::{ID_COLUMN, LABEL_COLUMN, ReadOptions};
-use crate::data::kind::name_of_float;
-use crate::data::labelled::Places;
+use crate::data::kind::{name_of_boolean, name_of_float};
 use crate::data::provenance::{PROVENANCE, is_picked};
+use crate::data::table_labels::FileDetails;
 use crate::data::{Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 
-/// The longest line of a point: as much for each number, and as much for everything else.
+/// The bytes of a line allowed per number.
 const LONGEST_NUMBER: usize = 64;
+/// The bytes of a line allowed for everything but the numbers.
 const LONGEST_REST: usize = 1 << 20;
-/// Dimensions that no embedding exceeds, while the number of them is not known.
+/// The limit on the dimensions of the first point.
 const MOST: usize = 1 << 18;
 
-/// Under which keys a line has its parts.
+/// The keys of embedding, label and id in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonKeys {
     embedding: String,
@@ -45,14 +46,14 @@ impl From<&ReadOptions> for JsonKeys {
     }
 }
 
-/// A point as a line of JSON has it.
+/// A point of a line of JSON.
 #[derive(Debug)]
 pub struct JsonPoint {
-    /// At most as many numbers as were asked for.
+    /// The numbers of the embedding, up to the limit given to [`parse`](Self::parse).
     pub embedding: Vec<f32>,
-    /// How many there were.
+    /// The number of all numbers in the line.
     pub length: usize,
-    /// As it is written; `None` where there is none.
+    /// The id's JSON text; `None` without an id.
     pub id: Option<Box<RawValue>>,
     label: Option<Box<RawValue>>,
     provenance: Option<String>,
@@ -60,12 +61,12 @@ pub struct JsonPoint {
 }
 
 impl JsonPoint {
-    /// The longest line that a point of so many dimensions can need.
+    /// Returns the limit on a line's length for a number of dimensions.
     pub fn longest_line(dimensions: usize) -> usize {
         LONGEST_REST + LONGEST_NUMBER * dimensions
     }
 
-    /// The name of its label; `None` where there is none.
+    /// Returns the name of the label; `None` without a label.
     pub fn label(&self) -> Option<String> {
         let written = self.label.as_ref()?.get();
         match serde_json::from_str::<serde_json::Value>(written) {
@@ -78,10 +79,10 @@ impl JsonPoint {
         }
     }
 
-    /// Reads a line, of whose embedding at most `most` numbers are kept; or says what is wrong with it.
+    /// Parses a line and keeps at most `most` numbers of its embedding. The error is a message.
     pub fn parse(line: &[u8], keys: &JsonKeys, most: usize) -> Result<Self, String> {
         let mut deserializer = serde_json::Deserializer::from_slice(line.trim_ascii_end());
-        let point = Line { most, keys }.deserialize(&mut deserializer);
+        let point = PointVisitor { most, keys }.deserialize(&mut deserializer);
         match point.and_then(|point| deserializer.end().map(|()| point)) {
             Ok(point) => Ok(point),
             Err(error) if error.is_syntax() || error.is_eof() => Err(format!("not JSON: {}", reason(&error))),
@@ -93,23 +94,22 @@ impl JsonPoint {
     }
 }
 
-/// What the parser says, with the place in the line in place of its own: every text it sees has one line.
+/// Returns the parser's message with the place in the line. Its own place has a line number, which is always 1.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
-    format!("{what} at character {}", error.column())
+    let problem = text.rsplit_once(" at line ").map_or(text.as_str(), |(problem, _)| problem);
+    format!("{problem} at character {}", error.column())
 }
 
-/// Reads the file.
+/// Reads a `.jsonl` file.
 pub(super) fn read(path: &Path, file: File, options: &ReadOptions) -> Result<Table> {
     let keys = JsonKeys::from(options);
     let mut reader = BufReader::new(file);
-    let (mut data, mut labels, mut ids, mut lines) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let (mut dimensions, mut columns, mut picked) = (None, Vec::new(), None);
+    let mut points = PointLists::default();
     let mut text = Vec::new();
     for line in 1.. {
         let wrong = |problem: String| Error::format(path, format!("line {line}: {problem}"));
-        let longest = JsonPoint::longest_line(dimensions.unwrap_or(MOST)) as u64;
+        let longest = JsonPoint::longest_line(points.dimensions.unwrap_or(MOST)) as u64;
         text.clear();
         let read = (&mut reader).take(longest).read_until(b'\n', &mut text);
         if read.map_err(|error| Error::io(path, error))? == 0 {
@@ -121,54 +121,86 @@ pub(super) fn read(path: &Path, file: File, options: &ReadOptions) -> Result<Tab
         if text.trim_ascii().is_empty() {
             continue;
         }
-        let point = JsonPoint::parse(&text, &keys, dimensions.unwrap_or(MOST)).map_err(wrong)?;
-        let wanted = *dimensions.get_or_insert(point.length);
-        if point.length != wanted || wanted > MOST {
-            return Err(wrong(format!("{} numbers, where {wanted} are expected", point.length)));
-        }
-        if let Some(at) = point.embedding.iter().position(|value| !value.is_finite()) {
-            return Err(wrong(format!(
-                "number {at} is {}; every number must be finite",
-                point.embedding[at]
-            )));
-        }
-        if let Some(word) = point.provenance.as_deref().filter(|_| !options.without_labels) {
-            let before = picked.get_or_insert_with(Vec::new);
-            before.resize(lines.len(), false); // lines without the word came by chance
-            before.push(is_picked(word).map_err(wrong)?);
-        }
-        data.extend(point.embedding);
-        labels.push(
-            Scalar::of(point.label.as_deref()).map_err(|problem| wrong(format!("the label {problem}")))?,
-        );
-        ids.push(point.id.as_deref().map_or(Scalar::Missing, Scalar::any));
-        lines.push(line);
-        if columns.is_empty() {
-            columns = point.keys;
-        }
+        let point = JsonPoint::parse(&text, &keys, points.dimensions.unwrap_or(MOST)).map_err(wrong)?;
+        points.push(point, line, options).map_err(wrong)?;
     }
-    if let Some(picked) = &mut picked {
-        picked.resize(lines.len(), false);
-    }
-    let embeddings = Matrix::new(data, lines.len(), dimensions.unwrap_or(0))?;
-    let mut places = Places { columns, label_column: keys.label, lines: Some(lines), ..Places::default() };
-    let labels = match options.label_in_file(LABEL_COLUMN) {
-        Some((_, needed)) if needed || labels.iter().any(|label| *label != Scalar::Missing) => {
-            places.missing = (0..labels.len()).filter(|&row| labels[row] == Scalar::Missing).collect();
-            Some(together(labels))
-        }
-        _ => None,
-    };
-    let id_kind =
-        if ids.iter().all(|id| matches!(id, Scalar::Integer(_))) { Kind::Integer } else { Kind::Text };
-    let some = ids.iter().any(|id| *id != Scalar::Missing);
-    let ids = some.then(|| ids.into_iter().map(Scalar::name).collect());
-    Ok(Table { labels, ids, id_kind, picked, places, ..Table::new(path.display().to_string(), embeddings)? })
+    points.into_table(path, keys.label, options)
 }
 
-/// A label or an id.
+/// The points of a file, field by field.
+#[derive(Default)]
+struct PointLists {
+    numbers: Vec<f32>,
+    labels: Vec<JsonScalar>,
+    ids: Vec<JsonScalar>,
+    /// The line of every point.
+    lines: Vec<u32>,
+    /// True for every picked point; `None` until a line has a provenance.
+    picked: Option<Vec<bool>>,
+    /// The dimensions of the first point.
+    dimensions: Option<usize>,
+    /// The keys of the first point.
+    columns: Vec<String>,
+}
+
+impl PointLists {
+    /// Appends the point of a line. The error is a message.
+    fn push(&mut self, point: JsonPoint, line: u32, options: &ReadOptions) -> Result<(), String> {
+        let dimensions = *self.dimensions.get_or_insert(point.length);
+        if point.length != dimensions || dimensions > MOST {
+            return Err(format!("{} numbers, where {dimensions} are expected", point.length));
+        }
+        if let Some(at) = point.embedding.iter().position(|value| !value.is_finite()) {
+            return Err(format!("number {at} is {}; every number must be finite", point.embedding[at]));
+        }
+        if let Some(word) = point.provenance.as_deref().filter(|_| !options.without_labels) {
+            let before = self.picked.get_or_insert_default();
+            before.resize(self.lines.len(), false); // lines without a provenance are random points
+            before.push(is_picked(word)?);
+        }
+        let label = JsonScalar::of_label(point.label.as_deref());
+        self.labels.push(label.map_err(|problem| format!("the label {problem}"))?);
+        self.ids.push(point.id.as_deref().map_or(JsonScalar::Missing, JsonScalar::of));
+        self.numbers.extend(point.embedding);
+        self.lines.push(line);
+        if self.columns.is_empty() {
+            self.columns = point.keys;
+        }
+        Ok(())
+    }
+
+    fn into_table(mut self, path: &Path, label_column: String, options: &ReadOptions) -> Result<Table> {
+        if let Some(picked) = &mut self.picked {
+            picked.resize(self.lines.len(), false);
+        }
+        let embeddings = Matrix::new(self.numbers, self.lines.len(), self.dimensions.unwrap_or(0))?;
+        let is_missing = |value: &JsonScalar| *value == JsonScalar::Missing;
+        let mut details = FileDetails {
+            columns: self.columns,
+            label_column,
+            lines: Some(self.lines),
+            ..FileDetails::default()
+        };
+        let labels = match options.label_in_file(LABEL_COLUMN) {
+            Some((_, needed)) if needed || !self.labels.iter().all(is_missing) => {
+                details.missing =
+                    (0..self.labels.len()).filter(|&row| is_missing(&self.labels[row])).collect();
+                Some(unify(self.labels))
+            }
+            _ => None,
+        };
+        let is_integer = |id: &JsonScalar| matches!(id, JsonScalar::Integer(_));
+        let id_kind = if self.ids.iter().all(is_integer) { Kind::Integer } else { Kind::Text };
+        let has_ids = !self.ids.iter().all(is_missing);
+        let ids = has_ids.then(|| self.ids.into_iter().map(JsonScalar::name).collect());
+        let table = Table::new(path.display().to_string(), embeddings)?;
+        Ok(Table { labels, ids, id_kind, picked: self.picked, details, ..table })
+    }
+}
+
+/// The value of a label or an id.
 #[derive(Clone, Debug, PartialEq)]
-enum Scalar {
+enum JsonScalar {
     Missing,
     Text(String),
     Integer(i64),
@@ -176,20 +208,19 @@ enum Scalar {
     Boolean(bool),
 }
 
-impl Scalar {
-    /// What a label is, or what is wrong with it.
-    fn of(raw: Option<&RawValue>) -> Result<Self, &'static str> {
-        match raw.map_or(Self::Missing, Self::any) {
-            Self::Text(text) if raw.is_some_and(|raw| raw.get().starts_with(['{', '['])) => {
-                drop(text);
+impl JsonScalar {
+    /// Parses a label. The error is a message.
+    fn of_label(raw: Option<&RawValue>) -> Result<Self, &'static str> {
+        match raw.map_or(Self::Missing, Self::of) {
+            Self::Text(_) if raw.is_some_and(|raw| raw.get().starts_with(['{', '['])) => {
                 Err("must be a text, a number, true or false")
             }
             scalar => Ok(scalar),
         }
     }
 
-    /// What an id is: whatever is neither a number nor a text keeps its letters.
-    fn any(raw: &RawValue) -> Self {
+    /// Parses a value. Arrays, objects and integers beyond 64 bits keep their JSON text.
+    fn of(raw: &RawValue) -> Self {
         let text = raw.get();
         match text {
             "null" => Self::Missing,
@@ -201,51 +232,52 @@ impl Scalar {
             _ => match (text.parse::<i64>(), text.parse::<f64>()) {
                 (Ok(number), _) if number.to_string() == text => Self::Integer(number),
                 (_, Ok(number)) if text.contains(['.', 'e', 'E']) => Self::Float(number),
-                _ => Self::Text(text.to_owned()), // an integer beyond 64 bits keeps its digits
+                _ => Self::Text(text.to_owned()),
             },
         }
     }
 
+    /// Returns the name of the value, empty if it is missing.
     fn name(self) -> String {
         match self {
             Self::Missing => String::new(),
             Self::Text(text) => text,
             Self::Integer(number) => number.to_string(),
             Self::Float(number) => name_of_float(number).unwrap_or_else(|| number.to_string()),
-            Self::Boolean(value) => crate::data::kind::name_of_boolean(value),
+            Self::Boolean(value) => name_of_boolean(value),
         }
     }
 }
 
-/// Labels of all lines: one kind, or else texts.
-fn together(labels: Vec<Scalar>) -> RawLabels {
-    let there = || labels.iter().filter(|label| **label != Scalar::Missing);
-    if there().all(|label| matches!(label, Scalar::Integer(_))) {
-        let number = |label: &Scalar| if let Scalar::Integer(number) = label { *number } else { 0 };
+/// Converts the labels of all lines to a common type, which is text if there is no other.
+fn unify(labels: Vec<JsonScalar>) -> RawLabels {
+    let present = || labels.iter().filter(|label| **label != JsonScalar::Missing);
+    if present().all(|label| matches!(label, JsonScalar::Integer(_))) {
+        let number = |label: &JsonScalar| if let JsonScalar::Integer(number) = label { *number } else { 0 };
         return RawLabels::Integers(labels.iter().map(number).collect());
     }
-    if there().all(|label| matches!(label, Scalar::Boolean(_))) {
-        return RawLabels::Booleans(labels.iter().map(|label| *label == Scalar::Boolean(true)).collect());
+    if present().all(|label| matches!(label, JsonScalar::Boolean(_))) {
+        return RawLabels::Booleans(labels.iter().map(|label| *label == JsonScalar::Boolean(true)).collect());
     }
-    if there().all(|label| matches!(label, Scalar::Integer(_) | Scalar::Float(_))) {
-        let number = |label: &Scalar| match label {
-            Scalar::Integer(number) => *number as f64,
-            Scalar::Float(number) => *number,
+    if present().all(|label| matches!(label, JsonScalar::Integer(_) | JsonScalar::Float(_))) {
+        let number = |label: &JsonScalar| match label {
+            JsonScalar::Integer(number) => *number as f64,
+            JsonScalar::Float(number) => *number,
             _ => f64::NAN,
         };
         return RawLabels::Floats(labels.iter().map(number).collect());
     }
-    RawLabels::Names(labels.into_iter().map(Scalar::name).collect())
+    RawLabels::Names(labels.into_iter().map(JsonScalar::name).collect())
 }
 
-/// Reads a point without keeping anything that is not asked for.
+/// A visitor that parses a point, and skips other keys and numbers beyond `most`.
 #[derive(Clone, Copy)]
-struct Line<'k> {
+struct PointVisitor<'k> {
     most: usize,
     keys: &'k JsonKeys,
 }
 
-impl<'de> DeserializeSeed<'de> for Line<'_> {
+impl<'de> DeserializeSeed<'de> for PointVisitor<'_> {
     type Value = JsonPoint;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<JsonPoint, D::Error> {
@@ -253,10 +285,10 @@ impl<'de> DeserializeSeed<'de> for Line<'_> {
     }
 }
 
-/// The numbers of an embedding, and nothing else.
-struct Numbers<'k>(Line<'k>);
+/// A visitor that parses the numbers of an embedding.
+struct NumbersVisitor<'k>(PointVisitor<'k>);
 
-impl<'de> DeserializeSeed<'de> for Numbers<'_> {
+impl<'de> DeserializeSeed<'de> for NumbersVisitor<'_> {
     type Value = JsonPoint;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<JsonPoint, D::Error> {
@@ -264,7 +296,7 @@ impl<'de> DeserializeSeed<'de> for Numbers<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Numbers<'_> {
+impl<'de> Visitor<'de> for NumbersVisitor<'_> {
     type Value = JsonPoint;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -276,7 +308,7 @@ impl<'de> Visitor<'de> for Numbers<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Line<'_> {
+impl<'de> Visitor<'de> for PointVisitor<'_> {
     type Value = JsonPoint;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -300,22 +332,22 @@ impl<'de> Visitor<'de> for Line<'_> {
         let (mut point, mut id, mut label, mut provenance, mut keys) = (None, None, None, None, Vec::new());
         while let Some(key) = entries.next_key::<String>()? {
             if key == self.keys.embedding {
-                point = Some(entries.next_value_seed(Numbers(self))?);
+                point = Some(entries.next_value_seed(NumbersVisitor(self))?);
             } else if key == self.keys.id {
                 id = entries.next_value::<Option<Box<RawValue>>>()?;
             } else if key == self.keys.label {
                 label = entries.next_value::<Option<Box<RawValue>>>()?;
             } else if key == PROVENANCE {
-                // A word; whatever else somebody calls so keeps its letters, and whoever asks is told.
+                // A value other than a text keeps its JSON text, which `is_picked` later refuses.
                 let written = entries.next_value::<Option<Box<RawValue>>>()?;
-                provenance = written.map(|written| Scalar::any(&written).name());
+                provenance = written.map(|written| JsonScalar::of(&written).name());
             } else {
                 entries.next_value::<IgnoredAny>()?;
             }
             keys.push(key);
         }
-        // A label that comes after its point has no embedding of its own.
-        let told = || JsonPoint {
+        // A line with id and label but no embedding is a label for an earlier point.
+        let label_alone = || JsonPoint {
             id: None,
             label: None,
             provenance: None,
@@ -323,7 +355,7 @@ impl<'de> Visitor<'de> for Line<'_> {
             length: 0,
             keys: Vec::new(),
         };
-        let point = point.or_else(|| (id.is_some() && label.is_some()).then(told));
+        let point = point.or_else(|| (id.is_some() && label.is_some()).then(label_alone));
         let point: JsonPoint = point.ok_or_else(|| A::Error::missing_field("embedding"))?;
         Ok(JsonPoint { id, label, provenance, keys, ..point })
     }

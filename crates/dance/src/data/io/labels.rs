@@ -1,4 +1,4 @@
-//! Labels written as text, and labels in a file of their own.
+//! Files of labels, and labels written as text.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -9,23 +9,23 @@ use super::{csv, numpy};
 use crate::data::{Kind, RawLabels};
 use crate::error::{Error, Result};
 
-/// Labels as they were found.
-pub(super) struct Labels {
+/// The labels of a file.
+pub(super) struct FileLabels {
     pub(super) values: RawLabels,
-    /// Rows without one, where the values cannot say it.
+    /// Rows without a label, if the values are of a type that has no value for it.
     pub(super) missing: Vec<usize>,
-    /// The line of each, in a text file.
+    /// The line of every label, in a text file.
     pub(super) lines: Option<Vec<u32>>,
 }
 
 /// Reads a file of labels: `.npy`, `.txt`, `.csv` or `.tsv`.
-pub(super) fn read(path: &Path, column: &str) -> Result<Labels> {
+pub(super) fn read(path: &Path, column: &str) -> Result<FileLabels> {
     let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
     let file = open(path, &extension)?;
     match extension.as_str() {
         "npy" => {
             let values = numpy::read_npy_labels(path, &file)?;
-            Ok(Labels { values, missing: Vec::new(), lines: None })
+            Ok(FileLabels { values, missing: Vec::new(), lines: None })
         }
         "txt" => read_lines(path, BufReader::new(file)),
         "csv" => csv::read_labels(path, file, b',', column),
@@ -34,8 +34,8 @@ pub(super) fn read(path: &Path, column: &str) -> Result<Labels> {
     }
 }
 
-/// One label per line; a blank line is a row without one.
-fn read_lines(path: &Path, mut reader: impl BufRead) -> Result<Labels> {
+/// Reads one label per line; a blank line is a row without a label.
+fn read_lines(path: &Path, mut reader: impl BufRead) -> Result<FileLabels> {
     let mut labels = Vec::new();
     let mut bytes = Vec::new();
     loop {
@@ -55,21 +55,21 @@ fn read_lines(path: &Path, mut reader: impl BufRead) -> Result<Labels> {
     }
 }
 
-/// Integers if every label is written the way an integer prints, otherwise strings: `007` or `+1` may be a code, and
-/// turned into a number it could never be turned back. An empty text is a row without a label.
-pub(super) fn from_text(texts: Vec<String>, lines: Vec<u32>) -> Labels {
+/// Converts labels written as text: to integers if every label is written as an integer prints, otherwise to strings.
+/// `007` and `+1` may be codes, which a number could not reproduce. An empty text is a row without a label.
+pub(super) fn from_text(texts: Vec<String>, lines: Vec<u32>) -> FileLabels {
     let lines = Some(lines);
     let missing: Vec<usize> = (0..texts.len()).filter(|&row| texts[row].is_empty()).collect();
     let number = |text: &String| if text.is_empty() { Some(0) } else { integer(text) };
     match texts.iter().map(number).collect() {
         Some(numbers) if missing.len() < texts.len() => {
-            Labels { values: RawLabels::Integers(numbers), missing, lines }
+            FileLabels { values: RawLabels::Integers(numbers), missing, lines }
         }
-        _ => Labels { values: RawLabels::Names(texts), missing: Vec::new(), lines },
+        _ => FileLabels { values: RawLabels::Names(texts), missing: Vec::new(), lines },
     }
 }
 
-/// What ids written as text are: integers if every one is written the way an integer prints.
+/// Returns the type of ids written as text: integers if every id is written as an integer prints.
 pub(super) fn kind_of(texts: &[String]) -> Kind {
     if texts.iter().all(|text| integer(text).is_some()) { Kind::Integer } else { Kind::Text }
 }

@@ -1,25 +1,25 @@
-//! Reading embeddings, and what comes with them, from files. The extension, or [`ReadOptions::format`], says which format it is:
+//! Reading of embeddings and their labels from files. The extension or [`ReadOptions::format`] gives the format:
 //!
 //! | Extension | Embeddings | Labels | Also |
 //! |---|---|---|---|
 //! | `.npz` | array `embeddings`, `(points, dimensions)` | array `labels` | arrays `class_names`, `ids`, `prototypes` |
 //! | `.npy` | the array | a second file, [`ReadOptions::labels`] | |
-//! | `.safetensors` | tensor `embeddings` | tensor `labels` | tensor `prototypes`; `class_names` and `ids` as JSON arrays of strings in the metadata |
-//! | `.csv`, `.tsv` | every column that is not the label or the id, one per dimension | column `label` | column `id` |
+//! | `.safetensors` | tensor `embeddings` | tensor `labels` | tensor `prototypes`; metadata `class_names`, `ids` |
+//! | `.csv`, `.tsv` | all columns but label and id, one per dimension | column `label` | column `id` |
 //! | `.parquet` | column `embedding` (or `embeddings`), a list of numbers | column `label` | column `id` |
 //! | `.jsonl` | `"embedding": [numbers]` of each line, or the line itself | `"label"` | `"id"` |
 //!
-//! Other names of embeddings, labels and ids are given in [`ReadOptions`]. A pipe is read like a file, by way of a temporary one.
+//! [`ReadOptions`] sets other names of embeddings, labels and ids. A pipe is first copied to a temporary file.
 //!
 //! Embeddings may be 16-, 32- or 64-bit floats (bfloat16 in safetensors; integers of any width in `NumPy` files and
-//! safetensors); they are kept as `f32`, and a number beyond its range is refused as not finite. Labels are integers,
-//! booleans, whole floats or strings, and stay that in every answer ([`Kind`]). In a text file labels and ids are
-//! integers if every one is written the way an integer prints, and strings otherwise: one `007` or `+1` makes them all strings,
-//! since it could not be told from `7` or `1` afterwards.
+//! safetensors). They are converted to `f32`, and a number beyond its range is refused as not finite. Labels are
+//! integers, booleans, whole floats or strings, and have the same type in every answer ([`Kind`]). In a text file
+//! labels and ids are integers if every one is written as an integer prints, and strings otherwise. So one `007` or
+//! `+1` makes all of them strings, since as integers they would equal `7` and `1`.
 //!
-//! A file is untrusted. Sizes that it claims are checked against its true size before anything is allocated, pickled
-//! arrays are refused, and whatever is wrong comes back as an [`Error`] that names the file, row and column. Rows count
-//! from 0; lines of a text file count from 1, as editors show them.
+//! A file is untrusted. Sizes that it claims are checked against its true size before anything is allocated, and
+//! pickled arrays are refused. An [`Error`] names the file, row and column of a problem. Rows count from 0; lines of a
+//! text file count from 1, as in editors.
 //!
 //! Reading takes one pass over the file and the memory of the result.
 //!
@@ -70,49 +70,54 @@ mod open;
 mod parquet;
 mod safetensors;
 mod scalar;
+mod table_source;
 
-/// Where in a file things are, when they are not where they usually are.
+/// The names of embeddings, labels and ids in a file, and the treatment of rows without a label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadOptions {
-    /// What the file is; `None` goes by its extension.
+    /// The file's format; `None` derives it from the extension.
     pub format: Option<Format>,
-    /// A file with the labels, one per row of the embeddings, in place of labels that the embeddings' file may hold: a
-    /// 1-d `.npy` array, a `.txt` with one label per line, or a `.csv` or `.tsv`, either with the column `label_column`
-    /// or without a header and with one label per line.
+    /// A file with one label per row of the embeddings, in place of labels in the file of embeddings. It is a 1-d
+    /// `.npy` array, a `.txt` with one label per line, or a `.csv` or `.tsv`, either with the column `label_column` or
+    /// with one label per line and no header.
     pub labels: Option<PathBuf>,
-    /// The column, array or tensor of labels, which must be there. `None` takes `label` (arrays and tensors: `labels`), if there
-    /// is one.
+    /// The column, array or tensor of labels, which must exist. `None` takes `label` (or the array `labels`) if it
+    /// exists.
     pub label_column: Option<String>,
-    /// The column or array of ids, which must be there. `None` takes `id` (arrays: `ids`), if there is one.
+    /// The column, array or tensor of ids, which must exist. `None` takes `id` (or the array `ids`) if it exists.
     pub id_column: Option<String>,
     /// The array, tensor or column of embeddings; `None` takes `embeddings` (columns: `embedding`).
     pub embeddings_column: Option<String>,
-    /// Columns of a CSV file that are no dimension, where they are there: all that is neither label nor id is one otherwise.
+    /// Columns of a CSV file to ignore. All other columns but label and id are dimensions.
     pub other_columns: Vec<String>,
-    /// Rows with this label, or with none, are left out, and every other label is a class. `None` refuses rows without a label.
+    /// The label of rows to leave out, together with rows without a label; every other label is then a class. `None`
+    /// refuses rows without a label.
     pub unlabelled: Option<String>,
-    /// Whether labels are left alone, because nobody needs them: whatever is wrong with them is no error then.
+    /// True to ignore labels, so that problems with them are not errors.
     pub without_labels: bool,
 }
 
 const LABEL_COLUMN: &str = "label";
 const ID_COLUMN: &str = "id";
 
+const LABEL_HELP: &str = "Name one of these by the setting `label_column`";
+const ID_HELP: &str = "Name one of these by the setting `id_column`";
+
 impl ReadOptions {
-    /// The name of the labels in the file of the embeddings, and whether they must be there; `None` where nobody wants them, or
-    /// they come from a file of their own.
+    /// Returns the name of the labels in the file of embeddings and whether they must exist; `None` if labels are
+    /// ignored or have their own file.
     fn label_in_file<'a>(&'a self, usual: &'a str) -> Option<(&'a str, bool)> {
         let given = self.label_column.as_deref();
         (!self.without_labels && self.labels.is_none()).then_some((given.unwrap_or(usual), given.is_some()))
     }
 
-    /// The name of the ids, and whether they must be there.
+    /// Returns the name of the ids and whether they must exist.
     fn id<'a>(&'a self, usual: &'a str) -> (&'a str, bool) {
         (self.id_column.as_deref().unwrap_or(usual), self.id_column.is_some())
     }
 }
 
-/// Reads and checks a file of embeddings, or a pipe; `-` is stdin. Says how many rows were left out as unlabelled.
+/// Reads and checks a file of embeddings or a pipe; `-` is stdin. Also returns the number of rows left out.
 pub fn read_labelled(path: impl AsRef<Path>, options: &ReadOptions) -> Result<(Table, usize)> {
     let table = read(path, options)?;
     match &options.unlabelled {
@@ -121,16 +126,17 @@ pub fn read_labelled(path: impl AsRef<Path>, options: &ReadOptions) -> Result<(T
     }
 }
 
-/// Reads and checks a file of embeddings as it is, with rows that have no label.
+/// Reads and checks a file of embeddings, including rows without a label.
 pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Table> {
     let path = path.as_ref();
     let format = options.format.map_or_else(|| Format::known(path), Ok)?;
     let file = open::open(path, format.extension())?;
-    let path = open::shown(path);
+    let path = open::display_path(path);
     if let (Format::Csv | Format::Tsv | Format::Npy, Some(name)) = (format, &options.embeddings_column) {
         let help = "every other column is a dimension, and a .npy file has one array";
         return Err(Error::format(path, format!("has no single part that could be called `{name}`: {help}")));
     }
+    // The file of embeddings.
     let mut table = match format {
         Format::Npz => numpy::read_npz(path, file, options)?,
         Format::Npy => numpy::read_npy(path, &file)?,
@@ -140,18 +146,20 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Table> {
         Format::Parquet => read_parquet(path, file, options)?,
         Format::Jsonl => jsonl::read(path, file, options)?,
     };
+    // The file of labels.
     if let Some(labels) = options.labels.as_ref().filter(|_| !options.without_labels) {
         let column = options.label_column.as_deref().unwrap_or(LABEL_COLUMN);
         let found = labels::read(labels, column)?;
         table.labels = Some(found.values);
-        table.places.missing = found.missing;
-        table.places.lines = found.lines;
-        table.places.labels_in = Some(labels.display().to_string());
+        table.details.missing = found.missing;
+        table.details.lines = found.lines;
+        table.details.labels_file = Some(labels.display().to_string());
     }
     table.checked()
 }
 
-/// Reads one number per row: a 1-d `.npy` array, a `.txt` with one per line, or a `.csv` or `.tsv` with the column `column`.
+/// Reads one number per row: a 1-d `.npy` array, a `.txt` with one per line, or the column `column` of a `.csv` or
+/// `.tsv`.
 pub fn read_numbers(path: impl AsRef<Path>, column: &str) -> Result<Vec<f64>> {
     let path = path.as_ref();
     let wrong = |row: usize, text: &str| {
@@ -188,14 +196,14 @@ fn read_parquet(path: &Path, _: std::fs::File, _: &ReadOptions) -> Result<Table>
     ))
 }
 
-/// An array, tensor or column of a file, for messages about it.
+/// An array, tensor or column of a file, which errors name.
 #[derive(Clone, Copy)]
-struct Part<'a> {
+struct FilePart<'a> {
     path: &'a Path,
     name: &'a str,
 }
 
-impl Part<'_> {
+impl FilePart<'_> {
     fn error(self, problem: impl fmt::Display) -> Error {
         Error::format(self.path, format!("`{}` {problem}", self.name))
     }
@@ -207,7 +215,7 @@ impl Part<'_> {
         }
     }
 
-    /// The rows and columns of a shape that must have just these.
+    /// Returns the rows and columns of a two-dimensional shape, and refuses any other.
     fn two_dimensional(self, shape: &[u64]) -> Result<(usize, usize)> {
         let wrong =
             |help| self.error(format!("has the shape {}; it must be (rows, columns). {help}", Shape(shape)));
@@ -222,7 +230,7 @@ impl Part<'_> {
         }
     }
 
-    /// Reads labels: integers, booleans, or floats that may be whole.
+    /// Reads labels: integers, booleans or floats.
     fn labels(self, reader: impl Read, scalar: Scalar, endian: Endian, count: usize) -> Result<RawLabels> {
         if scalar.is_float() {
             let floats = scalar::read_doubles(reader, scalar, endian, count);
@@ -242,7 +250,7 @@ impl Part<'_> {
         })
     }
 
-    /// Whether each point was picked, where a file says how its points came to be there; the first is row `first`.
+    /// Converts provenances to whether each point was picked; the first word is of row `first`.
     fn picked(self, words: Option<&[String]>, first: usize) -> Result<Option<Vec<bool>>> {
         let of = |(row, word): (usize, &String)| {
             is_picked(word).map_err(|problem| self.error(format!("at row {}: {problem}", first + row)))
@@ -250,17 +258,17 @@ impl Part<'_> {
         words.map(|words| words.iter().enumerate().map(of).collect()).transpose()
     }
 
-    /// Names of classes or points: strings, or integers as they print.
+    /// Converts labels to names of classes or points: strings, or integers as they print.
     fn names(self, labels: RawLabels) -> Result<(Vec<String>, Kind)> {
         match labels {
             RawLabels::Names(names) => Ok((names, Kind::Text)),
             RawLabels::Integers(numbers) => {
                 Ok((numbers.iter().map(ToString::to_string).collect(), Kind::Integer))
             }
-            RawLabels::Booleans(_) | RawLabels::Floats(_) => Err(self.error(format!(
-                "holds {}; integers or strings are needed to name things",
-                labels.kind().plural()
-            ))),
+            RawLabels::Booleans(_) | RawLabels::Floats(_) => {
+                Err(self
+                    .error(format!("holds {}; names must be integers or strings", labels.kind().plural())))
+            }
         }
     }
 }

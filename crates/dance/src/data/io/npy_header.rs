@@ -1,25 +1,25 @@
 //! The header of an `.npy` array: magic bytes, version, and a Python dict literal such as
 //! `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }`.
 //!
-//! The grammar that `NumPy` writes is so small that a hand-written parser is shorter than the calls to a general one, and
-//! it cannot recurse, overflow or allocate on hostile input; its messages can say what to do with each dtype.
-//! (The `npyz` crate parses any Python literal by recursion, and multiplies the shape without a check.)
+//! The grammar that `NumPy` writes is so small that this parser is shorter than the calls to a general one. It cannot
+//! recurse, overflow or allocate on hostile input, and its messages have advice for each dtype. (The `npyz` crate
+//! parses any Python literal by recursion, and multiplies the shape without a check.)
 
 use std::io::{ErrorKind, Read};
 
 use super::scalar::{Endian, Scalar};
 
-/// What the header says about the array that follows it.
+/// The header of an array.
 #[derive(Debug)]
-pub(super) struct Header {
+pub(super) struct NpyHeader {
     pub(super) element: Element,
     pub(super) fortran: bool,
     pub(super) shape: Vec<u64>,
-    /// Bytes that magic, version and dict took.
+    /// The length of magic bytes, version and dict together.
     pub(super) length: u64,
 }
 
-/// What one element of the array is.
+/// The type of an array's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Element {
     Number(Scalar, Endian),
@@ -30,7 +30,7 @@ pub(super) enum Element {
 }
 
 impl Element {
-    /// Bytes an element takes.
+    /// Returns the number of bytes of an element.
     pub(super) fn size(self) -> usize {
         match self {
             Self::Number(scalar, _) => scalar.size(),
@@ -43,17 +43,18 @@ impl Element {
 /// The first bytes of every `.npy` file.
 pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// A header of one array with one dtype is a hundred bytes or so; `NumPy` itself refuses to parse more than 10 000.
+/// The longest header. That of a single dtype has about a hundred bytes, and `NumPy` refuses more than 10 000.
 const LONGEST: usize = 1 << 16;
 
-/// Reads the header. The error is a sentence about the array, without its name.
-pub(super) fn read_header(reader: &mut impl Read) -> Result<Header, String> {
+/// Reads the header. The error is a message about the array, without its name.
+pub(super) fn read_header(reader: &mut impl Read) -> Result<NpyHeader, String> {
     let mut start = [0; 8];
     fill(reader, &mut start)?;
     let [.., major, _minor] = start;
     if !start.starts_with(MAGIC) {
         return Err("does not begin as an .npy array does".into());
     }
+    // The length of the dict, in two or four bytes.
     let (length, prefix) = match major {
         1 => {
             let mut bytes = [0; 2];
@@ -65,16 +66,16 @@ pub(super) fn read_header(reader: &mut impl Read) -> Result<Header, String> {
             fill(reader, &mut bytes)?;
             (u32::from_le_bytes(bytes) as usize, 4)
         }
-        _ => return Err(format!("has .npy version {major}, which is not known; versions 1 to 3 are")),
+        _ => return Err(format!("has .npy version {major}, which is unknown; versions 1 to 3 can be read")),
     };
     if length > LONGEST {
         return Err(format!("has a header of {length} bytes, too long for an array of numbers or strings"));
     }
     let mut text = vec![0; length];
     fill(reader, &mut text)?;
-    let (descr, fortran, shape) = Cursor { text: &text, at: 0 }.dict()?;
+    let (descr, fortran, shape) = DictParser { text: &text, at: 0 }.dict()?;
     let element = element(&descr)?;
-    Ok(Header { element, fortran, shape, length: (start.len() + prefix + length) as u64 })
+    Ok(NpyHeader { element, fortran, shape, length: (start.len() + prefix + length) as u64 })
 }
 
 fn fill(reader: &mut impl Read, bytes: &mut [u8]) -> Result<(), String> {
@@ -84,7 +85,7 @@ fn fill(reader: &mut impl Read, bytes: &mut [u8]) -> Result<(), String> {
     })
 }
 
-/// Understands a dtype such as `<f4`, or says how to save the array otherwise.
+/// Parses a dtype such as `<f4`. The error advises how to save the array.
 fn element(descr: &str) -> Result<Element, String> {
     let unknown = || format!("has dtype `{descr}`, which cannot be read; save arr.astype('float32')");
     let endian = match descr.as_bytes().first() {
@@ -94,6 +95,7 @@ fn element(descr: &str) -> Result<Element, String> {
     };
     let kind = descr.get(1..2).ok_or_else(unknown)?;
     let number = descr.get(2..).unwrap_or_default();
+    // Types that need specific advice.
     if kind == "O" {
         return Err(
             "holds Python objects (dtype object, a pickle), which are never loaded; save numbers with \
@@ -110,6 +112,7 @@ fn element(descr: &str) -> Result<Element, String> {
             "has dtype `{descr}`, raw bytes (what `NumPy` makes of bfloat16); save arr.astype('float32')"
         ));
     }
+    // Numbers and strings.
     let size: usize = number.parse().map_err(|_| unknown())?;
     let scalar = match (kind, size) {
         ("U", _) => return Ok(Element::Unicode(size, endian)),
@@ -131,13 +134,14 @@ fn element(descr: &str) -> Result<Element, String> {
     Ok(Element::Number(scalar, endian))
 }
 
-/// A place in the text of the dict.
-struct Cursor<'a> {
+/// A parser of the dict.
+struct DictParser<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-impl Cursor<'_> {
+impl DictParser<'_> {
+    /// Returns dtype, order and shape.
     fn dict(mut self) -> Result<(String, bool, Vec<u64>), String> {
         let (mut descr, mut fortran, mut shape) = (None, None, None);
         self.expect(b'{')?;
@@ -168,7 +172,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// The next byte that is not a space.
+    /// Skips spaces and returns the next byte.
     fn peek(&mut self) -> Option<u8> {
         while self.text.get(self.at).is_some_and(u8::is_ascii_whitespace) {
             self.at += 1;
@@ -176,6 +180,7 @@ impl Cursor<'_> {
         self.text.get(self.at).copied()
     }
 
+    /// Skips the byte, if it is next.
     fn eat(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
         self.at += usize::from(found);
@@ -190,7 +195,7 @@ impl Cursor<'_> {
         format!("has a header that makes no sense at byte {}; the file is damaged", self.at)
     }
 
-    /// Bytes from here on as long as `wanted`.
+    /// Skips and returns the bytes that are `wanted`.
     fn run(&mut self, wanted: impl Fn(u8) -> bool) -> &str {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let run = rest.iter().position(|&byte| !wanted(byte)).map_or(rest, |end| &rest[..end]);
@@ -222,7 +227,7 @@ impl Cursor<'_> {
             self.peek();
             let size = self.run(|byte| byte.is_ascii_digit()).parse().map_err(|_| self.garbled())?;
             sizes.push(size);
-            self.eat(b'L'); // Python 2 wrote long integers so.
+            self.eat(b'L'); // the suffix of long integers in Python 2
             if !self.eat(b',') {
                 self.expect(b')')?;
                 break;

@@ -1,4 +1,4 @@
-//! Opening a file: a regular one as it is, a pipe by way of a temporary file, since most formats are read from their end.
+//! Opening of files. A pipe is copied to a temporary file, since most formats are read from their end.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -7,17 +7,18 @@ use std::path::Path;
 use super::npy_header;
 use crate::error::{Error, Result};
 
-/// Opens a file whose first bytes do not belong to another format than `extension` says. `-` is stdin.
+/// Opens a file and refuses one whose first bytes belong to another format than `extension`. `-` is stdin.
 pub(super) fn open(path: &Path, extension: &str) -> Result<File> {
     let mut file = open_any(path)?;
-    let path = shown(path);
+    let path = display_path(path);
     let wrong = |problem: &str| Error::format(path, problem);
     if file.metadata().is_ok_and(|found| found.len() == 0) {
-        return Err(wrong("is empty (0 bytes); whatever wrote it did not finish. Save it again"));
+        return Err(wrong("is empty (0 bytes); its writer did not finish. Save it again"));
     }
     let mut head = Vec::new();
     file.by_ref().take(9).read_to_end(&mut head).map_err(|error| Error::io(path, error))?;
     file.rewind().map_err(|error| Error::io(path, error))?;
+    // Compare the first bytes with those of known formats, and with those that the extension requires.
     let begins = sniff(&head);
     if begins.is_some_and(|(_, of)| of == extension) {
         return Ok(file);
@@ -30,7 +31,7 @@ pub(super) fn open(path: &Path, extension: &str) -> Result<File> {
         }
         _ => None,
     };
-    // The first 8 bytes of a safetensors file are a length and may look like anything.
+    // The first 8 bytes of a safetensors file are a length, which may look like another format.
     let free = extension == "safetensors" && head.get(8) == Some(&b'{');
     match (begins, needed) {
         (Some((what, _)), _) if !free => Err(wrong(&format!(
@@ -41,17 +42,17 @@ pub(super) fn open(path: &Path, extension: &str) -> Result<File> {
     }
 }
 
-/// What messages call it.
-pub(super) fn shown(path: &Path) -> &Path {
+/// Returns the path for messages.
+pub(super) fn display_path(path: &Path) -> &Path {
     if path == Path::new("-") { Path::new("stdin") } else { path }
 }
 
-/// A file that can be read from anywhere.
+/// Opens a regular file, or a copy of a pipe.
 fn open_any(path: &Path) -> Result<File> {
     if path == Path::new("-") {
-        return spooled(shown(path), io::stdin().lock());
+        return spool(display_path(path), io::stdin().lock());
     }
-    // Before opening, which would wait for the other end of a pipe.
+    // Checked before the file is opened, since opening a pipe waits for its writer.
     let found = std::fs::metadata(path).map_err(|error| Error::io(path, error))?;
     if found.is_dir() {
         return Err(Error::format(path, "is a directory; name a file in it"));
@@ -60,7 +61,7 @@ fn open_any(path: &Path) -> Result<File> {
     if found.is_file() {
         open()
     } else if is_pipe(&found) {
-        spooled(path, open()?)
+        spool(path, open()?)
     } else {
         Err(Error::format(path, "is neither a regular file nor a pipe; save the data to one"))
     }
@@ -77,8 +78,8 @@ fn is_pipe(_: &std::fs::Metadata) -> bool {
     false
 }
 
-/// All that comes, in a temporary file without a name.
-fn spooled(path: &Path, mut from: impl Read) -> Result<File> {
+/// Copies a stream to a temporary file without a name.
+fn spool(path: &Path, mut from: impl Read) -> Result<File> {
     let mut copy = || {
         let mut file = tempfile::tempfile()?;
         io::copy(&mut from, &mut file)?;
@@ -88,7 +89,7 @@ fn spooled(path: &Path, mut from: impl Read) -> Result<File> {
     copy().map_err(|error| Error::io(path, error))
 }
 
-/// What a file with these first bytes is, and its extension.
+/// Returns the format of a file with these first bytes, and its extension.
 fn sniff(head: &[u8]) -> Option<(&'static str, &'static str)> {
     const KNOWN: [(&[u8], &str, &str); 7] = [
         (npy_header::MAGIC, "a NumPy array (.npy)", "npy"),

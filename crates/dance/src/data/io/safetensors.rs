@@ -1,14 +1,13 @@
-//! `.safetensors`: tensors `embeddings`, `labels` and `prototypes`. Strings cannot be tensors, so `class_names` and
-//! `ids` are JSON arrays of strings in the file's metadata (`ids` may be a tensor of integers, too, and labels that are strings
-//! are such an array):
+//! `.safetensors` files: tensors `embeddings`, `labels`, `ids` and `prototypes`. Strings cannot be tensors, so class
+//! names, and labels or ids that are strings, are JSON arrays in the file's metadata:
 //!
 //! ```python
 //! metadata = {"class_names": json.dumps(["cat", "dog"])}
 //! save_file({"embeddings": x, "labels": y}, "animals.safetensors", metadata=metadata)
 //! ```
 //!
-//! Only the header is parsed by the `safetensors` crate; tensors are then read one by one, each straight into the
-//! result, where the crate would have the whole file in memory or mapped.
+//! The `safetensors` crate parses only the header, since it needs the whole file in memory or mapped. Tensors are read
+//! one by one, each directly into the result.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,76 +18,37 @@ use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
 use super::scalar::{self, Endian, Scalar};
-use super::{Part, ReadOptions, Shape};
-use crate::data::labelled::Places;
+use super::table_source::{TableSource, read_table};
+use super::{FilePart, ReadOptions, Shape};
 use crate::data::provenance::PROVENANCE;
 use crate::data::{EncoderIdentity, Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 
-/// The longest header that the format's own reader accepts.
+/// The longest header that the `safetensors` crate accepts.
 const LONGEST_HEADER: u64 = 100_000_000;
 
-/// Bytes that give the header's length.
+/// The number of bytes that hold the header's length.
 const PREFIX: u64 = 8;
 
-/// Reads the file.
+/// Reads a safetensors file.
 pub(super) fn read(path: &Path, file: &File, options: &ReadOptions) -> Result<Table> {
-    let tensors = Tensors::open(path, file)?;
-    let mut columns = tensors.header.offset_keys();
-    columns.sort();
-    let missing = |key: &str, help: &'static str| Error::MissingKey {
-        path: path.to_owned(),
-        key: key.to_owned(),
-        found: columns.clone(),
-        help,
-    };
-    let name = options.embeddings_column.as_deref().unwrap_or("embeddings");
-    let Some(embeddings) = tensors.matrix(name)? else {
-        let help = "Save it with save_file({\"embeddings\": ..., \"labels\": ...}, path), or name the tensor with --embeddings-name";
-        return Err(missing(name, help));
-    };
-    let (name, needed) = options.id("ids");
-    let (ids, id_kind) = match tensors.labels(name)? {
-        Some(ids) => tensors.part(name).names(ids).map(|(ids, kind)| (Some(ids), kind))?,
-        None => (tensors.strings(name)?, Kind::Text),
-    };
-    if ids.is_none() && needed {
-        return Err(missing(name, "Name a tensor that is there with --id-column"));
-    }
-    let mut labels = None;
-    if let Some((name, needed)) = options.label_in_file(LABELS) {
-        labels = match tensors.labels(name)? {
-            None => tensors.strings(name)?.map(RawLabels::Names),
-            labels => labels,
-        };
-        if labels.is_none() && needed {
-            return Err(missing(name, "Name a tensor that is there with --label-column"));
-        }
-    }
-    let class_names = if options.without_labels { None } else { tensors.strings("class_names")? };
-    let prototypes = tensors.matrix("prototypes")?;
-    let words = if options.without_labels { None } else { tensors.strings(PROVENANCE)? };
-    let picked = tensors.part(PROVENANCE).picked(words.as_deref(), 0)?;
-    let label_column = options.label_column.clone().unwrap_or_else(|| LABELS.into());
-    let places = Places { columns, label_column, ..Places::default() };
-    let table = Table::new(path.display().to_string(), embeddings)?;
-    let encoder = tensors.encoder()?;
-    Ok(Table { labels, class_names, ids, id_kind, prototypes, encoder, picked, places, ..table })
+    const HELP: &str = "Save it with save_file({\"embeddings\": ..., \"labels\": ...}, path), or name the tensor by \
+                        the setting `embeddings_column`";
+    read_table(path, &mut Tensors::open(path, file)?, options, HELP)
 }
 
-/// The tensor of labels, where it has no other name.
-const LABELS: &str = "labels";
-
+/// A safetensors file whose header has been read.
 struct Tensors<'a> {
     path: &'a Path,
     file: &'a File,
     header: Metadata,
-    /// Where the tensors' bytes begin.
+    /// The place of the tensors' bytes in the file.
     data: u64,
 }
 
 impl<'a> Tensors<'a> {
+    /// Reads the header, and checks that the tensors fill the rest of the file.
     fn open(path: &'a Path, mut file: &'a File) -> Result<Self> {
         let wrong =
             |problem: String| Error::format(path, format!("{problem}; save it again with safetensors"));
@@ -104,7 +64,7 @@ impl<'a> Tensors<'a> {
         let mut header = vec![0; length as usize];
         file.read_exact(&mut header).map_err(|error| Error::io(path, error))?;
         let header: Metadata = serde_json::from_slice(&header)
-            .map_err(|error| wrong(format!("has a header that cannot be understood ({error})")))?;
+            .map_err(|error| wrong(format!("has a header that cannot be parsed ({error})")))?;
         let (claimed, there) = (header.data_len() as u64, size - PREFIX - length);
         if claimed != there {
             return Err(wrong(format!(
@@ -114,8 +74,8 @@ impl<'a> Tensors<'a> {
         Ok(Self { path, file, header, data: PREFIX + length })
     }
 
-    /// The type, shape and bytes of a tensor, if there is one of this name. Its bytes are all there: `open` has seen
-    /// that the tensors fill the file, and the crate that each tensor fills its part.
+    /// Returns the type, shape and bytes of a tensor; `None` if there is none of this name. The file has all its bytes,
+    /// since `open` and the crate have checked the sizes.
     fn tensor(&self, name: &str) -> Result<Option<(Scalar, Vec<u64>, impl Read)>> {
         let Some(info) = self.header.info(name) else { return Ok(None) };
         let scalar = match info.dtype {
@@ -145,16 +105,8 @@ impl<'a> Tensors<'a> {
         Ok(Some((scalar, shape, BufReader::new(file))))
     }
 
-    fn matrix(&self, name: &str) -> Result<Option<Matrix>> {
-        let Some((scalar, shape, reader)) = self.tensor(name)? else { return Ok(None) };
-        let part = self.part(name);
-        let (rows, cols) = part.two_dimensional(&shape)?;
-        let data = scalar::read_floats(reader, scalar, Endian::Little, rows * cols)
-            .map_err(|error| part.unreadable(&error))?;
-        Matrix::new(data, rows, cols).map(Some)
-    }
-
-    fn labels(&self, name: &str) -> Result<Option<RawLabels>> {
+    /// Reads a one-dimensional tensor of labels.
+    fn numbers(&self, name: &str) -> Result<Option<RawLabels>> {
         let Some((scalar, shape, reader)) = self.tensor(name)? else { return Ok(None) };
         let part = self.part(name);
         let &[count] = shape.as_slice() else {
@@ -163,26 +115,67 @@ impl<'a> Tensors<'a> {
         part.labels(reader, scalar, Endian::Little, count as usize).map(Some)
     }
 
-    /// A JSON array of strings in the metadata.
+    /// Returns a text of the metadata.
+    fn note(&self, key: &str) -> Option<&String> {
+        self.header.metadata().as_ref().and_then(|map: &HashMap<_, _>| map.get(key))
+    }
+
+    /// Reads a JSON array of strings in the metadata.
     fn strings(&self, key: &str) -> Result<Option<Vec<String>>> {
-        let text = self.header.metadata().as_ref().and_then(|map: &HashMap<_, _>| map.get(key));
-        let Some(text) = text else { return Ok(None) };
+        let Some(text) = self.note(key) else { return Ok(None) };
         serde_json::from_str(text).map(Some).map_err(|error| {
             self.part(key)
                 .error(format!("in the metadata must be a JSON array of strings, [\"a\", \"b\"]: {error}"))
         })
     }
 
-    /// The JSON of the encoder, in the metadata.
-    fn encoder(&self) -> Result<Option<EncoderIdentity>> {
-        let text = self.header.metadata().as_ref().and_then(|map: &HashMap<_, _>| map.get("encoder"));
+    fn part<'b>(&'b self, name: &'b str) -> FilePart<'b> {
+        FilePart { path: self.path, name }
+    }
+}
+
+impl TableSource for Tensors<'_> {
+    fn names(&self) -> Vec<String> {
+        let mut names = self.header.offset_keys();
+        names.sort();
+        names
+    }
+
+    fn matrix(&mut self, name: &str) -> Result<Option<Matrix>> {
+        let Some((scalar, shape, reader)) = self.tensor(name)? else { return Ok(None) };
+        let part = self.part(name);
+        let (rows, cols) = part.two_dimensional(&shape)?;
+        let data = scalar::read_floats(reader, scalar, Endian::Little, rows * cols)
+            .map_err(|error| part.unreadable(&error))?;
+        Matrix::new(data, rows, cols).map(Some)
+    }
+
+    fn labels(&mut self, name: &str, _: usize) -> Result<Option<RawLabels>> {
+        match self.numbers(name)? {
+            None => Ok(self.strings(name)?.map(RawLabels::Names)),
+            labels => Ok(labels),
+        }
+    }
+
+    fn ids(&mut self, name: &str, _: usize) -> Result<Option<(Vec<String>, Kind)>> {
+        match self.numbers(name)? {
+            None => Ok(self.strings(name)?.map(|ids| (ids, Kind::Text))),
+            Some(ids) => self.part(name).names(ids).map(Some),
+        }
+    }
+
+    fn class_names(&mut self) -> Result<Option<Vec<String>>> {
+        self.strings("class_names")
+    }
+
+    fn provenance(&mut self, _: usize) -> Result<Option<Vec<String>>> {
+        self.strings(PROVENANCE)
+    }
+
+    fn encoder(&mut self) -> Result<Option<EncoderIdentity>> {
         let read = |text: &String| {
             EncoderIdentity::from_json(text).map_err(|problem| self.part("encoder").error(problem))
         };
-        text.map(read).transpose()
-    }
-
-    fn part<'b>(&'b self, name: &'b str) -> Part<'b> {
-        Part { path: self.path, name }
+        self.note("encoder").map(read).transpose()
     }
 }

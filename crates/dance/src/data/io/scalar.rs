@@ -1,13 +1,13 @@
-//! Raw numbers of every width, as `NumPy` and safetensors store them, decoded into `f32` and `i64`.
+//! Decoding of numbers in the types of `NumPy` and safetensors files to `f32`, `f64` and `i64`.
 //!
-//! A reader goes through the bytes in pieces, so that a file costs the memory of its result and no more. Callers check
-//! the number of elements against the size of the file before they come here: the result is allocated at once.
+//! Bytes are read in pieces, so that reading takes only the memory of the result. The result is allocated at once, so
+//! callers first check the number of elements against the size of the file.
 
 use std::io::{self, Read};
 
 use half::{bf16, f16};
 
-/// The type of one number.
+/// A number type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scalar {
     F16,
@@ -26,7 +26,7 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
-    /// Bytes a number takes.
+    /// Returns the number of bytes.
     pub(super) fn size(self) -> usize {
         match self {
             Self::I8 | Self::U8 | Self::Bool => 1,
@@ -36,13 +36,13 @@ impl Scalar {
         }
     }
 
-    /// Whether it may have a fractional part.
+    /// Returns whether the type is a float.
     pub(super) fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::Bf16 | Self::F32 | Self::F64)
     }
 }
 
-/// The order of the bytes of one number.
+/// The byte order of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Endian {
     Little,
@@ -60,8 +60,7 @@ macro_rules! decode {
     }};
 }
 
-/// Reads `count` numbers as `f32`. A `float64` beyond the range of `f32` becomes infinite, which the check for finite
-/// numbers then refuses.
+/// Reads `count` numbers as `f32`. A `float64` beyond the range of `f32` becomes infinite, which a later check refuses.
 pub(super) fn read_floats(
     reader: impl Read,
     scalar: Scalar,
@@ -87,7 +86,7 @@ pub(super) fn read_floats(
     Ok(out)
 }
 
-/// Reads `count` floats as they are. Integers give nothing.
+/// Reads `count` floats as `f64`. Returns nothing for an integer type.
 pub(super) fn read_doubles(
     reader: impl Read,
     scalar: Scalar,
@@ -105,10 +104,10 @@ pub(super) fn read_doubles(
     Ok(out)
 }
 
-/// Integers as `i64`, or the place and value of the first that does not fit.
+/// Integers as `i64`, or the place and value of the first that is too large.
 pub(super) type Integers = Result<Vec<i64>, (usize, u64)>;
 
-/// Reads `count` integers. Floats give nothing: the caller refuses them.
+/// Reads `count` integers. Returns nothing for a float type, which callers refuse.
 pub(super) fn read_integers(
     reader: impl Read,
     scalar: Scalar,
@@ -128,14 +127,14 @@ pub(super) fn read_integers(
         Scalar::Bool => out.extend(bytes.iter().map(|&byte| i64::from(byte != 0))),
         Scalar::F16 | Scalar::Bf16 | Scalar::F32 | Scalar::F64 => {}
     })?;
-    // A uint64 beyond i64 has come out negative.
+    // A uint64 beyond the range of i64 is negative now.
     match out.iter().position(|&value| value < 0) {
         Some(row) if scalar == Scalar::U64 => Ok(Err((row, out[row] as u64))),
         _ => Ok(Ok(out)),
     }
 }
 
-/// Hands on `count` elements of `size` bytes in pieces that hold whole elements.
+/// Reads `count` elements of `size` bytes and passes them to `take` in pieces of whole elements.
 pub(super) fn in_pieces(
     mut reader: impl Read,
     count: usize,

@@ -1,7 +1,7 @@
-//! A fitted kernel machine on the CPU, its points centred, measured and packed once.
+//! A fitted kernel machine on the CPU, whose points are centered and packed once.
 
 use super::distances::from_products;
-use super::{check_width, mean, moved, squared_norm, subtract};
+use super::{centered, check_width, mean, squared_norm, subtract};
 use crate::context::Context;
 use crate::device::{ClassifierHandle, MachineParts};
 use crate::error::{Error, Result};
@@ -12,7 +12,7 @@ use crate::numeric::packed::{Packed, Scratch, in_tiles};
 pub(super) struct CpuClassifier {
     dimensions: usize,
     root: Packed,
-    /// The mean of the mapped training points; they lie around it, and so do queries.
+    /// The mean of the mapped training points. Centering makes norms, and so rounding errors, smaller.
     center: Vec<f32>,
     centers: Packed,
     norms: Vec<f32>,
@@ -27,7 +27,7 @@ impl CpuClassifier {
         let root = Packed::of_columns(root, context);
         let mapped = root.product(train, context)?;
         let center = mean(&mapped);
-        let mapped = moved(&mapped, &center);
+        let mapped = centered(&mapped, &center);
         Ok(Self {
             dimensions: train.cols(),
             norms: (0..mapped.rows()).map(|row| squared_norm(mapped.row(row)) as f32).collect(),
@@ -39,14 +39,14 @@ impl CpuClassifier {
         })
     }
 
-    /// Kernel values of one tile of mapped queries with all centers.
+    /// Returns the kernel values of one tile of mapped queries with all centers.
     fn kernel_values(&self, queries: &[f32], scratch: &mut Scratch) -> Vec<f32> {
         let (d, n) = (self.center.len(), self.centers.columns());
-        let mut moved = queries.to_vec();
-        moved.chunks_exact_mut(d).for_each(|row| subtract(row, &self.center));
-        let mut values = vec![0.0; moved.len() / d * n];
-        self.centers.multiply(&moved, 0..n, &mut values, scratch);
-        for (query, values) in moved.chunks_exact(d).zip(values.chunks_exact_mut(n)) {
+        let mut centered = queries.to_vec();
+        centered.chunks_exact_mut(d).for_each(|row| subtract(row, &self.center));
+        let mut values = vec![0.0; centered.len() / d * n];
+        self.centers.multiply(&centered, 0..n, &mut values, scratch);
+        for (query, values) in centered.chunks_exact(d).zip(values.chunks_exact_mut(n)) {
             from_products(values, squared_norm(query) as f32, &self.norms, |center| {
                 let pairs = query.iter().zip(self.centers.column(center));
                 pairs.map(|(&a, b)| (f64::from(a) - f64::from(b)).powi(2)).sum::<f64>() as f32
@@ -57,7 +57,7 @@ impl CpuClassifier {
     }
 }
 
-/// Refuses parts whose sizes do not go together.
+/// Fails for parts whose sizes do not match.
 pub(in crate::device) fn check_machine(machine: MachineParts<'_>) -> Result<()> {
     let MachineParts { root, train, beta, .. } = machine;
     check_width("training points", root.rows(), train.cols())?;

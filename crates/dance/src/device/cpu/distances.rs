@@ -1,9 +1,10 @@
 //! Squared distances in mapped space, from one matrix product.
 //!
 //! With `M = R·Rᵀ` the learned metric, `‖(a-b)R‖² = aMaᵀ + bMbᵀ - 2·aMbᵀ`, so the root is not needed: one side of the
-//! product holds the points `z`, the other `zM`. (For points already mapped by `R`, both sides are the same.)
-//! The formula cancels for close points; a pair whose distance is below 1/256 of its norms is recomputed from the
-//! differences, in f64, so duplicates come out as exactly 0 whatever the rounding of the product.
+//! product holds the points `z`, the other `zM`. For points already mapped by `R`, both sides are the same.
+//!
+//! The formula cancels for close points. A pair whose squared distance is below 1/256 of its norms is recomputed from
+//! the differences in f64, so duplicates have distance exactly 0 whatever the rounding of the product.
 //!
 //! Cost: `2·d` flops per pair (half of that for the lower triangle of a symmetric matrix).
 
@@ -13,9 +14,9 @@ use rayon::prelude::*;
 use crate::numeric::linalg::{self, View};
 use crate::numeric::matrix::Matrix;
 
-/// Below this share of the two norms, a squared distance from the product has lost too many digits.
+/// The share of the two norms below which a squared distance from the product has lost too many digits.
 const CLOSE: f32 = 1.0 / 256.0;
-/// Rows of a parallel task.
+/// Rows of one parallel task.
 const TILE: usize = 128;
 
 /// Points with both sides of the product and their norms.
@@ -49,8 +50,8 @@ impl<'a> Points<'a> {
     }
 }
 
-/// Squared distances of the `height` rows of `queries` from `start` on to the first `width` of `points`, into the first
-/// `width` of every `stride` numbers of `out`. One thread.
+/// Writes squared distances of the `height` rows of `queries` from `start` on to the first `width` of `points`, into
+/// the first `width` of every `stride` numbers of `out`. Runs on one thread.
 pub(super) fn block(
     queries: &Points<'_>,
     start: usize,
@@ -73,7 +74,7 @@ pub(super) fn block(
     }
 }
 
-/// Turns inner products of a query with points into squared distances; `difference` recomputes those of close points.
+/// Turns inner products of a query with points into squared distances. `difference` recomputes those of close points.
 pub(super) fn from_products(row: &mut [f32], norm: f32, norms: &[f32], difference: impl Fn(usize) -> f32) {
     let close = Arch::new().dispatch(
         #[inline(always)]
@@ -96,8 +97,8 @@ pub(super) fn from_products(row: &mut [f32], norm: f32, norms: &[f32], differenc
     }
 }
 
-/// The lower triangle of all squared distances among `points`, row-major n×n; above the diagonal nothing is written
-/// that may be read.
+/// Writes the lower triangle of all squared distances among `points`, row-major n×n. Values above the diagonal have no
+/// meaning.
 pub(super) fn lower_triangle(points: &Points<'_>, out: &mut [f32]) {
     let n = points.len();
     out.par_chunks_mut(TILE * n).enumerate().with_max_len(1).for_each(|(tile, rows)| {
@@ -110,7 +111,7 @@ pub(super) fn lower_triangle(points: &Points<'_>, out: &mut [f32]) {
     });
 }
 
-/// All squared distances from `queries` to `points`, row-major.
+/// Returns all squared distances from `queries` to `points`, row-major.
 pub(super) fn all(queries: &Points<'_>, points: &Points<'_>) -> Vec<f32> {
     let n = points.len();
     let mut out = vec![0.0; queries.len() * n];
@@ -120,7 +121,7 @@ pub(super) fn all(queries: &Points<'_>, points: &Points<'_>) -> Vec<f32> {
     out
 }
 
-/// The median distance among (at most `sample` evenly spaced of) the points.
+/// Returns the median distance among at most `sample` evenly spaced points.
 pub(super) fn median(points: &Matrix, sample: usize) -> f64 {
     let step = points.rows().div_ceil(sample).max(1);
     let chosen = points.select(&(0..points.rows()).step_by(step).collect::<Vec<_>>());

@@ -1,7 +1,7 @@
 //! The kernel and its gradient weights for many squared distances at once, in f32.
 //!
-//! Our own exp and ln, as polynomials that compilers vectorise under runtime detection of the instruction set: the n²
-//! transcendental functions of a round would otherwise cost more than its matrix products.
+//! The functions exp and ln are polynomials of our own, which compilers vectorise under runtime detection of the
+//! instruction set. Otherwise the n² transcendental functions of a round would cost more than its matrix products.
 //!
 //! Cost: one logarithm and two exponentials per pair. Relative error of `u` against f64: below
 //! `1e-6 + 1e-7·|ln(r²/L²)|`, checked in the tests.
@@ -12,7 +12,7 @@ use pulp::Arch;
 
 use crate::kernel::Kernel;
 
-/// Squared distances below this are the same point: no weight, no gradient, kernel 1.
+/// Points with a squared distance below this are equal: no weight, no gradient, kernel 1.
 const SAME_POINT: f32 = 1e-30;
 
 impl Kernel {
@@ -29,7 +29,7 @@ impl Kernel {
         );
     }
 
-    /// Kernel values of squared distances.
+    /// Writes the kernel values of squared distances to `out`.
     pub(super) fn values(&self, squared: &[f32], out: &mut [f32]) {
         let power = Power::of(self);
         Arch::new().dispatch(
@@ -42,7 +42,7 @@ impl Kernel {
         );
     }
 
-    /// Gradient weights `w` of squared distances.
+    /// Writes the gradient weights `w` of squared distances to `out`.
     pub(super) fn weights(&self, squared: &[f32], out: &mut [f32]) {
         let power = Power::of(self);
         let minus_q = (-1.0 / self.shape()) as f32;
@@ -59,7 +59,7 @@ impl Kernel {
     }
 }
 
-/// `x ↦ (x/L²)^(q/2)`, capped where `exp(-u)` reaches the smallest normal number.
+/// The function `x ↦ (x/L²)^(q/2)`, capped where `exp(-u)` reaches the smallest normal number.
 #[derive(Clone, Copy)]
 struct Power {
     inverse: f32,
@@ -81,8 +81,8 @@ impl Power {
     }
 }
 
-/// eˣ for -87 ≤ x ≤ 87 in a form that compilers vectorise: x = k·ln 2 + r, |r| ≤ ln(2)/2, and the Taylor polynomial of
-/// degree 7, whose remainder there is below 6e-9.
+/// Returns eˣ for -87 ≤ x ≤ 87 in a form that compilers vectorise: x = k·ln 2 + r with |r| ≤ ln(2)/2, and the Taylor
+/// polynomial of degree 7 in r, whose remainder is below 6e-9.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
     const ROUND: f32 = 12_582_912.0; // 1.5·2²³: adding it leaves the nearest integer in the low bits of the mantissa
@@ -101,7 +101,8 @@ pub(crate) fn exp(x: f32) -> f32 {
     f32::from_bits(series.to_bits().wrapping_add(shifted.to_bits() << 23))
 }
 
-/// ln x for normal x > 0: x = 2ᵉ·m with m in [√½, √2), ln m = 2·artanh((m-1)/(m+1)) by its series to the 9th power.
+/// Returns ln x for normal x > 0: x = 2ᵉ·m with m in [√½, √2), ln m = 2·artanh((m-1)/(m+1)) by its series to the 9th
+/// power.
 #[inline(always)]
 pub(crate) fn ln(x: f32) -> f32 {
     const SQRT_HALF: u32 = 0x3f35_04f3;
@@ -120,7 +121,7 @@ pub(crate) fn ln(x: f32) -> f32 {
 mod tests {
     use super::*;
 
-    /// Written from the formula, in f64.
+    /// The formula in f64.
     fn reference(bandwidth: f64, shape: f64, squared: f64) -> (f64, f64) {
         let (r, q) = (squared.sqrt(), 1.0 / shape);
         let value = (-(r / bandwidth).powf(q)).exp();
@@ -139,7 +140,7 @@ mod tests {
                 for ((&squared, &value), &weight) in squared.iter().zip(&values).zip(&weights) {
                     let (expected_value, expected_weight) = reference(bandwidth, shape, f64::from(squared));
                     assert!((kernel.value(f64::from(squared)) - expected_value).abs() < 1e-14);
-                    // Relative, with the condition number of exp(-u) for large u; values below 1e-37 count as 0.
+                    // Relative, with the condition number of exp(-u) for large u. Values below 1e-37 count as 0.
                     let u = -expected_value.max(1e-37).ln();
                     let error = 1e-6 + 1e-7 * (f64::from(squared) / bandwidth.powi(2)).ln().abs();
                     let close = |found: f32, expected: f64, zero: f64| {

@@ -1,4 +1,4 @@
-//! A fit on the CPU: everything of size n×n, allocated once and used again over rounds and settings.
+//! A fit on the CPU: everything of size n×n is allocated once and used again over rounds and settings.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::agop::{Gradients, cheaper_form};
 use super::distances::{self, Points};
 use super::ridge::RidgeSystem;
-use super::{check_width, linalg, mean, moved};
+use super::{centered, check_width, linalg, mean};
 use crate::context::Context;
 use crate::device::{AgopForm, FitPoints, FitSession, FitSize, Iterate, Solved};
 use crate::error::{Error, Result};
@@ -15,49 +15,53 @@ use crate::event::Quality;
 use crate::kernel::Kernel;
 use crate::numeric::matrix::Matrix;
 
-/// Held-out points of a task: its kernel tile stays in cache while β streams by.
+/// Held-out points of one task: its kernel tile stays in cache while β is read.
 const TILE: usize = 64;
 
-/// Bytes that a fit of this size takes at its peak.
+/// Returns the bytes that a fit of this size takes at its peak.
 pub(super) fn bytes(size: FitSize) -> u64 {
     let FitSize { train, held_out, dimensions, classes, several } = size;
     let (n, m, d, c) = (train as u64, held_out as u64, dimensions as u64, classes as u64);
     let square = n * n * if several { 3 } else { 2 };
     let held_out = m * (n * if several { 2 } else { 1 } + 2 * d + c);
-    // In units of f32. Points centred, mapped and widened, H·X; β, its right-hand side and Q, widened too: the fold in
-    // f64 is the widest. And 256 rows of K in f64 when a solution is refined.
+    // The terms are numbers of f32: points centered, mapped and in f64, and H·X; β, its right-hand side and Q, also in
+    // f64, because the fold in f64 takes most. Add 256 rows of K in f64 when a solution is refined.
     let tall = n * (9 * d + 14 * c + 512);
     4 * (square + held_out + tall + 6 * d * d)
 }
 
-/// A metric (`None` is the identity) and the coefficients fitted under it.
+/// A solution: the metric (`None` is the identity) and the coefficients fitted under it.
 #[derive(Clone)]
-struct Kept {
+struct Solution {
     metric: Option<Arc<Matrix>>,
     beta: Arc<Matrix>,
-    /// Its outputs at the held-out points.
+    /// The outputs at the held-out points.
     outputs: Arc<Matrix>,
 }
 
+/// A fit on the CPU.
 pub(super) struct CpuFit<'a> {
     points: FitPoints<'a>,
-    /// Training points, moved to their mean.
+    /// The centered training points.
     train: Matrix,
+    /// The centered held-out points.
     held_out: Matrix,
     metric: Option<Arc<Matrix>>,
-    /// `train · metric`, when there is one.
+    /// `train · metric`; `None` for the identity.
     mapped: Option<Matrix>,
-    /// Squared distances among training points under the metric of the last solution: lower triangle.
+    /// Squared distances among training points under the metric of the last solution, lower triangle.
     squared: Vec<f32>,
     /// K and its factor, then the weights of the gradient.
     work: Vec<f32>,
-    /// Squared distances under the identity: training points' lower triangle, held-out × train.
+    /// Squared distances under the identity: the lower triangle of the training points, and held-out × train.
     initial: Option<(Vec<f32>, Vec<f32>)>,
     several: bool,
-    /// The last solution and its kernel.
-    solved: Option<(Kernel, Kept)>,
-    kept: Option<Kept>,
-    chosen: Option<Kept>,
+    /// The last solution, with its kernel.
+    solved: Option<(Kernel, Solution)>,
+    /// The best solution of this setting.
+    kept: Option<Solution>,
+    /// The best solution of all settings.
+    chosen: Option<Solution>,
 }
 
 impl<'a> CpuFit<'a> {
@@ -67,8 +71,8 @@ impl<'a> CpuFit<'a> {
         let center = mean(points.train);
         Ok(Self {
             points,
-            train: moved(points.train, &center),
-            held_out: moved(points.held_out, &center),
+            train: centered(points.train, &center),
+            held_out: centered(points.held_out, &center),
             metric: None,
             mapped: None,
             squared: vec![0.0; n * n],
@@ -81,7 +85,7 @@ impl<'a> CpuFit<'a> {
         })
     }
 
-    /// Brings `mapped` and `squared` to the metric; returns the held-out points' distances.
+    /// Updates `mapped` and `squared` to the metric, and returns the distances of the held-out points.
     fn measure(&mut self) -> Vec<f32> {
         if let (None, Some((squared, held_out))) = (&self.metric, &self.initial) {
             self.mapped = None;
@@ -116,7 +120,7 @@ impl<'a> CpuFit<'a> {
         let labels = self.points.held_out_labels;
         let quality = (!labels.is_empty()).then(|| Quality::of(&outputs, labels));
         let (beta, outputs) = (Arc::new(beta), Arc::new(outputs));
-        self.solved = Some((kernel, Kept { metric: self.metric.clone(), beta, outputs }));
+        self.solved = Some((kernel, Solution { metric: self.metric.clone(), beta, outputs }));
         Ok(Solved { quality, report })
     }
 }
@@ -141,7 +145,7 @@ impl FitSession for CpuFit<'_> {
         form: Option<AgopForm>,
         context: &Context<'_>,
     ) -> Result<bool> {
-        let Some((kernel, solution)) = &self.solved else { return Err(unsolved()) };
+        let Some((kernel, solution)) = &self.solved else { return Err(not_solved()) };
         let (n, d) = (self.train.rows(), self.train.cols());
         let sampled = sample.map_or(n, <[usize]>::len);
         let form = form.unwrap_or_else(|| cheaper_form(n, sampled, self.points.classes, d));
@@ -155,19 +159,19 @@ impl FitSession for CpuFit<'_> {
     }
 
     fn keep(&mut self) -> Result<()> {
-        let Some((_, solution)) = &self.solved else { return Err(unsolved()) };
+        let Some((_, solution)) = &self.solved else { return Err(not_solved()) };
         self.kept = Some(solution.clone());
         Ok(())
     }
 
     fn choose(&mut self) -> Result<()> {
-        self.chosen = Some(self.kept.clone().ok_or_else(unsolved)?);
+        self.chosen = Some(self.kept.clone().ok_or_else(not_solved)?);
         Ok(())
     }
 
     fn chosen(&mut self) -> Result<Iterate> {
-        let Kept { metric, beta, outputs } = self.chosen.take().ok_or_else(unsolved)?;
-        (self.kept, self.solved) = (None, None); // so that nothing is copied
+        let Solution { metric, beta, outputs } = self.chosen.take().ok_or_else(not_solved)?;
+        (self.kept, self.solved) = (None, None); // drops other references, so that nothing is copied
         Ok(Iterate {
             metric: metric.map(Arc::unwrap_or_clone),
             beta: Arc::unwrap_or_clone(beta),
@@ -176,16 +180,16 @@ impl FitSession for CpuFit<'_> {
     }
 
     fn held_out(&mut self) -> Result<Matrix> {
-        self.solved.as_ref().map(|(_, solution)| (*solution.outputs).clone()).ok_or_else(unsolved)
+        self.solved.as_ref().map(|(_, solution)| (*solution.outputs).clone()).ok_or_else(not_solved)
     }
 
     fn leave_one_out(&mut self, context: &Context<'_>) -> Result<Matrix> {
-        let Some((_, solution)) = &self.solved else { return Err(unsolved()) };
+        let Some((_, solution)) = &self.solved else { return Err(not_solved()) };
         Ok(leave_one_out(&self.work, &solution.beta, self.points.labels, context))
     }
 }
 
-/// Outputs at every point of the regression fitted without it, from the factor of `K + ridge·I` (row-major, lower triangle).
+/// Returns the leave-one-out outputs at every point, from the factor of `K + ridge·I` (row-major, lower triangle).
 pub(in crate::device) fn leave_one_out(
     factor: &[f32],
     beta: &Matrix,
@@ -194,7 +198,7 @@ pub(in crate::device) fn leave_one_out(
 ) -> Matrix {
     let n = labels.len();
     let diagonal = context.run(|| linalg::inverse_diagonal(factor, n));
-    // β = (K + ridge·I)⁻¹ Y, and without point i the regression errs there by βᵢ over the inverse's diagonal.
+    // β = (K + ridge·I)⁻¹ Y, and the error at point i without it is βᵢ over the inverse's diagonal.
     let mut outputs = Matrix::zeros(n, beta.cols());
     for (row, &label) in labels.iter().enumerate() {
         let to = outputs.row_mut(row);
@@ -206,11 +210,12 @@ pub(in crate::device) fn leave_one_out(
     outputs
 }
 
-pub(in crate::device) fn unsolved() -> Error {
-    Error::Data("a fit was asked for a regression that it has not solved".into())
+/// The error of a call that needs a solution before there is one.
+pub(in crate::device) fn not_solved() -> Error {
+    Error::Data("a fit session was used before a regression was solved".into())
 }
 
-/// Refuses points and labels whose numbers do not go together.
+/// Fails for points and labels whose numbers differ.
 pub(in crate::device) fn check_fit(points: FitPoints<'_>) -> Result<()> {
     for (what, expected, found) in [
         ("labels (one per training point)", points.train.rows(), points.labels.len()),
@@ -224,7 +229,7 @@ pub(in crate::device) fn check_fit(points: FitPoints<'_>) -> Result<()> {
     check_width("held-out points", points.train.cols(), points.held_out.cols())
 }
 
-/// What gradients make of a metric: scaled so that its largest entry is 1; `None` where they vanish or overflow.
+/// Scales an AGOP to a metric with the largest entry 1; `None` if the gradients vanish or overflow.
 pub(in crate::device) fn as_metric(
     mut outer: Matrix,
     basis: Option<&Matrix>,
@@ -240,7 +245,7 @@ pub(in crate::device) fn as_metric(
     Some(outer)
 }
 
-/// The largest entry of a metric in the encoder's coordinates.
+/// Returns the largest entry of a metric in the encoder's coordinates.
 fn largest_entry(metric: &Matrix, basis: Option<&Matrix>, context: &Context<'_>) -> f32 {
     match basis {
         None => metric.as_slice().iter().fold(0.0f32, |largest, &value| largest.max(value)),
@@ -248,8 +253,8 @@ fn largest_entry(metric: &Matrix, basis: Option<&Matrix>, context: &Context<'_>)
     }
 }
 
-/// The largest of `bᵢᵀ G bᵢ` over the columns of the basis: the diagonal of G in the coordinates before, where the largest entry
-/// of a positive semidefinite matrix is.
+/// Returns the largest of `bᵢᵀ G bᵢ` over the columns of the basis. This is the diagonal of G in the encoder's
+/// coordinates, which has the largest entry of a positive semidefinite matrix.
 fn largest_on_diagonal(metric: &Matrix, basis: &Matrix) -> f32 {
     let mapped = product(metric, basis);
     let mut diagonal = vec![0.0f64; basis.cols()];
@@ -267,7 +272,7 @@ fn product(left: &Matrix, right: &Matrix) -> Matrix {
     out
 }
 
-/// `K·beta` of points whose squared distances to the training points are given.
+/// Returns `K·beta` at points with the given squared distances to the training points.
 fn outputs(squared: &[f32], points: usize, kernel: Kernel, beta: &Matrix) -> Matrix {
     let (n, c) = (beta.rows(), beta.cols());
     let mut out = Matrix::zeros(points, c);

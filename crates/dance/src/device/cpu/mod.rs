@@ -1,10 +1,8 @@
 //! The CPU: every core of this machine, or as many as the context has.
 //!
-//! Every call of faer is in this folder (`linalg`), and everything that is computed many times over (`packed`,
-//! `distances`, `elementwise`, `ridge`, `agop`).
-//!
-//! **The same bits for any number of threads and any batch.** Work is cut into tiles whose size changes no result, each tile
-//! runs one sequential kernel, and the workers only decide who runs it. Sums over tiles run in a fixed order.
+//! **The bits are the same for any number of threads and any batch.** Work is cut into tiles whose size changes no
+//! result, each tile runs one sequential kernel, and the workers only share the tiles. Sums over tiles run in a fixed
+//! order.
 
 pub(in crate::device) mod agop;
 mod classifier;
@@ -27,10 +25,10 @@ pub use agop::flops as agop_flops;
 #[cfg(feature = "cuda")]
 pub(in crate::device) use {
     classifier::check_machine,
-    fit::{as_metric, check_fit, leave_one_out, unsolved},
+    fit::{as_metric, check_fit, leave_one_out, not_solved},
 };
 
-/// See the [module](self).
+/// The CPU as a device; see the [module](self).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu;
 
@@ -40,7 +38,7 @@ impl Device for Cpu {
     }
 
     fn free_bytes(&self) -> Option<u64> {
-        // What Linux would hand out without swapping; other systems do not say it in a file.
+        // The memory that Linux would hand out without swapping. Other systems have no such file.
         let text = std::fs::read_to_string("/proc/meminfo").ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
         let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -81,13 +79,13 @@ impl Device for Cpu {
     }
 }
 
-/// The median distance among (a sample of) the points: the unit in which bandwidths are given. On the host whatever the
-/// device, so that the same settings are tried on every device.
+/// Returns the median distance among (a sample of) the points, which is the unit of bandwidths. The host computes it
+/// for every device, so that all devices try the same settings.
 pub(crate) fn median_distance(points: &Matrix, context: &Context<'_>) -> f64 {
-    context.run(|| distances::median(&moved(points, &mean(points)), 1000))
+    context.run(|| distances::median(&centered(points, &mean(points)), 1000))
 }
 
-/// The mean of the points, summed in f64.
+/// Returns the mean of the points, summed in f64.
 pub(in crate::device) fn mean(points: &Matrix) -> Vec<f32> {
     let mut sums = vec![0.0f64; points.cols()];
     for row in 0..points.rows() {
@@ -98,15 +96,15 @@ pub(in crate::device) fn mean(points: &Matrix) -> Vec<f32> {
     sums.iter().map(|sum| (sum / points.rows().max(1) as f64) as f32).collect()
 }
 
-/// `row - center`.
+/// Subtracts `center` from `row`.
 fn subtract(row: &mut [f32], center: &[f32]) {
     for (value, center) in row.iter_mut().zip(center) {
         *value -= center;
     }
 }
 
-/// The points moved so that `center` lies at 0. Distances do not change, and rounding errors shrink with the norms.
-pub(in crate::device) fn moved(points: &Matrix, center: &[f32]) -> Matrix {
+/// Subtracts `center` from every point. Distances do not change, and rounding errors shrink with the norms.
+pub(in crate::device) fn centered(points: &Matrix, center: &[f32]) -> Matrix {
     let mut out = points.clone();
     for row in 0..out.rows() {
         subtract(out.row_mut(row), center);

@@ -1,9 +1,9 @@
 //! Kernel ridge regression: `β = (K + ridge·I)⁻¹ Y`, `Y` one-hot (the paper, appendix B).
 //!
-//! Cholesky in f32, in place: `n³/3 + 2n²c` flops and one n×n matrix. The residual `Y - (K + ridge·I)β` is then measured
-//! in f64 on a sample of rows; when it is poor, iterative refinement corrects β with the same factor. When `K` is not
-//! positive definite in f32 (a bandwidth so large that all rows look alike), the ridge grows tenfold until it is, and
-//! the solution says so.
+//! Cholesky in f32, in place: `n³/3 + 2n²c` flops and one n×n matrix. The residual `Y - (K + ridge·I)β` is then
+//! measured in f64 on a sample of rows. If it is poor, iterative refinement corrects β with the same factor. If `K` is
+//! not positive definite in f32, as with a bandwidth so large that all rows are alike, the ridge grows tenfold until it
+//! is. The report holds the ridge that was used.
 
 use faer::Mat;
 use rayon::prelude::*;
@@ -14,16 +14,16 @@ use crate::kernel::Kernel;
 use crate::numeric::linalg::{self, Real};
 use crate::numeric::matrix::Matrix;
 
-/// Relative residual above which the solution is refined.
+/// The relative residual above which the solution is refined.
 pub(in crate::device) const POOR: f64 = 1e-3;
-/// Refinement gives up after this many corrections, or when one fails to halve the residual.
+/// The largest number of corrections. Refinement also ends when one fails to halve the residual.
 pub(in crate::device) const MOST_REFINEMENTS: usize = 5;
-/// Rows on which the residual is measured.
+/// The number of rows on which the residual is measured.
 pub(in crate::device) const PROBES: usize = 64;
-/// Tenfold steps of the ridge before giving up.
+/// The largest number of tenfold steps of the ridge.
 pub(in crate::device) const RIDGE_STEPS: usize = 6;
 
-/// The system: squared distances (lower triangle) and the kernel that turns them into `K`.
+/// The linear system: squared distances (lower triangle) and the kernel that turns them into `K`.
 pub(super) struct RidgeSystem<'a> {
     pub(super) squared: &'a [f32],
     pub(super) kernel: Kernel,
@@ -36,7 +36,7 @@ impl RidgeSystem<'_> {
         self.labels.len()
     }
 
-    /// Solves the system; `work` (n×n) holds the factor afterwards.
+    /// Solves the system. Afterwards `work` (n×n) holds the factor.
     pub(super) fn solve(&self, ridge: f64, work: &mut [f32]) -> Result<(Matrix, RidgeReport)> {
         let mut used = ridge;
         for _ in 0..=RIDGE_STEPS {
@@ -53,7 +53,7 @@ impl RidgeSystem<'_> {
         })
     }
 
-    /// `K + ridge·I` into the lower triangle of `work`.
+    /// Writes `K + ridge·I` to the lower triangle of `work`.
     fn fill(&self, ridge: f64, work: &mut [f32]) {
         let n = self.n();
         work.par_chunks_mut(n).zip(self.squared.par_chunks(n)).enumerate().for_each(
@@ -91,7 +91,7 @@ impl RidgeSystem<'_> {
         Err(Error::NotPositiveDefinite { n, ridge, bandwidth: self.kernel.bandwidth() })
     }
 
-    /// Row `row` of `K + ridge·I`.
+    /// Writes row `row` of `K + ridge·I` to `out`.
     fn kernel_row(&self, row: usize, ridge: f64, out: &mut [f32]) {
         let n = self.n();
         out[..row].copy_from_slice(&self.squared[row * n..][..row]);
@@ -103,7 +103,7 @@ impl RidgeSystem<'_> {
         out[row] = (1.0 + ridge) as f32;
     }
 
-    /// `Y - (K + ridge·I)β` for the given rows, in f64.
+    /// Returns `Y - (K + ridge·I)β` for the given rows, in f64.
     fn residual_rows(&self, rows: &[usize], ridge: f64, beta: &Mat<f64>) -> Mat<f64> {
         let n = self.n();
         let mut kernel = Mat::<f64>::zeros(rows.len(), n);

@@ -1,41 +1,43 @@
-//! A bounded list of what can still be among the k nearest points of one query.
+//! A bounded list of the points that can be among the k nearest of one query.
 //!
-//! Values beyond `k-th smallest so far + slack` are refused a vector at a time by one vectorised comparison; the few that pass
-//! are appended without a branch, and when the list is full, a selection finds the new k-th smallest. On points in
-//! random order about `k·log₂(n/k)` of n values pass. A list [`within`](Shortlist::within) a fixed threshold takes what
-//! passes and grows.
+//! One vectorised comparison refuses all values beyond `k-th smallest so far + slack`. The few that pass are appended
+//! without a branch. When the list is full, a selection finds the new k-th smallest. On points in random order about
+//! `k·log₂(n/k)` of n values pass. A list [`within`](Shortlist::within) a fixed threshold keeps everything that passes,
+//! and grows.
 
 use pulp::{Arch, Simd, WithSimd};
 
-/// The most values compared at once.
+/// The largest number of values compared at once.
 const LANES: usize = 16;
 
+/// A list of candidates for one query.
 pub(super) struct Shortlist {
-    /// How many are wanted.
+    /// The number of nearest points.
     k: usize,
+    /// The rounding bound: values up to the k-th smallest plus this are kept.
     slack: f32,
     /// Values above it cannot be among the k nearest.
     threshold: f32,
-    /// Length at which the list is cut.
+    /// The length at which the list is cut.
     full: usize,
     length: usize,
-    /// Value and id in one number that orders like the pair; `LANES` places more than `full`.
+    /// Values and ids in numbers of the same order; `LANES` places more than `full`.
     entries: Vec<u64>,
 }
 
 impl Shortlist {
-    /// Keeps all values up to the k-th smallest plus `slack`.
+    /// Creates a list of all values up to the k-th smallest plus `slack`.
     pub(super) fn new(k: usize, slack: f32) -> Self {
         let full = 2 * k.max(LANES);
         Self { k, slack, threshold: f32::INFINITY, full, length: 0, entries: vec![0; full + LANES] }
     }
 
-    /// Keeps all values up to `threshold`, however many.
+    /// Creates a list of all values up to `threshold`, however many.
     pub(super) fn within(threshold: f32) -> Self {
         Self { k: usize::MAX, threshold, ..Self::new(LANES, 0.0) }
     }
 
-    /// Keeps all of `n` points, for a query whose products say nothing.
+    /// Creates a list of all `n` points, for a query whose products may overflow.
     pub(super) fn all(n: usize) -> Self {
         Self {
             k: 0,
@@ -60,7 +62,7 @@ impl Shortlist {
         let room = &mut self.entries[self.length..self.length + LANES];
         let mut taken = 0;
         for (&value, id) in values.iter().zip(first..) {
-            // `taken` stays below the number of values seen, so the place is always there.
+            // `taken` stays below the number of values read, so the place is always there.
             room[taken % LANES] = entry(value, id);
             taken += usize::from(value <= self.threshold);
         }
@@ -89,7 +91,7 @@ impl Shortlist {
             }
         }
         self.length = kept;
-        // So many within the slack: make room, so that the next cut is not the next call.
+        // Many values within the slack: make room, so that the next call does not cut again.
         self.make_room(kept);
     }
 
@@ -98,7 +100,7 @@ impl Shortlist {
         self.entries.resize(self.full + LANES, 0);
     }
 
-    /// What remains, in no order.
+    /// Returns the ids that remain, in no order.
     pub(super) fn finish(&mut self) -> impl Iterator<Item = u32> + '_ {
         if self.threshold != f32::NEG_INFINITY {
             self.cut();
@@ -142,7 +144,7 @@ impl WithSimd for Offer<'_> {
     }
 }
 
-/// Floats as integers of the same order, then the id.
+/// Packs a float, as an integer of the same order, and the id into one number.
 #[inline(always)]
 fn entry(value: f32, id: u32) -> u64 {
     let bits = value.to_bits();

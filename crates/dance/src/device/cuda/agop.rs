@@ -1,30 +1,31 @@
-//! The average gradient outer product on the device, in the two forms that `device/cpu/agop` explains, in f32 or f64.
+//! The average gradient outer product on the device, in the two forms of `device/cpu/agop`, in f32 or f64.
 //!
-//! The weights take the place of the squared distances and of the factor, which nobody needs any more: `n×n` is there once. The
-//! folded form goes through blocks of rows of the lower triangle of `S`; where its error is estimated above the tolerance of the
-//! CPU's, it runs again in f64. No TF32: the three products that would be as exact take longer than one in f32.
+//! The weights replace the squared distances and the factor, which are not needed any more, so only one n×n matrix is
+//! allocated. The folded form goes through blocks of rows of the lower triangle of `S`. If its estimated error is above
+//! the tolerance of the CPU's, it runs again in f64. TF32 is not used: three products in TF32 would be as exact, but
+//! slower than one in f32.
 
 use cudarc::driver::CudaSlice;
 
 use super::matrix::{Mat, MatMut};
 use super::queue::{Number, Queue};
-use super::ridge::{Shape, widened};
+use super::ridge::{Shape, to_f64};
 use crate::device::AgopForm;
 use crate::device::cpu::agop::{TOLERANCE, folded_error, median_of};
 use crate::error::Result;
 use crate::kernel::Kernel;
 use crate::numeric::matrix::Matrix;
 
-/// Numbers of a block of rows of `S`, in f32; half as many in f64.
+/// Numbers of a block of rows of `S` in f32; half as many in f64.
 const BLOCK_NUMBERS: usize = 1 << 26;
-/// Most rows of a block: what lies above the diagonal in it is computed for nothing.
+/// The largest number of rows of a block. Its part above the diagonal is computed in vain.
 const MOST_ROWS: usize = 1024;
-/// Bytes of the sampled weights of a point that are gathered at a time.
+/// Bytes of a point's sampled weights that are gathered at a time.
 pub(super) const PANEL_BYTES: usize = 32 * 1024;
-/// Numbers of differences that the definition forms at a time.
+/// The largest number of differences that the definition forms at a time.
 const DIFFERENCES: usize = 1 << 26;
 
-/// A number that the fold is computed in.
+/// The number type of the fold.
 pub(super) trait Real: Number + Into<f64> {
     const GATHER: &'static str;
     const SCATTER: &'static str;
@@ -32,9 +33,9 @@ pub(super) trait Real: Number + Into<f64> {
     const ROW_SQUARES: &'static str;
     const FOLD: &'static str;
     const REST: &'static str;
-    /// The weights themselves, where they are of this type.
+    /// Returns the weights in place if they are of this type.
     fn weights(square: &CudaSlice<f32>) -> Option<&CudaSlice<Self>>;
-    /// A copy of numbers in this type.
+    /// Returns a copy of numbers in this type.
     fn copied(queue: &Queue, values: &CudaSlice<f32>, count: usize) -> Result<CudaSlice<Self>>;
 }
 
@@ -48,6 +49,7 @@ impl Real for f32 {
     fn weights(square: &CudaSlice<f32>) -> Option<&CudaSlice<Self>> {
         Some(square)
     }
+
     fn copied(queue: &Queue, values: &CudaSlice<f32>, count: usize) -> Result<CudaSlice<Self>> {
         queue.copy(values, count)
     }
@@ -63,15 +65,16 @@ impl Real for f64 {
     fn weights(_: &CudaSlice<f32>) -> Option<&CudaSlice<Self>> {
         None
     }
+
     fn copied(queue: &Queue, values: &CudaSlice<f32>, count: usize) -> Result<CudaSlice<Self>> {
-        widened(queue, values, count)
+        to_f64(queue, values, count)
     }
 }
 
-/// A fitted kernel ridge regression, as the AGOP sees it.
+/// A fitted kernel ridge regression, as input of the AGOP.
 pub(super) struct Gradients<'a> {
     pub(super) queue: &'a Queue,
-    /// Squared distances below the diagonal; then the weights, both triangles.
+    /// Squared distances below the diagonal, which the weights in both triangles replace.
     pub(super) square: &'a mut CudaSlice<f32>,
     pub(super) kernel: Kernel,
     /// `A`, n×c.
@@ -84,7 +87,7 @@ pub(super) struct Gradients<'a> {
 }
 
 impl Gradients<'_> {
-    /// `G` (d×d) over the points `sample`.
+    /// Returns `G` (d×d) over the points `sample`.
     pub(super) fn outer_product(mut self, form: AgopForm, sample: &[u32]) -> Result<Matrix> {
         let points = self.queue.upload(sample)?;
         let mut outer = match form {
@@ -106,7 +109,7 @@ impl Gradients<'_> {
         Ok(outer)
     }
 
-    /// The median of a sample of weights, on the host.
+    /// Returns the median of a sample of weights, computed on the host.
     fn median_weight(&self) -> Result<f32> {
         const ROWS: usize = 16;
         let n = self.n;
@@ -136,7 +139,7 @@ impl Gradients<'_> {
             let fill = queue.kernel("differences").input(self.square, n * n).input(self.mapped, n * d);
             let fill = fill.size(n).size(d).input(points, s).size(first).size(count);
             fill.output(&mut differences, n * width).run((n, 1), (256, 1))?;
-            // Row l holds the gradients of class l at all points of the batch: c·count gradients, one after the other.
+            // Row l holds the gradients of class l at all points of the batch, one after the other.
             queue.product(
                 MatMut::new(&mut gradients, c, width),
                 false,
@@ -150,21 +153,22 @@ impl Gradients<'_> {
         Matrix::new(queue.download(&outer, 0, d * d)?, d, d)
     }
 
-    /// `s·G` and an estimate of its relative error.
+    /// Returns `s·G` and an estimate of its relative error.
     fn folded<T: Real>(&self, points: &CudaSlice<u32>, s: usize, shift: f32) -> Result<(Matrix, f64)> {
+        // Q, and the norms of its rows and of the points.
         let (queue, n, c, d) = (self.queue, self.n, self.classes, self.dimensions);
-        let wide = [widened(queue, self.beta, n * c)?, widened(queue, self.mapped, n * d)?];
+        let in_f64 = [to_f64(queue, self.beta, n * c)?, to_f64(queue, self.mapped, n * d)?];
         let beta = T::copied(queue, self.beta, n * c)?;
         let mapped = T::copied(queue, self.mapped, n * d)?;
         let weights = Weights::<T>::new(self, points, s);
-        let (q, row_sums) = self.weighted_sums(&weights, &beta, &wide[0], shift)?;
+        let (q, row_sums) = self.weighted_sums(&weights, &beta, &in_f64[0], shift)?;
         let warps = (n.div_ceil(8), 1);
         let (mut diagonal, mut norms) = (queue.zeros::<f64>(n)?, queue.zeros::<f64>(n)?);
         let squares = queue.kernel(T::ROW_SQUARES).input(&q, n * c).size(n).size(c);
         squares.output(&mut diagonal, n).run(warps, (256, 1))?;
         let squares = queue.kernel(f32::ROW_SQUARES).input(self.mapped, n * d).size(n).size(d);
         squares.output(&mut norms, n).run(warps, (256, 1))?;
-
+        // H·X, block by block of rows of the lower triangle.
         let block = (BLOCK_NUMBERS / n * 4 / size_of::<T>()).clamp(32, MOST_ROWS).min(n);
         let mut tiles = [queue.zeros::<T>(block * n)?, queue.zeros(block * n)?, queue.zeros(block * n)?];
         let (mut halves, mut spreads) = (queue.zeros::<T>(n * d)?, queue.zeros::<f64>(n)?);
@@ -196,11 +200,12 @@ impl Gradients<'_> {
                 T::ONE,
             )?;
         }
+        // XᵀHX, the part of the shift, and their transposes.
         drop((tiles, panel));
         let mut lower = queue.zeros(d * d)?;
         let x = Mat::new(&mapped, n, d);
         queue.product(MatMut::new(&mut lower, d, d), false, x.flip(), Mat::new(&halves, n, d), T::ONE)?;
-        let constant = self.shift_part(&q, &row_sums, &wide, s, shift)?;
+        let constant = self.shift_part(&q, &row_sums, &in_f64, s, shift)?;
         let lower: Vec<f64> = queue.download(&lower, 0, d * d)?.into_iter().map(T::into).collect();
         let spread: f64 = queue.download(&spreads, 0, n)?.iter().sum();
         let (mut outer, mut norm) = (Matrix::zeros(d, d), 0.0);
@@ -215,12 +220,12 @@ impl Gradients<'_> {
         Ok((outer, folded_error(spread, norm)))
     }
 
-    /// `Q = wA` on the sampled rows, 0 elsewhere, and the row sums of the sampled `w - shift`.
+    /// Returns `Q = wA` on the sampled rows, and 0 elsewhere; and the row sums of the sampled `w - shift`.
     fn weighted_sums<T: Real>(
         &self,
         weights: &Weights<'_, T>,
         beta: &CudaSlice<T>,
-        wide_beta: &CudaSlice<f64>,
+        beta_f64: &CudaSlice<f64>,
         shift: f32,
     ) -> Result<(CudaSlice<T>, CudaSlice<f64>)> {
         let (queue, n, c) = (self.queue, self.n, self.classes);
@@ -229,7 +234,7 @@ impl Gradients<'_> {
             MatMut::new(&mut sums, 1, c),
             false,
             Mat::new(&ones, 1, n),
-            Mat::new(wide_beta, n, c),
+            Mat::new(beta_f64, n, c),
             1.0,
         )?;
         let (mut q, mut row_sums) = (queue.zeros::<T>(n * c)?, queue.zeros::<f64>(n)?);
@@ -249,7 +254,8 @@ impl Gradients<'_> {
         Ok((q, row_sums))
     }
 
-    /// `shift·bᵀF`, `b = AᵀX`, `F = (t∘A - Q)ᵀX + ½·s·shift·b`, `t` the row sums of the sampled `w - shift`. In f64.
+    /// Returns `shift·bᵀF` in f64, with `b = AᵀX`, `F = (t∘A - Q)ᵀX + ½·s·shift·b`, and `t` the row sums of the sampled
+    /// `w - shift`.
     fn shift_part<T: Real>(
         &self,
         q: &CudaSlice<T>,
@@ -277,22 +283,22 @@ impl Gradients<'_> {
     }
 }
 
-/// Room for gathered columns, and the first of those that are in it.
+/// Gathered columns, with the number of the first one.
 struct Panel<T> {
     numbers: CudaSlice<T>,
     first: Option<usize>,
 }
 
-/// The sampled columns of the weights, as they are or gathered some at a time.
+/// The sampled columns of the weights, in place or gathered in panels.
 struct Weights<'a, T> {
     queue: &'a Queue,
     square: &'a CudaSlice<f32>,
     n: usize,
     points: &'a CudaSlice<u32>,
     sampled: usize,
-    /// Columns at a time.
+    /// The number of columns of a panel.
     width: usize,
-    /// All columns in their own type: nothing is gathered.
+    /// All columns in place, if they have this type and are all sampled.
     whole: Option<&'a CudaSlice<T>>,
 }
 
@@ -304,12 +310,13 @@ impl<'a, T: Real> Weights<'a, T> {
         Self { queue, square, n: *n, points, sampled, width, whole }
     }
 
+    /// Allocates a panel.
     fn room(&self) -> Result<Panel<T>> {
         let numbers = if self.whole.is_some() { 0 } else { self.n * self.width };
         Ok(Panel { numbers: self.queue.zeros(numbers)?, first: None })
     }
 
-    /// Columns from `first` on, n×width, in `panel` where they are gathered.
+    /// Returns the columns from `first` on, n×width; gathered in `panel` unless they are in place.
     fn columns<'b>(&'b self, first: usize, panel: &'b mut Panel<T>) -> Result<Mat<'b, T>> {
         let n = self.n;
         if let Some(whole) = self.whole {
@@ -325,7 +332,7 @@ impl<'a, T: Real> Weights<'a, T> {
         Ok(Mat::new(&panel.numbers, n, count))
     }
 
-    /// `w_s w_sᵀ`: as many rows from `first` on, and columns, as `out` has.
+    /// Writes a block of `w_s w_sᵀ` to `out`: its rows from `first` on, and its first columns.
     fn gram(&self, out: MatMut<'_, T>, first: usize, panel: &mut Panel<T>) -> Result<()> {
         let MatMut { buffer, rows: height, cols: width, .. } = out;
         for from in (0..self.sampled).step_by(self.width) {

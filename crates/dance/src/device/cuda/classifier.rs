@@ -1,5 +1,6 @@
-//! A fitted kernel machine on the device. Its products run in the order of the CPU's (`ordered_rows`, `ordered_columns`) and its
-//! elementwise functions are the CPU's, so that mapped points and outputs are the same to the last bit, in every batch.
+//! A fitted kernel machine on the device. Its products sum in the order of the CPU (`ordered_rows`, `ordered_columns`),
+//! and its elementwise functions are those of the CPU. So mapped points and outputs have the same bits as on the CPU,
+//! in every batch.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use super::fit::kernel_values;
 use super::queue::Queue;
 use super::{Gpu, Points};
 use crate::context::Context;
-use crate::device::cpu::{check_machine, check_width, mean, moved};
+use crate::device::cpu::{centered, check_machine, check_width, mean};
 use crate::device::{ClassifierHandle, MachineParts};
 use crate::error::Result;
 use crate::kernel::Kernel;
@@ -20,6 +21,7 @@ const BLOCK_NUMBERS: usize = 1 << 26;
 /// Rows and columns of a tile of the ordered product.
 const SIDE: usize = 128;
 
+/// A fitted kernel machine on the device.
 pub(super) struct CudaClassifier {
     gpu: Arc<Gpu>,
     dimensions: usize,
@@ -41,7 +43,7 @@ impl CudaClassifier {
         let on_device = queue.upload(root.as_slice())?;
         let mapped = map(&queue, train, &on_device, root.cols())?;
         let center = mean(&mapped);
-        let centers = Points::new(&queue, &moved(&mapped, &center))?;
+        let centers = Points::new(&queue, &centered(&mapped, &center))?;
         let (classes, beta) = (beta.cols(), queue.upload(beta.as_slice())?);
         drop(queue);
         Ok(Self { gpu: Arc::clone(gpu), dimensions, classes, root: on_device, center, centers, kernel, beta })
@@ -63,7 +65,7 @@ impl ClassifierHandle for CudaClassifier {
         for first in (0..mapped.rows()).step_by(block) {
             let rows: Vec<usize> = (first..mapped.rows().min(first + block)).collect();
             let count = rows.len();
-            let queries = Points::new(&queue, &moved(&mapped.select(&rows), &self.center))?;
+            let queries = Points::new(&queue, &centered(&mapped.select(&rows), &self.center))?;
             let mut values = queue.zeros(count * n)?;
             ordered(&queue, "ordered_rows", &queries.plain, &self.centers.plain, [count, n, d], &mut values)?;
             queries.distances(&queue, (0, count), &self.centers, &mut values, false)?;
@@ -76,7 +78,7 @@ impl ClassifierHandle for CudaClassifier {
     }
 }
 
-/// `points · root`.
+/// Returns `points · root`.
 fn map(queue: &Queue, points: &Matrix, root: &CudaSlice<f32>, cols: usize) -> Result<Matrix> {
     let (rows, depth) = (points.rows(), points.cols());
     let points = queue.upload(points.as_slice())?;
@@ -85,7 +87,7 @@ fn map(queue: &Queue, points: &Matrix, root: &CudaSlice<f32>, cols: usize) -> Re
     Matrix::new(queue.download(&out, 0, rows * cols)?, rows, cols)
 }
 
-/// A product whose every number is a sum in the order of the depth.
+/// Computes a product in which every number is a sum in the order of the depth.
 fn ordered(
     queue: &Queue,
     kernel: &'static str,

@@ -1,7 +1,8 @@
-//! A fit on the device: points are uploaded once, `n×n` is allocated once, and coefficients stay until the best of all is known.
+//! A fit on the device: points are uploaded once, the n×n matrix is allocated once, and coefficients stay on the
+//! device.
 //!
-//! What passes through the host from round to round is the d×d metric (its largest entry scales it, and an estimate of its error
-//! decides how it was computed) and two numbers per held-out point that judge a solution.
+//! Between rounds only the d×d metric passes through the host, because its largest entry scales it and an estimate of
+//! its error decides on f64, and two numbers per held-out point, which give the quality of a solution.
 
 use std::sync::Arc;
 
@@ -14,8 +15,8 @@ use super::ridge::{RidgeSystem, Shape, block_rows, blocks_of};
 use super::{Gpu, Points};
 use crate::context::Context;
 use crate::device::cpu::agop::cheaper_form;
-use crate::device::cpu::{as_metric, check_fit, check_width, leave_one_out, mean, moved, unsolved};
-use crate::device::{AgopForm, FitPoints, FitSession, FitSize, Iterate, Solved};
+use crate::device::cpu::{as_metric, centered, check_fit, check_width, leave_one_out, mean, not_solved};
+use crate::device::{AgopForm, FitPoints, FitSession, FitSize, Iterate, Solved, most_that_fit};
 use crate::error::{Error, Result, human_bytes};
 use crate::event::Quality;
 use crate::kernel::Kernel;
@@ -24,27 +25,28 @@ use crate::numeric::matrix::Matrix;
 /// Numbers of a block of held-out points and all training points.
 const BLOCK_NUMBERS: usize = 1 << 26;
 
-/// Bytes that a fit of this size takes at its peak.
+/// Returns the bytes that a fit of this size takes at its peak.
 pub(super) fn bytes(size: FitSize) -> u64 {
     let FitSize { train, held_out, dimensions, classes, .. } = size;
     let (n, m, d, c) = (train as u64, held_out as u64, dimensions as u64, classes as u64);
-    // In units of f32. Points, mapped and widened, and H·X; β, solved, kept and chosen, and what corrects it in f64, or Q and what
-    // the fold in f64 has of it.
+    // The terms are numbers of f32: points, mapped and in f64, and H·X; β, three times, with the correction in f64, or
+    // Q with the buffers of the fold in f64.
     let tall = n * (9 * d + 14 * c) + m * (3 * d + 4 * c);
-    // Blocks of K in f64, of S in f64, of held-out points; what cuSOLVER asks for is less than one of them.
+    // Blocks of K in f64, of S in f64, and of held-out points. The work space of cuSOLVER is smaller than one of them.
     let blocks = 2 * (block_rows(train) as u64) * n + 3 * (1 << 26) + n * PANEL_BYTES as u64 / 4;
     4 * (n * n + tall + blocks + 8 * d * d + 2 * c * d)
 }
 
-/// A metric (`None` is the identity) and the coefficients fitted under it.
+/// A solution: the metric (`None` is the identity) and the coefficients fitted under it.
 #[derive(Clone)]
-struct Kept {
+struct Solution {
     metric: Option<Arc<Matrix>>,
     beta: Arc<CudaSlice<f32>>,
-    /// Its outputs at the held-out points.
+    /// The outputs at the held-out points.
     outputs: Arc<CudaSlice<f32>>,
 }
 
+/// A fit on the device.
 pub(super) struct CudaFit<'a> {
     gpu: Arc<Gpu>,
     points: FitPoints<'a>,
@@ -53,14 +55,16 @@ pub(super) struct CudaFit<'a> {
     labels: CudaSlice<u32>,
     held_out_labels: CudaSlice<u32>,
     metric: Option<Arc<Matrix>>,
-    /// Squared distances below the diagonal, the factor above and on it; after a round the weights of the gradient.
+    /// Squared distances below the diagonal, the factor above and on it; after a round, the weights of the gradient.
     square: CudaSlice<f32>,
-    /// Whether the squared distances are those of the last solution.
+    /// `true` if the squared distances are those of the last solution.
     measured: bool,
-    /// The last solution and its kernel.
-    solved: Option<(Kernel, Kept)>,
-    kept: Option<Kept>,
-    chosen: Option<Kept>,
+    /// The last solution, with its kernel.
+    solved: Option<(Kernel, Solution)>,
+    /// The best solution of this setting.
+    kept: Option<Solution>,
+    /// The best solution of all settings.
+    chosen: Option<Solution>,
 }
 
 impl<'a> CudaFit<'a> {
@@ -80,8 +84,8 @@ impl<'a> CudaFit<'a> {
         if needed > free {
             return Err(too_large(gpu, size, needed, free));
         }
-        let train = Points::new(&queue, &moved(points.train, &center))?;
-        let held_out = Points::new(&queue, &moved(points.held_out, &center))?;
+        let train = Points::new(&queue, &centered(points.train, &center))?;
+        let held_out = Points::new(&queue, &centered(points.held_out, &center))?;
         let (labels, held_out_labels) = (queue.upload(points.labels)?, queue.upload(points.held_out_labels)?);
         let square = queue.zeros(n * n)?;
         drop(queue);
@@ -101,7 +105,7 @@ impl<'a> CudaFit<'a> {
         })
     }
 
-    /// Squared distances among the training points.
+    /// Computes the squared distances among the training points.
     fn measure(&mut self, queue: &Queue, metric: Option<&Matrix>) -> Result<()> {
         self.measured = false;
         self.train.map(queue, metric)?;
@@ -114,7 +118,7 @@ impl<'a> CudaFit<'a> {
         Ok(())
     }
 
-    /// `K·beta` at the held-out points.
+    /// Returns `K·beta` at the held-out points.
     fn outputs(&self, queue: &Queue, kernel: Kernel, beta: &CudaSlice<f32>) -> Result<CudaSlice<f32>> {
         let (m, n, d, c) = (self.held_out.rows, self.train.rows, self.train.cols, self.points.classes);
         let block = (BLOCK_NUMBERS / n).clamp(1, m.max(1));
@@ -133,16 +137,20 @@ impl<'a> CudaFit<'a> {
         Ok(out)
     }
 
-    /// How well outputs at the held-out points fit their labels; `None` without any.
-    fn judge(&self, queue: &Queue, outputs: &CudaSlice<f32>) -> Result<Option<Quality>> {
+    /// Returns the quality of outputs at the held-out points; `None` without any.
+    fn quality(&self, queue: &Queue, outputs: &CudaSlice<f32>) -> Result<Option<Quality>> {
         let (m, c) = (self.held_out.rows, self.points.classes);
         if m == 0 {
             return Ok(None);
         }
         let (mut hits, mut losses) = (queue.zeros::<f64>(m)?, queue.zeros::<f64>(m)?);
-        let judge =
-            queue.kernel("judge").input(outputs, m * c).input(&self.held_out_labels, m).size(m).size(c);
-        judge.output(&mut hits, m).output(&mut losses, m).run((m.div_ceil(8), 1), (256, 1))?;
+        let kernel = queue
+            .kernel("score_outputs")
+            .input(outputs, m * c)
+            .input(&self.held_out_labels, m)
+            .size(m)
+            .size(c);
+        kernel.output(&mut hits, m).output(&mut losses, m).run((m.div_ceil(8), 1), (256, 1))?;
         let mean = |values: Vec<f64>| values.iter().sum::<f64>() / m as f64;
         let (hits, losses) = (queue.download(&hits, 0, m)?, queue.download(&losses, 0, m)?);
         Ok(Some(Quality { accuracy: mean(hits), loss: mean(losses) }))
@@ -180,9 +188,9 @@ impl FitSession for CudaFit<'_> {
         };
         let (beta, report) = system.solve(ridge)?;
         let outputs = self.outputs(&queue, kernel, &beta)?;
-        let quality = self.judge(&queue, &outputs)?;
+        let quality = self.quality(&queue, &outputs)?;
         let (beta, outputs) = (Arc::new(beta), Arc::new(outputs));
-        self.solved = Some((kernel, Kept { metric, beta, outputs }));
+        self.solved = Some((kernel, Solution { metric, beta, outputs }));
         Ok(Solved { quality, report })
     }
 
@@ -192,7 +200,7 @@ impl FitSession for CudaFit<'_> {
         form: Option<AgopForm>,
         context: &Context<'_>,
     ) -> Result<bool> {
-        let Some((kernel, solution)) = self.solved.clone() else { return Err(unsolved()) };
+        let Some((kernel, solution)) = self.solved.clone() else { return Err(not_solved()) };
         let (n, d, classes) = (self.train.rows, self.train.cols, self.points.classes);
         let sample: Vec<u32> = match sample.filter(|sample| sample.len() < n) {
             Some(sample) => sample.iter().map(|&row| row as u32).collect(),
@@ -222,18 +230,18 @@ impl FitSession for CudaFit<'_> {
     }
 
     fn keep(&mut self) -> Result<()> {
-        let Some((_, solution)) = &self.solved else { return Err(unsolved()) };
+        let Some((_, solution)) = &self.solved else { return Err(not_solved()) };
         self.kept = Some(solution.clone());
         Ok(())
     }
 
     fn choose(&mut self) -> Result<()> {
-        self.chosen = Some(self.kept.clone().ok_or_else(unsolved)?);
+        self.chosen = Some(self.kept.clone().ok_or_else(not_solved)?);
         Ok(())
     }
 
     fn chosen(&mut self) -> Result<Iterate> {
-        let Kept { metric, beta, outputs } = self.chosen.take().ok_or_else(unsolved)?;
+        let Solution { metric, beta, outputs } = self.chosen.take().ok_or_else(not_solved)?;
         let queue = self.gpu.queue()?;
         Ok(Iterate {
             metric: metric.map(Arc::unwrap_or_clone),
@@ -243,25 +251,25 @@ impl FitSession for CudaFit<'_> {
     }
 
     fn held_out(&mut self) -> Result<Matrix> {
-        let Some((_, solution)) = &self.solved else { return Err(unsolved()) };
+        let Some((_, solution)) = &self.solved else { return Err(not_solved()) };
         self.downloaded(&*self.gpu.queue()?, &solution.outputs, self.held_out.rows)
     }
 
     fn leave_one_out(&mut self, context: &Context<'_>) -> Result<Matrix> {
         let Some((_, solution)) = self.solved.as_ref().filter(|_| self.measured) else {
-            return Err(unsolved());
+            return Err(not_solved());
         };
         let n = self.train.rows;
         let queue = self.gpu.queue()?;
         let beta = self.downloaded(&queue, &solution.beta, n)?;
-        // The factor is above the diagonal, transposed. This is for few points, and the host has the routine.
+        // The factor is above the diagonal, transposed. The host computes the rest, because the points are few.
         let square = queue.download(&self.square, 0, n * n)?;
         let factor: Vec<f32> = (0..n * n).map(|at| square[at % n * n + at / n]).collect();
         Ok(leave_one_out(&factor, &beta, self.points.labels, context))
     }
 }
 
-/// Squared distances become kernel values.
+/// Turns squared distances into kernel values.
 pub(super) fn kernel_values(
     queue: &Queue,
     kernel: Kernel,
@@ -274,16 +282,12 @@ pub(super) fn kernel_values(
 }
 
 fn too_large(gpu: &Gpu, size: FitSize, needed: u64, free: u64) -> Error {
-    let (mut fits, mut too_many) = (0, size.train);
-    while too_many - fits > 1 {
-        let middle = usize::midpoint(fits, too_many);
-        if bytes(FitSize { train: middle, ..size }) <= free { fits = middle } else { too_many = middle }
-    }
+    let fits = most_that_fit(size.train, |train| bytes(FitSize { train, ..size }) <= free);
     Error::Device {
         device: gpu.name().to_owned(),
         problem: format!(
-            "fitting {} points of {} dimensions and {} classes needs {} of its memory and {} is free: fit on fewer points \
-             (about {fits} would fit), or on the CPU",
+            "fitting {} points of {} dimensions and {} classes needs {} of its memory and {} is free: fit on fewer \
+             points (about {fits} would fit), or on the CPU",
             size.train,
             size.dimensions,
             size.classes,

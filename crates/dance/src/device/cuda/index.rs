@@ -1,6 +1,6 @@
-//! Points to be searched on the device: the bounds of `device/cpu/index.rs` on the rounding of products hold for any order of
-//! their sums, so for cuBLAS in f32 too. The k-th smallest value is found eight bits at a time, and everything up to it, and the
-//! slack more, is listed.
+//! Searches on the device. The rounding bounds of `device/rounding.rs` hold for any order of the sums, so also for
+//! cuBLAS in f32. A kernel finds the k-th smallest value eight bits at a time; all points within the rounding bound of
+//! it are listed.
 
 use std::sync::Arc;
 
@@ -11,23 +11,24 @@ use super::matrix::{Mat, MatMut};
 use super::queue::Queue;
 use crate::context::Context;
 use crate::device::cpu::check_width;
-use crate::device::rounding::Frame;
+use crate::device::rounding::RoundingBound;
 use crate::device::{Asked, Candidates, IdLists, IndexHandle};
 use crate::error::Result;
 use crate::numeric::matrix::Matrix;
 
-/// Fewer distances than this are left to the host.
+/// The least number of distances that the device computes; fewer are left to the host.
 const FEW: usize = 4096;
 /// Numbers of a block of queries and all points.
 const BLOCK_NUMBERS: usize = 1 << 27;
 
+/// Points on the device for searches.
 pub(super) struct CudaIndex {
     gpu: Arc<Gpu>,
-    frame: Frame,
-    /// What points and queries are moved by, where they are.
+    rounding: RoundingBound,
+    /// The mean that is subtracted from points and queries, if any.
     center: Option<CudaSlice<f32>>,
     points: CudaSlice<f32>,
-    /// As they were given, where they are moved.
+    /// The points before centering, if they were centered.
     given: Option<CudaSlice<f32>>,
     norms: CudaSlice<f32>,
     /// `‖r‖² - reach_r`.
@@ -36,14 +37,14 @@ pub(super) struct CudaIndex {
 
 impl CudaIndex {
     pub(super) fn open(gpu: &Arc<Gpu>, points: &Matrix, context: &Context<'_>) -> Result<Self> {
-        let (frame, moved) = context.run(|| Frame::of(points));
+        let (rounding, centered) = context.run(|| RoundingBound::of(points));
         let queue = gpu.queue()?;
-        let given = moved.is_some().then(|| queue.upload(points.as_slice())).transpose()?;
-        let points = queue.upload(moved.as_ref().unwrap_or(points).as_slice())?;
-        let norms = queue.upload(&frame.norms)?;
-        let center = frame.center.as_ref().map(|center| queue.upload(center)).transpose()?;
+        let given = centered.is_some().then(|| queue.upload(points.as_slice())).transpose()?;
+        let points = queue.upload(centered.as_ref().unwrap_or(points).as_slice())?;
+        let norms = queue.upload(&rounding.norms)?;
+        let center = rounding.center.as_ref().map(|center| queue.upload(center)).transpose()?;
         drop(queue);
-        Ok(Self { gpu: Arc::clone(gpu), frame, center, points, given, norms, offsets: None })
+        Ok(Self { gpu: Arc::clone(gpu), rounding, center, points, given, norms, offsets: None })
     }
 
     /// Appends the candidates of `count` queries from `first` on, row after row.
@@ -55,7 +56,7 @@ impl CudaIndex {
         reaching: bool,
         all: &mut Candidates,
     ) -> Result<()> {
-        let (n, d) = (self.frame.norms.len(), self.frame.dimensions);
+        let (n, d) = (self.rounding.norms.len(), self.rounding.dimensions);
         let mut norms = queue.zeros::<f64>(count)?;
         let squares = queue.kernel("row_squares_f32").input_from(queries, first * d, count * d);
         squares.size(count).size(d).output(&mut norms, count).run((count.div_ceil(8), 1), (256, 1))?;
@@ -63,8 +64,9 @@ impl CudaIndex {
         let left = Mat::new(queries, first + count, d).part(first, count);
         let right = Mat::new(&self.points, n, d).flip();
         queue.product(MatMut::new(&mut products, count, n), false, left, right, 1.0)?;
+        // The limits of the nearest points, then those of points by reach.
         let norms = queue.download(&norms, 0, count)?;
-        let slacks: Vec<Option<f32>> = norms.iter().map(|&norm| self.frame.slack(norm)).collect();
+        let slacks: Vec<Option<f32>> = norms.iter().map(|&norm| self.rounding.slack(norm)).collect();
         let mut limits = queue.zeros::<f32>(count)?;
         let sure = queue.upload(&slacks.iter().map(|slack| slack.unwrap_or(0.0)).collect::<Vec<_>>())?;
         let search = queue.kernel("kth_smallest").input(&products, count * n).input(&self.norms, n);
@@ -73,14 +75,14 @@ impl CudaIndex {
         self.list(queue, &products, &self.norms, (&limits, &slacks), &mut all.nearest)?;
         if let (true, Some(offsets)) = (reaching, &self.offsets) {
             let limits: Vec<Option<f32>> =
-                norms.iter().map(|&norm| self.frame.reaching_limit(norm)).collect();
+                norms.iter().map(|&norm| self.rounding.reaching_limit(norm)).collect();
             let sure = queue.upload(&limits.iter().map(|limit| limit.unwrap_or(0.0)).collect::<Vec<_>>())?;
             self.list(queue, &products, offsets, (&sure, &limits), &mut all.reaching)?;
         }
         Ok(())
     }
 
-    /// Appends the points within every query's limit; all points where its products say nothing.
+    /// Appends the points within every query's limit, or all points if its products may overflow.
     fn list(
         &self,
         queue: &Queue,
@@ -89,18 +91,19 @@ impl CudaIndex {
         (limits, sure): (&CudaSlice<f32>, &[Option<f32>]),
         lists: &mut IdLists,
     ) -> Result<()> {
-        let (count, n) = (sure.len(), self.frame.norms.len());
+        let (count, n) = (sure.len(), self.rounding.norms.len());
         let warps = (count.div_ceil(8), 1);
         let mut counts = queue.counts(count)?;
         let within = queue.kernel("count_within").input(products, count * n).input(levels, n);
         let within = within.size(n).size(count).input(limits, count).output(&mut counts, count);
+        // Count first, so that the lists can lie one after the other.
         within.run(warps, (256, 1))?;
         let lengths = queue.download(&counts, 0, count)?;
         let mut starts = Vec::with_capacity(count);
         let mut total = 0u32;
         for length in &lengths {
             starts.push(total);
-            total += length; // at most a block's numbers
+            total += length; // at most the numbers of a block
         }
         let on_device = queue.upload(&starts)?;
         let mut ids = queue.counts(total as usize)?;
@@ -125,17 +128,17 @@ impl CudaIndex {
 
 impl IndexHandle for CudaIndex {
     fn set_reach(&mut self, squared: &[f64], _: &Context<'_>) -> Result<()> {
-        self.frame.set_reach(squared)?;
-        if let Some(reach) = &self.frame.reach {
+        self.rounding.set_reach(squared)?;
+        if let Some(reach) = &self.rounding.reach {
             self.offsets = Some(self.gpu.queue()?.upload(&reach.offsets)?);
         }
         Ok(())
     }
 
     fn ask<'a>(&'a self, queries: &'a Matrix, context: &Context<'_>) -> Result<Box<dyn Asked + 'a>> {
-        check_width("queries", self.frame.dimensions, queries.cols())?;
+        check_width("queries", self.rounding.dimensions, queries.cols())?;
         let uploaded = self.gpu.upload(queries.as_slice(), context)?;
-        Ok(Box::new(CudaAsked { index: self, count: queries.rows(), queries: uploaded }))
+        Ok(Box::new(CudaQueries { index: self, count: queries.rows(), queries: uploaded }))
     }
 
     fn block(&self) -> usize {
@@ -143,29 +146,29 @@ impl IndexHandle for CudaIndex {
     }
 }
 
-/// Queries on the device, as they were given.
-struct CudaAsked<'a> {
+/// Queries on the device, before centering.
+struct CudaQueries<'a> {
     index: &'a CudaIndex,
     count: usize,
     queries: CudaSlice<f32>,
 }
 
-impl Asked for CudaAsked<'_> {
+impl Asked for CudaQueries<'_> {
     fn candidates(&self, k: usize, reaching: bool, _: &Context<'_>) -> Result<Candidates> {
         let Self { index, count, queries } = self;
-        index.frame.check_reach(reaching)?;
-        let d = index.frame.dimensions;
-        let block = (BLOCK_NUMBERS / index.frame.norms.len().max(1)).max(1);
+        index.rounding.check_reach(reaching)?;
+        let d = index.rounding.dimensions;
+        let block = (BLOCK_NUMBERS / index.rounding.norms.len().max(1)).max(1);
         let mut all = Candidates::default();
         let queue = index.gpu.queue()?;
-        let mut moved = None;
+        let mut centered = None;
         if let Some(center) = &index.center {
-            let queries = moved.insert(queue.copy(queries, count * d)?);
+            let queries = centered.insert(queue.copy(queries, count * d)?);
             let kernel = queue.kernel("move_rows").output(queries, count * d).input(center, d).size(d);
             kernel.run((*count, 1), (128, 1))?;
         }
         for first in (0..*count).step_by(block) {
-            let part = (moved.as_ref().unwrap_or(queries), first, block.min(count - first));
+            let part = (centered.as_ref().unwrap_or(queries), first, block.min(count - first));
             index.block(&queue, part, k, reaching, &mut all)?;
         }
         Ok(all)
@@ -173,8 +176,8 @@ impl Asked for CudaAsked<'_> {
 
     fn distances(&self, lists: &IdLists) -> Result<Option<Box<dyn AsRef<[f64]> + '_>>> {
         let Self { index, count, queries } = self;
-        let ((ids, ends), d) = (lists.all(), index.frame.dimensions);
-        // A few are done before the device has heard of them.
+        let ((ids, ends), d) = (lists.all(), index.rounding.dimensions);
+        // A few distances are computed faster on the host.
         if ids.len() < FEW || u32::try_from(ids.len()).is_err() || lists.len() != *count {
             return Ok(None);
         }
@@ -184,7 +187,7 @@ impl Asked for CudaAsked<'_> {
         let mut squared = queue.zeros::<f64>(pairs)?;
         let points = index.given.as_ref().unwrap_or(&index.points);
         let distances = queue.kernel("listed_distances").input(queries, count * d);
-        let distances = distances.input(points, index.frame.norms.len() * d).size(d).input(&listed, pairs);
+        let distances = distances.input(points, index.rounding.norms.len() * d).size(d).input(&listed, pairs);
         let distances = distances.input(&ends, lists.len()).output(&mut squared, pairs);
         distances.run((lists.len(), 1), (256, 1))?;
         Ok(Some(Box::new(index.gpu.fetch(&queue, &squared, pairs)?)))

@@ -1,9 +1,9 @@
-// What is computed one number at a time, and the product whose order is fixed. Compiled when a device is opened, without
-// contraction of a·b + c: a fused multiply-add is one only where it is written, as in the twin on the CPU, so that the two give
-// the same bits (`exponential`, `logarithm`, `kernel_values`, `squared_distances`, `ordered_rows`, `ordered_columns`).
+// Elementwise kernels, and the product with a fixed order. They are compiled when a device is opened, without contraction of
+// a·b + c: a fused multiply-add is used only where it is written, as on the CPU. So device and CPU give the same bits in
+// `exponential`, `logarithm`, `kernel_values`, `squared_distances`, `ordered_rows` and `ordered_columns`.
 //
-// Matrices are row-major. Of the n×n matrix `square` the triangle below the diagonal keeps squared distances; the one above it,
-// with the diagonal, is the kernel matrix and then its factor. Every sum has one order: the same numbers give the same bits.
+// Matrices are row-major. The n×n matrix `square` holds squared distances below the diagonal. The triangle above it, with the
+// diagonal, holds the kernel matrix and then its factor. Every sum has one order: the same numbers give the same bits.
 
 typedef long long Size;
 
@@ -11,7 +11,7 @@ const unsigned EVERYONE = 0xffffffffu;
 const float SAME_POINT = 1e-30f;
 const float CLOSE = 1.0f / 256.0f;
 
-// eˣ and ln x as device/cpu/elementwise.rs has them.
+// eˣ and ln x, as in device/cpu/elementwise.rs.
 __device__ float exponential(float x) {
     const float ROUND = 12582912.0f;
     float shifted = fmaf(x, 1.44269504f, ROUND);
@@ -61,7 +61,7 @@ __device__ double warp_sum(double value) {
     return value;
 }
 
-// Σ a·b of every row, in its order, at least 0. One thread per row.
+// Σ a·b of every row in order, at least 0. One thread per row.
 extern "C" __global__ void row_dots(const float* a, const float* b, Size rows, Size cols, float* out) {
     Size row = (Size)blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
@@ -70,8 +70,8 @@ extern "C" __global__ void row_dots(const float* a, const float* b, Size rows, S
     out[row] = (float)fmax(sum, 0.0);
 }
 
-// Inner products become squared distances; close pairs are computed again from their differences in f64. With `lower` both sides
-// are the same points: nothing above the diagonal, and 0 on it. One row per block, its columns in pieces.
+// Turns inner products into squared distances; close pairs are recomputed from their differences in f64. With `lower` both
+// sides are the same points: the part above the diagonal is skipped, and the diagonal is 0. One row per block, in pieces.
 extern "C" __global__ void squared_distances(
     float* values, Size rows, Size cols, const float* row_norms, const float* col_norms, const float* row_plain,
     const float* row_mapped, const float* col_plain, const float* col_mapped, Size dimensions, Size lower) {
@@ -163,7 +163,7 @@ extern "C" __global__ void kernel_rows(
     }
 }
 
-// 1 at every label; the rest is 0 already.
+// Writes 1 at every label; the other numbers are 0 already.
 extern "C" __global__ void one_hot(float* out, const unsigned* labels, Size rows, Size classes) {
     Size row = (Size)blockIdx.x * blockDim.x + threadIdx.x;
     if (row < rows) out[row * classes + labels[row]] = 1.0f;
@@ -190,8 +190,8 @@ extern "C" __global__ void narrow(const double* from, float* to, Size count) {
     for (Size at = (Size)blockIdx.x * blockDim.x + threadIdx.x; at < count; at += step) to[at] = (float)from[at];
 }
 
-// Whether the first of the largest outputs is at the label, and ‖f - y‖². One warp per row.
-extern "C" __global__ void judge(
+// 1 if the first of the largest outputs is at the label, else 0; and ‖f - y‖². One warp per row.
+extern "C" __global__ void score_outputs(
     const float* outputs, const unsigned* labels, Size rows, Size classes, double* hits, double* losses) {
     Size row = (Size)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
     if (row >= rows) return;
@@ -214,7 +214,7 @@ extern "C" __global__ void judge(
     }
 }
 
-// ---- The average gradient outer product (device/cuda/agop.rs has the algebra). ----
+// ---- The average gradient outer product (algebra: device/cpu/agop/mod.rs). ----
 
 // Columns sample[first…] of the n×n matrix, n×count. One row per block.
 template <typename T>
@@ -245,7 +245,7 @@ extern "C" __global__ void scatter_f64(
     scatter(parts, sums, shift, sample, first, classes, q);
 }
 
-// Σ of every row added to `out`, or Σ of squares. One warp per row.
+// Adds the sum of every row, or of its squares, to `out`. One warp per row.
 template <typename T, bool squares>
 __device__ void sum_rows(const T* values, Size rows, Size cols, double* out) {
     Size row = (Size)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
@@ -271,8 +271,8 @@ extern "C" __global__ void row_squares_f64(const double* values, Size rows, Size
     sum_rows<double, true>(values, rows, cols, out);
 }
 
-// A row of H: (w_s w_sᵀ)∘(AAᵀ) - w∘(AQᵀ + QAᵀ), the diagonal halved with ‖Q‖² added, 0 above it; and the sum of the squares of
-// what it contributes. One row per block of 256.
+// A row of H: (w_s w_sᵀ)∘(AAᵀ) - w∘(AQᵀ + QAᵀ), with ‖Q‖² added to the diagonal and the sum halved, and 0 above it; and the sum of
+// squares of its terms. One row per block of 256.
 template <typename T>
 __device__ void fold(
     T* tile, const T* gram, const T* crossed, const float* square, Size n, Size first, Size width, const double* diagonal,
@@ -334,22 +334,22 @@ extern "C" __global__ void differences(
     }
 }
 
-// ---- Searching. The value of a point is level - 2·product: its squared distance but for what all points have. ----
+// ---- Searching. The value of a point is level - 2·product: its squared distance without the query's norm, which all points share. ----
 
-// The center taken off every row. One row per block.
+// Subtracts the center from every row. One row per block.
 extern "C" __global__ void move_rows(float* points, const float* center, Size cols) {
     for (Size at = threadIdx.x; at < cols; at += blockDim.x) points[blockIdx.x * cols + at] -= center[at];
 }
 
 __device__ float value_of(float product, float level) { return fmaf(-2.0f, product, level); }
 
-// Numbers as whole numbers in the same order.
+// Maps floats to integers of the same order.
 __device__ unsigned ordered(float value) {
     unsigned bits = __float_as_uint(value);
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-// The k-th smallest value of every query plus its slack: eight bits of it at a time. One query per block.
+// The k-th smallest value of every query plus its slack, found eight bits at a time. One query per block.
 extern "C" __global__ void kth_smallest(
     const float* products, const float* levels, Size n, Size k, const float* slacks, float* limits) {
     __shared__ unsigned counts[256];
@@ -378,7 +378,7 @@ extern "C" __global__ void kth_smallest(
     limits[blockIdx.x] = __uint_as_float(bits) + slacks[blockIdx.x];
 }
 
-// How many points of every query are within its limit. One warp per query.
+// Counts the points within every query's limit. One warp per query.
 extern "C" __global__ void count_within(
     const float* products, const float* levels, Size n, Size queries, const float* limits, unsigned* counts) {
     Size query = (Size)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
@@ -390,7 +390,7 @@ extern "C" __global__ void count_within(
     if (threadIdx.x % 32 == 0) counts[query] = count;
 }
 
-// Their numbers in ascending order, those of a query from its start on. One warp per query.
+// Lists these points in ascending order, those of a query from its start on. One warp per query.
 extern "C" __global__ void list_within(
     const float* products, const float* levels, Size n, Size queries, const float* limits, const unsigned* starts,
     unsigned* ids) {
@@ -406,8 +406,8 @@ extern "C" __global__ void list_within(
     }
 }
 
-// Squared distances of every query to the points listed for it, in the order of neighbors/distance.rs: 32 sums, added up by halves, then
-// what is left over; nothing is fused. One block per query, one warp per pair.
+// Squared distances of every query to the points listed for it, in the order of neighbors/distance.rs: 32 sums, added by halves,
+// then the remainder. Nothing is fused. One block per query, one warp per pair.
 extern "C" __global__ void listed_distances(
     const float* queries, const float* points, Size d, const unsigned* ids, const unsigned* ends, double* out) {
     const float* query = queries + (Size)blockIdx.x * d;
@@ -430,8 +430,8 @@ extern "C" __global__ void listed_distances(
     }
 }
 
-// ---- The product of the classifier: every number is the sum over the depth in its order, one fused multiply-add after the
-// other, as device/cpu/packed.rs has it. Tiles of 128×128 numbers, 256 threads, 8×8 each; the next piece of the depth is
+// ---- The product of the classifier: every number is a sum in the order of the depth, one fused multiply-add after the other,
+// as in numeric/packed.rs. Tiles of 128×128 numbers, 256 threads, 8×8 each; the next piece of the depth is
 // fetched while this one is used. ----
 
 const int SIDE = 128, DEPTH = 8;

@@ -1,9 +1,9 @@
-//! NVIDIA's libraries: found, opened and kept open before anything is asked of them, since cudarc ends the program where one is
+//! NVIDIA's libraries: found, opened and kept open before their first use, because cudarc ends the program if one is
 //! missing.
 //!
-//! Where they are looked for: the folder that `DANCE_CUDA` names, where the system looks, and the packages of NVIDIA's in Python
-//! environments (`nvidia-cublas`, `nvidia-cusolver`, `nvidia-cuda-nvrtc`; whoever has `torch` for CUDA has them): of the process,
-//! of `VIRTUAL_ENV` or `CONDA_PREFIX`, of the Python on the path.
+//! They are searched in the folder that `DANCE_CUDA` names, in the places of the system, and in NVIDIA's packages in
+//! Python environments (`nvidia-cublas`, `nvidia-cusolver`, `nvidia-cuda-nvrtc`, which `torch` for CUDA also installs).
+//! The environments are those of the process, of `VIRTUAL_ENV` or `CONDA_PREFIX`, and of the Python on the path.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,9 +11,9 @@ use std::sync::OnceLock;
 
 use super::queue;
 
-/// The folder of libraries that is looked into first.
+/// The environment variable with the folder of libraries that is searched first.
 const FOLDER: &str = "DANCE_CUDA";
-/// The oldest CUDA that the driver must serve.
+/// The oldest version of CUDA that the driver must support.
 const OLDEST: i32 = 12_000;
 
 #[cfg(windows)]
@@ -21,7 +21,7 @@ const DRIVER: &str = "nvcuda.dll";
 #[cfg(not(windows))]
 const DRIVER: &str = "libcuda.so.1";
 
-/// The libraries of one version of CUDA, those first that others need.
+/// The libraries of each version of CUDA; a library comes after those it needs.
 #[cfg(windows)]
 const VERSIONS: [(i32, &[&str]); 2] = [
     (
@@ -45,6 +45,7 @@ const VERSIONS: [(i32, &[&str]); 2] = [
         ],
     ),
 ];
+
 #[cfg(not(windows))]
 const VERSIONS: [(i32, &[&str]); 2] = [
     (
@@ -71,13 +72,13 @@ const VERSIONS: [(i32, &[&str]); 2] = [
     ),
 ];
 
-/// Opens the driver, once; or why it cannot be used.
+/// Opens the driver once; the error says why it cannot be used.
 pub(super) fn driver() -> Result<(), String> {
     static OPENED: OnceLock<Result<(), String>> = OnceLock::new();
     OPENED.get_or_init(open_driver).clone()
 }
 
-/// Opens the driver and every library, once; or why one cannot be used.
+/// Opens the driver and every library once; the error says why one cannot be used.
 pub(super) fn all() -> Result<(), String> {
     static OPENED: OnceLock<Result<(), String>> = OnceLock::new();
     driver()?;
@@ -100,7 +101,7 @@ fn open_driver() -> Result<(), String> {
 }
 
 fn open_all() -> Result<(), String> {
-    // cuBLAS would round products to ten bits, and everything that is promised about them would be wrong.
+    // With this setting cuBLAS rounds products to ten bits, and all rounding bounds would be wrong.
     if std::env::var_os("NVIDIA_TF32_OVERRIDE").is_some_and(|value| value != "0") {
         return Err("NVIDIA_TF32_OVERRIDE is set, which makes matrix products too coarse: unset it".into());
     }
@@ -128,7 +129,7 @@ pub(super) fn compiler() -> Result<(), String> {
     names.map(|name| open(name, &folders)).reduce(Result::or).unwrap_or_else(|| Err("it has no name".into()))
 }
 
-/// Opens a library by the first way that works. What is in the folder that the user names must work.
+/// Opens a library by the first way that works. A file in the folder that the user names must work.
 fn open(name: &str, folders: &[PathBuf]) -> Result<(), String> {
     if let Some(folder) = std::env::var_os(FOLDER).filter(|folder| !folder.is_empty()) {
         let file = Path::new(&folder).join(name);
@@ -150,7 +151,7 @@ fn open(name: &str, folders: &[PathBuf]) -> Result<(), String> {
     })
 }
 
-/// The folders of libraries in the packages of NVIDIA's, of all Python environments that can be told.
+/// Returns the folders of libraries in NVIDIA's packages, of all Python environments that are found.
 fn python_folders() -> Vec<PathBuf> {
     let mut packages = of_process();
     for key in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
@@ -163,12 +164,12 @@ fn python_folders() -> Vec<PathBuf> {
         let parts = parts.flat_map(|part| [part.path().join("lib"), part.path().join("bin")]);
         folders.extend(parts.filter(|folder| folder.is_dir()));
     }
-    folders.sort(); // whatever order the system lists them in
+    folders.sort(); // the system lists them in any order
     folders.dedup();
     folders
 }
 
-/// Where this process has loaded packages from, when it is a Python.
+/// Returns the folders that this process has loaded Python packages from.
 fn of_process() -> Vec<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let mut found: Vec<PathBuf> = maps

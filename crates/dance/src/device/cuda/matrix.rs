@@ -1,8 +1,8 @@
-//! Parts of buffers as row-major matrices, for products.
+//! Parts of buffers as row-major matrices, for matrix products.
 
 use cudarc::driver::CudaSlice;
 
-/// A matrix to be read: `rows` × `cols` numbers, a row every `stride`, from `from` on; or its transpose.
+/// A matrix to be read, or its transpose: `rows` × `cols` numbers from `from` on, with a row every `stride` numbers.
 #[derive(Clone, Copy)]
 pub(super) struct Mat<'a, T> {
     pub(super) buffer: &'a CudaSlice<T>,
@@ -18,12 +18,12 @@ impl<'a, T> Mat<'a, T> {
         Self { buffer, from: 0, rows, cols, stride: cols, flipped: false }
     }
 
-    /// Some of the rows, from `first` on. Before any [`flip`](Self::flip).
+    /// Returns `rows` rows from `first` on. Valid before any [`flip`](Self::flip).
     pub(super) fn part(self, first: usize, rows: usize) -> Self {
         Self { from: self.from + first * self.stride, rows, ..self }
     }
 
-    /// The transpose.
+    /// Returns the transpose.
     pub(super) fn flip(self) -> Self {
         Self { flipped: !self.flipped, ..self }
     }
@@ -55,7 +55,7 @@ impl<'a, T> MatMut<'a, T> {
         Self { buffer, from: 0, rows, cols, stride: cols }
     }
 
-    /// Some of the rows, from `first` on.
+    /// Returns `rows` rows from `first` on.
     pub(super) fn part(self, first: usize, rows: usize) -> Self {
         Self { from: self.from + first * self.stride, rows, ..self }
     }
@@ -65,7 +65,7 @@ impl<'a, T> MatMut<'a, T> {
     }
 }
 
-/// Whether a matrix lies in a buffer, and its sizes in what cuBLAS counts with.
+/// Returns `true` if a matrix lies within a buffer, and its sizes fit the integers of cuBLAS.
 fn fits(length: usize, from: usize, rows: usize, cols: usize, stride: usize) -> bool {
     let most = i32::MAX as usize;
     let end = if rows == 0 { from } else { from + (rows - 1) * stride + cols };

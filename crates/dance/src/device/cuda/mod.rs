@@ -1,13 +1,14 @@
-//! NVIDIA's graphics processors, through cuBLAS, cuSOLVER and kernels of our own. Nothing of CUDA is needed to build, and nothing
-//! to run where there is none: libraries are opened when a device is asked for (`libraries`).
+//! NVIDIA's graphics processors, through cuBLAS, cuSOLVER and kernels of our own. Building needs nothing of CUDA, and
+//! neither does a machine without it: libraries are opened when a device is opened (`libraries`).
 //!
-//! - A fit (`fit`, `ridge`, `agop`) agrees with the CPU's to rounding; the same device gives the same bits twice.
-//! - A classifier gives the CPU's bits: the order of every sum and every elementwise function are the same (`classifier`).
-//! - An index names candidates within the bound that the CPU proves (`index`), so neighbors are the same.
+//! - A fit (`fit`, `ridge`, `agop`) agrees with the CPU's to rounding. The same device gives the same bits twice.
+//! - A classifier gives the bits of the CPU: the order of every sum and every elementwise function are equal
+//!   (`classifier`).
+//! - An index lists candidates within the rounding bound of the CPU (`index`), so neighbors are the same.
 //!
-//! So the sets from one model file are the same on the CPU and here, row for row.
+//! The sets from one model file are therefore the same on the CPU and here, row for row.
 //!
-//! A device does one thing after the other, whoever asks: a call holds its queue until it is done.
+//! A device does one call at a time: a call holds the queue until it is done.
 
 mod agop;
 mod classifier;
@@ -44,7 +45,7 @@ impl Gpu {
         &self.name
     }
 
-    /// The queue, for this thread alone.
+    /// Locks the queue for this thread.
     fn queue(&self) -> Result<MutexGuard<'_, Queue>> {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.bind()?;
@@ -52,7 +53,7 @@ impl Gpu {
     }
 }
 
-/// A graphics processor of NVIDIA's, opened.
+/// An open NVIDIA graphics processor.
 #[derive(Clone)]
 pub struct Cuda(Arc<Gpu>);
 
@@ -63,7 +64,7 @@ impl std::fmt::Debug for Cuda {
 }
 
 impl Cuda {
-    /// Opens the device of this number; an error says why it cannot be used.
+    /// Opens the device with this number; the error says why it cannot be used.
     pub fn open(ordinal: usize) -> Result<Self> {
         let name = format!("cuda:{ordinal}");
         let refused = |problem: String| Error::Device { device: name.clone(), problem };
@@ -81,7 +82,7 @@ impl Cuda {
         Ok(Self(Arc::new(Gpu { name, queue: Mutex::new(queue), pinned: Mutex::default() })))
     }
 
-    /// Names and bytes of memory of the devices there are, or why there is none.
+    /// Returns names and bytes of memory of the devices; the error says why there is none.
     pub fn devices() -> Result<Vec<(String, u64)>, String> {
         libraries::driver()?;
         queue::devices()

@@ -1,4 +1,4 @@
-//! Points on the device, with both sides of the product that their distances come from.
+//! Points on the device, with both sides of the product that gives their distances.
 
 use cudarc::driver::CudaSlice;
 
@@ -7,7 +7,7 @@ use super::queue::Queue;
 use crate::error::Result;
 use crate::numeric::matrix::Matrix;
 
-/// Pieces of a row that blocks of threads share.
+/// Columns of a row that one block of threads computes.
 const PIECE: usize = 1024;
 
 /// Points `z`, `zM` under a metric, and `zMzᵀ`.
@@ -20,7 +20,7 @@ pub(super) struct Points {
 }
 
 impl Points {
-    /// Under the identity.
+    /// Uploads points, under the identity.
     pub(super) fn new(queue: &Queue, points: &Matrix) -> Result<Self> {
         let (rows, cols) = (points.rows(), points.cols());
         let plain = queue.upload(points.as_slice())?;
@@ -29,7 +29,7 @@ impl Points {
         Ok(points)
     }
 
-    /// Takes the points to a metric; `None` is the identity.
+    /// Maps the points by a metric; `None` is the identity.
     pub(super) fn map(&mut self, queue: &Queue, metric: Option<&Matrix>) -> Result<()> {
         let (rows, cols) = (self.rows, self.cols);
         self.mapped = match metric {
@@ -47,13 +47,13 @@ impl Points {
         dots.size(rows).size(cols).output(&mut self.norms, rows).run((rows.div_ceil(64), 1), (64, 1))
     }
 
-    /// `zM`.
+    /// Returns `zM`.
     pub(super) fn mapped(&self) -> &CudaSlice<f32> {
         self.mapped.as_ref().unwrap_or(&self.plain)
     }
 
-    /// Makes squared distances of the inner products of `count` of these points, from `first` on, with all of the others; with
-    /// `lower`, of these points among themselves, below the diagonal.
+    /// Turns inner products into squared distances: those of `count` of these points, from `first` on, with all of
+    /// `others`. With `lower` both are the same points, and only the part below the diagonal is computed.
     pub(super) fn distances(
         &self,
         queue: &Queue,

@@ -1,8 +1,8 @@
-//! Kernel ridge regression on the device: `β = (K + ridge·I)⁻¹ Y`, as `device/cpu/ridge.rs` has it.
+//! Kernel ridge regression on the device: `β = (K + ridge·I)⁻¹ Y`, as in `device/cpu/ridge.rs`.
 //!
-//! Cholesky in f32 by cuSOLVER, in the triangle above the squared distances, and at least one step of refinement whose residual
-//! `Y - (K + ridge·I)β` is computed in f64. Never TF32: its factor errs by 5 to 10 % of the outputs, and refinement does not
-//! converge from there.
+//! cuSOLVER computes the Cholesky factor in f32, in the triangle above the squared distances. At least one step of
+//! refinement follows, whose residual `Y - (K + ridge·I)β` is computed in f64. TF32 is not used: its factor changes
+//! outputs by 5 to 10 %, and refinement does not converge from there.
 
 use cudarc::driver::CudaSlice;
 
@@ -13,10 +13,10 @@ use crate::error::{Error, Result};
 use crate::event::RidgeReport;
 use crate::kernel::Kernel;
 
-/// Numbers of `K` in f64 that are formed at a time.
+/// The largest number of entries of `K` in f64 that are formed at a time.
 const BLOCK_NUMBERS: usize = 1 << 25;
 
-/// A kernel as the device wants it, in f32.
+/// The parameters of a kernel in f32, as the device uses them.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     pub(super) inverse: f32,
@@ -34,7 +34,7 @@ impl Shape {
     }
 }
 
-/// The system: squared distances below the diagonal of `square`, room for `K` and its factor above.
+/// The linear system: squared distances below the diagonal of `square`, and room for `K` and its factor above.
 pub(super) struct RidgeSystem<'a> {
     pub(super) queue: &'a Queue,
     pub(super) square: &'a mut CudaSlice<f32>,
@@ -44,13 +44,13 @@ pub(super) struct RidgeSystem<'a> {
     pub(super) classes: usize,
 }
 
-/// Rows of `K` in f64 that are formed at a time.
+/// Returns the number of rows of `K` in f64 that are formed at a time.
 pub(super) fn block_rows(n: usize) -> usize {
     (BLOCK_NUMBERS / n.max(1)).clamp(32, 4096).min(n.max(1))
 }
 
 impl RidgeSystem<'_> {
-    /// Solves the system; above the diagonal is the factor afterwards.
+    /// Solves the system. Afterwards the factor is above the diagonal.
     pub(super) fn solve(&mut self, ridge: f64) -> Result<(CudaSlice<f32>, RidgeReport)> {
         let (n, shape) = (self.n, Shape::of(self.kernel));
         let mut used = ridge;
@@ -97,7 +97,8 @@ impl RidgeSystem<'_> {
         if report.residual.is_finite() { Ok((beta, report)) } else { Err(self.not_positive_definite(ridge)) }
     }
 
-    /// `-(K + ridge·I)β` for `count` rows from `first` on, every `step`-th, into the rows of `out` from `at` on. In f64.
+    /// Computes `-(K + ridge·I)β` in f64 for `count` rows, every `step`-th from `first` on, into the rows of `out` from
+    /// `at` on.
     fn products(
         &self,
         (first, step, count): (usize, usize, usize),
@@ -118,31 +119,31 @@ impl RidgeSystem<'_> {
         let (queue, n, c) = (self.queue, self.n, self.classes);
         let step = n.div_ceil(PROBES).max(1);
         let count = n.div_ceil(step);
-        let wide = widened(queue, beta, n * c)?;
+        let beta = to_f64(queue, beta, n * c)?;
         let (mut rows, mut out) = (queue.zeros(count * n)?, queue.zeros(count * c)?);
-        self.products((0, step, count), ridge, (&wide, &mut rows), (&mut out, 0))?;
+        self.products((0, step, count), ridge, (&beta, &mut rows), (&mut out, 0))?;
         let add = queue.kernel("add_one_hot").output(&mut out, count * c).input(self.labels, n);
         add.size(0).size(step).size(count).size(c).run((count.div_ceil(256), 1), (256, 1))?;
         let squares: f64 = queue.download(&out, 0, count * c)?.iter().map(|value| value * value).sum();
         Ok((squares / count as f64).sqrt())
     }
 
-    /// `Y - (K + ridge·I)β`, computed in f64.
+    /// Returns `Y - (K + ridge·I)β`, computed in f64.
     fn residual(&self, ridge: f64, beta: &CudaSlice<f32>) -> Result<CudaSlice<f32>> {
         let (queue, n, c) = (self.queue, self.n, self.classes);
         let block = block_rows(n);
-        let wide = widened(queue, beta, n * c)?;
+        let beta = to_f64(queue, beta, n * c)?;
         let (mut rows, mut out) = (queue.zeros(block * n)?, queue.zeros::<f64>(n * c)?);
         for first in (0..n).step_by(block) {
             let count = block.min(n - first);
-            self.products((first, 1, count), ridge, (&wide, &mut rows), (&mut out, first))?;
+            self.products((first, 1, count), ridge, (&beta, &mut rows), (&mut out, first))?;
         }
         let add = queue.kernel("add_one_hot").output(&mut out, n * c).input(self.labels, n);
         add.size(0).size(1).size(n).size(c).run((n.div_ceil(256), 1), (256, 1))?;
-        let mut narrow = queue.zeros(n * c)?;
-        let copy = queue.kernel("narrow").input(&out, n * c).output(&mut narrow, n * c).size(n * c);
+        let mut in_f32 = queue.zeros(n * c)?;
+        let copy = queue.kernel("narrow").input(&out, n * c).output(&mut in_f32, n * c).size(n * c);
         copy.run((blocks_of(n * c), 1), (256, 1))?;
-        Ok(narrow)
+        Ok(in_f32)
     }
 
     fn not_positive_definite(&self, ridge: f64) -> Error {
@@ -150,15 +151,15 @@ impl RidgeSystem<'_> {
     }
 }
 
-/// Blocks of 256 threads for a loop over `count` numbers.
+/// Returns the number of blocks of 256 threads for a loop over `count` numbers.
 pub(super) fn blocks_of(count: usize) -> usize {
     count.div_ceil(256).clamp(1, 1 << 16)
 }
 
-/// A copy in f64.
-pub(super) fn widened(queue: &Queue, values: &CudaSlice<f32>, count: usize) -> Result<CudaSlice<f64>> {
-    let mut wide = queue.zeros(count)?;
-    let copy = queue.kernel("widen").input(values, count).output(&mut wide, count).size(count);
+/// Returns a copy in f64.
+pub(super) fn to_f64(queue: &Queue, values: &CudaSlice<f32>, count: usize) -> Result<CudaSlice<f64>> {
+    let mut copied = queue.zeros(count)?;
+    let copy = queue.kernel("widen").input(values, count).output(&mut copied, count).size(count);
     copy.run((blocks_of(count), 1), (256, 1))?;
-    Ok(wide)
+    Ok(copied)
 }

@@ -1,4 +1,4 @@
-//! Copies by way of page-locked memory, for what is large and often copied: queries, and what is found for them.
+//! Transfers through page-locked memory, for large and frequent copies: queries and search results.
 
 use std::sync::PoisonError;
 
@@ -10,19 +10,19 @@ use super::queue::{Number, Pinned, Queue};
 use crate::context::Context;
 use crate::error::Result;
 
-/// Pieces of page-locked memory that stay for whoever copies next.
+/// The number of page-locked buffers that are kept for reuse.
 const KEPT: usize = 2;
 /// Numbers that a worker copies at a time.
 const PART: usize = 1 << 16;
 
-/// A piece of page-locked memory, lent.
-pub(super) struct Lent<'a> {
+/// A page-locked buffer on loan, which goes back to the device on drop.
+pub(super) struct PinnedLease<'a> {
     gpu: &'a Gpu,
-    /// There until it goes back.
+    /// `None` only while it is dropped.
     piece: Option<Pinned>,
 }
 
-impl Lent<'_> {
+impl PinnedLease<'_> {
     fn numbers<T: Pod>(&self) -> &[T] {
         self.piece.as_ref().map_or(&[], Pinned::numbers)
     }
@@ -32,7 +32,7 @@ impl Lent<'_> {
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for PinnedLease<'_> {
     fn drop(&mut self) {
         let mut kept = self.gpu.pinned.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() < KEPT {
@@ -41,13 +41,13 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// Numbers that have come from the device.
-pub(super) enum Fetched<'a, T> {
-    Pinned { piece: Lent<'a>, count: usize },
+/// Numbers that were copied from the device to the host.
+pub(super) enum HostNumbers<'a, T> {
+    Pinned { piece: PinnedLease<'a>, count: usize },
     Plain(Vec<T>),
 }
 
-impl<T: Pod> AsRef<[T]> for Fetched<'_, T> {
+impl<T: Pod> AsRef<[T]> for HostNumbers<'_, T> {
     fn as_ref(&self) -> &[T] {
         match self {
             Self::Pinned { piece, count } => &piece.numbers()[..*count],
@@ -57,33 +57,33 @@ impl<T: Pod> AsRef<[T]> for Fetched<'_, T> {
 }
 
 impl Gpu {
-    /// A piece for `bytes`, unless they are so few that the driver's own way is as good, or there is none to be had.
-    fn lend(&self, queue: &Queue, bytes: usize) -> Option<Lent<'_>> {
+    /// Lends a buffer for `bytes`; `None` if the driver's own transfer is as good, or if no memory can be locked.
+    fn lend(&self, queue: &Queue, bytes: usize) -> Option<PinnedLease<'_>> {
         if bytes < size_of::<f32>() * PART {
             return None;
         }
         let kept = self.pinned.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let piece = kept.or_else(|| queue.pinned().ok())?;
-        Some(Lent { gpu: self, piece: Some(piece) })
+        Some(PinnedLease { gpu: self, piece: Some(piece) })
     }
 
-    /// Numbers for the device, copied by the workers. Nobody holds the queue meanwhile: a worker that waits may take up other
-    /// work that needs it.
+    /// Uploads numbers, copied by the workers. The queue is not locked meanwhile, because a waiting worker may take up
+    /// other work that needs it.
     pub(super) fn upload<T: Number + Pod + Send + Sync>(
         &self,
         values: &[T],
         context: &Context<'_>,
     ) -> Result<CudaSlice<T>> {
-        let (mut lent, mut buffer) = {
+        let (mut lease, mut buffer) = {
             let queue = self.queue()?;
             match self.lend(&queue, size_of_val(values)) {
-                Some(lent) => (lent, queue.zeros::<T>(values.len())?),
+                Some(lease) => (lease, queue.zeros::<T>(values.len())?),
                 None => return queue.upload(values),
             }
         };
         let mut from = 0;
         for values in values.chunks(Pinned::BYTES / size_of::<T>()) {
-            let room = &mut lent.numbers_mut::<T>()[..values.len()];
+            let room = &mut lease.numbers_mut::<T>()[..values.len()];
             context
                 .each_part(room, PART, |at, part| part.copy_from_slice(&values[at * PART..][..part.len()]));
             self.queue()?.upload_to(&mut buffer, from, room)?;
@@ -92,17 +92,17 @@ impl Gpu {
         Ok(buffer)
     }
 
-    /// The first `count` numbers of a buffer.
+    /// Returns the first `count` numbers of a buffer.
     pub(super) fn fetch<T: DeviceRepr + Default + Pod>(
         &self,
         queue: &Queue,
         buffer: &CudaSlice<T>,
         count: usize,
-    ) -> Result<Fetched<'_, T>> {
+    ) -> Result<HostNumbers<'_, T>> {
         let bytes = count * size_of::<T>();
-        let lent = if bytes <= Pinned::BYTES { self.lend(queue, bytes) } else { None };
-        let Some(mut piece) = lent else { return queue.download(buffer, 0, count).map(Fetched::Plain) };
+        let lease = if bytes <= Pinned::BYTES { self.lend(queue, bytes) } else { None };
+        let Some(mut piece) = lease else { return queue.download(buffer, 0, count).map(HostNumbers::Plain) };
         queue.download_to(&mut piece.numbers_mut()[..count], buffer, 0)?;
-        Ok(Fetched::Pinned { piece, count })
+        Ok(HostNumbers::Pinned { piece, count })
     }
 }

@@ -1,32 +1,32 @@
-//! What is searched, how long, and on how much of the data.
+//! The configuration of tuning.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::setters::setters;
 
-/// What is searched, how long, and on how much of the data.
+/// The configuration of tuning: the range of settings, the number of trials, and the share of the data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TuneConfig {
-    /// Settings to try.
+    /// The number of settings to try.
     pub evaluations: usize,
-    /// Range of bandwidths, in median distances. Equal ends fix it.
+    /// The range of bandwidths, in median distances. Equal ends fix the bandwidth.
     pub bandwidth: (f64, f64),
-    /// Range of shapes. Equal ends fix it.
+    /// The range of shapes. Equal ends fix the shape.
     pub shape: (f64, f64),
-    /// Share of the points held out to judge settings.
+    /// The share of the points that are held out for validation.
     pub validation: f64,
-    /// Most training points a trial uses; `None` uses all, always.
+    /// The largest number of training points of a trial; `None` always uses all.
     pub search_points: Option<usize>,
-    /// Settings tried again on all points when trials used a sample.
+    /// The number of settings that are tried again on all points, if trials used a sample.
     pub confirm: usize,
-    /// Fit once more on training and validation points together.
+    /// Fits the best setting once more on training and validation points together if `true`.
     pub refit: bool,
-    /// Seed of the validation split, the sample and the search.
+    /// The seed of the validation split, the sample and the search.
     pub seed: u64,
-    /// Most bytes the fit may allocate.
+    /// The largest number of bytes that the fit may allocate.
     pub memory: Option<u64>,
 }
 
@@ -80,7 +80,7 @@ impl TuneConfig {
         Ok(())
     }
 
-    /// Settings that will be tried: one when there is nothing to search.
+    /// Returns the number of settings that will be tried: 1 if the ranges fix both.
     pub(super) fn trials(&self) -> usize {
         let fixed = self.bandwidth.0 == self.bandwidth.1 && self.shape.0 == self.shape.1;
         if fixed { 1 } else { self.evaluations }

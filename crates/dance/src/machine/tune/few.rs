@@ -1,9 +1,10 @@
-//! A fit on so few points that none can be held out.
+//! The fit on so few points that none can be held out.
 //!
-//! Each point is judged by the regression fitted without it, which has a closed form: `y_i - β_i / ((K + ridge·I)⁻¹)_ii`. That is
-//! honest under the identity metric alone (a learned one has seen every label), so none is learned. A point whose label no
-//! other point has says nothing and judges nothing; where all are like that, there is nothing to search by, and the kernel
-//! is the plainest in range: bandwidth one median distance, shape 1.
+//! Settings are validated by leaving one out. The regression without a point has a closed form at that point:
+//! `y_i - β_i / ((K + ridge·I)⁻¹)_ii`. It is unbiased under the identity metric only, because a learned metric depends
+//! on every label. So no metric is learned. Points whose class has no other point are left out of the validation. If
+//! all points are like that, the default kernel is used: a bandwidth of one median distance and shape 1, as far as in
+//! range.
 
 use std::time::Instant;
 
@@ -18,29 +19,36 @@ use crate::machine::probabilities::OutputScale;
 use crate::machine::rfm::Rfm;
 use crate::numeric::matrix::Matrix;
 
+/// Tunes and fits without held-out points.
 pub(super) fn fit(job: Job<'_>, points: Part, basis: Option<&Matrix>) -> Result<Tuned> {
     let Job { device, classes, rfm, config, context } = job;
     let none = Part { embeddings: Matrix::zeros(0, points.embeddings.cols()), labels: Vec::new() };
     memory::check(job, [&points, &none], basis, None)?;
     let unit = median_distance(&points, context)?;
     let n = points.labels.len();
-    let judges = with_kin(&points.labels);
-    let trials = if judges.is_empty() { 1 } else { config.trials() };
+    let validation = rows_with_peers(&points.labels);
+    let trials = if validation.is_empty() { 1 } else { config.trials() };
     context.warn(format!(
-        "{n} points of {} classes are too few to hold some out: settings are judged by leaving one out, and no metric is learned",
+        "{n} points of {} classes are too few to hold some out: settings are validated by leaving one out, and no \
+         metric is learned",
         points.labels.iter().collect::<std::collections::BTreeSet<_>>().len()
     ));
     context.notice(&Event::SearchBegins { evaluations: trials, points: n, of: n });
+    // The search, with one leave-one-out validation per setting.
     let mut session = device.open_fit(points.fit_points(classes, &none, basis), trials > 1, context)?;
     let (mut search, mut trace) = (Search::new(config), Vec::new());
     let (mut winner, mut failure): (Option<(Kernel, Quality)>, Option<Error>) = (None, None);
     while trace.len() < trials {
         context.check()?;
         let begin = Instant::now();
-        let (bandwidth, shape) =
-            if judges.is_empty() { plainest(config) } else { search.next(&trace, judges.len()) };
+        let (bandwidth, shape) = if validation.is_empty() {
+            default_setting(config)
+        } else {
+            search.next(&trace, validation.len())
+        };
         let kernel = Kernel::new(bandwidth * unit, shape)?;
-        let quality = match judged(&mut *session, kernel, rfm.ridge, &judges, &points.labels, context) {
+        let result = leave_one_out(&mut *session, kernel, rfm.ridge, &validation, &points.labels, context);
+        let quality = match result {
             Ok((quality, _)) => quality,
             Err(error @ Error::NotPositiveDefinite { .. }) => {
                 failure = Some(error);
@@ -57,10 +65,11 @@ pub(super) fn fit(job: Job<'_>, points: Part, basis: Option<&Matrix>) -> Result<
         }
     }
     let Some((kernel, quality)) = winner else {
-        return Err(failure.unwrap_or(Error::Data("nothing was tried".into())));
+        return Err(failure.unwrap_or(Error::Data("no setting was tried".into())));
     };
-    let (_, outputs) = judged(&mut *session, kernel, rfm.ridge, &judges, &points.labels, context)?;
-    let own: Vec<u32> = judges.iter().map(|&row| points.labels[row]).collect();
+    // The winner once more: its outputs give the probabilities, and its regression is the machine.
+    let (_, outputs) = leave_one_out(&mut *session, kernel, rfm.ridge, &validation, &points.labels, context)?;
+    let own: Vec<u32> = validation.iter().map(|&row| points.labels[row]).collect();
     let scale = OutputScale::calibrated(&outputs, &own, context);
     session.keep()?;
     session.choose()?;
@@ -76,15 +85,16 @@ pub(super) fn fit(job: Job<'_>, points: Part, basis: Option<&Matrix>) -> Result<
         fidelity: match trace.len() {
             1 => format!("1 kernel on {n} points; with so few of them no metric was learned"),
             trials => format!(
-                "{trials} kernels were tried on {n} points, each judged by leaving it out; with so few no metric was learned"
+                "{trials} kernels were tried on {n} points, each validated by leaving one out; \
+                 with so few no metric was learned"
             ),
         },
         trace,
     })
 }
 
-/// Points whose label another point has.
-fn with_kin(labels: &[u32]) -> Vec<usize> {
+/// Returns the rows of points whose class has another point.
+fn rows_with_peers(labels: &[u32]) -> Vec<usize> {
     let mut counts = vec![0; labels.iter().max().map_or(0, |&label| label as usize + 1)];
     for &label in labels {
         counts[label as usize] += 1;
@@ -92,26 +102,26 @@ fn with_kin(labels: &[u32]) -> Vec<usize> {
     (0..labels.len()).filter(|&row| counts[labels[row] as usize] > 1).collect()
 }
 
-/// One median distance and shape 1, as far as the ranges allow.
-fn plainest(config: &TuneConfig) -> (f64, f64) {
+/// Returns one median distance and shape 1, clamped to the ranges.
+fn default_setting(config: &TuneConfig) -> (f64, f64) {
     (1.0f64.clamp(config.bandwidth.0, config.bandwidth.1), 1.0f64.clamp(config.shape.0, config.shape.1))
 }
 
-/// Solves a setting and judges it: quality and outputs at the points that judge, each without itself.
-fn judged(
+/// Solves a setting; returns its quality and its leave-one-out outputs at the validation rows.
+fn leave_one_out(
     session: &mut dyn FitSession,
     kernel: Kernel,
     ridge: f64,
-    judges: &[usize],
+    validation: &[usize],
     labels: &[u32],
     context: &Context<'_>,
 ) -> Result<(Quality, Matrix)> {
     session.begin(None, context)?;
     session.solve(kernel, ridge, context)?;
-    if judges.is_empty() {
-        return Ok((Quality { accuracy: 0.0, loss: 1.0 }, Matrix::zeros(0, 0))); // nothing is known of it
+    if validation.is_empty() {
+        return Ok((Quality { accuracy: 0.0, loss: 1.0 }, Matrix::zeros(0, 0)));
     }
-    let outputs = session.leave_one_out(context)?.select(judges);
-    let own: Vec<u32> = judges.iter().map(|&row| labels[row]).collect();
+    let outputs = session.leave_one_out(context)?.select(validation);
+    let own: Vec<u32> = validation.iter().map(|&row| labels[row]).collect();
     Ok((Quality::of(&outputs, &own), outputs))
 }

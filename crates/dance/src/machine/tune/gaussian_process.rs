@@ -1,8 +1,8 @@
-//! A small Gaussian process on the unit square and its expected improvement.
+//! A small Gaussian process on the unit square, and its expected improvement.
 //!
-//! Matérn-5/2 with one length per coordinate; lengths and noise by the largest marginal likelihood over a fixed grid, so
-//! that there is nothing to converge and nothing random. With `m` observations: `O(m³)` per grid point, `O(m²)` per
-//! prediction; m is at most a few dozen.
+//! The kernel is Matérn-5/2 with one length per coordinate. A fixed grid of lengths and noises is searched for the
+//! largest marginal likelihood, so nothing has to converge and nothing is random. With m observations, a few dozen at
+//! most, a grid point takes `O(m³)` and a prediction `O(m²)`.
 
 use faer::Mat;
 
@@ -11,24 +11,25 @@ use crate::numeric::linalg;
 pub(super) type Place = [f64; 2];
 
 const LENGTHS: [f64; 5] = [0.08, 0.16, 0.32, 0.64, 1.28];
-/// Variance of the noise as a share of the signal's.
+/// Variances of the noise, as shares of the signal's variance.
 const NOISES: [f64; 4] = [1e-4, 1e-2, 5e-2, 2e-1];
 
 pub(super) struct GaussianProcess {
     places: Vec<Place>,
     lengths: Place,
-    /// Standardises the observations.
+    /// Mean and scale that standardise the observations.
     mean: f64,
     scale: f64,
-    /// Signal variance of the standardised observations.
+    /// The signal variance of the standardised observations.
     variance: f64,
-    /// (K + noise)⁻¹ and its product with the observations.
+    /// (K + noise)⁻¹.
     inverse: Mat<f64>,
+    /// The inverse times the standardised observations.
     weights: Vec<f64>,
 }
 
 impl GaussianProcess {
-    /// Fits to observations; `None` before there are two different ones.
+    /// Fits the process to observations; returns `None` unless two of them differ.
     pub(super) fn fit(places: &[Place], values: &[f64]) -> Option<Self> {
         let m = values.len();
         let mean = values.iter().sum::<f64>() / m as f64;
@@ -41,6 +42,7 @@ impl GaussianProcess {
         for first in LENGTHS {
             for second in LENGTHS {
                 for noise in NOISES {
+                    // The inverse and the determinant come from one eigendecomposition.
                     let lengths = [first, second];
                     let gram = Mat::from_fn(m, m, |i, j| {
                         matern(&places[i], &places[j], &lengths) + if i == j { noise } else { 0.0 }
@@ -56,7 +58,7 @@ impl GaussianProcess {
                     });
                     let weights: Vec<f64> =
                         (0..m).map(|i| (0..m).map(|j| inverse[(i, j)] * standard[j]).sum()).collect();
-                    // The signal variance that maximises the likelihood has a closed form; so has what is left then.
+                    // The signal variance that maximises the likelihood has a closed form, and so has that maximum.
                     let variance = standard.iter().zip(&weights).map(|(a, b)| a * b).sum::<f64>() / m as f64;
                     let log_determinant: f64 = eigenvalues.iter().map(|value| value.ln()).sum();
                     let likelihood = -0.5 * (m as f64 * variance.ln() + log_determinant);
@@ -73,7 +75,7 @@ impl GaussianProcess {
         best.map(|(_, process)| process)
     }
 
-    /// Mean and standard deviation at a place, in the observations' units.
+    /// Returns mean and standard deviation at a place, in the units of the observations.
     pub(super) fn predict(&self, place: &Place) -> (f64, f64) {
         let similar: Vec<f64> = self.places.iter().map(|other| matern(place, other, &self.lengths)).collect();
         let mean: f64 = similar.iter().zip(&self.weights).map(|(a, b)| a * b).sum();
@@ -87,7 +89,7 @@ impl GaussianProcess {
         (self.mean + self.scale * mean, self.scale * variance.sqrt())
     }
 
-    /// Expected improvement over `best` at a place.
+    /// Returns the expected improvement over `best` at a place.
     pub(super) fn expected_improvement(&self, place: &Place, best: f64) -> f64 {
         let (mean, deviation) = self.predict(place);
         if deviation <= 0.0 {
@@ -108,7 +110,7 @@ fn normal_density(z: f64) -> f64 {
     (-0.5 * z * z).exp() / std::f64::consts::TAU.sqrt()
 }
 
-/// Φ(z) by its series or continued fraction; absolute error below 1e-12.
+/// Returns Φ(z) by a series or a continued fraction; the absolute error is below 1e-12.
 fn normal_cumulative(z: f64) -> f64 {
     if z.abs() < 4.0 {
         // Φ(z) = ½ + φ(z)·(z + z³/3 + z⁵/(3·5) + …)

@@ -1,13 +1,13 @@
-//! What a fit takes, before it takes it.
+//! The memory of a fit, estimated before it is allocated.
 
 use super::Job;
-use crate::device::FitSize;
+use crate::device::{FitSize, most_that_fit};
 use crate::error::{Error, Result, human_bytes};
 use crate::event::Event;
 use crate::machine::Part;
 use crate::numeric::matrix::Matrix;
 
-/// Says what the fit will take, warns where the device has less, and refuses above the limit given.
+/// Reports the memory of the fit, warns if the device has less, and fails above the configured limit.
 pub(super) fn check(
     Job { device, classes, config, context, .. }: Job<'_>,
     [train, validation]: [&Part; 2],
@@ -19,7 +19,7 @@ pub(super) fn check(
         device.fit_bytes(FitSize { train, held_out, dimensions: d, classes, several })
     };
     let several = config.trials() > 1;
-    // The largest of what the search, the confirmation and the refit allocate, beside the points themselves.
+    // The largest of search, confirmation and refit, beside the points themselves.
     let search = bytes(sampled.unwrap_or(n), m, several);
     let confirm = sampled.map_or(0, |_| bytes(n, m, config.confirm > 1));
     let refit = if config.refit { bytes(n + m, 0, false) } else { 0 };
@@ -29,11 +29,7 @@ pub(super) fn check(
     context.notice(&Event::Memory { bytes: needed });
     let too_small = |bytes: &u64| needed > *bytes;
     let Some(limit) = config.memory.or(device.free_bytes()).filter(too_small) else { return Ok(()) };
-    let (mut fits, mut too_many) = (0, n + m);
-    while too_many - fits > 1 {
-        let middle = usize::midpoint(fits, too_many);
-        if bytes(middle, 0, several) <= limit { fits = middle } else { too_many = middle }
-    }
+    let fits = most_that_fit(n + m, |points| bytes(points, 0, several) <= limit);
     let hint = format!("about {fits} would fit in {}", human_bytes(limit));
     if config.memory.is_some() {
         let what = format!("fitting {} points of {full} dimensions", n + m);
@@ -49,8 +45,9 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Bytes that the root of the metric takes at its peak: in f64 the metric, its eigenvectors (and what finding them takes), their
-/// products and the root, each d×d, and the root itself; in a span, those small and the root in the dimensions before.
+/// Returns the bytes of the metric's root at its peak. In f64 these are the metric, its eigenvectors with their
+/// workspace, their products and the root, each d×d; in f32 the root itself. In a span, those in f64 are small, and the
+/// root has the dimensions `before`.
 fn root(d: usize, before: Option<usize>) -> u64 {
     let square = |side: usize| (side as u64).pow(2);
     8 * 6 * square(d) + 4 * square(before.unwrap_or(d))

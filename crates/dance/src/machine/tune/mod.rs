@@ -1,20 +1,21 @@
-//! Tuning: bandwidth and shape by Bayesian optimisation of the RFM's validation accuracy (the paper, §4.1.2), then the
-//! fit itself.
+//! Tuning: Bayesian optimisation of bandwidth and shape by the RFM's validation accuracy (the paper, §4.1.2), then the
+//! fit.
 //!
-//! 1. **Search**: `evaluations` settings, the first few spread evenly, the rest where a Gaussian process expects the most
-//!    improvement on (log bandwidth, shape). Each is a whole RFM loop. With more than `search_points` training points the
-//!    loops run on a stratified sample of that size, judged on all validation points. The distances before any metric are
-//!    computed once.
-//! 2. **Confirm**: the best few settings again on all training points, when the search used a sample.
-//! 3. **Refit** (optional): the chosen setting and number of rounds on training and validation points together. Legitimate,
-//!    since calibration points are others.
+//! 1. **Search**: `evaluations` settings are tried. The first few are spread evenly. A Gaussian process on (log
+//!    bandwidth, shape) chooses the others by expected improvement. Each trial is a whole RFM loop. With more than
+//!    `search_points` training points the loops run on a stratified sample of that size, and all validation points
+//!    score them. Distances before any metric are computed once.
+//! 2. **Confirm**: if the search used a sample, the best few settings are tried again on all training points.
+//! 3. **Refit** (optional): the chosen setting and number of rounds are fitted on training and validation points
+//!    together. This is valid, because calibration points are others.
 //!
-//! Where validation points would be too few to judge anything (under ten of them, or four points per class), every point is
-//! judged by the regression fitted without it instead, and the metric stays the identity (`few.rs`).
+//! With too few validation points (under ten, or fewer than four points per class), every point is validated by leaving
+//! it out, and the metric stays the identity (`few.rs`).
 //!
 //! A trial ends after two rounds without improvement, and averages the AGOP over at most 4,000 points.
 //!
-//! Bandwidths are multiples of the median distance among training points before any metric, so that one range fits all data.
+//! Bandwidths are multiples of the median distance among training points before any metric, so that one range suits all
+//! data.
 //!
 //! ```
 //! use dance::machine::{Part, RfmConfig, tune::{self, TuneConfig}};
@@ -50,31 +51,31 @@ use crate::numeric::matrix::Matrix;
 pub use config::TuneConfig;
 use search::Search;
 
-/// Rounds without improvement after which a trial ends; a refit has none.
+/// Rounds without improvement after which a trial ends. A refit has no such limit.
 const TRIAL_PATIENCE: usize = 2;
-/// Most points over which a trial's AGOP is averaged.
+/// The largest number of points over which a trial's AGOP is averaged.
 const TRIAL_AGOP_POINTS: usize = 4000;
-/// A sample larger than this share of the training points saves too little to be worth confirming.
+/// The largest share of the training points that a sample may have; a larger sample saves too little.
 const LARGEST_SAMPLE: f64 = 0.75;
 
-/// A tuned, fitted kernel machine and how it came about.
+/// A tuned and fitted kernel machine, with the trace of its tuning.
 #[derive(Clone, Debug)]
 pub struct Tuned {
-    /// The machine.
+    /// The kernel machine.
     pub rfm: Rfm,
-    /// Rows of the points that it keeps: all, or those that it was not judged on.
+    /// The rows of the points that it keeps: all, or the training points.
     pub rows: Vec<usize>,
-    /// Rows of the points that judged its settings and that it does not keep.
+    /// The rows of the validation points that it does not keep; empty after a refit.
     pub judges: Vec<usize>,
-    /// How outputs become probabilities: what fits points best whose outputs did not see them.
+    /// The map from outputs to probabilities, calibrated on outputs of held-out points.
     pub scale: OutputScale,
-    /// Quality of the chosen setting on the validation points, before any refit.
+    /// The quality of the chosen setting on the validation points, before any refit.
     pub validation: Quality,
-    /// The median distance: bandwidths are multiples of it.
+    /// The median distance, of which bandwidths are multiples.
     pub unit: f64,
-    /// Every trial, in order; those on all points come last.
+    /// All trials in order; those on all points come last.
     pub trace: Vec<Evaluation>,
-    /// What was computed on how many points, in words.
+    /// A sentence that says what was computed on how many points.
     pub fidelity: String,
 }
 
@@ -93,6 +94,7 @@ pub fn fit(
         return Err(Error::Data("all points carry the same label; at least two classes are needed".into()));
     }
     let job = Job { device, classes, rfm, config, context };
+    // Points that are fewer than their dimensions are fitted in their span.
     let small = config.memory.is_none_or(|most| Span::bytes(&points.embeddings) <= most);
     let Some(span) = small.then(|| Span::of(&points.embeddings, context)).flatten() else {
         return job.fit(points, None);
@@ -103,7 +105,7 @@ pub fn fit(
     Ok(tuned)
 }
 
-/// What a fit is told.
+/// The inputs of a fit.
 #[derive(Clone, Copy)]
 struct Job<'a> {
     device: &'a dyn Device,
@@ -114,14 +116,15 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// On points in a basis, where they are given in one.
+    /// Tunes and fits; `basis` is the basis of the points' coordinates, if they have one.
     fn fit(self, points: Part, basis: Option<&Matrix>) -> Result<Tuned> {
         let Self { device, classes, rfm, config, context } = self;
-        let Some([kept, judging]) = parts(&points.labels, config)? else {
+        let Some([kept, held_out]) = parts(&points.labels, config)? else {
             return few::fit(self, points, basis);
         };
-        let (train, validation) = (points.select(&kept), points.select(&judging));
+        let (train, validation) = (points.select(&kept), points.select(&held_out));
 
+        // A sample pays only if it is much smaller, and if several settings are tried.
         let worthwhile = |most: &usize| (*most as f64) < LARGEST_SAMPLE * train.labels.len() as f64;
         let sampled = config.search_points.filter(|most| worthwhile(most) && config.trials() > 1);
         memory::check(self, [&train, &validation], basis, sampled)?;
@@ -136,6 +139,7 @@ impl Job<'_> {
             ..*rfm
         };
 
+        // Search and confirm.
         let sample = sampled.map(|most| sample(&train, most, config.seed)).transpose()?;
         let searched = sample.as_ref().unwrap_or(&train);
         context.notice(&Event::SearchBegins {
@@ -150,30 +154,31 @@ impl Job<'_> {
             winner = stage.confirm(&train, &trial, &candidates, &mut trace)?;
         }
         let (searched, all) = (searched.labels.len(), points.labels.len());
-        let fidelity = describe(&trace, searched, [kept.len(), judging.len()], rfm, config.refit);
+        let fidelity = describe(&trace, searched, [kept.len(), held_out.len()], rfm, config.refit);
         let Winner { kernel, best, quality, iterate } = winner;
         drop(sample);
         let scale = OutputScale::calibrated(&iterate.held_out, &validation.labels, context);
+        // Refit on all points, or keep the winner.
         let (machine, rows, judges) = if config.refit {
             drop((train, validation, iterate));
             context.notice(&Event::Refitting { points: all });
-            // What the search has found, on all points.
+            // The number of rounds is that of the best iterate.
             let rounds = RfmConfig { rounds: best.round, patience: None, ..*rfm };
             let machine = Rfm::fit_in(device, points, basis, classes, kernel, &rounds, context)?;
             (machine, (0..all).collect(), Vec::new())
         } else {
             drop(points);
-            (Rfm::new(kernel, train, best.round, iterate, context)?, kept, judging)
+            (Rfm::new(kernel, train, best.round, iterate, context)?, kept, held_out)
         };
         Ok(Tuned { rfm: machine, rows, judges, scale, validation: quality, unit, trace, fidelity })
     }
 }
 
-/// Rows that train and rows that judge; `None` where points are too few to hold some of them out.
+/// Returns the rows for training and for validation; `None` if the points are too few to hold some out.
 fn parts(labels: &[u32], config: &TuneConfig) -> Result<Option<[Vec<usize>; 2]>> {
-    const LEAST_JUDGES: usize = 10;
+    const LEAST_VALIDATION: usize = 10;
     const LEAST_PER_CLASS: usize = 4;
-    /// Leaving each of more points out, once per setting, costs more than the fit.
+    /// The largest number of points that are left out one by one; with more, that costs more than the fit.
     const FEW: usize = 1500;
     let mut occurring = labels.to_vec();
     occurring.sort_unstable();
@@ -186,17 +191,19 @@ fn parts(labels: &[u32], config: &TuneConfig) -> Result<Option<[Vec<usize>; 2]>>
     let parts = split::stratified(labels, &shares, config.seed).ok();
     let parts: Option<[Vec<usize>; 2]> = parts.and_then(|parts| parts.try_into().ok());
     match parts {
-        Some([_, judging]) if judging.len() < LEAST_JUDGES && n >= 5 * LEAST_JUDGES => Err(Error::config(
-            "validation",
-            config.validation,
-            "a share that leaves at least ten points to judge by, such as 0.2",
-        )),
-        Some([_, judging]) if judging.len() < LEAST_JUDGES => Ok(None),
+        Some([_, held_out]) if held_out.len() < LEAST_VALIDATION && n >= 5 * LEAST_VALIDATION => {
+            Err(Error::config(
+                "validation",
+                config.validation,
+                "a share that leaves at least ten validation points, such as 0.2",
+            ))
+        }
+        Some([_, held_out]) if held_out.len() < LEAST_VALIDATION => Ok(None),
         parts => Ok(parts),
     }
 }
 
-/// The unit of bandwidths.
+/// Returns the median distance, which is the unit of bandwidths.
 fn median_distance(train: &Part, context: &Context<'_>) -> Result<f64> {
     let unit = cpu::median_distance(&train.embeddings, context);
     if unit > 0.0 && unit.is_finite() {
@@ -204,8 +211,8 @@ fn median_distance(train: &Part, context: &Context<'_>) -> Result<f64> {
     }
     if unit != 0.0 {
         return Err(Error::Data(
-            "distances between the training points overflow single precision; scale the embeddings down, or have them \
-             standardised or brought to length 1 (normalize)"
+            "distances between the training points overflow single precision; scale the embeddings down, or \
+             normalise them (normalize)"
                 .into(),
         ));
     }
@@ -216,7 +223,7 @@ fn median_distance(train: &Part, context: &Context<'_>) -> Result<f64> {
     ))
 }
 
-/// A stratified sample of about `most` points.
+/// Returns a stratified sample of about `most` points.
 fn sample(part: &Part, most: usize, seed: u64) -> Result<Part> {
     let share = most as f64 / part.labels.len() as f64;
     let parts = split::stratified(&part.labels, &[share, 1.0 - share], seed)?;
@@ -231,7 +238,7 @@ struct Winner {
     iterate: Iterate,
 }
 
-/// What all trials share.
+/// The inputs that all trials share.
 struct Stage<'a> {
     device: &'a dyn Device,
     validation: &'a Part,
@@ -266,7 +273,7 @@ impl Stage<'_> {
         self.try_all(train, rfm, candidates.len() > 1, trace, |_| candidates.next())
     }
 
-    /// Tries what `next` names until it names nothing; the best wins.
+    /// Tries the settings that `next` returns until it returns `None`; the best one wins.
     fn try_all(
         &self,
         train: &Part,
@@ -285,7 +292,7 @@ impl Stage<'_> {
             let begin = Instant::now();
             let kernel = Kernel::new(bandwidth * self.unit, shape)?;
             let n = train.labels.len();
-            // A setting whose regression cannot be solved is a bad setting, not the end of the search.
+            // A regression that cannot be solved makes the setting the worst one, and does not end the search.
             let outcome = match rfm::iterate(&mut *session, n, kernel, rfm, context) {
                 Err(error) if !matches!(error, Error::NotPositiveDefinite { .. }) => return Err(error),
                 outcome => outcome,
@@ -298,6 +305,7 @@ impl Stage<'_> {
             let evaluation = Evaluation { bandwidth, shape, points: n, rounds, quality, seconds };
             context.notice(&Event::Evaluated(evaluation));
             trace.push(evaluation);
+            // The session keeps the best iterate of all trials.
             match outcome {
                 Ok(best) if winner.is_none_or(|(_, _, before)| quality.beats(&before)) => {
                     session.choose()?;
@@ -309,23 +317,23 @@ impl Stage<'_> {
         }
         match winner {
             Some((kernel, best, quality)) => Ok(Winner { kernel, best, quality, iterate: session.chosen()? }),
-            None => Err(failure.unwrap_or(Error::Data("nothing was tried".into()))),
+            None => Err(failure.unwrap_or(Error::Data("no setting was tried".into()))),
         }
     }
 }
 
-/// How the kernel came about, in a sentence.
+/// Returns a sentence on the trials behind the kernel.
 fn describe(
     trace: &[Evaluation],
     searched: usize,
-    [train, judges]: [usize; 2],
+    [train, validation]: [usize; 2],
     rfm: &RfmConfig,
     refit: bool,
 ) -> String {
     let trials = trace.iter().filter(|trial| trial.points == searched).count();
     let confirmed = trace.len() - trials;
     let settings = if trials == 1 { "1 kernel was".into() } else { format!("{trials} kernels were") };
-    let mut text = format!("{settings} tried on {searched} points and judged by {judges} others");
+    let mut text = format!("{settings} tried on {searched} points and judged by {validation} others");
     if confirmed > 0 {
         text += &format!(", the best {confirmed} again on {train}");
     }
@@ -333,7 +341,7 @@ fn describe(
         text += &format!(" (metrics averaged over {TRIAL_AGOP_POINTS})");
     }
     if refit {
-        let all = train + judges;
+        let all = train + validation;
         text += &format!("; the best was fitted once more on all {all}");
         if let Some(points) = rfm.agop_points.filter(|&points| points < all) {
             text += &format!(" (its metric averaged over {points})");

@@ -1,21 +1,24 @@
-//! Which setting to try next.
+//! The search: chooses the next setting to try.
 
 use super::TuneConfig;
 use super::gaussian_process::{GaussianProcess, Place};
 use crate::event::Evaluation;
 use crate::numeric::random::Random;
 
-/// Settings spread evenly before the Gaussian process takes over.
+/// The number of evenly spread settings before the Gaussian process takes over.
 const SPREAD: usize = 8;
-/// Candidates per coordinate at which expected improvement is compared.
+/// The number of candidates per coordinate at which expected improvement is compared.
 const GRID: [usize; 2] = [49, 31];
 /// The stream of random numbers that shifts the even spread.
 const PURPOSE: u64 = 0x7c1e;
 
+/// The search over (log bandwidth, shape).
 pub(super) struct Search {
-    /// Log of the bandwidth's range, and the shape's.
+    /// The lower ends of the ranges.
     low: Place,
+    /// The upper ends of the ranges.
     high: Place,
+    /// The random shift of the even spread.
     shift: Place,
 }
 
@@ -29,7 +32,7 @@ impl Search {
         }
     }
 
-    /// The next (bandwidth, shape) after those tried; `validation` is the number of points that judged them.
+    /// Returns the next (bandwidth, shape) after those tried; `validation` is the number of validation points.
     pub(super) fn next(&mut self, tried: &[Evaluation], validation: usize) -> (f64, f64) {
         let place = if tried.len() < SPREAD {
             self.spread(tried.len())
@@ -39,17 +42,18 @@ impl Search {
         self.setting(place)
     }
 
-    /// An additive recurrence with the generalised golden ratio: every prefix is spread evenly.
+    /// Returns a term of an additive recurrence with the generalised golden ratio: every prefix is spread evenly.
     fn spread(&self, index: usize) -> Place {
         const STEP: Place = [0.754_877_666_246_693, 0.569_840_290_998_053_3];
         std::array::from_fn(|k| (self.shift[k] + STEP[k] * index as f64).fract())
     }
 
+    /// Returns the untried grid point with the largest expected improvement.
     fn most_promising(&self, tried: &[Evaluation], validation: usize) -> Option<Place> {
         let places: Vec<Place> = tried.iter().map(|trial| self.place(trial)).collect();
         let values = objective(tried, validation);
         let process = GaussianProcess::fit(&places, &values)?;
-        // Accuracy on few points is noisy: improve on what the process believes of the places tried, not on a lucky draw.
+        // Accuracy on few points is noisy, so the reference is the best prediction and not the best observation.
         let best = places.iter().map(|place| process.predict(place).0).fold(f64::NEG_INFINITY, f64::max);
         let steps = std::array::from_fn::<_, 2, _>(|k| if self.low[k] < self.high[k] { GRID[k] } else { 1 });
         let mut chosen: Option<(f64, Place)> = None;
@@ -71,6 +75,7 @@ impl Search {
         chosen.map(|(_, place)| place)
     }
 
+    /// Maps a trial to the unit square.
     fn place(&self, trial: &Evaluation) -> Place {
         let at = [trial.bandwidth.ln(), trial.shape];
         std::array::from_fn(|k| {
@@ -82,18 +87,19 @@ impl Search {
         })
     }
 
+    /// Maps a place in the unit square to (bandwidth, shape).
     fn setting(&self, place: Place) -> (f64, f64) {
         let at: Place = std::array::from_fn(|k| self.low[k] + place[k] * (self.high[k] - self.low[k]));
         (at[0].exp(), at[1].max(0.5))
     }
 }
 
-/// Accuracy, with the loss deciding among equals: weighted so that it never outweighs one validation point.
+/// Returns the accuracies, less a share of the losses that never outweighs one validation point.
 fn objective(tried: &[Evaluation], validation: usize) -> Vec<f64> {
     let weight = 0.25 / validation.max(1) as f64;
     let values: Vec<f64> =
         tried.iter().map(|trial| trial.quality.accuracy - weight * trial.quality.loss.min(4.0)).collect();
-    // A failed fit says "not here", not "infinitely bad": that would flatten everything else.
+    // A failed fit counts as the worst success: a much lower value would flatten everything else.
     let worst = tried.iter().zip(&values).filter(|(trial, _)| trial.quality.loss.is_finite());
     let worst = worst.map(|(_, &value)| value).fold(f64::INFINITY, f64::min);
     let worst = if worst.is_finite() { worst } else { 0.0 };
@@ -104,10 +110,10 @@ fn objective(tried: &[Evaluation], validation: usize) -> Vec<f64> {
         .collect()
 }
 
-/// The `count` best different settings tried so far, best first.
+/// Returns the `count` best different settings tried so far, best first.
 pub(super) fn best_places(tried: &[Evaluation], count: usize) -> Vec<(f64, f64)> {
     let mut order: Vec<&Evaluation> = tried.iter().collect();
-    // Stable: among equals the earlier one.
+    // The sort is stable: among equals the earlier one comes first.
     order.sort_by(|a, b| {
         b.quality.accuracy.total_cmp(&a.quality.accuracy).then(a.quality.loss.total_cmp(&b.quality.loss))
     });

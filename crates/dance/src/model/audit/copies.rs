@@ -1,12 +1,12 @@
-//! Points that are nearly the same: as given, in the metric that a model has learned, and across parts.
+//! Near copies: groups of points with tiny distances, in the given space, in the metric of a model, and across parts.
 //!
-//! Two points are near copies where their distance is at most a fifth of what the nearest point usually (in the median) is away, in the
-//! same space: among the audited points, and for a copy of a model's point also among those of the model, which may be
-//! denser. Chains of them are a group. A copy as given is the same thing twice. One in the learned metric differs in
-//! nothing that the model looks at: to its neighbors it is the same point twice, and breaks the promise as the other does.
+//! Two points are near copies if their distance is at most a fifth of the median distance to the nearest point, in
+//! the same space. For a copy of a model's point the median among the points of the model, which may be denser, is a
+//! limit too. Chains of near copies form a group. Copies in the learned metric differ only in directions that the
+//! model ignores. Both kinds violate exchangeability if they lie in different parts.
 //!
-//! With a model, its own points are looked at too. What the data has itself (equal numbers under the same id, or the same row where there are
-//! no ids) is no copy, and is in the part that the model has it in.
+//! With a model, its points are compared too. A point of the data that the model holds itself is no copy: it has equal
+//! coordinates and the same id, or the same row if there are no ids. Its part is the part of the model.
 
 use std::collections::BTreeSet;
 
@@ -18,53 +18,54 @@ use crate::data::Dataset;
 use crate::device::Device;
 use crate::error::Result;
 use crate::model::dance::Dance;
-use crate::model::model_point::{ModelPoint, Whereabouts};
+use crate::model::median::median;
+use crate::model::model_point::{Matches, ModelPoint};
 use crate::model::overlap::SeenAs;
 use crate::neighbors::{Index, Neighbors};
 use crate::numeric::matrix::Matrix;
 use crate::stream::NOVELTY_NEIGHBORS;
 
-/// Points nearer to each other than this share of the median distance to the nearest are copies.
+/// The largest distance of near copies, as a share of the median distance to the nearest point.
 const COPY: f64 = 0.2;
 
-/// Where points are near copies.
+/// The space in which points are near copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Space {
-    /// Only in the space as given, normalised to length 1.
+    /// Only in the given space, normalised to length 1.
     Given,
     /// Only in the metric that the model has learned.
     Learned,
-    /// In both.
+    /// Both spaces.
     Both,
 }
 
 /// A group of near copies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Copies {
-    /// Its points in the data set, ascending.
+    /// The places of its points in the data set, ascending.
     pub rows: Vec<u32>,
-    /// Its points in the model, but for those that are in the data set themselves.
+    /// Its points in the model, without those that are in the data set themselves.
     pub model: Vec<ModelPoint>,
-    /// Where it was found.
+    /// The space in which its links were found.
     pub space: Space,
-    /// The parts it is in: what was said of its points, and `fit`, `calibration` and `new` by a model.
+    /// The parts of its points by [`AuditOptions::parts`], and `fit`, `calibration` and `new` with a model.
     pub parts: Vec<String>,
-    /// Whether it lies across parts: what one part learns, another one knows.
+    /// True if its points lie in several parts, so that these parts are not independent.
     pub across: bool,
 }
 
-/// A point of the data set whose numbers the model has seen before.
+/// A point of the data set whose coordinates the model holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct SeenPoint {
-    /// Its place in the data set.
+pub struct OverlapPoint {
+    /// The place of the point in the data set.
     pub row: usize,
-    /// What it is there: the point itself, or the first of its copies.
+    /// The point of the model: the point itself, or the first of its copies.
     pub point: ModelPoint,
 }
 
-/// Finds groups of near copies, those across parts first, and what the model has seen. `near` are the neighbors of the points as
-/// `given`.
+/// Finds groups of near copies, those across parts first, and the points that the model holds. `near` are the
+/// neighbors of the points in the given space.
 pub(super) fn find(
     device: &dyn Device,
     data: &Dataset,
@@ -72,19 +73,21 @@ pub(super) fn find(
     model: Option<&Dance>,
     options: AuditOptions<'_>,
     context: &Context<'_>,
-) -> Result<(Vec<Copies>, Vec<SeenPoint>)> {
-    let said = |row: usize| options.parts.map(|parts| parts[row].as_str());
+) -> Result<(Vec<Copies>, Vec<OverlapPoint>)> {
+    let given_part = |row: usize| options.parts.map(|parts| parts[row].as_str());
     let mut groups = Groups::new(data.len());
     groups.link_all(near, limit(near), 0, GIVEN);
-    let Some(model) = model else { return Ok((groups.finish(&[], said, |_| None), Vec::new())) };
+    let Some(model) = model else { return Ok((groups.finish(&[], given_part, |_| None), Vec::new())) };
 
+    // Links between points of the data set in the learned metric.
     let mapped = model.classifier.transform(&data.embeddings, context)?;
     let learned = Index::open(device, mapped.clone(), context)?;
     let learned = learned.search_own(data.len(), NOVELTY_NEIGHBORS.min(data.len() - 1), context)?;
     groups.link_all(&learned, limit(&learned), 0, LEARNED);
 
-    let known = Known::new(model, data)?;
-    if let Some(normalised) = &known.normalised {
+    // Links to other points of the model, in both spaces.
+    let points = ModelPoints::new(model, data)?;
+    if let Some(normalised) = &points.normalised {
         let mut compare = |there: Matrix, here: &Matrix, near: &Neighbors, space: u8| {
             let count = NOVELTY_NEIGHBORS.min(there.rows());
             let there = Index::open(device, there, context)?;
@@ -96,22 +99,20 @@ pub(super) fn find(
         compare(as_given(model, normalised.clone()), given, near, GIVEN)?;
         compare(model.classifier.map(normalised, context)?, &mapped, &learned, LEARNED)?;
     }
-    for &(row, point) in &known.equal {
+    for &(row, point) in &points.equal {
         groups.link(row, data.len() + point, GIVEN | LEARNED);
     }
-    let own = |row: usize| Some(known.own[row].map_or(NEW, word));
-    Ok((groups.finish(&known.points, said, own), known.seen))
+    let model_part = |row: usize| Some(points.own[row].map_or(NEW, part_name));
+    Ok((groups.finish(&points.others, given_part, model_part), points.overlap))
 }
 
-/// How near copies are at most, squared.
+/// Returns the largest squared distance of near copies.
 fn limit(near: &Neighbors) -> f64 {
-    let mut nearest: Vec<f64> =
-        (0..near.len()).filter_map(|row| near.squared(row).first().copied()).collect();
-    nearest.sort_unstable_by(f64::total_cmp);
-    COPY * COPY * nearest.get(nearest.len() / 2).copied().unwrap_or(0.0)
+    let nearest = (0..near.len()).filter_map(|row| near.squared(row).first().copied()).collect();
+    COPY * COPY * median(nearest).unwrap_or(0.0)
 }
 
-/// Points of a model in the space that audits look at. One without a direction stays without.
+/// Maps points of a model to the given space, normalised to length 1. A point of length 0 remains as it is.
 fn as_given(model: &Dance, mut points: Matrix) -> Matrix {
     model.fitted.normalizer.undo(&mut points);
     for row in 0..points.rows() {
@@ -124,59 +125,62 @@ fn as_given(model: &Dance, mut points: Matrix) -> Matrix {
     points
 }
 
-/// Points of a part that nothing is said of.
+/// The name of the part of points that the model does not hold.
 const NEW: &str = "new";
 
-fn word(part: SeenAs) -> &'static str {
+/// Returns the name of a part of a model.
+fn part_name(part: SeenAs) -> &'static str {
     match part {
         SeenAs::FitPoint => "fit",
         SeenAs::CalibrationPoint => "calibration",
     }
 }
 
-/// What a model has beside the points of the data set.
-struct Known {
-    /// Points of the data set that it has, under whatever name.
-    seen: Vec<SeenPoint>,
-    /// In which part it has each of them itself.
+/// The points of a model, compared with those of the data set.
+struct ModelPoints {
+    /// Points of the data set that the model holds, under any name.
+    overlap: Vec<OverlapPoint>,
+    /// The part of the model that holds each point of the data set under its name.
     own: Vec<Option<SeenAs>>,
-    /// Its other points: those that it keeps, then those that it knows by hash.
-    points: Vec<ModelPoint>,
-    /// The former, normalised; `None` where there are none.
+    /// The other points of the model: points that it keeps, then points of which it keeps a hash.
+    others: Vec<ModelPoint>,
+    /// The other points that the model keeps, normalised; `None` if there are none.
     normalised: Option<Matrix>,
-    /// Points of the data set, and points of the model that have the same numbers under another name.
+    /// Pairs of a point of the data set and an equal point among `others`.
     equal: Vec<(usize, usize)>,
 }
 
-impl Known {
+impl ModelPoints {
     fn new(model: &Dance, data: &Dataset) -> Result<Self> {
-        let (parts, kept) = model.kept();
-        let whereabouts = model.whereabouts((&data.embeddings).into())?;
-        let (mut seen, mut taken) = (Vec::new(), vec![false; kept.len()]);
+        let (parts, kept) = model.kept_points();
+        let matches = model.find_points((&data.embeddings).into())?;
+        // An equal point of the same name is the point itself.
+        let (mut overlap, mut taken) = (Vec::new(), vec![false; kept.len()]);
         let mut itself: Vec<Option<&ModelPoint>> = Vec::with_capacity(data.len());
-        for (row, Whereabouts { kept: places, hashed }) in whereabouts.iter().enumerate() {
-            let place = places.iter().copied().find(|&place| kept[place].is_called(data, row));
+        for (row, Matches { kept: places, hashed }) in matches.iter().enumerate() {
+            let place = places.iter().copied().find(|&place| kept[place].has_name_of(data, row));
             let point = match place {
                 Some(place) => Some(&kept[place]),
-                None => hashed.iter().find(|point| point.is_called(data, row)),
+                None => hashed.iter().find(|point| point.has_name_of(data, row)),
             };
             if let Some(place) = place {
                 taken[place] = true;
             }
-            let known = point.or_else(|| places.first().map(|&place| &kept[place])).or(hashed.first());
-            seen.extend(known.map(|point| SeenPoint { row, point: point.clone() }));
+            let first = point.or_else(|| places.first().map(|&place| &kept[place])).or(hashed.first());
+            overlap.extend(first.map(|point| OverlapPoint { row, point: point.clone() }));
             itself.push(point);
         }
-        let others: Vec<usize> = (0..kept.len()).filter(|&place| !taken[place]).collect();
-        let mut points: Vec<ModelPoint> = others.iter().map(|&place| kept[place].clone()).collect();
+        // All other equal points are copies.
+        let unnamed: Vec<usize> = (0..kept.len()).filter(|&place| !taken[place]).collect();
+        let mut others: Vec<ModelPoint> = unnamed.iter().map(|&place| kept[place].clone()).collect();
         let mut equal = Vec::new();
-        for (row, Whereabouts { kept: places, hashed }) in whereabouts.iter().enumerate() {
-            let others = places.iter().filter_map(|place| others.binary_search(place).ok());
-            equal.extend(others.map(|point| (row, point)));
+        for (row, Matches { kept: places, hashed }) in matches.iter().enumerate() {
+            let equals = places.iter().filter_map(|place| unnamed.binary_search(place).ok());
+            equal.extend(equals.map(|point| (row, point)));
             for point in hashed {
                 if itself[row].is_none_or(|itself| !std::ptr::eq(itself, point)) {
-                    equal.push((row, points.len()));
-                    points.push(point.clone());
+                    equal.push((row, others.len()));
+                    others.push(point.clone());
                 }
             }
         }
@@ -184,23 +188,24 @@ impl Known {
         for part in parts {
             all.append(part)?;
         }
-        let normalised = (!others.is_empty()).then(|| all.select(&others));
+        let normalised = (!unnamed.is_empty()).then(|| all.select(&unnamed));
         let own = itself.iter().map(|point| point.map(|point| point.part)).collect();
-        Ok(Self { seen, own, points, normalised, equal })
+        Ok(Self { overlap, own, others, normalised, equal })
     }
 }
 
-/// Spaces as bits, so that those of a group add up.
+/// The bit of links in the given space. A group combines the bits of its links.
 const GIVEN: u8 = 1;
+/// The bit of links in the learned metric.
 const LEARNED: u8 = 2;
 
-/// Points of the data set, and after them those of the model, that are chained by short distances.
+/// Groups of points that are chained by links (union-find): points of the data set, then those of the model.
 struct Groups {
-    /// Points of the data set.
+    /// The number of points of the data set.
     own: usize,
-    /// A point of the same group, the first of it in the end.
+    /// A smaller point of the same group, or the point itself if it is the first.
     root: Vec<usize>,
-    /// Of the first point of a group, in which spaces there are links.
+    /// The spaces of a group's links, at the first point of the group.
     spaces: Vec<u8>,
 }
 
@@ -209,7 +214,7 @@ impl Groups {
         Self { own, root: (0..own).collect(), spaces: vec![0; own] }
     }
 
-    /// Links every query with those of its neighbors that are near enough; neighbors are counted from `first` on.
+    /// Links every query with its neighbors within the `limit`. The numbers of the neighbors begin at `first`.
     fn link_all(&mut self, near: &Neighbors, limit: f64, first: usize, space: u8) {
         for row in 0..near.len() {
             for (&id, &squared) in near.ids(row).iter().zip(near.squared(row)) {
@@ -220,6 +225,7 @@ impl Groups {
         }
     }
 
+    /// Unites the groups of two points.
     fn link(&mut self, one: usize, other: usize, space: u8) {
         let known = self.root.len();
         self.root.extend(known..=other);
@@ -229,7 +235,7 @@ impl Groups {
         self.spaces[a.min(b)] |= self.spaces[a.max(b)] | space;
     }
 
-    /// The first point of a group.
+    /// Returns the first point of the group of a point.
     fn first(&mut self, mut at: usize) -> usize {
         while self.root[at] != at {
             self.root[at] = self.root[self.root[at]];
@@ -238,44 +244,44 @@ impl Groups {
         at
     }
 
-    /// All groups of several points, those across parts first. Of every point of the data set, `said` is the part by what the user says
-    /// and `known` by what the model knows.
+    /// Returns all groups of several points, those across parts first. A point of the data set has a part by the
+    /// settings, `given_part`, and a part by the model, `model_part`.
     fn finish<'a>(
         mut self,
         model: &[ModelPoint],
-        said: impl Fn(usize) -> Option<&'a str>,
-        known: impl Fn(usize) -> Option<&'a str>,
+        given_part: impl Fn(usize) -> Option<&'a str>,
+        model_part: impl Fn(usize) -> Option<&'a str>,
     ) -> Vec<Copies> {
         let mut groups = vec![(Vec::new(), Vec::new()); self.own];
         for point in 0..self.root.len() {
             let first = self.first(point);
-            // Every link begins at a point of the data set, so the first of a group is one; others of the model are alone.
+            // Every link begins at a point of the data set, so it is the first of its group. Other points are alone.
             match (groups.get_mut(first), point.checked_sub(self.own)) {
                 (Some((rows, _)), None) => rows.push(point as u32),
                 (Some((_, others)), Some(other)) => others.push(model[other].clone()),
                 (None, _) => {}
             }
         }
-        let of = |(first, (rows, model)): (usize, (Vec<u32>, Vec<ModelPoint>))| {
+        let group = |(first, (rows, model)): (usize, (Vec<u32>, Vec<ModelPoint>))| {
             let own = rows.iter().map(|&row| row as usize);
-            let by_said: BTreeSet<&str> = own.clone().filter_map(&said).collect();
-            let there = model.iter().map(|point: &ModelPoint| word(point.part));
-            let by_known: BTreeSet<&str> = own.filter_map(&known).chain(there).collect();
+            let given: BTreeSet<&str> = own.clone().filter_map(&given_part).collect();
+            let others = model.iter().map(|point: &ModelPoint| part_name(point.part));
+            let by_model: BTreeSet<&str> = own.filter_map(&model_part).chain(others).collect();
             Copies {
                 space: match self.spaces[first] {
                     LEARNED => Space::Learned,
                     GIVEN => Space::Given,
                     _ => Space::Both,
                 },
-                across: by_said.len() > 1 || by_known.len() > 1,
-                parts: by_said.iter().chain(&by_known).map(|&part| part.to_owned()).collect(),
+                across: given.len() > 1 || by_model.len() > 1,
+                parts: given.iter().chain(&by_model).map(|&part| part.to_owned()).collect(),
                 rows,
                 model,
             }
         };
         let several =
             |(_, (rows, model)): &(usize, (Vec<u32>, Vec<ModelPoint>))| rows.len() + model.len() > 1;
-        let mut found: Vec<Copies> = groups.into_iter().enumerate().filter(several).map(of).collect();
+        let mut found: Vec<Copies> = groups.into_iter().enumerate().filter(several).map(group).collect();
         found.sort_by_key(|group| !group.across); // stable
         found
     }

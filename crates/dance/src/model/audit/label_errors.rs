@@ -1,47 +1,51 @@
-//! Which given labels are wrong, as a list with a rate of false discoveries.
+//! Label errors: a list of given labels that are probably wrong, with a false discovery rate.
 //!
-//! **Against trusted points**: conformal p-values of the given labels, by a model whose calibration points are labelled right, and the rule of
-//! Benjamini and Hochberg. With a score that other points have fixed these p-values are positively dependent through the
-//! shared calibration points, for which the rule holds: the expected share of right labels in the list is at most what was asked.
+//! **With trusted points**: the rule of Benjamini and Hochberg on conformal p-values of the given labels. The
+//! p-values come from a model whose calibration points have right labels. If other points determine the score, these
+//! p-values are positively dependent through the shared calibration points, and the rule is valid. The expected share
+//! of right labels in the list is at most the false discovery rate.
 //!
-//! **Without any trusted point** p-values cannot do it: the errors are among the points that every label is compared with, so
-//! the k-th smallest p-value is k/n whatever there is to find. What tells errors from labels that are merely hard is where they fall. A
-//! given label is a draw from
+//! **Without trusted points** such p-values find nothing. The errors are among the points that every label is compared
+//! with, so the k-th smallest p-value is always k/n. A mixture model distinguishes errors from difficult labels by the
+//! classes that they fall on. A given label is a draw from
 //!
 //! ```text
 //! Σ_t w_t · p(y|x)^(1/t) / Σ_y p(y|x)^(1/t)  +  Σ_m v_m · [y among the m most probable]/m  +  ε/c
 //! ```
-//! the posterior of experts that have not seen the point, at temperatures t from twice as sure as it is to half as sure (labels that people
-//! disagree on fall on classes that are near); any law that does not rise with the rank of the label and ends at half of the classes, as a mixture of flat ones
-//! (points that the experts misjudge, however sure they are); and an error, which falls anywhere. The weights follow by maximum likelihood,
-//! which has one largest value, and the probability that a label is an error from the last part. What tells errors from all else is thus
-//! how many labels fall on the farther half of the classes. The list is the longest whose mean probability of being right is at most what
-//! was asked.
+//! - The first sum is the leave-one-out posterior at several temperatures t. It describes difficult labels, on which
+//!   people disagree: they fall on near classes.
+//! - The second sum is any law that does not rise with the rank of the label and ends at half of the classes, as a
+//!   mixture of flat laws. It describes points at which the experts are wrong, however certain they are.
+//! - The last part is a label error, which falls on any class.
 //!
-//! The rate holds as far as that law does: if right labels are spread as such a mixture says, and errors fall on all classes
-//! alike. Then, given the points and labels, every listed label is right with the
-//! probability that was counted. Errors that the data had before anyone looked count as errors. Those that fall on near classes are not told
-//! from hard labels: they stay out of the list rather than into it.
+//! Maximum likelihood gives the weights; its maximum is unique. The last part gives the probability that a label is an
+//! error. So errors are recognised by the number of labels on the farther half of the classes. The list is the longest
+//! whose mean probability of a right label is at most the false discovery rate.
+//!
+//! The rate is valid if right labels follow such a mixture and errors fall on all classes equally. Then every listed
+//! label is right with the computed probability, given points and labels. Errors on near classes look like difficult
+//! labels and are not listed.
 
 use crate::context::Context;
 
 /// Temperatures of the posterior.
 const TEMPERATURES: [f64; 3] = [0.5, 1.0, 2.0];
-/// Steps of expectation and maximisation.
+/// The least number of EM steps.
 const STEPS: usize = 300;
-/// Labels that all steps together pass over at least: few labels say little, and take more steps, which cost nothing there.
-const PASSED: usize = 450_000;
+/// The least number of label updates in all EM steps. Few labels need more steps to converge, and these are cheap.
+const UPDATES: usize = 450_000;
 
-/// What is known about the given labels of points.
+/// The probabilities of errors among the given labels of points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabelErrors {
     /// The probability that each label is an error.
     pub probability: Vec<f64>,
-    /// The share of points whose label conforms no better: a p-value only for what comes next, since errors are among them.
+    /// The share of points whose label conforms no better. It is no valid p-value here, since errors are among these
+    /// points.
     pub p_values: Vec<f64>,
-    /// How much more probable the best other label is, as a log ratio: what to sort by.
+    /// The log odds of the best other label against the given label.
     pub odds: Vec<f64>,
-    /// That label.
+    /// The best other label.
     pub suggested: Vec<u32>,
     /// The most probable of all labels.
     pub best: Vec<u32>,
@@ -50,7 +54,7 @@ pub struct LabelErrors {
 }
 
 impl LabelErrors {
-    /// From log posteriors of every label (points × classes) by experts that have not seen the point. At least two classes.
+    /// Takes the leave-one-out log posteriors of every label, points × classes, of at least two classes.
     pub(crate) fn new(logs: &[f64], classes: usize, labels: &[u32], context: &Context<'_>) -> Self {
         let row = |at: usize| &logs[at * classes..(at + 1) * classes];
         let own: Vec<f64> = labels.iter().enumerate().map(|(at, &label)| row(at)[label as usize]).collect();
@@ -61,6 +65,7 @@ impl LabelErrors {
                 _ => Some(label),
             })
         };
+        // The best other label, and the best of all labels.
         let rows = 0..labels.len();
         let suggested: Vec<u32> =
             rows.clone().map(|at| largest(at, Some(labels[at])).unwrap_or(labels[at])).collect();
@@ -74,7 +79,7 @@ impl LabelErrors {
         Self { probability, p_values, odds, suggested, best, share }
     }
 
-    /// The longest list whose mean probability of being right is at most `fdr`, most probable errors first.
+    /// Returns the longest list whose mean probability of a right label is at most `fdr`, most probable errors first.
     pub fn list(&self, fdr: f64) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.probability.len()).collect();
         order.sort_by(|&a, &b| self.probability[b].total_cmp(&self.probability[a]).then(a.cmp(&b)));
@@ -82,7 +87,7 @@ impl LabelErrors {
         for (place, &row) in order.iter().enumerate() {
             right += 1.0 - self.probability[row];
             if right > fdr * (place + 1) as f64 {
-                break; // what follows is less probable, so the mean only grows
+                break; // errors further down are less probable, so the mean only grows
             }
             length = place + 1;
         }
@@ -91,7 +96,7 @@ impl LabelErrors {
     }
 }
 
-/// How probable every given label is under each part of the law, errors last.
+/// Returns the probability of every given label under each part of the mixture, the errors last.
 fn parts(logs: &[f64], classes: usize, labels: &[u32], context: &Context<'_>) -> Vec<Vec<f64>> {
     let given = || logs.chunks_exact(classes).zip(labels);
     let own_at = |temperature: f64| -> Vec<f64> {
@@ -103,7 +108,7 @@ fn parts(logs: &[f64], classes: usize, labels: &[u32], context: &Context<'_>) ->
         given().map(of).collect()
     };
     let mut parts = context.map(TEMPERATURES.len(), |at| own_at(TEMPERATURES[at]));
-    // Labels that are equally probable share the better place: rather right than wrong.
+    // Labels of equal probability share the best of their places, so that ties do not look like errors.
     let before = |(row, &label): (&[f64], &u32)| row.iter().filter(|&&log| log > row[label as usize]).count();
     let before: Vec<usize> = given().map(before).collect();
     for most in nearest(classes) {
@@ -114,7 +119,7 @@ fn parts(logs: &[f64], classes: usize, labels: &[u32], context: &Context<'_>) ->
     parts
 }
 
-/// Numbers of nearest classes that flat laws are over: doubled up to half of all.
+/// Returns the numbers m of most probable classes of the flat laws: 2, 4, 8 … up to half of all classes.
 fn nearest(classes: usize) -> Vec<usize> {
     let half = classes / 2;
     let mut all: Vec<usize> =
@@ -123,14 +128,14 @@ fn nearest(classes: usize) -> Vec<usize> {
     all
 }
 
-/// The share of the last part, and every label's probability of being drawn by it.
+/// Returns the weight of the last part, and every label's probability of coming from it, by EM.
 fn errors(parts: &[Vec<f64>], n: usize) -> (f64, Vec<f64>) {
     let count = parts.len();
     let by_label: Vec<f64> = (0..n * count).map(|at| parts[at % count][at / count]).collect();
     let mut weights = vec![1.0 / count as f64; count];
     let mut errors = vec![0.0; n];
     let mut each = vec![0.0; count];
-    for _ in 0..STEPS.max(PASSED / n.max(1)) {
+    for _ in 0..STEPS.max(UPDATES / n.max(1)) {
         let mut sums = vec![0.0; count];
         for (parts, error) in by_label.chunks_exact(count).zip(&mut errors) {
             each.iter_mut().zip(parts).zip(&weights).for_each(|((each, part), weight)| *each = part * weight);
@@ -143,7 +148,7 @@ fn errors(parts: &[Vec<f64>], n: usize) -> (f64, Vec<f64>) {
     (weights.last().copied().unwrap_or(0.0), errors)
 }
 
-/// The rule of Benjamini and Hochberg: the rows to reject at a rate of false discoveries, smallest p-value first.
+/// Returns the rows that the rule of Benjamini and Hochberg rejects at a false discovery rate, smallest p-value first.
 ///
 /// ```
 /// use dance::model::benjamini_hochberg;
@@ -164,7 +169,7 @@ mod tests {
     use super::*;
     use crate::numeric::random::Random;
 
-    /// A label in proportion to `weights`.
+    /// Draws a label in proportion to `weights`.
     fn draw(weights: &[f64], random: &mut Random) -> usize {
         let mut rest = random.uniform() * weights.iter().sum::<f64>();
         let drawn = weights.iter().position(|weight| {
@@ -174,8 +179,9 @@ mod tests {
         drawn.unwrap_or(0)
     }
 
-    /// Log posteriors, labels of which some are errors, and which. Of the others the share `misjudged` falls anywhere among the nearer half.
-    fn drawn(classes: usize, misjudged: f64, random: &mut Random) -> (Vec<f64>, Vec<u32>, Vec<bool>) {
+    /// Draws log posteriors, labels, and which of them are errors. The share `flat` of the right labels falls
+    /// anywhere on the nearer half of the classes.
+    fn sample(classes: usize, flat: f64, random: &mut Random) -> (Vec<f64>, Vec<u32>, Vec<bool>) {
         let (mut logs, mut labels, mut errors) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..2000 {
             let weights: Vec<f64> = (0..classes).map(|_| (5.0 * random.normal()).exp()).collect();
@@ -183,7 +189,7 @@ mod tests {
             logs.extend(weights.iter().map(|weight| (weight / total).ln()));
             let mut order: Vec<usize> = (0..classes).collect();
             order.sort_by(|&a, &b| weights[b].total_cmp(&weights[a]));
-            let near = random.uniform() < misjudged;
+            let near = random.uniform() < flat;
             let label = if near { order[random.below(classes / 2)] } else { draw(&weights, random) };
             let error = random.uniform() < 0.05;
             errors.push(error);
@@ -193,33 +199,33 @@ mod tests {
         (logs, labels, errors)
     }
 
-    /// Labels drawn by the very law that is supposed: the rate holds, and errors are found. Without the flat parts of the law it does not
-    /// where points are misjudged.
+    /// The rate holds for labels drawn from the mixture, and errors are found. It does not hold without the flat
+    /// parts if labels come from them.
     #[test]
-    fn a_list_has_the_false_discoveries_that_were_asked_for() {
+    fn a_list_has_at_most_the_false_discovery_rate() {
         let context = Context::new(1).unwrap();
         let (classes, plantings) = (20, 20);
-        for (fdr, misjudged) in [(0.05, 0.0), (0.2, 0.0), (0.1, 0.1)] {
+        for (fdr, flat) in [(0.05, 0.0), (0.2, 0.0), (0.1, 0.1)] {
             let (mut rates, mut found, mut planted) = ([0.0; 2], 0, 0);
             for seed in 0..plantings {
-                let (logs, labels, errors) = drawn(classes, misjudged, &mut Random::new(seed, 71));
-                let judged = LabelErrors::new(&logs, classes, &labels, &context);
-                let mut alone = parts(&logs, classes, &labels, &context);
-                alone.drain(TEMPERATURES.len()..TEMPERATURES.len() + nearest(classes).len());
-                let (share, probability) = super::errors(&alone, labels.len());
-                let alone = LabelErrors { probability, share, ..judged.clone() };
-                for (rate, judged) in rates.iter_mut().zip([&judged, &alone]) {
-                    let list = judged.list(fdr);
+                let (logs, labels, errors) = sample(classes, flat, &mut Random::new(seed, 71));
+                let full = LabelErrors::new(&logs, classes, &labels, &context);
+                let mut without = parts(&logs, classes, &labels, &context);
+                without.drain(TEMPERATURES.len()..TEMPERATURES.len() + nearest(classes).len());
+                let (share, probability) = super::errors(&without, labels.len());
+                let without = LabelErrors { probability, share, ..full.clone() };
+                for (rate, estimate) in rates.iter_mut().zip([&full, &without]) {
+                    let list = estimate.list(fdr);
                     let right = list.iter().filter(|&&row| !errors[row]).count();
                     *rate += right as f64 / list.len().max(1) as f64 / plantings as f64;
                 }
-                found += judged.list(fdr).iter().filter(|&&row| errors[row]).count();
+                found += full.list(fdr).iter().filter(|&&row| errors[row]).count();
                 planted += errors.iter().filter(|&&error| error).count();
             }
-            let [rate, alone] = rates;
-            assert!(rate < fdr + 0.05, "{rate} false discoveries where {fdr} were asked for");
+            let [rate, without] = rates;
+            assert!(rate < fdr + 0.05, "{rate} false discoveries at the rate {fdr}");
             assert!(found * 20 > planted, "{found} of {planted} errors found at {fdr}");
-            assert!(misjudged == 0.0 || alone > fdr + 0.05, "{alone} false discoveries without flat parts");
+            assert!(flat == 0.0 || without > fdr + 0.05, "{without} false discoveries without flat parts");
         }
     }
 
@@ -229,7 +235,7 @@ mod tests {
         assert_eq!(nearest(16), [2, 4, 8]);
         assert_eq!(nearest(5), [2]);
         assert!(nearest(3).is_empty() && nearest(2).is_empty());
-        // The second of four labels: among two and more, not the last of them.
+        // The label of 0.3 is the second of four, so it is among the two most probable.
         let logs = [0.4f64, 0.1, 0.3, 0.2].map(f64::ln);
         let found = parts(&logs, 4, &[2], &Context::new(1).unwrap());
         assert_eq!(found[TEMPERATURES.len()..], [vec![0.5], vec![0.25]]);
@@ -242,10 +248,10 @@ mod tests {
         let logs = [0.98f64, 0.01, 0.01].map(f64::ln).repeat(60);
         let mut labels = vec![0u32; 60];
         labels[7] = 2;
-        let judged = LabelErrors::new(&logs, 3, &labels, &context);
-        assert_eq!((judged.best[7], judged.suggested[7], judged.suggested[8]), (0, 0, 1));
-        assert!(judged.odds[7] > 4.0 && judged.odds[8] < -4.0);
-        assert_eq!((judged.p_values[7], judged.p_values[8]), (1.0 / 60.0, 1.0));
-        assert!(judged.probability[7] > judged.probability[8]);
+        let found = LabelErrors::new(&logs, 3, &labels, &context);
+        assert_eq!((found.best[7], found.suggested[7], found.suggested[8]), (0, 0, 1));
+        assert!(found.odds[7] > 4.0 && found.odds[8] < -4.0);
+        assert_eq!((found.p_values[7], found.p_values[8]), (1.0 / 60.0, 1.0));
+        assert!(found.probability[7] > found.probability[8]);
     }
 }

@@ -1,11 +1,12 @@
-//! What every label looks like to experts that have not seen the point: log posteriors by all other points, for an audit of the labels.
+//! Leave-one-out log posteriors of every label at every point, for the audit of labels.
 //!
-//! Two experts for which leaving a point out is a closed form: prototypes in the space in which points of a class scatter alike
-//! ([`leave_one_out`]), and kernel ridge regression in the space as given (Laplace kernel, one median distance wide), where with
-//! B = (K+ρI)⁻¹ and one-hot Y the output at i without i is `Y_i - (BY)_i / B_ii`. A conditional logit on all evidence says what each
-//! counts. Nothing is searched over but the shrinkage of the covariance.
+//! Two experts have a closed form without the point. One is prototypes in the whitened space ([`leave_one_out`]). The
+//! other is kernel ridge regression in the given space, with a Laplace kernel one median distance wide. With
+//! `B = (K+ρI)⁻¹` and one-hot Y, its output at i without i is `Y_i - (BY)_i / B_ii`. A conditional logit weighs the two
+//! experts. The only parameter that is searched for is the shrinkage of the covariance.
 //!
-//! Cost: an eigendecomposition (10d³), products of points with means (2nd(d+c)), and 2m³/3 for every m ≤ [`MOST`] points of a regression.
+//! Cost: an eigendecomposition (10d³), products of points with means (2nd(d+c)), and 2m³/3 for every regression of
+//! m ≤ [`MOST`] points.
 
 use crate::context::Context;
 use crate::device::{Device, FitPoints, cpu};
@@ -14,19 +15,19 @@ use crate::kernel::Kernel;
 use crate::machine::{OutputScale, Part};
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
-use crate::posterior::{Evidences, Wide, leave_one_out, log_sum};
+use crate::posterior::{ConditionalLogit, leave_one_out, log_sum};
 
-/// Most points of a regression; where there are more, they are dealt out to several, and judged by those of the same.
+/// The most points of a regression. More points are dealt out to several regressions, each point to one.
 const MOST: usize = 4000;
-/// Labels may be wrong, so the regression does not follow them to the last point.
+/// The ridge ρ. It is large, as labels may be wrong and must not be interpolated.
 const RIDGE: f64 = 0.1;
-/// The least that an output of the regression counts.
+/// The smallest output of a regression.
 const FLOOR: f32 = 1e-3;
-/// The stream of random numbers that deals points out to regressions.
+/// The purpose of the random numbers that deal points out to regressions.
 const DEAL_PURPOSE: u64 = 0xf01d;
 
-/// Log posteriors of every label, points × classes, each point by experts that know all others and not it. `points` are
-/// normalised.
+/// Returns the log posteriors of every label, points × classes. The experts of each point are trained on all other
+/// points. `points` are normalised.
 pub(crate) fn left_out(
     device: &dyn Device,
     points: &Part,
@@ -34,11 +35,12 @@ pub(crate) fn left_out(
     seed: u64,
     context: &Context<'_>,
 ) -> Result<Vec<f64>> {
-    let prototypes = leave_one_out(&Wide::of(&points.embeddings), &points.labels, classes, context);
+    let prototypes =
+        leave_one_out(&Matrix::<f64>::from_f32(&points.embeddings), &points.labels, classes, context);
     let regression = regression(device, points, classes, seed, context)?;
     let tables = vec![&prototypes, &regression];
-    let evidences = Evidences { tables, labels: &points.labels, context };
-    let mut logs = evidences.weighted(&evidences.fit(&[0, 1]).weights);
+    let logit = ConditionalLogit { tables, labels: &points.labels, context };
+    let mut logs = logit.weighted(&logit.fit(&[0, 1]).weights);
     for row in 0..logs.rows() {
         let total = log_sum(logs.row(row));
         logs.row_mut(row).iter_mut().for_each(|log| *log -= total);
@@ -46,19 +48,19 @@ pub(crate) fn left_out(
     Ok(logs.as_slice().to_vec())
 }
 
-/// Logs of the outputs of a kernel ridge regression at every point without it.
+/// Returns the logs of the leave-one-out outputs of a kernel ridge regression at every point.
 fn regression(
     device: &dyn Device,
     points: &Part,
     classes: usize,
     seed: u64,
     context: &Context<'_>,
-) -> Result<Wide> {
+) -> Result<Matrix<f64>> {
     let n = points.labels.len();
-    let mut logs = Wide::zeros(n, classes);
+    let mut logs = Matrix::<f64>::zeros(n, classes);
     let unit = cpu::median_distance(&points.embeddings, context);
     if unit <= 0.0 {
-        return Ok(logs); // most points are the same: nothing to say
+        return Ok(logs); // most points are equal: all labels are equally probable
     }
     let kernel = Kernel::new(unit, 1.0)?;
     let mut order: Vec<usize> = (0..n).collect();
@@ -81,6 +83,7 @@ fn regression(
     Ok(logs)
 }
 
+/// Returns the leave-one-out outputs of one regression.
 fn outputs(
     device: &dyn Device,
     points: &Part,
@@ -109,7 +112,7 @@ mod tests {
     use crate::device::Cpu;
     use crate::posterior::solve;
 
-    /// Points of three classes around three corners, two of them with a wrong label.
+    /// Draws points of three classes around three corners, two of them with a wrong label.
     fn points(n: usize) -> Part {
         let mut random = Random::new(3, 1);
         let mut embeddings = Matrix::zeros(n, 3);
@@ -124,7 +127,7 @@ mod tests {
         Part { embeddings, labels: (0..n).map(|row| ((row + wrong(row)) % 3) as u32).collect() }
     }
 
-    /// The regression fitted anew without every point.
+    /// The closed form equals a regression that is fitted again without the point.
     #[test]
     fn outputs_are_those_of_a_regression_without_the_point() {
         let (n, classes) = (30, 4); // one class without points

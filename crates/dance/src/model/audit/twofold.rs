@@ -1,19 +1,21 @@
-//! Classes that are two: their points fall apart into groups with a gap between them that chance does not explain.
+//! Classes with two modes: their points form two groups with a gap between them.
 //!
-//! Two means always find two groups, whatever there is. So a third of a class finds them, and the others judge, along the line through
-//! the two centres. Of three intervals of the same length w side by side, one around each centre and one between (w is half the distance of the centres, every
-//! point that found them seen from centres without it), a law with one mode gives the middle one at least as much as the lesser of its
-//! neighbors. Given how many points fall into two of them, the count of the middle one then is at least that of fair coins, so
+//! 2-means finds two groups in any data. So a third of a class finds the groups, and the other points test them,
+//! along the line through the two centres. Three adjacent intervals of the same length w lie around one centre,
+//! between the centres and around the other one. The length w is half the distance of the centres, where each point
+//! of a group is compared with its centre without the point. A law with one mode gives the middle interval at least
+//! as much probability as the lesser of its neighbors. Given the number of points in the middle and one neighbor, the
+//! count of the middle is then stochastically at least that of fair coins. So
 //!
 //! ```text
 //! p = max over both sides of P(Bin(side + middle, ½) ≤ middle)
 //! ```
 //!
-//! holds for any number of points and any law whose projections have one mode (Gaussian, heavy-tailed, skewed). Twice the median over ten
-//! such cuts is a p-value again, which does not hang on one draw; Benjamini and Hochberg's rule makes the list of classes. Of near copies one
-//! counts. `docs/method.md` has the proof.
+//! is a p-value for any number of points and any law whose projections have one mode (Gaussian, heavy-tailed, skewed).
+//! Twice the median over ten random cuts is also a p-value, and depends less on one draw. The rule of Benjamini and
+//! Hochberg makes the list of classes. One point of each group of near copies counts. `docs/method.md` has the proof.
 //!
-//! Cost: the products of a class's points, at most 400 of them, and ten times some sums of those.
+//! Cost: the inner products of at most 400 points of a class, and sums of them for each of the ten cuts.
 
 use serde::Serialize;
 
@@ -24,47 +26,48 @@ use crate::model::audit::label_errors::benjamini_hochberg;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
 
-/// Fewer points of a class cannot show that it is two.
+/// The fewest points of a class that is tested.
 const LEAST: usize = 20;
-/// Most points of a class that are looked at.
+/// The most points of a class that are used.
 const MOST: usize = 400;
-/// How often a class is cut into points that find and points that judge.
+/// The number of random cuts of a class into training and test points.
 const CUTS: usize = 10;
-/// Updates until a direction, or two means, stay.
+/// The most updates of a direction, or of two means.
 const UPDATES: usize = 50;
-/// The stream of random numbers that cuts.
+/// The purpose of the random numbers that cut a class.
 const PURPOSE: u64 = 0x7770_f01d;
 
-/// A class that is two.
+/// A class with two modes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Twofold {
+pub struct TwofoldClass {
     /// The class.
     pub class: u32,
-    /// For "its points have one mode along every line".
+    /// The p-value of the hypothesis that the points have one mode along every line.
     pub p_value: f64,
-    /// The points of the two, the larger one first; each begins with those nearest to its centre.
+    /// The points of the two groups, the larger group first, each in the order of the distance to its centre.
     pub groups: [Vec<u32>; 2],
 }
 
-/// Finds the classes that are two among points as given, of which no more than the share `fdr` is one on average.
+/// Finds the classes with two modes in the given space, at the false discovery rate `fdr`.
 pub(super) fn find(
     points: &Matrix,
     data: &Dataset,
     copies: &[Copies],
     (fdr, seed): (f64, u64),
     context: &Context<'_>,
-) -> Vec<Twofold> {
-    let mut again = vec![false; data.len()];
+) -> Vec<TwofoldClass> {
+    // Collect the points of each class, one of each group of near copies.
+    let mut is_copy = vec![false; data.len()];
     for &row in copies.iter().flat_map(|group| group.rows.iter().skip(1)) {
-        again[row as usize] = true;
+        is_copy[row as usize] = true;
     }
     let mut classes: Vec<(u32, Vec<usize>)> =
         (0..data.classes.len() as u32).map(|class| (class, Vec::new())).collect();
-    for (row, &label) in data.labels.iter().enumerate().filter(|&(row, _)| !again[row]) {
+    for (row, &label) in data.labels.iter().enumerate().filter(|&(row, _)| !is_copy[row]) {
         classes[label as usize].1.push(row);
     }
     classes.retain(|(_, rows)| rows.len() >= LEAST);
-    let judge = |at: usize| {
+    let test = |at: usize| {
         let (class, mut rows) = classes[at].clone();
         let mut random = Random::new(seed, PURPOSE + u64::from(class));
         random.shuffle(&mut rows);
@@ -73,23 +76,22 @@ pub(super) fn find(
         let p_value = products.p_value(&mut random);
         (p_value, products.halves(&(0..rows.len()).collect::<Vec<_>>(), &mut random), rows)
     };
-    let judged = context.map(classes.len(), judge);
-    let p_values: Vec<f64> = judged.iter().map(|judged| judged.0).collect();
+    let tests = context.map(classes.len(), test);
+    // Report the groups of all points of each class that the rule rejects.
+    let p_values: Vec<f64> = tests.iter().map(|test| test.0).collect();
     let mut found = Vec::new();
     for at in benjamini_hochberg(&p_values, fdr) {
-        let (p_value, Some([one, other]), rows) = &judged[at] else { continue };
+        let (p_value, Some([one, other]), rows) = &tests[at] else { continue };
         let class = classes[at].0;
         let all = (0..data.len()).filter(|&row| data.labels[row] == class);
         let centre = |half: &[usize]| mean(points, half.iter().map(|&place| rows[place]));
-        found.push(Twofold {
-            class,
-            p_value: *p_value,
-            groups: around(points, all, &[centre(one), centre(other)]),
-        });
+        let groups = groups_around(points, all, &[centre(one), centre(other)]);
+        found.push(TwofoldClass { class, p_value: *p_value, groups });
     }
     found
 }
 
+/// Returns the mean of some points.
 fn mean(points: &Matrix, rows: impl ExactSizeIterator<Item = usize>) -> Vec<f64> {
     let (mut sum, count) = (vec![0.0; points.cols()], rows.len() as f64);
     for row in rows {
@@ -100,8 +102,12 @@ fn mean(points: &Matrix, rows: impl ExactSizeIterator<Item = usize>) -> Vec<f64>
     sum
 }
 
-/// All rows with the nearer of two centres, the nearest first; the larger group first.
-fn around(points: &Matrix, rows: impl Iterator<Item = usize>, centres: &[Vec<f64>; 2]) -> [Vec<u32>; 2] {
+/// Assigns rows to the nearer of two centres. Each group is sorted by distance, the larger group comes first.
+fn groups_around(
+    points: &Matrix,
+    rows: impl Iterator<Item = usize>,
+    centres: &[Vec<f64>; 2],
+) -> [Vec<u32>; 2] {
     let squared = |row: usize, centre: &[f64]| -> f64 {
         points.row(row).iter().zip(centre).map(|(&value, centre)| (f64::from(value) - centre).powi(2)).sum()
     };
@@ -117,7 +123,7 @@ fn around(points: &Matrix, rows: impl Iterator<Item = usize>, centres: &[Vec<f64
     if one.len() >= other.len() { [one, other] } else { [other, one] }
 }
 
-/// Products of all points of a class with each other: every mean, distance and projection is a sum of those.
+/// The inner products of a class's points. Every mean, distance and projection is a sum of them.
 struct Products {
     count: usize,
     values: Vec<f64>,
@@ -143,27 +149,28 @@ impl Products {
         self.values[one * self.count + other]
     }
 
-    /// The mean product of a point with `others`.
+    /// Returns the mean product of a point with `others`.
     fn mean(&self, point: usize, others: &[usize]) -> f64 {
         others.iter().map(|&other| self.of(point, other)).sum::<f64>() / others.len() as f64
     }
 
-    /// A p-value for one mode: twice the median over several cuts.
+    /// Returns the p-value of one mode: twice the median over several cuts.
     fn p_value(&self, random: &mut Random) -> f64 {
         let mut order: Vec<usize> = (0..self.count).collect();
         let mut all = [1.0; CUTS];
         for p in &mut all {
             random.shuffle(&mut order);
-            let (finders, judges) = order.split_at(self.count / 3);
-            if let Some(halves) = self.halves(finders, random) {
-                *p = self.judged(&halves, judges);
+            let (train, test) = order.split_at(self.count / 3);
+            if let Some(halves) = self.halves(train, random) {
+                *p = self.gap_p_value(&halves, test);
             }
         }
         all.sort_by(f64::total_cmp);
         (2.0 * all[CUTS / 2 - 1]).min(1.0)
     }
 
-    /// Two groups of points by two means, from the two sides of their first principal component on; `None` where a point is alone.
+    /// Divides points into two groups by 2-means, which starts with the two sides of the first principal component;
+    /// `None` if a group has fewer than two points, or the groups do not converge.
     fn halves(&self, points: &[usize], random: &mut Random) -> Option<[Vec<usize>; 2]> {
         let mut side = self.sides(points, random);
         for _ in 0..UPDATES {
@@ -177,7 +184,7 @@ impl Products {
             let norms = halves.each_ref().map(|half| {
                 half.iter().map(|&point| self.mean(point, half)).sum::<f64>() / half.len() as f64
             });
-            // ‖x - m‖² without ‖x‖², which both have.
+            // ‖x - m‖² without ‖x‖², which both distances share.
             let far = |point: usize, which: usize| norms[which] - 2.0 * self.mean(point, &halves[which]);
             let now: Vec<bool> = points.iter().map(|&point| far(point, 0) < far(point, 1)).collect();
             if now == side {
@@ -188,7 +195,7 @@ impl Products {
         None
     }
 
-    /// On which side of the mean every point is, along the first principal component.
+    /// Returns the side of the mean of every point along the first principal component, by power iteration.
     fn sides(&self, points: &[usize], random: &mut Random) -> Vec<bool> {
         let means: Vec<f64> = points.iter().map(|&point| self.mean(point, points)).collect();
         let all = means.iter().sum::<f64>() / means.len().max(1) as f64;
@@ -214,10 +221,10 @@ impl Products {
         weights.into_iter().map(|weight| weight > 0.0).collect()
     }
 
-    /// The p-value that `judges` give to the gap between two groups of others.
-    fn judged(&self, halves: &[Vec<usize>; 2], judges: &[usize]) -> f64 {
+    /// Returns the p-value of the gap between two groups, from the points `test`, which are in neither group.
+    fn gap_p_value(&self, halves: &[Vec<usize>; 2], test: &[usize]) -> f64 {
         let along = |point: usize| self.mean(point, &halves[0]) - self.mean(point, &halves[1]);
-        // A point pulls the mean of its group towards itself: without it, groups are as far apart as they are to others.
+        // A point pulls the mean of its group towards itself. So each point is left out of the mean of its group.
         let centre = |which: usize| {
             let half = &halves[which];
             let count = half.len() as f64;
@@ -232,21 +239,22 @@ impl Products {
         if high <= low {
             return 1.0;
         }
+        // Count the test points in the three intervals.
         let (middle, width) = (f64::midpoint(low, high), 0.5 * (high - low));
         let mut counts = [0usize; 3];
-        for &point in judges {
+        for &point in test {
             let place = (along(point) - middle) / width + 1.5;
             if (0.0..3.0).contains(&place) {
                 counts[place as usize] += 1;
             }
         }
         let [one, between, other] = counts;
-        at_most(between, one + between).max(at_most(between, other + between))
+        fair_coins(between, one + between).max(fair_coins(between, other + between))
     }
 }
 
-/// The probability that of `all` fair coins at most `few` fall heads.
-fn at_most(few: usize, all: usize) -> f64 {
+/// Returns the probability that at most `few` of `all` fair coins show heads, P(Bin(all, ½) ≤ few).
+fn fair_coins(few: usize, all: usize) -> f64 {
     let mut term = 0.5f64.powi(all as i32);
     let mut sum = 0.0;
     for heads in 0..=few {
@@ -266,10 +274,10 @@ mod tests {
         Products::new(&matrix, &(0..points.len()).collect::<Vec<_>>())
     }
 
-    /// Points of a law with one mode: along every line, whatever its shape.
+    /// Draws points of a law that has one mode along every line.
     fn draw(law: &str, count: usize, dimensions: usize, random: &mut Random) -> Vec<Vec<f64>> {
         let mut point = || -> Vec<f64> {
-            // Some directions are wider than others.
+            // The scale differs between directions.
             let scales = (0..dimensions).map(|at| 1.0 + 2.0 / (1 + at) as f64);
             // A heavy tail: a Gaussian of random width (Student's, with two degrees of freedom).
             let width = if law == "heavy" { 1.0 / (-(1.0 - random.uniform()).ln()).sqrt() } else { 1.0 };
@@ -283,8 +291,8 @@ mod tests {
         (0..count).map(|_| point()).collect()
     }
 
-    /// The definition, with points and means in place of products; fair coins counted one by one.
-    fn reference(points: &[Vec<f64>], halves: &[Vec<usize>; 2], judges: &[usize]) -> f64 {
+    /// Computes the p-value from its definition, by points and means in place of products, and by Pascal's triangle.
+    fn reference(points: &[Vec<f64>], halves: &[Vec<usize>; 2], test: &[usize]) -> f64 {
         let mean = |rows: &[usize]| -> Vec<f64> {
             let at = |at: usize| rows.iter().map(|&row| points[row][at]).sum::<f64>() / rows.len() as f64;
             (0..points[0].len()).map(at).collect()
@@ -311,12 +319,12 @@ mod tests {
                 let at = along(&points[row], &one, &other);
                 at >= from && at < from + width
             };
-            judges.iter().filter(inside).count()
+            test.iter().filter(inside).count()
         };
         let start = f64::midpoint(low, high) - width / 2.0;
         let [left, between, right] = [start - width, start, start + width].map(count);
         let p = |side: usize| {
-            // Pascal's triangle: ways for so many coins to fall so many heads.
+            // A row of Pascal's triangle: the number of ways to get each number of heads.
             let mut ways = vec![1.0f64];
             for _ in 0..side + between {
                 let next = |at: usize| ways.get(at).unwrap_or(&0.0) + if at > 0 { ways[at - 1] } else { 0.0 };
@@ -328,54 +336,55 @@ mod tests {
     }
 
     #[test]
-    fn judges_count_as_the_definition_has_it() {
+    fn the_p_value_of_a_gap_is_that_of_the_definition() {
         let mut random = Random::new(1, 1);
-        for apart in [0.0, 2.0, 5.0, 9.0] {
+        for distance in [0.0, 2.0, 5.0, 9.0] {
             let mut points = draw("normal", 90, 5, &mut random);
             for point in &mut points[50..] {
-                point[2] += apart;
+                point[2] += distance;
             }
-            // Numbers that an f32 holds, so that both see the same points.
+            // Round to f32, so that both computations have the same points.
             for value in points.iter_mut().flatten() {
                 *value = f64::from(*value as f32);
             }
             let products = rows(&points);
             let mut order: Vec<usize> = (0..90).collect();
             random.shuffle(&mut order);
-            let (finders, judges) = order.split_at(30);
-            let halves = products.halves(finders, &mut random).unwrap();
-            let (p, expected) = (products.judged(&halves, judges), reference(&points, &halves, judges));
-            assert!((p - expected).abs() < 1e-12, "{p} is not {expected} at {apart}");
+            let (train, test) = order.split_at(30);
+            let halves = products.halves(train, &mut random).unwrap();
+            let (p, expected) = (products.gap_p_value(&halves, test), reference(&points, &halves, test));
+            assert!((p - expected).abs() < 1e-12, "{p} is not {expected} at {distance}");
         }
     }
 
-    /// Whatever has one mode is called two no more often than asked for; judged by the points that found the halves, nearly always.
+    /// A law with one mode raises false alarms at most at their level. Tested by the points that found the groups, it
+    /// raises more.
     #[test]
-    fn false_alarms_are_as_rare_as_asked_for() {
+    fn false_alarms_are_at_most_at_their_level() {
         let mut random = Random::new(2, 1);
         for law in ["normal", "heavy", "skewed", "flat"] {
-            let (mut alarms, mut of_one_cut, mut of_finders) = (0, 0, 0);
+            let (mut alarms, mut of_one_cut, mut of_training) = (0, 0, 0);
             for _ in 0..400 {
                 let products = rows(&draw(law, 60, 12, &mut random));
                 alarms += usize::from(products.p_value(&mut random) <= 0.1);
                 let mut order: Vec<usize> = (0..60).collect();
                 random.shuffle(&mut order);
-                let (finders, judges) = order.split_at(20);
-                let Some(halves) = products.halves(finders, &mut random) else { continue };
-                of_one_cut += usize::from(products.judged(&halves, judges) <= 0.1);
+                let (train, test) = order.split_at(20);
+                let Some(halves) = products.halves(train, &mut random) else { continue };
+                of_one_cut += usize::from(products.gap_p_value(&halves, test) <= 0.1);
                 let all: Vec<usize> = (0..60).collect();
                 let Some(halves) = products.halves(&all, &mut random) else { continue };
-                of_finders += usize::from(products.judged(&halves, &all) <= 0.1);
+                of_training += usize::from(products.gap_p_value(&halves, &all) <= 0.1);
             }
-            // 0.1 of 400, and three standard deviations of that.
+            // 0.1 of 400, and three standard deviations more.
             assert!(alarms <= 58 && of_one_cut <= 58, "{law}: {alarms}, {of_one_cut} of one cut");
-            // Heavy tails set single points apart, in no group.
-            assert!(law == "heavy" || of_finders > of_one_cut, "{law}: {of_finders} if finders judge");
+            // Heavy tails give single far points and no groups.
+            assert!(law == "heavy" || of_training > of_one_cut, "{law}: {of_training} by training points");
         }
     }
 
     #[test]
-    fn two_groups_are_found_when_they_are_apart() {
+    fn two_distant_groups_are_found() {
         let mut random = Random::new(3, 1);
         for (law, share) in [("normal", 30), ("normal", 15), ("skewed", 30)] {
             let mut points = draw(law, 60, 12, &mut random);
@@ -385,7 +394,7 @@ mod tests {
             let p = rows(&points).p_value(&mut random);
             assert!(p < 0.01, "{law}, {share} of 60: {p}");
         }
-        // Equal points have no halves, and are one.
+        // Equal points cannot be divided: the class has one mode.
         assert!(rows(&vec![vec![1.0, 2.0]; 30]).p_value(&mut random) >= 1.0);
     }
 }

@@ -1,4 +1,4 @@
-//! The calibration of a model file: novelty, and the scores that select the mix.
+//! Calibration tensors of a model file: novelty, and the scores that select the mix.
 
 use super::tensors::Reader;
 use crate::conformal::{MixSelection, Reference};
@@ -8,13 +8,13 @@ use crate::scores::CalibrationScores;
 use crate::scores::PairedScores;
 use crate::stream::{NOVELTY_NEIGHBORS, Novelty};
 
-/// Reads the distances of calibration points that no query joins.
+/// Reads the novelty distances of calibration points that no query joins.
 pub(super) fn novelty(reader: &Reader<'_>, reference: &Reference) -> Result<Novelty> {
     let neighbors = Novelty::neighbors(NOVELTY_NEIGHBORS, reference.len());
-    Novelty::known(reader.scores("calibration_distances", None)?, neighbors)
+    Novelty::from_distances(reader.scores("calibration_distances", None)?, neighbors)
 }
 
-/// Reads the scores on which the mix is selected, where it is.
+/// Reads the scores on which the mix is selected; `None` if the mix is not selected.
 pub(super) fn selection(reader: &Reader<'_>, classes: usize) -> Result<Option<MixSelection>> {
     if !reader.has("tuning_offsets") {
         return Ok(None);

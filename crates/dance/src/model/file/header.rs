@@ -17,13 +17,13 @@ use crate::event::Quality;
 use crate::machine::OutputScale;
 use crate::model::{Config, Overlap, Unseen};
 
-/// Stands in for the checksum while it is computed.
+/// The placeholder of the checksum while it is computed.
 const NO_CHECKSUM: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 const CHECKSUM_KEY: &str = "\"checksum\":\"";
-/// What only the header of a model holds.
+/// A key that only the header of a model holds.
 const MARK: &[u8] = b"\"calibration_data_sha256\":\"";
 
-/// What the file says in words and numbers.
+/// The metadata of a model file.
 pub(super) struct Metadata {
     /// JSON of the [`Config`].
     pub(super) config: String,
@@ -32,29 +32,29 @@ pub(super) struct Metadata {
     pub(super) bandwidth: f64,
     pub(super) shape: f64,
     pub(super) rounds: usize,
-    /// By α, in words.
+    /// The mix by α, where α is text.
     pub(super) mix: BTreeMap<String, f64>,
     pub(super) guarantee: String,
-    /// Calibration points that the kernel has seen.
+    /// The overlap of the calibration points with the fit.
     pub(super) overlap: Overlap,
-    pub(super) unseen: Option<Unseen>,
-    /// The experts of combined evidence.
+    pub(super) new_label_share: Option<Unseen>,
+    /// The experts of the method posterior.
     pub(super) stack: Option<StackRecord>,
-    /// How outputs become probabilities.
+    /// The scale that maps outputs to probabilities.
     pub(super) scale: OutputScale,
     pub(super) validation: Quality,
     pub(super) fidelity: String,
-    /// What made the embeddings.
+    /// The encoder of the embeddings.
     pub(super) encoder: Option<EncoderIdentity>,
     pub(super) fit_data_hash: String,
     pub(super) calibration_data_hash: String,
-    /// What labels and ids are.
+    /// The kinds of labels and ids.
     pub(super) kinds: Kinds,
 }
 
 impl Metadata {
-    /// As strings, which is all that safetensors metadata can hold. Settings that a reader in another language needs have
-    /// keys of their own beside `config`.
+    /// Returns the entries as strings, the only type of safetensors metadata. Settings that a reader in another
+    /// language needs have keys of their own beside `config`.
     fn entries(&self) -> BTreeMap<&'static str, String> {
         let config: Config = serde_json::from_str(&self.config).unwrap_or_default();
         let conformal = config.conformal;
@@ -79,7 +79,7 @@ impl Metadata {
             ("config", self.config.clone()),
             ("guarantee", self.guarantee.clone()),
             ("overlap", json!(self.overlap).to_string()),
-            ("new_labels", json!(self.unseen).to_string()),
+            ("new_labels", json!(self.new_label_share).to_string()),
             ("posterior", json!(self.stack).to_string()),
             ("probabilities", json!(self.scale).to_string()),
             ("validation", json!(self.validation).to_string()),
@@ -109,7 +109,7 @@ impl Metadata {
             guarantee: text("guarantee")?,
             overlap: parse(path, "overlap", &text("overlap")?)?,
             stack: parse(path, "posterior", &text("posterior")?)?,
-            unseen: parse(path, "new_labels", &text("new_labels")?)?,
+            new_label_share: parse(path, "new_labels", &text("new_labels")?)?,
             scale: parse(path, "probabilities", &text("probabilities")?)?,
             validation: parse(path, "validation", &text("validation")?)?,
             fidelity: text("fidelity")?,
@@ -121,12 +121,14 @@ impl Metadata {
     }
 }
 
+/// Parses the JSON of a metadata entry.
 fn parse<T: serde::de::DeserializeOwned>(path: &Path, key: &str, text: &str) -> Result<T> {
     serde_json::from_str(text)
         .map_err(|error| Error::format(path, format!("metadata `{key}` cannot be read: {error}")))
 }
 
-/// The whole file: length of the header, header, tensors; the widest numbers first, so that all are aligned.
+/// Returns the bytes of the file: length of the header, header, tensors. The widest numbers come first, so that all
+/// numbers are aligned.
 pub(super) fn write(metadata: &Metadata, tensors: &BTreeMap<&'static str, Values<'_>>) -> Vec<u8> {
     let mut order: Vec<_> = tensors.iter().collect();
     order.sort_by_key(|(_, values)| std::cmp::Reverse(values.width()));
@@ -155,7 +157,7 @@ pub(super) fn write(metadata: &Metadata, tensors: &BTreeMap<&'static str, Values
     file
 }
 
-/// Where the checksum's digits begin.
+/// Returns the offset of the checksum's digits.
 fn checksum_place(file: &[u8]) -> Option<usize> {
     let length = u64::from_le_bytes(file.get(..8)?.try_into().ok()?);
     let header = file.get(8..)?.get(..usize::try_from(length).ok()?)?;
@@ -164,12 +166,12 @@ fn checksum_place(file: &[u8]) -> Option<usize> {
     (place + NO_CHECKSUM.len() <= 8 + header.len()).then_some(place)
 }
 
-/// Checks the file and opens its parts.
+/// Checks the format and the checksum of a file, and reads its header.
 pub(super) fn read<'a>(file: &'a [u8], path: &'a Path) -> Result<(Metadata, Reader<'a>)> {
     let damaged = |what: &str| Error::format(path, format!("{what}; the file is damaged or not a model"));
-    let foreign = || Error::format(path, "this is not a dance model; name a file that `dance fit` wrote");
+    let foreign = || Error::format(path, "this is not a dance model; name a model file");
     let (_, header) = SafeTensors::read_metadata(file).map_err(|_| {
-        // A model that was cut short still begins like one.
+        // The header of a truncated model still has the key of a model.
         if file.windows(MARK.len()).take(1 << 20).any(|window| window == MARK) {
             damaged("it is not whole")
         } else {
@@ -191,6 +193,7 @@ pub(super) fn read<'a>(file: &'a [u8], path: &'a Path) -> Result<(Metadata, Read
             ));
         }
     }
+    // The checksum is that of the file with the placeholder.
     let place = checksum_place(file).ok_or_else(|| damaged("it has no checksum"))?;
     let digits = place..place + NO_CHECKSUM.len();
     let mut hash = Sha256::new();

@@ -1,4 +1,4 @@
-//! What labels and ids are, as the metadata keep it. Older files do not say, and their names stay text.
+//! The kinds of labels and ids in a model file: text, numbers or truth values.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,9 +7,8 @@ use crate::data::{Kind, Names};
 use crate::error::Result;
 use crate::model::Dance;
 
-/// Of a model.
+/// The kinds of a model's labels and ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub(super) struct Kinds {
     pub(super) labels: Kind,
     pub(super) fit_labels: Kind,
@@ -18,6 +17,7 @@ pub(super) struct Kinds {
 }
 
 impl Kinds {
+    /// Returns the kinds of a model.
     pub(super) fn of(model: &Dance) -> Self {
         Self {
             labels: model.label_kind,
@@ -28,7 +28,7 @@ impl Kinds {
     }
 }
 
-/// What `points` points are called: tensors of rows and ids, where the file has them.
+/// Reads the rows and ids of `points` points, if the file has them.
 pub(super) fn names(
     reader: &Reader<'_>,
     [rows, ids]: [&str; 2],

@@ -1,10 +1,10 @@
 //! The model file: one safetensors file with documented tensor names and JSON metadata (`docs/format.md`).
 //!
-//! Written to a temporary name and renamed, so that a file under its own name is always whole; checked on load by a
-//! SHA-256 of every byte but the checksum's own digits. Loading reads the file whole, checks it, and copies the tensors out. A file is
-//! untrusted: whatever is wrong with it comes back as an error that says what, and nothing is allocated on its word alone.
+//! A file is written under a temporary name and renamed, so a file under its own name is always complete. Loading
+//! checks a SHA-256 of every byte but the checksum's own digits, then copies the tensors. Files are untrusted: every
+//! fault becomes an error that describes it, and no size in a file alone makes an allocation.
 //!
-//! The same model gives the same bytes on every machine.
+//! The bytes of a model do not depend on the machine.
 
 mod calibrated;
 mod header;
@@ -41,10 +41,10 @@ use tensors::{Reader, Values};
 /// The format of model files that this version writes and reads.
 pub const FORMAT: u32 = 1;
 
-/// Levels for which the file names the mix; others are selected from the tuning tensors.
+/// Error levels for which the metadata hold the mix. The mix of others is selected from the tuning tensors.
 const NAMED_ALPHAS: [f64; 4] = [0.01, 0.05, 0.1, 0.2];
 
-/// SHA-256 of a data set's embeddings, labels and class names, in hexadecimal.
+/// Returns the SHA-256 of a data set's embeddings, labels and class names, in hexadecimal.
 pub fn hash_of(data: &Dataset) -> String {
     let mut hash = Sha256::new();
     hash.update((data.len() as u64).to_le_bytes());
@@ -61,6 +61,7 @@ pub fn hash_of(data: &Dataset) -> String {
     hexadecimal(&hash.finalize())
 }
 
+/// Writes bytes in hexadecimal.
 fn hexadecimal(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::new(), |mut text, byte| {
@@ -70,12 +71,12 @@ fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 impl Dance {
-    /// Writes the model to `path`, replacing what is there in one step.
+    /// Writes the model to `path`. A file of this name is replaced in one step.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         WholeFile::write(path, &self.to_bytes()?)
     }
 
-    /// The bytes of the model file.
+    /// Returns the bytes of the model file.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let metadata = self.metadata()?;
         Ok(header::write(&metadata, &self.tensors()))
@@ -100,62 +101,13 @@ impl Dance {
         let config: Config =
             serde_json::from_str(&metadata.config).map_err(|error| problem(format!("config: {error}")))?;
         let method = config.method()?;
-        let fit_classes = metadata.fit_classes;
-        if metadata.classes.len() < fit_classes || fit_classes == 0 {
-            return Err(problem(format!(
-                "{} classes cannot hold the kernel's {fit_classes}",
-                metadata.classes.len()
-            )));
-        }
+        check_metadata(&metadata, &reader)?;
+        let fitted = read_fitted(&metadata, config, &reader)?;
 
-        if metadata.unseen.is_some_and(|unseen| !unseen.is_sound()) {
-            return Err(problem("`new_labels` counts more points than there are".into()));
-        }
-        let mut names: Vec<&String> = metadata.classes.iter().collect();
-        names.sort_unstable();
-        if let Some([twice, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(problem(format!("two classes are called `{twice}`")));
-        }
-        let scale = metadata.scale;
-        if !scale.is_sound() {
-            return Err(problem(format!("`probabilities` makes none of outputs: {scale:?}")));
-        }
-
-        let train = reader.matrix("train", None)?;
-        let (n, d) = (train.rows(), train.cols());
-        let rfm = Rfm {
-            kernel: Kernel::new(metadata.bandwidth, metadata.shape)?,
-            metric_root: reader.matrix("metric_root", Some((d, d)))?,
-            beta: reader.matrix("beta", Some((n, fit_classes)))?,
-            labels: reader.labels("train_labels", Some(n), fit_classes)?,
-            train,
-            rounds: metadata.rounds,
-        };
-        let normalizer = match config.normalize {
-            Normalize::L2 => Normalizer::L2,
-            Normalize::None => Normalizer::None,
-            Normalize::Standardize => Normalizer::Standardize {
-                mean: reader.floats("normalize_mean", d)?,
-                scale: reader.positive("normalize_scale", d)?,
-            },
-        };
-        let fitted = Fitted {
-            classes: metadata.classes[..fit_classes].to_vec(),
-            normalizer,
-            rfm,
-            scale,
-            names: kinds::names(&reader, ["train_rows", "train_ids"], n, metadata.kinds.fit_ids)?,
-            judges: read_judges(&reader)?,
-            source: Source::of(metadata.encoder),
-            validation: metadata.validation,
-            fidelity: metadata.fidelity,
-            data_hash: metadata.fit_data_hash,
-            label_kind: metadata.kinds.fit_labels,
-            config,
-        };
-
+        // The reference points: fit points in split calibration, calibration points otherwise.
         let classes = metadata.classes.len();
         let reference = reader.matrix("reference", None)?;
+        let d = fitted.dimensions();
         if reference.cols() != d {
             return Err(problem(format!("`reference` has {} columns, `train` has {d}", reference.cols())));
         }
@@ -170,7 +122,7 @@ impl Dance {
         let mapped = Part { embeddings: classifier.map(&reference, context)?, labels };
         let setup = Setup { device, classes, kernel: fitted.rfm.kernel, context };
         let n = mapped.labels.len();
-        // Each method is assembled by the function that a fit uses too.
+        // Each method is assembled by the function that calibration uses too.
         let predictor = match method {
             Method::Dance(method) => {
                 let rank = reader.scores("calibration_rank_scores", None)?;
@@ -185,7 +137,7 @@ impl Dance {
                 let opened = Reference::open_bag(mapped, &fit, method.scores.seed, setup)?;
                 let ids = reader.ids("bag_neighbors", n, opened.len())?;
                 let neighbors = opened.neighbors_by_id(n, &ids, context)?;
-                let own = reader.shares("calibration_probabilities", n)?;
+                let own = reader.probabilities("calibration_probabilities", n)?;
                 Predictor::of_bag(method, opened, neighbors, own, &fit.labels, setup)?
             }
             Method::Posterior(method) => {
@@ -205,7 +157,7 @@ impl Dance {
                     PosteriorCalibration::Split => {
                         let opened = Reference::open(mapped, setup)?;
                         let novelty = calibrated::novelty(&reader, &opened)?;
-                        (opened, PosteriorPoints::Apart(novelty))
+                        (opened, PosteriorPoints::Separate(novelty))
                     }
                 };
                 Predictor::of_stack(method, stack, opened, points, setup)?
@@ -221,13 +173,14 @@ impl Dance {
             classifier,
             predictor,
             overlap: metadata.overlap,
-            unseen: metadata.unseen,
+            new_label_share: metadata.new_label_share,
             calibration_hashes,
             data_hash: metadata.calibration_data_hash,
             fitted,
         })
     }
 
+    /// Returns the metadata of the file.
     fn metadata(&self) -> Result<Metadata> {
         let mut mix = BTreeMap::new();
         for alpha in NAMED_ALPHAS {
@@ -247,7 +200,7 @@ impl Dance {
             mix,
             guarantee: self.guarantee(),
             overlap: self.overlap,
-            unseen: self.unseen,
+            new_label_share: self.new_label_share,
             stack: match self.predictor.decider() {
                 Decider::Posterior(posterior) => Some(StackRecord::of(posterior.stack())),
                 Decider::Thresholds(_) | Decider::Bag(_) => None,
@@ -262,8 +215,10 @@ impl Dance {
         })
     }
 
+    /// Returns the tensors of the file.
     fn tensors(&self) -> BTreeMap<&'static str, Values<'_>> {
-        let Fitted { rfm, normalizer, names, judges, .. } = &self.fitted;
+        let Fitted { rfm, normalizer, names, judges: validation, .. } = &self.fitted;
+        // Every model has the kernel machine and the reference points.
         let mut tensors = BTreeMap::from([
             ("metric_root", Values::Matrix(&rfm.metric_root)),
             ("train", Values::Matrix(&rfm.train)),
@@ -272,12 +227,14 @@ impl Dance {
             ("reference", Values::Matrix(&self.reference)),
             ("reference_labels", Values::Labels(&self.predictor.reference_labels()[..self.reference.rows()])),
         ]);
+        // Novelty follows from the neighbors of the bag, or from distances.
         if let Some(neighbors) = self.predictor.bag_neighbors() {
             let (ids, columns) = neighbors.table();
             tensors.insert("bag_neighbors", Values::Ids(ids, columns));
         } else {
             tensors.insert("calibration_distances", Values::Scores(self.predictor.novelty().squared()));
         }
+        // The decider of the method.
         match self.predictor.decider() {
             Decider::Bag(bag) => {
                 tensors.insert("calibration_probabilities", Values::Floats(&bag.probabilities));
@@ -299,13 +256,14 @@ impl Dance {
                 }
             }
         }
+        // Tensors that only some models have.
         insert_names(&mut tensors, ["train_rows", "train_ids"], names);
         if self.predictor.method().calibration() != Calibration::Split {
             insert_names(&mut tensors, ["reference_rows", "reference_ids"], &self.names);
         }
-        if !judges.hashes.is_empty() {
-            tensors.insert("judge_hashes", Values::Hashes(&judges.hashes));
-            tensors.insert("judge_rows", Values::Labels(&judges.rows));
+        if !validation.hashes.is_empty() {
+            tensors.insert("judge_hashes", Values::Hashes(&validation.hashes));
+            tensors.insert("judge_rows", Values::Labels(&validation.rows));
         }
         if let Some(hashes) = &self.calibration_hashes {
             tensors.insert("calibration_hashes", Values::Hashes(hashes));
@@ -318,6 +276,7 @@ impl Dance {
     }
 }
 
+/// Adds the rows and ids of points, if they have any.
 fn insert_names<'a>(
     tensors: &mut BTreeMap<&'static str, Values<'a>>,
     [rows, ids]: [&'static str; 2],
@@ -331,7 +290,65 @@ fn insert_names<'a>(
     }
 }
 
-fn read_judges(reader: &Reader<'_>) -> Result<Judges> {
+/// Refuses metadata that contradict themselves.
+fn check_metadata(metadata: &Metadata, reader: &Reader<'_>) -> Result<()> {
+    let (classes, fit_classes) = (metadata.classes.len(), metadata.fit_classes);
+    if classes < fit_classes || fit_classes == 0 {
+        return Err(reader.problem(format!("{classes} classes cannot hold the kernel's {fit_classes}")));
+    }
+    if metadata.new_label_share.is_some_and(|share| !share.is_valid()) {
+        return Err(reader.problem("`new_labels` counts more points than there are"));
+    }
+    let mut names: Vec<&String> = metadata.classes.iter().collect();
+    names.sort_unstable();
+    if let Some([twice, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(reader.problem(format!("two classes are called `{twice}`")));
+    }
+    if !metadata.scale.is_valid() {
+        return Err(reader.problem(format!("`probabilities` makes none of outputs: {:?}", metadata.scale)));
+    }
+    Ok(())
+}
+
+/// Reads the kernel machine.
+fn read_fitted(metadata: &Metadata, config: Config, reader: &Reader<'_>) -> Result<Fitted> {
+    let fit_classes = metadata.fit_classes;
+    let train = reader.matrix("train", None)?;
+    let (n, d) = (train.rows(), train.cols());
+    let rfm = Rfm {
+        kernel: Kernel::new(metadata.bandwidth, metadata.shape)?,
+        metric_root: reader.matrix("metric_root", Some((d, d)))?,
+        beta: reader.matrix("beta", Some((n, fit_classes)))?,
+        labels: reader.labels("train_labels", Some(n), fit_classes)?,
+        train,
+        rounds: metadata.rounds,
+    };
+    let normalizer = match config.normalize {
+        Normalize::L2 => Normalizer::L2,
+        Normalize::None => Normalizer::None,
+        Normalize::Standardize => Normalizer::Standardize {
+            mean: reader.floats("normalize_mean", d)?,
+            scale: reader.positive("normalize_scale", d)?,
+        },
+    };
+    Ok(Fitted {
+        classes: metadata.classes[..fit_classes].to_vec(),
+        normalizer,
+        rfm,
+        scale: metadata.scale,
+        names: kinds::names(reader, ["train_rows", "train_ids"], n, metadata.kinds.fit_ids)?,
+        judges: read_validation_points(reader)?,
+        source: Source::of(metadata.encoder.clone()),
+        validation: metadata.validation,
+        fidelity: metadata.fidelity.clone(),
+        data_hash: metadata.fit_data_hash.clone(),
+        label_kind: metadata.kinds.fit_labels,
+        config,
+    })
+}
+
+/// Reads the hashes and rows of the validation points, if the machine does not keep them.
+fn read_validation_points(reader: &Reader<'_>) -> Result<Judges> {
     if !reader.has("judge_hashes") {
         return Ok(Judges::default());
     }

@@ -1,4 +1,4 @@
-//! The tensors of a model file: written as they are, read with every shape, type and value checked.
+//! Tensors of a model file. Every shape, type and value is checked when they are read.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use safetensors::{Dtype, SafeTensors};
 use crate::error::{Error, Result};
 use crate::numeric::matrix::{Matrix, check_finite};
 
-/// What a tensor is made of.
+/// The content of a tensor.
 pub(super) enum Values<'a> {
     Matrix(&'a Matrix),
     Floats(&'a [f32]),
     Labels(&'a [u32]),
-    /// Row after row, so many columns.
+    /// Numbers row by row, and the number of columns.
     Ids(Vec<u32>, usize),
     Scores(&'a [f64]),
     Offsets(&'a [usize]),
@@ -22,11 +22,12 @@ pub(super) enum Values<'a> {
 }
 
 impl Values<'_> {
+    /// Encodes texts as JSON.
     pub(super) fn texts(texts: &[String]) -> Self {
         Self::Texts(serde_json::json!(texts).to_string().into_bytes())
     }
 
-    /// Bytes per number.
+    /// Returns the number of bytes per number.
     pub(super) fn width(&self) -> usize {
         match self {
             Self::Matrix(_) | Self::Floats(_) | Self::Labels(_) | Self::Ids(..) => 4,
@@ -35,6 +36,7 @@ impl Values<'_> {
         }
     }
 
+    /// Returns the safetensors name of the type.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Matrix(_) | Self::Floats(_) => "F32",
@@ -58,10 +60,12 @@ impl Values<'_> {
         }
     }
 
+    /// Returns the number of bytes.
     pub(super) fn bytes(&self) -> usize {
         self.width() * self.shape().iter().product::<usize>()
     }
 
+    /// Appends the bytes, in little-endian order.
     pub(super) fn append_to(&self, file: &mut Vec<u8>) {
         fn append<T: Copy, const N: usize>(file: &mut Vec<u8>, values: &[T], encode: impl Fn(T) -> [u8; N]) {
             for &value in values {
@@ -81,6 +85,7 @@ impl Values<'_> {
     }
 }
 
+/// The tensors of a file that is read.
 pub(super) struct Reader<'a> {
     tensors: SafeTensors<'a>,
     path: &'a Path,
@@ -91,15 +96,17 @@ impl<'a> Reader<'a> {
         Self { tensors, path }
     }
 
+    /// Returns whether the file has a tensor.
     pub(super) fn has(&self, name: &str) -> bool {
         self.tensors.tensor(name).is_ok()
     }
 
+    /// Returns an error that names the file.
     pub(super) fn problem(&self, problem: impl Into<String>) -> Error {
         Error::format(self.path, problem)
     }
 
-    /// A matrix of finite numbers with at least one row and column, of the given shape where one is known.
+    /// Reads a matrix of finite numbers with at least one row and column, of the given shape if one is known.
     pub(super) fn matrix(&self, name: &str, shape: Option<(usize, usize)>) -> Result<Matrix> {
         let (found, data) = self.tensor(name, Dtype::F32)?;
         let &[rows, cols] = &found[..] else {
@@ -114,6 +121,7 @@ impl<'a> Reader<'a> {
         Ok(matrix)
     }
 
+    /// Reads finite numbers.
     pub(super) fn floats(&self, name: &str, length: usize) -> Result<Vec<f32>> {
         let values = self.vector(name, Dtype::F32, Some(length), f32::from_le_bytes)?;
         if values.iter().all(|value| value.is_finite()) {
@@ -122,8 +130,8 @@ impl<'a> Reader<'a> {
         Err(self.problem(format!("`{name}` holds a number that is not finite")))
     }
 
-    /// Probabilities.
-    pub(super) fn shares(&self, name: &str, length: usize) -> Result<Vec<f32>> {
+    /// Reads probabilities.
+    pub(super) fn probabilities(&self, name: &str, length: usize) -> Result<Vec<f32>> {
         let values = self.floats(name, length)?;
         if values.iter().all(|value| (0.0..=1.0).contains(value)) {
             return Ok(values);
@@ -131,7 +139,7 @@ impl<'a> Reader<'a> {
         Err(self.problem(format!("`{name}` holds a number that is no probability")))
     }
 
-    /// What is divided by.
+    /// Reads numbers above 0, by which others are divided.
     pub(super) fn positive(&self, name: &str, length: usize) -> Result<Vec<f32>> {
         let values = self.floats(name, length)?;
         if values.iter().all(|value| *value > 0.0) {
@@ -140,7 +148,7 @@ impl<'a> Reader<'a> {
         Err(self.problem(format!("`{name}` holds a number that is not positive")))
     }
 
-    /// Class ids, each below `classes`.
+    /// Reads class ids, each below `classes`.
     pub(super) fn labels(&self, name: &str, length: Option<usize>, classes: usize) -> Result<Vec<u32>> {
         let labels = self.vector(name, Dtype::U32, length, u32::from_le_bytes)?;
         match labels.iter().find(|label| **label as usize >= classes) {
@@ -151,7 +159,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A table of `rows` with as many columns as it has, of numbers below `bound`.
+    /// Reads a table with the given number of rows, of numbers below `bound`.
     pub(super) fn ids(&self, name: &str, rows: usize, bound: usize) -> Result<Vec<u32>> {
         let (shape, data) = self.tensor(name, Dtype::U32)?;
         let &[found, columns] = &shape[..] else {
@@ -166,7 +174,7 @@ impl<'a> Reader<'a> {
         Ok(ids)
     }
 
-    /// Numbers or +∞.
+    /// Reads numbers, which may be +∞ but not NaN.
     pub(super) fn scores(&self, name: &str, length: Option<usize>) -> Result<Vec<f64>> {
         let scores = self.vector(name, Dtype::F64, length, f64::from_le_bytes)?;
         if scores.iter().any(|score| score.is_nan()) {
@@ -175,12 +183,12 @@ impl<'a> Reader<'a> {
         Ok(scores)
     }
 
-    /// Row numbers, where the file has them.
+    /// Reads row numbers; `None` if the file has none.
     pub(super) fn rows(&self, name: &str, length: usize) -> Result<Option<Vec<u32>>> {
         self.has(name).then(|| self.vector(name, Dtype::U32, Some(length), u32::from_le_bytes)).transpose()
     }
 
-    /// Texts from a JSON array of them, where the file has one.
+    /// Reads texts from a JSON array; `None` if the file has none.
     pub(super) fn texts(&self, name: &str, length: usize) -> Result<Option<Vec<String>>> {
         if !self.has(name) {
             return Ok(None);
@@ -193,12 +201,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Any numbers of 64 bits.
+    /// Reads hashes, which may be any numbers of 64 bits.
     pub(super) fn hashes(&self, name: &str) -> Result<Vec<u64>> {
         self.vector(name, Dtype::U64, None, u64::from_le_bytes)
     }
 
-    /// Offsets that ascend from 0 to `end`.
+    /// Reads offsets that ascend from 0 to `end`.
     pub(super) fn offsets(&self, name: &str, end: usize) -> Result<Vec<usize>> {
         let offsets = self.vector(name, Dtype::U64, None, u64::from_le_bytes)?;
         let offsets: Vec<usize> =
@@ -209,6 +217,7 @@ impl<'a> Reader<'a> {
         Err(self.problem(format!("`{name}` does not ascend from 0 to {end}")))
     }
 
+    /// Reads a list of one type.
     fn vector<T, const N: usize>(
         &self,
         name: &str,
@@ -229,6 +238,7 @@ impl<'a> Reader<'a> {
         Ok(numbers(data, decode))
     }
 
+    /// Returns the shape and the bytes of a tensor of one type.
     fn tensor(&self, name: &str, kind: Dtype) -> Result<(Vec<usize>, &'a [u8])> {
         let tensor = self.tensors.tensor(name).map_err(|_| Error::MissingKey {
             path: self.path.to_owned(),
@@ -243,6 +253,7 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Decodes numbers of N bytes.
 fn numbers<T, const N: usize>(data: &[u8], decode: fn([u8; N]) -> T) -> Vec<T> {
     let (chunks, _) = data.as_chunks::<N>();
     chunks.iter().map(|&bytes| decode(bytes)).collect()

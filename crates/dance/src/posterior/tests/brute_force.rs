@@ -85,13 +85,10 @@ fn evidence(
     let mut sum = vec![0.0; classes];
     for expert in &settings.experts {
         let each: Vec<f64> = match *expert {
-            ExpertSettings::Prototypes { prior, spread, nothing, .. } => (0..classes)
+            ExpertSettings::Prototypes { prior, .. } => (0..classes)
                 .map(|class| {
                     let own: Vec<&Point> = others.iter().filter(|other| other.label == class).collect();
                     let count = own.len() as f64 + prior;
-                    if count == 0.0 {
-                        return -nothing;
-                    }
                     let sum = |points: &mut dyn Iterator<Item = &Point>, at: usize| {
                         points.map(|point| point.spaces[1][at]).sum::<f64>()
                     };
@@ -99,7 +96,7 @@ fn evidence(
                     let mean: Vec<f64> = (0..point.spaces[1].len())
                         .map(|at| (prior * all(at) + sum(&mut own.iter().copied(), at)) / count)
                         .collect();
-                    -(squared(&point.spaces[1], &mean) - spread / count)
+                    -squared(&point.spaces[1], &mean)
                 })
                 .collect(),
             ExpertSettings::Ridge { ridge, softness, .. } => {
@@ -119,7 +116,7 @@ fn evidence(
                         let beta = solve(matrix.clone(), target);
                         let output: f64 =
                             others.iter().zip(beta).map(|(other, beta)| beta * value(point, other)).sum();
-                        if softness == 0.0 { output } else { (1.0 + (output / softness).exp()).ln().ln() }
+                        (1.0 + (output / softness).exp()).ln().ln()
                     })
                     .collect()
             }

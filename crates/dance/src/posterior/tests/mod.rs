@@ -72,7 +72,7 @@ fn random_map(random: &mut Random, d: usize) -> Matrix {
 
 fn settings_of(experts: Vec<ExpertSettings>, d: usize, random: &mut Random) -> StackSettings {
     let mut settings = StackSettings::new(experts, Some(random_map(random, d)), 0.0, Clusters::default(), 3);
-    // Of some of the classes; every other stack has none, as models of before.
+    // Of some of the classes; every other stack has none.
     let offsets = (0..3).map(|_| 0.6 * random.normal());
     settings.offsets = offsets.collect();
     if random.below(2) == 0 {
@@ -87,22 +87,19 @@ fn ridge(space: Space, weight: f64, softness: f64) -> ExpertSettings {
 
 /// Each expert alone, and all together.
 fn stacks() -> Vec<Vec<ExpertSettings>> {
-    let prototypes =
-        ExpertSettings::Prototypes { weight: 0.4, shrinkage: 0.5, prior: 0.5, spread: 0.0, nothing: 0.0 };
-    // As models of before have them.
-    let plain =
-        ExpertSettings::Prototypes { weight: 0.4, shrinkage: 0.5, prior: 0.0, spread: 1.3, nothing: 6.0 };
+    let prototypes = ExpertSettings::Prototypes { weight: 0.4, shrinkage: 0.5, prior: 0.5 };
+    let heavy = ExpertSettings::Prototypes { weight: 0.7, shrinkage: 0.5, prior: 4.0 };
     let nearest = ExpertSettings::Nearest { weight: 1.1, floor: 1e-6, ceiling: 20.0 };
-    let (raw, told) = (ridge(Space::Raw, 4.0, 0.0), ridge(Space::Raw, 0.8, 0.05));
-    let (white, learned) = (ridge(Space::White, 3.0, 0.0), ridge(Space::Learned, 0.9, 0.1));
+    let (raw, sharp) = (ridge(Space::Raw, 0.9, 0.3), ridge(Space::Raw, 0.8, 0.05));
+    let (white, learned) = (ridge(Space::White, 0.7, 0.2), ridge(Space::Learned, 0.9, 0.1));
     vec![
         vec![prototypes],
-        vec![plain],
+        vec![heavy],
         vec![raw],
-        vec![told],
+        vec![sharp],
         vec![nearest],
         vec![prototypes, raw, white, learned, nearest],
-        vec![prototypes, told, learned, nearest],
+        vec![prototypes, sharp, learned, nearest],
     ]
 }
 
@@ -148,7 +145,7 @@ fn counts_are_those_of_a_brute_force_that_rebuilds_every_posterior() {
         let case = Case::random(seed, random);
         for experts in stacks() {
             let mut settings = settings_of(experts, case.root.rows(), random);
-            settings.centred = seed > 0; // models of before are not
+            settings.centred = seed > 0;
             for whole in [2048, 0] {
                 settings.whole = whole;
                 for calibrates in [full(ByClass::All), PosteriorCalibration::Split] {

@@ -1,4 +1,4 @@
-//! Counts in a changed bag are those of the bag written out.
+//! Counts in a changed bag equal the counts in the bag written out.
 
 use super::*;
 use crate::method::ByClass;
@@ -12,7 +12,7 @@ struct Point {
     change: Option<Change>,
 }
 
-/// Coarse scores, so that ties abound; +∞ among them.
+/// Returns a coarse score, so that many scores tie; it may be +∞.
 fn score(random: &mut Random, levels: usize) -> f64 {
     match random.below(levels + 1) {
         0 => f64::INFINITY,
@@ -58,10 +58,10 @@ fn counts_are_those_of_the_whole_bag_written_out() {
         for by_class in [ByClass::All, ByClass::Each] {
             let scores = bag.iter().map(|point| point.before).collect();
             let strata = Strata::new(by_class, &Clusters::default(), 5, &labels);
-            let counted = Counted::new(scores, &labels, strata).unwrap();
+            let grouped = GroupedPoints::new(scores, &labels, strata).unwrap();
             let mut changed = ChangedBag::default();
             let changes = bag.iter().filter_map(|point| point.change);
-            changed.fill(&counted, &labels, &vec![0.0; n], changes);
+            changed.fill(&grouped, &labels, &vec![0.0; n], changes);
             for label in 0..5 {
                 let scores = [score(&mut random, 6), score(&mut random, 9), random.below(5) as f64 / 4.0];
                 let all = written_out(&bag, label, scores);
@@ -73,12 +73,12 @@ fn counts_are_those_of_the_whole_bag_written_out() {
                 let same = changed.changes().iter().filter(|change| labels[change.id as usize] == label);
                 let first = changed.changes().partition_point(|change| labels[change.id as usize] < label);
                 let candidate = Candidate { label, scores, same_label: first..first + same.count() };
-                let own = changed.query_levels(&counted, &candidate);
+                let own = changed.query_levels(&grouped, &candidate);
                 assert_eq!(own, at_least(scores), "n {n}, label {label}");
                 let compared = |at: &usize| by_class == ByClass::All || *at == n || labels[*at] == label;
                 let reaches = |at: &usize| fuse(at_least(all[*at])) >= fuse(own);
                 let expected = (0..=n).filter(compared).filter(reaches).count() as u32;
-                let found = changed.count(&counted, &candidate, fuse(own));
+                let found = changed.count(&grouped, &candidate, fuse(own));
                 assert_eq!(found, expected, "n {n}, {by_class:?}, label {label}");
             }
         }
@@ -88,11 +88,11 @@ fn counts_are_those_of_the_whole_bag_written_out() {
 #[test]
 fn a_bag_that_nothing_changes_counts_as_before() {
     let scores = vec![[1.0, 2.0, 0.5], [2.0, 1.0, 0.25]];
-    let counted = Counted::new(scores, &[0, 1], None).unwrap();
+    let grouped = GroupedPoints::new(scores, &[0, 1], None).unwrap();
     let mut changed = ChangedBag::default();
-    changed.fill(&counted, &[0, 1], &[0.0; 2], std::iter::empty());
+    changed.fill(&grouped, &[0, 1], &[0.0; 2], std::iter::empty());
     let candidate = Candidate { label: 0, scores: [1.0, 1.0, 0.0], same_label: 0..0 };
     // All three scores of all three points are at least as large as the query's.
-    assert_eq!(changed.query_levels(&counted, &candidate), [3, 3, 3]);
-    assert_eq!(changed.count(&counted, &candidate, fuse([3, 3, 3])), 3);
+    assert_eq!(changed.query_levels(&grouped, &candidate), [3, 3, 3]);
+    assert_eq!(changed.count(&grouped, &candidate, fuse([3, 3, 3])), 3);
 }

@@ -1,4 +1,4 @@
-//! The columns of an untrusted Parquet file, each read from its beginning to its end, whole rows at a time.
+//! Reading of an untrusted Parquet file's columns, each from start to end in batches of whole rows.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -14,34 +14,35 @@ use parquet::file::reader::Length;
 use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::schema::types::ColumnDescPtr;
 
-use crate::data::io::Part;
+use crate::data::io::FilePart;
 use crate::data::io::budget::Budget;
-use crate::data::io::parquet::footer::schema_is_sound;
-use crate::data::io::parquet::pages::{Pages, Source, plausible};
+use crate::data::io::parquet::footer::schema_is_valid;
+use crate::data::io::parquet::pages::{BoundedFile, CheckedPages, plausible};
 use crate::error::{Error, Result};
 
-/// Rows decoded at once.
+/// The number of rows that are decoded at once.
 const BATCH: usize = 512;
 
-/// A file, open. Copies of it are the same file.
+/// An open Parquet file. Clones share the file and its memory budget.
 #[derive(Clone)]
-pub(super) struct Columns {
+pub(super) struct ParquetFile {
     pub(super) path: PathBuf,
-    source: Arc<Source>,
+    source: Arc<BoundedFile>,
     pub(super) metadata: Arc<ParquetMetaData>,
     budget: Rc<Cell<Budget>>,
 }
 
-impl Columns {
+impl ParquetFile {
+    /// Reads the file's metadata, after a check of its schema.
     pub(super) fn open(path: &Path, file: File) -> Result<Self> {
-        let source = Source::new(file).map_err(|error| Error::io(path, error))?;
+        let source = BoundedFile::new(file).map_err(|error| Error::io(path, error))?;
         let unreadable = |error: ParquetError| {
             Error::format(
                 path,
                 format!("cannot be read as Parquet: {error}. It is truncated or damaged; save it again"),
             )
         };
-        if !schema_is_sound(&source.footer().map_err(unreadable)?) {
+        if !schema_is_valid(&source.footer().map_err(unreadable)?) {
             return Err(unreadable(ParquetError::General("the schema makes no sense".into())));
         }
         let metadata = ParquetMetaDataReader::new().parse_and_finish(&source).map_err(unreadable)?;
@@ -49,50 +50,52 @@ impl Columns {
         Ok(Self { path: path.to_owned(), source: Arc::new(source), metadata: Arc::new(metadata), budget })
     }
 
-    /// The names of the top-level columns.
+    /// Returns the names of the top-level columns.
     pub(super) fn names(&self) -> Vec<String> {
         let fields = self.metadata.file_metadata().schema().get_fields().iter();
         fields.map(|field| field.name().to_owned()).collect()
     }
 
-    /// What the file says of itself under this key.
+    /// Returns the text of this key in the file's metadata.
     pub(super) fn note(&self, key: &str) -> Option<&str> {
         let notes = self.metadata.file_metadata().key_value_metadata().into_iter().flatten();
         notes.filter(|note| note.key == key).find_map(|note| note.value.as_deref())
     }
 
+    /// Reports a missing column.
     pub(super) fn missing(&self, key: &str, help: &'static str) -> Error {
         Error::MissingKey { path: self.path.clone(), key: key.to_owned(), found: self.names(), help }
     }
 
-    /// The first leaf under the top-level column `name`, and whether it is the only one.
+    /// Returns the first leaf under the top-level column `name`.
     pub(super) fn find(&self, name: &str) -> Option<Column> {
         let columns = self.metadata.file_metadata().schema_descr().columns();
         let of_name = |leaf: &ColumnDescPtr| leaf.path().parts().first().is_some_and(|part| part == name);
         let place = columns.iter().position(of_name)?;
-        let alone = columns.iter().filter(|leaf| of_name(leaf)).count() == 1;
-        Some(Column { place, leaf: columns.get(place)?.clone(), alone, name: name.to_owned() })
+        let only = columns.iter().filter(|leaf| of_name(leaf)).count() == 1;
+        Some(Column { place, leaf: columns.get(place)?.clone(), only, name: name.to_owned() })
     }
 }
 
-/// A leaf of the schema under the name that people know.
+/// A leaf of the schema, under the name of its top-level column.
 pub(super) struct Column {
     pub(super) place: usize,
     pub(super) leaf: ColumnDescPtr,
-    pub(super) alone: bool,
+    /// True if the top-level column has no other leaf.
+    pub(super) only: bool,
     pub(super) name: String,
 }
 
-/// Values, definition levels and repetition levels of whole rows.
+/// The values, definition levels and repetition levels of whole rows.
 pub(super) type Batch<'a, T> = (&'a [T], &'a [i16], &'a [i16]);
 
-/// Goes through a column once.
-pub(super) struct Cursor<T: DataType> {
-    columns: Columns,
+/// A reader of one column, from start to end.
+pub(super) struct ColumnCursor<T: DataType> {
+    file: ParquetFile,
     pub(super) column: Column,
-    /// The next row group.
+    /// The number of the next row group.
     group: usize,
-    /// The bytes of one row group are none of another's, so together they are no more than the file's.
+    /// The compressed bytes that further row groups may have. Together row groups have no more bytes than the file.
     packed_left: u64,
     reader: Option<ColumnReaderImpl<T>>,
     values: Vec<T::T>,
@@ -100,11 +103,11 @@ pub(super) struct Cursor<T: DataType> {
     repetitions: Vec<i16>,
 }
 
-impl<T: DataType> Cursor<T> {
-    pub(super) fn new(columns: &Columns, column: Column) -> Self {
+impl<T: DataType> ColumnCursor<T> {
+    pub(super) fn new(file: &ParquetFile, column: Column) -> Self {
         Self {
-            packed_left: columns.source.len(),
-            columns: columns.clone(),
+            packed_left: file.source.len(),
+            file: file.clone(),
             column,
             group: 0,
             reader: None,
@@ -114,12 +117,12 @@ impl<T: DataType> Cursor<T> {
         }
     }
 
-    /// For messages about it.
-    pub(super) fn part(&self) -> Part<'_> {
-        Part { path: &self.columns.path, name: &self.column.name }
+    /// Returns the column's name for errors.
+    pub(super) fn part(&self) -> FilePart<'_> {
+        FilePart { path: &self.file.path, name: &self.column.name }
     }
 
-    /// The next rows, at least one and at most so many; `None` at the end.
+    /// Returns the next rows, at least one and at most `most`; `None` at the end.
     pub(super) fn next(&mut self, most: usize) -> Result<Option<Batch<'_, T::T>>> {
         loop {
             if self.reader.is_none() && !self.open_group()? {
@@ -143,13 +146,13 @@ impl<T: DataType> Cursor<T> {
         }
     }
 
-    /// Whether there is a row group more.
+    /// Opens the next row group; returns false at the end.
     fn open_group(&mut self) -> Result<bool> {
-        let metadata = self.columns.metadata.clone();
+        let metadata = self.file.metadata.clone();
         let Some(group) = metadata.row_groups().get(self.group) else { return Ok(false) };
         self.group += 1;
-        let damaged =
-            || self.part().error("has sizes that cannot be true; the file is damaged. Save it again");
+        // Refuse impossible sizes before anything is allocated.
+        let damaged = || self.part().error("has impossible sizes; the file is damaged. Save it again");
         let chunk = group.columns().get(self.column.place).ok_or_else(damaged)?;
         let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
         let (values, packed) = (u64::try_from(chunk.num_values()), u64::try_from(chunk.compressed_size()));
@@ -157,15 +160,15 @@ impl<T: DataType> Cursor<T> {
         let packed_left = self.packed_left.checked_sub(packed).ok_or_else(damaged)?;
         if !plausible(values, packed) {
             return Err(self.part().error(format!(
-                "claims {values} values in {packed} bytes; the file is damaged, or all its values are alike"
+                "claims {values} values in {packed} bytes; the file is damaged, or all its values are equal"
             )));
         }
-        let pages = SerializedPageReader::new(self.columns.source.clone(), chunk, 0, None)
+        let pages = SerializedPageReader::new(self.file.source.clone(), chunk, 0, None)
             .map_err(|error| self.undecodable(&error))?;
-        // Before any of it is decoded: one row may hold all of a column's values, and levels take as much again.
+        // Taken before decoding, since one row may hold all values of a column. Two levels per value take 4 bytes.
         self.take(values.saturating_mul(size_of::<T::T>() as u64 + 4))?;
         let levels = [self.column.leaf.max_rep_level(), self.column.leaf.max_def_level()];
-        let pages = Box::new(Pages::new(pages, values, levels));
+        let pages = Box::new(CheckedPages::new(pages, values, levels));
         self.reader = Some(ColumnReaderImpl::<T>::new(self.column.leaf.clone(), pages));
         self.packed_left = packed_left;
         Ok(true)
@@ -175,17 +178,17 @@ impl<T: DataType> Cursor<T> {
         self.part().error(format!("cannot be decoded: {error}. Save the file again"))
     }
 
-    /// Takes so many bytes of what the file may fill.
+    /// Takes `bytes` from the file's memory budget.
     pub(super) fn take(&self, bytes: u64) -> Result<()> {
-        let mut budget = self.columns.budget.get();
+        let mut budget = self.file.budget.get();
         let taken = budget.take(bytes).map_err(|problem| self.part().error(problem));
-        self.columns.budget.set(budget);
+        self.file.budget.set(budget);
         taken
     }
 
-    /// Refuses another number of rows than the file says it has.
+    /// Refuses a number of rows that differs from the file's metadata.
     pub(super) fn check_rows(&self, found: usize) -> Result<()> {
-        let claimed = self.columns.metadata.file_metadata().num_rows();
+        let claimed = self.file.metadata.file_metadata().num_rows();
         if i64::try_from(found) == Ok(claimed) {
             return Ok(());
         }

@@ -1,16 +1,17 @@
-//! A look at delta-encoded strings before the decoder sees them: it allocates as many lengths as their header claims.
+//! Checks of delta-encoded strings before the decoder, which allocates as many lengths as their header claims.
 //!
-//! A block of deltas is: varints for the size of a block, the number of miniblocks in it, the number of values and the first value;
-//! then, block by block, a varint, the widths of its miniblocks (a byte each) and their bits. `DELTA_LENGTH_BYTE_ARRAY` has one
-//! such run of lengths before its bytes; `DELTA_BYTE_ARRAY` a run of prefix lengths, then the same again for the rest.
+//! A run of deltas starts with varints for the size of a block, its number of miniblocks, the number of values and the
+//! first value. Every block then has a varint, the widths of its miniblocks (a byte each) and their bits. A page with
+//! `DELTA_LENGTH_BYTE_ARRAY` has one run of lengths before its bytes; with `DELTA_BYTE_ARRAY` it has a run of prefix
+//! lengths and a run of suffix lengths.
 
 use parquet::basic::Encoding;
 use parquet::column::page::Page;
 
 use crate::data::io::parquet::footer::varint;
 
-/// Whether the runs of lengths in a page claim no more values than the page does.
-pub(super) fn counts_are_sound(page: &Page, levels: [i16; 2]) -> bool {
+/// Returns whether the runs of lengths in a page claim no more values than the page has.
+pub(super) fn counts_are_valid(page: &Page, levels: [i16; 2]) -> bool {
     let (encoding, values) = match page {
         Page::DataPage { encoding, num_values, .. } | Page::DataPageV2 { encoding, num_values, .. } => {
             (*encoding, u64::from(*num_values))
@@ -22,10 +23,10 @@ pub(super) fn counts_are_sound(page: &Page, levels: [i16; 2]) -> bool {
         Encoding::DELTA_BYTE_ARRAY => 2,
         _ => return true,
     };
-    data_of(page, levels).and_then(|data| sound_runs(data, runs, values)).is_some()
+    data_of(page, levels).and_then(|data| check_runs(data, runs, values)).is_some()
 }
 
-/// The bytes behind the levels.
+/// Returns the bytes after the levels.
 fn data_of(page: &Page, levels: [i16; 2]) -> Option<&[u8]> {
     match page {
         Page::DataPage { buf, rep_level_encoding, def_level_encoding, .. } => {
@@ -34,7 +35,7 @@ fn data_of(page: &Page, levels: [i16; 2]) -> Option<&[u8]> {
                 if level == 0 {
                     continue;
                 }
-                // Runs with their length in front; the older way of packing levels is not written with deltas.
+                // RLE levels have their length in front. The older encoding of levels never occurs with deltas.
                 if *encoding != Encoding::RLE {
                     return None;
                 }
@@ -50,11 +51,12 @@ fn data_of(page: &Page, levels: [i16; 2]) -> Option<&[u8]> {
     }
 }
 
-fn sound_runs(mut data: &[u8], runs: usize, most: u64) -> Option<()> {
+/// Walks the runs; `None` if one is invalid or claims more than `most` values.
+fn check_runs(mut data: &[u8], runs: usize, most: u64) -> Option<()> {
     for run in 0..runs {
         let (block, miniblocks, count) = (varint(&mut data)?, varint(&mut data)?, varint(&mut data)?);
         varint(&mut data)?; // the first value
-        // The format says: blocks of a multiple of 128 values, miniblocks of a multiple of 32.
+        // The format requires blocks of a multiple of 128 values, and miniblocks of a multiple of 32.
         if count > most
             || block == 0
             || block > 1 << 20
@@ -64,7 +66,7 @@ fn sound_runs(mut data: &[u8], runs: usize, most: u64) -> Option<()> {
             return None;
         }
         if run + 1 == runs {
-            break; // what follows are the bytes themselves
+            break; // the bytes of the strings follow
         }
         let per_miniblock = block / miniblocks;
         let mut left = count.saturating_sub(1);
@@ -90,16 +92,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_are_walked_by_the_format() {
-        // Blocks of 128 in 4 miniblocks; 3 values, the first 0: one block with widths 1, 0, 0, 0 and 32 values of one bit.
+    fn runs_are_checked_against_the_format() {
+        // Blocks of 128 in 4 miniblocks; 3 values, the first 0: a block with widths 1, 0, 0, 0 and 32 values of one
+        // bit.
         let run = [0x80, 0x01, 4, 3, 0, 2, 1, 0, 0, 0, 0b10, 0, 0, 0];
         let one = [0x80, 0x01, 4, 1, 0];
         let both = [&run[..], &one].concat();
-        assert_eq!(sound_runs(&both, 2, 3), Some(()));
-        assert_eq!(sound_runs(&both, 2, 2), None); // the first run claims 3
-        let liar = [&run[..], &[0x80, 0x01, 4, 0xff, 0xff, 0xff, 0x0f, 0]].concat();
-        assert_eq!(sound_runs(&liar, 2, 3), None);
-        assert_eq!(sound_runs(&run[..9], 2, 3), None);
-        assert_eq!(sound_runs(&[0, 4, 1, 0], 1, 3), None);
+        assert_eq!(check_runs(&both, 2, 3), Some(()));
+        assert_eq!(check_runs(&both, 2, 2), None); // the first run claims 3
+        let wrong = [&run[..], &[0x80, 0x01, 4, 0xff, 0xff, 0xff, 0x0f, 0]].concat();
+        assert_eq!(check_runs(&wrong, 2, 3), None);
+        assert_eq!(check_runs(&run[..9], 2, 3), None);
+        assert_eq!(check_runs(&[0, 4, 1, 0], 1, 3), None);
     }
 }

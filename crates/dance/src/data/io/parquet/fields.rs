@@ -1,27 +1,27 @@
-//! Columns of a Parquet file that are not embeddings: what pictures and texts are embedded from. A field is a value per row, by
-//! itself or within a record (`image.bytes`), and comes as bytes: text and binary as they are, integers as they print.
+//! Fields of a Parquet file, such as pictures and texts to embed. A field has one value per row, at the top level or
+//! within a record (`image.bytes`). Values are returned as bytes: text and binary unchanged, integers as they print.
 
 use std::path::Path;
 
 use parquet::basic::Type;
 use parquet::data_type::{BoolType, ByteArrayType, DataType, Int32Type, Int64Type};
 
-use crate::data::io::Part;
-use crate::data::io::parquet::cursor::{Column, Columns, Cursor};
-use crate::data::io::parquet::guard::guarded;
+use crate::data::io::FilePart;
+use crate::data::io::parquet::cursor::{Column, ColumnCursor, ParquetFile};
+use crate::data::io::parquet::guard::catch_panics;
 use crate::error::Result;
 
-/// What a value takes beside its bytes.
+/// The memory of a value beside its bytes.
 const VALUE: u64 = 32;
 
-/// A Parquet file whose fields are read one by one.
+/// A Parquet file for reading single fields.
 pub struct ParquetFields {
-    columns: Columns,
+    file: ParquetFile,
 }
 
 impl std::fmt::Debug for ParquetFields {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ParquetFields").field("path", &self.columns.path).finish_non_exhaustive()
+        f.debug_struct("ParquetFields").field("path", &self.file.path).finish_non_exhaustive()
     }
 }
 
@@ -29,36 +29,36 @@ impl ParquetFields {
     /// Opens a file.
     pub fn open(path: &Path) -> Result<Self> {
         let file = crate::data::io::open::open(path, "parquet")?;
-        guarded(path, || Ok(Self { columns: Columns::open(path, file)? }))
+        catch_panics(path, || Ok(Self { file: ParquetFile::open(path, file)? }))
     }
 
-    /// The names of all fields: `label`, `image.bytes`.
+    /// Returns the names of all fields, such as `label` and `image.bytes`.
     pub fn names(&self) -> Vec<String> {
-        let leaves = self.columns.metadata.file_metadata().schema_descr().columns().iter();
+        let leaves = self.file.metadata.file_metadata().schema_descr().columns().iter();
         leaves.map(|leaf| leaf.path().string()).collect()
     }
 
-    /// What the file says of itself under this key.
+    /// Returns the text of this key in the file's metadata.
     pub fn note(&self, key: &str) -> Option<&str> {
-        self.columns.note(key)
+        self.file.note(key)
     }
 
-    /// The values of a field, `None` where there is none.
+    /// Reads the values of a field; `None` is a null.
     pub fn read(&self, name: &str) -> Result<Vec<Option<Vec<u8>>>> {
-        guarded(&self.columns.path, || self.decode(name))
+        catch_panics(&self.file.path, || self.decode(name))
     }
 
     fn decode(&self, name: &str) -> Result<Vec<Option<Vec<u8>>>> {
-        let part = Part { path: &self.columns.path, name };
-        let leaves = self.columns.metadata.file_metadata().schema_descr().columns();
+        let part = FilePart { path: &self.file.path, name };
+        let leaves = self.file.metadata.file_metadata().schema_descr().columns();
         let place = leaves.iter().position(|leaf| leaf.path().string() == name);
         let Some((place, leaf)) = place.and_then(|place| Some((place, leaves.get(place)?.clone()))) else {
-            return Err(part.error("is not there"));
+            return Err(part.error("is not a field of the file"));
         };
         if leaf.max_rep_level() != 0 {
             return Err(part.error("holds lists; one value per row is needed"));
         }
-        let column = Column { place, leaf, alone: true, name: name.to_owned() };
+        let column = Column { place, leaf, only: true, name: name.to_owned() };
         let text = |value: &dyn ToString| value.to_string().into_bytes();
         match column.leaf.physical_type() {
             Type::BYTE_ARRAY => self.values::<ByteArrayType>(column, |value| value.data().to_vec()),
@@ -75,13 +75,13 @@ impl ParquetFields {
         convert: impl Fn(&T::T) -> Vec<u8>,
     ) -> Result<Vec<Option<Vec<u8>>>> {
         let full = column.leaf.max_def_level();
-        let mut cursor = Cursor::<T>::new(&self.columns, column);
+        let mut cursor = ColumnCursor::<T>::new(&self.file, column);
         let mut all: Vec<Option<Vec<u8>>> = Vec::new();
         while let Some((values, definitions, _)) = cursor.next(usize::MAX)? {
             let begin = all.len();
             let mut values = values.iter();
             if full == 0 {
-                // A field that is always there has no levels.
+                // A field that cannot be null has no levels.
                 all.extend(values.map(|value| Some(convert(value))));
             } else {
                 let value =

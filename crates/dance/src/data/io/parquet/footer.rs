@@ -1,33 +1,33 @@
-//! A look at the schema in the footer of an untrusted Parquet file before the decoder sees it. The decoder goes down
-//! the schema by recursion and allocates as many children as a node claims: a crafted file of a few kilobytes could
-//! overflow the stack or ask for gigabytes, and neither can be caught.
+//! Checks of an untrusted Parquet file's schema and page headers before the decoder. The decoder walks the schema by
+//! recursion and allocates as many children as a node claims. A crafted file of a few kilobytes could overflow the
+//! stack or allocate gigabytes, and neither can be caught.
 //!
 //! The footer is a Thrift struct in the compact protocol. Its field 2 is the schema, a list of nodes in depth-first
-//! order, whose field 5 is their number of children. Everything else is skipped.
+//! order. Field 5 of a node is its number of children. All other fields are skipped.
 
-/// Deeper than any table that people make; the decoder is fine with it.
+/// The limit on the depth of a schema: deeper than real tables, and safe for the decoder.
 const DEEPEST: usize = 64;
 
-/// Whether the schema in these bytes, a whole footer, is a tree that the decoder can walk.
-pub(super) fn schema_is_sound(footer: &[u8]) -> bool {
-    Walk { rest: footer }.schema().is_some()
+/// Returns whether the schema in a footer is a tree that the decoder can reader.
+pub(super) fn schema_is_valid(footer: &[u8]) -> bool {
+    ThriftReader { rest: footer }.schema().is_some()
 }
 
-/// The unpacked and the packed size that a page header claims, if these bytes begin with one: fields 2 and 3. Where one is
-/// repeated, the worse counts.
+/// Returns the uncompressed and the compressed size in a page header, fields 2 and 3; `None` unless the bytes start
+/// with a page header. Of repeated fields, the worse value counts.
 pub(super) fn page_sizes(header: &[u8]) -> Option<(u64, u64)> {
-    let mut walk = Walk { rest: header };
+    let mut reader = ThriftReader { rest: header };
     let (mut id, mut unpacked, mut packed): (i64, Option<u64>, Option<u64>) = (0, None, None);
     loop {
-        match (walk.field(&mut id)?, id) {
+        match (reader.field(&mut id)?, id) {
             (STOP, _) => return Some((unpacked?, packed?)),
-            (I32, 2) => unpacked = unpacked.max(Some(walk.varint()? >> 1)), // zigzag
+            (I32, 2) => unpacked = unpacked.max(Some(reader.varint()? >> 1)), // zigzag
             (I32, 3) => {
-                let size = walk.varint()? >> 1;
+                let size = reader.varint()? >> 1;
                 packed = Some(packed.map_or(size, |other| other.min(size)));
             }
             (_, 2 | 3) => return None,
-            (kind, _) => walk.skip(kind, 0)?,
+            (kind, _) => reader.skip(kind, 0)?,
         }
     }
 }
@@ -42,13 +42,13 @@ const LIST: u8 = 9;
 const SET: u8 = 10;
 const STRUCT: u8 = 12;
 
-/// The bytes not yet read. Every step gives `None` where the bytes end or make no sense.
-struct Walk<'a> {
+/// A reader of Thrift structs. Its methods return `None` if the bytes end or are invalid.
+struct ThriftReader<'a> {
     rest: &'a [u8],
 }
 
-impl Walk<'_> {
-    /// Goes on to the end, since a second schema would replace the first.
+impl ThriftReader<'_> {
+    /// Checks the schema. Reads to the end, since a second schema would replace the first.
     fn schema(&mut self) -> Option<()> {
         let (mut id, mut found) = (0, None);
         loop {
@@ -61,9 +61,10 @@ impl Walk<'_> {
         }
     }
 
+    /// Checks the list of nodes.
     fn nodes(&mut self) -> Option<()> {
         let (count, kind) = self.list()?;
-        // Children still to come, a level each.
+        // For every level, the number of children that have not been read.
         let mut open: Vec<u64> = Vec::new();
         for left in (0..count).rev() {
             if kind != STRUCT {
@@ -87,7 +88,7 @@ impl Walk<'_> {
         Some(())
     }
 
-    /// Reads a node for its number of children.
+    /// Reads a node and returns its number of children.
     fn children(&mut self) -> Option<u64> {
         let (mut id, mut children) = (0, 0);
         loop {
@@ -100,7 +101,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The type of the next field, or `STOP` at the end of the struct.
+    /// Returns the type of the next field, or `STOP` at the end of the struct, and sets `id` to its number.
     fn field(&mut self, id: &mut i64) -> Option<u8> {
         let byte = self.byte()?;
         if byte == STOP {
@@ -116,23 +117,24 @@ impl Walk<'_> {
         Some(byte & 0x0f).filter(|&kind| kind != STOP)
     }
 
-    /// The length of a list and the type of its elements.
+    /// Returns the length of a list and the type of its elements.
     fn list(&mut self) -> Option<(u64, u8)> {
         let byte = self.byte()?;
         let count = match byte >> 4 {
             15 => self.varint()?,
             count => u64::from(count),
         };
-        // An element takes a byte at least, so no list is longer than what is left.
+        // An element has at least one byte, so no list is longer than the rest of the bytes.
         (count <= self.rest.len() as u64).then_some((count, byte & 0x0f))
     }
 
+    /// Skips a value of this type.
     fn skip(&mut self, kind: u8, depth: usize) -> Option<()> {
         if depth > DEEPEST {
             return None;
         }
         match kind {
-            1 | 2 => Some(()), // a boolean is in its type
+            1 | 2 => Some(()), // the type holds the value of a boolean
             BYTE => self.byte().map(|_| ()),
             4..=I64 => self.varint().map(|_| ()),
             DOUBLE => self.bytes(8),
@@ -153,7 +155,7 @@ impl Walk<'_> {
                     }
                 }
             }
-            _ => None, // not a type, or a map, which no part of a footer is
+            _ => None, // no type, or a map, which footers do not have
         }
     }
 
@@ -173,7 +175,7 @@ impl Walk<'_> {
     }
 }
 
-/// A number in as many bytes as it takes, seven bits each; `None` where the bytes end, or go on for too long.
+/// Reads a varint, which has seven bits of a number per byte; `None` if the bytes end or the number is too long.
 pub(super) fn varint(data: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..70).step_by(7) {
@@ -196,10 +198,10 @@ mod tests {
         // Type 0, 300 unpacked, 40 packed (zigzag varints), then a struct with the number of values, then the end.
         let short = [0x15, 0, 0x15, 0xd8, 4, 0x15, 80, 0x2c, 0x15, 2, 0, 0];
         assert_eq!(page_sizes(&short), Some((300, 40)));
-        // The same with the number of the field written out.
+        // The field numbers are written out.
         let long = [0x05, 2, 0, 0x05, 4, 0xd8, 4, 0x05, 6, 80, 0];
         assert_eq!(page_sizes(&long), Some((300, 40)));
-        // Repeated, the worse counts.
+        // Of repeated fields, the worse value counts.
         let twice = [0x15, 0, 0x15, 0xd8, 4, 0x15, 80, 0x05, 4, 0x80, 0x89, 0x7a, 0x05, 6, 2, 0];
         assert_eq!(page_sizes(&twice), Some((1_000_000, 1)));
         assert_eq!(page_sizes(&short[..5]), None);

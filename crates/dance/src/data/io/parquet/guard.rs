@@ -1,4 +1,4 @@
-//! Decoders of others that answer some damaged files with a panic: here it becomes an error, and nothing else.
+//! Conversion of panics in third-party decoders, which some damaged files cause, to errors.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -8,20 +8,20 @@ use std::sync::Once;
 use crate::error::{Error, Result};
 
 thread_local! {
-    /// Whether a panic of this thread will be caught here.
+    /// True while this module catches panics of this thread.
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Work by a decoder that may panic: on an unknown level encoding, an overflow in a page header, a text longer than its page.
-/// Everything it was working on is dropped here, or never asked again, so nothing half-done is left behind.
-pub(super) fn guarded<T>(path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
+/// Runs a decoder and converts its panics to errors. A decoder panics on an unknown level encoding, an overflow in a
+/// page header, or a text longer than its page. Its state is dropped or never used again, so no invalid state remains.
+pub(super) fn catch_panics<T>(path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let before = CAUGHT.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));
     CAUGHT.set(before);
     done.unwrap_or_else(|_| Err(Error::format(path, "is damaged: it cannot be decoded. Save it again")))
 }
 
-/// From now on says nothing of panics that a reader catches: they are told as errors. For programs, which own the panic hook.
+/// Installs a panic hook without messages for panics that readers convert to errors. For programs, which own the hook.
 pub fn silence_caught_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -39,10 +39,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_an_error() {
-        let found = guarded::<()>(Path::new("x.parquet"), || panic!("of a decoder"));
+    fn a_panic_becomes_an_error() {
+        let found = catch_panics::<()>(Path::new("x.parquet"), || panic!("of a decoder"));
         assert!(found.unwrap_err().to_string().contains("x.parquet: is damaged"));
         assert!(!CAUGHT.get());
-        assert_eq!(guarded(Path::new("x"), || Ok(1)).unwrap(), 1);
+        assert_eq!(catch_panics(Path::new("x"), || Ok(1)).unwrap(), 1);
     }
 }

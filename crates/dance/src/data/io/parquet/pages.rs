@@ -1,5 +1,5 @@
-//! What stands between an untrusted Parquet file and the decoder: it reads only what is there, and refuses pages that
-//! claim to hold more than they can. The decoder allocates what a page claims.
+//! Checked reading of an untrusted Parquet file's pages. The decoder allocates the sizes that a page claims, so reads
+//! beyond the file's end and pages with impossible sizes are refused.
 
 use std::fs::File;
 
@@ -9,34 +9,34 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
 use crate::data::io::budget::Budget;
-use crate::data::io::parquet::delta::counts_are_sound;
+use crate::data::io::parquet::delta::counts_are_valid;
 use crate::data::io::parquet::footer::page_sizes;
 
-/// No real column is refused below so many values: a constant one packs into almost nothing.
-const ALWAYS_FINE: u64 = 1 << 22;
-/// The most values that one byte of the file may stand for.
+/// The number of values that a column may have in any number of bytes: a constant column compresses to a few bytes.
+const ALWAYS_PLAUSIBLE: u64 = 1 << 22;
+/// The largest number of values per byte of the file.
 const RATIO: u64 = 1024;
-/// A page's header is a few dozen bytes, and the least and largest value of the page.
+/// The limit on a page header, which has a few dozen bytes and the smallest and largest value of the page.
 const LONGEST_HEADER: u64 = 1 << 16;
 
-/// Whether `values` can come out of `packed` bytes.
+/// Returns whether a column of `values` values can be compressed to `packed` bytes.
 pub(super) fn plausible(values: u64, packed: u64) -> bool {
-    values <= ALWAYS_FINE.max(packed.saturating_mul(RATIO))
+    values <= ALWAYS_PLAUSIBLE.max(packed.saturating_mul(RATIO))
 }
 
-/// A file that is never read beyond its end.
-pub(super) struct Source {
+/// A file that refuses reads beyond its end, and pages with impossible sizes.
+pub(super) struct BoundedFile {
     file: File,
     length: u64,
 }
 
-impl Source {
+impl BoundedFile {
     pub(super) fn new(file: File) -> std::io::Result<Self> {
         let length = file.metadata()?.len();
         Ok(Self { file, length })
     }
 
-    /// Where the footer is and how long: before the last 8 bytes, which are its length and `PAR1`.
+    /// Returns the footer's place and length. It ends before the last 8 bytes, which are its length and `PAR1`.
     fn footer_place(&self) -> Result<(u64, usize)> {
         let end =
             self.length.checked_sub(8).ok_or_else(|| ParquetError::EOF("the file is too short".into()))?;
@@ -47,12 +47,13 @@ impl Source {
         Ok((start, length as usize))
     }
 
-    /// The footer.
+    /// Reads the footer.
     pub(super) fn footer(&self) -> Result<Bytes> {
         let (start, length) = self.footer_place()?;
         self.get_bytes(start, length)
     }
 
+    /// Refuses bytes beyond the file's end.
     fn check(&self, start: u64, length: u64) -> Result<()> {
         if start.checked_add(length).is_some_and(|end| end <= self.length) {
             return Ok(());
@@ -64,13 +65,13 @@ impl Source {
     }
 }
 
-impl Length for Source {
+impl Length for BoundedFile {
     fn len(&self) -> u64 {
         self.length
     }
 }
 
-impl ChunkReader for Source {
+impl ChunkReader for BoundedFile {
     type T = <File as ChunkReader>::T;
 
     fn get_read(&self, start: u64) -> Result<Self::T> {
@@ -78,7 +79,7 @@ impl ChunkReader for Source {
         if start >= self.footer_place()?.0 {
             return self.file.get_read(start);
         }
-        // The decoder reads the header of a page here, and then allocates what it says.
+        // The decoder reads a page header here and then allocates the page, so its sizes are checked first.
         let head = self.file.get_bytes(start, (self.length - start).min(LONGEST_HEADER) as usize)?;
         match page_sizes(&head) {
             None => Err(ParquetError::General(format!("there is no page at byte {start}"))),
@@ -97,23 +98,25 @@ impl ChunkReader for Source {
     }
 }
 
-/// Pages that together hold no more values than their column chunk says it has.
+/// A page reader that refuses more values than the column chunk has.
 ///
-/// Who looks ahead gets the page itself: the decoder's own way to do that reads the file from places where no header is.
-pub(super) struct Pages<P> {
+/// `peek_next_page` decodes the page and keeps it. The decoder's own reader would instead read the file at places
+/// without a page header.
+pub(super) struct CheckedPages<P> {
     inner: P,
     values_left: u64,
     /// The largest repetition and definition level.
     levels: [i16; 2],
-    /// A page that was looked at.
+    /// The page that was peeked at.
     next: Option<Page>,
 }
 
-impl<P: PageReader> Pages<P> {
+impl<P: PageReader> CheckedPages<P> {
     pub(super) fn new(inner: P, values: u64, levels: [i16; 2]) -> Self {
         Self { inner, values_left: values, levels, next: None }
     }
 
+    /// Reads and checks the next page.
     fn read(&mut self) -> Result<Option<Page>> {
         let Some(page) = self.inner.get_next_page()? else { return Ok(None) };
         let values = u64::from(page.num_values());
@@ -127,14 +130,14 @@ impl<P: PageReader> Pages<P> {
                 ParquetError::General(format!("a page claims {values} values, {} are left", self.values_left))
             })?;
         }
-        if !counts_are_sound(&page, self.levels) {
+        if !counts_are_valid(&page, self.levels) {
             return Err(ParquetError::General("a page claims more lengths than it has values".into()));
         }
         Ok(Some(page))
     }
 }
 
-impl<P: PageReader> PageReader for Pages<P> {
+impl<P: PageReader> PageReader for CheckedPages<P> {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
         match self.next.take() {
             Some(page) => Ok(Some(page)),
@@ -160,13 +163,13 @@ impl<P: PageReader> PageReader for Pages<P> {
         self.get_next_page().map(drop)
     }
 
-    /// Only the end is known to be one: without an index a row may go on in the next page.
+    /// Returns true only at the end, since without an index a row may continue in the next page.
     fn at_record_boundary(&mut self) -> Result<bool> {
         Ok(self.peek_next_page()?.is_none())
     }
 }
 
-impl<P: PageReader> Iterator for Pages<P> {
+impl<P: PageReader> Iterator for CheckedPages<P> {
     type Item = Result<Page>;
 
     fn next(&mut self) -> Option<Self::Item> {

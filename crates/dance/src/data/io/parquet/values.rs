@@ -1,4 +1,4 @@
-//! A column with one value per row: labels or ids.
+//! Reading of a column with one value per row: labels, ids or provenance.
 
 use parquet::basic::{ConvertedType, LogicalType, Type};
 use parquet::data_type::{
@@ -6,55 +6,57 @@ use parquet::data_type::{
 };
 
 use crate::data::RawLabels;
-use crate::data::io::Part;
-use crate::data::io::parquet::cursor::{Column, Columns, Cursor};
+use crate::data::io::FilePart;
+use crate::data::io::parquet::cursor::{Column, ColumnCursor, ParquetFile};
 use crate::error::Result;
 
-/// Reads labels or ids, some rows at a time.
-pub(super) struct Values {
+/// A column of values, read in blocks of rows.
+pub(super) struct ValueColumn {
     name: String,
     cursor: AnyCursor,
-    /// Rows read.
+    /// The number of rows read so far.
     rows: usize,
 }
 
 enum AnyCursor {
-    Boolean(Cursor<BoolType>),
-    /// And whether they have no sign.
-    Short(Cursor<Int32Type>, bool),
-    Long(Cursor<Int64Type>, bool),
-    Single(Cursor<FloatType>),
-    Double(Cursor<DoubleType>),
-    Text(Cursor<ByteArrayType>),
+    Boolean(ColumnCursor<BoolType>),
+    /// 32-bit integers, and whether they are unsigned.
+    Short(ColumnCursor<Int32Type>, bool),
+    /// 64-bit integers, and whether they are unsigned.
+    Long(ColumnCursor<Int64Type>, bool),
+    Single(ColumnCursor<FloatType>),
+    Double(ColumnCursor<DoubleType>),
+    Text(ColumnCursor<ByteArrayType>),
 }
 
-impl Values {
-    pub(super) fn new(columns: &Columns, column: Column) -> Result<Self> {
+impl ValueColumn {
+    /// Starts to read a column, and refuses one of lists, records or other types.
+    pub(super) fn new(file: &ParquetFile, column: Column) -> Result<Self> {
         let (leaf, name) = (column.leaf.clone(), column.name.clone());
         let wrong = |found: &str| {
-            Err(Part { path: &columns.path, name: &name }.error(format!(
+            Err(FilePart { path: &file.path, name: &name }.error(format!(
                 "holds {found}; one integer, boolean, whole float or string per row is needed"
             )))
         };
-        if !column.alone || leaf.path().parts().len() != 1 || leaf.max_rep_level() != 0 {
+        if !column.only || leaf.path().parts().len() != 1 || leaf.max_rep_level() != 0 {
             return wrong("lists or records");
         }
         let logical = leaf.logical_type_ref();
         let unsigned = match logical {
             Some(LogicalType::Integer(integer)) => !integer.is_signed,
-            // Writers older than logical types say it so.
+            // Writers older than logical types use converted types.
             _ => leaf.converted_type().to_string().starts_with("UINT"),
         };
         let integer = matches!(logical, None | Some(LogicalType::Integer(_)))
             && !matches!(leaf.converted_type(), ConvertedType::DECIMAL | ConvertedType::DATE);
         let cursor = match leaf.physical_type() {
-            Type::BOOLEAN => AnyCursor::Boolean(Cursor::new(columns, column)),
-            Type::INT32 if integer => AnyCursor::Short(Cursor::new(columns, column), unsigned),
-            Type::INT64 if integer => AnyCursor::Long(Cursor::new(columns, column), unsigned),
-            Type::FLOAT => AnyCursor::Single(Cursor::new(columns, column)),
-            Type::DOUBLE => AnyCursor::Double(Cursor::new(columns, column)),
+            Type::BOOLEAN => AnyCursor::Boolean(ColumnCursor::new(file, column)),
+            Type::INT32 if integer => AnyCursor::Short(ColumnCursor::new(file, column), unsigned),
+            Type::INT64 if integer => AnyCursor::Long(ColumnCursor::new(file, column), unsigned),
+            Type::FLOAT => AnyCursor::Single(ColumnCursor::new(file, column)),
+            Type::DOUBLE => AnyCursor::Double(ColumnCursor::new(file, column)),
             Type::BYTE_ARRAY if !matches!(logical, Some(LogicalType::Decimal(_))) => {
-                AnyCursor::Text(Cursor::new(columns, column))
+                AnyCursor::Text(ColumnCursor::new(file, column))
             }
             other => {
                 return wrong(&logical.map_or(other.to_string(), |logical| format!("{logical:?} values")));
@@ -67,7 +69,7 @@ impl Values {
         &self.name
     }
 
-    /// The values of the next rows, which must be there. Places of those that are null are noted where that is allowed.
+    /// Reads the values of the next `rows` rows, which must exist. Nulls are added to `missing`, or refused without it.
     pub(super) fn take(&mut self, rows: usize, missing: Option<&mut Vec<usize>>) -> Result<RawLabels> {
         let first = self.rows;
         self.rows += rows;
@@ -108,7 +110,7 @@ impl Values {
         }
     }
 
-    /// Refuses rows beyond those that the embeddings have.
+    /// Refuses more rows than the embeddings have.
     pub(super) fn check_end(&mut self, rows: usize) -> Result<()> {
         match &mut self.cursor {
             AnyCursor::Boolean(cursor) => check_end(cursor, rows),
@@ -121,18 +123,16 @@ impl Values {
     }
 }
 
-fn check_end<T: DataType>(cursor: &mut Cursor<T>, rows: usize) -> Result<()> {
+fn check_end<T: DataType>(cursor: &mut ColumnCursor<T>, rows: usize) -> Result<()> {
     match cursor.next(1)? {
         None => Ok(()),
-        Some(_) => {
-            Err(cursor.part().error(format!("has more than the {rows} rows that the embeddings have")))
-        }
+        Some(_) => Err(cursor.part().error(format!("has more rows than the embeddings, which have {rows}"))),
     }
 }
 
-/// The values of the next rows, of which the first is number `first`; nulls are filled.
+/// Reads the values of the next rows, the first being row `first` of the file, and replaces nulls by `filler`.
 fn take<T: DataType>(
-    cursor: &mut Cursor<T>,
+    cursor: &mut ColumnCursor<T>,
     rows: usize,
     first: usize,
     mut missing: Option<&mut Vec<usize>>,

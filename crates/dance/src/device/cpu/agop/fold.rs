@@ -1,4 +1,4 @@
-//! The folded form, in f32 or f64.
+//! The folded form of the AGOP, in f32 or f64.
 
 use faer::{Mat, MatRef};
 use rayon::prelude::*;
@@ -7,10 +7,10 @@ use super::{Gradients, folded_error};
 use crate::numeric::linalg::{self, Real, View};
 use crate::numeric::matrix::Matrix;
 
-/// Columns of a tile: a multiple of the product kernel's 96.
+/// Columns of a tile, a multiple of the product kernel's 96.
 const COLUMNS: usize = 960;
 
-/// `s·G` from `weights` (`w - shift`, both triangles), and an estimate of its relative error.
+/// Returns `s·G` from `weights` (`w - shift`, both triangles), and an estimate of its relative error.
 pub(super) fn outer_product<T: Real>(
     gradients: &Gradients<'_>,
     sample: &[usize],
@@ -39,14 +39,14 @@ pub(super) fn outer_product<T: Real>(
         q,
     };
 
-    // H·X, one task a tile of rows; the longest rows first, so that the threads finish together.
+    // H·X, one task per tile of rows. The longest rows come first, so that the threads finish together.
     let tile = if n < 1024 { 64 } else { 256 };
     let mut halves = vec![T::default(); n * d];
     let tasks: Vec<_> = halves.chunks_mut(tile * d).enumerate().rev().collect();
     let spreads: Vec<f64> =
         tasks.into_par_iter().with_max_len(1).map(|(index, out)| fold.rows(index * tile, out)).collect();
 
-    // XᵀHX, and the shift's part bᵀF, both to be added to their transposes.
+    // XᵀHX and bᵀF, the part of the shift. The result adds their transposes.
     let mut lower = Mat::<T>::zeros(d, d);
     let halves = MatRef::from_row_major_slice(&halves, n, d);
     linalg::product(lower.as_mut(), fold.mapped.transpose(), halves);
@@ -64,10 +64,10 @@ pub(super) fn outer_product<T: Real>(
     (outer, folded_error(spreads.iter().sum(), norm))
 }
 
-/// `Q = wA` on the sampled rows, 0 elsewhere; from `w - shift` and the column sums of `A`.
+/// Returns `Q = wA` on the sampled rows, and 0 elsewhere; from `w - shift` and the column sums of `A`.
 fn weighted_sums<T: Real>(
     beta: &Matrix,
-    wide_beta: &Mat<T>,
+    beta_f64: &Mat<T>,
     sampled_weights: &[f32],
     sample: &[usize],
     shift: f32,
@@ -81,7 +81,7 @@ fn weighted_sums<T: Real>(
     }
     let mut parts = Mat::<T>::zeros(sample.len(), c);
     let sampled_weights = linalg::row_major(sampled_weights, n, sample.len());
-    T::weighted_product(parts.as_mut(), sampled_weights, wide_beta.as_ref());
+    T::weighted_product(parts.as_mut(), sampled_weights, beta_f64.as_ref());
     let mut q = Mat::<T>::zeros(beta.rows(), c);
     for (class, sum) in sums.iter().enumerate() {
         for (place, &row) in sample.iter().enumerate() {
@@ -95,7 +95,8 @@ fn squared_norm<T: Real>(matrix: &Mat<T>, row: usize) -> T {
     T::from_f64(matrix.row(row).iter().map(|&value| value.into() * value.into()).sum())
 }
 
-/// `shift·bᵀF`, `b = AᵀX`, `F = (t∘A - Q)ᵀX + ½·s·shift·b`, `t` the row sums of the sampled `w - shift`. In f64.
+/// Returns `shift·bᵀF` in f64, with `b = AᵀX`, `F = (t∘A - Q)ᵀX + ½·s·shift·b`, and `t` the row sums of the sampled
+/// `w - shift`.
 fn shift_part<T: Real>(
     gradients: &Gradients<'_>,
     fold: &Fold<'_, T>,
@@ -119,7 +120,7 @@ fn shift_part<T: Real>(
     out
 }
 
-/// What every tile reads.
+/// The inputs of every tile.
 struct Fold<'a, T> {
     /// `w - shift`, n×n, and its sampled columns, n×s.
     all_weights: &'a [f32],
@@ -135,7 +136,7 @@ struct Fold<'a, T> {
 }
 
 impl<T: Real> Fold<'_, T> {
-    /// Rows `start…` of `H·X` into `out`; returns the sum of squares of the terms `H_ij xᵢ xⱼᵀ`.
+    /// Writes rows `start…` of `H·X` to `out`; returns the sum of squares of the terms `H_ij xᵢ xⱼᵀ`.
     fn rows(&self, start: usize, out: &mut [T]) -> f64 {
         let d = self.mapped.ncols();
         let height = out.len() / d;
@@ -150,6 +151,7 @@ impl<T: Real> Fold<'_, T> {
                 let (left, right) = (left.subrows(start, height), right.subrows(first, width));
                 linalg::gemm(linalg::row_major_mut(out, height, width), add, left, right.transpose(), T::ONE);
             };
+            // The lower triangle of (AAᵀ)∘(w_s w_sᵀ) - w∘(AQᵀ + QAᵀ), in one tile.
             T::weights_gram(
                 linalg::row_major_mut(tile, height, width),
                 self.weight_rows(start, height),
@@ -185,7 +187,8 @@ impl<T: Real> Fold<'_, T> {
         )
     }
 
-    /// Completes a row of `H` from column `first` on: subtracts `w∘other`, halves the diagonal, clears what is above it.
+    /// Completes a row of `H` from column `first` on: subtracts `w∘other`, halves the diagonal, and clears the part
+    /// above it.
     fn finish_row(&self, row: usize, first: usize, tile: &mut [T], other: &[T]) -> f64 {
         let weights = &self.all_weights[row * self.norms.len() + first..][..tile.len()];
         for ((value, factor), &weight) in tile.iter_mut().zip(other).zip(weights) {
@@ -207,7 +210,7 @@ impl<T: Real> Fold<'_, T> {
     }
 }
 
-/// Columns `chosen` of the n×n matrix, n×s.
+/// Returns the columns `chosen` of the n×n matrix, n×s.
 fn gather_columns(square: &[f32], n: usize, chosen: &[usize]) -> Matrix {
     let mut out = Matrix::zeros(n, chosen.len());
     out.as_mut_slice().par_chunks_mut(chosen.len().max(1)).zip(square.par_chunks(n)).for_each(

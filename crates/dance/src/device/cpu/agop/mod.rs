@@ -1,25 +1,25 @@
 //! The average gradient outer product of a kernel ridge regression, exactly, in two forms.
 //!
-//! `G = (1/s) Σᵢ Σ_l ∇f_l(zᵢ) ∇f_l(zᵢ)ᵀ` over the classes `l` and `s` of the `n` training points (all, or a sample). With
-//! `A = β`, `x = zM` and `w` the symmetric n×n matrix of gradient weights (see `kernel`),
+//! `G = (1/s) Σᵢ Σ_l ∇f_l(zᵢ) ∇f_l(zᵢ)ᵀ` over the classes `l` and `s` of the `n` training points (all, or a sample).
+//! With `A = β`, `x = zM` and `w` the symmetric n×n matrix of gradient weights (see `kernel`),
 //! `∇f_l(zᵢ) = Σⱼ A_jl w_ji (xᵢ - xⱼ)`.
 //!
 //! - **By definition**: every gradient is formed; `2·s·n·c·d + 2·s·c·d²` flops.
-//! - **Folded**: the sums over `l` and `i` are done first. With `Q = wA` (rows outside the sample 0),
+//! - **Folded**: the sums over `l` and `i` come first. With `Q = wA` (rows outside the sample 0),
 //!   `s·G = Xᵀ S X`, `S = diag(‖Qᵢ‖²) - w∘(AQᵀ) - w∘(QAᵀ) + (AAᵀ)∘(w_s w_sᵀ)`, symmetric.
-//!   Only the lower triangle of `S` is formed, tile by tile and never stored: with its diagonal halved it is `H`, and
+//!   Only the lower triangle of `S` is formed, tile by tile, and never stored. With its diagonal halved it is `H`, and
 //!   `s·G = XᵀHX + (XᵀHX)ᵀ`. `n²·s + 2·n·s·c + 3·n²·c + n²·d + 2·n·d²` flops.
 //!
-//! The cheaper form is chosen by these counts. Memory beside `w`: n×(c+d), n×s when sampled, and two tiles per thread.
+//! The form with fewer operations is used. Memory beside `w`: n×(c+d), n×s when sampled, and two tiles per thread.
 //!
-//! **Rounding.** β alternates: `Σⱼ β_jl` is far smaller than `Σⱼ |β_jl|`, and folding squares that ratio. Two things keep
-//! the folded form as exact as the other:
+//! **Rounding.** The coefficients β alternate in sign: `Σⱼ β_jl` is far smaller than `Σⱼ |β_jl|`, and folding squares
+//! that ratio. Two measures keep the folded form as exact as the other:
 //! - A constant part of `w` needs no n×n product. With `w = μ + w'`, `a = Aᵀ1`, `b = AᵀX`, the gradients are
-//!   `g'_il + μ(a_l xᵢ - b_l)`, and `s·G = Xᵀ S' X + μ(bᵀF + Fᵀb)` where `S'` has `w'` for `w` (and the whole `Q`),
-//!   `F = (t∘A - Q)ᵀX + ½sμb`, `t = w'1`. Distances concentrate in many dimensions, so with `μ` the median weight `w'` is
-//!   small and so is the error.
-//! - The error of the result is estimated from the size of the terms against their sum; where it is above the tolerance,
-//!   the fold runs again in f64 (at about twice the time), from the same f32 `w`.
+//!   `g'_il + μ(a_l xᵢ - b_l)`, and `s·G = Xᵀ S' X + μ(bᵀF + Fᵀb)`, where `S'` has `w'` for `w` (and the whole `Q`),
+//!   `F = (t∘A - Q)ᵀX + ½sμb`, `t = w'1`. Distances concentrate in many dimensions, so with `μ` the median weight, `w'`
+//!   is small and so is the error.
+//! - The error of the result is estimated from the size of the terms relative to their sum. Above the tolerance the
+//!   fold runs again in f64, at about twice the time, from the same f32 `w`.
 
 mod fold;
 
@@ -30,7 +30,7 @@ use crate::kernel::Kernel;
 use crate::numeric::linalg;
 use crate::numeric::matrix::Matrix;
 
-/// Floating-point operations of `form` for `n` points, `s` of them sampled, `c` classes and `d` dimensions.
+/// Returns the floating-point operations of `form` for `n` points, `s` of them sampled, `c` classes and `d` dimensions.
 pub fn flops(form: AgopForm, n: usize, s: usize, c: usize, d: usize) -> f64 {
     let (n, s, c, d) = (n as f64, s as f64, c as f64, d as f64);
     match form {
@@ -39,7 +39,7 @@ pub fn flops(form: AgopForm, n: usize, s: usize, c: usize, d: usize) -> f64 {
     }
 }
 
-/// The form with fewer operations.
+/// Returns the form with fewer operations.
 pub(in crate::device) fn cheaper_form(n: usize, s: usize, c: usize, d: usize) -> AgopForm {
     if flops(AgopForm::Definition, n, s, c, d) < flops(AgopForm::Folded, n, s, c, d) {
         AgopForm::Definition
@@ -48,10 +48,10 @@ pub(in crate::device) fn cheaper_form(n: usize, s: usize, c: usize, d: usize) ->
     }
 }
 
-/// Relative error above which the folded form runs again in f64.
+/// The relative error above which the folded form runs again in f64.
 pub(in crate::device) const TOLERANCE: f64 = 5e-6;
 
-/// A fitted kernel ridge regression, as the AGOP sees it.
+/// A fitted kernel ridge regression, as input of the AGOP.
 pub(crate) struct Gradients<'a> {
     /// Squared distances, lower triangle of n×n.
     pub(crate) squared: &'a [f32],
@@ -63,7 +63,7 @@ pub(crate) struct Gradients<'a> {
 }
 
 impl Gradients<'_> {
-    /// `G` (d×d) over the points `sample` (all when `None`); `work` (n×n) holds `w` afterwards.
+    /// Returns `G` (d×d) over the points `sample`, or all if `None`. Afterwards `work` (n×n) holds `w`.
     pub(crate) fn outer_product(&self, form: AgopForm, sample: Option<&[usize]>, work: &mut [f32]) -> Matrix {
         let n = self.beta.rows();
         let everything: Vec<usize>;
@@ -96,7 +96,7 @@ impl Gradients<'_> {
         outer
     }
 
-    /// The median of a sample of weights.
+    /// Returns the median of a sample of weights.
     fn median_weight(&self) -> f32 {
         const ROWS: usize = 64;
         let n = self.beta.rows();
@@ -107,8 +107,8 @@ impl Gradients<'_> {
         median_of(&self.kernel, &squared)
     }
 
-    /// The symmetric matrix `w - shift`, both triangles. A pair without distance has no direction, so its weight does
-    /// not matter: it becomes 0 here, `shift` in effect.
+    /// Fills in the symmetric matrix `w - shift`, both triangles. A pair at distance 0 has no direction, so its weight
+    /// does not matter; it becomes 0 here.
     fn fill_weights(&self, shift: f32, work: &mut [f32]) {
         let n = self.beta.rows();
         work.par_chunks_mut(n).zip(self.squared.par_chunks(n)).enumerate().for_each(
@@ -124,7 +124,7 @@ impl Gradients<'_> {
     }
 
     fn by_definition(&self, sample: &[usize], weights: &[f32]) -> Matrix {
-        /// Partial sums, added in order: the result does not depend on who computed which.
+        /// The number of partial sums. They are added in order, so the result does not depend on the threads.
         const PARTS: usize = 16;
         let (n, d) = (self.beta.rows(), self.mapped.cols());
         let part = sample.len().div_ceil(PARTS).max(1);
@@ -148,7 +148,8 @@ impl Gradients<'_> {
         outer
     }
 
-    /// `∇f_l(zᵢ) = Σⱼ A_jl w_ji (xᵢ - xⱼ)` for every class, c×d. The differences are formed, not expanded: that would cancel.
+    /// Returns `∇f_l(zᵢ) = Σⱼ A_jl w_ji (xᵢ - xⱼ)` for every class, c×d. The differences are formed, because expanding
+    /// them would cancel.
     fn gradients_at(&self, point: usize, weights: &[f32], scratch: &mut Vec<f32>) -> Matrix {
         let (n, c, d) = (self.beta.rows(), self.beta.cols(), self.mapped.cols());
         scratch.clear();
@@ -164,7 +165,7 @@ impl Gradients<'_> {
     }
 }
 
-/// The median weight of squared distances.
+/// Returns the median weight of squared distances.
 pub(in crate::device) fn median_of(kernel: &Kernel, squared: &[f32]) -> f32 {
     if squared.is_empty() {
         return 0.0;
@@ -175,8 +176,8 @@ pub(in crate::device) fn median_of(kernel: &Kernel, squared: &[f32]) -> f32 {
     *weights.select_nth_unstable_by(middle, f32::total_cmp).1
 }
 
-/// The relative error of a folded sum in f32, from the squares of its terms and of its numbers: each term carries a rounding
-/// error of a few units; together they grow like the root of their squares.
+/// Returns the relative error of a folded sum in f32, from the sum of squares of its terms and of its results. Each
+/// term has a rounding error of a few units; together they grow like the root of their squares.
 pub(in crate::device) fn folded_error(spread: f64, norm: f64) -> f64 {
     if norm > 0.0 { 3.0 * f64::from(f32::EPSILON) * (2.0 * spread / norm).sqrt() } else { 0.0 }
 }

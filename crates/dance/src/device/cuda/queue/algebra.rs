@@ -1,4 +1,4 @@
-//! Products and triangular solves by cuBLAS, factorisations by cuSOLVER.
+//! Matrix products and triangular solves by cuBLAS, factorisations by cuSOLVER.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -14,7 +14,7 @@ use super::Queue;
 use crate::device::cuda::matrix::{Mat, MatMut};
 use crate::error::Result;
 
-/// A device's numbers by their type.
+/// A number type of the device.
 pub(in crate::device::cuda) trait Number:
     DeviceRepr + ValidAsZeroBits + Copy + Default + 'static
 {
@@ -45,7 +45,7 @@ number!(f32);
 number!(f64);
 
 impl Queue {
-    /// `out = scale·left·right`, or added to it.
+    /// Computes `out = scale·left·right`, or adds it to `out`.
     pub(in crate::device::cuda) fn product<T: Number>(
         &self,
         out: MatMut<'_, T>,
@@ -60,9 +60,9 @@ impl Queue {
             return Err(self.too_small("a matrix product"));
         }
         if m * n * k == 0 {
-            return Ok(()); // nothing is asked for that has no depth
+            return Ok(()); // an empty product
         }
-        // cuBLAS thinks in columns: what it takes for its left side is our right side, both transposed.
+        // cuBLAS is column-major: its left side is our right side, both transposed.
         let operation =
             |flipped| if flipped { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N };
         let config = GemmConfig {
@@ -83,28 +83,28 @@ impl Queue {
         T::gemm(&self.blas, config, views).map_err(|problem| self.failed(format!("cuBLAS: {problem}")))
     }
 
-    /// Factorises the symmetric matrix in the upper triangle of the row-major n×n `square`, in f32; `false` where it is not
-    /// positive definite.
+    /// Factorises the symmetric matrix in the upper triangle of the row-major n×n `square`, in f32. Returns `false` if
+    /// it is not positive definite.
     pub(in crate::device::cuda) fn factorise(&self, square: &mut CudaSlice<f32>, n: usize) -> Result<bool> {
         if square.len() < n * n {
             return Err(self.too_small("a factorisation"));
         }
         let failed =
             |error: cudarc::cusolver::result::CusolverError| self.failed(format!("cuSOLVER: {error:?}"));
-        // Our rows are its columns, so that our upper triangle is its lower one.
+        // cuSOLVER is column-major, so our upper triangle is its lower one.
         let (lower, real) =
             (solver::cublasFillMode_t::CUBLAS_FILL_MODE_LOWER, solver::cudaDataType::CUDA_R_32F);
         let handle = self.solver.cu();
         let mut info = self.stream.alloc_zeros::<i32>(1).map_err(|error| self.driver(error))?;
         let mut parameters = null_mut();
-        // SAFETY: the matrix has n·n numbers, the work space the bytes that cuSOLVER asks for, `info` one number; all of them live
-        // until the call below that waits for the result.
+        // SAFETY: the matrix has n·n numbers, the work space has the bytes that cuSOLVER requires, and `info` has one
+        // number. All of them live until the call below that waits for the result.
         unsafe {
             let (matrix, _matrix) = square.device_ptr_mut(&self.stream);
             let matrix = matrix as *mut c_void;
             solver::cusolverDnCreateParams(&raw mut parameters).result().map_err(failed)?;
             let (mut on_device, mut on_host) = (0, 0);
-            let asked = solver::cusolverDnXpotrf_bufferSize(
+            let sized = solver::cusolverDnXpotrf_bufferSize(
                 handle,
                 parameters,
                 lower,
@@ -116,7 +116,7 @@ impl Queue {
                 &raw mut on_device,
                 &raw mut on_host,
             );
-            let work = asked.result().map_err(failed).and_then(|()| {
+            let work = sized.result().map_err(failed).and_then(|()| {
                 self.stream.alloc_zeros::<u8>(on_device.max(1)).map_err(|error| self.driver(error))
             });
             let done = work.and_then(|mut work| {
@@ -139,7 +139,7 @@ impl Queue {
                     info_at as *mut i32,
                 );
                 status.result().map_err(failed)?;
-                // The work space on the host is in use until then.
+                // The work space on the host is in use until this returns.
                 self.stream.synchronize().map_err(|error| self.driver(error))
             });
             solver::cusolverDnDestroyParams(parameters).result().map_err(failed)?;
@@ -148,7 +148,8 @@ impl Queue {
         Ok(self.download(&info, 0, 1)?[0] == 0)
     }
 
-    /// Solves for every column of the row-major n×c `right`, in place, with the factor of [`factorise`](Self::factorise).
+    /// Solves for every column of the row-major n×c `right`, in place, with the factor from
+    /// [`factorise`](Self::factorise).
     pub(in crate::device::cuda) fn solve(
         &self,
         factor: &CudaSlice<f32>,
@@ -159,7 +160,7 @@ impl Queue {
         if factor.len() < n * n || right.len() < n * c {
             return Err(self.too_small("a triangular solve"));
         }
-        // In its columns, with X = rightᵀ: X·L·Lᵀ = Yᵀ, first with Lᵀ, then with L.
+        // Column-major with X = rightᵀ: X·L·Lᵀ = Yᵀ, first with Lᵀ, then with L.
         for operation in [cublasOperation_t::CUBLAS_OP_T, cublasOperation_t::CUBLAS_OP_N] {
             let (factor, _factor) = factor.device_ptr(&self.stream);
             let (right, _right) = right.device_ptr_mut(&self.stream);

@@ -1,4 +1,4 @@
-//! A kernel with its arguments.
+//! The launch of a kernel with its arguments.
 
 use std::ffi::c_void;
 
@@ -11,9 +11,9 @@ use crate::error::Result;
 pub(in crate::device::cuda) struct Launch<'a> {
     queue: &'a Queue,
     name: &'static str,
-    /// Every argument in eight bytes; shorter ones in the first of them.
+    /// Every argument in eight bytes; shorter ones fill the first bytes.
     arguments: Vec<[u8; 8]>,
-    /// Whether a buffer has fewer numbers than the kernel may touch.
+    /// `true` if a buffer has fewer numbers than the kernel may touch.
     short: bool,
 }
 
@@ -22,7 +22,7 @@ impl<'a> Launch<'a> {
         Self { queue, name, arguments: Vec::new(), short: false }
     }
 
-    /// A buffer of which the kernel reads the first `touched` numbers at most.
+    /// Adds a buffer of which the kernel reads at most the first `touched` numbers.
     pub(in crate::device::cuda) fn input<T: DeviceRepr>(
         mut self,
         buffer: &'a CudaSlice<T>,
@@ -34,7 +34,7 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// The same of the numbers from `from` on.
+    /// Adds a buffer of which the kernel reads at most `touched` numbers from `from` on.
     pub(in crate::device::cuda) fn input_from<T: DeviceRepr>(
         mut self,
         buffer: &'a CudaSlice<T>,
@@ -47,7 +47,7 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// A buffer of which the kernel reads and writes the first `touched` numbers at most.
+    /// Adds a buffer of which the kernel reads and writes at most the first `touched` numbers.
     pub(in crate::device::cuda) fn output<T: DeviceRepr>(
         mut self,
         buffer: &'a mut CudaSlice<T>,
@@ -71,7 +71,7 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Runs it on a grid of blocks, each of `threads`.
+    /// Runs the kernel on a grid of blocks, each of `threads`.
     pub(in crate::device::cuda) fn run(mut self, blocks: (usize, usize), threads: (u32, u32)) -> Result<()> {
         let Some(function) = self.queue.functions.get(self.name).filter(|_| !self.short) else {
             return Err(self.queue.too_small(self.name));
@@ -83,8 +83,8 @@ impl<'a> Launch<'a> {
         let mut pointers: Vec<*mut c_void> =
             self.arguments.iter_mut().map(|argument| argument.as_mut_ptr().cast()).collect();
         let stream = self.queue.stream.cu_stream();
-        // SAFETY: the buffers are as large as the kernel was said to touch, are borrowed until it is on the stream, and are freed
-        // on the same stream behind it; the arguments live until the call returns.
+        // SAFETY: the buffers are as large as declared, are borrowed until the kernel is on the stream, and are freed
+        // on the same stream after it. The arguments live until the call returns.
         unsafe {
             result::launch_kernel(
                 function.cu_function(),

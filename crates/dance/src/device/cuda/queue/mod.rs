@@ -1,8 +1,9 @@
-//! What is asked of a device: memory, matrix products, factorisations, and the kernels of `kernels.cu`, one after the other.
+//! The queue of a device: memory, matrix products, factorisations, and the kernels of `kernels.cu`, one call after the
+//! other.
 //!
-//! The only folder of the project with `unsafe` code: every call into CUDA is here, behind functions that check sizes first. A
-//! kernel is told how many numbers it may touch of every buffer ([`Launch::input`], [`Launch::output`]) and is not run where a
-//! buffer has fewer; what it does within them is in `kernels.cu`.
+//! This is the only folder of the project with `unsafe` code: every call into CUDA is here, behind functions that check
+//! sizes first. Every launch declares how many numbers of each buffer its kernel may touch ([`Launch::input`],
+//! [`Launch::output`]), and does not run if a buffer has fewer. The code within these limits is in `kernels.cu`.
 
 #![allow(unsafe_code)]
 
@@ -20,18 +21,19 @@ use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DeviceRep
 use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts};
 
 pub(super) use algebra::Number;
-use driver::said;
+use driver::error_text;
 pub(super) use driver::{devices, driver_version, keep_open};
 pub(super) use launch::Launch;
 pub(super) use pinned::Pinned;
 
 use crate::error::{Error, Result};
 
-/// The kernels. Compiled by NVRTC when a device is opened (a quarter of a second): one readable source for every architecture and
-/// no generated file to keep in step with it. NVRTC comes with every package that has the other libraries.
+/// The kernels. NVRTC compiles them in a quarter of a second when a device is opened: one readable source serves every
+/// architecture, and there is no generated file to keep up to date. NVRTC comes with every package of the other
+/// libraries.
 const SOURCE: &str = include_str!("../kernels.cu");
 
-/// One device, asked one thing after the other.
+/// One device, which does one call after the other.
 pub(super) struct Queue {
     name: String,
     context: Arc<CudaContext>,
@@ -45,7 +47,7 @@ impl Queue {
     /// Opens a device and compiles the kernels for it.
     pub(super) fn open(ordinal: usize, name: &str) -> Result<Self> {
         let failed = |problem: String| Error::Device { device: name.to_owned(), problem };
-        let refused = |error: DriverError| failed(said(error));
+        let refused = |error: DriverError| failed(error_text(error));
         let context = CudaContext::new(ordinal).map_err(refused)?;
         // SAFETY: there is one stream, so nothing has to wait for another.
         unsafe { context.disable_event_tracking() };
@@ -64,18 +66,18 @@ impl Queue {
         Ok(Self { name: name.to_owned(), context, stream, blas, solver, functions })
     }
 
-    /// To be called on a thread before anything else.
+    /// Binds the device to this thread; must come before any other call on the thread.
     pub(super) fn bind(&self) -> Result<()> {
         self.context.bind_to_thread().map_err(|error| self.driver(error))
     }
 
-    /// Waits for everything asked so far, and gives back memory that is no longer used.
+    /// Waits for all previous calls, and returns freed memory to the system.
     pub(super) fn settle(&self) -> Result<()> {
         self.stream.synchronize().map_err(|error| self.driver(error))?;
         driver::trim(&self.context).map_err(|error| self.driver(error))
     }
 
-    /// Bytes that are free.
+    /// Returns the bytes that are free.
     pub(super) fn free_bytes(&self) -> Result<u64> {
         self.settle()?;
         self.context.mem_get_info().map(|(free, _)| free as u64).map_err(|error| self.driver(error))
@@ -94,7 +96,7 @@ impl Queue {
         self.stream.clone_dtod(&view).map_err(|error| self.driver(error))
     }
 
-    /// Page-locked memory, where the system has it.
+    /// Allocates page-locked memory, if the system has it.
     pub(super) fn pinned(&self) -> Result<Pinned> {
         Pinned::new(&self.context).map_err(|error| self.driver(error))
     }
@@ -104,7 +106,7 @@ impl Queue {
         self.stream.clone_htod(values).map_err(|error| self.driver(error))
     }
 
-    /// Writes numbers over those of a buffer from `from` on; they are there when it returns.
+    /// Overwrites the numbers of a buffer from `from` on, and waits until they are there.
     pub(super) fn upload_to<T: DeviceRepr>(
         &self,
         buffer: &mut CudaSlice<T>,
@@ -117,7 +119,7 @@ impl Queue {
         self.stream.synchronize().map_err(|error| self.driver(error))
     }
 
-    /// `count` numbers from `from` on, when everything before has been done.
+    /// Returns `count` numbers from `from` on, after all previous calls are done.
     pub(super) fn download<T: DeviceRepr + Default + Clone>(
         &self,
         buffer: &CudaSlice<T>,
@@ -129,7 +131,7 @@ impl Queue {
         Ok(values)
     }
 
-    /// The same, to where there is room for them.
+    /// Copies numbers from `from` on to `values`, after all previous calls are done.
     pub(super) fn download_to<T: DeviceRepr>(
         &self,
         values: &mut [T],
@@ -145,13 +147,13 @@ impl Queue {
         self.stream.synchronize().map_err(|error| self.driver(error))
     }
 
-    /// A kernel, to be given its arguments in their order.
+    /// Returns the launch of a kernel, which takes its arguments in their order.
     pub(super) fn kernel(&self, name: &'static str) -> Launch<'_> {
         Launch::new(self, name)
     }
 
     fn driver(&self, error: DriverError) -> Error {
-        self.failed(said(error))
+        self.failed(error_text(error))
     }
 
     fn failed(&self, problem: String) -> Error {
@@ -159,18 +161,18 @@ impl Queue {
     }
 
     fn too_small(&self, what: &str) -> Error {
-        self.failed(format!("{what} was asked for beyond its buffers (a fault of this program)"))
+        self.failed(format!("{what} would go beyond its buffers (a fault of this program)"))
     }
 }
 
-/// The kernels as the driver takes them.
+/// Compiles the kernels for the driver.
 fn compile() -> Result<Ptx, String> {
     let options = CompileOptions { fmad: Some(false), ..Default::default() };
     compile_ptx_with_opts(SOURCE, options)
         .map_err(|error| format!("NVRTC did not compile the kernels: {error:?}"))
 }
 
-/// The names of all kernels, from their source.
+/// Returns the names of all kernels, from their source.
 fn kernels() -> impl Iterator<Item = &'static str> {
     let after = SOURCE.split("extern \"C\" __global__ ").skip(1);
     after.filter_map(|text| text.split("void ").nth(1)?.split('(').next())
@@ -181,7 +183,7 @@ mod tests {
     use super::*;
     use crate::device::cuda::libraries;
 
-    /// NVRTC needs no device.
+    /// Compiling needs no device.
     #[test]
     fn the_kernels_compile() {
         if let Err(why) = libraries::compiler() {

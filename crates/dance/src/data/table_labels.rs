@@ -1,4 +1,4 @@
-//! The labels of a table: their names, the rows that have none, and where each is in the file that the user gave.
+//! The labels of a table: their names, rows without a label, and their places in the file for messages.
 
 use std::collections::BTreeSet;
 
@@ -7,62 +7,69 @@ use super::labels::{RawLabels, doubtful};
 use super::table::Table;
 use crate::error::{Error, Result};
 
-/// Where things were in the files, as the user knows them: for messages.
+/// Facts about the files of a table, for messages.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Places {
-    /// The file of the labels, where it is one of their own.
-    pub(super) labels_in: Option<String>,
-    /// The line that each row's label is on, in a text file.
+pub(super) struct FileDetails {
+    /// The file of the labels, if they have their own.
+    pub(super) labels_file: Option<String>,
+    /// The line of every row's label, in a text file.
     pub(super) lines: Option<Vec<u32>>,
     /// Rows whose label is null, ascending.
     pub(super) missing: Vec<usize>,
-    /// The row of each point, where some were left out.
+    /// The row of every point in the file; `None` if all rows were read.
     pub(super) rows: Option<Vec<u32>>,
-    /// What the file holds: arrays, tensors or columns.
+    /// The names of the file's arrays, tensors or columns.
     pub(super) columns: Vec<String>,
-    /// The name under which labels were looked for.
+    /// The name of the array, tensor or column of labels.
     pub(super) label_column: String,
-    /// Whether somebody has said which label means none, so that every other is a class.
-    pub(super) said: bool,
+    /// True if the user has set which label means "no label", so that every other label is a class.
+    pub(super) unlabelled_set: bool,
 }
 
 impl Table {
-    /// The name of every row's label, of which those in `known` are classes whatever they look like. Refuses rows that have none,
-    /// and labels that often mean none.
+    /// Returns the name of every row's label. Refuses rows without a label, and names such as `nan` that often mean "no
+    /// label" unless they are among the `known` classes.
     pub fn label_names(&self, known: &[String]) -> Result<Vec<String>> {
         let Some(labels) = &self.labels else {
             return Err(Error::MissingKey {
                 path: self.origin.as_str().into(),
-                key: self.places.label_column.clone(),
-                found: self.places.columns.clone(),
-                help: "Points without labels can only be predicted: name the labels with --label-column, or give them with --labels",
+                key: self.details.label_column.clone(),
+                found: self.details.columns.clone(),
+                help: "Points without labels can only be predicted: name the labels by the setting \
+                       `label_column`, or give a file of labels by the setting `labels`",
             });
         };
         let names = labels.clone().into_names().map_err(|(row, value)| {
-            self.wrong_label(row, &format!("{value} is no whole number, and labels are classes"))
+            self.wrong_label(
+                row,
+                &format!("{value} is no whole number; a label is a class, not a measurement"),
+            )
         })?;
+        // Rows without a label.
         let mut missing: Vec<usize> = (0..names.len()).filter(|&row| names[row].is_empty()).collect();
-        missing.extend(&self.places.missing);
+        missing.extend(&self.details.missing);
         missing.sort_unstable();
-        missing.dedup(); // what a file has as null may come as an empty text too
+        missing.dedup(); // a null may also have become an empty text
         if !missing.is_empty() {
             return Err(Error::Data(format!(
-                "{}: no label at {}; --unlabelled '' leaves out rows without one",
+                "{}: no label at {}; the setting `unlabelled`, with an empty text, leaves out rows without a label",
                 self.label_origin(),
                 self.list(&missing)
             )));
         }
+        // Names that often mean "no label".
         let all = names.iter().chain(known).map(String::as_str);
         let is_known = |label: &str| known.iter().any(|known| known == label);
-        if let Some(label) = doubtful(all).filter(|label| !self.places.said && !is_known(label)) {
+        if let Some(label) = doubtful(all).filter(|label| !self.details.unlabelled_set && !is_known(label)) {
             let rows: Vec<usize> = (0..names.len()).filter(|&row| names[row] == label).collect();
             return Err(Error::Data(format!(
-                "{}: the label is {label} at {}; where that means none, --unlabelled {label} leaves these rows out, and where it \
-                 is a class, --unlabelled '' says so",
+                "{}: the label is {label} at {}; if that means no label, the setting `unlabelled` with the value \
+                 {label} leaves these rows out; if it is a class, set `unlabelled` to an empty text",
                 self.label_origin(),
                 self.list(&rows)
             )));
         }
+        // Integers beside class names are numbers of classes.
         match (&self.class_names, labels) {
             (Some(classes), RawLabels::Integers(values)) => {
                 let name = |(row, value): (usize, &i64)| {
@@ -75,7 +82,7 @@ impl Table {
         }
     }
 
-    /// What the labels are, where integers that number class names stand for those.
+    /// Returns the type of the label names: text if integer labels are numbers of class names.
     pub fn label_kind(&self) -> Kind {
         match (&self.labels, &self.class_names) {
             (Some(labels), None) => labels.kind(),
@@ -83,44 +90,44 @@ impl Table {
         }
     }
 
-    /// Leaves out rows that have no label, or this one, and takes every other label for a class; how many were left out.
+    /// Drops rows with `label` or without a label, and returns their number. Every other label is then a class.
     pub fn leave_out_unlabelled(self, label: &str) -> Result<(Self, usize)> {
         let (rows, origin) = (self.embeddings.rows(), self.label_origin().to_owned());
-        let none = || Error::Data(format!("{origin}: no row has a label but `{label}`"));
-        let table = self.labelled(label).ok_or_else(none)?;
+        let none = || Error::Data(format!("{origin}: no row has a label other than `{label}`"));
+        let table = self.without_label(label).ok_or_else(none)?;
         let out = rows - table.embeddings.rows();
         Ok((table, out))
     }
 
-    /// The rows that have a label, and another than this, where there are any; every label is then a class.
-    pub(super) fn labelled(self, label: &str) -> Option<Self> {
+    /// Returns the rows that have a label other than `label`; `None` if there are none. Every label is then a class.
+    pub(super) fn without_label(self, label: &str) -> Option<Self> {
         let Some(labels) = &self.labels else { return Some(self) };
         let mut out: BTreeSet<usize> = labels.rows_of(label).into_iter().collect();
-        out.extend(&self.places.missing);
+        out.extend(&self.details.missing);
         let rows: Vec<usize> = (0..labels.len()).filter(|row| !out.contains(row)).collect();
         let mut table = (!rows.is_empty()).then(|| self.select(&rows))?;
-        table.places.said = true;
+        table.details.unlabelled_set = true;
         Some(table)
     }
 
-    /// Where the label of a row is in its file: `row 17` or, in a text file, `line 18`.
+    /// Returns the place of a row's label in its file: `row 17` or, in a text file, `line 18`.
     pub fn place(&self, row: usize) -> String {
-        match self.places.lines.as_ref().and_then(|lines| lines.get(row)) {
+        match self.details.lines.as_ref().and_then(|lines| lines.get(row)) {
             Some(line) => format!("line {line}"),
             None => format!("row {}", self.row(row)),
         }
     }
 
-    /// The row of a point in its file.
+    /// Returns the row of a point in its file.
     pub fn row(&self, row: usize) -> u32 {
-        self.places.rows.as_ref().and_then(|rows| rows.get(row).copied()).unwrap_or(row as u32)
+        self.details.rows.as_ref().and_then(|rows| rows.get(row).copied()).unwrap_or(row as u32)
     }
 
     fn label_origin(&self) -> &str {
-        self.places.labels_in.as_deref().unwrap_or(&self.origin)
+        self.details.labels_file.as_deref().unwrap_or(&self.origin)
     }
 
-    /// The first places, and how many more.
+    /// Lists the first places and the number of the others.
     fn list(&self, rows: &[usize]) -> String {
         const SHOWN: usize = 3;
         let shown: Vec<String> = rows.iter().take(SHOWN).map(|&row| self.place(row)).collect();
@@ -129,15 +136,17 @@ impl Table {
         format!("{}{more}", shown.join(", "))
     }
 
+    /// Reports a label that cannot be used.
     pub(super) fn wrong_label(&self, row: usize, problem: &str) -> Error {
         Error::Data(format!("{}: label at {}: {problem}", self.label_origin(), self.place(row)))
     }
 
+    /// Reports a label that is no number of a class name.
     fn outside(&self, row: usize, value: i64, classes: usize) -> Error {
         let most = classes.saturating_sub(1);
         let problem = format!(
-            "{value} is outside 0…{most}, the range of the {classes} class names; labels count from 0, and --unlabelled {value} \
-             leaves such rows out"
+            "{value} is outside 0…{most}, the range of the {classes} class names; labels count from 0, and the setting \
+             `unlabelled` with the value {value} leaves such rows out"
         );
         self.wrong_label(row, &problem)
     }
@@ -153,7 +162,7 @@ mod tests {
         names.iter().map(|&name| name.to_owned()).collect()
     }
 
-    /// Nothing that may mean "no label" becomes a class by accident.
+    /// A name that may mean "no label" never becomes a class by accident.
     #[test]
     fn rows_without_a_label_are_refused_or_left_out() {
         let points = || Matrix::new(vec![1.0, 2.0, 3.0, 4.0, 5.0], 5, 1).unwrap();
@@ -161,10 +170,10 @@ mod tests {
         let signs = || of(RawLabels::Integers(vec![0, -1, 1, -1, 1]));
         assert_refused(
             signs().into_dataset(),
-            &["test: the label is -1 at row 1, row 3;", "--unlabelled -1"],
+            &["test: the label is -1 at row 1, row 3;", "`unlabelled` with the value -1"],
         );
         let floats = of(RawLabels::Floats(vec![0.0, f64::NAN, 1.0, 1.0, 0.0]));
-        assert_refused(floats.into_dataset(), &["no label at row 1;", "--unlabelled"]);
+        assert_refused(floats.into_dataset(), &["no label at row 1;", "`unlabelled`"]);
         let empty = of(RawLabels::Names(names(&["", "a", "b", "", "a"])));
         assert_refused(empty.into_dataset(), &["no label at row 0, row 3;"]);
         assert_refused(
@@ -179,6 +188,6 @@ mod tests {
         assert_eq!((out, left.into_dataset().unwrap().classes), (0, names(&["-1", "0", "1"])));
         assert_eq!(signs().into_dataset_for(&names(&["-1"])).unwrap().classes.len(), 3);
         let none = of(RawLabels::Integers(vec![-1; 5])).leave_out_unlabelled("-1");
-        assert_refused(none, &["no row has a label but `-1`"]);
+        assert_refused(none, &["no row has a label other than `-1`"]);
     }
 }

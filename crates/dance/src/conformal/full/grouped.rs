@@ -1,8 +1,8 @@
 //! The calibration points of a bag before a query joins, arranged so that counting with the query is cheap.
 //!
-//! Points with equal scores form groups. Every group has bounds on what its fused score can become when no level changes by
-//! more than 1, 2, 4 … Where every class has a guarantee of its own (Mondrian), a group holds points of one class, and every
-//! class has bounds of its own. Memory: `O(n·log n)`.
+//! Points with equal scores form groups. Every group has bounds on its fused score after a query has joined, for
+//! levels that change by at most 1, 2, 4 … If the guarantee holds for each class (Mondrian), a group holds points of
+//! one class, and every class has bounds of its own. Memory: `O(n·log n)`.
 
 use std::ops::Range;
 
@@ -10,8 +10,8 @@ use crate::conformal::full::points::ScorePair;
 use crate::conformal::fused::{Levels, Scores, SortedScores, fuse};
 use crate::scores::by_class::Strata;
 
-/// Groups of one stratum, in the order of the largest fused score that they can get when no level changes by more than a
-/// given number.
+/// Groups of one stratum, sorted by the largest fused score that they can get if no level changes by more than a given
+/// number.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Bounds {
     /// The largest possible scores, descending.
@@ -24,11 +24,11 @@ pub(super) struct Bounds {
     first: usize,
     /// The place of every group of the stratum in the order above.
     places: Vec<u32>,
-    /// For every [`BLOCK`] of groups, the smallest possible score of any and the number of their points.
+    /// The smallest possible score and the number of points of each [`BLOCK`] of groups.
     pub(super) blocks: Vec<(f64, u32)>,
 }
 
-/// Groups that are counted together where a bound settles all of them.
+/// The number of groups that are counted together if a bound settles all of them.
 pub(super) const BLOCK: usize = 32;
 
 /// Points of one stratum with equal scores.
@@ -42,19 +42,19 @@ pub(super) struct Group {
 
 /// The calibration points of a bag before a query joins.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Counted {
+pub(super) struct GroupedPoints {
     pub(super) sorted: SortedScores,
     pub(super) scores: Vec<Scores>,
     pub(super) groups: Vec<Group>,
     /// The group of every point.
     pub(super) group_of: Vec<u32>,
-    /// For every stratum, the bounds for changes of up to 1, 2, 4 …
+    /// The bounds of every stratum, for changes of at most 1, 2, 4 …
     pub(super) bounds: Vec<Vec<Bounds>>,
-    /// The classes that are compared with each other; `None` where all are.
+    /// The classes that are compared with each other; `None` if all are.
     pub(super) strata: Option<Strata>,
 }
 
-impl Counted {
+impl GroupedPoints {
     pub(super) fn new(scores: Vec<Scores>, labels: &[u32], strata: Option<Strata>) -> crate::Result<Self> {
         let sorted = SortedScores::new(&scores)?;
         let compare = |a: &Scores, b: &Scores| {
@@ -110,7 +110,7 @@ impl Counted {
 }
 
 impl Bounds {
-    /// Bounds for the groups in `range` when no level changes by more than `change`.
+    /// Computes the bounds of the groups in `range` if no level changes by more than `change`.
     fn new(groups: &[Group], range: Range<usize>, change: u32) -> Self {
         let mut entries: Vec<(f64, f64, u32)> = groups[range.clone()]
             .iter()
