@@ -52,7 +52,7 @@ fn what_is_wrong_names_the_line_once() {
         let message = assert_refused(read(&format!("[1,2]\n\n{line}\n")), &["x.jsonl", problem]).to_string();
         assert_eq!(message.matches("line").count(), 1, "{message}");
     }
-    assert_refused(read("[1,2]\n").unwrap().into_dataset(), &["has no `label`", "--label-column"]);
+    assert_refused(read("[1,2]\n").unwrap().into_dataset(), &["has no `label`", "`label_column`"]);
     let other = read("{\"embedding\":[1,2],\"class\":3}\n").unwrap();
     assert_refused(other.into_dataset(), &["it holds `embedding`, `class`"]);
     assert_refused(read("\n"), &["0 × 0"]);
@@ -78,12 +78,12 @@ fn parts_of_other_names() {
     for file in ["everything.npz", "everything.safetensors"] {
         assert_refused(
             io::read(fixture(file), &embeddings("nothing")),
-            &["no `nothing`", "`embeddings`", "--embeddings-name"],
+            &["no `nothing`", "`embeddings`", "`embeddings_column`"],
         );
     }
     let labels = ReadOptions { label_column: Some("nothing".into()), ..ReadOptions::default() };
     for file in ["everything.npz", "everything.safetensors"] {
-        assert_refused(io::read(fixture(file), &labels), &["no `nothing`", "`labels`", "--label-column"]);
+        assert_refused(io::read(fixture(file), &labels), &["no `nothing`", "`labels`", "`label_column`"]);
     }
     assert_refused(read_with("x.csv", "x\n1\n", &embeddings("x")), &["x.csv", "`x`", "dimension"]);
 }

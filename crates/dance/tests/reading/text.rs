@@ -82,7 +82,7 @@ fn numbers_that_cannot_be_used_name_line_and_column() {
         assert_refused(read_csv(format!("label,x0,x1\na,1,2\na,1,{value}\n")), &[place, value, "finite"]);
     }
     let table = read_csv("label,x0\n\"a\nb\",1\n,2\n").unwrap();
-    assert_refused(table.into_dataset(), &["x.csv: no label at line 4;", "--unlabelled"]);
+    assert_refused(table.into_dataset(), &["x.csv: no label at line 4;", "`unlabelled`"]);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn label_files_that_cannot_be_used() {
 fn empty_cells_are_rows_without_a_label() {
     let text = "label,x\n3,1\n,2\n5,3\n";
     let table = read_csv(text).unwrap();
-    assert_refused(table.clone().into_dataset(), &["x.csv: no label at line 3; --unlabelled ''"]);
+    assert_refused(table.clone().into_dataset(), &["x.csv: no label at line 3; the setting `unlabelled`, with an empty text"]);
     let (table, out) = table.leave_out_unlabelled("").unwrap();
     let data = table.into_dataset().unwrap();
     assert_eq!((out, data.rows, data.classes), (1, vec![0, 2], names(&["3", "5"])));
@@ -159,7 +159,7 @@ fn empty_cells_are_rows_without_a_label() {
 #[test]
 fn a_missing_column_of_labels_names_those_that_are_there() {
     let bare = read_csv("x,y\n1,2\n").unwrap();
-    assert_refused(bare.into_dataset(), &["has no `label`; it holds `x`, `y`", "--label-column", "--labels"]);
+    assert_refused(bare.into_dataset(), &["has no `label`; it holds `x`, `y`", "`label_column`", "`labels`"]);
 }
 
 #[test]
