@@ -1,14 +1,38 @@
 //! Conformal prediction sets for any classifier built on embeddings.
 //!
-//! One story, in the order of the rooms; each uses only those before it:
-//! 1. [`data`]: points with labels come in from files, are checked, split and normalised.
-//! 2. [`machine`]: a kernel machine learns a metric for them.
-//! 3. [`neighbors`]: exact nearest neighbors in the learned space.
-//! 4. [`conformal`]: scores of labels, what calibration points say about them, and the sets that follow.
-//! 5. [`model`]: the facade: `fit → calibrate → predict`, and the file that keeps it.
+//! ```
+//! use dance::data::{io, split};
+//! use dance::{Config, Context, Fitted, PredictOptions, device::Cpu};
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("points.csv");
+//! # let line = |i: usize| format!("{},{},{}\n", ["a", "b", "c"][i % 3], 10 * (i % 3) + i % 7, i % 5 + 1);
+//! # std::fs::write(&path, "label,x,y\n".to_owned() + &(0..90).map(line).collect::<String>())?;
+//! # let mut config = Config::default();
+//! # config.tune.evaluations = 2;
 //!
-//! Beside the story: [`device`] is what heavy work runs on, a [`Context`] carries threads, progress and interruption, and
-//! [`Error`] says what went wrong, where, and what to do.
+//! let context = Context::new(0)?; // one thread per core
+//! let data = io::read(&path, &io::ReadOptions::default())?.into_dataset()?;
+//! let parts = split::uniform(data.len(), &[0.4, 0.4, 0.2], 0)?;
+//! let [fit, calibration, test] = [0, 1, 2].map(|part| data.select(&parts[part]));
+//! let model = Fitted::fit(&Cpu, &fit, &config, &context)?.calibrate(&Cpu, &calibration, &context)?;
+//! let scored = model.score(&test.embeddings, PredictOptions::default(), &context)?;
+//! let sets = model.predict(&scored, &model.decide(0.1)?).sets; // each holds its label with probability 0.9
+//! println!("{:?}", sets.get(0).iter().map(|&label| &model.classes()[label as usize]).collect::<Vec<_>>());
+//! # assert_eq!(sets.len(), test.len());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The rooms, in the order in which data pass through them. Each uses only those before it:
+//! 1. [`numeric`] and [`device`]: arithmetic, and the processor that heavy work runs on.
+//! 2. [`data`]: labelled points are read from files, checked, split and normalised.
+//! 3. [`machine`]: a kernel machine learns a metric for them.
+//! 4. [`neighbors`]: exact nearest neighbors in the learned space.
+//! 5. [`scores`] and [`posterior`]: nonconformity scores of labels, and the experts whose posterior is the best score.
+//! 6. [`conformal`]: calibration, p-values of labels, and sets with a guarantee.
+//! 7. [`evaluation`] and [`stream`]: metrics of sets and probabilities; tests for changes in a stream of points.
+//! 8. [`model`]: the facade `fit → calibrate → score → decide → predict`, and the model file.
+//!
+//! A [`Context`] carries threads, progress and interruption. An [`Error`] says what is wrong, where, and what to do.
 
 // Beside the story; these use nothing of the rooms.
 mod context;

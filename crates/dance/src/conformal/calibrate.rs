@@ -36,8 +36,8 @@ use crate::scores::by_class::{Clusters, Strata};
 use crate::scores::threshold::CalibrationScores;
 use crate::stream::Novelty;
 
-/// The neighbors that are kept of every calibration point in the method posterior: enough for novelty, and to notice groups
-/// of near-copies.
+/// The neighbors that the method posterior keeps of every calibration point: enough for novelty and for the warning on
+/// near-copies.
 const BAG_NEIGHBORS: usize = 10;
 
 impl Predictor {

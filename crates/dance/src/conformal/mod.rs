@@ -17,7 +17,6 @@
 //! ```
 
 mod calibrate;
-mod decision;
 mod full;
 mod fused;
 mod mix;
@@ -26,7 +25,6 @@ mod new_labels;
 mod prediction;
 mod predictor;
 mod reference;
-mod scored;
 mod thresholds;
 mod tuning_split;
 
@@ -35,12 +33,12 @@ pub use crate::method::{
     Mix, NeighborScores, PosteriorCalibration, PosteriorMethod,
 };
 pub(crate) use calibrate::PosteriorPoints;
-pub use decision::{Decision, Shares};
 pub use mix::{MixSelection, Trial, share};
 pub use prediction::Prediction;
+pub use prediction::{Decision, Shares};
+pub use prediction::{PredictOptions, Scored};
 pub(crate) use predictor::Decider;
 pub use predictor::{Predictor, QueryBlock};
 pub(crate) use reference::Reference;
 pub use reference::Setup;
-pub use scored::{PredictOptions, Scored};
 pub(crate) use thresholds::MixSource;

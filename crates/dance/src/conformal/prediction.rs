@@ -1,9 +1,211 @@
-//! Predictions: the sets of scored queries at one error level.
+//! From queries to sets: [`Scored`] holds the scores of queries, [`Decision`] the rule at one error level, and
+//! [`Prediction`] the sets. Scores do not depend on the level, so several levels cost one search.
 
-use super::decision::Decision;
-use super::scored::Scored;
-use crate::numeric::ragged::Ragged;
-use crate::scores::{EmptySets, Sets, least_count};
+use super::mix::Trial;
+use crate::error::Result;
+use crate::machine::Classified;
+use crate::numeric::matrix::Ragged;
+use crate::scores::sets::{Counts, Cut};
+use crate::scores::threshold::{Threshold, smallest_alpha, too_few};
+use crate::scores::{EmptySets, LabelCounts, PairedScores, Sets, least_count};
+use crate::setters::setters;
+use serde::{Deserialize, Serialize};
+
+/// The outputs that a prediction has beside its sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct PredictOptions {
+    /// Finds the best label and its probability if true. This costs the method dance a kernel product.
+    pub best: bool,
+    /// The treatment of empty sets; `Top1` finds best labels whatever `best` is.
+    pub empty: EmptySets,
+    /// The most neighbors that are listed in support of each label in a set.
+    pub support: usize,
+    /// Computes the probabilities of all classes if true.
+    pub probabilities: bool,
+}
+
+setters!(PredictOptions { best: bool, empty: EmptySets, support: usize, probabilities: bool });
+
+impl Default for PredictOptions {
+    fn default() -> Self {
+        Self { best: true, empty: EmptySets::Keep, support: 0, probabilities: false }
+    }
+}
+
+/// Queries with their counts, probabilities and neighbors, before an error level is chosen.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scored {
+    /// The p-value of every label, as a count.
+    pub counts: LabelCounts,
+    /// The rank and the contrastive score of every label; `None` for the method posterior.
+    pub scores: Option<PairedScores>,
+    /// The distance of every query to its nearest reference point, in mapped space.
+    pub nearest: Vec<f64>,
+    /// The novelty p-value of every query: small if the query is unlike all calibration points, whatever its label.
+    pub novelty: Vec<f64>,
+    /// The count of "a new label" for every query; `None` if sets cannot hold a new label.
+    pub new_label_counts: Option<Vec<u32>>,
+    /// The best label of every query and the probabilities of all classes, if either was wanted.
+    pub classified: Option<Classified>,
+    /// The neighbors of every query, nearest first, if support was wanted.
+    pub neighbors: Option<Ragged<u32>>,
+    pub(crate) options: PredictOptions,
+}
+
+impl Scored {
+    /// Returns the number of queries.
+    pub fn len(&self) -> usize {
+        self.nearest.len()
+    }
+
+    /// Returns whether there are no queries.
+    pub fn is_empty(&self) -> bool {
+        self.nearest.is_empty()
+    }
+
+    /// Changes the treatment of empty sets. `Top1` has an effect only if best labels were found.
+    #[must_use]
+    pub fn with_empty(mut self, empty: EmptySets) -> Self {
+        self.options.empty = empty;
+        self
+    }
+
+    /// Returns some of the queries.
+    #[must_use]
+    pub fn select(&self, queries: &[usize]) -> Self {
+        fn pick<T: Copy>(all: &[T], queries: &[usize]) -> Vec<T> {
+            queries.iter().map(|&query| all[query]).collect()
+        }
+        Self {
+            counts: self.counts.select(queries),
+            scores: self.scores.as_ref().map(|scores| scores.select(queries)),
+            nearest: pick(&self.nearest, queries),
+            novelty: pick(&self.novelty, queries),
+            new_label_counts: self.new_label_counts.as_ref().map(|counts| pick(counts, queries)),
+            classified: self.classified.as_ref().map(|all| Classified {
+                labels: pick(&all.labels, queries),
+                probabilities: all.probabilities.select(queries),
+            }),
+            neighbors: self.neighbors.as_ref().map(|all| all.select(queries)),
+            options: self.options,
+        }
+    }
+
+    /// Appends further queries of the same model.
+    pub fn append(&mut self, other: Self) -> Result<()> {
+        if self.is_empty() {
+            *self = other;
+            return Ok(());
+        }
+        self.counts.append(other.counts);
+        self.nearest.extend(other.nearest);
+        self.novelty.extend(other.novelty);
+        if let (Some(all), Some(further)) = (&mut self.scores, other.scores) {
+            all.append(further);
+        }
+        if let (Some(all), Some(further)) = (&mut self.new_label_counts, other.new_label_counts) {
+            all.extend(further);
+        }
+        if let (Some(all), Some(further)) = (&mut self.neighbors, other.neighbors) {
+            all.append(further);
+        }
+        if let (Some(all), Some(further)) = (&mut self.classified, other.classified) {
+            all.labels.extend(further.labels);
+            all.probabilities.append(&further.probabilities)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the places of a set's labels, the best conforming label first: by p-value, then by score or probability.
+    pub fn conforming(&self, query: usize, set: &[u32]) -> Vec<usize> {
+        use crate::scores::Counts;
+        let count = |label: u32| match self.counts.get(query, label) {
+            Counts::One(count) => count,
+            Counts::Both { .. } => 0, // two p-values have no order of their own
+        };
+        let scores = |label: u32| match (&self.scores, &self.classified) {
+            (Some(scores), _) => scores.get(query, label),
+            (None, Some(classified)) => (-f64::from(classified.probability(query, label)), 0.0),
+            (None, None) => (0.0, 0.0),
+        };
+        let key = |place: usize| (count(set[place]), scores(set[place]));
+        let mut order: Vec<usize> = (0..set.len()).collect();
+        order.sort_by(|&a, &b| {
+            let (a, b) = (key(a), key(b));
+            b.0.cmp(&a.0).then(a.1.0.total_cmp(&b.1.0)).then(a.1.1.total_cmp(&b.1.1))
+        });
+        order
+    }
+}
+
+/// The rule by which labels enter sets at one α.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Decision {
+    /// The error level α.
+    pub alpha: f64,
+    /// The number of calibration points behind the p-values.
+    #[serde(rename = "points")] // its name in reports
+    pub calibration_points: usize,
+    /// The shares of α in the method dance; `None` if one score decides.
+    #[serde(flatten)]
+    pub shares: Option<Shares>,
+    /// The part of α that is spent on new labels; `None` if sets cannot hold a new label.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_label_alpha: Option<f64>,
+    /// The smallest counts that pass.
+    #[serde(skip)]
+    pub cut: Cut,
+}
+
+/// The division of α between the rank and the contrastive score.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Shares {
+    /// The share of α that the contrastive score gets.
+    pub mix: f64,
+    /// The thresholds of the rank and of the contrastive score.
+    pub thresholds: [Threshold; 2],
+    /// The grid that the mix was selected from; empty if the mix was fixed.
+    pub trials: Vec<Trial>,
+}
+
+impl Decision {
+    /// Returns the p-value of a label, which is in the set if and only if the p-value exceeds α. If two scores
+    /// decide, it is the smaller of their p-values, each divided by its share of α.
+    pub fn p_value(&self, all: &LabelCounts, counts: Counts) -> f64 {
+        match counts {
+            Counts::One(count) => all.p_value(count),
+            Counts::Both { rank, contrast } => {
+                let mix = self.shares.as_ref().map_or(0.5, |shares| shares.mix);
+                let [rank, contrast] = [rank, contrast].map(|count| all.p_value(count));
+                (rank / (1.0 - mix)).min(contrast / mix).min(1.0)
+            }
+        }
+    }
+
+    /// Returns the largest p-value among a query's labels. It is small if the query is unlike the points of every
+    /// label.
+    pub fn largest_p_value(&self, all: &LabelCounts, query: usize, classes: usize) -> f64 {
+        let (labels, counts, rest) = all.row(query);
+        let rest = (labels.len() < classes).then_some(rest);
+        counts.iter().copied().chain(rest).map(|counts| self.p_value(all, counts)).fold(0.0, f64::max)
+    }
+
+    /// Returns warnings about α and the number of calibration points.
+    pub fn warnings(&self) -> Vec<String> {
+        match &self.shares {
+            Some(Shares { thresholds: [rank, contrast], .. }) => {
+                let each = [("rank", rank), ("contrastive", contrast)];
+                each.iter().filter_map(|(name, t)| Some(format!("{name} score: {}", t.warning()?))).collect()
+            }
+            None if self.alpha < smallest_alpha(self.calibration_points) => {
+                vec![too_few(self.calibration_points, self.alpha)]
+            }
+            None => Vec::new(),
+        }
+    }
+}
 
 /// The sets of queries at one error level.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,5 +244,35 @@ impl Prediction {
                 counts.iter().map(|&count| count >= least).collect()
             });
         Self { sets, decision, empty, new_label, support }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decision(cut: Cut, mix: Option<f64>) -> Decision {
+        let threshold = Threshold { alpha: 0.1, value: 1.0, index: 9, calibration_points: 9 };
+        let shares = |mix| Shares { mix, thresholds: [threshold; 2], trials: Vec::new() };
+        Decision { alpha: 0.1, calibration_points: 9, shares: mix.map(shares), new_label_alpha: None, cut }
+    }
+
+    #[test]
+    fn the_p_value_is_that_of_the_score_that_decides() {
+        let mut one = LabelCounts::new(9);
+        one.push([(1, Counts::One(7)), (3, Counts::One(1))], Counts::One(1));
+        one.push([(0, Counts::One(1))], Counts::One(4));
+        let single = decision(Cut::One(2), None);
+        assert_eq!([0, 1].map(|query| single.largest_p_value(&one, query, 4)), [0.7, 0.4]);
+        // The label that is listed is the only one there is.
+        assert_eq!(single.largest_p_value(&one, 1, 1), 0.1);
+        // 0.5/0.75 and 0.2/0.25, 0.2/0.75 and 0.9/0.25, 0.1/0.75 and 0.1/0.25: the smaller of each, then the largest.
+        let counts = |rank, contrast| Counts::Both { rank, contrast };
+        let mut both = LabelCounts::new(9);
+        both.push([(1, counts(5, 2)), (3, counts(2, 9))], counts(1, 1));
+        let cut = Cut::Both { rank: 1, contrast: 1 };
+        assert_eq!(decision(cut, Some(0.25)).largest_p_value(&both, 0, 4), 0.5 / 0.75);
+        // The rank score has all of α: the contrastive score rules nothing out.
+        assert_eq!(decision(cut, Some(0.0)).largest_p_value(&both, 0, 4), 0.5);
     }
 }

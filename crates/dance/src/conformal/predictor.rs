@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
-use super::decision::Decision;
 use super::full::{Bag, Queries};
 use super::new_labels::NewLabels;
+use super::prediction::Decision;
 use super::prediction::Prediction;
+use super::prediction::{PredictOptions, Scored};
 use super::reference::{self, QUERY_PART, Reference};
-use super::scored::{PredictOptions, Scored};
 use super::thresholds::{MixSource, Thresholds};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -20,8 +20,8 @@ use crate::neighbors::{Neighbors, ReverseNeighbors};
 use crate::numeric::matrix::Matrix;
 use crate::posterior::{Stack, StackSettings};
 use crate::scores::EmptySets;
-use crate::scores::counts::{Cut, LabelCounts, least_count};
 use crate::scores::paired::PairedScores;
+use crate::scores::sets::{Cut, LabelCounts, least_count};
 use crate::scores::threshold::CalibrationScores;
 use crate::stream::{NOVELTY_NEIGHBORS, Novelty};
 

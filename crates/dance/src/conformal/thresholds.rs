@@ -1,13 +1,13 @@
 //! The method dance: a label is in the set if its rank and its contrastive score are both within their thresholds.
 
-use super::decision::Shares;
 use super::mix::{self, MixSelection};
 use super::neighbor_scores::NeighborScorer;
+use super::prediction::Shares;
 use crate::context::Context;
 use crate::error::Result;
 use crate::method::Mix;
-use crate::scores::counts::{Counts, Cut, LabelCounts, least_count};
 use crate::scores::paired::PairedScores;
+use crate::scores::sets::{Counts, Cut, LabelCounts, least_count};
 use crate::scores::threshold::CalibrationScores;
 
 /// The number of queries in a parallel task.

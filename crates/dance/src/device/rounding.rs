@@ -103,3 +103,89 @@ impl RoundingBound {
         Some((self.error(norm) + roundings - norm) as f32)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::numeric::random::Random;
+
+    /// Inner products in f32 by four orders of summation, as devices may choose them.
+    fn products(a: &[f32], b: &[f32]) -> [f32; 4] {
+        let forward = a.iter().zip(b).fold(0.0f32, |sum, (x, y)| sum + x * y);
+        let backward = a.iter().zip(b).rev().fold(0.0f32, |sum, (x, y)| sum + x * y);
+        let fused = a.iter().zip(b).fold(0.0f32, |sum, (x, y)| x.mul_add(*y, sum));
+        fn halves(a: &[f32], b: &[f32]) -> f32 {
+            match a.len() {
+                0 => 0.0,
+                1 => a[0] * b[0],
+                n => halves(&a[..n / 2], &b[..n / 2]) + halves(&a[n / 2..], &b[n / 2..]),
+            }
+        }
+        [forward, backward, fused, halves(a, b)]
+    }
+
+    /// Points that make rounding errors large: far from the origin, aligned with each other, or of alternating signs.
+    fn nasty(kind: usize, rows: usize, d: usize, scale: f32, offset: f32, random: &mut Random) -> Matrix {
+        let value = |at: usize, random: &mut Random| match kind {
+            0 => random.normal() as f32,
+            // Aligned: every product has the same sign, and no term cancels another.
+            1 => 1.0 + 1.0 / 4096.0 + 1e-3 * random.uniform() as f32,
+            // Products of alternating signs, which cancel almost entirely.
+            _ => (if at.is_multiple_of(2) { 1.0 } else { -1.0 }) * (1.0 + 1e-4 * random.normal() as f32),
+        };
+        let values = (0..rows * d).map(|at| offset + scale * value(at % d, random)).collect();
+        Matrix::new(values, rows, d).unwrap()
+    }
+
+    fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
+        a.iter().zip(b).map(|(&x, &y)| (f64::from(x) - f64::from(y)).powi(2)).sum()
+    }
+
+    /// The computed ranks of points are within half the slack of the exact ones, and no point whose reach is exactly its
+    /// distance to the query is lost.
+    #[test]
+    fn rounding_errors_stay_within_the_bounds() {
+        let mut random = Random::new(8, 8);
+        let mut largest_share: f64 = 0.0;
+        for (d, scale, offset) in [1, 3, 64, 700]
+            .into_iter()
+            .flat_map(|d| [1e-3f32, 1.0, 1e6].map(|scale| (d, scale)))
+            .flat_map(|(d, scale)| [0.0f32, 1.0, 300.0].map(|far| (d, scale, far * scale)))
+        {
+            for kind in 0..3 {
+                let points = nasty(kind, 24, d, scale, offset, &mut random);
+                let queries = nasty(kind, 6, d, scale, offset, &mut random);
+                let (mut rounding, moved) = RoundingBound::of(&points);
+                let origin = rounding.center.clone().unwrap_or_else(|| vec![0.0; d]);
+                let used = moved.as_ref().unwrap_or(&points);
+                for query in 0..queries.rows() {
+                    let exact: Vec<f64> =
+                        (0..24).map(|row| squared_distance(points.row(row), queries.row(query))).collect();
+                    rounding.set_reach(&exact).unwrap();
+                    let mut own = queries.row(query).to_vec();
+                    own.iter_mut().zip(&origin).for_each(|(value, center)| *value -= center);
+                    let norm = squared_norm(&own);
+                    let (slack, limit) =
+                        (rounding.slack(norm).unwrap(), rounding.reaching_limit(norm).unwrap());
+                    let constant = squared_distance(queries.row(query), &origin);
+                    for row in 0..24 {
+                        for product in products(used.row(row), &own) {
+                            let error =
+                                f64::from(rounding.norms[row] - 2.0 * product) - (exact[row] - constant);
+                            let share = 2.0 * error.abs() / f64::from(slack);
+                            largest_share = largest_share.max(share);
+                            assert!(
+                                share <= 1.0,
+                                "d {d}, scale {scale}, offset {offset}, kind {kind}: {share}"
+                            );
+                            let reach = rounding.reach.as_ref().unwrap().offsets[row];
+                            assert!(reach - 2.0 * product <= limit, "d {d}, scale {scale}, offset {offset}");
+                        }
+                    }
+                }
+            }
+        }
+        // The cases are hard enough to come near the bound, and a bound ten times smaller would fail.
+        assert!(largest_share > 0.1, "{largest_share}");
+    }
+}

@@ -1,30 +1,4 @@
 //! The facade: fit a kernel machine, calibrate it, predict sets for new points.
-//!
-//! ```
-//! use dance::{Config, Context, Dance, Fitted, PredictOptions, device::Cpu};
-//! use dance::data::{io, split};
-//! # let folder = tempfile::tempdir()?;
-//! # let path = folder.path().join("points.csv");
-//! # let line = |i: usize| format!("{},{},{}\n", ["a", "b", "c"][i % 3], 10 * (i % 3) + i % 7, i % 5 + 1);
-//! # std::fs::write(&path, "label,x,y\n".to_owned() + &(0..90).map(line).collect::<String>())?;
-//! let context = Context::new(0)?; // one thread per core, no observer
-//! let data = io::read(&path, &io::ReadOptions::default())?.into_dataset()?;
-//! let parts = split::uniform(data.len(), &[0.4, 0.4, 0.2], 0)?;
-//! let mut config = Config::default();
-//! # config.tune.evaluations = 2;
-//! let fitted = Fitted::fit(&Cpu, &data.select(&parts[0]), &config, &context)?;
-//! let model = fitted.calibrate(&Cpu, &data.select(&parts[1]), &context)?;
-//!
-//! let test = data.select(&parts[2]);
-//! let scored = model.score(&test.embeddings, PredictOptions::default(), &context)?;
-//! let prediction = model.predict(&scored, &model.decide(0.1)?); // and at any other level, without another search
-//! assert_eq!(prediction.sets.len(), test.len());
-//!
-//! model.save(folder.path().join("model.dance"))?;
-//! let again = Dance::load(&Cpu, folder.path().join("model.dance"), &context)?;
-//! assert_eq!(again.classes(), model.classes());
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 
 mod answer;
 mod answer_columns;

@@ -20,10 +20,8 @@
 //! # Ok::<(), dance::Error>(())
 //! ```
 
-mod distance;
 mod index;
 mod list;
 
-pub use distance::squared_distance;
-pub use index::Index;
+pub use index::{Index, squared_distance};
 pub use list::{Neighbors, ReverseNeighbors};

@@ -5,9 +5,7 @@ pub(crate) mod linalg;
 pub(crate) mod matrix;
 pub(crate) mod number;
 pub(crate) mod packed;
-pub(crate) mod ragged;
 pub mod random;
 
 pub(crate) use labels::{argmax, counts_of};
-pub use matrix::{Matrix, Rows};
-pub use ragged::Ragged;
+pub use matrix::{Matrix, Ragged, Rows};

@@ -27,11 +27,11 @@ use crate::error::Result;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::packed::Packed;
 use crate::posterior::count::BagView;
-use crate::posterior::expert::Predictions;
-use crate::posterior::link::{Link, OutputStats};
-use crate::posterior::rounding::{
+use crate::posterior::count::{
     MAX_EXPONENT, SCORE_ERROR, SCORE_FLOOR, exp_above, exp_below, interval, to_scores,
 };
+use crate::posterior::expert::Predictions;
+use crate::posterior::link::{Link, OutputStats};
 
 /// Pairs that are settled together; their columns fit into the first-level cache.
 pub(super) const PAIRS: usize = 256;

@@ -2,7 +2,7 @@
 
 use crate::device::{Cpu, Device, most_that_fit};
 use crate::error::{Error, Result, human_bytes};
-use crate::posterior::nearest::ROWS;
+use crate::posterior::expert::ROWS;
 use crate::posterior::ridge::LANDMARKS;
 use crate::posterior::settings::{ExpertSettings, Space, StackSettings};
 use crate::scores::by_class::Clusters;

@@ -15,8 +15,8 @@
 use crate::context::Context;
 use crate::numeric::matrix::Matrix;
 use crate::posterior::expert::{Expert, MappedPoints, Predictions, TrainingSet};
-use crate::posterior::products::Targets;
 use crate::posterior::settings::Space;
+use crate::posterior::spaces::Targets;
 
 /// Trained prototypes; see the [module](self).
 #[derive(Clone, Debug)]

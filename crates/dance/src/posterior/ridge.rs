@@ -20,8 +20,8 @@ use crate::numeric::random::Random;
 use crate::posterior::bounds::PAIRS;
 use crate::posterior::expert::{Expert, MappedPoints, Predictions, Shifts, TrainingSet};
 use crate::posterior::link::Link;
-use crate::posterior::products::{Targets, dot};
 use crate::posterior::settings::Space;
+use crate::posterior::spaces::{Targets, dot};
 
 /// The largest number of points whose kernel matrix is inverted without landmarks.
 pub(super) const WHOLE: usize = 2048;

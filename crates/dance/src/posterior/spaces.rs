@@ -8,10 +8,10 @@
 
 use crate::context::Context;
 use crate::numeric::matrix::Matrix;
-use crate::numeric::packed::Packed;
+use crate::numeric::packed::{Packed, Scratch};
 use crate::posterior::expert::MappedPoints;
-use crate::posterior::products::dot;
 use crate::posterior::whitening::packed_columns;
+use pulp::{Arch, Simd, WithSimd};
 
 /// Points nearer to the mean than this have no reliable direction in single precision; normalised points have length 1.
 const NEAR: f64 = 1e-6;
@@ -81,8 +81,125 @@ impl Spaces {
     }
 }
 
+/// The largest number of rows of a parallel task.
+const TILE: usize = 48;
+
+impl Matrix<f64> {
+    /// Fills a matrix with the values of a function of row and column.
+    pub(crate) fn from_fn(rows: usize, cols: usize, value: impl Fn(usize, usize) -> f64) -> Self {
+        let mut matrix = Self::zeros(rows, cols);
+        for (at, out) in matrix.as_mut_slice().iter_mut().enumerate() {
+            *out = value(at / cols, at % cols);
+        }
+        matrix
+    }
+
+    /// Returns a matrix of f32 in f64.
+    pub(crate) fn from_f32(matrix: &Matrix) -> Self {
+        let mut copy = Self::zeros(matrix.rows(), matrix.cols());
+        for (out, &value) in copy.as_mut_slice().iter_mut().zip(matrix.as_slice()) {
+            *out = f64::from(value);
+        }
+        copy
+    }
+
+    /// Returns the matrix in f32.
+    pub(crate) fn to_f32(&self) -> Matrix {
+        let mut copy = Matrix::zeros(self.rows(), self.cols());
+        for (out, &value) in copy.as_mut_slice().iter_mut().zip(self.as_slice()) {
+            *out = value as f32;
+        }
+        copy
+    }
+
+    /// Returns the transpose.
+    pub(crate) fn transposed(&self) -> Self {
+        Self::from_fn(self.cols(), self.rows(), |row, column| self.row(column)[row])
+    }
+
+    /// Returns the squared norms of the rows.
+    pub(crate) fn norms(&self) -> Vec<f64> {
+        (0..self.rows()).map(|row| dot(self.row(row), self.row(row))).collect()
+    }
+
+    /// Packs the rows for inner products with them.
+    pub(crate) fn packed(&self, context: &Context<'_>) -> Packed<f64> {
+        Packed::new(self.cols(), self.rows(), |depth, column| self.row(column)[depth], context)
+    }
+
+    /// Returns `self · right`, in parallel over rows. A row does not depend on the rows beside it.
+    pub(crate) fn times(&self, right: &Packed<f64>, context: &Context<'_>) -> Self {
+        let (cols, width) = (self.cols(), right.columns());
+        let rows = self.rows().div_ceil(context.threads()).next_multiple_of(12).clamp(12, TILE);
+        let tiles = context.map(self.rows().div_ceil(rows), |tile| {
+            let (first, last) = (tile * rows, ((tile + 1) * rows).min(self.rows()));
+            let mut out = vec![0.0; (last - first) * width];
+            let left = &self.as_slice()[first * cols..last * cols];
+            right.multiply(left, 0..width, &mut out, &mut Scratch::default());
+            out
+        });
+        let mut product = Self::zeros(self.rows(), width);
+        let mut from = 0;
+        for tile in tiles {
+            product.as_mut_slice()[from..][..tile.len()].copy_from_slice(&tile);
+            from += tile.len();
+        }
+        product
+    }
+}
+
+/// Returns the inner product, summed in order as in the packed product.
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
+    Arch::new().dispatch(Dot { a, b })
+}
+
+/// A type and not a closure, so that it is inlined: see `squared_distance`.
+struct Dot<'a> {
+    a: &'a [f64],
+    b: &'a [f64],
+}
+
+impl WithSimd for Dot<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
+        self.a.iter().zip(self.b).fold(0.0, |sum, (&a, &b)| a.mul_add(b, sum))
+    }
+}
+
+/// Points that others are compared with, packed with their squared norms.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Targets {
+    packed: Packed<f64>,
+    norms: Vec<f64>,
+}
+
+impl Targets {
+    pub(crate) fn new(points: &Matrix<f64>, context: &Context<'_>) -> Self {
+        Self { packed: points.packed(context), norms: points.norms() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.norms.len()
+    }
+
+    /// Returns the squared distances of all points to all targets.
+    pub(crate) fn squared(&self, points: &Matrix<f64>, context: &Context<'_>) -> Matrix<f64> {
+        let norms = points.norms();
+        let mut squared = points.times(&self.packed, context);
+        for (row, &norm) in norms.iter().enumerate() {
+            for (value, &other) in squared.row_mut(row).iter_mut().zip(&self.norms) {
+                *value = (norm + other - 2.0 * *value).max(0.0);
+            }
+        }
+        squared
+    }
+}
+
 #[cfg(test)]
 mod tests {
+
     #![allow(clippy::unwrap_used)]
     use super::*;
 

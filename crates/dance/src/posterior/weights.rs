@@ -253,3 +253,61 @@ fn solve(matrix: &[Vec<f64>], right: &[f64], active: &[usize]) -> Option<Vec<f64
     }
     (k > 0).then_some(solution)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::numeric::random::Random;
+
+    /// The weights satisfy the conditions of Karush, Kuhn and Tucker, by the gradient from the formula in plain loops: it
+    /// is 0 where a weight is positive, and not negative where the weight is 0.
+    #[test]
+    fn weights_satisfy_the_kkt_conditions() {
+        let context = Context::new(2).unwrap();
+        let mut random = Random::new(12, 4);
+        let (mut positive, mut zero) = (0, 0);
+        for case in 0..40 {
+            let (n, classes, experts) = (40 + 7 * case, 2 + case % 5, 1 + case % 4);
+            let labels: Vec<u32> = (0..n).map(|_| random.below(classes) as u32).collect();
+            let tables: Vec<Matrix<f64>> = (0..experts)
+                .map(|expert| {
+                    // Some experts know the label, some know nothing, some are wrong on purpose.
+                    let strength =
+                        [2.0, 0.5, 0.0, -1.0][(case + expert) % 4] * 10f64.powi((case % 5) as i32 - 2);
+                    let value = |at: usize, random: &mut Random| {
+                        let own = f64::from(u8::from(labels[at / classes] as usize == at % classes));
+                        strength * own + strength.abs().max(0.1) * random.normal()
+                    };
+                    let values = (0..n * classes).map(|at| value(at, &mut random)).collect();
+                    Matrix::new(values, n, classes).unwrap()
+                })
+                .collect();
+            let logit =
+                ConditionalLogit { tables: tables.iter().collect(), labels: &labels, context: &context };
+            let all: Vec<usize> = (0..experts).collect();
+            let found = logit.fit(&all);
+            for (expert, &weight) in found.weights.iter().enumerate() {
+                let mut gradient = 2.0 * PENALTY * weight;
+                let mut curvature = 2.0 * PENALTY;
+                for point in 0..n {
+                    let score = |label: usize| -> f64 {
+                        tables.iter().zip(&found.weights).map(|(table, w)| w * table.row(point)[label]).sum()
+                    };
+                    let total: f64 = (0..classes).map(|label| score(label).exp()).sum();
+                    let own = tables[expert].row(point);
+                    let mean: f64 = (0..classes).map(|label| score(label).exp() / total * own[label]).sum();
+                    let square: f64 =
+                        (0..classes).map(|label| score(label).exp() / total * own[label].powi(2)).sum();
+                    gradient += (mean - own[labels[point] as usize]) / n as f64;
+                    curvature += (square - mean * mean) / n as f64;
+                }
+                // A step gains about gradient²/(2·curvature), and steps end below 1e-10.
+                let tolerance = 3.0 * (2e-10 * curvature).sqrt();
+                assert!(gradient > -tolerance, "case {case}: {gradient} at weight {weight}");
+                assert!(weight == 0.0 || gradient < tolerance, "case {case}: {gradient} at weight {weight}");
+                if weight > 0.0 { positive += 1 } else { zero += 1 }
+            }
+        }
+        assert!(positive > 20 && zero > 10, "{positive} positive weights and {zero} of 0");
+    }
+}

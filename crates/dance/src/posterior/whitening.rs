@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::numeric::linalg;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::packed::Packed;
-use crate::posterior::products::dot;
+use crate::posterior::spaces::dot;
 use crate::posterior::weights::ConditionalLogit;
 
 /// Values of γ that are compared.

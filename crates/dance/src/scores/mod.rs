@@ -18,7 +18,6 @@
 mod aps;
 pub(crate) mod by_class;
 pub(crate) mod contrastive;
-pub(crate) mod counts;
 mod lac;
 pub(crate) mod paired;
 pub(crate) mod rank;
@@ -32,13 +31,13 @@ pub mod threshold;
 pub use aps::Aps;
 pub use by_class::Clusters;
 pub use contrastive::Contrastive;
-pub use counts::{Counts, Cut, LabelCounts, least_count};
 pub use lac::Lac;
 pub use paired::PairedScores;
 pub use rank::Rank;
 pub use ranked::{Draws, RankedScore};
 pub use raps::Raps;
 pub use saps::Saps;
+pub use sets::{Counts, Cut, LabelCounts, least_count};
 pub use sets::{EmptySets, Sets};
 pub use split_conformal::SplitConformal;
 pub use threshold::CalibrationScores;
@@ -46,7 +45,7 @@ pub use threshold::CalibrationScores;
 use crate::context::Context;
 use crate::neighbors::Neighbors;
 use crate::numeric::matrix::Matrix;
-use crate::numeric::ragged::Ragged;
+use crate::numeric::matrix::Ragged;
 
 /// The number of queries in a parallel task.
 const TILE: usize = 64;

@@ -1,6 +1,6 @@
 //! The rank and the contrastive score of every label side by side.
 
-use crate::numeric::ragged::Ragged;
+use crate::numeric::matrix::Ragged;
 use crate::scores::LabelScores;
 
 /// Two scores of every label of every query. Listed labels have at least one finite score, all others have none.

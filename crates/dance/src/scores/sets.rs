@@ -1,13 +1,179 @@
-//! Prediction sets: the class ids of every query, one set after the other.
+//! Conformal p-values of labels as whole counts, and the sets of labels that follow.
 //!
-//! The DANCE set is `C_knn ∩ C_clr` (the paper, equation 7): labels whose two scores are both within their thresholds.
-//! Sets may be empty, and the paper returns them so. [`EmptySets::Top1`] puts the classifier's best label into an empty
-//! set, which can only raise coverage.
+//! The count of a label is the number of points whose score is at least that of the query with the label, among the n
+//! calibration points and the query itself. `p = count/(n+1)`, and a label is in the set if and only if `p > α`. In
+//! whole numbers that is `count ≥ n + 2 - ⌈(1-α)(n+1)⌉`. This rule serves every method and is exact however α is
+//! rounded. Labels with the most frequent counts of a query are not listed; the query's `rest` holds these counts.
 
+use crate::numeric::matrix::Ragged;
+use crate::scores::LabelScores;
+use crate::scores::threshold::order_index;
 use serde::{Deserialize, Serialize};
 
-use crate::numeric::ragged::Ragged;
-use crate::scores::LabelScores;
+/// The counts of one label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    /// One score decides.
+    One(u32),
+    /// Two scores decide, each with its own share of α.
+    Both {
+        /// The count by the rank score.
+        rank: u32,
+        /// The count by the contrastive score.
+        contrast: u32,
+    },
+}
+
+impl Counts {
+    /// Returns the count by the rank score, or the only count.
+    pub fn rank(self) -> u32 {
+        match self {
+            Self::One(count) | Self::Both { rank: count, .. } => count,
+        }
+    }
+
+    /// Returns the count by the contrastive score, or the only count.
+    pub fn contrast(self) -> u32 {
+        match self {
+            Self::One(count) | Self::Both { contrast: count, .. } => count,
+        }
+    }
+}
+
+/// The counts of every label of every query.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LabelCounts {
+    /// The number of calibration points, n.
+    calibration_points: usize,
+    /// Labels with counts of their own, ascending within a query.
+    labels: Ragged<u32>,
+    /// The counts of every label in `labels`.
+    counts: Vec<Counts>,
+    /// The counts of all other labels of each query.
+    rest: Vec<Counts>,
+}
+
+/// The smallest counts that let a label into a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// One score decides.
+    One(u32),
+    /// Two scores decide, each with its own share of α.
+    Both {
+        /// The smallest count by the rank score.
+        rank: u32,
+        /// The smallest count by the contrastive score.
+        contrast: u32,
+    },
+}
+
+impl Cut {
+    /// Returns whether a label with these counts is in the set. Counts of another kind than the cut are not.
+    fn passes(self, counts: Counts) -> bool {
+        match (self, counts) {
+            (Self::One(least), Counts::One(count)) => count >= least,
+            (Self::Both { rank, contrast }, Counts::Both { rank: by_rank, contrast: by_contrast }) => {
+                by_rank >= rank && by_contrast >= contrast
+            }
+            (Self::One(_), Counts::Both { .. }) | (Self::Both { .. }, Counts::One(_)) => false,
+        }
+    }
+}
+
+/// Returns the smallest count whose p-value exceeds `alpha`.
+pub fn least_count(alpha: f64, points: usize) -> u32 {
+    (points + 2).saturating_sub(order_index(alpha, points)) as u32
+}
+
+impl LabelCounts {
+    /// Returns an empty list for so many calibration points.
+    pub fn new(calibration_points: usize) -> Self {
+        Self { calibration_points, ..Self::default() }
+    }
+
+    /// Appends a query: its labels in ascending order, and the counts of all that are not listed.
+    pub fn push(&mut self, labels: impl IntoIterator<Item = (u32, Counts)>, rest: Counts) {
+        let counts = &mut self.counts;
+        self.labels.push(labels.into_iter().filter(|&(_, own)| own != rest).map(|(label, own)| {
+            counts.push(own);
+            label
+        }));
+        self.rest.push(rest);
+    }
+
+    /// Concatenates several groups of queries.
+    pub(crate) fn concat(calibration_points: usize, groups: Vec<Self>) -> Self {
+        let mut all = Self::new(calibration_points);
+        groups.into_iter().for_each(|group| all.append(group));
+        all
+    }
+
+    /// Appends further queries.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.calibration_points = other.calibration_points;
+        self.labels.append(other.labels);
+        self.counts.extend(other.counts);
+        self.rest.extend(other.rest);
+    }
+
+    /// Returns the counts of some of the queries.
+    pub fn select(&self, queries: &[usize]) -> Self {
+        let mut selected = Self::new(self.calibration_points);
+        for &query in queries {
+            let (labels, counts, rest) = self.row(query);
+            selected.push(labels.iter().copied().zip(counts.iter().copied()), rest);
+        }
+        selected
+    }
+
+    /// Returns the number of queries.
+    pub fn len(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Returns whether there are no queries.
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Returns the number of calibration points, n.
+    pub fn calibration_points(&self) -> usize {
+        self.calibration_points
+    }
+
+    /// Returns the p-value that a count stands for.
+    pub fn p_value(&self, count: u32) -> f64 {
+        f64::from(count) / (self.calibration_points as f64 + 1.0)
+    }
+
+    /// Returns the labels with counts of their own (ascending), their counts, and the counts of all others.
+    pub fn row(&self, query: usize) -> (&[u32], &[Counts], Counts) {
+        (self.labels.row(query), &self.counts[self.labels.range(query)], self.rest[query])
+    }
+
+    /// Returns the counts of one label of a query.
+    pub fn get(&self, query: usize, label: u32) -> Counts {
+        let (labels, counts, rest) = self.row(query);
+        labels.binary_search(&label).map_or(rest, |place| counts[place])
+    }
+
+    /// Returns the sets of labels that pass.
+    pub fn sets(&self, cut: Cut, classes: usize) -> Sets {
+        let mut sets = Sets::default();
+        for query in 0..self.len() {
+            let (labels, counts, rest) = self.row(query);
+            let listed = labels.iter().zip(counts);
+            if cut.passes(rest) {
+                let mut out =
+                    listed.filter(|(_, counts)| !cut.passes(**counts)).map(|(&label, _)| label).peekable();
+                sets.push((0..classes as u32).filter(|&label| out.next_if_eq(&label).is_none()));
+            } else {
+                sets.push(listed.filter(|(_, counts)| cut.passes(**counts)).map(|(&label, _)| label));
+            }
+        }
+        sets
+    }
+}
 
 /// The treatment of empty sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,6 +275,63 @@ impl Sets {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_count_passes_exactly_when_its_p_value_exceeds_alpha() {
+        // In whole numbers, α = a/1000: count/(n+1) > a/1000.
+        for n in [1usize, 9, 19, 99, 100, 999, 20_000] {
+            for thousandths in [1usize, 5, 10, 50, 100, 200, 333, 500, 999] {
+                let least = least_count(thousandths as f64 / 1000.0, n) as usize;
+                assert!(1000 * least > thousandths * (n + 1), "{n} {thousandths}");
+                assert!(least == 0 || 1000 * (least - 1) <= thousandths * (n + 1), "{n} {thousandths}");
+            }
+        }
+        assert_eq!(least_count(0.0, 50), 1);
+    }
+
+    #[test]
+    fn sets_hold_the_labels_that_pass() {
+        let both = |rank, contrast| Counts::Both { rank, contrast };
+        let mut all = LabelCounts::new(9);
+        all.push([(1, both(5, 2)), (3, both(2, 9))], both(1, 1));
+        all.push([(0, both(1, 1)), (2, both(9, 9))], both(4, 4));
+        let sets = |all: &LabelCounts, cut| all.sets(cut, 4).iter().map(<[u32]>::to_vec).collect::<Vec<_>>();
+        assert_eq!(sets(&all, Cut::Both { rank: 2, contrast: 2 }), [vec![1, 3], vec![1, 2, 3]]);
+        assert_eq!(sets(&all, Cut::Both { rank: 3, contrast: 1 }), [vec![1], vec![1, 2, 3]]);
+        assert_eq!(all.get(0, 0), both(1, 1));
+        let mut one = LabelCounts::new(9);
+        one.push([(1, Counts::One(7)), (3, Counts::One(1))], Counts::One(1));
+        one.push([(2, Counts::One(9))], Counts::One(4));
+        assert_eq!(sets(&one, Cut::One(5)), [vec![1], vec![2]]);
+        assert_eq!(sets(&one, Cut::One(1)), [vec![0, 1, 2, 3], vec![0, 1, 2, 3]]);
+        assert_eq!(one.p_value(5), 0.5);
+    }
+
+    proptest::proptest! {
+        /// Sets are nested: a larger α never adds a label, for one score or two.
+        #[test]
+        fn sets_shrink_as_alpha_grows(
+            counts in proptest::collection::vec((1u32..=51, 1u32..=51), 8),
+            low in 0.001f64..0.999,
+            high in 0.001f64..0.999,
+        ) {
+            let (low, high) = (low.min(high), low.max(high));
+            let mut one = LabelCounts::new(50);
+            let mut both = LabelCounts::new(50);
+            one.push((0..).zip(counts.iter().map(|pair| Counts::One(pair.0))), Counts::One(1));
+            let pairs = counts.iter().map(|&(rank, contrast)| Counts::Both { rank, contrast });
+            both.push((0..).zip(pairs), Counts::Both { rank: 1, contrast: 1 });
+            let cut = |alpha| Cut::One(least_count(alpha, 50));
+            let least = |alpha: f64| least_count(alpha / 2.0, 50);
+            let halves = |alpha: f64| Cut::Both { rank: least(alpha), contrast: least(alpha) };
+            for (small, large) in [
+                (one.sets(cut(high), 8), one.sets(cut(low), 8)),
+                (both.sets(halves(high), 8), both.sets(halves(low), 8)),
+            ] {
+                proptest::prop_assert!(small.get(0).iter().all(|&label| large.contains(0, label)));
+            }
+        }
+    }
 
     #[test]
     fn a_finite_threshold_cuts_and_an_infinite_one_lets_every_label_in() {

@@ -138,7 +138,10 @@ fn label_files_that_cannot_be_used() {
 fn empty_cells_are_rows_without_a_label() {
     let text = "label,x\n3,1\n,2\n5,3\n";
     let table = read_csv(text).unwrap();
-    assert_refused(table.clone().into_dataset(), &["x.csv: no label at line 3; the setting `unlabelled`, with an empty text"]);
+    assert_refused(
+        table.clone().into_dataset(),
+        &["x.csv: no label at line 3; the setting `unlabelled`, with an empty text"],
+    );
     let (table, out) = table.leave_out_unlabelled("").unwrap();
     let data = table.into_dataset().unwrap();
     assert_eq!((out, data.rows, data.classes), (1, vec![0, 2], names(&["3", "5"])));

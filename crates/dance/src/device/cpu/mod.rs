@@ -11,7 +11,6 @@ pub(crate) mod elementwise;
 mod fit;
 mod index;
 pub(in crate::device) mod ridge;
-mod shortlist;
 
 use std::sync::Arc;
 

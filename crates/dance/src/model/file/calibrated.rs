@@ -3,7 +3,7 @@
 use super::tensors::Reader;
 use crate::conformal::{MixSelection, Reference};
 use crate::error::Result;
-use crate::numeric::ragged::Ragged;
+use crate::numeric::matrix::Ragged;
 use crate::scores::CalibrationScores;
 use crate::scores::PairedScores;
 use crate::stream::{NOVELTY_NEIGHBORS, Novelty};
