@@ -1,12 +1,13 @@
-"""How small sets can be with few labels: a bound that no fit can reach, because it is fitted on the points that judge it.
+"""How small sets can be with few labels: a bound that no fit can reach, because it is fitted on the test points.
 
-`BEFORE=binary DANCE_DATA=folder python3 benchmarks/ceiling.py [seeds] [files …]`: the draws are those of `KIND=few benchmarks/evidence.py`, and `BEFORE` the program
-whose default is compared with.
+    BEFORE=binary DANCE_DATA=folder python3 benchmarks/ceiling.py [seeds] [files …]
 
-Experts know all labels, those of fit and calibration points: prototypes whitened by the covariance of all of them and kernel ridge regressions, on points as
-they are, whitened, and centred. The settings of each and the weights of all are those of the least log loss on the test points themselves, and the thresholds
-are those with the coverage that is asked, classes counted alike, as calibration points are drawn: no chance is left in them. Sizes at 0.1 and 0.05; then
-the geometric mean of the ratios of sizes.
+The draws are those of `KIND=few benchmarks/posterior.py`. The comparison is with the default of the program `BEFORE`.
+
+Experts are trained on all labels, those of fit and calibration points: prototypes whitened by the covariance of all of them, and
+kernel ridge regressions on raw, whitened and centered points. Their settings and weights have the least log loss on the test
+points themselves. Thresholds have exactly the wanted coverage there, with all classes weighted alike, so they have no sampling
+noise. Prints sizes at alpha 0.1 and 0.05, then the geometric mean of the ratios of sizes.
 """
 
 import os
@@ -19,8 +20,8 @@ import environment
 
 environment.enter("numpy", "scipy")
 
-import evidence
 import numpy as np
+import posterior
 from scipy.special import logsumexp, softmax
 
 PRIORS = (1, 4)
@@ -63,7 +64,7 @@ def weighted(tables, labels):
     tables = [table / scale for table, scale in zip(tables, scales, strict=True)]
     rows = np.arange(len(labels))
     stack = lambda weights: sum(weight * table for weight, table in zip(weights, tables, strict=True))
-    loss = lambda said: (logsumexp(said, axis=1) - said[rows, labels]).mean()
+    loss = lambda table: (logsumexp(table, axis=1) - table[rows, labels]).mean()
     weights = np.full(len(tables), 1 / len(tables))
     best = loss(stack(weights))
     for _ in range(30):
@@ -83,12 +84,12 @@ def weighted(tables, labels):
     return weights / scales, best
 
 
-def sizes(said, labels):
-    scores = logsumexp(said, axis=1, keepdims=True) - said
+def sizes(table, labels):
+    scores = logsumexp(table, axis=1, keepdims=True) - table
     own = scores[np.arange(len(labels)), labels]
     order = own.argsort()
     share = (1 / np.bincount(labels)[labels])[order].cumsum()
-    return [(scores <= own[order][np.searchsorted(share, (1 - alpha) * share[-1])]).sum(1).mean() for alpha in evidence.ALPHAS]
+    return [(scores <= own[order][np.searchsorted(share, (1 - alpha) * share[-1])]).sum(1).mean() for alpha in posterior.ALPHAS]
 
 
 def ceiling(points, labels, rows_of):
@@ -118,15 +119,15 @@ def main():
         labels = np.unique(file["labels"], return_inverse=True)[1]
         found = []
         for seed in range(seeds):
-            rows_of = evidence.parts(labels, np.random.default_rng(seed))
+            rows_of = posterior.parts(labels, np.random.default_rng(seed))
             with tempfile.TemporaryDirectory() as folder:
-                evidence.written(file["embeddings"], labels, rows_of, Path(folder))
-                old = [level[0] for level in evidence.before(Path(folder), seed, os.environ["BEFORE"])]
+                posterior.written(file["embeddings"], labels, rows_of, Path(folder))
+                old = [level[0] for level in posterior.before(Path(folder), seed, os.environ["BEFORE"])]
             found.append([ceiling(file["embeddings"].astype(float), labels, rows_of), old])
         found = np.array(found)
         ratios.append(np.log(found[:, 0] / found[:, 1]).mean(0))
-        told = [" / ".join(f"{size:.2f}" for size in found[:, who].mean(0)) for who in (0, 1)]
-        print(f"{name}: at best {told[0]}, the default {told[1]}, ratios", np.exp(ratios[-1]).round(3), flush=True)
+        means = [" / ".join(f"{size:.2f}" for size in found[:, who].mean(0)) for who in (0, 1)]
+        print(f"{name}: at best {means[0]}, the default {means[1]}, ratios", np.exp(ratios[-1]).round(3), flush=True)
     print("geometric mean of the ratios:", " / ".join(f"{ratio:.3f}" for ratio in np.exp(np.mean(ratios, 0))))
 
 

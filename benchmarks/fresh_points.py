@@ -1,11 +1,10 @@
-"""Is what a fit reports what new points get? Draws of a data set with many classes, judged on points that were never drawn.
+"""Coverage that a fit reports, against the coverage of new points: draws of a data set with many classes, tested on the other points.
 
     python benchmarks/fresh_points.py DATA.npz [path of dance] [draws]
 
-Points are drawn by class, all classes alike or by Zipf's law with exponent 0.7, without repeating a point; `dance fit` splits
-them 40/40/20 and reports coverage on the part kept aside. The rest of the data, weighted by the same law, says what coverage
-really is, and how often a new point carries a label that no drawn point has. A class that a law would draw empty is left a
-tenth of its points to judge by.
+Points are drawn by class without repetition, with equal class probabilities or by Zipf's law with exponent 0.7. `dance fit` splits
+them 40/40/20 and reports coverage on its test part. The rest of the data, weighted by the same law, gives the real coverage and
+the share of new labels, which no drawn point has. A class that a law would draw empty keeps a tenth of its points for the test.
 """
 
 import json
@@ -40,7 +39,7 @@ def run(dance, *arguments):
 
 
 def trial(dance, data, law, n, seed, folder):
-    """Reported and real coverage, estimated and real share of unseen labels, and their standard errors."""
+    """Reported and real coverage, estimated and real share of new labels, and their standard errors."""
     embeddings, labels = data
     rng = np.random.default_rng(seed)
     rows = draw(labels, law, n, rng)
@@ -58,8 +57,8 @@ def trial(dance, data, law, n, seed, folder):
     covered = np.array([name in json.loads(line)["set"] for name, line in zip(names[rest], lines)])
     by_class = np.array([covered[labels[rest] == label].mean() for label in range(len(law))])
     known = set(run(dance, "inspect", model)["class_names"])
-    unseen = sum(share for label, share in enumerate(law) if f"class {label}" not in known)
-    return reported, points, float(law @ by_class), report.get("unseen_share"), unseen
+    new = sum(share for label, share in enumerate(law) if f"class {label}" not in known)
+    return reported, points, float(law @ by_class), report.get("new_label_share"), new
 
 
 def main():
@@ -69,7 +68,7 @@ def main():
     classes = int(data[1].max()) + 1
     laws = {"alike": np.ones(classes), "Zipf 0.7": np.arange(1, classes + 1) ** -0.7}
     print(f"{path}, alpha {ALPHA}, {draws} draws each: mean ± standard error")
-    print("| law | n | reported coverage | real coverage | difference / its error | unseen, estimated | unseen, real | difference / its error |")
+    print("| law | n | reported coverage | real coverage | difference / its error | new labels, estimated | new labels, real | difference / its error |")
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for name, law in laws.items():

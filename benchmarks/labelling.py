@@ -1,9 +1,11 @@
-"""What 200 labels buy: points that `dance select` picks against points drawn at random.
+"""The value of 200 labels: points that `dance select` picks, against points drawn at random.
 
-`DANCE_DATA=folder python3 benchmarks/labelling.py [seeds] [files …]`; `DANCE` names the binary. Of every file 300 points calibrate and 800 judge (all
-drawn at random; fewer judge where less than 600 would be left), 200 fit the first model, and the rest is the pool. 200 points of it, picked or drawn, are added to the fit points; the same 300
-calibrate. Accuracy and set size at 0.1 on those that judge; the last column is what calibrating on the *picked* points would do to coverage, with
-their provenance taken away.
+    DANCE_DATA=folder python3 benchmarks/labelling.py [seeds] [files …]
+
+`DANCE` names the binary. Of every file, 300 points calibrate and 800 test (all drawn at random; fewer test if less than 600 would
+remain), 200 fit the first model, and the rest is the pool. 200 points of the pool, picked or drawn, are added to the fit points;
+the same 300 calibrate. Printed are accuracy and set size at alpha 0.1 on the test points. The last row calibrates on the *picked*
+points without their provenance, to show the coverage that is lost.
 """
 
 import os
@@ -24,15 +26,15 @@ START, LABELS, CALIBRATION, TEST, POOL = 200, 200, 300, 800, 600
 FIT = ["--evaluations", "10", "--alpha", "0.1"]
 
 
-def judged(folder, name, seed):
+def measured(folder, name, seed):
     level = environment.dance("evaluate", folder / f"{name}.dance", folder / "test.npz", "--alpha", "0.1")["levels"][0]
     return level["accuracy"], level["size"], level["coverage"]
 
 
 def run(points, labels, seed):
     order = np.random.default_rng(seed).permutation(len(labels))
-    judging = min(TEST, len(labels) - START - CALIBRATION - POOL)
-    cuts = np.cumsum([START, CALIBRATION, judging])
+    tested = min(TEST, len(labels) - START - CALIBRATION - POOL)
+    cuts = np.cumsum([START, CALIBRATION, tested])
     start, calibration, test, pool = np.split(order, cuts)
     with tempfile.TemporaryDirectory() as path:
         folder = Path(path)
@@ -44,9 +46,9 @@ def run(points, labels, seed):
             save(name, rows)
             kernel, model = folder / f"{name}.npz", folder / f"{name}.dance"
             environment.dance(
-                "fit", kernel, "--calibration", folder / "calibration.npz", "-o", model, "--seed", seed, *FIT
+                "fit", kernel, "--calibration-data", folder / "calibration.npz", "-o", model, "--seed", seed, *FIT
             )
-            return judged(folder, name, seed)
+            return measured(folder, name, seed)
 
         for name, rows in {"calibration": calibration, "test": test, "pool": pool}.items():
             save(name, rows)
@@ -61,7 +63,7 @@ def run(points, labels, seed):
         environment.dance("recalibrate", folder / "start.dance", folder / "wrong.npz", "-o", folder / "wrong.dance")
         save("right", pool[chosen["random"]])
         environment.dance("recalibrate", folder / "start.dance", folder / "right.npz", "-o", folder / "right.dance")
-        return before, random, picked, judged(folder, "right", seed), judged(folder, "wrong", seed)
+        return before, random, picked, measured(folder, "right", seed), measured(folder, "wrong", seed)
 
 
 seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 10

@@ -4,9 +4,9 @@
 
 40 % of the points fit, 40 % calibrate, 20 % test, drawn at random as `dance bench` draws them. xrfm's RFM sees four fifths of the fit points
 and chooses bandwidth and exponent by the log loss of the last fifth; a temperature for the softmax of its outputs is fitted there too. The
-kernel machine and the logistic regression see the same fit points, combined evidence the labels of calibration points as well. Prints
-accuracy, log loss, Brier score and ECE (15 groups) over the test points of all seeds together. xrfm runs on a graphics processor where there is one:
-with 15,000 points and 150 classes it takes more than 23 GiB.
+kernel machine and the logistic regression are fitted on the same points; the posterior is trained on the calibration labels too. Prints
+accuracy, log loss, Brier score and ECE (15 groups) over the test points of all seeds together. xrfm uses a graphics processor if there is
+one: with 15,000 points and 150 classes it takes more than 23 GiB.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def log_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
     return float(-np.log(np.maximum(own, 1e-15)).mean())
 
 
-def judged(probabilities: np.ndarray, labels: np.ndarray) -> list[float]:
+def measured(probabilities: np.ndarray, labels: np.ndarray) -> list[float]:
     """Accuracy, log loss, Brier score and ECE."""
     best, top = probabilities.argmax(1), probabilities.max(1)
     right = best == labels
@@ -62,7 +62,7 @@ def peer(points: torch.Tensor, labels: np.ndarray, parts: dict, classes: int, se
     """Probabilities of the test points by xrfm's best setting."""
     fit = np.random.default_rng(seed).permutation(parts["fit"])
     cut = len(fit) * 4 // 5
-    train, judges = fit[:cut], fit[cut:]
+    train, validation = fit[:cut], fit[cut:]
     one_hot = torch.nn.functional.one_hot(torch.from_numpy(labels), classes).float().to(DEVICE)
     best = (np.inf, None)
     for bandwidth, exponent in itertools.product(BANDWIDTHS, EXPONENTS):
@@ -71,21 +71,21 @@ def peer(points: torch.Tensor, labels: np.ndarray, parts: dict, classes: int, se
             tuning_metric="accuracy", verbose=False,
         )
         model.fit(
-            (points[train], one_hot[train]), (points[judges], one_hot[judges]),
+            (points[train], one_hot[train]), (points[validation], one_hot[validation]),
             iters=ROUNDS, reg=RIDGE, method="lstsq", verbose=False, return_best_params=True,
         )
         with torch.no_grad():
-            outputs, test = (model.predict(points[rows]).cpu().numpy().astype(float) for rows in (judges, parts["test"]))
+            outputs, test = (model.predict(points[rows]).cpu().numpy().astype(float) for rows in (validation, parts["test"]))
         for temperature in TEMPERATURES:
-            loss = log_loss(softmax(outputs, temperature), labels[judges])
+            loss = log_loss(softmax(outputs, temperature), labels[validation])
             if loss < best[0]:
                 best = (loss, softmax(test, temperature))
     return best[1]
 
 
 def ours(file: Path, seeds: int) -> dict[str, list[dict]]:
-    """The sums that `dance bench` keeps, of all seeds, by whose probabilities they judge."""
-    methods = "exact-evidence,logistic-regression"
+    """The sums that `dance bench` keeps, of all seeds, by the method whose probabilities they measure."""
+    methods = "posterior,logistic-regression"
     command = ["cargo", "run", "--release", "--quiet", "--", "bench", str(file.resolve()), "--methods", methods]
     command += ["--alpha", "0.1", "--seeds", str(seeds), "--json", "--quiet"]
     output = subprocess.run(command, cwd=environment.ROOT, check=True, capture_output=True, text=True).stdout
@@ -124,7 +124,7 @@ def main() -> None:
             theirs.append(peer(torch.from_numpy(points).to(DEVICE), labels, parts, classes, seed))
             truth.append(labels[parts["test"]])
         rows = {name: summed(runs) for name, runs in ours(file, arguments.seeds).items()}
-        rows["xrfm, temperature"] = judged(np.concatenate(theirs), np.concatenate(truth))
+        rows["xrfm, temperature"] = measured(np.concatenate(theirs), np.concatenate(truth))
         for name, values in rows.items():
             print(f"{file.stem:24}{name:22}" + "".join(f"{value:10.3f}" for value in values), flush=True)
 

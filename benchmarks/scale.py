@@ -202,7 +202,7 @@ def memory(model: Path, X: np.ndarray, at: Path) -> None:
 
 
 def fit(X: np.ndarray, y: np.ndarray) -> None:
-    """4,000 points calibrate and 5,000 judge, whatever fits."""
+    """4,000 points calibrate and 5,000 test; all others fit."""
     calibration, test = slice(6000, 10_000), slice(10_000, 15_000)
     for points in (1000, 2000, 4000, 6000):
         begin = time.perf_counter()

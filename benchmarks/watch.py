@@ -1,10 +1,15 @@
-"""Points unlike anything seen, and a stream that changes: false alarms, and what is found.
+"""Novelty and the monitor: false alarms, and detection of foreign points and of a change.
 
-`DANCE_DATA=folder python3 benchmarks/watch.py [runs]`; `DANCE` names the binary. One kernel on 1,000 points of Oxford Pets. *False alarms*: every run
-draws 800 other points to calibrate and 800 more as a stream; the share flagged at novelty 0.05, and of runs with an alarm at a probability of 0.05
-for the whole run, inputs and labels watched. *Found*: how well novelty ranks noise, points of another data set and points of a class that was
-left out of everything above new points of the same source (AUROC), beside the distance to the 5th-nearest of the same labelled points as
-given (cosine) and one minus the largest probability. *Days*: 100 points a day, 1 % more of them every day from the other data set; the day of the alarm at 0.01.
+    DANCE_DATA=folder python3 benchmarks/watch.py [runs]
+
+`DANCE` names the binary. One kernel machine is fitted on 1,000 points of Oxford Pets.
+
+- *False alarms*: every run draws 800 other points to calibrate and 800 more as a stream. Printed are the share flagged at novelty
+  0.05, and the share of runs with an alarm at a false-alarm probability of 0.05, with inputs and labels monitored.
+- *Detection*: AUROC of novelty for noise, points of another data set, and points of a class that was left out, against new points
+  of the same source. The peers are the cosine distance to the 5th-nearest of the same labeled points, and one minus the largest
+  probability.
+- *Days*: 100 points a day, with 1 % more of them every day from the other data set; the day of the alarm at 0.01.
 """
 
 import json
@@ -51,7 +56,7 @@ with tempfile.TemporaryDirectory() as path:
     fit, rest = order[:1000], order[1000:]
     first, second = save(folder / "fit.npz", points[fit], labels[fit]), folder / "calibration.npz"
     save(second, points[rest[:800]], labels[rest[:800]])
-    environment.dance("fit", first, "--calibration", second, "-o", folder / "model", "--evaluations", 10)
+    environment.dance("fit", first, "--calibration-data", second, "-o", folder / "model", "--evaluations", 10)
     flagged, alarms = [], 0
     for seed in range(RUNS):
         drawn = np.random.default_rng(seed + 1).permutation(rest)
@@ -89,7 +94,7 @@ with tempfile.TemporaryDirectory() as path:
         parts = inside[:1000], inside[1000:1800], inside[1800:2400]
         save(first, points[parts[0]], labels[parts[0]])
         save(second, points[parts[1]], labels[parts[1]])
-        environment.dance("fit", first, "--calibration", second, "-o", folder / "without", "--evaluations", 5)
+        environment.dance("fit", first, "--calibration-data", second, "-o", folder / "without", "--evaluations", 5)
         known = points[np.concatenate(parts[:2])]
         left.append(compare("", folder / "without", known, points[parts[2]], points[labels == label]))
     rows.append(

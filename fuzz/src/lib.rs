@@ -1,5 +1,5 @@
-//! Fuzz targets: any bytes, read as each kind of file, give a value or an error; never a panic, and what was read can be
-//! used. `fuzz_targets/` runs them under libFuzzer, `tests/mutants.rs` on the corpus and on mutants of it.
+//! Fuzz targets: any bytes, read as each kind of file, give a value or an error; never a panic, and what was read can
+//! be used. `fuzz_targets/` runs them under libFuzzer, `tests/mutants.rs` on the corpus and on mutants of it.
 
 use std::io::{Cursor, Read, Write};
 use std::path::PathBuf;
@@ -30,15 +30,14 @@ pub const TARGETS: [Target; 10] = [
     ("results", results),
 ];
 
-/// One thread: a failure must be the same every time.
+/// One thread, so that failures repeat.
 static CONTEXT: LazyLock<Context<'static>> = LazyLock::new(|| Context::new(1).expect("one thread"));
-/// Readers take paths. One folder for the process: a new one for each input would cost more than reading.
+/// The folder of the inputs, since readers take paths. A new folder for each input would take longer than reading.
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| TempDir::new().expect("a temporary folder"));
 
-/// A model file. What loads answers a query, and writes itself to bytes that load again and are written the same.
+/// A model file. A model that loads also predicts, and its own bytes load again and are written identically.
 ///
-/// The checksum would stop nearly every mutation at the door, so it is made to fit first; what is tested is everything
-/// behind it.
+/// The checksum would stop nearly every mutant, so it is corrected first.
 pub fn model(bytes: &[u8]) {
     let mut bytes = bytes.to_vec();
     fit_checksum(&mut bytes);
@@ -46,11 +45,11 @@ pub fn model(bytes: &[u8]) {
     let written = model.to_bytes().expect("what was read can be written");
     let again = Dance::from_bytes(&Cpu, &written, "written", &CONTEXT).expect("what was written can be read");
     assert!(again.to_bytes().expect("as before") == written, "the second copy differs from the first");
-    assert_eq!(answer(&again), answer(&model), "the second copy answers otherwise");
+    assert_eq!(predict(&again), predict(&model), "the second copy predicts another set");
 }
 
-/// The labels in the set of a query; `None` where there is no answer: numbers of the file may overflow.
-fn answer(model: &Dance) -> Option<Vec<u32>> {
+/// Returns the set of a query; `None` after an error, as numbers of the file may overflow.
+fn predict(model: &Dance) -> Option<Vec<u32>> {
     let dimensions = model.fitted().dimensions();
     let query = Matrix::new(vec![0.5; dimensions], 1, dimensions).expect("one row of finite numbers");
     let scored = model.score(&query, PredictOptions::default(), &CONTEXT).ok()?;
@@ -64,12 +63,12 @@ pub fn npy(bytes: &[u8]) {
     read("npy", bytes);
 }
 
-/// An `.npz` file, from a file and from memory; and with the same members packed anew, since a checksum in the archive would
-/// stop nearly every mutation of what is in them.
+/// An `.npz` file, from a file and from memory. It is also read with the same members packed again, since a checksum in
+/// the archive would stop nearly every mutation of their contents.
 pub fn npz(bytes: &[u8]) {
     read("npz", bytes);
     let _ = io::read_npz_bytes("memory", bytes);
-    if let Some(bytes) = packed_anew(bytes) {
+    if let Some(bytes) = packed_again(bytes) {
         read("npz", &bytes);
     }
 }
@@ -79,7 +78,7 @@ pub fn safetensors(bytes: &[u8]) {
     read("safetensors", bytes);
 }
 
-/// The same bytes as `.csv` and as `.tsv`.
+/// A text table, read as `.csv` and as `.tsv`.
 pub fn csv(bytes: &[u8]) {
     read("csv", bytes);
     read("tsv", bytes);
@@ -90,7 +89,7 @@ pub fn parquet(bytes: &[u8]) {
     read("parquet", bytes);
 }
 
-/// A file of labels, beside embeddings of three points; the first byte says which kind.
+/// A file of labels, beside embeddings of three points. The first byte chooses its kind.
 pub fn labels(bytes: &[u8]) {
     static EMBEDDINGS: LazyLock<PathBuf> = LazyLock::new(|| write("embeddings.csv", b"x\n1\n2\n3\n"));
     let Some((kind, bytes)) = bytes.split_first() else { return };
@@ -103,19 +102,19 @@ pub fn labels(bytes: &[u8]) {
     }
 }
 
-/// JSON lines, as `predict` answers them. The first byte says for how many dimensions.
+/// JSON lines, as `predict` reads them. The first byte gives the number of dimensions.
 pub fn jsonl(bytes: &[u8]) {
     let Some((dimensions, bytes)) = bytes.split_first() else { return };
     dance_cli::fuzz::json_lines(bytes, 1 + *dimensions as usize % 4);
 }
 
-/// A file of options, for commands with many and with few; its length says which.
+/// A file of options. Its length chooses the command.
 pub fn toml(bytes: &[u8]) {
     let command = ["fit", "predict", "bench", "man"][bytes.len() % 4];
     dance_cli::fuzz::options(command, &write("options.toml", bytes));
 }
 
-/// The results of a bench, which the next run continues: what was read is written and read again as it was, and reported.
+/// The results of a bench, which the next run continues. They are written, read again unchanged, and reported.
 pub fn results(bytes: &[u8]) {
     let Ok(results) = Results::read(&write("results.json", bytes)) else { return };
     let _ = results.plan.check();
@@ -128,9 +127,9 @@ pub fn results(bytes: &[u8]) {
     let _ = report::page::html(&results);
 }
 
-/// Reads a file of embeddings; what was read is consistent.
+/// Reads a file of embeddings, and checks that the result is consistent.
 fn read(extension: &str, bytes: &[u8]) {
-    io::silence_caught_panics(); // libFuzzer stops at every panic that is told
+    io::silence_caught_panics(); // libFuzzer stops at every reported panic
     let Ok(table) = io::read(write(&format!("input.{extension}"), bytes), &ReadOptions::default()) else {
         return;
     };
@@ -149,24 +148,24 @@ fn write(name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// The archive with the contents of every member as they can be read, whatever its checksum says, and a checksum that fits.
-fn packed_anew(bytes: &[u8]) -> Option<Vec<u8>> {
+/// Packs the readable contents of every member again, with a checksum that fits.
+fn packed_again(bytes: &[u8]) -> Option<Vec<u8>> {
     const MOST: u64 = 1 << 20;
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).ok()?;
-    let mut anew = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    let mut packed = zip::ZipWriter::new(Cursor::new(Vec::new()));
     for place in 0..archive.len() {
         let Ok(mut member) = archive.by_index(place) else { continue };
         let method = member.compression();
         let mut contents = Vec::new();
         let _ = member.by_ref().take(MOST).read_to_end(&mut contents); // a wrong checksum comes after the contents
         let options = zip::write::SimpleFileOptions::default().compression_method(method);
-        anew.start_file(member.name().ok()?, options).ok()?;
-        anew.write_all(&contents).ok()?;
+        packed.start_file(member.name().ok()?, options).ok()?;
+        packed.write_all(&contents).ok()?;
     }
-    Some(anew.finish().ok()?.into_inner())
+    Some(packed.finish().ok()?.into_inner())
 }
 
-/// As `docs/format.md` says: the SHA-256 of the file with the digits themselves set to 0.
+/// Corrects the checksum (`docs/format.md`): the SHA-256 of the file with its own digits set to 0.
 fn fit_checksum(bytes: &mut [u8]) {
     const KEY: &[u8] = b"\"checksum\":\"";
     let Some(place) = bytes.windows(KEY.len()).position(|window| window == KEY) else { return };

@@ -79,7 +79,7 @@ fn run((name, target): Target, input: &[u8]) {
         std::fs::create_dir_all(&folder).expect("a folder for what failed");
         let path = folder.join(format!("mutant-{}", input.len()));
         std::fs::write(&path, input).expect("what failed is kept");
-        panic!("{name} failed on {}, as said above", path.display());
+        panic!("{name} failed on {}; see the panic above", path.display());
     }
 }
 

@@ -13,8 +13,8 @@
 >>> predict.answered, predict.refused
 (100, 0)
 
-Whatever speaks Arrow's PyCapsule interface goes in: pyarrow, polars, DuckDB, pandas. 32-bit floats are read where they lie.
-The answer of a row depends on its numbers alone, not on its batch or its place.
+Input is any producer of Arrow's PyCapsule interface: pyarrow, polars, DuckDB, pandas. 32-bit floats are not copied. The
+answer of a row depends on its numbers alone, not on its batch or its place.
 
 Needs pyarrow: ``pip install "dance-conformal[arrow]"``.
 """
@@ -29,26 +29,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
+from .batch_metrics import BatchEvaluator, evaluate_batches, report
 from .columns import column, pa, points, record_batches
 from .inputs import class_values
-from .judging import BatchJudge, judge_batches, report
 from .progress import Listener
-from .refusals import ask_in_parts
+from .refusals import score_in_parts
 from .settings import check_word, thread_count
 from .shipped import ShippedModel
 
-__all__ = ["BatchJudge", "BatchPredictor", "judge_batches", "predict_batches", "report"]
+__all__ = ["BatchEvaluator", "BatchPredictor", "evaluate_batches", "predict_batches", "report"]
 
-#: What can be asked for beside the sets, with its type.
+#: The columns that ``include`` can add, with their types.
 _INCLUDE = {
     "probability": pa.float32(),
     "probabilities": pa.list_(pa.float32()),
     "p_values": pa.list_(pa.float64()),
     "neighbors": pa.string(),
 }
-#: Neighbors named for each label, as the program does.
+#: Neighbors that are listed for each label, as in the program.
 _SUPPORT = 5
-#: What labels are in Arrow.
+#: The Arrow type of labels, by their kind.
 _KINDS = {"text": pa.string(), "integer": pa.int64(), "float": pa.float64(), "boolean": pa.bool_()}
 
 
@@ -60,7 +60,7 @@ class BatchPredictor:
     Parameters
     ----------
     model : path, bytes or DanceClassifier
-        A path is opened where the function is called, on a worker say; bytes and classifiers travel with the function.
+        A path is opened by the process that calls the function, such as a worker; bytes and classifiers are pickled with it.
     alpha : float
         Error level: a set misses the true label in about this share of cases.
     embedding : str
@@ -68,21 +68,21 @@ class BatchPredictor:
     keep : list of str
         Columns that come back with the answers.
     include : list of {"probability", "probabilities", "p_values", "neighbors"}
-        What to add: the probability of ``prediction``; of every label of the set; the p-value of every label of the set; and
-        the points that speak for each, as JSON.
+        Columns to add: the probability of ``prediction``, as in ``predict_proba``; the probability, the p-value and, as
+        JSON, the nearest points of every label of the set.
     on_error : {"raise", "null"}
-        What becomes of a row that is null, has NaN or another number of dimensions. ``"null"``: its answers are null and a
-        column ``error`` says why. ``answered`` and ``refused`` of the function count both.
+        The treatment of a row that is null, has NaN or another number of dimensions. ``"null"``: its answers are null and
+        a column ``error`` has the reason. ``answered`` and ``refused`` of the function count the rows of both kinds.
     empty : {"keep", "top1"}
-        What becomes of empty sets.
+        The treatment of empty sets: they stay empty, or get the most probable label.
     n_jobs : int or None
-        Threads; ``None`` is one a core.
+        Threads; ``None`` is one per core.
     device : str
-        What it runs on: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"auto"``. The sets are the same.
+        The device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"auto"``. The sets are the same on all.
 
-    Columns that come back: ``prediction``, the most probable label of the set (of all labels where it is empty); ``set``, the
-    labels, most conforming first; ``set_size``; ``p_max``, the largest p-value of any label, small for a point unlike
-    anything the model knows. Labels are what they were in the fit: integers come back as integers.
+    The columns of the answer are ``prediction``, the most probable of all labels, as in ``predict``; ``set``, the labels of
+    the set, the best conforming first; ``set_size``; ``p_max``, the largest p-value of any label, small for a point that
+    fits no label; and ``new_label``, where sets may hold a new label. Labels have the type that they had in the fit.
     """
 
     def __init__(
@@ -112,33 +112,36 @@ class BatchPredictor:
         self.on_error = on_error
         self.empty = empty
         self.threads = thread_count(n_jobs)
-        #: Rows that have a set, and rows that have none.
+        #: Rows with a set, and rows without.
         self.answered = 0
         self.refused = 0
 
     def __call__(self, batches: Any) -> Iterator[Any]:
-        """The answers to record batches (or a table, a data frame, a reader), a record batch for each."""
+        """Returns the answers to record batches (or a table, a data frame, a reader), a record batch for each."""
         first = 0
         for batch in record_batches(batches):
             yield self.answer(batch, first)
             first += batch.num_rows
 
     def answer_fields(self) -> list[Any]:
-        """The columns that are added."""
-        label = _KINDS[self.model.open(self.threads).label_kind]
+        """Returns the columns of the answers."""
+        model = self.model.open(self.threads)
+        label = _KINDS[model.label_kind]
         fields = [
             ("prediction", label),
             ("set", pa.list_(label)),
             ("set_size", pa.int32()),
             ("p_max", pa.float64()),
         ]
+        if model.new_labels:
+            fields.append(("new_label", pa.bool_()))
         fields += [(what, _INCLUDE[what]) for what in self.include]
         if self.on_error == "null":
             fields.append(("error", pa.string()))
         return [pa.field(name, kind) for name, kind in fields]
 
     def schema(self, given: Any) -> Any:
-        """The schema of the answers to batches of the schema ``given``."""
+        """Returns the schema of the answers to batches of the schema ``given``."""
         fields = self.answer_fields()
         twice = [field.name for field in fields if field.name in self.keep]
         if twice:
@@ -146,12 +149,12 @@ class BatchPredictor:
         return pa.schema([given.field(name) for name in self.keep] + fields)
 
     def answer(self, batch: Any, first: int = 0) -> Any:
-        """The answers to one record batch, whose first row is number ``first``."""
+        """Returns the answers to one record batch, whose first row is number ``first``."""
         model = self.model.open(self.threads)
         kept = [column(batch, name) for name in self.keep]
         schema = self.schema(batch.schema)
         found, rows, wrong = points(column(batch, self.embedding), model.dimensions, self.embedding)
-        parts, refused = ask_in_parts(model, found, self._score)
+        parts, refused = score_in_parts(model, found, self._score)
         wrong |= {int(rows[row]): reason for row, reason in refused.items()}
         if wrong and self.on_error == "raise":
             row = min(wrong)
@@ -195,11 +198,13 @@ class BatchPredictor:
             return pa.ListArray.from_arrays(offsets, pa.array(values))
 
         columns = [
-            classes.take(pa.array(answers.best)),
+            classes.take(pa.array(answers.predictions)),
             pa.ListArray.from_arrays(offsets, classes.take(pa.array(answers.labels))),
             pa.array(np.diff(answers.offsets)),
             pa.array(answers.largest_p),
         ]
+        if answers.new_label is not None:
+            columns.append(pa.array(answers.new_label))
         further: dict[str, Callable[[], Any]] = {
             "probability": lambda: pa.array(answers.probability),
             "probabilities": lambda: lists(answers.probabilities),

@@ -1,4 +1,4 @@
-"""The classifier: a kernel machine that learns its own metric, and prediction sets around it."""
+"""The classifier: a kernel machine that learns its own metric, and prediction sets on top of it."""
 
 from __future__ import annotations
 
@@ -18,82 +18,82 @@ from .inputs import (
     class_names,
     encode,
 )
-from .keeping import Kept
+from .model_file import StoredModel
 from .parts import group_names, numbered, reference_rows, split
 from .progress import Event, Listener
 from .protocol import check_features
-from .provenance import drawn_alone, picked_points
+from .provenance import picked_points, random_rows
 from .settings import PAPER, draw_seed, thread_count, to_settings
 
 
-class DanceClassifier(Kept):
-    """Prediction sets on embeddings, with a kernel machine (RFM) and its neighbors as evidence.
+class DanceClassifier(StoredModel):
+    """Prediction sets on embeddings, by a kernel machine (RFM) that learns its own metric.
 
-    ``fit`` tunes and fits the kernel on one part of the data and calibrates on the rest; ``predict_set`` returns sets that
-    hold the true label of a new point with probability ``1 - alpha``. The attribute ``guarantee_`` says in which sense.
-    :meth:`paper` has the settings of the paper.
+    ``fit`` tunes and fits the kernel on one part of the data and calibrates on the rest. ``predict_set`` returns sets that
+    hold the true label of a new point with probability ``1 - alpha``; the attribute ``guarantee_`` states the conditions.
+    ``predict``, ``predict_proba``, ``score``, ``evaluate`` and ``explain`` answer from the class probabilities behind the
+    sets: another ``method`` can give other labels. :meth:`paper` has the settings of the paper.
 
     Parameters
     ----------
     alpha : float
-        Error level of ``predict_set`` when it is given none.
-    calibration : {"exact", "disjoint", "reuse"}
-        Where neighbors come from, and so what is promised. ``"exact"``: the query is counted among the calibration points;
-        a finite-sample guarantee with all the data at work. ``"disjoint"``: neighbors come from the points that fitted the
-        kernel; a finite-sample guarantee too, but half of the calibration points are spent when something is selected or
-        combined. ``"reuse"``: the calibration points are each other's neighbors, the paper's heuristic.
-    combine : {"fuse", "evidence", "joint", "union"}
-        How scores become one decision. ``"evidence"``: a posterior of several experts that learns from every label,
-        calibration points included; for few labels and classes that are hard to tell apart. ``"fuse"``: rank,
-        contrastive score and class probability as one score. ``"joint"``: rank and contrastive score as one score.
-        ``"union"``: each of the two at its own share of alpha, as in the paper.
-    by_class : {"together", "fair", "clusters", "each"}
-        Whom the guarantee is for. ``"together"``: all points. ``"fair"``: all points, with the difference between classes
-        evened out. ``"clusters"``: the labels of every cluster of classes that are about as hard. ``"each"``: every class by
-        itself, which costs size. All but the first need ``calibration="exact"`` and one score that decides:
-        ``combine="fuse"`` or ``"evidence"``, or ``"joint"`` or ``"union"`` with ``mix=0`` (the rank score alone) or ``mix=1``
-        (the contrastive score alone).
-    unseen : bool
-        Whether sets may hold "none of these", so that labels which no point has are covered too: see
-        :meth:`predict_unseen`. Needs ``calibration="exact"``.
-    fit_neighbors : bool
-        In exact mode, whether the points that fitted the kernel serve as neighbors beside the calibration points.
+        Error level of ``predict_set`` where it is given none.
+    method : {"posterior", "fuse", "dance"} or None
+        The score of a label. ``"posterior"``: the class probability of a stack of experts that train on every label,
+        calibration points included. ``"fuse"``: rank among the neighbors, contrastive score and the kernel machine's class
+        probability, fused into one score. ``"dance"``: rank and contrastive score, each with its own share of alpha, as in
+        the paper. ``None``: ``"posterior"``, or ``"fuse"`` with a warning where the posterior needs more memory than there
+        is. The attribute ``method_`` names the method in use.
+    calibration : {"full", "split", "reuse"} or None
+        The use of calibration points. ``"full"``: the new point joins them under each candidate label (full conformal
+        prediction); methods posterior and fuse. ``"split"``: they give thresholds and nothing else (split conformal
+        prediction); methods posterior and dance. ``"reuse"``: they give thresholds and are each other's neighbors, the
+        paper's heuristic without a guarantee; method dance. ``None``: ``"reuse"`` for the method dance, else ``"full"``.
+    by_class : {"all", "balanced", "clusters", "each"}
+        The points for which the guarantee holds. ``"all"``: all points together. ``"balanced"``: all points together, with
+        class offsets that bring the coverage of classes closer to each other. ``"clusters"``: the points of every cluster
+        of classes of similar difficulty. ``"each"``: the points of every class, at the price of larger sets. All but the
+        first need full calibration; the method fuse knows the first and the last.
+    new_labels : bool
+        If True, sets may hold "a new label", so that the guarantee counts labels that no point has: see
+        :meth:`predict_new_label`. Needs full calibration.
     mix : "auto" or float
-        Joint and union: share of alpha for the contrastive score; 0 is the k-NN set, 1 the contrastive set, ``"auto"``
-        selects it on a part of the data.
+        Method dance: share of alpha for the contrastive score. 0 is the k-NN set, 1 the contrastive set; ``"auto"``
+        selects it on a part of the calibration points.
     rank_neighbors, contrast_neighbors : int
-        Neighbors the two scores look at.
+        Neighbors that the rank and the contrastive score look at, in the methods fuse and dance.
     temperature : float
         Temperature of the contrastive score.
     tie_noise : float
-        Width below 1 of the seeded noise that breaks ties of ranks; 0 leaves them. Fused, the class probability does.
+        Method dance: width below 1 of the seeded noise that breaks ties of ranks; 0 leaves ties.
     empty : {"keep", "top1"}
-        What becomes of an empty set: it stays, or gets the classifier's best label.
+        The treatment of an empty set: it stays empty, or gets the most probable label.
     calibration_share : float or None
         Share of the points passed to ``fit`` that are set aside to calibrate. ``None``: all points fit the kernel, and
-        ``conformalize`` must follow before sets can be asked for.
+        ``conformalize`` must follow before sets can be predicted.
     unlabelled : label, NaN or None
-        Points with this label, or with none (NaN, ``None``, ``""``), are left out wherever labels are needed, with a warning
+        Points with this label, or with none (NaN, ``None``, ``""``), are left out of every use of labels, with a warning
         that counts them: ``-1`` as in scikit-learn's semi-supervised learning, or ``np.nan``. ``None``: every point needs a
         label.
     stratify : bool
-        How these are drawn. ``False``: at random, so that they are to the others what new points are, rare classes
-        included; the promise needs that. ``True``: class by class, so that every class with two points is in both parts;
-        but calibration becomes easier than reality where classes are rare, and sets then cover less than promised.
+        If False, calibration points are drawn at random, so that they are to the others as new points are, rare classes
+        included; the guarantee needs that. If True, they are drawn class by class, so that every class with two points is
+        in both parts. Calibration is then easier than reality where classes are rare, and sets cover less than ``1 - alpha``.
     normalize : {"l2", "standardize", "none"}
-        How embeddings are brought to a common scale.
+        The normalisation of embeddings.
     bandwidth, shape : float or pair of floats
-        Of the kernel: a range to search, or a number to fix it. Bandwidths are multiples of the median distance.
+        Bandwidth and shape of the kernel: a range to search, or a number to fix it. Bandwidths are multiples of the median
+        distance.
     evaluations : int
-        Settings the search tries.
+        Settings that the search tries.
     search_points : int or None
-        Most points a trial of the search uses; ``None`` is all.
+        Most points that a trial of the search uses; ``None`` is all.
     confirm : int
-        Settings tried again on all points when the trials used fewer.
+        Settings tried again on all points where the trials used fewer.
     validation : float
-        Share of the kernel's points held out to judge settings.
+        Share of the kernel's points held out to compare settings.
     refit : bool
-        Whether the kernel is fitted once more with the held-out points.
+        If True, the kernel is fitted once more with the held-out points.
     ridge : float
         Ridge of the kernel regression.
     rounds : int
@@ -101,47 +101,49 @@ class DanceClassifier(Kept):
     agop_points : int or None
         Most points over which a metric update averages; ``None`` is all.
     probabilities : {"calibrated", "clamp"}
-        How outputs of the kernel machine become class probabilities. ``"calibrated"``: above a floor and raised to a power,
-        both chosen on held-out points of the fit, so that a probability of 0.8 is right about 80 % of the time. ``"clamp"``:
-        the paper's, outputs between a fixed floor and one minus it, divided by their sum; they rank classes, but say little
-        about how often they are right.
+        The class probabilities of the kernel machine: those of the methods fuse and dance, and of a model before its
+        calibration. ``"calibrated"``: outputs above a floor, raised to a power, both chosen on held-out points of the fit,
+        so that a probability of 0.8 is right about 80 % of the time. ``"clamp"``: the paper's, outputs between a fixed
+        floor and one minus it, divided by their sum; they rank classes, but are no frequencies.
     probability_floor : float or None
-        The floor of ``probabilities="clamp"``, which alone has a fixed one; ``None`` is 1e-3, lower for many classes.
+        The floor of ``probabilities="clamp"``; ``None`` is 1e-3, lower for many classes.
     memory : int or None
-        Most bytes the fit may allocate.
+        Most bytes that the fit may allocate.
     random_state : int, RandomState, Generator or None
         Seed of every random choice; the same seed gives the same sets. ``None`` draws one.
     n_jobs : int or None
-        Threads; ``None`` or -1 is one a core. The result does not depend on it.
+        Threads; ``None`` or -1 is one per core. The result does not depend on it.
     device : str
-        What heavy work runs on: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` for the second graphics processor, or ``"auto"``:
-        cuda where that can be used. A model that is fitted gives the same sets on every device.
+        The device of heavy work: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` for the second graphics processor, or ``"auto"``:
+        cuda where it can be used. A fitted model gives the same sets on every device.
     verbose : int
         1 prints the search to stderr, 2 every round as well.
     callback : callable or None
-        Called with a dictionary for every event of a fit; an exception it raises ends the fit.
+        Function of a dictionary, called for every event of a fit; an exception that it raises ends the fit.
 
     Attributes
     ----------
     classes_ : array
-        The labels, a column of a set each: those of the points that fitted the kernel, sorted; then those that only
-        calibration points have, in the order in which they come up.
+        The labels, one for each column of a set: those of the points that fitted the kernel, sorted; then those that only
+        calibration points have, in order of appearance.
+    method_ : str
+        The method that calibrated the model.
     guarantee_ : str
-        What is promised about the sets.
-    unseen_share_ : float or None
-        Estimated share (Good-Turing) of new points whose label no point of fit or calibration has. No set can hold such a
-        label, so coverage is at most ``1 - unseen_share_``. ``None`` where calibration points do not tell: with
-        ``stratify=True``, and in older model files.
+        The guarantee of the sets, in words.
+    new_label_share_ : float or None
+        Estimated share (Good-Turing) of new points that carry a new label, one that no point of fit or calibration has.
+        Without ``new_labels`` no set can hold such a label, so coverage is at most ``1 - new_label_share_``. ``None`` with
+        ``stratify=True``, where calibration points are no random draw.
     kernel_ : dict
-        Bandwidth, shape and rounds chosen, validation accuracy, and what was computed on how many points.
+        Bandwidth, shape and rounds chosen, validation accuracy, and the number of points behind each step of the fit.
     reference_indices_ : array
-        For every reference point (the possible neighbors) its row in the data. Rows count through the ``X`` passed to
+        The row of every reference point (the possible neighbors) in the data. Rows count through the ``X`` passed to
         ``fit`` and on through the one passed to ``conformalize``: with both, they are rows of
-        ``np.concatenate([X_fit, X_conformalize])``. A model from a file does not know the arrays: rows are then places in
-        the reference, and ``conformalize`` counts its rows after the points the kernel keeps.
+        ``np.concatenate([X_fit, X_conformalize])``. A model from a file does not know the arrays: its rows are places in
+        the reference, and ``conformalize`` counts its rows after the points that the kernel keeps.
     reference_points_ : list of ReferencePoint
-        For every reference point which ``part`` it is of, ``"fit"`` or ``"calibration"``, and its ``row`` (and ``id``, where
-        there are ids) in what was passed there. Model files keep it.
+        The ``part`` of every reference point, ``"fit"`` or ``"calibration"``, and its ``row`` (and ``id``, where there are
+        ids) in the data passed there. Model files keep it.
     n_samples_fit_ : int
         Points passed to ``fit``: a row from here on is one of ``conformalize``.
     n_features_in_, feature_names_in_
@@ -165,11 +167,10 @@ class DanceClassifier(Kept):
         self,
         alpha: float = 0.1,
         *,
-        calibration: str = "exact",
-        combine: str = "fuse",
-        by_class: str = "together",
-        unseen: bool = False,
-        fit_neighbors: bool = True,
+        method: str | None = None,
+        calibration: str | None = None,
+        by_class: str = "all",
+        new_labels: bool = False,
         mix: str | float = "auto",
         rank_neighbors: int = 100,
         contrast_neighbors: int = 50,
@@ -200,11 +201,10 @@ class DanceClassifier(Kept):
         callback: Callable[[Event], object] | None = None,
     ) -> None:
         self.alpha = alpha
+        self.method = method
         self.calibration = calibration
-        self.combine = combine
         self.by_class = by_class
-        self.unseen = unseen
-        self.fit_neighbors = fit_neighbors
+        self.new_labels = new_labels
         self.mix = mix
         self.rank_neighbors = rank_neighbors
         self.contrast_neighbors = contrast_neighbors
@@ -236,28 +236,28 @@ class DanceClassifier(Kept):
 
     @classmethod
     def paper(cls, alpha: float = 0.1, **parameters: Any) -> DanceClassifier:
-        """A model with the paper's settings throughout, but for what is given.
+        """Returns a model with the paper's settings, except for ``parameters``.
 
-        It calibrates by reuse, takes the union of two sets, keeps the kernel that was judged on held-out points, and clamps
-        probabilities above a floor of 1e-3.
+        The method is dance with reuse, the kernel is not fitted again with its validation points, and probabilities are
+        clamped above a floor of 1e-3.
 
         >>> from dance_conformal import DanceClassifier
         >>> model = DanceClassifier.paper(alpha=0.05, mix=0.5)
-        >>> model.calibration, model.combine, model.refit, model.probabilities, model.probability_floor, model.mix
-        ('reuse', 'union', False, 'clamp', 0.001, 0.5)
+        >>> model.method, model.refit, model.probabilities, model.probability_floor, model.mix
+        ('dance', False, 'clamp', 0.001, 0.5)
         """
         return cls(alpha, **{**PAPER, **parameters})
-
-    # Fitting and calibrating.
 
     def fit(self, X: Any, y: Any, *, provenance: Any = None, groups: Any = None) -> DanceClassifier:
         """Fits the kernel and, unless ``calibration_share`` is ``None``, calibrates on a part set aside for that.
 
-        ``provenance`` says of every point whether it was ``"picked"`` for what it is, as by :meth:`select`, or is a
-        ``"random"`` draw. Picked points are not like new ones: they fit the kernel, and only the others are dealt out.
+        ``provenance`` has a word for every point: ``"picked"`` for a point that was chosen by its embedding, as by
+        :meth:`select`, or ``"random"``. Picked points are unlike new points: they fit the kernel, and only random points
+        can calibrate.
 
-        ``groups`` says which points belong together (frames of a video, one patient, augmentations of a picture): groups stay
-        whole, and one point of each, drawn at random, calibrates. The guarantee is then for a point of a new group.
+        ``groups`` has a name for every point; points of one group belong together (frames of a video, one patient,
+        augmentations of a picture). Groups stay whole, and one point of each, drawn at random, calibrates. The guarantee
+        is then for a point of a new group.
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(200, classes=3)
@@ -269,7 +269,7 @@ class DanceClassifier(Kept):
         labels, picked = as_labels(y, samples), picked_points(provenance, samples)
         named = group_names(groups, samples)
         check_learnable(points, self.normalize)
-        own, points, labels = self._labelled(points, labels)
+        own, points, labels = self._with_labels(points, labels)
         classes, codes = encode(labels)
         if len(classes) < 2:
             raise ValueError("y has 1 class; at least two classes are needed")
@@ -296,19 +296,19 @@ class DanceClassifier(Kept):
         assert kept is not None  # they were passed
         self._fit_rows = kept
         self._model = model
-        # Should the calibration be interrupted, the kernel is there, and nothing of a calibration before.
+        # An interrupted calibration leaves the kernel, and nothing of an earlier calibration.
         self._forget_calibration()
         if len(rows) == 2:
-            ways = (True, named is not None)
-            self._calibrate(points[rows[1]], codes[rows[1]], classes, own[rows[1]], listener, ways)
+            origin = (True, named is not None)
+            self._calibrate(points[rows[1]], codes[rows[1]], classes, own[rows[1]], listener, origin)
         listener.warn()
         return self
 
     def conformalize(self, X: Any, y: Any, *, provenance: Any = None, groups: Any = None) -> DanceClassifier:
-        """Calibrates on points that did not fit the kernel, in place of any calibration before.
+        """Calibrates on points that did not fit the kernel, and replaces an earlier calibration.
 
-        Points that were ``"picked"`` by their ``provenance`` (see :meth:`fit`) are left out, with a warning. Of
-        ``groups`` one point each, drawn at random, calibrates.
+        Points with the ``provenance`` ``"picked"`` (see :meth:`fit`) are left out, with a warning. With ``groups``, one
+        point of each, drawn at random, calibrates.
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(600, classes=3)
@@ -319,11 +319,11 @@ class DanceClassifier(Kept):
         points = self._points(X)
         labels, picked = as_labels(y, len(points)), picked_points(provenance, len(points))
         named = group_names(groups, len(points))
-        if not hasattr(self, "n_samples_fit_"):  # from a file, which keeps no others
+        if not hasattr(self, "n_samples_fit_"):  # a model from a file knows only the points that it keeps
             self.n_samples_fit_ = self._model.fit_points
         listener = Listener(self.verbose, self.callback)
-        kept, points, labels = self._labelled(points, labels)
-        drawn = drawn_alone(picked[kept])
+        kept, points, labels = self._with_labels(points, labels)
+        drawn = random_rows(picked[kept])
         if named is not None:
             drawn = drawn[_native.one_of_each(numbered(named[kept[drawn]]), self._seed)]
         kept, points, labels = kept[drawn], points[drawn], labels[drawn]
@@ -341,17 +341,17 @@ class DanceClassifier(Kept):
         classes: NDArray[Any],
         rows: NDArray[np.int64],
         listener: Listener,
-        ways: tuple[bool, bool],
+        origin: tuple[bool, bool],
     ) -> None:
-        """On points with these classes. ``ways`` says whether they are rows of what was passed to ``fit`` (to
-        ``conformalize`` otherwise), and whether they are one of every group."""
-        of_fit, _ = ways
+        """Calibrates on points with these classes. ``origin`` has two flags: True for rows of the data passed to ``fit``
+        (else to ``conformalize``), and True for one point of every group."""
+        of_fit, _ = origin
         names = class_names(classes)
         settings = self._settings(self._seed)
         model = self._model.calibrate(
             (points, codes, names, class_kind(classes), rows.astype(np.uint32)),
-            ways,
-            json.dumps(settings["dance"]),
+            origin,
+            json.dumps(settings["conformal"]),
             self.device,
             thread_count(self.n_jobs),
             listener,
@@ -361,18 +361,17 @@ class DanceClassifier(Kept):
         place = {name: number for number, name in enumerate(names)}
         new = [place[name] for name in model.classes[len(known) :]]
         self.classes_ = np.concatenate([known, classes[new]]) if new else known
+        self.method_ = model.method
         self.guarantee_ = model.guarantee
-        self.unseen_share_ = model.unseen_share
+        self.new_label_share_ = model.new_label_share
         counted = rows if of_fit else self.n_samples_fit_ + rows
-        self.reference_indices_ = reference_rows(counted, self._fit_rows, settings)
+        self.reference_indices_ = reference_rows(counted, self._fit_rows, model.calibration)
         self._model = model
 
     def _forget_calibration(self) -> None:
-        for name in ("guarantee_", "unseen_share_", "reference_indices_"):
+        for name in ("method_", "guarantee_", "new_label_share_", "reference_indices_"):
             if hasattr(self, name):
                 delattr(self, name)
-
-    # Behind the scenes.
 
     def _settings(self, seed: int) -> dict[str, Any]:
         return to_settings(self.get_params(deep=False), seed)

@@ -1,4 +1,4 @@
-"""Columns of Arrow as points, where they lie; and what is wrong with rows that are none."""
+"""Points from columns of Arrow, without a copy; and the reasons of rows that are not valid points."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: The first with the PyCapsule interface in both directions.
+#: The first version with the PyCapsule interface in both directions.
 _OLDEST = (15, 0)
 
 
 def import_pyarrow() -> Any:
-    """pyarrow, where it is new enough."""
+    """Imports pyarrow, and refuses versions that are too old."""
     try:
         import pyarrow
     except ImportError as error:
@@ -34,7 +34,7 @@ pa = import_pyarrow()
 
 
 def record_batches(source: Any) -> Iterator[Any]:
-    """The record batches of any producer of Arrow's PyCapsule interface, or of several of them.
+    """Returns the record batches of any producer of Arrow's PyCapsule interface, or of several of them.
 
     >>> [batch.num_rows for batch in record_batches([pa.table({"a": [1, 2]}), pa.record_batch({"a": [3]})])]
     [2, 1]
@@ -50,12 +50,12 @@ def record_batches(source: Any) -> Iterator[Any]:
             yield from record_batches(part)
     else:
         raise TypeError(
-            f"{type(source).__name__} is no Arrow data: pass record batches, a table or what has __arrow_c_stream__"
+            f"{type(source).__name__} is no Arrow data: pass record batches, a table or an object with __arrow_c_stream__"
         )
 
 
 def column(batch: Any, name: str) -> Any:
-    """The column of this name."""
+    """Returns the column of this name."""
     place = batch.schema.get_field_index(name)
     if place < 0:
         there = ", ".join(f"`{other}`" for other in batch.schema.names)
@@ -64,9 +64,9 @@ def column(batch: Any, name: str) -> Any:
 
 
 def points(array: Any, dimensions: int, name: str) -> tuple[NDArray[Any], NDArray[np.int64], dict[int, str]]:
-    """The numbers of the rows that have as many as they should, which rows these are, and what is wrong with the others.
+    """Returns the numbers of valid rows, the places of these rows, and the reason for every other row.
 
-    Where nothing is null the numbers are not copied.
+    Numbers are copied only if something is null.
 
     >>> floats, rows, wrong = points(pa.array([[1.0, 2.0], None, [3.0]]), 2, "embedding")
     >>> floats.tolist(), rows.tolist(), wrong

@@ -1,4 +1,4 @@
-"""Split conformal prediction on ready-made class probabilities, of any classifier.
+"""Split conformal prediction on the class probabilities of any classifier.
 
 >>> from dance_conformal import conformal
 >>> random = np.random.default_rng(0)
@@ -9,9 +9,9 @@
 >>> bool(sets[np.arange(300), y[300:]].mean() > 0.85)
 True
 
-The guarantee, ``P(label in set) >= 1 - alpha`` in finite samples, holds when the calibration rows took no part in fitting
-the classifier. Scores (``r`` the rank of a label by probability, ``C_r`` the mass of the first ``r`` labels, ``u`` a seeded
-draw from U(0, 1) a row):
+The guarantee, ``P(label in set) >= 1 - alpha`` in finite samples, holds if the calibration rows did not fit the
+classifier. Scores (``r`` is the rank of a label by probability, ``C_r`` the mass of the first ``r`` labels, ``u`` a seeded
+draw from U(0, 1) for each row):
 
 ========  ===========================================================================  =====================
 ``lac``   ``1 - p``                                                                    Sadinle et al. 2019
@@ -39,7 +39,7 @@ SCORES = ("lac", "aps", "raps", "saps")
 
 
 class SplitConformal:
-    """A calibrated score. Made by :func:`split`."""
+    """A calibrated score, made by :func:`split`."""
 
     def __init__(self, native: _native.Split, classes: NDArray[Any], score: str) -> None:
         self._native = native
@@ -49,14 +49,14 @@ class SplitConformal:
         self.score = score
 
     def threshold(self, alpha: float) -> float:
-        """Labels whose score is at most this are in the set."""
+        """Returns the threshold: labels whose score is at most this are in the set."""
         value, warning = self._native.threshold(alpha)
         if warning is not None:
             warnings.warn(warning, DanceWarning, stacklevel=3)
         return value
 
     def predict_set(self, probabilities: Any, alpha: ArrayLike = 0.1, *, as_labels: bool = False) -> Any:
-        """Booleans (points, classes), or (points, classes, alphas) for a list of alphas; or lists of labels."""
+        """Returns booleans (points, classes), or (points, classes, alphas) for a list of alphas; or lists of labels."""
         levels, single = alphas(alpha)
         for level in levels:
             if not 0 < level < 1:
@@ -69,11 +69,11 @@ class SplitConformal:
         return masks[0] if single else np.stack(masks, axis=-1)
 
     def predict_p(self, probabilities: Any) -> NDArray[np.float64]:
-        """p-values of every label: a label is in the set at every level below its p-value."""
+        """Returns the p-value of every label: a label is in the set at every level below it."""
         return self._native.p_values(_probabilities(probabilities, len(self.classes_)))
 
     def evaluate(self, probabilities: Any, y: Any, alpha: float = 0.1) -> dict[str, Any]:
-        """Coverage, size and the other metrics of the sets, by the true labels (see :mod:`.metrics`)."""
+        """Returns coverage, size and the other metrics of the sets, by the true labels (see :mod:`.metrics`)."""
         best = self.classes_[np.asarray(probabilities).argmax(axis=1)]
         sets = self.predict_set(probabilities, alpha)
         return metrics.report(as_labels(y, len(sets)), sets, alpha, classes=self.classes_, best=best)
@@ -93,8 +93,8 @@ def split(
 ) -> SplitConformal:
     """Calibrates ``score`` on rows of probabilities and their true labels.
 
-    ``y`` are column numbers, or members of ``classes`` (a label a column) where that is given. ``penalty`` and ``free_ranks``
-    are RAPS's, ``weight`` is SAPS's. ``randomize=False`` takes ``u = 0``: no randomness, larger sets.
+    ``y`` are column numbers, or members of ``classes`` (one label per column) where that is given. ``penalty`` and
+    ``free_ranks`` belong to RAPS, ``weight`` to SAPS. ``randomize=False`` sets ``u = 0``: no randomness, larger sets.
     """
     options = {"lac": [], "aps": [], "raps": [penalty, float(free_ranks)], "saps": [weight]}
     if score not in options:

@@ -1,4 +1,4 @@
-"""Made-up embeddings to try things on."""
+"""Synthetic embeddings for examples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 def clusters(
     points: int = 1000, *, classes: int = 10, dimensions: int = 16, spread: float = 0.5, seed: int = 0
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Points around one random direction a class; ``spread`` is the noise relative to its length.
+    """Returns points around one random center per class; ``spread`` is the noise relative to the center's length.
 
     >>> X, y = clusters(6, classes=3, dimensions=2)
     >>> X.shape, sorted(y.tolist())

@@ -1,4 +1,4 @@
-"""Pictures and texts become embeddings: the same as ``dance embed``."""
+"""Embeddings of pictures and texts, as ``dance embed`` makes them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from .settings import thread_count
 
 @dataclass(frozen=True)
 class Embeddings:
-    """What :func:`embed` gives: a row for every picture or text that could be embedded."""
+    """The result of :func:`embed`: a row for every picture or text that could be embedded."""
 
     embeddings: NDArray[np.float32]
     ids: list[str]
-    #: A label for every row, where they are known.
+    #: A label for every row, where labels are known.
     labels: NDArray[np.str_] | None
-    #: Ids of what was left out, and why.
+    #: Ids of the items that were left out, with the reasons.
     bad: list[tuple[str, str]]
-    #: Which encoder made them: its name, the hash of its weights and the preparation, as JSON.
+    #: The encoder's identity as JSON: its name, the hash of its weights and the preparation.
     encoder: str
     #: Names of the classes, and an embedding of each, where a prompt or names were given.
     class_names: list[str] | None = None
@@ -65,8 +65,7 @@ def embed(
     line. ``model`` is a name (``clip-vit-b-32``, ``all-MiniLM-L6-v2`` …), a folder, or an .onnx file.
 
     With ``prompt`` (``"a photo of a {}"``) or ``class_names``, class names are embedded too, as ``prototypes``; without
-    ``class_names`` those of the labels. ``parts`` is a folder where what is done is kept, so that a run that was stopped
-    goes on.
+    ``class_names`` those of the labels. ``parts`` is a folder for finished parts, from which an interrupted run resumes.
     """
     if device not in ("cpu", "cuda"):
         raise ValueError(f"device is 'cpu' or 'cuda', not {device!r}")
@@ -102,7 +101,7 @@ def embed(
 
 
 def _installed() -> Path | None:
-    """The library inside this Python's own onnxruntime."""
+    """Returns the library of the onnxruntime package that is installed for this Python."""
     found = importlib.util.find_spec("onnxruntime")
     if found is None or not found.submodule_search_locations:
         return None

@@ -1,4 +1,4 @@
-"""What users pass, as what the library reads: float32 points row after row, and labels as numbers of classes."""
+"""Conversion of users' data: points become rows of float32, labels become class numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .protocol import DataConversionWarning
 
 
 def as_points(X: Any, name: str = "X") -> NDArray[np.float32]:
-    """``X`` as float32 rows. A C-contiguous float32 array comes back as it is; everything else is copied.
+    """Returns ``X`` as float32 rows. A C-contiguous float32 array is returned as it is; everything else is copied.
 
     >>> X = np.ones((2, 3), np.float32)
     >>> np.shares_memory(as_points(X), X)
@@ -38,7 +38,7 @@ def as_points(X: Any, name: str = "X") -> NDArray[np.float32]:
 
 
 def check_finite(points: NDArray[np.float32], name: str = "X") -> None:
-    """Refuses NaN and infinity, before a split gives rows other numbers."""
+    """Refuses NaN and infinity, with their row in the user's array, which a split would lose."""
     finite = np.isfinite(points)
     if not finite.all():
         row, column = np.argwhere(~finite)[0]
@@ -49,7 +49,7 @@ def check_finite(points: NDArray[np.float32], name: str = "X") -> None:
 
 
 def check_learnable(points: NDArray[np.float32], normalize: str) -> None:
-    """Whether a model can be fitted to these points."""
+    """Refuses points to which no model can be fitted."""
     check_finite(points)
     if len(points) < 2:
         raise ValueError("n_samples=1: a single point cannot both fit and calibrate; pass more")
@@ -57,12 +57,12 @@ def check_learnable(points: NDArray[np.float32], normalize: str) -> None:
         check_directions(points)
         if points.shape[1] == 1:
             raise ValueError(
-                "n_features=1: brought to length 1, a single feature is nothing but its sign; use normalize='standardize'"
+                "n_features=1: normalised to length 1, a single feature keeps only its sign; use normalize='standardize'"
             )
 
 
 def check_directions(points: NDArray[np.float32]) -> None:
-    """Refuses rows of zeros, which cannot be brought to length 1."""
+    """Refuses rows of zeros, which cannot be normalised to length 1."""
     zeros = ~points.any(axis=1)
     if zeros.any():
         raise ValueError(
@@ -76,7 +76,7 @@ def _spelled(value: np.float32) -> str:
 
 
 def as_array(X: Any, name: str) -> NDArray[Any]:
-    """``X`` as an array of real numbers: arrays, data frames, tensors, nested lists."""
+    """Returns ``X`` as an array of real numbers; it may be an array, data frame, tensor or nested list."""
     if hasattr(X, "toarray") and hasattr(X, "nnz"):
         raise TypeError(f"{name} is sparse, but embeddings are dense: pass {name}.toarray()")
     if np.ma.isMaskedArray(X) and np.ma.is_masked(X):
@@ -86,6 +86,8 @@ def as_array(X: Any, name: str) -> NDArray[Any]:
     if not hasattr(X, "__array__") and hasattr(X, "__dlpack__"):
         X = np.from_dlpack(X)
     array = np.asarray(X)
+    if array.dtype == object and array.ndim == 1 and len(array) and all(np.ndim(row) == 1 for row in array):
+        array = np.stack([np.asarray(row) for row in array])  # a data frame's column of embeddings
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}")
     if array.dtype.kind in "OUS":
@@ -96,7 +98,7 @@ def as_array(X: Any, name: str) -> NDArray[Any]:
 
 
 def as_labels(y: Any, points: int | None = None) -> NDArray[Any]:
-    """``y`` as a flat array of labels: integers, strings, booleans, or whole floats; NaN, ``None`` and ``""`` are missing."""
+    """Returns ``y`` as a flat array of labels: integers, strings, booleans or whole floats; NaN and ``None`` are missing."""
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None.")
     if hasattr(y, "detach") and hasattr(y, "cpu"):
@@ -125,12 +127,12 @@ def as_labels(y: Any, points: int | None = None) -> NDArray[Any]:
     return labels
 
 
-def labelled(labels: NDArray[Any], unlabelled: Any) -> NDArray[np.int64]:
-    """The rows that have a label. Where ``unlabelled`` is ``None`` every row must; otherwise rows with that label have none.
+def rows_with_labels(labels: NDArray[Any], unlabelled: Any) -> NDArray[np.int64]:
+    """Returns the rows that have a label. With ``unlabelled=None`` every row must; otherwise rows with that label have none.
 
-    >>> labelled(np.array([0, -1, 1]), -1).tolist()
+    >>> rows_with_labels(np.array([0, -1, 1]), -1).tolist()
     [0, 2]
-    >>> labelled(np.array([0.0, np.nan]), None)
+    >>> rows_with_labels(np.array([0.0, np.nan]), None)
     Traceback (most recent call last):
         ...
     ValueError: Input y contains NaN or an empty label at row 1; unlabelled=np.nan leaves such rows out
@@ -151,7 +153,7 @@ def labelled(labels: NDArray[Any], unlabelled: Any) -> NDArray[np.int64]:
 
 
 def doubtful_rows(labels: NDArray[Any]) -> str | None:
-    """Where -1 is the one negative label beside two classes or more, and may mean none; ``None`` where it does not occur so.
+    """Returns the rows of -1 where it is the only negative label beside two or more classes, so that it may mean no label.
 
     >>> doubtful_rows(np.array([0, 1, -1])), doubtful_rows(np.array([-1, 1]))
     ('row 2', None)
@@ -163,12 +165,12 @@ def doubtful_rows(labels: NDArray[Any]) -> str | None:
 
 
 def missing_values(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which of them say nothing: NaN, ``None``, ``""`` and pandas' NA."""
+    """Returns the mask of missing values: NaN, ``None``, ``""`` and pandas' NA."""
     if labels.dtype.kind == "f":
         return np.asarray(np.isnan(labels))
     if labels.dtype.kind in "iub":
         return np.zeros(len(labels), bool)
-    # NaN is the one value that differs from itself; pandas' NA refuses to say.
+    # NaN is the only value that differs from itself; pandas' NA cannot be compared.
     return np.asarray(
         [
             label is None
@@ -188,7 +190,7 @@ def _rows(mask: NDArray[np.bool_]) -> str:
 
 
 def encode(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.uint32]]:
-    """The classes, sorted, and every label's number among them."""
+    """Returns the classes, sorted, and every label's number among them."""
     try:
         classes, codes = np.unique(labels, return_inverse=True)
     except TypeError as error:
@@ -197,7 +199,7 @@ def encode(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.uint32]]:
 
 
 def class_names(classes: NDArray[Any]) -> list[str]:
-    """Names of classes, as a model file stores them. A whole float is named like the integer.
+    """Returns the names of classes, as a model file stores them. A whole float is named like the integer.
 
     >>> class_names(np.array([0.0, 1.0])), class_names(np.array([False, True]))
     (['0', '1'], ['False', 'True'])
@@ -211,12 +213,12 @@ def _name(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-#: What labels can be, with the type of each.
+#: The kinds of labels, with their types.
 _KINDS: dict[str, type] = {"boolean": bool, "integer": int, "float": float, "text": str}
 
 
 def class_kind(classes: NDArray[Any]) -> str:
-    """What classes are, as a model file stores it.
+    """Returns the kind of classes, as a model file stores it.
 
     >>> [class_kind(np.array(some)) for some in ([1, 2], ["1", "2"], [1.0, 2.0], [True, False])]
     ['integer', 'text', 'float', 'boolean']
@@ -229,7 +231,7 @@ def class_kind(classes: NDArray[Any]) -> str:
 
 
 def class_values(names: list[str], kind: str) -> NDArray[Any]:
-    """Classes from their names, of the kind that they were.
+    """Returns classes of a kind, by their names.
 
     >>> class_values(["0", "1"], "text").tolist(), class_values(["0", "1"], "float").tolist()
     (['0', '1'], [0.0, 1.0])
@@ -240,7 +242,7 @@ def class_values(names: list[str], kind: str) -> NDArray[Any]:
 
 
 def alphas(alpha: ArrayLike) -> tuple[list[float], bool]:
-    """Error levels as a list, and whether there was just one."""
+    """Returns error levels as a list, and True for a single number."""
     values = np.asarray(alpha, dtype=np.float64)
     if values.ndim > 1 or values.size == 0:
         raise ValueError(f"alpha = {alpha!r}: must be a number between 0 and 1, or a list of them")

@@ -1,4 +1,4 @@
-"""The kernel machine by itself: which class it would choose, and where it maps points. No calibration is needed."""
+"""Labels, class probabilities and the learned metric of a fitted classifier."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from .inputs import as_labels, as_points, class_kind, doubtful_rows, labelled
+from .inputs import as_labels, as_points, class_kind, doubtful_rows, rows_with_labels
 from .progress import DanceWarning
 from .protocol import Estimator, NotFittedError, check_features
 from .settings import thread_count
 
 
 class KernelMachine(Estimator):
-    """What a classifier can do that has been fitted."""
+    """A fitted classifier, calibrated or not."""
 
     n_jobs: int | None
     unlabelled: Any
@@ -25,32 +25,38 @@ class KernelMachine(Estimator):
     _model: _native.Model
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The classifier's own best label of every point, whatever ``alpha`` and the sets are.
+        """Returns the most probable label of every point: the largest entry of ``predict_proba``.
 
-        ``explain(X, alpha)`` has the best label *of the set*: this one wherever the set holds it or is empty, and otherwise
-        the most probable one that the set does hold.
+        It does not depend on ``alpha``, and it is the ``prediction`` of ``explain``, of Arrow answers and of the ``dance``
+        program. Labels can tie at the floor under the kernel machine's probabilities; then its largest output decides.
+
+        >>> from dance_conformal import DanceClassifier, datasets
+        >>> X, y = datasets.clusters(300, classes=3)
+        >>> model = DanceClassifier(evaluations=2).fit(X, y)
+        >>> bool((model.predict(X) == model.predict_proba(X).argmax(axis=1)).all())
+        True
         """
         labels, _ = self._fitted().classify(self._points(X), thread_count(self.n_jobs))
         return np.asarray(self.classes_[labels])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Class probabilities, a column for every one of ``classes_``; 0 for labels that only calibration points have.
+        """Returns class probabilities, one column for each of ``classes_``: those behind the sets.
 
-        Where they come from is said by the parameter ``probabilities``.
+        The method posterior has its own, those of a stack of experts. The methods fuse and dance use the kernel machine's
+        (see the parameter ``probabilities``), which are 0 for labels that only calibration points have. Before calibration,
+        every method answers from the kernel machine.
         """
         _, known = self._fitted().classify(self._points(X), thread_count(self.n_jobs))
-        probabilities = np.zeros((len(known), len(self.classes_)))
-        probabilities[:, : known.shape[1]] = known
-        return np.asarray(probabilities / probabilities.sum(axis=1, keepdims=True))
+        return all_columns(known, len(self.classes_))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of points whose best label is right. Labels that the model has never seen are counted as missed, and said."""
+        """Returns the accuracy of ``predict``. Labels that the model does not know count as errors, with a warning."""
         labels = as_labels(y)
         warn_of_unknown(labels, self.classes_)
         return float(np.average(self.predict(X) == labels, weights=sample_weight))
 
     def transform(self, X: Any) -> NDArray[np.float32]:
-        """Points under the learned metric: Euclidean distances between rows of the result are the model's distances.
+        """Maps points by the learned metric: Euclidean distances between rows of the result are the model's distances.
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(200, classes=3)
@@ -60,7 +66,7 @@ class KernelMachine(Estimator):
         return self._fitted().transform(self._points(X), thread_count(self.n_jobs))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Names of the columns of ``transform``."""
+        """Returns the names of the columns of ``transform``."""
         self._fitted()
         return np.array([f"danceclassifier{at}" for at in range(self.n_features_in_)], dtype=object)
 
@@ -86,11 +92,11 @@ class KernelMachine(Estimator):
         check_features(self, X, points.shape[1], reset=False)
         return points
 
-    def _labelled(
+    def _with_labels(
         self, points: NDArray[np.float32], labels: NDArray[Any]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[Any]]:
-        """The rows that have a label, and points and labels there; says what was left out, and what may mean no label."""
-        rows = labelled(labels, self.unlabelled)
+        """Returns the rows that have a label, with their points and labels. Warns of rows that are left out, and of -1."""
+        rows = rows_with_labels(labels, self.unlabelled)
         if len(rows) < len(labels):
             left = f"{len(labels) - len(rows)} of {len(labels)} points have no label and are left out"
             warnings.warn(left, DanceWarning, stacklevel=3)
@@ -104,8 +110,19 @@ class KernelMachine(Estimator):
         return rows, points, labels
 
 
+def all_columns(probabilities: NDArray[np.float32], classes: int) -> NDArray[np.float64]:
+    """Returns probabilities with a column for every class, 0 for those at the end, and rows that sum to 1.
+
+    >>> all_columns(np.array([[0.25, 0.75]], np.float32), 3).tolist()
+    [[0.25, 0.75, 0.0]]
+    """
+    every = np.zeros((len(probabilities), classes))
+    every[:, : probabilities.shape[1]] = probabilities
+    return np.asarray(every / every.sum(axis=1, keepdims=True))
+
+
 def warn_of_unknown(labels: NDArray[Any], classes: NDArray[Any]) -> None:
-    """Says how many labels are none of the model's."""
+    """Warns of labels that the model does not know."""
     known = set(classes.tolist())
     unknown = [row for row, label in enumerate(labels.tolist()) if label not in known]
     if not unknown:
@@ -113,7 +130,7 @@ def warn_of_unknown(labels: NDArray[Any], classes: NDArray[Any]) -> None:
     own, here = class_kind(classes), class_kind(labels)
     kinds = "" if own == here else f". The model's labels are of the kind {own}, these {here}"
     warnings.warn(
-        f"{len(unknown)} of {len(labels)} points carry a label that the model has never seen (the first is "
+        f"{len(unknown)} of {len(labels)} points carry a label that the model does not know (the first is "
         f"{labels.tolist()[unknown[0]]!r}, row {unknown[0]}); no set can hold it, so they count as not covered{kinds}",
         DanceWarning,
         stacklevel=3,

@@ -1,7 +1,7 @@
-"""How good prediction sets are.
+"""Metrics of prediction sets.
 
-Sets are booleans, a row a point and a column a class. True labels are column numbers, or members of ``classes`` where
-that is given. Shares are between 0 and 1; violations are in per cent.
+Sets are booleans, one row per point and one column per class. True labels are column numbers, or members of ``classes``
+where that is given. Shares are between 0 and 1; violations are in per cent.
 
 >>> import numpy as np
 >>> sets = np.array([[True, False], [True, True], [False, False]])
@@ -30,39 +30,39 @@ def report(
     classes: ArrayLike | None = None,
     best: ArrayLike | None = None,
 ) -> dict[str, Any]:
-    """Everything at once; ``best`` are a classifier's labels, for ``accuracy``.
+    """Returns every metric; ``best`` are a classifier's labels, for ``accuracy``.
 
-    ``class_violation`` (CCV) reads well only beside ``class_violation_floor``, what chance alone gives at perfect coverage.
-    Labels that are not among ``classes`` are never covered.
+    Compare ``class_violation`` (CCV) with ``class_violation_floor``, its mean at perfect coverage. Labels that are not among
+    ``classes`` are never covered.
     """
     mask = _mask(sets)
     codes, extra = _codes(y, mask.shape, classes)
     if extra:
         mask = np.hstack([mask, np.zeros((len(mask), extra), bool)])
     numbers = None if best is None else _codes(best, mask.shape, classes)[0]
-    found: dict[str, Any] = json.loads(_native.judge(mask, codes, float(alpha), numbers))
+    found: dict[str, Any] = json.loads(_native.set_metrics(mask, codes, float(alpha), numbers))
     return found
 
 
 def coverage(y: ArrayLike, sets: ArrayLike, *, classes: ArrayLike | None = None) -> float:
-    """Share of sets with the true label."""
+    """Returns the share of sets with the true label."""
     return float(report(y, sets, 0.5, classes=classes)["coverage"])
 
 
 def size(sets: ArrayLike) -> float:
-    """Mean number of labels in a set."""
+    """Returns the mean number of labels in a set."""
     return float(_mask(sets).sum(axis=1).mean())
 
 
 def empty(sets: ArrayLike) -> float:
-    """Share of empty sets."""
+    """Returns the share of empty sets."""
     return float((~_mask(sets).any(axis=1)).mean())
 
 
 def ccv(y: ArrayLike, sets: ArrayLike, alpha: float, *, classes: ArrayLike | None = None) -> float:
-    """Class-conditional coverage violation: 100 times the mean over classes of ``|coverage - (1 - alpha)|``.
+    """Returns the class-conditional coverage violation: 100 times the mean over classes of ``|coverage - (1 - alpha)|``.
 
-    Returning every label scores ``100 * alpha``, and few points a class score above 0 by chance: see :func:`ccv_floor`.
+    Sets of every label score ``100 * alpha``. Classes with few points score above 0 by chance: see :func:`ccv_floor`.
 
     >>> round(ccv([0, 1], [[True, True], [True, True]], 0.05), 9)
     5.0
@@ -71,7 +71,7 @@ def ccv(y: ArrayLike, sets: ArrayLike, alpha: float, *, classes: ArrayLike | Non
 
 
 def ccv_floor(y: ArrayLike, alpha: float) -> float:
-    """What :func:`ccv` is on average at perfect coverage, for test labels ``y``.
+    """Returns the mean of :func:`ccv` at perfect coverage, for test labels ``y``.
 
     >>> round(ccv_floor([0] * 10 + [1] * 10, 0.05), 2)
     5.99
@@ -81,14 +81,14 @@ def ccv_floor(y: ArrayLike, alpha: float) -> float:
 
 
 def sscv(y: ArrayLike, sets: ArrayLike, alpha: float, *, classes: ArrayLike | None = None) -> float:
-    """Size-stratified coverage violation: 100 times the largest of ``|coverage - (1 - alpha)|`` over strata of set size."""
+    """Returns the size-stratified violation: 100 times the largest ``|coverage - (1 - alpha)|`` over strata of set size."""
     return float(report(y, sets, alpha, classes=classes)["size_violation"])
 
 
 def class_coverage(
     y: ArrayLike, sets: ArrayLike, *, classes: ArrayLike | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Coverage and number of points of every class (column); NaN for a class without points."""
+    """Returns coverage (NaN for a class without points) and number of points of every class (column)."""
     mask = _mask(sets)
     codes, extra = _codes(y, mask.shape, classes)
     if extra:
@@ -109,13 +109,13 @@ def _mask(sets: ArrayLike) -> NDArray[np.bool_]:
 
 
 def _codes(y: ArrayLike, shape: tuple[int, ...], classes: ArrayLike | None) -> tuple[NDArray[np.uint32], int]:
-    """Labels as column numbers, and how many columns must be added for labels that have none."""
+    """Returns labels as column numbers, and the number of columns to add for labels that have none."""
     labels = np.asarray(y)
     if len(labels) != shape[0]:
         raise ValueError(f"labels (one a set): expected {shape[0]}, found {len(labels)}")
     if classes is None:
         if labels.dtype.kind not in "iu":
-            raise ValueError("labels are not column numbers; pass classes= to say which column is whose")
+            raise ValueError("labels are not column numbers; pass classes=, the label of every column")
         if len(labels) and labels.min() < 0:
             raise ValueError(f"label at row {int(labels.argmin())}: {labels.min()} is below 0")
         return labels.astype(np.uint32), 0

@@ -1,4 +1,4 @@
-"""Which rows of the data fit the kernel, which calibrate, and which are neighbors."""
+"""The rows of the data that fit the kernel, that calibrate, and that are neighbors."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def split(
     picked: NDArray[np.bool_] | None = None,
     groups: NDArray[np.uint32] | None = None,
 ) -> list[NDArray[np.int64]]:
-    """Rows that fit the kernel and, unless ``share`` is ``None``, rows that calibrate: at random, or class by class.
+    """Returns rows that fit the kernel and, unless ``share`` is ``None``, rows that calibrate, drawn at random or by class.
 
-    Points that were picked fit the kernel, whatever the share of the others. Groups stay whole, the share is one of groups,
+    Picked points fit the kernel, and ``share`` is a share of the others. Groups stay whole, ``share`` is a share of groups,
     and one point of each group calibrates.
 
     >>> codes = np.arange(10, dtype=np.uint32) % 2
@@ -43,7 +43,7 @@ def split(
     elif groups is not None:
         raise ValueError(
             f"{picked.sum()} points were picked, and their groups could not be kept whole: fit with calibration_share=None "
-            "and pass points that came by chance to conformalize"
+            "and pass random points to conformalize"
         )
     else:
         check_some_drawn(picked)
@@ -51,7 +51,7 @@ def split(
         rows = [drawn[part] for part in _native.split(codes[drawn], [1 - share, share], seed, bool(stratify))]
         rows[0] = np.concatenate([rows[0], np.flatnonzero(picked)])
         warnings.warn(
-            f"{picked.sum()} points that were picked fit the kernel; only points that came by chance calibrate",
+            f"{picked.sum()} picked points fit the kernel; only random points calibrate",
             DanceWarning,
             stacklevel=3,
         )
@@ -65,7 +65,7 @@ def split(
 
 
 def group_names(groups: Any, points: int) -> NDArray[Any] | None:
-    """The group of every point, as it was given."""
+    """Returns the group of every point, as it was given."""
     if groups is None:
         return None
     names = np.asarray(groups).reshape(-1)
@@ -80,7 +80,7 @@ def group_names(groups: Any, points: int) -> NDArray[Any] | None:
 
 
 def numbered(names: NDArray[Any]) -> NDArray[np.uint32]:
-    """Groups as numbers, in the order in which they come up.
+    """Returns groups as numbers, in order of appearance.
 
     >>> numbered(np.array(["b", "a", "b", "c"])).tolist()
     [0, 1, 0, 2]
@@ -90,24 +90,22 @@ def numbered(names: NDArray[Any]) -> NDArray[np.uint32]:
 
 
 class ReferencePoint(NamedTuple):
-    """A point among which neighbors are found: where it came from."""
+    """The origin of a reference point, one of those among which neighbors are found."""
 
     #: ``"fit"`` for a point that fitted the kernel, ``"calibration"`` for one that calibrates.
     part: str
-    #: Its row in the array passed to ``fit`` or ``conformalize``, or in the file that the ``dance`` program read; ``None``
-    #: in model older files.
+    #: The row in the array passed to ``fit`` or ``conformalize``, or in the file that the ``dance`` program read.
     row: int | None
-    #: Its id, where the points of the file had ids: a number where it was one there.
+    #: The id, where the points of the file had ids: a number where it was one there.
     id: str | int | None
 
 
-def reference_rows(
-    calibration: NDArray[np.int64], kernel: NDArray[np.int64], settings: dict[str, Any]
-) -> NDArray[np.int64]:
-    """Rows of the reference points, in the order a calibrated model has them."""
-    dance = settings["dance"]
-    if dance["calibration"] == "disjoint":
+def reference_rows(calibration: NDArray[np.int64], kernel: NDArray[np.int64], use: str) -> NDArray[np.int64]:
+    """Returns the rows of the reference points, in the model's order. ``use`` is the use of calibration points.
+
+    >>> reference_rows(np.array([5, 6]), np.array([0, 1]), "full").tolist()
+    [5, 6, 0, 1]
+    """
+    if use == "split":
         return kernel
-    if dance["calibration"] == "exact" and dance["fit_neighbors"]:
-        return np.concatenate([calibration, kernel])
-    return calibration
+    return np.concatenate([calibration, kernel]) if use == "full" else calibration

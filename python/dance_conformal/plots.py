@@ -28,7 +28,7 @@ def _axes(ax: Any) -> Any:
 
 
 def coverage_curve(model: Any, X: Any, y: Any, *, alphas: ArrayLike = _LEVELS, ax: Any = None) -> Any:
-    """Coverage against its target ``1 - alpha``, and the mean size of sets on a second axis."""
+    """Plots coverage against its target ``1 - alpha``, and the mean size of sets on a second axis."""
     ax = _axes(ax)
     levels = np.asarray(alphas, dtype=float)
     sets = model.predict_set(X, alpha=levels)
@@ -47,7 +47,7 @@ def coverage_curve(model: Any, X: Any, y: Any, *, alphas: ArrayLike = _LEVELS, a
 
 
 def size_versus_ccv(reports: Mapping[str, Mapping[str, Any]], *, ax: Any = None) -> Any:
-    """One point a method: mean size against the class-conditional violation. ``reports`` are those of ``evaluate``."""
+    """Plots one point per method: mean size and class-conditional violation. ``reports`` are those of ``evaluate``."""
     ax = _axes(ax)
     for name, report in reports.items():
         ax.scatter(report["size"], report["class_violation"])
@@ -65,7 +65,7 @@ def size_versus_ccv(reports: Mapping[str, Mapping[str, Any]], *, ax: Any = None)
 def class_coverage(
     y: ArrayLike, sets: ArrayLike, alpha: float, *, classes: ArrayLike | None = None, ax: Any = None
 ) -> Any:
-    """Coverage of every class, least first, with the band that holds 95 % of them by chance at perfect coverage."""
+    """Plots the coverage of every class, lowest first, with the band that holds 95 % of classes at perfect coverage."""
     ax = _axes(ax)
     shares, counts = metrics.class_coverage(y, sets, classes=classes)
     present = np.flatnonzero(counts > 0)
@@ -86,7 +86,7 @@ def class_coverage(
 
 
 def kernel_pca(model: Any, X: Any, y: ArrayLike | None = None, *, ax: Any = None) -> Any:
-    """Points under the learned kernel, in its two leading principal components, colored by label."""
+    """Plots points in the two leading principal components of the learned kernel, colored by label."""
     ax = _axes(ax)
     places = _principal_components(model.transform(X), model.kernel_)
     if y is None:

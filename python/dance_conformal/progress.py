@@ -1,4 +1,4 @@
-"""What a fit tells while it runs."""
+"""Events of a running fit, and warnings."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Event = dict[str, Any]
 
 
 class DanceWarning(UserWarning):
-    """Something the user should know; the result stands."""
+    """A warning about data or settings; the result is still valid."""
 
 
 class Listener:
-    """Prints events (by ``verbose``), passes them on (to ``callback``) and gathers warnings for the end."""
+    """A receiver of events: it prints them (``verbose``), calls ``callback`` and collects warnings for the end."""
 
     def __init__(self, verbose: int = 0, callback: Callable[[Event], object] | None = None) -> None:
         self.verbose = int(verbose)
@@ -33,7 +33,7 @@ class Listener:
             self.callback(event)
 
     def warn(self) -> None:
-        """Issues the warnings gathered, each once."""
+        """Issues the collected warnings, each once."""
         for message in dict.fromkeys(self.messages):
             warnings.warn(message, DanceWarning, stacklevel=4)
         self.messages.clear()

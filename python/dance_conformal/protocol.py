@@ -1,7 +1,7 @@
 """The estimator protocol: scikit-learn's own base classes where it is installed, and a small stand-in where it is not.
 
-With the stand-in everything of dance works; what scikit-learn does *with* estimators (clone, Pipeline, GridSearchCV)
-naturally needs scikit-learn.
+With the stand-in every method of the classifier works. Functions of scikit-learn that take estimators (clone, Pipeline,
+GridSearchCV) need scikit-learn.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ except ImportError:  # pragma: no cover - covered by the test that hides scikit-
     HAS_SKLEARN = False
 
     class NotFittedError(ValueError, AttributeError):  # type: ignore[no-redef]
-        """A model was asked before it was fitted."""
+        """A model was used before it was fitted."""
 
     class DataConversionWarning(UserWarning):  # type: ignore[no-redef]
-        """An argument was converted to the shape it should have had."""
+        """An argument was converted to the expected shape."""
 
     class Estimator:  # type: ignore[no-redef]
-        """Parameters are the constructor's arguments, kept under their names."""
+        """An estimator whose parameters are the constructor's arguments."""
 
         def get_params(self, deep: bool = True) -> dict[str, Any]:
-            """The parameters."""
+            """Returns the parameters."""
             return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
         def set_params(self, **params: Any) -> Estimator:
@@ -59,7 +59,7 @@ except ImportError:  # pragma: no cover - covered by the test that hides scikit-
 
 
 def feature_names(X: Any) -> NDArray[Any] | None:
-    """The column names of a data frame, if all are strings."""
+    """Returns the column names of a data frame, if all are strings."""
     columns = getattr(X, "columns", None)
     if columns is None or not hasattr(X, "__array__"):
         return None
@@ -74,7 +74,7 @@ def feature_names(X: Any) -> NDArray[Any] | None:
 
 
 def check_features(estimator: Any, X: Any, columns: int, *, reset: bool) -> None:
-    """Remembers number and names of the features (``reset``), or compares them with those of the fit."""
+    """Stores number and names of the features (``reset``), or compares them with those of the fit."""
     names = feature_names(X)
     kind = type(estimator).__name__
     if reset:

@@ -1,4 +1,4 @@
-"""How points came to be chosen: picked for what they are, as ``select`` does, or drawn by chance."""
+"""Provenance of points: picked by their embeddings, as ``select`` does, or random."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from .inputs import missing_values
 from .progress import DanceWarning
 
-#: What is said of points that were picked, and of points that were drawn.
+#: The words of provenance.
 PICKED, RANDOM = "picked", "random"
 
 
 def picked_points(provenance: Any, points: int) -> NDArray[np.bool_]:
-    """Which points were picked. Where nothing is said, points count as drawn by chance.
+    """Returns the mask of picked points. Points without a word count as random.
 
     >>> picked_points(["picked", "random", None], 3).tolist(), picked_points(None, 2).tolist()
     ([True, False, False], [False, False])
@@ -28,32 +28,31 @@ def picked_points(provenance: Any, points: int) -> NDArray[np.bool_]:
         raise ValueError(
             f"provenance has {len(words)} entries, and X has {points} points; one is needed for each"
         )
-    said = ~missing_values(words)
-    for row in np.flatnonzero(said):
+    known = ~missing_values(words)
+    for row in np.flatnonzero(known):
         if words[row] not in (PICKED, RANDOM):
             raise ValueError(
                 f"row {row}: {words[row]!r} is no provenance; {PICKED!r} or {RANDOM!r} is needed"
             )
     picked = np.zeros(points, np.bool_)
-    picked[said] = words[said] == PICKED
+    picked[known] = words[known] == PICKED
     return picked
 
 
 def check_some_drawn(picked: NDArray[np.bool_]) -> None:
-    """Refuses points of which none came by chance."""
+    """Refuses data without a random point."""
     if picked.all():
         raise ValueError(
-            f"all {len(picked)} points were picked for what they are; only points that came by chance are like new ones and "
-            "can calibrate"
+            f"all {len(picked)} points were picked; only random points are like new points and can calibrate"
         )
 
 
-def drawn_alone(picked: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Rows of the points that may calibrate; says how many may not."""
+def random_rows(picked: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Returns the rows of random points, which may calibrate, and warns of the others."""
     if picked.any():
         check_some_drawn(picked)
         warnings.warn(
-            f"{picked.sum()} points that were picked are left out: only points that came by chance are like new ones",
+            f"{picked.sum()} picked points are left out: only random points are like new points",
             DanceWarning,
             stacklevel=3,
         )

@@ -29,7 +29,7 @@ __all__ = ["DancePredictor", "predict"]
 
 
 class DancePredictor:
-    """Answers batches of the format ``pyarrow``: ``dataset.map_batches(DancePredictor, fn_constructor_kwargs=…)``.
+    """A callable on batches of the format ``pyarrow``: ``dataset.map_batches(DancePredictor, fn_constructor_kwargs=…)``.
 
     ``model`` is a path that every node can read, the bytes of a model file, or a reference to them (``ray.put``); the
     other parameters are those of :func:`dance_conformal.arrow.predict_batches`. ``keep=None`` keeps all columns but the
@@ -45,7 +45,7 @@ class DancePredictor:
         self._predict.model.open(self._predict.threads)
 
     def __call__(self, table: Any) -> Any:
-        """The answers to a table."""
+        """Returns the answers to a table."""
         if self._keep is None:
             self._predict.keep = [name for name in table.column_names if name != self._predict.embedding]
         else:
@@ -65,12 +65,12 @@ def predict(
     ship: bool = True,
     **options: Any,
 ) -> Any:
-    """``dataset`` with a prediction set for every row, by ``concurrency`` actors (or between two numbers of
+    """Returns ``dataset`` with a prediction set for every row, by ``concurrency`` actors (or between two numbers of
     them) of ``num_cpus`` each.
 
-    ``ship``: the model is put into Ray's object store once, where every node fetches it; ``False``: every actor reads the
-    path itself. With ``device="cuda"`` every actor asks for a GPU, or for ``num_gpus`` of one. What else there is:
-    :class:`DancePredictor`.
+    ``ship=True`` puts the model into Ray's object store once, where every node fetches it; with ``False`` every actor reads
+    the path itself. With ``device="cuda"`` every actor requests a GPU, or ``num_gpus`` of one. The other parameters are
+    those of :class:`DancePredictor`.
     """
     if num_gpus is None and str(options.get("device", "cpu")).startswith("cuda"):
         num_gpus = 1
@@ -81,8 +81,8 @@ def predict(
     taken = least * (1 if num_cpus is None else num_cpus)
     if taken >= ray.cluster_resources().get("CPU", 0):
         warnings.warn(
-            f"{least} actors take {taken:g} CPUs and leave Ray none to read rows with: the job may wait for ever. Ask for "
-            "fewer (concurrency) or for less of each (num_cpus=0.5)",
+            f"{least} actors take {taken:g} CPUs and leave Ray none to read rows with: the job may wait for ever. Request "
+            "fewer (concurrency) or less of each (num_cpus=0.5)",
             DanceWarning,
             stacklevel=2,
         )
@@ -93,7 +93,7 @@ def predict(
         batch_format="pyarrow",
         batch_size=batch_size,
         zero_copy_batch=True,
-        # One batch in work and one that waits: more in front of one actor would leave the others idle at the end.
+        # One batch in work and one that waits: with more for each actor, some would be idle at the end.
         compute=ray.data.ActorPoolStrategy(min_size=least, max_size=most, max_tasks_in_flight_per_actor=2),
         **{name: value for name, value in resources.items() if value is not None},
     )

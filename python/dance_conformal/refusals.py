@@ -1,4 +1,4 @@
-"""Rows that a model refuses, told apart from those it answers."""
+"""Rows that are not valid points: they are found and left out, and the others are scored."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from . import _native
 from .inputs import as_points
 
 T = TypeVar("T")
-#: Asks a model about points; a ``ValueError`` says that one of them is none.
-Ask = Callable[[_native.Model, NDArray[np.float32]], T]
+#: Scores points with a model; a ``ValueError`` means that one of them is not valid.
+Score = Callable[[_native.Model, NDArray[np.float32]], T]
 
 
-def ask_in_parts(
-    model: _native.Model, found: NDArray[Any], ask: Ask[T]
+def score_in_parts(
+    model: _native.Model, found: NDArray[Any], score: Score[T]
 ) -> tuple[list[tuple[NDArray[np.int64], T]], dict[int, str]]:
-    """What ``ask`` says, with the rows it says it of, and why it says nothing of the others.
+    """Returns the results of ``score`` with their rows, and the reason for every row without a result.
 
-    All are asked about together. Only where the model refuses them are the rows looked at: those with numbers that are not
-    finite, or without a direction, are known by sight; what is left is halved until each refusal has its row.
+    All rows are scored together. Only if the model refuses them are the rows checked one by one: numbers that are not
+    finite and rows without a direction are found directly; the rest is halved until every refusal has its row.
     """
     points = as_floats(found, model.dimensions)
     every = np.arange(len(points))
     try:
-        return [(every, ask(model, points))], {}
+        return [(every, score(model, points))], {}
     except ValueError:
-        refused = _by_sight(model, points)
+        refused = _invalid_rows(model, points)
     parts: list[tuple[NDArray[np.int64], T]] = []
     nothing = np.empty(0, np.int64)
     left = [np.array([row for row in every if row not in refused], np.int64)]
     while left and len(rows := left.pop()):
         try:
-            parts.append((rows, ask(model, points[rows])))
+            parts.append((rows, score(model, points[rows])))
         except ValueError as error:
             if len(rows) == 1:
                 refused[int(rows[0])] = f"is refused by the model ({error})"
             else:
                 left += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
-    return parts or [(nothing, ask(model, points[:0]))], refused
+    return parts or [(nothing, score(model, points[:0]))], refused
 
 
 def as_floats(found: NDArray[Any], dimensions: int) -> NDArray[np.float32]:
-    """32-bit floats, not copied where they are that."""
+    """Returns numbers as 32-bit floats, without a copy where they have that type."""
     return as_points(found) if len(found) else np.empty((0, dimensions), np.float32)
 
 
-def _by_sight(model: _native.Model, points: NDArray[np.float32]) -> dict[int, str]:
+def _invalid_rows(model: _native.Model, points: NDArray[np.float32]) -> dict[int, str]:
     finite = np.isfinite(points)
     wrong = {}
     for row in np.flatnonzero(~finite.all(axis=1)):

@@ -1,4 +1,4 @@
-"""What a calibrated model says about points: sets, p-values, reasons, and how good they are."""
+"""Prediction sets of a calibrated classifier, with their p-values, explanations and metrics."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from .settings import check_word, thread_count
 
 
 class SetPredictor(KernelMachine):
-    """What a classifier can do that has been calibrated."""
+    """A classifier that predicts sets once it is calibrated."""
 
     alpha: float
     empty: str
+    method_: str
     guarantee_: str
     reference_indices_: NDArray[np.int64]
 
     def predict_set(self, X: Any, alpha: ArrayLike | None = None, *, as_labels: bool = False) -> Any:
-        """Prediction sets: booleans (points, classes), or (points, classes, alphas) when ``alpha`` is a list.
+        """Returns prediction sets: booleans (points, classes), or (points, classes, alphas) where ``alpha`` is a list.
 
-        With ``as_labels`` a list of label lists, one a point (for several alphas a list of those).
+        With ``as_labels`` it returns a list of labels for each point (for several alphas a list of those lists).
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(300, classes=3)
@@ -49,33 +50,33 @@ class SetPredictor(KernelMachine):
             return decisions[0].mask
         return np.stack([decision.mask for decision in decisions], axis=-1)
 
-    def predict_unseen(self, X: Any, alpha: float | None = None) -> NDArray[np.bool_]:
-        """Whether every set holds "none of these" beside its labels: a label that no point has may be the true one.
+    def predict_new_label(self, X: Any, alpha: float | None = None) -> NDArray[np.bool_]:
+        """Returns for every set whether it holds "a new label" beside its labels: one that no point of the model has.
 
-        For models with ``unseen=True``. Part of ``alpha`` is spent on such labels, the rest on known ones: with both,
-        sets cover the truth with probability 1 - ``alpha``, be it known or not.
+        For models with ``new_labels=True``. Part of ``alpha`` is spent on new labels, the rest on known ones: together the
+        sets cover the true label with probability 1 - ``alpha``, whether it is known or new.
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(300, classes=3)
-        >>> DanceClassifier(evaluations=2, unseen=True).fit(X, y).predict_unseen(X[:4]).tolist()
+        >>> DanceClassifier(evaluations=2, new_labels=True).fit(X, y).predict_new_label(X[:4]).tolist()
         [False, False, False, False]
         """
         level = self.alpha if alpha is None else alpha
-        found: NDArray[np.bool_] | None = self._decide(self._score(X), level).none_of_these
+        found: NDArray[np.bool_] | None = self._decide(self._score(X), level).new_label
         if found is None:
             raise ValueError(
-                'unseen = False: sets of this model do not hold "none of these"; fit it with unseen=True'
+                "new_labels=False: sets of this model hold no new label; fit it with new_labels=True"
             )
         return found
 
     def predict_p(
-        self, X: Any, *, score: str = "combined", alpha: float | None = None
+        self, X: Any, *, score: str | None = None, alpha: float | None = None
     ) -> NDArray[np.float64]:
-        """p-values of every label, (points, classes).
+        """Returns the p-values of every label, (points, classes).
 
-        A label is in the set at ``alpha`` if and only if its combined p-value is above ``alpha``. ``score`` can also be
-        ``"rank"`` or ``"contrast"``, for the p-values of one score by itself. Only ``combine="union"`` looks at ``alpha``
-        here: it combines the two under the mix of that level, and a mix that is selected may change from level to level.
+        A label is in the set at ``alpha`` if and only if its p-value exceeds ``alpha``. The method dance has a p-value for
+        each of two scores, ``score="rank"`` and ``score="contrast"``. Its deciding p-value is the smaller of the two, each
+        divided by its share of ``alpha``; a selected mix changes with ``alpha``, so this p-value does too.
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(300, classes=3)
@@ -83,27 +84,19 @@ class SetPredictor(KernelMachine):
         >>> bool(((model.predict_p(X) > 0.2) == model.predict_set(X, alpha=0.2)).all())
         True
         """
-        check_word("score", score, ("combined", "rank", "contrast"))
-        scored = self._score(X)
-        if score == "rank":
-            return scored.p_values("rank")
-        if score == "contrast":
-            return scored.p_values("contrast")
-        combined = scored.p_values("combined")
-        if combined is not None:
-            return combined
-        mix = self.thresholds(alpha)["mix"]
-        rank, contrast = scored.p_values("rank"), scored.p_values("contrast")
-        with np.errstate(divide="ignore"):  # a score without a share of alpha has no say
-            both = np.minimum(rank / np.float64(1 - mix), contrast / np.float64(mix))
-        # Rounded, since 0.07 / 0.7 is above 0.1.
-        return np.asarray(np.minimum(both, 1.0).round(12))
+        if score is not None:
+            check_word("score", score, ("rank", "contrast"))
+            if self._calibrated().method != "dance":
+                raise ValueError(
+                    f"score={score!r} needs method='dance', and this model's method is {self.method_!r}: drop score"
+                )
+        return self._score(X).p_values(self.alpha if alpha is None else alpha, score)
 
     def novelty(self, X: Any) -> NDArray[np.float64]:
-        """A p-value of every point for coming from where the calibration points come from, whatever its label.
+        """Returns the novelty p-value of every point: small where it is unlike all calibration points, whatever its label.
 
-        Small for points unlike anything seen: ``model.novelty(X) <= 0.01`` flags them with one false alarm in a hundred.
-        The distance to the fifth-nearest reference point decides, compared with those of the calibration points.
+        ``model.novelty(X) <= 0.01`` flags unlike points with one false alarm in a hundred. The p-value compares the distance
+        to the fifth-nearest reference point with those of the calibration points.
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(600, classes=3)
@@ -112,20 +105,14 @@ class SetPredictor(KernelMachine):
         >>> bool(known.mean() < 0.2), bool(opposite.mean() > 0.5)
         (True, True)
         """
-        found = self._score(X).novelty
-        if found is None:
-            raise ValueError(
-                "the model file is from before novelty, and its calibration points are not kept: call conformalize(X, y)"
-            )
-        return found
+        return self._score(X).novelty
 
     def thresholds(self, alpha: float | None = None) -> dict[str, Any]:
-        """How labels are let in at ``alpha``.
+        """Returns the rule by which labels enter sets at ``alpha``.
 
-        ``mix`` and the ``trials`` it was selected from; the thresholds of both scores, ``rank`` and ``contrast``; and the
-        number of calibration ``points`` behind the p-values. Scores that are combined into one have no thresholds of their
-        own, and fused ones no mix: these are ``None``. In exact mode thresholds are those before a query joins the
-        calibration points and moves them a little.
+        ``points`` is the number of calibration points behind the p-values, ``new_label_alpha`` the part of ``alpha`` that
+        is spent on new labels. The method dance has a ``mix``, the ``trials`` that it was selected from, and a threshold for
+        each score, ``rank`` and ``contrast``. Parts that the method does not have are ``None``.
         """
         empty = np.empty((0, self._calibrated().dimensions), np.float32)
         scored = self._score_points(empty, best=False)
@@ -136,29 +123,33 @@ class SetPredictor(KernelMachine):
         return found
 
     def explain(self, X: Any, alpha: float | None = None, *, neighbors: int = 3) -> list[Explanation]:
-        """Sets with their reasons: probability, p-values and nearest points of every label in them.
+        """Returns sets with the probability, the p-values and the nearest points of every label in them.
 
-        ``best`` is the most probable label of the set, so it is in every set that is not empty; where the set is empty, it
-        is the most probable of all labels, which is what ``predict`` says.
+        ``prediction`` is the most probable of all labels, as in ``predict``. A set need not hold it.
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(300, classes=3)
         >>> why = DanceClassifier(evaluations=2).fit(X, y).explain(X[:1])[0]
-        >>> why.best == int(y[0]), len(why.labels[0].neighbors)
+        >>> why.prediction == int(y[0]), len(why.labels[0].neighbors)
         (True, 3)
         """
+        level = self.alpha if alpha is None else alpha
         scored = self._score_points(self._points(X), best=True, support=max(1, neighbors))
         return explanations(
             scored,
-            self._decide(scored, self.alpha if alpha is None else alpha),
-            probabilities=self.predict_proba(X),
+            self._decide(scored, level),
+            alpha=level,
+            two_scores=self._calibrated().method == "dance",
             classes=self.classes_,
             rows=self.reference_indices_,
             neighbors=neighbors,
         )
 
     def kneighbors(self, X: Any, n_neighbors: int = 5, return_distance: bool = True) -> Any:
-        """Distances to and rows of the nearest reference points (see ``reference_indices_``), under the learned metric."""
+        """Returns distances to the nearest reference points under the learned metric, and their rows.
+
+        Rows are those of ``reference_indices_``.
+        """
         if n_neighbors < 1:
             raise ValueError(f"n_neighbors = {n_neighbors}: must be at least 1")
         model = self._calibrated()
@@ -168,9 +159,10 @@ class SetPredictor(KernelMachine):
 
     @property
     def reference_points_(self) -> list[ReferencePoint]:
-        """What the reference points are, in the order of ``reference_indices_``: part, row and id of each.
+        """The part, row and id of every reference point, in the order of ``reference_indices_``.
 
-        A model file keeps them, so that the places ``kneighbors`` and ``explain`` of a loaded model name can be looked up.
+        A model file keeps them: with a loaded model they give the data row behind a place that ``kneighbors`` or
+        ``explain`` returns.
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(300, classes=3)
@@ -187,14 +179,15 @@ class SetPredictor(KernelMachine):
     def evaluate(
         self, X: Any, y: Any, alpha: float | None = None, *, exclude_seen: bool = False
     ) -> dict[str, Any]:
-        """Coverage, size and the other metrics of the sets of ``X``, by their true labels (see :mod:`.metrics`).
+        """Returns coverage, size and the other metrics of the sets of ``X``, by their true labels (see :mod:`.metrics`).
 
-        A label that the model does not know counts as not covered, with a warning. Beside the metrics:
+        ``accuracy`` is that of ``predict``. A label that the model does not know counts as not covered, with a warning.
+        Beside the metrics:
 
-        - ``by_chance``: between which two numbers coverage lies 95 times in 100 if the promise holds, given how many points
-          calibrate and how many judge; ``as_low``: how often it would then be as low as it is.
-        - ``overlap``: how many of the points the model has seen before, in its ``fit`` and as ``calibration`` points. They
-          say nothing about new points, so there is a warning; ``exclude_seen=True`` leaves them out.
+        - ``by_chance``: the interval that holds coverage 95 times in 100 if the guarantee holds, for these numbers of
+          calibration and test points; ``as_low``: the probability of a coverage as low as this one.
+        - ``overlap``: the number of test points that the model knows from its ``fit`` or ``calibration``. Their
+          coverage is not that of new points, so there is a warning; ``exclude_seen=True`` leaves them out.
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(600, classes=3)
@@ -207,11 +200,11 @@ class SetPredictor(KernelMachine):
         level = self.alpha if alpha is None else alpha
         points = self._points(X)
         labels = as_labels(y, len(points))
-        _, points, labels = self._labelled(points, labels)
+        _, points, labels = self._with_labels(points, labels)
         warn_of_unknown(labels, self.classes_)
         scored = self._score_points(points, best=True)
         decision = self._decide(scored, level)
-        mask, best = decision.mask, scored.best
+        mask, best = decision.mask, scored.predictions
         assert best is not None
         seen = self._model.seen(points)
         overlap = {"fit": int((seen == 1).sum()), "calibration": int((seen == 2).sum())}
@@ -219,7 +212,7 @@ class SetPredictor(KernelMachine):
             effect = (
                 "they are left out"
                 if exclude_seen
-                else "they say nothing about new points; exclude_seen=True leaves them out"
+                else "their coverage is not that of new points; exclude_seen=True leaves them out"
             )
             warnings.warn(
                 f"{(seen > 0).sum()} of the {len(seen)} points have been seen by the model before ({overlap['fit']} in the "
@@ -229,7 +222,7 @@ class SetPredictor(KernelMachine):
             )
         if exclude_seen:
             if seen.all():
-                raise ValueError("the model has seen every point of X; nothing is left to judge by")
+                raise ValueError("the model has seen every point of X; no test point is left")
             mask, best, labels = mask[seen == 0], best[seen == 0], labels[seen == 0]
         report = metrics.report(labels, mask, level, classes=self.classes_, best=self.classes_[best])
         calibrating = json.loads(decision.thresholds)["points"]
@@ -241,8 +234,6 @@ class SetPredictor(KernelMachine):
             "overlap": overlap,
             "guarantee": self.guarantee_,
         }
-
-    # Behind the scenes.
 
     def _calibrated(self) -> _native.Model:
         if not self._fitted().is_calibrated:
@@ -257,7 +248,7 @@ class SetPredictor(KernelMachine):
         return self._score_points(self._points(X), best=False)
 
     def _score_points(self, points: NDArray[np.float32], *, best: bool, support: int = 0) -> _native.Scored:
-        options = {"best": best, "empty": self.empty, "support": support}
+        options = {"best": best, "probabilities": best, "empty": self.empty, "support": support}
         return self._calibrated().score(points, json.dumps(options), thread_count(self.n_jobs))
 
     def _decide(self, scored: _native.Scored, alpha: float) -> _native.Decision:

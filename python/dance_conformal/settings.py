@@ -1,4 +1,4 @@
-"""Parameters of the classifier in the words of a configuration file, and back."""
+"""Parameters of the classifier as settings of a configuration file, and back."""
 
 from __future__ import annotations
 
@@ -7,31 +7,32 @@ from typing import Any
 
 import numpy as np
 
-#: Where the paper's settings differ from the defaults.
+#: The paper's settings, where they differ from the defaults.
 PAPER: dict[str, Any] = {
-    "calibration": "reuse",
-    "combine": "union",
+    "method": "dance",
     "refit": False,
     "probabilities": "clamp",
     "probability_floor": 1e-3,
 }
 
+#: Parameters whose value is one of a few words. ``None`` leaves the first two to the library.
 _WORDS = {
-    "calibration": ("exact", "disjoint", "reuse"),
-    "combine": ("evidence", "fuse", "joint", "union"),
-    "by_class": ("together", "fair", "clusters", "each"),
+    "method": ("posterior", "fuse", "dance"),
+    "calibration": ("full", "split", "reuse"),
+    "by_class": ("all", "balanced", "clusters", "each"),
     "normalize": ("l2", "standardize", "none"),
     "probabilities": ("calibrated", "clamp"),
     "empty": ("keep", "top1"),
 }
+_OPTIONAL = ("method", "calibration")
 _GROUPS = {
     "rfm": ("ridge", "rounds", "agop_points"),
     "tune": (
         "evaluations", "bandwidth", "shape", "validation", "search_points", "confirm", "refit", "memory",
     ),
-    "dance": (
-        "rank_neighbors", "contrast_neighbors", "temperature", "mix", "calibration", "combine",
-        "by_class", "unseen", "fit_neighbors", "tie_noise",
+    "conformal": (
+        "method", "calibration", "by_class", "new_labels", "mix", "rank_neighbors", "contrast_neighbors",
+        "temperature", "tie_noise",
     ),
 }  # fmt: skip
 _PLAIN = ("normalize", "probabilities", "probability_floor")
@@ -39,15 +40,19 @@ _RANGES = ("bandwidth", "shape")
 
 
 def to_settings(parameters: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Parameters as settings; every random choice has the same seed."""
+    """Returns parameters as settings; every random choice has the same seed."""
     for name, words in _WORDS.items():
-        check_word(name, parameters[name], words)
+        if not (parameters[name] is None and name in _OPTIONAL):
+            check_word(name, parameters[name], words)
     given = dict(parameters)
     given |= {name: _pair(given[name]) for name in _RANGES}
-    given |= {name: bool(given[name]) for name in ("refit", "fit_neighbors", "unseen")}
+    given |= {name: bool(given[name]) for name in ("refit", "new_labels")}
     settings: dict[str, Any] = {
         group: {**{name: given[name] for name in names}, "seed": seed} for group, names in _GROUPS.items()
     }
+    for name in _OPTIONAL:
+        if given[name] is None:
+            del settings["conformal"][name]
     settings |= {name: given[name] for name in _PLAIN}
     stratified = bool(given["stratify"]) and given["calibration_share"] is not None
     settings["sampling"] = "stratified" if stratified else "random"
@@ -56,20 +61,21 @@ def to_settings(parameters: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 def from_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """The parameters that settings stand for."""
-    parameters = {name: settings[group][name] for group, names in _GROUPS.items() for name in names}
+    """Returns the parameters that settings stand for."""
+    parameters = {name: settings[group].get(name) for group, names in _GROUPS.items() for name in names}
     parameters |= {name: tuple(parameters[name]) for name in _RANGES}
     parameters |= {name: settings[name] for name in _PLAIN}
-    return {**parameters, "stratify": settings["sampling"] == "stratified", "random_state": settings["dance"]["seed"]}
+    stratified = settings["sampling"] == "stratified"
+    return {**parameters, "stratify": stratified, "random_state": settings["conformal"]["seed"]}
 
 
 def check_word(name: str, value: Any, words: tuple[str, ...]) -> None:
     """Refuses a value that is none of the words.
 
-    >>> check_word("combine", "sum", ("fuse", "joint", "union"))
+    >>> check_word("method", "sum", ("posterior", "fuse", "dance"))
     Traceback (most recent call last):
         ...
-    ValueError: combine = 'sum': must be 'fuse', 'joint' or 'union'
+    ValueError: method = 'sum': must be 'posterior', 'fuse' or 'dance'
     """
     if not isinstance(value, str) or value not in words:
         *most, last = map(repr, words)
@@ -77,7 +83,7 @@ def check_word(name: str, value: Any, words: tuple[str, ...]) -> None:
 
 
 def draw_seed(random_state: Any) -> int:
-    """A seed from what scikit-learn takes for one; ``None`` draws it from the system."""
+    """Returns a seed for any ``random_state`` of scikit-learn; ``None`` draws it from the system."""
     if random_state is None:
         return int(np.random.default_rng().integers(2**63))
     if isinstance(random_state, np.random.RandomState):
@@ -90,7 +96,7 @@ def draw_seed(random_state: Any) -> int:
 
 
 def thread_count(n_jobs: int | None) -> int:
-    """Threads as the library counts them: 0 is one a core."""
+    """Returns the number of threads as the library counts them: 0 is one per core."""
     if n_jobs is None or n_jobs == -1:
         return 0
     if n_jobs < 1:
@@ -104,7 +110,7 @@ def _pair(value: float | tuple[float, float]) -> list[float]:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers (a parameter grid holds them) as Python's."""
+    """Returns a number of NumPy, which a parameter grid may hold, as one of Python."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"a parameter has the type {type(value).__name__}")

@@ -1,4 +1,4 @@
-"""A model as it travels to workers: by its path, or as bytes. It is opened once per process."""
+"""Models for worker processes, sent as a path or as bytes, and opened once per process."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import Any
 from . import _native
 from .classifier import DanceClassifier
 
-#: Models that this process has open; a worker answers many batches with one.
+#: Models that this process has open: a worker answers many batches with one model.
 _opened: dict[Hashable, _native.Model] = {}
-#: More than a worker has use for.
+#: Most models that stay open.
 _MOST_OPEN = 4
 
 
 class ShippedModel:
-    """What of a model goes into a job: a path that every worker can read, or the bytes of the model file."""
+    """A model that goes into a job: a path that every worker can read, or the bytes of the model file."""
 
     def __init__(
         self, model: DanceClassifier | bytes | bytearray | str | PathLike[str], device: str = "cpu"
     ) -> None:
-        #: What it is opened on. On the CPU unless told: many workers share a machine, and sets are the same everywhere.
+        #: The device. The CPU by default: many workers share a machine, and sets are the same on every device.
         self.device = device
         self.path: str | None = None
-        #: The bytes, or what has them as its ``value`` (a broadcast variable of Spark).
+        #: The bytes, or an object with the bytes as its ``value`` (a broadcast variable of Spark).
         self.contents: Any = None
         if isinstance(model, DanceClassifier):
             self.contents = model._calibrated().__reduce__()[1][0]
@@ -42,14 +42,14 @@ class ShippedModel:
         self._digest = hashlib.sha256(self.contents).hexdigest() if self.contents is not None else ""
 
     def with_contents(self) -> ShippedModel:
-        """The same with its bytes, read here, so that workers need no file."""
+        """Returns this model with its bytes, read here, so that workers need no file."""
         if self.path is None:
             return self
         with open(self.path, "rb") as file:
             return ShippedModel(file.read(), self.device)
 
     def open(self, threads: int) -> _native.Model:
-        """The model, which this process may have open already."""
+        """Opens the model, unless this process has it open already."""
         key = self._key()
         if key not in _opened:
             model = self._read(threads)

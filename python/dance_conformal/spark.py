@@ -3,9 +3,9 @@
 >>> from dance_conformal import spark as dance_spark  # doctest: +SKIP
 >>> sets = dance_spark.predict(df, "model.dance", alpha=0.1, features_col="embedding")  # doctest: +SKIP
 
-Rows pass through ``mapInArrow``: Spark hands over Arrow record batches, and :mod:`dance_conformal.arrow` answers them. The
-model is shipped once per executor (a broadcast variable) and opened once per worker process; each task works on one thread:
-Spark runs a task per core. Embeddings are arrays of floats or doubles, or vectors of ``pyspark.ml``.
+Rows pass through ``mapInArrow``: Spark passes Arrow record batches, and :mod:`dance_conformal.arrow` returns the answers.
+The model is sent once per executor (a broadcast variable) and opened once per worker process. Each task has one thread, as
+Spark runs one task per core. Embeddings are arrays of floats or doubles, or vectors of ``pyspark.ml``.
 
 Needs pyspark 3.5 or newer and pyarrow where the tasks run: ``pip install "dance-conformal[spark]"``.
 """
@@ -39,16 +39,16 @@ except ImportError as error:
     ) from error
 
 from .arrow import BatchPredictor, predict_batches
+from .batch_metrics import COUNTS, evaluate_batches, report
 from .classifier import DanceClassifier
 from .columns import pa
-from .judging import COUNTS, judge_batches, report
 from .shipped import ShippedModel
 
 __all__ = ["DanceModel", "evaluate", "predict"]
 
 _Model = DanceClassifier | bytes | bytearray | str | PathLike[str]
 
-#: What embeddings are called on their way to the workers.
+#: The name of the column of embeddings on the workers.
 _FEATURES = "_dance_features"
 
 
@@ -62,21 +62,21 @@ def predict(
     n_jobs: int = 1,
     **options: Any,
 ) -> DataFrame:
-    """``df`` with a prediction set for every row.
+    """Returns ``df`` with a prediction set for every row.
 
     Parameters
     ----------
     model : path, bytes or DanceClassifier
         A path is read here, on the driver.
     keep : list of str or None
-        Columns that come back with the answers; ``None`` is all but ``features_col``.
+        Columns to keep beside the answers; ``None`` is all but ``features_col``.
     ship : bool
-        Whether the model travels with the job, once per executor. ``False``: every worker reads the path itself, on storage
+        If True, the model is sent with the job, once per executor. If False, every worker reads the path itself, on storage
         that all of them see.
     n_jobs : int
         Threads of a task; with more than one, set ``spark.task.cpus`` to as many.
 
-    The others (``alpha``, ``include``, ``on_error``, ``empty``), and the columns that come back, are those of
+    The other parameters (``alpha``, ``include``, ``on_error``, ``empty``) and the columns of the answers are those of
     :func:`dance_conformal.arrow.predict_batches`.
     """
     if keep is None:
@@ -98,31 +98,34 @@ def evaluate(
     n_jobs: int = 1,
     **options: Any,
 ) -> dict[str, Any]:
-    """Coverage with what chance explains of it, size, and the rest for every class, by true labels: an aggregation.
+    """Returns coverage with its interval by chance, size and other metrics, in all and for every class.
 
-    Workers count, and the counts are added up; what reaches the driver is a row per class. The report is that of
-    :func:`dance_conformal.arrow.report`, and the other parameters (``on_error``, ``exclude_seen``) are those of
-    :func:`dance_conformal.arrow.judge_batches`.
+    It is an aggregation: workers count, and one row of counts per class reaches the driver. The report is that of
+    :func:`dance_conformal.arrow.report`; the other parameters (``on_error``, ``exclude_seen``) are those of
+    :func:`dance_conformal.arrow.evaluate_batches`.
     """
-    judge = judge_batches(model, alpha=alpha, embedding=_FEATURES, label=label_col, n_jobs=n_jobs, **options)
-    judge.model.open(judge.threads)  # a model that cannot be read is known before the job begins
-    judge.model = _shipped(df, judge.model, ship)
+    mapper = evaluate_batches(
+        model, alpha=alpha, embedding=_FEATURES, label=label_col, n_jobs=n_jobs, **options
+    )
+    mapper.model.open(mapper.threads)  # so that an unreadable model is refused before the job
+    mapper.model = _shipped(df, mapper.model, ship)
     fields = [T.StructField("class", T.StringType()), *(T.StructField(name, T.LongType()) for name in COUNTS)]
-    counts = _with_features(df, [label_col], features_col).mapInArrow(judge, T.StructType(fields))
+    counts = _with_features(df, [label_col], features_col).mapInArrow(mapper, T.StructType(fields))
     added = counts.groupBy("class").agg(*(F.sum(name).alias(name) for name in COUNTS)).collect()
     rows = [row.asDict() for row in added]
-    return report(pa.Table.from_pylist(rows, schema=judge.schema()), model, alpha)
+    return report(pa.Table.from_pylist(rows, schema=mapper.schema()), model, alpha)
 
 
 class DanceModel(Model, HasFeaturesCol, MLReadable, MLWritable):  # type: ignore[misc]
-    """A fitted model as a transformer: ``transform`` adds the columns of :func:`predict` to those that are there.
+    """A calibrated model as a transformer for a ``Pipeline``: ``transform`` adds the columns of :func:`predict`.
 
-    It stands in a ``Pipeline``; ``save`` writes parameters and model file to any storage that Spark can write, ``load`` reads
-    them.
+    ``save`` writes parameters and model file to any storage that Spark can write, ``load`` reads them.
     """
 
     alpha: Any = Param(Params._dummy(), "alpha", "error level", TypeConverters.toFloat)
-    include: Any = Param(Params._dummy(), "include", "what to add to the sets", TypeConverters.toListString)
+    include: Any = Param(
+        Params._dummy(), "include", "columns to add to the sets", TypeConverters.toListString
+    )
     onError: Any = Param(Params._dummy(), "onError", "raise or null", TypeConverters.toString)
     empty: Any = Param(Params._dummy(), "empty", "keep or top1", TypeConverters.toString)
 
@@ -141,7 +144,7 @@ class DanceModel(Model, HasFeaturesCol, MLReadable, MLWritable):  # type: ignore
         self._set(alpha=alpha, featuresCol=features_col, include=list(include), onError=on_error, empty=empty)
 
     def setAlpha(self, alpha: float) -> DanceModel:
-        """Another error level; nothing is fitted again."""
+        """Sets the error level, without another fit."""
         self._set(alpha=alpha)
         return self
 
@@ -158,7 +161,7 @@ class DanceModel(Model, HasFeaturesCol, MLReadable, MLWritable):  # type: ignore
         )
 
     def evaluate(self, dataset: DataFrame, label_col: str = "label", **options: Any) -> dict[str, Any]:
-        """As :func:`evaluate`, at the level of the model."""
+        """Evaluates the model at its error level: see :func:`evaluate`."""
         level, features = self.getOrDefault(self.alpha), self.getFeaturesCol()
         return evaluate(
             dataset, self._model(), alpha=level, features_col=features, label_col=label_col, **options
@@ -170,12 +173,12 @@ class DanceModel(Model, HasFeaturesCol, MLReadable, MLWritable):  # type: ignore
         return self._contents
 
     def write(self) -> MLWriter:
-        """See ``save``."""
+        """Returns the writer behind ``save``."""
         return _Writer(self)
 
     @classmethod
     def read(cls) -> MLReader:
-        """See ``load``."""
+        """Returns the reader behind ``load``."""
         return _Reader(cls)
 
 
@@ -209,7 +212,7 @@ class _Reader(MLReader):  # type: ignore[misc]
 
 
 def _with_features(df: DataFrame, keep: Sequence[str], features_col: str) -> DataFrame:
-    """The columns that are kept, and the embeddings as lists."""
+    """Returns the columns to keep, and the embeddings as lists."""
     if features_col not in df.columns:
         raise ValueError(f"there is no column `{features_col}`; there are {', '.join(df.columns)}")
     features = F.col(f"`{features_col}`")
@@ -219,7 +222,7 @@ def _with_features(df: DataFrame, keep: Sequence[str], features_col: str) -> Dat
 
 
 def _shipped(df: DataFrame, model: ShippedModel, ship: bool) -> ShippedModel:
-    """The model as a broadcast variable, which every executor fetches once."""
+    """Returns the model as a broadcast variable, which every executor fetches once."""
     if not ship:
         return model
     model = model.with_contents()
@@ -228,7 +231,7 @@ def _shipped(df: DataFrame, model: ShippedModel, ship: bool) -> ShippedModel:
 
 
 def _schema(df: DataFrame, mapper: BatchPredictor) -> Any:
-    """The schema of the answers, in Spark's types."""
+    """Returns the schema of the answers, in Spark's types."""
     kinds = {
         pa.string(): T.StringType(),
         pa.int64(): T.LongType(),

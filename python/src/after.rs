@@ -1,4 +1,4 @@
-//! After the first day: what to label next, whether a stream has changed, what is wrong with a labelled set.
+//! Work after the first prediction: the choice of points to label, the monitoring of streams, the audit of labels.
 
 use dance::model::{Audit, AuditOptions, Monitor, SelectOptions};
 use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2};
@@ -10,9 +10,9 @@ use crate::arrays;
 use crate::errors::Mapped;
 use crate::job::run_on;
 use crate::model::Model;
-use crate::points::Labelled;
+use crate::points::PointsWithLabels;
 
-/// Rows of points to label next: picked ones, and ones drawn at random; and how many points the model has seen before.
+/// The rows of points to label next (picked ones, then random ones), and the number of points that the model knows.
 type Chosen<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>, usize);
 
 /// Chooses points to label next.
@@ -35,8 +35,8 @@ pub(crate) fn select<'py>(
     Ok((array(&chosen.picked), array(&chosen.random), chosen.seen))
 }
 
-/// Takes up further points of a stream, with class numbers (-1: a class that the model does not know) where labels are watched; what there is to
-/// say, as JSON with the state to go on from.
+/// Adds points to a monitored stream, with class numbers (-1: a class that the model does not know) where labels are
+/// watched. Returns a report as JSON, with the state from which the next call resumes.
 #[pyfunction]
 pub(crate) fn watch(
     py: Python<'_>,
@@ -50,7 +50,8 @@ pub(crate) fn watch(
     threads: usize,
 ) -> PyResult<String> {
     let (dance, stream) = (model.get().dance()?, arrays::matrix(&points)?);
-    let labelled = labels.is_some();
+    // A label is unknown where its number is negative; without labels only the points are watched.
+    let with_labels = labels.is_some();
     let labels: Vec<Option<Option<u32>>> = labels
         .iter()
         .flat_map(|all| all.as_array().to_vec())
@@ -60,12 +61,14 @@ pub(crate) fn watch(
         .map(serde_json::from_str)
         .transpose()
         .map_err(|error| PyValueError::new_err(format!("not the state of a monitor: {error}")))?;
+    // Every call makes the monitor anew and resumes it, so that Python keeps nothing but the state.
     run_on(py, device, threads, None, |device, context| {
-        let mut monitor = Monitor::new(dance, device, labelled, false_alarm, seed, context)?;
+        let mut monitor = Monitor::new(dance, device, with_labels, false_alarm, seed, context)?;
         if let Some(state) = state {
             monitor = monitor.resume(state)?;
         }
         let new = if stream.rows() == 0 { Vec::new() } else { monitor.watch(&stream, &labels, context)? };
+        // The report, with the capital of every martingale: its evidence of a change.
         let capital = monitor.capital();
         let capital = capital
             .iter()
@@ -82,12 +85,12 @@ pub(crate) fn watch(
     })
 }
 
-/// What is wrong with labelled points, as JSON; by a model's calibration points where one is given.
+/// Returns an audit of points and their labels, as JSON. With a model, its calibration points are the standard.
 #[pyfunction]
 pub(crate) fn audit(
     py: Python<'_>,
     model: Option<&Bound<'_, Model>>,
-    data: Labelled<'_>,
+    data: PointsWithLabels<'_>,
     parts: Option<Vec<String>>,
     fdr: f64,
     false_alarm: f64,

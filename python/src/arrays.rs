@@ -1,17 +1,17 @@
-//! Arrays in and out.
+//! Conversion between arrays of NumPy and matrices and sets of the library.
 
 use std::borrow::Cow;
 
 use dance::Matrix;
 use dance::scores::Sets;
-use numpy::ndarray::Array2;
+use numpy::ndarray::{Array2, ArrayView1};
 use numpy::{Element, IntoPyArray, PyArray2, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::errors::Mapped;
 
-/// The numbers of an array row after row: where they are when the array lies so, copied otherwise. (`as_slice` alone would
+/// Returns the numbers of an array row after row, copied unless they lie in that order already. (`as_slice` alone would
 /// take a Fortran-ordered array for one of rows.)
 pub(crate) fn rows<'a, T: Element + Copy>(array: &'a PyReadonlyArray2<'_, T>) -> Cow<'a, [T]> {
     match array.as_slice() {
@@ -20,19 +20,19 @@ pub(crate) fn rows<'a, T: Element + Copy>(array: &'a PyReadonlyArray2<'_, T>) ->
     }
 }
 
-/// A copy as a matrix of the library.
+/// Returns a copy as a matrix of the library.
 pub(crate) fn matrix(array: &PyReadonlyArray2<'_, f32>) -> PyResult<Matrix> {
     let [rows, cols] = [array.shape()[0], array.shape()[1]];
     Matrix::new(self::rows(array).into_owned(), rows, cols).mapped()
 }
 
-/// The numbers of a matrix as a new array, not copied again.
+/// Returns the numbers of a matrix as a new array, without another copy.
 pub(crate) fn to_array(py: Python<'_>, matrix: Matrix) -> PyResult<Bound<'_, PyArray2<f32>>> {
     let (rows, cols) = (matrix.rows(), matrix.cols());
     dense(py, rows, cols, matrix.into_vec())
 }
 
-/// A new array of the given shape around `values`.
+/// Returns a new array of the given shape around `values`.
 pub(crate) fn dense<T: Element>(
     py: Python<'_>,
     rows: usize,
@@ -44,7 +44,7 @@ pub(crate) fn dense<T: Element>(
     Ok(array.into_pyarray(py))
 }
 
-/// Sets as booleans, one row per query.
+/// Returns sets as booleans, one row per query.
 pub(crate) fn mask(sets: &Sets, classes: usize) -> Vec<bool> {
     let mut mask = vec![false; sets.len() * classes];
     for (row, set) in sets.iter().enumerate() {
@@ -55,13 +55,11 @@ pub(crate) fn mask(sets: &Sets, classes: usize) -> Vec<bool> {
     mask
 }
 
-/// Sets from booleans.
+/// Returns the sets that booleans describe, one row per query.
 pub(crate) fn sets(mask: &PyReadonlyArray2<'_, bool>) -> Sets {
-    let mut sets = Sets::default();
-    for row in mask.as_array().rows() {
-        let members = row.iter().zip(0u32..).filter(|(inside, _)| **inside).map(|(_, label)| label);
-        sets.labels.extend(members);
-        sets.offsets.push(sets.labels.len());
-    }
-    sets
+    let members = |row: ArrayView1<'_, bool>| {
+        let inside = row.iter().zip(0u32..).filter(|(inside, _)| **inside);
+        inside.map(|(_, label)| label).collect::<Vec<_>>()
+    };
+    mask.as_array().rows().into_iter().map(members).collect()
 }

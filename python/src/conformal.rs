@@ -1,4 +1,4 @@
-//! Split conformal prediction on class probabilities.
+//! Split conformal prediction on the class probabilities of any classifier.
 
 use dance::scores::CalibrationScores;
 use dance::scores::ranked::{self, RankedRow};
@@ -14,7 +14,7 @@ use crate::job::workers;
 /// A score, calibrated on the probabilities of points with known labels.
 #[pyclass(frozen, module = "dance_conformal._native")]
 pub(crate) struct Split {
-    split: SplitConformal,
+    conformal: SplitConformal,
     score: Box<dyn RankedScore + Send>,
     calibration: CalibrationScores,
 }
@@ -39,19 +39,19 @@ impl Split {
         };
         let (matrix, labels) = (arrays::matrix(&probabilities)?, labels.as_array().to_vec());
         let workers = workers(0)?;
-        let split = py.detach(|| SplitConformal::new(&matrix, &labels, seed, &workers)).mapped()?;
-        let own = ranked::scores(&*score, split.ranked_labels());
+        let conformal = py.detach(|| SplitConformal::new(&matrix, &labels, seed, &workers)).mapped()?;
+        let own = ranked::scores(&*score, conformal.ranked_labels());
         let calibration = CalibrationScores::new(own).mapped()?;
-        Ok(Self { split, score, calibration })
+        Ok(Self { conformal, score, calibration })
     }
 
-    /// The threshold for an error level, and what the user should know about it.
+    /// Returns the threshold for an error level, and a warning where the calibration points are too few for it.
     fn threshold(&self, alpha: f64) -> PyResult<(f64, Option<String>)> {
         let threshold = self.calibration.threshold(alpha).mapped()?;
         Ok((threshold.value, threshold.warning()))
     }
 
-    /// The sets under several thresholds at once, as booleans.
+    /// Returns the sets under several thresholds at once, as booleans.
     fn sets<'py>(
         &self,
         py: Python<'py>,
@@ -64,13 +64,13 @@ impl Split {
         let masks = py.detach(|| {
             let score: &dyn RankedScore = &*self.score;
             let cuts: Vec<_> = thresholds.iter().map(|&threshold| (score, threshold)).collect();
-            let sets = self.split.sets(&matrix, &cuts, &workers);
+            let sets = self.conformal.sets(&matrix, &cuts, &workers);
             sets.iter().map(|sets| arrays::mask(sets, cols)).collect::<Vec<_>>()
         });
         masks.into_iter().map(|mask| arrays::dense(py, rows, cols, mask)).collect()
     }
 
-    /// p-values of every label.
+    /// Returns the p-value of every label.
     fn p_values<'py>(
         &self,
         py: Python<'py>,
@@ -79,7 +79,7 @@ impl Split {
         let matrix = arrays::matrix(&probabilities)?;
         let (rows, cols) = (matrix.rows(), matrix.cols());
         let values = py.detach(|| {
-            let (draws, mut ranked) = (self.split.query_draws(), RankedRow::default());
+            let (draws, mut ranked) = (self.conformal.query_draws(), RankedRow::default());
             let mut values = vec![0.0; rows * cols];
             for row in 0..rows {
                 ranked.sort(matrix.row(row));

@@ -1,4 +1,4 @@
-//! Pictures and texts, embedded.
+//! Embeddings of pictures and texts.
 
 use std::path::PathBuf;
 
@@ -11,14 +11,14 @@ use pyo3::prelude::*;
 use crate::arrays;
 use crate::job;
 
-/// What is embedded.
+/// The input: texts, or a path.
 #[derive(FromPyObject)]
 pub(crate) enum Source {
     Texts(Vec<String>),
     Path(PathBuf),
 }
 
-/// Embeddings, ids, labels, what could not be embedded and why, and who made them, as JSON.
+/// Embeddings, ids, labels, the items that failed with their reasons, and the encoder's identity as JSON.
 type Made<'py> =
     (Bound<'py, PyArray2<f32>>, Vec<String>, Option<Vec<String>>, Vec<(String, String)>, Option<String>);
 
@@ -26,7 +26,7 @@ fn options(runtime: Option<PathBuf>, cuda: bool, offline: bool) -> EncoderOption
     EncoderOptions { runtime, processor: if cuda { Processor::Cuda } else { Processor::Cpu }, offline }
 }
 
-/// A file of pictures or texts that cannot be read is a wrong value, not a wrong model.
+/// Turns the error of an unreadable input file into one about values, since no model is at fault.
 fn as_data(error: Error) -> Error {
     match error {
         Error::Format { .. } | Error::MissingKey { .. } => Error::Data(error.to_string()),
@@ -34,6 +34,7 @@ fn as_data(error: Error) -> Error {
     }
 }
 
+/// Embeds pictures or texts.
 #[pyfunction]
 pub(crate) fn embed(
     py: Python<'_>,
@@ -70,7 +71,7 @@ pub(crate) fn embed(
     Ok((array, embedded.table.ids.unwrap_or_default(), labels, bad, encoder))
 }
 
-/// Class names in a prompt, embedded by the text half of an encoder.
+/// Embeds class names in a prompt, by the text half of an encoder.
 #[pyfunction]
 pub(crate) fn embed_names(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! The library's errors as Python's.
+//! The library's errors as exceptions of Python.
 
 use dance::Error;
 use pyo3::create_exception;
@@ -9,13 +9,13 @@ create_exception!(
     dance_conformal,
     DanceError,
     PyException,
-    "A job failed although its input was in order: too little memory, say."
+    "A job that failed although its input was valid, for example for lack of memory."
 );
 create_exception!(
     dance_conformal,
     ModelFormatError,
     DanceError,
-    "A file is not a model, is damaged, or is of a newer format."
+    "A file that is not a model, is damaged, or has a newer format."
 );
 
 /// Turns a library result into a Python one.
@@ -36,8 +36,8 @@ fn to_python(error: Error) -> PyErr {
         Error::Io { path, source } | Error::Write { path, source } => match source.raw_os_error() {
             // Python shows the number itself.
             Some(code) => {
-                let said = source.to_string().replace(&format!(" (os error {code})"), "");
-                PyOSError::new_err((code, said, path.into_os_string()))
+                let reason = source.to_string().replace(&format!(" (os error {code})"), "");
+                PyOSError::new_err((code, reason, path.into_os_string()))
             }
             None => PyOSError::new_err(message),
         },
@@ -47,13 +47,14 @@ fn to_python(error: Error) -> PyErr {
         | Error::Label { .. }
         | Error::Encoder { .. }
         | Error::Data(_)
-        | Error::Config { .. } => PyValueError::new_err(message),
+        | Error::Config { .. }
+        | Error::Conflict { .. } => PyValueError::new_err(message),
         Error::Interrupted => PyKeyboardInterrupt::new_err(()),
         _ => DanceError::new_err(message),
     }
 }
 
-/// The error of a model that was read: whatever is wrong with it, the reader has not chosen it.
+/// Turns the error of a model file into a `ModelFormatError`: its contents are no argument of the caller.
 pub(crate) fn of_model(py: Python<'_>, error: PyErr) -> PyErr {
     if error.is_instance_of::<PyValueError>(py) {
         ModelFormatError::new_err(error.value(py).to_string())

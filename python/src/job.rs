@@ -1,4 +1,4 @@
-//! A job of the library as Python runs it: without the GIL, on worker threads kept from call to call, and ended by Ctrl-C.
+//! Jobs of the library: they run without the GIL, on worker threads kept from call to call, and Ctrl-C ends them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,8 +15,8 @@ type Pools = HashMap<(u32, usize), Context<'static>>;
 /// Devices by process and name.
 type Devices = HashMap<(u32, DeviceChoice), Arc<dyn Device>>;
 
-/// `threads` workers; 0 means one per core. A forked child has none of its parent's threads, so the process is part of the
-/// key.
+/// Returns `threads` workers; 0 means one per core. A forked child has none of its parent's threads, so the process is
+/// part of the key.
 pub(crate) fn workers(threads: usize) -> PyResult<Context<'static>> {
     static POOLS: Mutex<Option<Pools>> = Mutex::new(None);
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -30,7 +30,7 @@ pub(crate) fn workers(threads: usize) -> PyResult<Context<'static>> {
     Ok(context)
 }
 
-/// A device by its name, opened once per process; a forked child cannot use its parent's.
+/// Opens a device by its name, once per process; a forked child cannot use its parent's.
 fn device(name: &str) -> Result<Arc<dyn Device>> {
     static OPENED: Mutex<Option<Devices>> = Mutex::new(None);
     let choice: DeviceChoice = name.parse()?;
@@ -68,7 +68,7 @@ pub(crate) fn run<T: Send>(
     let done = py.detach(|| {
         let context = workers.with_observer(&listener);
         let done = job(&context)?;
-        // A last look, so that nothing is kept of a job that was told to stop.
+        // A last check, so that nothing is kept of a job that was interrupted.
         context.check()?;
         Ok(done)
     });

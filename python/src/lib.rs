@@ -1,7 +1,7 @@
 //! The private native module of the Python package `dance_conformal`: thin wrappers, one per call of the library.
 //!
-//! Everything a user sees is Python (`dance_conformal/`). Arrays arrive checked and as float32; settings and reports cross
-//! as JSON, in the words of a configuration file; the GIL is released around everything that takes time.
+//! Users see only the Python code (`dance_conformal/`). Arrays arrive checked and as float32. Settings and reports
+//! cross as JSON, with the names of a configuration file. Long work releases the GIL.
 
 // Python's arguments arrive by value, as many as they are: they are extracted for the call.
 #![allow(clippy::needless_pass_by_value, clippy::too_many_arguments)]
@@ -13,7 +13,7 @@ mod conformal;
 mod embed;
 mod errors;
 mod job;
-mod judge;
+mod metrics;
 mod model;
 mod observer;
 mod persist;
@@ -40,8 +40,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(embed::embed_names, module)?)?;
     module.add_function(wrap_pyfunction!(points::split, module)?)?;
     module.add_function(wrap_pyfunction!(points::one_of_each, module)?)?;
-    module.add_function(wrap_pyfunction!(judge::judge, module)?)?;
-    module.add_function(wrap_pyfunction!(judge::coverage_band, module)?)?;
-    module.add_function(wrap_pyfunction!(judge::noise_floor, module)?)?;
+    module.add_function(wrap_pyfunction!(metrics::set_metrics, module)?)?;
+    module.add_function(wrap_pyfunction!(metrics::coverage_band, module)?)?;
+    module.add_function(wrap_pyfunction!(metrics::noise_floor, module)?)?;
     Ok(())
 }

@@ -1,7 +1,8 @@
-//! A model: fitted, or calibrated as well.
+//! A model: a fitted kernel machine, or a calibrated one.
 
 use std::path::PathBuf;
 
+use dance::conformal::{Calibration, Method, MethodName};
 use dance::data::Value;
 use dance::device::DeviceChoice;
 use dance::machine::{Classified, Classifier};
@@ -17,29 +18,29 @@ use crate::arrays;
 use crate::errors::{Mapped, of_model};
 use crate::job::{run, run_on};
 use crate::persist;
-use crate::points::Labelled;
+use crate::points::PointsWithLabels;
 use crate::scored::Scored;
 
-/// How far a model has come.
+/// The two stages of a model.
 pub(crate) enum State {
     Fitted(Box<(Fitted, Classifier)>),
     Calibrated(Box<Dance>),
 }
 
-/// See the module.
+/// A model and the device that it runs on.
 #[pyclass(frozen, module = "dance_conformal._native")]
 pub(crate) struct Model {
     pub(crate) state: State,
-    /// What it was asked to run on.
+    /// The name of the device, as the user gave it.
     device: String,
 }
 
-/// Labels and class probabilities.
+/// The best labels, and the probabilities of all classes.
 type Classes<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray2<f32>>);
-/// Whether a reference point fitted the kernel, its row and its id, where those are known.
+/// A reference point: true where it fitted the kernel, its row and its id, where those are known.
 type Reference = (bool, Option<u32>, Option<Id>);
 
-/// An id as it was written.
+/// An id, in the type that it was written in.
 #[derive(IntoPyObject)]
 pub(crate) enum Id {
     Text(String),
@@ -57,7 +58,7 @@ impl From<Value<'_>> for Id {
     }
 }
 
-/// Distances and row numbers.
+/// Distances to reference points, and their numbers.
 type Near<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<i64>>);
 
 impl Model {
@@ -87,7 +88,7 @@ impl Model {
     }
 }
 
-/// The bytes of a model, and where it is to run.
+/// The bytes of a model, and the device that it is opened on.
 type Pickled<'py> = (Bound<'py, PyBytes>, &'static str);
 
 #[pymethods]
@@ -96,7 +97,7 @@ impl Model {
     #[staticmethod]
     fn fit(
         py: Python<'_>,
-        data: Labelled<'_>,
+        data: PointsWithLabels<'_>,
         settings: &str,
         device: &str,
         threads: usize,
@@ -111,13 +112,13 @@ impl Model {
         Ok(Self { state: State::Fitted(Box::new(ready)), device: device.to_owned() })
     }
 
-    /// Calibrates on points that did not fit the kernel, under the given settings of the method. `of_fit` says that they are
-    /// other rows of the data that were passed to the fit, so that copies among them are draws of their own; `grouped`, that each is one point of a
-    /// group.
+    /// Calibrates on points that did not fit the kernel, under the given settings of the method. With `of_fit` they are
+    /// other rows of the data that were passed to the fit, so that copies among them are draws of their own. With
+    /// `grouped` each is one point of a group.
     fn calibrate(
         &self,
         py: Python<'_>,
-        data: Labelled<'_>,
+        data: PointsWithLabels<'_>,
         of_fit_and_grouped: (bool, bool),
         settings: &str,
         device: &str,
@@ -132,6 +133,7 @@ impl Model {
         let calibrated = run_on(py, device, threads, callback, |device, context| {
             let mut fitted = self.fitted().clone();
             fitted.config.conformal = config;
+            // A stratified split was stratified for the whole data; points that come later are drawn anew.
             fitted.config.sampling = match fitted.config.sampling {
                 _ if grouped => Sampling::Grouped,
                 Sampling::Stratified if of_fit => Sampling::Stratified,
@@ -142,7 +144,7 @@ impl Model {
         calibrated.map(|dance| Self::calibrated(dance, device))
     }
 
-    /// Points in mapped space.
+    /// Maps points by the learned metric.
     fn transform<'py>(
         &self,
         py: Python<'py>,
@@ -155,7 +157,8 @@ impl Model {
         arrays::to_array(py, mapped)
     }
 
-    /// Best labels and class probabilities.
+    /// Returns the most probable labels and the probabilities of all classes: those behind the sets where the model is
+    /// calibrated, those of the kernel machine by itself where it is not.
     fn classify<'py>(
         &self,
         py: Python<'py>,
@@ -164,12 +167,18 @@ impl Model {
     ) -> PyResult<Classes<'py>> {
         let (rows, cols) = (arrays::rows(&points), points.shape()[1]);
         let queries = Rows::new(&rows, cols);
-        let Classified { labels, probabilities } =
-            run(py, threads, None, |context| self.classifier().classify(queries, context))?;
+        let Classified { labels, probabilities } = run(py, threads, None, |context| match &self.state {
+            State::Calibrated(dance) if matches!(dance.predictor().method(), Method::Posterior(_)) => {
+                let options = PredictOptions::default().probabilities(true);
+                Ok(dance.score(queries, options, context)?.classified.unwrap_or_default())
+            }
+            // The probabilities of the methods fuse and dance are those of the kernel machine, and cost no search.
+            State::Calibrated(_) | State::Fitted(_) => self.classifier().classify(queries, context),
+        })?;
         Ok((PyArray1::from_vec(py, labels), arrays::to_array(py, probabilities)?))
     }
 
-    /// Everything about points that does not depend on the error level.
+    /// Scores points: everything about them that does not depend on the error level.
     fn score(
         slf: Py<Self>,
         py: Python<'_>,
@@ -186,7 +195,7 @@ impl Model {
         Ok(Scored { inner, seconds: begin.elapsed().as_secs_f64(), model: slf })
     }
 
-    /// Distances and row numbers of the nearest reference points.
+    /// Finds the nearest reference points: their distances and numbers.
     fn neighbors<'py>(
         &self,
         py: Python<'py>,
@@ -204,12 +213,12 @@ impl Model {
         Ok((arrays::dense(py, found.len(), count, distances)?, arrays::dense(py, found.len(), count, ids)?))
     }
 
-    /// Labels of the reference points.
+    /// Returns the labels of the reference points.
     fn reference_labels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u32>>> {
         Ok(PyArray1::from_slice(py, self.dance()?.predictor().reference_labels()))
     }
 
-    /// What every reference point is: a point of the fit or of calibration, in which row, with which id.
+    /// Returns the part, row and id of every reference point.
     fn reference_points(&self) -> PyResult<Vec<Reference>> {
         let dance = self.dance()?;
         let of = |number| {
@@ -219,7 +228,7 @@ impl Model {
         Ok((0..dance.predictor().reference_labels().len() as u32).map(of).collect())
     }
 
-    /// For every point whether the model has seen it: 0 is no, 1 as a point of the fit, 2 as one of calibration.
+    /// Looks every point up among those of the model: 0 is absent, 1 a point of the fit, 2 a calibration point.
     fn seen<'py>(
         &self,
         py: Python<'py>,
@@ -250,7 +259,7 @@ impl Model {
         dance.map(|dance| Self::calibrated(dance, device)).map_err(|error| of_model(py, error))
     }
 
-    /// The model as bytes, for pickling. Whoever reads it may have no graphics processor, so none is asked for there.
+    /// Returns the model as bytes, for pickling. The reader may have no graphics processor, so `auto` replaces cuda.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Pickled<'py>)> {
         let bytes = match &slf.get().state {
             State::Calibrated(dance) => dance.to_bytes().mapped()?,
@@ -260,7 +269,7 @@ impl Model {
         Ok((slf.get_type().getattr("from_bytes")?, (PyBytes::new(slf.py(), &bytes), device)))
     }
 
-    /// A model from its bytes.
+    /// Reads a model from its bytes.
     #[staticmethod]
     #[pyo3(signature = (bytes, device = "auto"))]
     fn from_bytes(py: Python<'_>, bytes: &[u8], device: &str) -> PyResult<Self> {
@@ -279,7 +288,7 @@ impl Model {
         read().map_err(|error| of_model(py, error))
     }
 
-    /// Names of the classes: the kernel's, then those that only calibration points have.
+    /// The names of the classes: the kernel's, then those that only calibration points have.
     #[getter]
     fn classes(&self) -> Vec<String> {
         match &self.state {
@@ -288,7 +297,7 @@ impl Model {
         }
     }
 
-    /// What the names of classes stand for: text, integer, float or boolean.
+    /// The kind of the labels: text, integer, float or boolean.
     #[getter]
     fn label_kind(&self) -> PyResult<String> {
         let kind = match &self.state {
@@ -298,26 +307,26 @@ impl Model {
         Ok(to_json(&kind)?.trim_matches('"').to_owned())
     }
 
-    /// How many of the classes the kernel knows.
+    /// The number of classes that the kernel knows.
     #[getter]
     fn fit_classes(&self) -> usize {
         self.fitted().classes.len()
     }
 
-    /// How many points the kernel keeps.
+    /// The number of points that the kernel keeps.
     #[getter]
     fn fit_points(&self) -> usize {
         self.fitted().rfm.labels.len()
     }
 
-    /// Which rows of the fit data they are, where that is known.
+    /// The rows of these points in the fit data, where those are known.
     #[getter]
     fn kernel_rows<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<i64>>> {
         let rows = self.fitted().names.rows.as_ref()?;
         Some(PyArray1::from_iter(py, rows.iter().map(|&row| i64::from(row))))
     }
 
-    /// Dimensions of the embeddings.
+    /// The number of dimensions of the embeddings.
     #[getter]
     fn dimensions(&self) -> usize {
         self.fitted().dimensions()
@@ -329,7 +338,7 @@ impl Model {
         to_json(&self.fitted().config)
     }
 
-    /// What the search found, as JSON.
+    /// The kernel that the search chose, as JSON.
     #[getter]
     fn kernel(&self) -> PyResult<String> {
         let fitted = self.fitted();
@@ -340,32 +349,58 @@ impl Model {
         }))
     }
 
+    /// The name of the method that calibrated the model.
+    #[getter]
+    fn method(&self) -> PyResult<&'static str> {
+        Ok(match self.dance()?.predictor().method().name() {
+            MethodName::Posterior => "posterior",
+            MethodName::Fuse => "fuse",
+            MethodName::Dance => "dance",
+        })
+    }
+
+    /// The use that the method makes of calibration points.
+    #[getter]
+    fn calibration(&self) -> PyResult<&'static str> {
+        Ok(match self.dance()?.predictor().method().calibration() {
+            Calibration::Full => "full",
+            Calibration::Split => "split",
+            Calibration::Reuse => "reuse",
+        })
+    }
+
+    /// True where sets may hold a new label.
+    #[getter]
+    fn new_labels(&self) -> PyResult<bool> {
+        Ok(self.dance()?.predictor().method().new_labels())
+    }
+
     /// The guarantee that holds for the sets, in words.
     #[getter]
     fn guarantee(&self) -> PyResult<String> {
         Ok(self.dance()?.guarantee())
     }
 
-    /// The estimated share of new points whose label nobody has seen; none in an older file.
+    /// The estimated share of new points that carry a new label; `None` where calibration points are no random draw.
     #[getter]
-    fn unseen_share(&self) -> PyResult<Option<f64>> {
+    fn new_label_share(&self) -> PyResult<Option<f64>> {
         Ok(self.dance()?.unseen().map(|unseen| unseen.share()))
     }
 
-    /// Whether the model can give sets.
+    /// True where the model is calibrated.
     #[getter]
     fn is_calibrated(&self) -> bool {
         matches!(self.state, State::Calibrated(_))
     }
 
-    /// Symmetric root of the learned metric.
+    /// The symmetric root of the learned metric.
     #[getter]
     fn metric_root<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f32>>> {
         arrays::to_array(py, self.fitted().rfm.metric_root.clone())
     }
 }
 
-/// The settings a model has when nothing is said, as JSON.
+/// Returns the default settings, as JSON.
 #[pyfunction]
 pub(crate) fn default_settings() -> PyResult<String> {
     to_json(&Config::default())

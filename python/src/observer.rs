@@ -1,4 +1,4 @@
-//! Progress to a Python callback, and Ctrl-C from Python to a job.
+//! Progress events for a Python callback, and interruption by Ctrl-C.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use pyo3::types::PyDict;
 
 use crate::errors::Mapped;
 
-/// Calls `callback` with a dictionary for every event. An exception it raises, or a signal's handler does, ends the job.
+/// Calls `callback` with a dictionary per event. An exception of the callback or of a signal handler ends the job.
 pub(crate) struct Listener {
     callback: Option<Py<PyAny>>,
     raised: Mutex<Option<PyErr>>,
@@ -19,7 +19,7 @@ impl Listener {
         Self { callback, raised: Mutex::new(None) }
     }
 
-    /// The job's result, or what Python raised meanwhile.
+    /// Returns the job's result, or the exception that Python raised meanwhile.
     pub(crate) fn finish<T>(self, result: dance::Result<T>) -> PyResult<T> {
         match self.raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error),
@@ -53,8 +53,10 @@ impl Observer for Listener {
     }
 }
 
+/// Returns an event as a dictionary, with its name under `event`.
 fn describe<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
+    // Every arm sets the fields of its event and returns its name.
     let name = match event {
         Event::Memory { bytes } => {
             dict.set_item("bytes", bytes)?;

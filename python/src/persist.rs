@@ -1,7 +1,7 @@
-//! A fitted, not yet calibrated model as bytes, for pickling. The model file is for calibrated ones.
+//! Pickles of fitted models that are not calibrated yet. Calibrated models are pickled as model files.
 //!
-//! A mark, the length of a JSON header, the header, and three matrices of little-endian float32. Pickles are for the same
-//! version of the package. Unpickling bytes from others runs code anyway, but ours refuses what makes no machine.
+//! Layout: a mark, the length of a JSON header, the header, and three matrices of little-endian float32. A pickle can
+//! only be read by the version of the package that wrote it. Damaged bytes are refused.
 
 use dance::data::{Kind, Names, Normalizer, Source};
 use dance::kernel::Kernel;
@@ -36,6 +36,7 @@ struct Header {
     label_kind: Kind,
 }
 
+/// Writes a pickle.
 pub(crate) fn to_bytes(fitted: &Fitted) -> PyResult<Vec<u8>> {
     let rfm = &fitted.rfm;
     let header = Header {
@@ -65,7 +66,7 @@ pub(crate) fn to_bytes(fitted: &Fitted) -> PyResult<Vec<u8>> {
     Ok(bytes)
 }
 
-/// `None` for bytes that do not begin with the mark.
+/// Reads a pickle; `None` for bytes that do not begin with the mark.
 pub(crate) fn from_bytes(bytes: &[u8]) -> PyResult<Option<Fitted>> {
     let Some(rest) = bytes.strip_prefix(MARK) else { return Ok(None) };
     let broken = || ModelFormatError::new_err("the pickled model is cut short");

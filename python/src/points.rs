@@ -1,4 +1,4 @@
-//! Labelled points as Python passes them, and how they are dealt out.
+//! Points with labels as Python passes them, and their split into fit and calibration points.
 
 use std::collections::HashSet;
 
@@ -11,9 +11,10 @@ use pyo3::prelude::*;
 use crate::arrays;
 use crate::errors::Mapped;
 
-/// Points, the class number of each, the names of the classes, what those are, and the row of each point in the array of the user.
+/// Points, the class number of each, the names of the classes, the kind of the labels, and the row of each point in the
+/// user's array.
 #[derive(FromPyObject)]
-pub(crate) struct Labelled<'py>(
+pub(crate) struct PointsWithLabels<'py>(
     PyReadonlyArray2<'py, f32>,
     PyReadonlyArray1<'py, u32>,
     Vec<String>,
@@ -21,8 +22,8 @@ pub(crate) struct Labelled<'py>(
     PyReadonlyArray1<'py, u32>,
 );
 
-impl Labelled<'_> {
-    /// As the library takes them. A part of a data set may have points of one class alone, and classes without points.
+impl PointsWithLabels<'_> {
+    /// Returns a data set of the library. It may have points of one class alone, and classes without points.
     pub(crate) fn dataset(self) -> PyResult<Dataset> {
         let Self(points, labels, classes, kind, rows) = self;
         let label_kind: Kind = serde_json::from_value(kind.into())
@@ -63,8 +64,8 @@ impl Labelled<'_> {
     }
 }
 
-/// Row numbers of the parts of a seeded split for a fit and its calibration: at random, or class by class; with groups, those stay whole
-/// and calibration gets one row of each.
+/// Returns the rows of the parts of a seeded split for a fit and its calibration: at random, or class by class. Groups
+/// stay whole, and calibration gets one row of each.
 #[pyfunction]
 #[pyo3(signature = (labels, fractions, seed, stratify, groups=None))]
 pub(crate) fn split<'py>(
@@ -86,7 +87,7 @@ pub(crate) fn split<'py>(
     Ok(parts.mapped()?.iter().map(|rows| to_array(py, rows)).collect())
 }
 
-/// One row of every group, drawn at random.
+/// Returns one row of every group, drawn at random.
 #[pyfunction]
 pub(crate) fn one_of_each<'py>(
     py: Python<'py>,

@@ -1,19 +1,19 @@
-//! What a model says about points, before and after an error level is chosen.
+//! Scored points: everything about them that does not depend on an error level, and their sets at one.
 
 use dance::Prediction;
-use dance::conformal::MethodName;
+use dance::conformal::Shares;
 use dance::model::Include;
 use dance::scores::Counts;
 use numpy::{PyArray1, PyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::answers::Answers;
+use crate::answers::{self, Answers};
 use crate::arrays;
 use crate::errors::Mapped;
 use crate::model::{Model, to_json};
 
-/// Scores of every label; several error levels cost one search.
+/// Points with the scores of every label; several error levels cost one search.
 #[pyclass(frozen, module = "dance_conformal._native")]
 pub(crate) struct Scored {
     pub(crate) model: Py<Model>,
@@ -23,7 +23,7 @@ pub(crate) struct Scored {
 
 #[pymethods]
 impl Scored {
-    /// The sets at one error level.
+    /// Returns the sets at one error level.
     fn decide(&self, py: Python<'_>, alpha: f64) -> PyResult<Decision> {
         let dance = self.model.get().dance()?;
         let begin = std::time::Instant::now();
@@ -33,8 +33,8 @@ impl Scored {
         Ok(Decision { prediction, classes: dance.classes().len(), seconds })
     }
 
-    /// Everything there is to say at one error level, as flat arrays. The points were scored with their best labels, and with
-    /// probabilities and support where those are asked for.
+    /// Returns the answers at one error level, as flat arrays. The points were scored with their best labels, and with
+    /// probabilities and support where those are requested.
     fn answers(
         &self,
         py: Python<'_>,
@@ -48,51 +48,78 @@ impl Scored {
         py.detach(|| Answers::new(dance, &self.inner, alpha, include))
     }
 
-    /// p-values of every label by the `rank`, by the `contrast`, or `combined`; none where scores are not combined.
-    fn p_values<'py>(&self, py: Python<'py>, score: &str) -> PyResult<Option<Bound<'py, PyArray2<f64>>>> {
+    /// Returns the places of the labels of every set among all labels of the decision, the best conforming first.
+    fn conforming<'py>(&self, py: Python<'py>, decision: &Decision) -> Bound<'py, PyArray1<i64>> {
+        let sets = &decision.prediction.sets;
+        let mut places = Vec::with_capacity(sets.labels().len());
+        for (query, (set, begin)) in sets.iter().zip(sets.offsets()).enumerate() {
+            places.extend(self.inner.conforming(query, set).into_iter().map(|place| (begin + place) as i64));
+        }
+        PyArray1::from_vec(py, places)
+    }
+
+    /// Returns the p-values of every label: those that decide at `alpha`, or those of one `score` by itself, `rank` or
+    /// `contrast`, which only the method dance has.
+    #[pyo3(signature = (alpha, score=None))]
+    fn p_values<'py>(
+        &self,
+        py: Python<'py>,
+        alpha: f64,
+        score: Option<&str>,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let dance = self.model.get().dance()?;
-        let of: fn(Counts) -> u32 = match score {
-            "rank" => |counts| counts.rank,
-            "contrast" => |counts| counts.contrast,
-            "combined" if dance.predictor().method() == MethodName::Dance => return Ok(None),
-            "combined" => |counts| counts.combined,
-            _ => return Err(PyValueError::new_err(format!("no score `{score}`"))),
-        };
+        let decision = dance.decide(alpha).mapped()?;
         let (counted, classes) = (&self.inner.counts, dance.classes().len());
+        let p_value: &(dyn Fn(Counts) -> f64 + Sync) = match score {
+            None => &|counts| answers::p_value(&decision, counted, counts),
+            Some(name) if decision.shares.is_none() => {
+                return Err(PyValueError::new_err(format!("the method has no score `{name}`")));
+            }
+            Some("rank") => &|counts| counted.p_value(counts.rank()),
+            Some("contrast") => &|counts| counted.p_value(counts.contrast()),
+            Some(name) => return Err(PyValueError::new_err(format!("no score `{name}`"))),
+        };
         let values = py.detach(|| {
-            let mut values = Vec::with_capacity(counted.len() * classes);
-            for query in 0..counted.len() {
+            let mut values = Vec::with_capacity(self.inner.len() * classes);
+            for query in 0..self.inner.len() {
                 let (labels, counts, rest) = counted.row(query);
                 let start = values.len();
-                values.resize(start + classes, counted.p_value(of(rest)));
+                values.resize(start + classes, p_value(rest));
                 for (&label, &counts) in labels.iter().zip(counts) {
-                    values[start + label as usize] = counted.p_value(of(counts));
+                    values[start + label as usize] = p_value(counts);
                 }
             }
             values
         });
-        arrays::dense(py, counted.len(), classes, values).map(Some)
+        arrays::dense(py, self.inner.len(), classes, values)
     }
 
-    /// The classifier's labels, where asked for.
+    /// The most probable labels, where they were requested.
     #[getter]
-    fn best<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<u32>>> {
+    fn predictions<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<u32>>> {
         self.inner.classified.as_ref().map(|classified| PyArray1::from_slice(py, &classified.labels))
     }
 
-    /// Distance to the nearest reference point.
+    /// The class probabilities behind them, one row per point. Classes at the end can be missing: those are 0.
+    #[getter]
+    fn probabilities<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyArray2<f32>>>> {
+        let classified = self.inner.classified.as_ref();
+        classified.map(|classified| arrays::to_array(py, classified.probabilities.clone())).transpose()
+    }
+
+    /// The distance of every point to its nearest reference point.
     #[getter]
     fn nearest<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         PyArray1::from_slice(py, &self.inner.nearest)
     }
 
-    /// A p-value of every point for coming from where the calibration points come from; none where an older file does not say.
+    /// The novelty p-value of every point: small where the point is unlike all calibration points.
     #[getter]
-    fn novelty<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<f64>>> {
-        self.inner.novelty.as_ref().map(|novelty| PyArray1::from_slice(py, novelty))
+    fn novelty<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        PyArray1::from_slice(py, &self.inner.novelty)
     }
 
-    /// Seconds the library took.
+    /// The seconds that scoring took.
     #[getter]
     fn seconds(&self) -> f64 {
         self.seconds
@@ -109,7 +136,7 @@ pub(crate) struct Decision {
 
 #[pymethods]
 impl Decision {
-    /// Booleans, one row per point and one column per class.
+    /// The sets as booleans, one row per point and one column per class.
     #[getter]
     fn mask<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<bool>>> {
         let sets = &self.prediction.sets;
@@ -117,61 +144,60 @@ impl Decision {
         arrays::dense(py, sets.len(), self.classes, mask)
     }
 
-    /// Where every set begins among [`labels`](Self::labels).
+    /// The start of every set among [`labels`](Self::labels), then the end of the last.
     #[getter]
     fn offsets<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
-        PyArray1::from_iter(py, self.prediction.sets.offsets.iter().map(|&offset| offset as i64))
+        PyArray1::from_iter(py, self.prediction.sets.offsets().iter().map(|&offset| offset as i64))
     }
 
-    /// Class ids of all sets, one after the other.
+    /// The class ids of all sets, one set after the other.
     #[getter]
     fn labels<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u32>> {
-        PyArray1::from_slice(py, &self.prediction.sets.labels)
+        PyArray1::from_slice(py, self.prediction.sets.labels())
     }
 
-    /// The most probable label of every set, of all labels where the set is empty; where asked for.
+    /// For every set, true where it holds a new label; `None` where sets cannot hold a new label.
     #[getter]
-    fn best<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<u32>>> {
-        self.prediction.best.as_ref().map(|best| PyArray1::from_slice(py, &best.labels))
+    fn new_label<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<bool>>> {
+        self.prediction.new_label.as_ref().map(|new| PyArray1::from_slice(py, new))
     }
 
-    /// Whether every set holds "none of these"; none where sets do not say so.
-    #[getter]
-    fn none_of_these<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<bool>>> {
-        self.prediction.none_of_these.as_ref().map(|none| PyArray1::from_slice(py, none))
-    }
-
-    /// Rows of the reference points in support of every label of every set.
+    /// The numbers of the reference points in support of every label of every set.
     #[getter]
     fn support(&self) -> Option<Vec<Vec<u32>>> {
-        self.prediction.support.clone()
+        let support = self.prediction.support.as_ref();
+        support.map(|support| support.iter().map(<[u32]>::to_vec).collect())
     }
 
-    /// How labels were let in, as JSON: the level, the mix, both thresholds and the grid of mixes. What a way of combining
-    /// does not have is null, and so is a threshold that is infinite.
+    /// The rule by which labels entered the sets, as JSON: the level, the part of it for new labels, the mix, both
+    /// thresholds and the grid of mixes. Parts that the method does not have are null, and so is an infinite threshold.
     #[getter]
     fn thresholds(&self) -> PyResult<String> {
-        let dance::conformal::Decision { alpha, mix, thresholds, trials, calibration_points, .. } =
+        let dance::conformal::Decision { alpha, calibration_points, shares, new_label_alpha, .. } =
             &self.prediction.decision;
-        let [rank, contrast] = thresholds.map_or([None; 2], |both| both.map(Some));
+        let (mix, [rank, contrast], trials) = match shares {
+            Some(Shares { mix, thresholds, trials }) => (Some(mix), thresholds.map(Some), &trials[..]),
+            None => (None, [None; 2], &[][..]),
+        };
         to_json(&serde_json::json!({
-            "alpha": alpha, "mix": mix, "rank": rank, "contrast": contrast, "trials": trials, "points": calibration_points,
+            "alpha": alpha, "points": calibration_points, "new_label_alpha": new_label_alpha,
+            "mix": mix, "rank": rank, "contrast": contrast, "trials": trials,
         }))
     }
 
-    /// What the user should know.
+    /// Warnings about the error level.
     #[getter]
     fn warnings(&self) -> Vec<String> {
         self.prediction.decision.warnings()
     }
 
-    /// Share of sets that came out empty, before any label was put in.
+    /// The share of sets that were empty, before any label was put in.
     #[getter]
     fn empty(&self) -> f64 {
         self.prediction.empty
     }
 
-    /// Seconds the library took.
+    /// The seconds that deciding took.
     #[getter]
     fn seconds(&self) -> f64 {
         self.seconds

@@ -11,6 +11,14 @@ import pytest
 from dance_conformal import DanceClassifier, datasets
 
 FAST = {"evaluations": 3, "rounds": 2}
+#: Every method with every use of calibration points that it has.
+METHODS = [
+    ("posterior", "full"),
+    ("posterior", "split"),
+    ("fuse", "full"),
+    ("dance", "split"),
+    ("dance", "reuse"),
+]
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -32,9 +40,8 @@ def names():
     return np.array(["ant", "bee", "cat", "dog", "eel"])
 
 
-@pytest.fixture(scope="session")
-def dance():
-    """The program of this checkout."""
+def build_program():
+    """Builds the program of this checkout, and returns its path."""
     if shutil.which("cargo") is None or not (ROOT / "Cargo.toml").exists():
         pytest.skip("needs the sources and cargo")
     # As `cargo test --workspace` builds it for its own tests, so that nothing is built twice.
@@ -42,7 +49,13 @@ def dance():
     built = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
     if built.returncode != 0:
         pytest.skip(f"the program does not build (try `cargo build`): {built.stderr.strip()[-300:]}")
-    program = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "dance"
+    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "dance"
+
+
+@pytest.fixture(scope="session")
+def dance():
+    """The program: the one that `DANCE` names, or that of this checkout."""
+    program = os.environ.get("DANCE") or build_program()
 
     def run(*arguments):
         done = subprocess.run(

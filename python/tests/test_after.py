@@ -1,4 +1,4 @@
-"""What a model is used for after the first day."""
+"""Maintenance of a model: points to label next, monitoring of a stream, audit of labels."""
 
 import numpy as np
 import pytest
@@ -17,22 +17,22 @@ def test_a_selection_is_seeded_and_keeps_to_the_pool(model, data):
     assert set(chosen.random) != set(other.random)
     sizes = model.predict_set(pool).sum(1)
     assert sizes[chosen.picked].mean() > sizes.mean(), "picked points have large sets"
-    with pytest.raises(ValueError, match="ask for fewer"):
+    with pytest.raises(ValueError, match="select fewer"):
         model.select(pool, len(pool) + 1)
 
 
 def test_a_monitor_goes_on_where_it_stood(model, data):
     _, _, points, labels = data
-    whole = model.monitor(labelled=True)
+    whole = model.monitor(labels=True)
     assert whole.watch(points, labels) == [] and whole.points == len(points)
-    first = model.monitor(labelled=True)
+    first = model.monitor(labels=True)
     first.watch(points[:100], labels[:100])
-    second = model.monitor(labelled=True, state=first.state)
+    second = model.monitor(labels=True, state=first.state)
     second.watch(points[100:], labels[100:])
     assert second.capital == whole.capital and second.bound == 200
     wrong = np.roll(labels, 1)
     assert [alarm["watched"] for alarm in second.watch(points, wrong)] == ["labels"]
-    with pytest.raises(ValueError, match=r"labelled=True"):
+    with pytest.raises(ValueError, match=r"labels=True"):
         second.watch(points)
     with pytest.raises(ValueError, match=r"without labels|with labels"):
         model.monitor(state=second.state)
@@ -40,7 +40,7 @@ def test_a_monitor_goes_on_where_it_stood(model, data):
         model.monitor(state="{}")
 
 
-def test_an_audit_speaks_of_labels_as_they_are(data):
+def test_an_audit_has_the_labels_as_they_are(data):
     X, y, _, _ = data
     names = np.array(["ant", "bee", "cat", "dog", "elk"])[y]
     wrong = names.copy()
@@ -85,9 +85,9 @@ def test_two_classes_under_one_name_are_two(data):
         assert max(share, 1 - share) > 0.9
 
 
-def test_a_trusted_model_judges_other_labels(data):
+def test_a_trusted_model_audits_other_labels(data):
     X, y, other, labels = data
-    model = DanceClassifier(evaluations=3, rounds=1, calibration="disjoint").fit(X, y)
+    model = DanceClassifier(evaluations=3, rounds=1, calibration="split").fit(X, y)
     # A third is wrong: with as many calibration points as there are, no p-value is small enough for a few among hundreds.
     wrong = labels[:60].copy()
     wrong[:20] = (wrong[:20] + 2) % 5

@@ -1,5 +1,5 @@
-"""The same data, seed and options: the `dance` program and this package write the same model file, byte for byte, and give
-the same sets.
+"""From the same data, seed and options the `dance` program and this package write the same model file, byte for byte, and
+predict the same sets.
 """
 
 import json
@@ -17,17 +17,19 @@ def sets_of(lines):
 CASES = {
     "defaults": (DanceClassifier, {}, []),
     "paper": (DanceClassifier.paper, {}, ["--paper"]),
-    "exact union": (
+    "posterior split": (
         DanceClassifier,
-        {"combine": "union", "fit_neighbors": False},
-        ["--combine", "union", "--fit-neighbors", "false"],
+        {"method": "posterior", "calibration": "split"},
+        ["--method", "posterior", "--calibration", "split"],
     ),
+    "posterior by class": (DanceClassifier, {"by_class": "balanced"}, ["--by-class", "balanced"]),
+    "fuse": (DanceClassifier, {"method": "fuse", "new_labels": True}, ["--method", "fuse", "--new-labels"]),
     "stratified": (DanceClassifier, {"stratify": True}, ["--stratify"]),
     "clamped": (DanceClassifier, {"probabilities": "clamp"}, ["--probabilities", "clamp"]),
-    "disjoint joint": (
+    "dance split": (
         DanceClassifier,
-        {"calibration": "disjoint", "combine": "joint", "mix": 0.25},
-        ["--calibration-mode", "disjoint", "--combine", "joint", "--mix", 0.25],
+        {"method": "dance", "calibration": "split", "mix": 0.25},
+        ["--method", "dance", "--calibration", "split", "--mix", 0.25],
     ),
 }
 
@@ -55,6 +57,6 @@ def check(tmp_path, dance, X, y, test, create, options, flags):
 
     sets = model.predict_set(test, 0.1, as_labels=True)
     for name in ("python.model", "rust.model"):
-        told = dance("predict", tmp_path / name, tmp_path / "queries.npy", "--alpha", 0.1)
-        assert sets_of(told) == sets
+        answers = dance("predict", tmp_path / name, tmp_path / "queries.npy", "--alpha", 0.1)
+        assert sets_of(answers) == sets
         assert DanceClassifier.load(tmp_path / name).predict_set(test, 0.1, as_labels=True) == sets

@@ -12,7 +12,7 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 
 from dance_conformal import DanceClassifier, DanceWarning  # noqa: E402
-from dance_conformal.arrow import judge_batches, predict_batches, report  # noqa: E402
+from dance_conformal.arrow import evaluate_batches, predict_batches, report  # noqa: E402
 from dance_conformal.columns import points  # noqa: E402
 
 
@@ -33,7 +33,7 @@ def sets_of(batches):
 
 
 @pytest.fixture(scope="module")
-def union(data):
+def paper(data):
     return DanceClassifier.paper(evaluations=3, rounds=2).fit(data[0], data[1])
 
 
@@ -73,7 +73,7 @@ def test_batches_cut_anywhere_change_nothing(model, data):
         assert found.sort_by("row").equals(whole)
 
 
-def test_what_the_columns_hold(model, data):
+def test_contents_of_the_columns(model, data):
     include = ["probability", "probabilities", "p_values", "neighbors"]
     [batch] = predict_batches(model, alpha=0.1, include=include)(
         pa.record_batch({"embedding": lists(data[2])})
@@ -84,7 +84,7 @@ def test_what_the_columns_hold(model, data):
     why = model.explain(data[2], 0.1, neighbors=5)
     p_values = model.predict_p(data[2])
     for row, (answer, reason) in enumerate(zip(batch.to_pylist(), why, strict=True)):
-        assert answer["prediction"] == reason.best
+        assert answer["prediction"] == reason.prediction
         assert answer["set_size"] == len(answer["set"]) == len(json.loads(answer["neighbors"]))
         assert answer["p_max"] == p_values[row].max()
         assert answer["p_values"] == [p_values[row][label] for label in answer["set"]]
@@ -93,7 +93,7 @@ def test_what_the_columns_hold(model, data):
             assert np.isclose(probability, model.predict_proba(data[2][row : row + 1])[0][label])
 
 
-def test_labels_are_what_they_were(data, names):
+def test_labels_keep_their_kind(data, names):
     X, y, test, _ = data
     table = pa.table({"embedding": lists(test[:3])})
     for labels, kind in ((names[y], pa.string()), (y * 1.0, pa.float64()), (y > 1, pa.bool_())):
@@ -106,10 +106,21 @@ def test_labels_are_what_they_were(data, names):
         ]
 
 
-def test_p_max_of_the_paper_is_the_largest_combined_p_value(union, data):
-    [batch] = predict_batches(union, alpha=0.1)(pa.table({"embedding": lists(data[2])}))
-    assert np.allclose(batch["p_max"], union.predict_p(data[2], alpha=0.1).max(axis=1), atol=1e-11)
-    assert [sorted(s) for s in batch["set"].to_pylist()] == union.predict_set(data[2], 0.1, as_labels=True)
+def test_sets_that_hold_a_new_label_have_a_column_for_it(data):
+    X, y, test, _ = data
+    model = DanceClassifier(new_labels=True, evaluations=2, rounds=1).fit(X, y)
+    points = np.concatenate([test[:30], -test[:30]])
+    predict = predict_batches(model, alpha=0.3, include=["probability"])
+    [batch] = predict(pa.table({"embedding": lists(points)}))
+    assert batch.schema.names == ["prediction", "set", "set_size", "p_max", "new_label", "probability"]
+    new = model.predict_new_label(points, 0.3)
+    assert batch["new_label"].to_pylist() == new.tolist()
+
+
+def test_p_max_of_the_paper_is_the_largest_deciding_p_value(paper, data):
+    [batch] = predict_batches(paper, alpha=0.1)(pa.table({"embedding": lists(data[2])}))
+    assert np.allclose(batch["p_max"], paper.predict_p(data[2], alpha=0.1).max(axis=1), atol=1e-11)
+    assert [sorted(s) for s in batch["set"].to_pylist()] == paper.predict_set(data[2], 0.1, as_labels=True)
 
 
 @pytest.fixture
@@ -171,7 +182,7 @@ def test_a_batch_may_be_empty_or_all_wrong(model):
     assert empty.num_rows == 0 and nulls["set"].to_pylist() == [None, None]
 
 
-def test_what_makes_no_sense_is_said(model, data):
+def test_invalid_arguments_are_refused(model, data):
     good = pa.table({"embedding": lists(data[2]), "set": range(len(data[2]))})
     with pytest.raises(ValueError, match=r"no column `vector`.*`embedding`, `set`"):
         list(predict_batches(model, embedding="vector")(good))
@@ -228,11 +239,11 @@ def test_other_producers_of_arrow(model, data):
 def test_counts_add_up_to_the_metrics(model, data):
     test, truth = data[2:]
     table = pa.table({"embedding": lists(test), "label": truth})
-    judge = judge_batches(model, alpha=0.1)
+    count = evaluate_batches(model, alpha=0.1)
     expected = model.evaluate(test, truth, 0.1)
     for cuts in ([0, 300], [0, 1, 17, 250, 300]):
         parts = [table.slice(begin, end - begin) for begin, end in pairwise(cuts)]
-        found = report(pa.Table.from_batches(judge(parts)), model, 0.1)
+        found = report(pa.Table.from_batches(count(parts)), model, 0.1)
         for name in ("coverage", "size", "accuracy", "empty", "by_chance", "as_low", "overlap", "guarantee"):
             assert found[name] == expected[name], name
         for name in ("class_violation", "class_violation_floor"):
@@ -246,7 +257,7 @@ def test_counts_add_up_to_the_metrics(model, data):
 
 
 @pytest.mark.filterwarnings("ignore::dance_conformal.DanceWarning")
-def test_points_seen_before_and_labels_unknown(model, data):
+def test_known_points_and_unknown_labels(model, data):
     X, y, test, truth = data
     table = pa.table(
         {
@@ -255,19 +266,19 @@ def test_points_seen_before_and_labels_unknown(model, data):
         }
     )
     with pytest.raises(ValueError, match="row 51 has no label"):
-        list(judge_batches(model)(table))
-    found = report(pa.Table.from_batches(judge_batches(model, on_error="null")(table)), model, 0.1)
+        list(evaluate_batches(model)(table))
+    found = report(pa.Table.from_batches(evaluate_batches(model, on_error="null")(table)), model, 0.1)
     assert sum(found["overlap"].values()) == 50
     assert (found["points"], found["refused"], found["unknown"]) == (349, 1, 1)
-    judge = judge_batches(model, on_error="null", exclude_seen=True)
-    found = report(pa.Table.from_batches(judge(table)), model, 0.1)
+    count = evaluate_batches(model, on_error="null", exclude_seen=True)
+    found = report(pa.Table.from_batches(count(table)), model, 0.1)
     expected = model.evaluate(
         np.delete(test, 1, axis=0), np.concatenate([[77], truth[2:]]), 0.1, exclude_seen=True
     )
     assert found["points"] == 299 and found["coverage"] == expected["coverage"]
 
 
-def test_a_level_that_cannot_be_promised_is_said(model, data):
+def test_a_level_that_cannot_be_guaranteed_is_a_warning(model, data):
     with pytest.warns(DanceWarning, match="calibration points"):
         list(predict_batches(model, alpha=1e-4)(pa.table({"embedding": lists(data[2][:2])})))
 
@@ -282,6 +293,6 @@ except ImportError as error:
 """
 
 
-def test_an_old_pyarrow_is_said_to_be_old():
+def test_an_old_pyarrow_is_refused():
     done = subprocess.run([sys.executable, "-c", OLD], capture_output=True, text=True, check=True)
     assert "needs pyarrow 15.0 or newer, and 12.0.1 is installed" in done.stdout

@@ -64,7 +64,7 @@ def test_labels_and_levels(drawn):
     assert named.predict_set(test[:3], 0.1, as_labels=True) == [names[row].tolist() for row in sets[:3, :, 0]]
 
 
-def test_what_is_refused(drawn):
+def test_invalid_arguments_are_refused(drawn):
     p, y, test, _ = drawn
     for bad in (p - 0.2, p * 3, np.log(p + 1e-9), p[0], np.where(p > 0.5, np.nan, p)):
         with pytest.raises(ValueError):

@@ -23,7 +23,7 @@ def test_words_that_name_no_device():
         DanceClassifier(device="gpu").fit(X, y)
 
 
-def test_a_model_runs_where_it_is_told(tmp_path):
+def test_a_model_runs_on_the_device_of_its_name(tmp_path):
     model = DanceClassifier(evaluations=2, device="cpu").fit(X[:300], y[:300])
     expected = model.predict_set(X[300:])
     model.save(tmp_path / "model.dance")
@@ -51,7 +51,7 @@ def test_the_same_sets_on_a_graphics_processor(tmp_path):
     np.testing.assert_array_equal(on_cpu.predict_proba(X[300:]), model.predict_proba(X[300:]))
 
 
-def test_batches_run_where_they_are_told_to(model, data):
+def test_batches_run_on_the_device_of_their_name(model, data):
     arrow = pytest.importorskip("dance_conformal.arrow")
     import pyarrow as pa
 

@@ -50,7 +50,7 @@ def test_bad_pictures_are_listed(tmp_path):
     assert [name for name, _ in made.bad] == ["bad.png"]
 
 
-def test_progress_is_told():
+def test_progress_reaches_the_callback():
     events = []
     embed(["one", "two"], CLIP, callback=events.append)
     assert events == [{"event": "embedded", "done": 2, "of": 2}]
@@ -69,7 +69,7 @@ def test_mistakes_are_value_errors(arguments, message):
         embed(*arguments, offline=True)
 
 
-def test_what_is_not_there_is_not_found():
+def test_missing_files_are_not_found():
     with pytest.raises(FileNotFoundError):
         embed("nowhere.csv", CLIP)
     assert dance_conformal.embed is embed

@@ -48,7 +48,7 @@ def test_one_of_each_group_calibrates_afterwards(data):
     assert len(parts(model)[1]) == 20 and 2 in parts(model)[1]
 
 
-def test_what_cannot_be_kept_whole_is_refused(data):
+def test_groups_that_cannot_stay_whole_are_refused(data):
     X, y, _, _ = data
     groups = np.arange(100) // 2
     with pytest.raises(ValueError, match="groups has 100 entries, and X has 50 points"):

@@ -1,4 +1,4 @@
-"""Bytes that make no model, and places where none can be saved: an exception that says so, never a panic."""
+"""Bytes that are no model, and paths that cannot be written: an exception with the reason, never a panic."""
 
 import contextlib
 import errno

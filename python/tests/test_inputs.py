@@ -1,4 +1,4 @@
-"""Whatever the layout and type of an array, the sets are those of the plain one."""
+"""Arrays of every layout and type give the sets of the plain array."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def plain(data):
     return X, y, test, DanceClassifier(**FAST).fit(X, y).predict_set(test)
 
 
-def wide(X):
+def strided(X):
     """Every second column and third row of a larger array."""
     big = np.full((3 * X.shape[0], 2 * X.shape[1]), np.nan, X.dtype)
     big[::3, ::2] = X
@@ -36,9 +36,16 @@ def misaligned(X):
     return view
 
 
+def column(X):
+    """Every row as an object, as in a data frame's column of embeddings."""
+    rows = np.empty(len(X), object)
+    rows[:] = list(X)
+    return rows
+
+
 LAYOUTS = {
     "fortran": np.asfortranarray,
-    "sliced": wide,
+    "sliced": strided,
     "reversed": lambda X: X[::-1].copy()[::-1],
     "float64": lambda X: X.astype(np.float64),
     "float16": lambda X: X.astype(np.float16),
@@ -50,6 +57,7 @@ LAYOUTS = {
     "misaligned": misaligned,
     "list": lambda X: X.tolist(),
     "object": lambda X: X.astype(object),
+    "column of arrays": column,
     "memory view": lambda X: memoryview(X),
 }
 
@@ -76,10 +84,10 @@ def test_the_native_module_checks_the_order_itself(plain, model):
     _, _, test, _ = plain
     straight = model._model.transform(test, 0)
     np.testing.assert_array_equal(model._model.transform(np.asfortranarray(test), 0), straight)
-    np.testing.assert_array_equal(model._model.transform(wide(test), 0), straight)
+    np.testing.assert_array_equal(model._model.transform(strided(test), 0), straight)
     mask = np.asfortranarray(np.eye(3, dtype=bool)[[0, 1, 1]])
     labels = np.array([0, 1, 1], np.uint32)
-    assert _native.judge(mask, labels, 0.1) == _native.judge(mask.copy(order="C"), labels, 0.1)
+    assert _native.set_metrics(mask, labels, 0.1) == _native.set_metrics(mask.copy(order="C"), labels, 0.1)
 
 
 def test_nothing_is_copied_that_need_not_be(data):
@@ -109,7 +117,7 @@ def test_data_frames(plain):
 
 
 class Tensor:
-    """What a tensor library offers: DLPack, and no ``__array__``."""
+    """An array as a tensor library offers it: DLPack, and no ``__array__``."""
 
     def __init__(self, array):
         self.array = array
@@ -135,7 +143,7 @@ def test_torch(plain):
     np.testing.assert_array_equal(model.predict_set(torch.from_numpy(test).T.contiguous().T), expected)
 
 
-def test_what_is_refused(model, data):
+def test_invalid_arguments_are_refused(model, data):
     _, _, X, _ = data
     with pytest.raises(TypeError, match="sparse"):
         model.predict_set(pytest.importorskip("scipy.sparse").csr_array(X))

@@ -1,4 +1,4 @@
-"""Jobs give other threads their turn, and end when they are told to."""
+"""Jobs let other threads run, and end when they are interrupted."""
 
 import _thread
 import os
@@ -38,7 +38,7 @@ import numpy as np
 from dance_conformal import DanceClassifier, datasets
 
 X, y = datasets.clusters(8000, classes=20, dimensions=32)
-kernel = DanceClassifier(combine="union", evaluations=1, rounds=0, calibration_share=None)
+kernel = DanceClassifier(method="dance", evaluations=1, rounds=0, calibration_share=None)
 model = kernel.fit(X[:500], y[:500])
 many = np.tile(X, (100, 1))
 TASKS = {
@@ -55,7 +55,7 @@ print("begins", flush=True)
 try:
     task()
 except KeyboardInterrupt:
-    # What was there before is there still, and the next job runs.
+    # The state from before is kept, and the next job runs.
     assert hasattr(model, "guarantee_") == ("JOB" != "conformalize")
     if "JOB" == "conformalize":
         model.conformalize(X, y)
@@ -66,7 +66,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.skipif(os.name == "nt", reason="a signal to another process is not Ctrl-C there")
 @pytest.mark.parametrize("job", ["conformalize", "predict_set", "predict_p", "kneighbors", "predict_proba"])
-def test_ctrl_c_ends_what_comes_after_the_fit(job):
+def test_ctrl_c_ends_jobs_after_the_fit(job):
     """Every one of these jobs takes far longer than a test may."""
     command = [sys.executable, "-c", ASKED.replace("JOB", job)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -74,10 +74,10 @@ def test_ctrl_c_ends_what_comes_after_the_fit(job):
             assert process.stdout.readline() == "begins\n", process.stderr.read()
             time.sleep(0.5)
             process.send_signal(signal.SIGINT)
-            told, errors = process.communicate(timeout=20)
+            printed, errors = process.communicate(timeout=20)
         finally:
             process.kill()
-    assert told == "interrupted\n", errors
+    assert printed == "interrupted\n", errors
 
 
 def test_other_threads_run_meanwhile():

@@ -9,13 +9,13 @@ from dance_conformal import metrics
 
 
 @pytest.fixture(scope="module")
-def judged():
+def example():
     random = np.random.default_rng(2)
     return random.integers(0, 7, 400), random.random((400, 7)) < random.uniform(0.1, 0.9, (400, 1))
 
 
-def test_by_definition(judged):
-    y, sets = judged
+def test_by_definition(example):
+    y, sets = example
     hits, sizes, alpha = sets[np.arange(400), y], sets.sum(axis=1), 0.3
     assert metrics.coverage(y, sets) == hits.mean()
     assert metrics.size(sets) == sizes.mean()
@@ -33,16 +33,16 @@ def test_by_definition(judged):
     np.testing.assert_allclose(metrics.ccv_floor(y, alpha), 100 * np.mean(floor))
 
 
-def test_report_names_everything(judged):
-    y, sets = judged
+def test_report_names_everything(example):
+    y, sets = example
     report = metrics.report(y, sets, 0.1, best=y)
     assert report["accuracy"] == 1 and report["points"] == 400
     assert report["class_violation"] == metrics.ccv(y, sets, 0.1)
     assert report["class_violation_floor"] == metrics.ccv_floor(y, 0.1)
 
 
-def test_labels_by_name_and_unknown_ones(judged):
-    y, sets = judged
+def test_labels_by_name_and_unknown_ones(example):
+    y, sets = example
     names = np.array(list("abcdefg"))
     assert metrics.report(names[y], sets, 0.1, classes=names) == metrics.report(y, sets, 0.1)
     other = names[y].astype(object)
@@ -51,8 +51,8 @@ def test_labels_by_name_and_unknown_ones(judged):
     assert metrics.coverage(other, sets, classes=names) == before - sets[0, y[0]] / 400
 
 
-def test_what_is_refused(judged):
-    y, sets = judged
+def test_invalid_arguments_are_refused(example):
+    y, sets = example
     for labels, some in ((y[:5], sets), (y, sets[0]), (y - 3, sets), (y + 7, sets), (y[:0], sets[:0])):
         with pytest.raises(ValueError):
             metrics.coverage(labels, some)

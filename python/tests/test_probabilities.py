@@ -9,7 +9,7 @@ from dance_conformal import DanceClassifier, datasets
 
 @pytest.fixture(scope="module")
 def drawn():
-    """Twenty classes, which is where clamping falls short: 600 points to fit and 3000 to judge by."""
+    """Twenty classes, too many for clamped probabilities: 600 points to fit and 3000 to test."""
     X, y = datasets.clusters(3600, classes=20, dimensions=12, spread=0.8, seed=3)
     return X[:600], y[:600], X[600:], y[600:]
 
@@ -26,18 +26,18 @@ def fitted(drawn):
     }
 
 
-def test_a_probability_says_how_often_it_is_right(drawn, fitted):
+def test_calibrated_probabilities_are_frequencies(drawn, fitted):
     _, _, X, y = drawn
     off, loss = {}, {}
     for name in ("calibrated", "clamp"):
         p = fitted[name].predict_proba(X)
         np.testing.assert_allclose(p.sum(axis=1), 1)
         right = fitted[name].predict(X) == y
-        # Distance between what is said and what is true, over groups of points with similar probabilities.
+        # Distance between probability and accuracy, over groups of points with similar probabilities.
         groups = np.digitize(p.max(axis=1), [0.3, 0.5, 0.7, 0.9])
         off[name] = sum(abs((p.max(axis=1) - right)[groups == group].sum()) for group in range(5)) / len(y)
         loss[name] = -np.log(p[np.arange(len(y)), y]).mean()
-    # 120 points chose floor and power, so the standard error of what they say is some 3 %.
+    # 120 points chose floor and power, so the standard error of a probability is some 3 %.
     assert off["calibrated"] < 0.08 < 0.2 < off["clamp"]
     assert loss["calibrated"] < 0.6 * loss["clamp"]
 

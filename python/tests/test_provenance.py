@@ -23,7 +23,7 @@ def test_picked_points_fit_and_the_others_are_dealt_out(data):
     picked = np.arange(200) % 4 == 1
     words = np.where(picked, "picked", "random")
     model = DanceClassifier(calibration_share=0.4, **FAST)
-    with pytest.warns(DanceWarning, match="50 points that were picked fit the kernel"):
+    with pytest.warns(DanceWarning, match="50 picked points fit the kernel"):
         model.fit(X[:200], y[:200], provenance=words)
     fit, calibration = parts(model)
     assert fit | calibration == set(range(200)) and not fit & calibration
@@ -36,34 +36,34 @@ def test_picked_points_fit_and_the_others_are_dealt_out(data):
         warnings.simplefilter("error")
         plain = DanceClassifier(**FAST).fit(X[:200], y[:200], provenance=["random"] * 200)
         silent = DanceClassifier(**FAST).fit(X[:200], y[:200], provenance=[None, "", np.nan, "random"] * 50)
-        # All points fit the kernel, so nothing is dealt out.
+        # All points fit the kernel, so nothing is split.
         DanceClassifier(calibration_share=None, **FAST).fit(X[:200], y[:200], provenance=words)
     usual = DanceClassifier(**FAST).fit(X[:200], y[:200])
     for other in (plain, silent):
         assert np.array_equal(other.predict_p(X[200:250]), usual.predict_p(X[200:250]))
 
 
-def test_what_was_selected_is_known_where_it_calibrates(model, data):
+def test_selected_points_are_left_out_of_calibration(model, data):
     _, _, pool, labels = data
     chosen = model.select(pool, 30, audit=60)
     assert chosen.provenance == ["picked"] * 30 + ["random"] * 60
     again = DanceClassifier(calibration_share=None, **FAST).fit(*data[:2])
-    with pytest.warns(DanceWarning, match="30 points that were picked are left out"):
+    with pytest.warns(DanceWarning, match="30 picked points are left out"):
         again.conformalize(pool[chosen.rows], labels[chosen.rows], provenance=chosen.provenance)
     assert parts(again)[1] == set(range(30, 90))
-    # Rows without a label are no points: those that are left say what they are.
+    # Rows without a label are left out, with their provenance.
     given = labels[chosen.rows].astype(float)
     given[[0, 40]] = np.nan
     again.set_params(unlabelled=np.nan)
     with (
         pytest.warns(DanceWarning, match="2 of 90 points have no label"),
-        pytest.warns(DanceWarning, match="29 points that were picked are left out"),
+        pytest.warns(DanceWarning, match="29 picked points are left out"),
     ):
         again.calibrate(pool[chosen.rows], given, provenance=chosen.provenance)
     assert parts(again)[1] == set(range(30, 90)) - {40}
 
 
-def test_what_cannot_calibrate_is_refused(data):
+def test_points_that_cannot_calibrate_are_refused(data):
     X, y, _, _ = data
     model = DanceClassifier(**FAST)
     with pytest.raises(ValueError, match="all 50 points were picked"):

@@ -1,4 +1,4 @@
-"""Ray Data gives the sets that Python gives, whatever the batches."""
+"""Ray Data predicts the sets of Python, in batches of any size."""
 
 import os
 import warnings
@@ -53,6 +53,8 @@ def test_the_sets_are_those_of_python(engine, model, saved, data):
         )
         assert answers.schema().names == ["row", "prediction", "set", "set_size", "p_max"]
         assert sets_of(answers) == expected
+        predictions = [row["prediction"] for row in sorted(answers.take_all(), key=lambda row: row["row"])]
+        assert predictions == model.predict(data[2]).tolist()
 
 
 def test_the_callable_class_by_itself(engine, model, saved, data):
@@ -69,11 +71,11 @@ def test_the_callable_class_by_itself(engine, model, saved, data):
     assert sets_of(answers) == model.predict_set(data[2], 0.2, as_labels=True)
 
 
-def test_a_device_is_asked_for_with_its_gpu(engine, saved, data, monkeypatch):
-    asked = {}
+def test_a_device_is_requested_with_its_gpu(engine, saved, data, monkeypatch):
+    requested = {}
 
     def map_batches(self, *arguments, **options):
-        asked.update(options)
+        requested.update(options)
 
     monkeypatch.setattr(ray.data.Dataset, "map_batches", map_batches)
     for given, expected in (
@@ -81,10 +83,10 @@ def test_a_device_is_asked_for_with_its_gpu(engine, saved, data, monkeypatch):
         ({"device": "cuda"}, 1),
         ({"device": "cuda:0", "num_gpus": 0.5}, 0.5),
     ):
-        asked.clear()
+        requested.clear()
         dance_ray.predict(dataset(data[2], 1), saved, num_cpus=0.5, **given)
-        assert asked.get("num_gpus") == expected and asked["num_cpus"] == 0.5
-        assert asked["fn_constructor_kwargs"].get("device") == given.get("device")
+        assert requested.get("num_gpus") == expected and requested["num_cpus"] == 0.5
+        assert requested["fn_constructor_kwargs"].get("device") == given.get("device")
 
 
 def test_actors_that_leave_no_cpu_are_noticed(engine, saved, data):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conftest import FAST
 
-from dance_conformal import DanceClassifier
+from dance_conformal import DanceClassifier, datasets
 
 sklearn = pytest.importorskip("sklearn")
 
@@ -58,6 +58,26 @@ def test_as_a_metric_learner_in_a_pipeline(data):
     assert pipeline.fit(X, y).score(test, truth) > 0.7
     pipeline[0].set_output(transform="pandas")
     assert pipeline[0].transform(test).columns[0] == "danceclassifier0"
+
+
+def test_scores_differ_between_methods():
+    """Labels of the posterior are its own; fuse and dance share the kernel machine's, and differ in their sets."""
+    X, y = datasets.clusters(400, classes=8, dimensions=12, spread=1.1, seed=5)
+
+    def mean_size(estimator, X, y):
+        return estimator.predict_set(X).sum(axis=1).mean()
+
+    grid, methods = {"method": ["posterior", "fuse", "dance"]}, DanceClassifier(**FAST, n_jobs=1)
+    accuracy = GridSearchCV(methods, grid, cv=2).fit(X, y)
+    posterior, fuse, dance = accuracy.cv_results_["mean_test_score"]
+    assert posterior != fuse == dance
+    assert accuracy.best_params_ == {"method": "posterior" if posterior > fuse else "fuse"}
+    assert accuracy.best_estimator_.score(X, y) == (accuracy.predict(X) == y).mean()
+    sizes = GridSearchCV(methods, grid, cv=2, scoring=mean_size, refit=False).fit(X, y)
+    assert len(set(sizes.cv_results_["mean_test_score"])) == 3
+    for method, score in zip(grid["method"], accuracy.cv_results_["mean_test_score"], strict=True):
+        alone = cross_val_score(DanceClassifier(method=method, **FAST), X, y, cv=2)
+        assert alone.mean() == score
 
 
 def test_grid_search(data):

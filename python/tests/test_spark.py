@@ -1,4 +1,4 @@
-"""Spark gives the sets that Python gives, however the rows are partitioned, and also when a worker dies on the way."""
+"""Spark predicts the sets of Python, for every partition of the rows, and also when a worker dies."""
 
 import os
 import shutil
@@ -66,6 +66,8 @@ def test_the_sets_are_those_of_python_however_rows_are_partitioned(spark, model,
         assert sets.columns == ["row", "prediction", "set", "set_size", "p_max"]
         assert dict(sets.dtypes)["set"] == "array<bigint>"
         assert sets_of(sets) == expected
+        predictions = [row["prediction"] for row in sets.orderBy("row").collect()]
+        assert predictions == model.predict(data[2]).tolist()
 
 
 def test_evaluating_is_an_aggregation(spark, model, saved, data):
@@ -122,7 +124,7 @@ def test_text_labels_stay_text(spark, data, names):
     assert sets_of(sets) == [sorted(s) for s in model.predict_set(test[:20], as_labels=True)]
 
 
-def test_what_makes_no_sense_is_said_before_the_job(spark, saved, data, tmp_path):
+def test_invalid_arguments_are_refused_before_the_job(spark, saved, data, tmp_path):
     df = frame(spark, data[2][:5])
     with pytest.raises(ValueError, match="no column `vector`; there are row, embedding"):
         dance_spark.predict(df, saved, features_col="vector")

@@ -38,7 +38,7 @@ def spark(monkeypatch):
 
 
 def test_an_executor_that_is_killed_is_replaced(spark, model, data, tmp_path):
-    """What it had done is done again; the result is complete and the same."""
+    """Its finished work is done again; the result is complete and unchanged."""
     mark = str(tmp_path / "killed")
 
     def kill_once(batches):

@@ -1,4 +1,4 @@
-"""Which points fit the kernel and which calibrate: rare classes, few points, and labels that nobody has seen."""
+"""The split into fit and calibration points: rare classes, few points, and new labels."""
 
 import pickle
 
@@ -9,7 +9,7 @@ from conftest import FAST
 from dance_conformal import DanceClassifier, DanceWarning
 from dance_conformal.parts import split
 
-# Classes that one part has and the other lacks are said, and the subject here.
+# Classes that one of the two parts lacks are a warning, and the subject here.
 quiet = pytest.mark.filterwarnings("ignore::dance_conformal.DanceWarning")
 
 
@@ -57,9 +57,12 @@ def test_classes_that_only_the_calibration_part_has(rare, tmp_path, kind):
     assert model.classes_.tolist() == [*known.tolist(), *later]
     assert model.classes_.dtype == model.predict(test).dtype == labels.dtype
     probability = model.predict_proba(test)
+    assert (probability > 0).all()
+    fuse = DanceClassifier(method="fuse", **FAST).fit(X, labels)
+    probability = fuse.predict_proba(test)  # the kernel machine does not know the others
     assert (probability[:, len(known) :] == 0).all() and (probability[:, : len(known)] > 0).all()
     assert set(np.concatenate(model.predict_set(test, 0.01, as_labels=True))) <= set(labels.tolist())
-    assert {type(why.best) for why in model.explain(test[:5])} == {type(labels.tolist()[0])}
+    assert {type(why.prediction) for why in model.explain(test[:5])} == {type(labels.tolist()[0])}
     model.save(tmp_path / "model.safetensors")
     loaded = DanceClassifier.load(tmp_path / "model.safetensors")
     # A whole float is named like an integer.
@@ -72,22 +75,22 @@ def test_classes_that_only_the_calibration_part_has(rare, tmp_path, kind):
 
 
 @quiet
-def test_the_share_of_labels_nobody_has_seen(rare, tmp_path):
+def test_the_share_of_new_labels(rare, tmp_path):
     X, y, _ = rare
     model = DanceClassifier(**FAST).fit(X, y)
     calibrating = [point.row for point in model.reference_points_ if point.part == "calibration"]
     # Only the twenty are alone with their labels.
-    assert model.unseen_share_ == (np.array(calibrating) < 20).sum() / 300 > 0
+    assert model.new_label_share_ == (np.array(calibrating) < 20).sum() / 300 > 0
     model.save(tmp_path / "model.safetensors")
     for other in (DanceClassifier.load(tmp_path / "model.safetensors"), pickle.loads(pickle.dumps(model))):
-        assert other.unseen_share_ == model.unseen_share_
+        assert other.new_label_share_ == model.new_label_share_
     # Of 50 calibration points one has a label of its own; two share one; the rest are known to the kernel.
     model = DanceClassifier(calibration_share=None, **FAST).fit(X[20:300], y[20:300])
-    assert not hasattr(model, "unseen_share_")
+    assert not hasattr(model, "new_label_share_")
     model.conformalize(X[300:350], np.r_[900, 901, 901, y[303:350]])
-    assert model.unseen_share_ == 1 / 50
+    assert model.new_label_share_ == 1 / 50
     model.conformalize(X[300:350], y[300:350])
-    assert model.unseen_share_ == 0
+    assert model.new_label_share_ == 0
 
 
 @quiet
@@ -96,11 +99,11 @@ def test_points_dealt_out_class_by_class_promise_less(rare):
     model = DanceClassifier(stratify=True, **FAST).fit(X, y)
     # A class of one point goes to the kernel, so none is left that only calibration has.
     assert model.classes_.tolist() == np.unique(y).tolist()
-    assert model.unseen_share_ is None
-    assert "class by class" in model.guarantee_
+    assert model.new_label_share_ is None
+    assert "stratified by class" in model.guarantee_
     # Points that the user chose are another matter.
     model = DanceClassifier(stratify=True, calibration_share=None, **FAST).fit(X[:300], y[:300])
-    assert "class by class" not in model.conformalize(X[300:], y[300:]).guarantee_
+    assert "stratified" not in model.conformalize(X[300:], y[300:]).guarantee_
 
 
 def test_a_kernel_part_of_one_class_is_refused_and_the_advice_helps(data):
@@ -123,7 +126,7 @@ def test_a_kernel_part_of_one_class_is_refused_and_the_advice_helps(data):
 
 @pytest.mark.filterwarnings("ignore:1 class has no calibration point")
 def test_a_calibration_part_of_one_class(data):
-    """One label is all that new points may carry, for what the calibration points tell."""
+    """The calibration points have one label, and the model works with it."""
     X, y, test, _ = data
     model = DanceClassifier(calibration_share=None, **FAST).fit(X[y < 2], y[y < 2])
     other = np.flatnonzero(y[:300] == 1)
@@ -157,7 +160,7 @@ def test_one_point_of_every_class_fits(data):
     assert report["as_low"] > 0.001 and model.guarantee_.startswith("P(label in set)")
 
 
-def test_four_points_of_every_class_are_told_too(data):
+def test_four_points_of_every_class_give_the_warning_too(data):
     X, y, _, _ = data
     # 20 points, of which 4 would be held out.
     some = np.concatenate([np.flatnonzero(y == label)[:4] for label in range(5)])
@@ -165,8 +168,8 @@ def test_four_points_of_every_class_are_told_too(data):
         DanceClassifier(calibration_share=None, **FAST).fit(X[some], y[some])
 
 
-def test_points_that_judged_settings_took_part_too(data):
-    """Without a second fit the kernel keeps 200 of 250 points, but all 250 had a say: a pickle knows that as well."""
+def test_validation_points_took_part_in_the_fit(data):
+    """Without a second fit the kernel keeps 200 of 250 points, and 50 chose its settings: a pickle keeps that as well."""
     X, y, _, _ = data
     model = DanceClassifier(calibration_share=None, refit=False, **FAST).fit(X[:250], y[:250])
     for fitted in (model, pickle.loads(pickle.dumps(model))):
@@ -178,7 +181,7 @@ def test_points_that_judged_settings_took_part_too(data):
 
 
 def test_copies_in_one_data_set_are_other_draws(data):
-    """The same numbers in another row are another draw, and no reason to promise nothing."""
+    """Copies in other rows are other draws, so the guarantee stays."""
     X, y, _, _ = data
     twice = np.concatenate([X[:200], X[:200]])
     with pytest.warns(DanceWarning, match="are copies of points of the fit, from other rows"):

@@ -1,4 +1,4 @@
-"""With nothing but NumPy everything works, and what needs more says so."""
+"""Everything but the extras works with NumPy alone, and the extras name their packages."""
 
 import subprocess
 import sys

@@ -1,5 +1,5 @@
-//! The baselines run on the threads of the context alone. This test has a program to itself, because it asks whether rayon's
-//! own pool was ever started.
+//! The baselines run on the threads of the context alone. This test has a program of its own, since it checks that rayon's
+//! global pool was never started.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 

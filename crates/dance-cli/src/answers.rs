@@ -1,4 +1,4 @@
-//! What the model says about each row, ready to be written.
+//! Answers: the model's output for each row, ready to be written.
 
 use clap::ValueEnum;
 use dance::conformal::Decision;
@@ -9,39 +9,39 @@ use dance::stream::flagged_beyond_chance;
 use dance::{Context, Dance, Matrix, PredictOptions, Scored, Table};
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::judged::level_warnings;
+use crate::evaluation::level_warnings;
 use crate::parse::Alphas;
 
-/// Neighbors named for each label.
+/// Neighbors listed for each label of a set.
 const SUPPORT: usize = 5;
 
-/// What can be asked for beside the sets.
+/// The values of `--include`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Include {
-    /// Of each label in the set: by the kernel machine, or by the posterior of combined evidence
+    /// Probability of each label in the set
     Probabilities,
-    /// Of each label in the set: by each score, and by the combined one where there is one
+    /// P-value of each label in the set; with the method dance also the p-values of its two scores
     PValues,
-    /// The points that speak for each label in the set: id, row and part of the data
+    /// Nearest points that carry each label of the set: id, row and part of the data
     Neighbors,
 }
 
-/// An id as JSON has it, digit by digit.
+/// An id as JSON text, so that no digit of a number is lost.
 pub(crate) type Id = Box<RawValue>;
-/// One row at one level.
+/// The answer for one row at one level.
 pub(crate) type Answer<'a> = model::Answer<'a, Id>;
-/// A row that is no point.
+/// The reason why a row is not a valid point.
 pub(crate) type Refusal = model::Refusal<Id>;
 
-/// Asks a model.
+/// A model with the options for its answers.
 pub(crate) struct Answers<'a> {
     pub(crate) model: &'a Dance,
     pub(crate) context: &'a Context<'a>,
-    /// One per level.
+    /// One decision per level.
     decisions: Vec<Decision>,
     include: model::Include,
     options: PredictOptions,
-    /// The level of false alarms at which rows are flagged, where that was asked for.
+    /// The level of false alarms at which rows are flagged as novel; `None` where no flag is wanted.
     novelty: Option<f64>,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Answers<'a> {
         empty: EmptySets,
         context: &'a Context<'a>,
     ) -> dance::Result<Self> {
-        let wants = |what| include.contains(&what);
+        let wants = |list| include.contains(&list);
         let include = model::Include {
             probabilities: wants(Include::Probabilities),
             p_values: wants(Include::PValues),
@@ -67,12 +67,12 @@ impl<'a> Answers<'a> {
         Ok(Self { model, context, decisions, include, options, novelty: None })
     }
 
-    /// The same, flagging rows that are unlike anything seen at a level of false alarms.
+    /// Flags novel rows at a level of false alarms.
     pub(crate) fn flagging(self, novelty: Option<f64>) -> Self {
         Self { novelty, ..self }
     }
 
-    /// Answers for `queries`, whose first row is number `first`: of each row one per level, side by side.
+    /// Returns the answers for `queries`, whose first row is number `first`: one per level for each row, side by side.
     pub(crate) fn of(
         &self,
         queries: &Matrix,
@@ -90,12 +90,12 @@ impl<'a> Answers<'a> {
         Ok(answers)
     }
 
-    /// What does not depend on the level.
+    /// Computes everything about `queries` that does not depend on the level.
     pub(crate) fn score(&self, queries: &Matrix) -> dance::Result<Scored> {
         self.model.score(queries, self.options, self.context)
     }
 
-    /// The answer for one of the queries at a level of its own.
+    /// Returns the answer for one of the scored queries at a level of its own.
     pub(crate) fn at(
         &self,
         scored: &Scored,
@@ -120,13 +120,13 @@ impl<'a> Answers<'a> {
         for (row, answer) in answers.iter_mut().enumerate() {
             answer.row = first + row;
             answer.id = ids.get(row).cloned().flatten();
-            answer.novel = self.novelty.and_then(|level| Some(answer.novelty? <= level));
+            answer.novel = self.novelty.map(|level| answer.novelty <= level);
         }
         answers
     }
 
-    /// The same of points that may be refused: one whose numbers are so large that they overflow costs itself. `rows` and `ids` are
-    /// those of the points.
+    /// Returns the answers for points with the numbers `rows`. A point whose numbers overflow in the model is refused
+    /// alone: where a block fails, its halves are tried.
     pub(crate) fn of_each(
         &self,
         queries: &Matrix,
@@ -134,11 +134,11 @@ impl<'a> Answers<'a> {
         ids: &[Option<Id>],
     ) -> dance::Result<(Vec<Answer<'a>>, Vec<Refusal>)> {
         match self.of(queries, 0, ids) {
-            Ok(mut found) => {
-                for answer in &mut found {
+            Ok(mut answers) => {
+                for answer in &mut answers {
                     answer.row = rows[answer.row];
                 }
-                Ok((found, Vec::new()))
+                Ok((answers, Vec::new()))
             }
             Err(dance::Error::NotFinite { .. } | dance::Error::Data(_)) if rows.len() == 1 => {
                 let error = "its numbers are too large for the model; scale the embeddings down".into();
@@ -151,22 +151,22 @@ impl<'a> Answers<'a> {
                     let (ids, rows) = (ids.get(places.clone()).unwrap_or_default(), &rows[places.clone()]);
                     self.of_each(&queries.select(&places.collect::<Vec<_>>()), rows, ids)
                 };
-                let (mut found, mut refused) = part(0..half)?;
-                let (more, others) = part(half..rows.len())?;
-                found.extend(more);
-                refused.extend(others);
-                Ok((found, refused))
+                let (mut answers, mut refused) = part(0..half)?;
+                let (more_answers, more_refused) = part(half..rows.len())?;
+                answers.extend(more_answers);
+                refused.extend(more_refused);
+                Ok((answers, refused))
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Answers as columns, with refusals where there can be any.
+    /// Returns answers as columns, with a column `error` where a list of refusals is given.
     pub(crate) fn frame(&self, answers: &[Answer<'_>], refused: Option<&[Refusal]>) -> Frame {
         self.model.frame(answers, refused, self.include, self.novelty.is_some())
     }
 
-    /// What should be known about every set.
+    /// Returns the warnings about all levels.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let each = self.decisions.iter().map(|decision| level_warnings(self.model, decision));
         if self.decisions.len() == 1 { each.flatten().collect() } else { with_levels(&self.decisions, each) }
@@ -181,92 +181,118 @@ fn with_levels(decisions: &[Decision], warnings: impl Iterator<Item = Vec<String
     decisions.iter().zip(warnings).flat_map(name).collect()
 }
 
-/// The ids of a table as JSON has them: integers stay integers.
+/// Returns the ids of a table as JSON; integers stay integers.
 pub(crate) fn ids_of(table: &Table) -> Vec<Option<Id>> {
-    table.ids.iter().flatten().map(|id| written(id, table.id_kind)).collect()
+    table.ids.iter().flatten().map(|id| id_as_json(id, table.id_kind)).collect()
 }
 
-/// An id as JSON has it.
-pub(crate) fn written(id: &str, kind: Kind) -> Option<Id> {
+/// Returns one id as JSON.
+pub(crate) fn id_as_json(id: &str, kind: Kind) -> Option<Id> {
     to_raw_value(&kind.value(id)).ok()
 }
 
-/// What there is to say about all rows.
+/// Counts over all rows of a prediction.
 pub(crate) struct Summary {
+    /// Refused rows.
     pub(crate) bad: usize,
+    /// Answered rows.
     pub(crate) rows: usize,
-    /// Labels and empty sets of every level.
-    pub(crate) levels: Vec<(f64, usize, usize)>,
-    /// The level of false alarms, and how many rows are unlike anything seen at it; `None` where the model cannot say.
-    pub(crate) novel: (f64, Option<usize>),
+    levels: Vec<LevelCounts>,
+    pub(crate) novelty: NoveltyCount,
 }
 
-/// The level of false alarms where none was asked for: rows are counted at it, and not flagged.
+/// Labels and empty sets at one level.
+#[derive(Clone, Copy)]
+struct LevelCounts {
+    alpha: f64,
+    labels: usize,
+    empty: usize,
+}
+
+/// Mean set size and share of empty sets at one level.
+#[derive(Clone, Copy)]
+pub(crate) struct LevelShares {
+    pub(crate) alpha: f64,
+    pub(crate) size: f64,
+    pub(crate) empty: f64,
+}
+
+/// The number of novel rows at a level of false alarms.
+#[derive(Clone, Copy)]
+pub(crate) struct NoveltyCount {
+    pub(crate) level: f64,
+    pub(crate) rows: usize,
+}
+
+/// The novelty of all rows: a sentence, and whether it is more than chance explains.
+pub(crate) struct NoveltyVerdict {
+    pub(crate) text: String,
+    pub(crate) beyond_chance: bool,
+}
+
+/// The level of false alarms at which novel rows are counted where no level was given.
 const NOVELTY: f64 = 0.01;
 
 impl Summary {
     pub(crate) fn new(alphas: &Alphas, novelty: Option<f64>) -> Self {
-        let levels = alphas.0.iter().map(|&alpha| (alpha, 0, 0)).collect();
-        Self { bad: 0, rows: 0, levels, novel: (novelty.unwrap_or(NOVELTY), None) }
+        let levels = alphas.0.iter().map(|&alpha| LevelCounts { alpha, labels: 0, empty: 0 }).collect();
+        Self { bad: 0, rows: 0, levels, novelty: NoveltyCount { level: novelty.unwrap_or(NOVELTY), rows: 0 } }
     }
 
-    /// The same levels, and nothing counted.
+    /// Returns a summary with the same levels and zero counts.
     pub(crate) fn empty(&self) -> Self {
-        let levels = self.levels.iter().map(|&(alpha, ..)| (alpha, 0, 0)).collect();
-        Self { bad: 0, rows: 0, levels, novel: (self.novel.0, None) }
+        let zero = |level: &LevelCounts| LevelCounts { labels: 0, empty: 0, ..*level };
+        let novelty = NoveltyCount { rows: 0, ..self.novelty };
+        Self { bad: 0, rows: 0, levels: self.levels.iter().map(zero).collect(), novelty }
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds the counts of another summary with the same levels.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.bad += other.bad;
         self.rows += other.rows;
         for (own, other) in self.levels.iter_mut().zip(&other.levels) {
-            *own = (own.0, own.1 + other.1, own.2 + other.2);
+            own.labels += other.labels;
+            own.empty += other.empty;
         }
-        if let Some(novel) = other.novel.1 {
-            *self.novel.1.get_or_insert_default() += novel;
-        }
+        self.novelty.rows += other.novelty.rows;
     }
 
     pub(crate) fn add(&mut self, answers: &[Answer<'_>]) {
         self.rows += answers.len() / self.levels.len();
         for row in answers.chunks(self.levels.len()) {
-            if let Some(novelty) = row[0].novelty {
-                *self.novel.1.get_or_insert_default() += usize::from(novelty <= self.novel.0);
-            }
-            for ((_, labels, empty), answer) in self.levels.iter_mut().zip(row) {
-                *labels += answer.set.len();
-                *empty += usize::from(answer.set.is_empty());
+            self.novelty.rows += usize::from(row[0].novelty <= self.novelty.level);
+            for (level, answer) in self.levels.iter_mut().zip(row) {
+                level.labels += answer.set.len();
+                level.empty += usize::from(answer.set.is_empty());
             }
         }
     }
 
-    /// Level, labels per set and share of empty sets.
-    pub(crate) fn shares(&self) -> Vec<(f64, f64, f64)> {
+    /// Returns the mean set size and the share of empty sets at every level.
+    pub(crate) fn shares(&self) -> Vec<LevelShares> {
         let rows = self.rows.max(1) as f64;
-        self.levels
-            .iter()
-            .map(|&(alpha, labels, empty)| (alpha, labels as f64 / rows, empty as f64 / rows))
-            .collect()
+        let share = |level: &LevelCounts| LevelShares {
+            alpha: level.alpha,
+            size: level.labels as f64 / rows,
+            empty: level.empty as f64 / rows,
+        };
+        self.levels.iter().map(share).collect()
     }
 
-    /// How many rows are unlike anything seen; in words, and whether there are more than chance explains.
-    pub(crate) fn novel(&self, calibration_points: usize) -> Option<(String, bool)> {
-        let (level, Some(novel)) = self.novel else { return None };
-        let beyond = flagged_beyond_chance(novel, self.rows, level, calibration_points);
-        let effect = if beyond {
-            ": more than chance explains, so these rows do not come from where the calibration points come from, and the guarantee \
-             should not be relied on"
+    /// Compares the number of novel rows with the number expected by chance.
+    pub(crate) fn novelty_verdict(&self, calibration_points: usize) -> NoveltyVerdict {
+        let (NoveltyCount { level, rows: novel }, rows) = (self.novelty, self.rows);
+        let beyond_chance = flagged_beyond_chance(novel, rows, level, calibration_points);
+        let effect = if beyond_chance {
+            ": more than chance explains. The rows come from another distribution than the calibration points, and the \
+             guarantee should not be relied on"
         } else {
             ""
         };
-        let expected = level * self.rows as f64;
-        let rows = self.rows;
-        Some((
-            format!(
-                "{novel} of {rows} rows are unlike anything seen (novelty <= {level}; about {expected:.0} by chance){effect}"
-            ),
-            beyond,
-        ))
+        let expected = level * rows as f64;
+        let text = format!(
+            "{novel} of {rows} rows are novel (novelty <= {level}; about {expected:.0} are expected by chance){effect}"
+        );
+        NoveltyVerdict { text, beyond_chance }
     }
 }

@@ -1,4 +1,4 @@
-//! The command line, as clap sees it: the commands, and what all of them take. Each command's own options are in its file.
+//! The command line: the commands, and the options that all of them share. Each command's own options are in its file.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,7 @@ use crate::commands::{
     audit, bench, compare, completions, demo, evaluate, explain, fit, inspect, man, monitor, predict,
     recalibrate, select,
 };
-use crate::progress::tell;
+use crate::progress::print_line;
 
 /// Conformal prediction sets for any classifier built on embeddings
 #[derive(Debug, Parser)]
@@ -23,9 +23,13 @@ use crate::progress::tell;
     name = "dance",
     version,
     arg_required_else_help = true,
-    after_help = "Example:\n  dance demo\n  dance fit embeddings.npz -o model.dance --split 0.4,0.4,0.2 --test-out test.npz\n  \
-                  dance evaluate model.dance test.npz --alpha 0.1,0.05\n  dance predict model.dance new.npz -o sets.jsonl\n\n\
-                  Exit status: 0 fine, 1 a check you asked for failed, 2 an error, 128 + the signal interrupted."
+    after_help = "Example:
+  dance demo
+  dance fit embeddings.npz -o model.dance --split 0.4,0.4,0.2 --test-out test.npz
+  dance evaluate model.dance test.npz --alpha 0.1,0.05
+  dance predict model.dance new.npz -o sets.jsonl
+
+Exit status: 0 success; 1 a check failed or a row could not be answered; 2 an error; 128 + the signal an interruption."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -34,7 +38,7 @@ pub(crate) struct Arguments {
     pub(crate) shared: Shared,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Shared options")]
 pub(crate) struct Shared {
@@ -44,25 +48,25 @@ pub(crate) struct Shared {
     /// Seed of every random choice; the same seed gives the same result
     #[arg(long, global = true, default_value_t = 0, value_name = "N")]
     pub(crate) seed: u64,
-    /// Threads to use; 0 means one per core. The result does not depend on it
+    /// Number of threads; 0 is one per core. The result does not depend on it
     #[arg(long, global = true, default_value_t = 0, value_name = "N")]
     pub(crate) threads: usize,
-    /// What heavy work runs on: auto, cpu, cuda, or cuda:1 for the second graphics processor. auto is cuda where that can be used
+    /// Device for heavy work: auto (cuda if possible), cpu, cuda, or cuda:1 for the second graphics processor
     #[arg(long, global = true, default_value_t = DeviceChoice::Auto, value_name = "DEVICE")]
     pub(crate) device: DeviceChoice,
-    /// Options from a TOML file (`evaluations = 10`, or under `[fit]` for one command); the command line wins
+    /// Read options from a TOML file (`evaluations = 10`, or under `[fit]` for one command). The command line wins
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Say more on stderr
+    /// Print details on stderr
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
-    /// Say nothing on stderr but errors
+    /// Print only errors on stderr
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
 }
 
 impl Shared {
-    /// What heavy work runs on, opened once.
+    /// Returns the device, which is opened once.
     pub(crate) fn device(&self) -> dance::Result<&'static dyn Device> {
         static OPENED: OnceLock<Arc<dyn Device>> = OnceLock::new();
         if let Some(device) = OPENED.get() {
@@ -70,19 +74,19 @@ impl Shared {
         }
         let (device, why_not_cuda) = self.device.open()?;
         if self.verbose {
-            let why = why_not_cuda.map(|why| format!(", since {why}")).unwrap_or_default();
-            tell(&format!("on {}{why}", device.name()));
+            let why = why_not_cuda.map(|why| format!(", because {why}")).unwrap_or_default();
+            print_line(&format!("on {}{why}", device.name()));
         }
         Ok(&**OPENED.get_or_init(|| device))
     }
 
-    /// The threads asked for, and who listens.
+    /// Returns the context with the given number of threads and an observer.
     pub(crate) fn context<'a>(&self, observer: &'a dyn Observer) -> dance::Result<Context<'a>> {
         let context = Context::new(self.threads)?.with_observer(observer);
         if self.threads > context.threads() {
             let threads = context.threads();
             observer.notice(&Event::Warning(format!(
-                "--threads {}: {threads} are the most that start",
+                "--threads {}: {threads} threads is the most",
                 self.threads
             )));
         }
@@ -92,54 +96,54 @@ impl Shared {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// The whole story on the data set that ships with dance, explained
+    /// Run fit, calibration and evaluation on the data set that ships with dance, explained step by step
     #[command(after_help = demo::EXAMPLE)]
     Demo(demo::Demo),
-    /// Embed pictures or texts: the file that fit reads
+    /// Embed pictures or texts into a file of embeddings
     #[cfg(feature = "embed")]
     #[command(after_help = embed::EXAMPLE)]
     Embed(embed::Embed),
     /// Fit a kernel to embeddings, calibrate it and write a model
     #[command(after_help = fit::EXAMPLE)]
     Fit(Box<fit::Fit>),
-    /// Prediction sets for new embeddings
+    /// Predict sets of labels for new embeddings
     #[command(after_help = predict::EXAMPLE)]
     Predict(predict::Predict),
-    /// Coverage and size of the sets on labelled embeddings
+    /// Measure coverage and size of the sets on labelled embeddings
     #[command(after_help = evaluate::EXAMPLE)]
     Evaluate(evaluate::Evaluate),
-    /// What each way to make sets would cost on your points, before you choose one
+    /// Compare coverage, set size and time of all methods on your points
     #[command(after_help = compare::EXAMPLE)]
     Compare(compare::Compare),
-    /// What is wrong with a labelled set: labels, copies, outliers, classes, order
+    /// Find label errors, copies, outliers and other faults in labelled embeddings
     #[command(after_help = audit::EXAMPLE)]
     Audit(audit::Audit),
-    /// Watch a stream: an alarm when points, or labels, no longer are what they were
+    /// Raise an alarm if the points or labels of a stream change their distribution
     #[command(after_help = monitor::EXAMPLE)]
     Monitor(monitor::MonitorStream),
-    /// Calibrate a model on other points, with the same kernel
+    /// Calibrate a model on other points or with another method, with the same kernel
     #[command(after_help = recalibrate::EXAMPLE)]
     Recalibrate(recalibrate::Recalibrate),
-    /// Points of a pool worth labelling next
+    /// Select the points of a pool to label next
     #[command(after_help = select::EXAMPLE)]
     Select(select::Select),
-    /// What is in a file of embeddings or in a model
+    /// Show the contents of a file of embeddings or of a model
     #[command(after_help = inspect::EXAMPLE)]
     Inspect(inspect::Inspect),
-    /// Why each label is, or is not, in the set of one point
+    /// Show why each label is, or is not, in the set of one point
     #[command(after_help = explain::EXAMPLE)]
     Explain(explain::Explain),
-    /// Compare methods on data sets: the paper's tables, ablations and a report
+    /// Benchmark methods on data sets: the paper's tables, ablations and a report
     #[command(after_help = bench::EXAMPLE)]
     Bench(bench::Bench),
-    /// Answer over HTTP: an API for machines and a page for people
+    /// Serve a model over HTTP: an API for programs and a page for people
     #[cfg(feature = "serve")]
     #[command(after_help = serve::EXAMPLE)]
     Serve(Box<serve::Serve>),
-    /// Completions for a shell, on stdout
+    /// Print completions for a shell
     #[command(after_help = completions::EXAMPLE)]
     Completions(completions::Completions),
-    /// The manual page, on stdout
+    /// Print the manual page
     #[command(after_help = man::EXAMPLE)]
     Man(man::Man),
 }

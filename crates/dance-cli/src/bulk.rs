@@ -1,5 +1,4 @@
-//! Many rows: files are answered block by block, so that neither they nor their answers are held whole, and of many files one that
-//! fails does not stop the others.
+//! Prediction on files with many rows: block by block, so that neither rows nor answers are all in memory at once.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -12,47 +11,50 @@ use serde_json::Value;
 
 use crate::answers::{self, Answers, Refusal, Summary};
 use crate::data::Columns;
-use crate::output::{Destination, Format, Frames, Watched, write_frame};
+use crate::flags::with_flags;
+use crate::output::{Destination, Format, Frames, OutputFile, write_frame};
 use crate::plan::Plan;
-use crate::progress::{Progress, tell};
+use crate::progress::{Progress, print_line};
 use crate::replies::{Replies, Taker, write_replies};
 
-/// Numbers in a block: 16 MB of them.
+/// Numbers in a block: 16 MiB of them.
 const NUMBERS: usize = 4 << 20;
-/// The library's own blocks of queries.
+/// Rows in a block of the library; blocks here are multiples of it.
 const STEP: usize = 2048;
 
-/// Answers files.
+/// A model and the options for answering files.
 pub(crate) struct Bulk<'b, 'a> {
     pub(crate) answers: &'b Answers<'a>,
     pub(crate) columns: &'b Columns,
     pub(crate) progress: &'b Progress,
-    /// Whether a row that is no point is answered with its reason, and does not end its file.
+    /// Answers an invalid row with the reason. Without it, an invalid row fails its file.
     pub(crate) reports: bool,
 }
 
-/// How many files had an end of which kind.
+/// The number of files that were answered, and the files that failed.
 #[derive(Default)]
-pub(crate) struct Ended {
+pub(crate) struct FileCounts {
     pub(crate) answered: usize,
+    /// Files that an earlier run has answered.
     pub(crate) before: usize,
-    /// Which failed, and why.
+    /// The files that failed, with the reasons.
     pub(crate) failed: Vec<(PathBuf, String)>,
 }
 
 impl<'a> Bulk<'_, 'a> {
-    /// Answers every file of a plan. One that cannot be read is told and left; what the disk or the user says ends it all.
+    /// Answers every file of a plan. A file that cannot be read is reported and skipped; an output that cannot be
+    /// written and an interruption end the run.
     pub(crate) fn files(
         &self,
         plan: &Plan,
-        of: &Value,
+        options: &Value,
         resume: bool,
         summary: &mut Summary,
-    ) -> anyhow::Result<Ended> {
-        let (left, before) = plan.begin(of, resume)?;
-        let mut ended = Ended { before, ..Ended::default() };
+    ) -> anyhow::Result<FileCounts> {
+        let (left, before) = plan.begin(options, resume)?;
+        let mut counts = FileCounts { before, ..FileCounts::default() };
         for (path, destination) in left {
-            let number = 1 + ended.before + ended.answered + ended.failed.len();
+            let number = 1 + counts.before + counts.answered + counts.failed.len();
             self.progress.begin(&format!("predicting, file {number} of {}", plan.len()));
             if let Destination::File(path, _) = destination
                 && let Some(folder) = path.parent()
@@ -63,19 +65,20 @@ impl<'a> Bulk<'_, 'a> {
             match self.file(path, destination, &mut own) {
                 Ok(()) => {
                     summary.merge(&own);
-                    ended.answered += 1;
+                    counts.answered += 1;
                 }
-                Err(error) if ends_all(&error) => return Err(error),
+                Err(error) if ends_run(&error) => return Err(error),
                 Err(error) => {
-                    tell(&format!("dance: {error:#}"));
-                    ended.failed.push((path.clone(), format!("{error:#}")));
+                    let text = with_flags(&format!("{error:#}"));
+                    print_line(&format!("dance: {text}"));
+                    counts.failed.push((path.clone(), text));
                 }
             }
         }
-        Ok(ended)
+        Ok(counts)
     }
 
-    /// Answers all rows of a file. Its labels are nobody's business.
+    /// Answers all rows of a file.
     pub(crate) fn file(
         &self,
         path: &Path,
@@ -83,33 +86,33 @@ impl<'a> Bulk<'_, 'a> {
         summary: &mut Summary,
     ) -> anyhow::Result<()> {
         let mut each = |out: Taker<'_, 'a>| {
-            self.blocks(path, &mut |found| {
-                summary.add(&found.answers);
-                summary.bad += found.refused.len();
-                out(found)
+            self.blocks(path, &mut |replies| {
+                summary.add(&replies.answers);
+                summary.bad += replies.refused.len();
+                out(replies)
             })
         };
         match destination {
             Destination::Stdout => {
                 let mut stdout = io::stdout().lock();
-                each(&mut |found| Ok(write_replies(&mut stdout, &found)?))?;
+                each(&mut |replies| Ok(write_replies(&mut stdout, &replies)?))?;
                 stdout.flush()?;
             }
             Destination::File(path, Format::Jsonl) => {
-                Watched::write(path, |file| each(&mut |found| Ok(write_replies(file, &found)?)))?;
+                OutputFile::write(path, |file| each(&mut |replies| Ok(write_replies(file, &replies)?)))?;
             }
             Destination::File(path, format @ (Format::Csv | Format::Parquet)) => {
-                Watched::write(path, |file| {
+                OutputFile::write(path, |file| {
                     let mut frames = Frames::new(file, *format);
-                    each(&mut |found| frames.write(&self.frame(&found)))?;
+                    each(&mut |replies| frames.write(&self.frame(&replies)))?;
                     frames.finish(&self.frame(&Replies::default()))
                 })?;
             }
-            // An archive of arrays is written whole.
+            // An archive of arrays needs all answers before it is written.
             Destination::File(path, format) => {
                 let mut all = Replies::default();
-                each(&mut |found| {
-                    all.answers.extend(found.answers);
+                each(&mut |replies| {
+                    all.answers.extend(replies.answers);
                     Ok(())
                 })?;
                 write_frame(path, *format, &self.frame(&all))?;
@@ -122,7 +125,7 @@ impl<'a> Bulk<'_, 'a> {
         self.answers.frame(&replies.answers, self.reports.then_some(&replies.refused))
     }
 
-    /// Hands on the answers to every block of rows.
+    /// Passes on the answers to every block of rows. Labels are not read.
     fn blocks(&self, path: &Path, out: Taker<'_, 'a>) -> anyhow::Result<()> {
         let options = ReadOptions { without_labels: true, ..self.columns.options() };
         let mut blocks = Blocks::open(path, &options)?;
@@ -154,21 +157,21 @@ impl<'a> Bulk<'_, 'a> {
         Ok(())
     }
 
-    /// Answers what can be answered, and says of the rest why not.
+    /// Answers the valid rows of a block and refuses the others.
     fn report(&self, rows: Rows) -> anyhow::Result<Replies<'a>> {
         let refusal = |refused: RefusedRow| Refusal {
             row: refused.row,
             line: None,
             error: refused.problem.to_string(),
-            id: refused.id.and_then(|id| answers::written(&id, rows.id_kind)),
+            id: refused.id.and_then(|id| answers::id_as_json(&id, rows.id_kind)),
         };
         let mut replies =
             Replies { refused: rows.refused.into_iter().map(refusal).collect(), ..Replies::default() };
         if let Some(table) = &rows.table {
             self.check_encoder(table)?;
             let ids = answers::ids_of(table);
-            let (found, overflowing) = self.answers.of_each(table.embeddings(), &rows.rows, &ids)?;
-            replies.answers = found;
+            let (answers, overflowing) = self.answers.of_each(table.embeddings(), &rows.rows, &ids)?;
+            replies.answers = answers;
             replies.refused.extend(overflowing);
             replies.refused.sort_by_key(|refusal| refusal.row);
         }
@@ -180,13 +183,13 @@ impl<'a> Bulk<'_, 'a> {
     }
 }
 
-/// As many rows as fit into a block of [`NUMBERS`].
-pub(crate) fn block_rows(dimensions: usize) -> usize {
+/// Returns the number of rows in a block of [`NUMBERS`].
+fn block_rows(dimensions: usize) -> usize {
     (NUMBERS / dimensions.max(1)).next_multiple_of(STEP).min(8 * STEP)
 }
 
-/// Whether there is no use in going on with other files.
-fn ends_all(error: &anyhow::Error) -> bool {
+/// Returns whether an error concerns the run, not only one input file.
+fn ends_run(error: &anyhow::Error) -> bool {
     let ends = |error: &Error| matches!(error, Error::Interrupted | Error::Write { .. });
     error.chain().any(|cause| cause.downcast_ref::<Error>().is_some_and(ends))
 }

@@ -1,8 +1,8 @@
-//! Options from a file. A key is the long name of an option, so the file can hold whatever the command line can, and
-//! clap checks both alike. A key at the top serves every command that has that option; a key under `[fit]` serves `fit`.
+//! Options from a file (`--config`). A key is the long name of an option. A key at the top applies to every command
+//! with that option, a key under `[fit]` only to `fit`.
 //!
-//! The file's options join the command line as further arguments, unless the command line has them, or something that
-//! excludes them, already.
+//! The options of the file become arguments of the command line, which clap then checks. An option of the file is
+//! ignored where the command line has it, or an option that excludes it.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,25 +15,26 @@ use toml::{Table, Value};
 
 use crate::args::Arguments;
 
-/// In bytes: more than all options together could need.
+/// The longest file in bytes, more than all options need.
 const LONGEST: u64 = 1 << 20;
 
-/// The arguments of this process, with those of its configuration file. Ends the process on `--help` and on misuse.
+/// Returns the arguments of this process and of its configuration file. Ends the process on `--help` and on wrong
+/// arguments.
 pub(crate) fn arguments() -> anyhow::Result<Arguments> {
     let mut given: Vec<OsString> = std::env::args_os().collect();
     if let Some(extra) = from_file(&given)? {
-        // What follows `--` is no option.
+        // Arguments after `--` are not options.
         let end = given.iter().position(|argument| argument == "--").unwrap_or(given.len());
         given.splice(end..end, extra);
     }
     Ok(Arguments::parse_from(given))
 }
 
-/// Options of the file that the arguments `given` name, if they do.
+/// Returns the options of the file that the arguments `given` name; `None` where they name none.
 pub(crate) fn from_file(given: &[OsString]) -> anyhow::Result<Option<Vec<OsString>>> {
     let mut root = Arguments::command();
     root.build();
-    // What is missing may be in the file; what is wrong is reported by the real parse.
+    // The file may have arguments that are missing here. Wrong arguments are reported by the real parse.
     let Ok(matches) = root.clone().ignore_errors(true).try_get_matches_from(given) else { return Ok(None) };
     let Some((name, matches)) = matches.subcommand() else { return Ok(None) };
     let Some(path) = matches.get_one::<PathBuf>("config") else { return Ok(None) };
@@ -54,7 +55,7 @@ pub(crate) fn from_file(given: &[OsString]) -> anyhow::Result<Option<Vec<OsStrin
         extra.extend(argument(command, matches, key, value).with_context(|| path.display().to_string())?);
         Ok(())
     };
-    // A command's own table comes last only to be read; a key in both places is given once, from the table.
+    // A key at the top and in the command's own table is given once, from the table.
     let own = table.get(name).and_then(Value::as_table);
     for (key, value) in &table {
         if let (Value::Table(inner), Some(of)) = (value, root.find_subcommand(key)) {
@@ -74,7 +75,7 @@ pub(crate) fn from_file(given: &[OsString]) -> anyhow::Result<Option<Vec<OsStrin
     Ok(Some(extra))
 }
 
-/// The option `key` of a command. A file cannot name another file of options, nor ask for help.
+/// Returns the option `key` of a command. `config`, `help` and `version` are not options of a file.
 fn option<'a>(command: &'a Command, key: &str) -> Option<&'a clap::Arg> {
     let mut options = command
         .get_arguments()
@@ -85,7 +86,7 @@ fn option<'a>(command: &'a Command, key: &str) -> Option<&'a clap::Arg> {
     })
 }
 
-/// The line on which a key stands; nothing where it cannot be found.
+/// Returns the line of a key for messages; empty where it is not found.
 fn line_of(text: &str, key: &str) -> String {
     let begins = |line: &str| {
         let rest = line.trim_start().trim_start_matches(['[', '"', '\'']).strip_prefix(key);
@@ -94,7 +95,7 @@ fn line_of(text: &str, key: &str) -> String {
     text.lines().position(begins).map_or_else(String::new, |at| format!(": line {}", at + 1))
 }
 
-/// `key = value` as an argument; none when this command has no such option or the command line decides.
+/// Returns `key = value` as an argument; `None` if this command has no such option, or the command line has it already.
 fn argument(
     command: &Command,
     matches: &ArgMatches,

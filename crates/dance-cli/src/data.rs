@@ -1,4 +1,4 @@
-//! Files of embeddings as commands see them.
+//! Options and functions to read files of embeddings.
 
 use std::path::{Path, PathBuf};
 
@@ -13,32 +13,36 @@ use crate::inputs;
 use crate::parse;
 use crate::progress::Progress;
 
-/// Rows read at once, of a file that need not fit into memory.
+/// Rows read at once from a file that need not fit into memory.
 const BLOCK: usize = 4096;
 
-/// Where in the file things are.
+/// The message for options that several files cannot have.
+pub(crate) const SINGLE_FILE_OPTIONS: &str =
+    "--labels and --format are for a single file; the names of several files determine their formats";
+
+/// The format of a file, and the names of its columns.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Input files")]
 pub(crate) struct Columns {
-    /// What DATA is, where its name does not say: npz, npy, safetensors, csv, tsv, parquet or jsonl. For pipes, and `-`, stdin
+    /// Format of DATA, for stdin, pipes and other names: npz, npy, safetensors, csv, tsv, parquet or jsonl
     #[arg(long, value_name = "FORMAT", value_parser = parse::format)]
     pub(crate) format: Option<Format>,
-    /// Labels from a file of their own: .npy, or .txt, .csv, .tsv with one label per line
+    /// File of labels: .npy, or .txt, .csv, .tsv with one label per line
     #[arg(long, value_name = "FILE")]
     pub(crate) labels: Option<PathBuf>,
-    /// Column, array or tensor of labels [default: `label`, of arrays `labels`]
+    /// Column, array or tensor of labels [default: column `label`, array `labels`]
     #[arg(long, visible_alias = "labels-name", value_name = "NAME")]
     pub(crate) label_column: Option<String>,
-    /// Column or array of ids [default: `id`, of arrays `ids`, if there is one]
+    /// Column or array of ids [default: column `id`, array `ids`, if there is one]
     #[arg(long, visible_alias = "ids-name", value_name = "NAME")]
     pub(crate) id_column: Option<String>,
-    /// Array, tensor or column of embeddings [default: `embeddings`, of columns `embedding`]
+    /// Array, tensor or column of embeddings [default: column `embedding`, array `embeddings`]
     #[arg(long, value_name = "NAME")]
     pub(crate) embeddings_name: Option<String>,
-    /// Leave out rows with this label, and rows with none, where labels are needed; every other label is a class. `''`: only
-    /// rows with none
+    /// Leave out rows with this label and rows without a label; `''` leaves out only rows without a label
     #[arg(long, value_name = "LABEL", allow_hyphen_values = true)]
     pub(crate) unlabelled: Option<String>,
-    /// Columns of a CSV file that are no dimension.
+    /// Columns of a CSV file that are not dimensions.
     #[arg(skip)]
     others: Vec<String>,
 }
@@ -57,32 +61,32 @@ impl Columns {
         }
     }
 
-    /// For a second file, which has its own name and no labels elsewhere.
+    /// Returns the options for a second file: the format follows from its name, and there is no file of labels for it.
     pub(crate) fn of_another(&self, path: &Path) -> Self {
         Self { labels: None, format: Format::of(path).map_or(self.format, |_| None), ..self.clone() }
     }
 
-    /// Where a column beside them names groups.
+    /// Returns the options for a file with one more column that is not a dimension, such as group names.
     pub(crate) fn beside(&self, groups: Option<&String>) -> Self {
         Self { others: groups.into_iter().cloned().collect(), ..self.clone() }
     }
 
-    /// What DATA is, by what was said or by its name.
+    /// Returns the format of DATA, by `--format` or by its name.
     pub(crate) fn format_of(&self, path: &Path) -> dance::Result<Format> {
         self.format.map_or_else(|| Format::known(path), Ok)
     }
 
-    /// Under which keys JSON lines have their parts.
+    /// Returns the keys of JSON lines.
     pub(crate) fn keys(&self) -> JsonKeys {
         JsonKeys::from(&self.options())
     }
 
-    /// Refuses what cannot be read, before anything heavy.
+    /// Refuses files that do not exist or have an unknown format, before any work begins.
     pub(crate) fn check(&self, path: &Path) -> anyhow::Result<()> {
-        if inputs::many(&[path.to_owned()])?.is_none() {
+        if inputs::several(&[path.to_owned()])?.is_none() {
             self.format_of(path)?;
         } else if self.labels.is_some() || self.format.is_some() {
-            bail!("--labels and --format are for a single file; many files say by their names what they are");
+            bail!(SINGLE_FILE_OPTIONS);
         } else {
             return Ok(());
         }
@@ -92,14 +96,15 @@ impl Columns {
         Ok(())
     }
 
-    /// The group of every point of `data`, which was read from `path`: what the column `name` says.
+    /// Returns the group of every point of `data`, which was read from `path`, by the column `name`.
     pub(crate) fn groups(&self, path: &Path, name: &str, data: &Dataset) -> anyhow::Result<Vec<u32>> {
-        let words = self.words(path, name, "Name one that is there with --groups", data)?;
+        let words = self.words(path, name, "Name an existing column with --groups", data)?;
         let mut groups = Classes::new(&[]);
         Ok(words.iter().map(|word| groups.id_or_next(word)).collect())
     }
 
-    /// What the column `name` says of every point of `data`, which was read from `path`; `help` where there is no such column.
+    /// Returns the cell in the column `name` of every point of `data`, which was read from `path`. The error for a
+    /// missing column ends with `help`.
     pub(crate) fn words(
         &self,
         path: &Path,
@@ -110,7 +115,7 @@ impl Columns {
         if path == Path::new("-") {
             bail!("stdin can be read once; give points with a column `{name}` in a file");
         }
-        // Read as ids; what is the id otherwise is no dimension.
+        // The column is read in place of the ids, and the column of ids must not become a dimension.
         let others = vec![self.id_column.clone().unwrap_or_else(|| "id".into())];
         let options = ReadOptions {
             id_column: Some(name.into()),
@@ -127,29 +132,29 @@ impl Columns {
         };
         let word = |&row: &u32| match all.get(row as usize) {
             Some(word) => Ok(word.clone()),
-            None => bail!("{}: column `{name}` says nothing of row {row}", path.display()),
+            None => bail!("{}: column `{name}` has no value in row {row}", path.display()),
         };
         data.rows.iter().map(word).collect()
     }
 
-    /// Points, whose labels nobody needs.
+    /// Reads points without their labels.
     pub(crate) fn points(&self, path: &Path) -> anyhow::Result<Table> {
         Ok(io::read(path, &ReadOptions { without_labels: true, ..self.options() })?)
     }
 
-    /// Everything as it is, with rows that have no label.
+    /// Reads points with their labels, including rows without a label.
     pub(crate) fn everything(&self, path: &Path) -> anyhow::Result<Table> {
         Ok(io::read(path, &self.options())?)
     }
 
-    /// Points for a model, which must be of its encoder.
+    /// Reads points without their labels for a model, which must have the same encoder.
     pub(crate) fn points_for(&self, path: &Path, model: &Dance) -> anyhow::Result<Table> {
         let table = self.points(path)?;
         EncoderIdentity::check(model.encoder(), table.encoder.as_ref(), table.origin())?;
         Ok(table)
     }
 
-    /// The same with labels.
+    /// Reads points with labels for a model, which must have the same encoder; all of them, or a uniform sample.
     pub(crate) fn table_for(
         &self,
         path: &Path,
@@ -163,7 +168,7 @@ impl Columns {
         Ok(table)
     }
 
-    /// Points with labels; says how many were left out because they have none.
+    /// Reads points with labels, and warns about rows that are left out because they have none.
     pub(crate) fn table(&self, path: &Path, progress: &Progress) -> anyhow::Result<Table> {
         let (table, out) = io::read_labelled(path, &self.options())?;
         if out > 0 {
@@ -173,8 +178,8 @@ impl Columns {
         Ok(table)
     }
 
-    /// Points with labels of one file, or of all files of a folder or a pattern one after the other; a uniform sample of them where
-    /// one is asked for, drawn in one pass. Rows then count through all files.
+    /// Reads points with labels from one file, or from all files of a folder or pattern: all of them, or a uniform
+    /// sample drawn in one pass. Rows are counted through all files.
     pub(crate) fn gathered(
         &self,
         path: &Path,
@@ -182,8 +187,8 @@ impl Columns {
         seed: u64,
         progress: &Progress,
     ) -> anyhow::Result<Table> {
-        let files = match inputs::many(&[path.to_owned()])? {
-            Some(found) => found.into_iter().map(|found| found.path).collect(),
+        let files = match inputs::several(&[path.to_owned()])? {
+            Some(files) => files.into_iter().map(|file| file.path).collect(),
             None if sample.is_none() => return self.table(path, progress),
             None => vec![path.to_owned()],
         };
@@ -209,8 +214,8 @@ impl Columns {
         Ok(table)
     }
 
-    /// Labelled points. Classes are those that occur, in the order of their names: the same data gives the same model
-    /// whatever file it comes from. What is among the `known` classes is a class, whatever it looks like.
+    /// Reads points with labels. Classes are sorted by name, so that the same data in any file gives the same model. A
+    /// label among the `known` classes is a class, even if it looks like a missing one.
     pub(crate) fn dataset(
         &self,
         path: &Path,
@@ -220,7 +225,7 @@ impl Columns {
         self.sampled(path, known, None, 0, progress)
     }
 
-    /// The same of a sample.
+    /// Reads a uniform sample of points with labels.
     pub(crate) fn sampled(
         &self,
         path: &Path,
@@ -233,7 +238,7 @@ impl Columns {
     }
 }
 
-/// A file that does not exist is known before another one is worked on for minutes. `-` is stdin.
+/// Refuses a file that does not exist, before another file is processed for minutes. `-` is stdin.
 pub(crate) fn check_there(path: &Path) -> anyhow::Result<()> {
     match std::fs::metadata(path) {
         Err(error) if path != Path::new("-") => bail!("{}: {error}", path.display()),
@@ -241,27 +246,28 @@ pub(crate) fn check_there(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Those points of `data` that came by chance; says how many were picked, which do not calibrate.
-pub(crate) fn drawn(data: Dataset, path: &Path, progress: &Progress) -> anyhow::Result<Dataset> {
-    let (picked, drawn) = data.by_provenance();
+/// Returns the randomly drawn points of `data`, and warns about picked points, which cannot calibrate.
+pub(crate) fn random_points(data: Dataset, path: &Path, progress: &Progress) -> anyhow::Result<Dataset> {
+    let (picked, random) = data.by_provenance();
     if picked.is_empty() {
         return Ok(data);
     }
-    if drawn.is_empty() {
+    if random.is_empty() {
         bail!(
-            "{}: all {} points were picked for what they are; only points that came by chance are like new ones and can calibrate",
+            "{}: all {} points were picked; only randomly drawn points can calibrate",
             path.display(),
             picked.len()
         );
     }
     progress.warn(&format!(
-        "{}: {} points that were picked are left out: only points that came by chance are like new ones",
+        "{}: {} picked points are left out: only randomly drawn points can calibrate",
         path.display(),
         picked.len()
     ));
-    Ok(data.select(&drawn))
+    Ok(data.select(&random))
 }
 
+/// Sorts the classes by name, as numbers where all of them are, and drops classes without points.
 pub(crate) fn in_order_of_names(data: Dataset) -> Dataset {
     let counts = data.class_counts();
     let mut order: Vec<usize> = (0..data.classes.len()).filter(|&class| counts[class] > 0).collect();
@@ -282,14 +288,14 @@ pub(crate) fn in_order_of_names(data: Dataset) -> Dataset {
     }
 }
 
-/// True labels as the model numbers them; labels it has never seen get numbers beyond its classes.
+/// True labels by the class ids of a model. Labels that the model does not know get ids beyond its classes.
 pub(crate) struct Truth {
     pub(crate) labels: Vec<u32>,
-    /// Classes with those that the model has never seen.
+    /// The number of classes, including those that the model does not know.
     pub(crate) classes: usize,
-    /// Names of those.
+    /// The names of classes that the model does not know.
     unknown: Vec<String>,
-    /// What to warn of.
+    /// The warning about labels that the model does not know.
     pub(crate) warning: Option<String>,
 }
 
@@ -315,17 +321,17 @@ impl Truth {
                 String::new()
             } else {
                 let (own, here) = (model.label_kind().plural(), kind.plural());
-                format!(". The model's labels are {own}, these are {here}; they are matched by name")
+                format!(". The model's labels are {own}, these are {here}; labels are matched by name")
             };
             format!(
-                "{unknown} of {} rows carry a label that the model has never seen (the first is `{}`, {}); {}{kinds}",
+                "{unknown} of {} rows carry a label that the model does not know (the first is `{}`, {}); {}{kinds}",
                 names.len(),
                 names[row],
                 place(row),
-                if model.fitted().config.conformal.new_labels {
-                    "sets that hold \"none of these\" cover it"
+                if model.predictor().method().new_labels() {
+                    "sets with \"a new label\" cover it"
                 } else {
-                    "no set can hold it, so they count as not covered"
+                    "no set can contain it, so these rows count as not covered"
                 }
             )
         });
@@ -338,10 +344,8 @@ impl Truth {
         }
         Self { labels, classes, unknown: beyond, warning }
     }
-}
 
-impl Truth {
-    /// The name of a class.
+    /// Returns the name of a class.
     pub(crate) fn name(&self, model: &Dance, class: usize) -> String {
         let known = model.classes();
         known.get(class).unwrap_or_else(|| &self.unknown[class - known.len()]).clone()

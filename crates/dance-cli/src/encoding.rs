@@ -1,4 +1,4 @@
-//! Pictures and texts as commands see them: where the encoder is, and what runs it.
+//! Options and functions to embed pictures and texts.
 
 use std::path::{Path, PathBuf};
 
@@ -16,16 +16,16 @@ use crate::progress::Progress;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Encoder")]
 pub(crate) struct Encoding {
-    /// Fetch nothing: everything must be in the cache
+    /// Download nothing; all files must be in the cache
     #[arg(long)]
     offline: bool,
-    /// The library of ONNX Runtime, or its folder [default: `ORT_DYLIB_PATH`, Python's `onnxruntime`, the system's]
+    /// Library of ONNX Runtime, or its folder [default: `ORT_DYLIB_PATH`, Python's `onnxruntime`, the system's library]
     #[arg(long, value_name = "FILE")]
     runtime: Option<PathBuf>,
 }
 
 impl Encoding {
-    /// Opens an encoder; it runs on a graphics processor only where one is asked for by name, which takes `onnxruntime-gpu`.
+    /// Opens an encoder. It runs on a graphics processor only if `--device` names one, which needs `onnxruntime-gpu`.
     pub(crate) fn open(
         &self,
         name: &str,
@@ -45,29 +45,29 @@ impl Encoding {
     }
 }
 
-/// What is to be embedded, with a word about files that were passed over.
+/// Reads the pictures or texts to embed, and reports the number of skipped files.
 pub(crate) fn read(path: &Path, progress: &Progress) -> dance::Result<Items> {
     let items = Items::read(path)?;
     if items.ignored > 0 {
         progress.note(&format!(
-            "{}: {} files are no pictures by their names; passed over",
+            "{}: {} files do not have the name of a picture and are skipped",
             items.origin, items.ignored
         ));
     }
     Ok(items)
 }
 
-/// Pictures or texts in the place of embeddings, for a model that knows its encoder.
+/// Pictures or texts instead of embeddings, for a model that knows its encoder.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "In place of DATA")]
+#[command(next_help_heading = "Pictures or texts instead of DATA")]
 pub(crate) struct OnTheFly {
-    /// Pictures: what `dance embed` takes
+    /// Pictures, in the forms that `dance embed` reads
     #[arg(long, value_name = "SOURCE", conflicts_with_all = ["data", "texts"])]
     images: Option<PathBuf>,
-    /// Texts: what `dance embed` takes
+    /// Texts, in the forms that `dance embed` reads
     #[arg(long, value_name = "SOURCE", conflicts_with = "data")]
     texts: Option<PathBuf>,
-    /// Where the model's encoder is [default: what it was called when the model's points were embedded]
+    /// The model's encoder: a name, a folder or an .onnx file [default: its name when the model's points were embedded]
     #[arg(long, value_name = "ENCODER")]
     encoder: Option<String>,
     #[command(flatten)]
@@ -80,7 +80,7 @@ impl OnTheFly {
         images.or(self.texts.as_deref().map(|path| (path, Modality::Texts)))
     }
 
-    /// The points, and what could be made none of, with the reason.
+    /// Returns the embedded points, and the ids of those that failed, with the reasons.
     pub(crate) fn table(
         &self,
         model: &Dance,
@@ -92,12 +92,13 @@ impl OnTheFly {
         let Some((path, modality)) = self.source() else { bail!("neither --images nor --texts is given") };
         let Some(expected) = model.encoder() else {
             bail!(
-                "the model does not know its encoder, since its points came without one: embed them with `dance embed` and fit again"
+                "the model does not know its encoder, because its points came without one; embed them with `dance \
+                 embed` and fit again"
             );
         };
         let items = read(path, progress)?;
         if items.modality != modality {
-            bail!("{}: holds {}, not {}", path.display(), items.modality.name(), modality.name());
+            bail!("{}: contains {}, not {}", path.display(), items.modality.name(), modality.name());
         }
         let name = self.encoder.as_deref().unwrap_or(&expected.name);
         let encoder = self.encoding.open(name, modality, device, context)?;
@@ -108,29 +109,30 @@ impl OnTheFly {
     }
 }
 
-/// Pictures that a file holds, by their ids.
+/// Returns the pictures in a file, by their ids.
 #[cfg(feature = "serve")]
 pub(crate) fn pictures(path: &Path) -> anyhow::Result<std::collections::HashMap<String, Vec<u8>>> {
     let items = Items::read(path)?;
-    let held = items.ids.into_iter().zip(items.contents).filter_map(|(id, content)| match content {
+    let pictures = items.ids.into_iter().zip(items.contents).filter_map(|(id, content)| match content {
         Content::Bytes(bytes) => Some((id, bytes)),
         Content::File(_) | Content::Text(_) => None,
     });
-    let held: std::collections::HashMap<_, _> = held.collect();
-    if held.is_empty() {
+    let pictures: std::collections::HashMap<_, _> = pictures.collect();
+    if pictures.is_empty() {
         bail!(
-            "{}: holds no pictures; name a folder of pictures, or a .parquet file with pictures inside",
+            "{}: contains no pictures; name a folder of pictures, or a .parquet file with pictures inside",
             path.display()
         );
     }
-    Ok(held)
+    Ok(pictures)
 }
 
 /// The encoder of a model that is served.
 #[cfg(feature = "serve")]
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Encoder")]
 pub(crate) struct OfServer {
-    /// Let the page and /v1/embed take pictures or texts: where the model's encoder is, or `auto` for what it was called when the
+    /// Accept pictures or texts at /v1/embed and on the page: the model's encoder, or `auto` for its name when the
     /// model's points were embedded
     #[arg(long, value_name = "ENCODER")]
     encoder: Option<String>,
@@ -140,11 +142,12 @@ pub(crate) struct OfServer {
 
 #[cfg(feature = "serve")]
 impl OfServer {
-    pub(crate) fn wanted(&self) -> bool {
+    /// Returns whether the server has an encoder.
+    pub(crate) fn is_given(&self) -> bool {
         self.encoder.is_some()
     }
 
-    /// Opens it: what it embeds, the model knows.
+    /// Opens the encoder for pictures or texts, as the model needs.
     pub(crate) fn open(
         &self,
         model: &Dance,
@@ -153,7 +156,7 @@ impl OfServer {
     ) -> dance::Result<Box<dyn dance_serve::Encode>> {
         let Some(expected) = model.encoder() else {
             return Err(dance::Error::Data(
-                "--encoder: the model does not know its encoder, since its points came without one; \
+                "--encoder: the model does not know its encoder, because its points came without one; \
                  embed them with `dance embed` and fit again"
                     .into(),
             ));
@@ -161,15 +164,15 @@ impl OfServer {
         let texts = expected.preparation.contains("\"texts\":");
         let modality = if texts { Modality::Texts } else { Modality::Pictures };
         let name = self.encoder.as_deref().filter(|&name| name != "auto").unwrap_or(&expected.name);
-        Ok(Box::new(Served(self.encoding.open(name, modality, device, context)?)))
+        Ok(Box::new(ServedEncoder(self.encoding.open(name, modality, device, context)?)))
     }
 }
 
 #[cfg(feature = "serve")]
-struct Served(Encoder);
+struct ServedEncoder(Encoder);
 
 #[cfg(feature = "serve")]
-impl dance_serve::Encode for Served {
+impl dance_serve::Encode for ServedEncoder {
     fn identity(&self) -> &EncoderIdentity {
         self.0.identity()
     }
@@ -184,7 +187,7 @@ impl dance_serve::Encode for Served {
     fn embed(&self, content: Vec<u8>) -> Result<Vec<f32>, String> {
         let content = match self.0.modality() {
             Modality::Pictures => Content::Bytes(content),
-            Modality::Texts => Content::Text(String::from_utf8(content).map_err(|_| "is no text in UTF-8")?),
+            Modality::Texts => Content::Text(String::from_utf8(content).map_err(|_| "is not UTF-8 text")?),
         };
         self.0.embed(&content)
     }

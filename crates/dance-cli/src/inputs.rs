@@ -1,23 +1,24 @@
-//! The files that DATA names: one, or many in a folder or by a pattern.
+//! The input files that DATA names: one file, several files, a folder or a pattern.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use dance::data::io::Format;
 
-/// One of many files, and where it is below what the user named.
+/// One of several input files.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Found {
+pub(crate) struct InputFile {
     pub(crate) path: PathBuf,
+    /// The path below the folder that the user named.
     pub(crate) below: PathBuf,
 }
 
-/// The files, in the order of their names, where `data` are several names, a folder or a pattern; `None` for a single file.
+/// Returns the files, sorted by name, where `data` is several names, a folder or a pattern; `None` for a single file.
 ///
-/// A folder is searched with the folders in it, for files whose names say a format that can be read. What begins with a dot or an
-/// underscore is no data, as Spark has it. A pattern (`parts/*.parquet`) is for those whose shell does not know it, or has no room
-/// for as many names.
-pub(crate) fn many(data: &[PathBuf]) -> anyhow::Result<Option<Vec<Found>>> {
+/// A folder is searched with its subfolders for files with a known extension. Names that begin with a dot or an
+/// underscore are skipped, as Spark does. A pattern (`parts/*.parquet`) is for shells that do not expand it, or cannot
+/// pass as many names.
+pub(crate) fn several(data: &[PathBuf]) -> anyhow::Result<Option<Vec<InputFile>>> {
     if let [one] = data
         && !one.is_dir()
         && (one.exists() || !is_pattern(one))
@@ -30,15 +31,19 @@ pub(crate) fn many(data: &[PathBuf]) -> anyhow::Result<Option<Vec<Found>>> {
         if path.is_dir() {
             walk(path, Path::new(""), &mut all)?;
             if all.len() == before {
-                bail!("{}: is a directory without a file that could be read ({})", path.display(), known());
+                bail!(
+                    "{}: is a directory without a file that can be read ({})",
+                    path.display(),
+                    extensions()
+                );
             }
         } else if path.exists() || !is_pattern(path) {
             let below = path.file_name().map(PathBuf::from).unwrap_or_default();
-            all.push(Found { path: path.clone(), below });
+            all.push(InputFile { path: path.clone(), below });
         } else {
             matching(path, &mut all)?;
             if all.len() == before {
-                bail!("{}: no file has a name like that", path.display());
+                bail!("{}: no file matches this pattern", path.display());
             }
         }
     }
@@ -47,7 +52,7 @@ pub(crate) fn many(data: &[PathBuf]) -> anyhow::Result<Option<Vec<Found>>> {
     Ok(Some(all))
 }
 
-fn known() -> String {
+fn extensions() -> String {
     dance::data::io::EXTENSIONS.map(|extension| format!(".{extension}")).join(", ")
 }
 
@@ -64,23 +69,23 @@ fn entries(folder: &Path) -> anyhow::Result<Vec<std::fs::DirEntry>> {
     read().with_context(|| folder.display().to_string())
 }
 
-fn walk(folder: &Path, below: &Path, all: &mut Vec<Found>) -> anyhow::Result<()> {
+fn walk(folder: &Path, below: &Path, all: &mut Vec<InputFile>) -> anyhow::Result<()> {
     for entry in entries(folder)? {
         let (path, name) = (entry.path(), entry.file_name());
         if name.to_string_lossy().starts_with(['.', '_']) {
             continue;
         }
-        // Links to folders are not followed, since they may lead round in a circle; links to files are.
+        // Links to folders are not followed, because they can be circular; links to files are.
         if entry.file_type().with_context(|| path.display().to_string())?.is_dir() {
             walk(&path, &below.join(&name), all)?;
         } else if path.is_file() && Format::of(&path).is_some() {
-            all.push(Found { below: below.join(&name), path });
+            all.push(InputFile { below: below.join(&name), path });
         }
     }
     Ok(())
 }
 
-fn matching(pattern: &Path, all: &mut Vec<Found>) -> anyhow::Result<()> {
+fn matching(pattern: &Path, all: &mut Vec<InputFile>) -> anyhow::Result<()> {
     let folder = pattern.parent().filter(|folder| !folder.as_os_str().is_empty());
     let wanted: Vec<char> = name_of(pattern).chars().collect();
     for entry in entries(folder.unwrap_or(Path::new(".")))? {
@@ -89,14 +94,14 @@ fn matching(pattern: &Path, all: &mut Vec<Found>) -> anyhow::Result<()> {
             name.starts_with(['.', '_']) && !wanted.starts_with(&['_']) && !wanted.starts_with(&['.']);
         if !hidden && entry.path().is_file() && fits(&wanted, &name.chars().collect::<Vec<_>>()) {
             let path = folder.map_or_else(|| PathBuf::from(&name), |folder| folder.join(&name));
-            all.push(Found { path, below: name.into() });
+            all.push(InputFile { path, below: name.into() });
         }
     }
     Ok(())
 }
 
-/// Whether a name is what a pattern says: `*` is any characters, `?` is one. Time: the product of both lengths at most, since of
-/// the stars only the last is ever tried again.
+/// Returns whether a name matches a pattern: `*` is any characters, `?` is one. It takes at most the product of both
+/// lengths, because only the last star is tried again.
 fn fits(pattern: &[char], name: &[char]) -> bool {
     let (mut at, mut of, mut star) = (0, 0, None);
     while of < name.len() {
@@ -137,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_searched_for_what_can_be_read() {
+    fn folders_are_searched_for_files_that_can_be_read() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         for name in ["b.parquet", "a/day=2/x.parquet", "a/day=1/x.npz", "_SUCCESS", ".hidden.csv", "notes.md"]
@@ -146,14 +151,14 @@ mod tests {
             std::fs::write(at(name), "").unwrap();
         }
         let below = |data: &[PathBuf]| -> Vec<String> {
-            let found = many(data).unwrap().unwrap();
-            found.iter().map(|found| found.below.display().to_string()).collect()
+            let files = several(data).unwrap().unwrap();
+            files.iter().map(|file| file.below.display().to_string()).collect()
         };
         assert_eq!(below(&[folder.path().into()]), ["a/day=1/x.npz", "a/day=2/x.parquet", "b.parquet"]);
         assert_eq!(below(&[at("*.parquet")]), ["b.parquet"]);
         assert_eq!(below(&[at("b.parquet"), at("b.parquet")]), ["b.parquet"]);
-        assert_eq!(many(&[at("b.parquet")]).unwrap(), None);
-        assert_eq!(many(&["-".into()]).unwrap(), None);
-        assert!(many(&[at("*.csv")]).unwrap_err().to_string().contains("no file has a name like that"));
+        assert_eq!(several(&[at("b.parquet")]).unwrap(), None);
+        assert_eq!(several(&["-".into()]).unwrap(), None);
+        assert!(several(&[at("*.csv")]).unwrap_err().to_string().contains("no file matches this pattern"));
     }
 }

@@ -1,29 +1,29 @@
-//! Ctrl-C and its like: remove what is half written, then end with the status that shells expect, 128 + the signal.
+//! Interruption by Ctrl-C and other signals: unfinished files are removed, and the exit status is 128 + the signal.
 //!
-//! The handler runs on a thread of its own, so it may lock and delete, which a raw signal handler must not, and it works while
-//! the main thread waits for stdin or sits in a matrix product. Files are finished under the lock that it holds until the
-//! end: a file under its final name is whole. A signal that was ignored when the program began (`nohup`) stays ignored.
-//!
-//! A server ends in its own way: it is handed the first signal.
+//! The handler runs on a thread of its own, so that it may lock and delete, even while the main thread waits for stdin
+//! or computes. Files are finished under a lock that the handler holds until the end, so a file under its final name is
+//! complete. A signal that was ignored when the program began (`nohup`) stays ignored. A server takes the first signal
+//! itself, to shut down in order.
 
 use dance::whole_file;
 
-use crate::progress::tell;
+use crate::progress::print_line;
 
-/// Gets a signal in place of us, and says whether it takes it: whether to reload (otherwise to end).
+/// A function that takes a signal instead: its argument is whether to reload (otherwise to end), its result whether it
+/// took it.
 #[cfg(feature = "serve")]
 type Handler = Box<dyn FnMut(bool) -> bool + Send>;
 
 #[cfg(feature = "serve")]
 static HANDLER: std::sync::Mutex<Option<Handler>> = std::sync::Mutex::new(None);
 
-/// From here on signals go to `handler`: hangups as reloads, and the first of the others; the next one ends the program.
+/// Passes signals to `handler`: every hangup, as a reload, and the first other signal. The next one ends the program.
 #[cfg(feature = "serve")]
 pub(crate) fn hand_over(handler: impl FnMut(bool) -> bool + Send + 'static) {
     *HANDLER.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(Box::new(handler));
 }
 
-/// Whether somebody else takes care of a signal.
+/// Returns whether the handler took a signal.
 fn taken(reload: bool) -> bool {
     #[cfg(feature = "serve")]
     {
@@ -42,15 +42,15 @@ fn taken(reload: bool) -> bool {
     }
 }
 
-/// Listens for SIGINT, SIGTERM and SIGHUP from here on.
+/// Starts to handle SIGINT, SIGTERM and SIGHUP.
 #[cfg(unix)]
 pub(crate) fn install() -> anyhow::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     use signal_hook::iterator::Signals;
 
     let ignored = ignored();
-    let heard = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
-    let mut signals = Signals::new(heard.collect::<Vec<_>>())?;
+    let handled = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+    let mut signals = Signals::new(handled.collect::<Vec<_>>())?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
             if !taken(signal == SIGHUP) {
@@ -61,7 +61,8 @@ pub(crate) fn install() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Signals that whoever started us has us ignore: bit s - 1 is signal s. Linux says it in a file; elsewhere none are known.
+/// Returns the signals that the process was started to ignore: bit s - 1 is signal s. Only Linux has a file that lists
+/// them.
 #[cfg(unix)]
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -69,7 +70,7 @@ fn ignored() -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// Listens for Ctrl-C and for the end of the session from here on.
+/// Starts to handle Ctrl-C and the end of the session.
 #[cfg(not(unix))]
 pub(crate) fn install() -> anyhow::Result<()> {
     Ok(ctrlc::set_handler(|| {
@@ -81,7 +82,7 @@ pub(crate) fn install() -> anyhow::Result<()> {
 
 fn end(status: i32) {
     whole_file::abandon_all(|| {
-        tell("\ndance: interrupted; no partial file was left");
+        print_line("\ndance: interrupted; no partial file was left");
         std::process::exit(status)
     });
 }

@@ -1,30 +1,32 @@
-//! The binary `dance`: arguments, then a command, then an exit code.
+//! The command line `dance`: parses arguments, runs a command and returns an exit status.
 //!
-//! Results go to stdout, everything else to stderr. 0 is fine, 1 a check the user asked for failed, 2 an error, 128 + the
-//! signal an interruption.
+//! Results go to stdout, everything else to stderr. The exit status is 0 for success, 1 for a failed check or rows that
+//! could not be answered, 2 for an error, and 128 + the signal for an interruption.
 //!
-//! A library only so that fuzz targets reach what the binary reads by itself (`fuzz`); for anything else, use `dance-conformal`.
+//! This is a library only so that fuzz targets reach the binary's readers ([`fuzz`]). Programs use `dance-conformal`
+//! instead.
 
 mod answers;
 mod args;
 mod bulk;
+mod closed_stdout;
 mod commands;
 mod config_file;
 mod data;
 #[cfg(feature = "embed")]
 mod encoding;
+mod evaluation;
+mod flags;
 mod inputs;
 mod interrupt;
-mod judged;
-mod listener;
+mod json_lines;
 mod output;
 mod parse;
-mod places;
+mod path_conflicts;
 mod plan;
 mod progress;
 mod replies;
 mod settings;
-mod stream;
 
 #[doc(hidden)]
 pub mod fuzz;
@@ -32,35 +34,35 @@ pub mod fuzz;
 use std::io;
 use std::process::ExitCode;
 
-/// The program.
+/// Runs the program.
 #[must_use]
 pub fn main() -> ExitCode {
     #[cfg(feature = "parquet")]
     dance::data::io::silence_caught_panics();
     let arguments = interrupt::install().and_then(|()| config_file::arguments());
-    match arguments.and_then(|arguments| listener::check().and_then(|()| commands::run(arguments))) {
+    match arguments.and_then(|arguments| closed_stdout::check().and_then(|()| commands::run(arguments))) {
         Ok(commands::Outcome::Fine) => ExitCode::SUCCESS,
         Ok(commands::Outcome::CheckFailed) => ExitCode::from(1),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            progress::tell(&format!("dance: {}", told(&error)));
+            progress::print_line(&format!("dance: {}", message(&error)));
             ExitCode::from(2)
         }
     }
 }
 
-/// The error and what caused it, on one line; a cause that its consequence has told already is not told again.
-fn told(error: &anyhow::Error) -> String {
+/// Returns an error and its causes on one line. A cause that is part of the text already is not repeated.
+fn message(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {
             text = format!("{text}: {cause}");
         }
     }
-    text.replace('\n', " ")
+    flags::with_flags(&text.replace('\n', " "))
 }
 
-/// Whoever read our output has seen enough.
+/// Returns whether the reader of stdout has closed it.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

@@ -1,4 +1,4 @@
-//! The binary `dance`: all of it is in the library beside it, where fuzz targets reach its readers.
+//! The binary `dance`, whose code is in the library of this crate.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Option values: from text to checked values, before anything else happens.
+//! Parsers of option values.
 
 use dance::conformal::Mix;
 use dance::data::io::Format;
@@ -7,15 +7,15 @@ use dance::data::io::Format;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Alphas(pub(crate) Vec<f64>);
 
-/// Shares of the data for the kernel, for calibration and, when there are three, for nobody (the test part).
+/// Shares of the data for kernel, calibration and, if there are three, test.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Split(pub(crate) Vec<f64>);
 
-/// A number that is fixed (both ends equal) or a range to search.
+/// A range to search, or a fixed number where both ends are equal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Range(pub(crate) f64, pub(crate) f64);
 
-/// What a file is, by the extension it would have.
+/// Parses the format of a file, which is named by its extension.
 pub(crate) fn format(text: &str) -> Result<Format, String> {
     let found = Format::ALL.into_iter().find(|format| format.extension() == text);
     found.ok_or_else(|| format!("one of {}", Format::ALL.map(Format::extension).join(", ")))
@@ -24,7 +24,7 @@ pub(crate) fn format(text: &str) -> Result<Format, String> {
 pub(crate) fn alpha(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
         Ok(alpha) if alpha > 0.0 && alpha < 1.0 => Ok(alpha),
-        _ => Err("an error level lies between 0 and 1, such as 0.1".into()),
+        _ => Err("a level must be between 0 and 1, such as 0.1".into()),
     }
 }
 
@@ -39,11 +39,11 @@ pub(crate) fn alphas(text: &str) -> Result<Alphas, String> {
 pub(crate) fn share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
-        _ => Err("a share lies between 0 and 1, such as 0.9".into()),
+        _ => Err("a share must be between 0 and 1, such as 0.9".into()),
     }
 }
 
-/// The least coverage that is good enough: at every level, or at some.
+/// The least coverage that passes, at every level or at some levels.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum MinCoverage {
     Everywhere(f64),
@@ -58,7 +58,7 @@ impl MinCoverage {
         }
     }
 
-    /// Levels that it names.
+    /// Returns the levels that it names.
     pub(crate) fn levels(&self) -> Vec<f64> {
         match self {
             Self::Everywhere(_) => Vec::new(),
@@ -100,7 +100,7 @@ pub(crate) fn split(text: &str) -> Result<Split, String> {
     let shares: Vec<f64> =
         text.split(',').map(|share| share.trim().parse().map_err(|_| wrong)).collect::<Result<_, _>>()?;
     let sum: f64 = shares.iter().sum();
-    // NaN fails the second test.
+    // NaN fails the second condition.
     if !(2..=3).contains(&shares.len())
         || !shares.iter().all(|&share| share > 0.0)
         || (sum - 1.0).abs() > 1e-9
@@ -128,21 +128,21 @@ fn range(text: &str, least: f64) -> Option<Range> {
 pub(crate) fn not_negative(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value >= 0.0 && value.is_finite() => Ok(value),
-        _ => Err("a number from 0 up".into()),
+        _ => Err("must be a number from 0 up".into()),
     }
 }
 
 pub(crate) fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value > 0.0 && value.is_finite() => Ok(value),
-        _ => Err("a positive number".into()),
+        _ => Err("must be a positive number".into()),
     }
 }
 
 pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse::<usize>() {
         Ok(value) if value > 0 => Ok(value),
-        _ => Err("a whole number from 1 up".into()),
+        _ => Err("must be a whole number from 1 up".into()),
     }
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn mix(text: &str) -> Result<Mix, String> {
     text.parse().map_err(|_| "`auto`, or a number from 0 (k-NN set) to 1 (CLR set)".into())
 }
 
-/// `8GiB`, `500MB`, `1e9`: binary units end in `iB`, decimal ones in `B`.
+/// Parses an amount of memory (`8GiB`, `500MB`, `1e9`). Binary units end in `iB`, decimal ones in `B`.
 pub(crate) fn memory(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, f64); 9] = [
         ("KiB", 1024.0),

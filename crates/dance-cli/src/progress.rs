@@ -1,5 +1,5 @@
-//! Progress on stderr: a bar on a terminal, nothing in a pipe, warnings always unless the user wants quiet. What happened
-//! is kept for reports.
+//! Progress on stderr: a bar on a terminal, nothing in a pipe, and warnings unless `--quiet` is given. Warnings and the
+//! trace of the search are kept for reports.
 
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
@@ -12,8 +12,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::args::Shared;
 use dance_page::terminal::Terminal;
 
-/// A line on stderr. Nobody may be left to read it, which is no reason to stop.
-pub(crate) fn tell(text: &str) {
+/// Prints a line on stderr. A closed stderr is not an error.
+pub(crate) fn print_line(text: &str) {
     let _ = writeln!(Terminal(std::io::stderr()), "{}", shortened(text));
 }
 
@@ -40,25 +40,27 @@ impl Progress {
         }
     }
 
-    /// Something that ran and did not need an answer.
+    /// Prints a line, unless `--quiet` is given.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
-            self.say(text);
+            self.print(text);
         }
     }
 
+    /// Prints a line if `--verbose` is given.
     pub(crate) fn detail(&self, text: &str) {
         if self.verbose {
-            self.say(text);
+            self.print(text);
         }
     }
 
+    /// Prints a warning, unless `--quiet` is given, and keeps it for reports.
     pub(crate) fn warn(&self, text: &str) {
         self.note(&format!("warning: {text}"));
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text.to_owned());
     }
 
-    /// A step without a length.
+    /// Shows a step without a length.
     pub(crate) fn begin(&self, step: &str) {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
             self.bar.set_style(style);
@@ -71,17 +73,17 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    /// What was warned of so far.
+    /// Returns the warnings so far.
     pub(crate) fn warnings(&self) -> Vec<String> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Settings tried so far.
+    /// Returns the settings that the search has tried so far.
     pub(crate) fn trace(&self) -> Vec<Evaluation> {
         self.trace.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// So many of so many, with what they are counted in.
+    /// Shows a step with a length; `numbers` is the template of the counts.
     fn count(&self, step: &str, done: u64, of: u64, numbers: &str) {
         if let Ok(style) =
             ProgressStyle::with_template(&format!("{{msg}} {{bar:30}} {numbers}  {{eta}} left"))
@@ -93,26 +95,24 @@ impl Progress {
         self.bar.set_position(done);
     }
 
-    fn say(&self, text: &str) {
+    fn print(&self, text: &str) {
         if self.bar.is_hidden() {
-            tell(text);
+            print_line(text);
         } else {
             self.bar.println(escape_controls(&shortened(text)));
         }
     }
 }
 
+/// Shows events of the library on the bar, and prints warnings and, with `--verbose`, details.
 impl Observer for Progress {
     fn notice(&self, event: &Event) {
         match event {
+            // The search for settings.
             Event::SearchBegins { evaluations, points, of } => {
-                if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {pos}/{len}  {eta} left") {
-                    self.bar.set_style(style);
-                }
-                self.bar.set_length(*evaluations as u64);
                 let sample =
                     if points < of { format!("{points} of {of} points") } else { format!("{of} points") };
-                self.bar.set_message(format!("searching on {sample}"));
+                self.count(&format!("searching on {sample}"), 0, *evaluations as u64, "{pos}/{len}");
                 self.bar.tick();
             }
             Event::Evaluated(trial) => {
@@ -133,14 +133,10 @@ impl Observer for Progress {
                 self.bar.set_message("confirming on all points");
             }
             Event::Refitting { points } => self.bar.set_message(format!("fitting all {points} points")),
+            // Steps with a length.
             Event::Answered { done, of } => {
-                if let Ok(style) =
-                    ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} points  {eta} left")
-                {
-                    self.bar.set_style(style);
-                }
-                self.bar.set_length(*of as u64);
-                self.bar.set_position(*done as u64);
+                let step = self.bar.message();
+                self.count(&step, *done as u64, *of as u64, "{pos}/{len} points");
             }
             Event::Embedded { done, of } => {
                 self.count("embedding", *done as u64, *of as u64, "{pos}/{len}  {per_sec}");
@@ -153,9 +149,10 @@ impl Observer for Progress {
                     "{bytes}/{total_bytes}  {bytes_per_sec}",
                 );
             }
+            // Lines.
             Event::Warning(text) => self.warn(text),
             Event::Memory { bytes } => {
-                self.detail(&format!("the fit will take up to {} of memory", dance::human_bytes(*bytes)));
+                self.detail(&format!("the fit needs up to {} of memory", dance::human_bytes(*bytes)));
             }
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! What rows are answered with, and how answers are written as lines.
+//! Answers and refusals of rows, and their lines.
 
 use std::io::{self, Write};
 
@@ -6,17 +6,17 @@ use serde::Serialize;
 
 use crate::answers::{Answer, Refusal};
 
-/// Answers to rows that came together, and what is wrong with the others; both in the order of their rows.
+/// The answers and the refusals of some rows, both in the order of rows.
 #[derive(Default)]
 pub(crate) struct Replies<'a> {
     pub(crate) answers: Vec<Answer<'a>>,
     pub(crate) refused: Vec<Refusal>,
 }
 
-/// Takes replies as they come.
+/// A function that takes replies as they are made.
 pub(crate) type Taker<'t, 'a> = &'t mut dyn FnMut(Replies<'a>) -> anyhow::Result<()>;
 
-/// Writes replies as lines, in the order of their rows.
+/// Writes replies as JSON lines, in the order of rows.
 pub(crate) fn write_replies(out: &mut dyn Write, replies: &Replies<'_>) -> io::Result<()> {
     let mut answers = &replies.answers[..];
     for refusal in &replies.refused {
@@ -28,11 +28,11 @@ pub(crate) fn write_replies(out: &mut dyn Write, replies: &Replies<'_>) -> io::R
     write_lines(out, answers)
 }
 
-fn write_lines(out: &mut dyn Write, answers: &[impl Serialize]) -> io::Result<()> {
+fn write_lines(out: &mut dyn Write, replies: &[impl Serialize]) -> io::Result<()> {
     let mut text = Vec::new();
-    for answer in answers {
+    for reply in replies {
         text.clear();
-        serde_json::to_writer(&mut text, answer)?;
+        serde_json::to_writer(&mut text, reply)?;
         text.push(b'\n');
         out.write_all(&text)?;
     }

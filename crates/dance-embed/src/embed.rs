@@ -1,8 +1,8 @@
-//! All pictures or texts, embedded: workers prepare batches and run them side by side; the calling thread puts them together, keeps
-//! parts, and tells how far it is.
+//! Embedding of all pictures or texts: workers prepare and run batches in parallel; the calling thread assembles them,
+//! keeps parts on disk, and reports progress.
 //!
-//! What is in a batch depends on the inputs alone, never on the workers, so the same inputs give the same numbers. Texts go in the
-//! order of their lengths, so that hardly any token is padding.
+//! The contents of a batch depend on the inputs alone, never on the workers, so equal inputs give equal numbers. Texts
+//! are ordered by length, so that batches hold little padding.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,20 +17,20 @@ use crate::encoder::Encoder;
 use crate::items::{Content, Items, Modality};
 use crate::parts::{Outcome, Parts};
 
-/// Pictures or texts that are run at once: enough that a matrix product is worth its start, and so few that what lies between two of them
-/// stays in a core's cache (texts by `MiniLM`: 16 take 9 % more time than 8, 64 a third more).
+/// Pictures or texts per batch: enough for efficient matrix products, and few enough that intermediate results stay in
+/// a core's cache. Texts by `MiniLM` take 9 % more time with 16, and a third more with 64.
 const BATCH: usize = 8;
-/// Batches that are kept together.
+/// Batches per part on disk.
 const BATCHES_PER_PART: usize = 64;
-/// How often the calling thread looks whether it is to stop.
-const LOOK: Duration = Duration::from_millis(100);
+/// The interval at which the calling thread checks for an interruption.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How to embed.
+/// Options of [`embed`].
 #[derive(Clone, Debug, Default)]
 pub struct EmbedOptions {
-    /// Leave out pictures and texts that cannot be embedded, in place of refusing all.
+    /// Skips pictures and texts that cannot be embedded, instead of an error at the first.
     pub skip_bad: bool,
-    /// A folder where what is done is kept, so that a run that was stopped can go on. It is there until [`Embedded::keep`].
+    /// A folder for finished parts, so that an interrupted run can continue. [`Embedded::keep`] removes it.
     pub parts: Option<PathBuf>,
 }
 
@@ -39,22 +39,22 @@ pub struct EmbedOptions {
 pub struct Bad {
     /// Its id.
     pub id: String,
-    /// What is wrong with it.
+    /// The reason, in words.
     pub reason: String,
 }
 
-/// Embeddings, with what could not be embedded.
+/// Embeddings, and the inputs that could not be embedded.
 #[derive(Debug)]
 pub struct Embedded {
-    /// Embeddings, ids, labels and who made them.
+    /// Embeddings, ids, labels and the identity of the encoder.
     pub table: Table,
-    /// What was left out.
+    /// The inputs that were skipped.
     pub bad: Vec<Bad>,
     parts: Option<PathBuf>,
 }
 
 impl Embedded {
-    /// Embeddings are kept elsewhere now, so the parts may go.
+    /// Removes the parts on disk. Call it once the embeddings are saved elsewhere.
     pub fn keep(&self) {
         if let Some(folder) = &self.parts {
             Parts::remove(folder);
@@ -62,7 +62,7 @@ impl Embedded {
     }
 }
 
-/// Embeds everything.
+/// Embeds all pictures or texts.
 pub fn embed(
     items: &Items,
     encoder: &Encoder,
@@ -77,6 +77,7 @@ pub fn embed(
             encoder.modality().name()
         )));
     }
+    // Workers embed in an order of their own; outcomes go back to their rows.
     let parts =
         options.parts.as_deref().map(|folder| Parts::open(folder, items, encoder.identity())).transpose()?;
     let order = order(items);
@@ -86,6 +87,7 @@ pub fn embed(
     for (&row, outcome) in order.iter().zip(outcomes) {
         by_row[row] = Some(outcome);
     }
+    // Rows that could not be embedded are listed separately.
     let (mut numbers, mut kept, mut bad) = (Vec::new(), Vec::new(), Vec::new());
     for (row, outcome) in by_row.into_iter().enumerate() {
         match outcome {
@@ -106,6 +108,7 @@ pub fn embed(
             items.ids.len()
         )));
     }
+    // The table has the rows that were embedded, with their ids and labels.
     let width = numbers.len() / kept.len();
     let mut table = Table::new(items.origin.clone(), Matrix::new(numbers, kept.len(), width)?)?;
     let select = |all: &Vec<String>| kept.iter().map(|&row| all[row].clone()).collect::<Vec<_>>();
@@ -115,7 +118,7 @@ pub fn embed(
     Ok(Embedded { table, bad, parts: options.parts.clone() })
 }
 
-/// Class names in a prompt (`a photo of a {}`), embedded: one row for each. Underscores are spaces.
+/// Embeds class names in a prompt (`a photo of a {}`), one row for each. Underscores become spaces.
 pub fn prototypes(
     names: &[String],
     prompt: &str,
@@ -127,11 +130,11 @@ pub fn prototypes(
     Ok(embedded.table.embeddings().clone())
 }
 
-/// The order in which rows are embedded.
+/// Returns the order in which rows are embedded.
 fn order(items: &Items) -> Vec<usize> {
     let mut order: Vec<usize> = (0..items.contents.len()).collect();
     if items.modality == Modality::Texts {
-        // By bytes, which is near enough to tokens and costs nothing.
+        // The length in bytes approximates the number of tokens.
         let length =
             |&row: &usize| if let Content::Text(text) = &items.contents[row] { text.len() } else { 0 };
         order.sort_by_key(length);
@@ -139,18 +142,20 @@ fn order(items: &Items) -> Vec<usize> {
     order
 }
 
+/// One run over all inputs.
 struct Job<'a> {
     items: &'a Items,
     encoder: &'a Encoder,
-    /// Rows in the order in which they are embedded; a batch is a piece of it.
+    /// Rows in the order in which they are embedded. Batches are pieces of it.
     order: &'a [usize],
     parts: Option<Parts>,
     skip_bad: bool,
 }
 
 impl Job<'_> {
-    /// Outcomes in the order of embedding.
+    /// Returns the outcomes in the order of embedding.
     fn run(&mut self, context: &Context<'_>) -> Result<Vec<Outcome>> {
+        // Parts of an earlier run are read.
         let pieces: Vec<&[usize]> = self.order.chunks(BATCH * BATCHES_PER_PART).collect();
         let mut done: BTreeMap<usize, Vec<Outcome>> = BTreeMap::new();
         if let Some(parts) = &self.parts {
@@ -160,7 +165,7 @@ impl Job<'_> {
                 .filter_map(|(part, rows)| Some((part, parts.read(part, rows.len())?)))
                 .collect();
         }
-        // Batches that are still to be run, by part and place within it.
+        // The batches that remain, each with the number of its part.
         let open: Vec<(usize, &[usize])> = pieces
             .iter()
             .enumerate()
@@ -181,6 +186,7 @@ impl Job<'_> {
         Ok(done.into_values().flatten().collect())
     }
 
+    /// Runs the open batches on worker threads.
     fn work(
         &self,
         open: &[(usize, &[usize])],
@@ -189,7 +195,7 @@ impl Job<'_> {
         context: &Context<'_>,
     ) -> Result<()> {
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-        // One worker more than sessions, so that one prepares while the others run; never more than threads ask for otherwise.
+        // With fewer sessions than threads, one more worker prepares a batch while the others run.
         let workers = context.threads().max(self.encoder.sessions())
             + usize::from(self.encoder.sessions() < context.threads());
         let (sender, receiver) = mpsc::sync_channel(2 * workers);
@@ -209,12 +215,12 @@ impl Job<'_> {
             drop(sender);
             let gathered = self.gather(&receiver, open, kept, done, context);
             stop.store(true, Ordering::Relaxed);
-            drop(receiver); // whoever waits to hand on a batch need not
+            drop(receiver); // ends workers that wait to send a batch
             gathered
         })
     }
 
-    /// Takes batches in their order, whichever comes first.
+    /// Receives batches and puts them in order. A complete part is written to disk.
     fn gather(
         &self,
         receiver: &mpsc::Receiver<(usize, Result<Vec<Outcome>>)>,
@@ -227,7 +233,7 @@ impl Job<'_> {
         let mut expected = 0;
         while expected < open.len() {
             context.check()?;
-            match receiver.recv_timeout(LOOK) {
+            match receiver.recv_timeout(CHECK_INTERVAL) {
                 Ok((number, outcomes)) => {
                     early.insert(number, outcomes);
                 }
@@ -254,7 +260,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Ends the job at the first that is bad, unless those are to be left out.
+    /// Returns an error for the first bad input, unless bad inputs are skipped.
     fn refuse(&self, rows: &[usize], outcomes: &[Outcome]) -> Result<()> {
         if self.skip_bad {
             return Ok(());
@@ -268,6 +274,7 @@ impl Job<'_> {
         }
     }
 
+    /// Prepares and embeds one batch.
     fn batch(&self, rows: &[usize]) -> Result<Vec<Outcome>> {
         let (mut ready, mut outcomes) = (Vec::new(), Vec::with_capacity(rows.len()));
         for &row in rows {

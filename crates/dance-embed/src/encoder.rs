@@ -1,4 +1,4 @@
-//! An encoder, opened: its settings, its sessions, and who it is.
+//! Encoders: an opened encoder with its settings, its sessions and its identity.
 
 use std::path::{Path, PathBuf};
 
@@ -16,24 +16,24 @@ use crate::session::{Batch, Sessions};
 use crate::settings::{OutputSettings, PictureSettings};
 use crate::text::Tokens;
 
-/// What runs the encoder.
+/// The processor that runs an encoder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Processor {
-    /// The processor.
+    /// The CPU.
     #[default]
     Cpu,
-    /// A graphics processor of NVIDIA's.
+    /// An NVIDIA graphics processor.
     Cuda,
 }
 
-/// How an encoder is found and run.
+/// Options to find and run an encoder.
 #[derive(Clone, Debug, Default)]
 pub struct EncoderOptions {
-    /// The library of ONNX Runtime, or its folder; looked for if not given.
+    /// The library of ONNX Runtime, or its folder; `None` searches for it.
     pub runtime: Option<PathBuf>,
-    /// What runs it.
+    /// The processor that runs it.
     pub processor: Processor,
-    /// Fetch nothing.
+    /// Forbids downloads.
     pub offline: bool,
 }
 
@@ -45,6 +45,7 @@ pub struct Encoder {
     sessions: Sessions,
 }
 
+/// The settings of the inputs.
 enum Input {
     Pictures(PictureSettings),
     Texts(Box<Tokens>),
@@ -56,18 +57,18 @@ impl std::fmt::Debug for Encoder {
     }
 }
 
-/// What is embedded, ready for a batch.
+/// A picture or text in the form of a batch.
 pub(crate) enum Prepared {
     Pixels(Vec<f32>),
     Tokens(Vec<u32>),
 }
 
-/// A file that is larger is no picture.
+/// The largest size of a picture file, in bytes.
 const LARGEST_FILE: u64 = 1 << 30;
 
 impl Encoder {
-    /// Opens the encoder that a user calls `name`: a name of [`encoders::NAMED`](crate::encoders::NAMED), a folder, or an `.onnx`
-    /// file. One thread of the context for each session.
+    /// Opens an encoder by `name`: a name of [`encoders::NAMED`](crate::encoders::NAMED), a folder, or an `.onnx` file.
+    /// There are at most as many sessions as the context has threads.
     pub fn open(
         name: &str,
         modality: Modality,
@@ -95,12 +96,12 @@ impl Encoder {
         Ok(Self { identity, weights: files.weights, input, sessions })
     }
 
-    /// Who it is.
+    /// Returns its identity, which embeddings and models record.
     pub fn identity(&self) -> &EncoderIdentity {
         &self.identity
     }
 
-    /// What it embeds.
+    /// Returns whether it embeds pictures or texts.
     pub fn modality(&self) -> Modality {
         match self.input {
             Input::Pictures(_) => Modality::Pictures,
@@ -108,18 +109,18 @@ impl Encoder {
         }
     }
 
-    /// The embedding of one picture or text; or what is wrong with it.
+    /// Embeds one picture or text; an error says why it cannot be embedded.
     pub fn embed(&self, content: &Content) -> Result<Vec<f32>, String> {
         let prepared = self.prepare(content)?;
         self.run(vec![prepared]).map_err(|error| error.to_string())
     }
 
-    /// Batches that can run at once.
+    /// Returns the number of batches that can run at once.
     pub(crate) fn sessions(&self) -> usize {
         self.sessions.count
     }
 
-    /// Makes numbers of a picture or text, or says what is wrong with it.
+    /// Converts a picture or text to numbers; an error says why it cannot be embedded.
     pub(crate) fn prepare(&self, content: &Content) -> Result<Prepared, String> {
         match (&self.input, content) {
             (Input::Pictures(settings), Content::File(path)) => {
@@ -135,7 +136,7 @@ impl Encoder {
         }
     }
 
-    /// Embeds a batch: one row after the other.
+    /// Embeds a batch. Rows follow each other in the result.
     pub(crate) fn run(&self, batch: Vec<Prepared>) -> Result<Vec<f32>> {
         let count = batch.len();
         let batch = match &self.input {
@@ -153,14 +154,15 @@ impl Encoder {
         self.sessions.run(&self.weights, batch)
     }
 
+    /// Pads the tokens of texts to one length.
     fn padded(&self, batch: &[Prepared], tokens: &Tokens) -> Batch {
         let texts: Vec<&[u32]> = batch
             .iter()
             .map(|item| if let Prepared::Tokens(tokens) = item { tokens } else { &[][..] })
             .collect();
-        // An encoder that is not told which tokens count was trained on texts of one length.
+        // An encoder without a mask was trained on texts of one length.
         let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
-        let length = if self.sessions.is_told_the_mask() { longest } else { tokens.settings.longest };
+        let length = if self.sessions.has_mask() { longest } else { tokens.settings.longest };
         let (mut numbers, mut mask) = (Vec::with_capacity(length * texts.len()), Vec::new());
         for text in &texts {
             let end = numbers.len() + length;
@@ -174,7 +176,7 @@ impl Encoder {
 }
 
 impl PictureSettings {
-    /// Rows and columns of what the encoder gets.
+    /// Returns the rows and columns of the encoder's input.
     fn sides(&self) -> (usize, usize) {
         match (self.crop, self.resize) {
             (Some(sides), _) => sides,
@@ -184,6 +186,7 @@ impl PictureSettings {
     }
 }
 
+/// Reads a picture file; larger and special files are refused.
 fn read_picture(path: &Path) -> Result<Vec<u8>, String> {
     let found = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !found.is_file() {
@@ -195,7 +198,7 @@ fn read_picture(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| error.to_string())
 }
 
-/// SHA-256 of the weights and of the file where exporters put what is too large for them, and their size.
+/// Returns the SHA-256 and the size of the weights, with the external data file that exporters put beside large models.
 fn hash_of(weights: &Path) -> Result<(String, u64)> {
     let mut hash = Sha256::new();
     let mut size = 0;

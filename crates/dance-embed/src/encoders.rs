@@ -1,5 +1,5 @@
-//! Encoders by name: which repository of the hub has them, which of its files are needed, and what becomes of their outputs where
-//! no file says it. Everything else (sizes, normalisation, tokens) is in those files.
+//! Named encoders: the repository of each on the hub, the files that it needs, and the pooling of its outputs if no
+//! file gives it. All other settings (sizes, normalisation, tokens) are in these files.
 
 use std::path::{Path, PathBuf};
 
@@ -12,15 +12,15 @@ use crate::settings::{OutputSettings, Pooling};
 /// An encoder that has a name.
 #[derive(Debug)]
 pub struct Named {
-    /// What users call it.
+    /// Its name for users.
     pub name: &'static str,
-    /// Where the hub has it.
+    /// Its repository on the hub.
     pub repository: &'static str,
-    /// The weights for pictures.
+    /// The file with the weights for pictures.
     pub pictures: Option<&'static str>,
-    /// The weights for texts.
+    /// The file with the weights for texts.
     pub texts: Option<&'static str>,
-    /// What becomes of outputs.
+    /// The treatment of its outputs.
     pub output: OutputSettings,
 }
 
@@ -42,7 +42,7 @@ const fn texts(name: &'static str, repository: &'static str, pooling: Pooling) -
     Named { name, repository, pictures: None, texts: Some("onnx/model.onnx"), output: output(pooling, true) }
 }
 
-/// All of them.
+/// All named encoders.
 pub const NAMED: &[Named] = &[
     both("clip-vit-b-32", "Xenova/clip-vit-base-patch32"),
     both("clip-vit-b-16", "Xenova/clip-vit-base-patch16"),
@@ -55,8 +55,9 @@ pub const NAMED: &[Named] = &[
     texts("bge-base", "BAAI/bge-base-en-v1.5", Pooling::First),
 ];
 
-/// Files beside the weights, and whether an encoder cannot do without.
+/// Files beside the weights of an encoder for pictures, and whether each is required.
 const FOR_PICTURES: &[(&str, bool)] = &[("preprocessor_config.json", true)];
+/// Files beside the weights of an encoder for texts, and whether each is required.
 const FOR_TEXTS: &[(&str, bool)] = &[
     ("tokenizer.json", true),
     ("tokenizer_config.json", false),
@@ -70,14 +71,15 @@ const FOR_TEXTS: &[(&str, bool)] = &[
 pub struct Files {
     /// The weights.
     pub weights: PathBuf,
-    /// Where its settings are.
+    /// The folder of its settings.
     pub folder: PathBuf,
-    /// What becomes of its outputs where no file says it.
+    /// The treatment of its outputs if no file gives it.
     pub output: OutputSettings,
 }
 
 impl Files {
-    /// Finds an encoder: a folder, an `.onnx` file, or a name, whose files are fetched from the hub if they are not here.
+    /// Finds an encoder: a folder, an `.onnx` file, or a name. Files of a named encoder are downloaded from the hub if
+    /// they are not in the cache.
     pub fn find(encoder: &str, modality: Modality, hub: &Hub, context: &Context<'_>) -> Result<Self> {
         let path = Path::new(encoder);
         if path.is_dir() {
@@ -96,6 +98,7 @@ impl Files {
         named.fetch(modality, hub, context)
     }
 
+    /// Finds the weights in a folder.
     fn in_folder(folder: &Path, modality: Modality) -> Result<Self> {
         let names = match modality {
             Modality::Pictures => ["vision_model.onnx", "model.onnx"],
@@ -114,7 +117,7 @@ impl Files {
         }
     }
 
-    /// Settings lie beside the weights, or beside their folder `onnx`.
+    /// Takes a file of weights. Settings are in its folder or in the parent folder.
     fn of_weights(weights: &Path) -> Result<Self> {
         if weights.extension().is_none_or(|extension| extension != "onnx") {
             return Err(Error::format(
@@ -132,10 +135,11 @@ impl Files {
     }
 }
 
-/// Where neither a table nor a file says more: as the encoder gives it, or the mean where it gives one per token.
+/// The treatment of outputs if nothing else gives it: the encoder's own embedding, or the mean of one per token.
 const GUESSED: OutputSettings = output(Pooling::None, false);
 
 impl Named {
+    /// Downloads the files of a named encoder, or finds them in the cache.
     fn fetch(&self, modality: Modality, hub: &Hub, context: &Context<'_>) -> Result<Files> {
         let (weights, beside) = match modality {
             Modality::Pictures => (self.pictures, FOR_PICTURES),

@@ -1,9 +1,9 @@
-//! Files of the Hugging Face hub, fetched into the cache that its own tools use, and found there by them.
+//! Downloads from the Hugging Face hub into the cache that its own tools use, so that they share files.
 //!
-//! `HF_ENDPOINT` is where the hub is, `HF_HUB_CACHE` or `HF_HOME` where the cache, `HF_TOKEN` or the file `token` in `HF_HOME` who
-//! asks. A repository's folder holds `refs/main` (a commit), `snapshots/<commit>/<file>` (links) and `blobs/<hash>` (contents).
-//! What is in the cache is taken without a question. A download that was cut goes on where it stopped, also in the next run: it
-//! grows under the name `<hash>.incomplete` and gets its own when its hash is right.
+//! `HF_ENDPOINT` is the address of the hub, `HF_HUB_CACHE` or `HF_HOME` the cache, and `HF_TOKEN` or the file `token`
+//! in `HF_HOME` the access token. A repository's folder holds `refs/main` (a commit), `snapshots/<commit>/<file>`
+//! (links) and `blobs/<hash>` (contents). Files in the cache are used without a request. An interrupted download
+//! continues, also in the next run: it grows under the name `<hash>.incomplete` and is renamed when its hash is right.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -17,37 +17,37 @@ use sha2::{Digest, Sha256};
 use ureq::http::Response;
 use ureq::{Agent, Body};
 
-/// How often a cut connection is taken up again.
+/// Most connections per download.
 const TRIES: usize = 5;
-/// How often an answer may point elsewhere.
+/// Most redirects per request.
 const REDIRECTS: usize = 5;
-/// Read, hashed and written at once.
+/// Bytes that are read and written at once.
 const PIECE: usize = 1 << 20;
 
 /// The hub, and the cache of its files.
 #[derive(Debug)]
 pub struct Hub {
-    /// Where it is.
+    /// The address of the hub.
     pub endpoint: String,
     /// The folder of the cache.
     pub cache: PathBuf,
-    /// Who asks.
+    /// The access token.
     pub token: Option<String>,
-    /// Fetch nothing.
+    /// Forbids downloads.
     pub offline: bool,
 }
 
-/// What the hub says about a file.
+/// A file on the hub.
 struct Remote {
     commit: String,
     /// SHA-256 of a large file, or git's hash of a small one.
     hash: String,
-    /// Where its bytes are.
+    /// The address of its bytes.
     url: String,
 }
 
 impl Hub {
-    /// As the environment says.
+    /// Reads the settings from environment variables.
     pub fn from_environment(offline: bool) -> Self {
         let variable = |key: &str| std::env::var(key).ok().filter(|value| !value.is_empty());
         let usual_home = || {
@@ -57,16 +57,17 @@ impl Hub {
         };
         let home = variable("HF_HOME").map_or_else(usual_home, PathBuf::from);
         let kept = || fs::read_to_string(home.join("token")).ok().map(|token| token.trim().to_owned());
-        let asks_for_offline = variable("HF_HUB_OFFLINE").is_some_and(|value| value != "0");
+        let env_offline = variable("HF_HUB_OFFLINE").is_some_and(|value| value != "0");
         Self {
             endpoint: variable("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".into()),
             cache: variable("HF_HUB_CACHE").map_or_else(|| home.join("hub"), PathBuf::from),
             token: variable("HF_TOKEN").or_else(kept).filter(|token| !token.is_empty()),
-            offline: offline || asks_for_offline,
+            offline: offline || env_offline,
         }
     }
 
-    /// A file of a repository, fetched if it is not in the cache. `None` where the repository has none and none is `needed`.
+    /// Returns the path of a repository's file, downloaded if it is not in the cache; `None` if the repository has no
+    /// such file and it is not `needed`.
     pub fn file(
         &self,
         repository: &str,
@@ -74,6 +75,7 @@ impl Hub {
         needed: bool,
         context: &Context<'_>,
     ) -> Result<Option<PathBuf>> {
+        // A file in the cache is used as it is.
         let folder = self.cache.join(format!("models--{}", repository.replace('/', "--")));
         let commit =
             fs::read_to_string(folder.join("refs").join("main")).ok().map(|commit| commit.trim().to_owned());
@@ -90,7 +92,8 @@ impl Hub {
             ));
             return if needed { Err(missing) } else { Ok(None) };
         }
-        let Some(remote) = self.ask(repository, file)? else {
+        // The hub names the commit and the hash of the contents.
+        let Some(remote) = self.request(repository, file)? else {
             let missing =
                 Error::Data(format!("{repository}: the hub at {} has no {file} there", self.endpoint));
             return if needed { Err(missing) } else { Ok(None) };
@@ -103,11 +106,12 @@ impl Hub {
         let place = folder.join("snapshots").join(&remote.commit).join(file);
         link(&blob, &place, file)?;
         make_folder(&folder.join("refs"))?;
-        // A repository that changed between two of its files is fetched again by the next run.
+        // If a repository changed between two files, the next run downloads it again.
         WholeFile::write(folder.join("refs").join("main"), remote.commit.as_bytes())?;
         Ok(Some(place))
     }
 
+    /// Returns an HTTP client that does not follow redirects.
     fn agent() -> Agent {
         let config = Agent::config_builder()
             .max_redirects(0)
@@ -120,11 +124,11 @@ impl Hub {
         config.new_agent()
     }
 
-    /// An answer that points nowhere else, and what those before it said of the file: the hub names its hash, and sends its
-    /// readers elsewhere for the bytes.
-    fn get(&self, first: &str, from: u64) -> Result<(Response<Body>, Said, String)> {
+    /// Follows redirects. Returns the last response, the file's headers from all responses, and the last address: the
+    /// hub names the hash, and another server has the bytes.
+    fn get(&self, first: &str, from: u64) -> Result<(Response<Body>, FileHeaders, String)> {
         let agent = Self::agent();
-        let (mut url, mut said) = (first.to_owned(), Said::default());
+        let (mut url, mut headers) = (first.to_owned(), FileHeaders::default());
         for _ in 0..=REDIRECTS {
             let mut request = agent.get(&url).header("accept-encoding", "identity");
             if let Some(token) = self.token.as_ref().filter(|_| host(&url) == host(&self.endpoint)) {
@@ -134,28 +138,29 @@ impl Hub {
                 request = request.header("range", format!("bytes={from}-"));
             }
             let answer = request.call().map_err(|error| unreachable(&url, &error))?;
-            said.hear(&answer);
+            headers.update(&answer);
             let next = header(&answer, "location").filter(|_| answer.status().is_redirection());
-            let Some(next) = next else { return Ok((answer, said, url)) };
+            let Some(next) = next else { return Ok((answer, headers, url)) };
             url = if next.starts_with('/') { format!("{}{next}", host(&url)) } else { next };
         }
         Err(Error::Data(format!("{first}: points elsewhere more than {REDIRECTS} times; check HF_ENDPOINT")))
     }
 
-    fn ask(&self, repository: &str, file: &str) -> Result<Option<Remote>> {
+    /// Requests the commit and the hash of a file; `None` if there is no such file.
+    fn request(&self, repository: &str, file: &str) -> Result<Option<Remote>> {
         let url = format!("{}/{repository}/resolve/main/{file}", self.endpoint.trim_end_matches('/'));
-        let (answer, said, _) = self.get(&url, 0)?;
+        let (answer, headers, _) = self.get(&url, 0)?;
         match answer.status().as_u16() {
             200 | 206 => {}
             404 => return Ok(None),
             401 | 403 => {
                 return Err(Error::Data(format!(
-                    "{url}: the hub wants to know who asks; set HF_TOKEN, or check the name"
+                    "{url}: the hub requires an access token; set HF_TOKEN, or check the name"
                 )));
             }
             status => return Err(Error::Data(format!("{url}: the hub answers {status}; try again later"))),
         }
-        match (said.commit.filter(|commit| is_word(commit)), said.hash.filter(|hash| is_word(hash))) {
+        match (headers.commit.filter(|commit| is_word(commit)), headers.hash.filter(|hash| is_word(hash))) {
             (Some(commit), Some(hash)) => Ok(Some(Remote { commit, hash, url })),
             _ => Err(Error::Data(format!(
                 "{url}: the answer names no commit and hash, as the hub does; check HF_ENDPOINT"
@@ -163,19 +168,19 @@ impl Hub {
         }
     }
 
-    /// Fetches the bytes of a file, from where the last try stopped.
+    /// Downloads the bytes of a file, from the place where the last attempt stopped.
     fn fetch(&self, name: &str, remote: &Remote, blob: &Path, context: &Context<'_>) -> Result<()> {
         let path = blob.with_file_name(format!("{}.incomplete", remote.hash));
         let write = |error: std::io::Error| Error::Write { path: path.clone(), source: error };
         let mut file = File::options().create(true).append(true).read(true).open(&path).map_err(write)?;
-        file.lock().map_err(write)?; // another program may be fetching it; it is waited for
+        file.lock().map_err(write)?; // waits for another program that downloads the file
         if blob.is_file() {
             return Ok(());
         }
         let mut last = None;
         for _ in 0..TRIES {
             context.check()?;
-            match self.go_on(name, remote, &mut file, &path, context) {
+            match self.resume(name, remote, &mut file, &path, context) {
                 Ok(()) => {
                     last = None;
                     break;
@@ -189,11 +194,13 @@ impl Hub {
                 "{name}: the connection was cut {TRIES} times ({error}); run it again to go on from there"
             )));
         }
+        // Contents with a wrong hash are deleted.
         let found = hash_of(&mut file, &remote.hash).map_err(|error| Error::io(&path, error))?;
         if found != remote.hash {
             let _ = fs::remove_file(&path);
             return Err(Error::Data(format!(
-                "{name}: what arrived has the hash {found}, the hub says {}; it was thrown away. Run it again, and mistrust the line",
+                "{name}: the download has the hash {found}, and the hub names {}; it was deleted. Run it again, and \
+                 check the connection",
                 remote.hash
             )));
         }
@@ -201,7 +208,8 @@ impl Hub {
         fs::rename(&path, blob).map_err(write)
     }
 
-    fn go_on(
+    /// Downloads over one connection, behind the bytes that are there.
+    fn resume(
         &self,
         name: &str,
         remote: &Remote,
@@ -211,13 +219,14 @@ impl Hub {
     ) -> Result<(), Stop> {
         let write =
             |error: std::io::Error| Stop::Wrong(Error::Write { path: path.to_owned(), source: error });
+        // The server continues at `done`, starts again, or has nothing to add.
         let mut done = file.seek(SeekFrom::End(0)).map_err(write)?;
-        let (answer, said, url) =
+        let (answer, headers, url) =
             self.get(&remote.url, done).map_err(|error| Stop::Cut(error.to_string()))?;
         match answer.status().as_u16() {
-            416 => return Ok(()), // all of it was there
+            416 => return Ok(()), // the file is complete
             200 if done > 0 => {
-                file.set_len(0).map_err(write)?; // this server begins anew
+                file.set_len(0).map_err(write)?; // this server starts again
                 done = 0;
             }
             200 | 206 => {}
@@ -226,7 +235,8 @@ impl Hub {
                 return Err(Stop::Wrong(Error::Data(format!("{url}: answers {status}; try again later"))));
             }
         }
-        let of = said.length.map(|length| done + length);
+        // Bytes are appended as they arrive.
+        let of = headers.length.map(|length| done + length);
         let mut body = answer.into_body().into_reader();
         let mut piece = vec![0; PIECE];
         loop {
@@ -246,28 +256,29 @@ impl Hub {
     }
 }
 
-/// Why a download ended early.
+/// The reason why a download ended early.
 enum Stop {
-    /// It may go on.
+    /// The connection was cut: another attempt may succeed.
     Cut(String),
-    /// It may not.
+    /// Another attempt would fail too.
     Wrong(Error),
 }
 
-/// What answers said of a file.
+/// The headers of responses that describe a file.
 #[derive(Default)]
-struct Said {
+struct FileHeaders {
     commit: Option<String>,
     hash: Option<String>,
-    /// Of this answer's body.
+    /// The length of this response's body.
     length: Option<u64>,
 }
 
-impl Said {
-    fn hear(&mut self, answer: &Response<Body>) {
+impl FileHeaders {
+    /// Takes the headers of a further response.
+    fn update(&mut self, answer: &Response<Body>) {
         self.commit = self.commit.take().or_else(|| header(answer, "x-repo-commit"));
-        // Where both are named, the linked one is of the contents and the other of a pointer to them. Only the hub itself, the
-        // first to answer with a commit, knows.
+        // If a response has both etags, the linked one is the hash of the contents and the other that of a pointer
+        // file. Only the hub itself, the first to name a commit, has them.
         if self.hash.is_none() && header(answer, "x-repo-commit").is_some() {
             let hash = header(answer, "x-linked-etag").or_else(|| header(answer, "etag"));
             self.hash = hash.map(|hash| hash.trim_start_matches("W/").trim_matches('"').to_owned());
@@ -276,22 +287,24 @@ impl Said {
     }
 }
 
+/// Returns a header as text.
 fn header(answer: &Response<Body>, name: &str) -> Option<String> {
     answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
-/// `https://host:port` of an address.
+/// Returns the `https://host:port` of an address.
 fn host(url: &str) -> &str {
     let begin = url.find("://").map_or(0, |place| place + 3);
     let end = url[begin..].find('/').map_or(url.len(), |place| begin + place);
     &url[..end]
 }
 
-/// Letters and digits: nothing that leads out of a folder.
+/// Returns whether a text is letters and digits alone, so that it cannot lead out of a folder.
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.len() <= 128 && text.chars().all(|letter| letter.is_ascii_alphanumeric())
 }
 
+/// The error of a request without a response.
 fn unreachable(url: &str, error: &ureq::Error) -> Error {
     Error::Data(format!(
         "{url}: cannot be reached ({error}); check the network and HF_ENDPOINT, or give a folder with --model"
@@ -302,14 +315,14 @@ fn make_folder(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).map_err(|source| Error::Write { path: folder.to_owned(), source })
 }
 
-/// A link to the contents under the file's name; a copy where there are no links.
+/// Links the contents under the file's name; copies them on systems without links.
 fn link(blob: &Path, place: &Path, file: &str) -> Result<()> {
     if place.is_file() {
         return Ok(());
     }
     make_folder(place.parent().unwrap_or(Path::new(".")))?;
     let write = |source: std::io::Error| Error::Write { path: place.to_owned(), source };
-    let _ = fs::remove_file(place); // a link to contents that are gone
+    let _ = fs::remove_file(place); // a link to deleted contents
     #[cfg(unix)]
     {
         let up = "../".repeat(2 + file.matches('/').count());
@@ -323,7 +336,7 @@ fn link(blob: &Path, place: &Path, file: &str) -> Result<()> {
     }
 }
 
-/// The hash of a file, of the kind that `like` is: SHA-256, or git's of a blob.
+/// Returns the hash of a file, of the same kind as `like`: SHA-256, or git's hash of a blob.
 fn hash_of(file: &mut File, like: &str) -> std::io::Result<String> {
     let length = file.seek(SeekFrom::End(0))?;
     file.rewind()?;
@@ -338,6 +351,7 @@ fn hash_of(file: &mut File, like: &str) -> std::io::Result<String> {
     Ok(hexadecimal(&hash.finalize()))
 }
 
+/// Writes bytes in hexadecimal.
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,12 +1,12 @@
 #![doc = include_str!("../README.md")]
 //!
-//! The way of a picture or a text:
-//! 1. [`items`]: what is to be embedded, from a folder, a manifest, a data set of Hugging Face's or lines of text.
-//! 2. [`encoders`]: names of encoders, and where their files are; [`hub`] fetches them.
-//! 3. [`settings`]: what the encoder's files say about sizes, normalisation, tokens and pooling.
-//! 4. [`picture`]: decoded, resized as Pillow does, cropped and normalised; `text`: tokens.
+//! The steps from a picture or a text to an embedding:
+//! 1. [`items`]: inputs, from a folder, a table, a data set of Hugging Face or lines of text.
+//! 2. [`encoders`]: named encoders and their files; [`hub`] downloads them.
+//! 3. [`settings`]: sizes, normalisation, tokens and pooling, from the encoder's files.
+//! 4. [`picture`]: decoding, resizing as Pillow does, cropping and normalisation; `text`: tokens.
 //! 5. [`Encoder`]: a session of ONNX Runtime for every worker.
-//! 6. [`embed()`]: batches of all of them, in parallel, kept in parts that survive a stop.
+//! 6. [`embed()`]: parallel batches, kept in parts on disk so that an interrupted run can continue.
 
 mod embed;
 mod encoder;

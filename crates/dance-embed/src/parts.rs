@@ -1,6 +1,6 @@
-//! What is embedded already, kept in files until the whole is done: a run that was stopped goes on behind them.
+//! Parts: finished embeddings on disk, from which an interrupted run continues.
 //!
-//! A folder holds `key`, which says what is embedded and by which encoder, and parts, each written whole or not at all: a line of
+//! A folder holds `key`, a hash of the inputs and the encoder, and parts, each written whole or not at all: a line of
 //! JSON, then numbers.
 
 use std::fs::{self, File};
@@ -15,15 +15,16 @@ use sha2::{Digest, Sha256};
 use crate::hub::hexadecimal;
 use crate::items::{Content, Items};
 
-/// One row, or what is wrong with its picture or text.
+/// One row of numbers, or the reason why its picture or text cannot be embedded.
 pub(crate) type Outcome = std::result::Result<Vec<f32>, String>;
 
-/// The folder of parts of one run; others are kept out while it is open.
+/// The folder of the parts of one run. It is locked against other runs.
 pub(crate) struct Parts {
     folder: PathBuf,
     _lock: File,
 }
 
+/// The first line of a part.
 #[derive(Serialize, Deserialize)]
 struct Head {
     rows: usize,
@@ -32,7 +33,7 @@ struct Head {
 }
 
 impl Parts {
-    /// Opens the folder, or begins it. Parts of other pictures, texts or encoders are refused.
+    /// Opens the folder, or creates it. Parts of other inputs or encoders are refused.
     pub(crate) fn open(folder: &Path, items: &Items, encoder: &EncoderIdentity) -> Result<Self> {
         let write = |source: std::io::Error| Error::Write { path: folder.to_owned(), source };
         fs::create_dir_all(folder).map_err(write)?;
@@ -49,7 +50,7 @@ impl Parts {
             Ok(_) => {
                 return Err(Error::format(
                     folder,
-                    "holds parts of an earlier run on other inputs or with another encoder; remove it to begin anew",
+                    "holds parts of an earlier run on other inputs or with another encoder; remove it to start again",
                 ));
             }
             Err(_) => WholeFile::write(&place, key.as_bytes())?,
@@ -61,7 +62,7 @@ impl Parts {
         self.folder.join(format!("{number:06}.part"))
     }
 
-    /// A part of `count` rows, if it is there. What cannot be read is made again.
+    /// Returns a part of `count` rows; `None` if it is missing or damaged, so that it is computed again.
     pub(crate) fn read(&self, number: usize, count: usize) -> Option<Vec<Outcome>> {
         let bytes = fs::read(self.place(number)).ok()?;
         let end = bytes.iter().position(|&byte| byte == b'\n')?;
@@ -80,6 +81,7 @@ impl Parts {
         (0..count).map(outcome).collect()
     }
 
+    /// Writes a part.
     pub(crate) fn write(&self, number: usize, outcomes: &[Outcome]) -> Result<()> {
         let bad = outcomes
             .iter()
@@ -93,13 +95,14 @@ impl Parts {
         WholeFile::write(self.place(number), &bytes)
     }
 
-    /// The whole is written elsewhere: the parts may go.
+    /// Removes a folder of parts.
     pub(crate) fn remove(folder: &Path) {
         let _ = fs::remove_dir_all(folder);
     }
 }
 
-/// What is embedded, and by what. A file is known by its length and time, which is what can be asked of thousands.
+/// Returns a hash of the inputs and the encoder. A file enters with its length and modification time, since reading
+/// thousands of files would take too long.
 fn key(items: &Items, encoder: &EncoderIdentity) -> String {
     let mut hash = Sha256::new();
     let mut put = |bytes: &[u8]| {

@@ -1,9 +1,9 @@
-//! ONNX Runtime: found, opened once, and asked for sessions. It is a library of its own that users install; nothing of it is
-//! linked or downloaded when dance is built.
+//! ONNX Runtime: the search for its library, which is opened once. Users install it; dance neither links nor downloads
+//! it.
 //!
-//! Where it is looked for, in this order: the file that the caller names, `ORT_DYLIB_PATH`, beside the program, the active Python
-//! environment (`VIRTUAL_ENV`, `CONDA_PREFIX`), the Python on the path (`pip install onnxruntime` is the easiest way to get it),
-//! and the folders where systems keep libraries.
+//! The search order is: the file that the caller names, `ORT_DYLIB_PATH`, the folder of the program, the active Python
+//! environment (`VIRTUAL_ENV`, `CONDA_PREFIX`), the Python on the path (`pip install onnxruntime` is the easiest
+//! installation), and the system's library folders.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use dance::{Error, Result};
 
+/// The hint of errors about the library.
 const HELP: &str = "Get it with `pip install onnxruntime`, or set ORT_DYLIB_PATH to the library";
 
 #[cfg(windows)]
@@ -20,7 +21,7 @@ const NAME: &str = "libonnxruntime.dylib";
 #[cfg(not(any(windows, target_vendor = "apple")))]
 const NAME: &str = "libonnxruntime.so";
 
-/// Opens the library, if that was not done before, and says where it is.
+/// Opens the library, unless it is open already, and returns its path.
 pub fn open(named: Option<&Path>) -> Result<PathBuf> {
     static OPENED: Mutex<Option<PathBuf>> = Mutex::new(None);
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -28,8 +29,8 @@ pub fn open(named: Option<&Path>) -> Result<PathBuf> {
         return Ok(path.clone());
     }
     let path = find(named)?;
-    // By an absolute path: the crate looks for others beside the program. It answers a wrong library with an error here, and
-    // with a panic or for ever if it had to look for itself.
+    // The path is absolute, as the crate would search relative paths beside the program. A wrong library gives an error
+    // here; if the crate searched for it lazily, it would panic or hang.
     let path = path.canonicalize().map_err(|error| Error::io(&path, error))?;
     let refused = |problem: String| {
         Error::format(&path, format!("is no ONNX Runtime that can be used: {problem}. {HELP}"))
@@ -40,11 +41,12 @@ pub fn open(named: Option<&Path>) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// Searches for the library.
 fn find(named: Option<&Path>) -> Result<PathBuf> {
     let from_environment =
         || std::env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()).map(PathBuf::from);
     if let Some(path) = named.map(Path::to_owned).or_else(from_environment) {
-        // What a user names is taken, or refused by that name.
+        // A named library is used, or refused by its name.
         return if path.is_dir() {
             in_folder(&path).ok_or_else(|| Error::format(&path, format!("holds no {NAME}. {HELP}")))
         } else if path.is_file() {
@@ -68,6 +70,7 @@ fn find(named: Option<&Path>) -> Result<PathBuf> {
     })
 }
 
+/// Returns the folders where systems keep libraries.
 fn system_folders() -> &'static [&'static str] {
     if cfg!(windows) {
         &[]
@@ -83,11 +86,11 @@ fn system_folders() -> &'static [&'static str] {
     }
 }
 
-/// `libonnxruntime.so`, or with its version behind or within; the last by name is the newest.
+/// Finds the library in a folder, with or without a version in its name. The last by name is the newest.
 fn in_folder(folder: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(folder).ok()?;
     let stem = NAME.split('.').next().unwrap_or(NAME);
-    // Linux has the version behind the ending, macOS before it.
+    // The version stands behind the ending on Linux, before it on macOS.
     let of_macos = |name: &str| {
         name.starts_with(&format!("{stem}.")) && Path::new(name).extension().is_some_and(|end| end == "dylib")
     };
@@ -101,7 +104,7 @@ fn in_folder(folder: &Path) -> Option<PathBuf> {
     found.pop()
 }
 
-/// In a Python environment.
+/// Finds the library in a Python environment.
 fn in_python(root: &Path) -> Option<PathBuf> {
     let package = Path::new("site-packages").join("onnxruntime").join("capi");
     if let Some(found) = in_folder(&root.join("Lib").join(&package)) {
@@ -114,11 +117,12 @@ fn in_python(root: &Path) -> Option<PathBuf> {
     folders.iter().rev().find_map(|folder| in_folder(folder))
 }
 
-/// Where a Python keeps the package, which is not imported for it.
+/// Finds the library by a Python program, which locates the package without importing it.
 fn of_python(python: &str) -> Option<PathBuf> {
-    const ASK: &str = "import importlib.util as u; s = u.find_spec('onnxruntime'); print(s.submodule_search_locations[0] if s else '')";
+    const SCRIPT: &str = "import importlib.util as u; s = u.find_spec('onnxruntime'); \
+                          print(s.submodule_search_locations[0] if s else '')";
     let answer =
-        Command::new(python).args(["-c", ASK]).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+        Command::new(python).args(["-c", SCRIPT]).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(answer.stdout).ok()?;
     let folder = text.trim();
     if folder.is_empty() { None } else { in_folder(&Path::new(folder).join("capi")) }

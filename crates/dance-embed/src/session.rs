@@ -1,5 +1,5 @@
-//! Sessions of ONNX Runtime on one file of weights: as many as workers, so that each runs whole batches on a thread of its own, as
-//! long as copies of the weights fit; fewer with more threads each otherwise.
+//! Sessions of ONNX Runtime on one file of weights. There is one session per worker, each with one thread for whole
+//! batches, as long as the copies of the weights fit. Otherwise there are fewer sessions, with more threads each.
 
 use std::path::Path;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -12,35 +12,37 @@ use ort::value::{Tensor, ValueType};
 use crate::encoder::Processor;
 use crate::settings::{OutputSettings, Pooling};
 
-/// All copies of the weights together take at most this; one is always allowed.
+/// Most bytes of all copies of the weights together; one copy is always allowed.
 const MOST_WEIGHTS: u64 = 4 << 30;
 
-/// What the encoder gives, by the names that exporters use, the best first.
+/// Names of outputs with one embedding per input, the preferred first.
 const POOLED: [&str; 5] =
     ["image_embeds", "text_embeds", "sentence_embedding", "embeddings", "pooler_output"];
+/// Names of outputs with one embedding per token.
 const BY_TOKEN: [&str; 2] = ["last_hidden_state", "token_embeddings"];
 
-/// The sessions that are free, and what they take and give.
+/// Sessions with the names of their inputs and their output.
 pub(crate) struct Sessions {
     free: Mutex<Vec<Session>>,
     returned: Condvar,
-    /// How many there are.
+    /// The number of sessions.
     pub(crate) count: usize,
     inputs: Vec<String>,
     output: String,
-    /// What becomes of outputs.
+    /// The treatment of outputs.
     pub(crate) settings: OutputSettings,
 }
 
 /// A batch, as numbers.
 pub(crate) enum Batch {
-    /// Rows, columns, and the pixels of so many pictures.
+    /// The pixels of `count` pictures; `sides` are rows and columns.
     Pictures { count: usize, sides: (usize, usize), pixels: Vec<f32> },
-    /// The tokens of texts, each as long as the longest, and which of them count.
+    /// The tokens of `count` texts, padded to one length. The mask is 0 for padding.
     Texts { count: usize, length: usize, tokens: Vec<i64>, mask: Vec<i64> },
 }
 
 impl Sessions {
+    /// Opens as many sessions as the weights, which have `size` bytes, and the threads allow.
     pub(crate) fn open(
         weights: &Path,
         size: u64,
@@ -51,6 +53,7 @@ impl Sessions {
         let copies = (MOST_WEIGHTS / size.max(1)).clamp(1, threads as u64) as usize;
         let count = if processor == Processor::Cuda { 1 } else { copies };
         let wrong = |error: &dyn std::fmt::Display| problem(weights, error);
+        // One session, with its share of the threads.
         let open = || -> Result<Session> {
             let builder = Session::builder().map_err(|error| wrong(&error))?;
             let builder =
@@ -68,6 +71,7 @@ impl Sessions {
             }
             builder.commit_from_file(weights).map_err(|error| wrong(&error))
         };
+        // The first session has the names of inputs and outputs; the others are copies.
         let first = open()?;
         let inputs = first.inputs().iter().map(|input| input.name().to_owned()).collect();
         let (output, pooling) =
@@ -80,7 +84,7 @@ impl Sessions {
         Ok(Self { free: Mutex::new(free), returned: Condvar::new(), count, inputs, output, settings })
     }
 
-    /// Runs a batch on a session that is free, and gives one row of numbers for each of it.
+    /// Runs a batch on a free session, and returns one row of numbers for each input.
     pub(crate) fn run(&self, weights: &Path, batch: Batch) -> Result<Vec<f32>> {
         let mut session = self.take();
         let out = self.run_on(&mut session, weights, batch);
@@ -89,6 +93,7 @@ impl Sessions {
         out
     }
 
+    /// Waits for a free session.
     fn take(&self) -> Session {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -99,10 +104,12 @@ impl Sessions {
         }
     }
 
+    /// Runs a batch on a session.
     fn run_on(&self, session: &mut Session, weights: &Path, batch: Batch) -> Result<Vec<f32>> {
         let wrong = |error: ort::Error| problem(weights, &error);
         let mut inputs: Vec<(String, SessionInputValue<'_>)> = Vec::new();
         let mut put = |name: &str, value: SessionInputValue<'static>| inputs.push((name.to_owned(), value));
+        // Inputs are matched by name.
         let (count, mask) = match batch {
             Batch::Pictures { count, sides: (rows, columns), pixels } => {
                 let [name] = self.inputs.as_slice() else {
@@ -132,6 +139,7 @@ impl Sessions {
                 (count, Some(mask))
             }
         };
+        // The output is pooled to one row per input, and normalised if that is set.
         let outputs = session.run(inputs).map_err(wrong)?;
         let Some(value) = outputs.get(&self.output) else {
             return Err(Error::format(weights, format!("gave no `{}`", self.output)));
@@ -152,13 +160,13 @@ impl Sessions {
         Ok(rows)
     }
 
-    /// Whether the encoder is told which tokens count.
-    pub(crate) fn is_told_the_mask(&self) -> bool {
+    /// Returns whether the encoder takes a mask of the tokens.
+    pub(crate) fn has_mask(&self) -> bool {
         self.inputs.iter().any(|input| input == "attention_mask")
     }
 }
 
-/// The output that is wanted, and how it is pooled.
+/// Chooses the output, and the pooling that it needs.
 fn choose(session: &Session, pooling: Pooling) -> Result<(String, Pooling), String> {
     let sizes = |kind: &ValueType| match kind {
         ValueType::Tensor { shape, .. } => shape.len(),
@@ -174,7 +182,7 @@ fn choose(session: &Session, pooling: Pooling) -> Result<(String, Pooling), Stri
     let chosen = match pooling {
         Pooling::None => match named(&POOLED).or_else(|| shaped(2)) {
             Some(output) => Some((output, Pooling::None)),
-            // One per token or place in the picture, and nobody says more: their mean.
+            // Without a pooling, embeddings of tokens or of places in a picture are averaged.
             None => by_token().or_else(|| shaped(4)).map(|output| (output, Pooling::Mean)),
         },
         other => by_token().map(|output| (output, other)),
@@ -185,7 +193,7 @@ fn choose(session: &Session, pooling: Pooling) -> Result<(String, Pooling), Stri
     Ok((name.to_owned(), pooling))
 }
 
-/// One row for each of `count` inputs; `None` where the shape is no such thing.
+/// Pools an output to one row for each of `count` inputs; `None` if its shape does not fit.
 fn pooled(
     shape: &[usize],
     numbers: &[f32],
@@ -197,7 +205,9 @@ fn pooled(
         return None;
     }
     match (shape, pooling) {
+        // One embedding per input.
         (&[_, _], Pooling::None) => Some(numbers.to_vec()),
+        // One per token: the first, or the mean of those that the mask keeps.
         (&[_, length, width], Pooling::First) => {
             Some(numbers.chunks_exact(length * width).flat_map(|rows| rows[..width].to_vec()).collect())
         }
@@ -217,6 +227,7 @@ fn pooled(
             }
             Some(out)
         }
+        // One per place in a picture.
         (&[_, width, rows, columns], Pooling::Mean) => {
             let places = rows * columns;
             let mean = |channel: &[f32]| channel.iter().sum::<f32>() / places as f32;
@@ -227,6 +238,7 @@ fn pooled(
     }
 }
 
+/// Scales a row to length 1; a row of zeros stays.
 fn to_length_one(row: &mut [f32]) {
     let length = row.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt();
     if length > 0.0 {
@@ -236,10 +248,12 @@ fn to_length_one(row: &mut [f32]) {
     }
 }
 
+/// Writes an error in one line.
 fn line(error: &dyn std::fmt::Display) -> String {
     error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// The error of weights that cannot be run.
 fn problem(weights: &Path, error: &dyn std::fmt::Display) -> Error {
     Error::format(weights, format!("ONNX Runtime cannot run it: {}", line(error)))
 }

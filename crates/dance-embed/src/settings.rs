@@ -1,5 +1,5 @@
-//! What an encoder's files say about pictures, texts and outputs. They are the files that `transformers` and
-//! `sentence-transformers` keep beside the weights: `preprocessor_config.json`, `tokenizer.json`, `tokenizer_config.json`,
+//! Settings from an encoder's files: pictures, texts and outputs. `transformers` and `sentence-transformers` keep these
+//! files beside the weights: `preprocessor_config.json`, `tokenizer.json`, `tokenizer_config.json`,
 //! `sentence_bert_config.json`, `modules.json`, `1_Pooling/config.json`.
 
 use std::path::Path;
@@ -10,73 +10,73 @@ use serde_json::Value;
 
 use crate::picture::Filter;
 
-/// How a picture becomes numbers.
+/// The preparation of a picture.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PictureSettings {
-    /// Its new size.
+    /// The new size.
     pub resize: Resize,
-    /// What pixels are weighed by.
+    /// The filter of the resizing.
     pub filter: Filter,
-    /// Rows and columns that are cut out around the centre.
+    /// Rows and columns of the crop around the center.
     pub crop: Option<(usize, usize)>,
-    /// Every channel, 0 to 255, is multiplied by this, …
+    /// The factor of the channels, which are 0 to 255. Every number is `(channel · scale - mean) / deviation`.
     pub scale: f64,
-    /// … less this, …
+    /// The mean of every channel.
     pub mean: [f32; 3],
-    /// … divided by this.
+    /// The deviation of every channel.
     pub deviation: [f32; 3],
 }
 
-/// The size that a picture gets.
+/// The size of a picture after resizing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Resize {
-    /// Its own.
+    /// The picture keeps its size.
     Keep,
-    /// The shorter side gets this length, the longer one follows.
+    /// The shorter side gets this length, and proportions stay.
     Shortest(usize),
-    /// Rows and columns, whatever becomes of the proportions.
+    /// Rows and columns; proportions may change.
     Exact(usize, usize),
 }
 
-/// How a text becomes tokens.
+/// The tokens of a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TextSettings {
-    /// More tokens than this are cut off.
+    /// Most tokens; further ones are cut off.
     pub longest: usize,
-    /// Stands where a text is shorter than its neighbors.
+    /// The token that fills shorter texts of a batch.
     pub padding: u32,
 }
 
-/// How the outputs of an encoder, one per token or patch, become one.
+/// The pooling of an encoder's outputs, one per token or patch, to one embedding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pooling {
-    /// The encoder gives one by itself.
+    /// No pooling: the encoder gives one embedding by itself.
     None,
-    /// The first: that of the class token.
+    /// The first output, that of the class token.
     First,
-    /// Their mean.
+    /// The mean of all outputs.
     Mean,
 }
 
-/// What becomes of the outputs.
+/// The treatment of outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct OutputSettings {
-    /// How many become one.
+    /// The pooling to one embedding.
     pub pooling: Pooling,
-    /// Whether it gets length 1.
+    /// Scales embeddings to length 1.
     pub normalize: bool,
 }
 
-/// Larger than any input of an encoder; a slip of the finger otherwise.
+/// The longest side of a picture that is accepted.
 const LARGEST_SIDE: u64 = 4096;
-/// More tokens than any encoder that embeds sentences takes.
+/// Most tokens that are accepted as a limit.
 const MOST_TOKENS: u64 = 8192;
-/// What a tokenizer says that knows no limit of its own is far beyond it.
+/// The limit of encoders without one of their own.
 const USUAL_TOKENS: usize = 512;
 
-/// A JSON file, if it is there.
+/// Reads a JSON file; `None` if there is none.
 pub(crate) fn json(path: &Path) -> Result<Option<Value>> {
     let text = match std::fs::read(path) {
         Ok(text) => text,
@@ -89,22 +89,24 @@ pub(crate) fn json(path: &Path) -> Result<Option<Value>> {
 }
 
 impl PictureSettings {
-    /// From a `preprocessor_config.json`.
+    /// Reads a `preprocessor_config.json`.
     pub fn read(path: &Path) -> Result<Self> {
         let Some(value) = json(path)? else {
             return Err(Error::format(
                 path,
-                "is not there; it says how pictures are prepared. Put it beside the weights",
+                "is not there; it holds the preparation of pictures. Put it beside the weights",
             ));
         };
         Self::of(&value).map_err(|problem| Error::format(path, problem))
     }
 
+    /// Reads the settings of a picture from JSON.
     fn of(value: &Value) -> Result<Self, String> {
         let does = |key: &str| value.get(key).and_then(Value::as_bool).unwrap_or(true);
         if value.get("crop_pct").is_some_and(|share| !share.is_null()) {
             return Err("`crop_pct` is not supported; give `size` and `crop_size`".into());
         }
+        // The size and the crop; all pictures must end up equally large.
         let resize = if does("do_resize") { resize(value.get("size"))? } else { Resize::Keep };
         // Image processors that never crop have no such key.
         let crop = match value.get("crop_size") {
@@ -114,13 +116,18 @@ impl PictureSettings {
             _ => None,
         };
         if crop.is_none() && !matches!(resize, Resize::Exact(..)) {
-            return Err("pictures keep different sizes: neither `crop_size` nor `size` with `height` and `width` is given".into());
+            return Err(
+                "pictures keep different sizes: neither `crop_size` nor `size` with `height` and `width` is \
+                        given"
+                    .into(),
+            );
         }
         let filter = match value.get("resample").and_then(Value::as_u64) {
             None => Filter::Bicubic,
             Some(number) => Filter::of_number(number)
                 .ok_or_else(|| format!("`resample` {number} is not supported; 1 to 5 are"))?,
         };
+        // The scale, the mean and the deviation of the channels.
         let scale = match value.get("rescale_factor").and_then(Value::as_f64) {
             _ if !does("do_rescale") => 1.0,
             Some(factor) => factor,
@@ -147,6 +154,7 @@ impl PictureSettings {
     }
 }
 
+/// Reads `size`: a number or `shortest_edge` for the shorter side, or rows and columns.
 fn resize(size: Option<&Value>) -> Result<Resize, String> {
     let Some(size) = size else { return Err("`size` is not there".into()) };
     if size.is_u64() {
@@ -161,7 +169,7 @@ fn resize(size: Option<&Value>) -> Result<Resize, String> {
     }
 }
 
-/// Rows and columns: one number for both, or `height` and `width`.
+/// Reads rows and columns: one number for both, or `height` and `width`.
 fn sides(size: &Value) -> Result<(usize, usize), String> {
     if size.is_u64() {
         return side(Some(size)).map(|side| (side, side));
@@ -169,6 +177,7 @@ fn sides(size: &Value) -> Result<(usize, usize), String> {
     Ok((side(size.get("height"))?, side(size.get("width"))?))
 }
 
+/// Reads the length of a side.
 fn side(size: Option<&Value>) -> Result<usize, String> {
     match size.and_then(Value::as_u64) {
         Some(size @ 1..=LARGEST_SIDE) => Ok(size as usize),
@@ -180,7 +189,7 @@ fn side(size: Option<&Value>) -> Result<usize, String> {
 }
 
 impl TextSettings {
-    /// From the files beside `tokenizer.json`; `padding` is what that file says, if it does.
+    /// Reads the files beside `tokenizer.json`. `padding` is the padding token of that file, if it has one.
     pub(crate) fn read(
         folder: &Path,
         padding: Option<u32>,
@@ -206,7 +215,7 @@ impl TextSettings {
 }
 
 impl OutputSettings {
-    /// From the files of `sentence-transformers`; `None` where there are none.
+    /// Reads the files of `sentence-transformers`; `None` if there are none.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join("1_Pooling").join("config.json");
         let Some(value) = json(&path)? else { return Ok(None) };
@@ -215,10 +224,7 @@ impl OutputSettings {
             (true, false) => Pooling::First,
             (false, true) => Pooling::Mean,
             _ => {
-                return Err(Error::format(
-                    &path,
-                    "asks for another pooling than the mean or the class token",
-                ));
+                return Err(Error::format(&path, "has another pooling than the mean or the class token"));
             }
         };
         let modules = json(&folder.join("modules.json"))?;
@@ -251,7 +257,9 @@ mod tests {
         );
         assert_eq!(settings.mean, [0.5, 0.25, 0.125]);
         // Older files have plain numbers.
-        let old = json!({"crop_size": 8, "do_center_crop": true, "size": 9, "image_mean": [0, 0, 0], "image_std": [1, 1, 1]});
+        let old = json!({
+            "crop_size": 8, "do_center_crop": true, "size": 9, "image_mean": [0, 0, 0], "image_std": [1, 1, 1]
+        });
         let settings = PictureSettings::of(&old).unwrap();
         assert_eq!(
             (settings.resize, settings.crop, settings.scale),

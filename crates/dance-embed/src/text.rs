@@ -1,4 +1,4 @@
-//! Texts as an encoder reads them: tokens, of equally long texts together.
+//! Tokens: the numbers that an encoder of texts takes.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use tokenizers::{PaddingParams, Tokenizer, TruncationParams};
 
 use crate::settings::TextSettings;
 
-/// Makes tokens of texts.
+/// A tokenizer with its settings.
 pub(crate) struct Tokens {
     tokenizer: Tokenizer,
     pub(crate) settings: TextSettings,
 }
 
 impl Tokens {
-    /// From a `tokenizer.json` and what lies beside it.
+    /// Reads a `tokenizer.json` and the settings beside it.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let wrong =
             |error: tokenizers::Error| Error::format(path, format!("cannot be used as a tokenizer: {error}"));
@@ -28,7 +28,7 @@ impl Tokens {
         Ok(Self { tokenizer, settings })
     }
 
-    /// The tokens of a text; those at its beginning and end that the encoder wants are among them.
+    /// Returns the tokens of a text, with the special tokens at its beginning and end.
     pub(crate) fn of(&self, text: &str) -> Result<Vec<u32>, String> {
         let encoding = self.tokenizer.encode_fast(text, true);
         match encoding {

@@ -1,5 +1,5 @@
-/* Our charts, made with Observable Plot: ours in the accent colour, everything else muted, direct labels in place of legends.
-   A plain script that defines `Charts`, so that a page may also hold it inline. */
+/* Charts of one model, with Observable Plot: the accent colour for our method, muted colours for the rest, labels in place of
+   legends. A plain script that defines `Charts`, so that pages can hold it inline. */
 globalThis.Charts = (() => {
   "use strict";
   const color = (name) => `var(--${name})`;
@@ -29,47 +29,47 @@ globalThis.Charts = (() => {
     return element;
   }
 
-  /** Coverage against what was asked, with the band of chance. */
+  /** Coverage against the target, with the 95 % band of sampling noise. */
   function coverage(curve, alpha, width) {
     const rows = curve.filter((row) => row.alpha <= 0.4);
-    const asked = (row) => 1 - row.alpha;
+    const target = (row) => 1 - row.alpha;
     const here = rows.reduce((a, b) => (Math.abs(b.alpha - alpha) < Math.abs(a.alpha - alpha) ? b : a), rows[0]);
     return Plot.plot({
-      ...base(width, Math.min(320, 0.62 * width + 60), `Coverage against what was asked. At ${percent(asked(here))} asked it is ${percent(here.coverage, 1)}; by chance ${percent(here.low, 1)} to ${percent(here.high, 1)}.`),
-      x: { label: "asked for", tickFormat: (x) => percent(x), nice: false, ticks: width < 420 ? 4 : 6 },
+      ...base(width, Math.min(320, 0.62 * width + 60), `Coverage against the target. At ${percent(target(here))} it is ${percent(here.coverage, 1)}; by chance ${percent(here.low, 1)} to ${percent(here.high, 1)}.`),
+      x: { label: "target", tickFormat: (x) => percent(x), nice: false, ticks: width < 420 ? 4 : 6 },
       y: { label: "sets that hold the true label", tickFormat: (y) => percent(y), grid: true, ticks: 5 },
       marks: [
-        Plot.areaY(rows, { x: asked, y1: "low", y2: "high", fill: color("muted"), fillOpacity: 0.22 }),
-        Plot.lineY(rows, { x: asked, y: asked, stroke: color("muted"), strokeDasharray: "4 4" }),
-        Plot.lineY(rows, { x: asked, y: "coverage", stroke: color("accent"), strokeWidth: 2.5 }),
-        Plot.ruleX([here], { x: asked, stroke: color("text"), strokeOpacity: 0.35 }),
-        Plot.dot([here], { x: asked, y: "coverage", r: 5.5, fill: color("accent"), stroke: color("surface"), strokeWidth: 2 }),
-        Plot.text([here], { x: asked, y: "coverage", text: (row) => percent(row.coverage, 1), dy: -14, fill: color("accent"), fontWeight: 650, fontSize: 13, stroke: color("surface"), strokeWidth: 4 }),
-        Plot.text([rows[Math.floor(rows.length * 0.72)]], { x: asked, y: "low", text: () => "by chance, 95 in 100", dy: 16, fill: color("soft"), textAnchor: "start" }),
+        Plot.areaY(rows, { x: target, y1: "low", y2: "high", fill: color("muted"), fillOpacity: 0.22 }),
+        Plot.lineY(rows, { x: target, y: target, stroke: color("muted"), strokeDasharray: "4 4" }),
+        Plot.lineY(rows, { x: target, y: "coverage", stroke: color("accent"), strokeWidth: 2.5 }),
+        Plot.ruleX([here], { x: target, stroke: color("text"), strokeOpacity: 0.35 }),
+        Plot.dot([here], { x: target, y: "coverage", r: 5.5, fill: color("accent"), stroke: color("surface"), strokeWidth: 2 }),
+        Plot.text([here], { x: target, y: "coverage", text: (row) => percent(row.coverage, 1), dy: -14, fill: color("accent"), fontWeight: 650, fontSize: 13, stroke: color("surface"), strokeWidth: 4 }),
+        Plot.text([rows[Math.floor(rows.length * 0.72)]], { x: target, y: "low", text: () => "by chance, 95 in 100", dy: 16, fill: color("soft"), textAnchor: "start" }),
       ],
     });
   }
 
-  /** How a number per level falls or rises; the level that is chosen is marked. */
+  /** A number for every level. The chosen level is marked. */
   function ofLevel(curve, alpha, value, words, width, show) {
     const rows = curve.filter((row) => row.alpha <= 0.4);
-    const asked = (row) => 1 - row.alpha;
+    const target = (row) => 1 - row.alpha;
     const here = rows.reduce((a, b) => (Math.abs(b.alpha - alpha) < Math.abs(a.alpha - alpha) ? b : a), rows[0]);
     return Plot.plot({
-      ...base(width, Math.min(320, 0.62 * width + 60), `${words}: ${show(here[value])} at ${percent(asked(here))} asked.`),
-      x: { label: "asked for", tickFormat: (x) => percent(x), ticks: width < 420 ? 4 : 6 },
+      ...base(width, Math.min(320, 0.62 * width + 60), `${words}: ${show(here[value])} at a target of ${percent(target(here))}.`),
+      x: { label: "target", tickFormat: (x) => percent(x), ticks: width < 420 ? 4 : 6 },
       y: { label: words, grid: true, ticks: 5, zero: true, tickFormat: value === "size" ? undefined : (y) => percent(y) },
       marks: [
         Plot.ruleY([0], { stroke: color("line") }),
-        Plot.lineY(rows, { x: asked, y: value, stroke: color("accent"), strokeWidth: 2.5 }),
-        Plot.ruleX([here], { x: asked, stroke: color("text"), strokeOpacity: 0.35 }),
-        Plot.dot([here], { x: asked, y: value, r: 5.5, fill: color("accent"), stroke: color("surface"), strokeWidth: 2 }),
-        Plot.text([here], { x: asked, y: value, text: (row) => show(row[value]), dy: -14, fill: color("accent"), fontWeight: 650, fontSize: 13, stroke: color("surface"), strokeWidth: 4 }),
+        Plot.lineY(rows, { x: target, y: value, stroke: color("accent"), strokeWidth: 2.5 }),
+        Plot.ruleX([here], { x: target, stroke: color("text"), strokeOpacity: 0.35 }),
+        Plot.dot([here], { x: target, y: value, r: 5.5, fill: color("accent"), stroke: color("surface"), strokeWidth: 2 }),
+        Plot.text([here], { x: target, y: value, text: (row) => show(row[value]), dy: -14, fill: color("accent"), fontWeight: 650, fontSize: 13, stroke: color("surface"), strokeWidth: 4 }),
       ],
     });
   }
 
-  /** How many sets have 0, 1, 2 … labels. */
+  /** The number of sets with 0, 1, 2 … labels. */
   function sizes(counts, width) {
     const all = counts.reduce((a, b) => a + b, 0) || 1;
     const most = 12;
@@ -88,7 +88,7 @@ globalThis.Charts = (() => {
     });
   }
 
-  /** Every class: its coverage and where chance alone would put it. */
+  /** The coverage of every class, with the band of sampling noise. */
   function classes(rows, alpha, width) {
     const data = rows.map((row) => ({ ...row, coverage: row.covered / row.points, out: row.covered / row.points < row.low }));
     data.sort((a, b) => a.coverage - b.coverage || b.points - a.points);
@@ -111,7 +111,7 @@ globalThis.Charts = (() => {
     });
   }
 
-  /** Coverage of what came by chance, as it came, with the band it must stay in. */
+  /** Running coverage of randomly drawn points, with its band. */
   function monitor(series, alpha, width) {
     const last = series[series.length - 1];
     return Plot.plot({

@@ -1,5 +1,5 @@
-/* Charts that set methods, data sets and levels side by side, for reports. Adds to `Charts`: ours in the accent colour, others
-   muted, names beside what they name. Numbers come as the report wrote them. */
+/* Charts that compare methods, data sets and levels, for reports. Adds to `Charts`: our method in the accent colour, others
+   muted, names beside their lines and dots. */
 (() => {
   "use strict";
   const { base, color, percent } = Charts.parts;
@@ -7,19 +7,19 @@
   const PALETTE = ["#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0"];
   const FORMATS = { percent: (value) => percent(value), percent1: (value) => percent(value, 1), number: undefined };
 
-  /** A plot of those marks that there are. */
+  /** A plot of the marks that are not null. */
   const plot = (options) => Plot.plot({ ...options, marks: options.marks.filter(Boolean) });
   const shade = (one) => color(one.ours ? "accent" : "muted");
   const short = (name, letters) => (name.length > letters ? `${name.slice(0, letters - 1)}…` : name);
   const widest = (names) => Math.max(0, ...names.map((name) => name.length)) * LETTER;
 
-  /** Where a linear or logarithmic axis puts a value. */
+  /** The place of a value on a linear or logarithmic axis. */
   function axis([low, high], [from, to], logarithmic = false) {
     const scaled = logarithmic ? Math.log : (value) => value;
     return (value) => from + ((scaled(value) - scaled(low)) / (scaled(high) - scaled(low) || 1)) * (to - from);
   }
 
-  /** The range of values with some air around it. */
+  /** The range of values with a margin. */
   function around(values, { zero = false, logarithmic = false } = {}) {
     const [low, high] = [Math.min(...values, zero ? 0 : Infinity), Math.max(...values)];
     if (logarithmic) return [low / 1.6, high * 1.6];
@@ -44,7 +44,7 @@
     return { letters, marginLeft: Math.min(letters * LETTER, widest(rows.map((row) => row.name))) + 16 };
   }
 
-  /** One row per method: a dot or a bar, the range it comes from, and where chance would put it. */
+  /** One row per method: a dot or a bar, its range, and the band of sampling noise. */
   function rows({ rows, target, band, bars, format, label }, width) {
     const { letters, marginLeft } = ofRows(rows, width);
     const ends = rows.flatMap((row) => [row.value, row.least ?? row.value, row.most ?? row.value]);
@@ -70,7 +70,7 @@
     });
   }
 
-  /** One bar of 100 % per method, cut by how many labels its sets have. */
+  /** One bar of 100 % per method, divided by set size. */
   function shares({ rows, sizes }, width) {
     const { letters, marginLeft } = ofRows(rows, width);
     const strength = (size) => (size === "0" ? 0.9 : [1, 0.62, 0.4, 0.25, 0.14][sizes.filter((one) => one !== "0").indexOf(size)]);
@@ -127,9 +127,9 @@
     }
     const ordered = [...series].sort((a, b) => Boolean(a.ours) - Boolean(b.ours));
     const every = ordered.flatMap((one) => one.points.map(([across, up]) => ({ name: one.name, ours: one.ours, across, up })));
-    const told = series.map((one) => `${one.name} from ${show(one.points[0]?.[1] ?? 0)} to ${show(one.points.at(-1)?.[1] ?? 0)}`).join(", ");
+    const text = series.map((one) => `${one.name} from ${show(one.points[0]?.[1] ?? 0)} to ${show(one.points.at(-1)?.[1] ?? 0)}`).join(", ");
     return plot({
-      ...base(width, height, `${y.label} by ${x.label}: ${told}.`), ...margins,
+      ...base(width, height, `${y.label} by ${x.label}: ${text}.`), ...margins,
       x: { label: x.label, labelArrow: "none", tickFormat: across, ticks: words ? words.map((_, at) => at) : width < 480 ? 4 : 6, ...(words ? { domain: [-0.2, words.length - 0.8] } : {}) },
       y: { label: y.label, labelArrow: "none", domain, tickFormat: y.format.startsWith("percent") ? show : undefined, grid: true, ticks: 5 },
       marks: [
@@ -144,7 +144,7 @@
     });
   }
 
-  /** Dots with their names beside them, as far as there is room: ours first. */
+  /** Dots with their names beside them where there is room, ours first. */
   function scatter({ points, x, y, logarithmic }, width) {
     const height = Math.round(Math.min(420, 0.7 * width + 90));
     const margins = { marginLeft: 48, marginRight: 16, marginTop: 28, marginBottom: 38 };
@@ -168,9 +168,9 @@
       }
     }
     const scale = logarithmic ? { type: "log", ticks: 4, tickFormat: (value) => (value >= 1000 ? `${value / 1000}k` : String(value)) } : { ticks: width < 480 ? 4 : 6 };
-    const told = points.map((point) => `${point.name} ${+point.x.toPrecision(3)}, ${+point.y.toPrecision(3)}`).join("; ");
+    const text = points.map((point) => `${point.name} ${+point.x.toPrecision(3)}, ${+point.y.toPrecision(3)}`).join("; ");
     return plot({
-      ...base(width, height, `${y} by ${x}: ${told}.`), ...margins,
+      ...base(width, height, `${y} by ${x}: ${text}.`), ...margins,
       x: { label: x, labelArrow: "none", domain: domains.x, ...scale },
       y: { label: y, labelArrow: "none", domain: domains.y, grid: true, ...scale },
       marks: [
@@ -181,7 +181,7 @@
     });
   }
 
-  /** Points of several classes in the plane, each class named where most of it is. */
+  /** Points of several classes in the plane, with the name of each class at its center. */
   function plane({ classes, points }, width) {
     const height = Math.round(Math.min(400, 0.8 * width));
     const domains = [0, 1].map((side) => around(points.map((point) => point[side])));

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::html::escape;
 
-/// A Kind is a drawing that the scripts of [`crate::assets`] know; each wants its own JSON object.
+/// A drawing that the scripts of [`crate::assets`] know; each needs its own JSON object.
 ///
 /// Numbers of methods are objects with a `name`; the one with `"ours": true` is drawn in the accent colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Kind {
     }
 }
 
-/// A Chart is a figure with its headline above it and its numbers inside.
+/// A figure with its headline above it and its numbers inside.
 #[derive(Clone, Debug)]
 pub struct Chart {
     /// The drawing.
@@ -46,9 +46,9 @@ pub struct Chart {
     pub id: String,
     /// The finding, in one sentence with its number.
     pub headline: String,
-    /// How to read the chart, below it; empty for none.
+    /// A text below the chart that explains it; empty for none.
     pub caption: String,
-    /// The numbers, in the shape that [`Kind`] wants.
+    /// The numbers, in the shape that [`Kind`] needs.
     pub data: Value,
 }
 

@@ -15,12 +15,12 @@ pub fn escape(text: &str) -> String {
         .replace('\'', "&#39;")
 }
 
-/// A Document is a whole HTML page: a body in the frame of styles and scripts that draw its charts and sort its tables.
+/// A whole HTML page: a body with the styles and scripts that draw its charts and sort its tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Document<'a> {
     /// The title, as plain text.
     pub title: &'a str,
-    /// A comment in the second line, by which a program knows its own pages.
+    /// A comment in the second line, by which a program recognises its own pages.
     pub marker: &'a str,
     /// The content of `<main>`, as HTML.
     pub body: &'a str,

@@ -1,7 +1,7 @@
 //! Shows results to people: charts, tables, HTML pages and text for terminals.
 //!
-//! The server, the reports and the command line share this crate, which knows nothing of prediction sets. A [`table::Table`]
-//! is data with four forms: aligned text, the same with a terminal's bold and underline, Markdown and HTML. A
+//! The server, the reports and the command line share this crate, which does not depend on prediction sets. A
+//! [`table::Table`] has four forms: aligned text, aligned text with bold and underline, Markdown and HTML. A
 //! [`chart::Chart`] is a headline with the numbers that a script draws. An [`html::Document`] is a page that needs no
 //! network: the styles and scripts of [`assets`] are inside it.
 //!

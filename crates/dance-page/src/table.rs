@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::html::escape;
 use crate::text::{Align, escape_line, escape_markdown, pad, width};
 
-/// An Emphasis is the way in which a cell stands out.
+/// The emphasis of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Emphasis {
     /// The cell looks like all others.
@@ -17,7 +17,7 @@ pub enum Emphasis {
     Second,
 }
 
-/// A Cell is text with the number it stands for.
+/// A text with the number it stands for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
     /// The text that is shown.
@@ -51,12 +51,12 @@ impl Cell {
     }
 }
 
-/// A Table holds rows of cells under named columns, with a title and a note.
+/// Rows of cells under named columns, with a title and a note.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     /// The title; empty for none.
     pub title: String,
-    /// How to read the table; empty for none.
+    /// A text that explains the table; empty for none.
     pub note: String,
     /// The names of the columns.
     pub columns: Vec<String>,

@@ -1,15 +1,15 @@
-//! A terminal as a place to write to. Class names, ids and file names come from anywhere, so all text for people passes
-//! through one writer that escapes control characters.
+//! Output to terminals. Class names, ids and file names may hold control characters, so all text for people passes
+//! through one writer that escapes them.
 
 use std::io::{self, Write};
 
 use crate::text::escape_controls;
 
-/// A Terminal is a writer that escapes control characters before it hands text on.
+/// A writer that escapes control characters before it passes text on.
 #[derive(Debug)]
 pub struct Terminal<W>(pub W);
 
-/// Opens stdout, escaped for people or (`raw`) byte by byte for JSON, which has escapes of its own.
+/// Opens stdout: escaped for people or, if `raw`, unchanged for JSON, which has escapes of its own.
 pub fn stdout(raw: bool) -> Box<dyn Write> {
     let out = io::stdout().lock();
     if raw { Box::new(out) } else { Box::new(Terminal(out)) }

@@ -1,15 +1,15 @@
-//! Text for people: control characters made harmless, columns counted as a terminal shows them, lines wrapped.
+//! Text for people: escaped control characters, widths in terminal columns, wrapped lines.
 
 use std::borrow::Cow;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// The columns that paragraphs fill: as many as nearly every terminal has.
+/// The width of paragraphs, in columns.
 pub const COLUMNS: usize = 100;
 
-/// Writes control characters out (`\x1b`), but for tabs and ends of lines.
+/// Replaces control characters by escapes such as `\x1b`, except tabs and line ends.
 ///
-/// A terminal obeys a control character, and an id or a class name from a file may hold any.
+/// Terminals execute control characters, and ids and class names from files may hold any.
 pub fn escape_controls(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -24,7 +24,7 @@ pub fn escape_controls(text: &str) -> String {
     shown
 }
 
-/// Writes control characters out, tabs and ends of lines too, so that the text stays within its line.
+/// Replaces control characters by escapes, tabs and line ends too, so that the text stays within its line.
 pub fn escape_line(text: &str) -> String {
     escape_controls(text).replace('\n', "\\n").replace('\t', "\\t")
 }
@@ -39,12 +39,12 @@ pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// An Align is the side of its column at which text stands.
+/// The side of its column to which text is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// At the left, as words do.
+    /// To the left, for words.
     Left,
-    /// At the right, as numbers do.
+    /// To the right, for numbers.
     Right,
 }
 

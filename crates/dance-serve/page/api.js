@@ -1,46 +1,46 @@
-// Requests to the server this page came from, and to no other.
+// Requests to the server of this page.
 
 const STORED = "dance-key";
 
-async function ask(path, options = {}) {
+async function request(path, options = {}) {
   for (;;) {
     const key = sessionStorage.getItem(STORED);
     const headers = { ...options.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) };
     const response = await fetch(path, { ...options, headers });
     if (response.status !== 401) return response;
-    await askForKey(key !== null);
+    await enterKey(key !== null);
   }
 }
 
-let asking = null;
-function askForKey(wrong) {
-  asking ??= new Promise((done) => {
+let entering = null;
+function enterKey(wrong) {
+  entering ??= new Promise((done) => {
     const dialog = document.getElementById("key");
     const text = document.getElementById("key-text");
-    document.getElementById("key-wrong").textContent = wrong ? "That was none of its keys." : "";
+    document.getElementById("key-wrong").textContent = wrong ? "The server does not know this key." : "";
     text.value = "";
     dialog.addEventListener("close", () => {
       sessionStorage.setItem(STORED, text.value);
-      asking = null;
+      entering = null;
       done();
     }, { once: true });
     dialog.showModal();
   });
-  return asking;
+  return entering;
 }
 
-/** JSON from a path; throws what the server says is wrong. */
+/** Returns JSON from a path. Throws the problem that the server reports. */
 export async function get(path) {
-  return read(await ask(path));
+  return read(await request(path));
 }
 
 export async function post(path, body) {
-  return read(await ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }));
+  return read(await request(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }));
 }
 
-/** Sends a picture or a text as it is. */
+/** Sends a picture or a text as the body. */
 export async function send(path, body, type) {
-  return read(await ask(path, { method: "POST", headers: { "Content-Type": type }, body }));
+  return read(await request(path, { method: "POST", headers: { "Content-Type": type }, body }));
 }
 
 async function read(response) {
@@ -51,11 +51,11 @@ async function read(response) {
 
 const pictures = new Map();
 
-/** Where the picture of an id is, or null. Asked for once; with a key it could not be an `img` from the server itself. */
+/** Returns the address of the picture of an id, or null. It is fetched here, since an `img` element sends no key. */
 export function picture(id) {
   if (!pictures.has(id)) {
     const path = `/images/${id.split("/").map(encodeURIComponent).join("/")}`;
-    const found = ask(path).then(async (response) => (response.ok ? URL.createObjectURL(await response.blob()) : null));
+    const found = request(path).then(async (response) => (response.ok ? URL.createObjectURL(await response.blob()) : null));
     pictures.set(id, found.catch(() => null));
   }
   return pictures.get(id);

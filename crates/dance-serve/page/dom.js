@@ -1,6 +1,6 @@
-// Elements from data. Text becomes text and nothing else, so that no name of a class or id is ever read as HTML.
+// DOM elements from data. Texts become text nodes, so that no name of a class or id is read as HTML.
 
-/** An element: `h("p", {class: "soft", onclick}, "text", child)`. */
+/** Returns an element: `h("p", {class: "soft", onclick}, "text", child)`. */
 export function h(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties ?? {})) {
@@ -18,21 +18,19 @@ export const percent = (value, digits = 0) => `${(100 * value).toFixed(digits)} 
 export const number = (value) => value.toLocaleString("en-US");
 export const plural = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
 
-/** A chart with its headline above it. `draw(width)` makes the picture. */
+/** Returns a chart with its headline. `draw(width)` returns the picture. */
 export function chart(headline, draw, caption) {
   const plot = h("div", { class: "plot" });
-  const title = h("h3", {}, headline);
-  const figure = h("figure", { class: "chart card" }, title, plot, caption && h("figcaption", {}, caption));
-  figure.again = (words, redraw) => { title.textContent = words; plot.redraw(redraw); };
-  // It is drawn when it has a width.
+  const figure = h("figure", { class: "chart card" }, h("h3", {}, headline), plot, caption && h("figcaption", {}, caption));
+  // The chart is drawn once the element has a width.
   globalThis.Charts.mount(plot, draw);
   return figure;
 }
 
-/** Says something to everybody, also to those who do not see it. */
-export function say(words) {
-  let region = document.getElementById("said");
-  if (!region) document.body.append((region = h("div", { id: "said", role: "status", class: "toast" })));
+/** Shows a message for a moment. Screen readers read it out. */
+export function announce(words) {
+  let region = document.getElementById("message");
+  if (!region) document.body.append((region = h("div", { id: "message", role: "status", class: "toast" })));
   region.textContent = words;
   region.classList.add("shown");
   clearTimeout(region.timer);

@@ -1,7 +1,7 @@
-// Explore: every point with its set; search and filters; the point that is chosen, explained.
+// Explore: all points with their sets, a search and filters, and the explanation of the chosen point.
 
 import { h, number, percent, plural } from "./dom.js";
-import { flagged, missed, setOf, state, summary } from "./sets.js";
+import { isNovel, missed, nameOf, setOf, state, summary } from "./sets.js";
 import { face, explain } from "./point.js";
 
 const PAGE = 40;
@@ -13,7 +13,7 @@ export function open(main, chosen) {
   const choice = (id, label, options) => h("label", {}, h("span", {}, label), h("select", { id }, options.map(([value, words]) => h("option", { value }, words))));
   const classes = [...points.classes.keys()].filter((label) => points.truth?.includes(label) ?? true);
   const sizes = [["", "any size"], ["0", "empty"], ["1", "one label"], ["2", "two or three"], ["4", "four or more"]];
-  const marks = [["", "all"], ...(points.truth ? [["missed", "missed"], ["doubtful", "doubtful label"]] : []), ["empty", "empty set"], ...(points.novelty ? [["flagged", "unlike anything seen"]] : []), ["known", "reviewed"], ["seen", "seen by the model"]];
+  const marks = [["", "all"], ...(points.truth ? [["missed", "missed"], ["doubtful", "doubtful label"]] : []), ["empty", "empty set"], ["novel", "novel"], ["known", "reviewed"], ["used", "in the fit or calibration"]];
   const byClass = choice("by-class", "Class", [["", "all"], ...classes.map((label) => [String(label), points.classes[label]])]);
   const bySize = choice("by-size", "Set", sizes);
   const byMark = choice("by-mark", "Show", marks);
@@ -24,7 +24,7 @@ export function open(main, chosen) {
   view = { search, byClass, bySize, byMark, overview, list, more, detail, shown: PAGE, chosen: null, places: [] };
   for (const control of [search, byClass, bySize, byMark]) control.addEventListener("input", () => { view.shown = PAGE; draw(); });
   main.append(
-    h("h1", { class: "quiet" }, "Every point with the labels it may have"),
+    h("h1", { class: "quiet" }, "Points and their prediction sets"),
     h("div", { class: "filters card" }, search, h("div", { class: "choices" }, points.truth && byClass, bySize, byMark)),
     overview,
     h("div", { class: "split" }, h("div", {}, list, more), detail));
@@ -63,9 +63,9 @@ function wanted() {
     if (mark === "missed" && !missed(place)) continue;
     if (mark === "empty" && count) continue;
     if (mark === "doubtful" && !((points.p_of_label?.[place] ?? 0) < 0.02)) continue;
-    if (mark === "flagged" && !flagged(points.novelty[place])) continue;
+    if (mark === "novel" && !isNovel(points.novelty[place])) continue;
     if (mark === "known" && !state.known.has(points.names[place])) continue;
-    if (mark === "seen" && !points.seen[place]) continue;
+    if (mark === "used" && !points.used[place]) continue;
     places.push(place);
   }
   return places;
@@ -88,12 +88,12 @@ function row(place) {
   const { points } = state;
   const set = setOf(place);
   const truth = points.truth?.[place];
-  const chips = set.slice(0, 6).map((label) => h("span", { class: label === truth ? "chip true" : "chip" }, points.classes[label]));
+  const chips = set.slice(0, 6).map((label) => h("span", { class: label === truth ? "chip true" : "chip" }, nameOf(label)));
   if (set.length > 6) chips.push(h("span", { class: "chip more" }, `+${set.length - 6}`));
   if (!set.length) chips.push(h("span", { class: "chip empty" }, "empty set"));
   const miss = points.truth && missed(place);
   return h("li", { "data-point": String(place) },
     h("a", { href: `#explore/${place}`, class: miss ? "point missed" : "point", "aria-current": place === view.chosen },
       face(points.names[place], "small"),
-      h("span", { class: "of" }, points.labels && h("span", { class: "given" }, miss ? "missed: " : "", points.labels[place]), h("span", { class: "chips" }, chips), flagged(points.novelty?.[place]) && h("span", { class: "chip empty" }, "unlike anything seen"))));
+      h("span", { class: "of" }, points.labels && h("span", { class: "given" }, miss ? "missed: " : "", points.labels[place]), h("span", { class: "chips" }, chips), isNovel(points.novelty[place]) && h("span", { class: "chip empty" }, "novel"))));
 }

@@ -1,16 +1,16 @@
-// Which view is shown, and the error level that all of them share.
+// The views of the page, and the error level that they share.
 
 import { get } from "./api.js";
 import { h, number } from "./dom.js";
 import { alpha, state, take } from "./sets.js";
 import * as explore from "./explore.js";
-import * as promise from "./promise.js";
+import * as coverage from "./coverage.js";
 import * as review from "./review.js";
 import * as tryOwn from "./try.js";
 import * as reference from "./reference.js";
 
-const VIEWS = { explore, promise, review, try: tryOwn, api: reference };
-const TITLES = { explore: "Explore", promise: "Promise", review: "Review", try: "Try your own", api: "API" };
+const VIEWS = { explore, coverage, review, try: tryOwn, api: reference };
+const TITLES = { explore: "Explore", coverage: "Coverage", review: "Review", try: "Try your own", api: "API" };
 const main = document.getElementById("main");
 const slider = document.getElementById("alpha");
 let view = null;
@@ -31,7 +31,7 @@ async function show() {
   main.replaceChildren();
   main.className = `view-${wanted}`;
   try {
-    if (!state.points && ["explore", "promise", "review"].includes(wanted)) {
+    if (!state.points && ["explore", "coverage", "review"].includes(wanted)) {
       main.append(noPoints());
       return;
     }
@@ -43,15 +43,15 @@ async function show() {
 
 function noPoints() {
   return h("div", { class: "card narrow" },
-    h("h1", {}, "No points to look at"),
-    h("p", {}, "This server has a model and no points of its own. Start it with ", h("code", {}, "--data FILE"), " to see points here, or ask it about one of yours under ", h("a", { href: "#try" }, "Try your own"), "."));
+    h("h1", {}, "This server has no points"),
+    h("p", {}, "It was started with a model alone. Start it with ", h("code", {}, "--data FILE") , " to see the points of a file here, or enter a point under ", h("a", { href: "#try" }, "Try"), "."));
 }
 
 function words() {
-  const sure = 100 - state.hundredths;
+  const target = 100 - state.hundredths;
   document.getElementById("level-words").replaceChildren(
-    h("strong", {}, `${sure} %`), ` of sets hold the true label (alpha ${alpha().toFixed(2)})`);
-  slider.setAttribute("aria-valuetext", `${sure} percent`);
+    h("strong", {}, `${target} %`), ` of sets shall hold the true label (alpha ${alpha().toFixed(2)})`);
+  slider.setAttribute("aria-valuetext", `${target} percent`);
 }
 
 slider.addEventListener("input", () => {
@@ -62,8 +62,8 @@ slider.addEventListener("input", () => {
 
 async function start() {
   state.model = await get("/v1/model");
-  const { classes, calibration_points: calibrated, id } = state.model;
-  document.getElementById("model").textContent = `model ${id} · ${number(classes.length)} classes · calibrated on ${number(calibrated)} points`;
+  const { classes, calibration_points: calibrated, id, method } = state.model;
+  document.getElementById("model").textContent = `model ${id} · method ${method} · ${number(classes.length)} classes · calibrated on ${number(calibrated)} points`;
   if (state.model.points) take(await get("/v1/points"));
   words();
   addEventListener("hashchange", show);

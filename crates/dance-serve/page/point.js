@@ -1,12 +1,12 @@
-// One point: what it is, which labels its set holds at the chosen level, and the labelled examples that speak for each.
+// One point: its picture or text, its set at the chosen level, and the nearest examples of each label.
 
 import { picture, post } from "./api.js";
 import { h, number, percent } from "./dom.js";
-import { alpha, flagged, holds, state } from "./sets.js";
+import { alpha, holds, isNovel, state } from "./sets.js";
 
 const SHOWN = 8;
 
-/** What a point looks like: its picture where there are pictures, otherwise its text or id. */
+/** Returns the picture of a point, or its text or id where there are no pictures. */
 export function face(name, size) {
   if (!state.model.images) return h("span", { class: `face text ${size}` }, state.points?.named === false ? `row ${name}` : name);
   const image = h("img", { alt: name, decoding: "async" });
@@ -27,7 +27,7 @@ export async function explain(box, which) {
     box.removeAttribute("aria-busy");
     return;
   }
-  if (box.wanted !== which) return; // another one was chosen meanwhile
+  if (box.wanted !== which) return; // another point was chosen meanwhile
   let shown = SHOWN;
   const head = h("div", {});
   const list = h("ol", { class: "labels" });
@@ -42,15 +42,21 @@ function draw(found, place, head, list, more, shown) {
   const { points } = state;
   const inSet = found.labels.filter((one) => holds(one.level));
   const given = place === undefined ? null : points.labels?.[place];
-  const verdict = given === null || given === undefined ? "" : inSet.some((one) => one.label === given) ? " It holds the true label." : " It misses the true label.";
+  const hasNew = found.new_label !== null && holds(found.new_label);
+  const isKnown = found.labels.some((one) => one.label === given);
+  const covered = isKnown ? inSet.some((one) => one.label === given) : hasNew;
+  const verdict = given === null || given === undefined ? "" : covered ? " It holds the true label." : " It misses the true label.";
+  const size = `${inSet.length === 1 ? "one label" : `${inSet.length} labels`} of ${number(found.labels.length)}`;
+  const target = `At ${100 - state.hundredths} %`;
   const sentence = inSet.length
-    ? `At ${100 - state.hundredths} % the set holds ${inSet.length === 1 ? "one label" : `${inSet.length} labels`} of ${number(found.labels.length)}.`
-    : `At ${100 - state.hundredths} % no label conforms: the set is empty. Ask for more certainty, or have a person look.`;
+    ? `${target} the set holds ${size}${hasNew ? ", and a new label that no point of the model has" : ""}.`
+    : hasNew ? `${target} the set holds a new label alone: no label of the model conforms.`
+    : `${target} the set is empty: no label conforms. Raise the target coverage, or let a person decide.`;
   head.replaceChildren(...[
     place === undefined ? h("h2", {}, "Your point") : h("h2", { class: "shown" }, face(points.names[place], "large")),
-    given && h("p", { class: "soft" }, "came with the label ", h("strong", {}, given), points.seen[place] ? " · the model has seen this very point, so it says nothing about new ones" : ""),
+    given && h("p", { class: "soft" }, "The label in the file is ", h("strong", {}, given), ".", points.used[place] ? " The point took part in the fit or the calibration, so that its set shows nothing about new points." : ""),
     h("p", { class: "sentence" }, h("strong", {}, sentence), verdict),
-    flagged(found.novelty) && h("p", { class: "wrong" }, "It is unlike anything the model has seen: of points like those it was calibrated on, at most one in a hundred is as far away. The promise may not be about this one."),
+    isNovel(found.novelty) && h("p", { class: "wrong" }, "The point is novel: at most one in a hundred points like the calibration points is as far from them. The guarantee may not hold for it."),
   ].filter(Boolean));
   const open = new Set([...list.querySelectorAll("details[open]")].map((one) => one.dataset.label));
   const first = !list.children.length;
@@ -61,8 +67,9 @@ function draw(found, place, head, list, more, shown) {
 
 function label(one, given, open) {
   const inSet = holds(one.level);
-  const p = one.p_value ?? Math.min(one.rank_p_value, one.contrast_p_value);
-  const words = `${inSet ? "in the set" : "not in the set"}, p-value ${p.toFixed(3)}, probability ${percent(one.probability, 1)}`;
+  const p = one.p_value;
+  const scores = one.rank_p_value === undefined ? "" : ` (rank ${one.rank_p_value.toFixed(3)}, contrastive score ${one.contrast_p_value.toFixed(3)})`;
+  const words = `p-value ${p.toFixed(3)}${scores} · probability ${percent(one.probability, 1)}`;
   const bar = h("span", { class: "bar", "aria-hidden": "true" },
     h("span", { class: "fill", style: { width: `${100 * p}%` } }),
     h("span", { class: "cut", style: { left: `${100 * alpha()}%` } }));
@@ -74,6 +81,7 @@ function label(one, given, open) {
   });
   return h("li", { class: inSet ? "in" : "out" },
     h("details", { open, "data-label": one.label },
-      h("summary", {}, h("span", { class: "name" }, one.label, given === one.label && h("span", { class: "truth" }, " true label")), bar, h("span", { class: "p" }, p.toFixed(3)), h("span", { class: "hidden" }, words)),
-      examples.length ? h("ul", { class: "examples" }, examples) : h("p", { class: "soft" }, "No labelled example of it is anywhere near.")));
+      h("summary", {}, h("span", { class: "name" }, one.label, given === one.label && h("span", { class: "truth" }, " true label")), bar, h("span", { class: "p" }, p.toFixed(3)), h("span", { class: "hidden" }, inSet ? "in the set" : "not in the set")),
+      h("p", { class: "soft" }, words),
+      examples.length ? h("ul", { class: "examples" }, examples) : h("p", { class: "soft" }, "No example of it is among the nearest points.")));
 }

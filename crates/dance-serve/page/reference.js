@@ -1,15 +1,15 @@
-// The API, from the description that the server itself gives.
+// The API, from the server's own description.
 
 import { get } from "./api.js";
 import { h } from "./dom.js";
 
 export async function open(main) {
-  const interface_ = await get("/openapi.json");
-  const paths = Object.entries(interface_.paths).flatMap(([path, methods]) => Object.entries(methods).map(([method, one]) => ({ path, method, one })));
+  const api = await get("/openapi.json");
+  const paths = Object.entries(api.paths).flatMap(([path, methods]) => Object.entries(methods).map(([method, one]) => ({ path, method, one })));
   main.append(
     h("h1", { class: "quiet" }, "The API"),
-    h("p", { class: "soft" }, interface_.info.description, " The same for machines: ", h("a", { href: "/openapi.json" }, "openapi.json"), "."),
-    ...paths.map((one) => operation(one, interface_)));
+    h("p", { class: "soft" }, api.info.description, " For programs: ", h("a", { href: "/openapi.json" }, "openapi.json"), "."),
+    ...paths.map((one) => operation(one, api)));
 }
 
 function operation({ path, method, one }, all) {
@@ -21,9 +21,9 @@ function operation({ path, method, one }, all) {
     h("h2", {}, h("span", { class: `method ${method}` }, method.toUpperCase()), " ", h("code", {}, path)),
     h("p", {}, one.description || one.summary),
     (one.parameters ?? []).length > 0 && h("div", {}, h("h3", {}, "Parameters"), table(one.parameters.map((parameter) => [parameter.name, type(parameter.schema), parameter.description ?? ""]))),
-    body && h("div", {}, h("h3", {}, "Sent, as JSON"), members(body, all)),
-    schema && h("div", {}, h("h3", {}, "Answered"), members(schema, all)),
-    h("details", {}, h("summary", {}, "When there is no answer"), table(refusals.map(([status, refusal]) => [status, refusal.description]))));
+    body && h("div", {}, h("h3", {}, "Request, as JSON"), members(body, all)),
+    schema && h("div", {}, h("h3", {}, "Response"), members(schema, all)),
+    h("details", {}, h("summary", {}, "Error responses"), table(refusals.map(([status, refusal]) => [status, refusal.description]))));
 }
 
 const resolve = (schema, all) => (schema?.$ref ? all.components.schemas[schema.$ref.split("/").pop()] : schema);

@@ -1,16 +1,16 @@
-// Review: a queue of points for a person who knows; confirm or correct with the keyboard. What is decided goes to the journal with how
-// the point was found: the audit is a part of the points drawn at random beforehand, and all other queues keep out of it.
+// Review: queues of points for a person who knows the labels. A decision goes to the journal with the provenance of the point: the
+// points of the audit were drawn at random, and those of the other queues are picked.
 
 import { get, post } from "./api.js";
-import { h, number, plural, say } from "./dom.js";
+import { announce, h, number, plural } from "./dom.js";
 import { alpha, setOf, state } from "./sets.js";
 import { explain, face } from "./point.js";
 
 const QUEUES = {
-  audit: { title: "Random audit", why: "Drawn at random beforehand: what you find here is like what new points will bring, so it feeds the monitor and may recalibrate. Decide every one.", how: "chance" },
-  largest: { title: "Largest sets", why: "The model is least sure of these.", how: "picked" },
-  doubtful: { title: "Suspected label errors", why: "The label they came with conforms worst of all.", how: "picked" },
-  far: { title: "Unlike anything seen", why: "The least like the points the model was calibrated on, whatever their label.", how: "picked" },
+  audit: { title: "Random audit", why: "These points were drawn at random, so they are like new points: their labels feed the monitor and may calibrate a model. Decide all of them.", provenance: "random" },
+  largest: { title: "Largest sets", why: "The model is least certain of these points.", provenance: "picked" },
+  doubtful: { title: "Suspected label errors", why: "The label in the file conforms worst for these points.", provenance: "picked" },
+  novel: { title: "Novel points", why: "These points are the least like the calibration points, whatever their label.", provenance: "picked" },
 };
 let view = null;
 
@@ -22,7 +22,7 @@ export async function open(main) {
     h("button", { type: "button", role: "tab", id: `queue-${name}`, "aria-controls": "work", onclick: () => choose(name) }, queue.title));
   view.tabs = tabs;
   view.work = h("section", { class: "work", id: "work", role: "tabpanel", "aria-label": "Point under review" });
-  main.append(h("h1", { class: "quiet" }, "Points worth a person's look"), h("div", { class: "tabs", role: "tablist", "aria-label": "Queues" }, tabs), view.work);
+  main.append(h("h1", { class: "quiet" }, "Points for review"), h("div", { class: "tabs", role: "tablist", "aria-label": "Queues" }, tabs), view.work);
   document.addEventListener("keydown", keys);
   await choose(view.queue);
 }
@@ -45,8 +45,8 @@ function order(queue) {
   const { points } = state;
   if (queue === "audit") return points.audit;
   const rest = [...Array(points.count).keys()].filter((place) => !points.audited.has(place));
-  const value = { largest: (place) => -setOf(place).length, doubtful: (place) => points.p_of_label[place] ?? -1, far: (place) => points.novelty?.[place] ?? 0 }[queue];
-  return rest.sort((a, b) => value(a) - value(b) || (queue === "far" && points.nearest[b] - points.nearest[a]) || a - b);
+  const value = { largest: (place) => -setOf(place).length, doubtful: (place) => points.p_of_label[place] ?? -1, novel: (place) => points.novelty[place] }[queue];
+  return rest.sort((a, b) => value(a) - value(b) || (queue === "novel" && points.nearest[b] - points.nearest[a]) || a - b);
 }
 
 function choose(queue) {
@@ -77,24 +77,24 @@ function next() {
   const names = [...new Set([given, ...set.map((label) => points.classes[label])].filter((name) => name !== undefined))].slice(0, 9);
   view.options = names;
   const buttons = names.map((name, number) => h("button", { type: "button", class: name === given ? "option given" : "option", onclick: () => decide(name) },
-    h("kbd", {}, String(number + 1)), h("span", {}, name), name === given && h("span", { class: "soft" }, " as it came")));
+    h("kbd", {}, String(number + 1)), h("span", {}, name), name === given && h("span", { class: "soft" }, " label in the file")));
   const other = h("input", { id: "other", list: "every-label", "aria-label": "Another label", placeholder: "another label…" });
   const form = h("form", { class: "other", onsubmit: (event) => { event.preventDefault(); if (other.value.trim()) decide(other.value.trim()); } },
     other, h("datalist", { id: "every-label" }, points.classes.map((name) => h("option", { value: name }))), h("button", {}, "Use it"));
-  const skip = queue.how === "picked" && h("button", { type: "button", class: "quiet", onclick: skipIt }, h("kbd", {}, "S"), " skip");
-  view.detail = h("section", { class: "detail card", "aria-label": "Why these labels" });
+  const skip = queue.provenance === "picked" && h("button", { type: "button", class: "quiet", onclick: skipIt }, h("kbd", {}, "S"), " skip");
+  view.detail = h("section", { class: "detail card", "aria-label": "Explanation" });
   view.work.replaceChildren(progress,
     h("div", { class: "split" },
       h("div", { class: "card under", id: "under", "data-point": String(place) },
         h("div", { class: "shown" }, face(points.names[place], "large")),
-        h("p", {}, h("strong", {}, "What is it?"), h("span", { class: "soft" }, ` The set at ${100 - state.hundredths} % holds ${plural(set.length, "label")}.`)),
-        h("div", { class: "options" }, buttons), form, h("p", { class: "soft keys" }, h("kbd", {}, "Enter"), " confirms the label it came with, ", h("kbd", {}, "1"), "–", h("kbd", {}, "9"), " choose, ", h("kbd", {}, "/"), " types another. ", skip)),
+        h("p", {}, h("strong", {}, "Which label is true?"), h("span", { class: "soft" }, ` The set at ${100 - state.hundredths} % holds ${plural(set.length, "label")}.`)),
+        h("div", { class: "options" }, buttons), form, h("p", { class: "soft keys" }, h("kbd", {}, "Enter"), " confirms the label in the file, ", h("kbd", {}, "1"), "–", h("kbd", {}, "9"), " choose, ", h("kbd", {}, "/"), " types another. ", skip)),
       view.detail));
   return explain(view.detail, { point: place });
 }
 
 function skipIt() {
-  if (QUEUES[view.queue].how !== "picked" || view.place === null) return;
+  if (QUEUES[view.queue].provenance !== "picked" || view.place === null) return;
   view.skipped.add(view.place);
   next();
 }
@@ -102,19 +102,19 @@ function skipIt() {
 async function decide(label) {
   if (view.busy || view.place === null) return;
   view.busy = true;
-  const { how } = QUEUES[view.queue];
+  const { provenance } = QUEUES[view.queue];
   const place = view.place;
   try {
-    const body = { how, labels: [{ point: place, label }] };
-    if (how === "picked") body.why = QUEUES[view.queue].title.toLowerCase();
+    const body = { provenance, labels: [{ point: place, label }] };
+    if (provenance === "picked") body.why = QUEUES[view.queue].title.toLowerCase();
     await post("/v1/labels", body);
-    state.known.set(state.points.names[place], { label, how });
-    say(`Saved: ${label}`);
+    state.known.set(state.points.names[place], { label, provenance });
+    announce(`Saved: ${label}`);
     view.busy = false;
     await next();
   } catch (error) {
     view.busy = false;
-    say(`Not saved: ${error.message}`);
+    announce(`Not saved: ${error.message}`);
   }
 }
 

@@ -1,12 +1,13 @@
-// The points of the page and their sets. The server says for every label up to which error level it is in the set, so the slider needs
-// no further request.
+// The points of the page and their sets. The server sends the levels at which each label is in the set, so that the slider needs no
+// further request.
 
 export const state = { model: null, points: null, known: new Map(), hundredths: 10 };
 
-/** Error level, as the API writes it. */
+/** Returns the error level. */
 export const alpha = () => state.hundredths / 100;
 
-/** Takes in what `/v1/points` says. */
+/** Stores the response of `/v1/points`. The label after the last class is a new label, which is also the true label of points whose
+ * label the model does not know. */
 export function take(data) {
   const sets = data.levels.map((flat) => {
     const labels = [];
@@ -14,28 +15,32 @@ export function take(data) {
     return labels.sort((a, b) => height(b.level) - height(a.level) || a.label - b.label);
   });
   const index = new Map(data.classes.map((name, place) => [name, place]));
-  state.points = { ...data, sets, count: data.names.length, truth: data.labels?.map((name) => index.get(name) ?? -1) ?? null, audited: new Set(data.audit) };
+  state.points = { ...data, sets, count: data.names.length, truth: data.labels?.map((name) => index.get(name) ?? data.classes.length) ?? null, audited: new Set(data.audit) };
 }
 
 const height = (level) => (typeof level === "number" ? level : [...level].filter((digit) => digit === "1").length);
 
-/** Whether a label with this level is in the set: a number of hundredths up to which it is, or a digit for each. */
+/** Returns whether a label with this level is in the set: a number of hundredths up to which it is, or a digit for each. */
 export const holds = (level, hundredths = state.hundredths) =>
   typeof level === "number" ? hundredths <= level : level[hundredths - 1] === "1";
 
-/** The set of a point: numbers of labels, most conforming first. */
+/** Returns the name of a label. */
+export const nameOf = (label) => state.points.classes[label] ?? "a new label";
+
+/** Returns the set of a point: numbers of labels, the best conforming first. */
 export const setOf = (point) => state.points.sets[point].filter((one) => holds(one.level)).map((one) => one.label);
 
+/** Returns whether the set of a point misses its true label. */
 export function missed(point) {
   const { truth } = state.points;
   if (!truth) return false;
   return !state.points.sets[point].some((one) => one.label === truth[point] && holds(one.level));
 }
 
-/** Whether a point is unlike anything seen: such a p-value has one in a hundred of those that came like the calibration points. */
-export const flagged = (novelty) => typeof novelty === "number" && novelty <= 0.01;
+/** Returns whether a point is novel: at most one in a hundred points like the calibration points has such a p-value. */
+export const isNovel = (novelty) => novelty <= 0.01;
 
-/** Coverage, mean size and share of empty sets of some points. */
+/** Returns coverage, mean size and share of empty sets of some points. */
 export function summary(points) {
   let [labels, empty, covered] = [0, 0, 0];
   for (const point of points) {

@@ -1,4 +1,4 @@
-// Try your own: an embedding from the clipboard or a file; a picture or a text where the server has the model's encoder.
+// Try: an embedding from the clipboard or a file, or a picture or a text on a server with an encoder.
 
 import { send } from "./api.js";
 import { h, number, plural } from "./dom.js";
@@ -17,7 +17,7 @@ export function open(main) {
   const zone = h("div", { class: "drop card" },
     h("label", { for: "numbers" }, h("strong", {}, "Paste an embedding"), ` of the encoder the model was fitted with (${number(dimensions)} numbers)`),
     text,
-    h("p", { class: "soft", id: "format" }, "JSON, or numbers with commas or spaces between them. Or choose a file, or drop one here: .json, .jsonl, .csv, .npy."),
+    h("p", { class: "soft", id: "format" }, "JSON, or numbers with commas or spaces between them. You can also choose a file or drop one here: .json, .jsonl, .csv, .npy."),
     h("div", { class: "row" }, h("button", { type: "button", class: "primary", id: "ask", onclick: () => ask(text.value) }, "Show its set"), h("label", { class: "button" }, "Choose a file", file), rows),
     problem);
   let points = [];
@@ -25,7 +25,7 @@ export function open(main) {
   const show = async (values) => {
     points = values;
     problem.textContent = "";
-    if (!points.length) { problem.textContent = "There are no numbers in it."; return; }
+    if (!points.length) { problem.textContent = "The text has no numbers."; return; }
     rows.hidden = points.length === 1;
     rows.querySelector("select").replaceChildren(...points.slice(0, 500).map((_, index) => h("option", { value: String(index) }, `${index} of ${plural(points.length, "row")}`)));
     await point(0);
@@ -54,10 +54,10 @@ export function open(main) {
     if (dropped) (takes === "pictures" && dropped.type.startsWith("image/") ? own.take : take)(dropped);
   });
   if (own) zone.prepend(own.part, h("hr", {}));
-  main.append(h("h1", { class: "quiet" }, "Ask about a point of your own"), h("div", { class: "split" }, zone, detail));
+  main.append(h("h1", { class: "quiet" }, "Enter a point of your own"), h("div", { class: "split" }, zone, detail));
 }
 
-/** What is embedded before it is asked about: a picture or a text. */
+/** Returns the form for a picture or a text, which the server embeds. */
 function encoded(takes, show, problem) {
   const preview = h("div", { class: "shown" });
   const take = async (content, type = content.type) => {
@@ -68,7 +68,7 @@ function encoded(takes, show, problem) {
     } catch (error) { problem.textContent = `${content.name ?? "The text"}: ${error.message}`; }
   };
   if (takes === "texts") {
-    const words = h("textarea", { id: "words", rows: "3", placeholder: "Any text of the kind the model was fitted with" });
+    const words = h("textarea", { id: "words", rows: "3", placeholder: "A text of the kind that the model was fitted with" });
     const ask = h("button", { type: "button", class: "primary", id: "embed", onclick: () => take(words.value, "text/plain") }, "Show its set");
     return { take, part: h("div", {}, h("label", { for: "words" }, h("strong", {}, "Write a text")), words, h("div", { class: "row" }, ask)) };
   }
@@ -86,7 +86,7 @@ export function close() { detail = null; }
 
 export function update() { detail?.update?.(); }
 
-/** Rows of numbers from JSON, JSON lines, or numbers with signs between them. */
+/** Returns rows of numbers from JSON, JSON lines, or numbers with separators between them. */
 export function read(text) {
   const embedding = (value) => (Array.isArray(value) ? value : value?.embedding);
   const trimmed = text.trim();
@@ -94,33 +94,33 @@ export function read(text) {
   try {
     const value = JSON.parse(trimmed);
     if (Array.isArray(value) && value.length && typeof value[0] !== "number") return value.map(embedding);
-    return [embedding(value) ?? fail("there is no `embedding` in it")];
+    return [embedding(value) ?? fail("the object has no `embedding`")];
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
   }
   const lines = trimmed.split(/\r?\n/).filter((line) => line.trim());
   if (/^[[{]/.test(lines[0].trim())) return lines.map((line) => embedding(JSON.parse(line)));
   const rows = lines.map((line) => line.trim().split(/[\s,;]+/).filter(Boolean).map(Number));
-  if (rows.length > 1 && rows[0].some(Number.isNaN)) rows.shift(); // names of columns
-  if (rows.some((row) => row.some(Number.isNaN))) fail("it holds something that is no number");
+  if (rows.length > 1 && rows[0].some(Number.isNaN)) rows.shift(); // the first line has the names of columns
+  if (rows.some((row) => row.some(Number.isNaN))) fail("an entry is not a number");
   return rows;
 }
 
-/** Rows of a .npy file of 32- or 64-bit numbers. */
+/** Returns the rows of a .npy file of 32- or 64-bit numbers. */
 export function npy(buffer) {
   const view = new DataView(buffer);
-  if (buffer.byteLength < 12 || view.getUint8(0) !== 0x93) fail("is no .npy file");
+  if (buffer.byteLength < 12 || view.getUint8(0) !== 0x93) fail("the file is not in the .npy format");
   const long = view.getUint8(6) > 1;
   const begin = long ? 12 : 10;
   const length = long ? view.getUint32(8, true) : view.getUint16(8, true);
   const header = new TextDecoder("latin1").decode(new Uint8Array(buffer, begin, length));
-  const kind = /'descr':\s*'<(f4|f8)'/.exec(header)?.[1] ?? fail("holds other numbers than 32- and 64-bit ones");
-  if (/'fortran_order':\s*True/.test(header)) fail("is in Fortran order; save it with np.ascontiguousarray");
+  const kind = /'descr':\s*'<(f4|f8)'/.exec(header)?.[1] ?? fail("the file has other numbers than 32- and 64-bit floats");
+  if (/'fortran_order':\s*True/.test(header)) fail("the array is in Fortran order; save it with np.ascontiguousarray");
   const shape = (/'shape':\s*\(([^)]*)\)/.exec(header)?.[1] ?? "").split(",").map((one) => one.trim()).filter(Boolean).map(Number);
   const bytes = buffer.slice(begin + length);
   const values = kind === "f4" ? new Float32Array(bytes) : new Float64Array(bytes);
   const columns = shape.length === 1 ? shape[0] : shape[1];
-  if (shape.length > 2 || !columns) fail("must be one row of numbers per point");
+  if (shape.length > 2 || !columns) fail("the array must have one row of numbers per point");
   return Array.from({ length: Math.floor(values.length / columns) }, (_, row) => Array.from(values.subarray(row * columns, (row + 1) * columns)));
 }
 

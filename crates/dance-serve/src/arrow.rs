@@ -1,4 +1,4 @@
-//! Arrow IPC streams, for bulk: a column `embedding` in, one row per answer out.
+//! Arrow IPC streams for many points: a column `embedding` comes in, a row per answer goes out.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -14,13 +14,13 @@ use dance::model::{Include, Refusal};
 use serde_json::Value;
 
 use crate::points::{Points, Shape};
-use crate::predict::{self, Answers, Asked, How};
+use crate::predict::{self, Options, PredictRequest, PredictResponse};
 use crate::problem::{Problem, RowProblem};
 
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.apache.arrow.stream";
 
-/// Whether Arrow is asked for; `None` where either will do.
-pub(crate) fn accepted(headers: &HeaderMap) -> Option<bool> {
+/// Returns whether the client accepts Arrow (`true`) or JSON (`false`); `None` without a preference.
+pub(crate) fn accept_header(headers: &HeaderMap) -> Option<bool> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accept.contains(MEDIA_TYPE) {
         Some(true)
@@ -31,13 +31,15 @@ pub(crate) fn accepted(headers: &HeaderMap) -> Option<bool> {
     }
 }
 
-/// The points of a stream, with `alpha` and `include` from the query: `?alpha=0.1,0.05&include=p-values`.
-pub(crate) fn read(bytes: &[u8], query: &str, shape: Shape) -> Result<Asked, Problem> {
-    let how = how(query)?;
-    let wrong = |error: &dyn std::fmt::Display| Problem::not_json(format!("no Arrow IPC stream: {error}"));
+/// Reads the points of a stream, with `alpha` and `include` from the query: `?alpha=0.1,0.05&include=p-values`.
+pub(crate) fn read(bytes: &[u8], query: &str, shape: Shape) -> Result<PredictRequest, Problem> {
+    let options = read_options(query)?;
+    let invalid = |error: &dyn std::fmt::Display| {
+        Problem::not_json(format!("the body is no Arrow IPC stream: {error}"))
+    };
     let mut points = Points::default();
-    for batch in StreamReader::try_new(bytes, None).map_err(|error| wrong(&error))? {
-        let batch = batch.map_err(|error| wrong(&error))?;
+    for batch in StreamReader::try_new(bytes, None).map_err(|error| invalid(&error))? {
+        let batch = batch.map_err(|error| invalid(&error))?;
         if points.rows() + batch.num_rows() > shape.most {
             return Err(Problem::too_large(format!(
                 "a request has at most {} points; send them in several",
@@ -45,19 +47,20 @@ pub(crate) fn read(bytes: &[u8], query: &str, shape: Shape) -> Result<Asked, Pro
             )));
         }
         let Some(embeddings) = batch.column_by_name("embedding") else {
-            return Err(Problem::wrong("the stream has no column `embedding`"));
+            return Err(Problem::invalid("the stream has no column `embedding`"));
         };
         let ids = batch.column_by_name("id");
         let id = |row: usize| Ok(ids.map(|ids| id(ids, row)).transpose()?.flatten());
         let found = arrow::points(embeddings.clone(), shape.point)
-            .map_err(|problem| Problem::wrong(format!("column `embedding` {problem}")))?;
+            .map_err(|problem| Problem::invalid(format!("column `embedding` {problem}")))?;
         points.extend(found, id)?;
     }
-    Ok(Asked { points, how })
+    Ok(PredictRequest { points, options })
 }
 
-fn how(query: &str) -> Result<How, Problem> {
-    let mut how = How::default();
+/// Reads the options from a query.
+fn read_options(query: &str) -> Result<Options, Problem> {
+    let mut options = Options::default();
     for (name, value) in query
         .split('&')
         .filter(|pair| !pair.is_empty())
@@ -67,25 +70,26 @@ fn how(query: &str) -> Result<How, Problem> {
         match name {
             "alpha" => {
                 let alphas: Result<Vec<f64>, _> = value.split(',').map(str::parse).collect();
-                let alphas =
-                    alphas.map_err(|_| Problem::wrong("`alpha` is a number or several with commas"))?;
-                how.set_alphas(alphas).map_err(Problem::wrong)?;
+                let alphas = alphas.map_err(|_| {
+                    Problem::invalid("`alpha` is a number, or several with commas between them")
+                })?;
+                options.set_alphas(alphas).map_err(Problem::invalid)?;
             }
             "include" => {
                 let include = |name: &str| {
                     serde_json::from_value::<predict::Include>(name.into())
-                        .map_err(|error| Problem::wrong(error.to_string()))
+                        .map_err(|error| Problem::invalid(error.to_string()))
                 };
-                how.set_include(&value.split(',').map(include).collect::<Result<Vec<_>, _>>()?);
+                options.set_include(&value.split(',').map(include).collect::<Result<Vec<_>, _>>()?);
             }
             other => {
-                return Err(Problem::wrong(format!(
+                return Err(Problem::invalid(format!(
                     "`{other}` is not known; with Arrow there are `alpha` and `include`"
                 )));
             }
         }
     }
-    Ok(how)
+    Ok(options)
 }
 
 fn id(column: &ArrayRef, row: usize) -> Result<Option<Value>, Problem> {
@@ -96,15 +100,19 @@ fn id(column: &ArrayRef, row: usize) -> Result<Option<Value>, Problem> {
         DataType::Utf8 => Ok(Some(column.as_string::<i32>().value(row).into())),
         DataType::LargeUtf8 => Ok(Some(column.as_string::<i64>().value(row).into())),
         DataType::Int64 => Ok(Some(column.as_primitive::<Int64Type>().value(row).into())),
-        other => {
-            Err(Problem::wrong(format!("column `id` has type {other}; texts and 64-bit integers are read")))
-        }
+        other => Err(Problem::invalid(format!(
+            "column `id` has type {other}; texts and 64-bit integers are supported"
+        ))),
     }
 }
 
-/// Answers as a stream of one batch, with the columns that files have. A row that could not be answered says why in `error`, where the
-/// others have null.
-pub(crate) fn respond(model: &Dance, all: &Answers<'_>, include: Include) -> Result<Response, Problem> {
+/// Returns the answers as a stream of one batch, with the columns of `dance predict`. The column `error` has the
+/// problem of an invalid row, and null elsewhere.
+pub(crate) fn respond(
+    model: &Dance,
+    all: &PredictResponse<'_>,
+    include: Include,
+) -> Result<Response, Problem> {
     let refusal = |problem: &RowProblem| Refusal {
         row: problem.row,
         line: None,

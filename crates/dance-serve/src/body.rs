@@ -1,4 +1,4 @@
-//! What was sent, read within its limits.
+//! Request bodies: read into memory within the limits of size and time.
 
 use std::sync::Arc;
 
@@ -10,24 +10,25 @@ use serde::de::DeserializeSeed;
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
-use crate::gather::OnItsWay;
+use crate::batching::Arrival;
 use crate::problem::Problem;
 use crate::state::{BODY_UNIT, State};
 
-/// A body in memory. Room for it is held while it is there.
-pub(crate) struct Read<'a> {
+/// A request body in memory.
+pub(crate) struct RequestBody<'a> {
     pub(crate) bytes: Bytes,
-    /// Its type, without parameters, in small letters.
+    /// The media type, without parameters, in lower case.
     pub(crate) media_type: String,
+    /// The share of the memory for bodies that this one takes.
     _room: SemaphorePermit<'a>,
-    way: OnItsWay,
+    arrival: Arrival,
     turn: OwnedSemaphorePermit,
 }
 
-/// The body of a request. One that is too large is read to its end and thrown away (within reason), so that whoever sends it gets to
-/// read the answer.
-pub(crate) async fn read(state: &Arc<State>, request: Request) -> Result<Read<'_>, Problem> {
-    let way = state.gather.on_its_way();
+/// Reads the body of a request. A body that is too large is read on and dropped, since many clients read the response
+/// only after they have sent everything.
+pub(crate) async fn read(state: &Arc<State>, request: Request) -> Result<RequestBody<'_>, Problem> {
+    let arrival = state.batcher.announce();
     let limits = state.settings.limits;
     let (parts, mut body) = request.into_parts();
     let media_type = media_type(&parts.headers);
@@ -38,31 +39,31 @@ pub(crate) async fn read(state: &Arc<State>, request: Request) -> Result<Read<'_
     let until = Instant::now() + limits.time;
     let length = declared.unwrap_or(limits.body);
     if length > limits.body {
-        drop(way);
+        drop(arrival);
         return Err(too_large(&mut body, limits.body, until).await);
     }
     let units = u32::try_from(length.div_ceil(BODY_UNIT)).unwrap_or(u32::MAX);
     let Ok(room) = state.bodies.try_acquire_many(units) else {
-        drop(way);
+        drop(arrival);
         discard(&mut body, limits.body, until).await;
-        return Err(Problem::busy("the bodies of other requests take all the room there is; come again"));
+        return Err(Problem::busy("other requests take all the memory for bodies; try again"));
     };
-    // Most bodies come in one piece, which is kept as it is.
+    // Most bodies arrive in one piece, which is not copied.
     let (mut first, mut bytes) = (Bytes::new(), Vec::new());
     loop {
         match timeout_at(until, next(&mut body)).await {
             Err(_) => {
                 return Err(Problem::slow(format!(
-                    "it must be sent within {} seconds",
+                    "a request must be sent within {} seconds",
                     limits.time.as_secs()
                 )));
             }
-            // Only now does it take a turn: whoever sends slowly keeps nobody waiting.
+            // The request takes its turn when it is complete, so that slow clients do not keep others waiting.
             Ok(None) => {
                 let bytes = if bytes.is_empty() { first } else { bytes.into() };
-                return Ok(Read { bytes, media_type, _room: room, way, turn: state.turn()? });
+                return Ok(RequestBody { bytes, media_type, _room: room, arrival, turn: state.turn()? });
             }
-            Ok(Some(Err(error))) => return Err(Problem::not_json(format!("it ended early: {error}"))),
+            Ok(Some(Err(error))) => return Err(Problem::not_json(format!("the body ended early: {error}"))),
             Ok(Some(Ok(piece))) if first.len().max(bytes.len()) + piece.len() > limits.body => {
                 return Err(too_large(&mut body, limits.body, until).await);
             }
@@ -78,13 +79,13 @@ pub(crate) async fn read(state: &Arc<State>, request: Request) -> Result<Read<'_
     }
 }
 
-impl Read<'_> {
-    /// Lets go of the body and of its room. What comes back besides is the request's turn, to be held until it is answered.
-    pub(crate) fn done(self) -> (OnItsWay, OwnedSemaphorePermit) {
-        (self.way, self.turn)
+impl RequestBody<'_> {
+    /// Drops the body and returns the request's turn, which is held until the request is answered.
+    pub(crate) fn release(self) -> (Arrival, OwnedSemaphorePermit) {
+        (self.arrival, self.turn)
     }
 
-    /// The text of a body that is said to be JSON.
+    /// Returns the text of a body with the media type of JSON.
     pub(crate) fn json_text(&self) -> Result<&[u8], Problem> {
         if self.media_type == "application/json" {
             return Ok(&self.bytes);
@@ -92,13 +93,13 @@ impl Read<'_> {
         Err(Problem::media_type("send JSON, with `Content-Type: application/json`"))
     }
 
-    /// A JSON value, read by `seed`. What is no JSON at all is told apart from JSON that says something else.
+    /// Reads a JSON value by `seed`. Invalid JSON and valid JSON with other contents are different problems.
     pub(crate) fn json<'de, S: DeserializeSeed<'de>>(&'de self, seed: S) -> Result<S::Value, Problem> {
         let mut deserializer = serde_json::Deserializer::from_slice(self.json_text()?);
         let read = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
         read.map_err(|error| {
             if error.is_data() {
-                Problem::wrong(error.to_string())
+                Problem::invalid(error.to_string())
             } else {
                 Problem::not_json(error.to_string())
             }
@@ -106,7 +107,7 @@ impl Read<'_> {
     }
 }
 
-/// The type of a body, without parameters, in small letters.
+/// Returns the media type of a body, without parameters, in lower case.
 fn media_type(headers: &HeaderMap) -> String {
     let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
@@ -117,7 +118,7 @@ async fn too_large(body: &mut Body, most: usize, until: Instant) -> Problem {
     Problem::too_large(format!("a body has at most {most} bytes; send fewer points at a time"))
 }
 
-/// Reads what is left, up to four times the limit, and forgets it.
+/// Reads the rest of a body, up to four times the limit, and drops it.
 async fn discard(body: &mut Body, most: usize, until: Instant) {
     let mut left = most.saturating_mul(4);
     while let Ok(Some(Ok(piece))) = timeout_at(until, next(body)).await {
@@ -128,13 +129,13 @@ async fn discard(body: &mut Body, most: usize, until: Instant) {
     }
 }
 
-/// Reads and forgets the body of a request that is refused for something else.
-pub(crate) async fn forget(state: &Arc<State>, mut body: Body) {
+/// Reads and drops the body of a request that is refused for another reason.
+pub(crate) async fn drop_body(state: &Arc<State>, mut body: Body) {
     let limits = state.settings.limits;
     discard(&mut body, limits.body, Instant::now() + limits.time).await;
 }
 
-/// The next piece of a body; what is no data (trailers) is an empty one.
+/// Returns the next piece of a body; trailers are an empty piece.
 async fn next(body: &mut Body) -> Option<Result<Bytes, axum::Error>> {
     Some(body.frame().await?.map(|frame| frame.into_data().unwrap_or_default()))
 }

@@ -1,14 +1,15 @@
-//! The time of day as RFC 3339 writes it, in UTC.
+//! The current time in UTC, as RFC 3339 text.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Now, to the millisecond.
+/// Returns the current time, to the millisecond.
 pub(crate) fn now() -> String {
-    written(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+    rfc3339(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-/// The civil date of a day since 1970, by eras of 400 years that begin in March, so that a leap day is the last of its year.
-fn written(since: Duration) -> String {
+/// Formats a time since 1970. Years are counted from March, so that a leap day is the last of its year, in eras of
+/// 400 years.
+fn rfc3339(since: Duration) -> String {
     let (seconds, days) = (since.as_secs() % 86_400, since.as_secs() / 86_400);
     let shifted = days + 719_468; // days since the first of March of the year 0
     let (era, day) = (shifted / 146_097, shifted % 146_097);
@@ -26,8 +27,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
-        // As `date -u -d @…` prints them.
+    fn dates_agree_with_the_calendar() {
+        // From `date -u -d @SECONDS`.
         for (seconds, expected) in [
             (0, "1970-01-01T00:00:00.007Z"),
             (951_782_399, "2000-02-28T23:59:59.007Z"),
@@ -36,7 +37,7 @@ mod tests {
             (1_735_689_599, "2024-12-31T23:59:59.007Z"),
             (4_107_542_400, "2100-03-01T00:00:00.007Z"),
         ] {
-            assert_eq!(written(Duration::from_millis(seconds * 1000 + 7)), expected);
+            assert_eq!(rfc3339(Duration::from_millis(seconds * 1000 + 7)), expected);
         }
     }
 }

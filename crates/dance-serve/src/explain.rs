@@ -1,42 +1,43 @@
-//! `POST /v1/explain`: why each label is, or is not, in the set of one point.
+//! `POST /v1/explain`: the reasons for which each label is in the set of one point, or is not.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Request, State as Shared};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use dance::conformal::MethodName;
 use dance::model::ReferencePoint;
-use dance::{Context, Matrix, PredictOptions};
+use dance::scores::Counts;
+use dance::{Context, Dance, Matrix, PredictOptions, Prediction, Scored};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::body;
 use crate::level::{self, Level};
-use crate::members::{Numbers, place, there};
+use crate::members::{Numbers, not_null, place};
 use crate::predict::{DEFAULT_ALPHA, shape};
 use crate::problem::{Problem, RowProblem};
-use crate::served::Served;
+use crate::served::ServedModel;
 use crate::state::State;
 
-/// Reference points that are looked at, so that labels far away have examples too.
-const NEAR: usize = 5_000;
-/// Examples of each label.
+/// The nearest reference points among which examples are found. There are many, so that distant labels have examples
+/// too.
+const NEAREST: usize = 5_000;
+/// The most examples of a label.
 const EXAMPLES: usize = 5;
 
-/// What is asked: a point by its embedding, or a point of the page by its place.
+/// A point by its embedding, or a point of the page by its place.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = ExplainRequest)]
-pub(crate) struct Asked {
+pub(crate) struct ExplainRequest {
     #[schema(nullable = false, value_type = Option<Vec<f32>>)]
-    #[serde(default, deserialize_with = "there")]
+    #[serde(default, deserialize_with = "not_null")]
     embedding: Option<Numbers>,
     /// The place of a point in `/v1/points`, from 0.
     #[schema(nullable = false)]
     #[serde(default, deserialize_with = "place")]
     point: Option<usize>,
-    /// Error level.
+    /// The error level.
     #[schema(exclusive_minimum = 0.0, exclusive_maximum = 1.0, default = 0.1)]
     #[serde(default = "default_alpha")]
     alpha: f64,
@@ -46,160 +47,191 @@ fn default_alpha() -> f64 {
     DEFAULT_ALPHA
 }
 
-/// Why a point has the set it has.
+/// The explanation of one set.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Explanation)]
 pub(crate) struct Explanation<'a> {
-    /// The model that says so.
+    /// The id of the model.
     model: &'a str,
-    guarantee: String,
+    guarantee: &'a str,
     alpha: f64,
-    /// The most probable label of the set; of all labels where it is empty.
+    /// The most probable label, in the set or not.
     prediction: &'a str,
-    /// Calibration points behind the p-values.
+    /// The number of calibration points behind the p-values.
     calibration_points: usize,
-    /// Distance to the nearest labelled point: large for a point unlike anything seen.
+    /// The distance to the nearest reference point, in the learned space.
     nearest: f64,
-    /// A p-value for coming from where the calibration points come from, whatever the label; null where an older model file does not
-    /// say.
-    novelty: Option<f64>,
-    /// Every label, best first.
-    labels: Vec<Reason<'a>>,
+    /// The novelty p-value: small where the point is unlike all calibration points, whatever its label.
+    novelty: f64,
+    /// The levels at which the set holds "a new label", one that no point of the model has; null where sets cannot.
+    #[schema(value_type = serde_json::Value)]
+    new_label: Option<Level>,
+    /// Every label, the best conforming first.
+    labels: Vec<LabelReason<'a>>,
 }
 
-/// What speaks for a label.
+/// The reasons for one label.
 #[derive(Serialize, ToSchema)]
-struct Reason<'a> {
+struct LabelReason<'a> {
     label: &'a str,
     in_set: bool,
-    /// The share of calibration points that conform no better; null where two scores decide separately.
-    p_value: Option<f64>,
-    rank_p_value: f64,
-    contrast_p_value: f64,
+    /// The p-value that decides: the label is in the set if and only if it exceeds `alpha`.
+    p_value: f64,
+    /// The p-value by the rank score alone, in the method dance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    rank_p_value: Option<f64>,
+    /// The p-value by the contrastive score alone, in the method dance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    contrast_p_value: Option<f64>,
     probability: f32,
-    /// At which levels it is in the set: the number of hundredths up to which, or fifty digits 0 and 1.
+    /// The levels at which the label is in the set: the number of hundredths up to which it is, or fifty digits 0 and
+    /// 1.
     #[schema(value_type = serde_json::Value)]
     level: Level,
-    /// The nearest labelled points that carry it.
+    /// The nearest reference points with the label.
     examples: Vec<Example<'a>>,
 }
 
-/// A labelled point near by.
+/// A reference point near the query.
 #[derive(Serialize, ToSchema)]
 struct Example<'a> {
     #[serde(flatten)]
     #[schema(inline, value_type = crate::openapi::ReferencePoint)]
     point: ReferencePoint<'a>,
-    /// In the space that the model has learned.
+    /// The distance in the learned space.
     distance: f64,
-    /// Its place among all labelled points, from 1.
+    /// The rank among all reference points by distance, from 1.
     rank: usize,
 }
 
 #[utoipa::path(
     post, path = "/v1/explain", tag = "sets",
-    request_body = Asked,
-    responses((status = 200, description = "Why", body = Explanation<'_>), crate::openapi::Refusals)
+    request_body = ExplainRequest,
+    responses((status = 200, description = "The explanation", body = Explanation<'_>), crate::openapi::Refusals)
 )]
-/// Why each label is, or is not, in the set of one point: p-values, and the labelled points near by.
+/// The p-value, the probability and the nearest examples of every label, for one point.
 pub(crate) async fn explain(
     Shared(state): Shared<Arc<State>>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let read = body::read(&state, request).await?;
-    let asked: Asked = read.json(std::marker::PhantomData)?;
-    let (_, _turn) = read.done();
-    if !(asked.alpha > 0.0 && asked.alpha < 1.0) {
-        return Err(Problem::wrong(format!(
-            "`alpha` {}: an error level lies between 0 and 1, such as 0.1",
-            asked.alpha
-        )));
+    let body = body::read(&state, request).await?;
+    let request: ExplainRequest = body.json(std::marker::PhantomData)?;
+    let (_, _turn) = body.release();
+    let alpha = request.alpha;
+    if !(alpha > 0.0 && alpha < 1.0) {
+        let problem = format!("`alpha` {alpha}: an error level lies between 0 and 1, such as 0.1");
+        return Err(Problem::invalid(problem));
     }
     let served = state.slot.get();
-    let point = match (asked.embedding, asked.point) {
+    let point = point(&state, &served, request)?;
+    let work = move || {
+        let explanation = explanation(&served, &point, alpha, &state.context).map_err(invalid_point)?;
+        serde_json::to_vec(&explanation).map_err(|_| Problem::internal())
+    };
+    let json = tokio::task::spawn_blocking(work).await.map_err(|_| Problem::internal())??;
+    Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
+}
+
+/// Returns the embedding of a request, or that of a point of the page.
+fn point(state: &State, served: &ServedModel, request: ExplainRequest) -> Result<Matrix, Problem> {
+    match (request.embedding, request.point) {
         (Some(Numbers(row)), None) => {
-            let shape = shape(&state, &served);
+            let shape = shape(state, served);
             let (values, _) = row
                 .check(shape)
                 .map_err(|(detail, id)| Problem::rows(vec![RowProblem { row: 0, id, detail }]))?;
-            Matrix::new(values, 1, shape.point.dimensions).map_err(|_| Problem::internal())?
+            Matrix::new(values, 1, shape.point.dimensions).map_err(|_| Problem::internal())
         }
         (None, Some(place)) => match &state.points {
-            Some(points) if place < points.len() => points.embeddings.select(&[place]),
+            Some(points) if place < points.len() => Ok(points.embeddings.select(&[place])),
             Some(points) => {
-                return Err(Problem::wrong(format!("`point` {place}: there are {}, from 0", points.len())));
+                Err(Problem::invalid(format!("`point` {place}: there are {}, from 0", points.len())))
             }
             None => {
-                return Err(Problem::wrong(
-                    "`point`: this server has no points of its own; start it with --data",
-                ));
+                Err(Problem::invalid("`point`: this server has no points of its own; start it with --data"))
             }
         },
-        _ => return Err(Problem::wrong("give either `embedding` or `point`")),
-    };
-    let work = move || explanation(&served, &point, asked.alpha, &state.context);
-    let body = tokio::task::spawn_blocking(work).await.map_err(|_| Problem::internal())??;
-    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+        _ => Err(Problem::invalid("give either `embedding` or `point`")),
+    }
 }
 
-fn explanation(
-    served: &Served,
+#[allow(clippy::needless_pass_by_value)] // for map_err
+fn invalid_point(error: dance::Error) -> Problem {
+    Problem::rows(vec![RowProblem { row: 0, id: None, detail: error.to_string() }])
+}
+
+/// Returns the explanation of one point.
+pub(crate) fn explanation<'a>(
+    served: &'a ServedModel,
     point: &Matrix,
     alpha: f64,
     context: &Context<'_>,
-) -> Result<Vec<u8>, Problem> {
-    let refused =
-        |error: dance::Error| Problem::rows(vec![RowProblem { row: 0, id: None, detail: error.to_string() }]);
+) -> dance::Result<Explanation<'a>> {
     let model = &served.model;
-    let scored =
-        model.score(point, PredictOptions::default().probabilities(true), context).map_err(refused)?;
-    let decided = model.predict(&scored, &model.decide(alpha).map_err(refused)?);
-    let levels = level::of_points(model, &scored).map_err(refused)?.pop().unwrap_or_default();
-    let reference_labels = model.predictor().reference_labels();
-    let near = model.neighbors(point, NEAR.min(reference_labels.len()), context).map_err(refused)?;
-    let mut examples: Vec<Vec<Example<'_>>> = model.classes().iter().map(|_| Vec::new()).collect();
+    let scored = model.score(point, PredictOptions::default().probabilities(true), context)?;
+    let prediction = model.predict(&scored, &model.decide(alpha)?);
+    let levels = level::of_points(model, &scored)?.pop().unwrap_or_default();
+    let examples = examples(model, point, context)?;
+    let best = scored.classified.as_ref().map(|best| best.labels[0] as usize);
+    let new_labels = model.predictor().method().new_labels();
+    Ok(Explanation {
+        model: &served.id,
+        guarantee: &served.guarantee,
+        alpha,
+        prediction: best.map_or("", |label| &model.classes()[label]),
+        calibration_points: scored.counts.calibration_points(),
+        nearest: scored.nearest[0],
+        novelty: scored.novelty[0],
+        new_label: new_labels.then(|| levels.get(&level::new_label(model)).copied().unwrap_or_default()),
+        labels: reasons(model, &scored, &prediction, &levels, examples),
+    })
+}
+
+/// Returns the nearest reference points of every label.
+fn examples<'a>(
+    model: &'a Dance,
+    point: &Matrix,
+    context: &Context<'_>,
+) -> dance::Result<Vec<Vec<Example<'a>>>> {
+    let labels = model.predictor().reference_labels();
+    let near = model.neighbors(point, NEAREST.min(labels.len()), context)?;
+    let mut examples: Vec<Vec<Example<'a>>> = model.classes().iter().map(|_| Vec::new()).collect();
     for (place, (&id, squared)) in near.ids(0).iter().zip(near.squared(0)).enumerate() {
-        let of_label = &mut examples[reference_labels[id as usize] as usize];
+        let of_label = &mut examples[labels[id as usize] as usize];
         if of_label.len() < EXAMPLES {
-            of_label.push(Example {
-                point: model.reference_point(id),
-                distance: squared.sqrt(),
-                rank: place + 1,
-            });
+            let distance = squared.sqrt();
+            of_label.push(Example { point: model.reference_point(id), distance, rank: place + 1 });
         }
     }
-    let (counts, combined) = (&scored.counts, model.predictor().method() != MethodName::Dance);
-    let mut labels: Vec<Reason<'_>> = (0..)
-        .zip(model.classes())
-        .zip(examples)
-        .map(|((label, name), examples)| {
-            let of_label = counts.get(0, label);
-            Reason {
-                label: name,
-                in_set: decided.sets.contains(0, label),
-                p_value: combined.then(|| counts.p_value(of_label.combined)),
-                rank_p_value: counts.p_value(of_label.rank),
-                contrast_p_value: counts.p_value(of_label.contrast),
-                probability: scored.classified.as_ref().map_or(0.0, |all| all.probability(0, label)),
-                level: levels.get(&label).copied().unwrap_or_default(),
-                examples,
-            }
-        })
-        .collect();
-    labels.sort_by(|a, b| {
-        let p =
-            |reason: &Reason<'_>| reason.p_value.unwrap_or(reason.rank_p_value.min(reason.contrast_p_value));
-        p(b).total_cmp(&p(a)).then(b.probability.total_cmp(&a.probability))
-    });
-    let explanation = Explanation {
-        model: &served.id,
-        guarantee: model.guarantee(),
-        alpha,
-        prediction: decided.best.as_ref().map_or("", |best| &model.classes()[best.labels[0] as usize]),
-        calibration_points: counts.calibration_points(),
-        nearest: scored.nearest[0],
-        novelty: scored.novelty.as_ref().map(|all| all[0]),
-        labels,
+    Ok(examples)
+}
+
+/// Returns the reasons for every label of one scored point, by descending p-value, then by probability.
+fn reasons<'a>(
+    model: &'a Dance,
+    scored: &Scored,
+    prediction: &Prediction,
+    levels: &BTreeMap<u32, Level>,
+    examples: Vec<Vec<Example<'a>>>,
+) -> Vec<LabelReason<'a>> {
+    let counts = &scored.counts;
+    let reason = |((label, name), examples): ((u32, &'a String), Vec<Example<'a>>)| {
+        let own = counts.get(0, label);
+        let by_score =
+            |count: fn(Counts) -> u32| matches!(own, Counts::Both { .. }).then(|| counts.p_value(count(own)));
+        LabelReason {
+            label: name,
+            in_set: prediction.sets.contains(0, label),
+            p_value: prediction.decision.p_value(counts, own),
+            rank_p_value: by_score(Counts::rank),
+            contrast_p_value: by_score(Counts::contrast),
+            probability: scored.classified.as_ref().map_or(0.0, |all| all.probability(0, label)),
+            level: levels.get(&label).copied().unwrap_or_default(),
+            examples,
+        }
     };
-    serde_json::to_vec(&explanation).map_err(|_| Problem::internal())
+    let mut reasons: Vec<LabelReason<'_>> = (0..).zip(model.classes()).zip(examples).map(reason).collect();
+    reasons.sort_by(|a, b| b.p_value.total_cmp(&a.p_value).then(b.probability.total_cmp(&a.probability)));
+    reasons
 }

@@ -1,4 +1,5 @@
-//! What every request passes: its id, who may ask, how long it may take, what browsers are told, a line of the log and a count.
+//! The guard of every request: its id, its admission, its time limit, the security headers, a line of the log and the
+//! metrics.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -21,9 +22,9 @@ use crate::telemetry;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// Scripts and data come from here alone; charts set styles, so those may stand in the page.
-const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' blob: data:; \
-     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// The policy of the page: scripts and data come from this server alone. Charts set inline styles.
+const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
+     img-src 'self' blob: data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const HEADERS: [(HeaderName, &str); 5] = [
     (header::CONTENT_SECURITY_POLICY, CONTENT_POLICY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -32,14 +33,14 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// What the router puts around every route.
+/// The middleware of the router, around every route.
 pub(crate) async fn layer(Shared(state): Shared<Arc<State>>, request: Request, next: Next) -> Response {
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let route = matched.as_ref().map_or("none", MatchedPath::as_str);
     pass(&state, request, route, |request| next.run(request)).await
 }
 
-/// The answer to a request for `route`, made by `answer` if the request may ask.
+/// Answers a request for `route` by `answer`, if the request is admitted.
 pub(crate) async fn pass<A: Future<Output: IntoResponse>>(
     state: &Arc<State>,
     request: Request,
@@ -54,10 +55,11 @@ pub(crate) async fn pass<A: Future<Output: IntoResponse>>(
     let mut response = match admit(state, &request, route) {
         Ok(()) => in_time(state, request, answer, route).await,
         Err(problem) => {
-            body::forget(state, request.into_body()).await;
+            body::drop_body(state, request.into_body()).await;
             problem.into_response()
         }
     };
+    // Every response has the security headers and the request id.
     let headers = response.headers_mut();
     headers.reserve(HEADERS.len() + 3);
     for (name, value) in HEADERS {
@@ -71,7 +73,7 @@ pub(crate) async fn pass<A: Future<Output: IntoResponse>>(
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     let (status, took) = (response.status().as_u16(), begin.elapsed());
-    // Methods are the client's words; those that no route has are counted as one.
+    // A client can send any method. Those that no route has are counted as one.
     let method = match method {
         Method::GET => "GET",
         Method::HEAD => "HEAD",
@@ -85,13 +87,13 @@ pub(crate) async fn pass<A: Future<Output: IntoResponse>>(
     response
 }
 
-/// Whether this request may ask at all.
+/// Refuses a request without a key, or one that names another host.
 fn admit(state: &State, request: &Request, route: &str) -> Result<(), Problem> {
     let headers = request.headers();
     if state.settings.keys.is_empty() {
         return if state.settings.address.ip().is_loopback() { local(state, headers) } else { Ok(()) };
     }
-    // The page's own files say nothing about the model, and whoever watches has no key.
+    // The page's files have no data of the model, and programs that check health have no key.
     let free = matches!(route, "/healthz" | "/readyz" | "/" | "/page/{file}" | "/openapi.json");
     let bearer =
         headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
@@ -99,8 +101,8 @@ fn admit(state: &State, request: &Request, route: &str) -> Result<(), Problem> {
     if free || given.is_some_and(|key| state.settings.keys.admit(key)) { Ok(()) } else { Err(Problem::key()) }
 }
 
-/// A server for this machine alone answers to this machine's names alone. Otherwise a page from elsewhere could give its own name
-/// this address, and ask in the name of whoever looks at it.
+/// Refuses a request that names another host than this machine. Otherwise the page of another site could point its
+/// own name to this address and send requests from a visitor's browser (DNS rebinding).
 fn local(state: &State, headers: &HeaderMap) -> Result<(), Problem> {
     let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return Ok(()) };
     let name = match host.rsplit_once(':') {
@@ -111,58 +113,60 @@ fn local(state: &State, headers: &HeaderMap) -> Result<(), Problem> {
     if ["localhost", "127.0.0.1", "[::1]"].contains(&name) || name == own {
         return Ok(());
     }
-    Err(Problem::host("this server is for its own machine; ask it as localhost or 127.0.0.1"))
+    Err(Problem::host("this server is for its own machine; use localhost or 127.0.0.1 as its name"))
 }
 
-/// The answer, if there is room for the request and it comes in time.
+/// Answers a request within the time limit, if there is a turn for it.
 async fn in_time<A: Future<Output: IntoResponse>>(
     state: &Arc<State>,
     request: Request,
     answer: impl FnOnce(Request) -> A,
     route: &str,
 ) -> Response {
-    // Health must be seen when nothing else gets through, and what has a body takes its turn when that has come.
+    // Health is answered under any load. Requests with a body take their turn when the body has arrived.
     let _turn = match route {
         "/healthz" | "/readyz" | "/metrics" | "/v1/predict" | "/v1/explain" | "/v1/labels" => None,
         _ => match state.turn() {
             Ok(turn) => Some(turn),
             Err(problem) => {
-                body::forget(state, request.into_body()).await;
+                body::drop_body(state, request.into_body()).await;
                 return problem.into_response();
             }
         },
     };
-    // As long to send it, and as long to answer it.
+    // The limit holds once for sending the request and once for answering it.
     let time = state.settings.limits.time * 2;
-    match tokio::time::timeout(time, without_faults(answer(request))).await {
+    match tokio::time::timeout(time, catch_panics(answer(request))).await {
         Ok(response) => response,
-        Err(_) => Problem::late(format!("there was none within {} seconds", time.as_secs())).into_response(),
+        Err(_) => {
+            Problem::late(format!("there was no answer within {} seconds", time.as_secs())).into_response()
+        }
     }
 }
 
-/// A fault of ours costs one answer.
-async fn without_faults(answer: impl Future<Output: IntoResponse>) -> Response {
+/// Turns a panic into a response, so that it costs one answer.
+async fn catch_panics(answer: impl Future<Output: IntoResponse>) -> Response {
     let mut answer = pin!(answer);
-    // After a fault it is not asked again.
+    // The future is not polled again after a panic.
     poll_fn(|task| match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(task))) {
         Ok(answer) => answer.map(IntoResponse::into_response),
-        Err(fault) => Poll::Ready(failed(&*fault)),
+        Err(panic) => Poll::Ready(failed(&*panic)),
     })
     .await
 }
 
-fn failed(fault: &(dyn Any + Send)) -> Response {
-    let text = fault.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| fault.downcast_ref::<String>().map(String::as_str)).unwrap_or_default();
+fn failed(panic: &(dyn Any + Send)) -> Response {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or_default();
     telemetry::event("error", &format!("a request failed: {text}"));
     Problem::internal().into_response()
 }
 
-/// The client's own id where it is a harmless one, or a new one.
+/// Returns the client's own request id if it is short and plain, or else a new one.
 fn request_id(headers: &HeaderMap) -> String {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    // Asked once: it is a call to the system.
+    // The process id is read once, since that is a system call.
     static PROCESS: LazyLock<u32> = LazyLock::new(std::process::id);
     let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(|id| {
         (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))

@@ -1,4 +1,4 @@
-//! `GET /healthz`, `/readyz` and `/metrics`: for whatever watches the server.
+//! `GET /healthz`, `/readyz` and `/metrics`: the state of the server, for programs that monitor it.
 
 use std::sync::Arc;
 
@@ -12,54 +12,60 @@ use utoipa::ToSchema;
 use crate::problem::Problem;
 use crate::state::State;
 
-/// How the server is.
+/// The state of the server.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Health {
-    /// `ok`, or `degraded` while something does not work that answers do not need.
+    /// `ok`, or `degraded` while labels cannot be written; predictions go on.
     status: &'static str,
-    /// The model that answers.
+    /// The id of the served model.
     model: String,
-    /// Why labels cannot be written, where they cannot.
+    /// A hint while labels cannot be written.
     #[serde(skip_serializing_if = "Option::is_none")]
     journal: Option<&'static str>,
 }
 
 #[utoipa::path(
     get, path = "/healthz", tag = "health",
-    responses((status = 200, description = "The server lives", body = Health), crate::openapi::Refusals)
+    responses((status = 200, description = "The server runs", body = Health), crate::openapi::Refusals)
 )]
-/// Whether the server lives. It says `degraded`, with status 200, while labels cannot be written: answers go on.
+/// The liveness of the server: status 200, also while labels cannot be written.
 pub(crate) async fn healthz(Shared(state): Shared<Arc<State>>) -> Json<Health> {
-    // Whoever watches needs no key, so paths and messages of the system stay out.
+    // This route needs no key, so the response has no paths and no messages of the system.
     let failing = state.journal.failure().is_some();
     Json(Health {
         status: if failing { "degraded" } else { "ok" },
         model: state.slot.get().id.clone(),
-        journal: failing.then_some("labels cannot be written; the log and /v1/monitor say why"),
+        journal: failing.then_some("labels cannot be written; the log and /v1/monitor have the reason"),
     })
 }
 
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
     responses(
-        (status = 200, description = "Requests may come", body = Health),
-        (status = 503, description = "The server is about to end", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "The server takes requests", body = Health),
+        (
+            status = 503, description = "The server is shutting down",
+            body = Problem, content_type = "application/problem+json"
+        ),
         crate::openapi::Refusals,
     )
 )]
-/// Whether requests may come: yes, until the server is told to end.
+/// The readiness of the server: status 200 until it shuts down.
 pub(crate) async fn readyz(state: Shared<Arc<State>>) -> Result<Json<Health>, Problem> {
     if state.draining() {
-        return Err(Problem::unavailable("the server is about to end"));
+        return Err(Problem::unavailable("the server is shutting down"));
     }
     Ok(healthz(state).await)
 }
 
 #[utoipa::path(
     get, path = "/metrics", tag = "health",
-    responses((status = 200, description = "Counts, as Prometheus reads them", body = String, content_type = "text/plain"), crate::openapi::Refusals)
+    responses(
+        (status = 200, description = "The metrics", body = String, content_type = "text/plain"),
+        crate::openapi::Refusals,
+    )
 )]
-/// Counts, as Prometheus reads them.
+/// Metrics in the text format of Prometheus.
 pub(crate) async fn metrics(Shared(state): Shared<Arc<State>>) -> Response {
     let text = state.metrics.render();
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()

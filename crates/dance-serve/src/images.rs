@@ -1,7 +1,7 @@
 //! `GET /images/{id}`: the picture of a point.
 //!
-//! Only ids of points that the server knows are looked up, and only regular files inside the folder are sent: no `..`, no link out
-//! of it, nothing else than a picture.
+//! Only ids of points that the server has are looked up, and only regular files inside the folder are sent: no `..`,
+//! no link that leaves it, and only types of pictures.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::problem::Problem;
 use crate::settings::Images;
 use crate::state::State;
 
-/// Endings that are tried, the id's own first, and what browsers call them.
+/// File extensions and their media types, in the order in which they are tried after the id's own.
 const TYPES: [(&str, &str); 6] = [
     ("png", "image/png"),
     ("jpg", "image/jpeg"),
@@ -23,7 +23,7 @@ const TYPES: [(&str, &str); 6] = [
     ("gif", "image/gif"),
     ("avif", "image/avif"),
 ];
-/// A larger file is no picture to look at.
+/// The most bytes of a picture that is sent.
 const LARGEST: u64 = 32 << 20;
 
 /// The picture of a point.
@@ -34,7 +34,7 @@ pub(crate) async fn image(
     let work = move || {
         let missing = || Problem::not_found("there is no picture of this point");
         let images = state.images.as_ref().ok_or_else(missing)?;
-        if !known(&state, &id) {
+        if !is_known(&state, &id) {
             return Err(missing());
         }
         let (bytes, media_type) = match images {
@@ -44,7 +44,7 @@ pub(crate) async fn image(
             }
             Images::Held(files) => {
                 let bytes = files.get(&id).ok_or_else(missing)?;
-                (bytes.clone(), kind_of(bytes).ok_or_else(missing)?)
+                (bytes.clone(), media_type_of(bytes).ok_or_else(missing)?)
             }
         };
         let headers = [(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "private, max-age=3600")];
@@ -53,8 +53,8 @@ pub(crate) async fn image(
     tokio::task::spawn_blocking(work).await.map_err(|_| Problem::internal())?
 }
 
-/// Whether a point of the page or of the model is called so.
-fn known(state: &State, id: &str) -> bool {
+/// Returns whether a point of the page or of the model has this id.
+fn is_known(state: &State, id: &str) -> bool {
     let of_page = state.points.as_ref().and_then(|points| points.ids.as_ref());
     if of_page.is_some_and(|ids| ids.iter().any(|other| other == id)) {
         return true;
@@ -64,8 +64,8 @@ fn known(state: &State, id: &str) -> bool {
     (0..points).any(|number| served.model.reference_point(number).id.is_some_and(|own| own.to_string() == id))
 }
 
-/// What browsers call a picture, by how its file begins; nothing else is sent.
-fn kind_of(bytes: &[u8]) -> Option<&'static str> {
+/// Returns the media type of a picture by the first bytes of its file.
+fn media_type_of(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
         [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
@@ -75,7 +75,7 @@ fn kind_of(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// The file of an id inside the folder, and its type.
+/// Returns the file of an id inside the folder, and its media type.
 fn find(folder: &Path, id: &str) -> Option<(PathBuf, &'static str)> {
     let plain = !id.is_empty() && Path::new(id).components().all(|part| matches!(part, Component::Normal(_)));
     if !plain || id.contains(['\0', '\\']) {
@@ -88,7 +88,7 @@ fn find(folder: &Path, id: &str) -> Option<(PathBuf, &'static str)> {
         .map(|&(_, kind)| (folder.join(id), kind));
     let others = TYPES.iter().map(|&(ending, kind)| (folder.join(format!("{id}.{ending}")), kind));
     own.chain(others).find_map(|(path, kind)| {
-        // With links resolved it must still be inside.
+        // The path must be inside the folder after links are resolved.
         let path = std::fs::canonicalize(path).ok().filter(|path| path.starts_with(folder))?;
         let found = std::fs::metadata(&path).ok()?;
         (found.is_file() && found.len() <= LARGEST).then_some((path, kind))
@@ -100,12 +100,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pictures_are_known_by_their_first_bytes() {
-        assert_eq!(kind_of(b"\x89PNG\r\n\x1a\nrest"), Some("image/png"));
-        assert_eq!(kind_of(b"\xff\xd8\xff\xe0"), Some("image/jpeg"));
-        assert_eq!(kind_of(b"RIFF\0\0\0\0WEBPVP8 "), Some("image/webp"));
+    fn pictures_are_recognised_by_their_first_bytes() {
+        assert_eq!(media_type_of(b"\x89PNG\r\n\x1a\nrest"), Some("image/png"));
+        assert_eq!(media_type_of(b"\xff\xd8\xff\xe0"), Some("image/jpeg"));
+        assert_eq!(media_type_of(b"RIFF\0\0\0\0WEBPVP8 "), Some("image/webp"));
         for other in [&b"<svg onload=alert(1)>"[..], b"RIFF", b"", b"GIF"] {
-            assert_eq!(kind_of(other), None);
+            assert_eq!(media_type_of(other), None);
         }
     }
 

@@ -1,14 +1,14 @@
-//! Keys that let a request in, compared in constant time.
+//! API keys, compared in constant time.
 
 use std::hint::black_box;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-/// A shorter key can be guessed.
+/// The fewest characters of a key; a shorter one can be guessed.
 const SHORTEST: usize = 16;
 
-/// Keys that let a request in; only their hashes are kept.
+/// The hashes of the keys that admit a request.
 #[derive(Clone, Default)]
 pub struct Keys(Vec<[u8; 32]>);
 
@@ -19,7 +19,7 @@ impl std::fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// One key per line; blank lines and lines that begin with `#` are passed over.
+    /// Reads one key per line; blank lines and lines that begin with `#` are skipped.
     pub fn read(path: &Path) -> dance::Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|error| dance::Error::io(path, error))?;
         let mut keys = Vec::new();
@@ -29,7 +29,7 @@ impl Keys {
             }
             if line.len() < SHORTEST || !line.bytes().all(|byte| byte.is_ascii_graphic()) {
                 let problem = format!(
-                    "line {number}: a key has at least {SHORTEST} characters, letters, digits and signs; \
+                    "line {number}: a key has at least {SHORTEST} characters, all of them letters, digits or signs; \
                      `openssl rand -hex 32` makes one"
                 );
                 return Err(dance::Error::format(path, problem));
@@ -37,18 +37,18 @@ impl Keys {
             keys.push(hash(line.as_bytes()));
         }
         if keys.is_empty() {
-            return Err(dance::Error::format(path, "holds no key; write one per line"));
+            return Err(dance::Error::format(path, "has no key; write one per line"));
         }
         Ok(Self(keys))
     }
 
-    /// Whether nobody is asked for a key.
+    /// Returns whether there are no keys, so that requests need none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether this is one of the keys. Takes as long for a wrong key as for a right one: hashes of one length are compared, every
-    /// byte of every one.
+    /// Returns whether this is one of the keys. It takes as long for a wrong key as for a right one, since every byte
+    /// of every hash is compared.
     pub(crate) fn admit(&self, given: &[u8]) -> bool {
         let given = hash(given);
         let mut found = 0u8;
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_keys_of_the_file_are_let_in() {
+    fn only_the_keys_of_the_file_are_admitted() {
         let keys = keys("# of the shop\n0123456789abcdef\n\n  fedcba9876543210  \n").unwrap();
         assert!(keys.admit(b"0123456789abcdef") && keys.admit(b"fedcba9876543210"));
         for wrong in ["", "0123456789abcde", "0123456789abcdef0", "# of the shop"] {

@@ -1,31 +1,33 @@
-//! At which error levels a label is in a set: what the slider of the page and the journal need of a point, whatever the model
-//! combines. Levels are the hundredths from 0.01 to 0.50.
+//! Error levels: the hundredths from 0.01 to 0.50 at which a label is in a set, for the slider of the page and the
+//! journal.
 
-use dance::{Dance, Scored};
-use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 
-/// How many levels there are.
+use dance::scores::Sets;
+use dance::{Dance, Prediction, Scored};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The number of levels.
 pub(crate) const LEVELS: usize = 50;
 
-/// The levels, ascending.
+/// Returns the levels, ascending.
 pub(crate) fn alphas() -> impl Iterator<Item = f64> {
     (1..=LEVELS).map(|hundredths| hundredths as f64 / 100.0)
 }
 
-/// The level next to `alpha`, as hundredths.
+/// Returns the level next to `alpha`, in hundredths.
 pub(crate) fn nearest(alpha: f64) -> usize {
     ((alpha * 100.0).round() as usize).clamp(1, LEVELS)
 }
 
-/// At which levels a label is in a set. Sets mostly shrink as alpha grows: then it is written as the number of hundredths up to which
-/// the label is in (12: at 0.12 and below), and otherwise as fifty digits, 1 for in.
+/// The levels at which a label is in a set, one bit each. Sets mostly shrink as alpha grows: then the JSON is the
+/// number of hundredths up to which the label is in (12: at 0.12 and below). Otherwise it is fifty digits, 1 for in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Level(u64);
 
 impl Level {
-    /// In at every level up to this one, in hundredths.
+    /// Returns the level of a label that is in all sets up to this level, in hundredths.
     pub(crate) fn up_to(hundredths: usize) -> Self {
         Self((1 << hundredths.min(LEVELS)) - 1)
     }
@@ -34,7 +36,7 @@ impl Level {
         Self(self.0 | 1 << (hundredths - 1))
     }
 
-    /// Whether the label is in at this level, in hundredths.
+    /// Returns whether the label is in at this level, in hundredths.
     pub(crate) fn holds(self, hundredths: usize) -> bool {
         self.0 >> (hundredths - 1) & 1 == 1
     }
@@ -55,14 +57,14 @@ impl<'de> Deserialize<'de> for Level {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Written {
+        enum Form {
             Number(usize),
             Digits(String),
         }
-        match Written::deserialize(deserializer)? {
-            Written::Number(hundredths) if hundredths <= LEVELS => Ok(Self::up_to(hundredths)),
-            Written::Digits(digits)
-                if digits.len() == LEVELS && digits.bytes().all(|d| matches!(d, b'0' | b'1')) =>
+        match Form::deserialize(deserializer)? {
+            Form::Number(hundredths) if hundredths <= LEVELS => Ok(Self::up_to(hundredths)),
+            Form::Digits(digits)
+                if digits.len() == LEVELS && digits.bytes().all(|digit| matches!(digit, b'0' | b'1')) =>
             {
                 let places = (1..).zip(digits.bytes()).filter(|(_, digit)| *digit == b'1');
                 Ok(places.fold(Self::default(), |level, (place, _)| level.with(place)))
@@ -72,11 +74,24 @@ impl<'de> Deserialize<'de> for Level {
     }
 }
 
-/// The labels of every scored point that are in its set at some level, with those levels.
+/// Returns the class id that stands for a new label here: the one after the model's last.
+pub(crate) fn new_label(model: &Dance) -> u32 {
+    model.classes().len() as u32
+}
+
+/// Returns the sets of a prediction. A set that holds a new label has [its id](new_label) at the end.
+pub(crate) fn with_new_label(model: &Dance, prediction: Prediction) -> Sets {
+    let Some(new_labels) = prediction.new_label else { return prediction.sets };
+    let sets = prediction.sets.iter().zip(new_labels);
+    sets.map(|(set, new)| set.iter().copied().chain(new.then(|| new_label(model)))).collect()
+}
+
+/// Returns, for every scored point, the labels that are in its set at some level, with their levels. [The
+/// id](new_label) of a new label is among them.
 pub(crate) fn of_points(model: &Dance, scored: &Scored) -> dance::Result<Vec<BTreeMap<u32, Level>>> {
     let mut levels = vec![BTreeMap::<u32, Level>::new(); scored.len()];
     for (hundredths, alpha) in (1..).zip(alphas()) {
-        let sets = model.predict(scored, &model.decide(alpha)?).sets;
+        let sets = with_new_label(model, model.predict(scored, &model.decide(alpha)?));
         for (set, levels) in sets.iter().zip(&mut levels) {
             for &label in set {
                 let level = levels.entry(label).or_default();

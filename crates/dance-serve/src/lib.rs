@@ -1,28 +1,31 @@
-//! Prediction sets as a service: an HTTP API for machines and a page for people, over one model file.
+//! Prediction sets as a service: an HTTP API for programs and a page for people, over one model file.
 //!
-//! The way of a request, one file each:
+//! A request passes these files in turn:
 //!
-//! 1. [`server`](self): takes connections, and on the way out finishes what it has taken.
-//! 2. `guard`: who may ask, how many at once, for how long; a request id, a line of the log and a count for every request.
-//! 3. `routes`: which path is answered by whom; `body` reads what was sent, within its limits.
-//! 4. `points`: embeddings from JSON (`arrow`: from Arrow IPC), a wrong row set aside with its reason.
-//! 5. `gather`: concurrent requests become one batch for the model.
-//! 6. `predict`, `explain`, `labels`, …: what is made of the answer; `problem`: what is said where there is none.
-//!    `encode` makes a point of a picture or a text, with an encoder that whoever starts the server brings.
+//! 1. [`server`](self) accepts connections and finishes the requests in progress before it ends.
+//! 2. `guard` gives every request an id, admits it, limits its time, and logs and counts it.
+//! 3. `routes` finds its handler, and `body` reads what it sends, within the limits.
+//! 4. `points` reads embeddings from JSON (`arrow`: from Arrow IPC) and sets invalid rows aside with their problems.
+//! 5. `batching` scores the points of concurrent requests together.
+//! 6. `predict`, `explain`, `labels` … make the response, and `problem` the error response. `encode` makes an
+//!    embedding of a picture or a text, by an encoder that the program provides.
 //!
-//! `served` is a model with everything that is known about the points of the page; a new one takes its place in one step.
-//! `journal` keeps labels that became known. The page itself is in `page/`, its files inside the binary.
+//! `served` is the model with the scores of the points of the page; a reload replaces it in one step. `journal` keeps
+//! labels that became known, and `change` tests whether they have changed. The files of the page are in `page/`,
+//! compiled into the binary.
 
-#![allow(clippy::unused_async)] // what a route calls is async, whether it waits or not
+#![allow(clippy::unused_async)] // axum's handlers are async, whether they wait or not
 
 #[cfg(feature = "arrow")]
 mod arrow;
+mod batching;
 mod body;
+mod change;
 mod clock;
+mod coverage;
 mod decimal;
 mod encode;
 mod explain;
-mod gather;
 mod guard;
 mod health;
 mod images;
@@ -39,7 +42,6 @@ mod page;
 mod points;
 mod predict;
 mod problem;
-mod promise;
 mod reviewable;
 mod routes;
 mod served;
@@ -47,10 +49,15 @@ mod server;
 mod settings;
 mod state;
 mod telemetry;
-mod watch;
+#[cfg(test)]
+mod tests;
 
 pub use encode::{Encode, OpenEncoder, Takes};
 pub use keys::Keys;
 pub use reviewable::Reviewable;
 pub use server::{Server, Signal};
 pub use settings::{Images, Limits, Settings};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,19 +1,19 @@
-//! Members of requests that may be left out.
+//! Optional members of JSON requests.
 
 use dance::data::PointShape;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error};
 
-use crate::points::{ReadNumbers, Row, Shape};
+use crate::points::{NumbersSeed, Row, Shape};
 
-/// A member that may be left out, but not be null.
-pub(crate) fn there<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+/// Reads a member that may be left out, but not be null.
+pub(crate) fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 
-/// A place, from 0, that may be left out but not be null; some programs write 7 as 7.0.
+/// Reads a place, from 0, that may be left out but not be null. Some programs write 7 as 7.0.
 pub(crate) fn place<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
     let number = serde_json::Number::deserialize(deserializer)?;
     let whole = number
@@ -26,14 +26,14 @@ pub(crate) fn place<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
         .ok_or_else(|| D::Error::custom(format!("`point` {number}: a place is a whole number, from 0")))
 }
 
-/// Numbers, however many: what is wrong with them is said when the model is known.
+/// An embedding of any length, which is checked against the model later.
 pub(crate) struct Numbers(pub(crate) Row);
 
 impl<'de> Deserialize<'de> for Numbers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // As many as any encoder has; more are counted and not kept.
+        // No encoder has more dimensions. Further numbers are counted and dropped.
         let most = Shape { point: PointShape { dimensions: 1 << 16, directed: false }, most: 1 };
-        ReadNumbers(most).deserialize(deserializer).map(Self)
+        NumbersSeed(most).deserialize(deserializer).map(Self)
     }
 }
 
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_may_be_written_with_a_point() {
+    fn a_place_may_be_written_with_a_decimal_point() {
         let place = |text: &str| place(&mut serde_json::Deserializer::from_str(text)).ok().flatten();
         assert_eq!(["3", "3.0", "0"].map(place), [Some(3), Some(3), Some(0)]);
         assert_eq!(["3.5", "-1", "-1.0", "1e30", "null", "\"3\""].map(place), [None; 6]);

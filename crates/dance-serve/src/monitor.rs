@@ -1,141 +1,153 @@
-//! `GET /v1/monitor`: what the journal says about the promise, over time.
+//! `GET /v1/monitor`: the coverage of the labels in the journal, over time.
 //!
-//! Only points that came by chance count: coverage of points that were picked says nothing about new ones. The band around coverage is for
-//! one look at it; `change`, a test martingale, may be looked at any number of times.
+//! Only random points are measured: the coverage of picked points is no estimate for new ones. The band around
+//! coverage holds for one look at a fixed number of points. The test martingales of `change` stay valid however often
+//! one looks.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Json;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State as Shared};
+use dance::Dance;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::journal::{Brief, How};
+use crate::change::Change;
+use crate::journal::{Provenance, Summary};
 use crate::level::{self, Level};
 use crate::predict::DEFAULT_ALPHA;
 use crate::problem::Problem;
 use crate::reviewable::band;
 use crate::state::State;
-use crate::watch::Change;
 
-/// Most places at which the series is told.
+/// The most places of the series.
 const PLACES: usize = 200;
 
-/// At which error level.
+/// The error level of a query.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct AtLevel {
+pub(crate) struct LevelQuery {
     /// Error level; the nearest hundredth from 0.01 to 0.50 is taken.
     #[param(minimum = 0.01, maximum = 0.5, default = 0.1)]
     alpha: Option<f64>,
 }
 
-impl AtLevel {
-    /// Read from a query, with what is wrong said in our own words.
-    #[allow(clippy::needless_pass_by_value)] // as axum hands it over
-    pub(crate) fn read(
-        query: Result<Query<Self>, axum::extract::rejection::QueryRejection>,
-    ) -> Result<f64, Problem> {
+impl LevelQuery {
+    /// Returns the level, rounded to a hundredth.
+    #[allow(clippy::needless_pass_by_value)] // axum's extractor is a value
+    pub(crate) fn alpha(query: Result<Query<Self>, QueryRejection>) -> Result<f64, Problem> {
         let Ok(Query(Self { alpha })) = query else {
-            return Err(Problem::wrong("the only parameter here is `alpha`, a number from 0.01 to 0.5"));
+            return Err(Problem::invalid("the only parameter here is `alpha`, a number from 0.01 to 0.5"));
         };
         match alpha.unwrap_or(DEFAULT_ALPHA) {
             alpha if (0.01..=0.5).contains(&alpha) => Ok(level::nearest(alpha) as f64 / 100.0),
-            alpha => Err(Problem::wrong(format!("`alpha` {alpha}: levels here are from 0.01 to 0.5"))),
+            alpha => Err(Problem::invalid(format!("`alpha` {alpha}: levels here are from 0.01 to 0.5"))),
         }
     }
 }
 
-/// What the journal says.
+/// The labels of the journal, with their coverage.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Monitor {
     alpha: f64,
-    /// Why labels cannot be written, where they cannot.
+    /// The error that keeps labels from being written, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
-    /// Labels of points that came by chance, and of points that were picked.
-    chance: usize,
+    /// The number of labels of random points.
+    random: usize,
+    /// The number of labels of picked points.
     picked: usize,
-    /// Coverage of the points that came by chance, as they came.
-    series: Vec<Place>,
-    /// Whether points or labels have changed since the calibration.
+    /// The running coverage of the random points.
+    series: Vec<SeriesPlace>,
+    /// The evidence that points or labels have changed since the calibration.
     change: Change,
-    /// Every point whose label is known, with the last label.
-    labels: Vec<Known>,
+    /// Every point with a label, with its last one.
+    labels: Vec<KnownLabel>,
 }
 
-/// Coverage up to one point.
+/// The coverage up to one point.
 #[derive(Serialize, ToSchema)]
-struct Place {
-    /// Points so far.
+struct SeriesPlace {
+    /// The number of points so far.
     points: usize,
     time: String,
     /// Share of them whose set held the label.
     coverage: f64,
-    /// Between which it lies by chance, 95 times in 100, if the promise holds.
+    /// The lower end of the band in which coverage lies 95 times in 100 if the guarantee holds.
     low: f64,
+    /// The upper end of the band.
     high: f64,
 }
 
 /// A point whose label is known.
 #[derive(Serialize, ToSchema)]
-struct Known {
+struct KnownLabel {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     label: String,
-    how: How,
-    /// At which levels the label was in the set.
+    provenance: Provenance,
+    /// The levels at which the label was in the set.
     #[schema(value_type = serde_json::Value)]
     level: Level,
     time: String,
 }
 
 #[utoipa::path(
-    get, path = "/v1/monitor", tag = "labels", params(AtLevel),
-    responses((status = 200, description = "What the journal says", body = Monitor), crate::openapi::Refusals)
+    get, path = "/v1/monitor", tag = "labels", params(LevelQuery),
+    responses((status = 200, description = "The coverage over time", body = Monitor), crate::openapi::Refusals)
 )]
-/// Coverage of the points whose labels became known, over time.
+/// The coverage of the points whose labels became known, over time.
 pub(crate) async fn monitor(
     Shared(state): Shared<Arc<State>>,
-    query: Result<Query<AtLevel>, axum::extract::rejection::QueryRejection>,
+    query: Result<Query<LevelQuery>, QueryRejection>,
 ) -> Result<Json<Monitor>, Problem> {
-    let alpha = AtLevel::read(query)?;
-    let entries = state.journal.with_entries(<[Brief]>::to_vec);
+    let alpha = LevelQuery::alpha(query)?;
+    let entries = state.journal.summaries();
     let failure = state.journal.failure();
     let work = move || {
-        let served = state.slot.get();
-        let count = |how| entries.iter().filter(|entry| entry.how == how).count();
-        let drawn: Vec<&Brief> = entries.iter().filter(|entry| entry.how == How::Chance).collect();
-        let step = drawn.len().div_ceil(PLACES).max(1);
-        let (mut covered, mut series) = (0, Vec::new());
-        for (points, entry) in (1..).zip(&drawn) {
-            covered += usize::from(entry.level.holds(level::nearest(alpha)));
-            if points % step == 0 || points == drawn.len() {
-                let (low, high) = band(&served.model, points, alpha);
-                let coverage = covered as f64 / points as f64;
-                series.push(Place { points, time: entry.time.clone(), coverage, low, high });
-            }
-        }
-        let mut last = std::collections::HashMap::new();
-        for (place, entry) in entries.iter().enumerate() {
-            last.insert(entry.point, place);
-        }
-        let mut last: Vec<usize> = last.into_values().collect();
-        last.sort_unstable();
-        let known = |place: usize| {
-            let Brief { id, label, how, level, time, .. } = entries[place].clone();
-            Known { id, label, how, level, time }
-        };
+        let count = |provenance| entries.iter().filter(|entry| entry.provenance == provenance).count();
         Monitor {
             alpha,
             failure,
-            chance: count(How::Chance),
-            picked: count(How::Picked),
-            series,
-            change: state.watch.change(state.settings.false_alarm),
-            labels: last.into_iter().map(known).collect(),
+            random: count(Provenance::Random),
+            picked: count(Provenance::Picked),
+            series: series(&state.slot.get().model, &entries, alpha),
+            change: state.change.report(state.settings.false_alarm),
+            labels: last_labels(&entries),
         }
     };
     tokio::task::spawn_blocking(work).await.map(Json).map_err(|_| Problem::internal())
+}
+
+/// Returns the running coverage of the random points, at no more than about [`PLACES`] places.
+fn series(model: &Dance, entries: &[Summary], alpha: f64) -> Vec<SeriesPlace> {
+    let drawn: Vec<&Summary> =
+        entries.iter().filter(|entry| entry.provenance == Provenance::Random).collect();
+    let step = drawn.len().div_ceil(PLACES).max(1);
+    let (mut covered, mut series) = (0, Vec::new());
+    for (points, entry) in (1..).zip(&drawn) {
+        covered += usize::from(entry.level.holds(level::nearest(alpha)));
+        if points % step == 0 || points == drawn.len() {
+            let (low, high) = band(model, points, alpha);
+            let coverage = covered as f64 / points as f64;
+            series.push(SeriesPlace { points, time: entry.time.clone(), coverage, low, high });
+        }
+    }
+    series
+}
+
+/// Returns the last label of every point, in the order in which they were written.
+fn last_labels(entries: &[Summary]) -> Vec<KnownLabel> {
+    let last: HashMap<u64, usize> =
+        entries.iter().enumerate().map(|(place, entry)| (entry.point, place)).collect();
+    let mut places: Vec<usize> = last.into_values().collect();
+    places.sort_unstable();
+    let known = |place: usize| {
+        let Summary { id, label, provenance, level, time, .. } = entries[place].clone();
+        KnownLabel { id, label, provenance, level, time }
+    };
+    places.into_iter().map(known).collect()
 }

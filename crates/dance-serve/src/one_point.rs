@@ -1,14 +1,15 @@
-//! The request that comes most often: one point. Its numbers are read [in one pass](decimal), the rest as any request.
+//! Requests with one point, the most frequent ones. Their embedding is parsed [in one pass](decimal), the rest as in
+//! any request.
 
 use serde::de::DeserializeSeed;
 
 use crate::decimal;
 use crate::points::{Row, Shape};
-use crate::predict::{Asked, ReadAsked};
+use crate::predict::{PredictRequest, PredictRequestSeed};
 
-/// What is asked, where the first array of the body is the point's and holds nothing but numbers. `None` for every other body, also
-/// for one with anything wrong in it: the general reader says what.
-pub(crate) fn read(text: &[u8], shape: Shape) -> Option<Asked> {
+/// Reads a request whose first array is `embedding`. The result is `None` for every other body, and for one with a
+/// problem, which [`PredictRequestSeed`] then reports.
+pub(crate) fn read(text: &[u8], shape: Shape) -> Option<PredictRequest> {
     let begin = text.iter().position(|&byte| byte == b'[')?;
     let (head, array) = text.split_at(begin);
     if !ends_in_the_key(head) {
@@ -17,16 +18,16 @@ pub(crate) fn read(text: &[u8], shape: Shape) -> Option<Asked> {
     let mut values = Vec::with_capacity(shape.point.dimensions);
     let length = decimal::array(array, shape.point.dimensions, &mut values)?;
     let known = Row { length: Some(values.len()), values, ..Row::default() };
-    // The same request with a 0 in place of the array.
+    // The rest of the request is read with a 0 in place of the array.
     let rest = [head, b"0", &array[length..]].concat();
     let mut deserializer = serde_json::Deserializer::from_slice(&rest);
-    let asked = ReadAsked { shape, known: Some(known) }.deserialize(&mut deserializer).ok()?;
+    let request = PredictRequestSeed { shape, known: Some(known) }.deserialize(&mut deserializer).ok()?;
     deserializer.end().ok()?;
-    Some(asked)
+    Some(request)
 }
 
-/// Whether what stands before an array ends in the key of the point's numbers, and has it nowhere else: no object within the first,
-/// and nothing that is written otherwise than it is meant.
+/// Returns whether the text before an array ends in the key `embedding` of the outermost object and has that key
+/// nowhere else. Texts with a second object or an escape are refused, since a key could be hidden in them.
 fn ends_in_the_key(head: &[u8]) -> bool {
     const KEY: &[u8] = b"\"embedding\"";
     let key =
@@ -45,14 +46,14 @@ mod tests {
 
     const SHAPE: Shape = Shape { point: PointShape { dimensions: 2, directed: true }, most: 4 };
 
-    fn general(text: &str) -> serde_json::Result<Asked> {
+    fn by_serde(text: &str) -> serde_json::Result<PredictRequest> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
-        let asked = ReadAsked::new(SHAPE).deserialize(&mut deserializer)?;
-        deserializer.end().map(|()| asked)
+        let request = PredictRequestSeed::new(SHAPE).deserialize(&mut deserializer)?;
+        deserializer.end().map(|()| request)
     }
 
     #[test]
-    fn one_point_is_read_as_by_the_general_reader() {
+    fn one_point_is_read_as_by_serde() {
         for (text, quick) in [
             (r#"{"embedding":[1,2]}"#, true),
             (" { \"embedding\" :\n [ 1.5 , -2e-3 ] } ", true),
@@ -76,17 +77,17 @@ mod tests {
             (r#"{"id":{"embedding":[1,2]}}"#, false),
             (r#"{"id":{"x":1,"embedding":[1,2]}}"#, false),
         ] {
-            let asked = read(text.as_bytes(), SHAPE);
-            assert_eq!(asked.is_some(), quick, "{text}");
-            if let Some(asked) = asked {
-                let expected = general(text).unwrap();
-                assert_eq!(format!("{asked:?}"), format!("{expected:?}"), "{text}");
+            let request = read(text.as_bytes(), SHAPE);
+            assert_eq!(request.is_some(), quick, "{text}");
+            if let Some(request) = request {
+                let expected = by_serde(text).unwrap();
+                assert_eq!(format!("{request:?}"), format!("{expected:?}"), "{text}");
             }
         }
     }
 
     #[test]
-    fn what_is_wrong_is_left_to_the_general_reader() {
+    fn invalid_requests_are_left_to_serde() {
         for text in [
             "",
             "[1,2]",
@@ -105,7 +106,7 @@ mod tests {
             "{\u{c}\"embedding\":[1,2]}",
             r#"["embedding":[1,2]]"#,
         ] {
-            assert!(general(text).is_err(), "{text}");
+            assert!(by_serde(text).is_err(), "{text}");
             assert!(read(text.as_bytes(), SHAPE).is_none(), "{text}");
         }
     }

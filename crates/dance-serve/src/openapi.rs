@@ -1,10 +1,11 @@
-//! `GET /openapi.json`: the interface, described from the types that it is made of.
+//! `GET /openapi.json`: the description of the API, derived from the types of requests and responses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State as Shared;
+use dance::data::PointShape;
 use serde_json::{Value, json};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Content, RefOr, Response, ResponseBuilder};
@@ -13,14 +14,15 @@ use utoipa::{IntoResponses, OpenApi, ToSchema};
 use crate::encode::Takes;
 use crate::problem::{Id, Problem, RowProblem};
 use crate::state::State;
-use crate::{encode, explain, health, labels, model, monitor, predict, promise};
+use crate::{coverage, encode, explain, health, labels, model, monitor, predict};
 
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "dance",
-        description = "Prediction sets that hold the true label as often as was asked for. A set is computed for an embedding; the model \
-                       was fitted and calibrated on labelled embeddings of the same encoder."
+        description = "Conformal prediction sets: at error level alpha, a set holds the true label with \
+                       probability at least 1 - alpha. A set belongs to an embedding. The model was fitted and \
+                       calibrated on embeddings of the same encoder, with labels."
     ),
     paths(
         predict::predict,
@@ -28,8 +30,8 @@ use crate::{encode, explain, health, labels, model, monitor, predict, promise};
         explain::explain,
         labels::record,
         monitor::monitor,
-        promise::points,
-        promise::promise,
+        coverage::points,
+        coverage::coverage,
         model::model,
         model::reload,
         health::healthz,
@@ -38,58 +40,67 @@ use crate::{encode, explain, health, labels, model, monitor, predict, promise};
     ),
     components(schemas(Problem, Id))
 )]
-struct Interface;
+struct Api;
 
-/// What comes back: the answers in the order of the points, one after the other for several levels, and the rows that have none.
+/// The response: the answers in the order of the points, with all levels of a point one after the other, and the rows
+/// without answers.
 #[derive(ToSchema)]
-#[allow(dead_code)] // describes what is sent
-pub(crate) struct PredictResponse {
-    /// The model that answered.
+#[allow(dead_code)] // a schema of the API description, never constructed
+#[schema(as = PredictResponse)]
+pub(crate) struct PredictResponseSchema {
+    /// The id of the model.
     model: String,
-    /// What is promised, in words.
+    /// The guarantee of the sets, in words.
     guarantee: String,
-    /// What should be known about the sets.
+    /// Warnings about the error levels.
     #[schema(required = false)]
     warnings: Vec<String>,
     answers: Vec<Answer>,
-    /// Rows that could not be answered.
+    /// The rows without answers.
     #[schema(required = false)]
     problems: Vec<RowProblem>,
 }
 
-/// One point at one level. Lists beside `set` have one entry per label of the set, in its order: most conforming first.
+/// One point at one level. The lists beside `set` have one entry per label of the set, in its order: the best
+/// conforming first.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 struct Answer {
-    /// Its place among the points of the request, from 0.
+    /// The place of the point in the request, from 0.
     row: usize,
     #[schema(nullable = false)]
     id: Option<Id>,
-    /// The most probable label of the set; of all labels where it is empty.
+    /// The most probable label, in the set or not.
     prediction: Label,
+    /// The probability of `prediction`.
     probability: f32,
     set: Vec<Label>,
-    alpha: f64,
-    /// A p-value for coming from where the calibration points come from, whatever the label: small where the point is unlike anything
-    /// seen.
+    /// The set holds "a new label" too, one that no point of the model has. Only models with new labels send it.
     #[schema(required = false)]
+    new_label: bool,
+    alpha: f64,
+    /// The novelty p-value: small where the point is unlike all calibration points, whatever its label.
     novelty: f64,
     #[schema(required = false)]
     probabilities: Vec<f32>,
+    /// The p-value that decides: a label is in the set if and only if its p-value exceeds `alpha`, less the part of it
+    /// that is spent on new labels.
     #[schema(required = false)]
     p_values: Vec<f64>,
+    /// The p-value by the rank score alone, in the method dance.
     #[schema(required = false)]
     rank_p_values: Vec<f64>,
+    /// The p-value by the contrastive score alone, in the method dance.
     #[schema(required = false)]
     contrast_p_values: Vec<f64>,
-    /// For each label of the set, labelled points that carry it, nearest first.
+    /// The reference points in support of each label, nearest first.
     #[schema(required = false)]
     neighbors: Vec<Vec<ReferencePoint>>,
 }
 
-/// A label as it was written: a number where labels were numbers.
+/// A label with its type in the data: a text, a number or a truth value.
 #[derive(serde::Serialize, ToSchema)]
-#[allow(dead_code)] // describes what is sent
+#[allow(dead_code)]
 #[serde(untagged)]
 pub(crate) enum Label {
     Text(String),
@@ -97,19 +108,19 @@ pub(crate) enum Label {
     Boolean(bool),
 }
 
-/// A labelled point of the model.
+/// A reference point of the model.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct ReferencePoint {
     /// `fit` or `calibration`.
     part: String,
-    /// Its row in the file it was read from.
+    /// The row in the file that it was read from.
     row: Option<u32>,
     #[schema(required = false)]
     id: Id,
 }
 
-/// What any path may answer in place of what it is there for.
+/// The refusals that every path may return.
 pub(crate) struct Refusals;
 
 impl IntoResponses for Refusals {
@@ -117,15 +128,15 @@ impl IntoResponses for Refusals {
         let refusals = [
             ("400", "The body cannot be read"),
             ("401", "A key is needed"),
-            ("403", "The request is meant for another host"),
-            ("404", "There is nothing here"),
-            ("408", "The request took too long to arrive"),
+            ("403", "The request names another host"),
+            ("404", "Not found"),
+            ("408", "The request arrived too slowly"),
             ("413", "The request is too large"),
-            ("415", "The body has a type that is not read here"),
-            ("422", "The request cannot be answered"),
-            ("429", "Too many requests at once; come again after Retry-After"),
-            ("500", "The server failed"),
-            ("503", "Not at the moment; come again after Retry-After"),
+            ("415", "The media type of the body is not supported"),
+            ("422", "The request is invalid"),
+            ("429", "Too many requests at once; try again after Retry-After"),
+            ("500", "The server has a fault"),
+            ("503", "The request cannot be answered at the moment; try again after Retry-After"),
         ];
         let problem = || Content::new(Some(utoipa::openapi::Ref::from_schema_name("Problem")));
         let refusal = |(status, words): (&str, &str)| {
@@ -137,23 +148,32 @@ impl IntoResponses for Refusals {
     }
 }
 
-/// The interface of this server: what its model takes and what its limits are, it says too.
+/// Returns the description of this server's API, with the dimensions of its model and its own limits.
 pub(crate) async fn openapi(Shared(state): Shared<Arc<State>>) -> Json<Value> {
-    let mut interface = Interface::openapi();
-    if !state.settings.keys.is_empty() {
+    let mut api = Api::openapi();
+    let has_keys = !state.settings.keys.is_empty();
+    if has_keys {
         let scheme = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
-        interface.components.get_or_insert_default().add_security_scheme("key", scheme);
+        api.components.get_or_insert_default().add_security_scheme("key", scheme);
     }
-    let mut interface = serde_json::to_value(interface).unwrap_or_default();
-    let served = state.slot.get();
-    let schemas = &mut interface["components"]["schemas"];
-    let numbers = numbers(served.dimensions(), served.directed());
-    for schema in ["PredictRequest", "ExplainRequest", "Labelled"] {
+    let mut api = serde_json::to_value(api).unwrap_or_default();
+    describe_requests(&mut api["components"]["schemas"], &state);
+    describe_bodies(&mut api["paths"], state.takes());
+    if has_keys {
+        api["security"] = json!([{ "key": [] }]);
+    }
+    Json(api)
+}
+
+/// Adds to the schemas of requests all that the derived ones cannot express: lengths, alternatives and limits.
+fn describe_requests(schemas: &mut Value, state: &State) {
+    let numbers = numbers(state.slot.get().model.fitted().point_shape());
+    for schema in ["PredictRequest", "ExplainRequest", "LabelRow"] {
         let embedding = &mut schemas[schema]["properties"]["embedding"];
-        let described = embedding["description"].take();
+        let description = embedding["description"].take();
         *embedding = numbers.clone();
-        if !described.is_null() {
-            embedding["description"] = described;
+        if !description.is_null() {
+            embedding["description"] = description;
         }
     }
     let whole = json!({ "type": "integer", "minimum": i64::MIN, "maximum": u64::MAX });
@@ -163,9 +183,9 @@ pub(crate) async fn openapi(Shared(state): Shared<Arc<State>>) -> Json<Value> {
         "type": "object", "required": ["embedding"], "additionalProperties": false,
         "properties": { "embedding": numbers, "id": id },
     }] });
-    // A row may be anything as long as one of them is what it should be: the others get a problem each.
+    // One valid row is enough: the others may be anything, and get a problem each.
     for (schema, member, row) in
-        [("PredictRequest", "points", "Point"), ("LabelsRequest", "labels", "Labelled")]
+        [("PredictRequest", "points", "Point"), ("LabelsRequest", "labels", "LabelRow")]
     {
         let rows = &mut schemas[schema]["properties"][member];
         let row = json!({ "$ref": format!("#/components/schemas/{row}") });
@@ -174,21 +194,25 @@ pub(crate) async fn openapi(Shared(state): Shared<Arc<State>>) -> Json<Value> {
         rows["minItems"] = 1.into();
     }
     schemas["PredictRequest"]["additionalProperties"] = false.into();
-    let page = state.points.as_ref().map(|points| points.len() - 1);
-    for schema in ["ExplainRequest", "Labelled"] {
-        schemas[schema]["properties"]["point"]["maximum"] = page.unwrap_or(0).into();
+    let level = json!({ "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1 });
+    schemas["Levels"]["oneOf"] =
+        json!([level, { "type": "array", "items": level, "minItems": 1, "maxItems": predict::MOST_LEVELS }]);
+    // Each request has one of two forms. A point of the page can be named only where the server has points.
+    let last = state.points.as_ref().map(|points| points.len() - 1);
+    for schema in ["ExplainRequest", "LabelRow"] {
+        schemas[schema]["properties"]["point"]["maximum"] = last.unwrap_or(0).into();
     }
-    let by_place = |name| page.map(|_| (name, "point", &["embedding", "id"][..]));
+    let by_place = |name| last.map(|_| (name, "point", &["embedding", "id"][..]));
     let by_embedding = |name| Some((name, "embedding", &["point"][..]));
     let one = ("PredictPoint", "embedding", &["points"][..]);
     let many = ("PredictPoints", "points", &["embedding", "id"][..]);
     one_of(schemas, "PredictRequest", [Some(one), Some(many)]);
     one_of(schemas, "ExplainRequest", [by_embedding("ExplainEmbedding"), by_place("ExplainPoint")]);
-    one_of(schemas, "Labelled", [by_embedding("LabelledEmbedding"), by_place("LabelledPoint")]);
-    let level = json!({ "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1 });
-    schemas["Levels"]["oneOf"] =
-        json!([level, { "type": "array", "items": level, "minItems": 1, "maxItems": predict::MOST_LEVELS }]);
-    let paths = &mut interface["paths"];
+    one_of(schemas, "LabelRow", [by_embedding("LabelEmbedding"), by_place("LabelPoint")]);
+}
+
+/// Describes binary bodies, and the content that the encoder reads.
+fn describe_bodies(paths: &mut Value, takes: Option<Takes>) {
     for place in [
         "/~1v1~1predict/post/requestBody/content/application~1vnd.apache.arrow.stream",
         "/~1v1~1predict/post/responses/200/content/application~1vnd.apache.arrow.stream",
@@ -198,8 +222,7 @@ pub(crate) async fn openapi(Shared(state): Shared<Arc<State>>) -> Json<Value> {
             content["schema"] = json!({ "type": "string", "format": "binary" });
         }
     }
-    // Only what there is an encoder for.
-    if let Some(takes) = state.takes() {
+    if let Some(takes) = takes {
         let other = if takes == Takes::Pictures { "text/plain" } else { "image/*" };
         let content = paths.pointer_mut("/~1v1~1embed/post/requestBody/content");
         if let Some(content) = content.and_then(Value::as_object_mut) {
@@ -208,14 +231,10 @@ pub(crate) async fn openapi(Shared(state): Shared<Arc<State>>) -> Json<Value> {
     } else if let Some(paths) = paths.as_object_mut() {
         paths.remove("/v1/embed");
     }
-    if !state.settings.keys.is_empty() {
-        interface["security"] = json!([{ "key": [] }]);
-    }
-    Json(interface)
 }
 
-/// What an embedding is for a model: as many numbers as it has dimensions, within what 32 bits hold.
-fn numbers(dimensions: usize, directed: bool) -> Value {
+/// Returns the schema of an embedding: as many numbers as the model has dimensions, within the range of f32.
+fn numbers(PointShape { dimensions, directed }: PointShape) -> Value {
     let most = f64::from(f32::MAX);
     let number = json!({ "type": "number", "format": "float", "minimum": -most, "maximum": most });
     let mut numbers =
@@ -228,8 +247,8 @@ fn numbers(dimensions: usize, directed: bool) -> Value {
     numbers
 }
 
-/// Describes a request that has one of two forms as what it is: a type for each form, named, with the member it must have and
-/// without those it must not. Programs that make clients understand that.
+/// Replaces the schema of a request with two forms by a named schema for each: with its required member, and without
+/// those of the other form. Generators of clients understand that.
 fn one_of(schemas: &mut Value, name: &str, forms: [Option<(&str, &str, &[&str])>; 2]) {
     let whole = schemas[name].take();
     let mut refs = Vec::new();

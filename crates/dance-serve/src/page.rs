@@ -1,4 +1,4 @@
-//! The page: its files are inside the binary.
+//! The page: `GET /` and its files, which are compiled into the binary.
 
 use axum::extract::Path;
 use axum::http::header;
@@ -15,7 +15,7 @@ macro_rules! files {
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 const INDEX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/page/index.html"));
-/// Name, type and text of every file.
+/// The name, media type and text of every file.
 const FILES: [(&str, &str, &str); 11] = files![
     "page.css" "text/css; charset=utf-8",
     "main.js" "text/javascript; charset=utf-8",
@@ -24,18 +24,18 @@ const FILES: [(&str, &str, &str); 11] = files![
     "sets.js" "text/javascript; charset=utf-8",
     "explore.js" "text/javascript; charset=utf-8",
     "point.js" "text/javascript; charset=utf-8",
-    "promise.js" "text/javascript; charset=utf-8",
+    "coverage.js" "text/javascript; charset=utf-8",
     "review.js" "text/javascript; charset=utf-8",
     "try.js" "text/javascript; charset=utf-8",
     "reference.js" "text/javascript; charset=utf-8",
 ];
 
-/// The page itself.
+/// Returns the HTML of the page.
 pub(crate) async fn index() -> Response {
-    sent("text/html; charset=utf-8", INDEX)
+    response("text/html; charset=utf-8", INDEX)
 }
 
-/// A file of it.
+/// Returns a file of the page.
 pub(crate) async fn file(Path(name): Path<String>) -> Result<Response, Problem> {
     let shared = [
         ("plot.js", JAVASCRIPT, dance_page::assets::PLOT_JS),
@@ -44,10 +44,10 @@ pub(crate) async fn file(Path(name): Path<String>) -> Result<Response, Problem> 
     ];
     let found = FILES.iter().chain(&shared).find(|(other, _, _)| *other == name);
     let (_, media_type, text) = found.ok_or_else(|| Problem::not_found("the page has no such file"))?;
-    Ok(sent(media_type, text))
+    Ok(response(media_type, text))
 }
 
-fn sent(media_type: &'static str, text: &'static str) -> Response {
-    // Asked for again each time: a new version of the server has a new page.
+fn response(media_type: &'static str, text: &'static str) -> Response {
+    // Browsers revalidate each time, since a new version of the server has a new page.
     ([(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-cache")], text).into_response()
 }

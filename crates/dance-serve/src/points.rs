@@ -1,4 +1,4 @@
-//! Embeddings from JSON. A row that is no point is set aside with its reason, and the others are read.
+//! Points of JSON requests. An invalid row is set aside with its problem, and the others are read.
 
 use std::fmt;
 
@@ -9,36 +9,36 @@ use serde_json::Value;
 
 use crate::problem::{Problem, RowProblem};
 
-/// What a point must be.
+/// The requirements on the points of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) point: PointShape,
-    /// Most points of a request.
+    /// The most points of a request.
     pub(crate) most: usize,
 }
 
 /// The points of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Points {
-    /// Numbers of the good rows.
+    /// The numbers of the valid rows.
     values: Vec<f32>,
-    /// Row and id of each of those.
-    pub(crate) good: Vec<(usize, Option<Value>)>,
+    /// The row and the id of every valid row.
+    pub(crate) valid: Vec<(usize, Option<Value>)>,
     pub(crate) problems: Vec<RowProblem>,
 }
 
 impl Points {
-    /// How many rows there are, good and bad.
+    /// Returns the number of rows, valid and invalid.
     pub(crate) fn rows(&self) -> usize {
-        self.good.len() + self.problems.len()
+        self.valid.len() + self.problems.len()
     }
 
     pub(crate) fn matrix(&mut self, dimensions: usize) -> Result<Matrix, Problem> {
-        Matrix::new(std::mem::take(&mut self.values), self.good.len(), dimensions)
+        Matrix::new(std::mem::take(&mut self.values), self.valid.len(), dimensions)
             .map_err(|_| Problem::internal())
     }
 
-    /// Takes a row in, or sets it aside.
+    /// Adds a row to the valid rows, or its problem to the problems.
     pub(crate) fn push(&mut self, row: Row, shape: Shape) {
         let number = self.rows();
         match row.check(shape) {
@@ -48,7 +48,7 @@ impl Points {
                 } else {
                     self.values.extend(values);
                 }
-                self.good.push((number, id));
+                self.valid.push((number, id));
             }
             Err((detail, id)) => self.problems.push(RowProblem { row: number, id, detail }),
         }
@@ -57,7 +57,7 @@ impl Points {
 
 #[cfg(feature = "arrow")]
 impl Points {
-    /// Takes in the rows of a column, whose ids are found by their places in it.
+    /// Adds the rows of an Arrow column; `id` returns the id at a place of the column.
     pub(crate) fn extend(
         &mut self,
         found: dance::data::arrow::Points,
@@ -66,7 +66,7 @@ impl Points {
         let first = self.rows();
         self.values.extend(found.values);
         for row in found.good {
-            self.good.push((first + row, id(row)?));
+            self.valid.push((first + row, id(row)?));
         }
         for (row, problem) in found.refused {
             let detail = problem.to_string();
@@ -76,24 +76,24 @@ impl Points {
     }
 }
 
-/// A row as it came.
+/// A row of a request, before it is checked.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
-    /// At most as many numbers as a point has.
+    /// The numbers, at most as many as a point has.
     pub(crate) values: Vec<f32>,
-    /// How many there were; `None` where there is no embedding.
+    /// The number of numbers in the request; `None` without an embedding.
     pub(crate) length: Option<usize>,
     pub(crate) id: Option<Value>,
-    /// The first thing that is wrong.
+    /// The first problem.
     pub(crate) problem: Option<String>,
 }
 
 impl Row {
-    pub(crate) fn wrong(problem: impl Into<String>) -> Self {
+    pub(crate) fn invalid(problem: impl Into<String>) -> Self {
         Self { problem: Some(problem.into()), ..Self::default() }
     }
 
-    /// The numbers of a good row and its id; or what is wrong, and the id.
+    /// Returns the numbers of a valid row and its id, or the problem and the id.
     #[allow(clippy::type_complexity)]
     pub(crate) fn check(self, shape: Shape) -> Result<(Vec<f32>, Option<Value>), (String, Option<Value>)> {
         let Self { values, length, id, problem } = self;
@@ -113,23 +113,23 @@ impl Row {
     }
 }
 
-/// Whether a value can be an id: a text or a whole number of 64 bits, which some programs write as 7.0.
+/// Returns whether a value can be an id: a text or a whole number of 64 bits. Some programs write 7 as 7.0.
 fn is_id(value: &Value) -> bool {
     const MOST: f64 = 18_446_744_073_709_551_616.0; // 2^64
     match value {
         Value::Number(number) if number.is_f64() => number
             .as_f64()
-            // What is just below the least whole number of 64 bits is read as that one.
+            // -2^63 is refused as f64, since integers below it are rounded to it.
             .is_some_and(|number| number.fract() == 0.0 && number > -MOST / 2.0 && number < MOST),
         Value::String(_) | Value::Number(_) => true,
         _ => false,
     }
 }
 
-/// Reads many points: an array of them.
-pub(crate) struct ReadPoints(pub(crate) Shape);
+/// Reads an array of points.
+pub(crate) struct PointsSeed(pub(crate) Shape);
 
-impl<'de> DeserializeSeed<'de> for ReadPoints {
+impl<'de> DeserializeSeed<'de> for PointsSeed {
     type Value = Points;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Points, D::Error> {
@@ -137,7 +137,7 @@ impl<'de> DeserializeSeed<'de> for ReadPoints {
     }
 }
 
-impl<'de> Visitor<'de> for ReadPoints {
+impl<'de> Visitor<'de> for PointsSeed {
     type Value = Points;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -146,7 +146,7 @@ impl<'de> Visitor<'de> for ReadPoints {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut rows: A) -> Result<Points, A::Error> {
         let mut points = Points::default();
-        while let Some(row) = rows.next_element_seed(ReadRow(self.0))? {
+        while let Some(row) = rows.next_element_seed(RowSeed(self.0))? {
             if points.rows() == self.0.most {
                 return Err(A::Error::custom(format!(
                     "{TOO_MANY} {}; send them in several requests",
@@ -159,14 +159,15 @@ impl<'de> Visitor<'de> for ReadPoints {
     }
 }
 
-/// How the message begins that becomes a 413.
-pub(crate) const TOO_MANY: &str = "a request has at most so many points:";
+/// The begin of the message that turns a problem into status 413.
+pub(crate) const TOO_MANY: &str = "a request has too many points; the most is";
 
-/// Reads one point: an array of numbers, or an object with `embedding` and perhaps `id`. Whatever else comes is a row with a problem.
+/// Reads one point: an array of numbers, or an object with `embedding` and perhaps `id`. Any other value is a row
+/// with a problem.
 #[derive(Clone, Copy)]
-pub(crate) struct ReadRow(pub(crate) Shape);
+pub(crate) struct RowSeed(pub(crate) Shape);
 
-impl<'de> DeserializeSeed<'de> for ReadRow {
+impl<'de> DeserializeSeed<'de> for RowSeed {
     type Value = Row;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Row, D::Error> {
@@ -174,9 +175,9 @@ impl<'de> DeserializeSeed<'de> for ReadRow {
     }
 }
 
-const NO_POINT: &str = "must be {\"embedding\": [numbers], \"id\": …} or [numbers]";
+const NOT_A_POINT: &str = "must be {\"embedding\": [numbers], \"id\": …} or [numbers]";
 
-impl<'de> Visitor<'de> for ReadRow {
+impl<'de> Visitor<'de> for RowSeed {
     type Value = Row;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -184,7 +185,7 @@ impl<'de> Visitor<'de> for ReadRow {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, numbers: A) -> Result<Row, A::Error> {
-        ReadNumbers(self.0).visit_seq(numbers)
+        NumbersSeed(self.0).visit_seq(numbers)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Row, A::Error> {
@@ -192,14 +193,14 @@ impl<'de> Visitor<'de> for ReadRow {
         while let Some(key) = entries.next_key::<String>()? {
             match key.as_str() {
                 "embedding" => {
-                    let numbers = entries.next_value_seed(ReadNumbers(self.0))?;
+                    let numbers = entries.next_value_seed(NumbersSeed(self.0))?;
                     (row.values, row.length) = (numbers.values, numbers.length);
                     row.problem = row.problem.or(numbers.problem);
                 }
                 "id" => row.id = Some(entries.next_value()?),
                 other => {
                     entries.next_value::<IgnoredAny>()?;
-                    row.problem.get_or_insert_with(|| format!("`{other}` is not known; {NO_POINT}"));
+                    row.problem.get_or_insert_with(|| format!("`{other}` is not known; {NOT_A_POINT}"));
                 }
             }
         }
@@ -207,35 +208,35 @@ impl<'de> Visitor<'de> for ReadRow {
     }
 
     fn visit_unit<E>(self) -> Result<Row, E> {
-        Ok(Row::wrong(NO_POINT))
+        Ok(Row::invalid(NOT_A_POINT))
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Row, E> {
-        Ok(Row::wrong(NO_POINT))
+        Ok(Row::invalid(NOT_A_POINT))
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<Row, E> {
-        Ok(Row::wrong(NO_POINT))
+        Ok(Row::invalid(NOT_A_POINT))
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<Row, E> {
-        Ok(Row::wrong(NO_POINT))
+        Ok(Row::invalid(NOT_A_POINT))
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<Row, E> {
-        Ok(Row::wrong(NO_POINT))
+        Ok(Row::invalid(NOT_A_POINT))
     }
 
     fn visit_str<E>(self, _: &str) -> Result<Row, E> {
-        Ok(Row::wrong(NO_POINT))
+        Ok(Row::invalid(NOT_A_POINT))
     }
 }
 
-/// Reads an embedding. Numbers beyond those a point has are counted, not kept.
+/// Reads an embedding. Numbers beyond the dimensions of the model are counted and dropped.
 #[derive(Clone, Copy)]
-pub(crate) struct ReadNumbers(pub(crate) Shape);
+pub(crate) struct NumbersSeed(pub(crate) Shape);
 
-impl<'de> DeserializeSeed<'de> for ReadNumbers {
+impl<'de> DeserializeSeed<'de> for NumbersSeed {
     type Value = Row;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Row, D::Error> {
@@ -243,9 +244,9 @@ impl<'de> DeserializeSeed<'de> for ReadNumbers {
     }
 }
 
-const NO_NUMBERS: &str = "an embedding is an array of numbers";
+const NOT_NUMBERS: &str = "an embedding is an array of numbers";
 
-impl<'de> Visitor<'de> for ReadNumbers {
+impl<'de> Visitor<'de> for NumbersSeed {
     type Value = Row;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -260,7 +261,8 @@ impl<'de> Visitor<'de> for ReadNumbers {
                 Some(value) if length < self.0.point.dimensions => row.values.push(value as f32),
                 Some(_) => {}
                 None => {
-                    row.problem.get_or_insert_with(|| format!("entry {length} is no number; {NO_NUMBERS}"));
+                    row.problem
+                        .get_or_insert_with(|| format!("entry {length} is not a number; {NOT_NUMBERS}"));
                 }
             }
             length += 1;
@@ -271,82 +273,84 @@ impl<'de> Visitor<'de> for ReadNumbers {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Row, A::Error> {
         while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Row::wrong(NO_NUMBERS))
+        Ok(Row::invalid(NOT_NUMBERS))
     }
 
     fn visit_unit<E>(self) -> Result<Row, E> {
-        Ok(Row::wrong(NO_NUMBERS))
+        Ok(Row::invalid(NOT_NUMBERS))
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Row, E> {
-        Ok(Row::wrong(NO_NUMBERS))
+        Ok(Row::invalid(NOT_NUMBERS))
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<Row, E> {
-        Ok(Row::wrong(NO_NUMBERS))
+        Ok(Row::invalid(NOT_NUMBERS))
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<Row, E> {
-        Ok(Row::wrong(NO_NUMBERS))
+        Ok(Row::invalid(NOT_NUMBERS))
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<Row, E> {
-        Ok(Row::wrong(NO_NUMBERS))
+        Ok(Row::invalid(NOT_NUMBERS))
     }
 
     fn visit_str<E>(self, _: &str) -> Result<Row, E> {
-        Ok(Row::wrong(NO_NUMBERS))
+        Ok(Row::invalid(NOT_NUMBERS))
     }
 }
 
-/// A number, or something that is none.
+/// The entry of an embedding: a number, or `None` for any other value.
 struct Number(Option<f64>);
 
 impl<'de> serde::Deserialize<'de> for Number {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Any;
-        impl<'de> Visitor<'de> for Any {
-            type Value = Number;
+        deserializer.deserialize_any(NumberVisitor)
+    }
+}
 
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a number")
-            }
+struct NumberVisitor;
 
-            fn visit_f64<E>(self, value: f64) -> Result<Number, E> {
-                Ok(Number(Some(value)))
-            }
+impl<'de> Visitor<'de> for NumberVisitor {
+    type Value = Number;
 
-            fn visit_i64<E>(self, value: i64) -> Result<Number, E> {
-                Ok(Number(Some(value as f64)))
-            }
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a number")
+    }
 
-            fn visit_u64<E>(self, value: u64) -> Result<Number, E> {
-                Ok(Number(Some(value as f64)))
-            }
+    fn visit_f64<E>(self, value: f64) -> Result<Number, E> {
+        Ok(Number(Some(value)))
+    }
 
-            fn visit_unit<E>(self) -> Result<Number, E> {
-                Ok(Number(None))
-            }
+    fn visit_i64<E>(self, value: i64) -> Result<Number, E> {
+        Ok(Number(Some(value as f64)))
+    }
 
-            fn visit_bool<E>(self, _: bool) -> Result<Number, E> {
-                Ok(Number(None))
-            }
+    fn visit_u64<E>(self, value: u64) -> Result<Number, E> {
+        Ok(Number(Some(value as f64)))
+    }
 
-            fn visit_str<E>(self, _: &str) -> Result<Number, E> {
-                Ok(Number(None))
-            }
+    fn visit_unit<E>(self) -> Result<Number, E> {
+        Ok(Number(None))
+    }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Number, A::Error> {
-                while items.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Number(None))
-            }
+    fn visit_bool<E>(self, _: bool) -> Result<Number, E> {
+        Ok(Number(None))
+    }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut items: A) -> Result<Number, A::Error> {
-                while items.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(Number(None))
-            }
-        }
-        deserializer.deserialize_any(Any)
+    fn visit_str<E>(self, _: &str) -> Result<Number, E> {
+        Ok(Number(None))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Number, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Number(None))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut items: A) -> Result<Number, A::Error> {
+        while items.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Number(None))
     }
 }
 

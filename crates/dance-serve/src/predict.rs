@@ -12,63 +12,89 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Vis
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::batching::ScoredPiece;
 use crate::body;
-use crate::gather::Answered;
 use crate::one_point;
-use crate::points::{Points, ReadNumbers, ReadPoints, Row, Shape, TOO_MANY};
+use crate::points::{NumbersSeed, Points, PointsSeed, Row, Shape, TOO_MANY};
 use crate::problem::{Problem, RowProblem};
-use crate::served::Served;
+use crate::served::ServedModel;
 use crate::state::State;
 use crate::telemetry;
 
-/// Most levels of a request.
+/// The most error levels of a request.
 pub(crate) const MOST_LEVELS: usize = 20;
 pub(crate) const DEFAULT_ALPHA: f64 = 0.1;
 
-/// What can be asked for beside the sets.
+/// A list that answers have beside the set, with one entry per label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Include {
-    /// Of each label in the set: by the kernel machine, or by the posterior of combined evidence.
+    /// The probability of each label in the set.
     Probabilities,
-    /// Of each label in the set.
+    /// The p-value of each label in the set.
     PValues,
-    /// The points that speak for each label in the set.
+    /// The reference points in support of each label in the set.
     Neighbors,
 }
 
-/// What becomes of empty sets.
+/// The treatment of empty sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Empty {
-    /// They stay empty.
+    /// Empty sets stay empty.
     #[default]
     Keep,
-    /// They get the most probable label.
+    /// Empty sets get the most probable label.
     Top1,
 }
 
-/// How points are to be answered.
+/// The options of a request.
 #[derive(Clone, Debug)]
-pub(crate) struct How {
+pub(crate) struct Options {
     pub(crate) alphas: Vec<f64>,
     pub(crate) include: model::Include,
     pub(crate) empty: EmptySets,
 }
 
-impl Default for How {
+impl Default for Options {
     fn default() -> Self {
         Self { alphas: vec![DEFAULT_ALPHA], include: model::Include::default(), empty: EmptySets::Keep }
     }
 }
 
-impl How {
+impl Options {
     pub(crate) fn set_include(&mut self, include: &[Include]) {
         self.include = model::Include {
             probabilities: include.contains(&Include::Probabilities),
             p_values: include.contains(&Include::PValues),
             neighbors: include.contains(&Include::Neighbors),
         };
+    }
+
+    /// Reads the option `name` from a JSON object.
+    fn read<'de, A: MapAccess<'de>>(&mut self, name: &str, entries: &mut A) -> Result<(), A::Error> {
+        match name {
+            "alpha" => {
+                let alphas = match entries.next_value::<Levels>() {
+                    Ok(Levels::One(alpha)) => vec![alpha],
+                    Ok(Levels::Several(alphas)) => alphas,
+                    Err(_) => return Err(A::Error::custom("`alpha` is a number or an array of numbers")),
+                };
+                self.set_alphas(alphas).map_err(A::Error::custom)?;
+            }
+            "include" => self.set_include(&entries.next_value::<Vec<Include>>()?),
+            "empty" => {
+                self.empty = match entries.next_value()? {
+                    Empty::Keep => EmptySets::Keep,
+                    Empty::Top1 => EmptySets::Top1,
+                }
+            }
+            other => {
+                let known = "`embedding`, `id`, `points`, `alpha`, `include` and `empty`";
+                return Err(A::Error::custom(format!("`{other}` is not known; there are {known}")));
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn set_alphas(&mut self, alphas: Vec<f64>) -> Result<(), String> {
@@ -83,28 +109,29 @@ impl How {
     }
 }
 
-/// What is asked: one point (`embedding`, `id`) or many (`points`).
+/// One point (`embedding`, `id`) or many (`points`), and the options.
 #[derive(ToSchema)]
-#[allow(dead_code)] // describes what is read; the reading is by hand, so that a wrong row costs only itself
+// The reader is written by hand, so that an invalid row does not cost the others.
+#[allow(dead_code)] // a schema of the API description, never constructed
 #[schema(as = PredictRequest)]
-pub(crate) struct Described {
-    /// One point.
+pub(crate) struct PredictRequestSchema {
+    /// The embedding of one point.
     #[schema(nullable = false)]
     embedding: Option<Vec<f32>>,
-    /// Its id, which comes back with the answer.
+    /// The id of one point, which the answer has too.
     #[schema(value_type = Option<crate::problem::Id>, nullable = false)]
     id: Option<String>,
-    /// Many points: `{"embedding": […], "id": …}` or a bare array of numbers each. A row that is neither gets a problem in place of an
-    /// answer; the others are answered.
+    /// Many points: `{"embedding": […], "id": …}` or a bare array of numbers each. An invalid row gets a problem in
+    /// place of an answer; the others are answered.
     #[schema(value_type = Option<Vec<serde_json::Value>>, nullable = false)]
     points: Option<Vec<String>>,
-    /// Error level, or several: a set misses the true label in about this share of cases.
+    /// The error level, or several: the probability that a set misses the true label is at most this.
     #[schema(value_type = Option<Levels>, nullable = false)]
     alpha: Option<f64>,
-    /// What to add to each answer.
+    /// The lists that each answer has beside the set.
     #[schema(nullable = false)]
     include: Option<Vec<Include>>,
-    /// What becomes of empty sets.
+    /// The treatment of empty sets.
     #[schema(nullable = false)]
     empty: Option<Empty>,
 }
@@ -117,76 +144,61 @@ pub(crate) enum Levels {
     Several(Vec<f64>),
 }
 
-/// What is asked, read.
+/// A request as it was read.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PredictRequest {
     pub(crate) points: Points,
-    pub(crate) how: How,
+    pub(crate) options: Options,
 }
 
-pub(crate) struct ReadAsked {
+/// Reads a request for a model of this shape.
+pub(crate) struct PredictRequestSeed {
     pub(crate) shape: Shape,
-    /// What the first `embedding` holds, where that has been read already.
+    /// The first `embedding`, if it has been parsed before; its value in the text is skipped.
     pub(crate) known: Option<Row>,
 }
 
-impl ReadAsked {
+impl PredictRequestSeed {
     pub(crate) fn new(shape: Shape) -> Self {
         Self { shape, known: None }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for ReadAsked {
-    type Value = Asked;
+impl<'de> DeserializeSeed<'de> for PredictRequestSeed {
+    type Value = PredictRequest;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Asked, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<PredictRequest, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for ReadAsked {
-    type Value = Asked;
+impl<'de> Visitor<'de> for PredictRequestSeed {
+    type Value = PredictRequest;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("an object with `embedding` or `points`")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Asked, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<PredictRequest, A::Error> {
         let Self { shape, mut known } = self;
-        let (mut one, mut many, mut how) = (None::<Row>, None::<Points>, How::default());
+        let (mut one, mut many, mut options) = (None::<Row>, None::<Points>, Options::default());
         while let Some(key) = entries.next_key::<String>()? {
             match key.as_str() {
+                // `embedding` and `id` belong to one row and come in any order.
                 "embedding" => {
                     let row = match known.take() {
                         Some(row) => entries.next_value::<IgnoredAny>().map(|_| row)?,
-                        None => entries.next_value_seed(ReadNumbers(shape))?,
+                        None => entries.next_value_seed(NumbersSeed(shape))?,
                     };
                     let id = one.take().and_then(|row| row.id);
                     one = Some(Row { id, ..row });
                 }
                 "id" => one.get_or_insert_default().id = Some(entries.next_value()?),
-                "points" => many = Some(entries.next_value_seed(ReadPoints(shape))?),
-                "alpha" => {
-                    let alphas = match entries.next_value::<Levels>() {
-                        Ok(Levels::One(alpha)) => vec![alpha],
-                        Ok(Levels::Several(alphas)) => alphas,
-                        Err(_) => return Err(A::Error::custom("`alpha` is a number or an array of numbers")),
-                    };
-                    how.set_alphas(alphas).map_err(A::Error::custom)?;
-                }
-                "include" => how.set_include(&entries.next_value::<Vec<Include>>()?),
-                "empty" => {
-                    how.empty = match entries.next_value()? {
-                        Empty::Keep => EmptySets::Keep,
-                        Empty::Top1 => EmptySets::Top1,
-                    }
-                }
-                other => {
-                    let known = "`embedding`, `id`, `points`, `alpha`, `include` and `empty`";
-                    return Err(A::Error::custom(format!("`{other}` is not known; there are {known}")));
-                }
+                "points" => many = Some(entries.next_value_seed(PointsSeed(shape))?),
+                other => options.read(other, &mut entries)?,
             }
         }
+        // A request has one point or many, not both.
         let points = match (one, many) {
             (Some(_), Some(_)) => return Err(A::Error::custom("give `embedding` or `points`, not both")),
             (None, None) => return Err(A::Error::custom("give `embedding` or `points`")),
@@ -197,15 +209,16 @@ impl<'de> Visitor<'de> for ReadAsked {
                 points
             }
         };
-        Ok(Asked { points, how })
+        Ok(PredictRequest { points, options })
     }
 }
 
-/// What comes back: the answers in the order of the points, one after the other for several levels, and the rows that have none.
+/// The response: the answers in the order of the points, with all levels of a point one after the other, and the rows
+/// without answers.
 #[derive(Serialize)]
-#[allow(clippy::struct_field_names)] // as they are called in the answer
-pub(crate) struct Answers<'a> {
-    /// The model that answered.
+#[allow(clippy::struct_field_names)] // the names of the JSON members
+pub(crate) struct PredictResponse<'a> {
+    /// The id of the model.
     pub(crate) model: &'a str,
     pub(crate) guarantee: &'a str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -215,50 +228,58 @@ pub(crate) struct Answers<'a> {
     pub(crate) problems: Vec<RowProblem>,
 }
 
-/// What a point must be for the model that is there.
-pub(crate) fn shape(state: &State, served: &Served) -> Shape {
+/// Returns the requirements on points that the served model and the limits of the server make.
+pub(crate) fn shape(state: &State, served: &ServedModel) -> Shape {
     Shape { point: served.model.fitted().point_shape(), most: state.settings.limits.points }
 }
 
 #[utoipa::path(
     post, path = "/v1/predict", tag = "sets",
     request_body(content(
-        (Described = "application/json"),
+        (PredictRequestSchema = "application/json"),
         (Vec<u8> = "application/vnd.apache.arrow.stream"),
     )),
     responses(
-        (status = 200, description = "The sets", content((crate::openapi::PredictResponse = "application/json"), (Vec<u8> = "application/vnd.apache.arrow.stream"))),
+        (
+            status = 200, description = "The sets",
+            content(
+                (crate::openapi::PredictResponseSchema = "application/json"),
+                (Vec<u8> = "application/vnd.apache.arrow.stream"),
+            )
+        ),
         crate::openapi::Refusals,
     )
 )]
-/// Prediction sets for one point or many. Ten requests with a point each and one with ten points give the same answers.
+/// Prediction sets for one point or many. A point gets the same answer alone and among others.
 pub(crate) async fn predict(
     Shared(state): Shared<Arc<State>>,
     request: Request,
 ) -> Result<Response, Problem> {
     #[cfg(feature = "arrow")]
-    let (query, accept) =
-        (request.uri().query().unwrap_or_default().to_owned(), crate::arrow::accepted(request.headers()));
-    let read = body::read(&state, request).await?;
+    let (query, accept) = (
+        request.uri().query().unwrap_or_default().to_owned(),
+        crate::arrow::accept_header(request.headers()),
+    );
+    let body = body::read(&state, request).await?;
     let shape = shape(&state, &state.slot.get());
     #[cfg(feature = "arrow")]
-    if read.media_type == crate::arrow::MEDIA_TYPE {
-        let asked = crate::arrow::read(&read.bytes, &query, shape)?;
-        let answered = answer(&state, asked, read).await?;
-        return respond(&answered, accept.unwrap_or(true));
+    if body.media_type == crate::arrow::MEDIA_TYPE {
+        let request = crate::arrow::read(&body.bytes, &query, shape)?;
+        let scored = score(&state, request, body).await?;
+        return respond(&scored, accept.unwrap_or(true));
     }
-    let asked = match one_point::read(read.json_text()?, shape) {
-        Some(asked) => asked,
-        None => read.json(ReadAsked::new(shape)).map_err(too_many)?,
+    let request = match one_point::read(body.json_text()?, shape) {
+        Some(request) => request,
+        None => body.json(PredictRequestSeed::new(shape)).map_err(too_many)?,
     };
-    let answered = answer(&state, asked, read).await?;
+    let scored = score(&state, request, body).await?;
     #[cfg(feature = "arrow")]
-    return respond(&answered, accept.unwrap_or(false));
+    return respond(&scored, accept.unwrap_or(false));
     #[cfg(not(feature = "arrow"))]
-    respond(&answered, false)
+    respond(&scored, false)
 }
 
-/// Too many points are too large a request, not a wrong one.
+/// Turns the problem of too many points, which serde reports as any other, into status 413.
 pub(crate) fn too_many(problem: Problem) -> Problem {
     match problem.detail().strip_prefix(TOO_MANY) {
         Some(rest) => Problem::too_large(format!("{TOO_MANY}{rest}")),
@@ -266,76 +287,81 @@ pub(crate) fn too_many(problem: Problem) -> Problem {
     }
 }
 
-/// What the model says, piece by piece.
-pub(crate) struct Told {
-    pieces: Vec<Answered>,
-    /// Row and id of each point that was asked about.
-    good: Vec<(usize, Option<serde_json::Value>)>,
+/// The scores of a request, from which [`PredictResponse`] follows at its levels.
+pub(crate) struct ScoredRequest {
+    pieces: Vec<ScoredPiece>,
+    /// The row and the id of every scored point.
+    valid: Vec<(usize, Option<serde_json::Value>)>,
     problems: Vec<RowProblem>,
-    how: How,
+    options: Options,
 }
 
-async fn answer(state: &Arc<State>, mut asked: Asked, read: body::Read<'_>) -> Result<Told, Problem> {
-    let mut told = Told {
+async fn score(
+    state: &Arc<State>,
+    mut request: PredictRequest,
+    body: body::RequestBody<'_>,
+) -> Result<ScoredRequest, Problem> {
+    let mut all = ScoredRequest {
         pieces: Vec::new(),
-        good: Vec::new(),
-        problems: std::mem::take(&mut asked.points.problems),
-        how: asked.how,
+        valid: Vec::new(),
+        problems: std::mem::take(&mut request.points.problems),
+        options: request.options,
     };
-    if !asked.points.good.is_empty() {
-        let points = asked.points.matrix(state.slot.get().dimensions())?;
-        let (way, _turn) = read.done();
-        told.pieces = state.gather.ask(points, told.how.include.neighbors, way).await?;
-        told.good = std::mem::take(&mut asked.points.good);
+    if !request.points.valid.is_empty() {
+        let points = request.points.matrix(state.slot.get().dimensions())?;
+        let (arrival, _turn) = body.release();
+        all.pieces = state.batcher.score(points, all.options.include.neighbors, arrival).await?;
+        all.valid = std::mem::take(&mut request.points.valid);
     }
-    // Points that the model itself refuses.
+    // The model may refuse points that the reader let pass. They become problems of their rows.
     let mut first = 0;
     let mut refused = Vec::new();
-    for piece in &told.pieces {
+    for piece in &all.pieces {
         refused.extend(piece.refused.iter().map(|(place, detail)| (first + place, detail.clone())));
         first += piece.scored.len() + piece.refused.len();
     }
     for (place, detail) in refused.into_iter().rev() {
-        let (row, id) = told.good.remove(place);
-        told.problems.push(RowProblem { row, id, detail });
+        let (row, id) = all.valid.remove(place);
+        all.problems.push(RowProblem { row, id, detail });
     }
-    told.problems.sort_by_key(|problem| problem.row);
-    telemetry::points(told.good.len(), told.problems.len());
-    if told.good.is_empty() { Err(Problem::rows(told.problems)) } else { Ok(told) }
+    all.problems.sort_by_key(|problem| problem.row);
+    telemetry::points(all.valid.len(), all.problems.len());
+    if all.valid.is_empty() { Err(Problem::rows(all.problems)) } else { Ok(all) }
 }
 
-impl Told {
-    pub(crate) fn answers(&self) -> Result<Answers<'_>, Problem> {
+impl ScoredRequest {
+    pub(crate) fn response(&self) -> Result<PredictResponse<'_>, Problem> {
         let Some(last) = self.pieces.last() else { return Err(Problem::internal()) };
-        let mut all = Answers {
+        let mut all = PredictResponse {
             model: &last.served.id,
             guarantee: &last.served.guarantee,
             warnings: Vec::new(),
-            answers: Vec::with_capacity(self.good.len() * self.how.alphas.len()),
+            answers: Vec::with_capacity(self.valid.len() * self.options.alphas.len()),
             problems: self.problems.clone(),
         };
-        let mut names = self.good.iter();
-        for Answered { served, scored, .. } in &self.pieces {
+        let mut rows = self.valid.iter();
+        for ScoredPiece { served, scored, .. } in &self.pieces {
             let filled;
-            let scored = if self.how.empty == EmptySets::Keep {
+            let scored = if self.options.empty == EmptySets::Keep {
                 scored
             } else {
-                filled = scored.clone().with_empty(self.how.empty);
+                filled = scored.clone().with_empty(self.options.empty);
                 &filled
             };
-            let mut levels = Vec::with_capacity(self.how.alphas.len());
-            for &alpha in &self.how.alphas {
+            // The model answers all points at one level; the response has all levels of one point together.
+            let mut levels = Vec::with_capacity(self.options.alphas.len());
+            for &alpha in &self.options.alphas {
                 let decision =
-                    served.model.decide(alpha).map_err(|error| Problem::wrong(error.to_string()))?;
+                    served.model.decide(alpha).map_err(|error| Problem::invalid(error.to_string()))?;
                 for warning in decision.warnings() {
                     if !all.warnings.contains(&warning) {
                         all.warnings.push(warning);
                     }
                 }
-                levels.push(served.model.answers(scored, &decision, self.how.include).into_iter());
+                levels.push(served.model.answers(scored, &decision, self.options.include).into_iter());
             }
             for _ in 0..scored.len() {
-                let Some((row, id)) = names.next() else { return Err(Problem::internal()) };
+                let Some((row, id)) = rows.next() else { return Err(Problem::internal()) };
                 for level in &mut levels {
                     let Some(answer) = level.next() else { return Err(Problem::internal()) };
                     all.answers.push(Answer { row: *row, id: id.clone(), ..answer });
@@ -346,14 +372,14 @@ impl Told {
     }
 }
 
-fn respond(told: &Told, arrow: bool) -> Result<Response, Problem> {
-    let answers = told.answers()?;
+fn respond(scored: &ScoredRequest, arrow: bool) -> Result<Response, Problem> {
+    let response = scored.response()?;
     #[cfg(feature = "arrow")]
-    if let (true, Some(last)) = (arrow, told.pieces.last()) {
-        return crate::arrow::respond(&last.served.model, &answers, told.how.include);
+    if let (true, Some(last)) = (arrow, scored.pieces.last()) {
+        return crate::arrow::respond(&last.served.model, &response, scored.options.include);
     }
     let _ = arrow;
-    let mut body = Vec::with_capacity(512 * answers.answers.len().min(4096));
-    serde_json::to_writer(&mut body, &answers).map_err(|_| Problem::internal())?;
+    let mut body = Vec::with_capacity(512 * response.answers.len().min(4096));
+    serde_json::to_writer(&mut body, &response).map_err(|_| Problem::internal())?;
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }

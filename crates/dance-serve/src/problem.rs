@@ -1,4 +1,4 @@
-//! What is said where there is no answer: problems as RFC 9457 has them, which name the rows and the reason.
+//! Problems: error responses after RFC 9457, with the rows that are wrong and the reason.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -6,43 +6,43 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// Seconds after which a request that was refused for load may come again.
-const COME_AGAIN: u32 = 1;
+/// The seconds after which a client may repeat a request that was refused for load.
+const RETRY_AFTER: u32 = 1;
 
-/// Why there is no answer, as in RFC 9457.
+/// An error response after RFC 9457.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Problem {
-    /// What kind of problem it is.
+    /// The kind of problem.
     #[serde(rename = "type")]
     #[schema(example = "urn:dance:wrong-rows")]
     kind: &'static str,
-    /// The same in words.
+    /// The kind of problem, in words.
     title: &'static str,
     /// The status of the response.
     status: u16,
-    /// What is wrong here, and what to do.
+    /// The problem of this request, with a remedy.
     detail: String,
-    /// The rows that are to blame.
+    /// The rows that are wrong.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     rows: Vec<RowProblem>,
 }
 
-/// What is wrong with one row.
+/// The problem of one row.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub(crate) struct RowProblem {
-    /// Its place among the points of the request, from 0.
+    /// The place of the row in the request, from 0.
     pub(crate) row: usize,
-    /// Its id, where it could be read.
+    /// The id of the row, if it could be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Id>)]
     pub(crate) id: Option<Value>,
-    /// What is wrong, and what to do.
+    /// The problem, with a remedy.
     pub(crate) detail: String,
 }
 
-/// An id as it came: a text or a whole number.
+/// An id as the request has it: a text or a whole number.
 #[derive(Serialize, ToSchema)]
-#[allow(dead_code)] // describes what is sent, and is never made
+#[allow(dead_code)] // a schema of the API description, never constructed
 #[serde(untagged)]
 pub(crate) enum Id {
     Text(String),
@@ -63,34 +63,39 @@ impl Problem {
     }
 
     pub(crate) fn key() -> Self {
-        let detail = "send a key as `Authorization: Bearer KEY`; whoever runs this server has one";
+        let detail = "send a key as `Authorization: Bearer KEY`; the operator of this server has one";
         Self::new(StatusCode::UNAUTHORIZED, "urn:dance:key", "A key is needed", detail)
     }
 
     pub(crate) fn host(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::FORBIDDEN, "urn:dance:host", "The request is meant for another host", detail)
+        Self::new(StatusCode::FORBIDDEN, "urn:dance:host", "The request names another host", detail)
     }
 
     pub(crate) fn not_found(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "urn:dance:not-found", "There is nothing here", detail)
+        Self::new(StatusCode::NOT_FOUND, "urn:dance:not-found", "Not found", detail)
     }
 
     pub(crate) fn method() -> Self {
-        let detail = "the header Allow says which methods this path has";
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "urn:dance:method", "This path has other methods", detail)
-    }
-
-    pub(crate) fn slow(detail: impl Into<String>) -> Self {
+        let detail = "the header `Allow` lists the methods of this path";
         Self::new(
-            StatusCode::REQUEST_TIMEOUT,
-            "urn:dance:slow",
-            "The request took too long to arrive",
+            StatusCode::METHOD_NOT_ALLOWED,
+            "urn:dance:method",
+            "The path does not have this method",
             detail,
         )
     }
 
+    pub(crate) fn slow(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, "urn:dance:slow", "The request arrived too slowly", detail)
+    }
+
     pub(crate) fn conflict(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::CONFLICT, "urn:dance:conflict", "This cannot be done as things are", detail)
+        Self::new(
+            StatusCode::CONFLICT,
+            "urn:dance:conflict",
+            "The request conflicts with the state of the server",
+            detail,
+        )
     }
 
     pub(crate) fn too_large(detail: impl Into<String>) -> Self {
@@ -101,34 +106,25 @@ impl Problem {
         Self::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "urn:dance:media-type",
-            "The body has a type that is not read here",
+            "The media type of the body is not supported",
             detail,
         )
     }
 
-    pub(crate) fn wrong(detail: impl Into<String>) -> Self {
-        Self::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "urn:dance:wrong",
-            "The request cannot be answered",
-            detail,
-        )
+    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "urn:dance:wrong", "The request is invalid", detail)
     }
 
     pub(crate) fn rows(rows: Vec<RowProblem>) -> Self {
         let detail = match &rows[..] {
             [only] => format!("row {}: {}", only.row, only.detail),
             [first, ..] => {
-                format!("none of {} rows can be answered; row {}: {}", rows.len(), first.row, first.detail)
+                format!("none of {} rows is valid; row {}: {}", rows.len(), first.row, first.detail)
             }
             [] => "there are no points; send at least one".into(),
         };
-        let problem = Self::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "urn:dance:wrong-rows",
-            "No row can be answered",
-            detail,
-        );
+        let problem =
+            Self::new(StatusCode::UNPROCESSABLE_ENTITY, "urn:dance:wrong-rows", "No row is valid", detail);
         Self { rows, ..problem }
     }
 
@@ -144,14 +140,14 @@ impl Problem {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "urn:dance:unavailable",
-            "This cannot be done at the moment",
+            "The request cannot be answered at the moment",
             detail,
         )
     }
 
     pub(crate) fn internal() -> Self {
-        let detail = "this is a fault of the server; its log has the request id";
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "urn:dance:internal", "The server failed", detail)
+        let detail = "the server has a fault; its log has an entry with the id of this request";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "urn:dance:internal", "The server has a fault", detail)
     }
 }
 
@@ -163,7 +159,7 @@ impl IntoResponse for Problem {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(COME_AGAIN));
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER));
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

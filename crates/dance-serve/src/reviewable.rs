@@ -1,9 +1,9 @@
-//! The points of the page: what people look at, judge the promise by and review.
+//! The points of the page: people look at them, review their labels, and coverage is measured on them.
 
 use std::collections::BTreeMap;
 
 use axum::body::Bytes;
-use dance::conformal::MethodName;
+use dance::conformal::{ByClass, MethodName};
 use dance::data::Classes;
 use dance::evaluation::CoverageBand;
 use dance::evaluation::metrics::Metrics;
@@ -14,34 +14,35 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::level::{self, Level};
+use crate::predict::DEFAULT_ALPHA;
 
-/// More points than a person looks through; of more, as many are drawn at random.
+/// The most points of the page; from larger files so many are drawn at random.
 const MOST: usize = 10_000;
-/// The streams of random numbers that draw them, and that put them in the order of the audit.
+/// The random streams that draw the points of the page, and order those of the audit.
 const DRAW_PURPOSE: u64 = 0x5e41;
 const AUDIT_PURPOSE: u64 = 0x5e42;
-/// One of so many points is of the audit.
+/// The number of points for each point of the audit.
 const AUDIT_SHARE: usize = 5;
 
-/// Points for the page, as they were read.
+/// The points of the page, as they were read.
 #[derive(Clone, Debug)]
 pub struct Reviewable {
-    /// What they were read from.
+    /// The name of the file they were read from.
     pub origin: String,
     /// One row per point.
     pub embeddings: Matrix,
-    /// What each is called: a text, or the name of a picture.
+    /// The id of each point: a text, or the name of a picture.
     pub ids: Option<Vec<String>>,
-    /// The label each came with.
+    /// The label of each point in the file.
     pub labels: Option<Vec<String>>,
-    /// Its row in what it was read from.
+    /// The row of each point in the file.
     rows: Vec<usize>,
-    /// Places of the points of the audit, in the order in which they come up.
+    /// The places of the points of the audit, in the order of the review.
     audit: Vec<usize>,
 }
 
 impl Reviewable {
-    /// Points from a file called `origin`.
+    /// Takes points from a file called `origin`.
     pub fn new(
         origin: String,
         embeddings: Matrix,
@@ -53,7 +54,7 @@ impl Reviewable {
         all.drawn().with_audit()
     }
 
-    /// At most [`MOST`] of the points.
+    /// Draws at most [`MOST`] of the points.
     fn drawn(self) -> Self {
         let all = self;
         if all.rows.len() <= MOST {
@@ -76,8 +77,8 @@ impl Reviewable {
         }
     }
 
-    /// Draws the audit: a fifth of the points, at random and before anyone has looked at them. Nothing else may pick those, and nothing
-    /// else counts as drawn by chance; so what the audit finds is like what new points will bring.
+    /// Draws the audit, a fifth of the points, at random and before anyone has looked at them. Only its points get
+    /// the provenance "random", and they get no other. So the labels of the audit are like those of new points.
     fn with_audit(mut self) -> Self {
         self.audit = (0..self.rows.len()).collect();
         Random::new(0, AUDIT_PURPOSE).shuffle(&mut self.audit);
@@ -85,12 +86,12 @@ impl Reviewable {
         self
     }
 
-    /// Whether a point is of the audit.
-    pub(crate) fn audited(&self, place: usize) -> bool {
+    /// Returns whether a point belongs to the audit.
+    pub(crate) fn is_audited(&self, place: usize) -> bool {
         self.audit.contains(&place)
     }
 
-    /// What a point is called: its id, or else its row.
+    /// Returns the id of a point, or else its row.
     pub(crate) fn name(&self, place: usize) -> String {
         self.ids.as_ref().map_or_else(|| self.rows[place].to_string(), |ids| ids[place].clone())
     }
@@ -100,27 +101,27 @@ impl Reviewable {
     }
 }
 
-/// What a model says about the points of the page.
-pub(crate) struct Reviewed {
-    /// What the page needs to draw them, as JSON.
+/// The scores of the points of the page by one model.
+pub(crate) struct PageScores {
+    /// The response of `/v1/points`.
     pub(crate) json: Bytes,
-    /// What is known of each before a level is chosen.
     scored: Scored,
-    /// True labels as the model numbers them; a label it does not know is one beyond.
+    /// The true labels by class id. A label that the model does not know has [the id of a new label](level::new_label).
     truth: Option<Vec<u32>>,
-    /// Places of the points that the model has not seen: those that may judge it.
-    fresh: Vec<usize>,
-    pub(crate) curve: Vec<Judged>,
+    /// The places of the points that took no part in the fit or the calibration.
+    unused: Vec<usize>,
+    pub(crate) curve: Vec<LevelCoverage>,
 }
 
-/// How good the sets are at one level.
+/// The sets at one level.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
-pub(crate) struct Judged {
+pub(crate) struct LevelCoverage {
     pub(crate) alpha: f64,
     /// Share of sets with the true label.
     pub(crate) coverage: f64,
-    /// Between which it lies by chance, 95 times in 100, if the promise holds.
+    /// The lower end of the band in which coverage lies 95 times in 100 if the guarantee holds.
     pub(crate) low: f64,
+    /// The upper end of the band.
     pub(crate) high: f64,
     /// Labels per set.
     pub(crate) size: f64,
@@ -130,85 +131,67 @@ pub(crate) struct Judged {
     pub(crate) singletons: f64,
 }
 
-/// How one class fares at one level.
+/// The sets of the points of one class at one level.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
-pub(crate) struct OfClass {
+pub(crate) struct ClassCoverage {
     pub(crate) class: String,
     pub(crate) points: usize,
     pub(crate) covered: usize,
-    /// Between which the share of covered points lies by chance if the class is covered as all are together.
+    /// The lower end of the band in which the coverage of so many points lies 95 times in 100 if the class is covered
+    /// like all points.
     pub(crate) low: f64,
+    /// The upper end of the band.
     pub(crate) high: f64,
     /// Labels per set.
     pub(crate) size: f64,
 }
 
-impl Reviewed {
+impl PageScores {
     pub(crate) fn new(model: &Dance, points: &Reviewable, context: &Context<'_>) -> dance::Result<Self> {
         let scored = model.score(&points.embeddings, PredictOptions::default(), context)?;
-        let levels = level::of_points(model, &scored)?;
         let seen = model.seen(&points.embeddings)?;
-        let classes = Classes::new(model.classes());
-        let unknown = model.classes().len() as u32;
-        let truth: Option<Vec<u32>> = points
-            .labels
-            .as_ref()
-            .map(|labels| labels.iter().map(|label| classes.id(label).unwrap_or(unknown)).collect());
-        let combined = model.predictor().method() != MethodName::Dance;
-        let p_of_truth = truth.as_ref().filter(|_| combined).map(|truth| -> Vec<Option<f64>> {
-            let p = |(row, &label): (usize, &u32)| {
-                (label < unknown).then(|| scored.counts.p_value(scored.counts.get(row, label).combined))
-            };
-            truth.iter().enumerate().map(p).collect()
+        let truth = points.labels.as_ref().map(|labels| {
+            let classes = Classes::new(model.classes());
+            labels.iter().map(|label| classes.id(label).unwrap_or(level::new_label(model))).collect()
         });
-        let flat = |labels: &BTreeMap<u32, Level>| -> Vec<serde_json::Value> {
-            labels.iter().flat_map(|(label, level)| [json!(label), json!(level)]).collect()
-        };
-        let json = json!({
-            "origin": points.origin,
-            "classes": model.classes(),
-            "names": (0..points.len()).map(|place| points.name(place)).collect::<Vec<_>>(),
-            "named": points.ids.is_some(),
-            "labels": points.labels,
-            "levels": levels.iter().map(flat).collect::<Vec<_>>(),
-            "best": scored.classified.as_ref().map(|all| &all.labels),
-            "p_of_label": p_of_truth,
-            "nearest": scored.nearest,
-            "novelty": scored.novelty,
-            "seen": seen.iter().map(Option::is_some).collect::<Vec<_>>(),
-            "audit": points.audit,
-        });
-        let fresh = (0..seen.len()).filter(|&place| seen[place].is_none()).collect();
-        let mut reviewed = Self { json: json.to_string().into(), scored, truth, fresh, curve: Vec::new() };
-        if reviewed.truth.is_some() && !reviewed.fresh.is_empty() {
-            let judged = level::alphas().map(|alpha| reviewed.judge(model, alpha));
-            reviewed.curve = judged.collect::<dance::Result<_>>()?;
+        let used: Vec<bool> = seen.iter().map(Option::is_some).collect();
+        let unused = (0..used.len()).filter(|&place| !used[place]).collect();
+        let json = json(model, points, &scored, truth.as_deref(), &used)?;
+        let mut scores = Self { json: json.to_string().into(), scored, truth, unused, curve: Vec::new() };
+        if scores.truth.is_some() && !scores.unused.is_empty() {
+            let curve = level::alphas().map(|alpha| scores.at_level(model, alpha));
+            scores.curve = curve.collect::<dance::Result<_>>()?;
         }
-        Ok(reviewed)
+        Ok(scores)
     }
 
-    /// Points that may judge the model, and all.
+    /// Returns the number of points that coverage is measured on, and of all points.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.fresh.len(), self.scored.len())
+        (self.unused.len(), self.scored.len())
     }
 
-    /// The sets of the points that may judge the model, and their true labels.
+    /// Returns the sets of the points that coverage is measured on, and their true labels.
     fn sets(&self, model: &Dance, alpha: f64) -> dance::Result<(Sets, Vec<u32>)> {
-        let sets = model.predict(&self.scored, &model.decide(alpha)?).sets.select(&self.fresh);
+        let prediction = model.predict(&self.scored, &model.decide(alpha)?);
+        let sets = level::with_new_label(model, prediction).select(&self.unused);
         let truth = self.truth.as_deref().unwrap_or_default();
-        Ok((sets, self.fresh.iter().filter_map(|&place| truth.get(place)).copied().collect()))
+        Ok((sets, self.unused.iter().filter_map(|&place| truth.get(place)).copied().collect()))
     }
 
-    fn judge(&self, model: &Dance, alpha: f64) -> dance::Result<Judged> {
+    fn at_level(&self, model: &Dance, alpha: f64) -> dance::Result<LevelCoverage> {
         let (sets, truth) = self.sets(model, alpha)?;
         let metrics = Metrics::new(&sets, &truth, model.classes().len() + 1, alpha, None)?;
         let (low, high) = band(model, truth.len(), alpha);
         let Metrics { coverage, size, empty, singletons, .. } = metrics;
-        Ok(Judged { alpha, coverage, low, high, size, empty, singletons })
+        Ok(LevelCoverage { alpha, coverage, low, high, size, empty, singletons })
     }
 
-    /// How every class fares at one level, and how many sets have 0, 1, 2 … labels.
-    pub(crate) fn by_class(&self, model: &Dance, alpha: f64) -> dance::Result<(Vec<OfClass>, Vec<usize>)> {
+    /// Returns the coverage of every class at one level, and the number of sets with 0, 1, 2 … labels.
+    pub(crate) fn by_class(
+        &self,
+        model: &Dance,
+        alpha: f64,
+    ) -> dance::Result<(Vec<ClassCoverage>, Vec<usize>)> {
         let (sets, truth) = self.sets(model, alpha)?;
         let mut sizes = vec![0; sets.iter().map(<[u32]>::len).max().unwrap_or(0) + 1];
         let mut classes = vec![[0usize; 3]; model.classes().len() + 1];
@@ -221,22 +204,56 @@ impl Reviewed {
                 *labels += set.len();
             }
         }
-        let of = |(class, &[points, covered, labels]): (usize, &[usize; 3])| {
+        let of_class = |(class, &[points, covered, labels]): (usize, &[usize; 3])| {
             let (low, high) = band(model, points, alpha);
-            let class = model
-                .classes()
-                .get(class)
-                .cloned()
-                .unwrap_or_else(|| "(labels the model does not know)".into());
-            OfClass { class, points, covered, low, high, size: labels as f64 / points as f64 }
+            let name = model.classes().get(class).cloned();
+            let class = name.unwrap_or_else(|| "(labels that the model does not know)".into());
+            ClassCoverage { class, points, covered, low, high, size: labels as f64 / points as f64 }
         };
-        Ok((classes.iter().enumerate().filter(|(_, counts)| counts[0] > 0).map(of).collect(), sizes))
+        let classes = classes.iter().enumerate().filter(|(_, [points, ..])| *points > 0).map(of_class);
+        Ok((classes.collect(), sizes))
     }
 }
 
-/// Between which coverage of so many points lies by chance, 95 times in 100, if the promise holds. Scores that are not fused promise
-/// at least 1 - alpha, and give more.
+/// Returns the response of `/v1/points`. `levels` has, for each point, the labels and their levels in turn.
+fn json(
+    model: &Dance,
+    points: &Reviewable,
+    scored: &Scored,
+    truth: Option<&[u32]>,
+    used: &[bool],
+) -> dance::Result<serde_json::Value> {
+    // A label that the model does not know has no p-value.
+    let decision = model.decide(DEFAULT_ALPHA)?;
+    let p_value = |(row, &label): (usize, &u32)| {
+        let known = label < level::new_label(model);
+        known.then(|| decision.p_value(&scored.counts, scored.counts.get(row, label)))
+    };
+    let p_of_label = truth.map(|truth| truth.iter().enumerate().map(p_value).collect::<Vec<_>>());
+    let flat = |labels: &BTreeMap<u32, Level>| -> Vec<serde_json::Value> {
+        labels.iter().flat_map(|(label, level)| [json!(label), json!(level)]).collect()
+    };
+    Ok(json!({
+        "origin": points.origin,
+        "classes": model.classes(),
+        "names": (0..points.len()).map(|place| points.name(place)).collect::<Vec<_>>(),
+        "named": points.ids.is_some(),
+        "labels": points.labels,
+        "levels": level::of_points(model, scored)?.iter().map(flat).collect::<Vec<_>>(),
+        "p_of_label": p_of_label,
+        "nearest": scored.nearest,
+        "novelty": scored.novelty,
+        "used": used,
+        "audit": points.audit,
+    }))
+}
+
+/// Returns the band in which the coverage of so many points lies 95 times in 100 if the guarantee holds. Where one
+/// score is compared among all points, coverage is 1 - alpha in the mean. With two scores, with classes by themselves
+/// and with new labels it is larger, and the band has no upper end.
 pub(crate) fn band(model: &Dance, points: usize, alpha: f64) -> (f64, f64) {
     let (low, high) = CoverageBand::new(model.predictor().calibration_points(), points, alpha).interval(0.95);
-    (low, if model.predictor().method() == MethodName::Dance { 1.0 } else { high })
+    let method = model.predictor().method();
+    let among_all = matches!(method.by_class(), ByClass::All | ByClass::Balanced) && !method.new_labels();
+    (low, if among_all && method.name() != MethodName::Dance { high } else { 1.0 })
 }

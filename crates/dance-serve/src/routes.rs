@@ -1,4 +1,4 @@
-//! Which path is answered by whom.
+//! Routes: the handler of every path.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use hyper_util::service::TowerToHyperService;
 use crate::problem::Problem;
 use crate::state::State;
 use crate::{
-    encode, explain, guard, health, images, labels, model, monitor, openapi, page, predict, promise,
+    coverage, encode, explain, guard, health, images, labels, model, monitor, openapi, page, predict,
 };
 
 const PREDICT: &str = "/v1/predict";
 
-/// Who answers a request.
+/// The router, and the state that handlers share.
 #[derive(Clone)]
 pub(crate) struct Routes {
     state: Arc<State>,
@@ -34,8 +34,7 @@ impl Routes {
         Self { router: TowerToHyperService::new(router(Arc::clone(&state))), state }
     }
 
-    /// Nearly every request asks for predictions. Those need not be found by the router, which puts a request and its answer into
-    /// a box for every step on their way.
+    /// Answers a request. Predictions, the most frequent requests, go past the router, which allocates for every layer.
     pub(crate) async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {
         let request = request.map(Body::new);
         if request.uri().path() == PREDICT && request.method() == Method::POST {
@@ -53,8 +52,8 @@ fn router(state: Arc<State>) -> Router {
         .route("/v1/explain", post(explain::explain))
         .route("/v1/labels", post(labels::record))
         .route("/v1/monitor", get(monitor::monitor))
-        .route("/v1/points", get(promise::points))
-        .route("/v1/promise", get(promise::promise))
+        .route("/v1/points", get(coverage::points))
+        .route("/v1/coverage", get(coverage::coverage))
         .route("/v1/model", get(model::model))
         .route("/v1/reload", post(model::reload))
         .route("/healthz", get(health::healthz))
@@ -70,7 +69,7 @@ fn router(state: Arc<State>) -> Router {
                 ([(header::CACHE_CONTROL, "max-age=86400")], axum::http::StatusCode::NO_CONTENT)
             }),
         )
-        .fallback(|| async { Problem::not_found("/openapi.json lists what there is") })
+        .fallback(|| async { Problem::not_found("/openapi.json lists the paths of this server") })
         .method_not_allowed_fallback(|| async { Problem::method() })
         .layer(from_fn_with_state(Arc::clone(&state), guard::layer))
         .with_state(state)

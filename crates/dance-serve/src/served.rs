@@ -1,28 +1,29 @@
-//! A model with everything that is known about the points of the page.
+//! The served model: a model file with the scores of the points of the page.
 
 use std::path::Path;
 
-use dance::data::Normalize;
 use dance::device::Device;
 use dance::{Context, Dance, Error};
 use sha2::{Digest, Sha256};
 
 use crate::clock;
-use crate::reviewable::{Reviewable, Reviewed};
+use crate::reviewable::{PageScores, Reviewable};
 
-/// A model with everything that is known about the points of the page; another takes its place in one step.
-pub(crate) struct Served {
+/// A model with the scores of the points of the page. A reload replaces all of it in one step.
+pub(crate) struct ServedModel {
     pub(crate) model: Dance,
-    /// The first letters of the file's SHA-256: answers say which model gave them.
+    /// The first 16 hexadecimal digits of the file's SHA-256, which answers carry.
     pub(crate) id: String,
+    /// The time at which the file was read.
     pub(crate) since: String,
-    /// What holds for its sets, in words.
+    /// The guarantee of the sets, in words.
     pub(crate) guarantee: String,
-    pub(crate) reviewed: Option<Reviewed>,
+    /// The scores of the points of the page, if there are any.
+    pub(crate) page: Option<PageScores>,
 }
 
-impl Served {
-    /// Reads the file and asks it about the points of the page, so that whatever is wrong shows before anybody is answered by it.
+impl ServedModel {
+    /// Reads the file and scores the points of the page, so that a model that fails there answers no request.
     pub(crate) fn load(
         device: &dyn Device,
         path: &Path,
@@ -36,17 +37,12 @@ impl Served {
         let bytes = std::fs::read(path).map_err(|error| Error::io(path, error))?;
         let model = Dance::from_bytes(device, &bytes, path, context)?;
         let id = Sha256::digest(&bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        let reviewed = points.map(|points| Reviewed::new(&model, points, context)).transpose()?;
+        let page = points.map(|points| PageScores::new(&model, points, context)).transpose()?;
         let guarantee = model.guarantee();
-        Ok(Self { model, id, since: clock::now(), guarantee, reviewed })
+        Ok(Self { model, id, since: clock::now(), guarantee, page })
     }
 
     pub(crate) fn dimensions(&self) -> usize {
         self.model.fitted().dimensions()
-    }
-
-    /// Whether a vector of zeros is no point: it has no direction.
-    pub(crate) fn directed(&self) -> bool {
-        self.model.fitted().config.normalize == Normalize::L2
     }
 }

@@ -1,4 +1,4 @@
-//! Connections: taken until the server is told to end, and then finished.
+//! The server: accepts connections until it is stopped, then finishes the requests in progress.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,25 +21,25 @@ use crate::settings::Settings;
 use crate::state::State;
 use crate::telemetry;
 
-/// For the head of a request to arrive, and for a connection to be used again.
+/// The time within which the head of a request must arrive, also the next one on a connection.
 const HEAD_TIME: Duration = Duration::from_secs(30);
-/// How long connections that wait for a next request are kept after the server is told to end. Requests that are under way when it
-/// is told still arrive; what is answered from then on says that the connection closes.
+/// The time after the stop signal in which connections are still accepted, so that requests on their way are
+/// answered. Responses from then on close their connections.
 const LAST_CALL: Duration = Duration::from_millis(500);
-/// Files that are open beside connections.
+/// The number of open files that are not connections.
 const OTHER_FILES: u64 = 256;
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// What a running server can be told.
+/// A signal to a running server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Read the model file again.
     Reload,
-    /// Finish what was taken, and end.
+    /// Finish the requests in progress, and end.
     Stop,
 }
 
-/// A server that listens, and answers once it [runs](Self::run).
+/// A server that listens. It answers once it [runs](Self::run).
 pub struct Server {
     state: Arc<State>,
     listener: std::net::TcpListener,
@@ -52,8 +52,8 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Reads the model, asks it about the points of the page, and listens. `encoder` makes points of pictures or texts.
-    /// `threads` answer; 0 means one per core.
+    /// Reads the model, scores the points of the page, and listens. `encoder` makes embeddings of pictures or texts;
+    /// `threads` is the number of threads, 0 for one per core.
     pub fn open(
         mut settings: Settings,
         points: Option<Reviewable>,
@@ -69,18 +69,18 @@ impl Server {
         Ok(Self { state: Arc::new(State::new(settings, points, encoder, threads)?), listener })
     }
 
-    /// Where it listens.
+    /// Returns the address at which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.listener.local_addr().unwrap_or(self.state.settings.address)
     }
 
-    /// Answers until it is told to stop.
+    /// Answers requests until a signal stops the server.
     pub fn run(self, signals: UnboundedReceiver<Signal>) -> dance::Result<()> {
         let fault = |error: std::io::Error| Error::Data(format!("the server could not start: {error}"));
         let state = Arc::clone(&self.state);
-        let rest = move || state.gather.rest();
+        let pause = move || state.batcher.pause_when_busy();
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let runtime = builder.enable_all().on_thread_park(rest).build().map_err(fault)?;
+        let runtime = builder.enable_all().on_thread_park(pause).build().map_err(fault)?;
         runtime.block_on(async {
             let listener = TcpListener::from_std(self.listener).map_err(fault)?;
             serve(self.state, listener, signals).await;
@@ -106,7 +106,7 @@ async fn serve(state: Arc<State>, listener: TcpListener, mut signals: UnboundedR
             _ = upkeep.tick() => state.metrics.run_upkeep(),
         }
     }
-    telemetry::event("info", "the server finishes what it has taken");
+    telemetry::event("info", "the server finishes the requests in progress and ends");
     state.drain();
     let last = Instant::now() + LAST_CALL;
     while timeout_at(last, connections.accept(&listener)).await.is_ok() {}
@@ -119,9 +119,9 @@ async fn serve(state: Arc<State>, listener: TcpListener, mut signals: UnboundedR
 fn reload(state: &Arc<State>) {
     let state = Arc::clone(state);
     tokio::task::spawn_blocking(move || match state.reload() {
-        Ok(served) => telemetry::event("info", &format!("model {} answers from here on", served.id)),
+        Ok(served) => telemetry::event("info", &format!("model {} is served from here on", served.id)),
         Err(error) => {
-            telemetry::event("error", &format!("the new model was refused, the old one goes on: {error}"));
+            telemetry::event("error", &format!("the new model was refused: {error}"));
         }
     });
 }
@@ -133,20 +133,20 @@ struct Connections {
 }
 
 impl Connections {
-    /// Takes the next connection, as soon as there is room for one.
+    /// Accepts the next connection, as soon as there are fewer than the most.
     async fn accept(&self, listener: &TcpListener) {
         let Ok(room) = Arc::clone(&self.room).acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                telemetry::event("warning", &format!("a connection could not be taken: {error}"));
-                // Out of files, say: trying at once would only fail again.
+                telemetry::event("warning", &format!("a connection could not be accepted: {error}"));
+                // The process may be out of files, so that another attempt at once would fail too.
                 return sleep(Duration::from_millis(50)).await;
             }
         };
         let connection = self.connection(stream);
         tokio::spawn(async move {
-            // A client that goes away is no fault.
+            // An error here means that the client has closed the connection.
             let _ = connection.await;
             drop(room);
         });
@@ -156,19 +156,19 @@ impl Connections {
         &self,
         stream: TcpStream,
     ) -> impl Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>> + use<> {
-        // An answer is small and complete: waiting for more to send with it only delays it.
+        // Nagle's algorithm is off. A response is complete, so waiting for more data would only delay it.
         let _ = stream.set_nodelay(true);
         let mut builder = Builder::new(hyper_util::rt::TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
         let routes = self.routes.clone();
-        // In a box, so that a connection without a request takes no room for one.
+        // The future is boxed, so that an idle connection does not hold its memory.
         let answer = service_fn(move |request| Box::pin(routes.clone().answer(request)));
         let connection = builder.serve_connection(TokioIo::new(stream), answer).into_owned();
         self.graceful.watch(connection)
     }
 }
 
-/// Lets the process have as many connections as it may, and says how many those are.
+/// Raises the limit of open files as far as the system allows, and returns the number of connections within it.
 fn allow_connections(wanted: usize) -> usize {
     #[cfg(unix)]
     {

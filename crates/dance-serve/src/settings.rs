@@ -1,4 +1,4 @@
-//! What a server is told when it starts.
+//! Settings of a server.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,53 +9,53 @@ use dance::device::{Cpu, Device};
 
 use crate::keys::Keys;
 
-/// What a server is told when it starts.
+/// The settings of a server.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Settings {
-    /// The model file; read again on [`Signal::Reload`](crate::Signal).
+    /// The model file, which is read again on [`Signal::Reload`](crate::Signal).
     pub model: PathBuf,
-    /// Where to listen.
+    /// The address to listen at.
     pub address: SocketAddr,
-    /// Who may ask; nobody is asked for a key where there are none.
+    /// The keys that admit requests; without keys, requests need none.
     pub keys: Keys,
-    /// Whether other machines may ask without a key.
+    /// Other machines are admitted without a key.
     pub open: bool,
     /// Pictures of points, by their ids.
     pub images: Option<Images>,
-    /// Where labels go that become known.
+    /// The file to which labels are appended when they become known.
     pub journal: PathBuf,
-    /// The probability that the monitor raises an alarm, ever, while nothing changes.
+    /// The probability that the change monitor ever raises an alarm while nothing changes.
     pub false_alarm: f64,
-    /// What a request may take.
+    /// The limits of requests.
     pub limits: Limits,
-    /// Whether requests are logged on stderr.
+    /// Requests are logged on stderr.
     pub log: bool,
-    /// What models are opened on; the CPU where nothing is said.
+    /// The device of the model; by default the CPU.
     pub device: &'static dyn Device,
 }
 
 /// Pictures of points, by their ids.
 #[derive(Clone, Debug)]
 pub enum Images {
-    /// Files of a folder, named like ids, with or without their endings.
+    /// Files of a folder, named like ids, with or without their extension.
     Folder(PathBuf),
     /// Files in memory.
     Held(HashMap<String, Vec<u8>>),
 }
 
-/// What a request, and all of them together, may take.
+/// The limits of one request, and of all requests together.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of a body.
+    /// The most bytes of a body.
     pub body: usize,
-    /// Points of a request.
+    /// The most points of a request.
     pub points: usize,
-    /// Requests that are answered at the same time; the others are told to come again.
+    /// The most requests that are answered at the same time; further ones are refused with status 429.
     pub requests: usize,
-    /// Connections that are open at the same time; the others wait.
+    /// The most open connections; further ones wait.
     pub connections: usize,
-    /// For a request to be sent, and as much for it to be answered.
+    /// The time within which a request must be sent, and then answered.
     pub time: Duration,
 }
 
@@ -72,7 +72,7 @@ impl Default for Limits {
 }
 
 impl Settings {
-    /// The defaults: this machine only, port 8080, the journal beside the model.
+    /// Returns the defaults: this machine only, port 8080, the journal beside the model.
     pub fn new(model: impl Into<PathBuf>) -> Self {
         let model = model.into();
         let mut journal = model.clone().into_os_string();
@@ -91,14 +91,14 @@ impl Settings {
         }
     }
 
-    /// Refuses to be open to other machines by accident.
+    /// Refuses an address that other machines reach, unless there are keys or [`open`](Self::open) is set.
     pub(crate) fn check(&self) -> dance::Result<()> {
         if self.address.ip().is_loopback() || !self.keys.is_empty() || self.open {
             return Ok(());
         }
         Err(dance::Error::Data(format!(
-            "{} can be reached from other machines, and anyone there could ask and write labels; \
-             give keys with --api-key-file FILE, or say --without-key if that is meant",
+            "other machines can reach {}, and anyone there could read predictions and write labels; \
+             give keys with --api-key-file FILE, or allow it with --without-key",
             self.address.ip()
         )))
     }

@@ -1,4 +1,4 @@
-//! What all requests share.
+//! The state that all requests share.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -8,53 +8,53 @@ use dance::{Context, Error};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::batching::Batcher;
+use crate::change::ChangeMonitor;
 use crate::encode::{Encode, OpenEncoder, Takes};
-use crate::gather::Gather;
 use crate::journal::Journal;
 use crate::problem::Problem;
 use crate::reviewable::Reviewable;
-use crate::served::Served;
+use crate::served::ServedModel;
 use crate::settings::{Images, Settings};
 use crate::telemetry;
-use crate::watch::Watch;
 
-/// Bodies that may be in memory at the same time, each as long as the longest.
+/// The most bodies in memory at the same time, each of the largest size.
 const BODIES: usize = 8;
-/// The unit in which that is counted.
+/// The unit of memory for bodies, in bytes.
 pub(crate) const BODY_UNIT: usize = 1024;
 
-/// Where the model is.
-pub(crate) struct Slot(RwLock<Arc<Served>>);
+/// The place of the served model.
+pub(crate) struct Slot(RwLock<Arc<ServedModel>>);
 
 impl Slot {
-    pub(crate) fn get(&self) -> Arc<Served> {
+    pub(crate) fn get(&self) -> Arc<ServedModel> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn set(&self, served: Arc<Served>) {
+    fn set(&self, served: Arc<ServedModel>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = served;
     }
 }
 
-/// What all requests share.
+/// The state that all requests share.
 pub(crate) struct State {
     pub(crate) settings: Settings,
     pub(crate) slot: Arc<Slot>,
-    pub(crate) gather: Gather,
+    pub(crate) batcher: Batcher,
     pub(crate) journal: Journal,
-    pub(crate) watch: Watch,
+    pub(crate) change: ChangeMonitor,
     pub(crate) points: Option<Reviewable>,
-    /// What makes points of pictures or texts.
+    /// The encoder that makes embeddings of pictures or texts.
     pub(crate) encoder: Option<Box<dyn Encode>>,
-    /// Pictures; of a folder, with its links resolved.
+    /// The pictures of points; the links in the path of a folder are resolved.
     pub(crate) images: Option<Images>,
     pub(crate) context: Context<'static>,
     pub(crate) metrics: PrometheusHandle,
-    /// Requests that may be answered at the same time.
+    /// The turns of requests that are answered at the same time.
     pub(crate) requests: Arc<Semaphore>,
-    /// Room for bodies.
+    /// The memory for bodies, in units.
     pub(crate) bodies: Semaphore,
-    /// One reload at a time.
+    /// The lock that keeps reloads one after the other.
     reloading: Mutex<()>,
     draining: AtomicBool,
 }
@@ -68,6 +68,7 @@ impl State {
     ) -> dance::Result<Self> {
         settings.check()?;
         let context = Context::new(threads)?;
+        // Pictures are sent only from inside their folder, so its path is compared without links.
         let images = match settings.images.take() {
             Some(Images::Folder(folder)) => {
                 let found = std::fs::canonicalize(&folder).map_err(|error| Error::io(&folder, error))?;
@@ -78,18 +79,18 @@ impl State {
             }
             other => other,
         };
-        let served = Served::load(settings.device, &settings.model, points.as_ref(), &context)?;
+        let served = ServedModel::load(settings.device, &settings.model, points.as_ref(), &context)?;
         let encoder = encoder.map(|open| open(&served.model)).transpose()?;
         check_encoder(&served, encoder.as_deref())?;
         let served = Arc::new(served);
         let slot = Arc::new(Slot(RwLock::new(Arc::clone(&served))));
-        let (journal, watch) = (Journal::open(&settings.journal), Watch::default());
+        let (journal, change) = (Journal::open(&settings.journal), ChangeMonitor::default());
         let metrics = telemetry::recorder();
-        watch.begin(&served, &journal, settings.false_alarm, (settings.device, &context), || {});
+        change.begin(&served, &journal, settings.false_alarm, (settings.device, &context), || {});
         Ok(Self {
-            gather: Gather::start(&slot, &context)?,
+            batcher: Batcher::start(&slot, &context)?,
             journal,
-            watch,
+            change,
             images,
             requests: Arc::new(Semaphore::new(settings.limits.requests)),
             bodies: Semaphore::new(BODIES * settings.limits.body.div_ceil(BODY_UNIT)),
@@ -104,12 +105,16 @@ impl State {
         })
     }
 
-    /// Reads the model file again. Requests are answered by the old model until the new one has been read, checked and asked
-    /// about the points of the page; where anything is wrong, it stays.
-    pub(crate) fn reload(&self) -> dance::Result<Arc<Served>> {
+    /// Reads the model file again. The model before it answers until the new one is read and checked and has scored
+    /// the points of the page. It stays where any of that fails.
+    pub(crate) fn reload(&self) -> dance::Result<Arc<ServedModel>> {
         let _one = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        let loaded =
-            Served::load(self.settings.device, &self.settings.model, self.points.as_ref(), &self.context);
+        let loaded = ServedModel::load(
+            self.settings.device,
+            &self.settings.model,
+            self.points.as_ref(),
+            &self.context,
+        );
         let checked = loaded.and_then(|served| {
             let (before, after) = (self.slot.get().dimensions(), served.dimensions());
             if before == after {
@@ -118,7 +123,7 @@ impl State {
             }
             Err(Error::Shape {
                 what: format!(
-                    "{}: dimensions (those of the model before; restart for another encoder)",
+                    "{}: dimensions (restart the server for a model of another encoder)",
                     self.settings.model.display()
                 ),
                 expected: before.to_string(),
@@ -128,24 +133,24 @@ impl State {
         telemetry::reload(checked.is_ok());
         let served = checked?;
         let (level, on) = (self.settings.false_alarm, (self.settings.device, &self.context));
-        self.watch.begin(&served, &self.journal, level, on, || self.slot.set(Arc::clone(&served)));
+        self.change.begin(&served, &self.journal, level, on, || self.slot.set(Arc::clone(&served)));
         Ok(served)
     }
 
-    /// What can be embedded here.
+    /// Returns the kind of content that the encoder embeds; `None` without an encoder.
     pub(crate) fn takes(&self) -> Option<Takes> {
         self.encoder.as_ref().map(|encoder| encoder.takes())
     }
 
-    /// A turn to be answered, if there is one.
+    /// Takes the turn of a request. Where all are taken, the request is refused.
     pub(crate) fn turn(&self) -> Result<OwnedSemaphorePermit, Problem> {
         Arc::clone(&self.requests).try_acquire_owned().map_err(|_| {
             let most = self.settings.limits.requests;
-            Problem::busy(format!("{most} requests are being answered; come again"))
+            Problem::busy(format!("the server is answering {most} requests, the most it does; try again"))
         })
     }
 
-    /// From here on connections are asked to close.
+    /// Begins the shutdown: every further response closes its connection.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -155,8 +160,8 @@ impl State {
     }
 }
 
-/// Refuses a model whose points were embedded by another encoder than the one that is here.
-fn check_encoder(served: &Served, encoder: Option<&dyn Encode>) -> dance::Result<()> {
+/// Refuses a model whose points were embedded by another encoder than the server's.
+fn check_encoder(served: &ServedModel, encoder: Option<&dyn Encode>) -> dance::Result<()> {
     let Some(encoder) = encoder else { return Ok(()) };
     EncoderIdentity::check(served.model.encoder(), Some(encoder.identity()), "--encoder")
 }

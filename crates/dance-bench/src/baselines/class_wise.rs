@@ -1,15 +1,16 @@
-//! Thresholds of their own for classes: what class-wise conformal prediction and its relatives ([`clustered`](super::clustered),
-//! [`rc3p`](super::rc3p), [`pas`](super::pas)) have in common.
+//! Thresholds per class: the common part of class-wise conformal prediction and its relatives
+//! ([`clustered`](super::clustered), [`rc3p`](super::rc3p), [`pas`](super::pas)).
 //!
-//! A label y is in the set iff its score is at most the threshold of y and its rank by probability at most the last one of y ([`Cuts`]).
+//! A label y is in the set iff its score is at most the threshold of y, and its rank by probability is at most the last
+//! rank of y ([`Cuts`]).
 //!
 //! - **standard**: one threshold, from the scores of all calibration points.
-//! - **class-wise** (Mondrian): the threshold of y from the calibration points of y alone, `P(y ∈ C | y) ≥ 1-α` in finite samples. A class
-//!   that has too few of them, `α(n_y + 1) < 1`, is in every set.
-//! - **interpolated** (Interp-Q; Ding, Fermanian and Salmon, 2025): `(1-w)·q + w·q_y`, infinite thresholds replaced by the largest
-//!   score there is. It is never below the smaller of both, so at most 2α is missed.
+//! - **class-wise** (Mondrian): the threshold of y comes from the calibration points of y alone. Then
+//!   `P(y ∈ C | y) ≥ 1-α` in finite samples. A class with too few points, `α(n_y + 1) < 1`, is in every set.
+//! - **interpolated** (Interp-Q; Ding, Fermanian and Salmon, 2025): `(1-w)·q + w·q_y`, where the largest possible score
+//!   replaces an infinite threshold. It is never below the smaller of the two, so sets miss at most 2α.
 //!
-//! Cost: one look at every calibration row, one sort per query.
+//! Cost: one pass over the calibration rows, one sort per query.
 //!
 //! ```
 //! use dance_bench::baselines::class_wise::ClassCalibration;
@@ -33,9 +34,9 @@ use dance::scores::threshold::CalibrationScores;
 /// Queries of a parallel task.
 const TILE: usize = 64;
 
-/// A score of class probabilities that may depend on which class it is about.
+/// A score of class probabilities that may depend on the class.
 pub trait ClassScore: Sync {
-    /// The score of a class that stands where `label` says.
+    /// Returns the score of a class. `label` holds its rank and its probability.
     fn score(&self, class: u32, label: &RankedLabel) -> f64;
 }
 
@@ -45,23 +46,23 @@ impl<S: RankedScore> ClassScore for S {
     }
 }
 
-/// What lets a class into a set.
+/// The limits within which a class enters a set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cuts {
-    /// The largest score of every class.
+    /// The largest score that passes, for every class.
     pub thresholds: Vec<f64>,
-    /// The last rank by probability of every class.
+    /// The last rank by probability that passes, for every class.
     pub ranks: Vec<usize>,
 }
 
 impl Cuts {
-    /// Any rank will do.
+    /// Makes limits of thresholds alone: every rank passes.
     pub fn of_scores(thresholds: Vec<f64>) -> Self {
         Self { ranks: vec![usize::MAX; thresholds.len()], thresholds }
     }
 }
 
-/// The scores of calibration points, class by class.
+/// The scores of the calibration points' own labels, class by class.
 pub struct ClassCalibration {
     score: Box<dyn ClassScore>,
     seed: Option<u64>,
@@ -72,7 +73,7 @@ pub struct ClassCalibration {
 }
 
 impl ClassCalibration {
-    /// From probabilities and the true labels of their rows. With a seed, every row has a draw u; without, u = 0.
+    /// Scores the true label of every row of probabilities. With a seed, every row has a draw u; without, u = 0.
     pub fn new(
         score: Box<dyn ClassScore>,
         probabilities: &Matrix,
@@ -94,27 +95,27 @@ impl ClassCalibration {
         })
     }
 
-    /// Number of classes.
+    /// Returns the number of classes.
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// The label of every calibration point.
+    /// Returns the label of every calibration point.
     pub fn labels(&self) -> &[u32] {
         &self.labels
     }
 
-    /// Where the true label of every calibration point stands.
+    /// Returns the rank and the probability of every calibration point's true label.
     pub fn ranked_labels(&self) -> &[RankedLabel] {
         &self.ranked_labels
     }
 
-    /// The score of the true label of every calibration point.
+    /// Returns the score of every calibration point's true label.
     pub fn scores(&self) -> &[f64] {
         &self.scores
     }
 
-    /// The calibration points of every class.
+    /// Returns the rows of the calibration points of every class.
     pub fn members(&self) -> Vec<Vec<usize>> {
         let mut members = vec![Vec::new(); self.classes];
         for (row, &label) in self.labels.iter().enumerate() {
@@ -123,7 +124,7 @@ impl ClassCalibration {
         members
     }
 
-    /// The threshold of some of the points; +∞ where they are too few for `alpha`.
+    /// Returns the threshold of some of the points; +∞ where they are too few for `alpha`.
     pub fn threshold(&self, rows: &[usize], alpha: f64) -> Result<f64> {
         if rows.is_empty() {
             return Ok(f64::INFINITY);
@@ -132,20 +133,21 @@ impl ClassCalibration {
         Ok(CalibrationScores::new(scores)?.threshold(alpha)?.value)
     }
 
-    /// One threshold for all classes.
+    /// Returns one threshold for all classes.
     pub fn standard(&self, alpha: f64) -> Result<Cuts> {
         let threshold = CalibrationScores::new(self.scores.clone())?.threshold(alpha)?.value;
         Ok(Cuts::of_scores(vec![threshold; self.classes]))
     }
 
-    /// For every class one of its own.
+    /// Returns a threshold of its own for every class.
     pub fn class_wise(&self, alpha: f64) -> Result<Cuts> {
         let members = self.members();
         let thresholds = members.iter().map(|rows| self.threshold(rows, alpha)).collect::<Result<_>>()?;
         Ok(Cuts::of_scores(thresholds))
     }
 
-    /// Between the standard threshold (`weight` 0) and those of classes (1); no score exceeds `largest`.
+    /// Returns thresholds between the standard one (`weight` 0) and those of the classes (1). No score exceeds
+    /// `largest`.
     pub fn interpolated(&self, alpha: f64, weight: f64, largest: f64) -> Result<Cuts> {
         let (standard, own) = (self.standard(alpha)?.thresholds, self.class_wise(alpha)?.thresholds);
         let between = standard.iter().zip(own).map(|(all, own)| {
@@ -157,10 +159,10 @@ impl ClassCalibration {
         Ok(Cuts::of_scores(between.collect()))
     }
 
-    /// The sets of queries.
+    /// Returns the sets of queries.
     pub fn sets(&self, probabilities: &Matrix, cuts: &Cuts, context: &Context<'_>) -> Sets {
         let draws = Draws::queries(self.seed);
-        let of_tile = |tile: usize| {
+        let sets_of = |tile: usize| {
             let (mut sets, mut ranked) = (Sets::default(), RankedRow::default());
             for row in tile * TILE..((tile + 1) * TILE).min(probabilities.rows()) {
                 ranked.sort(probabilities.row(row));
@@ -169,16 +171,16 @@ impl ClassCalibration {
                     label.rank <= cuts.ranks[place]
                         && self.score.score(*class, label) <= cuts.thresholds[place]
                 };
-                let start = sets.labels.len();
-                sets.labels.extend(ranked.walk(draws.of(row)).filter(passes).map(|(class, _)| class));
-                sets.labels[start..].sort_unstable();
-                sets.offsets.push(sets.labels.len());
+                let mut set: Vec<u32> =
+                    ranked.walk(draws.of(row)).filter(passes).map(|(class, _)| class).collect();
+                set.sort_unstable();
+                sets.push(set);
             }
             sets
         };
         let mut all = Sets::default();
-        for tile in context.map(probabilities.rows().div_ceil(TILE), of_tile) {
-            all.extend(&tile);
+        for tile in context.map(probabilities.rows().div_ceil(TILE), sets_of) {
+            all.append(tile);
         }
         all
     }

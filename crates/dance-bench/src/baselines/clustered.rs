@@ -1,15 +1,18 @@
-//! Clustered conformal prediction (Ding, Angelopoulos, Bates, Jordan and Tibshirani, 2023): classes whose scores are distributed alike
-//! share a threshold.
+//! Clustered conformal prediction (Ding, Angelopoulos, Bates, Jordan and Tibshirani, 2023): classes with similar score
+//! distributions share a threshold.
 //!
-//! 1. A random share γ of the calibration points is for clustering alone. Each class with enough of them is a point: the quantiles of its
-//!    scores at 0.5, 0.6 … 0.9 and 1-α. Weighted k-means (weights `√n_y`) makes M clusters of them.
-//! 2. The other calibration points of a cluster give its threshold: `P(y ∈ C | y in the cluster) ≥ 1-α` in finite samples.
-//! 3. Classes too rare to cluster are in the null cluster, whose threshold is that of all the other points: no promise of their own.
+//! 1. A random share γ of the calibration points is for clustering alone. A class with enough of them is represented by
+//!    quantiles of its scores, at 0.5, 0.6 … 0.9 and 1-α. Weighted k-means (weights `√n_y`) makes M clusters of the
+//!    classes.
+//! 2. The other calibration points of a cluster give its threshold: `P(y ∈ C | y in the cluster) ≥ 1-α` in finite
+//!    samples.
+//! 3. Classes too rare to cluster form the null cluster. Its threshold is that of all remaining points, and gives no
+//!    guarantee for these classes.
 //!
-//! As in the paper: a class is rare with fewer than `n_α = ⌈1/α⌉ - 1` points for clustering, the least that has a finite threshold;
-//! with `ñ` the larger of `n_α` and the points of the smallest class, and K classes with at least ñ, `γ = K/(75+K)` and `M = ⌊γ·ñ/2⌋`.
-//! With one cluster or none, or as many as classes, all classes are in the null cluster. Quantiles are interpolated
-//! (NumPy's), a choice that the paper leaves open.
+//! As in the paper, a class is rare with fewer than `n_α = ⌈1/α⌉ - 1` points for clustering, the least with a finite
+//! threshold. With `ñ` the larger of `n_α` and the points of the smallest class, and K classes with at least ñ points,
+//! `γ = K/(75+K)` and `M = ⌊γ·ñ/2⌋`. With fewer than two clusters, or as many as classes, all classes are in the null
+//! cluster. Quantiles are interpolated as in NumPy, a choice that the paper leaves open.
 
 use super::class_wise::{ClassCalibration, Cuts};
 use super::k_means;
@@ -17,25 +20,26 @@ use dance::Result;
 use dance::numeric::random::Random;
 use dance::scores::threshold::order_index;
 
+/// The stream of random numbers that draws the points for clustering.
 const PURPOSE: u64 = 0xc105;
-/// Quantiles by which classes are compared, beside 1-α.
+/// Quantiles that represent a class, beside 1-α.
 const QUANTILES: [f64; 5] = [0.5, 0.6, 0.7, 0.8, 0.9];
-/// In the share of points for clustering.
+/// The constant of the paper in the share of points for clustering.
 const CLASSES: usize = 75;
 
-/// Which classes go together, and what is left to calibrate on.
+/// The clusters of classes, and the points that are left to calibrate on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clusters {
     /// The cluster of every class; `None` is the null cluster.
     pub of_class: Vec<Option<usize>>,
-    /// Calibration points that took part in the clustering.
+    /// Rows of the calibration points that made the clusters.
     pub clustering: Vec<usize>,
-    /// The others.
+    /// Rows of the other calibration points.
     pub calibrating: Vec<usize>,
 }
 
 impl Clusters {
-    /// Seeded by `seed`.
+    /// Clusters the classes by the scores of points that `seed` draws.
     pub fn new(calibration: &ClassCalibration, alpha: f64, seed: u64) -> Self {
         let counts: Vec<usize> = calibration.members().iter().map(Vec::len).collect();
         let least = least_points(alpha);
@@ -44,6 +48,7 @@ impl Clusters {
         let share = enough as f64 / (CLASSES + enough) as f64;
         let count = enough * smallest / (2 * (CLASSES + enough));
 
+        // The share γ of the points is drawn for clustering, the rest calibrates.
         let mut rows: Vec<usize> = (0..calibration.labels().len()).collect();
         Random::new(seed, PURPOSE).shuffle(&mut rows);
         let calibrating = rows.split_off((share * rows.len() as f64).round() as usize);
@@ -66,9 +71,9 @@ impl Clusters {
         Self { of_class, clustering: rows, calibrating }
     }
 
-    /// What lets every class in at error level `alpha`.
+    /// Returns the threshold of every class at error level `alpha`.
     pub fn cuts(&self, calibration: &ClassCalibration, alpha: f64) -> Result<Cuts> {
-        let of = |cluster: Option<usize>| {
+        let threshold = |cluster: Option<usize>| {
             let joins = |row: &usize| self.of_class[calibration.labels()[*row] as usize] == cluster;
             let rows: Vec<usize> = match cluster {
                 None => self.calibrating.clone(),
@@ -77,25 +82,25 @@ impl Clusters {
             calibration.threshold(&rows, alpha)
         };
         let count = self.of_class.iter().flatten().max().map_or(0, |&last| last + 1);
-        let own = (0..count).map(|cluster| of(Some(cluster))).collect::<Result<Vec<f64>>>()?;
-        let null = of(None)?;
+        let own = (0..count).map(|cluster| threshold(Some(cluster))).collect::<Result<Vec<f64>>>()?;
+        let null = threshold(None)?;
         let each = self.of_class.iter().map(|cluster| cluster.map_or(null, |cluster| own[cluster]));
         Ok(Cuts::of_scores(each.collect()))
     }
 }
 
-/// Clusters of classes and what lets each in at error level `alpha`.
+/// Clusters the classes, and returns the threshold of every class at error level `alpha`.
 pub fn cuts(calibration: &ClassCalibration, alpha: f64, seed: u64) -> Result<Cuts> {
     Clusters::new(calibration, alpha, seed).cuts(calibration, alpha)
 }
 
-/// The least number of points with a finite threshold.
+/// Returns the least number of points with a finite threshold.
 fn least_points(alpha: f64) -> usize {
     let near = (1.0 / alpha).floor() as usize;
     (near.saturating_sub(2).max(1)..=near).find(|&n| order_index(alpha, n) <= n).unwrap_or(near)
 }
 
-/// The quantiles of a class's scores.
+/// Returns the quantiles that represent a class.
 fn embedding(scores: &mut [f64], alpha: f64) -> Vec<f64> {
     scores.sort_unstable_by(f64::total_cmp);
     let quantile = |share: f64| {

@@ -1,14 +1,15 @@
-//! Conf-OT (Silva-Rodríguez and others, 2025): zero-shot probabilities from class prototypes, moved towards the calibration
-//! points' class frequencies by optimal transport; then plain APS or RAPS on them.
+//! Conf-OT (Silva-Rodríguez and others, 2025): zero-shot probabilities from class prototypes, moved towards the class
+//! frequencies of the calibration points by optimal transport; then plain APS or RAPS on them.
 //!
-//! Logits `l_ik = 100·cos(z_i, t_k)`, calibration and test rows stacked (N in all). Sinkhorn with ε = 1, three rounds: scale
-//! the columns of `exp(l)` to the class frequencies, then its rows to 1/N. Scaling columns adds a bias to every class and
-//! scaling rows is a softmax, so in the log domain all of it is **one bias per class**:
+//! The logits are `l_ik = 100·cos(z_i, t_k)`, with calibration and test rows stacked (N in all). Sinkhorn with ε = 1
+//! runs three rounds: scale the columns of `exp(l)` to the class frequencies, then its rows to 1/N. Scaling columns
+//! adds a bias to every class, and scaling rows is a softmax. So in the log domain all of it is **one bias per class**:
 //! ```text
 //! b_k ← log frequency_k - log Σ_i exp(a_i + l_ik)      a_i ← -log N - log Σ_k exp(l_ik + b_k)
 //! p_ik = exp(l_ik + b_k) / Σ_k' exp(l_ik' + b_k')
 //! ```
-//! A class without calibration points counts as half a point: it keeps a small mass. Cost: 6 exponentials per logit, in f64.
+//! A class without calibration points counts as half a point, and so keeps a small mass. Cost: 6 exponentials per
+//! logit, in f64.
 //!
 //! ```
 //! use dance::{Context, Matrix, device::Cpu};
@@ -26,15 +27,15 @@ use dance::Matrix;
 use dance::device::Device;
 use dance::{Error, Result};
 
-/// Factor of the cosines: CLIP's.
+/// The factor of the cosines, the value of CLIP.
 const SCALE: f32 = 100.0;
 const ROUNDS: usize = 3;
-/// What a class without calibration points counts as.
+/// The number of points that a class without calibration points counts as.
 const ABSENT: f64 = 0.5;
 /// Rows of a parallel task.
 const TILE: usize = 64;
 
-/// `100·cos` of every point with every prototype.
+/// Returns `100·cos` of every point with every prototype.
 pub fn logits(
     device: &dyn Device,
     points: &Matrix,
@@ -62,7 +63,7 @@ pub fn logits(
     Ok(out)
 }
 
-/// The bias of every class. `logits` are those of all rows, `labels` those of the calibration rows.
+/// Returns the bias of every class. `logits` are those of all rows, `labels` those of the calibration rows.
 pub fn biases(logits: &Matrix, labels: &[u32], context: &Context<'_>) -> Vec<f64> {
     let classes = logits.cols();
     let mut counts = vec![0.0f64; classes];
@@ -78,7 +79,7 @@ pub fn biases(logits: &Matrix, labels: &[u32], context: &Context<'_>) -> Vec<f64
     let mut bias = vec![0.0f64; classes];
     let mut row_terms = vec![0.0f64; n];
     for _ in 0..ROUNDS {
-        // Columns: a sum of exponentials each, kept in scale by the largest of its terms.
+        // Columns: one sum of exponentials each, relative to its largest term.
         let largest = fold_rows(
             n,
             classes,
@@ -98,6 +99,7 @@ pub fn biases(logits: &Matrix, labels: &[u32], context: &Context<'_>) -> Vec<f64
         for class in 0..classes {
             bias[class] = (counts[class] / total).ln() - largest[class] - sums[class].ln();
         }
+        // Rows: each is scaled to 1/N.
         let terms = context.map(n.div_ceil(TILE), |tile| {
             let rows = tile * TILE..((tile + 1) * TILE).min(n);
             rows.map(|row| -(n as f64).ln() - log_sum_exp(logits.row(row), &bias)).collect::<Vec<_>>()
@@ -138,13 +140,13 @@ fn log_sum_exp(logits: &[f32], bias: &[f64]) -> f64 {
     largest + terms().map(|term| (term - largest).exp()).sum::<f64>().ln()
 }
 
-/// Probabilities of one row, in f64.
+/// Returns the probabilities of one row, in f64.
 pub fn row_probabilities(logits: &[f32], bias: &[f64]) -> Vec<f64> {
     let total = log_sum_exp(logits, bias);
     logits.iter().zip(bias).map(|(&logit, bias)| (f64::from(logit) + bias - total).exp()).collect()
 }
 
-/// Probabilities of all rows.
+/// Returns the probabilities of all rows.
 pub fn probabilities(logits: &Matrix, bias: &[f64], context: &Context<'_>) -> Result<Matrix> {
     let rows = context.map(logits.rows().div_ceil(TILE), |tile| {
         let rows = tile * TILE..((tile + 1) * TILE).min(logits.rows());

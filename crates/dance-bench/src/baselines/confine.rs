@@ -1,9 +1,9 @@
-//! A score in the manner of CONFINE (Huang and others, 2024): the mean cosine distance to the k nearest points that carry
-//! y, over that to the k nearest that do not.
+//! A score in the manner of CONFINE (Huang and others, 2024): the mean cosine distance to the k nearest points that
+//! carry y, divided by the mean distance to the k nearest that do not.
 //!
-//! A class with fewer than k points counts with those it has (so both sides are means and not sums; with k points each,
-//! the ratio is that of the sums); a class without any is at +∞. Points are the mapped ones, like those of every other
-//! score. Cost: a matrix product with all reference points and one look at every distance.
+//! A class with fewer than k points counts with those it has; so both sides are means. With k points each, the ratio is
+//! that of the sums. A class without points scores +∞. Points are mapped, as for every other score. Cost: a matrix
+//! product with all reference points, and one pass over the distances.
 
 use dance::Context;
 use dance::Matrix;
@@ -14,8 +14,7 @@ use dance::{Error, Result};
 /// Queries of one product with all reference points.
 const BLOCK: usize = 2048;
 
-/// In the manner of CONFINE: the mean cosine distance to the k nearest points that carry the label, over that to the k nearest
-/// that do not.
+/// The score: see the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confine {
     /// Neighbors on either side.
@@ -29,7 +28,7 @@ impl Default for Confine {
 }
 
 impl Confine {
-    /// Scores of every label of every query, without the reference point that `skip` names for it.
+    /// Returns the scores of every label of every query. `skip` holds the reference point that a query leaves out.
     pub fn scores(
         &self,
         device: &dyn Device,
@@ -59,7 +58,7 @@ impl Confine {
         Ok(LabelScores::from_rows(rows.iter().map(Vec::as_slice)))
     }
 
-    /// The scores of one query, from its cosines.
+    /// Returns the scores of one query, from its cosines.
     fn row(self, cosines: &[f32], labels: &[u32], classes: usize, skip: Option<u32>) -> Vec<(u32, f64)> {
         let k = self.neighbors.max(1);
         // The k nearest of every class, ascending.
@@ -96,7 +95,7 @@ impl Confine {
     }
 }
 
-/// Rows of unit length; a row of zeros stays one.
+/// Returns rows of unit length; a row of zeros stays as it is.
 fn directions(points: &Matrix) -> Matrix {
     let mut points = points.clone();
     for row in 0..points.rows() {

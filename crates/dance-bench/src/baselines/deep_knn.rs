@@ -1,14 +1,14 @@
 //! Deep k-NN (Papernot and `McDaniel`, 2018), one layer: the share of the nearest neighbors that do not carry y.
 //!
-//! A label that no neighbor carries has the largest score, 1; it is left out like every label at +∞, which changes no
-//! set: a threshold of 1 is one that lets every label in. Cost: one look at every neighbor.
+//! A label that no neighbor carries has the largest score, 1. It is left out like every label at +∞, which changes no
+//! set: a threshold of 1 lets every label in. Cost: one look at every neighbor.
 
 use dance::scores::{BestPerLabel, NeighborScore, Neighborhood};
 
 /// Deep k-NN: the share of the nearest neighbors that do not carry the label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeepKnn {
-    /// Neighbors to look at; 75 in both papers.
+    /// Number of neighbors; 75 in both papers (this one and that of DANCE).
     pub neighbors: usize,
 }
 

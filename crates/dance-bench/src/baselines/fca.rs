@@ -1,17 +1,18 @@
-//! FCA, full conformal adaptation of linear probes (Silva-Rodríguez and others, 2025): every query joins the labelled points with every
-//! label in turn, the probe is adapted to all of them, and LAC scores decide. Exact in finite samples, since all points, the query among
-//! them, are treated alike.
+//! FCA, full conformal adaptation of linear probes (Silva-Rodríguez and others, 2025): every query joins the labeled
+//! points under each label in turn, the probe is adapted to all of them, and LAC scores decide. The
+//! guarantee holds in finite samples, since all points, the query included, are treated alike.
 //!
-//! The probe is SS-Text, which has a closed form: unit vectors v, a unit text prototype `t_k` for every class, temperature τ = 1/100,
+//! The probe is SS-Text, which has a closed form. For unit vectors v, a unit text prototype `t_k` of every class and
+//! the temperature τ = 1/100:
 //! ```text
 //! μ_k = (1/τ)·Σ { v_i : y_i = k } + t_k      p(k|v) ∝ exp( cos(v, μ_k)/τ )
 //! ```
-//! Without prototypes `t_k = 0` and the probe is that of class means. Nothing else needs points of its own, so *all* labelled points are
-//! in the bag: those that fit the kernel for other methods too.
+//! Without prototypes, `t_k = 0` and centers are class means. Nothing else is fitted, so *all* labeled points are in
+//! the bag, including those that fit the kernel machine for other methods.
 //!
-//! A query v with label l changes `μ_l` alone, so one exponential renews a point's probability, and with the denominator without class l at
-//! hand a label costs n of them: `cos(v_i, μ_l + v/τ) = (v_i·μ_l + v_i·v/τ) / ‖μ_l + v/τ‖`. All α are answered by the same counts.
-//! Logits are at most 100, and their exponentials are kept less that: no overflow, and none underflows.
+//! A query v with label l changes `μ_l` alone. So one exponential updates a point's probability, given its denominator
+//! without class l: `cos(v_i, μ_l + v/τ) = (v_i·μ_l + v_i·v/τ) / ‖μ_l + v/τ‖`. A label costs n exponentials, and the
+//! same counts serve every α. Logits are at most 100; exponentials of logits minus 100 neither overflow nor underflow.
 //!
 //! Cost: n·c exponentials and n·d products per query; memory 16·n·c bytes.
 //!
@@ -33,40 +34,41 @@ use dance::neighbors::squared_distance;
 use dance::scores::{Counts, LabelCounts};
 use dance::{Error, Result};
 
-/// 1/τ: CLIP's.
+/// 1/τ, the value of CLIP.
 const SCALE: f64 = 100.0;
 
-/// A linear probe on labelled points, ready for queries to join.
+/// A linear probe on labeled points, ready for queries to join.
 pub struct Fca {
     points: Matrix,
     labels: Vec<u32>,
-    /// What a point weighs in a center of which a prototype is 1.
+    /// The weight of a point in a center, where a prototype weighs 1.
     weight: f64,
     centers: Vec<Center>,
-    /// Of every point: its product with itself, and the exponential of its own class.
+    /// For every point: its product with itself, and the exponential of its own class.
     own: Vec<(f64, f64)>,
-    /// For every class, one after the other, of every point: its product with the class's center, and its exponentials of all other
-    /// classes, added up.
+    /// For every class and point: the product with the class's center, and the sum of the exponentials of all other
+    /// classes.
     by_class: Vec<Vec<(f64, f64)>>,
 }
 
+/// The center of a class.
 struct Center {
     values: Vec<f64>,
     squared: f64,
 }
 
-/// A point and the centers.
+/// The products of a point with the centers.
 struct Row {
-    /// With itself: 1, but for rounding.
+    /// The product with itself: 1, but for rounding.
     squared: f64,
     products: Vec<f64>,
     exponentials: Vec<f64>,
-    /// Of those, added up.
+    /// The sum of the exponentials.
     total: f64,
 }
 
 impl Fca {
-    /// On points with labels below `classes`, and a prototype of every class where there are any.
+    /// Adapts the probe to points with labels below `classes` and, if there are any, one prototype for each class.
     pub fn new(
         points: &Matrix,
         labels: &[u32],
@@ -81,6 +83,7 @@ impl Fca {
             Err(Error::Shape { what: what.into(), expected: expected.to_string(), found: found.to_string() })
         };
         agree("labels (one per point)", points.rows(), labels.len())?;
+        // Centers are sums: prototypes first, then the points of every class.
         let mut centers = vec![vec![0.0; points.cols()]; classes];
         if let Some(prototypes) = prototypes {
             agree("prototypes (one per class)", classes, prototypes.rows())?;
@@ -107,6 +110,7 @@ impl Fca {
             Center { values, squared }
         };
         let centers: Vec<Center> = centers.into_iter().map(with_squared).collect();
+        // Every point keeps what a query does not change.
         let rows = context.map(points.rows(), |row| Row::new(points.row(row), &centers));
         let by_class = context.map(classes, |class| {
             rows.iter()
@@ -118,8 +122,7 @@ impl Fca {
         Ok(Self { points, labels: labels.to_vec(), weight, centers, own, by_class })
     }
 
-    /// For every label of every query, how many of the points and the query itself conform no better with the query among them; and the
-    /// label that the probe would give it without.
+    /// Returns the count of every label of every query, and the label that the probe predicts for it without joining.
     pub fn counts(&self, queries: &Matrix, context: &Context<'_>) -> Result<(LabelCounts, Vec<u32>)> {
         if queries.cols() != self.points.cols() {
             return Err(Error::Shape {
@@ -134,17 +137,17 @@ impl Fca {
         let mut counts = LabelCounts::new(self.labels.len());
         let mut best = Vec::with_capacity(answers.len());
         for (own, label) in answers {
-            let each = own.into_iter().map(|combined| Counts { combined, ..Counts::default() });
-            counts.push((0u32..).zip(each), Counts::default());
+            // Every class has a count of its own, so the count of all others is unused.
+            counts.push((0u32..).zip(own.into_iter().map(Counts::One)), Counts::One(0));
             best.push(label);
         }
         Ok((counts, best))
     }
 
-    /// One query: the count of every label, and the nearest center.
+    /// Returns the count of every label of one query, and its nearest center.
     fn count(&self, query: &[f32]) -> (Vec<u32>, u32) {
         let own = Row::new(query, &self.centers);
-        // From distances, so that copies of the query are at exactly its own product.
+        // Products come from distances, so that a copy of the query has exactly the query's own product.
         let product =
             |at: usize| (own.squared + self.own[at].0 - squared_distance(query, self.points.row(at))) / 2.0;
         let products: Vec<f64> = (0..self.labels.len()).map(product).collect();
@@ -156,13 +159,13 @@ impl Fca {
         (counts, (0..self.centers.len()).fold(0, nearest) as u32)
     }
 
-    /// How many points and the query itself conform no better when the query carries `class`.
+    /// Returns the number of points, the query included, that conform no better when the query carries `class`.
     fn count_label(&self, class: usize, own: &Row, products: &[f64]) -> u32 {
         let weight = self.weight;
         let squared =
             self.centers[class].squared + weight * (2.0 * own.products[class] + weight * own.squared);
         let length = squared.max(0.0).sqrt();
-        // The exponential of the class after the query has joined it.
+        // The exponential of the class after the query joined it.
         let joined =
             |with_center: f64, with_query: f64| exponential(with_center + weight * with_query, length);
         let share = |value: f64, all_others: f64, joined: f64| value / (all_others + joined);
@@ -193,13 +196,15 @@ impl Row {
     }
 }
 
-/// `exp((cos - 1)/τ)` of a unit vector and a center, by their product and the center's length; a center of length 0 is at cosine 0.
+/// Returns `exp((cos - 1)/τ)` of a unit vector and a center, given their product and the center's length. The cosine
+/// with a center of length 0 is 0.
 fn exponential(product: f64, length: f64) -> f64 {
     let cosine = if length > 0.0 { product / length } else { 0.0 };
     (SCALE * (cosine - 1.0)).exp()
 }
 
-/// The sum of all but one. Where that one is most of it, taking it off would leave rounding errors: the others are added up anew.
+/// Returns the sum of all values but one. Where that one is most of the total, a difference would be mostly rounding,
+/// so the others are added up.
 fn others(values: &[f64], total: f64, but: usize) -> f64 {
     if values[but] <= total / 2.0 {
         return total - values[but];
@@ -207,7 +212,7 @@ fn others(values: &[f64], total: f64, but: usize) -> f64 {
     values[..but].iter().sum::<f64>() + values[but + 1..].iter().sum::<f64>()
 }
 
-/// Rows of length 1; rows of zeros stay.
+/// Returns rows of length 1; rows of zeros stay as they are.
 fn unit(points: &Matrix) -> Matrix {
     let mut unit = points.clone();
     for row in 0..unit.rows() {

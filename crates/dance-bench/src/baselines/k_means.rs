@@ -1,4 +1,4 @@
-//! k-means with weights (Lloyd, from k-means++): fifty seeded starts, the one with the least sum of squares kept.
+//! Weighted k-means (Lloyd, from k-means++): the best of fifty seeded starts by the sum of squares.
 
 use dance::numeric::random::Random;
 
@@ -6,7 +6,7 @@ const PURPOSE: u64 = 0x6b6d;
 const STARTS: usize = 50;
 const ROUNDS: usize = 300;
 
-/// The cluster, below `count`, of every point. Weights are positive; there are at least `count` points.
+/// Returns the cluster, below `count`, of every point. Weights are positive, and there are at least `count` points.
 pub(super) fn clusters(points: &[Vec<f64>], weights: &[f64], count: usize, seed: u64) -> Vec<usize> {
     let mut random = Random::new(seed, PURPOSE);
     let mut best: Option<(f64, Vec<usize>)> = None;
@@ -19,7 +19,8 @@ pub(super) fn clusters(points: &[Vec<f64>], weights: &[f64], count: usize, seed:
     best.map_or_else(Vec::new, |(_, clusters)| clusters)
 }
 
-/// Centers far from each other: each a point, drawn by its weight times its squared distance from those there are.
+/// Returns centers far from each other. Each is a point, drawn in proportion to its weight times its squared distance
+/// from the centers before it.
 fn start(points: &[Vec<f64>], weights: &[f64], count: usize, random: &mut Random) -> Vec<Vec<f64>> {
     let mut centers: Vec<Vec<f64>> = Vec::with_capacity(count);
     for _ in 0..count {
@@ -33,13 +34,13 @@ fn start(points: &[Vec<f64>], weights: &[f64], count: usize, random: &mut Random
             left -= chance;
             left < 0.0
         });
-        // All points lie on centers already: any will do.
+        // Where all points lie on centers already, any point will do.
         centers.push(points[drawn.unwrap_or(0)].clone());
     }
     centers
 }
 
-/// Lloyd's rounds until nothing moves: the weighted sum of squares, and the cluster of every point.
+/// Runs Lloyd's rounds until nothing moves. Returns the weighted sum of squares, and the cluster of every point.
 fn run(points: &[Vec<f64>], weights: &[f64], mut centers: Vec<Vec<f64>>) -> (f64, Vec<usize>) {
     let mut clusters: Vec<usize> = Vec::new();
     for _ in 0..ROUNDS {
@@ -64,7 +65,7 @@ fn run(points: &[Vec<f64>], weights: &[f64], mut centers: Vec<Vec<f64>>) -> (f64
     (squares.zip(weights).map(|(squared, weight)| weight * squared).sum(), clusters)
 }
 
-/// The nearest center, the first of equals, and its squared distance.
+/// Returns the nearest center, the first of equals, and its squared distance.
 fn nearest(point: &[f64], centers: &[Vec<f64>]) -> Option<(usize, f64)> {
     let distances = centers.iter().map(|center| squared(point, center)).enumerate();
     distances.min_by(|a, b| a.1.total_cmp(&b.1))
@@ -78,7 +79,7 @@ fn squared(a: &[f64], b: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// The least weighted sum of squares over all ways to put the points into clusters.
+    /// Returns the least weighted sum of squares over all assignments of points to clusters.
     fn least_of_all(points: &[Vec<f64>], weights: &[f64], count: usize) -> f64 {
         let ways = count.pow(points.len() as u32);
         let spread = |way: usize| {

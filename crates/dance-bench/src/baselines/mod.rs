@@ -1,4 +1,4 @@
-//! The methods of others that DANCE is compared with, one file each.
+//! Baselines: published methods that DANCE is compared with, one file each.
 
 pub mod class_wise;
 pub mod clustered;

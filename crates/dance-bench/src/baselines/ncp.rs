@@ -1,13 +1,14 @@
 //! Neighborhood conformal prediction with RAPS (Ghosh and others, 2023), on the kernel machine's probabilities.
 //!
-//! The threshold of a query is a weighted quantile of the RAPS scores `s_j` of its 50 nearest calibration points, weights
-//! `w_j ∝ exp(-r_j/bandwidth)`, at a level chosen so that leave-one-out coverage of the calibration points reaches 1-α.
-//! The same as one score: `s ≤ Q_level` exactly when the weight below it, `t(z,y) = Σ { w_j : s_j < s(z,y) }`, is below the
-//! level; so `t` is thresholded like any score ([`threshold`](dance::scores::threshold)). t is 1 where every neighbor scores less.
+//! The threshold of a query is a weighted quantile of the RAPS scores `s_j` of its 50 nearest calibration points, with
+//! weights `w_j ∝ exp(-r_j/bandwidth)`. Its level is chosen so that leave-one-out coverage of the calibration points
+//! reaches 1-α. In other words, `s ≤ Q_level` exactly when the weight below s, `t(z,y) = Σ { w_j : s_j < s(z,y) }`, is
+//! below the level. So `t` is thresholded like any score ([`threshold`](dance::scores::threshold)). t is 1 where every
+//! neighbor scores less.
 //!
-//! Bandwidth and RAPS's penalty are tuned for every α on a held-out fifth of the calibration points, by set size; RAPS's
-//! free ranks are the (1-α) quantile of the true labels' ranks, plus one. Heuristic: calibration points are each other's
-//! neighbors.
+//! The bandwidth and the penalty of RAPS are tuned for every α on a held-out fifth of the calibration points, by set
+//! size. The free ranks of RAPS are the (1-α) quantile of the true labels' ranks, plus one. The method is a heuristic:
+//! calibration points are each other's neighbors.
 //!
 //! Cost: a sort of 50 scores per point for each of 30 settings, beside the neighbor search.
 //!
@@ -39,34 +40,38 @@ use dance::{Error, Result};
 
 /// Neighbors that give a query its threshold.
 const NEIGHBORS: usize = 50;
+/// Penalties of RAPS to try.
 const PENALTIES: [f64; 5] = [0.001, 0.01, 0.1, 0.2, 0.5];
-/// Bandwidths to try, in median distances to a neighbor; the last weighs all neighbors much the same.
+/// Bandwidths to try, in median distances to a neighbor. The last gives all neighbors nearly the same weight.
 const BANDWIDTHS: [f64; 6] = [0.1, 0.25, 0.5, 1.0, 2.0, 8.0];
+/// The share of the calibration points on which sets are measured.
 const TUNING_SHARE: f64 = 0.2;
 
-/// What was tuned.
+/// The tuned settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setting {
-    /// Of the weights, a distance in mapped space.
+    /// The bandwidth of the weights, a distance in mapped space.
     pub bandwidth: f64,
-    /// The score.
+    /// The RAPS score with its penalty and its free ranks.
     pub raps: Raps,
 }
 
-/// Calibrated on mapped points with their probabilities and labels.
+/// NCP on mapped calibration points with their probabilities and labels.
 pub struct Ncp<'a> {
     points: &'a Matrix,
     labels: &'a [u32],
     probabilities: &'a Matrix,
     ranked_labels: Vec<RankedLabel>,
-    /// Of every calibration point among the others.
+    /// The neighbors of every calibration point among the others.
     neighbors: Neighbors,
+    /// The median distance to a neighbor.
     unit: f64,
     seed: u64,
 }
 
 impl<'a> Ncp<'a> {
-    /// `neighbors` are those of every calibration point among the others, at least 50 where there are as many.
+    /// Ranks the labels of the calibration points. `neighbors` are those of each among the others, at least 50 where
+    /// there are as many.
     pub fn new(
         points: &'a Matrix,
         labels: &'a [u32],
@@ -95,14 +100,15 @@ impl<'a> Ncp<'a> {
     pub fn tune(&self, device: &dyn Device, alpha: f64, context: &Context<'_>) -> Result<Setting> {
         let parts = split::stratified(self.labels, &[1.0 - TUNING_SHARE, TUNING_SHARE], self.seed)
             .or_else(|_| split::uniform(self.labels.len(), &[1.0 - TUNING_SHARE, TUNING_SHARE], self.seed))?;
-        let [given, judged] = &parts[..] else {
+        let [known, measured] = &parts[..] else {
             return Err(Error::Data("tuning NCP needs two parts".into()));
         };
-        let part = Index::open(device, self.points.select(given), context)?;
-        let among = part.search_own(given.len(), NEIGHBORS, context)?;
-        let found = part.search(&self.points.select(judged), NEIGHBORS, context)?;
-        let ranked_labels: Vec<RankedLabel> = given.iter().map(|&row| self.ranked_labels[row]).collect();
-        let rows: Vec<(RankedRow, f64)> = judged
+        // Four fifths give thresholds, the sets of the others are measured.
+        let part = Index::open(device, self.points.select(known), context)?;
+        let among = part.search_own(known.len(), NEIGHBORS, context)?;
+        let found = part.search(&self.points.select(measured), NEIGHBORS, context)?;
+        let ranked_labels: Vec<RankedLabel> = known.iter().map(|&row| self.ranked_labels[row]).collect();
+        let rows: Vec<(RankedRow, f64)> = measured
             .iter()
             .map(|&row| {
                 let mut ranked = RankedRow::default();
@@ -111,6 +117,7 @@ impl<'a> Ncp<'a> {
             })
             .collect();
 
+        // The setting with the smallest sets wins.
         let mut best: Option<(f64, Setting)> = None;
         for penalty in PENALTIES {
             let raps = Raps { penalty, free_ranks: free_ranks(&ranked_labels, alpha) };
@@ -118,7 +125,7 @@ impl<'a> Ncp<'a> {
             for multiple in BANDWIDTHS {
                 let setting = Setting { bandwidth: multiple * self.unit, raps };
                 let level = level(&scores, &among, setting.bandwidth, alpha)?;
-                let size: usize = (0..judged.len())
+                let size: usize = (0..measured.len())
                     .map(|query| {
                         let threshold = quantile(&scores, &found, query, setting.bandwidth, level);
                         rows[query].0.count(&raps, threshold, rows[query].1)
@@ -132,7 +139,7 @@ impl<'a> Ncp<'a> {
         best.map(|(_, setting)| setting).ok_or_else(|| Error::Data("NCP has no settings to try".into()))
     }
 
-    /// The sets of queries, whose `neighbors` are among the calibration points.
+    /// Returns the sets of queries, whose `neighbors` are calibration points.
     pub fn sets(
         &self,
         neighbors: &Neighbors,
@@ -153,7 +160,7 @@ impl<'a> Ncp<'a> {
     }
 }
 
-/// The (1-α) quantile of the true labels' ranks, plus one.
+/// Returns the (1-α) quantile of the true labels' ranks, plus one.
 fn free_ranks(ranked_labels: &[RankedLabel], alpha: f64) -> usize {
     let mut ranks: Vec<usize> = ranked_labels.iter().map(|label| label.rank).collect();
     ranks.sort_unstable();
@@ -161,11 +168,11 @@ fn free_ranks(ranked_labels: &[RankedLabel], alpha: f64) -> usize {
     ranks.get(place - 1).copied().unwrap_or(1) + 1
 }
 
-/// Scores and weights of a query's neighbors, scores ascending; weights sum to 1.
+/// Returns the scores and the weights of a query's neighbors, by ascending score. Weights sum to 1.
 fn weighted(scores: &[f64], neighbors: &Neighbors, query: usize, bandwidth: f64) -> Vec<(f64, f64)> {
     let ids = neighbors.ids(query).iter().zip(neighbors.squared(query)).take(NEIGHBORS);
     let nearest = neighbors.squared(query).first().map_or(0.0, |squared| squared.sqrt());
-    // Relative to the nearest, so that the largest weight is 1 whatever the scale.
+    // Distances are relative to the nearest, so that the largest weight is 1 at any scale.
     let weight = |squared: &f64| (-(squared.sqrt() - nearest) / bandwidth).exp();
     let mut pairs: Vec<(f64, f64)> =
         ids.map(|(&id, squared)| (scores[id as usize], weight(squared))).collect();
@@ -177,7 +184,7 @@ fn weighted(scores: &[f64], neighbors: &Neighbors, query: usize, bandwidth: f64)
     pairs
 }
 
-/// The threshold of `t` over the calibration points, each among the others.
+/// Returns the threshold of `t` over the calibration points, each with its neighbors among the others.
 fn level(scores: &[f64], neighbors: &Neighbors, bandwidth: f64, alpha: f64) -> Result<f64> {
     let weights = (0..neighbors.len()).map(|row| {
         let pairs = weighted(scores, neighbors, row, bandwidth);
@@ -188,8 +195,8 @@ fn level(scores: &[f64], neighbors: &Neighbors, bandwidth: f64, alpha: f64) -> R
     Ok(CalibrationScores::new(weights.collect())?.threshold(alpha)?.value)
 }
 
-/// The largest score of a query whose weight below is at most `level`: the first neighbor's score at which the weight up to
-/// and with it exceeds the level; +∞ when none does.
+/// Returns the largest score of a query whose weight below is at most `level`: the score of the first neighbor at which
+/// the cumulative weight exceeds the level; +∞ where none does.
 fn quantile(scores: &[f64], neighbors: &Neighbors, query: usize, bandwidth: f64, level: f64) -> f64 {
     if level >= 1.0 {
         return f64::INFINITY;

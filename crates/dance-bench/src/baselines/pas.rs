@@ -1,8 +1,9 @@
 //! Prevalence-adjusted softmax (Ding, Fermanian and Salmon, 2025), for long tails: `s(x, y) = -p(y|x) / π(y)`.
 //!
-//! Among sets of the same mean size, those that cut `p(y|x)/π(y)` have the largest macro coverage, the mean of the classes'. With the standard
-//! threshold the guarantee is the usual one, of all points together. `π` are the class frequencies of the points that fitted the
-//! classifier; a class that has none there has probability 0 too, and scores 0, the largest.
+//! Among sets of equal mean size, sets that threshold `p(y|x)/π(y)` have the largest macro coverage, the mean coverage
+//! of the classes. With the standard threshold the guarantee is the usual one, for all points together. `π` are the
+//! class frequencies of the points that fitted the classifier. A class without such points also has probability 0, and
+//! gets the largest score, 0.
 //!
 //! ```
 //! use dance_bench::baselines::{class_wise::ClassScore, pas::Pas};
@@ -14,7 +15,7 @@
 use super::class_wise::ClassScore;
 use dance::scores::ranked::RankedLabel;
 
-/// No label scores more.
+/// The largest score that a label can have.
 pub const LARGEST: f64 = 0.0;
 
 /// The score: see the [module](self).
@@ -24,7 +25,7 @@ pub struct Pas {
 }
 
 impl Pas {
-    /// From how many points of every class fitted the classifier.
+    /// Takes the number of points of every class that fitted the classifier.
     pub fn new(counts: &[usize]) -> Self {
         let total = counts.iter().sum::<usize>().max(1) as f64;
         Self { prevalence: counts.iter().map(|&count| count as f64 / total).collect() }

@@ -1,11 +1,12 @@
-//! Ablations: one setting of DANCE varied, everything else as in the main run (the paper, Figures 3 and 4 and Table 3).
+//! Ablations: one setting of DANCE varied, with everything else as in the main run (the paper, Figures 3 and 4 and
+//! Table 3).
 //!
-//! - **mix** 0, 0.1 … 1: thresholds move, scores stay.
+//! - **mix** 0, 0.1 … 1: thresholds change, scores do not.
 //! - **rank-neighbors** 15, 25, 50, 100: the k-NN set (mix 0).
 //! - **contrast-neighbors** 15, 25, 50, 100: the CLR set (mix 1).
 //! - **reference**: neighbors among the calibration points (reuse) or the fit points (split).
 //!
-//! Fit time against the number of points needs no run of its own: every case has both.
+//! Fit time against the number of points needs no run of its own, since every case has both.
 
 use std::str::FromStr;
 
@@ -14,16 +15,14 @@ use serde::{Deserialize, Serialize};
 use super::case::Parts;
 use super::runner::{ids_in, renamed};
 use dance::PredictOptions;
-use dance::conformal::Mix;
-use dance::conformal::{Calibration, ConformalConfig};
+use dance::conformal::{Calibration, ConformalConfig, Mix};
 use dance::device::Device;
 use dance::evaluation::metrics::Metrics;
-use dance::{Context, Fitted, Silent};
-use dance::{Error, Result};
+use dance::{Context, Error, Fitted, Result, Silent};
 
 const NEIGHBORS: [usize; 4] = [15, 25, 50, 100];
 
-/// What is varied.
+/// The setting that is varied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ablation {
@@ -33,15 +32,15 @@ pub enum Ablation {
     RankNeighbors,
     /// Neighbors of the contrastive score.
     ContrastNeighbors,
-    /// Where neighbors come from.
+    /// The points among which neighbors are found.
     Reference,
 }
 
 impl Ablation {
-    /// All of them.
+    /// All ablations.
     pub const ALL: [Self; 4] = [Self::Mix, Self::RankNeighbors, Self::ContrastNeighbors, Self::Reference];
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mix => "mix",
@@ -65,17 +64,17 @@ impl FromStr for Ablation {
 /// One setting at one α.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AblationPoint {
-    /// What was varied.
+    /// The setting that was varied.
     pub ablation: Ablation,
     /// Its value: a number, or `reuse` or `split`.
     pub value: String,
     /// The error level.
     pub alpha: f64,
-    /// How good the sets are.
+    /// The quality of the sets.
     pub metrics: Metrics,
 }
 
-/// Runs the ablations asked for on one fitted kernel.
+/// Runs ablations on one fitted kernel machine.
 pub(crate) fn run(
     device: &dyn Device,
     fitted: &Fitted,
@@ -84,11 +83,12 @@ pub(crate) fn run(
     alphas: &[f64],
     context: &Context<'_>,
 ) -> Result<Vec<AblationPoint>> {
-    // What the main run has said already needs no repetition.
+    // The main run has reported its events already.
     let context = &context.with_observer(&Silent);
     let base = fitted.config.conformal;
     let mut points = Vec::new();
     for &ablation in ablations {
+        // The settings to compare, each with its name in the results.
         let settings: Vec<(String, ConformalConfig)> = match ablation {
             Ablation::Mix => (0..=10)
                 .map(|step| f64::from(step) / 10.0)
@@ -101,9 +101,10 @@ pub(crate) fn run(
                 .map(|count| (count.to_string(), base.mix(Mix::Fixed(1.0)).contrast_neighbors(count)))
                 .to_vec(),
             Ablation::Reference => [("reuse", Calibration::Reuse), ("split", Calibration::Split)]
-                .map(|(name, calibration)| (name.to_owned(), base.calibration(calibration)))
+                .map(|(name, calibration)| (name.to_owned(), base.with_calibration(calibration)))
                 .to_vec(),
         };
+        // Each is calibrated on the same fit.
         for (value, config) in settings {
             let mut fitted = fitted.clone();
             fitted.config.conformal = config;

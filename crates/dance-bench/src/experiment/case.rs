@@ -1,5 +1,5 @@
-//! One data set under one seed: split, fit once, and every method at every α on the same kernel, probabilities and
-//! neighbors.
+//! A case: one data set under one seed. It is split and fitted once, and every method runs at every α on the same
+//! kernel machine, probabilities and neighbors.
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -11,20 +11,17 @@ use super::picture::Picture;
 use super::plan::Plan;
 use super::record::{Case, CurvePoint, Posterior, Record, Seconds, Skipped, by_class, histogram};
 use super::runner::Runner;
-use dance::Dataset;
-use dance::Evaluation;
 use dance::data::split;
 use dance::device::Device;
 use dance::evaluation::breakdown::Breakdown;
 use dance::evaluation::metrics::Metrics;
 use dance::scores::threshold::smallest_alpha;
-use dance::{Context, Event, Fitted, Observer, Sampling};
-use dance::{Error, Result};
+use dance::{Context, Dataset, Error, Evaluation, Event, Fitted, Observer, Result, Sampling};
 
-/// Further levels at which coverage and size are kept.
+/// Error levels of the coverage curve.
 const LEVELS: [f64; 6] = [0.02, 0.05, 0.1, 0.15, 0.2, 0.3];
 
-/// The parts that methods see.
+/// The parts of a split.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
     pub(crate) fit: &'a Dataset,
@@ -42,6 +39,7 @@ pub(crate) fn run(
     plan: &Plan,
     context: &Context<'_>,
 ) -> Result<Case> {
+    // A long tail where one is wanted, then the split.
     let tail = plan.zipf.map(|power| data.select(&long_tail::rows(data, power, seed)));
     let data = tail.as_ref().unwrap_or(data);
     let rows = if plan.config.sampling == Sampling::Stratified {
@@ -50,17 +48,19 @@ pub(crate) fn run(
         split::uniform(data.len(), &plan.split, seed)?
     };
     let [fit, calibration, test] = [0, 1, 2].map(|part| data.select(&rows[part]));
+    // Warnings are kept with the results.
     let tap = Tap::new(context.observer());
     let context = &context.with_observer(&tap);
-    tap.look_at_classes(data, &fit, &calibration, &test);
+    tap.check_classes(data, &fit, &calibration, &test);
     for &alpha in plan.alphas.iter().filter(|&&alpha| alpha < smallest_alpha(calibration.len())) {
         tap.notice(&Event::Warning(format!(
-            "{} calibration points support no alpha below {:.3e}, and {alpha} was asked for: every label passes",
+            "{} calibration points support no alpha below {:.3e}: at {alpha} every label passes",
             calibration.len(),
             smallest_alpha(calibration.len())
         )));
     }
 
+    // One fit, which all methods share.
     let mut seconds = Seconds::default();
     let fitted = timed(&mut seconds.fit, || Fitted::fit(device, &fit, &plan.config_for(seed), context))?;
     let parts = Parts { fit: &fit, calibration: &calibration, test: &test };
@@ -68,13 +68,14 @@ pub(crate) fn run(
     let confidence = runner.confidence();
     let (mut records, mut skipped, mut curve, mut posteriors) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    // Every method at every level.
     for &method in &plan.methods {
         if let Some(reason) = runner.refusal(method) {
             skipped.push(Skipped { method, reason });
             continue;
         }
         runner.prepare(method, &mut seconds)?;
-        if let Some(metrics) = runner.judge_posterior()? {
+        if let Some(metrics) = runner.own_probability_metrics()? {
             posteriors.push(Posterior { method, metrics });
         }
         for &alpha in &plan.alphas {
@@ -99,7 +100,8 @@ pub(crate) fn run(
                 breakdown: Breakdown::new(&sets, &test.labels, Some(&confidence))?,
             });
         }
-        // Tuning NCP for levels nobody asked for would take longer than everything else here.
+        // NCP is tuned for each level, which would take longer than all the rest, so its curve has the plan's levels
+        // only.
         let levels = if method == Method::NcpRaps { &plan.alphas[..] } else { &LEVELS[..] };
         for &alpha in levels {
             let known = records.iter().find(|record| record.method == method && record.alpha == alpha);
@@ -113,9 +115,10 @@ pub(crate) fn run(
             curve.push(CurvePoint { method, alpha, coverage, size });
         }
     }
+    // The results of the fit as a whole.
     let picture = if seed == plan.seed { runner.picture(&fitted, &data.classes) } else { None };
     let ablations = ablate::run(device, &fitted, &parts, &plan.ablations, &plan.alphas, context)?;
-    let probabilities = runner.judge_probabilities()?;
+    let probabilities = runner.probability_metrics()?;
     let (trace, warnings) = tap.into_parts();
     Ok(Case {
         data: name.to_owned(),
@@ -147,6 +150,7 @@ pub(crate) fn timed<T>(total: &mut f64, work: impl FnOnce() -> Result<T>) -> Res
 }
 
 impl Runner<'_> {
+    /// Projects the calibration points into the plane.
     fn picture(&self, fitted: &Fitted, classes: &[String]) -> Option<Picture> {
         let kernel = fitted.rfm.kernel;
         Picture::new(
@@ -159,7 +163,7 @@ impl Runner<'_> {
     }
 }
 
-/// Passes events on and keeps the trace and the warnings.
+/// An observer that passes events on and keeps the trace and the warnings.
 struct Tap<'a> {
     inner: &'a dyn Observer,
     trace: Mutex<Vec<Evaluation>>,
@@ -171,8 +175,8 @@ impl<'a> Tap<'a> {
         Self { inner, trace: Mutex::default(), warnings: Mutex::default() }
     }
 
-    /// Says which classes are missing from a part.
-    fn look_at_classes(&self, data: &Dataset, fit: &Dataset, calibration: &Dataset, test: &Dataset) {
+    /// Warns of classes that are missing from a part.
+    fn check_classes(&self, data: &Dataset, fit: &Dataset, calibration: &Dataset, test: &Dataset) {
         let counts = data.class_counts();
         for (name, part) in [("kernel fit", fit), ("calibration", calibration), ("test", test)] {
             let own = part.class_counts();
@@ -220,7 +224,7 @@ impl Observer for Tap<'_> {
     }
 }
 
-/// A case that cannot run says which data set it is about.
+/// Puts the name of the data set before an error.
 pub(crate) fn about(name: &str, error: Error) -> Error {
     match error {
         Error::Interrupted => Error::Interrupted,

@@ -1,8 +1,8 @@
 //! Principal components of a few points with given similarities, for pictures.
 //!
-//! The matrix of similarities is centred on both sides; coordinates are `√eigenvalue · eigenvector`. Inner products give
-//! the usual principal component analysis, kernel values give kernel principal components. Cost: the eigenvectors of one
-//! n×n matrix in f64, n a few hundred.
+//! The matrix of similarities is centered on both sides, and coordinates are `√eigenvalue · eigenvector`. Inner
+//! products give the usual principal component analysis, kernel values give kernel principal components. Cost: the
+//! eigenvectors of one n×n matrix in f64, with n of a few hundred.
 
 use faer::diag::DiagMut;
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -19,7 +19,7 @@ pub(super) fn plane(n: usize, similarity: impl Fn(usize, usize) -> f64) -> Optio
     let mean = means.iter().sum::<f64>() / n as f64;
     let centred = Mat::from_fn(n, n, |a, b| gram[(a, b)] - means[a] - means[b] + mean);
 
-    // Sequential: the same bits whatever the number of threads. Eigenvalues come in ascending order.
+    // Sequential, so that the number of threads does not change a bit. Eigenvalues ascend.
     let (mut values, mut vectors) = (vec![0.0f64; n], Mat::zeros(n, n));
     let room = self_adjoint_evd_scratch::<f64>(n, ComputeEigenvectors::Yes, Par::Seq, Default::default());
     self_adjoint_evd(

@@ -1,14 +1,15 @@
 //! Long tails drawn from any data set (Zipf): class frequencies that fall with a power of their rank.
 //!
-//! Classes get their ranks 1, 2 … at random, and a class keeps `m·rank^-power` of its points, drawn at random: m is the size of the
-//! largest class, a class keeps at least one point and at most those it has. Every seed draws anew.
+//! Classes get the ranks 1, 2 … at random. A class keeps `m·rank^-power` of its points, drawn at random, where m is the
+//! size of the largest class. It keeps at least one point, and all if it has fewer. Every seed draws its own tail.
 
 use dance::Dataset;
 use dance::numeric::random::Random;
 
+/// The stream of random numbers that draws ranks and points.
 const PURPOSE: u64 = 0x21bf;
 
-/// The rows that are kept, ascending.
+/// Returns the rows that are kept, ascending.
 pub(crate) fn rows(data: &Dataset, power: f64, seed: u64) -> Vec<usize> {
     let mut random = Random::new(seed, PURPOSE);
     let mut members = vec![Vec::new(); data.classes.len()];

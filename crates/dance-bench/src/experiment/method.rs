@@ -1,18 +1,17 @@
-//! The methods that an experiment compares: their names on the command line, in tables and in result files.
+//! Methods that an experiment compares: their names on the command line, in tables and in result files.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use dance::conformal::Mix;
-use dance::conformal::{Calibration, ConformalConfig, MethodName};
+use dance::conformal::{Calibration, ConformalConfig, MethodName, Mix};
 use dance::{Error, Result};
 
-/// A method. The scores of probabilities draw a seeded u; those named `…-deterministic` have u = 0.
+/// A method. Scores of probabilities draw a seeded u; methods named `…-deterministic` have u = 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs)] // the titles below say it
+#[allow(missing_docs)] // see the titles below
 pub enum Method {
     Dance,
     KnnSet,
@@ -48,37 +47,38 @@ const METHODS: [(Method, &str, &str, &str); 27] = [
     (Method::Dance, "dance", "DANCE", HEURISTIC),
     (Method::KnnSet, "knn-set", "k-NN Set", HEURISTIC),
     (Method::ClrSet, "clr-set", "CLR Set", HEURISTIC),
-    (Method::DanceSplit, "dance-split", "DANCE (split)", EXACT),
-    (Method::Fuse, "fuse", "Fuse", EXACT),
-    (Method::Posterior, "posterior", "Posterior", EXACT),
-    (Method::PosteriorSplit, "posterior-split", "Posterior (split)", EXACT),
+    (Method::DanceSplit, "dance-split", "DANCE (split)", MARGINAL),
+    (Method::Fuse, "fuse", "Fuse", MARGINAL),
+    (Method::Posterior, "posterior", "Posterior", MARGINAL),
+    (Method::PosteriorSplit, "posterior-split", "Posterior (split)", MARGINAL),
     (Method::DeepKnn, "deep-knn", "Deep k-NN", HEURISTIC),
     (Method::Confine, "confine", "CONFINE-style", HEURISTIC),
-    (Method::Lac, "lac", "RFM Adapter (LAC)", EXACT),
-    (Method::Aps, "aps", "RFM Adapter (APS)", EXACT),
-    (Method::Raps, "raps", "RFM Adapter (RAPS)", EXACT),
-    (Method::Saps, "saps", "RFM Adapter (SAPS)", EXACT),
-    (Method::ApsDeterministic, "aps-deterministic", "RFM Adapter (APS, u = 0)", EXACT),
-    (Method::RapsDeterministic, "raps-deterministic", "RFM Adapter (RAPS, u = 0)", EXACT),
-    (Method::SapsDeterministic, "saps-deterministic", "RFM Adapter (SAPS, u = 0)", EXACT),
-    (Method::LogisticRegression, "logistic-regression", "Logistic regression (LAC)", EXACT),
+    (Method::Lac, "lac", "RFM Adapter (LAC)", MARGINAL),
+    (Method::Aps, "aps", "RFM Adapter (APS)", MARGINAL),
+    (Method::Raps, "raps", "RFM Adapter (RAPS)", MARGINAL),
+    (Method::Saps, "saps", "RFM Adapter (SAPS)", MARGINAL),
+    (Method::ApsDeterministic, "aps-deterministic", "RFM Adapter (APS, u = 0)", MARGINAL),
+    (Method::RapsDeterministic, "raps-deterministic", "RFM Adapter (RAPS, u = 0)", MARGINAL),
+    (Method::SapsDeterministic, "saps-deterministic", "RFM Adapter (SAPS, u = 0)", MARGINAL),
+    (Method::LogisticRegression, "logistic-regression", "Logistic regression (LAC)", MARGINAL),
     (Method::ClassWise, "class-wise", "Class-wise (LAC)", EACH_CLASS),
     (Method::Clustered, "clustered", "Clustered (LAC)", CLUSTERS),
     (Method::Rc3p, "rc3p", "RC3P (APS)", RANKS),
-    (Method::Pas, "pas", "PAS", EXACT),
+    (Method::Pas, "pas", "PAS", MARGINAL),
     (Method::InterpQ, "interp-q", "Interp-Q (LAC)", INTERPOLATED),
     (Method::PasInterpQ, "pas-interp-q", "Interp-Q (PAS)", INTERPOLATED),
-    (Method::Fca, "fca", "FCA", EXACT),
+    (Method::Fca, "fca", "FCA", MARGINAL),
     (Method::NcpRaps, "ncp-raps", "NCP (RAPS)", HEURISTIC),
     (Method::ConfOtAps, "conf-ot-aps", "Conf-OT (APS, transductive)", TRANSDUCTIVE),
     (Method::ConfOtRaps, "conf-ot-raps", "Conf-OT (RAPS, transductive)", TRANSDUCTIVE),
 ];
 
 const HEURISTIC: &str = "heuristic: calibration points serve as each other's neighbors";
-const EXACT: &str =
+const MARGINAL: &str =
     "P(label in set) >= 1 - alpha in finite samples, for exchangeable points whose labels it knows";
 const EACH_CLASS: &str = "P(label in set) >= 1 - alpha in finite samples, for every class by itself";
-const CLUSTERS: &str = "P(label in set) >= 1 - alpha in finite samples for every cluster of classes; none for classes too rare to cluster";
+const CLUSTERS: &str = "P(label in set) >= 1 - alpha in finite samples for every cluster of classes; no guarantee for \
+                        classes too rare to cluster";
 const RANKS: &str =
     "near 1 - alpha for every class: its last rank and its threshold come from the same calibration points";
 const INTERPOLATED: &str = "P(label in set) >= 1 - 2 alpha in finite samples, for exchangeable points";
@@ -86,12 +86,13 @@ const TRANSDUCTIVE: &str =
     "near 1 - alpha: the transport sees all test points, and the labels of calibration points but not theirs";
 
 impl Method {
-    /// Every method, in the order of the tables.
+    /// Returns every method, in the order of the tables.
     pub fn all() -> Vec<Self> {
         METHODS.iter().map(|entry| entry.0).collect()
     }
 
-    /// What a run compares when nothing else is asked for: the paper's rows, our default, and what others do.
+    /// Returns the methods of a run by default: the rows of the paper's tables, our methods, and the baselines of
+    /// others.
     pub fn usual() -> Vec<Self> {
         let extra = |method: &Self| {
             !matches!(
@@ -112,17 +113,17 @@ impl Method {
         &METHODS[self as usize]
     }
 
-    /// Its name on the command line and in files.
+    /// Returns its name on the command line and in files.
     pub fn name(self) -> &'static str {
         self.entry().1
     }
 
-    /// Its name in tables.
+    /// Returns its name in tables.
     pub fn title(self) -> &'static str {
         self.entry().2
     }
 
-    /// What its class probabilities are called, where it has its own.
+    /// Returns the name of its class probabilities in tables. Only methods with probabilities of their own have one.
     pub fn posterior(self) -> &'static str {
         match self {
             Self::Posterior => "posterior",
@@ -133,13 +134,14 @@ impl Method {
         }
     }
 
-    /// The guarantee that holds, in words.
+    /// Returns its guarantee, in words.
     pub fn guarantee(self) -> &'static str {
         self.entry().3
     }
 
-    /// For DANCE and its special cases, the settings.
+    /// Returns the settings of the library's own methods; `None` for baselines.
     pub(crate) fn dance(self, base: ConformalConfig) -> Option<ConformalConfig> {
+        // Only the method dance has a mix.
         let (method, calibration, mix) = match self {
             Self::Dance => (MethodName::Dance, Calibration::Reuse, base.mix),
             Self::KnnSet => (MethodName::Dance, Calibration::Reuse, Mix::Fixed(0.0)),
@@ -169,7 +171,7 @@ impl Method {
             | Self::ConfOtAps
             | Self::ConfOtRaps => return None,
         };
-        Some(base.method(method).calibration(calibration).mix(mix))
+        Some(base.with_method(method).with_calibration(calibration).mix(mix))
     }
 }
 
@@ -188,9 +190,10 @@ impl FromStr for Method {
             Error::config(
                 "method",
                 text,
-                "one of dance, knn-set, clr-set, dance-split, fuse, posterior, posterior-split, deep-knn, confine, lac, aps, raps, saps, aps-deterministic, \
-                 raps-deterministic, saps-deterministic, logistic-regression, class-wise, clustered, rc3p, pas, interp-q, \
-                 pas-interp-q, fca, ncp-raps, conf-ot-aps, conf-ot-raps",
+                "one of dance, knn-set, clr-set, dance-split, fuse, posterior, posterior-split, deep-knn, confine, \
+                 lac, aps, raps, saps, aps-deterministic, raps-deterministic, saps-deterministic, \
+                 logistic-regression, class-wise, clustered, rc3p, pas, interp-q, pas-interp-q, fca, ncp-raps, \
+                 conf-ot-aps, conf-ot-raps",
             )
         })
     }

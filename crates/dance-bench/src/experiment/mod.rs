@@ -1,8 +1,9 @@
 //! Experiments: methods × data sets × seeds × error levels (the paper, §4).
 //!
-//! Every data set and seed is a [`Case`]: a 40/40/20 split at random (`Plan::paper`: stratified), **one** fit, and all methods and levels on it (`Plan::zipf`: on a long tail drawn from it). After
-//! each case `results.json` is written whole, so a run that was killed continues where it was: [`run`] skips the cases that
-//! the results already hold. A data set that cannot be used is noted and the others go on.
+//! Every data set and seed is a [`Case`]: a random 40/40/20 split, **one** fit, and all methods and levels on it.
+//! [`Plan::paper`] stratifies the split, and [`Plan::zipf`] first draws a long tail. After each case `results.json` is
+//! written whole, so a run that was killed can continue: [`run`] skips the cases that the results hold. A data set that
+//! cannot be used is recorded as a failure, and the others go on.
 //!
 //! ```no_run
 //! use dance::{Context, data::io::ReadOptions, device::Cpu};
@@ -34,14 +35,12 @@ pub use method::Method;
 pub use plan::Plan;
 pub use record::{Case, Failure, Posterior, Record, Results};
 
-use dance::Context;
-use dance::Dataset;
 use dance::data::io::{self, ReadOptions};
 use dance::device::Device;
-use dance::{Error, Result};
+use dance::{Context, Dataset, Error, Result};
 
-/// Runs what `results` lack for `files`, read with these options. `begins` hears of every case before it runs; `keep` is where results are written
-/// after each.
+/// Runs the cases of `files` that `results` lack. `begins` is called with the name and the seed of every case before it
+/// runs. Results are written to `keep` after every case.
 pub fn run(
     device: &dyn Device,
     files: &[PathBuf],
@@ -67,7 +66,7 @@ pub fn run(
     Ok(())
 }
 
-/// Labelled points; says how many were left out because they have no label.
+/// Reads labeled points, and warns of rows that are left out because they have no label.
 fn read(file: &Path, options: &ReadOptions, context: &Context<'_>) -> Result<Dataset> {
     let (table, out) = io::read_labelled(file, options)?;
     if out > 0 {
@@ -76,7 +75,7 @@ fn read(file: &Path, options: &ReadOptions, context: &Context<'_>) -> Result<Dat
     table.into_dataset()
 }
 
-/// Runs what `results` lack for one data set that is in memory.
+/// Runs the cases of one data set in memory that `results` lack.
 pub fn run_dataset(
     device: &dyn Device,
     data: &Dataset,
@@ -87,7 +86,7 @@ pub fn run_dataset(
     context: &Context<'_>,
 ) -> Result<()> {
     let hash = key_of(data);
-    // The file has changed since: what is known about it is about something else.
+    // Results of another version of the data set are dropped.
     results.cases.retain(|case| case.data != name || case.data_hash == hash);
     let plan = results.plan.clone();
     for seed in (0..plan.seeds as u64).map(|offset| plan.seed + offset) {
@@ -104,7 +103,7 @@ pub fn run_dataset(
     Ok(())
 }
 
-/// SHA-256 of everything of a data set that enters a result: its points and labels and, where there are any, its prototypes.
+/// Returns the SHA-256 of all data that enter a result: points and labels and, if there are any, prototypes.
 fn key_of(data: &Dataset) -> String {
     let own = dance::model::hash_of(data);
     let Some(prototypes) = &data.prototypes else { return own };
@@ -113,7 +112,7 @@ fn key_of(data: &Dataset) -> String {
     format!("{own}+{}", dance::model::hash_of(&prototypes))
 }
 
-/// A name for every file: without its folder and ending, numbered where two are the same.
+/// Returns a name for every file: its stem, with a number where two are equal.
 pub fn names(files: &[PathBuf]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for file in files {

@@ -1,4 +1,4 @@
-//! What others do, prepared on a case: thresholds of classes, full conformal adaptation, and a classifier of another kind.
+//! Baselines with class thresholds, full conformal adaptation, and logistic regression, prepared for a case.
 
 use super::method::Method;
 use super::regression::Regression;
@@ -9,11 +9,11 @@ use crate::baselines::{clustered, fca::Fca, rc3p};
 use dance::Result;
 use dance::scores::{Aps, Lac, SplitConformal};
 
-/// How far interpolated thresholds are from that of all points to those of classes: half way, where the paper leaves it to the user.
+/// The weight of the class thresholds in interpolated ones. The paper leaves it to the user; one half is the middle.
 const BETWEEN: f64 = 0.5;
 
 impl Runner<'_> {
-    /// A method with thresholds for classes, on the kernel's probabilities.
+    /// Prepares a method with class thresholds, on the kernel machine's probabilities.
     pub(super) fn by_class(&self, method: Method) -> Result<Prepared> {
         let pas = || Box::new(Pas::new(&self.parts.fit.class_counts()));
         let (score, cuts): (Box<dyn ClassScore>, CutsAt) = match method {
@@ -29,7 +29,7 @@ impl Runner<'_> {
         Ok(Prepared::ByClass { calibration, cuts })
     }
 
-    /// FCA, on all labelled points: it needs none that fit a classifier.
+    /// Prepares FCA on all labeled points: it needs none to fit a classifier.
     pub(super) fn full_adaptation(&self) -> Result<Ready> {
         let (fit, calibration, test) = (self.parts.fit, self.parts.calibration, self.parts.test);
         let mut points = fit.embeddings.clone();
@@ -40,7 +40,7 @@ impl Runner<'_> {
         Ok(Ready { prepared: Prepared::Counted(counts), probabilities: None, best: Some(best) })
     }
 
-    /// LAC on the probabilities of a logistic regression that was fitted on what the kernel was fitted on.
+    /// Prepares LAC on the probabilities of a logistic regression, fitted on the points that fit the kernel machine.
     pub(super) fn regression(&self) -> Result<Ready> {
         let (fit, context) = (self.parts.fit, self.context);
         let (classes, labels) = fit.occurring_classes();

@@ -1,7 +1,7 @@
 //! The paper's Figure 2: points of the ten most frequent classes in the plane, before and after the metric is learned.
 //!
-//! Before: principal components of the normalised embeddings. After: kernel principal components under the learned kernel,
-//! ([`components`](super::components)). At most 300 points.
+//! Before: principal components of the normalised embeddings. After: kernel principal components under the learned
+//! kernel ([`components`](super::components)). At most 300 points are shown.
 
 use super::components::plane;
 use dance::neighbors::squared_distance;
@@ -10,15 +10,17 @@ use serde::{Deserialize, Serialize};
 use dance::Matrix;
 use dance::kernel::Kernel;
 
+/// Most classes that are shown.
 const CLASSES: usize = 10;
+/// Most points that are shown.
 const POINTS: usize = 300;
 
-/// Points in the plane, twice.
+/// The coordinates of points in the plane, before and after the metric is learned.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Picture {
     /// Names of the classes shown.
     pub classes: Vec<String>,
-    /// Place of each point's class among them.
+    /// The class of every point, as its place in `classes`.
     pub labels: Vec<usize>,
     /// Principal components of the embeddings.
     pub before: Vec<[f32; 2]>,
@@ -27,7 +29,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Of normalised points and the same points mapped.
+    /// Projects normalised points and their mapped counterparts; `None` below 3 points.
     pub(crate) fn new(
         points: &Matrix,
         mapped: &Matrix,
@@ -35,6 +37,7 @@ impl Picture {
         names: &[String],
         kernel: Kernel,
     ) -> Option<Self> {
+        // The most frequent classes, then every so many of their points.
         let mut counts = vec![0usize; names.len()];
         for &label in labels {
             counts[label as usize] += 1;

@@ -1,14 +1,13 @@
-//! The settings of an experiment. Two runs with the same plan continue each other.
+//! Plans: the settings of an experiment. A run continues the results of another with the same plan.
 
 use serde::{Deserialize, Serialize};
 
 use super::ablate::Ablation;
 use super::method::Method;
-use dance::Config;
 use dance::conformal::ConformalConfig;
-use dance::{Error, Result, Sampling};
+use dance::{Config, Error, Result, Sampling};
 
-/// See the [module](self). The data sets are not part of it: a run may be continued with more of them.
+/// The settings of an experiment. Data sets are not part of them, so a run may be continued with more data sets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Error levels.
@@ -19,20 +18,21 @@ pub struct Plan {
     pub seed: u64,
     /// Methods, in any order.
     pub methods: Vec<Method>,
-    /// What is varied beside.
+    /// Ablations to run beside the methods.
     pub ablations: Vec<Ablation>,
-    /// Shares of kernel fit, calibration and test.
+    /// Shares of the points for fit, calibration and test.
     pub split: [f64; 3],
-    /// Where given, long tails are drawn from every data set: class frequencies fall with this power of their rank.
+    /// The power of Zipf's law. If given, class frequencies of every data set are thinned to fall with this power of
+    /// their rank.
     #[serde(default)]
     pub zipf: Option<f64>,
-    /// Settings of the fit and of DANCE; the seeds in them are set for every case.
+    /// Settings of the fit and of the library's methods. Every case sets the seeds in them.
     pub config: Config,
 }
 
 impl Default for Plan {
-    /// 40/40/20 and five seeds as in the paper; every method has the kernel that users get: fitted once more with the points
-    /// that judged it, with calibrated probabilities, and parts drawn at random.
+    /// Returns the paper's split of 40/40/20 and five seeds, with the kernel machine of our own defaults: a refit with
+    /// the validation points, calibrated probabilities, and parts drawn at random.
     fn default() -> Self {
         Self {
             alphas: vec![0.1, 0.05],
@@ -48,12 +48,12 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// The paper's protocol throughout: no fit with the judges, clamped probabilities, stratified parts.
+    /// Returns the paper's protocol: no refit with the validation points, clamped probabilities, stratified parts.
     pub fn paper() -> Self {
         Self { config: Config::paper().sampling(Sampling::Stratified), ..Self::default() }
     }
 
-    /// Refuses what makes no sense.
+    /// Refuses settings that are out of range or contradict each other.
     pub fn check(&self) -> Result<()> {
         if self.alphas.is_empty() {
             return Err(Error::config("alpha", "nothing", "at least one error level, such as 0.1"));
@@ -74,19 +74,20 @@ impl Plan {
         {
             return Err(Error::config("zipf", power, "above 0 and at most 10, such as 1"));
         }
-        self.config.check()
+        self.config.method().map(drop)
     }
 
-    /// What was done to the data sets, in words for tables and pages; empty where nothing was.
+    /// Returns the changes that were made to the data sets, in words for tables and pages; empty without changes.
     pub fn about_data(&self) -> String {
         self.zipf.map_or_else(String::new, |power| {
             format!(
-                "Long tails: of every data set and seed a class keeps points in proportion to rank^-{power}, ranks drawn at random."
+                "Long tails: for every data set and seed, each class keeps points in proportion to rank^-{power}, \
+                 ranks drawn at random."
             )
         })
     }
 
-    /// The settings of one case: every seed in them is the case's.
+    /// Returns the settings of one case, with its seed everywhere.
     pub(crate) fn config_for(&self, seed: u64) -> Config {
         let mut config = self.config.clone();
         config.tune.seed = seed;

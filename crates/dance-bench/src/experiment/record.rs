@@ -1,5 +1,5 @@
-//! What an experiment keeps: one record for every data set, seed, method and α, and what belongs to a fit as a whole. The schema is
-//! in `docs/results-schema.md`; a file is written beside its place and moved there, so that it is never half written.
+//! Results of an experiment: one record for every data set, seed, method and α, and the values that belong to a fit as
+//! a whole. `docs/results-schema.md` has the schema. Files are written whole or not at all.
 
 use std::path::Path;
 
@@ -23,14 +23,14 @@ pub const FORMAT: u32 = 2;
 /// Bytes of the longest file that is read: some ten thousand cases.
 const LONGEST: u64 = 1 << 28;
 
-/// Everything of a run: `results.json`.
+/// All results of a run: the contents of `results.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// The version of the schema.
     pub format: u32,
     /// The settings.
     pub plan: Plan,
-    /// One per data set and seed.
+    /// One case per data set and seed.
     pub cases: Vec<Case>,
     /// Data sets that could not be used.
     pub failures: Vec<Failure>,
@@ -39,9 +39,9 @@ pub struct Results {
 /// A data set that could not be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Its name.
+    /// The data set's name.
     pub data: String,
-    /// What went wrong.
+    /// The problem, in words.
     pub problem: String,
 }
 
@@ -54,41 +54,41 @@ pub struct Case {
     pub data_hash: String,
     /// The seed.
     pub seed: u64,
-    /// Points, dimensions and classes.
+    /// Points of the data set.
     pub points: usize,
     /// Dimensions.
     pub dimensions: usize,
     /// Classes.
     pub classes: usize,
-    /// Points of the three parts: kernel fit, calibration, test.
+    /// Points of the three parts: fit, calibration, test.
     pub parts: [usize; 3],
-    /// How good the kernel's class probabilities are on the test points.
+    /// Quality of the kernel machine's class probabilities on the test points.
     pub probabilities: ProbabilityMetrics,
-    /// How good the class probabilities of methods that have their own are.
+    /// Quality of the class probabilities of methods that have their own.
     #[serde(default)]
     pub posteriors: Vec<Posterior>,
-    /// What the user should know.
+    /// Warnings of the split, the fit and the methods.
     pub warnings: Vec<String>,
     /// Seconds spent.
     pub seconds: Seconds,
     /// The search for bandwidth and shape.
     pub trace: Vec<Evaluation>,
-    /// One a method and α.
+    /// One record per method and α.
     pub records: Vec<Record>,
-    /// Methods that cannot run on this data set, and why.
+    /// Methods that cannot run on this data set, with reasons.
     pub skipped: Vec<Skipped>,
     /// Coverage and size at further levels.
     pub curve: Vec<CurvePoint>,
     /// Ablations.
     pub ablations: Vec<AblationPoint>,
-    /// Kernel PCA before and after the learned metric; of the first seed only.
+    /// Principal components before and after the metric is learned; only for the first seed.
     pub picture: Option<Picture>,
 }
 
-/// Wall-clock seconds of what methods share, and of DANCE.
+/// Wall-clock seconds of the steps that methods share, and of DANCE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seconds {
-    /// Tuning and fitting the kernel.
+    /// Tuning and fitting the kernel machine.
     pub fit: f64,
     /// Probabilities of calibration and test points.
     pub probabilities: f64,
@@ -111,19 +111,19 @@ pub struct Record {
     pub method: Method,
     /// The error level.
     pub alpha: f64,
-    /// How good its sets are.
+    /// The quality of its sets.
     pub metrics: Metrics,
     /// The mix, where the method has one.
     pub mix: Option<f64>,
     /// The guarantee, in words.
     pub guarantee: String,
-    /// Seconds for thresholds and sets, without what methods share.
+    /// Seconds for thresholds and sets, without the shared steps.
     pub seconds: f64,
     /// Number of sets of every size, from 0 up.
     pub sizes: Vec<usize>,
     /// `[covered, points]` of every class.
     pub class_coverage: Vec<[usize; 2]>,
-    /// Coverage where it may differ: by the kernel machine's confidence, by set size, by class frequency.
+    /// Coverage of parts of the points: by the kernel machine's confidence, by set size, by class frequency.
     #[serde(default)]
     pub breakdown: Breakdown,
 }
@@ -133,7 +133,7 @@ pub struct Record {
 pub struct Posterior {
     /// The method.
     pub method: Method,
-    /// How good they are on the test points.
+    /// Their quality on the test points.
     pub metrics: ProbabilityMetrics,
 }
 
@@ -142,7 +142,7 @@ pub struct Posterior {
 pub struct Skipped {
     /// The method.
     pub method: Method,
-    /// Why.
+    /// The reason, in words.
     pub reason: String,
 }
 
@@ -159,7 +159,7 @@ pub struct CurvePoint {
     pub size: f64,
 }
 
-/// Number of sets of every size.
+/// Returns the number of sets of every size.
 pub(crate) fn histogram(sets: &Sets) -> Vec<usize> {
     let mut sizes = Vec::new();
     for set in sets.iter() {
@@ -171,7 +171,7 @@ pub(crate) fn histogram(sets: &Sets) -> Vec<usize> {
     sizes
 }
 
-/// `[covered, points]` of every class.
+/// Returns `[covered, points]` of every class.
 pub(crate) fn by_class(sets: &Sets, labels: &[u32], classes: usize) -> Vec<[usize; 2]> {
     let mut counts = vec![[0, 0]; classes];
     for (query, &label) in labels.iter().enumerate() {
@@ -182,22 +182,22 @@ pub(crate) fn by_class(sets: &Sets, labels: &[u32], classes: usize) -> Vec<[usiz
 }
 
 impl Results {
-    /// Nothing yet.
+    /// Makes results without cases.
     pub fn new(plan: Plan) -> Self {
         Self { format: FORMAT, plan, cases: Vec::new(), failures: Vec::new() }
     }
 
-    /// All records, case by case.
+    /// Returns all records, case by case.
     pub fn records(&self) -> impl Iterator<Item = &Record> {
         self.cases.iter().flat_map(|case| &case.records)
     }
 
-    /// The case of a data set and seed.
+    /// Returns the case of a data set and seed.
     pub fn case(&self, data: &str, hash: &str, seed: u64) -> Option<&Case> {
         self.cases.iter().find(|case| case.data == data && case.data_hash == hash && case.seed == seed)
     }
 
-    /// Reads a file.
+    /// Reads a results file.
     pub fn read(path: &Path) -> Result<Self> {
         let text = whole_file::read(path, LONGEST)?;
         let damaged = |problem: String| {
@@ -214,7 +214,7 @@ impl Results {
         Ok(results)
     }
 
-    /// Writes a file: all of it or nothing.
+    /// Writes a results file whole, or not at all.
     pub fn write(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_string(self)
             .map_err(|error| Error::format(path, format!("could not be written as JSON: {error}")))?;

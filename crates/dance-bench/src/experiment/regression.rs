@@ -1,7 +1,8 @@
-//! Multinomial logistic regression, the classifier that most people put on embeddings: what it is worth beside the kernel machine.
+//! Multinomial logistic regression, the most common classifier on embeddings, as a baseline for the kernel machine.
 //!
-//! It minimises `(1/n)·Σ_i -ln p(y_i|x_i) + ‖W‖²/(2Cn)`, `p = softmax(Wx + b)`, by L-BFGS (ten pairs, backtracking); b is free. C is the one
-//! of 0.1, 1 … 1000 with the least log loss on a fifth of the points, kept aside; then all points are fitted with it.
+//! It minimises `(1/n)·Σ_i -ln p(y_i|x_i) + ‖W‖²/(2Cn)`, `p = softmax(Wx + b)`, by L-BFGS (ten pairs, backtracking).
+//! The bias b is not penalised. C is the value of 0.1, 1 … 1000 with the least log loss on a held-out fifth of the
+//! points. All points are then fitted with it.
 //!
 //! Cost: two products of n·d·c per step, a few hundred steps in all.
 
@@ -11,28 +12,33 @@ use dance::data::split;
 use dance::device::Device;
 use dance::{Context, Matrix, Result};
 
+/// Values of C to try.
 const STRENGTHS: [f64; 5] = [0.1, 1.0, 10.0, 100.0, 1000.0];
+/// The share of the points that chooses C.
 const VALIDATION: f64 = 0.2;
+/// Most steps of L-BFGS.
 const STEPS: usize = 300;
-/// The largest entry of the gradient at the end.
+/// The largest entry of the gradient at which the search ends.
 const TOLERANCE: f64 = 1e-5;
+/// Pairs of steps and gradient changes that L-BFGS keeps.
 const PAIRS: usize = 10;
-/// What a step must gain of what its slope promises.
+/// The share of the decrease along the slope that a step must reach (Armijo).
 const GAIN: f64 = 1e-4;
+/// Most halvings of a step.
 const HALVINGS: usize = 20;
 
 /// A fitted regression.
 pub(crate) struct Regression {
-    /// One row a class: its weights, and what is added to them.
+    /// One row per class: its weights, then its bias.
     weights: Matrix,
 }
 
-/// Points as they enter the products: with a column of ones, and the other way round.
+/// The objective of a fit. Points have a column of ones for the bias, and are kept with their transpose.
 struct Problem<'a> {
     device: &'a dyn Device,
     context: &'a Context<'a>,
     points: Matrix,
-    turned: Matrix,
+    transposed: Matrix,
     labels: &'a [u32],
     classes: usize,
     /// 1/(Cn).
@@ -40,7 +46,7 @@ struct Problem<'a> {
 }
 
 impl Regression {
-    /// On points with labels below `classes`.
+    /// Chooses C on held-out points and fits all points with it. Labels are below `classes`.
     pub(crate) fn tuned(
         device: &dyn Device,
         points: &Matrix,
@@ -52,20 +58,23 @@ impl Regression {
         let shares = [1.0 - VALIDATION, VALIDATION];
         let parts = split::stratified(labels, &shares, seed)
             .or_else(|_| split::uniform(labels.len(), &shares, seed))?;
-        let of = |rows: &[usize]| -> (Matrix, Vec<u32>) {
+        let select = |rows: &[usize]| -> (Matrix, Vec<u32>) {
             (points.select(rows), rows.iter().map(|&row| labels[row]).collect())
         };
-        let ((train, train_labels), (judges, judge_labels)) = (of(&parts[0]), of(&parts[1]));
+        let (train, train_labels) = select(&parts[0]);
+        let (validation, validation_labels) = select(&parts[1]);
         let mut weights = vec![0.0; classes * (points.cols() + 1)];
         let mut best = (f64::INFINITY, STRENGTHS[0], weights.clone());
-        // From firm to loose, each begun where the last one ended.
+        // From the strongest penalty to the weakest, each fit starts where the last one ended.
         for strength in STRENGTHS {
             weights =
                 Problem::new(device, &train, &train_labels, classes, strength, context)?.solve(weights)?;
             let fitted = Self::of(&weights, classes)?;
-            let probabilities = fitted.probabilities(device, &judges, context)?;
-            let own =
-                judge_labels.iter().enumerate().map(|(row, &label)| probabilities.row(row)[label as usize]);
+            let probabilities = fitted.probabilities(device, &validation, context)?;
+            let own = validation_labels
+                .iter()
+                .enumerate()
+                .map(|(row, &label)| probabilities.row(row)[label as usize]);
             let loss = own.map(|p| -f64::from(p).max(1e-15).ln()).sum();
             if loss < best.0 {
                 best = (loss, strength, weights.clone());
@@ -79,7 +88,7 @@ impl Regression {
         Ok(Self { weights: Matrix::new(values, classes, weights.len() / classes.max(1))? })
     }
 
-    /// Class probabilities, one row a point.
+    /// Returns class probabilities, one row per point.
     pub(crate) fn probabilities(
         &self,
         device: &dyn Device,
@@ -108,12 +117,12 @@ impl<'a> Problem<'a> {
         context: &'a Context<'a>,
     ) -> Result<Self> {
         let points = with_ones(points)?;
-        let turned = turned(&points)?;
+        let transposed = transposed(&points)?;
         let penalty = 1.0 / (strength * labels.len().max(1) as f64);
-        Ok(Self { device, context, points, turned, labels, classes, penalty })
+        Ok(Self { device, context, points, transposed, labels, classes, penalty })
     }
 
-    /// The objective and its gradient.
+    /// Returns the objective and its gradient.
     fn value(&self, weights: &[f64]) -> Result<(f64, Vec<f64>)> {
         let columns = self.points.cols();
         let model = Regression::of(weights, self.classes)?;
@@ -129,8 +138,9 @@ impl<'a> Problem<'a> {
             }
             row[label as usize] -= (1.0 / count) as f32;
         }
-        let gradient = self.device.inner_products(&turned(&outputs)?, &self.turned, self.context)?;
+        let gradient = self.device.inner_products(&transposed(&outputs)?, &self.transposed, self.context)?;
         let mut gradient: Vec<f64> = gradient.as_slice().iter().map(|&value| f64::from(value)).collect();
+        // The last column is the bias, which has no penalty.
         for (at, (slope, &weight)) in gradient.iter_mut().zip(weights).enumerate() {
             if at % columns + 1 < columns {
                 *slope += self.penalty * weight;
@@ -140,7 +150,7 @@ impl<'a> Problem<'a> {
         Ok((loss, gradient))
     }
 
-    /// L-BFGS from `weights`.
+    /// Minimises the objective by L-BFGS from `weights`.
     fn solve(&self, mut weights: Vec<f64>) -> Result<Vec<f64>> {
         let (mut loss, mut gradient) = self.value(&weights)?;
         let mut pairs: VecDeque<(Vec<f64>, Vec<f64>)> = VecDeque::new();
@@ -151,7 +161,7 @@ impl<'a> Problem<'a> {
             }
             let direction = descent(&gradient, &pairs);
             let slope = dot(&direction, &gradient);
-            // Nothing is known about lengths before the first step.
+            // Without earlier steps, the first direction has no scale: it begins with length 1.
             let mut step = if pairs.is_empty() { 1.0 / dot(&gradient, &gradient).sqrt() } else { 1.0 };
             let mut found = None;
             for _ in 0..HALVINGS {
@@ -164,15 +174,16 @@ impl<'a> Problem<'a> {
                 }
                 step /= 2.0;
             }
-            // What is left is rounding.
+            // No step decreases the objective any more: the rest is rounding.
             let Some((next, value, slopes)) = found else { break };
+            // The step and the change of the gradient describe the curvature.
             let moved: Vec<f64> = next.iter().zip(&weights).map(|(new, old)| new - old).collect();
-            let turned: Vec<f64> = slopes.iter().zip(&gradient).map(|(new, old)| new - old).collect();
-            if dot(&moved, &turned) > 0.0 {
+            let bent: Vec<f64> = slopes.iter().zip(&gradient).map(|(new, old)| new - old).collect();
+            if dot(&moved, &bent) > 0.0 {
                 if pairs.len() == PAIRS {
                     pairs.pop_front();
                 }
-                pairs.push_back((moved, turned));
+                pairs.push_back((moved, bent));
             }
             (weights, loss, gradient) = (next, value, slopes);
         }
@@ -180,26 +191,26 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// The direction down, bent by the curvature of the last steps (the two loops of L-BFGS).
+/// Returns the descent direction under the curvature of the last steps (the two loops of L-BFGS).
 fn descent(gradient: &[f64], pairs: &VecDeque<(Vec<f64>, Vec<f64>)>) -> Vec<f64> {
     let mut direction: Vec<f64> = gradient.iter().map(|slope| -slope).collect();
     let add = |to: &mut [f64], factor: f64, values: &[f64]| {
         to.iter_mut().zip(values).for_each(|(to, value)| *to += factor * value);
     };
     let mut factors = Vec::with_capacity(pairs.len());
-    for (moved, turned) in pairs.iter().rev() {
-        let factor = dot(moved, &direction) / dot(moved, turned);
-        add(&mut direction, -factor, turned);
+    for (moved, bent) in pairs.iter().rev() {
+        let factor = dot(moved, &direction) / dot(moved, bent);
+        add(&mut direction, -factor, bent);
         factors.push(factor);
     }
-    if let Some((moved, turned)) = pairs.back() {
-        let scale = dot(moved, turned) / dot(turned, turned);
+    if let Some((moved, bent)) = pairs.back() {
+        let scale = dot(moved, bent) / dot(bent, bent);
         for value in &mut direction {
             *value *= scale;
         }
     }
-    for ((moved, turned), factor) in pairs.iter().zip(factors.into_iter().rev()) {
-        let back = dot(turned, &direction) / dot(moved, turned);
+    for ((moved, bent), factor) in pairs.iter().zip(factors.into_iter().rev()) {
+        let back = dot(bent, &direction) / dot(moved, bent);
         add(&mut direction, factor - back, moved);
     }
     direction
@@ -209,18 +220,20 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// `ln Σ exp`.
+/// Returns `ln Σ exp` of a row.
 fn log_total(row: &[f32]) -> f64 {
     let largest = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
     largest + row.iter().map(|&value| (f64::from(value) - largest).exp()).sum::<f64>().ln()
 }
 
+/// Returns the points with a last column of ones.
 fn with_ones(points: &Matrix) -> Result<Matrix> {
     let rows = (0..points.rows()).flat_map(|row| points.row(row).iter().copied().chain([1.0]));
     Matrix::new(rows.collect(), points.rows(), points.cols() + 1)
 }
 
-fn turned(matrix: &Matrix) -> Result<Matrix> {
+/// Returns the transpose.
+fn transposed(matrix: &Matrix) -> Result<Matrix> {
     let values =
         (0..matrix.cols()).flat_map(|column| (0..matrix.rows()).map(move |row| matrix.row(row)[column]));
     Matrix::new(values.collect(), matrix.cols(), matrix.rows())
@@ -232,7 +245,7 @@ mod tests {
     use dance::device::Cpu;
     use dance::numeric::random::Random;
 
-    /// The optimum of a convex function is where its gradient is 0: the gradient from the formula, in f64.
+    /// A convex function has its optimum where the gradient is 0. The gradient here follows the formula, in f64.
     #[test]
     fn the_solution_is_the_optimum() {
         let (n, d, classes, strength) = (90, 4, 3, 10.0);

@@ -1,4 +1,4 @@
-//! The sets of any method at any α, on one kernel: what methods share is computed once.
+//! The runner: the sets of any method at any α on one fit. The parts that methods share are computed once.
 
 use super::case::{Parts, timed};
 use super::method::Method;
@@ -13,9 +13,10 @@ use dance::scores::{self, Aps, LabelScores, Lac, NeighborScore, RankedScore, Rap
 use dance::scores::{CalibrationScores, Cut, LabelCounts, Sets, least_count};
 use dance::{Context, Dance, Dataset, Error, Fitted, Matrix, PredictOptions, Result, Scored};
 
-/// Neighbors that the baselines share: as many as the one that looks at most.
+/// Neighbors that the baselines share: as many as any of them uses.
 const NEIGHBORS: usize = 75;
 
+/// One fit with its parts, and all that methods share on it.
 pub(crate) struct Runner<'a> {
     pub(super) device: &'a dyn Device,
     pub(super) context: &'a Context<'a>,
@@ -23,37 +24,49 @@ pub(crate) struct Runner<'a> {
     pub(super) parts: Parts<'a>,
     pub(super) seed: u64,
     pub(super) classes: usize,
+    /// Calibration points, normalised.
     pub(crate) calibration_points: Matrix,
     /// Calibration points, mapped.
     pub(crate) index: Index,
     test_mapped: Matrix,
-    /// Of every calibration point among the others, and of the test points.
+    /// Neighbors of every calibration point among the others.
     calibration_neighbors: Neighbors,
+    /// Neighbors of every test point among the calibration points.
     test_neighbors: Neighbors,
     pub(super) calibration_probabilities: Matrix,
     test_probabilities: Matrix,
+    /// The kernel machine's best label of every test point.
     best: Vec<u32>,
+    /// The method that is prepared.
     ready: Option<(Method, Ready)>,
 }
 
-/// What one method needs for every α.
+/// A method that is prepared for every α.
 pub(super) struct Ready {
     pub(super) prepared: Prepared,
-    /// Of a method that has its own: class probabilities of the test points, and their best labels.
+    /// The method's own class probabilities of the test points; `None` for the kernel machine's.
     pub(super) probabilities: Option<Matrix>,
+    /// The method's own best labels; `None` for the kernel machine's.
     pub(super) best: Option<Vec<u32>>,
 }
 
+/// The part of a method that does not depend on α.
 pub(super) enum Prepared {
+    /// A method of the library, with the scored test points.
     Dance(Box<(Dance, Scored)>),
+    /// One score for every label.
     Labels { calibration: CalibrationScores, test: LabelScores },
+    /// A score of class probabilities.
     Adapter { adapter: SplitConformal, score: Box<dyn RankedScore> },
+    /// Thresholds per class.
     ByClass { calibration: ClassCalibration, cuts: CutsAt },
+    /// Counts of every label.
     Counted(LabelCounts),
+    /// NCP, which is tuned for every α.
     Ncp,
 }
 
-/// What lets classes in, at an α and under a seed.
+/// A function that returns the thresholds of classes at an α, under a seed.
 pub(super) type CutsAt = fn(&ClassCalibration, f64, u64) -> Result<Cuts>;
 
 impl From<Prepared> for Ready {
@@ -63,6 +76,7 @@ impl From<Prepared> for Ready {
 }
 
 impl<'a> Runner<'a> {
+    /// Computes the parts that methods share.
     pub(crate) fn new(
         device: &'a dyn Device,
         fitted: &'a Fitted,
@@ -76,16 +90,17 @@ impl<'a> Runner<'a> {
         let classifier = fitted.classifier(device, context)?;
         let calibration_mapped = classifier.transform(&parts.calibration.embeddings, context)?;
         let test_mapped = classifier.transform(&parts.test.embeddings, context)?;
+        // Class probabilities: a class without fit points has probability 0.
         let (calibration, test) = timed(&mut seconds.probabilities, || {
-            let of = |part: &Matrix| classifier.classify(part, context);
-            Ok((of(&parts.calibration.embeddings)?, of(&parts.test.embeddings)?))
+            let classify = |part: &Matrix| classifier.classify(part, context);
+            Ok((classify(&parts.calibration.embeddings)?, classify(&parts.test.embeddings)?))
         })?;
-        // A class that has no point among those that fitted the kernel has probability 0.
         let to = ids_in(parts.test, &fitted.classes);
         let all = |probabilities: &Matrix| spread(probabilities, &to, parts.test.classes.len());
         let (calibration_probabilities, test_probabilities) =
             (all(&calibration.probabilities), all(&test.probabilities));
         let best = test.labels.iter().map(|&label| to[label as usize]).collect();
+        // Neighbors among the calibration points.
         let index = Index::open(device, calibration_mapped, context)?;
         let (calibration_neighbors, test_neighbors) = timed(&mut seconds.neighbors, || {
             let among = index.search_own(index.len(), NEIGHBORS, context)?;
@@ -114,13 +129,13 @@ impl<'a> Runner<'a> {
         &self.parts.calibration.labels
     }
 
-    /// Why a method cannot run on this data.
+    /// Returns the reason why a method cannot run on this data; `None` if it can.
     pub(crate) fn refusal(&self, method: Method) -> Option<String> {
         let needs = matches!(method, Method::ConfOtAps | Method::ConfOtRaps);
         (needs && self.parts.test.prototypes.is_none()).then(|| "needs prototypes".into())
     }
 
-    /// Does what the sets of every α have in common.
+    /// Prepares a method for every α.
     pub(crate) fn prepare(&mut self, method: Method, seconds: &mut Seconds) -> Result<()> {
         let ready = match method {
             Method::DeepKnn => self.deep_knn()?.into(),
@@ -155,7 +170,7 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// DANCE under the settings of `method`.
+    /// Calibrates a method of the library and scores the test points.
     fn dance(&self, method: Method, seconds: &mut Seconds) -> Result<Ready> {
         let context = self.context;
         let mut fitted = self.fitted.clone();
@@ -164,8 +179,8 @@ impl<'a> Runner<'a> {
         let (mut calibrating, mut inferring) = (0.0, 0.0);
         let model =
             timed(&mut calibrating, || fitted.calibrate(self.device, self.parts.calibration, context))?;
-        // Combined evidence classifies too; other sets go with the kernel machine's labels.
-        let own = model.stack().is_some();
+        // The posterior is a classifier of its own; the other methods use the kernel machine's labels.
+        let own = model.predictor().experts().is_some();
         let options = PredictOptions::default().best(own).probabilities(own);
         let mut scored =
             timed(&mut inferring, || model.score(&self.parts.test.embeddings, options, context))?;
@@ -183,19 +198,21 @@ impl<'a> Runner<'a> {
         Ok(ready)
     }
 
-    /// The sets of the prepared method at one α, and the mix where it has one.
+    /// Returns the sets of the prepared method at one α, and its mix if it has one.
     pub(crate) fn sets(&self, method: Method, alpha: f64) -> Result<(Sets, Option<f64>)> {
         let ready = match &self.ready {
             Some((own, ready)) if *own == method => ready,
             _ => return Err(Error::Data(format!("{method} was not prepared"))),
         };
         let probabilities = ready.probabilities.as_ref().unwrap_or(&self.test_probabilities);
+        // Class ids of the library's models are renamed to those of the data set.
         let sets = match &ready.prepared {
             Prepared::Dance(ready) => {
                 let (model, scored) = &**ready;
                 let prediction = model.predict(scored, &model.decide(alpha)?);
                 let to = ids_in(self.parts.test, model.classes());
-                return Ok((renamed(prediction.sets, &to), prediction.decision.mix));
+                let mix = prediction.decision.shares.map(|shares| shares.mix);
+                return Ok((renamed(prediction.sets, &to), mix));
             }
             Prepared::Labels { calibration, test } => {
                 Sets::from_scores(test, calibration.threshold(alpha)?.value, self.classes)
@@ -212,6 +229,7 @@ impl<'a> Runner<'a> {
                 let least = least_count(alpha, counts.calibration_points());
                 counts.sets(Cut::One(least), self.classes)
             }
+            // The bandwidth and the penalty of NCP depend on α.
             Prepared::Ncp => {
                 let ncp = Ncp::new(
                     self.index.points(),
@@ -228,28 +246,30 @@ impl<'a> Runner<'a> {
         Ok((sets, None))
     }
 
-    /// The labels whose accuracy a method has: the kernel machine's, or its own.
+    /// Returns the labels behind a method's accuracy: its own, or the kernel machine's.
     pub(crate) fn best(&self) -> &[u32] {
         self.ready.as_ref().and_then(|(_, ready)| ready.best.as_deref()).unwrap_or(&self.best)
     }
 
-    /// How good the kernel's class probabilities are.
-    pub(crate) fn judge_probabilities(&self) -> Result<ProbabilityMetrics> {
+    /// Returns the quality of the kernel machine's class probabilities.
+    pub(crate) fn probability_metrics(&self) -> Result<ProbabilityMetrics> {
         ProbabilityMetrics::new(&self.test_probabilities, &self.parts.test.labels)
     }
 
-    /// How good those of the prepared method are, where it has its own.
-    pub(crate) fn judge_posterior(&self) -> Result<Option<ProbabilityMetrics>> {
+    /// Returns the quality of the prepared method's own class probabilities, if it has any.
+    pub(crate) fn own_probability_metrics(&self) -> Result<Option<ProbabilityMetrics>> {
         let own = self.ready.as_ref().and_then(|(_, ready)| ready.probabilities.as_ref());
         own.map(|own| ProbabilityMetrics::new(own, &self.parts.test.labels)).transpose()
     }
 
-    /// The kernel's largest class probability of every test point: by it all methods are judged on the same points.
+    /// Returns the kernel machine's largest class probability of every test point, which divides the points of every
+    /// method.
     pub(crate) fn confidence(&self) -> Vec<f32> {
         let largest = |row: usize| self.test_probabilities.row(row).iter().copied().fold(0.0, f32::max);
         (0..self.test_probabilities.rows()).map(largest).collect()
     }
 
+    /// Prepares a score of the kernel machine's class probabilities.
     fn adapter(&self, score: Box<dyn RankedScore>, seeded: bool) -> Result<Prepared> {
         let seed = seeded.then_some(self.seed);
         let labels = self.calibration_labels();
@@ -257,41 +277,46 @@ impl<'a> Runner<'a> {
         Ok(Prepared::Adapter { adapter, score })
     }
 
+    /// Prepares the score of deep k-NN.
     fn deep_knn(&self) -> Result<Prepared> {
         let score = DeepKnn::default();
-        let of = |neighbors| {
+        let score_of = |neighbors| {
             let scores: [&dyn NeighborScore; 1] = [&score];
             let (points, labels) = (self.index.points(), self.calibration_labels());
             let [scores] =
                 scores::of_neighbors(scores, neighbors, points, labels, self.classes, self.context);
             scores
         };
-        let (calibration, test) = (of(&self.calibration_neighbors), of(&self.test_neighbors));
+        let (calibration, test) = (score_of(&self.calibration_neighbors), score_of(&self.test_neighbors));
         self.labels(&calibration, test)
     }
 
+    /// Prepares the score of CONFINE.
     fn confine(&self) -> Result<Prepared> {
         let points = self.index.points();
+        // A calibration point is not its own neighbor.
         let itself: Vec<_> = (0..points.rows() as u32).map(Some).collect();
-        let of = |queries, skip| {
+        let score_of = |queries, skip| {
             let reference = (points, self.calibration_labels());
             Confine::default().scores(self.device, reference, self.classes, queries, skip, self.context)
         };
-        let (calibration, test) = (of(points, Some(&itself))?, of(&self.test_mapped, None)?);
+        let (calibration, test) = (score_of(points, Some(&itself))?, score_of(&self.test_mapped, None)?);
         self.labels(&calibration, test)
     }
 
+    /// Prepares a score of every label: `calibration` of the calibration points, `test` of the test points.
     fn labels(&self, calibration: &LabelScores, test: LabelScores) -> Result<Prepared> {
         let own = self.calibration_labels().iter().enumerate();
         let own = own.map(|(row, &label)| calibration.get(row, label)).collect();
         Ok(Prepared::Labels { calibration: CalibrationScores::new(own)?, test })
     }
 
+    /// Prepares a score of the class probabilities of Conf-OT.
     fn conf_ot(&self, score: Box<dyn RankedScore>) -> Result<Ready> {
         let Some(prototypes) = &self.parts.test.prototypes else {
             return Err(Error::Data("Conf-OT needs prototypes".into()));
         };
-        // As the encoder gave them: the text side knows nothing of our normalisation.
+        // Points stay as the encoder made them, like the prototypes.
         let (calibration, test) = (&self.parts.calibration.embeddings, &self.parts.test.embeddings);
         let stacked = [calibration.as_slice(), test.as_slice()].concat();
         let stacked = Matrix::new(stacked, calibration.rows() + test.rows(), test.cols())?;
@@ -309,28 +334,26 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// For each of the names, its number among the classes of `data`, which has them all.
+/// Returns the class id of every name in `data`, which has all of them.
 pub(crate) fn ids_in(data: &Dataset, names: &[String]) -> Vec<u32> {
     let classes = Classes::new(&data.classes);
     names.iter().filter_map(|name| classes.id(name)).collect()
 }
 
-/// Sets with other numbers for their labels.
-pub(crate) fn renamed(mut sets: Sets, to: &[u32]) -> Sets {
+/// Returns sets with class ids replaced by `to[id]`.
+pub(crate) fn renamed(sets: Sets, to: &[u32]) -> Sets {
     if to.is_sorted() && to.last().is_none_or(|&last| last as usize + 1 == to.len()) {
         return sets;
     }
-    for row in 0..sets.len() {
-        let set = &mut sets.labels[sets.offsets[row]..sets.offsets[row + 1]];
-        for label in set.iter_mut() {
-            *label = to[*label as usize];
-        }
+    let renamed = |set: &[u32]| {
+        let mut set: Vec<u32> = set.iter().map(|&label| to[label as usize]).collect();
         set.sort_unstable();
-    }
-    sets
+        set
+    };
+    sets.iter().map(renamed).collect()
 }
 
-/// Columns moved to where `to` says, among `classes`; 0 elsewhere.
+/// Moves every column to its place in `to`, among `classes` columns; the others are 0.
 pub(super) fn spread(columns: &Matrix, to: &[u32], classes: usize) -> Matrix {
     let mut all = Matrix::zeros(columns.rows(), classes);
     for row in 0..columns.rows() {
@@ -342,7 +365,7 @@ pub(super) fn spread(columns: &Matrix, to: &[u32], classes: usize) -> Matrix {
     all
 }
 
-/// The first label of the largest value of every row.
+/// Returns the label of the largest value of every row, the first of equals.
 pub(super) fn largest_of(values: &Matrix) -> Vec<u32> {
     let largest = |row: &[f32]| {
         let first = |best: usize, at: usize| if row[at] > row[best] { at } else { best };

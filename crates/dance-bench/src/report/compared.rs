@@ -1,4 +1,4 @@
-//! The charts that set methods side by side: coverage, size, balance between classes.
+//! Charts that compare methods: coverage, set size, balance between classes.
 
 use dance_page::chart::{Chart, Kind};
 use serde_json::{Value, json};
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use super::summary::{Summary, data_sets, mean, ours, summarize};
 use crate::experiment::{Method, Record, Results};
 
-/// Sizes that are told apart, by the last of each, and what they are called.
+/// Groups of set sizes: the largest size of each, and its name.
 const SIZES: [(usize, &str); 6] =
     [(0, "0"), (1, "1"), (2, "2"), (5, "3–5"), (10, "6–10"), (usize::MAX, "11+")];
 
-/// Methods with ours first, each with its means at a level; those that did not run are left out.
+/// Returns the methods that ran with their means at one level, ours first.
 fn summaries(results: &Results, alpha: f64) -> Vec<(Method, Summary)> {
     let data = data_sets(results);
     let first = ours(results);
@@ -20,12 +20,13 @@ fn summaries(results: &Results, alpha: f64) -> Vec<(Method, Summary)> {
     methods.into_iter().filter_map(of).collect()
 }
 
-/// The method that headlines are about: ours, or else the first.
+/// Returns the method of the headlines: ours, or else the first.
 fn leading(results: &Results, rows: &[(Method, Summary)]) -> Option<(Method, Summary)> {
     let first = ours(results);
     rows.iter().find(|row| Some(row.0) == first).or(rows.first()).cloned()
 }
 
+/// Returns the name of a method in headlines.
 pub(super) fn called(results: &Results, method: Method) -> String {
     if Some(method) == ours(results) {
         format!("ours ({})", method.title())
@@ -34,7 +35,7 @@ pub(super) fn called(results: &Results, method: Method) -> String {
     }
 }
 
-/// What the script draws for one method: its name, whether it is ours, and `more`.
+/// Returns the JSON of one method for the page's script: its name, whether it is ours, and `more`.
 pub(super) fn drawn(results: &Results, method: Method, more: Value) -> Value {
     let mut row = json!({ "name": method.title(), "ours": Some(method) == ours(results) });
     if let (Some(row), Value::Object(more)) = (row.as_object_mut(), more) {
@@ -43,7 +44,7 @@ pub(super) fn drawn(results: &Results, method: Method, more: Value) -> Value {
     row
 }
 
-/// The same of every row.
+/// Returns the JSON of every row.
 fn each_drawn(
     results: &Results,
     rows: &[(Method, Summary)],
@@ -52,11 +53,12 @@ fn each_drawn(
     rows.iter().map(|(method, summary)| drawn(results, *method, more(*method, summary))).collect()
 }
 
+/// Formats a share as percent.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// Something for every α at which there is something to draw.
+/// Calls `chart` for every α at which a method ran.
 pub(super) fn each_alpha<T>(
     results: &Results,
     chart: impl Fn(f64, &[(Method, Summary)], &(Method, Summary)) -> T,
@@ -68,7 +70,7 @@ pub(super) fn each_alpha<T>(
     results.plan.alphas.iter().filter_map(of).collect()
 }
 
-/// Coverage at every level asked for, and as a curve over levels.
+/// Returns charts of coverage at every level of the plan, and as a curve over levels.
 pub(super) fn coverage(results: &Results) -> Vec<Chart> {
     let mut charts = each_alpha(results, |alpha, rows, (lead, summary)| {
         let half = half_band(results, alpha);
@@ -80,23 +82,25 @@ pub(super) fn coverage(results: &Results) -> Vec<Chart> {
             kind: Kind::Rows,
             id: format!("coverage-{alpha}"),
             headline: format!(
-                "Asked for {:.0} %: {} gives {}",
+                "Target {:.0} %: {} covers {}",
                 100.0 * (1.0 - alpha),
                 called(results, *lead),
                 percent(summary.coverage)
             ),
-            caption: "Dot: mean over data sets and seeds; line: from the least to the best covered data set. Shaded: where a method \
-                      with the guarantee stays in 99 of 100 experiments of this size. Dashed: what was asked."
+            caption: "Dot: mean over data sets and seeds. Line: from the least to the best covered data set. Shaded: \
+                      the range of a method with the guarantee in 99 of 100 experiments of this size. Dashed: the \
+                      target 1 - α."
                 .into(),
             data: json!({ "rows": drawn, "target": 1.0 - alpha,
-                "band": [1.0 - alpha - half, (1.0 - alpha + half).min(1.0)], "format": "percent1", "label": "coverage" }),
+                "band": [1.0 - alpha - half, (1.0 - alpha + half).min(1.0)],
+                "format": "percent1", "label": "coverage" }),
         }
     });
     charts.extend(curve(results));
     charts
 }
 
-/// Coverage against what was asked, all methods over all levels.
+/// Returns the chart of coverage against the target, for all methods over all levels.
 fn curve(results: &Results) -> Option<Chart> {
     let first = results.cases.first()?;
     let mut alphas: Vec<f64> = first.curve.iter().map(|point| point.alpha).collect();
@@ -110,6 +114,7 @@ fn curve(results: &Results) -> Option<Chart> {
         let values: Vec<f64> = own.collect();
         (!values.is_empty()).then(|| mean(values))
     };
+    // A line is a method: its mean coverage at every target.
     let line = |method: Method| -> Vec<(f64, f64)> {
         alphas.iter().filter_map(|&alpha| Some((1.0 - alpha, at(method, alpha)?))).collect()
     };
@@ -117,44 +122,51 @@ fn curve(results: &Results) -> Option<Chart> {
     let far = line(lead)
         .into_iter()
         .max_by(|a, b| (a.1 - a.0).abs().total_cmp(&(b.1 - b.0).abs()))
-        .map(|(asked, coverage)| 100.0 * (coverage - asked).abs())?;
+        .map(|(target, coverage)| 100.0 * (coverage - target).abs())?;
     let series = |&method: &Method| -> Option<Value> {
         let points = line(method);
         let named = Some(method) == ours(results);
         (!points.is_empty()).then(|| drawn(results, method, json!({ "named": named, "points": points })))
     };
+    // The shaded band is that of a method with the guarantee.
     let (&highest, &lowest) = (alphas.first()?, alphas.last()?);
     let band: Vec<(f64, f64, f64)> = (0..=20)
         .map(|step| highest + (lowest - highest) * f64::from(step) / 20.0)
         .map(|alpha| (1.0 - alpha, half_band(results, alpha)))
-        .map(|(asked, half)| (asked, asked - half, (asked + half).min(1.0)))
+        .map(|(target, half)| (target, target - half, (target + half).min(1.0)))
         .collect();
     Some(Chart {
         kind: Kind::Lines,
         id: "coverage".into(),
-        headline: format!("At every level {} is within {far:.1} points of what was asked", called(results, lead)),
-        caption: "Each line is a method, grey those of others: point at one for its name. Dashed: exactly what was asked.".into(),
+        headline: format!(
+            "{}: at most {far:.1} points from the target at every level",
+            called(results, lead)
+        ),
+        caption:
+            "Each line is a method, baselines in grey: point at a line for its name. Dashed: the target."
+                .into(),
         data: json!({
             "series": results.plan.methods.iter().filter_map(series).collect::<Vec<_>>(), "band": band,
             "promised": [(1.0 - highest, 1.0 - highest), (1.0 - lowest, 1.0 - lowest)],
-            "x": { "label": "asked for", "format": "percent" }, "y": { "label": "coverage", "format": "percent" },
+            "x": { "label": "target", "format": "percent" }, "y": { "label": "coverage", "format": "percent" },
         }),
     })
 }
 
-/// Half the width of a 99 % band for the mean coverage of all cases, each Beta-binomial.
+/// Returns half the width of a 99 % band for the mean coverage of all cases, each Beta-binomial.
 fn half_band(results: &Results, alpha: f64) -> f64 {
     let variances = results.cases.iter().map(|case| {
         let (n, m) = (case.parts[1] as f64, case.parts[2] as f64);
         let p = 1.0 - alpha;
         p * (1.0 - p) * (1.0 / m + 1.0 / (n + 2.0))
     });
-    // Seeds split the same points anew, so they are not independent: only data sets count as such.
+    // Seeds split the same points again, so they are not independent. Only data sets are.
     2.576 * (mean(variances) / data_sets(results).len().max(1) as f64).sqrt()
 }
 
-/// Labels per set, and against balance between classes.
+/// Returns charts of the labels per set, by themselves and against the balance between classes.
 pub(super) fn size(results: &Results) -> Vec<Chart> {
+    // Bars of set sizes, the smallest first.
     let mut charts = each_alpha(results, |alpha, rows, (lead, summary)| {
         let mut rows = rows.to_vec();
         rows.sort_by(|a, b| a.1.size.total_cmp(&b.1.size));
@@ -166,33 +178,43 @@ pub(super) fn size(results: &Results) -> Vec<Chart> {
         Chart {
             kind: Kind::Rows,
             id: format!("size-{alpha}"),
-            headline: format!("α = {alpha}: {} needs {:.2} labels{beside}", called(results, *lead), summary.size),
-            caption: "Mean number of labels in a set. Read it with coverage: a method that covers less buys its size with it.".into(),
+            headline: format!(
+                "α = {alpha}: {} needs {:.2} labels{beside}",
+                called(results, *lead),
+                summary.size
+            ),
+            caption:
+                "Mean number of labels in a set. A method that covers less has smaller sets for that alone."
+                    .into(),
             data: json!({ "rows": drawn, "bars": true, "format": "number", "label": "labels per set" }),
         }
     });
+    // Set size against CCV.
     charts.extend(each_alpha(results, |alpha, rows, (lead, summary)| {
-        let drawn = each_drawn(results, rows, |_, summary| json!({ "x": summary.size, "y": summary.violation }));
+        let drawn =
+            each_drawn(results, rows, |_, summary| json!({ "x": summary.size, "y": summary.violation }));
         Chart {
             kind: Kind::Scatter,
             id: format!("trade-off-{alpha}"),
             headline: format!(
-                "α = {alpha}: {} strays {:.1} points from the level in a class; chance alone gives {:.1}",
+                "α = {alpha}: CCV of {} is {:.1} points; sampling noise alone gives {:.1}",
                 called(results, *lead),
                 summary.violation,
                 summary.floor
             ),
-            caption: "CCV: mean distance of a class's coverage from what was asked, in points. Left and low is better.".into(),
+            caption:
+                "CCV: mean distance of a class's coverage from 1 - α, in points. Left and low is better."
+                    .into(),
             data: json!({ "points": drawn, "x": "labels per set", "y": "CCV" }),
         }
     }));
     charts
 }
 
-/// How many sets have how many labels, all data sets and seeds together.
+/// Returns charts of the shares of sets by their size, all data sets and seeds together.
 pub(super) fn shares(results: &Results) -> Vec<Chart> {
     each_alpha(results, |alpha, rows, (lead, _)| {
-        let of = |method: Method| -> Vec<f64> {
+        let shares_of = |method: Method| -> Vec<f64> {
             let mut counts = [0usize; SIZES.len()];
             for record in results.records().filter(|record| record.method == method && record.alpha == alpha)
             {
@@ -204,8 +226,8 @@ pub(super) fn shares(results: &Results) -> Vec<Chart> {
             let total = counts.iter().sum::<usize>().max(1) as f64;
             counts.iter().map(|&count| count as f64 / total).collect()
         };
-        let drawn = each_drawn(results, rows, |method, _| json!({ "shares": of(method) }));
-        let lead_shares = of(*lead);
+        let drawn = each_drawn(results, rows, |method, _| json!({ "shares": shares_of(method) }));
+        let lead_shares = shares_of(*lead);
         Chart {
             kind: Kind::Shares,
             id: format!("sizes-{alpha}"),
@@ -221,7 +243,7 @@ pub(super) fn shares(results: &Results) -> Vec<Chart> {
     })
 }
 
-/// Coverage of every class of every data set, seeds together.
+/// Returns charts of the coverage of every class of every data set, seeds together.
 pub(super) fn classes(results: &Results) -> Vec<Chart> {
     each_alpha(results, |alpha, rows, (lead, _)| {
         let drawn = each_drawn(results, rows, |method, _| {
@@ -234,20 +256,22 @@ pub(super) fn classes(results: &Results) -> Vec<Chart> {
             kind: Kind::Rows,
             id: format!("classes-{alpha}"),
             headline: format!(
-                "α = {alpha}: under {} nine of ten classes are covered at {} or more",
+                "α = {alpha}: {} covers nine of ten classes at {} or more",
                 called(results, *lead),
                 percent(quantile(&shares, 0.1))
             ),
             caption: format!(
-                "{} classes of all data sets, seeds together. Dot: the middle one; thick: from the worst tenth to the best; thin: all.",
+                "{} classes of all data sets, seeds together. Dot: median class. Thick: all but the lowest and the \
+                 highest tenth. Thin: all.",
                 shares.len()
             ),
-            data: json!({ "rows": drawn, "target": 1.0 - alpha, "format": "percent", "label": "coverage of a class" }),
+            data: json!({ "rows": drawn, "target": 1.0 - alpha, "format": "percent",
+                "label": "coverage of a class" }),
         }
     })
 }
 
-/// Covered share of every class, in order.
+/// Returns the coverage of every class, ascending.
 fn class_shares(results: &Results, method: Method, alpha: f64) -> Vec<f64> {
     let mut shares = Vec::new();
     for data in data_sets(results) {
@@ -267,7 +291,7 @@ fn class_shares(results: &Results, method: Method, alpha: f64) -> Vec<f64> {
     shares
 }
 
-/// The value below which a share of the sorted values lies.
+/// Returns the value below which the given share of the sorted values lies.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let last = sorted.len().saturating_sub(1) as f64;
     sorted.get((share * last).round() as usize).copied().unwrap_or(f64::NAN)

@@ -1,4 +1,4 @@
-//! The charts of coverage where it may differ: among points the classifier is sure of and those it is not, rare labels and frequent ones.
+//! Charts of coverage in parts of the points: by the classifier's confidence, and by the frequency of labels.
 
 use dance_page::chart::{Chart, Kind};
 use serde_json::json;
@@ -7,26 +7,26 @@ use super::compared::{called, drawn, each_alpha, percent};
 use super::summary::{Parts, ours, portion_coverage};
 use crate::experiment::{Method, Results};
 
-/// Fifths of the points, as a breakdown calls them.
+/// Names of the fifths of the points in a breakdown.
 const FIFTHS: [&str; 5] = ["lowest", "low", "middle", "high", "highest"];
 
-/// For every α a chart by confidence and one by class frequency; none where records do not have them.
+/// Returns a chart by confidence and one by class frequency for every α, if records have them.
 pub(super) fn charts(results: &Results) -> Vec<Chart> {
-    let of = |by: &By| {
+    let charts_of = |by: &By| {
         each_alpha(results, |alpha, rows, (lead, _)| {
             let methods: Vec<Method> = rows.iter().map(|row| row.0).collect();
             chart(results, by, alpha, &methods, *lead)
         })
     };
-    BY.iter().flat_map(of).flatten().collect()
+    BY.iter().flat_map(charts_of).flatten().collect()
 }
 
-/// A way to take points apart, and its words.
+/// A division of the points, and its words in a chart.
 struct By {
     id: &'static str,
     parts: Parts,
     label: &'static str,
-    /// What the lowest fifth is.
+    /// The lowest fifth, in words.
     lowest: &'static str,
     caption: &'static str,
 }
@@ -36,26 +36,27 @@ const BY: [By; 2] = [
         id: "confidence",
         parts: |all| &all.by_confidence,
         label: "fifths by the kernel machine's confidence",
-        lowest: "of the points the classifier is least sure of",
-        caption: "Each line is a method, grey those of others: point at one for its name. A set must be larger where the classifier is unsure; \
-                  whoever makes it no larger covers less there.",
+        lowest: "of the points with the lowest confidence",
+        caption: "Each line is a method, baselines in grey: point at a line for its name. Sets must be larger where \
+                  the classifier is unsure. Methods with sets of equal size cover less there.",
     },
     By {
         id: "frequency",
         parts: |all| &all.by_frequency,
         label: "fifths by the frequency of the label",
         lowest: "of the points with the rarest labels",
-        caption: "Each line is a method, grey those of others: point at one for its name. The promise is about all points together; frequent \
-                  labels can pay for rare ones.",
+        caption: "Each line is a method, baselines in grey: point at a line for its name. The guarantee holds for all \
+                  points together: rare labels may be covered less, frequent labels more.",
     },
 ];
 
+/// Makes the chart of one division at one α; `None` if fewer than two parts have points.
 fn chart(results: &Results, by: &By, alpha: f64, methods: &[Method], lead: Method) -> Option<Chart> {
     let at = |method: Method, name: &str| portion_coverage(results, method, alpha, by.parts, name);
-    // Equal frequencies are in one fifth, so that some may have no points.
+    // Equal frequencies fall into one fifth, so that others may have no points.
     let words: Vec<&str> = FIFTHS.into_iter().filter(|name| at(lead, name).is_some()).collect();
     if words.len() < 2 {
-        return None; // nothing to tell apart
+        return None;
     }
     let lowest = at(lead, words.first()?)?;
     let series = |&method: &Method| {
@@ -70,7 +71,8 @@ fn chart(results: &Results, by: &By, alpha: f64, methods: &[Method], lead: Metho
         headline: format!("α = {alpha}: {} covers {} {}", called(results, lead), percent(lowest), by.lowest),
         caption: by.caption.into(),
         data: json!({
-            "series": methods.iter().map(series).collect::<Vec<_>>(), "words": words, "promised": [(0, 1.0 - alpha), (last, 1.0 - alpha)],
+            "series": methods.iter().map(series).collect::<Vec<_>>(), "words": words,
+            "promised": [(0, 1.0 - alpha), (last, 1.0 - alpha)],
             "x": { "label": by.label, "format": "number" }, "y": { "label": "coverage", "format": "percent" },
         }),
     })

@@ -1,4 +1,4 @@
-//! The charts of fits and settings: ablations, the search, what the metric does, time.
+//! Charts of fits and settings: ablations, the search for a kernel, the learned metric, fit time.
 
 use dance_page::chart::{Chart, Kind};
 use serde_json::{Value, json};
@@ -10,10 +10,10 @@ use crate::experiment::{Case, Results};
 use dance::evaluation::metrics::Metrics;
 
 type Measure = fn(&Metrics) -> f64;
-/// An α, and for every setting its name and what came out.
+/// An α, with the name and the value of every setting.
 type Line = (f64, Vec<(String, f64)>);
 
-/// What an ablation changes: a chart for each setting and measure, a line for each α.
+/// Returns a chart for every ablation and measure, with a line for each α.
 pub(super) fn ablations(results: &Results) -> Vec<Chart> {
     let keys = ablation_keys(results);
     let mut names: Vec<&str> = keys.iter().map(|key| key.0).collect();
@@ -44,6 +44,7 @@ pub(super) fn ablations(results: &Results) -> Vec<Chart> {
     charts
 }
 
+/// Returns the metrics of a case under one value of an ablation.
 fn at_setting<'a>(case: &'a Case, name: &str, value: &str, alpha: f64) -> Option<&'a Metrics> {
     let mut points = case.ablations.iter();
     let found =
@@ -51,23 +52,25 @@ fn at_setting<'a>(case: &'a Case, name: &str, value: &str, alpha: f64) -> Option
     found.map(|point| &point.metrics)
 }
 
-/// Mean over the cases that have a value.
+/// Returns the mean over the cases that have a value; NaN if none has.
 fn over_cases(results: &Results, value: impl Fn(&Case) -> Option<f64>) -> f64 {
     let values: Vec<f64> = results.cases.iter().filter_map(value).collect();
     if values.is_empty() { f64::NAN } else { mean(values) }
 }
 
+/// Makes the chart of one ablation and one measure.
 fn ablation(name: &str, id: &str, label: &str, lines: &[Line]) -> Option<Chart> {
     let (alpha, first) = lines.first()?;
     let least = first.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
     let most = first.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    // The headline names the extremes at the first α.
     let headline = if id == "coverage" {
         format!("{name}: coverage lies between {:.3} and {:.3} at α = {alpha}", least.1, most.1)
     } else {
         format!("{name}: fewest {label} at {}: {:.2} at α = {alpha}", least.0, least.1)
             .replace("fewest CCV", "smallest CCV")
     };
-    // Words have no place on an axis of numbers: they stand one after the other.
+    // Values that are words stand one after the other on the axis.
     let words: Vec<&String> =
         first.iter().map(|point| &point.0).filter(|text| text.parse::<f64>().is_err()).collect();
     let series = |(place, (alpha, points)): (usize, &Line)| {
@@ -78,7 +81,8 @@ fn ablation(name: &str, id: &str, label: &str, lines: &[Line]) -> Option<Chart> 
     };
     let mut data = json!({
         "series": lines.iter().enumerate().map(series).collect::<Vec<Value>>(),
-        "x": { "label": name, "format": "number" }, "y": { "label": label, "format": if id == "coverage" { "percent1" } else { "number" } },
+        "x": { "label": name, "format": "number" },
+        "y": { "label": label, "format": if id == "coverage" { "percent1" } else { "number" } },
     });
     if !words.is_empty() {
         data["words"] = json!(words);
@@ -92,7 +96,7 @@ fn ablation(name: &str, id: &str, label: &str, lines: &[Line]) -> Option<Chart> 
     })
 }
 
-/// The best validation accuracy so far, of the first seed of every data set.
+/// Returns the chart of the best validation accuracy so far, for the first seed of every data set.
 pub(super) fn tuning(results: &Results) -> Option<Chart> {
     let lines: Vec<(String, Vec<(usize, f64)>)> = data_sets(results)
         .into_iter()
@@ -109,7 +113,10 @@ pub(super) fn tuning(results: &Results) -> Option<Chart> {
         .collect();
     let gains: Vec<f64> = lines.iter().map(|(_, points)| points[points.len() - 1].1 - points[0].1).collect();
     let tried = lines.iter().map(|line| line.1.len()).max()?;
-    let series = |(name, points): &(String, Vec<(usize, f64)>)| json!({ "name": name, "ours": true, "named": true, "steps": true, "points": points });
+    let series = |line: &(String, Vec<(usize, f64)>)| {
+        let (name, points) = line;
+        json!({ "name": name, "ours": true, "named": true, "steps": true, "points": points })
+    };
     Some(Chart {
         kind: Kind::Lines,
         id: "tuning".into(),
@@ -117,13 +124,16 @@ pub(super) fn tuning(results: &Results) -> Option<Chart> {
             "{tried} settings gain {:.1} points of validation accuracy over the first, on average",
             100.0 * mean(gains)
         ),
-        caption: "Best validation accuracy so far in the search for bandwidth and shape, first seed of each data set.".into(),
+        caption: "Best validation accuracy so far in the search for bandwidth and shape, for the first seed of each \
+                  data set."
+            .into(),
         data: json!({ "series": lines.iter().map(series).collect::<Vec<_>>(),
-            "x": { "label": "settings tried", "format": "number" }, "y": { "label": "validation accuracy", "format": "percent" } }),
+            "x": { "label": "settings tried", "format": "number" },
+            "y": { "label": "validation accuracy", "format": "percent" } }),
     })
 }
 
-/// Points in the plane, before and after the metric is learned.
+/// Returns charts of points in the plane, before and after the metric is learned.
 pub(super) fn pictures(results: &Results) -> Vec<Chart> {
     let mut charts = Vec::new();
     for case in &results.cases {
@@ -138,9 +148,9 @@ pub(super) fn pictures(results: &Results) -> Vec<Chart> {
                 kind: Kind::Plane,
                 id: format!("picture-{}-{when}", case.data),
                 headline: format!(
-                    "{}, {when}: {:.0} % of points lie next to one of their class",
+                    "{}, {when}: {:.0} % of points have a nearest neighbor of their class",
                     case.data,
-                    100.0 * beside_own(picture, places)
+                    100.0 * share_beside_own(picture, places)
                 ),
                 caption: String::new(),
                 data: json!({ "classes": picture.classes, "points": points }),
@@ -150,33 +160,37 @@ pub(super) fn pictures(results: &Results) -> Vec<Chart> {
     charts
 }
 
-/// Share of points whose nearest neighbor in the plane has their class.
-fn beside_own(picture: &Picture, places: &[[f32; 2]]) -> f64 {
+/// Returns the share of points whose nearest neighbor in the plane has their class.
+fn share_beside_own(picture: &Picture, places: &[[f32; 2]]) -> f64 {
     let distance = |a: usize, b: usize| (places[a][0] - places[b][0]).hypot(places[a][1] - places[b][1]);
-    let beside = |&point: &usize| {
+    let has_own_class = |&point: &usize| {
         let others = (0..places.len()).filter(|&other| other != point);
         let nearest = others.min_by(|&a, &b| distance(point, a).total_cmp(&distance(point, b)));
         nearest.is_some_and(|nearest| picture.labels[nearest] == picture.labels[point])
     };
-    (0..places.len()).filter(beside).count() as f64 / places.len().max(1) as f64
+    (0..places.len()).filter(has_own_class).count() as f64 / places.len().max(1) as f64
 }
 
-/// Seconds of a fit against the points that fit the kernel.
+/// Returns the chart of fit time against the number of fit points.
 pub(super) fn fit_time(results: &Results) -> Option<Chart> {
-    let of = |data: String| {
+    let fit_of = |data: String| {
         let own: Vec<&Case> = results.cases.iter().filter(|case| case.data == data).collect();
         let points = own.first()?.parts[0];
         Some((data, points, mean(own.iter().map(|case| case.seconds.fit))))
     };
-    let fits: Vec<(String, usize, f64)> = data_sets(results).into_iter().filter_map(of).collect();
+    let fits: Vec<(String, usize, f64)> = data_sets(results).into_iter().filter_map(fit_of).collect();
     let largest = fits.iter().max_by_key(|fit| fit.1)?;
-    let point = |(name, points, seconds): &(String, usize, f64)| json!({ "name": name, "ours": true, "x": points, "y": seconds.max(1e-3) });
+    let point = |fit: &(String, usize, f64)| {
+        let (name, points, seconds) = fit;
+        json!({ "name": name, "ours": true, "x": points, "y": seconds.max(1e-3) })
+    };
     Some(Chart {
         kind: Kind::Scatter,
         id: "fit-time".into(),
         headline: format!("{} points fit in {:.1} s", largest.1, largest.2),
         caption: "The whole search for bandwidth and shape, mean over seeds.".into(),
-        data: json!({ "points": fits.iter().map(point).collect::<Vec<_>>(), "x": "points that fit the kernel", "y": "seconds", "logarithmic": true }),
+        data: json!({ "points": fits.iter().map(point).collect::<Vec<_>>(),
+            "x": "fit points", "y": "seconds", "logarithmic": true }),
     })
 }
 
@@ -193,7 +207,7 @@ mod tests {
             before: places.clone(),
             after: places.clone(),
         };
-        // All but the last lie beside one of their own.
-        assert!((beside_own(&picture, &places) - 0.8).abs() < 1e-12);
+        // The nearest neighbor of all but the last has their class.
+        assert!((share_beside_own(&picture, &places) - 0.8).abs() < 1e-12);
     }
 }

@@ -1,5 +1,5 @@
-//! What people look at: the [tables] of an experiment as Markdown, CSV and text, and one self-contained [page] with charts
-//! and sortable tables.
+//! Reports: the [tables] of an experiment as Markdown, CSV and text, and one self-contained [page] with charts and
+//! sortable tables.
 
 mod compared;
 mod csv;
@@ -18,7 +18,7 @@ use dance_page::table::Table;
 
 pub use csv::to_csv;
 
-/// Every table of a run.
+/// Returns every table of a run that has rows.
 pub fn all_tables(results: &Results) -> Vec<Table> {
     let mut all = vec![tables::main(results), tables::against_paper(results)];
     all.extend(results.plan.alphas.iter().map(|&alpha| tables::per_data_set(results, alpha)));

@@ -1,4 +1,5 @@
-//! `report.html`: one file that needs no network. Styles, scripts and numbers are inlined; names from data files are escaped.
+//! `report.html`: one file that needs no network. Styles, scripts and numbers are inside it, and names from data files
+//! are escaped.
 
 use super::summary::data_sets;
 use super::{all_tables, compared, differences, fits};
@@ -8,13 +9,14 @@ use dance_page::html::{Document, escape};
 use dance_page::table::Table;
 use dance_page::text::pluralize;
 
-/// The whole page.
+/// Returns the page as one HTML file.
 pub fn html(results: &Results) -> String {
     let plan = &results.plan;
     let alphas = plan.alphas.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    // The header, then the data sets that could not be used.
     let mut body = format!(
-        "<header><h1>Prediction sets, compared</h1><p>{}, {}, α = {alphas}; {} % fit the kernel, {} % calibrate, \
-         {} % test. All methods share one split and, where they use it, one kernel. {}</p></header>",
+        "<header><h1>Prediction sets, compared</h1><p>{}, {}, α = {alphas}; {} % of the points fit, {} % calibrate, \
+         {} % test. All methods share one split and, if they use it, one kernel machine. {}</p></header>",
         pluralize(data_sets(results).len(), "data set", "data sets"),
         pluralize(plan.seeds, "seed", "seeds"),
         100.0 * plan.split[0],
@@ -29,29 +31,35 @@ pub fn html(results: &Results) -> String {
             escape(&failure.problem)
         );
     }
+    // Sections of charts; a section without charts is left out.
     let sections: [(&str, &str, Vec<Chart>); 9] = [
-        ("Coverage", "Does a set hold the true label as often as was asked?", compared::coverage(results)),
+        (
+            "Coverage",
+            "The share of sets with the true label, against the target 1 - α.",
+            compared::coverage(results),
+        ),
         (
             "Size and balance",
-            "What that costs in labels, and how evenly classes are covered.",
+            "The mean number of labels in a set, and the differences in coverage between classes.",
             compared::size(results),
         ),
         ("Sets by their size", "All data sets and seeds together.", compared::shares(results)),
         (
             "Coverage of the classes",
-            "The promise is about all points together; this is how far classes stray.",
+            "The guarantee holds for all points together. Single classes are covered more or less.",
             compared::classes(results),
         ),
         (
-            "Where coverage differs",
-            "What holds on average need not hold in every part. The same points for every method.",
+            "Coverage in parts of the points",
+            "An average guarantee need not hold in every part. The parts are the same for every method.",
             differences::charts(results),
         ),
         ("Ablations", "One setting varied, means over data sets and seeds.", fits::ablations(results)),
         ("The search for a kernel", "", fits::tuning(results).into_iter().collect()),
         (
-            "What the metric does",
-            "Points of the ten most frequent classes: principal components of the embeddings, then of the learned kernel.",
+            "The learned metric",
+            "Points of the ten most frequent classes: principal components of the embeddings, then of the learned \
+             kernel.",
             fits::pictures(results),
         ),
         ("Fit time", "", fits::fit_time(results).into_iter().collect()),
@@ -60,6 +68,7 @@ pub fn html(results: &Results) -> String {
         let note = if note.is_empty() { String::new() } else { format!("<p>{note}</p>") };
         body += &format!("<section><h2>{title}</h2>{note}{}</section>", figures(charts));
     }
+    // All numbers, and the guarantee of every method.
     body += &all_tables(results).iter().map(Table::to_html).collect::<String>();
     body += "<section><h2>Guarantees</h2><ul>";
     for method in &plan.methods {

@@ -19,38 +19,39 @@ pub struct Summary {
     pub coverage: f64,
     /// Standard deviation over seeds of the coverage, averaged over data sets.
     pub coverage_spread: f64,
-    /// Smallest and largest coverage of a data set (its mean over seeds).
+    /// Smallest and largest coverage of a data set, as means over seeds.
     pub coverage_range: (f64, f64),
     /// Mean CCV.
     pub violation: f64,
     /// Mean noise floor of CCV.
     pub floor: f64,
-    /// Mean of how far classes stray beyond chance.
+    /// Mean class deviation: the deviation of classes from 1 - α beyond sampling noise.
     pub deviation: f64,
     /// Mean macro coverage.
     pub macro_coverage: f64,
     /// Mean share of empty sets.
     pub empty: f64,
-    /// Mean mix, where there is one.
+    /// Mean mix; `None` for methods without one.
     pub mix: Option<f64>,
     /// Mean seconds for thresholds and sets.
     pub seconds: f64,
 }
 
-/// What charts and headlines put first: the default of `dance fit`, or else the paper's method, where it ran.
+/// Returns the method that charts and headlines put first: the posterior, or else fuse or the paper's method, if it
+/// ran.
 pub fn ours(results: &Results) -> Option<Method> {
     [Method::Posterior, Method::Fuse, Method::Dance]
         .into_iter()
         .find(|method| results.plan.methods.contains(method))
 }
 
-/// Names of the data sets, in the order they were run.
+/// Returns the names of the data sets, in the order of the run.
 pub fn data_sets(results: &Results) -> Vec<String> {
     let mut seen = BTreeSet::new();
     results.cases.iter().filter(|case| seen.insert(&case.data)).map(|case| case.data.clone()).collect()
 }
 
-/// Over the given data sets; `None` when the method ran on none of them.
+/// Averages a method at one α over the given data sets; `None` if it ran on none of them.
 pub fn summarize(results: &Results, data: &[String], method: Method, alpha: f64) -> Option<Summary> {
     let groups: Vec<Vec<&Record>> = data
         .iter()
@@ -64,6 +65,7 @@ pub fn summarize(results: &Results, data: &[String], method: Method, alpha: f64)
     if groups.is_empty() {
         return None;
     }
+    // Means over the seeds of each data set.
     let over = |value: &dyn Fn(&Metrics) -> f64| -> Vec<f64> {
         groups.iter().map(|group| mean(group.iter().map(|record| value(&record.metrics)))).collect()
     };
@@ -92,10 +94,10 @@ pub fn summarize(results: &Results, data: &[String], method: Method, alpha: f64)
     })
 }
 
-/// One way to take points apart.
+/// A division of the points in a breakdown.
 pub(crate) type Parts = fn(&Breakdown) -> &Vec<Portion>;
 
-/// Coverage of some of the points of all data sets and seeds; `None` where there are none.
+/// Returns the coverage of the named part of the points of all data sets and seeds; `None` if it has no points.
 pub(crate) fn portion_coverage(
     results: &Results,
     method: Method,
@@ -111,12 +113,13 @@ pub(crate) fn portion_coverage(
     (points > 0.0).then(|| covered / points)
 }
 
+/// Returns the mean; 0 without values.
 pub(crate) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
     let (count, sum) = values.into_iter().fold((0.0, 0.0), |(count, sum), value| (count + 1.0, sum + value));
     if count == 0.0 { 0.0 } else { sum / count }
 }
 
-/// The sample standard deviation; 0 for one value.
+/// Returns the sample standard deviation; 0 for fewer than two values.
 pub(crate) fn deviation(values: impl IntoIterator<Item = f64>) -> f64 {
     let values: Vec<f64> = values.into_iter().collect();
     if values.len() < 2 {

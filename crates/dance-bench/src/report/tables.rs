@@ -1,4 +1,5 @@
-//! The tables of an experiment: the paper's Tables 1 and 4, and what belongs beside them.
+//! Tables of an experiment: the paper's Tables 1 and 4, class probabilities, coverage in parts of the points, ablations
+//! and times.
 
 use super::summary::{Parts, data_sets, deviation, mean, portion_coverage, summarize};
 use crate::experiment::{Case, Method, Results};
@@ -6,12 +7,12 @@ use dance::evaluation::ProbabilityMetrics;
 use dance_page::table::{Cell, Table};
 use dance_page::text::pluralize;
 
-/// The main table: means over data sets, at every α of the run.
+/// Returns the main table: means over data sets, at every α of the run.
 pub fn main(results: &Results) -> Table {
     main_at(results, &results.plan.alphas)
 }
 
-/// The main table at some of them.
+/// Returns the main table at the given α.
 pub fn main_at(results: &Results, alphas: &[f64]) -> Table {
     let data = data_sets(results);
     let mut columns = vec!["Method".to_owned(), "Acc".to_owned()];
@@ -20,6 +21,7 @@ pub fn main_at(results: &Results, alphas: &[f64]) -> Table {
             columns.push(if alphas.len() == 1 { name.into() } else { format!("{name} (α={alpha})") });
         }
     }
+    // The title and the note, with the noise floor of CCV.
     let floors = alphas.iter().filter_map(|&alpha| {
         let summary =
             results.plan.methods.iter().find_map(|&method| summarize(results, &data, method, alpha))?;
@@ -34,13 +36,14 @@ pub fn main_at(results: &Results, alphas: &[f64]) -> Table {
         title += &format!(" at α = {alpha}");
     }
     let mut note = format!(
-        "Best size and CCV bold, second underlined; ± is the standard deviation over seeds. CCV of perfect coverage, from \
-         chance alone: {}; returning every label scores 100·α.",
+        "Best size and CCV bold, second underlined. ± is the standard deviation over seeds. CCV of perfect coverage, \
+         from chance alone: {}. Sets of all labels have a CCV of 100·α.",
         floors.collect::<Vec<_>>().join(", ")
     );
     if !results.plan.about_data().is_empty() {
         note = format!("{} {note}", results.plan.about_data());
     }
+    // One row per method; a method that did not run has its reason.
     let mut table = Table { title, note, columns, rows: Vec::new() };
     for &method in &results.plan.methods {
         let mut row = vec![Cell::text(method.title())];
@@ -59,7 +62,7 @@ pub fn main_at(results: &Results, alphas: &[f64]) -> Table {
                 if row.len() == 1 {
                     row.push(Cell::text("–"));
                 }
-                // Where there is room for it.
+                // The reason stands in the first group of columns.
                 let why = if row.len() == 2 { reason(results, method) } else { "–".into() };
                 row.extend(["–", "–", &why, "–", "–"].map(Cell::text));
             }
@@ -73,13 +76,14 @@ pub fn main_at(results: &Results, alphas: &[f64]) -> Table {
     table
 }
 
-/// Sizes beside the paper's: every method against the better of its k-NN set and its DANCE set on each data set. Empty
-/// without those two.
+/// Returns set sizes relative to the paper's: every method against the smaller of the k-NN set and the DANCE set on
+/// each data set. The table is empty without these two.
 pub fn against_paper(results: &Results) -> Table {
     let data = data_sets(results);
     let mut table = Table {
         title: "Size against the better of the paper's k-NN set and DANCE (geometric mean over data sets)".into(),
-        note: "Read it with coverage in the table above: a method that covers less than 1 - α buys its size with it.".into(),
+        note: "Compare the coverage in the table above: a method that covers less has smaller sets for that reason \
+               alone.".into(),
         columns: vec!["Method".to_owned()],
         rows: Vec::new(),
     };
@@ -108,7 +112,7 @@ pub fn against_paper(results: &Results) -> Table {
     table
 }
 
-/// One row a data set and method, at one α.
+/// Returns one row per data set and method, at one α.
 pub fn per_data_set(results: &Results, alpha: f64) -> Table {
     let names = [
         "Data set",
@@ -125,10 +129,11 @@ pub fn per_data_set(results: &Results, alpha: f64) -> Table {
     ];
     let mut table = Table {
         title: format!("Data sets at α = {alpha}"),
-        note: "Floor is what CCV is at perfect coverage, from chance alone.".into(),
+        note: "Floor is the CCV of perfect coverage, from chance alone.".into(),
         columns: names.map(str::to_owned).to_vec(),
         rows: Vec::new(),
     };
+    // The best of every data set are marked.
     for data in data_sets(results) {
         let first = table.rows.len();
         let Some(case) = results.cases.iter().find(|case| case.data == data) else { continue };
@@ -162,14 +167,15 @@ pub fn per_data_set(results: &Results, alpha: f64) -> Table {
     table
 }
 
-/// How good class probabilities are on every data set, all seeds together: the kernel machine's, and those of methods that have their own.
+/// Returns the quality of class probabilities on every data set, all seeds together: the kernel machine's, and those of
+/// methods with their own.
 pub fn probabilities(results: &Results) -> Table {
     let names = ["Data set", "Probabilities of", "Test points", "Acc", "Log loss", "Brier", "ECE"];
     let mut table = Table {
         title: "Class probabilities".into(),
-        note: "Over the test points of all seeds together; least log loss, Brier score and ECE bold. Combined evidence has learned from \
-               calibration labels too, and Conf-OT has seen the test points. ECE: how far a probability is from the share that is \
-               right, on average; 15 groups of equal width."
+        note: "Over the test points of all seeds together; least log loss, Brier score and ECE bold. The posterior \
+               (full) is trained on calibration labels too, and Conf-OT uses the test points. ECE: mean distance of a \
+               probability from the share of right predictions, in 15 groups of equal width."
             .into(),
         columns: names.map(str::to_owned).to_vec(),
         rows: Vec::new(),
@@ -195,7 +201,7 @@ pub fn probabilities(results: &Results) -> Table {
             let mut own = ProbabilityMetrics::default();
             let posteriors = cases().flat_map(|case| &case.posteriors);
             posteriors.filter(|own| own.method == method).for_each(|posterior| own.merge(&posterior.metrics));
-            // Conf-OT's probabilities are the same whatever score they get.
+            // The probabilities of Conf-OT do not depend on the score, and are listed once.
             if own.points > 0 && method != Method::ConfOtRaps {
                 row(method.posterior(), &own);
             }
@@ -207,11 +213,11 @@ pub fn probabilities(results: &Results) -> Table {
     table
 }
 
-/// Coverage where it may differ, at one α: one row a method. Empty where no record has it.
+/// Returns the coverage in parts of the points, one row per method, at one α. The table is empty if no record has it.
 pub fn differences(results: &Results, alpha: f64) -> Table {
     let portions: [(&str, Parts, &str); 7] = [
-        ("Unsure", |all| &all.by_confidence, "lowest"),
-        ("Sure", |all| &all.by_confidence, "highest"),
+        ("Low confidence", |all| &all.by_confidence, "lowest"),
+        ("High", |all| &all.by_confidence, "highest"),
         ("Rare", |all| &all.by_frequency, "lowest"),
         ("Frequent", |all| &all.by_frequency, "highest"),
         ("Sets of 0-1", |all| &all.by_size, "0 or 1"),
@@ -220,10 +226,11 @@ pub fn differences(results: &Results, alpha: f64) -> Table {
     ];
     let names = ["Method", "Macro", "Dev"].into_iter().chain(portions.map(|portion| portion.0));
     let mut table = Table {
-        title: format!("Where coverage differs at α = {alpha}"),
-        note: "Macro: mean coverage of classes, however rare. Dev: how far classes stray from 1 - α, in points, with what chance \
-               does taken off. Then coverage of some of the points of all data sets and seeds: the fifth that the kernel machine is least and \
-               most sure of, the fifth with the rarest and the most frequent labels, and sets by their number of labels."
+        title: format!("Coverage in parts of the points at α = {alpha}"),
+        note: "Macro: mean coverage of classes, each with the same weight. Dev: deviation of classes from 1 - α, in \
+               points, without sampling noise. Then the coverage of parts of the points of all data sets and seeds: \
+               the fifths with the lowest and the highest confidence of the kernel machine, the fifths with the \
+               rarest and the most frequent labels, and sets by their number of labels."
             .into(),
         columns: names.map(str::to_owned).collect(),
         rows: Vec::new(),
@@ -246,14 +253,14 @@ pub fn differences(results: &Results, alpha: f64) -> Table {
     table
 }
 
-/// Seconds of every data set, means over seeds.
+/// Returns the seconds of every data set, as means over seeds.
 pub fn times(results: &Results) -> Table {
     let names =
         ["Data set", "Points", "Fit points", "Fit", "Mix grid", "Inference", "Probabilities", "Neighbors"];
     let mut table = Table {
         title: "Times".into(),
-        note: "Seconds of wall clock, means over seeds. Fit is the whole search; mix grid is DANCE's calibration with all mixes; \
-               inference all test points."
+        note: "Seconds of wall clock, means over seeds. Fit is the whole search. Mix grid is the calibration of DANCE \
+               with all mixes. Inference is for all test points."
             .into(),
         columns: names.map(str::to_owned).to_vec(),
         rows: Vec::new(),
@@ -276,7 +283,7 @@ pub fn times(results: &Results) -> Table {
     table
 }
 
-/// One row an ablation's value and α, means over data sets and seeds; no rows without ablations.
+/// Returns one row per ablation, value and α, as means over data sets and seeds. The table is empty without ablations.
 pub fn ablations(results: &Results) -> Table {
     let names = ["Varied", "Value", "α", "Size ± sd", "Cov", "CCV"];
     let mut table = Table {
@@ -286,13 +293,13 @@ pub fn ablations(results: &Results) -> Table {
         rows: Vec::new(),
     };
     for (ablation, value, alpha) in ablation_keys(results) {
-        let of_case = |case: &Case| {
+        let found_in = |case: &Case| {
             let found = case.ablations.iter().find(|point| {
                 point.ablation.name() == ablation && point.value == value && point.alpha == alpha
             });
             found.map(|point| (case.data.clone(), point.metrics.clone()))
         };
-        let points: Vec<_> = results.cases.iter().filter_map(of_case).collect();
+        let points: Vec<_> = results.cases.iter().filter_map(found_in).collect();
         let spreads = data_sets(results).into_iter().map(|data| {
             deviation(points.iter().filter(|(name, _)| *name == data).map(|(_, metrics)| metrics.size))
         });
@@ -308,18 +315,20 @@ pub fn ablations(results: &Results) -> Table {
     table
 }
 
-/// What was varied, in the order of the first case.
+/// Returns every ablation, value and α, in the order of the first case.
 pub(crate) fn ablation_keys(results: &Results) -> Vec<(&'static str, String, f64)> {
     let first = results.cases.iter().find(|case| !case.ablations.is_empty());
     let points = first.map(|case| &case.ablations[..]).unwrap_or_default();
     points.iter().map(|point| (point.ablation.name(), point.value.clone(), point.alpha)).collect()
 }
 
+/// Makes a cell of a mean and its standard deviation.
 fn with_spread(value: f64, spread: f64, decimals: usize) -> Cell {
     Cell { value: Some(value), ..Cell::text(format!("{value:.decimals$} ± {spread:.decimals$}")) }
 }
 
-fn reason(results: &Results, method: crate::experiment::Method) -> String {
+/// Returns the reason why a method did not run.
+fn reason(results: &Results, method: Method) -> String {
     let skipped =
         results.cases.iter().flat_map(|case| &case.skipped).find(|skipped| skipped.method == method);
     skipped.map_or_else(|| "did not run".into(), |skipped| skipped.reason.clone())

@@ -1,4 +1,4 @@
-//! The methods of others against straightforward versions of their formulas, and the coverage that theory promises.
+//! Baselines against straightforward versions of their formulas, and their coverage against the theory.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 

@@ -142,8 +142,8 @@ fn one_bias_per_class_is_sinkhorn() {
     assert!(bias.iter().all(|value| value.is_finite()));
 }
 
-/// On real prototypes: intent names, embedded by the encoder of the points. The nearest one is right on 0.69 of them, and the biases
-/// are those of Sinkhorn as it is written down.
+/// On real prototypes: intent names, embedded by the encoder of the points. The nearest one is right on 0.69 of them,
+/// and the biases are those of Sinkhorn as it is written down.
 #[test]
 fn real_prototypes_are_transported_as_written_down() {
     let Some(folder) = std::env::var_os("DANCE_DATA") else {

@@ -15,7 +15,7 @@ use dance_bench::experiment::{self, Ablation, Method, Plan, Results};
 
 static CONTEXT: LazyLock<Context<'static>> = LazyLock::new(|| Context::new(2).unwrap());
 
-/// Blobs, one per class, with their centers as prototypes where asked for.
+/// Blobs, one per class, with their centers as prototypes if `prototypes` is set.
 fn blobs(n: usize, classes: usize, seed: u64, prototypes: bool) -> Dataset {
     let (d, mut random) = (6, Random::new(seed, 4));
     let center =
@@ -85,13 +85,12 @@ fn one_record_a_data_set_seed_method_and_alpha() {
             assert!((covered / 60.0 - record.metrics.coverage).abs() < 1e-9);
         }
     }
-    // Methods with probabilities of their own are judged by them.
+    // Methods with probabilities of their own have their quality recorded.
     let own = |case: &&experiment::Case| case.posteriors.iter().map(|own| own.method).collect::<Vec<_>>();
-    let (evidence, regression) = (Method::Posterior, Method::LogisticRegression);
-    assert!(
-        with.iter().all(|case| own(case) == [evidence, regression, Method::ConfOtAps, Method::ConfOtRaps])
-    );
-    assert!(without.iter().all(|case| own(case) == [evidence, regression]));
+    let classifiers = [Method::Posterior, Method::PosteriorSplit, Method::LogisticRegression];
+    let with_prototypes = [&classifiers[..], &[Method::ConfOtAps, Method::ConfOtRaps]].concat();
+    assert!(with.iter().all(|case| own(case) == with_prototypes));
+    assert!(without.iter().all(|case| own(case) == classifiers));
     for case in &results.cases {
         for posterior in &case.posteriors {
             assert_eq!(posterior.metrics.points, 60);
@@ -104,7 +103,7 @@ fn one_record_a_data_set_seed_method_and_alpha() {
         let own = results.records().filter(|record| record.method == method && record.alpha == 0.1);
         let coverage: Vec<f64> = own.map(|record| record.metrics.coverage).collect();
         let mean = coverage.iter().sum::<f64>() / coverage.len() as f64;
-        // At most 2α is promised not to be missed where thresholds are interpolated.
+        // Interpolated thresholds guarantee 1 - 2α.
         let least = if method.guarantee().contains("2 alpha") { 0.7 } else { 0.8 };
         assert!(mean > least, "{method}: {mean}");
     }
@@ -150,13 +149,13 @@ fn other_prototypes_run_again() {
         let begins = |_: &str, _: u64| *ran.borrow_mut() += 1;
         experiment::run_dataset(&Cpu, &data, "data", &mut results, None, &begins, &CONTEXT).unwrap();
         assert_eq!(ran.into_inner() == 1, again);
-        assert_eq!(results.cases.len(), 1, "what was known of the former is gone");
+        assert_eq!(results.cases.len(), 1, "results of the former data are dropped");
     }
 }
 
-/// Every seed draws a tail of its own, which all methods share; what was drawn is said.
+/// Every seed draws its own tail, which all methods share. Tables name the law.
 #[test]
-fn long_tails_are_drawn_and_said() {
+fn long_tails_are_drawn_and_reported() {
     let methods = vec![Method::Lac, Method::Pas, Method::Clustered];
     let plan = Plan { methods, ablations: Vec::new(), zipf: Some(1.0), ..plan() };
     let mut results = Results::new(plan);
@@ -243,7 +242,7 @@ fn a_bad_file_among_good_ones_is_noted_and_the_others_run() {
 }
 
 #[test]
-fn an_alpha_that_the_calibration_part_cannot_support_is_said() {
+fn an_alpha_that_the_calibration_part_cannot_support_is_reported() {
     let mut results = Results::new(Plan {
         seeds: 1,
         alphas: vec![0.001],

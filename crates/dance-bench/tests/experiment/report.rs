@@ -18,7 +18,7 @@ fn all_files_are_written() {
         "Ablations",
         "Times",
         "from chance alone",
-        "Where coverage differs",
+        "Coverage in parts of the points",
         "logistic regression",
     ] {
         assert!(markdown.contains(words) || words == "needs prototypes", "{words}");

@@ -1,4 +1,4 @@
-//! `dance bench`: every method on every data set, the paper's protocol; tables here, a report in a folder.
+//! `dance bench`: methods on data sets by the paper's protocol, with tables on stdout and a report in a folder.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, IsTerminal, Write};
@@ -18,19 +18,19 @@ use dance_page::text::paragraph;
 
 pub(crate) const EXAMPLE: &str = "Example:\n  dance bench pets.npz dtd.npz --alpha 0.1,0.05 --seeds 5 -o results\n  \
     dance bench pets.npz --methods dance,knn-set,aps --ablate mix,reference\n\n\
-    Fits once per data set and seed; a run that was stopped continues when the same command is given again.";
+    Fits once per data set and seed. The same command continues a run that was stopped.";
 
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
-    /// Data sets with labels (.npz, .safetensors, .csv, .tsv, .parquet, .jsonl; one .npy with --labels)
+    /// Data sets with labels: .npz, .safetensors, .csv, .tsv, .parquet, .jsonl; one .npy with --labels
     #[arg(value_name = "DATA", required = true)]
     data: Vec<PathBuf>,
-    #[command(flatten)]
-    columns: Columns,
     /// Error levels
-    #[arg(long, value_delimiter = ',', default_values_t = [0.1, 0.05], value_name = "A,B…", allow_hyphen_values = true)]
+    #[arg(
+        long, value_delimiter = ',', default_values_t = [0.1, 0.05], value_name = "A,B…", allow_hyphen_values = true
+    )]
     alpha: Vec<f64>,
-    /// Seeds, counted from --seed on
+    /// Number of seeds, counted from --seed
     #[arg(long, default_value_t = 5, value_name = "N")]
     seeds: usize,
     /// Methods to compare: dance, knn-set, clr-set, dance-split, fuse, posterior, posterior-split,
@@ -39,24 +39,27 @@ pub(crate) struct Bench {
     /// pas, interp-q, pas-interp-q, fca, ncp-raps, conf-ot-aps, conf-ot-raps
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     methods: Vec<Method>,
-    /// Settings to vary beside: mix, rank-neighbors, contrast-neighbors, reference
+    /// Settings to vary: mix, rank-neighbors, contrast-neighbors, reference
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     ablate: Vec<Ablation>,
-    /// Draw a long tail from every data set, for every seed: class frequencies in proportion to rank^-S, ranks at random
+    /// Draw a long-tailed subset of every data set for every seed: class frequencies proportional to rank^-S, with
+    /// random ranks
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     zipf: Option<f64>,
-    /// The paper's protocol throughout: no fit with the points that judged, clamped probabilities, stratified parts
+    /// Use the paper's protocol: no refit on validation points, clamped probabilities, stratified parts
     #[arg(long)]
     paper: bool,
-    /// How the kernel's outputs become class probabilities [default: calibrated]
+    /// Source of the kernel's class probabilities [default: calibrated]
     #[arg(long, value_enum, value_name = "HOW")]
     probabilities: Option<Probabilities>,
     /// Settings to try in each search for bandwidth and shape
     #[arg(long, default_value_t = 25, value_name = "N")]
     evaluations: usize,
-    /// Folder for results.json, tables.md, tables.csv and report.html; continued when the settings are the same
+    /// Folder for results.json, tables.md, tables.csv and report.html; a run with the same settings is continued
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    columns: Columns,
 }
 
 impl Bench {
@@ -74,7 +77,7 @@ impl Bench {
         let count = std::cell::Cell::new(known);
         let progress = Progress::new(shared);
         if known > 0 {
-            progress.note(&format!("continuing: {known} fits are there already"));
+            progress.note(&format!("continuing: {known} fits are finished already"));
         }
         let begins = |name: &str, seed: u64| {
             count.set(count.get() + 1);
@@ -92,7 +95,7 @@ impl Bench {
             &context,
         )?;
         progress.finish();
-        // Before anything is printed: whoever reads it may go away.
+        // Files are written before anything is printed, because the reader of stdout may close it.
         if let Some(folder) = &self.output {
             report::write(&results, folder)?;
         }
@@ -130,7 +133,7 @@ impl Bench {
         plan
     }
 
-    /// What an earlier run with the same settings left in the output folder, or nothing.
+    /// Returns the results of an earlier run with the same settings in the output folder, or none.
     fn resume(&self, plan: Plan) -> anyhow::Result<Results> {
         let Some(folder) = &self.output else { return Ok(Results::new(plan)) };
         let file = folder.join("results.json");
@@ -146,21 +149,21 @@ impl Bench {
         }
         let foreign = |entry: fs::DirEntry| {
             let name = entry.file_name().to_string_lossy().into_owned();
-            // What a run that was killed before its first case left is ours.
+            // A run that was killed before its first result leaves this file.
             !name.starts_with(".results.json.")
         };
         if fs::read_dir(folder).is_ok_and(|entries| entries.flatten().any(foreign)) {
-            bail!("{} is not empty and holds no results to continue; give another folder", folder.display());
+            bail!("{} is not empty and has no results to continue; give another folder", folder.display());
         }
         Ok(Results::new(plan))
     }
 
-    /// Makes the output folder and keeps other runs out of it while it is open: two of them would each lose what the other has
-    /// found. The lock is on the folder itself, so nothing is written for it.
+    /// Creates the output folder and locks it, because two runs would overwrite each other's results. The lock is on
+    /// the folder itself, so no file is needed.
     fn lock(&self) -> anyhow::Result<Option<File>> {
         let Some(folder) = &self.output else { return Ok(None) };
         fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))?;
-        // Some systems cannot open a folder or lock it: nothing keeps two runs apart there.
+        // Some systems cannot open or lock a folder; there, nothing prevents two runs.
         let Ok(open) = File::open(folder) else { return Ok(None) };
         match open.try_lock() {
             Err(TryLockError::WouldBlock) => {
@@ -194,7 +197,7 @@ impl Bench {
             writeln!(out, "{}\n{}\n", text(&against), paragraph("", &against.note))?;
         }
         for &alpha in &results.plan.alphas {
-            // What a terminal has no room for is in the files.
+            // A terminal has no room for all columns; the files have them.
             let table = tables::per_data_set(results, alpha).without(&["Classes", "Test", "Floor", "Mix"]);
             writeln!(out, "{}", text(&table))?;
         }

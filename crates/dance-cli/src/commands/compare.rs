@@ -1,4 +1,4 @@
-//! `dance compare`: what each way to make sets would cost on the user's own points, before one is chosen.
+//! `dance compare`: coverage, size and time of every method on the user's own points, before one is chosen.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,15 +8,15 @@ use anyhow::Context;
 use clap::Args;
 use dance::conformal::{ByClass, Calibration, ConformalConfig, MethodName, Mix};
 use dance::data::split;
-use dance::{Dance, Dataset, Quiet, Sampling};
+use dance::{Dance, Dataset, Error, Quiet, Sampling};
 use dance_page::table::Table;
 use dance_page::terminal;
 use dance_page::text::paragraph;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::Shared;
-use crate::data::{Columns, Truth, check_there, drawn};
-use crate::judged::{Answered, Judged};
+use crate::data::{Columns, Truth, check_there, random_points};
+use crate::evaluation::{LevelMetrics, Predictions};
 use crate::parse::{self, Alphas};
 use crate::progress::Progress;
 
@@ -24,52 +24,71 @@ pub(crate) const EXAMPLE: &str = "Example:
   dance compare model.dance calibration.npz
   dance compare model.dance calibration.npz --alpha 0.05 --json
 
-Half of DATA, drawn at random, calibrates every way; the other half judges them. The kernel stays, and nothing is written: `dance recalibrate`
-with the options of a row, on all of DATA, makes the model; it then has twice the calibration points, which matters most for --by-class each.
-DATA must not hold points that fitted the kernel.";
+A random half of DATA calibrates every method, the other half measures coverage and size. The
+kernel is not fitted again, and nothing is written. `dance recalibrate` with the options of a row,
+on all of DATA, makes that model; it has twice the calibration points, which matters most for
+--by-class each. DATA must not contain points that fitted the kernel.";
 
 #[derive(Args, Debug)]
 pub(crate) struct Compare {
-    /// A model that `dance fit` wrote
+    /// Model written by `dance fit`
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     /// Embeddings with labels that did not fit the kernel
     #[arg(value_name = "DATA")]
     data: PathBuf,
+    /// Error levels
+    #[arg(
+        long, value_name = "LEVELS", default_value = "0.1,0.05", value_parser = parse::alphas,
+        allow_hyphen_values = true
+    )]
+    alpha: Alphas,
     #[command(flatten)]
     columns: Columns,
-    /// Error levels
-    #[arg(long, value_name = "LEVELS", default_value = "0.1,0.05", value_parser = parse::alphas, allow_hyphen_values = true)]
-    alpha: Alphas,
 }
 
-/// A way to make sets: the options that ask for it, and the settings they make.
-struct Way(&'static str, MethodName, ByClass, bool);
+/// A method with its settings, and the options of `recalibrate` that select them.
+struct Candidate {
+    options: &'static str,
+    method: MethodName,
+    calibration: Calibration,
+    by_class: ByClass,
+    new_labels: bool,
+}
 
-const WAYS: [Way; 8] = [
-    Way("--method posterior", MethodName::Posterior, ByClass::All, false),
-    Way("--method posterior --by-class balanced", MethodName::Posterior, ByClass::Balanced, false),
-    Way("--method posterior --by-class clusters", MethodName::Posterior, ByClass::Clusters, false),
-    Way("--method posterior --by-class each", MethodName::Posterior, ByClass::Each, false),
-    Way("--method posterior --new-labels", MethodName::Posterior, ByClass::All, true),
-    Way("--method fuse", MethodName::Fuse, ByClass::All, false),
-    Way("--method fuse --by-class each", MethodName::Fuse, ByClass::Each, false),
-    Way("--method fuse --new-labels", MethodName::Fuse, ByClass::All, true),
+const fn candidate(options: &'static str, method: MethodName, calibration: Calibration) -> Candidate {
+    Candidate { options, method, calibration, by_class: ByClass::All, new_labels: false }
+}
+
+const POSTERIOR: Candidate = candidate("--method posterior", MethodName::Posterior, Calibration::Full);
+const FUSE: Candidate = candidate("--method fuse", MethodName::Fuse, Calibration::Full);
+
+const CANDIDATES: [Candidate; 11] = [
+    POSTERIOR,
+    Candidate { options: "--method posterior --by-class balanced", by_class: ByClass::Balanced, ..POSTERIOR },
+    Candidate { options: "--method posterior --by-class clusters", by_class: ByClass::Clusters, ..POSTERIOR },
+    Candidate { options: "--method posterior --by-class each", by_class: ByClass::Each, ..POSTERIOR },
+    Candidate { options: "--method posterior --new-labels", new_labels: true, ..POSTERIOR },
+    candidate("--method posterior --calibration split", MethodName::Posterior, Calibration::Split),
+    FUSE,
+    Candidate { options: "--method fuse --by-class each", by_class: ByClass::Each, ..FUSE },
+    Candidate { options: "--method fuse --new-labels", new_labels: true, ..FUSE },
+    candidate("--method dance", MethodName::Dance, Calibration::Reuse),
+    candidate("--method dance --calibration split", MethodName::Dance, Calibration::Split),
 ];
 
-impl Way {
+impl Candidate {
     fn apply(&self, config: ConformalConfig) -> ConformalConfig {
-        let Self(_, method, by_class, new_labels) = *self;
-        let config = config.calibration(Calibration::Full).mix(Mix::Auto);
-        config.method(method).by_class(by_class).new_labels(new_labels)
+        let config = config.with_method(self.method).with_calibration(self.calibration);
+        config.by_class(self.by_class).new_labels(self.new_labels).mix(Mix::Auto).tie_noise(0.0)
     }
 }
 
-/// What came of a way.
-struct Found {
+/// The measurements of a candidate.
+struct Measured {
     options: &'static str,
-    levels: Vec<Judged>,
-    /// Of a thousand points.
+    levels: Vec<LevelMetrics>,
+    /// Seconds to predict a thousand points.
     seconds: f64,
 }
 
@@ -82,56 +101,45 @@ impl Compare {
         let context = shared.context(&progress)?;
         let model = Dance::load(shared.device()?, &self.model, &context)?;
         let in_data = || self.data.display().to_string();
-        let data =
-            drawn(self.columns.dataset(&self.data, model.classes(), &progress)?, &self.data, &progress)?;
+        let data = self.columns.dataset(&self.data, model.classes(), &progress)?;
+        let data = random_points(data, &self.data, &progress)?;
         let halves = split::uniform(data.len(), &[0.5, 0.5], shared.seed).with_context(in_data)?;
-        let [calibration, judging] = [0, 1].map(|half| data.select(&halves[half]));
-        let quiet = Quiet(&progress); // what is to be said of the points is said once
-        let mut found = Vec::new();
-        for (number, way) in WAYS.iter().enumerate() {
-            progress.begin(way.0);
+        let [calibration, evaluation] = [0, 1].map(|half| data.select(&halves[half]));
+        // Warnings about the points would be the same for every candidate, so only the first one prints them.
+        let quiet = Quiet(&progress);
+        let mut measured = Vec::new();
+        for (number, candidate) in CANDIDATES.iter().enumerate() {
+            progress.begin(candidate.options);
             let context = if number == 0 { context.clone() } else { context.with_observer(&quiet) };
-            found.push(
-                self.tried(way, &model, (&calibration, &judging), shared, &context).with_context(in_data)?,
-            );
+            match self.measure(candidate, &model, (&calibration, &evaluation), shared, &context) {
+                Ok(found) => measured.push(found),
+                Err(error @ Error::Memory { .. }) => {
+                    progress.warn(&format!("{}: left out: {error}", candidate.options));
+                }
+                Err(error) => return Err(error).with_context(in_data),
+            }
         }
         progress.finish();
-        let rare = |alpha: f64| rare_classes(&calibration, alpha);
         let mut out = terminal::stdout(shared.json);
         if shared.json {
-            let way = |found: &Found| {
-                json!({
-                    "options": found.options,
-                    "levels": found.levels,
-                    "seconds_per_thousand_points": found.seconds,
-                })
-            };
-            let rare: Vec<usize> = self.alpha.0.iter().map(|&alpha| rare(alpha)).collect();
-            let report = json!({
-                "model": self.model.display().to_string(),
-                "data": self.data.display().to_string(),
-                "calibration_points": calibration.len(),
-                "judging_points": judging.len(),
-                "ways": found.iter().map(way).collect::<Vec<_>>(),
-                "classes_too_rare_to_leave_out": rare,
-                "warnings": progress.warnings(),
-            });
+            let report = self.json(&measured, &calibration, &evaluation, &progress);
             writeln!(out, "{report}")?;
             return Ok(());
         }
         writeln!(
             out,
-            "{} points of {} calibrate, {} others judge",
+            "{} points of {} calibrate, the other {} evaluate",
             calibration.len(),
             self.data.display(),
-            judging.len()
+            evaluation.len()
         )?;
-        self.write(&mut out, &found)?;
+        self.write(&mut out, &measured)?;
         for &alpha in &self.alpha.0 {
-            let rare = rare(alpha);
+            let rare = rare_classes(&calibration, alpha);
             if rare > 0 {
                 let text = format!(
-                    "{rare} of {} classes have fewer than {} of these calibration points, so that with --by-class each they are in every set",
+                    "{rare} of {} classes have fewer than {} of these calibration points. With --by-class each they \
+                     are in every set",
                     model.classes().len(),
                     needed(alpha)
                 );
@@ -141,55 +149,86 @@ impl Compare {
         Ok(())
     }
 
-    fn tried(
+    /// Calibrates a candidate on one half of the points and evaluates it on the other.
+    fn measure(
         &self,
-        way: &Way,
+        candidate: &Candidate,
         model: &Dance,
-        (calibration, judging): (&Dataset, &Dataset),
+        (calibration, evaluation): (&Dataset, &Dataset),
         shared: &Shared,
         context: &dance::Context<'_>,
-    ) -> anyhow::Result<Found> {
-        let config = way.apply(model.fitted().config.conformal).seed(shared.seed);
+    ) -> dance::Result<Measured> {
+        let config = candidate.apply(model.fitted().config.conformal).seed(shared.seed);
         let model =
             model.recalibrate(shared.device()?, calibration, Sampling::Random, Some(config), context)?;
-        let truth = Truth::of(&model, judging);
+        let truth = Truth::of(&model, evaluation);
         let begin = Instant::now();
-        let answered = Answered::new(&model, &judging.embeddings, &self.alpha, context)?;
-        let seconds = 1000.0 * begin.elapsed().as_secs_f64() / judging.len() as f64;
-        let every: Vec<usize> = (0..judging.len()).collect();
-        Ok(Found { options: way.0, levels: answered.judge(&truth, &every)?, seconds })
+        let predictions = Predictions::new(&model, &evaluation.embeddings, &self.alpha, context)?;
+        let seconds = 1000.0 * begin.elapsed().as_secs_f64() / evaluation.len() as f64;
+        let every: Vec<usize> = (0..evaluation.len()).collect();
+        Ok(Measured { options: candidate.options, levels: predictions.evaluate(&truth, &every)?, seconds })
     }
 
-    fn write(&self, out: &mut dyn Write, found: &[Found]) -> std::io::Result<()> {
+    fn json(
+        &self,
+        measured: &[Measured],
+        calibration: &Dataset,
+        evaluation: &Dataset,
+        progress: &Progress,
+    ) -> Value {
+        let method = |measured: &Measured| {
+            json!({
+                "options": measured.options,
+                "levels": measured.levels,
+                "seconds_per_thousand_points": measured.seconds,
+            })
+        };
+        let rare: Vec<usize> = self.alpha.0.iter().map(|&alpha| rare_classes(calibration, alpha)).collect();
+        json!({
+            "model": self.model.display().to_string(),
+            "data": self.data.display().to_string(),
+            "calibration_points": calibration.len(),
+            "evaluation_points": evaluation.len(),
+            "methods": measured.iter().map(method).collect::<Vec<_>>(),
+            "classes_too_rare_to_leave_out": rare,
+            "warnings": progress.warnings(),
+        })
+    }
+
+    fn write(&self, out: &mut dyn Write, measured: &[Measured]) -> std::io::Result<()> {
         let mut header = vec!["options".to_owned()];
         for alpha in &self.alpha.0 {
             header.extend(["Size", "Cov", "dev"].map(|name| format!("{name} at {alpha}")));
         }
         header.push("s per 1000".into());
-        let row = |found: &Found| {
-            let mut cells = vec![found.options.to_owned()];
-            for Judged { metrics, .. } in &found.levels {
+        let row = |measured: &Measured| {
+            let mut cells = vec![measured.options.to_owned()];
+            for LevelMetrics { metrics, .. } in &measured.levels {
                 cells.push(format!("{:.2}", metrics.size));
                 cells.push(format!("{:.3}", metrics.coverage));
                 cells.push(format!("{:.1}", metrics.class_deviation));
             }
-            cells.push(format!("{:.2}", found.seconds));
+            cells.push(format!("{:.2}", measured.seconds));
             cells
         };
-        write!(out, "{}", Table::from_text(header, found.iter().map(row)).to_text())?;
+        write!(out, "{}", Table::from_text(header, measured.iter().map(row)).to_text())?;
         writeln!(
             out,
-            "\n  Size: labels per set. Cov: share of sets with the true label, to be compared with 1 - alpha. Dev: how far\n  \
-             classes stray from it beyond chance, in per cent. Seconds are those of a prediction."
+            "
+  Size: mean number of labels per set. Cov: share of sets with the true label; compare it with 1 - alpha.
+  Dev: root mean square deviation of class coverage from 1 - alpha, without the part due to chance, in
+  per cent. s per 1000: seconds to predict a thousand points. Only `--method dance` has no guarantee; it
+  has one with `--calibration split`."
         )
     }
 }
 
-/// Points of a class without which its p-value cannot be as small as alpha.
+/// Returns the fewest points of a class with which its p-value can be as small as alpha.
 fn needed(alpha: f64) -> usize {
     (1.0 / alpha - 1.0 - 1e-9).ceil() as usize
 }
 
+/// Returns the number of classes that have too few points for a guarantee of their own at alpha.
 fn rare_classes(calibration: &Dataset, alpha: f64) -> usize {
     let mut points = vec![0; calibration.classes.len()];
     for &label in &calibration.labels {

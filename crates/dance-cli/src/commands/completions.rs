@@ -1,4 +1,4 @@
-//! `dance completions`: from the same definitions as the command line itself.
+//! `dance completions`: completions for shells.
 
 use std::io::{self, Write};
 
@@ -14,14 +14,14 @@ pub(crate) const EXAMPLE: &str = "Example:
 
 #[derive(Args, Debug)]
 pub(crate) struct Completions {
-    /// The shell
+    /// Shell
     #[arg(value_enum, value_name = "SHELL")]
     shell: Shell,
 }
 
 impl Completions {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        // By way of memory: the generator panics when it cannot write.
+        // Generated in memory first, because the generator panics when it cannot write.
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut Arguments::command(), "dance", &mut text);
         io::stdout().write_all(&text)?;

@@ -1,4 +1,4 @@
-//! `dance embed`: pictures or texts in, a file of embeddings out.
+//! `dance embed`: writes the embeddings of pictures or texts to a file.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::args::Shared;
 use crate::data::check_there;
 use crate::encoding::{self, Encoding};
 use crate::output::{Cells, Column, Destination, Format, Frame, write_frame};
-use crate::places;
+use crate::path_conflicts;
 use crate::progress::Progress;
 
 pub(crate) const EXAMPLE: &str = r#"Example:
@@ -23,31 +23,38 @@ pub(crate) const EXAMPLE: &str = r#"Example:
   dance embed questions.csv -o questions.npz --model all-MiniLM-L6-v2
   dance embed eurosat.parquet -o eurosat.npz --model exported/efficientnet
 
-SOURCE is a folder of pictures (sub-folders are classes), a .csv, .tsv, .jsonl or .parquet with `path` or `text`, and `label` and `id`
-where known, a .parquet of Hugging Face's datasets with pictures inside, or a .txt with a text per line.
-The encoder is a name (clip-vit-b-32, clip-vit-b-16, clip-vit-l-14, siglip-base, dinov2-small, dinov2-base, all-MiniLM-L6-v2,
-bge-small, bge-base; fetched once from the hub into its usual cache: HF_HOME, HF_ENDPOINT, HF_TOKEN), a folder, or an .onnx file with
-its preprocessor_config.json or tokenizer.json. ONNX Runtime runs it: `pip install onnxruntime`.
-A run that was stopped goes on where it was: what is done is kept in OUT.parts until OUT is written."#;
+SOURCE is one of:
+  a folder of pictures; subfolders are classes
+  a .csv, .tsv, .jsonl or .parquet file with `path` or `text`, and optionally `label` and `id`
+  a .parquet file of Hugging Face's datasets with pictures inside
+  a .txt file with one text per line
+The encoder is one of:
+  a name: clip-vit-b-32, clip-vit-b-16, clip-vit-l-14, siglip-base, dinov2-small, dinov2-base,
+    all-MiniLM-L6-v2, bge-small or bge-base; downloaded once into the usual cache of the hub
+    (HF_HOME, HF_ENDPOINT, HF_TOKEN)
+  a folder, or an .onnx file beside its preprocessor_config.json or tokenizer.json
+ONNX Runtime runs the encoder: `pip install onnxruntime`. A run that was stopped continues:
+finished embeddings are kept in OUT.parts until OUT is written."#;
 
 #[derive(Args, Debug)]
 pub(crate) struct Embed {
     /// Pictures or texts
     #[arg(value_name = "SOURCE")]
     source: PathBuf,
-    /// The file of embeddings to write: .npz or .parquet
+    /// File of embeddings to write: .npz or .parquet
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// The encoder: a name, a folder or an .onnx file
+    /// Encoder: a name, a folder or an .onnx file
     #[arg(short, long, value_name = "ENCODER")]
     model: String,
-    /// Embed these class names too, one per line, as `prototypes`; without it --prompt takes those of the labels
+    /// Embed the class names in this file too, one per line, as `prototypes`. Without it, --prompt embeds the names of
+    /// the labels
     #[arg(long, value_name = "FILE")]
     prototypes: Option<PathBuf>,
-    /// The text around a class name, which stands for {}; CLIP wants "a photo of a {}" [default: {}]
+    /// Text around a class name, which replaces {}; for CLIP "a photo of a {}" [default: {}]
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// Leave out what cannot be embedded, and list it; otherwise it ends the run
+    /// Skip and list inputs that cannot be embedded, instead of stopping
     #[arg(long)]
     skip_bad: bool,
     #[command(flatten)]
@@ -65,6 +72,7 @@ impl Embed {
         let options = EmbedOptions { skip_bad: self.skip_bad, parts: Some(self.parts()) };
         let embedded = embed(&items, &encoder, &options, &context)?;
         let mut table = embedded.table.clone();
+        // Class names are texts: an encoder of pictures has a text encoder beside it.
         if let Some(names) = names {
             let prompt = self.prompt.as_deref().unwrap_or("{}");
             let of_names = if items.modality == Modality::Texts {
@@ -80,6 +88,7 @@ impl Embed {
         write(&self.output, format, &table)?;
         embedded.keep();
         progress.finish();
+
         for Bad { id, reason } in &embedded.bad {
             progress.warn(&format!("{id}: {reason}; left out"));
         }
@@ -116,22 +125,22 @@ impl Embed {
         Ok(())
     }
 
-    /// Everything that can be known to be wrong before the encoder is opened.
+    /// Refuses wrong options and files before the encoder is opened.
     fn check(&self, shared: &Shared) -> anyhow::Result<Format> {
         check_there(&self.source)?;
         let Destination::File(_, format @ (Format::Npz | Format::Parquet)) = Destination::new(&self.output)?
         else {
             bail!(
-                "{}: embeddings are written to .npz or .parquet, which also keep who made them",
+                "{}: embeddings are written to .npz or .parquet, which also keep the name of the encoder",
                 self.output.display()
             );
         };
         if self.prompt.as_ref().is_some_and(|prompt| !prompt.contains("{}")) {
-            bail!("--prompt: has no {{}}, where the class name goes: \"a photo of a {{}}\"");
+            bail!("--prompt: needs {{}} for the class name, as in \"a photo of a {{}}\"");
         }
         if format == Format::Parquet && (self.prompt.is_some() || self.prototypes.is_some()) {
             bail!(
-                "{}: prototypes are one per class, which a table of points has no place for; write .npz",
+                "{}: a table of points cannot have prototypes, one per class; write .npz",
                 self.output.display()
             );
         }
@@ -139,18 +148,18 @@ impl Embed {
             check_there(path)?;
         }
         let inputs = [Some(&*self.source), self.prototypes.as_deref(), shared.config.as_deref()];
-        places::check(&inputs, &[Some(&self.output)])?;
+        path_conflicts::check(&inputs, &[Some(&self.output)])?;
         Ok(format)
     }
 
-    /// Where what is done is kept meanwhile.
+    /// Returns the folder for finished embeddings.
     fn parts(&self) -> PathBuf {
         let mut name = self.output.as_os_str().to_owned();
         name.push(".parts");
         name.into()
     }
 
-    /// The class names to embed, if any are asked for.
+    /// Returns the class names to embed; `None` without `--prototypes` and `--prompt`.
     fn class_names(&self, items: &Items) -> anyhow::Result<Option<Vec<String>>> {
         let mut names: Vec<String> = match (&self.prototypes, &self.prompt, &items.labels) {
             (Some(path), ..) => {
@@ -159,7 +168,7 @@ impl Embed {
             }
             (None, None, _) => return Ok(None),
             (None, Some(_), None) => bail!(
-                "{}: has no labels, whose names --prompt would embed; give them with --prototypes FILE",
+                "{}: has no labels, and --prompt needs their names; give names with --prototypes FILE",
                 items.origin
             ),
             (None, Some(_), Some(labels)) => {
@@ -171,7 +180,7 @@ impl Embed {
         names.dedup();
         if let Some(label) = items.labels.iter().flatten().find(|label| !names.contains(label)) {
             bail!(
-                "{}: the label `{label}` is not among the names in --prototypes; it needs all of them",
+                "{}: the label `{label}` is not among the names in --prototypes, which needs all of them",
                 items.origin
             );
         }

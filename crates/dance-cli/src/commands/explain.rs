@@ -1,14 +1,15 @@
-//! `dance explain`: why each label is, or is not, in the set of one point.
+//! `dance explain`: the scores and p-values that decide which labels are in the set of one point.
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use dance::conformal::{Calibration, Decision, MethodName};
+use dance::conformal::{Decision, Prediction, Shares};
 use dance::data::Value;
 use dance::model::ReferencePoint;
-use dance::{Dance, PredictOptions};
+use dance::scores::Counts;
+use dance::{Dance, PredictOptions, Scored, Table as Points};
 use dance_page::table::Table;
 use dance_page::terminal;
 use dance_page::text::{escape_line, paragraph, truncate};
@@ -17,7 +18,7 @@ use serde_json::json;
 
 use crate::args::Shared;
 use crate::data::{Columns, check_there};
-use crate::judged::level_warnings;
+use crate::evaluation::level_warnings;
 use crate::parse;
 use crate::progress::Progress;
 
@@ -25,52 +26,81 @@ pub(crate) const EXAMPLE: &str = "Example:
   dance explain model.dance test.npz --row 3
   dance explain model.dance test.npz --row 3 --alpha 0.05 --json
 
-A label is in the set if its p-value exceeds alpha: the share of calibration points that conform no better than this point
-would with that label. Rank: which place the nearest point with the label has among the neighbors. Loss: how far the points with
-the label lie from the nearest neighbor of all (next to 0 for its own label); none if no neighbor carries it. Probability: the
-kernel machine's. Where scores are fused, the p-value of the rank breaks ties with the probability. Models with `--combine union`
-have two p-values, one for rank and one for loss, and each must exceed its own share of alpha. Neighbors: the nearest points
-that carry the label, by id or else by row of the file that was given to fit or recalibrate; `fit` marks those that fitted the kernel.";
+A label is in the set if its p-value exceeds alpha. The p-value is the share of calibration points
+that conform no better than this point would with that label. The other columns:
+  prob.      probability of the label
+  neighbors  nearest points with the label: ids, or rows of the file given to fit or recalibrate;
+             `fit` marks points that fitted the kernel
+  rank       place of the label's nearest point among the neighbors (methods fuse and dance)
+  contrast   contrastive score: smallest contrastive loss of the neighbors with the label, near 0
+             for the label of the nearest neighbor (methods fuse and dance)
+  p of rank, p of contrast
+             p-values of the two scores; each must exceed its share of alpha (method dance)
+Rank and contrast are `none` if no neighbor carries the label.";
 
-/// Neighbors listed for a label, and the most letters they take in the table.
+/// Neighbors listed for a label.
 const NEIGHBORS: usize = 5;
+/// Most characters of the neighbors in the table.
 const NEIGHBOR_WIDTH: usize = 22;
 
 #[derive(Args, Debug)]
 pub(crate) struct Explain {
-    /// A model that `dance fit` wrote
+    /// Model written by `dance fit`
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     /// Embeddings
     #[arg(value_name = "DATA")]
     data: PathBuf,
-    #[command(flatten)]
-    columns: Columns,
-    /// The row to explain, counted from 0
+    /// Row to explain, counted from 0
     #[arg(long, value_name = "N")]
     row: usize,
     /// Error level
-    #[arg(long, value_name = "LEVEL", default_value_t = 0.1, value_parser = parse::alpha, allow_hyphen_values = true)]
+    #[arg(
+        long, value_name = "LEVEL", default_value_t = 0.1, value_parser = parse::alpha, allow_hyphen_values = true
+    )]
     alpha: f64,
-    /// Most labels to show; those in the set are always shown
+    /// Maximum number of labels to show; labels of the set are always shown
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
+    #[command(flatten)]
+    columns: Columns,
 }
 
-/// What speaks for a label. An absent score: no neighbor carries it.
+/// The scores and p-values of one label.
 #[derive(Serialize)]
-struct Reason<'a> {
+struct LabelReport<'a> {
     label: Value<'a>,
     in_set: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    p_value: Option<f64>,
-    rank: Option<f64>,
-    rank_p_value: f64,
-    loss: Option<f64>,
-    loss_p_value: f64,
+    p_value: f64,
     probability: f32,
-    /// Reference points that carry it, nearest first.
+    /// The rank and the contrastive score, in the methods that have them.
+    #[serde(flatten)]
+    scores: Option<NeighborScores>,
+    /// The p-values of the two scores, in the method dance.
+    #[serde(flatten)]
+    p_values: Option<ScorePValues>,
+    /// Reference points that carry the label, nearest first.
     neighbors: Vec<ReferencePoint<'a>>,
+}
+
+/// The rank and the contrastive score of a label; `None` where no neighbor carries it.
+#[derive(Serialize)]
+struct NeighborScores {
+    rank: Option<f64>,
+    contrast: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct ScorePValues {
+    rank_p_value: f64,
+    contrast_p_value: f64,
+}
+
+/// A point with its prediction.
+struct Explained<'a> {
+    model: &'a Dance,
+    scored: &'a Scored,
+    prediction: &'a Prediction,
 }
 
 impl Explain {
@@ -90,102 +120,143 @@ impl Explain {
         let options = PredictOptions::default().support(1).probabilities(true);
         let scored =
             model.score(&point, options, &context).with_context(|| self.data.display().to_string())?;
-        let decided = model.predict(&scored, &model.decide(self.alpha)?);
-        let all = &scored.counts;
-        let (predictor, reference_labels) = (model.predictor(), model.predictor().reference_labels());
-        let combined = predictor.method() != MethodName::Dance;
-        for warning in level_warnings(&model, &decided.decision) {
+        let prediction = model.predict(&scored, &model.decide(self.alpha)?);
+        for warning in level_warnings(&model, &prediction.decision) {
             progress.warn(&warning);
         }
 
-        let near = scored.neighbors.as_ref().and_then(|all| all.first()).map_or(&[][..], Vec::as_slice);
-        let mut reasons: Vec<Reason<'_>> = (0..model.classes().len() as u32)
-            .map(|label| {
-                let (rank, loss) = scored.scores.get(0, label);
-                let counts = all.get(0, label);
-                let carry = near.iter().filter(|&&id| reference_labels[id as usize] == label);
-                Reason {
-                    label: model.label_kind().value(&model.classes()[label as usize]),
-                    in_set: decided.sets.contains(0, label),
-                    p_value: combined.then(|| all.p_value(counts.combined)),
-                    rank: rank.is_finite().then_some(rank),
-                    rank_p_value: all.p_value(counts.rank),
-                    loss: loss.is_finite().then_some(loss),
-                    loss_p_value: all.p_value(counts.contrast),
-                    probability: scored.classified.as_ref().map_or(0.0, |all| all.probability(0, label)),
-                    neighbors: carry.take(NEIGHBORS).map(|&id| model.reference_point(id)).collect(),
-                }
-            })
-            .collect();
-        let order = |value: Option<f64>| value.unwrap_or(f64::INFINITY);
-        reasons.sort_by(|a, b| {
-            let p_values = b.p_value.unwrap_or(0.0).total_cmp(&a.p_value.unwrap_or(0.0));
-            (!a.in_set).cmp(&!b.in_set).then(p_values).then(order(a.rank).total_cmp(&order(b.rank)))
-        });
-        let in_set = reasons.iter().filter(|reason| reason.in_set).count();
-        let hidden = reasons.len() - reasons.len().min(self.top.max(in_set));
-        reasons.truncate(self.top.max(in_set));
-        let best = decided.best.as_ref().map_or("", |best| &model.classes()[best.labels[0] as usize]);
-        let written = model.label_kind().value(best);
-        let decision = &decided.decision;
-        let finite = |which: usize| {
-            decision.thresholds.map(|both| both[which].value).filter(|value| value.is_finite())
-        };
-        let id = file.ids.as_ref().map(|ids| ids[self.row].as_str());
-        let written_id = id.map(|id| file.id_kind.value(id));
-
+        let explained = Explained { model: &model, scored: &scored, prediction: &prediction };
+        let mut labels = explained.labels();
+        let all = labels.len();
+        labels.truncate(self.top.max(prediction.sets.get(0).len()));
         let mut out = terminal::stdout(shared.json);
         if shared.json {
-            let report = json!({
-                "row": self.row,
-                "id": written_id,
-                "alpha": self.alpha,
-                "calibration": predictor.mode(),
-                "method": predictor.method(),
-                "mix": decision.mix,
-                "prediction": written,
-                "rank_threshold": finite(0),
-                "loss_threshold": finite(1),
-                "labels": reasons,
-                "guarantee": model.guarantee(),
-            });
-            writeln!(out, "{report}")?;
-            return Ok(());
+            writeln!(out, "{}", self.json(&explained, &labels, &file))?;
+        } else {
+            self.write(&mut out, &explained, &labels, &file)?;
+            if all > labels.len() {
+                writeln!(out, "  … and {} labels with smaller p-values (--top)", all - labels.len())?;
+            }
+            writeln!(out, "\n{}", paragraph("guarantee: ", &model.guarantee()))?;
         }
-        let id = id.map_or(String::new(), |id| format!(": {}", escape_line(id)));
+        Ok(())
+    }
+
+    fn json(
+        &self,
+        explained: &Explained<'_>,
+        labels: &[LabelReport<'_>],
+        file: &Points,
+    ) -> serde_json::Value {
+        let (model, decision) = (explained.model, &explained.prediction.decision);
+        let id = file.ids.as_ref().map(|ids| file.id_kind.value(&ids[self.row]));
+        let method = model.predictor().method();
+        let finite = |score: usize| {
+            let shares = decision.shares.as_ref();
+            shares.map(|shares| shares.thresholds[score].value).filter(|value| value.is_finite())
+        };
+        json!({
+            "row": self.row,
+            "id": id,
+            "alpha": self.alpha,
+            "method": method.name(),
+            "calibration": method.calibration(),
+            "mix": decision.shares.as_ref().map(|shares| shares.mix),
+            "prediction": model.label_kind().value(explained.best_label()),
+            "rank_threshold": finite(0),
+            "contrast_threshold": finite(1),
+            "labels": labels,
+            "guarantee": model.guarantee(),
+        })
+    }
+
+    fn write(
+        &self,
+        out: &mut dyn Write,
+        explained: &Explained<'_>,
+        labels: &[LabelReport<'_>],
+        file: &Points,
+    ) -> std::io::Result<()> {
+        let id = file.ids.as_ref().map_or(String::new(), |ids| format!(": {}", escape_line(&ids[self.row])));
         writeln!(out, "row {}{id}", self.row)?;
-        let best = escape_line(best);
         writeln!(
             out,
-            "the best single answer is {best}; at alpha {} the set holds {in_set} of {} labels",
+            "the most probable label is {}; at alpha {} the set has {} of {} labels",
+            escape_line(explained.best_label()),
             self.alpha,
-            model.classes().len()
+            explained.prediction.sets.get(0).len(),
+            explained.model.classes().len()
         )?;
-        writeln!(out, "in the set: {}\n", rule(decision, predictor.mode()))?;
-        let rows: Vec<Vec<String>> = reasons.iter().map(cells).collect();
-        let mut head =
-            vec!["label", "in set", "rank", "p of rank", "loss", "p of loss", "prob.", "neighbors"];
-        if combined {
-            head.insert(2, "p-value");
+        writeln!(out, "in the set: {}\n", rule(&explained.prediction.decision))?;
+        let mut head = vec!["label", "in set", "p-value", "prob."];
+        let first = labels.first();
+        if first.is_some_and(|label| label.scores.is_some()) {
+            head.extend(["rank", "contrast"]);
         }
-        write!(out, "{}", Table::from_text(head, rows).to_text())?;
-        if hidden > 0 {
-            writeln!(out, "  … and {hidden} labels that are farther away (--top)")?;
+        if first.is_some_and(|label| label.p_values.is_some()) {
+            head.extend(["p of rank", "p of contrast"]);
         }
-        writeln!(out, "\n{}", paragraph("guarantee: ", &model.guarantee()))?;
-        Ok(())
+        head.push("neighbors");
+        write!(out, "{}", Table::from_text(head, labels.iter().map(cells)).to_text())
     }
 }
 
-/// What lets a label in, in words.
-fn rule(decision: &Decision, mode: Calibration) -> String {
-    match (decision.thresholds, mode) {
-        (None, _) => format!("p-value above {}", decision.alpha),
-        (Some([rank, contrast]), Calibration::Full) => {
-            format!("p of the rank above {:.3} and p of the loss above {:.3}", rank.alpha, contrast.alpha)
+impl<'a> Explained<'a> {
+    /// Returns all labels: those of the set first, then by p-value and probability.
+    fn labels(&self) -> Vec<LabelReport<'a>> {
+        let mut labels: Vec<_> =
+            (0..self.model.classes().len() as u32).map(|label| self.label(label)).collect();
+        labels.sort_by(|a, b| {
+            let p_values = b.p_value.total_cmp(&a.p_value);
+            b.in_set.cmp(&a.in_set).then(p_values).then(b.probability.total_cmp(&a.probability))
+        });
+        labels
+    }
+
+    fn label(&self, label: u32) -> LabelReport<'a> {
+        let Self { model, scored, prediction } = *self;
+        let all = &scored.counts;
+        let counts = all.get(0, label);
+        let reference_labels = model.predictor().reference_labels();
+        let near = scored.neighbors.as_ref().map_or(&[][..], |all| all.row(0));
+        let carry = near.iter().filter(|&&id| reference_labels[id as usize] == label);
+        let finite = |score: f64| score.is_finite().then_some(score);
+        let scores = scored.scores.as_ref().map(|scores| scores.get(0, label));
+        LabelReport {
+            label: model.label_kind().value(&model.classes()[label as usize]),
+            in_set: prediction.sets.contains(0, label),
+            p_value: prediction.decision.p_value(all, counts),
+            probability: scored.classified.as_ref().map_or(0.0, |all| all.probability(0, label)),
+            scores: scores
+                .map(|(rank, contrast)| NeighborScores { rank: finite(rank), contrast: finite(contrast) }),
+            p_values: match counts {
+                Counts::One(_) => None,
+                Counts::Both { rank, contrast } => Some(ScorePValues {
+                    rank_p_value: all.p_value(rank),
+                    contrast_p_value: all.p_value(contrast),
+                }),
+            },
+            neighbors: carry.take(NEIGHBORS).map(|&id| model.reference_point(id)).collect(),
         }
-        (Some([rank, contrast]), _) => {
-            format!("rank at most {} and loss at most {}", threshold(rank.value), threshold(contrast.value))
+    }
+
+    /// Returns the name of the most probable label.
+    fn best_label(&self) -> &'a str {
+        let best = self.scored.classified.as_ref().and_then(|classified| classified.labels.first());
+        best.map_or("", |&label| &self.model.classes()[label as usize])
+    }
+}
+
+/// Returns the condition for a label to be in the set, in words.
+fn rule(decision: &Decision) -> String {
+    match &decision.shares {
+        None => format!("p-value above {}", decision.alpha),
+        Some(Shares { thresholds: [rank, contrast], .. }) => {
+            format!(
+                "rank at most {} and contrastive score at most {}",
+                threshold(rank.value),
+                threshold(contrast.value)
+            )
         }
     }
 }
@@ -204,8 +275,8 @@ fn shown(value: f64) -> String {
     }
 }
 
-/// A label or an id as people write it.
-fn called_by(value: Value<'_>) -> String {
+/// Returns a label or an id as plain text.
+fn plain(value: Value<'_>) -> String {
     match value {
         Value::Text(text) => text.to_owned(),
         Value::Boolean(value) => if value { "True" } else { "False" }.into(),
@@ -214,27 +285,34 @@ fn called_by(value: Value<'_>) -> String {
     }
 }
 
-/// A neighbor by its id, or else by its row.
-fn called(point: &ReferencePoint<'_>) -> String {
+/// Returns the id of a neighbor, or its row where it has no id.
+fn neighbor_name(point: &ReferencePoint<'_>) -> String {
     let name = match (point.id, point.row) {
-        (Some(id), _) => called_by(id),
+        (Some(id), _) => plain(id),
         (None, Some(row)) => row.to_string(),
         (None, None) => "?".into(),
     };
     if point.of_fit { format!("fit {name}") } else { name }
 }
 
-fn cells(reason: &Reason<'_>) -> Vec<String> {
-    let neighbors = reason.neighbors.iter().map(called).collect::<Vec<_>>().join(", ");
-    let mut cells = vec![called_by(reason.label), if reason.in_set { "yes" } else { "no" }.into()];
-    cells.extend(reason.p_value.map(|p| format!("{p:.3}")));
-    cells.extend([
-        reason.rank.map_or("none".into(), shown),
-        format!("{:.3}", reason.rank_p_value),
-        reason.loss.map_or("none".into(), shown),
-        format!("{:.3}", reason.loss_p_value),
-        format!("{:.3}", reason.probability),
-        if neighbors.is_empty() { "-".into() } else { truncate(&neighbors, NEIGHBOR_WIDTH).into_owned() },
-    ]);
+fn cells(report: &LabelReport<'_>) -> Vec<String> {
+    let neighbors = report.neighbors.iter().map(neighbor_name).collect::<Vec<_>>().join(", ");
+    let mut cells = vec![
+        plain(report.label),
+        if report.in_set { "yes" } else { "no" }.into(),
+        format!("{:.3}", report.p_value),
+        format!("{:.3}", report.probability),
+    ];
+    if let Some(NeighborScores { rank, contrast }) = &report.scores {
+        cells.extend([rank, contrast].map(|score| score.map_or("none".into(), shown)));
+    }
+    if let Some(ScorePValues { rank_p_value, contrast_p_value }) = &report.p_values {
+        cells.extend([rank_p_value, contrast_p_value].map(|p_value| format!("{p_value:.3}")));
+    }
+    cells.push(if neighbors.is_empty() {
+        "-".into()
+    } else {
+        truncate(&neighbors, NEIGHBOR_WIDTH).into_owned()
+    });
     cells
 }

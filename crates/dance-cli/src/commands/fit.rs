@@ -1,4 +1,4 @@
-//! `dance fit`: a kernel fitted, calibrated and written to a file.
+//! `dance fit`: fits a kernel, calibrates it and writes a model.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,19 @@ use anyhow::{Context, bail};
 use clap::Args;
 use dance::data::{Normalize, split};
 use dance::machine;
-use dance::{Config, Dataset, Fitted, Sampling};
+use dance::{Config, Dance, Dataset, Fitted, Sampling};
 use dance_page::terminal;
 use dance_page::text::{paragraph, pluralize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::Shared;
-use crate::data::{Columns, Truth, drawn};
-use crate::judged;
+use crate::data::{Columns, Truth, random_points};
+use crate::evaluation::{self, LevelMetrics};
 use crate::output::{Cells, Column, Format, Frame, write_frame};
 use crate::parse::{self, Alphas, Range, Split};
-use crate::places;
+use crate::path_conflicts;
 use crate::progress::Progress;
-use crate::settings::Method;
+use crate::settings::MethodOptions;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance fit embeddings.npz -o model.dance
@@ -29,24 +29,29 @@ pub(crate) const EXAMPLE: &str = "Example:
   dance fit train.csv --calibration-data more.csv -o model.dance --method fuse
   dance fit embeddings.npz -o model.dance --paper
 
-DATA is .npz (arrays `embeddings`, `labels`), .npy with --labels, .safetensors, .csv, .tsv, .parquet or .jsonl; a pipe or `-`, with --format.
-Rows without a label (an empty cell, NaN, null) are refused, and so is -1 beside other classes, until --unlabelled says what they are.
-Points that `dance select` picked (column or array `provenance`) fit the kernel and nothing else.";
+DATA is .npz (arrays `embeddings`, `labels`), .npy with --labels, .safetensors, .csv, .tsv,
+.parquet or .jsonl. A pipe, or `-` for stdin, needs --format.
+
+Rows without a label (an empty cell, NaN, null) are an error, and so is the label -1 beside other
+classes; --unlabelled leaves such rows out.
+
+Points that `dance select` picked (column or array `provenance`) only fit the kernel; they do not
+calibrate.";
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum Normalization {
-    /// Every row to length 1
+    /// Scale every row to length 1
     L2,
-    /// Every column to mean 0 and variance 1
+    /// Scale every column to mean 0 and variance 1
     Standardize,
-    /// As they are
+    /// Leave embeddings unchanged
     None,
 }
 
-/// How outputs become class probabilities.
+/// The values of `--probabilities`.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum Probabilities {
-    /// By a floor and a power that fit points best which judged the kernel: 0.8 is right about 80 times in 100
+    /// Calibrated on held-out points, so that 0.8 means right about 80 % of the time
     Calibrated,
     /// Clamped and divided by their sum, as in the paper
     Clamp,
@@ -66,42 +71,45 @@ pub(crate) struct Fit {
     /// Embeddings with labels: a file, or a folder or pattern of files
     #[arg(value_name = "DATA")]
     data: PathBuf,
-    /// Take so many rows of DATA, drawn at random in one pass, for all that follows
+    /// Use only N rows of DATA, drawn at random in one pass
     #[arg(long, value_name = "N", value_parser = parse::at_least_one)]
     sample: Option<usize>,
-    /// The model file to write
+    /// Model file to write
     #[arg(short, long, value_name = "MODEL")]
     output: PathBuf,
-    #[command(flatten)]
-    columns: Columns,
     /// Shares of DATA for kernel, calibration and, if a third is given, test [default: 0.5,0.5]
     #[arg(long, value_name = "SHARES", value_parser = parse::split)]
     split: Option<Split>,
-    /// Deal every class out over the parts in place of drawing at random: classes with few points are in all parts, but
-    /// calibration and test become easier than new points are, and those are covered less than promised
+    /// Split every class in the given shares instead of drawing rows at random, so that rare classes are in all parts.
+    /// Calibration and test points are then easier than new points, which are covered less than promised
     #[arg(long)]
     stratify: bool,
-    /// Points come in groups (frames of a video, patients, augmentations), which this column or array names: parts keep groups whole,
-    /// and one point of each, drawn at random, calibrates, so that the guarantee holds for a point of a new group
+    /// Column or array of group names (videos, patients, augmentations). No group is split between parts, and one
+    /// random point per group calibrates, so that the guarantee holds for a point of a new group
     #[arg(long, value_name = "NAME", conflicts_with = "stratify")]
     groups: Option<String>,
     /// Calibrate on this file, and fit the kernel on all of DATA
     #[arg(long, value_name = "FILE", conflicts_with_all = ["split", "stratify"])]
     calibration_data: Option<PathBuf>,
-    /// Write the test share, which nothing was fitted on, to this file (.npz, .csv, .parquet, .jsonl). Ids are kept; without them, the
-    /// row in DATA becomes the id
+    /// Write the test part to this file (.npz, .csv, .parquet, .jsonl), with ids, or rows of DATA where there are no
+    /// ids
     #[arg(long, value_name = "FILE")]
     test_out: Option<PathBuf>,
-    /// Error levels to report on; the model answers for any other as well
-    #[arg(long, value_name = "LEVELS", default_value = "0.1,0.05", value_parser = parse::alphas, allow_hyphen_values = true)]
+    /// Error levels to report on. The model predicts at any other level too
+    #[arg(
+        long, value_name = "LEVELS", default_value = "0.1,0.05", value_parser = parse::alphas,
+        allow_hyphen_values = true
+    )]
     alpha: Alphas,
-    /// How embeddings are brought to a common scale
+    /// Normalisation of embeddings
     #[arg(long, value_enum, default_value_t = Normalization::L2, value_name = "HOW")]
     normalize: Normalization,
     #[command(flatten)]
+    columns: Columns,
+    #[command(flatten)]
     kernel: Kernel,
     #[command(flatten)]
-    method: Method,
+    method: MethodOptions,
 }
 
 #[derive(Args, Debug)]
@@ -117,30 +125,41 @@ struct Kernel {
     #[arg(long, value_name = "X|A,B", value_parser = parse::shape)]
     shape: Option<Range>,
     /// Ridge of the regression
-    #[arg(long, value_name = "X", default_value_t = 1e-3, value_parser = parse::not_negative, allow_hyphen_values = true)]
+    #[arg(
+        long, value_name = "X", default_value_t = 1e-3, value_parser = parse::not_negative, allow_hyphen_values = true
+    )]
     ridge: f64,
-    /// How outputs become class probabilities [default: calibrated]
+    /// Source of the kernel's class probabilities [default: calibrated]
     #[arg(long, value_enum, value_name = "HOW")]
     probabilities: Option<Probabilities>,
-    /// Most rounds of metric learning
+    /// Maximum number of rounds of metric learning
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: usize,
-    /// Most memory the fit may take; it refuses at once to start if it needs more
+    /// Maximum memory of the fit; a fit that needs more is refused before it starts
     #[arg(long, value_name = "SIZE", value_parser = parse::memory)]
     memory: Option<u64>,
 }
 
-/// What the kernel is fitted on, what calibrates it, and what neither sees.
+/// The parts of the data: kernel and calibration, and test points that neither uses.
 struct Parts {
     kernel: Dataset,
     calibration: Dataset,
     test: Option<Dataset>,
 }
 
+/// A model with the facts that a report needs.
+struct Report<'a> {
+    model: &'a Dance,
+    parts: &'a Parts,
+    levels: &'a [LevelMetrics],
+    seconds: f64,
+}
+
 impl Fit {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
+        // Wrong options and files are refused before anything is read.
         let config = self.config(shared);
-        config.check()?;
+        config.method()?;
         self.check(shared)?;
         let begin = Instant::now();
         let progress = Progress::new(shared);
@@ -154,13 +173,16 @@ impl Fit {
             parts.kernel.embeddings.cols(),
             parts.kernel.classes.len()
         ));
+
         let (device, context) = (shared.device()?, shared.context(&progress)?);
         let fitted = Fitted::fit(device, &parts.kernel, &config, &context)
             .with_context(|| format!("fitting {}", self.data.display()))?;
         progress.begin("calibrating");
         let model = fitted.calibrate(device, &parts.calibration, &context).context("calibrating")?;
-        judged::warn_of_levels(&model, &self.alpha.0, &progress)?;
+        evaluation::warn_of_levels(&model, &self.alpha.0, &progress)?;
         model.save(&self.output)?;
+
+        // The test part is written as it is, and evaluated.
         let mut levels = Vec::new();
         if let Some(test) = &parts.test {
             if let Some(path) = &self.test_out {
@@ -170,70 +192,85 @@ impl Fit {
             if let Some(warning) = &truth.warning {
                 progress.warn(warning);
             }
-            levels = judged::judge(&model, &test.embeddings, &truth, &self.alpha, &context)?;
+            levels = evaluation::evaluate(&model, &test.embeddings, &truth, &self.alpha, &context)?;
         }
         progress.finish();
-        let seconds = begin.elapsed().as_secs_f64();
 
+        let seconds = begin.elapsed().as_secs_f64();
+        let report = Report { model: &model, parts: &parts, levels: &levels, seconds };
         let mut out = terminal::stdout(shared.json);
-        let fitted = model.fitted();
         if shared.json {
-            let report = json!({
-                "model": self.output.display().to_string(),
-                "kernel_points": parts.kernel.len(),
-                "calibration_points": parts.calibration.len(),
-                "test_points": parts.test.as_ref().map(Dataset::len),
-                "dimensions": parts.kernel.embeddings.cols(),
-                "classes": model.classes().len(),
-                "validation_accuracy": model.fitted().validation.accuracy,
-                "bandwidth": model.fitted().rfm.kernel.bandwidth(),
-                "shape": model.fitted().rfm.kernel.shape(),
-                "rounds": model.fitted().rfm.rounds,
-                "fidelity": model.fitted().fidelity,
-                "trace": progress.trace(),
-                "calibration": model.predictor().mode(),
-                "method": model.predictor().method(),
-                "guarantee": model.guarantee(),
-                "unseen_share": model.unseen().map(|unseen| unseen.share()),
-                "probabilities": fitted.scale,
-                "test": levels,
-                "warnings": progress.warnings(),
-                "seconds": seconds,
-            });
-            writeln!(out, "{report}")?;
-            return Ok(());
-        }
-        let classes = pluralize(model.classes().len(), "class", "classes");
-        writeln!(out, "{}: a model of {classes}, made in {seconds:.1} s", self.output.display())?;
-        writeln!(out, "{}", paragraph("  kernel       ", &fitted.fidelity))?;
-        let chosen = format!(
-            "right on {:.1} % of the points that judged it, by its best label alone (shape {:.2}, {} of metric learning)",
-            100.0 * fitted.validation.accuracy,
-            fitted.rfm.kernel.shape(),
-            pluralize(fitted.rfm.rounds, "round", "rounds")
-        );
-        writeln!(out, "{}", paragraph("  accuracy     ", &chosen))?;
-        let predictor = model.predictor();
-        let calibration = format!(
-            "{} other points say how unusual a label may be and still be in a set (mode {}, scores {})",
-            parts.calibration.len(),
-            words(predictor.mode()),
-            words(predictor.method())
-        );
-        writeln!(out, "{}", paragraph("  calibration  ", &calibration))?;
-        writeln!(out, "{}", paragraph("  guarantee    ", &model.guarantee()))?;
-        if let Some(text) = judged::unseen_words(&model) {
-            writeln!(out, "{}", paragraph("  unseen       ", &text))?;
-        }
-        if let Some(test) = &parts.test {
-            writeln!(out, "\nOn the {} test points, which it never saw:", test.len())?;
-            judged::write_metrics(&mut out, &levels)?;
-            writeln!(out, "\n{}", judged::LEGEND)?;
+            writeln!(out, "{}", self.json(&report, &progress))?;
+        } else {
+            self.write(&mut out, &report)?;
         }
         Ok(())
     }
 
-    /// Everything that can be known to be wrong before the first byte of data is read.
+    fn json(&self, report: &Report<'_>, progress: &Progress) -> Value {
+        let Report { model, parts, levels, seconds } = *report;
+        let (fitted, method) = (model.fitted(), model.predictor().method());
+        json!({
+            "model": self.output.display().to_string(),
+            "kernel_points": parts.kernel.len(),
+            "calibration_points": parts.calibration.len(),
+            "test_points": parts.test.as_ref().map(Dataset::len),
+            "dimensions": parts.kernel.embeddings.cols(),
+            "classes": model.classes().len(),
+            "validation_accuracy": fitted.validation.accuracy,
+            "bandwidth": fitted.rfm.kernel.bandwidth(),
+            "shape": fitted.rfm.kernel.shape(),
+            "rounds": fitted.rfm.rounds,
+            "fidelity": fitted.fidelity,
+            "trace": progress.trace(),
+            "method": method.name(),
+            "calibration": method.calibration(),
+            "guarantee": model.guarantee(),
+            "new_label_share": model.unseen().map(|unseen| unseen.share()),
+            "probabilities": fitted.scale,
+            "test": levels,
+            "warnings": progress.warnings(),
+            "seconds": seconds,
+        })
+    }
+
+    fn write(&self, out: &mut dyn Write, report: &Report<'_>) -> std::io::Result<()> {
+        let Report { model, parts, levels, seconds } = *report;
+        let (fitted, method) = (model.fitted(), model.predictor().method());
+        let classes = pluralize(model.classes().len(), "class", "classes");
+        writeln!(out, "{}: a model of {classes}, fitted in {seconds:.1} s", self.output.display())?;
+        writeln!(out, "{}", paragraph("  kernel       ", &fitted.fidelity))?;
+        let accuracy = format!(
+            "the single best label is right on {:.1} % of the validation points (shape {:.2}, {} of metric learning)",
+            100.0 * fitted.validation.accuracy,
+            fitted.rfm.kernel.shape(),
+            pluralize(fitted.rfm.rounds, "round", "rounds")
+        );
+        writeln!(out, "{}", paragraph("  accuracy     ", &accuracy))?;
+        let settings = format!(
+            "{}, {} calibration on {} other points",
+            word(method.name()),
+            word(method.calibration()),
+            parts.calibration.len()
+        );
+        writeln!(out, "{}", paragraph("  method       ", &settings))?;
+        writeln!(out, "{}", paragraph("  guarantee    ", &model.guarantee()))?;
+        if let Some(text) = evaluation::new_label_text(model) {
+            writeln!(out, "{}", paragraph("  new labels   ", &text))?;
+        }
+        if let Some(test) = &parts.test {
+            writeln!(
+                out,
+                "\nOn the {} test points, which neither fitted nor calibrated the model:",
+                test.len()
+            )?;
+            evaluation::write_metrics(out, levels)?;
+            writeln!(out, "\n{}", evaluation::LEGEND)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses wrong options and files before any data is read.
     fn check(&self, shared: &Shared) -> anyhow::Result<()> {
         self.columns.check(&self.data)?;
         if let Some(calibration) = &self.calibration_data {
@@ -255,15 +292,17 @@ impl Fit {
             self.calibration_data.as_deref(),
             shared.config.as_deref(),
         ];
-        places::check(&inputs, &[Some(&self.output), self.test_out.as_deref()])
+        path_conflicts::check(&inputs, &[Some(&self.output), self.test_out.as_deref()])
     }
 
+    /// Reads the data and divides it into parts.
     fn parts(&self, shared: &Shared, progress: &Progress) -> anyhow::Result<Parts> {
         let columns = self.columns.beside(self.groups.as_ref());
         let data = columns.sampled(&self.data, &[], self.sample, shared.seed, progress)?;
         if let Some(path) = &self.calibration_data {
             let columns = columns.of_another(path);
-            let mut calibration = drawn(columns.dataset(path, &data.classes, progress)?, path, progress)?;
+            let calibration = columns.dataset(path, &data.classes, progress)?;
+            let mut calibration = random_points(calibration, path, progress)?;
             if let Some(name) = &self.groups {
                 let groups = columns.groups(path, name, &calibration)?;
                 calibration = calibration.select(&split::one_of_each(&groups, shared.seed));
@@ -271,11 +310,11 @@ impl Fit {
             return Ok(Parts { calibration, kernel: data, test: None });
         }
         let shares = self.split.as_ref().map_or(&[0.5, 0.5][..], |split| &split.0);
-        let (picked, chance) = data.by_provenance();
+        let (picked, random) = data.by_provenance();
         if !picked.is_empty() && self.groups.is_some() {
             bail!(
-                "{}: {} points were picked, and with --groups their groups could not be kept whole; give points that came by chance with \
-                 --calibration-data",
+                "{}: {} points were picked, so --groups could not keep their groups whole; give randomly drawn points \
+                 with --calibration-data",
                 self.data.display(),
                 picked.len()
             );
@@ -284,20 +323,18 @@ impl Fit {
         let parts = if let Some(groups) = &groups {
             split::grouped_for_calibration(groups, shares, shared.seed)
         } else if self.stratify {
-            split::stratified(
-                &chance.iter().map(|&row| data.labels[row]).collect::<Vec<_>>(),
-                shares,
-                shared.seed,
-            )
+            let labels: Vec<u32> = random.iter().map(|&row| data.labels[row]).collect();
+            split::stratified(&labels, shares, shared.seed)
         } else {
-            split::uniform(chance.len(), shares, shared.seed)
+            split::uniform(random.len(), shares, shared.seed)
         };
         let mut parts = parts.with_context(|| self.data.display().to_string())?;
+        // The split numbers the random points; picked points join the kernel part.
         if !picked.is_empty() {
-            parts.iter_mut().flatten().for_each(|place| *place = chance[*place]);
+            parts.iter_mut().flatten().for_each(|place| *place = random[*place]);
             parts[0].extend(&picked);
             progress.warn(&format!(
-                "{} points that were picked fit the kernel; only points that came by chance calibrate and test",
+                "{} picked points only fit the kernel; randomly drawn points calibrate and test",
                 picked.len()
             ));
         }
@@ -340,8 +377,8 @@ impl Fit {
     }
 }
 
-/// A setting as it is written in files.
-fn words(setting: impl serde::Serialize) -> String {
+/// Returns the word for a setting in files.
+fn word(setting: impl serde::Serialize) -> String {
     json!(setting).as_str().unwrap_or_default().to_owned()
 }
 

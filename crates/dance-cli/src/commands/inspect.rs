@@ -1,4 +1,4 @@
-//! `dance inspect`: what is in a file, be it embeddings or a model.
+//! `dance inspect`: the contents of a file of embeddings or of a model.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use dance::conformal::ByClass;
+use dance::conformal::{ByClass, Shares};
 use dance::data::io::Format;
 use dance::device::{self, Cpu, Listed};
 use dance::model::Unseen;
@@ -18,7 +18,8 @@ use serde_json::{Map, Value, json};
 
 use crate::args::Shared;
 use crate::data::{Columns, check_there};
-use crate::judged::level_warnings;
+use crate::evaluation::level_warnings;
+use crate::flags::with_flags;
 use crate::parse::{self, Alphas};
 
 pub(crate) const EXAMPLE: &str = "Example:
@@ -26,22 +27,25 @@ pub(crate) const EXAMPLE: &str = "Example:
   dance inspect model.dance --json
   dance inspect --devices";
 
-/// Fewer points than this and a class is missing from a part of the split.
+/// The fewest points of a class that can be in every part of a split.
 const FEW: usize = 3;
 
 #[derive(Args, Debug)]
 pub(crate) struct Inspect {
-    /// Embeddings or a model
+    /// File of embeddings or model
     #[arg(value_name = "FILE", required_unless_present = "devices")]
     file: Option<PathBuf>,
-    /// What heavy work can run on here
+    /// List the devices of this machine
     #[arg(long, conflicts_with = "file")]
     devices: bool,
+    /// Error levels at which a model's thresholds are shown
+    #[arg(
+        long, value_name = "LEVELS", default_value = "0.1,0.05", value_parser = parse::alphas,
+        allow_hyphen_values = true
+    )]
+    alpha: Alphas,
     #[command(flatten)]
     columns: Columns,
-    /// Error levels to show a model's thresholds for
-    #[arg(long, value_name = "LEVELS", default_value = "0.1,0.05", value_parser = parse::alphas, allow_hyphen_values = true)]
-    alpha: Alphas,
 }
 
 impl Inspect {
@@ -54,10 +58,10 @@ impl Inspect {
         let is_data = self.columns.format.is_some() || Format::of(file).is_some();
         let report = if metadata.is_none() && (is_data || file == Path::new("-")) {
             self.columns.format_of(file)?;
-            of_data(&self.columns.everything(file)?, self.columns.unlabelled.as_deref())
+            data_report(&self.columns.everything(file)?, self.columns.unlabelled.as_deref())
         } else {
             let model = Dance::load(&Cpu, file, &shared.context(&Silent)?)?;
-            of_model(&model, &metadata.unwrap_or_default(), &self.alpha)?
+            model_report(&model, &metadata.unwrap_or_default(), &self.alpha)?
         };
         if shared.json {
             writeln!(out, "{report}")?;
@@ -74,12 +78,15 @@ impl Inspect {
     }
 }
 
-/// What there is, and why nothing else can be used.
+/// Writes the devices, and the reason where a graphics processor cannot be used.
 fn show_devices(out: &mut impl Write, as_json: bool) -> anyhow::Result<()> {
     let (found, why_not_cuda) = device::list();
     if as_json {
-        let of = |listed: &Listed| json!({ "device": listed.choice.to_string(), "model": listed.model, "memory": listed.memory });
-        let devices: Vec<Value> = found.iter().map(of).collect();
+        let device = |Listed { choice, model, memory }: &Listed| {
+            let name = choice.to_string();
+            json!({ "device": name, "model": model, "memory": memory })
+        };
+        let devices: Vec<Value> = found.iter().map(device).collect();
         writeln!(out, "{}", json!({ "devices": devices, "why_not_cuda": why_not_cuda }))?;
         return Ok(());
     }
@@ -93,12 +100,12 @@ fn show_devices(out: &mut impl Write, as_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// As the format's own reader has it.
+/// The longest header in bytes, which is the limit of the safetensors reader.
 const LONGEST_HEADER: u64 = 100_000_000;
 
-/// The metadata of a model file; `None` if the file is none. Only looks: loading checks.
+/// Returns the metadata of a model file without checking it; `None` if the file is not a model.
 fn model_metadata(path: &Path) -> Option<Map<String, Value>> {
-    // Before opening, which would wait for the other end of a pipe.
+    // Checked before the file is opened: opening a pipe would wait for its other end.
     let size = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?.len();
     let mut file = File::open(path).ok()?;
     let mut length = [0; 8];
@@ -116,19 +123,20 @@ fn model_metadata(path: &Path) -> Option<Map<String, Value>> {
     }
 }
 
-fn of_data(table: &Table, unlabelled: Option<&str>) -> Value {
+fn data_report(table: &Table, unlabelled: Option<&str>) -> Value {
     let (rows, dimensions) = (table.embeddings().rows(), table.embeddings().cols());
     let lengths = (0..rows).map(|row| {
         table.embeddings().row(row).iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt()
     });
     let (least, most) =
         lengths.fold((f64::INFINITY, 0.0f64), |(least, most), length| (least.min(length), most.max(length)));
+    // Rows are equal if all bits of their numbers are.
     let bits =
         |row: usize| table.embeddings().row(row).iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     let different = (0..rows).map(bits).collect::<HashSet<_>>().len();
     let mut warnings = Vec::new();
     if least == 0.0 {
-        warnings.push("a row is all zeros; --normalize l2 refuses it".to_owned());
+        warnings.push("a row is all zeros, which --normalize l2 refuses".to_owned());
     }
     if different < rows {
         let repeated = pluralize(rows - different, "row repeats", "rows repeat");
@@ -144,8 +152,9 @@ fn of_data(table: &Table, unlabelled: Option<&str>) -> Value {
         "labels": table.labels.is_some(),
         "encoder": table.encoder.as_ref().map(ToString::to_string),
     });
+    // Classes are counted as `fit` would count them.
     if table.labels.is_none() {
-        warnings.push("no labels: good for predict, not for fit or evaluate".to_owned());
+        warnings.push("no labels: usable for predict, not for fit or evaluate".to_owned());
     } else {
         let kind = table.label_kind();
         let left =
@@ -156,7 +165,7 @@ fn of_data(table: &Table, unlabelled: Option<&str>) -> Value {
                 report["unlabelled"] = json!(out);
                 add_classes(&mut report, &data, &mut warnings);
             }
-            Err(error) => warnings.push(error.to_string()),
+            Err(error) => warnings.push(with_flags(&error.to_string())),
         }
     }
     report["warnings"] = json!(warnings);
@@ -177,14 +186,14 @@ fn add_classes(report: &mut Value, data: &Dataset, warnings: &mut Vec<String>) {
     let none = counts.iter().filter(|&&count| count == 0).count();
     if few > 0 {
         warnings.push(format!(
-            "{} fewer than {FEW} points: a split leaves some part without them",
+            "{} fewer than {FEW} points and cannot be in every part of a split",
             pluralize(few, "class has", "classes have")
         ));
     }
     let unseen = Unseen::new(&data.labels, &[], data.classes.len());
     if unseen.single > 0 {
         warnings.push(format!(
-            "{} of their class: about {:.1} % (± {:.1}) of new points carry a label that is not here",
+            "{} of their class: about {:.1} % (± {:.1}) of new points carry a new label",
             pluralize(unseen.single, "point is the only one", "points are the only ones"),
             100.0 * unseen.share(),
             200.0 * unseen.standard_error()
@@ -195,10 +204,12 @@ fn add_classes(report: &mut Value, data: &Dataset, warnings: &mut Vec<String>) {
     }
 }
 
-fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> anyhow::Result<Value> {
+fn model_report(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> anyhow::Result<Value> {
     let fitted = model.fitted();
     let predictor = model.predictor();
+    let method = predictor.method();
     let text = |key: &str| metadata.get(key).cloned().unwrap_or_default();
+    // Thresholds and warnings of every level.
     let mut warnings = Vec::new();
     let mut levels = Vec::new();
     for &alpha in &alphas.0 {
@@ -207,15 +218,14 @@ fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> an
             level_warnings(model, &decision).into_iter().map(|warning| format!("alpha {alpha}: {warning}")),
         );
         let mut level = json!({ "alpha": alpha });
-        if let Some(mix) = decision.mix {
+        if let Some(Shares { mix, thresholds: [rank, contrast], .. }) = &decision.shares {
             level["mix"] = json!(mix);
-        }
-        if let Some([rank, contrast]) = decision.thresholds {
             level["rank_threshold"] = json!(finite(rank.value));
             level["contrast_threshold"] = json!(finite(contrast.value));
         }
         levels.push(level);
     }
+    // Facts of the file come from its metadata, the others from the loaded model.
     Ok(json!({
         "kind": "model",
         "format": text("format"),
@@ -228,14 +238,15 @@ fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> an
         "reference_points": predictor.reference_labels().len(),
         "calibration_scores": predictor.calibration_points(),
         "smallest_alpha": smallest_alpha(predictor.calibration_points()),
-        "calibration": text("calibration"),
-        "method": text("method"),
-        "by_class": fitted.config.conformal.by_class,
+        "method": method.name(),
+        "calibration": method.calibration(),
+        "by_class": method.by_class(),
+        "new_labels": method.new_labels(),
         "clusters": clusters(model),
-        "evidence": model.stack().map(|stack| stack.experts.as_slice()),
+        "experts": predictor.experts().map(|stack| stack.experts.as_slice()),
         "class_offsets": class_offsets(model),
         "guarantee": model.guarantee(),
-        "unseen_share": model.unseen().map(|unseen| unseen.share()),
+        "new_label_share": model.unseen().map(|unseen| unseen.share()),
         "probabilities": fitted.scale,
         "bandwidth": fitted.rfm.kernel.bandwidth(),
         "shape": fitted.rfm.kernel.shape(),
@@ -250,26 +261,26 @@ fn of_model(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> an
     }))
 }
 
-/// What is taken off the scores of classes, where the fit part decided that.
+/// Returns the class offsets, unless every query determines its own.
 fn class_offsets(model: &Dance) -> Option<&[f64]> {
-    let bag_decides = model.fitted().config.conformal.by_class == ByClass::Balanced;
-    model.stack().filter(|_| !bag_decides).map(|stack| stack.offsets.as_slice())
+    let predictor = model.predictor();
+    let is_fixed = predictor.method().by_class() != ByClass::Balanced;
+    predictor.experts().filter(|_| is_fixed).map(|stack| stack.offsets.as_slice())
 }
 
-/// How many clusters of classes there are, where each has a guarantee of its own.
+/// Returns the number of clusters of classes, where each has a guarantee of its own.
 fn clusters(model: &Dance) -> Option<usize> {
-    let asked = model.fitted().config.conformal.by_class == ByClass::Clusters;
-    let of_stack = model.stack().map(|stack| stack.clusters.len());
-    let of_machine = || model.predictor().difficulty().map(|difficulty| difficulty.clusters().len());
-    of_stack.or_else(of_machine).filter(|_| asked)
+    let predictor = model.predictor();
+    let has_clusters = predictor.method().by_class() == ByClass::Clusters;
+    predictor.experts().filter(|_| has_clusters).map(|stack| stack.clusters.len())
 }
 
-/// JSON has no infinity: an absent threshold lets everything pass.
+/// Returns a threshold for JSON, which has no infinity: `None` lets every label pass.
 fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// A value for people: text without quotes, long lists cut short.
+/// Returns a value as plain text: without quotes, long lists cut short.
 fn words(value: &Value) -> String {
     const SHOWN: usize = 8;
     match value {

@@ -1,4 +1,4 @@
-//! `dance man`: the manual page, from the same definitions as the command line itself.
+//! `dance man`: the manual pages.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ pub(crate) const EXAMPLE: &str = "Example:
 
 #[derive(Args, Debug)]
 pub(crate) struct Man {
-    /// The command to describe; without it, all of dance
+    /// Command to describe [default: dance itself]
     #[arg(value_name = "COMMAND")]
     command: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! One command per file: its options, and what it does.
+//! The commands, one per file.
 
 pub(crate) mod audit;
 pub(crate) mod bench;
@@ -21,11 +21,11 @@ pub(crate) mod serve;
 
 use crate::args::{Arguments, Command};
 
-/// How a command ended that did what it was asked to.
+/// The outcome of a command that ended without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Fine,
-    /// A check that the user asked for failed.
+    /// A check failed, or a row could not be answered.
     CheckFailed,
 }
 

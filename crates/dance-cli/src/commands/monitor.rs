@@ -1,4 +1,4 @@
-//! `dance monitor`: has the stream changed?
+//! `dance monitor`: alarms if the distribution of a stream changes.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -16,48 +16,50 @@ use serde_json::json;
 use super::Outcome;
 use crate::args::Shared;
 use crate::data::{Columns, Truth, check_there};
+use crate::json_lines::{Next, Points};
 use crate::parse;
-use crate::places;
+use crate::path_conflicts;
 use crate::progress::Progress;
-use crate::stream::{Next, Points};
 
 pub(crate) const EXAMPLE: &str = "Example:
   tail -F points.jsonl | dance monitor model.dance --exit-on-alarm
   dance monitor model.dance today.npz --labelled --state monitor.json
 
-Points in the order in which they came: JSON lines on stdin, or a file. An alarm says that points no longer come from where the
-calibration points came from; with --labelled, which wants a label for every point, also that labels no longer follow the
-points as they did. While nothing changes, the probability of an alarm in the whole run, however long, is at most --false-alarm.
-Calibration points must be a random draw of what comes, and none of them may be in the stream.
+Reads points in the order of their arrival: JSON lines on stdin, or a file. An alarm for the
+inputs means that new points have another distribution than the calibration points. With
+--labelled, which needs a label for every point, an alarm for the labels means that labels depend
+on points in another way than before. While nothing changes, the probability of any alarm in the
+whole run is at most --false-alarm, however long the run. This needs calibration points that are a
+random draw of the stream and not in it.
 
---state FILE is read where it exists and written after every batch: the run goes on where it stood.
-Exit status: 0 whether or not there was an alarm; with --exit-on-alarm 1 at once when there is one.";
+--state FILE is read where it exists and written after every batch, so that the next run
+continues. Exit status: 0 with or without an alarm; with --exit-on-alarm, 1 at the first alarm.";
 
-/// Longest state: 25 million points.
+/// The longest state in bytes: 25 million points.
 const LONGEST_STATE: u64 = 1 << 30;
 
 #[derive(Args, Debug)]
 pub(crate) struct MonitorStream {
-    /// A model that `dance fit` wrote
+    /// Model written by `dance fit`
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// Embeddings in the order in which they came; `-` is stdin, JSON lines unless --format says otherwise
+    /// Embeddings in the order of their arrival; `-` is stdin, in JSON lines without --format
     #[arg(value_name = "DATA", default_value = "-")]
     data: PathBuf,
-    #[command(flatten)]
-    columns: Columns,
-    /// Watch labels too: lines have a `label`
+    /// Monitor labels too; every line needs a `label`
     #[arg(long)]
     labelled: bool,
-    /// Probability of an alarm, ever, while nothing changes
+    /// Probability of any alarm in the whole run while nothing changes
     #[arg(long, value_name = "P", default_value = "0.01", value_parser = parse::alpha, allow_hyphen_values = true)]
     false_alarm: f64,
-    /// Where the run is kept, to go on from
+    /// State between runs
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// Stop at an alarm, with exit status 1
+    /// Stop at the first alarm, with exit status 1
     #[arg(long)]
     exit_on_alarm: bool,
+    #[command(flatten)]
+    columns: Columns,
 }
 
 impl MonitorStream {
@@ -65,7 +67,7 @@ impl MonitorStream {
         check_there(&self.model)?;
         check_there(&self.data)?;
         let inputs = [Some(&*self.model), Some(&*self.data), shared.config.as_deref()];
-        places::check(&inputs, &[self.state.as_deref()])?;
+        path_conflicts::check(&inputs, &[self.state.as_deref()])?;
         let progress = Progress::new(shared);
         let context = shared.context(&progress)?;
         let model = Dance::load(shared.device()?, &self.model, &context)?;
@@ -87,7 +89,7 @@ impl MonitorStream {
                     WholeFile::write(path, serde_json::to_string(&monitor.state())?.as_bytes())?;
                 }
                 for alarm in &alarms {
-                    tell(alarm, shared.json, &progress)?;
+                    print_alarm(alarm, shared.json, &progress)?;
                 }
                 alarmed |= !alarms.is_empty();
                 Ok(alarms.is_empty() || !self.exit_on_alarm)
@@ -102,7 +104,8 @@ impl MonitorStream {
         Ok(if alarmed && self.exit_on_alarm { Outcome::CheckFailed } else { Outcome::Fine })
     }
 
-    /// Whether DATA is JSON lines, which are taken up as they come; stdin is, unless something else is said.
+    /// Returns whether DATA is JSON lines, which are read as they arrive. Stdin is, unless `--format` names another
+    /// format.
     fn streams(&self) -> bool {
         let by_name = if self.data == Path::new("-") {
             Some(files::Format::Jsonl)
@@ -127,15 +130,17 @@ impl MonitorStream {
                     if let Some(place) =
                         group.labels.iter().position(Option::is_none).filter(|_| self.labelled)
                     {
-                        bail!("{name}: line {}: no label, and --labelled watches them", group.lines[place]);
+                        bail!("{name}: line {}: no label, which --labelled needs", group.lines[place]);
                     }
                     let labels = group.labels.iter().map(|label| label.as_ref().map(|label| known.id(label)));
                     if !take(&group.points, &labels.collect::<Vec<_>>())? {
                         return Ok(());
                     }
                 }
-                Next::Bad(bad) => bail!("{name}: line {}: {}", bad.line.unwrap_or_default(), bad.error),
-                Next::Told(told) => bail!("{name}: line {}: no embedding", told.line),
+                Next::Invalid(refusal) => {
+                    bail!("{name}: line {}: {}", refusal.line.unwrap_or_default(), refusal.error)
+                }
+                Next::Label(label) => bail!("{name}: line {}: no embedding", label.line),
                 Next::End => return Ok(()),
             }
         }
@@ -159,12 +164,14 @@ impl MonitorStream {
         let mut out = terminal::stdout(shared.json);
         let capital = monitor.capital();
         if shared.json {
-            let of = |&(watched, now, largest): &(Watched, f64, f64)| json!({ "watched": watched, "capital": now, "largest": largest });
+            let capital = capital.iter().map(
+                |(watched, now, largest)| json!({ "watched": watched, "capital": now, "largest": largest }),
+            );
             let report = json!({
                 "points": monitor.points(),
                 "false_alarm": self.false_alarm,
                 "bound": monitor.bound(),
-                "capital": capital.iter().map(of).collect::<Vec<_>>(),
+                "capital": capital.collect::<Vec<_>>(),
                 "alarms": monitor.alarms(),
                 "warnings": progress.warnings(),
             });
@@ -180,7 +187,7 @@ impl MonitorStream {
             };
             writeln!(
                 out,
-                "{}: {verdict} ({points} points; evidence {}, at most {}, an alarm at {:.0})",
+                "{}: {verdict} ({points} points; test statistic {}, largest {}, alarm at {:.0})",
                 word(watched),
                 number(now),
                 number(largest),
@@ -191,12 +198,12 @@ impl MonitorStream {
     }
 }
 
-/// Short, however large.
+/// Returns a number in few characters.
 fn number(value: f64) -> String {
     if value < 1e6 { format!("{value:.3}") } else { format!("{value:.1e}") }
 }
 
-/// Takes up points with their labels, where those are known; returns whether to go on.
+/// A function that takes points with their labels, where those are known, and returns whether to continue.
 type Taker<'t> = &'t mut dyn FnMut(&Matrix, &[Option<Option<u32>>]) -> anyhow::Result<bool>;
 
 fn word(watched: Watched) -> &'static str {
@@ -206,8 +213,8 @@ fn word(watched: Watched) -> &'static str {
     }
 }
 
-/// Says at once that there is an alarm.
-fn tell(alarm: &Alarm, json: bool, progress: &Progress) -> anyhow::Result<()> {
+/// Prints an alarm at once.
+fn print_alarm(alarm: &Alarm, json: bool, progress: &Progress) -> anyhow::Result<()> {
     if json {
         writeln!(io::stdout(), "{}", json!({ "alarm": alarm.watched, "row": alarm.row }))?;
         io::stdout().flush()?;

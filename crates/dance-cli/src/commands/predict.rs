@@ -9,7 +9,7 @@ use dance::Dance;
 use dance::data::io as files;
 use dance::scores::EmptySets;
 use dance::scores::threshold::smallest_alpha;
-use serde_json::json;
+use serde_json::{Value, json};
 
 mod adapt;
 #[cfg(feature = "embed")]
@@ -19,15 +19,16 @@ mod many;
 
 use self::adapt::{Adapting, Settings};
 use super::Outcome;
-use crate::answers::{Answers, Include, Summary};
+use crate::answers::{Answers, Include, LevelShares, NoveltyVerdict, Summary};
 use crate::args::Shared;
-use crate::bulk::{Bulk, Ended};
+use crate::bulk::{Bulk, FileCounts};
 use crate::data::{Columns, check_there};
 #[cfg(feature = "embed")]
 use crate::encoding::OnTheFly;
 use crate::output::{Destination, Format};
 use crate::parse::{self, Alphas};
-use crate::places;
+use crate::path_conflicts;
+use crate::plan::Plan;
 use crate::progress::Progress;
 
 pub(crate) const EXAMPLE: &str = r#"Example:
@@ -35,85 +36,107 @@ pub(crate) const EXAMPLE: &str = r#"Example:
   echo '{"id": "a", "embedding": [0.1, …]}' | dance predict model.dance - -o -
   dance predict model.dance --images new/ -o sets.jsonl
   dance predict model.dance parts/ -o sets/ --resume
+  zcat points.csv.gz | dance predict model.dance /dev/stdin --format csv -o sets.csv
 
-  zcat points.csv.gz | dance predict model.dance /dev/stdin --format csv -o sets.csv --alpha 0.1,0.05
+A row of .jsonl:
+  {"row":0,"id":"a","prediction":"cat","probability":0.93,"set":["cat"],"alpha":0.1,"novelty":0.41}
+  prediction   most probable label of all, and its probability
+  set          prediction set; with several levels, each row has one answer per level
+  new_label    whether the set contains "a new label" too (models with --new-labels)
+  novelty      p-value: small where the point is unlike all calibration points, whatever its label
+  novel        whether novelty is at most the level of --novelty
+Labels and ids keep their type: numbers stay numbers.
 
-Parquet is read and written in constant memory. Of a folder, a pattern or several names every file gets an output file of its own (Parquet,
-unless -o 'sets/*.jsonl' says otherwise); one that cannot be read is told, the others go on, and the exit status is 1.
+Lists (--include) have one entry per label of `set`, in its order: most conforming first. In .csv
+a list is a JSON array; in .npz row i has set[set_offsets[i]:set_offsets[i+1]]. Neighbors are
+points of the model, nearest first: their part (calibration or fit), their row in the file that
+was given to fit or recalibrate, and their id.
 
-A row of .jsonl: {"row":0,"id":"a","prediction":"cat","probability":0.93,"set":["cat","fox"],"alpha":0.05,"novelty":0.41}
-With --adapt RATE --state FILE the level goes on where the run before stopped; sets that wait for a label wait on.
-`novelty` is a p-value for coming from where the calibration points come from, whatever the label; --novelty 0.01 adds `novel`.
-With several levels each row has an answer for each, side by side. Labels and ids are numbers where they were numbers.
-With --on-error report, a line of JSON lines that is no point is answered by {"row":17,"line":18,"error":…}, and so is a row of Parquet that is
-null, has a null, NaN or another number of dimensions; in .parquet and .csv it has no answer and a column `error` says why. An answer has
-an `id` if its line has.
-`prediction` is the most probable label of the set, or of all labels where the set is empty; `probability` is its own.
-Lists beside `set` (--include) have one entry per label of the set, in its order: most conforming first. In .csv a list is a
-JSON array; in .npz row i has set[set_offsets[i]:set_offsets[i+1]]. Neighbors are points of the model, nearest first, each with
-the part it comes from (calibration or fit), its row in the file that was given to fit or recalibrate, and its id."#;
+Parquet is read and written in constant memory. For a folder, a pattern or several names, every
+file gets an output file of its own (Parquet, or as in -o 'sets/*.jsonl'). A file that cannot be
+read is reported, the others are still answered, and the exit status is 1.
+
+With --on-error report, an invalid row of JSON lines or Parquet is answered by
+{"row":17,"line":18,"error":…}; .parquet and .csv have a column `error`.
+
+With --adapt RATE --state FILE the level continues from the last run, and sets of the last run
+still wait for their labels."#;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Empty {
-    /// Leave them empty, as in the paper
+    /// Leave empty sets empty, as in the paper
     Keep,
-    /// Put the most probable label in
+    /// Put the most probable label into empty sets
     Top1,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Predict {
-    /// A model that `dance fit` wrote
+    /// Model written by `dance fit`
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// Embeddings; `-` is stdin. JSON lines (.jsonl, and `-` unless --format says otherwise) are answered one by one. Of a folder, a
-    /// pattern or several names, every file is answered by itself
+    /// Embeddings; `-` is stdin. JSON lines (.jsonl, and stdin without --format) are answered line by line. For a
+    /// folder, a pattern or several names, every file is answered by itself
     #[arg(value_name = "DATA")]
     #[cfg_attr(feature = "embed", arg(required_unless_present_any = ["images", "texts"]))]
     #[cfg_attr(not(feature = "embed"), arg(required = true))]
     data: Vec<PathBuf>,
-    /// Where sets go: .jsonl, .csv, .parquet, .npz; `-` is stdout. Of many files a folder (`sets`, 'sets/*.jsonl')
+    /// File to write: .jsonl, .csv, .parquet or .npz; `-` is stdout. For several files, a folder (`sets`,
+    /// 'sets/*.jsonl')
     #[arg(short, long, value_name = "OUT", default_value = "-")]
     output: PathBuf,
-    #[command(flatten)]
-    columns: Columns,
     /// Error levels: a set misses the true label in about this share of cases
-    #[arg(long, value_name = "LEVEL,…", default_value = "0.1", value_parser = parse::alphas, allow_hyphen_values = true)]
+    #[arg(
+        long, value_name = "LEVEL,…", default_value = "0.1", value_parser = parse::alphas, allow_hyphen_values = true
+    )]
     alpha: Alphas,
-    /// Flag rows that are unlike anything seen (`novel`), with this share of false alarms
+    /// Flag novel rows (`novel`), which are unlike all calibration points, with this share of false alarms
     #[arg(long, value_name = "LEVEL", value_parser = parse::alpha, allow_hyphen_values = true)]
     novelty: Option<f64>,
-    /// Let the level follow what labels say, by this much after each (0.01, say): in the long run sets miss as many labels as asked for, whatever
-    /// comes. JSON lines alone; a label is in the line of its point, or comes later as {"id": …, "label": …}
+    /// Adapt the level to the labels that arrive, by this much for each (such as 0.01). In the long run sets miss the
+    /// wanted share of labels, whatever the data. Only for JSON lines; a label is in its point's line, or follows as
+    /// {"id": …, "label": …}
     #[arg(long, value_name = "RATE", value_parser = parse::alpha, allow_hyphen_values = true)]
     adapt: Option<f64>,
-    /// Where the run of --adapt is kept, to go on from the next day: read where it exists, and written with the answers
+    /// State of --adapt between runs: read where it exists, and written together with the answers
     #[arg(long, value_name = "FILE", requires = "adapt")]
     state: Option<PathBuf>,
-    /// What to add to each row
-    #[arg(long, value_name = "WHAT,…", value_enum, value_delimiter = ',')]
+    /// Lists to add to each row
+    #[arg(long, value_name = "LIST,…", value_enum, value_delimiter = ',')]
     include: Vec<Include>,
-    /// What becomes of a row (of Parquet or JSON lines) that is no point
+    /// Treatment of invalid rows, in JSON lines and Parquet
     #[arg(long, value_enum, default_value_t = OnError::Stop, value_name = "HOW")]
     on_error: OnError,
-    /// Of many files: leave those that a run before has answered, with the same model and options
+    /// Skip files that an earlier run has answered, with the same model and options
     #[arg(long)]
     resume: bool,
-    /// What becomes of empty sets
+    /// Treatment of empty sets
     #[arg(long, value_enum, default_value_t = Empty::Keep, value_name = "HOW")]
     empty: Empty,
+    #[command(flatten)]
+    columns: Columns,
     #[cfg(feature = "embed")]
     #[command(flatten)]
     embedding: OnTheFly,
 }
 
-/// What a row gets that is no point.
+/// The values of `--on-error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum OnError {
-    /// The end. On stdout, what came before it is answered; a file is not written
+    /// Stop. On stdout, the rows before are answered; a file is not written
     Stop,
-    /// An answer that says what is wrong; the others go on, and the exit status is 1
+    /// Answer the row with the reason and go on; the exit status is 1
     Report,
+}
+
+/// The results of a run, for its report.
+struct Report {
+    summary: Summary,
+    shares: Vec<LevelShares>,
+    novelty: NoveltyVerdict,
+    guarantee: String,
+    /// The numbers of answered and failed files, where DATA is several files.
+    files: Option<FileCounts>,
 }
 
 impl Predict {
@@ -132,97 +155,126 @@ impl Predict {
             progress.warn(&warning);
         }
         self.check_novelty(&model, &progress);
-        let (mut summary, mut ended) = (Summary::new(&self.alpha, self.novelty), None);
-        match (&plan, &destination) {
-            (Some(plan), _) => {
-                let bulk = self.bulk(&answers, &progress);
-                ended = Some(bulk.files(plan, &self.options()?, self.resume, &mut summary)?);
-            }
-            #[cfg(feature = "embed")]
-            (None, Some(destination)) if self.embeds() => {
-                progress.begin("predicting");
-                summary = self.embedded(&answers, destination, shared.device, &progress)?;
-            }
-            (None, Some(destination)) if self.streams() => {
-                summary = self.stream(&answers, destination, &mut adapting)?;
-            }
-            (None, Some(destination)) => {
-                progress.begin("predicting");
-                summary = self.table(&answers, destination, &progress)?;
-            }
-            (None, None) => {}
-        }
+        let (summary, files) =
+            self.answer_all(&answers, plan.as_ref(), destination.as_ref(), &mut adapting, shared, &progress)?;
         progress.finish();
-        let shares = summary.shares();
+
         let guarantee = adapting.as_ref().map_or_else(|| model.guarantee(), Adapting::guarantee);
-        let novel = summary.novel(model.predictor().novelty_points());
-        if let Some((words, true)) = &novel {
-            progress.warn(words);
+        let novelty = summary.novelty_verdict(model.predictor().novelty_points());
+        let report = Report { shares: summary.shares(), summary, novelty, guarantee, files };
+        if report.novelty.beyond_chance {
+            progress.warn(&report.novelty.text);
         }
         if shared.json && destination != Some(Destination::Stdout) {
-            let mut report = json!({
-                "output": self.output.display().to_string(),
-                "rows": summary.rows,
-                "bad_rows": summary.bad,
-                "guarantee": guarantee,
-                "novelty": { "level": summary.novel.0, "rows": summary.novel.1, "beyond_chance": novel.as_ref().map(|found| found.1) },
-                "warnings": progress.warnings(),
-            });
-            if let Some(Ended { answered, before, failed }) = &ended {
-                let failed = failed
-                    .iter()
-                    .map(|(file, error)| json!({ "file": file.display().to_string(), "error": error }));
-                report["files"] =
-                    json!({ "answered": answered, "before": before, "failed": failed.collect::<Vec<_>>() });
-            }
-            let level = |&(alpha, size, empty)| json!({ "alpha": alpha, "size": size, "empty": empty });
-            if let ([only], Some(report)) = (&shares[..], report.as_object_mut()) {
-                report.extend(level(only).as_object().cloned().unwrap_or_default());
-            } else {
-                report["levels"] = shares.iter().map(level).collect();
-            }
-            writeln!(io::stdout(), "{report}")?;
+            writeln!(io::stdout(), "{}", self.json(&report, &progress))?;
         }
-        for (alpha, size, empty) in shares {
+        Ok(self.note(&report, &progress))
+    }
+
+    /// Answers the rows of several files, of pictures or texts, of JSON lines, or of one file.
+    fn answer_all(
+        &self,
+        answers: &Answers<'_>,
+        plan: Option<&Plan>,
+        destination: Option<&Destination>,
+        adapting: &mut Option<Adapting>,
+        shared: &Shared,
+        progress: &Progress,
+    ) -> anyhow::Result<(Summary, Option<FileCounts>)> {
+        let mut summary = Summary::new(&self.alpha, self.novelty);
+        if let Some(plan) = plan {
+            let bulk = self.bulk(answers, progress);
+            let files = bulk.files(plan, &self.options()?, self.resume, &mut summary)?;
+            return Ok((summary, Some(files)));
+        }
+        let Some(destination) = destination else { return Ok((summary, None)) };
+        #[cfg(feature = "embed")]
+        if self.embeds() {
+            progress.begin("predicting");
+            return Ok((self.embedded(answers, destination, shared.device, progress)?, None));
+        }
+        #[cfg(not(feature = "embed"))]
+        let _ = shared;
+        if self.streams() {
+            return Ok((self.stream(answers, destination, adapting)?, None));
+        }
+        progress.begin("predicting");
+        self.bulk(answers, progress).file(self.data(), destination, &mut summary)?;
+        Ok((summary, None))
+    }
+
+    fn json(&self, report: &Report, progress: &Progress) -> Value {
+        let Report { summary, shares, novelty, guarantee, files } = report;
+        let mut json = json!({
+            "output": self.output.display().to_string(),
+            "rows": summary.rows,
+            "bad_rows": summary.bad,
+            "guarantee": guarantee,
+            "novelty": {
+                "level": summary.novelty.level,
+                "rows": summary.novelty.rows,
+                "beyond_chance": novelty.beyond_chance,
+            },
+            "warnings": progress.warnings(),
+        });
+        if let Some(FileCounts { answered, before, failed }) = files {
+            let failed = failed
+                .iter()
+                .map(|(file, error)| json!({ "file": file.display().to_string(), "error": error }));
+            json["files"] =
+                json!({ "answered": answered, "before": before, "failed": failed.collect::<Vec<_>>() });
+        }
+        // One level is part of the report, several are a list.
+        let level =
+            |share: &LevelShares| json!({ "alpha": share.alpha, "size": share.size, "empty": share.empty });
+        if let ([only], Some(json)) = (&shares[..], json.as_object_mut()) {
+            json.extend(level(only).as_object().cloned().unwrap_or_default());
+        } else {
+            json["levels"] = shares.iter().map(level).collect();
+        }
+        json
+    }
+
+    /// Prints a summary on stderr, and returns the outcome: failed where a row or a file was not answered.
+    fn note(&self, report: &Report, progress: &Progress) -> Outcome {
+        let Report { summary, shares, novelty, guarantee, files } = report;
+        for LevelShares { alpha, size, empty } in shares {
             progress.note(&format!(
-                "{} rows at alpha {alpha}: {size:.2} labels a set, {:.1} % empty; guarantee: {guarantee}",
+                "{} rows at alpha {alpha}: {size:.2} labels per set, {:.1} % empty; guarantee: {guarantee}",
                 summary.rows,
                 100.0 * empty
             ));
         }
-        if let (Some(_), Some((words, false))) = (self.novelty, novel) {
-            progress.note(&words);
+        if self.novelty.is_some() && !novelty.beyond_chance {
+            progress.note(&novelty.text);
         }
-        if let Some(Ended { answered, before, failed }) = &ended {
-            let before = if *before > 0 { format!(", {before} were there") } else { String::new() };
+        if let Some(FileCounts { answered, before, failed }) = files {
+            let before = if *before > 0 { format!(", {before} skipped") } else { String::new() };
             progress.note(&format!("{answered} files answered{before}, {} failed", failed.len()));
             if !failed.is_empty() {
-                return Ok(Outcome::CheckFailed);
+                return Outcome::CheckFailed;
             }
         }
         if summary.bad > 0 {
-            let what = if self.embeds() { "could not be embedded" } else { "rows were no points" };
-            progress.warn(&format!("{} {what}; their answers say why", summary.bad));
-            return Ok(Outcome::CheckFailed);
+            let problem = if self.embeds() { "inputs could not be embedded" } else { "rows were invalid" };
+            progress.warn(&format!("{} {problem}; their answers give the reasons", summary.bad));
+            return Outcome::CheckFailed;
         }
-        Ok(Outcome::Fine)
+        Outcome::Fine
     }
 
-    /// Refuses what no level can follow.
+    /// Refuses `--adapt` for several levels and for anything but JSON lines.
     fn check_adapting(&self) -> anyhow::Result<()> {
         if self.adapt.is_some() && self.alpha.0.len() > 1 {
-            bail!("--adapt follows one level; give one with --alpha");
+            bail!("--adapt needs one level; give one with --alpha");
         }
         if self.adapt.is_some() && (self.embeds() || self.data.len() > 1 || !self.streams()) {
-            bail!(
-                "--adapt answers JSON lines one after the other; {} is no such file",
-                self.data().display()
-            );
+            bail!("--adapt needs JSON lines, and {} has another format", self.data().display());
         }
         Ok(())
     }
 
-    /// The level that follows labels, where one is asked for.
+    /// Returns the adaptive level; `None` without `--adapt`.
     fn adapting(&self) -> anyhow::Result<Option<Adapting>> {
         let (Some(adapt), [alpha]) = (self.adapt, &self.alpha.0[..]) else { return Ok(None) };
         let empty = self.empty.to_possible_value().map_or(String::new(), |word| word.get_name().into());
@@ -230,20 +282,18 @@ impl Predict {
         Adapting::new(settings, self.state.as_deref()).map(Some)
     }
 
-    /// Says what a level of false alarms cannot do for this model.
+    /// Warns if the model has too few calibration points to flag any row at the level of `--novelty`.
     fn check_novelty(&self, model: &Dance, progress: &Progress) {
         let (Some(level), points) = (self.novelty, model.predictor().novelty_points()) else { return };
-        if points == 0 {
-            progress.warn(
-                "this model file is from before novelty, and its calibration points are not kept; no row can be flagged: calibrate again",
-            );
-        } else if level < smallest_alpha(points) {
-            let least = smallest_alpha(points);
-            progress.warn(&format!("{points} calibration points support no level of novelty below {least:.3e}: no row can be flagged"));
+        let least = smallest_alpha(points);
+        if level < least {
+            progress.warn(&format!(
+                "--novelty {level}: {points} calibration points need a level of at least {least:.3e}; no row is flagged"
+            ));
         }
     }
 
-    /// What is answered, as the user called it.
+    /// Returns the name of the data for messages.
     fn data(&self) -> &Path {
         #[cfg(feature = "embed")]
         if let Some((source, _)) = self.embedding.source() {
@@ -252,12 +302,13 @@ impl Predict {
         self.data.first().map_or(Path::new("-"), PathBuf::as_path)
     }
 
-    /// Whether pictures or texts are embedded first.
+    /// Returns whether pictures or texts are embedded first.
     fn embeds(&self) -> bool {
         self.data.is_empty()
     }
 
-    /// Whether DATA is JSON lines, which are answered as they come; stdin is, unless something else is said.
+    /// Returns whether DATA is JSON lines, which are answered as they arrive. Stdin is, unless `--format` names another
+    /// format.
     fn streams(&self) -> bool {
         if self.embeds() {
             return false;
@@ -270,6 +321,7 @@ impl Predict {
         self.columns.format.or(by_name) == Some(files::Format::Jsonl)
     }
 
+    /// Refuses wrong options and files before anything is read, and returns the output.
     fn check(&self, shared: &Shared) -> anyhow::Result<Destination> {
         let destination = Destination::new(&self.output)?;
         if self.reports() {
@@ -285,48 +337,36 @@ impl Predict {
             Destination::File(path, _) => Some(&**path),
             Destination::Stdout => None,
         };
-        places::check(&inputs, &[output, self.state.as_deref()])?;
+        path_conflicts::check(&inputs, &[output, self.state.as_deref()])?;
         Ok(destination)
     }
 
-    /// Whether there is a place for what is wrong with a row.
+    /// Refuses `--on-error report` for formats that cannot report invalid rows.
     fn check_reports(&self, destination: &Destination) -> anyhow::Result<()> {
         let format = self.columns.format.or_else(|| files::Format::of(self.data()));
         if !self.embeds() && !self.streams() && format != Some(files::Format::Parquet) {
             bail!(
-                "--on-error report is for JSON lines and Parquet; {} is read whole or not at all",
+                "--on-error report is for JSON lines and Parquet; other files such as {} are read as a whole",
                 self.data().display()
             );
         }
-        let place = match destination {
+        let is_possible = match destination {
             Destination::Stdout | Destination::File(_, Format::Jsonl) => true,
             Destination::File(_, Format::Csv | Format::Parquet) => !self.embeds(),
             Destination::File(_, Format::Npz) => false,
         };
-        if !place {
-            let where_to = if self.embeds() { ".jsonl or `-`" } else { ".jsonl, .csv, .parquet or `-`" };
-            bail!("{}: what is wrong with a row is reported in {where_to}", self.output.display());
+        if !is_possible {
+            let formats = if self.embeds() { ".jsonl or `-`" } else { ".jsonl, .csv, .parquet or `-`" };
+            bail!("{}: --on-error report needs an output in {formats}", self.output.display());
         }
         Ok(())
-    }
-
-    /// All rows of a file.
-    fn table(
-        &self,
-        answers: &Answers<'_>,
-        destination: &Destination,
-        progress: &Progress,
-    ) -> anyhow::Result<Summary> {
-        let mut summary = Summary::new(&self.alpha, self.novelty);
-        self.bulk(answers, progress).file(self.data(), destination, &mut summary)?;
-        Ok(summary)
     }
 
     fn bulk<'b, 'a>(&'b self, answers: &'b Answers<'a>, progress: &'b Progress) -> Bulk<'b, 'a> {
         Bulk { answers, columns: &self.columns, progress, reports: self.reports() }
     }
 
-    /// Whether a row that is no point is answered with its reason.
+    /// Returns whether an invalid row is answered with the reason.
     fn reports(&self) -> bool {
         self.on_error == OnError::Report
     }

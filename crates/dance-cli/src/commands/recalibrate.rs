@@ -1,4 +1,4 @@
-//! `dance recalibrate`: the same kernel, other calibration points.
+//! `dance recalibrate`: the kernel of a model with other calibration points or another method.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -7,100 +7,100 @@ use anyhow::{Context, bail};
 use clap::Args;
 use dance::data::{io, split};
 use dance::model::rejection_sample;
-use dance::{Dance, Dataset, Sampling};
+use dance::{Config, Dance, Dataset, Sampling};
 use dance_page::terminal;
 use serde_json::json;
 
 use crate::args::Shared;
 #[cfg(feature = "serve")]
 use crate::data::in_order_of_names;
-use crate::data::{Columns, check_there, drawn};
-use crate::judged;
+use crate::data::{Columns, check_there, random_points};
+use crate::evaluation;
 use crate::parse;
-use crate::places;
+use crate::path_conflicts;
 use crate::progress::Progress;
-use crate::settings::Method;
+use crate::settings::MethodOptions;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance recalibrate model.dance last-week.npz -o model2.dance
-  dance recalibrate model.dance model.dance.journal.jsonl -o model2.dance    # labels that dance serve was told
-  dance recalibrate model.dance last-week.npz -o model2.dance --method dance --calibration split --mix 0.2
+  dance recalibrate model.dance model.dance.journal.jsonl -o model2.dance    # of `dance serve`
+  dance recalibrate model.dance new.npz -o model2.dance --method dance --calibration split --mix 0.2
   dance recalibrate model.dance all.npz -o model2.dance --window 2000
   dance recalibrate model.dance all.npz -o model2.dance --label-shift today.npz
 
-Takes seconds: nothing is fitted. DATA must not hold points that fitted the kernel. What is not given stays as it was.
-Points that `dance select` picked are left out: they are not like new ones. --window, --weights and --label-shift calibrate on some of
-the points, chosen to be like what comes now; the guarantee says for which points it then holds.";
+Takes seconds: the kernel is not fitted again. DATA must not contain points that fitted the
+kernel. Options that are not given keep the model's values; --method and --calibration reset those
+that depend on them.
 
-/// Levels that most people ask for: where the points are too few for one of them, it is said.
+Points that `dance select` picked are left out, because new points are not picked. --window,
+--weights and --label-shift calibrate on a part of the points that resembles current points; the
+guarantee says for which points it then holds.";
+
+/// The usual levels. A warning says if the points are too few for one of them.
 const USUAL: [f64; 2] = [0.1, 0.05];
 
 #[derive(Args, Debug)]
 pub(crate) struct Recalibrate {
-    /// A model that `dance fit` wrote
+    /// Model written by `dance fit`
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     /// Embeddings with labels to calibrate on
     #[arg(value_name = "DATA")]
     data: PathBuf,
-    /// The model file to write
+    /// Model file to write
     #[arg(short, long, value_name = "MODEL2")]
     output: PathBuf,
-    #[command(flatten)]
-    columns: Columns,
-    /// Points come in groups, which this column or array names: one point of each, drawn at random, calibrates
+    /// Column or array of group names: one random point per group calibrates
     #[arg(long, value_name = "NAME")]
     groups: Option<String>,
-    /// Calibrate on the last N rows: it holds for points like those
-    #[arg(long, value_name = "N", value_parser = parse::at_least_one, conflicts_with_all = ["weights", "label_shift", "groups"])]
+    /// Calibrate on the last N rows; the guarantee holds for points like those
+    #[arg(
+        long, value_name = "N", value_parser = parse::at_least_one,
+        conflicts_with_all = ["weights", "label_shift", "groups"]
+    )]
     window: Option<usize>,
-    /// How much more often points like each row come now than they came then, up to a factor: one number per row (.npy, .txt, or .csv with
-    /// a column `weight`). Rows stay in proportion to it, so that the guarantee holds for what comes now; few stay where weights differ much
+    /// Importance weights, one number per row (.npy, .txt, or .csv with a column `weight`), up to a common factor: how
+    /// much more frequent points like the row are now. Rows are kept in proportion, so that the guarantee holds for
+    /// current points
     #[arg(long, value_name = "FILE", conflicts_with_all = ["label_shift", "groups"])]
     weights: Option<PathBuf>,
-    /// Points without labels from where points come now: classes get their proportions, rows stay in proportion. For points of each
-    /// class that are what they were
+    /// Current points without labels, for label shift: class frequencies have changed, points within each class have
+    /// not. Rows are kept in proportion to the estimated class frequencies
     #[arg(long, value_name = "FILE", conflicts_with = "groups")]
     label_shift: Option<PathBuf>,
     #[command(flatten)]
-    method: Method,
+    columns: Columns,
+    #[command(flatten)]
+    method: MethodOptions,
 }
 
 impl Recalibrate {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
-        check_there(&self.model)?;
-        self.columns.check(&self.data)?;
-        for path in [&self.weights, &self.label_shift].into_iter().flatten() {
-            check_there(path)?;
-        }
-        let inputs = [
-            Some(&*self.model),
-            Some(&*self.data),
-            self.columns.labels.as_deref(),
-            self.weights.as_deref(),
-            self.label_shift.as_deref(),
-            shared.config.as_deref(),
-        ];
-        places::check(&inputs, &[Some(&self.output)])?;
+        self.check(shared)?;
         let progress = Progress::new(shared);
         progress.begin("calibrating");
         let (device, context) = (shared.device()?, shared.context(&progress)?);
         let model = Dance::load(device, &self.model, &context)?;
-        let mut data = drawn(self.dataset(&model, &progress)?, &self.data, &progress)?;
-        let sampling = self.sample(&model, &mut data, shared, &context)?;
+        // The options and the model's own settings must agree, before the data is read.
         let config = self.method.apply(model.fitted().config.conformal, shared.seed);
+        config.method()?;
+        let mut data = random_points(self.dataset(&model, &progress)?, &self.data, &progress)?;
+        let sampling = self.sample(&model, &mut data, shared, &context)?;
         let model = model
             .recalibrate(device, &data, sampling, Some(config), &context)
             .with_context(|| self.data.display().to_string())?;
-        judged::warn_of_levels(&model, &USUAL, &progress)?;
+        evaluation::warn_of_levels(&model, &USUAL, &progress)?;
         model.save(&self.output)?;
         progress.finish();
         let mut out = terminal::stdout(shared.json);
+        let method = model.predictor().method();
         if shared.json {
             let report = json!({
                 "model": self.output.display().to_string(),
                 "calibration_points": data.len(),
                 "classes": model.classes().len(),
+                "method": method.name(),
+                "calibration": method.calibration(),
                 "guarantee": model.guarantee(),
                 "warnings": progress.warnings(),
             });
@@ -118,7 +118,31 @@ impl Recalibrate {
         Ok(())
     }
 
-    /// Keeps the points to calibrate on, and says how they were drawn from `data`.
+    /// Refuses wrong options and files before anything is read.
+    fn check(&self, shared: &Shared) -> anyhow::Result<()> {
+        // Options alone contradict each other only where they name the method; the model's settings are checked with
+        // it.
+        if self.method.paper || self.method.method.is_some() {
+            let config = Config::default().conformal;
+            self.method.apply(config, shared.seed).method()?;
+        }
+        check_there(&self.model)?;
+        self.columns.check(&self.data)?;
+        for path in [&self.weights, &self.label_shift].into_iter().flatten() {
+            check_there(path)?;
+        }
+        let inputs = [
+            Some(&*self.model),
+            Some(&*self.data),
+            self.columns.labels.as_deref(),
+            self.weights.as_deref(),
+            self.label_shift.as_deref(),
+            shared.config.as_deref(),
+        ];
+        path_conflicts::check(&inputs, &[Some(&self.output)])
+    }
+
+    /// Reduces `data` to the points that calibrate, and returns how they were drawn.
     fn sample(
         &self,
         model: &Dance,
@@ -132,10 +156,11 @@ impl Recalibrate {
             (split::one_of_each(&groups, shared.seed), Sampling::Grouped)
         } else if let Some(points) = self.window {
             if points > of {
-                bail!("{}: has {of} points, and --window asks for the last {points}", self.data.display());
+                bail!("{}: has {of} points, and --window needs the last {points}", self.data.display());
             }
             ((of - points..of).collect(), Sampling::Window { points })
         } else if let Some(path) = &self.weights {
+            // One weight per row of the file: `data` knows the row that each point came from.
             let all = io::read_numbers(path, "weight")?;
             let weight = |&row: &u32| {
                 let found = all.get(row as usize).copied();
@@ -157,20 +182,20 @@ impl Recalibrate {
             return Ok(Sampling::Random);
         };
         if rows.is_empty() {
-            bail!("{}: no point is like what comes now; more points are needed", self.data.display());
+            bail!("{}: no point is left to calibrate on; more points are needed", self.data.display());
         }
         *data = data.select(&rows);
         Ok(sampling)
     }
 
-    /// Points to calibrate on; of a journal of `dance serve`, those that came by chance.
+    /// Reads the points to calibrate on. In a journal of `dance serve`, only randomly drawn points count.
     fn dataset(&self, model: &Dance, progress: &Progress) -> anyhow::Result<Dataset> {
         #[cfg(feature = "serve")]
         if dance_serve::journal::is_journal(&self.data) {
             let (table, picked) = dance_serve::journal::read_drawn(&self.data)?;
             if picked > 0 {
                 progress.warn(&format!(
-                    "{picked} labels of points that were picked are left out: only points that came by chance are like new ones"
+                    "{picked} labels of picked points are left out: only randomly drawn points can calibrate"
                 ));
             }
             return Ok(in_order_of_names(table.into_dataset()?));

@@ -1,4 +1,4 @@
-//! `dance select`: what to label next.
+//! `dance select`: the points of a pool to label next.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,40 +17,43 @@ use crate::args::Shared;
 use crate::data::{Columns, check_there};
 use crate::output::{Cells, Column, Format, Frame, write_frame};
 use crate::parse;
-use crate::places;
+use crate::path_conflicts;
 use crate::progress::Progress;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance select pool.npz model.dance -n 200 -o list.csv
   dance select pool.npz model.dance -n 200 --audit 300 -o list.csv --points-out chosen.npz
 
-Picked points are those that together stand for most of what the model is unsure of: large sets, many points near by, unlike each other.
---audit draws points at random, before any is picked: a fair sample of the pool. Only these may calibrate or judge. Every file says which
-is which (`provenance`: picked or random), and fit and recalibrate keep to it.
-People fill the column `label` of the list; then `dance fit chosen.npz --labels list.csv`, or a folder of the files fit so far and this one.
-Draw the audit from a pool that nobody has picked from: what is left of one is easier than what comes.";
+Picked points have large sets and many unlabelled neighbors, and are unlike each other: their
+labels teach the model most. --audit draws points at random before any is picked, a uniform sample
+of the pool; only these can calibrate a model or measure its coverage. The column `provenance`
+(picked or random) distinguishes them in every file, and fit and recalibrate use it.
+
+Fill the column `label` of the list, then run `dance fit chosen.npz --labels list.csv`, or fit a
+folder with all files so far. Draw the audit from a pool that no points were picked from: the rest
+of such a pool is easier than new points.";
 
 #[derive(Args, Debug)]
 pub(crate) struct Select {
-    /// Embeddings to choose from; labels are not looked at, and kept where every row has one
+    /// Embeddings to choose from. Labels do not influence the choice; they are kept where every row has one
     #[arg(value_name = "POOL")]
     pool: PathBuf,
-    /// A model that `dance fit` wrote
+    /// Model written by `dance fit`
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     /// Points to pick
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     number: usize,
-    /// Points to draw at random, for calibration or to judge by
+    /// Points to draw at random, for calibration or evaluation
     #[arg(long, value_name = "N", default_value_t = 0)]
     audit: usize,
-    /// The list to write, with what the model says of each point: .csv, .jsonl, .parquet or .npz
+    /// List to write, with the model's answer for each point: .csv, .jsonl, .parquet or .npz
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Write the points themselves too, in the order of the list: what fit and recalibrate read
+    /// Write the points too, in the order of the list, for fit and recalibrate
     #[arg(long, value_name = "FILE")]
     points_out: Option<PathBuf>,
-    /// Error level of the sets in the list; what is chosen does not depend on it
+    /// Error level of the sets in the list. The choice does not depend on it
     #[arg(long, value_name = "LEVEL", default_value = "0.1", value_parser = parse::alpha, allow_hyphen_values = true)]
     alpha: f64,
     #[command(flatten)]
@@ -59,18 +62,7 @@ pub(crate) struct Select {
 
 impl Select {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
-        check_there(&self.model)?;
-        self.columns.check(&self.pool)?;
-        let format = Format::of_file(&self.output, "lists")?;
-        if let Some(path) = &self.points_out {
-            Format::of_file(path, "points")?;
-        }
-        if self.number == 0 && self.audit == 0 {
-            bail!("nothing is asked for: -n 200 picks points, --audit 100 draws some at random");
-        }
-        let inputs =
-            [Some(&*self.model), Some(&self.pool), self.columns.labels.as_deref(), shared.config.as_deref()];
-        places::check(&inputs, &[Some(&self.output), self.points_out.as_deref()])?;
+        let format = self.check(shared)?;
         let progress = Progress::new(shared);
         progress.begin("selecting");
         let (device, context) = (shared.device()?, shared.context(&progress)?);
@@ -82,21 +74,22 @@ impl Select {
             .select(device, pool.embeddings(), options, &context)
             .with_context(|| self.pool.display().to_string())?;
         if chosen.seen > 0 {
-            let unfair = if self.audit == 0 {
+            let bias = if self.audit == 0 {
                 ""
             } else {
-                "; if they were picked from this pool, what is left of it is easier than what comes, and so is the audit"
+                ". If they were picked from this pool, the rest of it, and so the audit, is easier than new points"
             };
             progress.warn(&format!(
-                "{} points of the pool fitted or calibrated the model and are not chosen{unfair}",
+                "{} points of the pool fitted or calibrated the model and are not chosen{bias}",
                 chosen.seen
             ));
         }
-        let picks = Picks::new(&pool, &model, &chosen);
+        // The list is for people, the points are for `fit`.
+        let points = SelectedPoints::new(&pool, &model, &chosen);
         let answers = Answers::new(&model, &[self.alpha], &[], EmptySets::default(), &context)?;
-        write_frame(&self.output, format, &picks.list(&answers)?)?;
+        write_frame(&self.output, format, &points.list(&answers)?)?;
         if let Some(path) = &self.points_out {
-            picks.write_points(path)?;
+            points.write(path)?;
         }
         progress.finish();
         let mut out = terminal::stdout(shared.json);
@@ -123,18 +116,35 @@ impl Select {
         }
         Ok(())
     }
+
+    /// Refuses wrong options and files before anything is read, and returns the format of the list.
+    fn check(&self, shared: &Shared) -> anyhow::Result<Format> {
+        check_there(&self.model)?;
+        self.columns.check(&self.pool)?;
+        let format = Format::of_file(&self.output, "lists")?;
+        if let Some(path) = &self.points_out {
+            Format::of_file(path, "points")?;
+        }
+        if self.number == 0 && self.audit == 0 {
+            bail!("no number is given: -n 200 picks points, --audit 100 draws some at random");
+        }
+        let inputs =
+            [Some(&*self.model), Some(&self.pool), self.columns.labels.as_deref(), shared.config.as_deref()];
+        path_conflicts::check(&inputs, &[Some(&self.output), self.points_out.as_deref()])?;
+        Ok(format)
+    }
 }
 
-/// Points that were chosen: picked ones first.
-struct Picks<'a> {
+/// The chosen points, picked ones first.
+struct SelectedPoints<'a> {
     pool: &'a Table,
     rows: Vec<usize>,
     picked: usize,
-    /// Labels that the pool has already, as the model names them.
+    /// Labels that the pool has already, by the model's names.
     labels: Option<Cells>,
 }
 
-impl<'a> Picks<'a> {
+impl<'a> SelectedPoints<'a> {
     fn new(pool: &'a Table, model: &Dance, chosen: &Selection) -> Self {
         let rows: Vec<usize> = chosen.picked.iter().chain(&chosen.random).copied().collect();
         let labels = pool.label_names(model.classes()).ok().map(|names| {
@@ -149,7 +159,7 @@ impl<'a> Picks<'a> {
         Column::texts((0..self.rows.len()).map(word).collect())
     }
 
-    /// What people see: what the model says of each point, and a column for its label.
+    /// Returns the list: the model's answer for each point, and a column for its label.
     fn list(&self, answers: &Answers<'_>) -> anyhow::Result<Frame> {
         let all = ids_of(self.pool);
         let ids: Vec<_> = self.rows.iter().map(|&row| all.get(row).cloned().flatten()).collect();
@@ -167,8 +177,8 @@ impl<'a> Picks<'a> {
         Ok(frame)
     }
 
-    /// What `dance fit` reads.
-    fn write_points(&self, path: &Path) -> anyhow::Result<()> {
+    /// Writes the points as a file for `dance fit`.
+    fn write(&self, path: &Path) -> anyhow::Result<()> {
         let format = Format::of_file(path, "points")?;
         let npz = format == Format::Npz;
         let mut frame = Frame::default();

@@ -1,8 +1,8 @@
-//! `dance serve`: an API for machines and a page for people.
+//! `dance serve`: an HTTP server with an API for programs and a page for people.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -23,65 +23,67 @@ use crate::parse;
 use crate::progress::Progress;
 
 pub(crate) const EXAMPLE: &str = "Example:
-  dance serve                                       # the data set that ships with dance: a page to look at
-  dance serve model.dance --data test.npz           # your model; the page shows the points of test.npz
+  dance serve                                # a page with the data set that ships with dance
+  dance serve model.dance --data test.npz    # your model; the page shows the points of test.npz
   dance serve model.dance --data test.npz --images pictures
-  dance serve model.dance --encoder auto            # the page takes pictures or texts of your own
-  curl -s localhost:8080/v1/predict -H 'Content-Type: application/json' -d '{\"embedding\": [0.1, …], \"alpha\": 0.05}'
+  dance serve model.dance --encoder auto     # the page accepts pictures or texts of your own
+  curl -s localhost:8080/v1/predict -H 'Content-Type: application/json' \\
+    -d '{\"embedding\": [0.1, …], \"alpha\": 0.05}'
 
-The page is at http://localhost:8080, the description of the API at /openapi.json. Labels that become known (POST /v1/labels, or the
-page's review) are appended to the journal; `dance recalibrate MODEL JOURNAL.jsonl` uses those that came by chance.
-SIGHUP, or POST /v1/reload, reads the model file again without a dropped request. SIGTERM and Ctrl-C finish what was taken; a
-second one ends at once. docs/serve.md has the rest.";
+The page is at http://localhost:8080, the description of the API at /openapi.json. New labels
+(POST /v1/labels, or the page's review) are appended to the journal; `dance recalibrate MODEL
+JOURNAL.jsonl` uses those of randomly drawn points. SIGHUP, or POST /v1/reload, reads the model
+file again without dropping a request. SIGTERM and Ctrl-C finish the requests that were accepted;
+a second one ends at once. More in docs/serve.md.";
 
-/// The model of the data set that ships, beside other things that programs keep.
+/// The name of the shipped data set's model in the cache folder.
 const SHIPPED_MODEL: &str = concat!("shipped-", env!("CARGO_PKG_VERSION"));
 const SHARES: [f64; 3] = [0.4, 0.4, 0.2];
 
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
-    /// A model that `dance fit` wrote; without one, the data set that ships with dance is fitted once and kept
+    /// Model written by `dance fit` [default: a model of the data set that ships with dance, fitted once and cached]
     #[arg(value_name = "MODEL")]
     model: Option<PathBuf>,
-    /// Points for the page, with labels where there are any
+    /// Points for the page, with or without labels
     #[arg(long, value_name = "FILE", requires = "model")]
     data: Option<PathBuf>,
-    #[command(flatten)]
-    columns: Columns,
-    /// Pictures of points: a folder with a file for each id, with or without its ending, or the .parquet file with pictures that
-    /// `dance embed` read
+    /// Pictures of points: a folder with a file for each id, with or without extension, or the .parquet file with
+    /// pictures that `dance embed` read
     #[arg(long, value_name = "SOURCE")]
     images: Option<PathBuf>,
-    /// Where labels go that become known [default: MODEL.journal.jsonl]
+    /// File to which new labels are appended [default: MODEL.journal.jsonl]
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
-    /// Probability that the monitor of labels raises an alarm, ever, while nothing changes
+    /// Probability that the monitor of new labels and their points ever raises an alarm while nothing changes
     #[arg(long, value_name = "P", default_value = "0.01", value_parser = parse::alpha, allow_hyphen_values = true)]
     false_alarm: f64,
-    /// Port to listen at; 0 for any that is free
+    /// Port; 0 is any free port
     #[arg(long, value_name = "N", default_value_t = 8080)]
     port: u16,
-    /// Address to listen at; 0.0.0.0 or :: for other machines, which needs keys
+    /// Address; 0.0.0.0 or :: accepts other machines, which needs keys
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     host: IpAddr,
-    /// Keys that let requests in, one per line (`Authorization: Bearer KEY`)
+    /// File of keys for requests, one per line (`Authorization: Bearer KEY`)
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
-    /// Let other machines ask without a key
+    /// Accept other machines without a key
     #[arg(long, conflicts_with = "api_key_file")]
     without_key: bool,
-    /// Most bytes of a request
+    /// Maximum bytes of a request
     #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = parse::memory)]
     max_body: u64,
-    /// Most points of a request
+    /// Maximum number of points of a request
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = parse::at_least_one)]
     max_points: usize,
-    /// Most requests that are answered at the same time; the others are told to come again
+    /// Maximum number of requests at the same time; others are answered with status 429
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = parse::at_least_one)]
     max_requests: usize,
-    /// Seconds for a request to be sent, and as many for it to be answered
+    /// Maximum seconds to receive a request, and to answer it
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
+    #[command(flatten)]
+    columns: Columns,
     #[cfg(feature = "embed")]
     #[command(flatten)]
     encoder: crate::encoding::OfServer,
@@ -95,35 +97,20 @@ impl Serve {
             None => shipped(shared, &progress)?,
         };
         progress.finish();
-        let mut settings = Settings::new(&model);
-        settings.address = SocketAddr::new(self.host, self.port);
-        if let Some(path) = &self.api_key_file {
-            settings.keys = Keys::read(path)?;
-        }
-        settings.open = self.without_key;
-        settings.images = self.images()?;
-        if let Some(path) = &self.journal {
-            settings.journal.clone_from(path);
-        }
-        settings.false_alarm = self.false_alarm;
-        settings.limits.body = usize::try_from(self.max_body).unwrap_or(usize::MAX).min(1 << 40);
-        settings.limits.points = self.max_points;
-        settings.limits.requests = self.max_requests;
-        settings.limits.time = Duration::from_secs(self.timeout);
-        settings.log = !shared.quiet;
-        settings.device = shared.device()?;
+        let settings = self.settings(&model, shared)?;
         #[cfg(feature = "embed")]
         let server = {
             let context = dance::Context::new(shared.threads)?;
             let open = |model: &Dance| self.encoder.open(model, shared.device, &context);
-            let encoder = self.encoder.wanted().then_some(&open as dance_serve::OpenEncoder<'_>);
+            let encoder = self.encoder.is_given().then_some(&open as dance_serve::OpenEncoder<'_>);
             Server::open(settings, points, encoder, shared.threads)?
         };
         #[cfg(not(feature = "embed"))]
         let server = Server::open(settings, points, None, shared.threads)?;
+
         let (sender, signals) = mpsc::unbounded_channel();
         interrupt::hand_over(move |reload| {
-            // The first one to end is the server's; when it is gone, or has been told, the next one ends everything.
+            // The server takes the first signal to end; the next one ends the program.
             let signal = if reload { Signal::Reload } else { Signal::Stop };
             sender.send(signal).is_ok()
         });
@@ -143,7 +130,28 @@ impl Serve {
         Ok(server.run(signals)?)
     }
 
-    #[cfg_attr(not(feature = "parquet"), allow(clippy::unnecessary_wraps))] // a folder cannot fail here, a file can
+    fn settings(&self, model: &Path, shared: &Shared) -> anyhow::Result<Settings> {
+        let mut settings = Settings::new(model);
+        settings.address = SocketAddr::new(self.host, self.port);
+        if let Some(path) = &self.api_key_file {
+            settings.keys = Keys::read(path)?;
+        }
+        settings.open = self.without_key;
+        settings.images = self.images()?;
+        if let Some(path) = &self.journal {
+            settings.journal.clone_from(path);
+        }
+        settings.false_alarm = self.false_alarm;
+        settings.limits.body = usize::try_from(self.max_body).unwrap_or(usize::MAX).min(1 << 40);
+        settings.limits.points = self.max_points;
+        settings.limits.requests = self.max_requests;
+        settings.limits.time = Duration::from_secs(self.timeout);
+        settings.log = !shared.quiet;
+        settings.device = shared.device()?;
+        Ok(settings)
+    }
+
+    #[cfg_attr(not(feature = "parquet"), allow(clippy::unnecessary_wraps))] // only a file can fail
     fn images(&self) -> anyhow::Result<Option<Images>> {
         let Some(path) = &self.images else { return Ok(None) };
         #[cfg(feature = "embed")]
@@ -153,8 +161,8 @@ impl Serve {
         Ok(Some(Images::Folder(path.clone())))
     }
 
-    /// The points of the page.
-    fn points(&self, model: &std::path::Path) -> anyhow::Result<Option<Reviewable>> {
+    /// Reads the points of the page.
+    fn points(&self, model: &Path) -> anyhow::Result<Option<Reviewable>> {
         check_there(model)?;
         let Some(path) = &self.data else { return Ok(None) };
         self.columns.format_of(path)?;
@@ -167,15 +175,15 @@ impl Serve {
     }
 }
 
-/// The model of the data set that ships, fitted at first start and kept, and the points that took no part in it.
+/// Returns the shipped data set's model, which is fitted at the first start, and the points that took no part in it.
 fn shipped(shared: &Shared, progress: &Progress) -> anyhow::Result<(PathBuf, Option<Reviewable>)> {
     let data = read_npz_bytes(demo::SHIPPED_NAME, demo::SHIPPED)?.into_dataset()?;
     let parts = split::uniform(data.len(), &SHARES, shared.seed)?;
-    let folder = kept()?;
+    let folder = cache_folder()?;
     let path = folder.join(format!("{SHIPPED_MODEL}-format{FORMAT}-seed{}.dance", shared.seed));
     let (device, context) = (shared.device()?, shared.context(progress)?);
     if Dance::load(device, &path, &context).is_err() {
-        progress.note("fitting the data set that ships with dance, once");
+        progress.note("fitting the data set that ships with dance (only at the first start)");
         let mut config = Config::default();
         config.tune.seed = shared.seed;
         config.rfm.seed = shared.seed;
@@ -189,15 +197,15 @@ fn shipped(shared: &Shared, progress: &Progress) -> anyhow::Result<(PathBuf, Opt
     Ok((path, Some(points)))
 }
 
-/// The folder in which programs keep what they can make again.
-fn kept() -> anyhow::Result<PathBuf> {
+/// Returns the cache folder.
+fn cache_folder() -> anyhow::Result<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = if cfg!(windows) {
         set("LOCALAPPDATA")
     } else {
         set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))
     };
-    let Some(base) = base else { bail!("there is no folder to keep a model in; set HOME, or name a MODEL") };
+    let Some(base) = base else { bail!("there is no cache folder for a model; set HOME, or name a MODEL") };
     let folder = base.join("dance");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     Ok(folder)

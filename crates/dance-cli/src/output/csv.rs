@@ -1,5 +1,5 @@
-//! CSV: a list is a JSON array in its cell, vectors take one column per dimension. A text that a spreadsheet would run as a
-//! formula gets an apostrophe in front.
+//! CSV output: a list is a JSON array in its cell, and a vector has one column per dimension. A text that a spreadsheet
+//! would run as a formula gets an apostrophe in front.
 
 use std::io::Write;
 
@@ -33,7 +33,7 @@ pub(super) fn write(out: &mut impl Write, frame: &Frame, with_header: bool) -> a
                 Column::Flat(Cells::Texts(values)) => writer.write_field(&*csv_safe(&values[row]))?,
                 Column::Flat(Cells::Integers(values)) => writer.write_field(values[row].to_string())?,
                 Column::Flat(Cells::Numbers(values)) => writer.write_field(values[row].to_string())?,
-                // As Python writes them, and as such labels are named.
+                // Python's names of booleans, which are also the names of such labels.
                 Column::Flat(Cells::Booleans(values)) => {
                     writer.write_field(if values[row] { "True" } else { "False" })?;
                 }
@@ -41,7 +41,7 @@ pub(super) fn write(out: &mut impl Write, frame: &Frame, with_header: bool) -> a
                     let list = (begins[row]..begins[row + 1]).map(|at| cells.json(at));
                     writer.write_field(Value::from(list.collect::<Vec<_>>()).to_string())?;
                 }
-                Column::Partly(..) => {} // taken apart above
+                Column::Partly(..) => {} // `parts` has unwrapped it
                 Column::Vectors(matrix) => {
                     for value in matrix.row(row) {
                         writer.write_field(value.to_string())?;

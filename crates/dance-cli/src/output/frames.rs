@@ -1,4 +1,4 @@
-//! A table that comes frame by frame, all with the same columns.
+//! Tables that are written frame by frame, all with the same columns.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use anyhow::bail;
 
 use super::{Format, Frame, csv};
 
-/// Writes frames one after the other, and holds none.
+/// A writer of frames, which keeps none of them in memory.
 pub(crate) struct Frames<'w, W: Write + Send> {
     out: Out<'w, W>,
     any: bool,
@@ -35,16 +35,16 @@ impl<'w, W: Write + Send> Frames<'w, W> {
             Out::Csv(out) => csv::write(out, frame, !self.any)?,
             #[cfg(feature = "parquet")]
             Out::Parquet(groups) => groups.write(frame)?,
-            Out::Other => bail!("this format is not written in pieces"),
+            Out::Other => bail!("this format cannot be written frame by frame"),
         }
         self.any = true;
         Ok(())
     }
 
-    /// The end. Where no frame came, `nothing` says what the columns would have been.
-    pub(crate) fn finish(mut self, nothing: &Frame) -> anyhow::Result<()> {
+    /// Ends the table. Without any frame, the columns are those of `empty`.
+    pub(crate) fn finish(mut self, empty: &Frame) -> anyhow::Result<()> {
         if !self.any {
-            self.write(nothing)?;
+            self.write(empty)?;
         }
         match self.out {
             #[cfg(feature = "parquet")]

@@ -1,4 +1,4 @@
-//! JSON lines: an object per row, with its columns in their order.
+//! JSON lines output: one object per row, with the columns in their order.
 
 use std::io::Write;
 
@@ -25,7 +25,7 @@ pub(super) fn write(out: &mut impl Write, frame: &Frame) -> anyhow::Result<()> {
             let (column, there) = column.parts();
             match column {
                 _ if there.is_some_and(|there| !there[row]) => write!(out, "null")?,
-                Column::Partly(..) => {} // taken apart above
+                Column::Partly(..) => {} // `parts` has unwrapped it
                 Column::Flat(cells) => write!(out, "{}", cells.json(row))?,
                 Column::Lists(cells, _) => {
                     let list = (begins[place][row]..begins[place][row + 1]).map(|at| cells.json(at));

@@ -1,12 +1,12 @@
-//! Where results go: stdout or a file that appears whole or not at all, in one of four formats.
+//! Outputs: stdout, or a file that is written completely or not at all, in one of four formats.
 
 mod csv;
 mod frames;
 mod jsonl;
 mod npz;
+mod output_file;
 #[cfg(feature = "parquet")]
 mod parquet;
-mod watched;
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use dance::whole_file::WholeFile;
 
 pub(crate) use dance::data::{Cells, Column, Frame};
 pub(crate) use frames::Frames;
-pub(crate) use watched::Watched;
+pub(crate) use output_file::OutputFile;
 
-/// What rows are written as.
+/// The format of an output file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Jsonl,
@@ -35,7 +35,7 @@ pub(crate) enum Destination {
 }
 
 impl Destination {
-    /// Decides by the name alone.
+    /// Returns the destination by the name of a file.
     pub(crate) fn new(path: &Path) -> anyhow::Result<Self> {
         if path == Path::new("-") {
             return Ok(Self::Stdout);
@@ -43,18 +43,18 @@ impl Destination {
         match Format::of(path)? {
             Some(format) => Ok(Self::File(path.to_owned(), format)),
             None => bail!(
-                "{}: cannot tell the format to write by its name; use {WRITTEN}, or `-` for JSON lines on stdout",
+                "{}: has no known extension; use {EXTENSIONS}, or `-` for JSON lines on stdout",
                 path.display()
             ),
         }
     }
 }
 
-/// What can be written.
-const WRITTEN: &str = ".jsonl, .csv, .parquet or .npz";
+/// The extensions of output files.
+const EXTENSIONS: &str = ".jsonl, .csv, .parquet or .npz";
 
 impl Format {
-    /// By the name of a file; `None` where that says nothing.
+    /// Returns the format by the name of a file; `None` for an unknown extension.
     fn of(path: &Path) -> anyhow::Result<Option<Self>> {
         Ok(match path.extension().unwrap_or_default().to_string_lossy().to_lowercase().as_str() {
             "jsonl" | "ndjson" => Some(Self::Jsonl),
@@ -66,21 +66,21 @@ impl Format {
         })
     }
 
-    /// Whether a name is one of a file that could be written.
+    /// Returns whether a name has a known extension.
     pub(crate) fn is_known(path: &Path) -> bool {
         !matches!(Self::of(path), Ok(None))
     }
 
-    /// Of a file that cannot be stdout; `what` goes there.
-    pub(crate) fn of_file(path: &Path, what: &str) -> anyhow::Result<Self> {
+    /// Returns the format of a file that cannot be stdout; messages call its contents `contents`.
+    pub(crate) fn of_file(path: &Path, contents: &str) -> anyhow::Result<Self> {
         match Self::of(path)? {
             Some(format) => Ok(format),
-            None => bail!("{}: {what} are written to a file that ends in {WRITTEN}", path.display()),
+            None => bail!("{}: {contents} are written to a file that ends in {EXTENSIONS}", path.display()),
         }
     }
 }
 
-/// Where each list begins, and where the last ends.
+/// Returns the start of each list, then the end of the last.
 fn offsets(lengths: &[usize]) -> Vec<usize> {
     let ends = lengths.iter().scan(0, |end, length| {
         *end += length;
@@ -89,8 +89,8 @@ fn offsets(lengths: &[usize]) -> Vec<usize> {
     std::iter::once(0).chain(ends).collect()
 }
 
-/// Writes a frame to a file. It is made in memory, where nothing fails: what a disk says then reaches the user as the disk's
-/// words, not as a library's.
+/// Writes a frame to a file. The bytes are made in memory first, so that an error of the disk is reported as such and
+/// not as one of a format library.
 pub(crate) fn write_frame(path: &Path, format: Format, frame: &Frame) -> anyhow::Result<()> {
     let mut out = Cursor::new(Vec::new());
     match format {

@@ -1,5 +1,5 @@
-//! `NumPy` archives: one array for every column. A column of lists is its values one after the other, with `set_offsets` beside
-//! them: row i has `values[set_offsets[i]:set_offsets[i+1]]`.
+//! `NumPy` archives (.npz): one array for every column. A column of lists is the array of all values, one list after
+//! the other, with the array `set_offsets`: row i has `values[set_offsets[i]:set_offsets[i+1]]`.
 
 use std::io::{Seek, Write};
 
@@ -8,7 +8,7 @@ use zip::write::SimpleFileOptions;
 
 use super::{Cells, Column, Frame, offsets};
 
-/// The time stamp is fixed, so that the same arrays give the same bytes.
+/// Returns options with a fixed time stamp, so that the same arrays give the same bytes.
 fn options() -> SimpleFileOptions {
     SimpleFileOptions::default()
         .compression_method(zip::CompressionMethod::Deflated)
@@ -32,7 +32,7 @@ pub(super) fn write(out: &mut (impl Write + Seek), frame: &Frame) -> anyhow::Res
                 array(name, &kind, &[cells.len()], &bytes)?;
             }
             Column::Partly(..) => {
-                anyhow::bail!("an archive of arrays has no place for `{name}` of some rows only")
+                anyhow::bail!("an archive of arrays cannot have `{name}` in some rows only")
             }
             Column::Vectors(matrix) => {
                 let bytes: Vec<u8> = matrix.as_slice().iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -55,7 +55,7 @@ pub(super) fn write(out: &mut (impl Write + Seek), frame: &Frame) -> anyhow::Res
     Ok(())
 }
 
-/// Version 1.0 of the format; the data begins at a multiple of 64 bytes.
+/// Returns the header of an array in version 1.0 of the format. Its length is a multiple of 64 bytes.
 fn header(kind: &str, shape: &[usize]) -> Vec<u8> {
     let sizes: String = shape.iter().map(|size| format!("{size},")).collect();
     let mut text = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({sizes}), }}");
@@ -68,7 +68,7 @@ fn header(kind: &str, shape: &[usize]) -> Vec<u8> {
     bytes
 }
 
-/// The type of an array, and its bytes.
+/// Returns the type of an array and its bytes.
 fn encoded(cells: &Cells) -> (String, Vec<u8>) {
     match cells {
         Cells::Integers(values) => {
@@ -82,7 +82,7 @@ fn encoded(cells: &Cells) -> (String, Vec<u8>) {
     }
 }
 
-/// UCS-4 text of the longest one's width, the others padded with NULs.
+/// Returns texts in UCS-4, padded with NULs to the width of the longest one.
 fn texts<'a>(values: impl Iterator<Item = &'a String> + Clone) -> (String, Vec<u8>) {
     let width = values.clone().map(|text| text.chars().count()).max().unwrap_or(0).max(1);
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Parquet: one column for every column, lists as lists.
+//! Parquet output: one Parquet column for every column; lists are lists.
 
 use std::io::Write;
 
@@ -16,27 +16,28 @@ pub(super) fn write(out: &mut (impl Write + Send), frame: &Frame) -> anyhow::Res
     groups.finish()
 }
 
-/// A file that is written in frames, each a row group.
+/// A file whose frames are row groups.
 pub(super) struct RowGroups<'w, W: Write + Send> {
-    begun: Begun<'w, W>,
+    state: State<'w, W>,
 }
 
-enum Begun<'w, W: Write + Send> {
-    No(&'w mut W),
-    Yes(Box<ArrowWriter<&'w mut W>>),
+/// The state of the file: its columns are known after the first frame.
+enum State<'w, W: Write + Send> {
+    Empty(&'w mut W),
+    Begun(Box<ArrowWriter<&'w mut W>>),
     Failed,
 }
 
 impl<'w, W: Write + Send> RowGroups<'w, W> {
     pub(super) fn new(out: &'w mut W) -> Self {
-        Self { begun: Begun::No(out) }
+        Self { state: State::Empty(out) }
     }
 
-    /// The first frame says what the columns are, and what holds for all rows.
+    /// Writes a frame. The first one defines the columns and the notes of the file.
     pub(super) fn write(&mut self, frame: &Frame) -> anyhow::Result<()> {
         let batch = frame.record_batch()?;
-        let mut writer = match std::mem::replace(&mut self.begun, Begun::Failed) {
-            Begun::No(out) => {
+        let mut writer = match std::mem::replace(&mut self.state, State::Failed) {
+            State::Empty(out) => {
                 let notes =
                     frame.notes.iter().map(|(key, text)| KeyValue::new((*key).to_owned(), text.clone()));
                 let properties = WriterProperties::builder()
@@ -47,17 +48,17 @@ impl<'w, W: Write + Send> RowGroups<'w, W> {
                     ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
                 Box::new(ArrowWriter::try_new_with_options(out, batch.schema(), options)?)
             }
-            Begun::Yes(writer) => writer,
-            Begun::Failed => bail!("the file could not be written before"),
+            State::Begun(writer) => writer,
+            State::Failed => bail!("an earlier frame could not be written"),
         };
         writer.write(&batch)?;
         writer.flush()?;
-        self.begun = Begun::Yes(writer);
+        self.state = State::Begun(writer);
         Ok(())
     }
 
     pub(super) fn finish(self) -> anyhow::Result<()> {
-        if let Begun::Yes(writer) = self.begun {
+        if let State::Begun(writer) = self.state {
             writer.close()?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! After the first day: points unlike anything seen, and a stream that is watched.
+//! Operation after the first day: novelty, `monitor`, `select`, `--adapt` and recalibration.
 
 use serde_json::{Value, json};
 
@@ -17,9 +17,10 @@ fn lines(name: &str, rows: std::ops::Range<usize>, moved: f32) -> String {
     rows.map(line).collect()
 }
 
-/// Every answer has its novelty; a level flags; and what comes from elsewhere takes the guarantee back.
+/// Every answer has its novelty, a level flags rows, and points of another distribution give a warning about the
+/// guarantee.
 #[test]
-fn novelty_is_told_flagged_and_summed_up() {
+fn novelty_is_returned_flagged_and_counted() {
     let (_folder, at) = scratch();
     let (model, test) = (shared("model"), shared("test.npz"));
     let ran = run(&["predict", &model, &test, "--novelty", "0.05", "--alpha", "0.1,0.2"]).success();
@@ -31,15 +32,11 @@ fn novelty_is_told_flagged_and_summed_up() {
         assert_eq!(row["novel"], p <= 0.05);
     }
     let flagged = rows.iter().step_by(2).filter(|row| row["novel"] == true).count();
-    assert!(ran.stderr.contains(&format!("{flagged} of 96 rows are unlike anything seen")), "{}", ran.stderr);
+    assert!(ran.stderr.contains(&format!("{flagged} of 96 rows are novel")), "{}", ran.stderr);
     assert!(!ran.stderr.contains("should not be relied on"), "{}", ran.stderr);
-    // Without a level nothing is flagged, and nothing said while chance explains it.
+    // Without a level no row is flagged, and no warning printed while chance explains the number of novel rows.
     let plain = run(&["predict", &model, &test]).success();
-    assert!(
-        !plain.stdout.contains("\"novel\"") && !plain.stderr.contains("unlike anything"),
-        "{}",
-        plain.stderr
-    );
+    assert!(!plain.stdout.contains("\"novel\"") && !plain.stderr.contains("are novel"), "{}", plain.stderr);
 
     // The opposite of every point: no class is near.
     toy(&at("toy.csv"), 600, |row| ["ant", "bee", "cat"][row % 3].to_owned(), |row| row.to_string());
@@ -62,7 +59,7 @@ fn novelty_is_told_flagged_and_summed_up() {
     assert!(file.records().all(|row| row.unwrap()[column].parse::<f64>().unwrap() <= 0.01));
     run(&["predict", &model, &test, "--novelty", "0"]).fails(&["between 0 and 1"]);
     let small = run(&["predict", &model, &test, "--novelty", "0.0001"]).success();
-    assert!(small.stderr.contains("support no level of novelty below"), "{}", small.stderr);
+    assert!(small.stderr.contains("calibration points need a level of at least"), "{}", small.stderr);
 }
 
 /// Points like those of the calibration raise no alarm, others do; in one run, or in two that share a state.
@@ -73,7 +70,7 @@ fn a_monitor_raises_an_alarm_where_there_is_cause() {
     let calm = run(&["monitor", &model, &test, "--labelled", "--json"]).success().json();
     assert_eq!((&calm["points"], &calm["alarms"]), (&json!(96), &json!([])));
     assert_eq!(calm["bound"], 200.0); // two are watched at half of 0.01 each
-    run(&["monitor", &model, &test]).success().says(&["inputs: no sign of a change (96 points"]);
+    run(&["monitor", &model, &test]).success().prints(&["inputs: no sign of a change (96 points"]);
 
     let stream = lines("test.npz", 0..60, 0.0) + &lines("test.npz", 0..60, 1.0);
     let alarmed = piped(&["monitor", &model, "--json"], &stream).success();
@@ -90,7 +87,7 @@ fn a_monitor_raises_an_alarm_where_there_is_cause() {
     let resumed = part(&lines("test.npz", 0..60, 1.0));
     let last = |ran: &Ran| serde_json::from_str::<Value>(ran.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(last(&resumed), last(&alarmed), "two halves are the whole");
-    // What has alarmed stays so.
+    // An alarm stays in the state.
     run(&["monitor", &model, &test, "--state", &state, "--exit-on-alarm"]).code(1);
     run(&["monitor", &model, &test, "--state", &state, "--seed", "5"]).fails(&["another model or seed"]);
     run(&["monitor", &model, &test, "--state", &state, "--labelled"]).fails(&["of a run without labels"]);
@@ -118,7 +115,7 @@ fn a_monitor_notices_labels_that_changed() {
     assert!(refused.stderr.contains("line 1: no label"), "{}", refused.stderr);
 }
 
-/// What to label next: a list for people, points for `fit`, and picked ones that never calibrate, whatever file they come in.
+/// `select` writes a list for people and points for `fit`; picked points never calibrate, in any file format.
 #[test]
 fn what_was_picked_fits_and_does_not_calibrate() {
     let (_folder, at) = scratch();
@@ -145,7 +142,7 @@ fn what_was_picked_fits_and_does_not_calibrate() {
         assert_eq!((&record[row], &record[provenance]), (expected.to_string().as_str(), word));
         assert!(!record[label].is_empty(), "the pool has labels, which are kept");
     }
-    // The same seed, the same choice; another one draws others.
+    // The choice depends on the seed.
     assert_eq!(select(&["--json"]).success().json()["random"], report["random"]);
     assert_ne!(select(&["--json", "--seed", "1"]).success().json()["random"], report["random"]);
 
@@ -157,12 +154,12 @@ fn what_was_picked_fits_and_does_not_calibrate() {
         select(&["--points-out", &points]).success();
         let again = run(&["recalibrate", &model, &points, "-o", &at("model2"), "--json"]).success();
         assert_eq!(again.json()["calibration_points"], 40, "{name}");
-        assert!(again.stderr.contains("30 points that were picked are left out"), "{}", again.stderr);
+        assert!(again.stderr.contains("30 picked points are left out"), "{}", again.stderr);
         let fitted = fit_toy(&points, &at("fitted"), &["--json"]).success().json();
         let count = |key: &str| fitted[key].as_u64().unwrap();
         assert_eq!((count("calibration_points"), count("test_points")), (16, 8), "{name}");
         assert_eq!(count("kernel_points"), 16 + 30, "{name}");
-        // On its own, and together with a file that says nothing of where its points come from.
+        // Alone, and together with a file without provenance.
         let kernel = run(&[
             "fit",
             &pool,
@@ -181,14 +178,14 @@ fn what_was_picked_fits_and_does_not_calibrate() {
     select(&["--audit", "0", "--points-out", &only]).code(2); // given twice
     run(&["select", &pool, &model, "-n", "20", "-o", &list, "--points-out", &only]).success();
     run(&["recalibrate", &model, &only, "-o", &at("model2")]).fails(&["all 20 points were picked"]);
-    run(&["select", &pool, &model, "-o", &list]).fails(&["nothing is asked for"]);
+    run(&["select", &pool, &model, "-o", &list]).fails(&["no number is given"]);
     run(&["select", &pool, &model, "-n", "97", "-o", &list]).fails(&["the pool has 96"]);
     run(&["select", &pool, &model, "-n", "5", "-o", &at("list.txt")]).fails(&["ends in .jsonl, .csv"]);
     run(&["select", &pool, &model, "-n", "5", "-o", &pool]).fails(&["would be overwritten"]);
 }
 
-/// Labels that no longer follow the points: sets at a fixed level miss most of them, a level that adapts misses as many as it may,
-/// whether labels come with their points or in a heap afterwards.
+/// Labels that no longer follow the points: sets at a fixed level miss most of them, a level that adapts misses as many
+/// as it may, whether labels come with their points or in a heap afterwards.
 #[test]
 fn a_level_that_adapts_misses_as_many_as_asked_for() {
     let model = shared("model");
@@ -222,15 +219,17 @@ fn a_level_that_adapts_misses_as_many_as_asked_for() {
         let ran = piped(&["predict", &model, "-", "--alpha", "0.2", "--adapt", "0.1"], text).success();
         let (share, bound) = (missed(&ran), (1.0 + 0.1 * (waiting + 1.0)) / (0.1 * 768.0));
         assert!((share - 0.2).abs() <= bound, "{share} is not within {bound} of 0.2");
-        assert!(ran.stderr.contains("in the long run, whatever comes: of 768 points"), "{}", ran.stderr);
+        assert!(ran.stderr.contains(" of 768 labels were missed"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("in the long run, whatever the data: "), "{}", ran.stderr);
     }
     let nobody = piped(&["predict", &model, "-", "--adapt", "0.1"], "{\"id\":1,\"label\":\"a\"}\n").code(2);
     assert!(nobody.stderr.contains("line 1: no point with the id 1 waits"), "{}", nobody.stderr);
-    run(&["predict", &model, &shared("test.npz"), "--adapt", "0.1"]).fails(&["answers JSON lines"]);
+    run(&["predict", &model, &shared("test.npz"), "--adapt", "0.1"]).fails(&["--adapt needs JSON lines"]);
     piped(&["predict", &model, "-", "--adapt", "0.1", "--alpha", "0.1,0.2"], "").fails(&["one level"]);
 }
 
-/// Two halves of a stream with a state between them are one run: labels with their points, and labels that come a day later.
+/// Two halves of a stream with a state between them are one run: labels with their points, and labels that come a day
+/// later.
 #[test]
 fn a_level_that_adapts_goes_on_where_it_stood() {
     let (_folder, at) = scratch();
@@ -254,7 +253,7 @@ fn a_level_that_adapts_goes_on_where_it_stood() {
     let text = |lines: &[String]| lines.join("\n") + "\n";
     let whole = piped(&adapt, &text(&stream)).success();
     let said = |ran: &Ran| ran.stderr[ran.stderr.find("in the long run").unwrap()..].to_owned();
-    // What a row is depends on the file alone.
+    // Rows are counted per file.
     let answers = |ran: &str| -> Vec<Value> {
         let mut all: Vec<Value> = ran.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         for answer in &mut all {
@@ -301,28 +300,28 @@ fn a_level_that_adapts_goes_on_where_it_stood() {
     let another = [&["predict", &model2], &adapt[2..], &["--state", &state]].concat();
     piped(&another, "").fails(&["the state belongs to another model"]);
     std::fs::write(&state, "{}").unwrap();
-    refused(&["--alpha", "0.2", "--adapt", "0.05"], "not the state of a level that adapts");
+    refused(&["--alpha", "0.2", "--adapt", "0.05"], "not the state of an adaptive level");
     piped(&["predict", &model, "-", "--state", &state], "").code(2); // without --adapt
     piped(&[&adapt[..], &["--state", &model]].concat(), "").fails(&["would be overwritten"]);
 }
 
-/// Some of the points, chosen to be like what comes now: how many stay, and what is said of the promise, in the model too.
+/// Calibration on points that resembles current points: their number, and the guarantee in the output and in the model.
 #[test]
-fn calibration_points_are_aimed_at_what_comes() {
+fn calibration_points_resemble_current_points() {
     let (_folder, at) = scratch();
     let (model, pool, out) = (shared("model"), shared("test.npz"), at("aimed"));
     let aimed = |extra: &[&str]| run(&[&["recalibrate", &model, &pool, "-o", &out], extra].concat());
     aimed(&["--window", "40"])
         .success()
-        .says(&["calibrated on 40 points", "the latest 40 points calibrated"]);
-    run(&["inspect", &out]).success().says(&["the latest 40 points calibrated"]);
-    aimed(&["--window", "97"]).fails(&["has 96 points, and --window asks for the last 97"]);
-    // Of 96 points with the weights 0 and 2 the first half goes; the point that sets the scale goes as well.
+        .prints(&["calibrated on 40 points", "the latest 40 points calibrated"]);
+    run(&["inspect", &out]).success().prints(&["the latest 40 points calibrated"]);
+    aimed(&["--window", "97"]).fails(&["has 96 points, and --window needs the last 97"]);
+    // Points with weight 0 are dropped, and so is the point that sets the scale: 47 of 96 are left.
     let weights: String = (0..96).map(|row| if row < 48 { "0\n" } else { "2.0\n" }).collect();
     std::fs::write(at("weights.txt"), weights).unwrap();
     aimed(&["--weights", &at("weights.txt")])
         .success()
-        .says(&["calibrated on 47 points", "in proportion to their importance weights"]);
+        .prints(&["calibrated on 47 points", "in proportion to their importance weights"]);
     std::fs::write(at("short.txt"), "1\n".repeat(95)).unwrap();
     aimed(&["--weights", &at("short.txt")]).fails(&["has 95 weights, and none for row 95"]);
     std::fs::write(at("odd.txt"), "one\n".repeat(96)).unwrap();
@@ -331,13 +330,13 @@ fn calibration_points_are_aimed_at_what_comes() {
     let words = shifted["guarantee"].as_str().unwrap();
     assert!(words.contains("estimated from 96 points without labels"), "{words}");
     assert!((10..=96).contains(&shifted["calibration_points"].as_u64().unwrap()), "{shifted}");
-    // Points that calibrate anew are what they are again.
+    // A plain recalibration removes the clause from the guarantee.
     run(&["recalibrate", &out, &pool, "-o", &at("plain")]).success();
     let plain = run(&["inspect", &at("plain")]).success().stdout;
     assert!(!plain.contains("without labels"), "{plain}");
 }
 
-/// The page of documentation, command by command.
+/// The commands of the documentation run.
 #[test]
 #[cfg(unix)]
 fn the_story_of_the_documents_runs() {

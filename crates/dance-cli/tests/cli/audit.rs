@@ -1,11 +1,11 @@
-//! What is wrong with a labelled set, in every file that `dance audit` writes.
+//! `dance audit`: its findings in every file that it writes.
 
 use dance::numeric::random::uniform_of;
 use serde_json::{Value, json};
 
 use super::{run, scratch, toy};
 
-/// Labels that were planted wrong are listed with the right ones; a sorted file is told from a shuffled one.
+/// Planted label errors are listed with the right labels, and a sorted file is distinguished from a shuffled one.
 #[test]
 fn an_audit_finds_what_was_planted() {
     let (_folder, at) = scratch();
@@ -48,7 +48,7 @@ fn an_audit_finds_what_was_planted() {
     run(&["audit", &at("toy.csv"), "-o", &at("audit"), "--fdr", "1.5"]).fails(&["between 0 and 1"]);
 }
 
-/// What is refused leaves no folder behind, but one that was there.
+/// A refused audit removes the folder that it created, and no other.
 #[test]
 fn an_audit_that_is_refused_takes_its_folder_away() {
     let (_folder, at) = scratch();
@@ -137,5 +137,5 @@ fn an_audit_names_copies_across_parts() {
     let page = std::fs::read_to_string(at("audit/index.html")).unwrap();
     assert!(page.contains("across parts") && page.contains("f0 of the") && page.contains("part of toy"));
     run(&["audit", &at("fit.csv"), "-o", &out, "--parts", "split"])
-        .fails(&["has no `split`", "Name one that is there with --parts"]);
+        .fails(&["has no `split`", "Name an existing column with --parts"]);
 }

@@ -1,4 +1,4 @@
-//! `dance bench`: what it prints and writes, that it continues, and what it does with bad input.
+//! `dance bench`: its output and files, its continuation, and bad input.
 
 use super::{names, run, scratch, shared};
 
@@ -14,15 +14,15 @@ fn tables_are_printed_and_everything_is_written() {
     let (folder, at) = scratch();
     let data = shared("small.npz");
     let arguments = [&*data, "-o", &at("out"), "--ablate", "reference"];
-    let ran = bench(&arguments).success().says(&[
+    let ran = bench(&arguments).success().prints(&[
         "Mean over 1 data set and 1 seed at",
         "DANCE",
         "RFM Adapter (APS)",
     ]);
-    let ran = ran.says(&[
+    let ran = ran.prints(&[
         "needs prototypes",
         "at α = 0.05",
-        "Where coverage differs",
+        "Coverage in parts of the points",
         "Class probabilities",
         "Ablations",
         "Times",
@@ -32,13 +32,13 @@ fn tables_are_printed_and_everything_is_written() {
     assert_eq!(wide, None);
     let files = ["report.html", "results.json", "tables.csv", "tables.md"];
     assert_eq!(names(&folder.path().join("out")), files);
-    // The same settings again: nothing is fitted, and the table is the same.
+    // A second run with equal settings fits nothing and prints an equal table.
     assert_eq!(bench(&arguments).success().stdout, ran.stdout);
     // Other settings must not mix with these results.
     bench(&[&data, "-o", &at("out")]).fails(&["out holds results of other settings"]);
 }
 
-/// What a killed run left is no reason to refuse; a second run in the same folder is.
+/// Files of a killed run are accepted; a second run in the same folder is refused.
 #[cfg(unix)]
 #[test]
 fn one_run_at_a_time_and_leftovers_are_ours() {
@@ -55,7 +55,7 @@ fn one_run_at_a_time_and_leftovers_are_ours() {
     assert!(!out.join(".results.json.abcdef.tmp").exists(), "leftovers are removed");
 }
 
-/// Whoever reads the tables may go away; the files are there all the same.
+/// Files are written even if the reader of stdout closes it.
 #[cfg(unix)]
 #[test]
 fn files_are_written_whoever_listens() {
@@ -81,7 +81,7 @@ fn files_are_written_whoever_listens() {
 fn a_bad_file_among_good_ones_is_named_at_the_end() {
     let (_folder, at) = scratch();
     std::fs::write(at("bad.npz"), "not an archive").unwrap();
-    let ran = bench(&[&at("bad.npz"), &shared("small.npz")]).code(2).says(&["RFM Adapter (APS)"]);
+    let ran = bench(&[&at("bad.npz"), &shared("small.npz")]).code(2).prints(&["RFM Adapter (APS)"]);
     for part in ["1 of 2 data sets could not be used", "bad: "] {
         assert!(ran.stderr.contains(part), "{}", ran.stderr);
     }

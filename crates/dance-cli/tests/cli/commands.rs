@@ -4,17 +4,26 @@ use super::{run, scratch, shared};
 
 #[test]
 fn help_shows_an_example_of_every_command() {
-    let help = run(&["--help"]).success().says(&["Example:", "Exit status: 0 fine, 1"]);
-    for name in
-        ["demo", "fit", "predict", "evaluate", "recalibrate", "inspect", "explain", "completions", "man"]
-    {
+    let help = run(&["--help"]).success().prints(&["Example:", "Exit status: 0 success; 1"]);
+    for name in [
+        "demo",
+        "fit",
+        "predict",
+        "evaluate",
+        "compare",
+        "recalibrate",
+        "inspect",
+        "explain",
+        "completions",
+        "man",
+    ] {
         assert!(help.stdout.contains(name), "{name}");
         let help = run(&[name, "--help"]).success();
         let shared = ["--json", "--seed", "--threads", "--config", "--verbose", "--quiet"];
-        help.says(&shared).says(&["Example:\n  dance ", name]);
+        help.prints(&shared).prints(&["Example:\n  dance ", name]);
     }
     assert!(run(&[]).code(2).stderr.contains("Usage:"));
-    run(&["--version"]).success().says(&["dance 0."]);
+    run(&["--version"]).success().prints(&["dance 0."]);
 }
 
 #[test]
@@ -27,6 +36,7 @@ fn fit_reports_what_it_did() {
         run(&arguments).success()
     };
     let report = fit(&["--split", "0.4,0.4,0.2", "--alpha", "0.2", "--json"]).json();
+    assert_eq!((&report["method"], &report["calibration"]), (&"posterior".into(), &"full".into()));
     assert_eq!(report["kernel_points"], 192);
     assert_eq!(report["test_points"], 96);
     assert_eq!(report["classes"], 24);
@@ -35,9 +45,10 @@ fn fit_reports_what_it_did() {
     assert!(report["test"][0]["coverage"].as_f64().unwrap() > 0.5);
     // Without a test share everything goes to fit and calibration.
     let text = fit(&["--method", "dance", "--calibration", "split", "--mix", "0.3"]);
-    let text = text.says(&["guarantee    P(label in set) >= 1 - alpha", "24 classes"]);
+    let text = text.prints(&["guarantee    P(label in set) >= 1 - alpha", "24 classes"]);
+    let text = text.prints(&["method       dance, split calibration on 240 other points"]);
     assert!(!text.stdout.contains("test points"));
-    // A file of calibration points; the very points of the kernel are worth a warning.
+    // A file of calibration points that fitted the kernel gives a warning.
     let data = shared("small.npz");
     let ran = fit(&["--calibration-data", &data]);
     assert!(ran.stderr.contains("took part in the fit of the kernel"));
@@ -85,31 +96,42 @@ fn predict_answers_any_level() {
         let found: serde_json::Value = serde_json::from_str(line).unwrap();
         assert_eq!(found["row"], row);
         let length = |key: &str| found[key].as_array().unwrap().len();
-        for key in ["probabilities", "p_values", "rank_p_values", "contrast_p_values", "neighbors"] {
+        for key in ["probabilities", "p_values", "neighbors"] {
             assert_eq!(length(key), length("set"), "{key}");
         }
+        assert!(found["rank_p_values"].is_null() && found["contrast_p_values"].is_null(), "{line}");
         let p_values: Vec<f64> = serde_json::from_value(found["p_values"].clone()).unwrap();
         assert!(p_values.is_sorted_by(|a, b| a >= b), "most conforming first");
         assert!(p_values.iter().all(|&p| p > found["alpha"].as_f64().unwrap()), "{p_values:?}");
     }
-    // An alpha that so few points cannot support: every label, and a warning that says so.
+    // An alpha that is too small for so few points gives every label and a warning.
     let ran = run(&["predict", &model, &test, "--alpha", "0.0001"]).success();
     assert!(ran.stderr.contains("warning: ") && ran.stderr.contains("every label"), "{}", ran.stderr);
     assert!(ran.stdout.lines().all(|line| line.matches("\",\"").count() > 20));
     // Empty sets can be filled.
     let filled = run(&["predict", &model, &test, "--alpha", "0.9", "--empty", "top1"]).success();
     assert!(!filled.stdout.contains("\"set\":[]"));
-    // What is predicted is in the set, if anything is.
-    for empty in ["keep", "top1"] {
-        for alpha in ["0.05", "0.3", "0.6", "0.9"] {
-            let ran = run(&["predict", &model, &test, "--alpha", alpha, "--empty", empty]).success();
-            for line in ran.stdout.lines() {
-                let found: serde_json::Value = serde_json::from_str(line).unwrap();
-                let set = found["set"].as_array().unwrap();
-                assert!(set.is_empty() || set.contains(&found["prediction"]), "{line}");
+    // The prediction is the most probable label of all: no label of a set is more probable, and it does not depend on
+    // alpha.
+    let predictions = |alpha: &str| -> Vec<serde_json::Value> {
+        let ran = run(&["predict", &model, &test, "--alpha", alpha, "--include", "probabilities"]).success();
+        let line = |line: &str| {
+            let found: serde_json::Value = serde_json::from_str(line).unwrap();
+            let probability = found["probability"].as_f64().unwrap();
+            for (label, other) in
+                found["set"].as_array().unwrap().iter().zip(found["probabilities"].as_array().unwrap())
+            {
+                let other = other.as_f64().unwrap();
+                assert!(
+                    other <= probability && (*label != found["prediction"] || other == probability),
+                    "{line}"
+                );
             }
-        }
-    }
+            found["prediction"].clone()
+        };
+        ran.stdout.lines().map(line).collect()
+    };
+    assert_eq!(predictions("0.05"), predictions("0.6"));
 }
 
 /// Neighbors can be looked up: their rows and ids are those of the file that was fitted.
@@ -142,7 +164,7 @@ fn neighbors_are_rows_of_the_file() {
     );
 }
 
-/// A part kept aside says where its points are from.
+/// The test part keeps the ids of its points, or their rows.
 #[test]
 fn test_points_keep_their_ids_or_rows() {
     let (_folder, at) = scratch();
@@ -181,7 +203,7 @@ fn few_points_are_enough() {
     run(&["evaluate", &at("m"), &at("new.csv"), "--check"]).success();
 }
 
-/// Drawn at random unless asked for; a stratified split is part of the guarantee.
+/// Splits are random by default; the guarantee names a stratified split.
 #[test]
 fn splits_are_random_draws() {
     let (_folder, at) = scratch();
@@ -196,14 +218,14 @@ fn splits_are_random_draws() {
     };
     let random = fit(&["--json"]).json();
     // Half of all points carry a label of their own, so half of the new ones do, and none of them can be covered.
-    let share = random["unseen_share"].as_f64().unwrap();
+    let share = random["new_label_share"].as_f64().unwrap();
     assert!((share - 0.5).abs() < 4.0 * (0.25f64 / 80.0).sqrt(), "{share}");
     let coverage = random["test"][0]["coverage"].as_f64().unwrap();
     assert!(coverage < 0.5 + 4.0 * (0.25f64 / 40.0).sqrt(), "{coverage}");
-    fit(&[]).says(&["unseen       about", "of new points carry"]);
-    run(&["inspect", &at("m")]).success().says(&["unseen share"]);
+    fit(&[]).prints(&["new labels   about", "of new points carry"]);
+    run(&["inspect", &at("m")]).success().prints(&["new label share"]);
     let dealt = fit(&["--stratify", "--json"]).json();
-    assert!(dealt["unseen_share"].is_null());
+    assert!(dealt["new_label_share"].is_null());
     assert!(dealt["guarantee"].as_str().unwrap().contains("stratified by class"));
     let both = ["fit", &at("d.csv"), "-o", &at("m"), "--stratify", "--calibration-data", &at("d.csv")];
     run(&both).fails(&["--stratify", "cannot be used"]);
@@ -226,7 +248,7 @@ fn recalibrate_keeps_the_kernel() {
         "--mix",
         "0",
     ]);
-    ran.success().says(&["calibrated on 96 points", "P(label in set) >= 1 - alpha"]);
+    ran.success().prints(&["calibrated on 96 points", "P(label in set) >= 1 - alpha"]);
     let kernel = |path: &str| {
         let report = run(&["inspect", path, "--json"]).success().json();
         (report["bandwidth"].clone(), report["fit_data_sha256"].clone(), report["calibration_scores"].clone())
@@ -234,8 +256,10 @@ fn recalibrate_keeps_the_kernel() {
     let (before, after) = (kernel(&model), kernel(&other));
     assert_eq!((&before.0, &before.1), (&after.0, &after.1));
     assert_eq!(after.2, 96);
-    run(&["recalibrate", &model, &test, "-o", &other, "--json"]).success();
-    // Every method and how it calibrates.
+    // Options that are not given keep the model's values.
+    let report = run(&["recalibrate", &model, &test, "-o", &other, "--json"]).success().json();
+    assert_eq!((&report["method"], &report["calibration"]), (&"posterior".into(), &"full".into()));
+    // Every method with every calibration that it has.
     for (method, calibration) in [
         ("posterior", "full"),
         ("posterior", "split"),
@@ -248,35 +272,57 @@ fn recalibrate_keeps_the_kernel() {
         let report = run(&["inspect", &other, "--json"]).success().json();
         assert_eq!((&report["calibration"], &report["method"]), (&calibration.into(), &method.into()));
         run(&["predict", &other, &test, "--alpha", "0.2"]).success();
-        run(&["explain", &other, &test, "--row", "0"]).success().says(&["in the set: "]);
+        run(&["explain", &other, &test, "--row", "0"]).success().prints(&["in the set: "]);
     }
-    run(&["recalibrate", &model, &test, "-o", &other, "--paper"]).success().says(&["guarantee: heuristic"]);
-    let refused = run(&["recalibrate", &model, &test, "-o", &other, "--mix", "0.3"]);
-    refused.fails(&["mix = 0.3"]);
+    run(&["recalibrate", &model, &test, "-o", &other, "--paper"]).success().prints(&["guarantee: heuristic"]);
+    // Settings that contradict each other are refused by the names of both, the model's own settings included.
+    let (paper, unwritten) = (other, at("unwritten"));
+    for (options, names) in [
+        (&["--method", "posterior", "--mix", "0.3"][..], ["--mix 0.3", "--method posterior"]),
+        (&["--method", "fuse", "--mix", "0.3"], ["--mix 0.3", "--method fuse"]),
+        (&["--method", "fuse", "--calibration", "split"], ["--calibration split", "--method fuse"]),
+        (&["--calibration", "full"], ["--calibration full", "--method dance"]),
+        (&["--new-labels"], ["--new-labels", "--method dance"]),
+        (
+            &["--method", "posterior", "--calibration", "split", "--by-class", "each"],
+            ["--by-class each", "--calibration split"],
+        ),
+    ] {
+        run(&[&["recalibrate", &paper, &test, "-o", &unwritten][..], options].concat()).fails(&names);
+    }
+    run(&["recalibrate", &paper, "nowhere.npz", "-o", &unwritten, "--method", "dance", "--by-class", "each"])
+        .fails(&["--by-class each", "--method dance"]);
+    assert!(!std::path::Path::new(&unwritten).exists());
 }
 
 #[test]
 fn inspect_knows_data_from_models() {
-    run(&["inspect", &shared("model")]).success().says(&[
+    run(&["inspect", &shared("model")]).success().prints(&[
         "kind                    model",
         "kernel points           192",
-        "method                  fuse",
+        "method                  posterior",
         "calibration             full",
+        "new labels              no",
+        "experts",
         "guarantee",
         "smallest alpha",
     ]);
     let data = run(&["inspect", &shared("small.parquet")]).success();
-    data.says(&["rows                    480", "dimensions              384", "classes                 24"]);
+    data.prints(&[
+        "rows                    480",
+        "dimensions              384",
+        "classes                 24",
+    ]);
     let report = run(&["inspect", &shared("model"), "--json"]).success().json();
     assert_eq!(report["config"]["tune"]["evaluations"], 2);
     assert_eq!(report["class_names"].as_array().unwrap().len(), 24);
     // A model under the name of a data format is still a model.
     let (_folder, at) = scratch();
     std::fs::copy(shared("model"), at("model.safetensors")).unwrap();
-    run(&["inspect", &at("model.safetensors")]).success().says(&["kind                    model"]);
+    run(&["inspect", &at("model.safetensors")]).success().prints(&["kind                    model"]);
     std::fs::write(at("odd.csv"), "label,x\na,0\na,1\nb,1\n").unwrap();
     let odd = run(&["inspect", &at("odd.csv")]).success();
-    odd.says(&[
+    odd.prints(&[
         "warning: a row is all zeros",
         "warning: 1 row repeats",
         "warning: 2 classes have fewer than 3",
@@ -284,34 +330,51 @@ fn inspect_knows_data_from_models() {
 }
 
 #[test]
-fn explain_says_why() {
+fn explain_shows_scores_and_p_values() {
     let (model, test) = (shared("model"), shared("test.npz"));
     let text = run(&["explain", &model, &test, "--row", "3"]).success();
-    text.says(&[
+    text.prints(&[
         "row 3: ",
-        "the best single answer is",
+        "the most probable label is",
         "in the set: p-value above 0.1",
-        "p of rank",
-        "p of loss",
+        "  label",
+        "prob.",
         "guarantee: ",
     ]);
     let report = run(&["explain", &model, &test, "--row", "3", "--json", "--top", "24"]).success().json();
     let labels = report["labels"].as_array().unwrap();
     assert_eq!(labels.len(), 24);
-    // What it explains is what predict says.
+    // The set and its p-values are those of `predict`.
+    assert!(
+        labels.iter().all(|label| (label["p_value"].as_f64().unwrap() > 0.1) == (label["in_set"] == true))
+    );
+    assert!(labels.iter().all(|label| label["rank"].is_null() && label["rank_p_value"].is_null()));
     let sets = run(&["predict", &model, &test]).success();
     let row: serde_json::Value = serde_json::from_str(sets.stdout.lines().nth(3).unwrap()).unwrap();
     let explained = labels.iter().filter(|label| label["in_set"] == true).count();
     assert_eq!(explained, row["set"].as_array().unwrap().len());
     run(&["explain", &model, &test, "--row", "96"]).fails(&["rows 0 to 95, not 96"]);
+    // The scores of the other methods.
+    let (_folder, at) = scratch();
+    for (method, scores, p_values) in [("fuse", true, false), ("dance", true, true)] {
+        let other = at(method);
+        run(&["recalibrate", &model, &test, "-o", &other, "--method", method]).success();
+        let text = run(&["explain", &other, &test, "--row", "3"]).success().prints(&["rank  contrast"]);
+        assert_eq!(text.stdout.contains("p of rank  p of contrast"), p_values, "{}", text.stdout);
+        let report = run(&["explain", &other, &test, "--row", "3", "--json"]).success().json();
+        let label = &report["labels"][0];
+        assert_eq!((label["rank"].is_number(), label["contrast"].is_number()), (scores, scores), "{label}");
+        let keys = [&label["rank_p_value"], &label["contrast_p_value"], &report["mix"]];
+        assert!(keys.iter().all(|key| key.is_number() == p_values), "{report}");
+    }
 }
 
 #[test]
 fn completions_and_manual_pages() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        run(&["completions", shell]).success().says(&["recalibrate", "rank-neighbors"]);
+        run(&["completions", shell]).success().prints(&["recalibrate", "rank-neighbors"]);
     }
-    run(&["man"]).success().says(&[".TH dance 1", "recalibrate"]);
-    run(&["man", "fit"]).success().says(&[".TH dance-fit 1", "rank\\-neighbors", "dance fit"]);
+    run(&["man"]).success().prints(&[".TH dance 1", "recalibrate"]);
+    run(&["man", "fit"]).success().prints(&[".TH dance-fit 1", "rank\\-neighbors", "dance fit"]);
     run(&["man", "sing"]).fails(&["no command `sing`"]);
 }

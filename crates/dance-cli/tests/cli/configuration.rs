@@ -21,7 +21,7 @@ fn a_file_holds_options_and_the_command_line_wins() {
         + "evaluations = 3\nrounds = 0\nsplit = [0.4, 0.4, 0.2]\nshape = 1.5\nrank_neighbors = 20\n[evaluate]\nmin-coverage = 0.5\n";
     assert_eq!(shape(fit(&file, &[])), (3, 96.into(), 1.5.into()));
     assert_eq!(shape(fit(&file, &["--evaluations", "2", "--split=0.5,0.5"])).0, 2);
-    // What excludes an option of the file wins over it as well.
+    // An argument that excludes an option of the file wins over it too.
     let (calibration, other) = (shared("test.npz"), format!("{file}[fit]\nevaluations = 1\n"));
     assert_eq!(
         shape(fit(&other, &["--calibration-data", &calibration])),

@@ -3,7 +3,7 @@
 use super::{command, names, run, scratch, shared};
 
 #[test]
-fn the_demo_tells_the_story_and_writes_a_page() {
+fn the_demo_prints_its_steps_and_writes_a_page() {
     let (folder, at) = scratch();
     let data = shared("small.npz");
     let demo = |extra: &[&str]| {
@@ -12,19 +12,19 @@ fn the_demo_tells_the_story_and_writes_a_page() {
         super::Ran::new(command(&arguments).current_dir(folder.path()).output().unwrap())
     };
     let text = demo(&[]).success();
-    text.says(&[
+    text.prints(&[
         "1. Fit.",
         "2. Calibrate.",
         "3. Test.",
         "4. Five test points",
-        "exact, fuse",
-        "exact, fuse, class-fair",
-        "exact, evidence",
+        "  posterior ",
+        "  posterior, balanced",
+        "  fuse ",
         "paper: DANCE",
         "paper: k-NN set",
         "paper: CLR set",
     ])
-    .says(&["floor", "Guarantee: P(label in set)", "dance-demo.html"]);
+    .prints(&["floor", "Guarantee: P(label in set)", "dance-demo.html"]);
     let page = std::fs::read_to_string(at("dance-demo.html")).unwrap();
     assert!(page.ends_with("</html>\n"));
     // The browser itself keeps the page from loading anything; what it draws is tested in one (`make test-page`).
@@ -39,7 +39,7 @@ fn the_demo_tells_the_story_and_writes_a_page() {
     assert_eq!(report["report"], "dance-demo.html");
     std::fs::write(at("dance-demo.html"), "mine").unwrap();
     demo(&[]).fails(&["dance-demo.html exists", "--report"]);
-    demo(&["--report", &at("other.html")]).success().says(&["other.html"]);
+    demo(&["--report", &at("other.html")]).success().prints(&["other.html"]);
     assert_eq!(std::fs::read_to_string(at("dance-demo.html")).unwrap(), "mine");
 }
 
@@ -47,5 +47,5 @@ fn the_demo_tells_the_story_and_writes_a_page() {
 fn the_shipped_data_is_part_of_the_binary() {
     let (_folder, at) = scratch();
     let ran = run(&["demo", "--evaluations", "1", "--report", &at("page.html")]).success();
-    ran.says(&["4800 points, 384 dimensions, 24 classes", "{"]);
+    ran.prints(&["4800 points, 384 dimensions, 24 classes", "{"]);
 }

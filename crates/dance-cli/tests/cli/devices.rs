@@ -1,5 +1,5 @@
-//! `--device` where there is no graphics processor that can be used: one line and exit 2 when it was asked for by name, the CPU
-//! with the reason when it was not. Broken libraries and drivers are made up here, and found by `DANCE_CUDA`.
+//! `--device` without a usable graphics processor: an error of one line if it is named, and otherwise the CPU, with the reason.
+//! Broken libraries and drivers are made up here, and found by `DANCE_CUDA`.
 
 use std::path::Path;
 use std::process::Command;
@@ -37,7 +37,7 @@ fn driver(folder: &Path, version: i32, status: i32, devices: i32) -> Option<()> 
     None
 }
 
-/// Whether a driver by the name that is tried first would be found in place of what is made up.
+/// Returns whether the machine has a driver of its own, which would be found before the made-up one.
 fn real_driver() -> bool {
     let found = ["/lib", "/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/local/nvidia/lib64"]
         .iter()
@@ -59,7 +59,7 @@ fn words_that_name_no_device() {
 
 #[test]
 fn devices_are_listed() {
-    run(&["inspect", "--devices"]).success().says(&["cpu  "]);
+    run(&["inspect", "--devices"]).success().prints(&["cpu  "]);
     let listed = run(&["inspect", "--devices", "--json"]).success().json();
     assert_eq!(listed["devices"][0]["device"], "cpu");
     let (_folder, at) = scratch();
@@ -84,13 +84,13 @@ fn a_broken_driver_is_one_line_or_the_cpu() {
     assert_eq!(ran.stderr.trim_end().lines().filter(|line| line.contains("driver")).count(), 1);
     assert_eq!(names(folder.path()), ["data.csv", "libraries"]);
     let ran = fit("auto").success();
-    assert!(ran.stderr.contains("on cpu, since cuda:0: there is no driver"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("on cpu, because cuda:0: there is no driver"), "{}", ran.stderr);
     let model = std::fs::read(at("model")).unwrap();
     fit("cpu").success();
     assert_eq!(model, std::fs::read(at("model")).unwrap(), "auto is the CPU");
     run_with(&libraries, &["inspect", "--devices"])
         .success()
-        .says(&["cuda cannot be used: there is no driver"]);
+        .prints(&["cuda cannot be used: there is no driver"]);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn drivers_that_cannot_be_used_say_why() {
         let asked = ["predict", &at("model"), &at("data.csv"), "--device", "cuda:3"];
         run_with(folder.path(), &asked).fails(&["cuda:3: there is one device, cuda:0"]);
         let listed = run_with(folder.path(), &["inspect", "--devices"]).success();
-        listed.says(&[
+        listed.prints(&[
             "cuda:0  X, 1.0 GiB",
             "cuda cannot be used: cuda:0: the libraries of CUDA cannot be used",
         ]);

@@ -65,7 +65,7 @@ fn pictures_become_sets_in_three_commands() {
     let report = made.success().json();
     assert_eq!((report["rows"].as_u64(), report["prototypes"].as_u64()), (Some(120), Some(2)));
     assert!(!Path::new(&at("photos.npz.parts")).exists());
-    // The same inputs give the same bytes, whatever the threads.
+    // The bytes do not depend on the number of threads.
     dance(&[
         "embed",
         &at("photos"),
@@ -94,13 +94,13 @@ fn pictures_become_sets_in_three_commands() {
         &at("test.npz"),
     ])
     .success();
-    run(&["inspect", &at("model")]).success().says(&["encoder", "clip (weights"]);
+    run(&["inspect", &at("model")]).success().prints(&["encoder", "clip (weights"]);
     let on_the_fly = dance(&["predict", &at("model"), "--images", &at("photos/dark")]).success();
     assert_eq!(on_the_fly.stdout.lines().count(), 60);
     assert!(on_the_fly.stdout.starts_with("{\"row\":0,\"id\":\"00.ppm\""), "{}", on_the_fly.stdout);
     run(&["predict", &at("model"), &at("test.npz")]).success();
 
-    // A picture that is none: the end, or an answer that says so.
+    // An invalid picture ends the run, or is answered with the reason.
     std::fs::write(folder.path().join("photos/dark/bad.png"), b"words").unwrap();
     dance(&["predict", &at("model"), "--images", &at("photos/dark")]).fails(&["bad.png", "no picture"]);
     let reported =
@@ -118,7 +118,7 @@ fn embeddings_of_another_encoder_are_refused_by_name() {
     let Some(runtime) = runtime() else { return };
     let (folder, at) = scratch();
     pictures(&folder.path().join("photos"));
-    // The same weights with another preparation are another encoder.
+    // Equal weights with another preparation are another encoder.
     std::fs::create_dir(at("other")).unwrap();
     std::fs::copy(files("clip/vision_model.onnx"), at("other/model.onnx")).unwrap();
     let settings = std::fs::read_to_string(files("clip/preprocessor_config.json")).unwrap();

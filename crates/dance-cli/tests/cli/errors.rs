@@ -1,4 +1,4 @@
-//! What goes wrong, said so that one can mend it: exit 2, one message on stderr, nothing on stdout, no file left.
+//! Errors: exit status 2, one helpful message on stderr, nothing on stdout, and no file left.
 
 use super::{names, run, scratch, shared};
 
@@ -92,10 +92,28 @@ fn options_outside_their_range_are_refused_before_anything_is_read() {
     run(&["fit", &shared("small.npz"), "-o", &at("out"), "--test-out", &at("t.npz")]).fails(&["test share"]);
     run(&["fit", "-v", "-q", &no, "-o", &at("out")]).fails(&["cannot be used with"]);
     run(&["sing"]).fails(&["sing"]);
+    // Settings that contradict each other, by the names of both.
+    for (options, names) in [
+        (&["--method", "fuse", "--calibration", "split"][..], ["--calibration split", "--method fuse"]),
+        (&["--method", "posterior", "--calibration", "reuse"], ["--calibration reuse", "--method posterior"]),
+        (&["--method", "dance", "--calibration", "full"], ["--calibration full", "--method dance"]),
+        (&["--method", "dance", "--new-labels"], ["--new-labels", "--method dance"]),
+        (&["--calibration", "split", "--new-labels"], ["--new-labels", "--calibration split"]),
+        (&["--method", "fuse", "--by-class", "balanced"], ["--by-class balanced", "--method fuse"]),
+        (&["--paper", "--by-class", "each"], ["--by-class each", "--method dance"]),
+        (&["--mix", "0.2"], ["--mix 0.2", "--method posterior"]),
+    ] {
+        run(&[&["fit", &no, "-o", &at("out")][..], options].concat()).fails(&names);
+    }
+    // Options of earlier versions are unknown.
+    for option in ["--combine=fuse", "--mode=exact", "--unseen=set", "--evidence=all", "--class-fair"] {
+        let name = option.split('=').next().unwrap();
+        run(&["fit", &no, "-o", &at("out"), option]).fails(&["unexpected argument", name]);
+    }
 }
 
 #[test]
-fn a_class_that_was_never_seen_counts_as_not_covered() {
+fn a_class_that_the_model_does_not_know_counts_as_not_covered() {
     let (_folder, at) = scratch();
     // Every label renamed: nothing can be covered.
     let small = std::fs::read_to_string(shared("small.csv")).unwrap();
@@ -106,7 +124,7 @@ fn a_class_that_was_never_seen_counts_as_not_covered() {
     std::fs::write(at("zebra.csv"), format!("label,{columns}\n{}\n", zebra.join("\n"))).unwrap();
     let ran = run(&["evaluate", &shared("model"), &at("zebra.csv"), "--json"]).success();
     assert!(
-        ran.stderr.contains("6 of 6 rows carry a label that the model has never seen (the first is `zebra`")
+        ran.stderr.contains("6 of 6 rows carry a label that the model does not know (the first is `zebra`")
     );
     assert_eq!(ran.json()["levels"][0]["coverage"], 0.0);
     run(&["evaluate", &shared("model"), &at("zebra.csv"), "--min-coverage", "0.9"]).code(1);
@@ -175,7 +193,7 @@ fn a_full_disk_leaves_nothing_behind() {
     assert_eq!(names(folder.path()), Vec::<String>::new());
 }
 
-/// An output is never an input or another output, by whatever name: what was there stays as it was.
+/// An output that is an input or another output, by any name, is refused, and existing files stay unchanged.
 #[test]
 fn outputs_do_not_destroy_inputs() {
     let (folder, at) = scratch();
@@ -193,7 +211,7 @@ fn outputs_do_not_destroy_inputs() {
     fit(&["-o", &around]).fails(&["would be overwritten"]);
     fit(&["-o", &at("new"), "--test-out", &data]).fails(&["would be overwritten"]);
     fit(&["-o", &at("same.npz"), "--test-out", &at("sub/../same.npz")]).fails(&["are the same file"]);
-    fit(&["-o", "-"]).fails(&["name one"]);
+    fit(&["-o", "-"]).fails(&["name a file"]);
     std::fs::write(at("c.toml"), "seed = 1\n").unwrap();
     fit(&["-o", &at("c.toml"), "--config", &at("c.toml")]).fails(&["would be overwritten"]);
     #[cfg(target_os = "linux")]
@@ -262,11 +280,11 @@ fn control_characters_are_shown() {
 #[test]
 fn too_many_threads_are_not_started() {
     let ran = run(&["evaluate", &shared("model"), &shared("test.npz"), "--threads", "100000"]).success();
-    assert!(ran.stderr.contains("--threads 100000: 256 are the most"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--threads 100000: 256 threads is the most"), "{}", ran.stderr);
 }
 
-/// Small files that ask for terabytes (`tests/attacks`): refused by what they are, in a quarter of a gigabyte of addresses, where
-/// an allocation of what they claim would end the program.
+/// Small files that claim terabytes (`tests/attacks`) are refused within a quarter of a gigabyte of address space, in
+/// which an allocation of the claimed size would end the program.
 #[cfg(target_os = "linux")]
 #[test]
 fn hostile_files_are_refused_in_little_memory() {
@@ -330,5 +348,5 @@ fn negative_numbers_get_the_message_of_their_option() {
         assert!(ran.stderr.contains("between 0 and 1"), "{begin:?}: {}", ran.stderr);
     }
     run(&["fit", &no, "-o", &no, "--ridge", "-1"]).fails(&["-1"]);
-    run(&["help", "fit"]).success().says(&["Fit a kernel to embeddings"]);
+    run(&["help", "fit"]).success().prints(&["Fit a kernel to embeddings"]);
 }

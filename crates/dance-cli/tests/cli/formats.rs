@@ -1,4 +1,4 @@
-//! The same data gives the same model and the same sets, whatever file it comes from; and what is written can be read.
+//! Formats: models and sets do not depend on the format of the data, and outputs can be read again.
 
 use super::{run, scratch, shared};
 

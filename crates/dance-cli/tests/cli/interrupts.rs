@@ -54,10 +54,10 @@ fn an_interrupted_stream_leaves_no_file() {
     assert_eq!(names(folder.path()), Vec::<String>::new());
 }
 
-/// A signal that whoever started the program has it ignore stays ignored, and one that nobody can be told of still ends it.
+/// A signal that was ignored at the start stays ignored, and a signal ends the program even without stderr.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_is_ignored_stays_ignored() {
+fn ignored_signals_stay_ignored() {
     let (_folder, at) = scratch();
     let fit = format!("{} fit {} -o {}", super::binary().display(), shared("small.npz"), at("model"));
     let begin = |line: &str| {
@@ -69,7 +69,7 @@ fn what_is_ignored_stays_ignored() {
     send("-HUP", ignoring.id());
     assert!(ignoring.wait().unwrap().success());
     assert!(std::path::Path::new(&at("model")).exists());
-    // No stderr at all: the handler has nobody to tell, and ends the program all the same.
+    // Without stderr the handler ends the program too.
     let mut deaf = begin(&format!("exec {fit} --evaluations 100000 2>&-"));
     send("-TERM", deaf.id());
     assert_eq!(deaf.wait().unwrap().code(), Some(143));

@@ -1,4 +1,4 @@
-//! What is a number stays a number, and what is text stays text: through files, answers and back.
+//! Types of labels and ids: numbers stay numbers and texts stay texts, in files and in answers.
 
 use serde_json::{Value, json};
 
@@ -73,11 +73,11 @@ fn texts_that_look_like_numbers_stay_texts() {
     fit_toy(&data, &model, &["--test-out", &at("t.npz")]).success();
     let answers = lines(&run(&["predict", &model, &at("t.npz"), "--alpha", "0.2"]).success());
     assert!(answers.iter().all(|answer| answer["prediction"].is_string() && answer["id"].is_string()));
-    // Numbers in the data to judge by are matched by name.
+    // Numbers in the test data are matched with texts by name.
     toy(&at("numbers.jsonl"), 60, |row| (row % 3).to_string(), |row| row.to_string());
     let ran = run(&["evaluate", &model, &at("numbers.jsonl"), "--alpha", "0.2"]).success();
-    assert!(!ran.stderr.contains("never seen"), "{}", ran.stderr);
-    // And where they cannot be, that is said, once.
+    assert!(!ran.stderr.contains("does not know"), "{}", ran.stderr);
+    // A warning names labels that do not match.
     toy(&at("other.jsonl"), 60, |row| ["true", "false"][row % 2].into(), |row| row.to_string());
     let ran = run(&["evaluate", &model, &at("other.jsonl"), "--alpha", "0.2"]).success();
     assert!(ran.stderr.contains("The model's labels are text, these are booleans"), "{}", ran.stderr);
@@ -99,7 +99,7 @@ fn booleans_and_whole_floats() {
     assert!(answers.iter().all(|answer| answer["prediction"].is_f64()), "{}", answers[0]);
 }
 
-/// Digit by digit, whatever size.
+/// Ids keep all digits.
 #[test]
 fn ids_beyond_64_bits_are_not_rounded() {
     let (_folder, at) = scratch();

@@ -1,4 +1,4 @@
-//! The binary as a user meets it: every command, every error, pipes, interrupts and full disks.
+//! Tests of the binary: every command, every error, pipes, interruptions and full disks.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
@@ -14,12 +14,12 @@ mod devices;
 #[cfg(feature = "embed")]
 mod embed;
 mod errors;
+mod evaluate;
 mod faults;
 mod formats;
+mod guarantees;
 mod interrupts;
-mod judging;
 mod kinds;
-mod promises;
 mod readers;
 #[cfg(feature = "parquet")]
 mod scale;
@@ -34,7 +34,8 @@ use std::sync::LazyLock;
 
 use tempfile::TempDir;
 
-/// Small files that all tests share: 480 points of the shipped data in every format, and a model fitted on some of them.
+/// Small files that all tests share: 480 points of the shipped data in every format, and a model fitted on some of
+/// them.
 struct Shared {
     folder: TempDir,
 }
@@ -43,7 +44,7 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| {
     let folder = TempDir::new().unwrap();
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/data/wordnet_minilm.npz");
     let at = |name: &str| folder.path().join(name).display().to_string();
-    // These fits are there for their test part: a tenth of the data, in every format.
+    // These fits are only needed for their test part: a tenth of the data, in every format.
     for (name, extension) in [("small.npz", "npz"), ("small.csv", "csv"), ("small.parquet", "parquet")] {
         let scratch = at(&format!("scratch-{extension}"));
         run(&[
@@ -59,6 +60,8 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| {
             "1",
             "--rounds",
             "0",
+            "--method",
+            "dance",
         ])
         .success();
     }
@@ -105,14 +108,14 @@ fn run(arguments: &[&str]) -> Ran {
     Ran::new(command(arguments).output().unwrap())
 }
 
-/// The same with `input` on stdin.
+/// Runs the binary with `input` on stdin.
 fn piped(arguments: &[&str], input: &str) -> Ran {
     let mut command = command(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_owned();
-    // On a thread: the answers come while we write.
+    // On a thread, because answers arrive while the input is written.
     let writer = std::thread::spawn(move || {
         let _ = stdin.write_all(input.as_bytes());
     });
@@ -121,7 +124,7 @@ fn piped(arguments: &[&str], input: &str) -> Ran {
     Ran::new(output)
 }
 
-/// What a run left behind.
+/// The exit status and the output of a run.
 struct Ran {
     code: Option<i32>,
     stdout: String,
@@ -148,22 +151,22 @@ impl Ran {
         self
     }
 
-    /// An error: exit 2, nothing on stdout, one message that says all `parts`.
+    /// Asserts an error: exit status 2, nothing on stdout, and a message that contains all `parts`.
     #[track_caller]
     fn fails(self, parts: &[&str]) -> Self {
         let ran = self.code(2);
         assert_eq!(ran.stdout, "");
         for part in parts {
-            assert!(ran.stderr.contains(part), "`{}` does not say `{part}`", ran.stderr);
+            assert!(ran.stderr.contains(part), "`{}` does not contain `{part}`", ran.stderr);
         }
         assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
         ran
     }
 
     #[track_caller]
-    fn says(self, parts: &[&str]) -> Self {
+    fn prints(self, parts: &[&str]) -> Self {
         for part in parts {
-            assert!(self.stdout.contains(part), "`{}` does not say `{part}`", self.stdout);
+            assert!(self.stdout.contains(part), "`{}` does not contain `{part}`", self.stdout);
         }
         self
     }
@@ -173,7 +176,7 @@ impl Ran {
     }
 }
 
-/// A file of points in three clusters, .csv or .jsonl, with what `label` and `id` write.
+/// Writes points in three clusters to a .csv or .jsonl file, with the labels and ids that the functions return.
 fn toy(path: &str, rows: usize, label: impl Fn(usize) -> String, id: impl Fn(usize) -> String) {
     let line = |row: usize| {
         let numbers = (0..4).map(|at| {
@@ -195,7 +198,7 @@ fn toy(path: &str, rows: usize, label: impl Fn(usize) -> String, id: impl Fn(usi
     std::fs::write(path, header.to_owned() + &(0..rows).map(line).collect::<String>()).unwrap();
 }
 
-/// A fit that takes no time.
+/// Fits with the fewest evaluations.
 fn fit_toy(data: &str, model: &str, extra: &[&str]) -> Ran {
     let quick = ["--evaluations", "1", "--rounds", "0", "--split", "0.4,0.4,0.2"];
     run(&[&["fit", data, "-o", model], &quick[..], extra].concat())

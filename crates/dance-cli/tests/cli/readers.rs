@@ -1,4 +1,4 @@
-//! Formats that are said, pipes, JSON lines everywhere, several levels at once, and rows without a label.
+//! Reading: `--format`, pipes, JSON lines, several levels at once, and rows without a label.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -36,7 +36,7 @@ fn every_format_comes_through_a_pipe() {
             let found = with_input(&["predict", &model, name, "--format", format], &bytes).success();
             assert!(found.stdout == expected, "{format} through {name}");
         }
-        // Fit, judge, calibrate, explain and look: the same as from the file.
+        // Every command reads the pipe as it reads the file.
         let out = at("piped");
         let quick = ["--evaluations", "1", "--rounds", "0"];
         with_input(&[&["fit", "-", "--format", format, "-o", &out], &quick[..]].concat(), &bytes).success();
@@ -45,9 +45,9 @@ fn every_format_comes_through_a_pipe() {
         with_input(&["evaluate", &model, "-", "--format", format], &bytes).success();
         with_input(&["recalibrate", &model, "-", "--format", format, "-o", &at("again")], &bytes).success();
         with_input(&["explain", &model, "-", "--format", format, "--row", "3"], &bytes).success();
-        with_input(&["inspect", "-", "--format", format], &bytes).success().says(&["480"]);
+        with_input(&["inspect", "-", "--format", format], &bytes).success().prints(&["480"]);
     }
-    with_input(&["fit", "-", "-o", &at("m")], b"x").fails(&["cannot tell its format", "--format"]);
+    with_input(&["fit", "-", "-o", &at("m")], b"x").fails(&["has no known extension", "--format"]);
     with_input(&["fit", "-", "-o", &at("m"), "--format", "npz"], b"").fails(&["stdin", "0 bytes"]);
     with_input(&["fit", "-", "-o", &at("m"), "--format", "csv", "--calibration-data", "-"], b"x")
         .fails(&["once"]);
@@ -152,7 +152,8 @@ fn several_levels_side_by_side() {
     run(&["predict", &model, &test, "--alpha", "0.1,2"]).fails(&["between 0 and 1"]);
 }
 
-/// Rows without a label are asked about, left out, counted and said; nobody who needs no labels is bothered by them.
+/// Rows without a label are refused until `--unlabelled` leaves them out, and are no problem where labels are not
+/// needed.
 #[test]
 fn rows_without_a_label() {
     let (folder, at) = scratch();
@@ -171,7 +172,7 @@ fn rows_without_a_label() {
         fit_toy(&data, &at("out"), &[]).fails(&[name, asked, "--unlabelled"]);
         run(&["evaluate", &model, &data]).fails(&[name, "--unlabelled"]);
         run(&["recalibrate", &model, &data, "-o", &at("out")]).fails(&[name, "--unlabelled"]);
-        run(&["inspect", &data]).success().says(&["warning: ", "--unlabelled"]);
+        run(&["inspect", &data]).success().prints(&["warning: ", "--unlabelled"]);
         run(&["predict", &model, &data]).success();
         run(&["explain", &model, &data, "--row", "0"]).success();
         let ran = fit_toy(&data, &at("out"), &["--unlabelled", option, "--json"]).success();
@@ -205,11 +206,11 @@ fn options_without_effect_are_refused_and_shortages_said() {
     let ran = fit_toy(&at("d.csv"), &at("m"), &[]).success();
     assert!(ran.stdout.contains("3 classes"), "{}", ran.stdout);
     run(&["recalibrate", &at("m"), &at("d.csv"), "-o", &at("m2"), "--method", "dance", "--new-labels"])
-        .fails(&["new_labels"]);
+        .fails(&["--new-labels"]);
     toy(&at("three.csv"), 3, |row| (row % 3).to_string(), |row| row.to_string());
     let ran = run(&["recalibrate", &at("m"), &at("three.csv"), "-o", &at("m2")]).success();
     assert!(ran.stderr.contains("warning: alpha 0.1: "), "{}", ran.stderr);
-    // Every second point has a label of its own: nobody can promise those.
+    // Every second point has a label of its own, which no set can contain.
     let rare = |row: usize| {
         if row.is_multiple_of(2) { format!("\"rare {row}\"") } else { format!("\"{}\"", row % 3) }
     };

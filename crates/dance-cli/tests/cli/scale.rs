@@ -62,7 +62,7 @@ fn one_that_fails_does_not_stop_the_others_and_resuming_does_the_rest() {
 
     fs::write(&damaged, &whole).unwrap();
     let told = with(&["0.1", "--resume"]).success();
-    assert!(told.stderr.contains("1 files answered, 49 were there, 0 failed"), "{}", told.stderr);
+    assert!(told.stderr.contains("1 files answered, 49 skipped, 0 failed"), "{}", told.stderr);
     assert_eq!(fs::metadata(at("sets/odd/part-01.parquet")).unwrap().modified().unwrap(), before);
     assert_eq!(
         fs::read(at("sets/odd/part-03.parquet")).unwrap(),
@@ -71,7 +71,7 @@ fn one_that_fails_does_not_stop_the_others_and_resuming_does_the_rest() {
     // An input that is newer than its answers is answered again.
     fs::write(at("parts/even/part-00.parquet"), &whole).unwrap();
     let told = with(&["0.1", "--resume"]).success();
-    assert!(told.stderr.contains("1 files answered, 49 were there"), "{}", told.stderr);
+    assert!(told.stderr.contains("1 files answered, 49 skipped"), "{}", told.stderr);
     // Answers at another level are not those.
     let told = with(&["0.2", "--resume"]).code(2);
     assert!(told.stderr.contains("of another model or of other options"), "{}", told.stderr);
@@ -115,7 +115,7 @@ fn a_row_of_parquet_that_is_no_point_costs_itself_where_that_is_asked_for() {
     let predict = |rest: &[&str]| run(&[&["predict", &shared("model"), &at("rows.parquet")], rest].concat());
     predict(&[]).fails(&["rows.parquet", "`embedding`", "row 1"]);
     let told = predict(&["--on-error", "report", "--alpha", "0.1,0.05"]).code(1);
-    assert!(told.stderr.contains("4 rows were no points"), "{}", told.stderr);
+    assert!(told.stderr.contains("4 rows were invalid"), "{}", told.stderr);
     let answers: Vec<serde_json::Value> =
         told.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let rows: Vec<u64> = answers.iter().map(|answer| answer["row"].as_u64().unwrap()).collect();
@@ -141,7 +141,7 @@ fn a_row_of_parquet_that_is_no_point_costs_itself_where_that_is_asked_for() {
     predict(&["--on-error", "report", "-o", &at("sets.npz")]).fails(&["sets.npz", ".parquet"]);
     run(&["predict", &shared("model"), &shared("small.csv"), "--on-error", "report"])
         .fails(&["JSON lines and Parquet"]);
-    // Of many files each, and all of them are answered.
+    // Every one of several files is answered, with its invalid rows.
     let folder = at("many");
     fs::create_dir(&folder).unwrap();
     for name in ["a", "b"] {
@@ -169,12 +169,12 @@ fn what_makes_no_sense_is_said_before_anything_is_written() {
     refused(&[&at("parts"), "-o", &at("sets.parquet")], "several files are answered into a folder");
     refused(&[&at("parts"), "-o", &at("parts")], "would be overwritten, and it is read");
     refused(&[&at("nothing/*.parquet"), "-o", &at("sets")], "nothing");
-    refused(&[&at("parts/*.parquet"), "-o", &at("sets")], "no file has a name like that");
-    refused(&[&at("parts/even/part-00.parquet"), "--resume"], "--resume is for many files");
+    refused(&[&at("parts/*.parquet"), "-o", &at("sets")], "no file matches this pattern");
+    refused(&[&at("parts/even/part-00.parquet"), "--resume"], "--resume is for several files");
     fs::copy(shared("small.npz"), at("parts/even/part-00.npz")).unwrap();
     refused(&[&at("parts"), "-o", &at("sets")], "would both be answered in");
     fs::create_dir(at("empty")).unwrap();
-    refused(&[&at("empty"), "-o", &at("sets")], "is a directory without a file that could be read");
+    refused(&[&at("empty"), "-o", &at("sets")], "is a directory without a file that can be read");
     assert!(!Path::new(&at("sets")).exists());
 }
 

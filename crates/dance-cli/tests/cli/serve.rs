@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::client::{Serving, read_response};
 use super::{run, scratch, shared};
 
-/// Points of the shared test file, and what `dance predict` says about them.
+/// Returns the points of the shared test file, and their answers by `dance predict`.
 fn points() -> (Vec<Value>, Vec<Value>) {
     let sets = run(&[
         "predict",
@@ -127,11 +127,11 @@ fn a_bad_row_costs_itself_and_bad_requests_say_why() {
 }
 
 #[test]
-fn labels_survive_a_kill_and_recalibrate_by_chance_alone() {
+fn labels_survive_a_kill_and_only_random_points_recalibrate() {
     let (points, _) = points();
     let (folder, mut server) = serve_model(&["--data", &shared("test.npz")]);
-    let label = |server: &Serving, how: &str, labels: Value| {
-        server.post("/v1/labels", &json!({ "how": how, "labels": labels }))
+    let label = |server: &Serving, provenance: &str, labels: Value| {
+        server.post("/v1/labels", &json!({ "provenance": provenance, "labels": labels }))
     };
     let page = server.get("/v1/points").json();
     let audit: Vec<u64> =
@@ -140,19 +140,19 @@ fn labels_survive_a_kill_and_recalibrate_by_chance_alone() {
     let of = |place: u64| page["labels"][place as usize].clone();
     let audited: Vec<Value> =
         audit.iter().map(|&place| json!({ "point": place, "label": of(place) })).collect();
-    assert_eq!(label(&server, "chance", audited.into()).json()["recorded"], audit.len());
-    // A row that is no label costs itself, and where there is no other, the request.
+    assert_eq!(label(&server, "random", audited.into()).json()["recorded"], audit.len());
+    // An invalid row is refused alone; a request without a valid row is refused.
     let wrong = json!([{ "point": audit[0], "label": 7 }, 3, { "label": "x" }]);
-    let refused = label(&server, "chance", wrong.clone());
+    let refused = label(&server, "random", wrong.clone());
     assert_eq!((refused.status, refused.json()["rows"].as_array().unwrap().len()), (422, 3));
     assert_eq!(label(&server, "picked", json!([{ "point": other, "label": of(other) }])).status, 200);
-    // Neither counts as the other.
-    assert_eq!(label(&server, "chance", json!([{ "point": other, "label": of(other) }])).status, 409);
+    // The provenance of a point cannot change.
+    assert_eq!(label(&server, "random", json!([{ "point": other, "label": of(other) }])).status, 409);
     assert_eq!(label(&server, "picked", json!([{ "point": audit[0], "label": of(audit[0]) }])).status, 409);
     let embedding = &points[other as usize]["embedding"];
-    assert_eq!(label(&server, "chance", json!([{ "embedding": embedding, "label": "x" }])).status, 409);
+    assert_eq!(label(&server, "random", json!([{ "embedding": embedding, "label": "x" }])).status, 409);
     let before = server.get("/v1/monitor").json();
-    assert_eq!((before["chance"].as_u64(), before["picked"].as_u64()), (Some(audit.len() as u64), Some(1)));
+    assert_eq!((before["random"].as_u64(), before["picked"].as_u64()), (Some(audit.len() as u64), Some(1)));
 
     server.child.kill().unwrap();
     server.child.wait().unwrap();
@@ -167,11 +167,11 @@ fn labels_survive_a_kill_and_recalibrate_by_chance_alone() {
     let journal = journal.display().to_string();
     let ran = run(&["recalibrate", &model, &journal, "-o", &again, "--json"]).success().json();
     assert_eq!(ran["calibration_points"], audit.len());
-    assert!(ran["warnings"].to_string().contains("1 labels of points that were picked are left out"));
+    assert!(ran["warnings"].to_string().contains("1 labels of picked points are left out"));
 }
 
-/// Points that come by chance and are turned around are seen, whatever is looked at how often, and a restart forgets nothing. The bound
-/// is the martingale's: two are watched, each with half of the false alarms.
+/// Random points that are turned around raise an alarm, repeated points do not count, and a restart keeps the state.
+/// The bound is the martingale's: there are two of them, each with half of the false alarms.
 #[test]
 fn a_change_raises_an_alarm_that_survives_a_restart() {
     let (points, _) = points();
@@ -189,15 +189,15 @@ fn a_change_raises_an_alarm_that_survives_a_restart() {
     assert_eq!((&change(&server)["points"], &change(&server)["bound"]), (&0.into(), &100.0.into()));
     let count = points.len().min(60);
     let usual: Vec<Value> = (0..count).map(|row| turned(row, 1.0)).collect();
-    for how in ["chance", "chance", "picked"] {
-        // The same points again are no other points, and those that were picked say nothing.
-        server.post("/v1/labels", &json!({ "how": how, "labels": usual }));
+    for provenance in ["random", "random", "picked"] {
+        // Repeated points and picked points do not count.
+        server.post("/v1/labels", &json!({ "provenance": provenance, "labels": usual }));
     }
     let calm = change(&server);
     assert_eq!(calm["points"], count, "{calm}");
     assert!(calm["watched"].as_array().unwrap().iter().all(|one| one["alarm"].is_null()), "{calm}");
     let odd: Vec<Value> = (0..count).map(|row| turned(row, -1.0)).collect();
-    assert_eq!(server.post("/v1/labels", &json!({ "how": "chance", "labels": odd })).status, 200);
+    assert_eq!(server.post("/v1/labels", &json!({ "provenance": "random", "labels": odd })).status, 200);
     let alarmed = change(&server);
     let inputs = &alarmed["watched"][0];
     assert_eq!((&inputs["what"], &alarmed["points"]), (&"inputs".into(), &(2 * count).into()));
@@ -219,7 +219,8 @@ fn a_full_disk_costs_labels_and_no_answer() {
     }
     let (points, _) = points();
     let (_folder, server) = serve_model(&["--journal", "/dev/full"]);
-    let body = json!({ "how": "chance", "labels": [{ "embedding": points[0]["embedding"], "label": "x" }] });
+    let body =
+        json!({ "provenance": "random", "labels": [{ "embedding": points[0]["embedding"], "label": "x" }] });
     let refused = server.post("/v1/labels", &body);
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
     assert_eq!(server.get("/healthz").json()["status"], "degraded");
@@ -275,7 +276,7 @@ fn what_was_taken_is_finished_before_the_end() {
         for _ in 0..4 {
             let (server, request, stopped) = (&server, &request, &stopped);
             scope.spawn(move || {
-                // One connection, used until the server says that it closes.
+                // One connection, until the server closes it.
                 let mut stream = server.connect();
                 let mut reader = BufReader::new(stream.try_clone().unwrap());
                 loop {
@@ -298,7 +299,7 @@ fn what_was_taken_is_finished_before_the_end() {
 #[test]
 fn half_a_request_costs_nobody_else_anything() {
     let (points, _) = points();
-    // One turn at a time: whoever sends slowly must not hold it.
+    // The server answers one request at a time, which a slow sender must not block.
     let (_folder, server) = serve_model(&["--timeout", "1", "--max-requests", "1"]);
     let mut slow = server.connect();
     slow.write_all(b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{").unwrap();

@@ -104,7 +104,7 @@ fn a_stream_goes_on_behind_a_bad_line() {
     let zeros = serde_json::json!({ "embedding": vec![0.0; 384], "id": "nowhere" }).to_string();
     let text = [good[0], "nonsense", good[1], &zeros, "", "[1,2]", good[2]].join("\n") + "\n";
     let ran = piped(&["predict", &model, "-", "--on-error", "report"], &text).code(1);
-    assert!(ran.stderr.contains("3 rows were no points"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("3 rows were invalid"), "{}", ran.stderr);
     let answers: Vec<serde_json::Value> =
         ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let rows: Vec<(u64, bool)> =

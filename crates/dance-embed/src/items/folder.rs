@@ -1,4 +1,4 @@
-//! A folder of pictures: one sub-folder per class, or all in one.
+//! Folders of pictures: one sub-folder per class, or all pictures in one folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,14 @@ use dance::{Error, Result};
 
 use super::{Content, Items, Modality};
 
-/// What the names of pictures end in.
+/// The endings of picture files.
 const ENDINGS: [&str; 12] =
     ["jpg", "jpeg", "jpe", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "pbm"];
 
-/// Deeper than anyone sorts pictures; a link that leads back into its folder ends here.
+/// The deepest level of sub-folders. It ends links that lead back into their own folder.
 const DEEPEST: usize = 32;
 
+/// Reads a folder. Sub-folders are classes.
 pub(super) fn read(folder: &Path) -> Result<Items> {
     let (mut pictures, mut folders, mut ignored) = (Vec::new(), Vec::new(), 0);
     for path in sorted(folder)? {
@@ -33,6 +34,7 @@ pub(super) fn read(folder: &Path) -> Result<Items> {
         labels: None,
         ignored: 0,
     };
+    // The pictures of a class may lie at any depth.
     let mut labels = Vec::new();
     for class in folders {
         let mut of_class = Vec::new();
@@ -44,7 +46,8 @@ pub(super) fn read(folder: &Path) -> Result<Items> {
     if labels.len() < pictures.len() && !labels.is_empty() {
         return Err(Error::format(
             folder,
-            "has pictures by itself and in sub-folders; sub-folders are classes, so move each picture into one, or all out of them",
+            "has pictures by itself and in sub-folders; sub-folders are classes, so move each picture into one, or \
+             all out of them",
         ));
     }
     let name =
@@ -56,6 +59,7 @@ pub(super) fn read(folder: &Path) -> Result<Items> {
     Ok(items)
 }
 
+/// Collects the pictures of a folder and its sub-folders, and counts other files.
 fn collect(folder: &Path, depth: usize, pictures: &mut Vec<PathBuf>, ignored: &mut usize) -> Result<()> {
     if depth > DEEPEST {
         return Err(Error::format(
@@ -75,7 +79,7 @@ fn collect(folder: &Path, depth: usize, pictures: &mut Vec<PathBuf>, ignored: &m
     Ok(())
 }
 
-/// What is in a folder, hidden files left out, in the order of the names.
+/// Returns the entries of a folder without hidden files, sorted by name.
 fn sorted(folder: &Path) -> Result<Vec<PathBuf>> {
     let wrong = |error| Error::io(folder, error);
     let mut paths = Vec::new();

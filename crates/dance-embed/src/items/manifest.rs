@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::{Items, Row, of_rows};
 
-/// Longer than any text that an encoder reads to its end.
+/// The longest line, in bytes.
 const LONGEST_LINE: usize = 16 << 20;
 
-/// A text per line; empty lines are none.
+/// Reads one text per line, without empty lines.
 pub(super) fn lines(path: &Path) -> Result<Items> {
     let mut texts = Vec::new();
     each_line(path, |_, line| {
@@ -24,7 +24,7 @@ pub(super) fn lines(path: &Path) -> Result<Items> {
     Ok(Items::texts(path.display().to_string(), texts))
 }
 
-/// Columns `path` or `text`, `label`, `id`.
+/// Reads the columns `path` or `text`, `label` and `id` of a table.
 pub(super) fn table(path: &Path, delimiter: u8) -> Result<Items> {
     let wrong = |error: csv::Error| {
         Error::format(path, format!("{error}; quote cells that hold separators or line breaks"))
@@ -52,7 +52,7 @@ pub(super) fn table(path: &Path, delimiter: u8) -> Result<Items> {
     of_rows(path, rows, |row| format!("line {}", places[row]))
 }
 
-/// Objects with `path` or `text`, `label`, `id`.
+/// Reads one JSON object per line, with `path` or `text`, `label` and `id`.
 pub(super) fn json_lines(path: &Path) -> Result<Items> {
     let (mut rows, mut places) = (Vec::new(), Vec::new());
     each_line(path, |number, line| {
@@ -86,12 +86,13 @@ pub(super) fn json_lines(path: &Path) -> Result<Items> {
     of_rows(path, rows, |row| format!("line {}", places[row]))
 }
 
+/// The error of a table without a known column.
 fn missing(path: &Path, found: Vec<String>) -> Error {
     let help = "Name the column of pictures `path`, or that of texts `text`";
     Error::MissingKey { path: path.to_owned(), key: "path".into(), found, help }
 }
 
-/// Lines, counted from 1, without their ends and without a byte order mark.
+/// Calls `take` with every line and its number from 1, without line ends and without a byte order mark.
 fn each_line(path: &Path, mut take: impl FnMut(usize, &str) -> Result<()>) -> Result<()> {
     let wrong = |error| Error::io(path, error);
     let mut reader = BufReader::new(File::open(path).map_err(wrong)?);

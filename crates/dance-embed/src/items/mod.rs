@@ -1,12 +1,14 @@
-//! What is to be embedded: pictures or texts, each with an id, and labels where they are known.
+//! Inputs: pictures or texts, each with an id, and with labels if they are known.
 //!
 //! | Source | Pictures or texts | Labels | Ids |
 //! |---|---|---|---|
 //! | a folder of folders | picture files, at any depth | the sub-folder | the path within the folder |
 //! | a folder of pictures | picture files | | the file name |
-//! | `.csv`, `.tsv`, `.jsonl`, `.parquet` | column `path` (relative to the file) or `text` | column `label` | column `id`, or the path or text |
-//! | `.parquet` of Hugging Face's datasets | column `image` with `bytes` and `path` | column `label` | the path, or the row |
+//! | a table¹ | column `path` (relative to the file) or `text` | column `label` | column `id`, or the path or text |
+//! | a data set of Hugging Face² | column `image` with `bytes` and `path` | column `label` | the path, or the row |
 //! | `.txt` | a text per line | | the text |
+//!
+//! ¹ `.csv`, `.tsv`, `.jsonl` or `.parquet`. ² `.parquet`.
 
 mod folder;
 mod manifest;
@@ -17,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use dance::{Error, Result};
 
-/// What an encoder takes.
+/// The kind of an encoder's inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Modality {
     /// Pictures.
@@ -27,7 +29,7 @@ pub enum Modality {
 }
 
 impl Modality {
-    /// In a sentence.
+    /// Returns its name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pictures => "pictures",
@@ -47,25 +49,25 @@ pub enum Content {
     Text(String),
 }
 
-/// Pictures or texts with what is known about them.
+/// Pictures or texts with their ids and labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Items {
-    /// Where they come from, for messages.
+    /// Their source, for messages.
     pub origin: String,
-    /// All are pictures, or all are texts.
+    /// The kind of all of them: pictures or texts.
     pub modality: Modality,
     /// The pictures or texts.
     pub contents: Vec<Content>,
-    /// A name for each.
+    /// An id for each.
     pub ids: Vec<String>,
-    /// A label for each.
+    /// A label for each, if labels are known.
     pub labels: Option<Vec<String>>,
-    /// Files that were passed over, since their names are not those of pictures.
+    /// The number of files that were ignored, as their names do not end like those of pictures.
     pub ignored: usize,
 }
 
 impl Items {
-    /// Reads what is at `path`: its kind and name say what it is.
+    /// Reads the inputs at `path`: a folder, or a file with a known ending.
     pub fn read(path: &Path) -> Result<Self> {
         let found = std::fs::metadata(path).map_err(|error| Error::io(path, error))?;
         let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -90,7 +92,8 @@ impl Items {
             _ => {
                 return Err(Error::format(
                     path,
-                    "cannot tell what it is by its name; a folder of pictures, .txt, .csv, .tsv, .jsonl or .parquet can be embedded",
+                    "cannot tell what it is by its name; a folder of pictures, .txt, .csv, .tsv, .jsonl or .parquet \
+                     can be embedded",
                 ));
             }
         };
@@ -100,7 +103,7 @@ impl Items {
         Ok(items)
     }
 
-    /// Texts by themselves.
+    /// Takes texts, which are their own ids.
     pub fn texts(origin: impl Into<String>, texts: Vec<String>) -> Self {
         Self {
             origin: origin.into(),
@@ -113,7 +116,7 @@ impl Items {
     }
 }
 
-/// A row of a manifest, as its columns have it.
+/// A row of a table.
 #[derive(Default)]
 struct Row {
     path: Option<String>,
@@ -122,18 +125,19 @@ struct Row {
     id: Option<String>,
 }
 
-/// Puts rows together. `place` names a row as the user knows it.
+/// Converts rows of a table. `place` names a row for messages.
 fn of_rows(path: &Path, rows: Vec<Row>, place: impl Fn(usize) -> String) -> Result<Items> {
     let wrong = |row: usize, problem: &str| Error::format(path, format!("{}: {problem}", place(row)));
+    // The first row decides: pictures or texts, with or without labels. All others must agree.
     let folder = path.parent().unwrap_or(Path::new("."));
     let pictures = rows.first().is_some_and(|row| row.path.is_some());
-    let labelled = rows.first().is_some_and(|row| row.label.is_some());
+    let has_labels = rows.first().is_some_and(|row| row.label.is_some());
     let mut items = Items {
         origin: path.display().to_string(),
         modality: if pictures { Modality::Pictures } else { Modality::Texts },
         contents: Vec::with_capacity(rows.len()),
         ids: Vec::with_capacity(rows.len()),
-        labels: labelled.then(Vec::new),
+        labels: has_labels.then(Vec::new),
         ignored: 0,
     };
     for (place, row) in rows.into_iter().enumerate() {
@@ -148,6 +152,7 @@ fn of_rows(path: &Path, rows: Vec<Row>, place: impl Fn(usize) -> String) -> Resu
                 ));
             }
         };
+        // A label for every row, or for none.
         match (&mut items.labels, row.label) {
             (Some(labels), Some(label)) => labels.push(label),
             (None, None) => {}

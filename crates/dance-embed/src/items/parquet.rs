@@ -1,4 +1,5 @@
-//! Parquet: data sets of Hugging Face's, with pictures inside (`image: struct<bytes, path>`), and manifests like the others.
+//! Parquet files: data sets of Hugging Face with pictures inside (`image: struct<bytes, path>`), and tables like the
+//! others.
 
 use std::path::Path;
 
@@ -8,6 +9,7 @@ use serde_json::Value;
 
 use super::{Content, Items, Modality, Row, of_rows};
 
+/// Reads a Parquet file.
 pub(super) fn read(path: &Path) -> Result<Items> {
     let fields = ParquetFields::open(path)?;
     let names = fields.names();
@@ -23,6 +25,7 @@ pub(super) fn read(path: &Path) -> Result<Items> {
         };
         fields.read(name)?.into_iter().enumerate().map(text).collect::<Result<_>>().map(Some)
     };
+    // Without pictures inside, it is a table like any other.
     let labels = texts("label")?.map(|labels| named(labels, fields.note("huggingface")));
     let ids = texts("id")?;
     if !has("image.bytes") {
@@ -43,6 +46,7 @@ pub(super) fn read(path: &Path) -> Result<Items> {
         });
         return of_rows(path, rows.collect(), |row| format!("row {row}"));
     }
+    // A picture is in the file, or in a file of its own beside it.
     let paths = if has("image.path") { texts("image.path")? } else { None };
     let folder = path.parent().unwrap_or(Path::new("."));
     let (mut contents, mut found_ids) = (Vec::new(), Vec::new());
@@ -51,11 +55,12 @@ pub(super) fn read(path: &Path) -> Result<Items> {
         contents.push(match (bytes, &name) {
             (Some(bytes), _) => Content::Bytes(bytes),
             (None, Some(name)) => Content::File(folder.join(name)),
-            (None, None) => Content::Bytes(Vec::new()), // told as an empty file when its turn comes
+            (None, None) => Content::Bytes(Vec::new()), // reported as an empty file when it is embedded
         });
         let id = ids.as_ref().and_then(|ids| ids[row].clone());
         found_ids.push(id.or(name).unwrap_or_else(|| row.to_string()));
     }
+    // All rows need a label.
     let labels = labels
         .map(|labels| {
             let label = |(row, label): (usize, Option<String>)| {
@@ -76,7 +81,7 @@ pub(super) fn read(path: &Path) -> Result<Items> {
     })
 }
 
-/// Labels that are numbers get the names that the data set's own notes have for them.
+/// Replaces labels that are numbers by their names in the metadata of the data set.
 fn named(labels: Vec<Option<String>>, notes: Option<&str>) -> Vec<Option<String>> {
     let notes: Option<Value> = notes.and_then(|notes| serde_json::from_str(notes).ok());
     let names = notes.as_ref().and_then(|notes| notes.pointer("/info/features/label/names")?.as_array());

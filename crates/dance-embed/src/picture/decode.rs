@@ -1,8 +1,8 @@
-//! From the bytes of a picture file to 8-bit red, green and blue, as Pillow's `convert("RGB")` gives them: alpha is dropped, of
-//! 16 bits the upper 8 stay, gray becomes three equal channels, palettes their colors. A picture that a camera held sideways
-//! (EXIF orientation) is turned upright first, as `transformers` does.
+//! Decoding of picture files to 8-bit red, green and blue, as by Pillow's `convert("RGB")`: alpha is dropped, the upper
+//! 8 of 16 bits stay, gray becomes three equal channels, and palettes become their colors. A picture with an EXIF
+//! orientation is turned upright first, as `transformers` does.
 //!
-//! A file is untrusted. Its size in pixels is known from its header, and refused there when it is absurd.
+//! A file is untrusted. Its size in pixels is known from its header, and an absurd size is refused there.
 
 use std::io::Cursor;
 
@@ -10,13 +10,13 @@ use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Li
 
 use super::{Picture, jpeg};
 
-/// More pixels than this are an attack, or a mistake: the limit at which Pillow refuses.
+/// The largest number of pixels, which is Pillow's limit. More are an attack or a mistake.
 pub const MOST_PIXELS: u64 = 178_956_970;
 
-/// Memory that a decoder may take beside the pixels.
+/// The largest memory of a decoder, beside the pixels.
 const MOST_MEMORY: u64 = 2 << 30;
 
-/// Decodes a picture, or says why it cannot be.
+/// Decodes a picture; an error says why it cannot be decoded.
 pub fn decode(bytes: &[u8]) -> Result<Picture, String> {
     if bytes.is_empty() {
         return Err("is empty (0 bytes)".into());
@@ -27,7 +27,8 @@ pub fn decode(bytes: &[u8]) -> Result<Picture, String> {
     if format.is_none() {
         return Err("is no picture that can be read (JPEG, PNG, WebP, GIF, BMP, TIFF, PNM)".into());
     }
-    let mut decoder = reader.into_decoder().map_err(told)?;
+    // The header has the size, which is checked before any pixel is decoded.
+    let mut decoder = reader.into_decoder().map_err(describe)?;
     let (width, height) = decoder.dimensions();
     let pixels = u64::from(width) * u64::from(height);
     if pixels == 0 {
@@ -40,21 +41,21 @@ pub fn decode(bytes: &[u8]) -> Result<Picture, String> {
     }
     let mut limits = Limits::default();
     limits.max_alloc = Some(MOST_MEMORY);
-    decoder.set_limits(limits).map_err(told)?;
-    let orientation = decoder.orientation().map_err(told)?;
+    decoder.set_limits(limits).map_err(describe)?;
+    let orientation = decoder.orientation().map_err(describe)?;
     let mut image = if format == Some(ImageFormat::Jpeg) {
         let pixels = jpeg::decode(bytes).map_err(|problem| format!("cannot be decoded: {problem}"))?;
-        let image =
-            RgbImage::from_raw(width, height, pixels).ok_or("has another size than its header says")?;
+        let image = RgbImage::from_raw(width, height, pixels).ok_or("has another size than in its header")?;
         DynamicImage::ImageRgb8(image)
     } else {
-        DynamicImage::from_decoder(decoder).map_err(told)?
+        DynamicImage::from_decoder(decoder).map_err(describe)?
     };
     image.apply_orientation(orientation);
     Ok(Picture { width: image.width() as usize, height: image.height() as usize, pixels: rgb(image) })
 }
 
-fn told(error: ImageError) -> String {
+/// Describes an error in one line.
+fn describe(error: ImageError) -> String {
     match error {
         ImageError::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
             "ends too early".into()
@@ -65,6 +66,7 @@ fn told(error: ImageError) -> String {
     .replace('\n', " ")
 }
 
+/// Returns the pixels of an image in three channels of 8 bits.
 fn rgb(image: DynamicImage) -> Vec<u8> {
     let upper = |value: u16| (value >> 8) as u8;
     match image {

@@ -1,21 +1,22 @@
-//! JPEG, by the same C library that Pillow uses. What a JPEG's pixels are is left open by the standard in the last bit, and
-//! encoders of small pictures notice: a decoder that rounds otherwise moved embeddings of `EuroSAT`'s 64 × 64 tiles by a tenth of their length.
+//! JPEG, by the C library that Pillow uses. The standard leaves the last bit of a pixel open, which matters for small
+//! pictures: a decoder with another rounding moved embeddings of `EuroSAT`'s 64 × 64 tiles by a tenth of their length.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use mozjpeg::{ColorSpace, Decompress};
 
-/// Red, green and blue of every pixel.
+/// Returns red, green and blue of every pixel.
 pub(super) fn decode(bytes: &[u8]) -> Result<Vec<u8>, String> {
-    // The library fills what is missing with gray.
+    // The library would fill missing data with gray.
     if !is_whole(bytes) {
         return Err("ends too early".into());
     }
-    // It reports what it cannot decode by unwinding, and drops what it was working on.
+    // The library reports errors by unwinding.
     let outcome = catch_unwind(AssertUnwindSafe(|| pixels(bytes).map_err(|error| error.to_string())));
     outcome.unwrap_or_else(|report| Err(report.downcast_ref::<String>().cloned().unwrap_or_default()))
 }
 
+/// Decodes gray, CMYK and color files.
 fn pixels(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     let file = Decompress::new_mem(bytes)?;
     match file.components().len() {
@@ -31,7 +32,7 @@ fn pixels(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     }
 }
 
-/// Four inks, stored inverted as everybody does since Adobe did, as Pillow mixes them.
+/// Converts four inks, stored inverted as Adobe does, to light as Pillow does.
 fn of_inks(inks: [u8; 4]) -> [u8; 3] {
     let [cyan, magenta, yellow, black] = inks.map(|ink| 255 - u32::from(ink));
     let light = 255 - black;
@@ -41,7 +42,7 @@ fn of_inks(inks: [u8; 4]) -> [u8; 3] {
     })
 }
 
-/// Whether an end follows the last scan: the bytes of a scan never look like a marker.
+/// Returns whether an end marker follows the last scan. The bytes of a scan never look like a marker.
 fn is_whole(bytes: &[u8]) -> bool {
     let last = |marker: u8| bytes.windows(2).rposition(|pair| pair == [0xff, marker]);
     match (last(0xda), last(0xd9)) {

@@ -1,4 +1,4 @@
-//! Pictures: decoded ([`decode()`]), resized as Pillow does (`resample`), cropped and normalised ([`prepare()`]).
+//! Pictures: decoding ([`decode()`]), resizing as Pillow does (`resample`), cropping and normalisation ([`prepare()`]).
 
 mod decode;
 mod jpeg;

@@ -1,10 +1,10 @@
-//! From a picture to the numbers that an encoder takes: resized, cropped around its centre, normalised; as the image processors of
-//! `transformers` do it on Pillow.
+//! Preparation: from a picture to the numbers that an encoder takes. It is resized, cropped around its center and
+//! normalised, as by the image processors of `transformers` with Pillow.
 
 use super::{Picture, resize};
 use crate::settings::{PictureSettings, Resize};
 
-/// Channels, rows, columns.
+/// Returns the numbers of a picture, by channel, row and column.
 pub fn prepare(picture: &Picture, settings: &PictureSettings) -> Vec<f32> {
     let (width, height) = settings.resize.of(picture.width, picture.height);
     let resized;
@@ -15,7 +15,7 @@ pub fn prepare(picture: &Picture, settings: &PictureSettings) -> Vec<f32> {
         &resized
     };
     let (rows, columns) = settings.crop.unwrap_or((picture.height, picture.width));
-    // Rounded down, also where the picture is smaller than the crop and the border is black.
+    // Rounded down, also if the picture is smaller than the crop and gets a black border.
     let top = (picture.height as i64 - rows as i64).div_euclid(2);
     let left = (picture.width as i64 - columns as i64).div_euclid(2);
     let tables = [0, 1, 2].map(|channel| settings.table(channel));
@@ -37,7 +37,7 @@ pub fn prepare(picture: &Picture, settings: &PictureSettings) -> Vec<f32> {
 }
 
 impl Resize {
-    /// The new width and height. The longer side is rounded down, and at least 1.
+    /// Returns the new width and height. The longer side is rounded down.
     fn of(self, width: usize, height: usize) -> (usize, usize) {
         match self {
             Self::Keep => (width, height),
@@ -51,7 +51,7 @@ impl Resize {
 }
 
 impl PictureSettings {
-    /// What each of 256 values of a channel becomes.
+    /// Returns the number for each of the 256 values of a channel.
     fn table(&self, channel: usize) -> [f32; 256] {
         std::array::from_fn(|value| {
             let value = (value as f64 * self.scale) as f32;

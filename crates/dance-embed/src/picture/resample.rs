@@ -1,23 +1,24 @@
-//! Resizing as Pillow does it, bit for bit: a filter as wide as the reduction (so that nothing aliases), two passes, and between
-//! them 8 bits per channel.
+//! Resizing as by Pillow, bit for bit: a filter as wide as the reduction, which avoids aliasing, in two passes with 8
+//! bits per channel between them.
 //!
-//! For an output pixel at `c = (i + ½)·s`, `s` the reduction, the weights are `w(x) = f((x + ½ - c)/max(s, 1))` over the support,
-//! divided by their sum and rounded to 22 binary digits; sums are whole numbers, so that every machine gives the same.
+//! For an output pixel at `c = (i + ½)·s`, where `s` is the reduction, the weights are `w(x) = f((x + ½ - c)/max(s,
+//! 1))` over the support. They are divided by their sum and rounded to 22 binary digits. Sums are whole numbers, so
+//! that every machine gives the same result.
 //!
-//! Cost: `3·width·height` products for each tap of the filter, of which there are `2·support·max(s, 1)`.
+//! Cost: `3·width·height` products for each tap of the filter. There are `2·support·max(s, 1)` taps.
 
 use super::Picture;
 
-/// Binary digits of the weights: what 32 bits leave beside 8 of a channel and 2 for sums beyond it.
+/// Binary digits of the weights: 32 bits less 8 of a channel and 2 for sums beyond its range.
 const DIGITS: u32 = 32 - 8 - 2;
 
-/// What weighs the neighbors of a pixel.
+/// The function that weighs the neighbors of a pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Filter {
     /// The mean of the pixels that fall into the new one.
     Box,
-    /// A triangle.
+    /// A triangular function.
     Bilinear,
     /// A triangle, sharpened by a Hamming window.
     Hamming,
@@ -28,7 +29,7 @@ pub enum Filter {
 }
 
 impl Filter {
-    /// By the number that Pillow and `preprocessor_config.json` have for it.
+    /// Returns the filter with this number in Pillow and in `preprocessor_config.json`.
     pub fn of_number(number: u64) -> Option<Self> {
         [
             None,
@@ -82,11 +83,12 @@ struct Taps {
     weights: Vec<i32>,
 }
 
+/// Returns the weights of every output pixel along one axis.
 fn taps(input: usize, output: usize, filter: Filter) -> Vec<Taps> {
     let scale = input as f64 / output as f64;
     let wide = scale.max(1.0);
     let support = filter.support() * wide;
-    let of = |place: usize| {
+    let taps_at = |place: usize| {
         let center = (place as f64 + 0.5) * scale;
         let first = (center - support + 0.5).max(0.0) as usize;
         let end = ((center + support + 0.5) as usize).min(input);
@@ -99,17 +101,18 @@ fn taps(input: usize, output: usize, filter: Filter) -> Vec<Taps> {
         };
         Taps { first, weights: weights.into_iter().map(whole).collect() }
     };
-    (0..output).map(of).collect()
+    (0..output).map(taps_at).collect()
 }
 
-/// A sum of weighted channels as a channel.
+/// Rounds a weighted sum to a channel.
 fn channel(sum: i32) -> u8 {
     (sum >> DIGITS).clamp(0, 255) as u8
 }
 
+/// One half, which rounds sums to the nearest.
 const HALF: i32 = 1 << (DIGITS - 1);
 
-/// The picture in another size, which must not be 0.
+/// Returns the picture in another size, which must not be 0.
 pub fn resize(picture: &Picture, width: usize, height: usize, filter: Filter) -> Picture {
     let mut narrow;
     let mut wide = picture;
@@ -124,7 +127,7 @@ pub fn resize(picture: &Picture, width: usize, height: usize, filter: Filter) ->
     Picture { width, height, pixels: down(wide, &taps(wide.height, height, filter)) }
 }
 
-/// Every row to its new width.
+/// Resizes every row to its new width.
 fn across(picture: &Picture, taps: &[Taps]) -> Vec<u8> {
     let mut out = Vec::with_capacity(picture.height * taps.len() * 3);
     for row in picture.pixels.chunks_exact(picture.width * 3) {
@@ -142,7 +145,7 @@ fn across(picture: &Picture, taps: &[Taps]) -> Vec<u8> {
     out
 }
 
-/// Every column to its new height, a whole row at a time.
+/// Resizes every column to its new height, a whole row at a time.
 fn down(picture: &Picture, taps: &[Taps]) -> Vec<u8> {
     let length = picture.width * 3;
     let mut out = Vec::with_capacity(taps.len() * length);

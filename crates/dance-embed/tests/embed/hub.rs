@@ -69,12 +69,12 @@ fn a_cut_download_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn what_is_not_what_the_hub_says_is_thrown_away() {
+fn contents_with_another_hash_are_deleted() {
     let cache = tempfile::tempdir().unwrap();
     let context = Context::new(1).unwrap();
     let (lying, _) = hub(Manner::Lies, cache.path());
     for (file, hash) in [("onnx/model.onnx", WEIGHTS), ("config.json", CONFIG)] {
-        refused(lying.file(REPOSITORY, file, true, &context), &[file, hash, "abab", "thrown away"]);
+        refused(lying.file(REPOSITORY, file, true, &context), &[file, hash, "abab", "deleted"]);
     }
     let left: Vec<_> = fs::read_dir(cache.path().join("models--people--encoder/blobs")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");

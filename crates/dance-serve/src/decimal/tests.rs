@@ -1,9 +1,9 @@
-//! Numbers as they are written, against the general reader.
+//! Tests of parsed numbers against `serde_json`.
 
 use super::*;
 
-/// What the general reader makes of an array; `None` where it refuses.
-fn general(text: &str) -> Option<Vec<f32>> {
+/// Returns the array that `serde_json` parses; `None` where it fails.
+fn by_serde(text: &str) -> Option<Vec<f32>> {
     let values: Vec<f64> = serde_json::from_str(text).ok()?;
     Some(values.into_iter().map(|value| value as f32).collect())
 }
@@ -12,20 +12,20 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// Reads an array in both ways, which must agree: on every bit, or on there being nothing to read.
+/// Parses an array in both ways. They must agree on every bit, or both fail.
 fn check(text: &str) {
     let mut values = Vec::new();
     let length = array(text.as_bytes(), usize::MAX, &mut values);
-    match general(text) {
+    match by_serde(text) {
         Some(expected) => {
             assert_eq!(length, Some(text.len()), "{text}");
             assert_eq!(bits(&values), bits(&expected), "{text}");
         }
-        None => assert!(length != Some(text.len()), "{text} is refused"),
+        None => assert!(length != Some(text.len()), "{text} is no array of numbers"),
     }
 }
 
-/// A stream of numbers to make texts of.
+/// A generator of pseudo-random numbers.
 struct Draw(u64);
 
 impl Draw {
@@ -97,9 +97,9 @@ fn any_digits_and_exponents() {
     }
 }
 
-/// Decimals at, just above and just below the middle between two f32, with as many digits as it takes to tell, and with fewer.
+/// Tests decimals at, just above and just below the middle between two f32, with all of their digits and with fewer.
 #[test]
-fn numbers_in_the_middle_between_two() {
+fn numbers_near_the_middle_between_two() {
     let mut draw = Draw(3);
     for _ in 0..20_000 {
         let exponent = 110 + draw.below(30) as u32;
@@ -116,8 +116,9 @@ fn numbers_in_the_middle_between_two() {
 }
 
 #[test]
-fn the_ends_of_what_there_is() {
+fn numbers_at_the_limits() {
     for text in [
+        // Zeros.
         "0",
         "-0",
         "0.0",
@@ -125,6 +126,7 @@ fn the_ends_of_what_there_is() {
         "-0e5",
         "0e999999999999999999999",
         "-0.000e-7",
+        // The limits of f64.
         "1e-400",
         "-1e-400",
         "1e400",
@@ -137,6 +139,7 @@ fn the_ends_of_what_there_is() {
         "3e-324",
         "4.9e-324",
         "2.2250738585072011e-308",
+        // The limits of f32.
         "1e-45",
         "7e-46",
         "7.006492321624085e-46",
@@ -149,6 +152,7 @@ fn the_ends_of_what_there_is() {
         "3.4028235677973367e38",
         "1e39",
         "1e60",
+        // Mantissas at 2^53 and 2^64, and powers of ten at 10^22.
         "9007199254740991",
         "9007199254740992",
         "9007199254740993",
@@ -162,6 +166,7 @@ fn the_ends_of_what_there_is() {
         "1e23",
         "9007199254740993e22",
         "9007199254740993e-22",
+        // Many digits and large exponents.
         "0.00000000000000000000000000000000000000000000012345678901234567",
         "12345678",
         "123456789",
@@ -179,8 +184,9 @@ fn the_ends_of_what_there_is() {
 }
 
 #[test]
-fn what_is_no_array_of_numbers_is_left_alone() {
+fn invalid_arrays_are_left_to_serde() {
     for text in [
+        // Arrays without an end, or with a comma too many.
         "",
         "[",
         "]",
@@ -190,6 +196,7 @@ fn what_is_no_array_of_numbers_is_left_alone() {
         "[,1]",
         "[1 2]",
         "[1,,2]",
+        // Numbers that JSON does not allow.
         "[01]",
         "[-]",
         "[-01]",
@@ -206,6 +213,7 @@ fn what_is_no_array_of_numbers_is_left_alone() {
         "[NaN]",
         "[inf]",
         "[-Infinity]",
+        // Other values and other whitespace.
         "[null]",
         "[\"1\"]",
         "[[1]]",

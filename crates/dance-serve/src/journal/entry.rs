@@ -1,4 +1,4 @@
-//! One label that became known.
+//! Entry: one label that became known, as a line of the journal.
 
 use std::borrow::Cow;
 
@@ -7,20 +7,21 @@ use utoipa::ToSchema;
 
 use crate::level::Level;
 
-/// How a point was found whose label became known.
+/// The way in which a point was found whose label became known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum How {
-    /// By chance: any point was as likely. Such points are like new ones, and may calibrate a model and judge it.
-    Chance,
-    /// For what it is: a large set, a doubtful label. Such points are not like new ones.
+pub enum Provenance {
+    /// Drawn at random: every point was as likely. Such points are like new ones, and may calibrate and evaluate a
+    /// model.
+    Random,
+    /// Picked for a property, such as a large set or a doubtful label. Such points are not like new ones.
     Picked,
 }
 
-impl How {
+impl Provenance {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Chance => "chance",
+            Self::Random => "random",
             Self::Picked => "picked",
         }
     }
@@ -30,49 +31,49 @@ impl How {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Entry<'a> {
     pub(crate) time: Cow<'a, str>,
-    pub(crate) how: How,
-    /// What it was picked for.
+    pub(crate) provenance: Provenance,
+    /// The reason for which the point was picked.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) why: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) id: Option<Cow<'a, str>>,
     pub(crate) label: Cow<'a, str>,
-    /// At which levels the label was in the set of the model that was there.
+    /// The levels at which the label was in the set of `model`.
     pub(crate) level: Level,
-    /// That model.
+    /// The id of the model that was served.
     pub(crate) model: Cow<'a, str>,
     pub(crate) embedding: Cow<'a, [f32]>,
 }
 
-/// What is kept of an entry in memory.
+/// The part of an entry that stays in memory.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Brief {
+pub(crate) struct Summary {
     pub(crate) time: String,
-    pub(crate) how: How,
+    pub(crate) provenance: Provenance,
     pub(crate) id: Option<String>,
     pub(crate) label: String,
     pub(crate) level: Level,
-    /// The point by its numbers.
+    /// The hash of the embedding.
     pub(crate) point: u64,
 }
 
 impl Entry<'_> {
-    pub(crate) fn brief(&self) -> Brief {
-        Brief {
+    pub(crate) fn summary(&self) -> Summary {
+        Summary {
             time: self.time.clone().into_owned(),
-            how: self.how,
+            provenance: self.provenance,
             id: self.id.as_deref().map(str::to_owned),
             label: self.label.clone().into_owned(),
             level: self.level,
-            point: fingerprint(&self.embedding),
+            point: hash_of(&self.embedding),
         }
     }
 }
 
-/// A point by 64 bits of its own.
-pub(crate) fn fingerprint(embedding: &[f32]) -> u64 {
+/// Returns a hash of an embedding, by which the same point is found again. It is never written to a file.
+pub(crate) fn hash_of(embedding: &[f32]) -> u64 {
     use std::hash::{DefaultHasher, Hasher};
-    let mut hasher = DefaultHasher::new(); // with its fixed keys; nothing that is kept depends on it
+    let mut hasher = DefaultHasher::new();
     for value in embedding {
         hasher.write_u32(value.to_bits());
     }

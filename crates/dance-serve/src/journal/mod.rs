@@ -1,7 +1,8 @@
-//! Labels that became known: appended to a file of JSON lines, each flushed to the disk before it is acknowledged.
+//! Journal: a file of JSON lines to which labels are appended when they become known.
 //!
-//! A line that a crash tore is cut off at the next start: it was never acknowledged. Where the disk refuses, the file is brought
-//! back to what it was, the labels are refused, and health says so; answers go on. One server writes a journal at a time.
+//! Each line is flushed to the disk before it is acknowledged. The next start cuts off a last line without an end,
+//! which was never acknowledged. When a write fails, the file gets its length of before, the labels are refused,
+//! `/healthz` reports it, and predictions go on. A file lock keeps a second server from writing the same journal.
 
 mod entry;
 mod table;
@@ -12,13 +13,13 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use entry::How;
-pub(crate) use entry::{Brief, Entry, fingerprint};
+pub use entry::Provenance;
+pub(crate) use entry::{Entry, Summary, hash_of};
 pub use table::{is_journal, read_drawn};
 
 use crate::telemetry;
 
-/// Labels that became known.
+/// The journal of one server.
 pub(crate) struct Journal {
     path: PathBuf,
     inner: Mutex<Inner>,
@@ -26,19 +27,20 @@ pub(crate) struct Journal {
 
 #[derive(Default)]
 struct Inner {
-    /// Opened with the first label, so that a server that gets none leaves no file.
+    /// The open file; it is created with the first label, so that a server without labels leaves no file.
     file: Option<File>,
-    /// Bytes of whole lines.
+    /// The number of bytes in whole lines.
     length: u64,
-    /// What the disk said last, while it refuses.
+    /// The error of the last write, if it failed.
     failure: Option<String>,
-    entries: Vec<Brief>,
-    /// How each point was found, by its numbers.
-    found: HashMap<u64, How>,
+    entries: Vec<Summary>,
+    /// The provenance of each point, by the hash of its embedding.
+    provenance: HashMap<u64, Provenance>,
 }
 
 impl Journal {
-    /// Reads what there is. A journal that cannot be read refuses labels and says why; the server is there for answers first.
+    /// Reads the file, if it exists. With a journal that cannot be read, the server starts all the same and refuses
+    /// labels.
     pub(crate) fn open(path: &Path) -> Self {
         let mut inner = Inner::default();
         if path.exists()
@@ -55,12 +57,12 @@ impl Journal {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why labels cannot be written, where they cannot.
+    /// Returns the error that keeps labels from being written, if any.
     pub(crate) fn failure(&self) -> Option<String> {
         self.lock().failure.clone()
     }
 
-    /// Appends entries, all or none, and returns when they are on the disk.
+    /// Appends all of the entries or none, and returns when they are on the disk.
     pub(crate) fn append(&self, entries: &[Entry<'_>]) -> Result<(), String> {
         let inner = &mut *self.lock();
         let outcome = inner.append(&self.path, entries);
@@ -69,7 +71,7 @@ impl Journal {
         outcome
     }
 
-    /// Hands on all entries with their points, oldest first, some at a time.
+    /// Reads all entries from the file, oldest first, and passes them to `take` in blocks of at most `most`.
     pub(crate) fn replay(&self, most: usize, take: &mut dyn FnMut(&[Entry<'static>])) -> Result<(), String> {
         let inner = self.lock();
         if inner.length == 0 {
@@ -91,14 +93,14 @@ impl Journal {
         Ok(())
     }
 
-    /// How a point was found whose label is known already.
-    pub(crate) fn found(&self, point: u64) -> Option<How> {
-        self.lock().found.get(&point).copied()
+    /// Returns the provenance of a point by its hash; `None` for a point without a label so far.
+    pub(crate) fn provenance(&self, point: u64) -> Option<Provenance> {
+        self.lock().provenance.get(&point).copied()
     }
 
-    /// What `look` makes of all entries, oldest first.
-    pub(crate) fn with_entries<T>(&self, look: impl FnOnce(&[Brief]) -> T) -> T {
-        look(&self.lock().entries)
+    /// Returns all entries, oldest first.
+    pub(crate) fn summaries(&self) -> Vec<Summary> {
+        self.lock().entries.clone()
     }
 }
 
@@ -112,9 +114,9 @@ impl Inner {
             serde_json::to_writer(&mut lines, entry).map_err(|error| refused(path, &error))?;
             lines.push(b'\n');
         }
-        let Some(file) = &mut self.file else { return Err(refused(path, &"it is not open")) };
+        let Some(file) = &mut self.file else { return Err(refused(path, &"the file is not open")) };
         if let Err(error) = file.write_all(&lines).and_then(|()| file.sync_data()) {
-            // Nothing half-written stays: the next line must begin on a line of its own.
+            // A part of a line may be in the file: it is cut off, so that the next entry begins on a line of its own.
             let length = self.length;
             if file.set_len(length).and_then(|()| file.seek(SeekFrom::Start(length))).is_err() {
                 self.file = None;
@@ -123,17 +125,17 @@ impl Inner {
         }
         self.length += lines.len() as u64;
         for entry in entries {
-            self.note(entry.brief());
+            self.remember(entry.summary());
         }
         Ok(())
     }
 
-    fn note(&mut self, brief: Brief) {
-        self.found.insert(brief.point, brief.how);
-        self.entries.push(brief);
+    fn remember(&mut self, summary: Summary) {
+        self.provenance.insert(summary.point, summary.provenance);
+        self.entries.push(summary);
     }
 
-    /// Opens the file, reads its lines and cuts off a torn one.
+    /// Opens the file, reads its lines and cuts off a last one without an end.
     fn open(&mut self, path: &Path) -> Result<(), String> {
         let refused = |error: &dyn std::fmt::Display| refused(path, error);
         let mut options = OpenOptions::new();
@@ -144,8 +146,8 @@ impl Inner {
             .truncate(false)
             .open(path)
             .map_err(|error| refused(&error))?;
-        file.try_lock().map_err(|_| refused(&"another server writes it"))?;
-        (self.entries, self.found, self.length) = (Vec::new(), HashMap::new(), 0);
+        file.try_lock().map_err(|_| refused(&"another server writes this journal"))?;
+        (self.entries, self.provenance, self.length) = (Vec::new(), HashMap::new(), 0);
         if file.metadata().map_err(|error| refused(&error))?.is_file() {
             self.read(&file, path)?;
             file.set_len(self.length).map_err(|error| refused(&error))?;
@@ -168,13 +170,14 @@ impl Inner {
             if line.last() != Some(&b'\n') {
                 telemetry::event(
                     "warning",
-                    &format!("{}: line {number} was torn and is cut off", path.display()),
+                    &format!("{}: line {number} has no end and is cut off", path.display()),
                 );
                 return Ok(());
             }
-            let entry: Entry<'_> = serde_json::from_slice(&line)
-                .map_err(|error| refused(path, &format!("line {number} is no label of dance: {error}")))?;
-            self.note(entry.brief());
+            let entry: Entry<'_> = serde_json::from_slice(&line).map_err(|error| {
+                refused(path, &format!("line {number} is no entry of a journal: {error}"))
+            })?;
+            self.remember(entry.summary());
             self.length += read as u64;
         }
     }

@@ -1,18 +1,19 @@
-//! A journal as data to calibrate on.
+//! Journals as data: the random labels of a journal, as a table to calibrate on.
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use dance::data::RawLabels;
 use dance::{Error, Matrix, Result, Table};
 
-use super::How;
-use super::entry::Entry;
+use super::entry::{Entry, Provenance, hash_of};
 
-/// No entry is longer: a point of 65,536 numbers.
+/// The most bytes of a line: an embedding of 65,536 numbers.
 const LONGEST_LINE: u64 = 4 << 20;
 
-/// Whether a file begins as a journal does. A pipe is none: looking would take its first line.
+/// Returns whether the first line of a file is an entry of a journal. Pipes are not read, since that would take their
+/// first line.
 pub fn is_journal(path: &Path) -> bool {
     if !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
         return false;
@@ -23,54 +24,64 @@ pub fn is_journal(path: &Path) -> bool {
     read.is_ok() && serde_json::from_slice::<Entry<'static>>(&line).is_ok()
 }
 
-/// The labelled points of a journal that came by chance, and how many were left out because they were picked: those are not like new
-/// points, and a model calibrated on them would promise nothing. Of a point with several labels the last one counts.
+/// Reads the random points of a journal with their labels, and counts the picked points, which are left out: a model
+/// that is calibrated on picked points has no guarantee. Of a point with several labels the last one is used.
 pub fn read_drawn(path: &Path) -> Result<(Table, usize)> {
     let file = std::fs::File::open(path).map_err(|error| Error::io(path, error))?;
     let mut entries: Vec<Entry<'static>> = Vec::new();
-    let mut places = std::collections::HashMap::new();
+    let mut places = HashMap::new();
     let mut picked = 0;
     let mut reader = BufReader::new(file);
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
         let read = reader.read_until(b'\n', &mut line).map_err(|error| Error::io(path, error))?;
-        // A last line without an end was torn by a crash.
+        // The server that writes the journal may be in the middle of the last line.
         if read == 0 || line.last() != Some(&b'\n') {
             break;
         }
-        let entry: Entry<'static> = serde_json::from_slice(&line)
-            .map_err(|error| Error::format(path, format!("line {number} is no label of dance: {error}")))?;
-        if let Some(first) = entries.first()
-            && first.embedding.len() != entry.embedding.len()
-        {
-            let (expected, found) = (first.embedding.len(), entry.embedding.len());
-            return Err(Error::format(
-                path,
-                format!("line {number} has {found} dimensions, the first has {expected}"),
-            ));
+        let entry: Entry<'static> = serde_json::from_slice(&line).map_err(|error| {
+            Error::format(path, format!("line {number} is no entry of a journal: {error}"))
+        })?;
+        check_length(path, number, entries.first(), &entry)?;
+        if entry.provenance == Provenance::Picked {
+            picked += 1;
+            continue;
         }
-        match entry.how {
-            How::Picked => picked += 1,
-            How::Chance => match places.insert(super::entry::fingerprint(&entry.embedding), entries.len()) {
-                Some(place) => {
-                    places.insert(super::entry::fingerprint(&entry.embedding), place);
-                    entries[place] = entry;
-                }
-                None => entries.push(entry),
-            },
+        let place = *places.entry(hash_of(&entry.embedding)).or_insert(entries.len());
+        if place == entries.len() {
+            entries.push(entry);
+        } else {
+            entries[place] = entry;
         }
     }
     if entries.is_empty() {
         let problem = format!(
-            "holds no label of a point that came by chance ({picked} were picked); only those are like new points"
+            "has no label of a random point ({picked} points were picked); only random points are like new ones \
+             and can calibrate"
         );
         return Err(Error::format(path, problem));
     }
+    Ok((table(path, &entries)?, picked))
+}
+
+/// Refuses an entry whose embedding has another length than the first.
+fn check_length(path: &Path, number: usize, first: Option<&Entry<'_>>, entry: &Entry<'_>) -> Result<()> {
+    let found = entry.embedding.len();
+    match first.map(|first| first.embedding.len()) {
+        Some(expected) if expected != found => {
+            let problem = format!("line {number} has {found} dimensions, the first has {expected}");
+            Err(Error::format(path, problem))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn table(path: &Path, entries: &[Entry<'_>]) -> Result<Table> {
     let dimensions = entries[0].embedding.len();
     let values = entries.iter().flat_map(|entry| entry.embedding.iter().copied()).collect();
     let mut table = Table::new(path.display().to_string(), Matrix::new(values, entries.len(), dimensions)?)?;
     table.labels = Some(RawLabels::Names(entries.iter().map(|entry| entry.label.to_string()).collect()));
     table.ids = entries.iter().map(|entry| entry.id.as_deref().map(str::to_owned)).collect();
-    Ok((table, picked))
+    Ok(table)
 }

@@ -1,7 +1,7 @@
-"""The API as other people's programs meet it: `make test-api`. Takes the binary.
+"""Tests of the API by programs of others (`make test-api`). The argument is the binary.
 
-Against a running server: its OpenAPI description by a property tester (schemathesis), a client that is generated from it, and
-bulk requests in Arrow. All of it on this machine, and bounded.
+A property tester (schemathesis) checks a running server against its OpenAPI description. A client is generated from the
+description and used. Arrow requests are compared with JSON requests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SCRIPTS = Path(sys.executable).parent
 
 
 def colours(path: Path) -> None:
-    """Points in three dimensions that a tester can make up itself."""
+    """Writes points in three dimensions, of which a property tester can generate valid ones."""
     draw = random.Random(7)
     lines = ["id,label,r,g,b"]
     for number in range(300):
@@ -37,7 +37,7 @@ def colours(path: Path) -> None:
 
 @contextmanager
 def served(binary: Path, folder: Path):
-    """A server over a small model, with points of its own."""
+    """Serves a small model with points of its own."""
     colours(folder / "colours.csv")
     split = ["--split", "0.3,0.4,0.3", "--test-out", "test.csv", "--evaluations", "2", "--quiet"]
     quiet = {"cwd": folder, "check": True, "stdout": subprocess.DEVNULL}
@@ -52,13 +52,13 @@ def served(binary: Path, folder: Path):
 
 
 def described(url: str) -> None:
-    """What the description allows is answered, what it does not is refused, and every answer is as described."""
+    """Checks that described requests are answered as described, and that others are refused."""
     options = ["--max-examples", str(EXAMPLES), "--seed", "1", "--generation-database", "none", "--no-color"]
     subprocess.run([SCRIPTS / "st", "run", f"{url}/openapi.json", *options], check=True)
 
 
 def generated(url: str, folder: Path) -> None:
-    """A client made from the description predicts, explains and labels."""
+    """Predicts, explains and labels by a client that is generated from the description."""
     generator = [
         SCRIPTS / "openapi-python-client",
         "generate",
@@ -92,16 +92,16 @@ def generated(url: str, folder: Path) -> None:
         why = call("sets.explain", body=models.ExplainEmbedding(embedding=blue, alpha=0.1))
         assert (why.prediction, len(why.labels)) == ("blue", len(COLOURS))
         assert why.labels[0].label == "blue" and why.labels[0].examples
-        labelled = models.LabelledEmbedding(label="red", embedding=[0.81, 0.19, 0.21], id="new")
-        before = call("labels.monitor").chance
-        written = call("labels.record", body=models.LabelsRequest(how=models.How.CHANCE, labels=[labelled]))
-        assert written.recorded == 1
-        assert call("labels.monitor").chance == before + 1
+        row = models.LabelEmbedding(label="red", embedding=[0.81, 0.19, 0.21], id="new")
+        before = call("labels.monitor").random
+        request = models.LabelsRequest(provenance=models.Provenance.RANDOM, labels=[row])
+        assert call("labels.record", body=request).recorded == 1
+        assert call("labels.monitor").random == before + 1
         assert call("model.model").dimensions == 3
 
 
 def in_bulk(url: str) -> None:
-    """Arrow in and out says what JSON says; lists of any width of numbers are read; a row without a point costs itself."""
+    """Checks that Arrow and JSON give the same answers, and that an invalid row does not cost the others."""
     draw = random.Random(1)
     rows = [[draw.random() for _ in range(3)] for _ in range(500)]
     levels = "alpha=0.1,0.05&include=p-values"

@@ -1,10 +1,10 @@
-// Colours as points, for tests in which one must see what is near to what.
+// Colours as points, so that nearest neighbors can be seen.
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { deflateSync, crc32 } from "node:zlib";
 
-/** A picture of one colour, 16 × 16, as PNG. */
+/** Returns a picture of one colour, 16 × 16, as PNG. */
 export function png([red, green, blue]) {
   const chunk = (kind, data) => {
     const body = Buffer.concat([Buffer.from(kind, "latin1"), data]);
@@ -18,7 +18,7 @@ export function png([red, green, blue]) {
   return Buffer.concat([Buffer.from("\x89PNG\r\n\x1a\n", "latin1"), chunk("IHDR", head), chunk("IDAT", deflateSync(Buffer.concat(Array(16).fill(row)))), chunk("IEND", Buffer.alloc(0))]);
 }
 
-/** Colours as points in `colours.csv`, with a picture each: the embedding of a picture is its colour, so a neighbor's picture must look like the point's. */
+/** Writes `colours.csv` and a picture for each point. The embedding of a picture is its colour, so neighbors look alike. */
 export function colours(folder) {
   const classes = { red: [210, 60, 50], green: [60, 170, 80], blue: [60, 90, 200], "<b>grey</b> & co": [130, 130, 130] };
   const lines = ["id,label,r,g,b"];

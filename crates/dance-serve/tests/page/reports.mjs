@@ -1,4 +1,4 @@
-// The pages that are files, in a real browser: the report of `dance bench` and the demo's. `make test-page`.
+// Tests of the pages that are files, in a browser (`make test-page`): the reports of `dance bench` and `dance demo`.
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -10,23 +10,23 @@ import { colours } from "./colours.mjs";
 
 const run = (...args) => execFileSync(binary, [...args, "--quiet"], { cwd: folder, stdio: ["ignore", "ignore", "inherit"] });
 
-/** Every chart is drawn, says what it shows, and has a headline with a number. */
+/** Checks that every chart is drawn, has a description and a headline with a number. */
 async function drawn(page, where) {
   await page.waitForFunction(() => [...document.querySelectorAll("figure.chart")].every((figure) => figure.querySelector(".plot svg")));
   const charts = await page.locator("figure.chart").evaluateAll((figures) => figures.map((figure) => {
     const svg = figure.querySelector(".plot svg");
     const marks = svg.querySelectorAll("path, circle, rect, line, text");
-    return { id: figure.id, headline: figure.querySelector("h3").textContent, told: svg.getAttribute("aria-label"), role: svg.getAttribute("role"), width: svg.getBoundingClientRect().width, marks: marks.length, broken: svg.outerHTML.includes("NaN") };
+    return { id: figure.id, headline: figure.querySelector("h3").textContent, description: svg.getAttribute("aria-label"), role: svg.getAttribute("role"), width: svg.getBoundingClientRect().width, marks: marks.length, broken: svg.outerHTML.includes("NaN") };
   }));
   assert.ok(charts.length >= 4, where);
   for (const chart of charts) {
-    assert.ok(chart.width > 200 && chart.marks > 4 && !chart.broken && chart.role === "img" && chart.told, `${where}: ${JSON.stringify(chart)}`);
+    assert.ok(chart.width > 200 && chart.marks > 4 && !chart.broken && chart.role === "img" && chart.description, `${where}: ${JSON.stringify(chart)}`);
     assert.match(chart.headline, /\d/, `${where}: ${chart.id} has a headline without a number`);
     assert.doesNotMatch(chart.headline, /NaN|inf/, `${where}: ${chart.id}`);
   }
 }
 
-/** A column is sorted with the keyboard: upwards, then downwards. */
+/** Checks that the keyboard sorts a column, ascending and then descending. */
 async function sorts(page) {
   const column = 2;
   await page.locator("table").first().locator("thead th").nth(column).locator("button").focus();

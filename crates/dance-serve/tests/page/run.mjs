@@ -1,4 +1,4 @@
-// The page in a real browser: `make test-page`. Takes the binary and a folder for screenshots; needs Debian's Chromium.
+// Tests of the page in a browser (`make test-page`). Arguments: the binary, and a folder for screenshots.
 
 import assert from "node:assert/strict";
 import { spawn, execFileSync } from "node:child_process";
@@ -21,7 +21,7 @@ function serve(...args) {
 const slide = (page, value) => page.locator("#alpha").evaluate((slider, value) => { slider.value = value; slider.dispatchEvent(new Event("input")); }, String(value));
 const view = async (page, name, ready) => { await page.evaluate((name) => { location.hash = name; }, name); await page.waitForSelector(ready); };
 
-const VIEWS = [["explore", "#detail .labels li"], ["promise", ".chart svg"], ["review", "#under"], ["try", "#numbers"], ["api", ".operation"]];
+const VIEWS = [["explore", "#detail .labels li"], ["coverage", ".chart svg"], ["review", "#under"], ["try", "#numbers"], ["api", ".operation"]];
 const tests = {
   async "the slider changes sets and the overview"(url) {
     const page = await open(url);
@@ -33,7 +33,7 @@ const tests = {
     const loose = await look();
     assert.ok(sure.chips > loose.chips && sure.coverage > loose.coverage && sure.inSet >= loose.inSet, JSON.stringify([sure, loose]));
     await slide(page, 90);
-    // What is shown is what the server answers.
+    // The page shows the set that the server returns.
     const place = Number(await page.locator("#points li").first().getAttribute("data-point"));
     const expected = await page.evaluate(async (point) => (await (await fetch("/v1/explain", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ point, alpha: 0.1 }) })).json()).labels.filter((one) => one.in_set).map((one) => one.label).sort(), place);
     const chips = await page.locator("#points li").first().locator(".chip:not(.empty):not(.more)").allTextContents();
@@ -41,7 +41,7 @@ const tests = {
     await page.context().close();
   },
 
-  async "search and filters find what they say"(url) {
+  async "search and filters find their points"(url) {
     const page = await open(url);
     await page.waitForSelector("#points li");
     await page.selectOption("#by-mark", "missed");
@@ -80,7 +80,7 @@ try {
     console.log(`ok: ${name}`);
   }
 
-  // A neighbor's picture is its own: the pixel has the colour that the file says.
+  // Each example has its own picture: the pixel has the colour of the file.
   {
     const page = await open(server.url);
     await page.waitForSelector("#detail .example img[src^=blob]");
@@ -99,7 +99,7 @@ try {
     console.log("ok: neighbors are shown with the right pictures");
   }
 
-  // What was reviewed is there after kill -9.
+  // Labels survive kill -9.
   {
     let page = await open(`${server.url}/#review`);
     const decided = () => page.locator("#progress strong").textContent();
@@ -120,7 +120,7 @@ try {
     page = await open(`${server.url}/#review`);
     await page.waitForSelector("#under");
     assert.match(await decided(), /^3 of/);
-    await view(page, "promise", ".chart svg");
+    await view(page, "coverage", ".chart svg");
     assert.ok(await page.getByText("3 audited points were covered").count() === 1);
     assert.ok(await page.getByText("No alarm over 3 labels").count() === 1);
     await page.screenshot({ path: join(pictures, "pictures-monitor-light.png"), fullPage: true });
@@ -128,7 +128,7 @@ try {
     console.log("ok: a review survives kill -9");
   }
 
-  // A point of one's own.
+  // An entered point.
   {
     const page = await open(`${server.url}/#try`);
     await page.fill("#numbers", "0.8 0.2 0.2");
@@ -140,12 +140,12 @@ try {
     await page.click("#ask");
     await failed;
     await page.getByText("2 numbers, but the model was fitted with 3 dimensions").waitFor();
-    faults.splice(0, faults.length, ...faults.filter((fault) => !fault.includes("422"))); // what the browser itself says of it
+    faults.splice(0, faults.length, ...faults.filter((fault) => !fault.includes("422"))); // the browser logs the status
     await page.context().close();
-    console.log("ok: a point of one's own");
+    console.log("ok: an entered point");
   }
 
-  // A picture of one's own, embedded by the encoder that the model remembers: a tiny CLIP.
+  // A picture, embedded by the encoder that the model names: a tiny CLIP.
   {
     const clip = fileURLToPath(new URL("../../../dance-embed/tests/files/clip", import.meta.url));
     for (const [kind, base] of [["dark", 20], ["light", 150]]) {
@@ -164,7 +164,34 @@ try {
     await axe(page, "try a picture");
     await page.screenshot({ path: join(pictures, "pictures-own-light.png"), fullPage: true });
     await page.context().close();
-    console.log("ok: a picture of one's own");
+    console.log("ok: a picture");
+  }
+
+  // Models of other methods: a set can hold a new label, and the method dance has two p-values.
+  {
+    const lines = readFileSync(join(folder, "colours.csv"), "utf8").trim().split("\n");
+    const single = lines.map((line, row) => (row > 0 && row % 5 === 0 ? line.replace(/,.*?(,[\d.e-]+,[\d.e-]+,[\d.e-]+)$/, `,name ${row}$1`) : line));
+    writeFileSync(join(folder, "single.csv"), single.join("\n") + "\n");
+    const run = (name, ...args) => execFileSync(binary, ["fit", "single.csv", "-o", `${name}.dance`, "--split", "0.3,0.4,0.3", "--test-out", `${name}.csv`, "--evaluations", "2", "--quiet", ...args], { cwd: folder, stdio: ["ignore", "ignore", "inherit"] });
+    const file = (name) => join(folder, name);
+    run("new", "--new-labels");
+    const news = await serve(file("new.dance"), "--data", file("new.csv"));
+    let page = await open(news.url);
+    await page.waitForSelector("#points li");
+    assert.ok(await page.locator("#points .chip", { hasText: /^a new label$/ }).count() > 0);
+    await page.locator("#points li", { has: page.locator(".chip", { hasText: /^a new label$/ }) }).first().locator("a").click();
+    await page.getByText(/the set holds .*a new label/).waitFor();
+    await view(page, "coverage", ".chart svg");
+    assert.equal(await page.getByText("The name of a new label").count(), 1);
+    await page.context().close();
+    run("dance", "--method", "dance");
+    const paper = await serve(file("dance.dance"), "--data", file("dance.csv"));
+    page = await open(paper.url);
+    await page.getByText(/rank \d\.\d+, contrastive score \d\.\d+/).first().waitFor();
+    await view(page, "coverage", ".chart svg");
+    assert.equal(await page.getByText("The sets of this model have no guarantee.").count(), 1);
+    await page.context().close();
+    console.log("ok: models of other methods");
   }
 
   // With a key.
@@ -175,13 +202,13 @@ try {
     await page.waitForSelector("#key[open]");
     await page.fill("#key-text", "0123456789abcdef");
     await page.keyboard.press("Enter");
-    await page.getByText("No points to look at").waitFor();
+    await page.getByText("This server has no points").waitFor();
     faults.splice(0, faults.length, ...faults.filter((fault) => !fault.includes("401")));
     await page.context().close();
-    console.log("ok: a key is asked for");
+    console.log("ok: a key is needed");
   }
 
-  // The data set that ships: texts.
+  // The data set that ships, with texts.
   const shipped = await serve();
   await tests["every view looks right in light, dark and on a phone, and to a screen reader"](shipped.url, "texts");
   console.log("ok: the data set that ships");

@@ -71,7 +71,12 @@ impl NewLabels {
 
     /// Returns the part of `alpha` that is spent on new labels.
     pub(crate) fn share(&self, alpha: f64) -> f64 {
-        self.share_bound.max(1.0 / (self.calibration_points as f64 + 1.0)).min(alpha / 2.0)
+        self.largest_share().min(alpha / 2.0)
+    }
+
+    /// Returns the largest part of any α that is spent on new labels.
+    pub(crate) fn largest_share(&self) -> f64 {
+        self.share_bound.max(1.0 / (self.calibration_points as f64 + 1.0))
     }
 }
 

@@ -154,6 +154,9 @@ pub struct Decision {
     /// The part of α that is spent on new labels; `None` if sets cannot hold a new label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_label_alpha: Option<f64>,
+    /// The largest part of any α that is spent on new labels; 0 if sets cannot hold a new label.
+    #[serde(skip)]
+    pub(super) new_label_bound: f64,
     /// The smallest counts that pass.
     #[serde(skip)]
     pub cut: Cut,
@@ -171,15 +174,22 @@ pub struct Shares {
 }
 
 impl Decision {
-    /// Returns the p-value of a label, which is in the set if and only if the p-value exceeds α. If two scores
-    /// decide, it is the smaller of their p-values, each divided by its share of α.
+    /// Returns the p-value of a label, which is in the set if and only if the p-value exceeds α. If two scores decide, it
+    /// is the smaller of their p-values, each divided by its share of α. If sets can hold a new label, the p-value is
+    /// larger by the part of α that new labels take from it.
     pub fn p_value(&self, all: &LabelCounts, counts: Counts) -> f64 {
+        // Without rounding, 0.07/0.7 would exceed 0.1.
+        const DIGITS: f64 = 1e12;
         match counts {
-            Counts::One(count) => all.p_value(count),
+            Counts::One(count) => {
+                let p_value = all.p_value(count);
+                (p_value + self.new_label_bound.min(p_value)).min(1.0)
+            }
             Counts::Both { rank, contrast } => {
                 let mix = self.shares.as_ref().map_or(0.5, |shares| shares.mix);
                 let [rank, contrast] = [rank, contrast].map(|count| all.p_value(count));
-                (rank / (1.0 - mix)).min(contrast / mix).min(1.0)
+                let p_value = (rank / (1.0 - mix)).min(contrast / mix).min(1.0);
+                (p_value * DIGITS).round() / DIGITS
             }
         }
     }
@@ -199,7 +209,7 @@ impl Decision {
                 let each = [("rank", rank), ("contrastive", contrast)];
                 each.iter().filter_map(|(name, t)| Some(format!("{name} score: {}", t.warning()?))).collect()
             }
-            None if self.alpha < smallest_alpha(self.calibration_points) => {
+            None if self.alpha - self.new_label_alpha.unwrap_or(0.0) < smallest_alpha(self.calibration_points) => {
                 vec![too_few(self.calibration_points, self.alpha)]
             }
             None => Vec::new(),
@@ -254,7 +264,7 @@ mod tests {
     fn decision(cut: Cut, mix: Option<f64>) -> Decision {
         let threshold = Threshold { alpha: 0.1, value: 1.0, index: 9, calibration_points: 9 };
         let shares = |mix| Shares { mix, thresholds: [threshold; 2], trials: Vec::new() };
-        Decision { alpha: 0.1, calibration_points: 9, shares: mix.map(shares), new_label_alpha: None, cut }
+        Decision { alpha: 0.1, calibration_points: 9, shares: mix.map(shares), new_label_alpha: None, new_label_bound: 0.0, cut }
     }
 
     #[test]

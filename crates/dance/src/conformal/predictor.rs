@@ -271,6 +271,7 @@ impl Predictor {
         }
         let calibration_points = self.calibration_points();
         let new_label_alpha = self.new_labels.as_ref().map(|new_labels| new_labels.share(alpha));
+        let new_label_bound = self.new_labels.as_ref().map_or(0.0, NewLabels::largest_share);
         let (cut, shares) = match &self.decider {
             Decider::Thresholds(thresholds) => {
                 let (cut, shares) = thresholds.decide(alpha, mix)?;
@@ -281,7 +282,7 @@ impl Predictor {
                 (Cut::One(least_count(known, calibration_points)), None)
             }
         };
-        Ok(Decision { alpha, calibration_points, shares, new_label_alpha, cut })
+        Ok(Decision { alpha, calibration_points, shares, new_label_alpha, new_label_bound, cut })
     }
 
     /// Returns the sets of scored queries under a decision.

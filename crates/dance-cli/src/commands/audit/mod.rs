@@ -1,4 +1,4 @@
-//! `dance audit`: what is wrong with a labelled set.
+//! `dance audit`: faults of labelled points.
 
 mod page;
 mod report;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use dance::model::{Audit as Found, AuditOptions};
+use dance::model::{self, AuditOptions};
 use dance::whole_file::WholeFile;
 use dance::{Dance, Dataset};
 use dance_page::terminal;
@@ -18,7 +18,7 @@ use crate::args::Shared;
 use crate::data::{Columns, check_there};
 use crate::output::{Format, write_frame};
 use crate::parse;
-use crate::places;
+use crate::path_conflicts;
 use crate::progress::Progress;
 use report::Report;
 
@@ -27,19 +27,28 @@ pub(crate) const EXAMPLE: &str = "Example:
   dance audit new.npz --model model.dance -o audit --fdr 0.05
   dance audit data.csv --parts split -o audit
 
-Writes index.html, audit.json and findings.csv: labels that are probably wrong, with the label that fits and the nearest points;
-groups of near copies; points far from all others; classes that are taken for each other; classes that are two, with the points
-that stand for each; classes too rare to say anything about; and whether rows are in random order. Every label is judged by all other points.
-Copies across parts (of --parts, and the fit and the calibration part of a model) come first. With a model they are also looked for in
-the metric that it has learned, where what it cannot tell apart is the same, and among its own points; in disjoint mode a model keeps no
-calibration points, and only equal ones are found.
---fdr is the share of right labels in the list of wrong ones (and of classes that are one in the list of those that are two, whose
-test holds for any number of points). Without a model it is an estimate, which holds if right labels fall as class probabilities
-say, or on the nearer half of the classes, and errors on all alike; errors between near classes cannot be told from hard points and
-stay out of the list. With a model whose calibration points are labelled right the list is that of Benjamini and Hochberg on
-conformal p-values, for which the rate is proved in disjoint mode.";
+Writes index.html, audit.json and findings.csv with:
+  - labels that are probably wrong, by all other points, with the label that fits
+  - groups of near copies; copies across parts (--parts, or the model's own parts) come first
+  - outliers, points far from all others
+  - pairs of classes that are confused with each other
+  - classes of two separate groups, with typical points of each
+  - classes too rare for any statement
+  - a test of whether rows are in random order
 
-/// Probability of calling a random order none.
+With --model, copies are also looked for in the model's learned metric and among the model's
+points. A model with split calibration does not keep its calibration points, so only equal points
+are found among them.
+
+--fdr is the false discovery rate: the expected share of right labels in the list of wrong ones,
+and of undivided classes in the list of divided ones. Without a model the rate for labels is an
+estimate. It assumes that right labels follow the class probabilities, or lie in the nearer half
+of the classes, and that errors are uniform over classes. Errors between close classes look like
+ambiguous points and are not listed. With a model whose calibration labels are right, the list
+comes from the procedure of Benjamini and Hochberg on conformal p-values; its rate is proved for
+split calibration.";
+
+/// Probability of reporting a random order as not random.
 const FALSE_ALARM: f64 = 0.01;
 
 #[derive(Args, Debug)]
@@ -47,16 +56,16 @@ pub(crate) struct Audit {
     /// Embeddings with labels
     #[arg(value_name = "DATA")]
     data: PathBuf,
-    /// The folder for the report
+    /// Folder for the report
     #[arg(short, long, value_name = "FOLDER")]
     output: PathBuf,
-    /// A model whose calibration points are labelled right: they judge the labels. Copies of its points are found too
+    /// Model whose calibration labels are right: labels are tested by its p-values, and copies of its points are found
     #[arg(long, value_name = "MODEL")]
     model: Option<PathBuf>,
-    /// Column or array that says which part a row is in (train, test): near copies across parts come first
+    /// Column or array with the part of each row (train, test): near copies across parts come first
     #[arg(long, value_name = "NAME")]
     parts: Option<String>,
-    /// Share of right labels in the list of wrong ones
+    /// False discovery rate: the expected share of right labels in the list of wrong ones
     #[arg(long, value_name = "SHARE", default_value = "0.1", value_parser = parse::alpha, allow_hyphen_values = true)]
     fdr: f64,
     #[command(flatten)]
@@ -69,17 +78,17 @@ impl Audit {
         if let Some(model) = &self.model {
             check_there(model)?;
         }
-        let made = !self.output.exists();
+        let is_new = !self.output.exists();
         fs::create_dir_all(&self.output)
             .with_context(|| format!("could not create {}", self.output.display()))?;
-        let done = self.audit(shared);
-        if done.is_err() && made {
-            fs::remove_dir(&self.output).ok(); // only if it is empty, and what went wrong is said already
+        let result = self.audit(shared);
+        if result.is_err() && is_new {
+            fs::remove_dir(&self.output).ok(); // fails if the folder is not empty
         }
-        done
+        result
     }
 
-    /// Into a folder that is there.
+    /// Writes the report into the folder, which exists.
     fn audit(&self, shared: &Shared) -> anyhow::Result<()> {
         let files = ["audit.json", "findings.csv", "index.html"].map(|name| self.output.join(name));
         let inputs = [
@@ -88,7 +97,7 @@ impl Audit {
             self.columns.labels.as_deref(),
             shared.config.as_deref(),
         ];
-        places::check(&inputs, &files.each_ref().map(|file| Some(&**file)))?;
+        path_conflicts::check(&inputs, &files.each_ref().map(|file| Some(&**file)))?;
         let progress = Progress::new(shared);
         progress.begin("auditing");
         let (device, context) = (shared.device()?, shared.context(&progress)?);
@@ -96,24 +105,26 @@ impl Audit {
         let known = model.as_ref().map_or(&[][..], Dance::classes);
         let columns = self.columns.beside(self.parts.as_ref());
         let data: Dataset = columns.dataset(&self.data, known, &progress)?;
-        let help = "Name one that is there with --parts";
-        let of_parts = |name: &String| columns.words(&self.data, name, help, &data);
-        let parts = self.parts.as_ref().map(of_parts).transpose()?;
+        let help = "Name an existing column with --parts";
+        let read_parts = |name: &String| columns.words(&self.data, name, help, &data);
+        let parts = self.parts.as_ref().map(read_parts).transpose()?;
         let options = AuditOptions {
             fdr: self.fdr,
             false_alarm: FALSE_ALARM,
             seed: shared.seed,
             parts: parts.as_deref(),
         };
-        let found = Found::new(device, &data, model.as_ref(), options, &context)
+        let audit = model::Audit::new(device, &data, model.as_ref(), options, &context)
             .with_context(|| self.data.display().to_string())?;
         progress.finish();
+
+        // The same report as JSON, as a table and as a page.
         let report = Report {
             data: &data,
             name: self.data.display().to_string(),
             model: self.model.as_deref().and_then(Path::file_name).map(|name| name.display().to_string()),
             parts: parts.as_deref(),
-            found: &found,
+            audit: &audit,
             fdr: self.fdr,
         };
         let json = report.json(&progress.warnings());
@@ -126,8 +137,8 @@ impl Audit {
             return Ok(());
         }
         writeln!(out, "{} points of {}", data.len(), self.data.display())?;
-        for (what, value) in report.summary() {
-            writeln!(out, "  {what:<20} {value}")?;
+        for (name, value) in report.summary() {
+            writeln!(out, "  {name:<20} {value}")?;
         }
         writeln!(out, "{}: index.html, audit.json, findings.csv", self.output.display())?;
         Ok(())

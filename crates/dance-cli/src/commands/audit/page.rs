@@ -1,4 +1,4 @@
-//! An audit as a page: a table for every kind of finding.
+//! The HTML page of an audit: a table for every kind of finding.
 
 use dance_page::chart::{Chart, Kind, figures};
 use dance_page::html::{Document, escape};
@@ -7,20 +7,20 @@ use serde_json::json;
 
 use super::report::{ACROSS, ALIKE, COPIES, ERROR, Finding, OUTLIER, RARE, Report, TWOFOLD};
 
-/// The comment by which a report of ours is known.
+/// The comment that marks a report of an audit.
 const MARK: &str = "dance audit report";
-/// Most findings of a kind that the page shows; the files have all.
+/// Most findings of a kind on the page. The files have all of them.
 const SHOWN: usize = 200;
 
-/// What a column of a table shows of a finding.
-type Shown<'a> = (&'a str, &'a dyn Fn(&Finding) -> Cell);
+/// A column of a table: its name, and its cell for a finding.
+type TableColumn<'a> = (&'a str, &'a dyn Fn(&Finding) -> Cell);
 
 pub(super) fn page(report: &Report<'_>) -> String {
     let title = format!("Audit of {}", report.name);
     let lines: String = report
         .summary()
         .into_iter()
-        .map(|(what, value)| format!("<li><strong>{what}</strong>: {}</li>", escape(&value)))
+        .map(|(name, value)| format!("<li><strong>{name}</strong>: {}</li>", escape(&value)))
         .collect();
     let body = format!(
         "<header><h1>{}</h1><ul>{lines}</ul></header><section>{}</section>{}",
@@ -31,18 +31,20 @@ pub(super) fn page(report: &Report<'_>) -> String {
     Document { title: &title, marker: MARK, body: &body }.to_html()
 }
 
-/// How much more probable the best other label is.
+/// Returns the chart of how much more probable the best other label is.
 fn odds(report: &Report<'_>) -> Chart {
-    let mut sorted = report.found.odds.clone();
+    let mut sorted = report.audit.odds.clone();
     sorted.sort_by(|a, b| b.total_cmp(a));
-    sorted.truncate(SHOWN.max(2 * report.found.label_errors.len()));
+    sorted.truncate(SHOWN.max(2 * report.audit.label_errors.len()));
     let points: Vec<(usize, f64)> = (1..).zip(sorted).collect();
-    let against = report.found.odds.iter().filter(|odds| **odds > 0.0).count();
+    let against = report.audit.odds.iter().filter(|odds| **odds > 0.0).count();
     Chart {
         kind: Kind::Lines,
         id: "odds".into(),
         headline: format!("Another label is more probable for {against} of {} points", report.data.len()),
-        caption: "Points by how much more probable the best other label is (log ratio, judged by all other points). Many of them are hard, not wrong.".into(),
+        caption: "Log ratio of the probabilities of the best other label and of the label, by all other points. Many \
+                  of these points are ambiguous, not wrong."
+            .into(),
         data: json!({
             "series": [{ "name": "points", "ours": true, "named": false, "points": points }],
             "x": { "label": "points, most suspicious first", "format": "number" },
@@ -53,7 +55,8 @@ fn odds(report: &Report<'_>) -> Chart {
 
 fn tables(report: &Report<'_>) -> String {
     let all = report.findings();
-    let table = |title: &str, kinds: &[&str], note: &str, columns: &[Shown<'_>]| {
+    // A table shows the findings of some kinds, without columns that are empty.
+    let table = |title: &str, kinds: &[&str], note: &str, columns: &[TableColumn<'_>]| {
         let found: Vec<&Finding> = all.iter().filter(|finding| kinds.contains(&finding.kind)).collect();
         if found.is_empty() {
             return String::new();
@@ -73,6 +76,7 @@ fn tables(report: &Report<'_>) -> String {
         let empty: Vec<&str> = (0..columns.len()).filter(empty).map(|at| columns[at].0).collect();
         table.without(&empty).to_html()
     };
+    // The cells of columns.
     let point =
         |finding: &Finding| Cell::text(finding.row.map_or(String::new(), |row| report.named(row as u32)));
     let label = |finding: &Finding| Cell::text(finding.label.as_str());
@@ -88,20 +92,26 @@ fn tables(report: &Report<'_>) -> String {
     };
     let space = |finding: &Finding| Cell::text(finding.space);
     let parts = |finding: &Finding| Cell::text(finding.parts.as_str());
-    let judged = if report.model.is_some() { "p-value" } else { "Probability" };
+    let score = if report.model.is_some() { "p-value" } else { "Probability" };
     [
         table(
             "Label errors",
             &[ERROR],
             "Labels that are probably wrong, most suspicious first, with the label that fits best.",
-            &[("Point", &point), ("Label", &label), ("Suggested", &suggested), (judged, &value), ("Nearest points", &points)],
+            &[
+                ("Point", &point),
+                ("Label", &label),
+                ("Suggested", &suggested),
+                (score, &value),
+                ("Nearest points", &points),
+            ],
         ),
         table(
             "Near copies",
             &[ACROSS, COPIES],
-            "Groups of points much nearer to each other than points usually are: in the space as given, in the metric that the model has \
-             learned, or in both. A group across parts breaks the promise: what one part learns, another one knows.",
-            &[("Points", &count), ("Which", &points), ("Flag", &flag), ("Space", &space), ("Parts", &parts)],
+            "Groups of points much closer to each other than usual: in the given space, in the model's learned metric, \
+             or in both. A group across parts invalidates the guarantee, because the parts are not independent.",
+            &[("Points", &count), ("Members", &points), ("Flag", &flag), ("Space", &space), ("Parts", &parts)],
         ),
         table(
             "Outliers",
@@ -112,20 +122,20 @@ fn tables(report: &Report<'_>) -> String {
         table(
             "Classes that may be one",
             &[ALIKE],
-            "Each is taken for the other where all other points judge; the smaller of the two shares.",
+            "Pairs of classes that are confused with each other, by all other points: the smaller of the two shares.",
             &[("Class", &label), ("Class", &suggested), ("Share", &value)],
         ),
         table(
             "Classes that are two",
             &[TWOFOLD],
-            "Their points fall apart into two groups with a gap between them that chance does not explain, judged by points that did not \
-             find the groups. Each group with the points nearest to its centre; audit.json has all.",
+            "Classes of two groups with a gap between them that chance does not explain. The test uses points that did \
+             not form the groups. Each group is shown by the points nearest to its centre; audit.json has all.",
             &[("Class", &label), ("p-value", &tiny), ("Groups", &points)],
         ),
         table(
             "Rare classes",
             &[RARE],
-            "Too few points to say anything about.",
+            "Classes with too few points for any statement.",
             &[("Class", &label), ("Points", &count)],
         ),
     ]

@@ -1,4 +1,4 @@
-//! An audit in words, as a table and as JSON.
+//! The report of an audit: a summary, a table and JSON.
 
 use dance::Dataset;
 use dance::model::{Audit, Copies, LabelError, ModelPoint, SeenAs, Space};
@@ -9,17 +9,17 @@ use dance_page::text::pluralize;
 
 pub(super) struct Report<'a> {
     pub(super) data: &'a Dataset,
-    /// As the user called it.
+    /// The name of the data, as the user gave it.
     pub(super) name: String,
-    /// The model's file.
+    /// The name of the model's file.
     pub(super) model: Option<String>,
-    /// The part of every point, where there is a column that says so.
+    /// The part of every point, where a column names it.
     pub(super) parts: Option<&'a [String]>,
-    pub(super) found: &'a Audit,
+    pub(super) audit: &'a Audit,
     pub(super) fdr: f64,
 }
 
-/// One line of the table.
+/// One row of the table.
 #[derive(Default)]
 pub(super) struct Finding {
     pub(super) kind: &'static str,
@@ -28,15 +28,15 @@ pub(super) struct Finding {
     pub(super) suggested: String,
     pub(super) value: f64,
     pub(super) points: String,
-    /// Where copies were found, and which parts they are in.
+    /// The space in which copies were audit, and their parts.
     pub(super) space: &'static str,
     pub(super) parts: String,
 }
 
-/// Points that stand for a group.
+/// The number of points that represent a group.
 const EXAMPLES: usize = 3;
 
-/// Kinds of findings, in the order in which they are listed.
+// The kinds of findings, in the order of the table.
 pub(super) const ERROR: &str = "label error";
 pub(super) const ACROSS: &str = "copies across parts";
 pub(super) const COPIES: &str = "near copies";
@@ -44,14 +44,14 @@ pub(super) const OUTLIER: &str = "outlier";
 pub(super) const ALIKE: &str = "classes alike";
 pub(super) const TWOFOLD: &str = "class is two";
 pub(super) const RARE: &str = "rare class";
-pub(super) const SEEN: &str = "seen before";
+pub(super) const OVERLAP: &str = "point of the model";
 
 impl Report<'_> {
     fn class(&self, class: u32) -> String {
         self.data.classes.get(class as usize).cloned().unwrap_or_default()
     }
 
-    /// A row as the file counts it.
+    /// Returns the row of a point in the file.
     fn row(&self, place: usize) -> u32 {
         self.data.rows[place]
     }
@@ -60,7 +60,7 @@ impl Report<'_> {
         self.data.ids.as_ref().and_then(|ids| ids.get(place)).cloned().unwrap_or_default()
     }
 
-    /// A point by its id, or by its row.
+    /// Returns the name of a point: its id, or its row.
     pub(super) fn named(&self, place: u32) -> String {
         let id = self.id(place as usize);
         if id.is_empty() { format!("row {}", self.row(place as usize)) } else { id }
@@ -70,8 +70,8 @@ impl Report<'_> {
         places.iter().map(|&place| self.named(place)).collect::<Vec<_>>().join("; ")
     }
 
-    /// A point of the model.
-    fn named_there(&self, point: &ModelPoint) -> String {
+    /// Returns the name of a point of the model.
+    fn named_in_model(&self, point: &ModelPoint) -> String {
         let name = match (&point.id, point.row) {
             (Some(id), _) => id.clone(),
             (None, Some(row)) => format!("row {row}"),
@@ -84,71 +84,71 @@ impl Report<'_> {
         format!("{name} of the {part} part of {}", self.model.as_deref().unwrap_or("the model"))
     }
 
-    /// The points of a group of copies, each with the part that it is said to be in.
+    /// Returns the points of a group of copies, each with its part.
     fn members(&self, group: &Copies) -> String {
         let own = group.rows.iter().map(|&place| match self.parts {
             Some(parts) => format!("{} ({})", self.named(place), parts[place as usize]),
             None => self.named(place),
         });
-        let seen = |point: &ModelPoint| self.named_there(point);
-        own.chain(group.model.iter().map(seen)).collect::<Vec<_>>().join("; ")
+        let of_model = group.model.iter().map(|point| self.named_in_model(point));
+        own.chain(of_model).collect::<Vec<_>>().join("; ")
     }
 
-    /// One of the groups that a class is: how many, and those nearest to its centre.
+    /// Returns the size of a group of a class, and the points nearest to its centre.
     pub(super) fn group(&self, group: &[u32]) -> String {
         format!("{} points: {}", group.len(), self.names(&group[..group.len().min(EXAMPLES)]))
     }
 
-    /// What was found, a line each.
+    /// Returns the number of findings of every kind, as names and values.
     pub(super) fn summary(&self) -> Vec<(&'static str, String)> {
-        let found = self.found;
-        let share = found
+        let audit = self.audit;
+        let share = audit
             .error_share
             .map_or(String::new(), |share| format!("; about {:.1} % of all labels are wrong", 100.0 * share));
-        let listed = match found.label_errors.len() {
+        // Sentences that appear only where there is a finding.
+        let listed = match audit.label_errors.len() {
             0 => "none listed".into(),
             count => format!("{count} listed, of which about {:.0} % are right", 100.0 * self.fdr),
         };
-        let points: usize = found.copies.iter().map(|group| group.rows.len()).sum();
-        let across = found.copies.iter().filter(|group| group.across).count();
+        let points: usize = audit.copies.iter().map(|group| group.rows.len()).sum();
+        let across = audit.copies.iter().filter(|group| group.across).count();
         let across = match across {
             0 => String::new(),
-            _ => format!(", {across} of them across parts: what one part learns, another one knows"),
+            _ => format!(", {across} of them across parts, which are therefore not independent"),
         };
         let order: Vec<&str> =
-            found.order.iter().filter(|order| order.ordered).map(|order| order.by).collect();
+            audit.order.iter().filter(|order| order.ordered).map(|order| order.by).collect();
         let order = if order.is_empty() {
-            "as if drawn at random".into()
+            "random".into()
         } else {
-            format!("not random, by {}: shuffle before the file is cut into parts", order.join(" and "))
+            format!("not random, by {}: shuffle rows before a split by position", order.join(" and "))
         };
         let mut lines = vec![
             ("label errors", format!("{listed}{share}")),
             (
                 "near copies",
-                format!("{points} points in {}{across}", pluralize(found.copies.len(), "group", "groups")),
+                format!("{points} points in {}{across}", pluralize(audit.copies.len(), "group", "groups")),
             ),
-            ("outliers", found.outliers.len().to_string()),
-            ("classes alike", pluralize(found.alike.len(), "pair", "pairs")),
-            ("classes that are two", found.twofold.len().to_string()),
-            ("rare classes", found.rare.len().to_string()),
+            ("outliers", audit.outliers.len().to_string()),
+            ("classes alike", pluralize(audit.alike.len(), "pair", "pairs")),
+            ("classes that are two", audit.twofold.len().to_string()),
+            ("rare classes", audit.rare.len().to_string()),
             ("order of rows", order),
-            ("rule", found.rule.into()),
+            ("rule", audit.rule.into()),
         ];
-        if !found.seen.is_empty() {
-            lines.push((
-                "seen before",
-                format!(
-                    "{} points fitted or calibrated the model: their labels judge themselves",
-                    found.seen.len()
-                ),
-            ));
+        if !audit.seen.is_empty() {
+            let text = format!(
+                "{} points fitted or calibrated the model: their labels are tested by themselves",
+                audit.seen.len()
+            );
+            lines.push((OVERLAP, text));
         }
         lines
     }
 
+    /// Returns all findings, kind by kind.
     pub(super) fn findings(&self) -> Vec<Finding> {
-        let found = self.found;
+        let audit = self.audit;
         let error = |error: &LabelError| Finding {
             kind: ERROR,
             row: Some(error.row),
@@ -158,8 +158,9 @@ impl Report<'_> {
             points: self.names(&error.neighbors),
             ..Finding::default()
         };
-        let mut all: Vec<Finding> = found.label_errors.iter().map(error).collect();
-        all.extend(found.copies.iter().map(|group| Finding {
+        let mut all: Vec<Finding> = audit.label_errors.iter().map(error).collect();
+        // Copies are groups of points; outliers are single points.
+        all.extend(audit.copies.iter().map(|group| Finding {
             kind: if group.across { ACROSS } else { COPIES },
             value: (group.rows.len() + group.model.len()) as f64,
             points: self.members(group),
@@ -167,7 +168,7 @@ impl Report<'_> {
             parts: group.parts.join("; "),
             ..Finding::default()
         }));
-        all.extend(found.outliers.iter().map(|outlier| Finding {
+        all.extend(audit.outliers.iter().map(|outlier| Finding {
             kind: OUTLIER,
             row: Some(outlier.row),
             label: self.class(self.data.labels[outlier.row]),
@@ -175,38 +176,39 @@ impl Report<'_> {
             points: self.names(&outlier.neighbors),
             ..Finding::default()
         }));
-        all.extend(found.alike.iter().map(|alike| Finding {
+        // Findings about classes have no row.
+        all.extend(audit.alike.iter().map(|alike| Finding {
             kind: ALIKE,
             label: self.class(alike.classes[0]),
             suggested: self.class(alike.classes[1]),
             value: alike.shares[0].min(alike.shares[1]),
             ..Finding::default()
         }));
-        all.extend(found.twofold.iter().map(|twofold| Finding {
+        all.extend(audit.twofold.iter().map(|twofold| Finding {
             kind: TWOFOLD,
             label: self.class(twofold.class),
             value: twofold.p_value,
             points: twofold.groups.each_ref().map(|group| self.group(group)).join(" | "),
             ..Finding::default()
         }));
-        all.extend(found.rare.iter().map(|&(class, count)| Finding {
+        all.extend(audit.rare.iter().map(|&(class, count)| Finding {
             kind: RARE,
             label: self.class(class),
             value: count as f64,
             ..Finding::default()
         }));
-        all.extend(found.seen.iter().map(|seen| Finding {
-            kind: SEEN,
+        all.extend(audit.seen.iter().map(|seen| Finding {
+            kind: OVERLAP,
             row: Some(seen.row),
             label: self.class(self.data.labels[seen.row]),
             value: 1.0,
-            points: self.named_there(&seen.point),
+            points: self.named_in_model(&seen.point),
             ..Finding::default()
         }));
         all
     }
 
-    /// All findings as columns.
+    /// Returns all findings as columns.
     pub(super) fn frame(&self) -> Frame {
         let all = self.findings();
         let mut frame = Frame::default();
@@ -224,44 +226,48 @@ impl Report<'_> {
         frame
     }
 
-    /// Everything, with rows and labels as the file has them.
+    /// Returns everything as JSON, with rows and labels as in the file.
     pub(super) fn json(&self, warnings: &[String]) -> Value {
         let rows = |places: &[u32]| places.iter().map(|&place| self.row(place as usize)).collect::<Vec<_>>();
-        let found = self.found;
+        let audit = self.audit;
         let error = |error: &LabelError| {
             json!({
                 "row": self.row(error.row), "id": self.id(error.row), "label": self.class(error.label),
-                "suggested": self.class(error.suggested), "probability": error.probability, "p_value": error.p_value,
-                "neighbors": rows(&error.neighbors),
+                "suggested": self.class(error.suggested), "probability": error.probability,
+                "p_value": error.p_value, "neighbors": rows(&error.neighbors),
             })
         };
+        // Places among the points become rows of the file, and class ids become names.
         json!({
             "data": self.name,
             "points": self.data.len(),
             "classes": self.data.classes.len(),
             "fdr": self.fdr,
-            "rule": found.rule,
-            "error_share": found.error_share,
-            "label_errors": found.label_errors.iter().map(error).collect::<Vec<_>>(),
-            "odds": found.odds,
-            "copies": found.copies.iter().map(|group| json!({
-                "rows": rows(&group.rows), "ids": group.rows.iter().map(|&place| self.id(place as usize)).collect::<Vec<_>>(),
+            "rule": audit.rule,
+            "error_share": audit.error_share,
+            "label_errors": audit.label_errors.iter().map(error).collect::<Vec<_>>(),
+            "odds": audit.odds,
+            "copies": audit.copies.iter().map(|group| json!({
+                "rows": rows(&group.rows),
+                "ids": group.rows.iter().map(|&place| self.id(place as usize)).collect::<Vec<_>>(),
                 "model": group.model, "space": group.space, "parts": group.parts, "across": group.across,
             })).collect::<Vec<_>>(),
-            "outliers": found.outliers.iter().map(|outlier| json!({
+            "outliers": audit.outliers.iter().map(|outlier| json!({
                 "row": self.row(outlier.row), "id": self.id(outlier.row), "deviations": outlier.deviations,
                 "neighbors": rows(&outlier.neighbors),
             })).collect::<Vec<_>>(),
-            "alike": found.alike.iter().map(|alike| json!({
+            "alike": audit.alike.iter().map(|alike| json!({
                 "classes": alike.classes.map(|class| self.class(class)), "shares": alike.shares,
             })).collect::<Vec<_>>(),
-            "twofold": found.twofold.iter().map(|twofold| json!({
+            "twofold": audit.twofold.iter().map(|twofold| json!({
                 "class": self.class(twofold.class), "p_value": twofold.p_value,
                 "groups": twofold.groups.each_ref().map(|group| rows(group)),
             })).collect::<Vec<_>>(),
-            "rare": found.rare.iter().map(|&(class, count)| json!({ "class": self.class(class), "points": count })).collect::<Vec<_>>(),
-            "order": found.order,
-            "seen": found.seen.iter().map(|seen| json!({
+            "rare": audit.rare.iter().map(|&(class, count)| json!({
+                "class": self.class(class), "points": count,
+            })).collect::<Vec<_>>(),
+            "order": audit.order,
+            "seen": audit.seen.iter().map(|seen| json!({
                 "row": self.row(seen.row), "id": self.id(seen.row), "point": seen.point,
             })).collect::<Vec<_>>(),
             "warnings": warnings,

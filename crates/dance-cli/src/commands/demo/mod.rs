@@ -1,4 +1,4 @@
-//! `dance demo`: the whole story on the data set that ships with dance.
+//! `dance demo`: fit, calibration and evaluation on the data set that ships with dance, explained.
 
 mod page;
 mod story;
@@ -17,7 +17,7 @@ use dance_page::terminal;
 use crate::args::Shared;
 use crate::data::Columns;
 use crate::parse;
-use crate::places;
+use crate::path_conflicts;
 use crate::progress::Progress;
 use story::Story;
 
@@ -26,36 +26,37 @@ pub(crate) const EXAMPLE: &str = "Example:
   dance demo --seed 1 --report seed1.html
   dance demo mine.npz
 
-The data that ships with dance: 4,800 WordNet definitions of 24 lexical fields, embedded with MiniLM (data/README.md).";
+The data set that ships with dance: 4,800 WordNet definitions of 24 lexical fields, embedded with
+MiniLM.";
 
-/// The data set is part of the binary, so that an installed one has it as well.
+/// The data set, which is part of the binary.
 pub(super) static SHIPPED: &[u8] =
     include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/data/wordnet_minilm.npz"));
 pub(super) const SHIPPED_NAME: &str = "wordnet_minilm.npz";
 const DEFAULT_REPORT: &str = "dance-demo.html";
-/// In bytes; ours are a few hundred thousand.
+/// The longest report in bytes that is read to look for the mark; reports have a few hundred thousand.
 const LONGEST_REPORT: u64 = 1 << 26;
 
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    /// Data to use in place of the data set that ships with dance
+    /// Embeddings with labels, instead of the data set that ships with dance
     #[arg(value_name = "DATA")]
     data: Option<PathBuf>,
-    #[command(flatten)]
-    columns: Columns,
     /// Settings to try in the search for bandwidth and shape
     #[arg(long, default_value_t = 25, value_name = "N", value_parser = parse::at_least_one)]
     evaluations: usize,
-    /// Where the HTML report goes [default: dance-demo.html, unless something else has that name]
+    /// HTML report to write [default: dance-demo.html, unless another file has that name]
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    #[command(flatten)]
+    columns: Columns,
 }
 
 impl Demo {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         let progress = Progress::new(shared);
         let report = self.report_path(&progress)?;
-        places::check(&[self.data.as_deref(), shared.config.as_deref()], &[report.as_deref()])?;
+        path_conflicts::check(&[self.data.as_deref(), shared.config.as_deref()], &[report.as_deref()])?;
         let (name, data) = self.read(&progress)?;
         let story = Story::new(name, &data, self.evaluations, shared, &progress)?;
         progress.finish();
@@ -66,16 +67,16 @@ impl Demo {
         if shared.json {
             writeln!(out, "{}", words::json(&story, report.as_deref(), &progress.warnings()))?;
         } else {
-            words::tell(&mut out, &story)?;
+            words::write(&mut out, &story)?;
             if let Some(path) = &report {
-                writeln!(out, "\nThe same with charts: {}", path.display())?;
+                writeln!(out, "\nReport with charts: {}", path.display())?;
             }
         }
         Ok(())
     }
 
-    /// Where the report may go. A file the user named is the user's choice; under our own name only a report of ours is
-    /// replaced, and a folder that cannot be written to costs the report, not the demo.
+    /// Returns the file for the report. A file that the user named is overwritten. Under the default name, only a
+    /// report of the demo is; `None` where the folder cannot be written to.
     fn report_path(&self, progress: &Progress) -> anyhow::Result<Option<PathBuf>> {
         if let Some(path) = &self.report {
             return Ok(Some(path.clone()));
@@ -86,7 +87,7 @@ impl Demo {
             Ok(bytes) if page::is_ours(&bytes) => {}
             _ => {
                 bail!(
-                    "{DEFAULT_REPORT} exists and is no report of dance; name another place with --report FILE"
+                    "{DEFAULT_REPORT} exists and is not a report of dance demo; name another file with --report FILE"
                 )
             }
         }

@@ -1,6 +1,6 @@
-//! The story as a page with charts.
+//! The results of the demo as an HTML page with charts.
 
-use super::story::{ALPHAS, Example, Judged, Story, default_method, drawn_methods, is_paper};
+use super::story::{ALPHAS, Example, MethodMetrics, Story};
 use super::words;
 use dance::evaluation::CoverageBand;
 use dance_page::chart::{Chart, Kind, figures};
@@ -8,7 +8,7 @@ use dance_page::html::{Document, escape, has_marker};
 use dance_page::table::Table;
 use serde_json::{Value, json};
 
-/// The comment by which a report of ours is known: it may be overwritten without asking.
+/// The comment that marks a report of the demo, which may be overwritten.
 const MARK: &str = "dance demo report";
 
 pub(super) fn is_ours(bytes: &[u8]) -> bool {
@@ -18,12 +18,13 @@ pub(super) fn is_ours(bytes: &[u8]) -> bool {
 pub(super) fn of(story: &Story) -> String {
     let title = "DANCE: prediction sets on embeddings";
     let [kernel, calibration, test] = story.points;
-    let lead = ours(story, ALPHAS[0]);
+    let lead = default_at(story, ALPHAS[0]);
     let body = format!(
-        "<header><h1>{title}</h1><p class=\"lead\">Asked for sets that hold the true label {:.0} % of the time, \
-         <strong>{:.1} %</strong> of {test} sets on unseen points do, with <strong>{:.2} labels</strong> each on average.</p>\
-         <p>{} points of {} dimensions in {} classes ({}): {kernel} fitted a kernel, {calibration} calibrated it, and the {test} \
-         took no part. The classifier alone is right on {:.1} % of them.</p>\
+        "<header><h1>{title}</h1><p class=\"lead\">Sets should contain the true label {:.0} % of the time. \
+         <strong>{:.1} %</strong> of {test} sets on new points do, with <strong>{:.2} labels</strong> each on \
+         average.</p>\
+         <p>{} points of {} dimensions in {} classes ({}): {kernel} fitted a kernel, {calibration} calibrated it, and \
+         the other {test} are test points. The classifier alone is right on {:.1} % of the test points.</p>\
          <p><small>Guarantee: {}.</small></p></header>\
          <section><h2>Coverage and size</h2>{}</section>{}\
          <section><h2>Sets, and the search for a kernel</h2>{}</section>\
@@ -45,37 +46,39 @@ pub(super) fn of(story: &Story) -> String {
     Document { title, marker: MARK, body: &body }.to_html()
 }
 
-/// What our default gives at a level.
-fn ours(story: &Story, alpha: f64) -> &Judged {
-    let at = |judged: &&Judged| judged.method == default_method() && judged.metrics.alpha == alpha;
-    story.results.iter().find(at).unwrap_or(&story.results[0])
+/// Returns the metrics of the default method at a level.
+fn default_at(story: &Story, alpha: f64) -> &MethodMetrics {
+    let is_wanted = |row: &&MethodMetrics| row.method == story.default_method() && row.metrics.alpha == alpha;
+    story.results.iter().find(is_wanted).unwrap_or(&story.results[0])
 }
 
-/// Every method at every level, as the terminal shows it.
+/// Returns the table of every method at every level.
 fn results(story: &Story) -> Table {
     let columns = words::HEADER.map(|name| if name.is_empty() { "method" } else { name });
     Table {
         title: "Every method at every level".into(),
-        note: "Cov: share of sets with the true label. Size: mean number of labels. dev: how far classes stray from \
-               1 - alpha beyond chance, in per cent. CCV: the mean distance; chance alone gives the floor. mix: the paper's share of alpha for the CLR set."
+        note: "Cov: share of sets with the true label. Size: mean number of labels per set. dev: root mean square \
+               deviation of class coverage from 1 - alpha, without the part due to chance, in per cent. CCV: mean \
+               distance of class coverage from 1 - alpha, in per cent; chance alone gives the floor. mix: share of \
+               alpha for the contrastive score."
             .into(),
         ..Table::from_text(columns, story.results.iter().map(words::cells))
     }
 }
 
-/// What was promised against what came out, for every method.
+/// Returns the charts of coverage and of set size against the target coverage.
 fn curves(story: &Story) -> [Chart; 2] {
-    let lines = |value: fn(&Judged) -> f64| -> Vec<Value> {
-        let of = |method: &'static str| {
-            let judged = story.curve.iter().rev().filter(|judged| judged.method == method);
-            let points: Vec<(f64, f64)> =
-                judged.map(|judged| (1.0 - judged.metrics.alpha, value(judged))).collect();
-            json!({ "name": method, "ours": method == default_method(), "named": true, "points": points })
+    let lines = |value: fn(&MethodMetrics) -> f64| -> Vec<Value> {
+        let line = |method: &'static str| {
+            let rows = story.curve.iter().rev().filter(|row| row.method == method);
+            let points: Vec<(f64, f64)> = rows.map(|row| (1.0 - row.metrics.alpha, value(row))).collect();
+            let is_default = method == story.default_method();
+            json!({ "name": method, "ours": is_default, "named": true, "points": points })
         };
-        drawn_methods().map(of).collect()
+        story.charted_methods().map(line).collect()
     };
-    let asked = json!({ "label": "asked for", "format": "percent" });
-    let mut alphas: Vec<f64> = story.curve.iter().map(|judged| judged.metrics.alpha).collect();
+    let target_axis = json!({ "label": "target coverage", "format": "percent" });
+    let mut alphas: Vec<f64> = story.curve.iter().map(|row| row.metrics.alpha).collect();
     alphas.sort_by(|a, b| b.total_cmp(a));
     alphas.dedup();
     let band = |&alpha: &f64| {
@@ -83,33 +86,44 @@ fn curves(story: &Story) -> [Chart; 2] {
         (1.0 - alpha, low, high)
     };
     let promised: Vec<(f64, f64)> = alphas.iter().map(|alpha| (1.0 - alpha, 1.0 - alpha)).collect();
-    let lead = ours(story, ALPHAS[0]);
+    let lead = default_at(story, ALPHAS[0]);
     let (level, metrics) = (100.0 * (1.0 - lead.metrics.alpha), &lead.metrics);
-    let paper = story
-        .results
-        .iter()
-        .filter(|judged| judged.metrics.alpha == metrics.alpha && is_paper(judged.method));
-    let smallest = paper.map(|judged| judged.metrics.size).fold(f64::INFINITY, f64::min);
+    // The headline compares the default with the smallest of the paper's sets at the same level.
+    let is_paper = |row: &&MethodMetrics| row.metrics.alpha == metrics.alpha && story.is_paper(row.method);
+    let paper = story.results.iter().filter(is_paper);
+    let smallest = paper.map(|row| row.metrics.size).fold(f64::INFINITY, f64::min);
     [
         Chart {
             kind: Kind::Lines,
             id: "coverage".into(),
-            headline: format!("Asked for {level:.0} %, {:.1} % of sets hold the true label", 100.0 * metrics.coverage),
-            caption: "On points the model never saw. Dashed: exactly what was asked. Shaded: where coverage lies 95 times in 100 if \
-                      the promise holds."
+            headline: format!(
+                "At a target of {level:.0} %, {:.1} % of sets contain the true label",
+                100.0 * metrics.coverage
+            ),
+            caption: "On test points. Dashed: the target. Shaded: the interval that contains the coverage 95 times in \
+                      100 if the guarantee holds."
                 .into(),
-            data: json!({ "series": lines(|judged| judged.metrics.coverage), "band": alphas.iter().map(band).collect::<Vec<_>>(),
-                "promised": promised, "x": asked, "y": { "label": "sets that hold the true label", "format": "percent" } }),
+            data: json!({
+                "series": lines(|row| row.metrics.coverage),
+                "band": alphas.iter().map(band).collect::<Vec<_>>(),
+                "promised": promised,
+                "x": target_axis,
+                "y": { "label": "sets with the true label", "format": "percent" },
+            }),
         },
         Chart {
             kind: Kind::Lines,
             id: "size".into(),
             headline: format!(
-                "That costs {:.2} labels per set; the smallest of the paper's sets has {smallest:.2}",
+                "Sets have {:.2} labels on average; the smallest of the paper's methods has {smallest:.2}",
                 metrics.size
             ),
-            caption: "The same kernel and the same points for all of them.".into(),
-            data: json!({ "series": lines(|judged| judged.metrics.size), "x": asked, "y": { "label": "labels per set", "zero": true, "format": "number" } }),
+            caption: "All methods use the same kernel and the same points.".into(),
+            data: json!({
+                "series": lines(|row| row.metrics.size),
+                "x": target_axis,
+                "y": { "label": "labels per set", "zero": true, "format": "number" },
+            }),
         },
     ]
 }
@@ -121,7 +135,10 @@ fn sizes(story: &Story) -> Chart {
         kind: Kind::Sizes,
         id: "sizes".into(),
         headline: format!("{:.0} % of sets are a single label at alpha {}", 100.0 * single, ALPHAS[0]),
-        caption: "Test points by the number of labels in their set (exact, fuse).".into(),
+        caption: format!(
+            "Test points by the number of labels in their set (method {}).",
+            story.default_method()
+        ),
         data: json!(story.sizes),
     }
 }
@@ -140,14 +157,16 @@ fn search(story: &Story) -> Chart {
         kind: Kind::Lines,
         id: "search".into(),
         headline: format!(
-            "The best of {} settings is right on {:.1} % of the points that judged them",
+            "The best of {} settings is right on {:.1} % of the validation points",
             each.len(),
             100.0 * best
         ),
         caption: format!("{}.", story.model.fitted().fidelity),
         data: json!({
-            "series": [{ "name": "best so far", "ours": true, "named": true, "steps": true, "points": so_far }], "dots": each,
-            "x": { "label": "settings tried", "format": "number" }, "y": { "label": "validation accuracy", "format": "percent" },
+            "series": [{ "name": "best so far", "ours": true, "named": true, "steps": true, "points": so_far }],
+            "dots": each,
+            "x": { "label": "settings tried", "format": "number" },
+            "y": { "label": "validation accuracy", "format": "percent" },
         }),
     }
 }
@@ -162,7 +181,7 @@ fn example(example: &Example) -> String {
         labels => labels.iter().map(chip).collect(),
     };
     format!(
-        "<li class=\"card{}\"><p>{}</p>{set} <small>{}; truth: {}; best single answer: {}</small></li>",
+        "<li class=\"card{}\"><p>{}</p>{set} <small>{}; true label: {}; single best label: {}</small></li>",
         if *covered { "" } else { " miss" },
         escape(text),
         escape(why),

@@ -1,4 +1,4 @@
-//! What the demo finds out: split, fit, calibrate, judge.
+//! The results of the demo: split, fit, calibration and evaluation of several methods.
 
 use std::time::Instant;
 
@@ -17,62 +17,49 @@ use crate::progress::Progress;
 
 const SHARES: [f64; 3] = [0.4, 0.4, 0.2];
 pub(super) const ALPHAS: [f64; 2] = [0.1, 0.05];
-/// The default of `dance fit`, what else it can do, and the paper's sets, all on the same kernel.
-const METHODS: [(&str, Way); 6] = [
-    ("exact, fuse", Way::Default),
-    ("exact, fuse, class-fair", Way::Fair),
-    ("exact, evidence", Way::Evidence),
-    ("paper: DANCE", Way::Paper(Mix::Auto)),
-    ("paper: k-NN set", Way::Paper(Mix::Fixed(0.0))),
-    ("paper: CLR set", Way::Paper(Mix::Fixed(1.0))),
-];
-
-/// How sets are made.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
-    Default,
-    Fair,
-    Evidence,
-    Paper(Mix),
-}
-
-/// What the default is called.
-pub(super) fn default_method() -> &'static str {
-    METHODS[0].0
-}
-
-/// What is drawn: the default and the paper's. Curves of what else there is would lie on the default's.
-pub(super) fn drawn_methods() -> impl Iterator<Item = &'static str> {
-    let drawn = METHODS.iter().filter(|(_, way)| matches!(way, Way::Default | Way::Paper(_)));
-    drawn.map(|(name, _)| *name)
-}
-
-/// The paper's.
-pub(super) fn is_paper(method: &str) -> bool {
-    METHODS.iter().any(|&(name, way)| name == method && matches!(way, Way::Paper(_)))
-}
 /// Error levels of the curves, in hundredths.
 const CURVE: std::ops::RangeInclusive<usize> = 2..=30;
 
+/// The place of a method in tables and charts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The default of `dance fit`.
+    Default,
+    /// Another method or setting. Charts leave it out, because its curve would cover the default's.
+    Alternative,
+    /// A method of the paper.
+    Paper,
+}
+
+/// A method with its name in tables.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Method {
+    pub(super) name: &'static str,
+    pub(super) role: Role,
+}
+
 pub(super) struct Story {
     pub(super) data: String,
+    /// The numbers of kernel, calibration and test points.
     pub(super) points: [usize; 3],
     pub(super) dimensions: usize,
     pub(super) model: Dance,
-    pub(super) results: Vec<Judged>,
-    /// The same methods over many levels.
-    pub(super) curve: Vec<Judged>,
+    pub(super) methods: Vec<Method>,
+    /// Every method at the levels of [`ALPHAS`].
+    pub(super) results: Vec<MethodMetrics>,
+    /// Every method at the levels of [`CURVE`].
+    pub(super) curve: Vec<MethodMetrics>,
     pub(super) examples: Vec<Example>,
-    /// How many sets have 0, 1, 2 … labels at the first level.
+    /// The number of sets with 0, 1, 2 … labels at the first level.
     pub(super) sizes: Vec<usize>,
     pub(super) trace: Vec<Evaluation>,
     pub(super) accuracy: f64,
     pub(super) seconds: f64,
 }
 
-/// One method at one level.
+/// The metrics of one method at one level.
 #[derive(Serialize)]
-pub(super) struct Judged {
+pub(super) struct MethodMetrics {
     pub(super) method: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) mix: Option<f64>,
@@ -89,6 +76,19 @@ pub(super) struct Example {
     pub(super) prediction: String,
     pub(super) set: Vec<String>,
     pub(super) covered: bool,
+}
+
+/// A calibrated model with the scores of the test points.
+struct Calibrated {
+    model: Dance,
+    scored: Scored,
+}
+
+/// A row of the results: a method on a calibrated model.
+struct Variant<'a> {
+    method: Method,
+    calibrated: &'a Calibrated,
+    mix: Mix,
 }
 
 impl Story {
@@ -112,34 +112,49 @@ impl Story {
             .with_context(|| format!("fitting {name}"))?
             .calibrate(device, &calibration, &context)
             .context("calibrating")?;
-        let quiet = context.with_observer(&Silent);
-        let other = |settings: ConformalConfig| {
-            model.recalibrate(device, &calibration, Sampling::Random, Some(settings), &quiet)
+
+        // All methods share the kernel and the points.
+        let score = |model: Dance| -> dance::Result<Calibrated> {
+            let scored = model.score(&test.embeddings, PredictOptions::default(), &context)?;
+            Ok(Calibrated { model, scored })
         };
-        let fair = other(config.conformal.by_class(ByClass::Balanced)).context("evening out classes")?;
-        let evidence =
-            other(config.conformal.method(MethodName::Posterior)).context("weighing up evidence")?;
+        let quiet = context.with_observer(&Silent);
+        let other = |settings: ConformalConfig| -> dance::Result<Calibrated> {
+            score(model.recalibrate(device, &calibration, Sampling::Random, Some(settings), &quiet)?)
+        };
         let paper = other(ConformalConfig::paper().seed(shared.seed))?;
-        let ask = |model: &Dance| model.score(&test.embeddings, PredictOptions::default(), &context);
-        let (scored, paper_scored) = (ask(&model)?, ask(&paper)?);
-        let (fair_scored, evidence_scored) = (ask(&fair)?, ask(&evidence)?);
+        let default_is_fuse = model.predictor().method().name() == MethodName::Fuse;
+        let (balanced, fuse) = if default_is_fuse {
+            (None, None) // there is no memory for the posterior
+        } else {
+            let fuse = config.conformal.with_method(MethodName::Fuse);
+            (Some(other(config.conformal.by_class(ByClass::Balanced))?), Some(other(fuse)?))
+        };
+        let default = score(model.clone())?;
+
+        let variant =
+            |name, role, calibrated, mix| Variant { method: Method { name, role }, calibrated, mix };
+        let mut variants = vec![variant(
+            if default_is_fuse { "fuse" } else { "posterior" },
+            Role::Default,
+            &default,
+            Mix::Auto,
+        )];
+        for (name, calibrated) in [("posterior, balanced", &balanced), ("fuse", &fuse)] {
+            let calibrated = calibrated.as_ref();
+            variants.extend(calibrated.map(|found| variant(name, Role::Alternative, found, Mix::Auto)));
+        }
+        variants.push(variant("paper: DANCE", Role::Paper, &paper, Mix::Auto));
+        variants.push(variant("paper: k-NN set", Role::Paper, &paper, Mix::Fixed(0.0)));
+        variants.push(variant("paper: CLR set", Role::Paper, &paper, Mix::Fixed(1.0)));
 
         let truth = Truth::of(&model, &test);
         if let Some(warning) = &truth.warning {
             progress.warn(warning);
         }
-        let levels = |alphas: &[f64]| -> dance::Result<Vec<Judged>> {
-            let pairs = alphas.iter().flat_map(|&alpha| METHODS.map(|method| (alpha, method)));
-            let judge = |(alpha, (method, way)): (f64, (&'static str, Way))| {
-                let (model, scored, mix) = match way {
-                    Way::Default => (&model, &scored, Mix::Auto),
-                    Way::Fair => (&fair, &fair_scored, Mix::Auto),
-                    Way::Evidence => (&evidence, &evidence_scored, Mix::Auto),
-                    Way::Paper(mix) => (&paper, &paper_scored, mix),
-                };
-                judge(model, scored, &truth, alpha, method, mix)
-            };
-            pairs.map(judge).collect()
+        let levels = |alphas: &[f64]| -> dance::Result<Vec<MethodMetrics>> {
+            let pairs = alphas.iter().flat_map(|&alpha| variants.iter().map(move |variant| (alpha, variant)));
+            pairs.map(|(alpha, variant)| variant.evaluate(&truth, alpha)).collect()
         };
         let results = levels(&ALPHAS)?;
         let curve = levels(&CURVE.step_by(2).map(|percent| percent as f64 / 100.0).collect::<Vec<_>>())?;
@@ -148,18 +163,21 @@ impl Story {
                 progress.warn(&format!("alpha {alpha}: {warning}"));
             }
         }
-        let prediction = model.predict(&scored, &model.decide(ALPHAS[0])?);
+
+        // Examples and set sizes are those of the default at the first level.
+        let prediction = model.predict(&default.scored, &model.decide(ALPHAS[0])?);
         let mut sizes = vec![0; prediction.sets.iter().map(<[u32]>::len).max().unwrap_or(0) + 1];
         for set in prediction.sets.iter() {
             sizes[set.len()] += 1;
         }
         Ok(Self {
-            examples: examples(&model, &prediction, &scored, &test, &truth),
-            accuracy: results.first().and_then(|judged| judged.metrics.accuracy).unwrap_or(f64::NAN),
+            examples: examples(&default, &prediction, &test, &truth),
+            accuracy: results.first().and_then(|first| first.metrics.accuracy).unwrap_or(f64::NAN),
             points: [kernel.len(), calibration.len(), test.len()],
             dimensions: data.embeddings.cols(),
             trace: progress.trace(),
             seconds: begin.elapsed().as_secs_f64(),
+            methods: variants.iter().map(|variant| variant.method).collect(),
             data: name,
             model,
             results,
@@ -167,31 +185,41 @@ impl Story {
             sizes,
         })
     }
+
+    /// Returns the name of the default method.
+    pub(super) fn default_method(&self) -> &'static str {
+        self.methods[0].name
+    }
+
+    /// Returns the methods that charts show.
+    pub(super) fn charted_methods(&self) -> impl Iterator<Item = &'static str> {
+        self.methods.iter().filter(|method| method.role != Role::Alternative).map(|method| method.name)
+    }
+
+    /// Returns whether a method is one of the paper's.
+    pub(super) fn is_paper(&self, name: &str) -> bool {
+        self.methods.iter().any(|method| method.name == name && method.role == Role::Paper)
+    }
 }
 
-fn judge(
-    model: &Dance,
-    scored: &Scored,
-    truth: &Truth,
-    alpha: f64,
-    method: &'static str,
-    mix: Mix,
-) -> dance::Result<Judged> {
-    let decision = model.predictor().decide_with(alpha, mix)?;
-    let sets = scored.counts.sets(decision.cut, model.classes().len());
-    let best = scored.classified.as_ref().map(|classified| classified.labels.as_slice());
-    Ok(Judged {
-        method,
-        mix: decision.mix,
-        metrics: Metrics::new(&sets, &truth.labels, truth.classes, alpha, best)?,
-    })
+impl Variant<'_> {
+    fn evaluate(&self, truth: &Truth, alpha: f64) -> dance::Result<MethodMetrics> {
+        let Calibrated { model, scored } = self.calibrated;
+        let decision = model.predictor().decide_with(alpha, self.mix)?;
+        let sets = model.predict(scored, &decision).sets;
+        let best = scored.classified.as_ref().map(|classified| classified.labels.as_slice());
+        Ok(MethodMetrics {
+            method: self.method.name,
+            mix: decision.shares.map(|shares| shares.mix),
+            metrics: Metrics::new(&sets, &truth.labels, truth.classes, alpha, best)?,
+        })
+    }
 }
 
-/// Five test points, by rules and not by hand.
+/// Returns up to five test points, selected by rules.
 fn examples(
-    model: &Dance,
+    Calibrated { model, scored }: &Calibrated,
     prediction: &Prediction,
-    scored: &Scored,
     test: &Dataset,
     truth: &Truth,
 ) -> Vec<Example> {
@@ -207,16 +235,17 @@ fn examples(
         ("the first set that misses", rows.clone().find(|&row| !covered(row))),
     ];
     let name = |label: u32| model.classes()[label as usize].clone();
+    let best = |row: usize| scored.classified.as_ref().map_or_else(String::new, |all| name(all.labels[row]));
     let example = |(why, row): (&'static str, Option<usize>)| {
         let row = row?;
-        let mut set = sets.get(row).to_vec();
-        set.sort_by_key(|&label| std::cmp::Reverse(scored.counts.get(row, label).combined));
+        let set = sets.get(row);
+        let order = scored.conforming(row, set);
         Some(Example {
             why,
             text: test.ids.as_ref().map_or_else(|| format!("test point {row}"), |ids| ids[row].clone()),
             truth: test.classes[test.labels[row] as usize].clone(),
-            prediction: prediction.best.as_ref().map_or_else(String::new, |best| name(best.labels[row])),
-            set: set.into_iter().map(name).collect(),
+            prediction: best(row),
+            set: order.into_iter().map(|place| name(set[place])).collect(),
             covered: covered(row),
         })
     };

@@ -1,17 +1,17 @@
-//! The story in words, and as JSON.
+//! The results of the demo as text and as JSON.
 
 use std::io::{self, Write};
 use std::path::Path;
 
 use dance_page::table::Table;
-use dance_page::text::pluralize;
+use dance_page::text::{paragraph, pluralize};
 use serde_json::{Value, json};
 
-use super::story::{Example, Judged, Story};
+use super::story::{ALPHAS, Example, MethodMetrics, Story};
 
 pub(super) const HEADER: [&str; 9] = ["", "alpha", "mix", "Cov", "Size", "dev", "CCV", "floor", "empty"];
 
-pub(super) fn tell(out: &mut dyn Write, story: &Story) -> io::Result<()> {
+pub(super) fn write(out: &mut dyn Write, story: &Story) -> io::Result<()> {
     let fitted = story.model.fitted();
     let [kernel, calibration, test] = story.points;
     writeln!(
@@ -22,72 +22,56 @@ pub(super) fn tell(out: &mut dyn Write, story: &Story) -> io::Result<()> {
         story.dimensions,
         story.model.classes().len()
     )?;
-    writeln!(
-        out,
-        "1. Fit. On {kernel} points (40 %) a kernel machine learned which directions of the embeddings"
-    )?;
-    writeln!(out, "   tell the classes apart: {}.", fitted.fidelity)?;
-    writeln!(
-        out,
-        "   Chosen: shape {:.2}, {} of metric learning. It is right on {:.1} % of points it never saw,",
+    // The steps.
+    let fit = format!(
+        "On {kernel} points (40 %) a kernel machine learns a metric that brings points of a class close together: {}. \
+         Chosen: shape {:.2}, {} of metric learning. Its single best label is right on {:.1} % of the test points, and \
+         wrong on {:.1} %.",
+        fitted.fidelity,
         fitted.rfm.kernel.shape(),
         pluralize(fitted.rfm.rounds, "round", "rounds"),
-        100.0 * story.accuracy
-    )?;
-    writeln!(
-        out,
-        "   so one answer per point would be wrong {:.1} % of the time.\n",
+        100.0 * story.accuracy,
         100.0 * (1.0 - story.accuracy)
-    )?;
-    writeln!(
-        out,
-        "2. Calibrate. {calibration} other points (40 %) said how far down the list of neighbors (rank), how deep into the"
-    )?;
-    writeln!(
-        out,
-        "   neighborhood (contrastive loss) and how far down the class probabilities the true label can be. A label is"
-    )?;
-    writeln!(
-        out,
-        "   in the set when, all three weighed up, it conforms better than a share alpha of these points."
-    )?;
-    writeln!(
-        out,
-        "   Below stand, on the same kernel: classes covered more alike (`dance fit --combine fuse --class-fair`), a posterior"
-    )?;
-    writeln!(
-        out,
-        "   that learns from the calibration points' labels too (`--combine evidence`), and the paper's sets (`--paper`).\n"
-    )?;
-    writeln!(
-        out,
-        "3. Test. {test} points (20 %) that took no part. A set should hold the true label in 1 - alpha of cases"
-    )?;
-    writeln!(out, "   (Cov), with as few labels as possible (Size):\n")?;
+    );
+    writeln!(out, "{}\n", paragraph("1. Fit. ", &fit))?;
+    let calibrate = format!(
+        "{calibration} other points (40 %) calibrate: a label is in the set of a new point if its p-value exceeds \
+         alpha. The p-value is the share of calibration points that conform no better. The default, {}, is compared \
+         with other methods on the same kernel and points, among them the paper's (`dance fit --paper`).",
+        story.default_method()
+    );
+    writeln!(out, "{}\n", paragraph("2. Calibrate. ", &calibrate))?;
+    let evaluate = format!(
+        "{test} points (20 %) took no part so far. A set should contain the true label in 1 - alpha of cases (Cov), \
+         with as few labels as possible (Size)."
+    );
+    writeln!(out, "{}\n", paragraph("3. Test. ", &evaluate))?;
+
+    // The results.
     write!(out, "{}", Table::from_text(HEADER, story.results.iter().map(cells)).to_text())?;
-    writeln!(
-        out,
-        "\n   dev: how far classes stray from 1 - alpha beyond chance, in per cent. CCV: the mean distance; chance alone gives the floor."
-    )?;
+    let legend = "root mean square deviation of class coverage from 1 - alpha, without the part due to chance, in \
+                  per cent. CCV: mean distance of class coverage from 1 - alpha, in per cent; chance alone gives the \
+                  floor. mix: share of alpha for the contrastive score.";
+    writeln!(out, "\n{}", paragraph("   dev: ", legend))?;
     writeln!(out, "   Guarantee: {}.\n", story.model.guarantee())?;
-    writeln!(out, "4. Five test points and their sets at alpha {}:\n", super::story::ALPHAS[0])?;
+    writeln!(out, "4. Five test points and their sets at alpha {}:\n", ALPHAS[0])?;
     for example in &story.examples {
         let Example { why, text, truth, prediction, set, covered } = example;
         writeln!(out, "   {text}")?;
-        let verdict = if *covered { "holds the truth" } else { "misses the truth" };
+        let verdict = if *covered { "contains the true label" } else { "misses the true label" };
         let best = if truth == prediction {
-            format!("the best single answer is right: {truth}")
+            format!("the single best label is right: {truth}")
         } else {
-            format!("the best single answer is {prediction}, the truth is {truth}")
+            format!("the single best label is {prediction}, the true label is {truth}")
         };
         writeln!(out, "     {}: {{{}}} {verdict}; {best}", why, set.join(", "))?;
     }
-    writeln!(out, "\nAll of it took {:.1} s.", story.seconds)?;
+    writeln!(out, "\nThe demo took {:.1} s.", story.seconds)?;
     writeln!(out, "Your own embeddings: dance fit embeddings.npz -o model.dance")
 }
 
-pub(super) fn cells(judged: &Judged) -> Vec<String> {
-    let Judged { method, mix, metrics } = judged;
+pub(super) fn cells(row: &MethodMetrics) -> Vec<String> {
+    let MethodMetrics { method, mix, metrics } = row;
     vec![
         (*method).to_owned(),
         metrics.alpha.to_string(),

@@ -1,4 +1,4 @@
-//! `dance predict --adapt`: the level follows what the labels say, which come with their points or later.
+//! `dance predict --adapt`: a level that adapts to labels, which arrive with their points or later.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,26 +10,26 @@ use dance::whole_file::{self, WholeFile};
 use serde::{Deserialize, Serialize};
 
 use crate::answers::{Answer, Answers, Id, Summary};
+use crate::json_lines::Group;
 use crate::replies::{Replies, Taker};
-use crate::stream::Group;
 
-/// A level at which every label is in every set.
-const ALL: f64 = 1e-12;
-/// Any level: the set will be emptied.
-const ANY: f64 = 0.5;
+/// The level used in place of 0 and below: every label is in the set.
+const SMALLEST: f64 = 1e-12;
+/// The level used in place of 1 and above; the set is emptied afterwards.
+const PLACEHOLDER: f64 = 0.5;
 
-/// Longest state: some million sets that wait for a label.
+/// The longest state in bytes: some million sets that wait for a label.
 const LONGEST_STATE: u64 = 1 << 30;
 
-/// A level that adapts, and the sets that wait for a label.
+/// An adaptive level, and the sets that wait for a label.
 pub(super) struct Adapting {
     level: Adaptive,
     run: Run,
-    /// Where the run is kept, to go on from.
+    /// The file of the state.
     path: Option<PathBuf>,
 }
 
-/// What sets follow from: a state of anything else says nothing about them.
+/// The settings that sets depend on. A state with other settings is refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Settings {
@@ -37,64 +37,57 @@ pub(super) struct Settings {
     pub(super) model: String,
     /// The share of labels that may be missed.
     pub(super) alpha: f64,
-    /// How much the level follows.
+    /// The change of the level for each label.
     pub(super) adapt: f64,
-    /// What becomes of empty sets.
+    /// The treatment of empty sets.
     pub(super) empty: String,
 }
 
-/// What to go on from, beside the level.
+/// The state of a run, from which the next one continues.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Run {
     settings: Settings,
-    /// Points that were answered.
+    /// Answered points.
     points: usize,
-    /// Labels that came, and how many of them were missed: the level follows from those.
+    /// Labels that arrived. The level follows from these and the misses.
     labels: usize,
     misses: usize,
-    /// Sets that wait for a label, by the id of the point as it was written.
+    /// Sets that wait for a label, by the id of the point as JSON.
     waiting: BTreeMap<String, Vec<String>>,
-    /// The most that waited at a time.
+    /// The most sets that waited at a time.
     most: usize,
-    /// Labels that the model does not know: no level could have held them.
+    /// Labels that the model does not know, which no level can cover.
     unknown: usize,
 }
 
+impl Run {
+    fn new(settings: Settings) -> Self {
+        Self { settings, points: 0, labels: 0, misses: 0, waiting: BTreeMap::new(), most: 0, unknown: 0 }
+    }
+}
+
 impl Adapting {
-    /// At the begin, or where the run that is kept in a file stood.
+    /// Returns the level at its beginning, or as the state in a file left it.
     pub(super) fn new(settings: Settings, path: Option<&Path>) -> anyhow::Result<Self> {
         let level = Adaptive::new(settings.alpha, settings.adapt)?;
         let path = path.map(Path::to_owned);
         let Some(kept) = path.as_deref().filter(|path| path.exists()) else {
-            let (waiting, none) = (BTreeMap::new(), 0);
-            let run = Run {
-                settings,
-                points: none,
-                labels: none,
-                misses: none,
-                waiting,
-                most: none,
-                unknown: none,
-            };
-            return Ok(Self { level, run, path });
+            return Ok(Self { level, run: Run::new(settings), path });
         };
-        let name = || kept.display().to_string();
+        let name = kept.display();
         let run: Run =
             serde_json::from_slice(&whole_file::read(kept, LONGEST_STATE)?).with_context(|| {
-                format!("{}: not the state of a level that adapts; delete it to begin anew", kept.display())
+                format!("{name}: not the state of an adaptive level; delete it to begin anew")
             })?;
         if let Some(other) = settings.other(&run.settings) {
-            bail!(
-                "{}: the state belongs to {other}; name another file, or delete it to begin anew",
-                kept.display()
-            );
+            bail!("{name}: the state belongs to {other}; name another file, or delete it to begin anew");
         }
-        let level = level.resume(run.labels, run.misses).with_context(name)?;
+        let level = level.resume(run.labels, run.misses).with_context(|| name.to_string())?;
         Ok(Self { level, run, path })
     }
 
-    /// Keeps the run where it is to be kept.
+    /// Writes the state to its file, if there is one.
     pub(super) fn save(&mut self) -> anyhow::Result<()> {
         (self.run.labels, self.run.misses) = self.level.counts();
         if let Some(path) = &self.path {
@@ -103,7 +96,7 @@ impl Adapting {
         Ok(())
     }
 
-    /// Answers points one after the other, each at the level that the labels before it have left.
+    /// Answers points one after the other, each at the level that the labels before it determine.
     pub(super) fn answer<'a>(
         &mut self,
         answers: &Answers<'a>,
@@ -115,13 +108,13 @@ impl Adapting {
         let scored = answers.score(&group.points).with_context(|| name.to_owned())?;
         for (place, id) in group.ids.iter().enumerate() {
             let alpha = self.level.alpha();
-            let usable = if alpha >= 1.0 { ANY } else { alpha.max(ALL) };
+            let usable = if alpha >= 1.0 { PLACEHOLDER } else { alpha.max(SMALLEST) };
             let mut answer = answers.at(&scored, place, usable, group.first + place, id.clone())?;
             answer.alpha = alpha;
             if alpha >= 1.0 {
                 answer.set.clear();
             }
-            let set = names(&answer);
+            let set = label_names(&answer);
             self.run.points += 1;
             summary.add(std::slice::from_ref(&answer));
             out(Replies { answers: vec![answer], refused: Vec::new() })?;
@@ -137,8 +130,8 @@ impl Adapting {
         Ok(())
     }
 
-    /// Takes up a label that came later than its point; or says why not.
-    pub(super) fn told(&mut self, answers: &Answers<'_>, id: &Id, label: &str) -> Result<(), String> {
+    /// Takes a label that arrived after its point; returns the reason where no point waits for it.
+    pub(super) fn take_label(&mut self, answers: &Answers<'_>, id: &Id, label: &str) -> Result<(), String> {
         match self.run.waiting.remove(id.get()) {
             Some(set) => {
                 self.learn(answers, &set, label);
@@ -156,23 +149,23 @@ impl Adapting {
         self.level.learn(!set.iter().any(|name| name == label));
     }
 
-    /// What is promised, in words.
+    /// Returns the guarantee of the adaptive level in words.
     pub(super) fn guarantee(&self) -> String {
         let ((labels, misses), bound) = (self.level.counts(), self.level.bound(self.run.most));
         let unknown = match self.run.unknown {
             0 => String::new(),
-            unknown => format!("; {unknown} labels that the model does not know aside"),
+            unknown => format!(", not counting {unknown} labels that the model does not know"),
         };
         format!(
-            "in the long run, whatever comes: of {labels} points whose labels came {misses} were missed, {:.4}, which is within {bound:.4} of what was \
-             asked for{unknown}; nothing is promised for a single point",
+            "in the long run, whatever the data: {misses} of {labels} labels were missed ({:.4}), within {bound:.4} of \
+             alpha{unknown}; there is no guarantee for a single point",
             misses as f64 / labels.max(1) as f64
         )
     }
 }
 
 impl Settings {
-    /// What a state of these settings belongs to instead; `None` if they are the same.
+    /// Returns the first setting of a state that differs from these, in words; `None` if all are equal.
     fn other(&self, kept: &Self) -> Option<String> {
         let changed = [
             ("another model".to_owned(), self.model != kept.model),
@@ -184,6 +177,6 @@ impl Settings {
     }
 }
 
-fn names(answer: &Answer<'_>) -> Vec<String> {
+fn label_names(answer: &Answer<'_>) -> Vec<String> {
     answer.set.iter().map(ToString::to_string).collect()
 }

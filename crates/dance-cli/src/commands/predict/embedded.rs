@@ -1,4 +1,4 @@
-//! Pictures and texts that are embedded first, with the model's encoder.
+//! `dance predict` on pictures and texts, which the model's encoder embeds first.
 
 use std::io::{self, Write};
 
@@ -8,12 +8,12 @@ use serde_json::json;
 
 use super::Predict;
 use crate::answers::{self, Answers, Summary};
-use crate::output::{Destination, Format, Watched, write_frame};
+use crate::output::{Destination, Format, OutputFile, write_frame};
 use crate::progress::Progress;
 use crate::replies::{Replies, write_replies};
 
 impl Predict {
-    /// Everything that can be embedded; of the rest, the reasons.
+    /// Embeds and answers the inputs; with `--on-error report`, answers the others with the reason.
     pub(super) fn embedded(
         &self,
         answers: &Answers<'_>,
@@ -29,18 +29,18 @@ impl Predict {
             .with_context(|| self.data().display().to_string())?;
         summary.bad = bad.len();
         summary.add(&found);
-        let found = Replies { answers: found, ..Replies::default() };
-        let lines = |out: &mut dyn Write| -> io::Result<()> {
-            write_replies(out, &found)?;
+        let replies = Replies { answers: found, ..Replies::default() };
+        let write_lines = |out: &mut dyn Write| -> io::Result<()> {
+            write_replies(out, &replies)?;
             bad.iter().try_for_each(|(id, reason)| writeln!(out, "{}", json!({ "id": id, "error": reason })))
         };
         match destination {
-            Destination::Stdout => lines(&mut io::stdout().lock())?,
+            Destination::Stdout => write_lines(&mut io::stdout().lock())?,
             Destination::File(path, Format::Jsonl) => {
-                Watched::write(path, |file| Ok(lines(file)?))?;
+                OutputFile::write(path, |file| Ok(write_lines(file)?))?;
             }
             Destination::File(path, format) => {
-                write_frame(path, *format, &answers.frame(&found.answers, None))?;
+                write_frame(path, *format, &answers.frame(&replies.answers, None))?;
             }
         }
         Ok(summary)

@@ -1,4 +1,4 @@
-//! `dance predict` on JSON lines, which are answered as they come.
+//! `dance predict` on JSON lines, which are answered as they arrive.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -9,29 +9,29 @@ use anyhow::{Context, bail};
 use super::Predict;
 use super::adapt::Adapting;
 use crate::answers::{Answers, Refusal, Summary};
-use crate::output::{Destination, Format, Watched, write_frame};
+use crate::json_lines::{Group, LateLabel, Next, Points};
+use crate::output::{Destination, Format, OutputFile, write_frame};
 use crate::replies::{Replies, Taker, write_replies};
-use crate::stream::{Group, Next, Points, Told};
 
 impl Predict {
-    /// Lines in, lines out; a table is written when all have come.
+    /// Reads lines and writes answers; a table is written at the end.
     pub(super) fn stream<'a>(
         &self,
         answers: &Answers<'a>,
         destination: &Destination,
         adapting: &mut Option<Adapting>,
     ) -> anyhow::Result<Summary> {
-        let input: Box<dyn Read> = if self.data() == Path::new("-") {
+        let is_stdin = self.data() == Path::new("-");
+        let name = if is_stdin { "stdin".into() } else { self.data().display().to_string() };
+        let input: Box<dyn Read> = if is_stdin {
             Box::new(io::stdin().lock())
         } else {
-            Box::new(File::open(self.data()).with_context(|| self.data().display().to_string())?)
+            Box::new(File::open(self.data()).with_context(|| name.clone())?)
         };
-        let name =
-            if self.data() == Path::new("-") { "stdin".into() } else { self.data().display().to_string() };
         let shape = answers.model.fitted().point_shape();
         let mut points = Points::new(input, name.clone(), self.columns.keys(), shape);
         if adapting.is_some() {
-            points = points.with_labels();
+            points = points.with_late_labels();
         }
         let mut summary = Summary::new(&self.alpha, self.novelty);
         let mut each = |out: Taker<'_, 'a>| -> anyhow::Result<()> {
@@ -40,21 +40,23 @@ impl Predict {
                     Next::Points(group) => match adapting {
                         Some(adapting) => {
                             adapting.answer(answers, &group, &mut summary, &name, out)?;
+                            // Answers on stdout cannot be taken back, so the state is saved with them.
                             if *destination == Destination::Stdout {
-                                adapting.save()?; // what has been answered is answered
+                                adapting.save()?;
                             }
                         }
                         None => self.answer(answers, &group, &mut summary, &name, out)?,
                     },
-                    Next::Told(Told { row, line, id, label }) => {
-                        let told = adapting.as_mut().map_or(Ok(()), |level| level.told(answers, &id, &label));
-                        if let Err(error) = told {
+                    Next::Label(LateLabel { row, line, id, label }) => {
+                        let taken =
+                            adapting.as_mut().map_or(Ok(()), |level| level.take_label(answers, &id, &label));
+                        if let Err(error) = taken {
                             let refusal = Refusal { row, line: Some(line), id: Some(id), error };
                             let replies = Replies { refused: vec![refusal], ..Replies::default() };
                             self.reply(replies, &mut summary, &name, out)?;
                         }
                     }
-                    Next::Bad(refusal) => {
+                    Next::Invalid(refusal) => {
                         let replies = Replies { refused: vec![refusal], ..Replies::default() };
                         self.reply(replies, &mut summary, &name, out)?;
                     }
@@ -62,16 +64,18 @@ impl Predict {
                 }
             }
         };
-        let ended = match destination {
+
+        let result = match destination {
+            // Every answer is flushed, because its reader may wait for it before it sends the next point.
             Destination::Stdout => {
                 let mut stdout = io::stdout().lock();
                 each(&mut |replies| {
                     write_replies(&mut stdout, &replies)?;
-                    Ok(stdout.flush()?) // whoever waits for the answer has it now
+                    Ok(stdout.flush()?)
                 })
             }
             Destination::File(path, Format::Jsonl) => {
-                Watched::write(path, |file| each(&mut |replies| Ok(write_replies(file, &replies)?)))
+                OutputFile::write(path, |file| each(&mut |replies| Ok(write_replies(file, &replies)?)))
             }
             Destination::File(path, format) => {
                 let mut all = Replies::default();
@@ -84,13 +88,12 @@ impl Predict {
                 write_frame(path, *format, &answers.frame(&all.answers, refused))
             }
         };
-        // A file that was not written answered nothing; on stdout everything before an error is answered.
-        if let Some(adapting) =
-            adapting.as_mut().filter(|_| ended.is_ok() || *destination == Destination::Stdout)
-        {
+        // After an error, stdout has the answers before it, but a file was not written.
+        let is_answered = result.is_ok() || *destination == Destination::Stdout;
+        if let Some(adapting) = adapting.as_mut().filter(|_| is_answered) {
             adapting.save()?;
         }
-        ended.map(|()| summary)
+        result.map(|()| summary)
     }
 
     /// Answers points that arrived together.
@@ -111,7 +114,7 @@ impl Predict {
         self.reply(Replies { answers, refused }, summary, name, out)
     }
 
-    /// Hands replies on, unless a refusal is to be the end; what came before it is answered.
+    /// Passes replies on. Without `--on-error report` the first refusal is an error, after the answers before it.
     fn reply<'a>(
         &self,
         mut replies: Replies<'a>,
@@ -128,7 +131,7 @@ impl Predict {
         summary.bad += replies.refused.len();
         out(replies)?;
         if let Some(Refusal { line, error, .. }) = end {
-            bail!("{name}: line {}: {error} (--on-error report goes on behind it)", line.unwrap_or_default());
+            bail!("{name}: line {}: {error} (--on-error report skips such lines)", line.unwrap_or_default());
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `dance predict` on many files.
+//! `dance predict` on several files.
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
@@ -6,39 +6,36 @@ use sha2::{Digest, Sha256};
 
 use super::Predict;
 use crate::args::Shared;
-use crate::data::check_there;
+use crate::data::{SINGLE_FILE_OPTIONS, check_there};
 use crate::inputs;
 use crate::plan::Plan;
 
 impl Predict {
-    /// What is answered into what, where DATA is many files.
+    /// Returns the output file of every input file; `None` where DATA is a single file.
     pub(super) fn plan(&self, shared: &Shared) -> anyhow::Result<Option<Plan>> {
-        let found = if self.embeds() { None } else { inputs::many(&self.data)? };
-        let Some(found) = found else {
+        let files = if self.embeds() { None } else { inputs::several(&self.data)? };
+        let Some(files) = files else {
             if self.resume {
-                bail!("--resume is for many files: a folder, a pattern or several names");
+                bail!("--resume is for several files: a folder, a pattern or several names");
             }
             return Ok(None);
         };
         if self.reports() && self.output.extension().is_some_and(|name| name == "npz") {
-            bail!(
-                "{}: what is wrong with a row is reported in .jsonl, .csv or .parquet",
-                self.output.display()
-            );
+            bail!("{}: --on-error report needs an output in .jsonl, .csv or .parquet", self.output.display());
         }
         if self.columns.labels.is_some() || self.columns.format.is_some() {
-            bail!("--labels and --format are for a single file; many files say by their names what they are");
+            bail!(SINGLE_FILE_OPTIONS);
         }
         check_there(&self.model)?;
-        Plan::new(found, &self.output, &[Some(&self.model), shared.config.as_deref()]).map(Some)
+        Plan::new(files, &self.output, &[Some(&self.model), shared.config.as_deref()]).map(Some)
     }
 
-    /// What the answers follow from beside the input, so that those of other options are not taken for finished.
+    /// Returns everything that answers depend on beside the input. `--resume` only continues a run with equal options.
     pub(super) fn options(&self) -> anyhow::Result<Value> {
         Ok(json!({
             "model": self.model_hash()?,
             "alpha": self.alpha.0,
-            "include": self.include.iter().map(|what| format!("{what:?}")).collect::<Vec<_>>(),
+            "include": self.include.iter().map(|list| format!("{list:?}")).collect::<Vec<_>>(),
             "empty": format!("{:?}", self.empty),
             "novelty": self.novelty,
             "reports": self.reports(),
@@ -47,7 +44,7 @@ impl Predict {
         }))
     }
 
-    /// SHA-256 of the model file.
+    /// Returns the SHA-256 of the model file.
     pub(super) fn model_hash(&self) -> anyhow::Result<String> {
         let model = std::fs::read(&self.model).with_context(|| self.model.display().to_string())?;
         Ok(Sha256::digest(&model).iter().map(|byte| format!("{byte:02x}")).collect())

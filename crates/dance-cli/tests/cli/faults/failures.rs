@@ -17,7 +17,7 @@ fn failing(folder: &Path, calls: &str, arguments: &[&str]) -> Ran {
     Ran::new(command.current_dir(folder).output().unwrap())
 }
 
-/// Whether system calls can be made to fail here.
+/// Returns whether system calls can be made to fail here.
 fn can_inject() -> bool {
     let nothing = ["-qq", "-o", "/dev/null", "-e", "inject=fsync:error=EIO", "true"];
     let able = Command::new("strace").args(nothing).output().is_ok_and(|output| output.status.success());
@@ -59,7 +59,8 @@ fn a_failing_rename_or_flush_leaves_what_was_there() {
     }
 }
 
-/// A file system of one page, which is taken: the file is named in one line, in the system's words, and nothing is left.
+/// A file system of one page, which is taken: the file is named in one line, in the system's words, and nothing is
+/// left.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_said_and_leaves_nothing() {

@@ -19,7 +19,7 @@ fn kills() -> usize {
     std::env::var("DANCE_KILLS").map_or(KILLS, |text| text.parse().expect("DANCE_KILLS is a number"))
 }
 
-/// How long a run takes that nobody disturbs: the longest of a few.
+/// Returns the time of an undisturbed run: the longest of a few.
 fn undisturbed(mut command: impl FnMut() -> Command) -> Duration {
     let mut once = || {
         let begin = Instant::now();
@@ -122,14 +122,14 @@ fn a_killed_bench_continues() {
     finish(folder.path(), &out, &whole, &files);
 }
 
-/// Runs to the end: the same results and files as those of a run that nobody disturbed.
+/// Runs to the end, and asserts the results and files of an undisturbed run.
 fn finish(folder: &Path, out: &Path, whole: &Value, files: &[String]) {
     Ran::new(dance(folder, &BENCH).output().unwrap()).success();
     assert_eq!(results(out).as_ref(), Some(whole));
     assert_eq!(names(out), files);
 }
 
-/// `results.json` without the seconds that things took; `None` where it is not there. What is there is whole.
+/// Returns `results.json` without its times; `None` if it does not exist. If it exists, it is complete.
 fn results(out: &Path) -> Option<Value> {
     let text = fs::read(out.join("results.json")).ok()?;
     let mut results = serde_json::from_slice(&text).unwrap();

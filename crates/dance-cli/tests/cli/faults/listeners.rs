@@ -1,11 +1,11 @@
-//! Nobody who listens: closed stdout and stderr, pipes whose reader has gone, a terminal that was closed.
+//! Closed outputs: stdout, stderr, pipes without a reader, and terminals.
 
 use std::process::Command;
 
 use super::super::{binary, names};
 use super::{WRITERS, folder, shell};
 
-/// Without stderr every command does its work and says so by its status; without a reader of stdout, too.
+/// Every command works without stderr and without a reader of stdout, and its status says so.
 #[test]
 fn work_is_done_whoever_listens() {
     for writer in WRITERS {
@@ -43,7 +43,7 @@ fn a_closed_stdout_is_an_error() {
     }
 }
 
-/// An error is an error, also when nobody can be told.
+/// An error keeps its exit status without stderr.
 #[test]
 fn errors_keep_their_status() {
     let folder = folder();

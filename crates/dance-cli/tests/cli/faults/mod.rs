@@ -1,5 +1,5 @@
-//! What the world does to a run: killed at any moment, disks that are full or fail, two writers, nobody who listens, a terminal
-//! that is closed, files that are none. Outputs are whole or absent, and the next run works.
+//! Faults during a run: kills at any moment, full or failing disks, two writers, closed outputs and terminals, and
+//! paths that are not files. Outputs are complete or absent, and the next run works.
 #![cfg(unix)]
 
 mod failures;
@@ -12,7 +12,7 @@ use std::process::Command;
 
 use super::{Ran, binary};
 
-/// Points in the plane around three centers, as CSV: small enough that a fit takes no time to speak of.
+/// Returns points in the plane around three centers, as CSV. A fit of them takes little time.
 fn points(folder: &std::path::Path) {
     use dance::numeric::random::Random;
     let mut random = Random::new(0, 0);

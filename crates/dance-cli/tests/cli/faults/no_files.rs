@@ -1,14 +1,14 @@
-//! What is named as a file and is none, or has no end: said at once, in little memory.
+//! Paths that are not regular files, and files without end: refused at once, in little memory.
 
 use std::fs::{self, File};
 use std::process::Command;
 
 use super::{folder, shell};
 
-/// Where a model or options go: files only.
+/// Commands with a path that must be a file: a model or a file of options.
 const FILES: [&str; 4] =
     ["predict IN d.csv", "evaluate IN d.csv", "recalibrate IN d.csv -o out", "fit d.csv -o out --config IN"];
-/// Where points and labels go, which may come through a pipe.
+/// Commands with a path that may be a pipe: points and labels.
 const DATA: [&str; 5] = [
     "inspect IN.safetensors",
     "predict m IN.csv",
@@ -24,7 +24,7 @@ fn pipes_and_folders_are_refused_and_nothing_waits() {
         let name = arguments.split(' ').find(|word| word.starts_with("IN")).unwrap();
         let path = folder.path().join(name);
         if FILES.contains(&arguments) {
-            // Nobody ever opens the other end of the pipe.
+            // The other end of the pipe is never opened.
             assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
             let ran = shell(folder.path(), &format!("timeout 20 \"$DANCE\" {arguments}")).code(2);
             assert!(
@@ -39,12 +39,13 @@ fn pipes_and_folders_are_refused_and_nothing_waits() {
         assert!(ran.stderr.contains(&format!("{name}: is a directory")), "{arguments}: {}", ran.stderr);
         fs::remove_dir(&path).unwrap();
     }
-    // What a killed run might have left is no file either.
+    // A pipe with the name of a temporary file, as a killed run might leave one, does not block the run.
     assert!(Command::new("mkfifo").arg(folder.path().join(".out.x.tmp")).status().unwrap().success());
     shell(folder.path(), "timeout 20 \"$DANCE\" recalibrate m d.csv -o out").success();
 }
 
-/// Gigabytes without the end of a line, which take no room on the disk, under a limit of a quarter of a gigabyte of addresses.
+/// Gigabytes without the end of a line, which take no room on the disk, under a limit of a quarter of a gigabyte of
+/// addresses.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_line_without_end_is_refused_in_little_memory() {

@@ -32,7 +32,7 @@ fn two_writers_of_one_file() {
             let start =
                 |different| command(different).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
             let mut children: [Child; 2] = different.map(start);
-            // Whoever looks in between sees nothing or a whole file.
+            // A reader in between finds no file or a complete one.
             while children.iter_mut().any(|child| child.try_wait().unwrap().is_none()) {
                 if let Ok(found) = fs::read(&path) {
                     assert!(alone.contains(&found), "{file} is torn: {} bytes", found.len());

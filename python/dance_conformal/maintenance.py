@@ -1,4 +1,4 @@
-"""After the first day: what to label next, whether a stream has changed, what is wrong with a labelled set."""
+"""Maintenance of a model: points to label next, monitoring of a stream, audit of labels."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ from .settings import draw_seed, thread_count
 
 @dataclass(frozen=True)
 class Selection:
-    """Rows of points to label next. Only those drawn at random may calibrate or judge: others are not like new points."""
+    """Rows of points to label next. Only the random ones may calibrate or test: picked points are unlike new points."""
 
-    #: Picked for what they are, best first.
+    #: Rows picked by their embeddings, the most useful first.
     picked: NDArray[np.int64]
-    #: Drawn before any was picked: a fair sample.
+    #: Rows drawn at random, before any was picked.
     random: NDArray[np.int64]
-    #: Points that the model has seen before, which are not chosen.
+    #: Number of points that the model knows already, which are not selected.
     seen: int
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """All of them, picked ones first."""
+        """All rows, picked ones first."""
         return np.concatenate([self.picked, self.random])
 
     @property
     def provenance(self) -> list[str]:
-        """What each of the ``rows`` is, for ``fit`` and ``conformalize``."""
+        """The provenance of each of the ``rows``, for ``fit`` and ``conformalize``."""
         return [PICKED] * len(self.picked) + [RANDOM] * len(self.random)
 
 
 class Monitor:
-    """Watches a stream of points, with their labels where it is told to: see :meth:`DanceClassifier.monitor`.
+    """Monitors a stream of points, with or without labels: see :meth:`DanceClassifier.monitor`.
 
-    ``state`` is what to go on from: a string to keep, and to pass to ``monitor`` another day.
+    ``state`` is a string to keep and to pass to ``monitor`` later, to resume.
     """
 
     def __init__(
-        self, model: Afterwards, labelled: bool, false_alarm: float, seed: int, state: str | None
+        self, model: Maintenance, labels: bool, false_alarm: float, seed: int, state: str | None
     ) -> None:
-        self._model, self._labelled, self._false_alarm, self._seed = model, labelled, false_alarm, seed
+        self._model, self._labels, self._false_alarm, self._seed = model, labels, false_alarm, seed
         self.state = state
         nothing = np.empty((0, model._calibrated().dimensions), np.float32)
-        self._take(nothing, np.empty(0, np.int64) if labelled else None)
+        self._add(nothing, np.empty(0, np.int64) if labels else None)
 
     def watch(self, X: Any, y: Any = None) -> list[dict[str, Any]]:
-        """Takes up further points in their order; alarms that are new, each with what was ``watched`` and the ``row``."""
-        if (y is not None) != self._labelled:
+        """Adds points in their order. Returns the new alarms, each with what was ``watched`` and the ``row``."""
+        if (y is not None) != self._labels:
             raise ValueError(
-                "labels are watched from the begin to the end of a stream, or not at all: labelled=True"
+                "a monitor with labels=True needs y in every call, and one with labels=False takes none"
             )
         points = self._model._points(X)
         labels = None
@@ -66,10 +66,10 @@ class Monitor:
             classes, codes = encode(given)
             numbers = np.array([known.get(name, -1) for name in class_names(classes)], np.int64)
             labels = numbers[codes]
-        new: list[dict[str, Any]] = self._take(points, labels)["new"]
+        new: list[dict[str, Any]] = self._add(points, labels)["new"]
         return new
 
-    def _take(self, points: NDArray[np.float32], labels: NDArray[np.int64] | None) -> dict[str, Any]:
+    def _add(self, points: NDArray[np.float32], labels: NDArray[np.int64] | None) -> dict[str, Any]:
         model = self._model
         report: dict[str, Any] = json.loads(
             _native.watch(
@@ -82,21 +82,22 @@ class Monitor:
         self.points: int = report["points"]
         #: All alarms so far.
         self.alarms: list[dict[str, Any]] = report["alarms"]
-        #: For everything that is watched the evidence of a change now, and the largest so far; it starts at 1.
+        #: The capital of the martingale of points and of that of labels: its evidence of a change, now and at its largest.
+        #: It starts at 1.
         self.capital: list[dict[str, Any]] = report["capital"]
-        #: The evidence that is an alarm.
+        #: The capital at which there is an alarm.
         self.bound: float = report["bound"]
         return report
 
 
-class Afterwards(SetPredictor):
-    """What a classifier can do after the first day."""
+class Maintenance(SetPredictor):
+    """A classifier that selects points to label, monitors streams and audits labels."""
 
     def select(self, X: Any, n: int, *, audit: int = 0, random_state: Any = 0) -> Selection:
-        """Rows of ``X``, a pool without labels, to label next: ``n`` picked ones, and ``audit`` drawn at random before.
+        """Selects rows of ``X``, a pool without labels, to label next: ``n`` picked ones, and ``audit`` random ones.
 
-        Picked points together stand for most of what the model is unsure of: large sets, many points near by, unlike each
-        other. They may fit; only the drawn ones may calibrate or judge: pass ``provenance`` on with the labels.
+        Picked points have large sets, many points near by, and differ from each other. They may fit the kernel; only random
+        points may calibrate or test. Pass ``provenance`` on with the labels.
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(600, classes=3)
@@ -114,14 +115,14 @@ class Afterwards(SetPredictor):
     def monitor(
         self,
         *,
-        labelled: bool = False,
+        labels: bool = False,
         false_alarm: float = 0.01,
         random_state: Any = 0,
         state: str | None = None,
     ) -> Monitor:
-        """Watches a stream: an alarm when points, or with ``labelled`` their labels too, no longer are what they were.
+        """Returns a monitor of a stream: an alarm means that points, or with ``labels`` their labels, have changed.
 
-        While nothing changes, the probability of an alarm in the whole run, however long, is at most ``false_alarm``.
+        Without a change, the probability of an alarm in the whole run, however long, is at most ``false_alarm``.
 
         >>> from dance_conformal import DanceClassifier, datasets
         >>> X, y = datasets.clusters(900, classes=3)
@@ -131,17 +132,17 @@ class Afterwards(SetPredictor):
         ([], ['inputs'])
         """
         self._calibrated()
-        return Monitor(self, labelled, false_alarm, draw_seed(random_state), state)
+        return Monitor(self, labels, false_alarm, draw_seed(random_state), state)
 
     def audit(
         self, X: Any, y: Any, *, parts: Any = None, fdr: float = 0.1, random_state: Any = 0
     ) -> dict[str, Any]:
-        """What is wrong with labelled points, judged by this model's calibration points, which must be labelled right.
+        """Audits points and their labels; this model's calibration points are the standard, so their labels must be right.
 
-        As :func:`dance_conformal.audit`, which needs no model; points should not be those that calibrated. Copies are
-        looked for in the learned metric too (``space`` is ``"learned"`` or ``"both"``), and among the points of the model:
-        a group names those under ``model``, with their ``part`` (``"fit"`` or ``"calibration"``), ``row`` and ``id``.
-        ``seen`` lists the points that the model has seen.
+        The report is that of :func:`dance_conformal.audit`, which needs no model. Points should not be those that calibrated.
+        Copies are found in the learned metric too (``space`` is ``"learned"`` or ``"both"``), and among the points of the
+        model: a group lists those under ``model``, with their ``part`` (``"fit"`` or ``"calibration"``), ``row`` and ``id``.
+        ``seen`` lists the points that the model knows.
         """
         return _audit(self._calibrated(), X, y, parts, fdr, random_state, self.device, self.n_jobs)
 
@@ -156,15 +157,16 @@ def audit(
     device: str = "auto",
     n_jobs: int | None = None,
 ) -> dict[str, Any]:
-    """What is wrong with labelled points: what ``dance audit`` finds, with labels as they are and rows of ``X``.
+    """Audits points and their labels: the report of ``dance audit``, with the labels of ``y`` and rows of ``X``.
 
-    ``label_errors`` (most suspicious first, of which about ``fdr`` are right), ``odds`` (for every point, how much more
-    probable the best other label is, as a log ratio), ``error_share``, ``copies``, ``outliers``, ``alike``, ``twofold``,
-    ``rare``, ``order`` and the ``rule`` behind the list.
-
-    A group of ``copies`` has its ``rows``, the ``space`` it was found in, and the ``parts`` of its points (one word each,
-    such as ``"train"``); those that lie ``across`` parts come first. A ``twofold`` class has a ``p_value`` for being one and
-    the rows of its two ``groups``, those nearest to the centre first.
+    - ``label_errors``: suspected label errors, the most suspicious first; a share of about ``fdr`` are false suspicions.
+      ``rule`` is the rule behind the list, ``error_share`` the estimated share of wrong labels.
+    - ``odds``: for every point the log ratio of the probabilities of the best other label and its own.
+    - ``copies``: groups of near-copies, with their ``rows``, the ``space`` they were found in and the ``parts`` of their
+      points (one word each, such as ``"train"``); groups ``across`` parts come first.
+    - ``twofold``: classes that look like two, with a ``p_value`` for being one and the rows of the two ``groups``, those
+      nearest to the centre first.
+    - ``outliers``, ``alike`` (pairs of similar classes), ``rare`` (classes with few points), ``order``.
 
     >>> from dance_conformal import audit, datasets
     >>> X, y = datasets.clusters(300, classes=3)
@@ -190,9 +192,9 @@ def _audit(
     rows = np.arange(len(points), dtype=np.uint32)
     data = (points, codes, class_names(classes), class_kind(classes), rows)
     threads = thread_count(n_jobs)
-    said = None if parts is None else [str(part) for part in parts]
+    names = None if parts is None else [str(part) for part in parts]
     found: dict[str, Any] = json.loads(
-        _native.audit(model, data, said, fdr, 0.01, draw_seed(random_state), device, threads)
+        _native.audit(model, data, names, fdr, 0.01, draw_seed(random_state), device, threads)
     )
     values = classes.tolist()
     for error in found["label_errors"]:

@@ -1,14 +1,18 @@
-"""Sizes of sets, `--combine evidence` against the default, on the same kernel: ratios within one run.
+"""Set sizes of the method posterior against those of fuse, on the same kernel machine: ratios within one run.
 
-`DANCE_DATA=folder python3 benchmarks/evidence.py [seeds] [files …]`; `DANCE` names the binary, `FIT` further options of `dance fit`, `BEFORE` the binary
-of another version, whose default is then compared with (on a kernel of its own), `KIND` one of
+    DANCE_DATA=folder python3 benchmarks/posterior.py [seeds] [files …]
 
-- few (the default): 10 points of each class, half of them fit and half calibrate; judged on the rest,
-- full: a random split, 0.4 fit, 0.4 calibrate, 0.2 judge,
-- zipf: classes by Zipf's law (exponent 1, in random order) of what `full` fits and calibrates with.
+`DANCE` names the binary, and `FIT` gives further options of `dance fit`. `BEFORE` names the binary of another version. The
+comparison is then with its default, on a fit of its own. `KIND` is one of
 
-Sizes at 0.1 and 0.05, coverage, class deviation (in points, sampling noise taken off, squares averaged over the seeds; and by how much the squares differ, with its
-standard error over the seeds), accuracy; then the geometric mean of the ratios of sizes.
+- few (the default): 10 points of each class, half of them to fit and half to calibrate, the rest to test,
+- full: a random split, 0.4 to fit, 0.4 to calibrate, 0.2 to test,
+- zipf: the points that `full` fits and calibrates with, thinned so that class frequencies follow Zipf's law (exponent 1,
+  classes in random order).
+
+Prints size, coverage, class deviation and accuracy at alpha 0.1 and 0.05, then the geometric mean of the ratios of sizes. Class
+deviation is the root mean square of a class's coverage minus 1 - alpha, in points, without sampling noise. The difference of
+its squares has a standard error over the seeds.
 """
 
 import json
@@ -33,7 +37,7 @@ ALPHAS = (0.1, 0.05)
 
 
 def parts(labels, random):
-    """Rows that fit, calibrate and judge."""
+    """Rows to fit, to calibrate and to test."""
     order = random.permutation(len(labels))
     if KIND == "few":
         seen = np.zeros(labels.max() + 1, int)
@@ -53,26 +57,26 @@ def parts(labels, random):
     return fit, calibration, test
 
 
-def judged(model, folder, program=environment.DANCE):
-    """Size, coverage, square of the class deviation (below 0 by chance) and accuracy at both levels, from sets: every version writes them."""
+def measured(model, folder, program=environment.DANCE):
+    """Size, coverage, square of the class deviation (below 0 by chance) and accuracy at both levels, from the written sets."""
     truth = np.load(folder / "test.npz")["labels"]
     levels = []
     for alpha in ALPHAS:
         sets = model.with_suffix(f".{alpha}.jsonl")
         environment.dance("predict", model, folder / "test.npz", "-o", sets, "--alpha", alpha, program=program)
         answers = [json.loads(line) for line in sets.open()]
-        # Labels by name: what they are in a file differs between versions.
-        told = [
+        # Labels are compared by name: their kind in a file differs between versions.
+        rows = [
             (len(answer["set"]), label in map(str, answer["set"]), str(answer["prediction"]) == label)
             for answer, label in zip(answers, map(str, truth), strict=True)
         ]
-        levels.append(numbers(np.array(told, float), truth, alpha))
+        levels.append(numbers(np.array(rows, float), truth, alpha))
     return levels
 
 
-def numbers(told, truth, alpha):
-    size, coverage, accuracy = told.mean(0)
-    points, hits = np.bincount(truth), np.bincount(truth, told[:, 1])
+def numbers(rows, truth, alpha):
+    size, coverage, accuracy = rows.mean(0)
+    points, hits = np.bincount(truth), np.bincount(truth, rows[:, 1])
     points, hits = points[points > 0], hits[points > 0]
     strayed = (hits / points - (1 - alpha)) ** 2 - alpha * (1 - alpha) / points
     return size, coverage, 1e4 * strayed.mean(), accuracy
@@ -87,27 +91,27 @@ def before(folder, seed, program):
     """The numbers of the default of another version."""
     model = folder / "fuse.dance"
     environment.dance(
-        "fit", folder / "fit.npz", "--calibration", folder / "calibration.npz", "-o", model, "--seed", seed,
+        "fit", folder / "fit.npz", "--calibration-data", folder / "calibration.npz", "-o", model, "--seed", seed,
         program=program,
     )
-    return judged(model, folder, program)
+    return measured(model, folder, program)
 
 
 def run(points, labels, seed):
-    """The numbers of evidence and of the default: two alphas, four numbers."""
+    """The numbers of the posterior and of fuse: two methods, two alphas, four numbers."""
     with tempfile.TemporaryDirectory() as path:
         folder = Path(path)
         written(points, labels, parts(labels, np.random.default_rng(seed)), folder)
-        model, other = folder / "evidence.dance", folder / "fuse.dance"
+        model, other = folder / "posterior.dance", folder / "fuse.dance"
         calibration = folder / "calibration.npz"
         environment.dance(
-            "fit", folder / "fit.npz", "--calibration", calibration, "-o", model, "--combine", "evidence",
+            "fit", folder / "fit.npz", "--calibration-data", calibration, "-o", model, "--method", "posterior",
             "--seed", seed, *FIT,
         )
         if BEFORE:
-            return judged(model, folder), before(folder, seed, BEFORE)
-        environment.dance("recalibrate", model, calibration, "-o", other, "--combine", "fuse")
-        return judged(model, folder), judged(other, folder)
+            return measured(model, folder), before(folder, seed, BEFORE)
+        environment.dance("recalibrate", model, calibration, "-o", other, "--method", "fuse")
+        return measured(model, folder), measured(other, folder)
 
 
 def main():
@@ -120,16 +124,16 @@ def main():
         ratios = np.exp(np.log(results[:, 0, :, 0] / results[:, 1, :, 0]).mean(0))
         all_ratios.append(ratios)
         for level, alpha in enumerate(ALPHAS):
-            told = "   ".join(
+            line = "   ".join(
                 f"{who}: size {size:.2f} coverage {coverage:.3f} deviation {max(strayed, 0) ** 0.5:.1f} accuracy {accuracy:.3f}"
                 for who, (size, coverage, strayed, accuracy) in zip(
-                    ("evidence", "fuse"), results[:, :, level].mean(0), strict=True
+                    ("posterior", "other version" if BEFORE else "fuse"), results[:, :, level].mean(0), strict=True
                 )
             )
             more = results[:, 0, level, 2] - results[:, 1, level, 2]
             chance = more.std(ddof=1) / len(more) ** 0.5 if len(more) > 1 else np.nan
             print(
-                f"{name} alpha {alpha}: ratio {ratios[level]:.3f}   {told}   squares of deviations differ by {more.mean():.0f} ± {chance:.0f}",
+                f"{name} alpha {alpha}: ratio {ratios[level]:.3f}   {line}   squares of deviations differ by {more.mean():.0f} ± {chance:.0f}",
                 flush=True,
             )
     print("geometric mean of the ratios:", " / ".join(f"{ratio:.3f}" for ratio in np.exp(np.log(all_ratios).mean(0))))

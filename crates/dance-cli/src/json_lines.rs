@@ -1,8 +1,8 @@
-//! JSON lines, one point per line: `{"embedding": [0.1, …], "id": "a"}` or the bare array.
+//! JSON lines, one point per line: `{"embedding": [0.1, …], "id": "a"}`, or the array alone.
 //!
-//! Points are answered in groups of what has already arrived, at most [`GROUP`]: a file goes through at full speed, a
-//! person or a program that waits for each answer gets it at once, and memory does not grow with the number of lines. A line
-//! that is no point ends the group before it and comes by itself, so that nothing before or behind it is lost.
+//! A group is made of lines that have already arrived, at most [`GROUP`]. So a file is read at full speed, a program
+//! that waits for each answer gets it at once, and memory does not grow with the number of lines. A line that is not a
+//! valid point ends the group before it and is returned by itself.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -13,18 +13,19 @@ use dance::data::io::{JsonKeys, JsonPoint};
 
 use crate::answers::{Id, Refusal};
 
+/// Most points in a group.
 const GROUP: usize = 256;
-/// Room for a group's lines, so that what has arrived can be seen without waiting.
+/// Bytes of the read buffer. It holds many lines, so that lines that have arrived can be read without waiting.
 const BUFFER: usize = 1 << 20;
 
-/// What comes next.
+/// The next part of the input.
 #[derive(Debug)]
 pub(crate) enum Next {
     Points(Group),
-    /// A label that comes after its point, where such are expected.
-    Told(Told),
-    /// A line that is no point. Its row is its place among lines that are not blank, from 0.
-    Bad(Refusal),
+    /// A label that arrives after its point, where such labels are expected.
+    Label(LateLabel),
+    /// A line that is not a valid point. Its row is its place among lines that are not blank, from 0.
+    Invalid(Refusal),
     End,
 }
 
@@ -32,25 +33,26 @@ pub(crate) enum Next {
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) points: Matrix,
-    /// As they came; `None` for a point without one.
+    /// The ids as they were written; `None` for a point without one.
     pub(crate) ids: Vec<Option<Id>>,
-    /// Names of their labels; `None` for a point without one.
+    /// The names of the labels; `None` for a point without one.
     pub(crate) labels: Vec<Option<String>>,
-    /// Row of the first; one line after the other.
+    /// The row of the first point. The others have the rows after it.
     pub(crate) first: usize,
-    /// The line of each.
+    /// The line of every point, counted from 1.
     pub(crate) lines: Vec<usize>,
 }
 
-/// The label of a point that came before.
+/// The label of a point that arrived before.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct LateLabel {
     pub(crate) row: usize,
     pub(crate) line: usize,
     pub(crate) id: Id,
     pub(crate) label: String,
 }
 
+/// A reader of points.
 pub(crate) struct Points<R> {
     reader: BufReader<R>,
     origin: String,
@@ -58,9 +60,9 @@ pub(crate) struct Points<R> {
     shape: PointShape,
     line: usize,
     rows: usize,
-    /// Whether labels may come after their points.
-    told: bool,
-    /// A line that is no point, while the points before it are being answered.
+    /// Accepts labels that arrive after their points.
+    late_labels: bool,
+    /// A line after a group that is not a point; it is returned after the group.
     other: Option<Next>,
 }
 
@@ -73,23 +75,24 @@ impl<R: Read> Points<R> {
             shape,
             line: 0,
             rows: 0,
-            told: false,
+            late_labels: false,
             other: None,
         }
     }
 
-    /// The same, where labels may come after their points: `{"id": 7, "label": "cat"}`.
-    pub(crate) fn with_labels(self) -> Self {
-        Self { told: true, ..self }
+    /// Accepts labels that arrive after their points: `{"id": 7, "label": "cat"}`.
+    pub(crate) fn with_late_labels(self) -> Self {
+        Self { late_labels: true, ..self }
     }
 
-    /// The next points or the next line that is none. Waits for the first line only.
+    /// Returns the next points, or the next line that is not a point. It waits for the first line only.
     pub(crate) fn next(&mut self) -> anyhow::Result<Next> {
         if let Some(other) = self.other.take() {
             return Ok(other);
         }
         let (mut data, mut ids, mut labels, mut lines) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let first = self.rows;
+        // After the first point, only lines that are already in the buffer are read.
         while ids.len() < GROUP && (ids.is_empty() || self.reader.buffer().contains(&b'\n')) {
             let Some(text) = self.read_line()? else { break };
             self.line += 1;
@@ -99,14 +102,18 @@ impl<R: Read> Points<R> {
             let row = self.rows;
             self.rows += 1;
             match text.map_err(|problem| (problem, None)).and_then(|text| self.parse(&text)) {
+                // A line without an embedding: `parse` accepts it as a late label.
                 Ok(point) if point.length == 0 => {
                     let (id, label) = (point.id.clone(), point.label());
                     let (line, error) = (self.line, "a label without an id, or an id without a label");
                     self.other = Some(match id.zip(label) {
-                        Some((id, label)) => Next::Told(Told { row, line, id, label }),
-                        None => {
-                            Next::Bad(Refusal { row, line: Some(line), id: point.id, error: error.into() })
-                        }
+                        Some((id, label)) => Next::Label(LateLabel { row, line, id, label }),
+                        None => Next::Invalid(Refusal {
+                            row,
+                            line: Some(line),
+                            id: point.id,
+                            error: error.into(),
+                        }),
                     });
                     break;
                 }
@@ -117,7 +124,7 @@ impl<R: Read> Points<R> {
                     lines.push(self.line);
                 }
                 Err((error, id)) => {
-                    self.other = Some(Next::Bad(Refusal { row, line: Some(self.line), error, id }));
+                    self.other = Some(Next::Invalid(Refusal { row, line: Some(self.line), error, id }));
                     break;
                 }
             }
@@ -129,7 +136,7 @@ impl<R: Read> Points<R> {
         Ok(Next::Points(Group { points, ids, labels, first, lines }))
     }
 
-    /// The next line, or what is wrong with it; `None` at the end. A line that is too long is passed over, not kept.
+    /// Returns the next line, or the problem with it; `None` at the end. A line that is too long is skipped.
     fn read_line(&mut self) -> anyhow::Result<Option<Result<Vec<u8>, String>>> {
         let longest = JsonPoint::longest_line(self.shape.dimensions);
         let mut text = Vec::new();
@@ -145,19 +152,21 @@ impl<R: Read> Points<R> {
         loop {
             let buffer = self.reader.fill_buf().with_context(origin)?;
             let end = buffer.iter().position(|&byte| byte == b'\n');
-            let (seen, ends) = (end.map_or(buffer.len(), |end| end + 1), end.is_some() || buffer.is_empty());
-            self.reader.consume(seen);
+            let (length, ends) =
+                (end.map_or(buffer.len(), |end| end + 1), end.is_some() || buffer.is_empty());
+            self.reader.consume(length);
             if ends {
-                return Ok(Some(Err(format!("longer than {longest} bytes, which no point needs"))));
+                return Ok(Some(Err(format!("longer than {longest} bytes, the most that a point can have"))));
             }
         }
     }
 
-    /// A line whose embedding has the right length and only finite numbers; or what is wrong with it, and its id.
+    /// Parses a line with an embedding of the right length and finite numbers; otherwise returns the problem and the
+    /// id.
     fn parse(&self, text: &[u8]) -> Result<JsonPoint, (String, Option<Id>)> {
         let point = JsonPoint::parse(text, &self.keys, self.shape.dimensions);
         let point = point.map_err(|problem| (problem, None))?;
-        if point.length == 0 && self.told && point.label().is_some() {
+        if point.length == 0 && self.late_labels && point.label().is_some() {
             return Ok(point);
         }
         match self.shape.problem(&point.embedding, point.length) {
@@ -187,9 +196,9 @@ mod tests {
         ids.iter().map(|id| id.as_deref().map(serde_json::value::RawValue::get)).collect()
     }
 
-    fn bad(points: &mut Points<&[u8]>) -> Refusal {
+    fn invalid(points: &mut Points<&[u8]>) -> Refusal {
         match points.next().unwrap() {
-            Next::Bad(bad) => bad,
+            Next::Invalid(refusal) => refusal,
             other => panic!("{other:?}"),
         }
     }
@@ -203,7 +212,7 @@ mod tests {
         assert!(matches!(points.next().unwrap(), Next::End));
     }
 
-    /// An id is there when the line has one, whoever else comes in the same group.
+    /// A point has an id if and only if its own line has one.
     #[test]
     fn ids_belong_to_their_lines() {
         let mut points =
@@ -211,7 +220,7 @@ mod tests {
         assert_eq!(written(&group(&mut points).ids), [None, Some("\"a\""), None]);
     }
 
-    /// Whatever size a number has.
+    /// Numbers beyond 64 bits are not rounded.
     #[test]
     fn ids_keep_their_digits() {
         let mut points = points("{\"id\":36893488147419103233,\"embedding\":[3,4]}\n");
@@ -219,10 +228,10 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_line_comes_alone_and_the_others_with_their_rows() {
+    fn an_invalid_line_comes_alone_and_the_others_with_their_rows() {
         let mut points = points("[1,2]\n[3,4]\n\n[5]\n[6,7]\n");
         assert_eq!(group(&mut points).points.rows(), 2);
-        let found = bad(&mut points);
+        let found = invalid(&mut points);
         assert_eq!((found.row, found.line, found.id.is_none()), (2, Some(4), true));
         assert_eq!(found.error, "1 numbers, but the model was fitted with 2 dimensions");
         let last = group(&mut points);
@@ -230,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_lines_are_named() {
+    fn problems_are_named() {
         for (text, part) in [
             ("[1]\n", "1 numbers"),
             ("[1,2,3,4]\n", "4 numbers"),
@@ -243,19 +252,19 @@ mod tests {
             ("{\"embedding\":{\"embedding\":[1,2]}}\n", "must be"),
             ("[0,-0.0]\n", "no direction"),
         ] {
-            let problem = bad(&mut points(text)).error;
+            let problem = invalid(&mut points(text)).error;
             assert!(problem.contains(part), "{text}: {problem}");
         }
     }
 
-    /// A line of any length costs no more than the longest that makes sense, and the next one is read.
+    /// A line of any length is skipped, and the next one is read.
     #[test]
-    fn a_line_without_end_is_passed_over() {
+    fn a_line_that_is_too_long_is_skipped() {
         let text = format!("[1,2]\n{}\n[3,4]\n", "1".repeat(3 << 20));
         let mut points = points(&text);
         assert_eq!(group(&mut points).lines, [1]);
-        let bad = bad(&mut points);
-        assert!(bad.line == Some(2) && bad.error.contains("longer than"), "{bad:?}");
+        let refusal = invalid(&mut points);
+        assert!(refusal.line == Some(2) && refusal.error.contains("longer than"), "{refusal:?}");
         assert_eq!(group(&mut points).lines, [3]);
     }
 }

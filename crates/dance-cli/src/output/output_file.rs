@@ -1,4 +1,4 @@
-//! A file that knows why it could not be written: libraries between it and us say it in their own way, or not at all.
+//! An output file that keeps the system's first write error, because format libraries change the message or lose it.
 
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -6,22 +6,23 @@ use std::path::Path;
 use dance::Error;
 use dance::whole_file::WholeFile;
 
-pub(crate) struct Watched {
+/// A file that appears under its name when it is complete.
+pub(crate) struct OutputFile {
     file: WholeFile,
-    /// What the system said first.
+    /// The system's first error.
     failed: Option<io::Error>,
 }
 
-impl Watched {
-    /// A file that is there when `fill` has filled it, whole. What the system refuses is said as it says it, with the name.
+impl OutputFile {
+    /// Writes a file by `fill`. An error of the system is returned with the name of the file.
     pub(crate) fn write<T>(
         path: &Path,
         fill: impl FnOnce(&mut Self) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let mut watched = Self { file: WholeFile::create(path)?, failed: None };
-        match (fill(&mut watched), watched.failed.take()) {
+        let mut output = Self { file: WholeFile::create(path)?, failed: None };
+        match (fill(&mut output), output.failed.take()) {
             (Ok(value), None) => {
-                watched.file.commit()?;
+                output.file.commit()?;
                 Ok(value)
             }
             (_, Some(source)) => Err(Error::Write { path: path.to_owned(), source }.into()),
@@ -33,15 +34,14 @@ impl Watched {
         if let Err(error) = &outcome
             && self.failed.is_none()
         {
-            let same = |code| io::Error::from_raw_os_error(code);
-            self.failed =
-                Some(error.raw_os_error().map_or_else(|| io::Error::other(error.to_string()), same));
+            let copied = error.raw_os_error().map(io::Error::from_raw_os_error);
+            self.failed = Some(copied.unwrap_or_else(|| io::Error::other(error.to_string())));
         }
         outcome
     }
 }
 
-impl Write for Watched {
+impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let outcome = self.file.write(bytes);
         self.note(outcome)
@@ -53,7 +53,7 @@ impl Write for Watched {
     }
 }
 
-impl Seek for Watched {
+impl Seek for OutputFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let outcome = self.file.seek(to);
         self.note(outcome)

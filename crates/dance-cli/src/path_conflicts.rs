@@ -1,19 +1,20 @@
-//! Files that a command reads and files that it writes are never the same: by device and inode, so through links and `..` too.
+//! Conflicts between the files that a command reads and those that it writes. Files are compared by device and inode,
+//! which sees through links and `..`.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use dance::whole_file::WholeFile;
 
-/// Refuses outputs that are inputs, or one another, or that could not be written; each by the name the user gave.
+/// Refuses an output that is an input or another output, or that cannot be written.
 pub(crate) fn check(inputs: &[Option<&Path>], outputs: &[Option<&Path>]) -> anyhow::Result<()> {
     let outputs: Vec<&Path> = outputs.iter().copied().flatten().collect();
     for (place, output) in outputs.iter().enumerate() {
         if *output == Path::new("-") {
-            bail!("-: this is written to a file; name one");
+            bail!("-: this output cannot be stdout; name a file");
         }
         for input in inputs.iter().copied().flatten() {
-            // What a shell has put in the place of stdin is a file too.
+            // A shell may have redirected stdin from a file.
             let input = if input == Path::new("-") { Path::new("/dev/stdin") } else { input };
             if is_same(input, output) {
                 bail!(
@@ -35,22 +36,22 @@ pub(crate) fn check(inputs: &[Option<&Path>], outputs: &[Option<&Path>]) -> anyh
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {
-    // Nothing is opened: a pipe whose reader comes and goes is broken.
+    // Files are not opened here, because opening and closing a pipe would break it.
     #[cfg(unix)]
     if let (Ok(one), Ok(other)) = (one.metadata(), other.metadata()) {
         use std::os::unix::fs::MetadataExt;
         return (one.dev(), one.ino()) == (other.dev(), other.ino());
     }
-    match (place_of(one), place_of(other)) {
+    match (absolute(one), absolute(other)) {
         (Some(one), Some(other)) => one == other,
         _ => false,
     }
 }
 
-/// A file that is not there yet is known by its folder and name.
-fn place_of(path: &Path) -> Option<PathBuf> {
-    if let Ok(there) = path.canonicalize() {
-        return Some(there);
+/// Returns the absolute path; for a file that does not exist yet, that of its folder with its name.
+fn absolute(path: &Path) -> Option<PathBuf> {
+    if let Ok(existing) = path.canonicalize() {
+        return Some(existing);
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Some(folder.canonicalize().ok()?.join(path.file_name()?))

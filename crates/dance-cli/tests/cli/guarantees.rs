@@ -1,10 +1,11 @@
-//! Whom a promise is for: classes, groups of points, labels that nobody has.
+//! Guarantees for classes, for groups of points and for new labels.
 
 use std::fmt::Write as _;
 
 use super::{run, scratch};
 
-/// A file of points around class centers on a ring, each with `copies` near-copies of itself: `video` names those where there are any.
+/// A file of points around class centers on a ring, each with `copies` near-copies of itself: `video` names those where
+/// there are any.
 fn write_groups(path: &str, groups: usize, copies: usize, classes: usize) {
     let grouped = copies > 1;
     let mut text = String::from(if grouped { "label,video,a,b,c\n" } else { "label,a,b,c\n" });
@@ -33,7 +34,7 @@ fn groups_are_kept_whole_and_each_calibrates_once() {
     write_groups(&at("videos.csv"), 120, 4, 3);
     let (data, model) = (at("videos.csv"), at("m.dance"));
     let fit = ["fit", &data, "-o", &model, "--split", "0.5,0.25,0.25", "--json"];
-    // Without a word about groups the column is no number, so the points by themselves.
+    // Without --groups, the column of groups would be a dimension, so it is removed.
     let text = std::fs::read_to_string(&data).unwrap();
     let numbers = text.lines().map(|line| {
         let (label, rest) = line.split_once(',').unwrap();
@@ -52,11 +53,11 @@ fn groups_are_kept_whole_and_each_calibrates_once() {
     let missing = run(&[&fit[..], &QUICK, &["--groups", "patient"]].concat());
     missing.fails(&["videos.csv", "column `video`", "--groups"]);
     let nowhere = run(&["recalibrate", &other, &points, "-o", &at("r2.dance"), "--groups", "patient"]);
-    nowhere.fails(&["points.csv", "has no `patient`", "Name one that is there with --groups"]);
+    nowhere.fails(&["points.csv", "has no `patient`", "Name an existing column with --groups"]);
 }
 
 #[test]
-fn a_promise_for_every_class() {
+fn guarantees_for_classes() {
     let (_folder, at) = scratch();
     write_groups(&at("points.csv"), 360, 1, 3);
     let (data, model, test) = (at("points.csv"), at("m.dance"), at("t.csv"));
@@ -70,7 +71,7 @@ fn a_promise_for_every_class() {
             let how = ["--by-class", whom, "--method", method, "--test-out", &test];
             let ran = run(&[&fit[..], &QUICK, &how].concat());
             if method == "fuse" && whom != "each" {
-                ran.fails(&["by_class"]);
+                ran.fails(&["--by-class", "--method fuse"]);
                 continue;
             }
             let report = ran.success().json();
@@ -80,36 +81,40 @@ fn a_promise_for_every_class() {
             assert!(judged["levels"][0]["coverage"].as_f64().unwrap() > 0.6, "{how:?}: {judged}");
             let inspected = run(&["inspect", &model, "--json"]).success().json();
             assert_eq!(inspected["clusters"].is_u64(), whom == "clusters", "{inspected}");
-            // A model's promise to classes stays with it.
+            // A model keeps its guarantee for classes.
             let again = ["recalibrate", &model, &test, "-o", &at("r.dance"), "--json"];
             let report = run(&again).success().json();
             assert!(report["guarantee"].as_str().unwrap().contains(words), "{report}");
         }
         for how in [&["--method", "dance"][..], &["--method", "posterior", "--calibration", "split"]] {
-            run(&[&fit[..], &QUICK, &["--by-class", whom], how].concat()).fails(&["by_class"]);
+            run(&[&fit[..], &QUICK, &["--by-class", whom], how].concat()).fails(&["--by-class"]);
         }
     }
 }
 
 #[test]
-fn none_of_these() {
+fn sets_with_a_new_label() {
     let (_folder, at) = scratch();
     write_groups(&at("points.csv"), 200, 1, 60);
     let (data, model) = (at("points.csv"), at("m.dance"));
     let fit = ["fit", &data, "-o", &model, "--split", "0.3,0.3,0.4", "--test-out", &at("t.csv"), "--json"];
     let report = run(&[&fit[..], &QUICK, &["--new-labels"]].concat()).success().json();
-    assert!(report["guarantee"].as_str().unwrap().contains("a label nobody has"), "{report}");
+    assert!(
+        report["guarantee"].as_str().unwrap().contains("a new label is in a set that says so"),
+        "{report}"
+    );
     let sets = run(&["predict", &model, &at("t.csv"), "--alpha", "0.4"]).success();
     let answers: Vec<serde_json::Value> =
         sets.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(answers.iter().all(|answer| answer["none_of_these"].is_boolean()));
-    // As a column of a table, and as a label of a set where coverage is judged.
+    assert!(answers.iter().all(|answer| answer["new_label"].is_boolean()));
+    // The new label is a column of tables, and counts as a label of the set in `evaluate`.
     run(&["predict", &model, &at("t.csv"), "--alpha", "0.4", "-o", &at("s.csv")]).success();
-    assert!(std::fs::read_to_string(at("s.csv")).unwrap().lines().next().unwrap().contains("none_of_these"));
+    assert!(std::fs::read_to_string(at("s.csv")).unwrap().lines().next().unwrap().contains("new_label"));
     let judged = run(&["evaluate", &model, &at("t.csv"), "--alpha", "0.4", "--json"]).success().json();
-    let none = answers.iter().filter(|answer| answer["none_of_these"] == true).count() as f64;
+    let none = answers.iter().filter(|answer| answer["new_label"] == true).count() as f64;
     let labels: usize = answers.iter().map(|answer| answer["set"].as_array().unwrap().len()).sum();
     let size = judged["levels"][0]["size"].as_f64().unwrap();
     assert!((size - (labels as f64 + none) / answers.len() as f64).abs() < 1e-9);
-    run(&[&fit[..], &QUICK, &["--new-labels", "--method", "dance"]].concat()).fails(&["new_labels"]);
+    run(&[&fit[..], &QUICK, &["--new-labels", "--method", "dance"]].concat())
+        .fails(&["--new-labels", "--method dance"]);
 }

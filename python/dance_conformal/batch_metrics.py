@@ -1,13 +1,13 @@
-"""Coverage by counting: every batch becomes a few counts per class, which add up wherever they are made.
+"""Coverage by counts: every batch becomes a few counts per class, which can be added up anywhere.
 
 >>> import pyarrow as pa
 >>> from dance_conformal import DanceClassifier, datasets
->>> from dance_conformal.arrow import judge_batches, report
+>>> from dance_conformal.arrow import evaluate_batches, report
 >>> X, y = datasets.clusters(600, classes=3)
 >>> model = DanceClassifier(evaluations=2).fit(X[:400], y[:400])
 >>> points = pa.FixedSizeListArray.from_arrays(X[400:].ravel(), X.shape[1])
->>> judge = judge_batches(model, alpha=0.1)
->>> counts = pa.Table.from_batches(judge(pa.table({"embedding": points, "label": y[400:]})))
+>>> count = evaluate_batches(model, alpha=0.1)
+>>> counts = pa.Table.from_batches(count(pa.table({"embedding": points, "label": y[400:]})))
 >>> found = report(counts, model, alpha=0.1)
 >>> found["coverage"] == model.evaluate(X[400:], y[400:])["coverage"], found["points"]
 (True, 200)
@@ -25,17 +25,17 @@ from numpy.typing import NDArray
 from . import _native
 from .columns import column, pa, points, record_batches
 from .inputs import class_names
-from .refusals import as_floats, ask_in_parts
+from .refusals import as_floats, score_in_parts
 from .settings import check_word, thread_count
 from .shipped import ShippedModel
 
-#: What is counted for every class, beside its name.
+#: The counts of every class.
 COUNTS = (
     "points", "covered", "labels", "right", "empty", "single", "single_right", "seen_fit", "seen_calibration", "refused",
 )  # fmt: skip
 
 
-def judge_batches(
+def evaluate_batches(
     model: Any,
     *,
     alpha: float = 0.1,
@@ -44,21 +44,21 @@ def judge_batches(
     on_error: str = "raise",
     exclude_seen: bool = False,
     n_jobs: int | None = None,
-) -> BatchJudge:
-    """A function from Arrow record batches with labels to record batches of counts, one row per class of a batch.
+) -> BatchEvaluator:
+    """Returns a function from Arrow record batches with labels to record batches of counts, one row per class of a batch.
 
-    Counts of the same ``class`` add up; :func:`report` makes coverage, size and the rest of them. No row is kept. Parameters
-    are those of :func:`~dance_conformal.arrow.predict_batches`; ``exclude_seen`` leaves out points that the model has seen
-    in its fit or calibration.
+    Counts of one ``class`` add up; :func:`report` turns them into coverage, size and other metrics. Parameters are those of
+    :func:`~dance_conformal.arrow.predict_batches`; ``exclude_seen`` leaves out points that the model knows from its fit or
+    calibration.
     """
     check_word("on_error", on_error, ("raise", "null"))
-    return BatchJudge(
+    return BatchEvaluator(
         ShippedModel(model), alpha, embedding, label, on_error, exclude_seen, thread_count(n_jobs)
     )
 
 
-class BatchJudge:
-    """What :func:`judge_batches` gives. It can be pickled and sent to a worker."""
+class BatchEvaluator:
+    """The function that :func:`evaluate_batches` returns. It can be pickled and sent to a worker."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class BatchJudge:
         self.threads = threads
 
     def __call__(self, batches: Any) -> Iterator[Any]:
-        """The counts of record batches (or a table, a data frame, a reader)."""
+        """Returns the counts of record batches (or a table, a data frame, a reader)."""
         first = 0
         for batch in record_batches(batches):
             yield self.count(batch, first)
@@ -87,28 +87,28 @@ class BatchJudge:
 
     @staticmethod
     def schema() -> Any:
-        """The schema of the counts."""
+        """Returns the schema of the counts."""
         return pa.schema([("class", pa.string()), *((name, pa.int64()) for name in COUNTS)])
 
     def count(self, batch: Any, first: int = 0) -> Any:
-        """The counts of one record batch, whose first row is number ``first``."""
+        """Returns the counts of one record batch, whose first row is number ``first``."""
         model = self.model.open(self.threads)
         names, codes = _labels(column(batch, self.label))
         found, rows, wrong = points(column(batch, self.embedding), model.dimensions, self.embedding)
         wrong |= {int(row): "has no label" for row in np.flatnonzero(codes < 0)}
         found, rows = found[codes[rows] >= 0], rows[codes[rows] >= 0]
-        parts, refused = ask_in_parts(model, found, self._score)
+        parts, refused = score_in_parts(model, found, self._score)
         wrong |= {int(rows[row]): reason for row, reason in refused.items()}
         if wrong and self.on_error == "raise":
             row = min(wrong)
-            raise ValueError(f"row {first + row} {wrong[row]}; on_error='null' judges by the other rows")
+            raise ValueError(f"row {first + row} {wrong[row]}; on_error='null' counts the other rows")
         known = {name: code for code, name in enumerate(model.classes)}
         own = np.array([known.get(name, -1) for name in names], np.int64)
         counts = np.zeros((len(names) + 1, len(COUNTS)), np.int64)
-        for part, (answers, best) in parts:
+        for part, answers in parts:
             of_part = codes[rows[part]]
             seen = model.seen(as_floats(found, model.dimensions)[part])
-            tallied = _tallies(own[of_part], answers, best, seen)
+            tallied = _tallies(own[of_part], answers, seen)
             if self.exclude_seen:
                 tallied[seen > 0, :7] = 0
             np.add.at(counts, of_part, tallied)
@@ -117,17 +117,13 @@ class BatchJudge:
         columns = [pa.array([*names, None], pa.string()), *map(pa.array, counts.T.copy())]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema()).filter(pa.array(used))
 
-    def _score(
-        self, model: _native.Model, queries: NDArray[np.float32]
-    ) -> tuple[_native.Answers, NDArray[np.uint32]]:
+    def _score(self, model: _native.Model, queries: NDArray[np.float32]) -> _native.Answers:
         scored = model.score(queries, json.dumps({"best": True}), self.threads)
-        best = scored.best  # none where there are no points
-        answers = scored.answers(self.alpha, False, False, False)
-        return answers, np.empty(0, np.uint32) if best is None else best
+        return scored.answers(self.alpha, False, False, False)
 
 
 def _labels(array: Any) -> tuple[list[str], NDArray[np.int64]]:
-    """The names of the labels that occur, and the number of every row's among them; -1 where there is none."""
+    """Returns the names of the labels that occur, and the number of every row's label among them; -1 for none."""
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     names = class_names(np.array(array.dictionary.to_pylist(), object))
@@ -137,25 +133,26 @@ def _labels(array: Any) -> tuple[list[str], NDArray[np.int64]]:
 
 
 def _tallies(
-    truth: NDArray[np.int64], answers: _native.Answers, best: NDArray[np.uint32], seen: NDArray[np.uint8]
+    truth: NDArray[np.int64], answers: _native.Answers, seen: NDArray[np.uint8]
 ) -> NDArray[np.int64]:
-    """A row of counts for every point; ``truth`` is -1 for a label that the model does not know."""
+    """Returns a row of counts for every point; ``truth`` is -1 for a label that the model does not know."""
     sizes = np.diff(answers.offsets)
     row_of_label = np.repeat(np.arange(len(truth)), sizes)
     hits = row_of_label[answers.labels == truth[row_of_label]]
     covered = np.bincount(hits, minlength=len(truth)).astype(bool)
     columns = [
-        np.ones(len(truth), bool), covered, sizes, best == truth, sizes == 0, sizes == 1, covered & (sizes == 1),
-        seen == 1, seen == 2, np.zeros(len(truth), bool),
+        np.ones(len(truth), bool), covered, sizes, answers.predictions == truth, sizes == 0, sizes == 1,
+        covered & (sizes == 1), seen == 1, seen == 2, np.zeros(len(truth), bool),
     ]  # fmt: skip
     return np.stack(columns, axis=1).astype(np.int64)
 
 
 def report(counts: Any, model: Any, alpha: float) -> dict[str, Any]:
-    """Coverage, size and the rest from counts of :func:`judge_batches`; ``alpha`` must be that of the counts.
+    """Returns coverage, size and other metrics from counts of :func:`evaluate_batches` at the same ``alpha``.
 
-    ``by_chance`` is where coverage lies 95 times in 100 if the promise holds, ``as_low`` how often it would then be as low as
-    it is; ``per_class`` has points, coverage and size of every class; ``overlap`` counts points that the model has seen.
+    ``by_chance`` is the interval that holds coverage 95 times in 100 if the guarantee holds, ``as_low`` the probability of a
+    coverage as low as this one. ``per_class`` has points, coverage and size of every class. ``overlap`` counts points that
+    the model knows.
     """
     opened = ShippedModel(model).open(0)
     table = pa.table(counts).group_by("class").aggregate([(name, "sum") for name in COUNTS])
@@ -164,7 +161,7 @@ def report(counts: Any, model: Any, alpha: float) -> dict[str, Any]:
     total = dict(zip(COUNTS, each.sum(axis=0).tolist(), strict=True))
     n = total["points"]
     if n == 0:
-        raise ValueError("there are no points to judge by")
+        raise ValueError("there are no points with labels")
     coverage = total["covered"] / n
     empty = np.empty((0, opened.dimensions), np.float32)
     decision = opened.score(empty, json.dumps({"best": False}), 1).decide(alpha)

@@ -1,16 +1,16 @@
-//! `dance evaluate`: what it reports, what it checks, what it writes.
+//! `dance evaluate` and `dance compare`: reports, checks and files.
 
 use super::{run, scratch, shared};
 
 #[test]
-fn evaluate_judges_and_checks() {
+fn evaluate_measures_and_checks() {
     let (model, test) = (shared("model"), shared("test.npz"));
     let arguments = ["evaluate", &model, &test, "--alpha", "0.2,0.1"];
-    run(&arguments).success().says(&[
+    run(&arguments).success().prints(&[
         "96 points",
         "by chance",
         "floor",
-        "Cov: share of sets with the true label",
+        "Cov: coverage, the share of sets with the true",
         "guarantee: P(label in set) >= 1 - alpha",
     ]);
     let report = run(&[&arguments[..], &["--json", "--min-coverage", "0.5"]].concat()).success().json();
@@ -19,8 +19,8 @@ fn evaluate_judges_and_checks() {
     for key in ["accuracy", "coverage", "size", "class_violation", "class_violation_floor", "empty"] {
         assert!(report["levels"][0][key].is_number(), "{key}");
     }
-    let missed = run(&[&arguments[..], &["--min-coverage", "1"]].concat()).code(1).says(&["floor"]);
-    assert!(missed.stderr.contains("is below the 1 that was asked for"), "{}", missed.stderr);
+    let missed = run(&[&arguments[..], &["--min-coverage", "1"]].concat()).code(1).prints(&["floor"]);
+    assert!(missed.stderr.contains("is below --min-coverage 1"), "{}", missed.stderr);
     // One share for every level, or one for each.
     run(&[&arguments[..], &["--min-coverage", "0.2=0.1,0.1=0.1"]].concat()).success();
     let one = run(&[&arguments[..], &["--min-coverage", "0.2=0.1,0.1=1"]].concat()).code(1);
@@ -29,31 +29,32 @@ fn evaluate_judges_and_checks() {
     run(&[&arguments[..], &["--min-coverage", "0.1=x"]].concat()).fails(&["between 0 and 1"]);
     let brier = report["probabilities"]["brier"].as_f64().unwrap();
     assert!((0.0..2.0).contains(&brier));
-    run(&arguments).success().says(&["Class probabilities: log loss"]);
+    run(&arguments).success().prints(&["Class probabilities: log loss"]);
 }
 
-/// Every way is what `recalibrate` on the same half makes of it.
+/// Every row of `compare` is equal to `recalibrate` on the same half.
 #[test]
-fn compare_tries_every_way_before_one_is_chosen() {
+fn compare_measures_every_method() {
     let (_folder, at) = scratch();
     let (model, test) = (shared("model"), shared("test.npz"));
     let arguments = ["compare", &model, &test, "--alpha", "0.2", "--seed", "5"];
-    run(&arguments).success().says(&[
+    run(&arguments).success().prints(&[
         "48 points of",
-        "48 others judge",
+        "the other 48 evaluate",
         "Size at 0.2",
         "--method posterior",
         "--method posterior --by-class balanced",
         "--method fuse --by-class each",
-        "Seconds are those of a prediction",
+        "--method dance --calibration split",
+        "seconds to predict a thousand points",
     ]);
     let report = run(&[&arguments[..], &["--json"]].concat()).success().json();
-    let ways = report["ways"].as_array().unwrap();
-    assert_eq!(ways.len(), 8);
+    let methods = report["methods"].as_array().unwrap();
+    assert_eq!(methods.len(), 11);
     // The halves are those of a fit's split with this seed.
     let data = dance::data::io::read(&test, &Default::default()).unwrap().into_dataset().unwrap();
     let halves = dance::data::split::uniform(96, &[0.5, 0.5], 5).unwrap();
-    for (half, name) in halves.iter().zip(["calibration.csv", "judging.csv"]) {
+    for (half, name) in halves.iter().zip(["calibration.csv", "evaluation.csv"]) {
         let mut file = csv::Writer::from_path(at(name)).unwrap();
         let names = (0..data.embeddings.cols()).map(|column| format!("e{column}"));
         file.write_record(["label".to_owned()].into_iter().chain(names)).unwrap();
@@ -64,16 +65,16 @@ fn compare_tries_every_way_before_one_is_chosen() {
         }
         file.flush().unwrap();
     }
-    for way in ways {
-        let options = way["options"].as_str().unwrap();
+    for method in methods {
+        let options = method["options"].as_str().unwrap();
         let mut again = vec!["recalibrate", &model, "-o"];
-        let (to, calibration, judging) = (at("again.dance"), at("calibration.csv"), at("judging.csv"));
+        let (to, calibration, evaluation) = (at("again.dance"), at("calibration.csv"), at("evaluation.csv"));
         again.extend([to.as_str(), &calibration, "--seed", "5"]);
         again.extend(options.split(' '));
         run(&again).success();
-        let judged = run(&["evaluate", &to, &judging, "--alpha", "0.2", "--json"]).success().json();
+        let alone = run(&["evaluate", &to, &evaluation, "--alpha", "0.2", "--json"]).success().json();
         for what in ["size", "coverage", "class_deviation"] {
-            assert_eq!(judged["levels"][0][what], way["levels"][0][what], "{options}: {what}");
+            assert_eq!(alone["levels"][0][what], method["levels"][0][what], "{options}: {what}");
         }
     }
     // A class in every set is one with fewer than four points: p = 1/(n + 1) > 0.2.
@@ -118,12 +119,14 @@ fn evaluate_fits_a_terminal() {
     }
 }
 
-/// Judged by the points it was made of, a model says so, and what it is worth without them.
+/// Points of the model are reported, and coverage is measured without them too.
 #[test]
-fn evaluate_notices_points_seen_before() {
+fn evaluate_finds_the_points_of_the_model() {
     let (model, small) = (shared("model"), shared("small.npz"));
-    let ran = run(&["evaluate", &model, &small]).success().says(&["that the model has not seen before"]);
-    assert!(ran.stderr.contains("have been seen by the model before"), "{}", ran.stderr);
+    let ran = run(&["evaluate", &model, &small])
+        .success()
+        .prints(&["that neither fitted nor calibrated the model"]);
+    assert!(ran.stderr.contains("points belong to the model"), "{}", ran.stderr);
     // They pass any check, so checks are made without them.
     run(&["evaluate", &model, &small, "--min-coverage", "0.1=0.99"]).code(1);
     let report = run(&["evaluate", &model, &small, "--json"]).success().json();
@@ -131,15 +134,15 @@ fn evaluate_notices_points_seen_before() {
     assert!(fit.as_u64() > Some(0) && calibration.as_u64() > Some(0), "{report}");
     let points = |levels: &str| report[levels][0]["points"].as_u64().unwrap();
     let seen = fit.as_u64().unwrap() + calibration.as_u64().unwrap();
-    assert_eq!(points("levels"), points("levels_without_seen") + seen);
+    assert_eq!(points("levels"), points("levels_without_overlap") + seen);
     let without = run(&["evaluate", &model, &small, "--json", "--exclude-seen"]).success().json();
-    assert_eq!(without["levels"], report["levels_without_seen"]);
+    assert_eq!(without["levels"], report["levels_without_overlap"]);
     let fresh = run(&["evaluate", &model, &shared("test.npz"), "--json"]).success().json();
     assert_eq!(fresh["overlap"]["fit"], 0);
-    assert!(fresh["levels_without_seen"].is_null());
+    assert!(fresh["levels_without_overlap"].is_null());
 }
 
-/// `--check` fails where chance does not explain what was missed: labels that are not true.
+/// `--check` fails where chance does not explain the coverage: with wrong labels.
 #[test]
 fn evaluate_checks_what_chance_allows() {
     let (_folder, at) = scratch();

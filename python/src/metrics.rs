@@ -1,4 +1,4 @@
-//! How good sets are.
+//! Metrics of prediction sets.
 
 use dance::evaluation::CoverageBand;
 use dance::evaluation::metrics::{self, Metrics};
@@ -9,10 +9,10 @@ use crate::arrays;
 use crate::errors::Mapped;
 use crate::model::to_json;
 
-/// Every metric of sets (booleans, one row per point), as JSON.
+/// Computes every metric of sets (booleans, one row per point), as JSON.
 #[pyfunction]
 #[pyo3(signature = (sets, labels, alpha, best=None))]
-pub(crate) fn judge(
+pub(crate) fn set_metrics(
     sets: PyReadonlyArray2<'_, bool>,
     labels: PyReadonlyArray1<'_, u32>,
     alpha: f64,
@@ -25,13 +25,13 @@ pub(crate) fn judge(
     to_json(&metrics.mapped()?)
 }
 
-/// What the class-conditional coverage violation is at perfect coverage, given the number of points of every class.
+/// Returns the mean class-conditional coverage violation at perfect coverage, for these numbers of points per class.
 #[pyfunction]
 pub(crate) fn noise_floor(points: Vec<usize>, alpha: f64) -> f64 {
     metrics::noise_floor(points, alpha)
 }
 
-/// Between which coverage lies by chance 95 times in 100 (low, high), and how often it would be as low as it is.
+/// Returns the interval that holds coverage 95 times in 100 (low, high), and the probability of so low a coverage.
 #[pyfunction]
 pub(crate) fn coverage_band(calibration: usize, test: usize, alpha: f64, coverage: f64) -> (f64, f64, f64) {
     let band = CoverageBand::new(calibration, test, alpha);

@@ -1,14 +1,13 @@
-//! Whether anybody can hear the results: a stdout that was closed (`>&-`) is an error, not a place where they vanish.
+//! Detection of a closed stdout (`>&-`), which is an error, because results would be lost.
 //!
-//! Rust puts /dev/null in the place of a closed stdout before `main` begins, and from then on nobody can tell. So it is
-//! looked at before that.
+//! Rust replaces a closed stdout by /dev/null before `main` begins, so a constructor checks it before that.
 
 use anyhow::bail;
 
-/// Refuses to work for nobody, before any work is done.
+/// Refuses a closed stdout, before any work begins.
 pub(crate) fn check() -> anyhow::Result<()> {
     if is_closed() {
-        bail!("stdout is closed, and results go there; send them to /dev/null if nobody wants them");
+        bail!("stdout is closed, and results go there; redirect it to /dev/null if they are not needed");
     }
     Ok(())
 }
@@ -24,8 +23,8 @@ static CLOSED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::ne
 #[cfg(unix)]
 ctor::declarative::ctor! {
     #[ctor(unsafe)]
-    fn look() {
-        // Without the folder nothing is known.
+    fn check_stdout() {
+        // Systems without the folder cannot be checked.
         let closed = std::fs::metadata("/dev/fd").is_ok() && std::fs::metadata("/dev/fd/1").is_err();
         CLOSED.store(closed, std::sync::atomic::Ordering::Relaxed);
     }

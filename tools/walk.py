@@ -1,0 +1,121 @@
+"""Prints the files of crates/dance that one fit and one query pass through, in the order of first use.
+
+    python3 tools/walk.py            (`make walk`; needs gdb)
+
+The example `fit_and_predict` runs under a debugger, unoptimised. Every function of the crate has a breakpoint that is
+removed when it is hit. The fit is everything from the first call of `Fitted::fit` to the end of `calibrate`; the query is
+everything in `Dance::score`, `decide` and `predict`. A file counts when one of its functions is hit.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = "crates/dance/src/"
+# The most files that a reader should have to open.
+LIMITS = {"fit": 35, "query": 22}
+FIRST = {"fit": "Fitted::fit", "query": "Dance::score"}
+
+# What gdb runs: breakpoints on every function of the crate, one report a function.
+SCRIPT = """
+import gdb, json
+gdb.execute("set pagination off"); gdb.execute("set confirm off")
+lines, start, stop, found = json.load(open({lines!r})), {start!r}, {stop!r}, []
+# The program is loaded somewhere else than it was linked for.
+gdb.execute("starti > /dev/null")
+maps = open("/proc/%d/maps" % gdb.selected_inferior().pid)
+base = min(int(line.split("-")[0], 16) for line in maps if {program!r} in line)
+def loaded(address): return "*0x%x" % (base + int(address, 16))
+class Once(gdb.Breakpoint):
+    def stop(self):
+        found.append(self.place)
+        self.enabled = False
+        return False
+class Gate(gdb.Breakpoint):
+    def stop(self):
+        if self.opens:
+            for one in all_of_them: one.enabled = True
+            self.enabled = False
+            return False
+        return True
+all_of_them = []
+for place in lines:
+    try:
+        one = Once(loaded(place["address"]), internal=True)
+    except gdb.error:
+        continue
+    one.place, one.enabled = place, False
+    all_of_them.append(one)
+for address, opens in [(start, True), (stop, False)]:
+    if address:
+        gate = Gate(loaded(address), internal=True); gate.opens = opens
+gdb.execute("continue")
+json.dump(found, open({out!r}, "w"))
+gdb.execute("kill")
+"""
+
+
+def build():
+    """The example with symbols of every function, unoptimised."""
+    command = [
+        "cargo", "build", "-p", "dance-conformal", "--example", "fit_and_predict", "--message-format", "json",
+        "--config", "profile.dev.package.dance-conformal.opt-level=0",
+    ]
+    messages = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    programs = [json.loads(line).get("executable") for line in messages]
+    return Path(next(program for program in reversed(programs) if program))
+
+
+def functions(program):
+    """Address, name and file of every function of the crate, from the program's debug information."""
+    text = subprocess.run(["nm", "-C", "--defined-only", program], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(maxsplit=2) for line in text.splitlines()]
+    code = [("0x" + address, name) for address, kind, name in (row for row in rows if len(row) == 3) if kind in "tT"]
+    own = [(address, name) for address, name in code if re.match(r"<*&?(mut )?dance::", name)]
+    addresses = "\n".join(address for address, _ in own)
+    places = subprocess.run(["addr2line", "-e", program], input=addresses, capture_output=True, text=True, check=True)
+    found = []
+    for (address, name), place in zip(own, places.stdout.splitlines(), strict=True):
+        file = place.split(" ")[0].rsplit(":", 1)[0]
+        if SOURCE in file:
+            found.append({"address": address, "name": name, "file": file.split(SOURCE, 1)[1]})
+    return found
+
+
+def address_of(name, places):
+    """The link-time address of a method."""
+    return next(place["address"] for place in places if re.search(rf"::{name}(::h[0-9a-f]+)?$", place["name"]))
+
+
+def walk(program, places, start, stop):
+    """Functions in the order of their first call between two functions."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        lines, out, script = folder / "lines.json", folder / "found.json", folder / "script.py"
+        lines.write_text(json.dumps(places))
+        script.write_text(SCRIPT.format(lines=str(lines), out=str(out), start=start, stop=stop, program=str(program)))
+        command = ["gdb", "-batch", "-nx", "-x", script, program]
+        subprocess.run(command, capture_output=True, check=False)
+        return json.loads(out.read_text())
+
+
+def main():
+    program = build()
+    places = functions(program)
+    failed = False
+    fit, score = (address_of(FIRST[part], places) for part in ("fit", "query"))
+    for part, start, stop in [("fit", fit, score), ("query", score, None)]:
+        files = list(dict.fromkeys(place["file"] for place in walk(program, places, start, stop)))
+        print(f"one {part}: {len(files)} files (at most {LIMITS[part]})")
+        for file in files:
+            print("   ", file)
+        failed |= len(files) > LIMITS[part]
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
