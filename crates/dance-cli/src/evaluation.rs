@@ -158,7 +158,7 @@ pub(crate) fn evaluate(
 
 /// The meaning of the columns of [`write_metrics`].
 pub(crate) const LEGEND: &str = "  \
-  Acc: accuracy of the classifier's single best label. Cov: coverage, the share of sets with the true
+  Acc: accuracy of the single most probable label. Cov: coverage, the share of sets with the true
   label; compare it with 1 - alpha. By chance: the interval that contains Cov 95 times in 100 if the
   guarantee holds. Size: mean number of labels per set. CCV: mean distance of a class's coverage from
   1 - alpha, in per cent. Floor: the CCV that chance alone gives. Under: the part of CCV from classes

@@ -1,5 +1,5 @@
-//! `--device` without a usable graphics processor: an error of one line if it is named, and otherwise the CPU, with the reason.
-//! Broken libraries and drivers are made up here, and found by `DANCE_CUDA`.
+//! `--device` without a usable graphics processor: an error of one line if it is named, and otherwise the CPU, with the
+//! reason. Broken libraries and drivers are made up here, and found by `DANCE_CUDA`.
 
 use std::path::Path;
 use std::process::Command;

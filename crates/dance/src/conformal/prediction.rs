@@ -209,7 +209,9 @@ impl Decision {
                 let each = [("rank", rank), ("contrastive", contrast)];
                 each.iter().filter_map(|(name, t)| Some(format!("{name} score: {}", t.warning()?))).collect()
             }
-            None if self.alpha - self.new_label_alpha.unwrap_or(0.0) < smallest_alpha(self.calibration_points) => {
+            None if self.alpha - self.new_label_alpha.unwrap_or(0.0)
+                < smallest_alpha(self.calibration_points) =>
+            {
                 vec![too_few(self.calibration_points, self.alpha)]
             }
             None => Vec::new(),
@@ -264,7 +266,14 @@ mod tests {
     fn decision(cut: Cut, mix: Option<f64>) -> Decision {
         let threshold = Threshold { alpha: 0.1, value: 1.0, index: 9, calibration_points: 9 };
         let shares = |mix| Shares { mix, thresholds: [threshold; 2], trials: Vec::new() };
-        Decision { alpha: 0.1, calibration_points: 9, shares: mix.map(shares), new_label_alpha: None, new_label_bound: 0.0, cut }
+        Decision {
+            alpha: 0.1,
+            calibration_points: 9,
+            shares: mix.map(shares),
+            new_label_alpha: None,
+            new_label_bound: 0.0,
+            cut,
+        }
     }
 
     #[test]

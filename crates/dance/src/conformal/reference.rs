@@ -78,7 +78,7 @@ impl Reference {
         ids: &[u32],
         context: &Context<'_>,
     ) -> Result<Neighbors> {
-        self.index.from_ids(count, ids, context)
+        self.index.neighbors_by_id(count, ids, context)
     }
 
     /// Sets the squared distance up to which a query enters the neighbor list of each of the first points, the bag.

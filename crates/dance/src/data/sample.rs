@@ -34,13 +34,13 @@ pub struct Sample {
     rows: u64,
     /// The number of every row in the sample.
     numbers: Vec<u64>,
-    sample: Option<Table>,
+    drawn: Option<Table>,
 }
 
 impl Sample {
     /// Starts a sample of `size` rows, or of all rows if there are fewer.
     pub fn new(size: usize, seed: u64) -> Self {
-        Self { size, random: Random::new(seed, PURPOSE), rows: 0, numbers: Vec::new(), sample: None }
+        Self { size, random: Random::new(seed, PURPOSE), rows: 0, numbers: Vec::new(), drawn: None }
     }
 
     /// Returns the number of rows so far, in the sample or not.
@@ -68,18 +68,18 @@ impl Sample {
             self.rows += 1;
         }
         places.retain(|&(place, row)| self.numbers[place] == first + row as u64);
-        if let Some(sample) = &mut self.sample {
+        if let Some(sample) = &mut self.drawn {
             return sample.replace(&places, table);
         }
         places.sort_unstable();
         let rows: Vec<usize> = places.iter().map(|&(_, row)| row).collect();
-        self.sample = Some(table.select(&rows));
+        self.drawn = Some(table.select(&rows));
         Ok(())
     }
 
     /// Returns the sample, in the order of the stream.
     pub fn finish(self) -> Result<Table> {
-        let Some(sample) = self.sample else {
+        let Some(sample) = self.drawn else {
             return Err(Error::Data("there are no rows to draw from".into()));
         };
         let mut order: Vec<usize> = (0..self.numbers.len()).collect();

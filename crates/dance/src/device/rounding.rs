@@ -109,18 +109,20 @@ mod tests {
     use super::*;
     use crate::numeric::random::Random;
 
+    /// The inner product by halves, each computed in the same way.
+    fn halves(a: &[f32], b: &[f32]) -> f32 {
+        match a.len() {
+            0 => 0.0,
+            1 => a[0] * b[0],
+            n => halves(&a[..n / 2], &b[..n / 2]) + halves(&a[n / 2..], &b[n / 2..]),
+        }
+    }
+
     /// Inner products in f32 by four orders of summation, as devices may choose them.
     fn products(a: &[f32], b: &[f32]) -> [f32; 4] {
         let forward = a.iter().zip(b).fold(0.0f32, |sum, (x, y)| sum + x * y);
         let backward = a.iter().zip(b).rev().fold(0.0f32, |sum, (x, y)| sum + x * y);
         let fused = a.iter().zip(b).fold(0.0f32, |sum, (x, y)| x.mul_add(*y, sum));
-        fn halves(a: &[f32], b: &[f32]) -> f32 {
-            match a.len() {
-                0 => 0.0,
-                1 => a[0] * b[0],
-                n => halves(&a[..n / 2], &b[..n / 2]) + halves(&a[n / 2..], &b[n / 2..]),
-            }
-        }
         [forward, backward, fused, halves(a, b)]
     }
 
@@ -168,10 +170,9 @@ mod tests {
                     let (slack, limit) =
                         (rounding.slack(norm).unwrap(), rounding.reaching_limit(norm).unwrap());
                     let constant = squared_distance(queries.row(query), &origin);
-                    for row in 0..24 {
+                    for (row, exact) in exact.iter().enumerate() {
                         for product in products(used.row(row), &own) {
-                            let error =
-                                f64::from(rounding.norms[row] - 2.0 * product) - (exact[row] - constant);
+                            let error = f64::from(rounding.norms[row] - 2.0 * product) - (exact - constant);
                             let share = 2.0 * error.abs() / f64::from(slack);
                             largest_share = largest_share.max(share);
                             assert!(

@@ -1,7 +1,7 @@
 //! The fit of points that are fewer than their dimensions: in the span of the points.
 //!
-//! Distances between points, and every metric learned from them, live in the span of the points. A fit on n points of d
-//! > n dimensions therefore uses their coordinates in an orthonormal basis B of the span, and no cost grows with d².
+//! Distances between points, and every metric learned from them, live in the span of the points. A fit on n points of
+//! more than n dimensions therefore uses their coordinates in an orthonormal basis B of the span, and no cost grows with d².
 //! Only the root of the learned metric is mapped back: `R = Bᵀ R_n B`. If no metric is learned, the root is the
 //! identity of all d dimensions, because new points have a part outside the span. The metric is divided by its largest
 //! entry in the original coordinates. That entry is on the diagonal, so it takes `2·n²·d` flops to find.

@@ -9,6 +9,11 @@ use super::{
 use crate::error::{Error, Result};
 use crate::setters::setters;
 
+// What else to do about a contradiction than to drop a setting.
+const DANCE: &str = ", or choose `method` = dance";
+const POSTERIOR: &str = ", or choose `method` = posterior";
+const FULL: &str = ", or choose `calibration` = full";
+
 /// Settings of the method, as users write them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -141,7 +146,7 @@ impl ConformalConfig {
         match self.mix {
             Mix::Fixed(mix) if !(0.0..=1.0).contains(&mix) => return Err(Error::config("mix", mix, MIX)),
             Mix::Fixed(mix) if name != MethodName::Dance => {
-                return Err(conflict("mix", mix, "method", name, ", or choose `method` = dance"));
+                return Err(conflict("mix", mix, "method", name, DANCE));
             }
             Mix::Fixed(_) | Mix::Auto => {}
         }
@@ -149,17 +154,9 @@ impl ConformalConfig {
             return Err(Error::config("tie_noise", self.tie_noise, "at least 0 and below 1"));
         }
         if self.tie_noise > 0.0 && name != MethodName::Dance {
-            return Err(conflict(
-                "tie_noise",
-                self.tie_noise,
-                "method",
-                name,
-                ", or choose `method` = dance",
-            ));
+            return Err(conflict("tie_noise", self.tie_noise, "method", name, DANCE));
         }
         // Classes and new labels take part in full calibration only, and the method fuse knows only two of the choices.
-        const POSTERIOR: &str = ", or choose `method` = posterior";
-        const FULL: &str = ", or choose `calibration` = full";
         let by_class = self.by_class;
         let is_grouped = matches!(by_class, ByClass::Balanced | ByClass::Clusters);
         match name {

@@ -167,7 +167,12 @@ impl Index {
     }
 
     /// Returns the neighbors of the first `count` points, given their indices, the same number for each point.
-    pub(crate) fn from_ids(&self, count: usize, ids: &[u32], context: &Context<'_>) -> Result<Neighbors> {
+    pub(crate) fn neighbors_by_id(
+        &self,
+        count: usize,
+        ids: &[u32],
+        context: &Context<'_>,
+    ) -> Result<Neighbors> {
         let k = ids.len().checked_div(count).unwrap_or(0);
         let mut lists = IdLists::default();
         for row in 0..count {

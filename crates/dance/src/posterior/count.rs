@@ -249,7 +249,7 @@ impl Counter<'_> {
 pub(super) const MAX_EXPONENT: f64 = 43.0;
 /// The relative error of scores in f32.
 pub(super) const SCORE_ERROR: f64 = 1e-5;
-/// Log odds below -MIN_ODDS have score 0 in f32; their exact score is below [`SCORE_FLOOR`].
+/// Log odds below `-MIN_ODDS` have score 0 in f32; their exact score is below [`SCORE_FLOOR`].
 const MIN_ODDS: f32 = 80.0;
 /// The absolute error of scores near 0 in f32.
 pub(super) const SCORE_FLOOR: f32 = 2e-35;

@@ -122,7 +122,7 @@ impl Expert for Prototypes {
         let farthest = (0..to_points.rows()).map(|query| largest(to_points.row(query))).collect();
         let near = to_points.to_f32();
         let of = self;
-        Box::new(PrototypePredictions { of, near, farthest, to_points, to_means, log_posterior, constant })
+        Box::new(PrototypePredictions { of, to_points, to_means, log_posterior, constant, near, farthest })
     }
 }
 

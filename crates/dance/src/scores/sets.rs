@@ -104,7 +104,9 @@ impl LabelCounts {
     /// Concatenates several groups of queries.
     pub(crate) fn concat(calibration_points: usize, groups: Vec<Self>) -> Self {
         let mut all = Self::new(calibration_points);
-        groups.into_iter().for_each(|group| all.append(group));
+        for group in groups {
+            all.append(group);
+        }
         all
     }
 

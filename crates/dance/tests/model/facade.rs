@@ -35,7 +35,11 @@ fn sets_cover_and_support_carries_its_label() {
             for query in 0..test.len() {
                 for label in 0..5 {
                     let p_value = decision.p_value(&scored.counts, scored.counts.get(query, label));
-                    assert_eq!(prediction.sets.contains(query, label), p_value > alpha, "{way:?} {alpha} {p_value}");
+                    assert_eq!(
+                        prediction.sets.contains(query, label),
+                        p_value > alpha,
+                        "{way:?} {alpha} {p_value}"
+                    );
                 }
             }
             let support = prediction.support.unwrap();

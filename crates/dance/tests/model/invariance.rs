@@ -59,7 +59,9 @@ fn the_names_of_classes_do_not_matter() {
         };
         let mut all: Vec<Vec<String>> =
             sets(model, 0.1).iter().map(|set| set.iter().map(name).collect()).collect();
-        all.iter_mut().for_each(|set| set.sort());
+        for set in &mut all {
+            set.sort();
+        }
         all
     };
     let [fit, calibration] = [blobs(80, 5, 0, 1), blobs(120, 5, 0, 2)];

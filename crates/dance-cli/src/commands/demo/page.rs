@@ -24,7 +24,7 @@ pub(super) fn of(story: &Story) -> String {
          <strong>{:.1} %</strong> of {test} sets on new points do, with <strong>{:.2} labels</strong> each on \
          average.</p>\
          <p>{} points of {} dimensions in {} classes ({}): {kernel} fitted a kernel, {calibration} calibrated it, and \
-         the other {test} are test points. The classifier alone is right on {:.1} % of the test points.</p>\
+         the other {test} are test points. The kernel alone is right on {:.1} % of the test points.</p>\
          <p><small>Guarantee: {}.</small></p></header>\
          <section><h2>Coverage and size</h2>{}</section>{}\
          <section><h2>Sets, and the search for a kernel</h2>{}</section>\

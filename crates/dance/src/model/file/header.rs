@@ -71,7 +71,7 @@ impl Metadata {
             ("tie_noise", conformal.tie_noise.to_string()),
             ("seed", conformal.seed.to_string()),
             ("mix", json!(self.mix).to_string()),
-            ("calibration", word(json!(conformal.calibration))),
+            ("calibration", word(json!(config.method().map(|method| method.calibration()).ok()))),
             ("method", word(json!(conformal.method))),
             ("normalize", word(json!(config.normalize))),
             ("classes", json!(self.classes).to_string()),

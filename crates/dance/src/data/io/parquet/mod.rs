@@ -1,6 +1,6 @@
 //! `.parquet` files: a column `embedding` (or `embeddings`) of lists of floats, and columns of labels and ids.
 //!
-//! ListColumn may have fixed or variable size and hold `float`, `double` or `float16`. Labels are integers, booleans,
+//! Columns of lists may have fixed or variable size and hold `float`, `double` or `float16`. Labels are integers, booleans,
 //! floats or strings, and ids integers or strings, dictionary-encoded or plain. All embeddings have the same length.
 //!
 //! The column readers of the `parquet` crate return the values of a column with *repetition levels* (0 starts a new
