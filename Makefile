@@ -14,7 +14,7 @@ UNPUBLISHED := --exclude dance-python --exclude dance-fuzz
 # What cargo-deny checks of what is here; known holes are asked of the network (make deny).
 DENIED := bans licenses sources
 
-.PHONY: help fmt lint lint-rust lint-python deny test test-rust test-python test-python-wheel test-engines test-page test-api pictures doc bench fuzz package package-rust package-python tools
+.PHONY: help fmt lint lint-rust lint-python deny test test-rust test-python test-python-wheel test-engines test-page test-api pictures doc bench walk fuzz package package-rust package-python tools
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -32,6 +32,7 @@ lint-rust:
 	$(PYTHON) tools/check_msrv.py
 	$(PYTHON) tools/check_licences.py
 	$(PYTHON) tools/check_rooms.py
+	$(PYTHON) tools/check_words.py
 	$(PYTHON) tools/test_checks.py
 	if cargo deny --version >/dev/null 2>&1; then cargo deny --workspace check $(DENIED); fi
 
@@ -101,6 +102,9 @@ doc: ## Build the documentation; warnings are errors
 
 bench: ## Measure the engine against the matrix product of the same run
 	cargo bench -p dance-conformal
+
+walk: ## Count the files of crates/dance that one fit and one query pass through (needs gdb)
+	$(PYTHON) tools/walk.py
 
 # libFuzzer needs compiler flags that only a nightly compiler takes, or a stable one that is told to; thin LTO would compile
 # everything once for each target. What it finds on the way goes to fuzz/found, what fails to fuzz/artifacts.

@@ -1,8 +1,9 @@
-//! Conversion between arrays of NumPy and matrices and sets of the library.
+//! Conversion between values of Python and those of the library: arrays of NumPy, sets and ids.
 
 use std::borrow::Cow;
 
 use dance::Matrix;
+use dance::data::Value;
 use dance::scores::Sets;
 use numpy::ndarray::{Array2, ArrayView1};
 use numpy::{Element, IntoPyArray, PyArray2, PyReadonlyArray2, PyUntypedArrayMethods};
@@ -62,4 +63,22 @@ pub(crate) fn sets(mask: &PyReadonlyArray2<'_, bool>) -> Sets {
         inside.map(|(_, label)| label).collect::<Vec<_>>()
     };
     mask.as_array().rows().into_iter().map(members).collect()
+}
+
+/// An id, in the type that it was written in.
+#[derive(IntoPyObject)]
+pub(crate) enum Id {
+    Text(String),
+    Integer(i64),
+}
+
+impl From<Value<'_>> for Id {
+    fn from(value: Value<'_>) -> Self {
+        match value {
+            Value::Text(text) => Self::Text(text.to_owned()),
+            Value::Integer(number) => Self::Integer(number),
+            Value::Float(number) => Self::Text(number.to_string()),
+            Value::Boolean(value) => Self::Text(value.to_string()),
+        }
+    }
 }

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use dance::conformal::{Calibration, Method, MethodName};
-use dance::data::Value;
 use dance::device::DeviceChoice;
 use dance::machine::{Classified, Classifier};
 use dance::model::{ReferencePoint, SeenAs};
@@ -14,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::de::DeserializeOwned;
 
-use crate::arrays;
+use crate::arrays::{self, Id};
 use crate::errors::{Mapped, of_model};
 use crate::job::{run, run_on};
 use crate::persist;
@@ -39,24 +38,6 @@ pub(crate) struct Model {
 type Classes<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray2<f32>>);
 /// A reference point: true where it fitted the kernel, its row and its id, where those are known.
 type Reference = (bool, Option<u32>, Option<Id>);
-
-/// An id, in the type that it was written in.
-#[derive(IntoPyObject)]
-pub(crate) enum Id {
-    Text(String),
-    Integer(i64),
-}
-
-impl From<Value<'_>> for Id {
-    fn from(value: Value<'_>) -> Self {
-        match value {
-            Value::Text(text) => Self::Text(text.to_owned()),
-            Value::Integer(number) => Self::Integer(number),
-            Value::Float(number) => Self::Text(number.to_string()),
-            Value::Boolean(value) => Self::Text(value.to_string()),
-        }
-    }
-}
 
 /// Distances to reference points, and their numbers.
 type Near<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray2<i64>>);

@@ -29,7 +29,7 @@ use rayon::prelude::*;
 use crate::error::{Error, Result};
 use crate::event::Event;
 
-/// The largest number of workers. A larger request is taken for a typing error and cut to it.
+/// The largest number of worker threads. A larger request is probably a typing error and is reduced to this number.
 const MOST_THREADS: usize = 256;
 
 /// A receiver of a job's events. Both methods are called on the thread that called the library.
@@ -37,8 +37,8 @@ pub trait Observer: Sync {
     /// Receives an event.
     fn notice(&self, _event: &Event) {}
 
-    /// Returns whether the job should end, which it does with [`Error::Interrupted`]. The library calls this between
-    /// steps, at least once every few thousand queries.
+    /// Returns whether the job should stop; it then fails with [`Error::Interrupted`]. The library calls this method
+    /// between steps, at least once every few thousand queries.
     fn interrupted(&self) -> bool {
         false
     }
@@ -73,7 +73,8 @@ impl std::fmt::Debug for Context<'_> {
 }
 
 impl Context<'static> {
-    /// Starts `threads` workers, or one per core for 0, without an observer. Results do not depend on their number.
+    /// Starts `threads` worker threads (0 means one per core), without an observer. Results do not depend on the number
+    /// of threads.
     pub fn new(threads: usize) -> Result<Self> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads.min(MOST_THREADS))
@@ -90,18 +91,18 @@ impl Context<'_> {
         Context { pool: Arc::clone(&self.pool), observer }
     }
 
-    /// Returns the number of workers.
+    /// Returns the number of worker threads.
     pub fn threads(&self) -> usize {
         self.pool.current_num_threads()
     }
 
-    /// Runs `work` on the workers, which also do its parallel parts.
+    /// Runs `work` on the worker threads. Its parallel iterators use the same threads.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.pool.install(work)
     }
 
-    /// Returns `work` of every number below `count`, computed in parallel. A single piece runs on the calling thread,
-    /// since waking a worker takes longer than one query.
+    /// Returns `work(i)` for every i below `count`, computed in parallel. A single call of `work` runs on the calling
+    /// thread, since waking a worker takes longer than one query.
     pub fn map<T: Send>(&self, count: usize, work: impl Fn(usize) -> T + Sync + Send) -> Vec<T> {
         if count <= 1 {
             return (0..count).map(work).collect();
@@ -109,7 +110,7 @@ impl Context<'_> {
         self.run(|| (0..count).into_par_iter().with_max_len(1).map(work).collect())
     }
 
-    /// Runs `work` on every chunk of `length` values, in parallel like [`map`](Self::map), with the chunk's number.
+    /// Calls `work(i, chunk)` on the i-th chunk of `length` values for every i, in parallel like [`map`](Self::map).
     pub(crate) fn each_part<T: Send>(
         &self,
         values: &mut [T],
@@ -124,7 +125,8 @@ impl Context<'_> {
         });
     }
 
-    /// Fails with [`Error::Interrupted`] when the observer wants to stop. Must not be called inside [`run`](Self::run).
+    /// Fails with [`Error::Interrupted`] if the observer wants to stop. Must not be called inside [`run`](Self::run),
+    /// since the observer may run only on the thread that called the library.
     pub fn check(&self) -> Result<()> {
         if self.observer.interrupted() { Err(Error::Interrupted) } else { Ok(()) }
     }

@@ -64,7 +64,7 @@ pub enum Error {
     /// Two sizes that must agree differ.
     #[error("{}: expected {expected}, found {found}", shortened(what))]
     Shape {
-        /// The size that was compared.
+        /// The quantity whose size is wrong.
         what: String,
         /// The required size.
         expected: String,
@@ -119,7 +119,7 @@ pub enum Error {
         other: &'static str,
         /// The value of the other setting.
         other_value: String,
-        /// Another way out, such as ", or choose `method` = dance"; empty where there is none.
+        /// Another remedy, such as ", or choose `method` = dance"; empty if there is none.
         alternative: &'static str,
     },
     /// A job needs more memory than it may take. Nothing was allocated.
@@ -128,11 +128,11 @@ pub enum Error {
         human_bytes(*needed), human_bytes(*limit)
     )]
     Memory {
-        /// The job.
+        /// The name of the job.
         what: String,
-        /// Bytes it would allocate at its peak.
+        /// The number of bytes that the job would allocate at its peak.
         needed: u64,
-        /// Bytes allowed, or free.
+        /// The number of bytes that the job may use, or that are free.
         limit: u64,
         /// The remedy.
         hint: String,
@@ -143,7 +143,7 @@ pub enum Error {
          {ridge:.1e}; use a smaller bandwidth ({bandwidth:.3} now) or a larger ridge"
     )]
     NotPositiveDefinite {
-        /// Number of training points.
+        /// The number of training points.
         n: usize,
         /// The largest ridge tried.
         ridge: f64,
@@ -223,7 +223,7 @@ pub fn human_bytes(bytes: u64) -> String {
 mod tests {
     use super::*;
 
-    /// Messages stay short, cut between characters, and keep their start and end, however long a cell is.
+    /// However long a name is, messages stay short, keep their start and end, and are cut between characters.
     #[test]
     fn messages_have_a_longest_length() {
         let long = "ä".repeat(5_000_000);

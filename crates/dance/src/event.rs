@@ -8,65 +8,66 @@ use serde::{Deserialize, Serialize};
 pub enum Event {
     /// A job begins that allocates at most `bytes` at its peak.
     Memory {
-        /// Bytes allocated at the peak.
+        /// The number of bytes allocated at the peak.
         bytes: u64,
     },
     /// A search for kernel settings begins.
     SearchBegins {
         /// The number of settings to try.
         evaluations: usize,
-        /// Training points that the trials use.
+        /// The number of training points that each trial uses.
         points: usize,
-        /// Training points in all.
+        /// The number of all training points.
         of: usize,
     },
     /// A setting was evaluated.
     Evaluated(Evaluation),
     /// The best settings are evaluated again on all points.
     Confirming {
-        /// The number of these settings.
+        /// The number of settings that are evaluated again.
         candidates: usize,
     },
-    /// A kernel ridge regression of the RFM was fitted and evaluated.
+    /// A kernel ridge regression of the RFM (recursive feature machine) was fitted and evaluated.
     Round(Round),
     /// The kernel is fitted again, on training and validation points together.
     Refitting {
-        /// The number of these points.
+        /// The number of training and validation points.
         points: usize,
     },
-    /// Some queries have their answers, or some calibration points their neighbors.
+    /// Some queries were answered, or the neighbors of some calibration points were found.
     Answered {
-        /// The number done so far.
+        /// The number of queries or calibration points done so far.
         done: usize,
-        /// The number in all.
+        /// The number of all queries or calibration points.
         of: usize,
     },
     /// Some pictures or texts are embedded.
     Embedded {
-        /// The number done so far.
+        /// The number of pictures or texts done so far.
         done: usize,
-        /// The number in all.
+        /// The number of all pictures or texts.
         of: usize,
     },
     /// A file is being downloaded.
     Fetching {
         /// The file's name.
         file: String,
-        /// Bytes received so far.
+        /// The number of bytes received so far.
         done: u64,
-        /// Bytes in all, if known.
+        /// The size of the file in bytes, if known.
         of: Option<u64>,
     },
     /// A warning for the user; the job continues.
     Warning(String),
 }
 
-/// The accuracy and squared loss of classifier outputs. Accuracy ranks first, the loss breaks ties.
+/// The accuracy and squared loss of classifier outputs. Qualities are compared by accuracy, and by loss if accuracies
+/// are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quality {
-    /// Share of points whose largest output is that of their label.
+    /// The share of points whose label has the largest output.
     pub accuracy: f64,
-    /// Mean of `‖f - y‖²` over the points, y one-hot.
+    /// The mean over the points of `‖f - y‖²`, with the outputs f and the one-hot label y of a point.
     pub loss: f64,
 }
 
@@ -80,36 +81,37 @@ impl Quality {
     }
 }
 
-/// Accuracy of the solution of a kernel ridge regression.
+/// The numerical accuracy of the solution of a kernel ridge regression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RidgeReport {
-    /// The ridge used, which is larger than the setting when the kernel matrix was not positive definite.
+    /// The ridge used, which is larger than the setting if the kernel matrix was not positive definite.
     pub ridge: f64,
-    /// The relative residual `‖Y - (K + ridge·I)β‖ / ‖Y‖` on a sample of rows.
+    /// The relative residual `‖Y - (K + ridge·I)β‖ / ‖Y‖` on a sample of rows, with the kernel matrix K, the one-hot
+    /// labels Y and the solution β.
     pub residual: f64,
     /// The number of steps of iterative refinement.
     pub refinements: usize,
 }
 
-/// One iteration of the RFM: a regression and the AGOP of its solution.
+/// One iteration of the RFM: a kernel ridge regression and the AGOP (average gradient outer product) of its solution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round {
-    /// The iteration's number; 0 has the identity metric.
+    /// The number of the iteration. Iteration 0 uses the identity metric.
     pub round: usize,
     /// The quality on the validation points; `None` without such points.
     pub quality: Option<Quality>,
     /// The accuracy of the regression's solution.
     pub report: RidgeReport,
-    /// Wall-clock time of the regression and its AGOP.
+    /// The wall-clock time of the regression and its AGOP.
     pub seconds: f64,
 }
 
 /// One evaluated setting of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// Bandwidth in units of the median distance.
+    /// The bandwidth in units of the median distance between points.
     pub bandwidth: f64,
-    /// Shape ξ of the kernel.
+    /// The shape ξ of the kernel.
     pub shape: f64,
     /// The number of training points.
     pub points: usize,
@@ -118,6 +120,6 @@ pub struct Evaluation {
     /// The best iterate's quality on the validation points; [`Quality::WORST`] when the fit failed.
     #[serde(rename = "score")] // the name in result files
     pub quality: Quality,
-    /// Wall-clock time.
+    /// The wall-clock time of the evaluation.
     pub seconds: f64,
 }

@@ -1,10 +1,12 @@
-//! The generalised Laplace kernel `K(a,b) = exp(-(r/L)^(1/ξ))`, `r = ‖(a-b)R‖₂` (the paper, §2.3).
+//! The generalised Laplace kernel `K(a,b) = exp(-(r/L)^(1/ξ))` of two points a and b (the paper, §2.3), with the
+//! distance `r = ‖(a-b)R‖₂`, the root R of the metric, the bandwidth L and the shape ξ.
 //!
 //! All formulas start from squared distances, so that `r` itself is never computed. With `u = (r²/L²)^(q/2)`,
-//! `q = 1/ξ`, the kernel is `exp(-u)`. The weight of its gradient is `w = -(q/L^q)·K·r^(q-2) = -q·K·u/r²`, or 0 at
-//! distance 0.
+//! `q = 1/ξ`, the kernel is `exp(-u)`. Its gradient at a is `w·(a-b)RRᵀ` with the gradient weight
+//! `w = -(q/L^q)·K·r^(q-2) = -q·K·u/r²`, or 0 at distance 0.
 //!
-//! This module has the two parameters and the formula in f64. Every device has its own code for many pairs at once.
+//! This module holds the two parameters L and ξ, and the formula in f64. Every device has its own code for many pairs
+//! at once.
 //!
 //! ```
 //! let kernel = dance::kernel::Kernel::new(2.0, 1.0)?; // exp(-r/2)
@@ -16,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// The two parameters of the kernel. Callers apply the metric to the points first.
+/// The bandwidth and shape of the kernel. The kernel holds no metric: callers pass distances under the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kernel {
     bandwidth: f64,

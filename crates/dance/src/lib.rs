@@ -16,17 +16,17 @@
 //! let [fit, calibration, test] = [0, 1, 2].map(|part| data.select(&parts[part]));
 //! let model = Fitted::fit(&Cpu, &fit, &config, &context)?.calibrate(&Cpu, &calibration, &context)?;
 //! let scored = model.score(&test.embeddings, PredictOptions::default(), &context)?;
-//! let sets = model.predict(&scored, &model.decide(0.1)?).sets; // each holds its label with probability 0.9
+//! let sets = model.predict(&scored, &model.decide(0.1)?).sets; // a set holds its query's label with probability 0.9
 //! println!("{:?}", sets.get(0).iter().map(|&label| &model.classes()[label as usize]).collect::<Vec<_>>());
 //! # assert_eq!(sets.len(), test.len());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The rooms, in the order in which data pass through them. Each uses only those before it:
+//! The modules, in the order in which data pass through them. Each uses only the modules before it:
 //! 1. [`numeric`] and [`device`]: arithmetic, and the processor that heavy work runs on.
 //! 2. [`data`]: labelled points are read from files, checked, split and normalised.
-//! 3. [`machine`]: a kernel machine learns a metric for them.
-//! 4. [`neighbors`]: exact nearest neighbors in the learned space.
+//! 3. [`machine`]: a kernel machine learns a metric for the points.
+//! 4. [`neighbors`]: exact nearest neighbors under the learned metric.
 //! 5. [`scores`] and [`posterior`]: nonconformity scores of labels, and the experts whose posterior is the best score.
 //! 6. [`conformal`]: calibration, p-values of labels, and sets with a guarantee.
 //! 7. [`evaluation`] and [`stream`]: metrics of sets and probabilities; tests for changes in a stream of points.
@@ -34,7 +34,7 @@
 //!
 //! A [`Context`] carries threads, progress and interruption. An [`Error`] says what is wrong, where, and what to do.
 
-// Beside the story; these use nothing of the rooms.
+// Basic modules that all others may use. They use none of the modules below.
 mod context;
 mod error;
 mod event;
@@ -43,7 +43,7 @@ pub mod method;
 mod setters;
 pub mod whole_file;
 
-// The rooms.
+// The modules of the list above.
 pub mod conformal;
 pub mod data;
 pub mod device;

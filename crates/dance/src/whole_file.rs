@@ -1,9 +1,11 @@
-//! Atomic writes: a file appears whole or not at all. All output is written here; [`read`] reads small files.
+//! Atomic writes: a file appears whole or not at all. The library writes every file with this module. [`read`] reads
+//! small files.
 //!
 //! A file is written under a random temporary name in its folder, flushed to the disk and renamed; then the folder is
 //! flushed. A reader of the final name gets the old file or the new one, even when two programs write it at once. An
 //! existing file keeps its mode, a symbolic link is followed, and a read-only file is refused. A killed program leaves
-//! a temporary file behind. The next writer of the same file removes it, since only a running writer holds its lock.
+//! a temporary file behind. The next writer of the same file removes it: only a running writer holds the lock of its
+//! temporary file.
 //!
 //! ```
 //! use std::io::Write;
@@ -116,7 +118,7 @@ impl WholeFile {
         })
     }
 
-    /// Adds the file's name to an error of the trait `Write`.
+    /// Adds the file's path to an I/O error, for the methods of the trait `Write`.
     fn named(&self, error: io::Error) -> io::Error {
         io::Error::new(error.kind(), cannot_write(&self.path, error))
     }
@@ -130,7 +132,8 @@ fn cannot_write(path: &Path, source: io::Error) -> Error {
     Error::Write { path: path.to_owned(), source }
 }
 
-/// Reads a regular file of at most `longest` bytes. Refuses pipes, which may block, and longer files.
+/// Reads a regular file of at most `longest` bytes. Returns an error for a longer file, and for a pipe, which may
+/// block.
 pub fn read(path: impl AsRef<Path>, longest: u64) -> Result<Vec<u8>> {
     let path = path.as_ref();
     let cannot_read = |error| Error::io(path, error);
@@ -182,7 +185,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Creates and locks a new file with the mode of the file that it will replace, less the process's mask.
+/// Creates and locks a new file with the permission bits of the file that it will replace, less the process's umask.
 fn create_new(path: &Path, mode: Option<&Permissions>) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create_new(true);
@@ -205,7 +208,7 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// Removes the temporary files of writers that have ended.
+/// Removes temporary files in `folder` whose names begin with `prefix` and whose writers have ended.
 fn remove_leftovers(folder: &Path, prefix: &str) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {

@@ -1,7 +1,7 @@
 //! The paper's Figure 2: points of the ten most frequent classes in the plane, before and after the metric is learned.
 //!
 //! Before: principal components of the normalised embeddings. After: kernel principal components under the learned
-//! kernel ([`components`](super::components)). At most 300 points are shown.
+//! kernel (`components`). At most 300 points are shown.
 
 use super::components::plane;
 use dance::neighbors::squared_distance;

@@ -1,4 +1,4 @@
-//! Calibration: makes a [`Predictor`] from calibration points.
+//! Calibration: creates a [`Predictor`] from calibration points.
 //!
 //! | method | calibration | neighbors of a calibration point |
 //! |---|---|---|
@@ -8,12 +8,13 @@
 //! | posterior | full | the fit points and the other calibration points |
 //! | posterior | split | the fit points |
 //!
-//! In the method posterior, neighbors serve novelty and support only; its experts score the labels. Calibration and
-//! loading share the last step of each method: [`Predictor::of_thresholds`], [`Predictor::of_bag`],
+//! In the method posterior, neighbors serve novelty and support only; its experts score the labels. Calibrating a model
+//! and loading it share the last step of each method: [`Predictor::of_thresholds`], [`Predictor::of_bag`],
 //! [`Predictor::of_stack`].
 //!
-//! Cost: one search of all calibration points. With reuse, the search runs over the two parts of the 80/20 split in
-//! turn. The first part serves the selection of the mix, both merged give the thresholds.
+//! Cost: one search of all calibration points. With reuse, the calibration points are split 80/20, and the search runs
+//! over the two parts in turn. The neighbors in the first part select the mix. The neighbors in both parts, merged,
+//! give the thresholds.
 
 use std::sync::Arc;
 
@@ -36,12 +37,13 @@ use crate::scores::by_class::{Clusters, Strata};
 use crate::scores::threshold::CalibrationScores;
 use crate::stream::Novelty;
 
-/// The neighbors that the method posterior keeps of every calibration point: enough for novelty and for the warning on
-/// near-copies.
+/// The number of neighbors that the method posterior stores for every calibration point: enough for novelty and for the
+/// warning on near-copies.
 const BAG_NEIGHBORS: usize = 10;
 
 impl Predictor {
-    /// Calibrates the method dance on mapped points. `fit` is called if neighbors are searched among the fit points.
+    /// Calibrates the method dance on mapped points. `fit` returns the fit points; it is called only if neighbors are
+    /// searched among them.
     pub fn dance(
         method: DanceMethod,
         calibration: Part,
@@ -54,7 +56,7 @@ impl Predictor {
         }
     }
 
-    /// Calibrates with reuse: calibration points are each other's neighbors.
+    /// Calibrates with reuse: each calibration point has its neighbors among the other calibration points.
     fn reuse(method: DanceMethod, calibration: Part, setup: Setup<'_>) -> Result<Self> {
         let Setup { device, classes, context, .. } = setup;
         let n = calibration.labels.len();
@@ -74,7 +76,8 @@ impl Predictor {
         let (neighbors, selection) = match tuning {
             None => (reference.index.search_own(n, k, context)?, None),
             Some(split) => {
-                // One pass over all pairs: neighbors in either part, merged for the thresholds.
+                // Search neighbors in either part, and merge them for the thresholds. So every pair of points is
+                // visited once.
                 let search = |rows: &[usize]| -> Result<(Reference, Neighbors)> {
                     let part = reference.select(device, rows, context)?;
                     let mut skip = vec![None; n];
@@ -146,8 +149,9 @@ impl Predictor {
         Ok(Self { method: Method::Dance(method), reference, novelty, new_labels: None, decider })
     }
 
-    /// Calibrates the method fuse on mapped points: the calibration points form the bag that every query joins, the fit
-    /// points are further neighbors of the whole bag. `probabilities` are those of the calibration points' own labels.
+    /// Calibrates the method fuse on mapped points. Every query is added to the calibration points, and the fit points
+    /// are further neighbors of all points. `probabilities` holds the class probability of each calibration point's own
+    /// label.
     pub fn fuse(
         method: FuseMethod,
         calibration: Part,
@@ -194,8 +198,8 @@ impl Predictor {
         Ok(Self { method: Method::Fuse(method), reference, novelty, new_labels, decider })
     }
 
-    /// Calibrates the method posterior. The stack is trained already. `calibration` and `fit` are mapped by the learned
-    /// metric, for neighbors and novelty.
+    /// Calibrates the method posterior with a trained stack. `calibration` and `fit` are in mapped space, for neighbors
+    /// and novelty.
     pub(crate) fn posterior(
         method: PosteriorMethod,
         stack: Stack,
@@ -227,7 +231,8 @@ impl Predictor {
         }
     }
 
-    /// Opens the reference points of the method posterior in full calibration: the bag, then the fit points.
+    /// Opens the reference points of the method posterior in full calibration: first the calibration points, then the
+    /// fit points.
     pub(crate) fn full_reference(calibration: Part, fit: Part, setup: Setup<'_>) -> Result<Reference> {
         let mut points = calibration;
         points.embeddings.append(&fit.embeddings)?;
@@ -235,7 +240,7 @@ impl Predictor {
         Reference::open(points, setup)
     }
 
-    /// Assembles the method posterior.
+    /// Assembles the method posterior from a trained stack, its reference points and its calibration points.
     pub(crate) fn of_stack(
         method: PosteriorMethod,
         stack: Stack,
@@ -264,10 +269,10 @@ impl Predictor {
     }
 }
 
-/// The calibration points of the method posterior, from which novelty and new labels follow.
+/// The parts of the calibration points from which the method posterior gets novelty and new labels.
 pub(crate) enum PosteriorPoints {
-    /// Points that the query joins: their neighbors, and the labels of the fit points.
+    /// Full calibration: the neighbors of the calibration points, and the labels of the fit points.
     Bag { neighbors: Neighbors, fit_labels: Vec<u32> },
-    /// Points that the query does not join: only their novelty scores are kept.
+    /// Split calibration: the novelty scores of the calibration points.
     Separate(Novelty),
 }

@@ -5,18 +5,19 @@
 //!
 //! `S = -( ln N_rank + ½·ln N_contrastive + ln N_probability )`
 //!
-//! The probability score is `1 - p_y`, and ranks that tie are ordered by it. S is computed as
-//! `-N_rank²·N_contrastive·N_probability²`, which orders labels like S and needs no logarithm. The numbers are whole,
-//! so ties are exact up to n of about 1500, and within 1e-15 beyond.
+//! The probability score is `1 - p_y` for the class probability p_y of the label, and it orders labels whose ranks tie.
+//! S is computed as `-N_rank²·N_contrastive·N_probability²`, which orders labels like S and needs no logarithm. Levels
+//! are whole numbers, so S is exact up to n of about 1500 calibration points, and within 1e-15 beyond.
 
 use crate::scores::CalibrationScores;
 
-/// The weight of `1 - p_y` in the rank score, where it breaks ties. Below 1, it never overrules a rank.
+/// The weight of the probability score in the rank score, where it breaks ties. It is below 1, so it never changes the
+/// order of different ranks.
 const TIE_WEIGHT: f64 = 0.99;
 
-/// Rank, contrastive and probability score of one label.
+/// The rank, the contrastive and the probability score of one label.
 pub(crate) type Scores = [f64; 3];
-/// For each of the three scores, the number of scores that are at least as large.
+/// For each of the three scores, the number of calibration scores that are at least as large.
 pub(crate) type Levels = [u32; 3];
 
 /// Returns the three scores of a label from its raw rank, its contrastive score and its class probability.
@@ -25,14 +26,14 @@ pub(super) fn scores(rank: f64, contrastive: f64, probability: f64) -> Scores {
     [rank + TIE_WEIGHT * unlikely, contrastive, unlikely]
 }
 
-/// Returns the fused score of three levels. It falls, or stays, as any level grows.
+/// Returns the fused score of three levels. It never rises as a level grows.
 pub(super) fn fuse(levels: Levels) -> f64 {
-    // A level of 0 counts as 1, as the logarithm would be infinite otherwise.
+    // A level of 0 counts as 1, because its logarithm would be infinite.
     let [rank, contrastive, probability] = levels.map(|level| f64::from(level.max(1)));
     -(rank * rank * contrastive * probability * probability)
 }
 
-/// The three scores of the calibration points' own labels, each sorted, against which others are counted.
+/// The three scores of the calibration points' own labels, each sorted, so that levels can be counted.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SortedScores([CalibrationScores; 3]);
 

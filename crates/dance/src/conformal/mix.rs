@@ -1,11 +1,13 @@
-//! The mix (λ in the paper): the share of α that the contrastive score gets, and its selection (the paper, appendix F).
+//! The mix (λ in the paper): the contrastive score's share of the error level α, and its selection (the paper, appendix
+//! F).
 //!
-//! `α_clr = mix·α` and `α_knn = (1-mix)·α`; 0 is the paper's k-NN set, 1 its CLR set. Selection runs over the grid 0,
-//! 0.1 … 1. Thresholds come from one part of the calibration points, sets are measured on the rest, and the mix is
-//! `argmin 0.8·z(Size) + 0.2·z(CCV)`, where z standardises over the grid. A term that does not vary counts 0, and
-//! ties go to the smaller mix. Test points are not used.
+//! The contrastive score gets `α_clr = mix·α`, the rank score `α_knn = (1-mix)·α`. A mix of 0 gives the paper's k-NN
+//! set, 1 its CLR set. The mix is selected from the grid 0, 0.1 … 1. Thresholds come from one part of the calibration
+//! points, and sets are measured on the rest. The best mix minimises `0.8·z(Size) + 0.2·z(CCV)`: the mean set size and
+//! the class-conditional coverage violation, which z standardises over the grid. A term that does not vary counts as 0,
+//! and ties go to the smaller mix. Test points are not used.
 //!
-//! Cost: scores are computed once and kept. A selection compares every score of every point with 11 thresholds.
+//! Cost: scores are computed once and stored. A selection compares every score of every point with 11 thresholds.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,19 +17,19 @@ use crate::evaluation::metrics::class_coverage_violation;
 use crate::scores::paired::PairedScores;
 use crate::scores::threshold::CalibrationScores;
 
-/// Steps of the grid.
+/// The number of steps of the grid from 0 to 1.
 const STEPS: usize = 10;
 const SIZE_WEIGHT: f64 = 0.8;
 const VIOLATION_WEIGHT: f64 = 0.2;
-/// Objectives closer than this are ties, so that the order of a sum does not decide.
+/// Objectives closer than this are ties, so that rounding does not decide.
 const TIE: f64 = 1e-9;
 
-/// Returns the shares `(α_knn, α_clr)` of α.
+/// Returns the shares `(α_knn, α_clr)` of α for the rank and the contrastive score.
 pub fn share(alpha: f64, mix: f64) -> (f64, f64) {
     ((1.0 - mix) * alpha, mix * alpha)
 }
 
-/// The scores on which a mix is selected, for any α. The model keeps them.
+/// The scores on which a mix is selected, for any α. The model stores them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MixSelection {
     /// Rank scores of the points that give thresholds.
@@ -42,7 +44,7 @@ pub struct MixSelection {
     pub classes: usize,
 }
 
-/// One point of the grid.
+/// The measured sets of one mix of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// The mix.
@@ -56,7 +58,8 @@ pub struct Trial {
 }
 
 impl MixSelection {
-    /// Takes the points of a split: the own scores of the threshold points and all scores of the others.
+    /// Creates the selection from a split. It keeps the scores of the threshold points' own labels, and the scores of
+    /// all labels for the measured points.
     pub(super) fn new(
         scores: &PairedScores,
         labels: &[u32],
@@ -95,7 +98,8 @@ impl MixSelection {
         Ok((trials[best].mix, trials))
     }
 
-    /// Returns the mean size and the class-conditional coverage violation of the sets under a mix.
+    /// Returns the mean size and the class-conditional coverage violation of the sets under a mix at error level
+    /// `alpha`.
     fn measure(&self, mix: f64, alpha: f64) -> Result<(f64, f64)> {
         let (rank_alpha, contrast_alpha) = share(alpha, mix);
         let rank_threshold = self.rank.threshold(rank_alpha)?.value;
@@ -168,7 +172,7 @@ mod tests {
 
     #[test]
     fn smaller_sets_win() {
-        // A wrong label that only the contrastive score at mix 1 (α 0.1: threshold 90) throws out.
+        // Label 2 is wrong, and only mix 1 excludes it: α = 0.1 then gives the contrastive score the threshold 90.
         let part = tuning(&[(&[(1, 1.0), (2, 1.0)], &[(1, 1.0), (2, 90.5)])], vec![1]);
         let (mix, trials) = part.select(0.1).unwrap();
         assert_eq!(mix, 1.0);

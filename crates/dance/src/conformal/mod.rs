@@ -1,10 +1,12 @@
 //! Calibration and prediction: from labels and scores to sets with a guarantee.
 //!
 //! 1. A [`Method`] defines how labels are scored and how calibration points are used.
-//! 2. Calibration makes a [`Predictor`]: reference points for neighbors, and the decider of the method.
-//! 3. [`Predictor::score`] turns queries into [`Scored`]: a p-value of every label, as a whole count.
-//! 4. [`Predictor::decide`] turns an error level into a [`Decision`]: the counts that pass.
-//! 5. [`Predictor::predict`] turns both into a [`Prediction`]: the sets.
+//! 2. Calibration creates a [`Predictor`]: the reference points, among which neighbors are found, and the decision rule
+//!    of the method.
+//! 3. [`Predictor::score`] turns queries into [`Scored`]: a p-value of every label, stored as a count of points.
+//! 4. [`Predictor::decide`] turns an error level into a [`Decision`]: the smallest counts with which a label is in a
+//!    set.
+//! 5. [`Predictor::predict`] turns both into a [`Prediction`]: the prediction sets.
 //!
 //! ```
 //! use dance::scores::{CalibrationScores, Sets, LabelScores};

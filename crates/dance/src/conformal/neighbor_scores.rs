@@ -15,15 +15,15 @@ use crate::scores::{self, NeighborScore};
 pub(crate) struct NeighborScorer {
     pub(super) rank: Rank,
     pub(super) contrastive: Contrastive,
-    /// Width of the noise that breaks ties of ranks; 0 leaves ties.
+    /// The width of the noise that breaks ties of ranks; with 0, ranks tie.
     tie_noise: f64,
-    /// Seed of the noise and of the keys that order points at the same distance.
+    /// The seed of the noise, and of the random keys that order points at the same distance.
     pub(super) seed: u64,
 }
 
 impl NeighborScorer {
-    /// Returns the scores of the method dance: points at the same distance have ranks one after the other, and noise of
-    /// the width `tie_noise` breaks ties of ranks.
+    /// Creates the scorer of the method dance: points at the same distance have consecutive ranks, and noise of the
+    /// width `tie_noise` breaks ties of ranks.
     pub(crate) fn with_noise(scores: &NeighborScores, tie_noise: f64, kernel: Kernel) -> Self {
         let NeighborScores { rank_neighbors, contrast_neighbors, temperature, seed } = *scores;
         Self {
@@ -34,7 +34,7 @@ impl NeighborScorer {
         }
     }
 
-    /// Returns the scores of the method fuse: points at the same distance share a rank.
+    /// Creates the scorer of the method fuse: points at the same distance share a rank.
     pub(crate) fn with_shared_ties(scores: &NeighborScores, kernel: Kernel) -> Self {
         let mut scorer = Self::with_noise(scores, 0.0, kernel);
         scorer.rank.shared_ties = true;
@@ -46,7 +46,8 @@ impl NeighborScorer {
         self.rank.neighbors().max(self.contrastive.neighbors())
     }
 
-    /// Scores every label of every query. `name(query)` and the seed decide the noise that breaks the ties of a query.
+    /// Scores every label of every query. The seed, the tag `part` of the data set and `name(query)` determine the
+    /// noise that breaks ties of ranks.
     pub(super) fn score(
         &self,
         reference: &Reference,

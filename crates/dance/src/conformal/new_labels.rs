@@ -1,27 +1,29 @@
-//! New labels: sets can hold "a label that no point has", with a p-value as valid as any other.
+//! New labels: sets can hold "a new label" (a label that no point has), with a p-value as valid as any other.
 //!
-//! A singleton is a point of the bag whose label neither a fit point nor any other point of the bag has (Good and
-//! Turing). A query with a new label is a singleton. Singletons are compared by the distance d to their nearest
-//! point, and all other points conform better: `p = (1 + #{singletons i : d_i ≥ d}) / (n+1)`. The query may be the
-//! nearest point of a singleton. So p is a symmetric function of the bag, and `P(the label is new and p ≤ ε) ≤ ε`.
+//! The bag consists of the n calibration points and the query. A singleton is a point of the bag whose label no fit
+//! point and no other point of the bag has (Good and Turing). A query with a new label is a singleton. Singletons are
+//! compared by the distance d to their nearest point, and all other points conform better:
+//! `p = (1 + #{singletons i : d_i ≥ d}) / (n+1)`. The query may be the nearest point of a singleton. So p is a
+//! symmetric function of the bag, and `P(the label is new and p ≤ ε) ≤ ε`.
 //!
-//! Sets at α spend ε on new labels and α - ε on known labels. The fit points determine ε: an upper bound on the share
-//! of new labels from their own k singletons of N, `ε = (k + 1 + 2√(k+1)) / (N+1)`, at least 1/(n+1) and at most α/2.
-//! If the bound is below α/2, sets hardly ever need to hold a new label: new labels are rarer than ε.
+//! Sets at error level α spend ε on new labels and α - ε on known labels. The fit points determine ε: k of these N
+//! points are singletons, and an upper bound on the share of new labels is `ε = (k + 1 + 2√(k+1)) / (N+1)`, limited to
+//! at least 1/(n+1) and at most α/2. If the bound is below α/2, sets hardly ever need to hold a new label, because new
+//! labels are rarer than ε.
 
 use crate::neighbors::{Neighbors, ReverseNeighbors};
 
-/// The calibration points whose label no other point has.
+/// The singletons: the calibration points whose label no other point has.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NewLabels {
-    /// The row of each singleton and its squared distance to the nearest point, by row.
+    /// The row of each singleton and its squared distance to the nearest point, in ascending order of rows.
     singletons: Vec<(u32, f64)>,
-    /// An upper bound on the share of new labels, by the fit points.
+    /// An upper bound on the share of points with a new label, computed from the fit points.
     share_bound: f64,
     calibration_points: usize,
 }
 
-/// Returns an upper bound on the share of points whose label no other point has.
+/// Returns an upper bound on the share of points with a new label, from the `labels` of the fit points.
 fn share_bound(labels: &[u32]) -> f64 {
     let counts = counts_of(labels);
     let single = labels.iter().filter(|&&label| counts[label as usize] == 1).count() as f64 + 1.0;
@@ -54,7 +56,8 @@ impl NewLabels {
         }
     }
 
-    /// Counts the points of the bag that conform no better than each query would with a new label.
+    /// Counts, for each query, the points that conform no better than the query would with a new label: the query
+    /// itself, and the singletons whose nearest point is at least as far away.
     pub(crate) fn counts(&self, found: &Neighbors, reached: &ReverseNeighbors) -> Vec<u32> {
         let count = |query: usize| {
             let distance = found.squared(query).first().copied().unwrap_or(f64::INFINITY);
@@ -69,7 +72,7 @@ impl NewLabels {
         (0..found.len()).map(count).collect()
     }
 
-    /// Returns the part of `alpha` that is spent on new labels.
+    /// Returns the part ε of `alpha` that is spent on new labels.
     pub(crate) fn share(&self, alpha: f64) -> f64 {
         self.largest_share().min(alpha / 2.0)
     }

@@ -1,5 +1,5 @@
-//! From queries to sets: [`Scored`] holds the scores of queries, [`Decision`] the rule at one error level, and
-//! [`Prediction`] the sets. Scores do not depend on the level, so several levels cost one search.
+//! From queries to prediction sets: [`Scored`] holds the scores of queries, [`Decision`] the rule at one error level,
+//! and [`Prediction`] the sets. Scores do not depend on the error level, so several levels need only one search.
 
 use super::mix::Trial;
 use crate::error::Result;
@@ -11,18 +11,18 @@ use crate::scores::{EmptySets, LabelCounts, PairedScores, Sets, least_count};
 use crate::setters::setters;
 use serde::{Deserialize, Serialize};
 
-/// The outputs that a prediction has beside its sets.
+/// The results that are computed in addition to the prediction sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PredictOptions {
-    /// Finds the best label and its probability if true. This costs the method dance a kernel product.
+    /// If true, finds the best label and its probability. In the method dance this costs a kernel product.
     pub best: bool,
-    /// The treatment of empty sets; `Top1` finds best labels whatever `best` is.
+    /// The treatment of empty sets. `Top1` needs best labels, so it finds them even if `best` is false.
     pub empty: EmptySets,
-    /// The most neighbors that are listed in support of each label in a set.
+    /// The largest number of neighbors that are listed in support of each label in a set.
     pub support: usize,
-    /// Computes the probabilities of all classes if true.
+    /// If true, computes the probabilities of all classes.
     pub probabilities: bool,
 }
 
@@ -45,11 +45,11 @@ pub struct Scored {
     pub nearest: Vec<f64>,
     /// The novelty p-value of every query: small if the query is unlike all calibration points, whatever its label.
     pub novelty: Vec<f64>,
-    /// The count of "a new label" for every query; `None` if sets cannot hold a new label.
+    /// The count that gives the p-value of "a new label" for every query; `None` if sets cannot hold a new label.
     pub new_label_counts: Option<Vec<u32>>,
-    /// The best label of every query and the probabilities of all classes, if either was wanted.
+    /// The best label of every query and the probabilities of all classes; `None` if neither was requested.
     pub classified: Option<Classified>,
-    /// The neighbors of every query, nearest first, if support was wanted.
+    /// The neighbors of every query, nearest first; `None` if no support was requested.
     pub neighbors: Option<Ragged<u32>>,
     pub(crate) options: PredictOptions,
 }
@@ -65,14 +65,14 @@ impl Scored {
         self.nearest.is_empty()
     }
 
-    /// Changes the treatment of empty sets. `Top1` has an effect only if best labels were found.
+    /// Changes the treatment of empty sets. `Top1` has an effect only if best labels were computed.
     #[must_use]
     pub fn with_empty(mut self, empty: EmptySets) -> Self {
         self.options.empty = empty;
         self
     }
 
-    /// Returns some of the queries.
+    /// Returns the results of the given queries.
     #[must_use]
     pub fn select(&self, queries: &[usize]) -> Self {
         fn pick<T: Copy>(all: &[T], queries: &[usize]) -> Vec<T> {
@@ -93,7 +93,7 @@ impl Scored {
         }
     }
 
-    /// Appends further queries of the same model.
+    /// Appends the results of further queries of the same model.
     pub fn append(&mut self, other: Self) -> Result<()> {
         if self.is_empty() {
             *self = other;
@@ -118,7 +118,8 @@ impl Scored {
         Ok(())
     }
 
-    /// Returns the places of a set's labels, the best conforming label first: by p-value, then by score or probability.
+    /// Returns the indices of a set's labels, sorted from the best conforming label to the worst. Labels are compared
+    /// by p-value if one score decides, then by score or probability.
     pub fn conforming(&self, query: usize, set: &[u32]) -> Vec<usize> {
         use crate::scores::Counts;
         let count = |label: u32| match self.counts.get(query, label) {
@@ -140,7 +141,7 @@ impl Scored {
     }
 }
 
-/// The rule by which labels enter sets at one α.
+/// The rule for prediction sets at one error level.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Decision {
     /// The error level α.
@@ -148,7 +149,7 @@ pub struct Decision {
     /// The number of calibration points behind the p-values.
     #[serde(rename = "points")] // its name in reports
     pub calibration_points: usize,
-    /// The shares of α in the method dance; `None` if one score decides.
+    /// The division of α in the method dance; `None` for other methods, in which one score decides.
     #[serde(flatten)]
     pub shares: Option<Shares>,
     /// The part of α that is spent on new labels; `None` if sets cannot hold a new label.
@@ -157,7 +158,7 @@ pub struct Decision {
     /// The largest part of any α that is spent on new labels; 0 if sets cannot hold a new label.
     #[serde(skip)]
     pub(super) new_label_bound: f64,
-    /// The smallest counts that pass.
+    /// The smallest counts with which a label is in the set.
     #[serde(skip)]
     pub cut: Cut,
 }
@@ -169,16 +170,16 @@ pub struct Shares {
     pub mix: f64,
     /// The thresholds of the rank and of the contrastive score.
     pub thresholds: [Threshold; 2],
-    /// The grid that the mix was selected from; empty if the mix was fixed.
+    /// The trials of all mixes of the grid; empty if the mix was not selected.
     pub trials: Vec<Trial>,
 }
 
 impl Decision {
-    /// Returns the p-value of a label, which is in the set if and only if the p-value exceeds α. If two scores decide, it
-    /// is the smaller of their p-values, each divided by its share of α. If sets can hold a new label, the p-value is
-    /// larger by the part of α that new labels take from it.
+    /// Returns the p-value of a label from its counts. The label is in the set if and only if this p-value exceeds α.
+    /// If two scores decide, it is the smaller of their p-values, each divided by its share of α. If sets can hold a
+    /// new label, it includes the part of α that is spent on new labels.
     pub fn p_value(&self, all: &LabelCounts, counts: Counts) -> f64 {
-        // Without rounding, 0.07/0.7 would exceed 0.1.
+        // Without this rounding, 0.07/0.7 would exceed 0.1.
         const DIGITS: f64 = 1e12;
         match counts {
             Counts::One(count) => {
@@ -222,15 +223,15 @@ impl Decision {
 /// The sets of queries at one error level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
-    /// The sets.
+    /// The prediction set of every query.
     pub sets: Sets,
-    /// The error level, and the rule by which labels entered the sets.
+    /// The error level, and the rule for the sets.
     pub decision: Decision,
-    /// The share of sets that were empty before any label was put in.
+    /// The share of sets that were empty before the best labels were put into empty sets.
     pub empty: f64,
-    /// True for every set that holds "a new label" beside its labels; `None` if sets cannot hold a new label.
+    /// True for every set that also holds "a new label"; `None` if sets cannot hold a new label.
     pub new_label: Option<Vec<bool>>,
-    /// The neighbors that carry each label of each set, nearest first; `None` if no support was wanted.
+    /// The neighbors that carry each label of each set, nearest first; `None` if no support was requested.
     pub support: Option<Ragged<u32>>,
 }
 
@@ -283,15 +284,28 @@ mod tests {
         one.push([(0, Counts::One(1))], Counts::One(4));
         let single = decision(Cut::One(2), None);
         assert_eq!([0, 1].map(|query| single.largest_p_value(&one, query, 4)), [0.7, 0.4]);
-        // The label that is listed is the only one there is.
+        // With a single class, the listed label is the only label.
         assert_eq!(single.largest_p_value(&one, 1, 1), 0.1);
         // 0.5/0.75 and 0.2/0.25, 0.2/0.75 and 0.9/0.25, 0.1/0.75 and 0.1/0.25: the smaller of each, then the largest.
         let counts = |rank, contrast| Counts::Both { rank, contrast };
         let mut both = LabelCounts::new(9);
         both.push([(1, counts(5, 2)), (3, counts(2, 9))], counts(1, 1));
         let cut = Cut::Both { rank: 1, contrast: 1 };
-        assert_eq!(decision(cut, Some(0.25)).largest_p_value(&both, 0, 4), 0.5 / 0.75);
+        assert!((decision(cut, Some(0.25)).largest_p_value(&both, 0, 4) - 0.5 / 0.75).abs() < 1e-12);
         // The rank score has all of α: the contrastive score rules nothing out.
         assert_eq!(decision(cut, Some(0.0)).largest_p_value(&both, 0, 4), 0.5);
+        // 0.07/0.7 is 0.1, and not a little more.
+        let mut hundred = LabelCounts::new(99);
+        hundred.push([(0, counts(7, 100))], counts(1, 1));
+        assert_eq!(decision(cut, Some(0.3)).largest_p_value(&hundred, 0, 1), 0.1);
+    }
+
+    /// New labels take min(0.03, α/2) of α. So a label with the p-value 0.02 is in the sets for α below 0.04, and one
+    /// with 0.07 for α below 0.1.
+    #[test]
+    fn a_p_value_counts_the_part_of_alpha_that_new_labels_take() {
+        let decision = Decision { new_label_bound: 0.03, ..decision(Cut::One(2), None) };
+        let counts = LabelCounts::new(99);
+        assert_eq!([2, 7].map(|count| decision.p_value(&counts, Counts::One(count))), [0.04, 0.07 + 0.03]);
     }
 }

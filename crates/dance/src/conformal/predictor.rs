@@ -1,7 +1,7 @@
-//! The predictor: reference points opened on a device, and the decider of the method.
+//! The predictor: reference points opened on a device, and the decision rule of the method.
 //!
-//! Every method computes a count for each label of a query: the number of calibration points whose score is at least
-//! the query's ([`LabelCounts`](crate::scores::LabelCounts)). The module `calibrate` makes predictors.
+//! For each label of a query, every method computes a count: the number of points, the query included, whose score is
+//! at least the query's ([`LabelCounts`](crate::scores::LabelCounts)). The module `calibrate` creates predictors.
 
 use std::sync::Arc;
 
@@ -31,7 +31,8 @@ pub struct Predictor {
     pub(super) method: Method,
     pub(super) reference: Reference,
     pub(super) novelty: Novelty,
-    /// The singletons of the bag; `None` if sets cannot hold a new label.
+    /// The singletons, which are the calibration points whose label no other point has; `None` if sets cannot hold a
+    /// new label.
     pub(super) new_labels: Option<NewLabels>,
     pub(super) decider: Decider,
 }
@@ -41,19 +42,19 @@ pub struct Predictor {
 pub(crate) enum Decider {
     /// The method dance: a threshold for each of two scores.
     Thresholds(Thresholds),
-    /// The method fuse: the calibration points, which every query joins.
+    /// The method fuse: the calibration points, to which every query is added.
     Bag(Box<Bag>),
-    /// The method posterior: experts trained on every label.
+    /// The method posterior: a trained stack of experts.
     Posterior(PosteriorDecider),
 }
 
-/// The experts of the method posterior.
+/// The experts of the method posterior, with neighbors for novelty and support.
 #[derive(Clone, Debug)]
 pub(crate) struct PosteriorDecider {
     pub(super) stack: Arc<Stack>,
     /// The neighbors of every calibration point; `None` in split calibration.
     pub(super) bag: Option<Neighbors>,
-    /// The number of neighbors of a query that are searched as support.
+    /// The number of neighbors that are searched for each query, to be listed as support.
     pub(super) neighbors: usize,
 }
 
@@ -68,16 +69,17 @@ impl PosteriorDecider {
 pub struct QueryBlock<'a> {
     /// The queries, normalised.
     pub normalised: &'a Matrix,
-    /// The queries, mapped by the learned metric.
+    /// The queries in mapped space, that of the learned metric.
     pub mapped: &'a Matrix,
-    /// Returns the kernel machine's class probabilities of the queries. It is called only if they are needed.
+    /// Returns the kernel machine's class probabilities of the queries. The function is called only if they are needed.
     pub classify: &'a dyn Fn() -> Result<Classified>,
 }
 
-/// The neighbors of queries, and the points of the bag that have a query among their own neighbors.
+/// The neighbors of queries, and the calibration points that have a query among their own neighbors.
 struct QueryNeighbors {
     neighbors: Neighbors,
-    /// The reverse neighbors; `None` if queries join no bag.
+    /// The calibration points whose neighbor lists each query enters; `None` if queries are not added to the
+    /// calibration points.
     reached: Option<ReverseNeighbors>,
 }
 
@@ -87,7 +89,7 @@ impl Predictor {
         &self.method
     }
 
-    /// Returns the number of calibration points behind the p-values, n.
+    /// Returns the number n of calibration points from which p-values are computed.
     pub fn calibration_points(&self) -> usize {
         match &self.decider {
             Decider::Thresholds(thresholds) => thresholds.rank.len(),
@@ -96,8 +98,8 @@ impl Predictor {
         }
     }
 
-    /// Returns the number of calibration points behind novelty. It can be larger than
-    /// [`calibration_points`](Self::calibration_points), as half of these may select the mix.
+    /// Returns the number of calibration points from which novelty p-values are computed. It can be larger than
+    /// [`calibration_points`](Self::calibration_points), because half of these may select the mix instead.
     pub fn novelty_points(&self) -> usize {
         self.novelty.squared().len()
     }
@@ -107,12 +109,12 @@ impl Predictor {
         &self.reference.labels
     }
 
-    /// Returns the reference points, mapped.
+    /// Returns the reference points in mapped space.
     pub fn reference_points(&self) -> &Matrix {
         self.reference.index.points()
     }
 
-    /// Returns the rank and the contrastive scores of the calibration points' own labels; `None` except for the method
+    /// Returns the rank and the contrastive scores of the calibration points' own labels; `None` for methods other than
     /// dance.
     pub fn calibration_scores(&self) -> Option<[&CalibrationScores; 2]> {
         match &self.decider {
@@ -126,7 +128,7 @@ impl Predictor {
         matches!(&self.decider, Decider::Thresholds(Thresholds { mix: MixSource::TooFewPoints, .. }))
     }
 
-    /// Returns the settings of the experts; `None` except for the method posterior.
+    /// Returns the settings of the experts; `None` for methods other than posterior.
     pub fn experts(&self) -> Option<&StackSettings> {
         match &self.decider {
             Decider::Posterior(posterior) => Some(&posterior.stack.settings),
@@ -142,7 +144,7 @@ impl Predictor {
         &self.novelty
     }
 
-    /// Returns the neighbors of every calibration point; `None` if queries join no bag.
+    /// Returns the neighbors of every calibration point; `None` if queries are not added to the calibration points.
     pub(crate) fn bag_neighbors(&self) -> Option<&Neighbors> {
         match &self.decider {
             Decider::Thresholds(_) => None,
@@ -194,7 +196,8 @@ impl Predictor {
         Ok(self.scored(found, counts, scores, classified, options))
     }
 
-    /// Finds the neighbors of mapped queries and, in a bag, the points that have a query among their own neighbors.
+    /// Finds the neighbors of mapped queries. If queries are added to the calibration points, it also finds the
+    /// calibration points that have a query among their own neighbors.
     fn search(
         &self,
         mapped: &Matrix,
@@ -217,7 +220,7 @@ impl Predictor {
         Ok(QueryNeighbors { neighbors, reached: Some(reached) })
     }
 
-    /// Computes the rank and the contrastive score of every label.
+    /// Computes the rank and the contrastive score of every label of every query.
     fn neighbor_scores(
         &self,
         scorer: super::neighbor_scores::NeighborScorer,
@@ -229,7 +232,7 @@ impl Predictor {
         scorer.score(&self.reference, &found.neighbors, QUERY_PART, |query| names[query], context)
     }
 
-    /// Adds novelty, new labels and support to the counts.
+    /// Combines counts and scores with novelty, new labels and support.
     fn scored(
         &self,
         QueryNeighbors { neighbors, reached }: QueryNeighbors,
@@ -258,13 +261,13 @@ impl Predictor {
         }
     }
 
-    /// Returns the rule for sets at error level `alpha`.
+    /// Returns the rule for prediction sets at error level `alpha`.
     pub fn decide(&self, alpha: f64) -> Result<Decision> {
         self.decide_with(alpha, Mix::Auto)
     }
 
-    /// Returns the rule for sets at error level `alpha`. A fixed `mix` replaces the one of the model. Only the method
-    /// dance has a mix.
+    /// Returns the rule for prediction sets at error level `alpha`. In the method dance, a fixed `mix` replaces the
+    /// model's mix. Other methods have no mix.
     pub fn decide_with(&self, alpha: f64, mix: Mix) -> Result<Decision> {
         if !(alpha > 0.0 && alpha < 1.0) {
             return Err(Error::config("alpha", alpha, "between 0 and 1, such as 0.1"));
@@ -285,7 +288,7 @@ impl Predictor {
         Ok(Decision { alpha, calibration_points, shares, new_label_alpha, new_label_bound, cut })
     }
 
-    /// Returns the sets of scored queries under a decision.
+    /// Returns the prediction sets of scored queries under a decision.
     pub fn predict(&self, scored: &Scored, decision: &Decision) -> Prediction {
         Prediction::new(scored, decision.clone(), self.reference.classes, &self.reference.labels)
     }

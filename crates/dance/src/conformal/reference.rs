@@ -10,19 +10,19 @@ use crate::neighbors::{Index, Neighbors};
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random;
 
-/// The part of random numbers that belongs to calibration points.
+/// The tag of the random numbers of calibration points.
 pub(super) const CALIBRATION_PART: u64 = 0;
-/// The part of random numbers that belongs to queries.
+/// The tag of the random numbers of queries.
 pub(super) const QUERY_PART: u64 = 1;
-/// The part of random numbers that belongs to fit points.
+/// The tag of the random numbers of fit points.
 const FIT_PART: u64 = 2;
 
-/// The device, the kernel and the classes that every calibration needs beside its points.
+/// The device, the kernel and the number of classes, which every calibration needs in addition to its points.
 #[derive(Clone, Copy)]
 pub struct Setup<'a> {
     /// The device that searches the reference points.
     pub device: &'a dyn Device,
-    /// Number of classes; every label is below it.
+    /// The number of classes; every label is below it.
     pub classes: usize,
     /// The kernel of the learned space.
     pub kernel: Kernel,
@@ -30,7 +30,7 @@ pub struct Setup<'a> {
     pub context: &'a Context<'a>,
 }
 
-/// Labels and mapped points, opened for search on a device.
+/// Labelled points in mapped space, opened for search on a device.
 #[derive(Clone, Debug)]
 pub(crate) struct Reference {
     pub(super) index: Index,
@@ -49,7 +49,7 @@ impl Reference {
         })
     }
 
-    /// Opens the reference of full calibration: the calibration points (the bag), then the fit points. Random keys
+    /// Opens the reference points of full calibration: first the calibration points, then the fit points. Random keys
     /// order points at the same distance, so that the order does not depend on which point is the query.
     pub(crate) fn open_bag(calibration: Part, fit: &Part, seed: u64, setup: Setup<'_>) -> Result<Self> {
         let n = calibration.labels.len();
@@ -71,7 +71,8 @@ impl Reference {
         self.labels.len()
     }
 
-    /// Returns the neighbors of the first `count` points by their ids, as many for each point.
+    /// Rebuilds the neighbor lists of the first `count` points from the `ids` of the neighbors. All lists have the same
+    /// length.
     pub(crate) fn neighbors_by_id(
         &self,
         count: usize,
@@ -81,13 +82,14 @@ impl Reference {
         self.index.neighbors_by_id(count, ids, context)
     }
 
-    /// Sets the squared distance up to which a query enters the neighbor list of each of the first points, the bag.
+    /// Sets the squared distance within which a query enters the neighbor list of each calibration point. The
+    /// calibration points are the first reference points.
     pub(super) fn set_reach(&mut self, mut reach: Vec<f64>, context: &Context<'_>) -> Result<()> {
-        reach.resize(self.len(), -1.0); // a negative number: the point is not in the bag
+        reach.resize(self.len(), -1.0); // a negative number: no query enters the list of a fit point
         self.index.set_reach(reach, context)
     }
 
-    /// Opens some of the points by themselves.
+    /// Opens the points in `rows` as a reference of their own.
     pub(super) fn select(&self, device: &dyn Device, rows: &[usize], context: &Context<'_>) -> Result<Self> {
         Ok(Self {
             index: Index::open(device, self.index.points().select(rows), context)?,
@@ -97,8 +99,8 @@ impl Reference {
     }
 }
 
-/// Returns the name of every query: a 64-bit hash of its coordinates, from which its random numbers follow. So a query
-/// draws the same numbers alone, in any batch and at any place in it.
+/// Returns a 64-bit hash of every query's coordinates, which determines the query's random numbers. So a query has the
+/// same random numbers alone, in any batch and at any position.
 pub(super) fn names(queries: &Matrix) -> Vec<u64> {
     let pair = |pair: &[f32]| {
         u64::from(pair[0].to_bits()) | u64::from(pair.get(1).map_or(0, |value| value.to_bits())) << 32
@@ -106,7 +108,7 @@ pub(super) fn names(queries: &Matrix) -> Vec<u64> {
     (0..queries.rows()).map(|row| random::bits_of(queries.row(row).chunks(2).map(pair))).collect()
 }
 
-/// Refuses labels that are not one per point or not below the number of classes.
+/// Returns an error if there is not one label per point, or if a label is not below `classes`.
 pub(super) fn check_labels(part: &str, points: &Part, classes: usize) -> Result<()> {
     let Part { embeddings, labels } = points;
     if embeddings.rows() != labels.len() {

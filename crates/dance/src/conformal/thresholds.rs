@@ -22,19 +22,20 @@ pub(crate) struct Thresholds {
     pub(crate) mix: MixSource,
 }
 
-/// The source of the mix at an error level.
+/// The source of the mix, the contrastive score's share of α.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum MixSource {
     /// One mix for every α.
     Fixed(f64),
-    /// Too few points to select a mix: it is 0, the k-NN set.
+    /// Too few points to select a mix; it is 0, which gives the k-NN set.
     TooFewPoints,
-    /// A selection for every α by itself.
+    /// The mix is selected separately for each α.
     Selected(MixSelection),
 }
 
 impl Thresholds {
-    /// Counts the calibration points whose scores are at least those of each label of each query.
+    /// Counts, for each label of each query, the calibration points whose score is at least that of the label,
+    /// separately for the rank and the contrastive score.
     pub(super) fn count(&self, scores: &PairedScores, context: &Context<'_>) -> LabelCounts {
         let n = self.rank.len();
         let counts = |rank: f64, contrast: f64| Counts::Both {
@@ -55,8 +56,8 @@ impl Thresholds {
         LabelCounts::concat(n, context.map(scores.len().div_ceil(TILE), tile))
     }
 
-    /// Returns the smallest counts that pass at `alpha`, and the shares of α behind them. A fixed `mix` replaces
-    /// the one of the model.
+    /// Returns the smallest counts with which a label is in the set at error level `alpha`, and the shares of α behind
+    /// them. A fixed `mix` replaces the model's mix.
     pub(super) fn decide(&self, alpha: f64, mix: Mix) -> Result<(Cut, Shares)> {
         let (mix, trials) = match (mix, &self.mix) {
             (Mix::Fixed(mix), _) | (Mix::Auto, &MixSource::Fixed(mix)) => (mix, Vec::new()),

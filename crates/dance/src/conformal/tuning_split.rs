@@ -1,4 +1,4 @@
-//! The calibration points that select the mix. The draw does not depend on the order of the points and the classes.
+//! The split of calibration points that selects the mix. It does not depend on the order of points or classes.
 
 use std::collections::HashMap;
 
@@ -7,14 +7,14 @@ use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random;
 
-/// Share of the points whose scores give thresholds while the mix is selected.
+/// The share of the points whose scores give thresholds while the mix is selected.
 const THRESHOLD_SHARE: f64 = 0.8;
-/// Fewest points on which a mix is selected.
+/// The smallest number of points on which a mix is selected.
 const LEAST_TUNING_POINTS: usize = 5;
-/// The purpose of the random numbers that halve the calibration points.
+/// The tag of the random stream that halves the calibration points.
 const HALVES_PURPOSE: u64 = 0x4a1f;
 
-/// Returns the rows in an order that depends on the points alone.
+/// Returns the row indices in an order that depends on the points alone: sorted by coordinates.
 pub(super) fn canonical_order(points: &Matrix) -> Vec<usize> {
     let mut rows: Vec<usize> = (0..points.rows()).collect();
     rows.sort_by(|&a, &b| {
@@ -24,8 +24,9 @@ pub(super) fn canonical_order(points: &Matrix) -> Vec<usize> {
     rows
 }
 
-/// Returns a random half that selects the mix and the rest, the larger half, that gives thresholds. Every point has a
-/// draw of its own, from the seed and its coordinates, so that the order of the points does not matter.
+/// Returns the row indices of two random halves: the first half selects the mix, and the second, which may be larger by
+/// one, gives thresholds. The draw of a point follows from the seed and its coordinates, so the order of the points
+/// does not matter.
 pub(super) fn halves(points: &Matrix, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
     let mut rows = canonical_order(points);
     if rows.len() < 2 {
@@ -43,15 +44,15 @@ pub(super) fn halves(points: &Matrix, seed: u64) -> Result<(Vec<usize>, Vec<usiz
     Ok((rows, rest))
 }
 
-/// The split on which a mix is selected; rows ascend.
+/// The split on which a mix is selected. Row indices ascend.
 pub(super) struct TuningSplit {
-    /// Points that give thresholds (80 %).
+    /// The rows of the points that give thresholds (80 %).
     pub(super) threshold_rows: Vec<usize>,
-    /// Points whose sets are measured (20 %).
+    /// The rows of the points whose sets are measured (20 %).
     pub(super) measured_rows: Vec<usize>,
 }
 
-/// Splits `rows` for the selection of a mix, stratified by class; `None` if there are too few.
+/// Splits `rows` for the selection of a mix, stratified by class; `None` if there are too few rows.
 pub(super) fn tuning_split(rows: &[usize], labels: &[u32], seed: u64) -> Result<Option<TuningSplit>> {
     if rows.len() < LEAST_TUNING_POINTS {
         return Ok(None);
@@ -67,7 +68,7 @@ pub(super) fn tuning_split(rows: &[usize], labels: &[u32], seed: u64) -> Result<
         .collect();
     let shares = [THRESHOLD_SHARE, 1.0 - THRESHOLD_SHARE];
     let parts = match split::stratified(&classes, &shares, seed) {
-        // Every class has one point: nothing can be stratified.
+        // Every class has one point, so the split cannot be stratified.
         Err(Error::Data(_)) => split::uniform(rows.len(), &shares, seed)?,
         parts => parts?,
     };

@@ -1,7 +1,7 @@
 //! Conversion of Arrow arrays to points, and of frames to record batches, for files and for requests over a network.
 //!
 //! An invalid row is returned with its problem, and the other rows are read. Lists may have fixed or variable size and
-//! hold 16-, 32- or 64-bit floats. A column of valid lists of 32-bit floats is taken without a copy.
+//! hold 16-, 32- or 64-bit floats. A column of lists of 32-bit floats without invalid rows is used without a copy.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,13 +23,14 @@ use super::point::{PointProblem, PointShape};
 pub struct Points {
     /// The numbers of the valid rows, row after row.
     pub values: Vec<f32>,
-    /// The places of the valid rows.
+    /// The indices of the valid rows.
     pub good: Vec<usize>,
-    /// The places of the other rows, with their problems.
+    /// The indices of the invalid rows, with their problems.
     pub refused: Vec<(usize, PointProblem)>,
 }
 
-/// Reads a column of embeddings. The error names the column's type if it does not hold lists of floats.
+/// Reads a column of embeddings, each of the given shape. Returns an error with the column's type if it does not hold
+/// lists of floats.
 pub fn points(column: ArrayRef, shape: PointShape) -> Result<Points, String> {
     let kind = column.data_type().clone();
     let nulls = column.nulls().cloned();
@@ -87,7 +88,8 @@ pub fn points(column: ArrayRef, shape: PointShape) -> Result<Points, String> {
     Ok(points)
 }
 
-/// Returns the numbers of all lists, the start of every list and the end of the last.
+/// Returns the array of all numbers of the lists, the index in it at which every list starts, and the end of the last
+/// list.
 fn ends<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> (ArrayRef, Vec<usize>) {
     (lists.values().clone(), lists.value_offsets().iter().map(|end| end.as_usize()).collect())
 }

@@ -1,25 +1,25 @@
-//! Class names and their numbers.
+//! Class names and their class ids.
 
 use std::collections::HashMap;
 
-/// A map from class names to their numbers.
+/// A map from class names to class ids.
 #[derive(Clone, Debug)]
 pub struct Classes<'a> {
     place: HashMap<&'a str, u32>,
 }
 
 impl<'a> Classes<'a> {
-    /// Numbers the names in their order.
+    /// Creates the map. The id of a name is its index in `names`.
     pub fn new(names: &'a [String]) -> Self {
         Self { place: names.iter().map(String::as_str).zip(0..).collect() }
     }
 
-    /// Returns the number of a name.
+    /// Returns the class id of a name; `None` for an unknown name.
     pub fn id(&self, name: &str) -> Option<u32> {
         self.place.get(name).copied()
     }
 
-    /// Returns the number of a name; a new name gets the next number.
+    /// Returns the class id of a name; an unknown name is added with the next id.
     pub fn id_or_next(&mut self, name: &'a str) -> u32 {
         let next = self.place.len() as u32;
         *self.place.entry(name).or_insert(next)

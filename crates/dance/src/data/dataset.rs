@@ -9,14 +9,14 @@ use super::kind::Kind;
 use crate::numeric::counts_of;
 use crate::numeric::matrix::Matrix;
 
-/// Embeddings with labels as class numbers. All sizes and values are checked.
+/// Embeddings with labels as class ids. All sizes and values are checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
     /// One row per point.
     pub embeddings: Matrix,
-    /// One class number per row.
+    /// One class id per row.
     pub labels: Vec<u32>,
-    /// The class names; labels index them.
+    /// The class names; a class id is an index in this list.
     pub classes: Vec<String>,
     /// One id per row.
     pub ids: Option<Vec<String>>,
@@ -30,7 +30,8 @@ pub struct Dataset {
     pub label_kind: Kind,
     /// The type of the ids.
     pub id_kind: Kind,
-    /// The provenance of every point: whether it was picked. `None` means that all points were drawn at random.
+    /// The provenance of every point: true for a picked point, false for one drawn at random. `None` means that all
+    /// points were drawn at random.
     pub picked: Option<Vec<bool>>,
 }
 
@@ -43,12 +44,13 @@ pub struct Source {
 }
 
 impl Source {
-    /// Returns whether both are the same source. Different rows of one source are different draws.
+    /// Returns whether both are the same source. Different rows of one source are different points, even if they are
+    /// equal.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.identity, &other.identity)
     }
 
-    /// Creates a new source, with its encoder.
+    /// Creates a new source with this encoder.
     pub fn of(encoder: Option<EncoderIdentity>) -> Self {
         Self { encoder: encoder.map(Arc::new), ..Self::default() }
     }
@@ -74,7 +76,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Returns the names of some of the points.
+    /// Returns the rows and ids of the points at the indices `places`.
     pub(crate) fn select(&self, places: &[usize]) -> Self {
         Self {
             rows: self.rows.as_ref().map(|rows| places.iter().map(|&at| rows[at]).collect()),
@@ -90,7 +92,7 @@ impl Dataset {
         Names { rows: Some(self.rows.clone()), ids: self.ids.clone(), id_kind: self.id_kind }
     }
 
-    /// Returns the names of the classes that have points, and the labels as numbers of these.
+    /// Returns the names of the classes that have points, and the labels as indices of these names.
     pub fn occurring_classes(&self) -> (Vec<String>, Vec<u32>) {
         let counts = self.class_counts();
         let mut place = vec![0; counts.len()];
@@ -117,7 +119,7 @@ impl Dataset {
         counts_of(&self.labels, self.classes.len())
     }
 
-    /// Returns the points at `rows`, with all classes.
+    /// Returns the points at `rows`. The list of classes does not change.
     pub fn select(&self, rows: &[usize]) -> Self {
         Self {
             embeddings: self.embeddings.select(rows),

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 /// The identity of an encoder, stored in files of embeddings and in models.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EncoderIdentity {
-    /// The user's name for it: a model name, a folder or a file.
+    /// The user's name for the encoder: a model name, a folder or a file.
     pub name: String,
     /// SHA-256 of the weights, in hexadecimal.
     pub weights: String,
@@ -19,7 +19,7 @@ pub struct EncoderIdentity {
 }
 
 impl EncoderIdentity {
-    /// Parses the JSON that files hold.
+    /// Parses the JSON that [`to_json`](Self::to_json) returns and files hold.
     pub fn from_json(text: &str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(|error| format!("is not the JSON of an encoder: {error}"))
     }
@@ -34,7 +34,8 @@ impl EncoderIdentity {
         self.weights == other.weights && self.preparation == other.preparation
     }
 
-    /// Refuses embeddings of another encoder. An unknown encoder is accepted.
+    /// Returns an error if two known encoders differ; `origin` names the file or array of the `found` one. An unknown
+    /// encoder is accepted.
     pub fn check(expected: Option<&Self>, found: Option<&Self>, origin: &str) -> Result<()> {
         match (expected, found) {
             (Some(expected), Some(found)) if !expected.is(found) => Err(Error::Encoder {

@@ -25,7 +25,7 @@ pub enum Cells {
 }
 
 impl Cells {
-    /// Collects labels or ids as values of `kind`, or as text if one of them is of another kind.
+    /// Collects labels or ids as values of `kind`, or all as text if one of them is of another kind.
     pub fn of<'a>(values: impl Iterator<Item = Value<'a>> + Clone, kind: Kind) -> Self {
         let integer = |value| if let Value::Integer(number) = value { Some(number) } else { None };
         let float = |value| if let Value::Float(number) = value { Some(number) } else { None };
@@ -39,7 +39,7 @@ impl Cells {
         cells.unwrap_or_else(|| Self::Texts(values.map(|value| value.to_string()).collect()))
     }
 
-    /// Converts names to values of `kind`, or keeps them as text if one of them is not of this kind.
+    /// Converts names to values of `kind`, or keeps all as text if one of them does not denote a value of this kind.
     pub fn named(names: &[String], kind: Kind) -> Self {
         let kind = kind.of_all(names);
         Self::of(names.iter().map(|name| kind.value(name)), kind)
@@ -76,7 +76,8 @@ pub enum Column {
     Lists(Cells, Vec<usize>),
     /// One vector per row, all of the same length.
     Vectors(Matrix),
-    /// Another column with missing values: rows marked `false` have none, and their entry in the column has no meaning.
+    /// A column in which some values are missing. A row marked `false` has no value; its entry in the inner column has
+    /// no meaning.
     Partly(Box<Column>, Vec<bool>),
 }
 
@@ -120,7 +121,8 @@ impl Column {
         }
     }
 
-    /// Returns the column without [`Partly`](Self::Partly), and the rows that have a value if some have none.
+    /// Returns the column without [`Partly`](Self::Partly), and for a column with missing values a flag per row that is
+    /// true if the row has a value.
     pub fn parts(&self) -> (&Self, Option<&[bool]>) {
         match self {
             Self::Partly(column, present) => (column, Some(present)),

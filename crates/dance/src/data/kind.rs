@@ -1,7 +1,7 @@
-//! Types of labels and ids. A number in a file is again a number in every answer.
+//! Types of labels and ids, so that a number in a file is a number in every answer too.
 //!
-//! Labels are compared by name, as text, so that the integer 7 and the string `7` are one label. The type only
-//! determines how a name is written in an answer.
+//! Labels are compared by their names, which are text, so that the integer 7 and the string `7` are one label. The type
+//! only determines how a name is written in an answer.
 //!
 //! ```
 //! use dance::data::{Kind, Value};
@@ -19,11 +19,11 @@ pub enum Kind {
     /// Strings.
     #[default]
     Text,
-    /// Integers, named by their digits.
+    /// Integers. The name of an integer is its decimal digits.
     Integer,
-    /// Whole numbers stored as floats, named as integers.
+    /// Whole numbers stored as floats. The name of 7.0 is `7`.
     Float,
-    /// Booleans, named `False` and `True`.
+    /// Booleans. Their names are `False` and `True`.
     Boolean,
 }
 
@@ -42,7 +42,7 @@ pub enum Value<'a> {
 }
 
 impl std::fmt::Display for Value<'_> {
-    /// Writes the name.
+    /// Writes the value as text; for labels this is the name.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match *self {
             Self::Text(text) => f.write_str(text),
@@ -54,7 +54,7 @@ impl std::fmt::Display for Value<'_> {
 }
 
 impl Kind {
-    /// Returns the value of a name, which is the text itself if the name is not of this kind.
+    /// Returns the value that a name denotes; the text itself if the name denotes no value of this kind.
     pub fn value(self, name: &str) -> Value<'_> {
         let whole = || name.parse::<i64>().ok().filter(|number| number.to_string() == name);
         match (self, name) {
@@ -66,7 +66,7 @@ impl Kind {
         }
     }
 
-    /// Returns this kind if every name is of it, otherwise text: a column has one type.
+    /// Returns this kind if every name denotes a value of it, otherwise text, since a column has one type.
     #[must_use]
     pub fn of_all(self, names: &[String]) -> Self {
         let is_text = |name: &String| matches!(self.value(name), Value::Text(_));
@@ -84,12 +84,13 @@ impl Kind {
     }
 }
 
-/// Returns the name of a boolean.
+/// Returns the name of a boolean: `True` or `False`.
 pub(super) fn name_of_boolean(value: bool) -> String {
     if value { "True" } else { "False" }.into()
 }
 
-/// Returns the name of a whole number; `None` for other numbers, and beyond ±2⁵³, where floats are not exact integers.
+/// Returns the decimal digits of a whole number, which are its name as a label. Returns `None` for other numbers, and
+/// beyond ±2⁵³, since larger floats are not exact integers.
 pub(super) fn name_of_float(value: f64) -> Option<String> {
     const EXACT: f64 = (1u64 << 53) as f64;
     (value.trunc() == value && value.abs() <= EXACT).then(|| (value as i64).to_string())

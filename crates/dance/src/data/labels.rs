@@ -9,11 +9,11 @@ use super::kind::{Kind, name_of_boolean, name_of_float};
 pub enum RawLabels {
     /// Integers of any width.
     Integers(Vec<i64>),
-    /// Whole numbers stored as floats; NaN is a row without a label.
+    /// Whole numbers stored as floats; NaN means a row without a label.
     Floats(Vec<f64>),
     /// Booleans.
     Booleans(Vec<bool>),
-    /// Strings; an empty one is a row without a label.
+    /// Strings; an empty string means a row without a label.
     Names(Vec<String>),
 }
 
@@ -43,8 +43,8 @@ impl RawLabels {
         }
     }
 
-    /// Returns the name of every label, empty for rows without one. `Err` holds the row and value of the first float
-    /// that is not a whole number.
+    /// Returns the name of every label (its text), empty for rows without a label. `Err` holds the row and value of the
+    /// first float that is not a whole number.
     pub(super) fn into_names(self) -> Result<Vec<String>, (usize, f64)> {
         match self {
             Self::Integers(values) => Ok(values.iter().map(ToString::to_string).collect()),
@@ -74,7 +74,7 @@ impl RawLabels {
         }
     }
 
-    /// Replaces the label at `place` by that of `others` at `row`; both are of the same type.
+    /// Replaces the label at index `place` by the label of `others` at `row`. Both lists are of the same type.
     pub(super) fn set(&mut self, place: usize, others: &Self, row: usize) {
         match (self, others) {
             (Self::Integers(own), Self::Integers(others)) => own[place] = others[row],
@@ -119,11 +119,11 @@ impl RawLabels {
     }
 }
 
-/// Names that often mean "no label". The user must confirm that they are classes.
+/// Names that often mean "no label". They are accepted as classes only if the user confirms it.
 const DOUBTFUL: [&str; 3] = ["-1", "nan", "NaN"];
 
-/// Returns a name that may mean "no label": `nan`, or `-1` if it is the only negative number beside at least two other
-/// names. Beside a single name `-1` must be a class, since a data set needs two.
+/// Returns a name that may mean "no label": `nan`, or `-1` if it is the only negative number and there are at least two
+/// other names. With a single other name, `-1` must be a class, since a data set needs two.
 pub(super) fn doubtful<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'static str> {
     let occurring: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
     let name = DOUBTFUL.into_iter().find(|name| occurring.contains(name))?;

@@ -1,5 +1,5 @@
-//! Input data. A file of embeddings, read by [`io`], gives a [`Table`]. With checked sizes and labels as class numbers
-//! it becomes a [`Dataset`], which later modules use without further checks. [`Sample`] draws rows from a file that is
+//! Input data. [`io`] reads a file of embeddings into a [`Table`]. With checked sizes, and labels as class ids, it
+//! becomes a [`Dataset`], which later modules use without further checks. [`Sample`] draws rows from a file that is
 //! larger than memory, [`split`] divides points into parts, and [`Normalizer`] scales them.
 //!
 //! ```

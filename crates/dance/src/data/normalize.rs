@@ -17,7 +17,7 @@ use crate::numeric::matrix::Matrix;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Normalize {
-    /// Scales every row to length 1, as suits encoders trained with a cosine loss.
+    /// Scales every row to length 1. This suits encoders trained with a cosine loss.
     #[default]
     L2,
     /// Shifts and scales every column to mean 0 and variance 1 over the fit points.
@@ -26,17 +26,17 @@ pub enum Normalize {
     None,
 }
 
-/// A [`Normalize`] with its parameters from the fit points, so that queries are scaled in the same way.
+/// A normalisation with its parameters from the fit points, so that queries are scaled in the same way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Normalizer {
     /// Scales every row to length 1.
     L2,
-    /// Maps every column to `(x - mean) / scale`.
+    /// Maps every number x of a column to `(x - mean) / scale`.
     Standardize {
         /// The means of the columns.
         mean: Vec<f32>,
-        /// The standard deviations of the columns; 1 for a constant column, which becomes 0.
+        /// The standard deviation of each column, or 1 if the column is constant, so that its normalised values are 0.
         scale: Vec<f32>,
     },
     /// Changes nothing.
@@ -80,7 +80,7 @@ impl Normalizer {
         self.apply_named(origin, points, |row| row)
     }
 
-    /// Normalises `points` in place. Errors name row `r` by `number(r)`, for points whose numbers are not their places.
+    /// Normalises `points` in place. An error gives row `r` the number `number(r)`, its row in the file.
     pub(crate) fn apply_named(
         &self,
         origin: &str,

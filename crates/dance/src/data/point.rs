@@ -7,7 +7,7 @@ use std::fmt;
 pub struct PointShape {
     /// The number of dimensions.
     pub dimensions: usize,
-    /// True to refuse a vector of zeros, which has no direction.
+    /// True if a vector of zeros is invalid because it has no direction.
     pub directed: bool,
 }
 
@@ -20,16 +20,16 @@ pub enum PointProblem {
     HoldsNull,
     /// The row has too many or too few numbers.
     Width {
-        /// The row's number of numbers.
+        /// The number of numbers in the row.
         found: usize,
         /// The required number of numbers.
         wanted: usize,
     },
     /// A number is NaN, infinite, or too large for 32 bits.
     NotFinite {
-        /// The number's place in the row.
+        /// The index of the number in the row.
         column: usize,
-        /// The number as 32 bits.
+        /// The number as a 32-bit float.
         value: f32,
     },
     /// All numbers are 0.
@@ -37,8 +37,8 @@ pub enum PointProblem {
 }
 
 impl PointShape {
-    /// Returns the problem of a row with these numbers, if any. `length` is the row's length; `numbers` may lack those
-    /// beyond the dimensions.
+    /// Returns the problem of a row, if it has one. `length` is the length of the row; `numbers` may end after the
+    /// required dimensions.
     pub fn problem(self, numbers: &[f32], length: usize) -> Option<PointProblem> {
         if length != self.dimensions {
             return Some(PointProblem::Width { found: length, wanted: self.dimensions });

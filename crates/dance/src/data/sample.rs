@@ -1,8 +1,8 @@
 //! Reservoir sampling (Vitter's algorithm R): a uniform sample of a stream of rows, in one pass and in the sample's
 //! memory.
 //!
-//! Every set of `size` rows is equally likely. The sample depends on the seed and the number of rows alone, not on the
-//! blocks in which the rows come.
+//! Every set of `size` rows is equally likely. The drawn rows depend on the seed and the number of rows alone, not on
+//! the blocks in which the rows come.
 //!
 //! ```
 //! use dance::{Matrix, Table, data::Sample};
@@ -22,17 +22,17 @@ use super::table::Table;
 use crate::error::{Error, Result};
 use crate::numeric::random::Random;
 
-/// The purpose of the sample's random numbers.
+/// The tag of the random stream that draws the sample.
 const PURPOSE: u64 = 0x5a4d;
 
-/// A reservoir: takes all rows of a stream and keeps a uniform sample of them.
+/// A reservoir, which receives all rows of a stream and keeps a uniform sample of them.
 #[derive(Debug)]
 pub struct Sample {
     size: usize,
     random: Random,
-    /// The number of rows so far.
+    /// The number of rows of the stream so far.
     rows: u64,
-    /// The number of every row in the sample.
+    /// The row number in the stream of every row in the sample.
     numbers: Vec<u64>,
     drawn: Option<Table>,
 }
@@ -43,14 +43,15 @@ impl Sample {
         Self { size, random: Random::new(seed, PURPOSE), rows: 0, numbers: Vec::new(), drawn: None }
     }
 
-    /// Returns the number of rows so far, in the sample or not.
+    /// Returns the number of rows of the stream so far.
     pub fn seen(&self) -> u64 {
         self.rows
     }
 
     /// Adds the rows of a table to the stream.
     pub fn take(&mut self, table: &Table) -> Result<()> {
-        // Pairs of a place in the sample and a row of the table. A later row replaces an earlier one at the same place.
+        // Pairs of an index in the sample and a row of the table. A later row replaces an earlier one at the same
+        // index.
         let mut places: Vec<(usize, usize)> = Vec::new();
         let first = self.rows;
         for row in 0..table.embeddings().rows() {
@@ -97,7 +98,7 @@ mod tests {
     use crate::data::{RawLabels, assert_refused};
     use crate::numeric::matrix::Matrix;
 
-    /// Returns rows `first..first+count`; every row's number is its embedding, label and id.
+    /// Returns rows `first..first+count`; the embedding, label and id of a row are its row number.
     fn rows(first: usize, count: usize) -> Table {
         let numbers: Vec<f32> = (first..first + count).map(|row| row as f32).collect();
         let mut table = Table::new("test", Matrix::new(numbers, count, 1).unwrap()).unwrap();
@@ -106,7 +107,7 @@ mod tests {
         table
     }
 
-    /// Returns a sample of `size` of `all` rows that come in blocks of these sizes, in turn.
+    /// Returns a sample of `size` rows from a stream of `all` rows that come in blocks of these sizes, in turn.
     fn drawn(all: usize, size: usize, seed: u64, blocks: &[usize]) -> Table {
         let (mut sample, mut first) = (Sample::new(size, seed), 0);
         for count in blocks.iter().copied().cycle() {

@@ -1,7 +1,8 @@
 //! Seeded splits of points into parts, the same in every version.
 //!
 //! [`uniform`] draws at random without regard to labels. All parts are exchangeable with each other and with new
-//! points, as calibration and evaluation need. A rare class may be missing from a part, as from new points.
+//! points, as calibration and evaluation need. A rare class may be missing from a part, as it may be missing from new
+//! points.
 //!
 //! [`stratified`] divides every class by the fractions. Rounding errors are carried from class to class, so that the
 //! total of each part stays within one point of its share. Stratified parts compare settings with less variance, but
@@ -22,10 +23,10 @@
 use crate::error::{Error, Result};
 use crate::numeric::random::Random;
 
-/// The purpose of the random numbers of splits.
+/// The tag of the random stream that draws splits.
 const PURPOSE: u64 = 0x5eed_5711;
 
-/// Returns the rows (ascending) of every part of a random split by `fractions`, which are positive and sum to 1.
+/// Returns the rows of every part, ascending, for a random split by `fractions`, which are positive and sum to 1.
 pub fn uniform(points: usize, fractions: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
     check(points, fractions)?;
     let mut rows: Vec<usize> = (0..points).collect();
@@ -41,8 +42,9 @@ pub fn uniform(points: usize, fractions: &[f64], seed: u64) -> Result<Vec<Vec<us
     finished(fractions.iter().map(cut).collect(), fractions, points)
 }
 
-/// Returns the rows (ascending) of every part of a random split of whole groups by `fractions`, which are positive and
-/// sum to 1. Fractions count groups, so that the parts are exchangeable with new groups.
+/// Returns the rows of every part, ascending, for a random split of whole groups by `fractions`, which are positive and
+/// sum to 1. `groups` holds the group of every row. Fractions are shares of groups, not of rows, so that the groups of
+/// a part are exchangeable with new groups.
 pub fn grouped(groups: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
     let count = groups.iter().max().map_or(0, |&last| last as usize + 1);
     let parts = uniform(count, fractions, seed)?;
@@ -59,8 +61,8 @@ pub fn grouped(groups: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Vec<u
     Ok(rows)
 }
 
-/// Returns a [`grouped`] split whose second part, the calibration, has one random row of every group. Calibration
-/// points are then exchangeable with a point of a new group.
+/// Returns a [`grouped`] split whose second part, for calibration, keeps only one random row of each of its groups.
+/// Calibration points are then exchangeable with a point of a new group.
 pub fn grouped_for_calibration(groups: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
     let mut parts = grouped(groups, fractions, seed)?;
     if let Some(calibration) = parts.get_mut(1) {
@@ -83,7 +85,8 @@ pub fn one_of_each(groups: &[u32], seed: u64) -> Vec<usize> {
     rows
 }
 
-/// Returns the rows (ascending) of every part, each class divided by `fractions`, which are positive and sum to 1.
+/// Returns the rows of every part, ascending, for a split that divides each class by `fractions`, which are positive
+/// and sum to 1.
 pub fn stratified(labels: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
     check(labels.len(), fractions)?;
     let classes = labels.iter().max().map_or(0, |&label| label as usize + 1);
@@ -118,7 +121,7 @@ fn check(points: usize, fractions: &[f64]) -> Result<()> {
     Ok(())
 }
 
-/// Sorts the rows of every part and refuses an empty part.
+/// Sorts the rows of every part; returns an error if a part is empty.
 fn finished(mut parts: Vec<Vec<usize>>, fractions: &[f64], points: usize) -> Result<Vec<Vec<usize>>> {
     if let Some(empty) = parts.iter().position(Vec::is_empty) {
         return Err(Error::Data(format!(
@@ -133,7 +136,8 @@ fn finished(mut parts: Vec<Vec<usize>>, fractions: &[f64], points: usize) -> Res
     Ok(parts)
 }
 
-/// Divides a class's `size` points among the parts; `carry` holds the points that rounding owes the parts so far.
+/// Returns the number of points that each part gets of a class with `size` points. `carry` holds for each part the
+/// number of points that it should have got from earlier classes but did not, because of rounding.
 fn deal(size: usize, fractions: &[f64], carry: &mut [f64]) -> Vec<usize> {
     let parts = fractions.len();
     let mut counts = vec![0; parts];
@@ -194,7 +198,7 @@ mod tests {
         let parts = grouped_for_calibration(&groups, &[0.5, 0.25, 0.25], 3).unwrap();
         assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [30, 3, 15]);
         assert_eq!(parts[0], grouped(&groups, &[0.5, 0.25, 0.25], 3).unwrap()[0]);
-        // Every row of a group has its chance.
+        // Every row of a group is drawn about equally often.
         let mut times = [0; 4];
         (0..400).for_each(|seed| times[one_of_each(&[0; 4], seed)[0]] += 1);
         assert!(times.iter().all(|&times| (60..=140).contains(&times)), "{times:?}");

@@ -13,7 +13,7 @@ use super::table_labels::FileDetails;
 use crate::error::{Error, Result};
 use crate::numeric::matrix::{Matrix, check_finite};
 
-/// The contents of a file of embeddings. All but the embeddings are optional.
+/// The contents of a file of embeddings. All fields but the embeddings are optional.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     /// The file's name, for messages.
@@ -22,7 +22,7 @@ pub struct Table {
     pub(super) embeddings: Matrix,
     /// One label per row.
     pub labels: Option<RawLabels>,
-    /// The class names; integer labels index them.
+    /// The class names. Integer labels are indices of this list.
     pub class_names: Option<Vec<String>>,
     /// One id per row, shown to people in place of the row number.
     pub ids: Option<Vec<String>>,
@@ -114,7 +114,7 @@ impl Table {
         Ok(self)
     }
 
-    /// Encodes the labels as class numbers. Refuses rows without a label, and fewer than two classes.
+    /// Encodes the labels as class ids. Returns an error if a row has no label or there are fewer than two classes.
     pub fn into_dataset(self) -> Result<Dataset> {
         self.into_dataset_for(&[])
     }
@@ -158,8 +158,8 @@ impl Table {
     }
 }
 
-/// Returns the classes and the labels as their numbers. Classes are the given names in order or, without names, the
-/// labels that occur, sorted (numbers by value).
+/// Returns the class names, and the labels as their indices. The classes are the table's class names in order or,
+/// without them, the labels that occur, sorted (numbers by value).
 fn encode(table: &Table, labels: &[String], kind: Kind) -> Result<(Vec<String>, Vec<u32>)> {
     let classes = table.class_names.clone().unwrap_or_else(|| {
         let mut occurring: Vec<String> =

@@ -1,4 +1,4 @@
-//! The labels of a table: their names, rows without a label, and their places in the file for messages.
+//! The labels of a table: their names, rows without a label, and their lines or rows in the file for messages.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use crate::error::{Error, Result};
 /// Facts about the files of a table, for messages.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct FileDetails {
-    /// The file of the labels, if they have their own.
+    /// The file of the labels, if they have their own file.
     pub(super) labels_file: Option<String>,
     /// The line of every row's label, in a text file.
     pub(super) lines: Option<Vec<u32>>,
     /// Rows whose label is null, ascending.
     pub(super) missing: Vec<usize>,
-    /// The row of every point in the file; `None` if all rows were read.
+    /// The row in the file of every point; `None` if all rows of the file are in the table.
     pub(super) rows: Option<Vec<u32>>,
     /// The names of the file's arrays, tensors or columns.
     pub(super) columns: Vec<String>,
@@ -27,8 +27,8 @@ pub(super) struct FileDetails {
 }
 
 impl Table {
-    /// Returns the name of every row's label. Refuses rows without a label, and names such as `nan` that often mean "no
-    /// label" unless they are among the `known` classes.
+    /// Returns the name of every row's label. Returns an error for rows without a label, and for names such as `nan`
+    /// that often mean "no label", unless they are among the `known` classes.
     pub fn label_names(&self, known: &[String]) -> Result<Vec<String>> {
         let Some(labels) = &self.labels else {
             return Err(Error::MissingKey {
@@ -69,7 +69,7 @@ impl Table {
                 self.list(&rows)
             )));
         }
-        // Integers beside class names are numbers of classes.
+        // If there are class names, integer labels are their indices.
         match (&self.class_names, labels) {
             (Some(classes), RawLabels::Integers(values)) => {
                 let name = |(row, value): (usize, &i64)| {
@@ -82,7 +82,7 @@ impl Table {
         }
     }
 
-    /// Returns the type of the label names: text if integer labels are numbers of class names.
+    /// Returns the type of the label names: the type of the labels, or text if the table has class names or no labels.
     pub fn label_kind(&self) -> Kind {
         match (&self.labels, &self.class_names) {
             (Some(labels), None) => labels.kind(),
@@ -110,7 +110,7 @@ impl Table {
         Some(table)
     }
 
-    /// Returns the place of a row's label in its file: `row 17` or, in a text file, `line 18`.
+    /// Returns where a row's label is in its file: `row 17` or, in a text file, `line 18`.
     pub fn place(&self, row: usize) -> String {
         match self.details.lines.as_ref().and_then(|lines| lines.get(row)) {
             Some(line) => format!("line {line}"),
@@ -127,7 +127,7 @@ impl Table {
         self.details.labels_file.as_deref().unwrap_or(&self.origin)
     }
 
-    /// Lists the first places and the number of the others.
+    /// Lists where the first of these rows are in the file, and the number of the others.
     fn list(&self, rows: &[usize]) -> String {
         const SHOWN: usize = 3;
         let shown: Vec<String> = rows.iter().take(SHOWN).map(|&row| self.place(row)).collect();
@@ -141,7 +141,7 @@ impl Table {
         Error::Data(format!("{}: label at {}: {problem}", self.label_origin(), self.place(row)))
     }
 
-    /// Reports a label that is no number of a class name.
+    /// Reports an integer label that is not the index of a class name.
     fn outside(&self, row: usize, value: i64, classes: usize) -> Error {
         let most = classes.saturating_sub(1);
         let problem = format!(

@@ -27,7 +27,8 @@ impl Table {
         }
     }
 
-    /// Writes rows of another table over own rows, or appends them; `places` holds pairs of own place and other row.
+    /// Replaces rows by rows of another table, or appends them. `places` holds pairs of a row of this table, or one
+    /// beyond its end, and a row of the other.
     pub(super) fn replace(&mut self, places: &[(usize, usize)], other: &Self) -> Result<()> {
         self.check_like(other)?;
         let mut places = places.to_vec();
@@ -75,7 +76,7 @@ impl Table {
         Ok(())
     }
 
-    /// Refuses a table that differs in dimensions, type of labels or ids, class names or encoder.
+    /// Returns an error if the other table differs in dimensions, type of labels or ids, class names or encoder.
     fn check_like(&self, other: &Self) -> Result<()> {
         let (own, others) = (self.embeddings.cols(), other.embeddings.cols());
         let kinds = |table: &Self| table.labels.as_ref().map(RawLabels::kind);

@@ -54,7 +54,7 @@ impl std::fmt::Display for DeviceChoice {
 }
 
 impl DeviceChoice {
-    /// Opens the device. If `auto` chose the CPU, the text says why.
+    /// Opens the device. If `auto` chose the CPU, the returned text gives the reason.
     pub fn open(self) -> Result<(Arc<dyn Device>, Option<String>)> {
         match self {
             Self::Cpu => Ok((Arc::new(Cpu), None)),
@@ -72,13 +72,13 @@ impl DeviceChoice {
 pub struct Listed {
     /// The choice that opens the device.
     pub choice: DeviceChoice,
-    /// The model name by the manufacturer.
+    /// The manufacturer's name of the model.
     pub model: String,
-    /// The bytes of its memory, if known.
+    /// The size of its memory in bytes, if known.
     pub memory: Option<u64>,
 }
 
-/// Returns the available devices. The text says why no NVIDIA graphics processor is usable, if none is.
+/// Returns the available devices, and the reason why no NVIDIA graphics processor is usable, if none is.
 pub fn list() -> (Vec<Listed>, Option<String>) {
     let mut found = vec![Listed { choice: DeviceChoice::Cpu, model: processor(), memory: None }];
     let why = match graphics_processors() {

@@ -1,24 +1,24 @@
 //! The devices for heavy work. A [`Device`] opens handles that own their data, which is uploaded, centered and packed
 //! once:
 //!
-//! - [`FitSession`]: the points of a fit and everything of size n×n. Metric and coefficients stay there between rounds;
-//!   only qualities are returned until the best iterate is known.
+//! - [`FitSession`]: the points of a fit and everything of size n×n. The metric and the coefficients stay on the device
+//!   between rounds; only qualities are returned until the best iterate is known.
 //! - [`ClassifierHandle`]: a fitted kernel machine that maps and classifies queries.
 //! - [`IndexHandle`]: points among which neighbors are searched. It returns *candidates*: all points that can be
-//!   neighbors within the rounding of the device's arithmetic. One routine on the host chooses among them in f64
-//!   ([`neighbors`](crate::neighbors)).
+//!   neighbors, given the rounding errors of the device. One routine on the host selects the neighbors among them in
+//!   f64 ([`neighbors`](crate::neighbors)).
 //!
 //! **Every device** gives the same neighbors, ranks and contrastive scores for one model file, because f64 on the host
-//! decides. Class probabilities agree to rounding; those of the calibration points are in the file. A call can fail,
-//! and a failed call changes nothing outside its handle.
+//! decides. Class probabilities agree up to rounding; those of the calibration points are stored in the file. A call
+//! can fail, and a failed call changes nothing outside its handle.
 //!
 //! **[`Cpu`]** gives the same bits for any number of threads and any batch. A classifier on a graphics processor
-//! (`Cuda`, behind the feature `cuda`) gives the bits of the CPU; a fit agrees to rounding.
+//! (`Cuda`, behind the feature `cuda`) gives the same bits as the CPU; a fit agrees up to rounding.
 //!
 //! [`DeviceChoice`] opens a device by its name.
 //!
-//! Calls get the [`Context`], whose workers are for the work of a device on the host. A device with threads or streams
-//! of its own need not use them. `examples/custom_device` is a device of plain loops.
+//! Every call gets the [`Context`], on whose worker threads a device can compute. A device with threads or streams of
+//! its own need not use them. `examples/custom_device` implements a device with plain loops.
 //!
 //! ```
 //! use dance::{Context, Matrix, device::{Cpu, Device, FitSize}};
@@ -55,14 +55,14 @@ pub trait Device: Send + Sync {
     /// Returns the name, such as `cpu` or `cuda:0`.
     fn name(&self) -> String;
 
-    /// Returns the bytes of memory that are free for a fit, as far as the device knows.
+    /// Returns the number of bytes that are free for a fit; `None` if the device does not know it.
     fn free_bytes(&self) -> Option<u64>;
 
-    /// Returns the bytes that a fit of this size takes at its peak.
+    /// Returns the number of bytes that a fit of this size takes at its peak.
     fn fit_bytes(&self, size: FitSize) -> u64;
 
-    /// Loads the points and allocates the memory of a fit. With `several` the session keeps the distances before any
-    /// metric is learned, because every setting of a search begins there.
+    /// Loads the points and allocates the memory of a fit. If `several` settings will be tried, the session keeps the
+    /// distances under the identity metric, because every setting begins with it.
     fn open_fit<'a>(
         &self,
         points: FitPoints<'a>,
@@ -112,13 +112,13 @@ pub struct FitPoints<'a> {
     pub held_out: &'a Matrix,
     /// The class index of every held-out point.
     pub held_out_labels: &'a [u32],
-    /// The orthonormal basis, one direction per row, that all points are coordinates in; `None` for the encoder's
+    /// The orthonormal basis, one direction per row, whose coordinates all points are; `None` for the encoder's
     /// coordinates. The largest entry of a metric G is taken in the encoder's coordinates: the largest `bᵢᵀ G bᵢ` over
-    /// the columns bᵢ.
+    /// the columns bᵢ of the basis.
     pub basis: Option<&'a Matrix>,
 }
 
-/// The parts of a fitted kernel machine.
+/// The parts of a fitted kernel machine with n training points, d dimensions and c classes.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineParts<'a> {
     /// The symmetric root of the metric, d×d.
@@ -134,7 +134,7 @@ pub struct MachineParts<'a> {
 /// The outcome of a kernel ridge regression; its coefficients stay on the device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Solved {
-    /// The quality at the held-out points; `None` without any.
+    /// The quality at the held-out points; `None` without such points.
     pub quality: Option<Quality>,
     /// The accuracy of the solution of the linear system.
     pub report: RidgeReport,
@@ -143,20 +143,20 @@ pub struct Solved {
 /// The best iterate of a fit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Iterate {
-    /// The metric `M`; `None` is the identity.
+    /// The metric; `None` is the identity.
     pub metric: Option<Matrix>,
-    /// The coefficients, n×c.
+    /// The coefficients, one row per training point, one column per class.
     pub beta: Matrix,
     /// The outputs at the held-out points, one row per point.
     pub held_out: Matrix,
 }
 
-/// The form in which the AGOP is computed.
+/// The form in which the AGOP (average gradient outer product) is computed. Both have the same result up to rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgopForm {
-    /// Forms every gradient.
+    /// Computes the gradient of every class at every point.
     Definition,
-    /// Sums over points and classes first.
+    /// Sums over points and classes before it multiplies by the points, so that no gradient is computed.
     Folded,
 }
 
@@ -174,8 +174,8 @@ pub trait FitSession {
     fn solve(&mut self, kernel: Kernel, ridge: f64, context: &Context<'_>) -> Result<Solved>;
 
     /// Replaces the metric by `G / max(G)`, where G is the AGOP of the last regression over the training points
-    /// `sample`, or over all if `None`. The largest entry is taken in the encoder's coordinates. `form` is the cheaper
-    /// one if `None`. Returns `false`, and keeps the metric, if the gradient vanishes everywhere.
+    /// `sample`, or over all if `None`. The largest entry is taken in the encoder's coordinates. If `form` is `None`,
+    /// the cheaper form is used. Returns `false`, and keeps the metric, if the gradient vanishes everywhere.
     fn learn(
         &mut self,
         sample: Option<&[usize]>,
@@ -201,21 +201,23 @@ pub trait FitSession {
     fn leave_one_out(&mut self, context: &Context<'_>) -> Result<Matrix>;
 }
 
-/// A loaded kernel machine. A row comes out the same in every batch.
+/// A loaded kernel machine. The result for a point does not depend on the other points of a call.
 pub trait ClassifierHandle: Send + Sync {
-    /// Returns `points · root`.
+    /// Returns `points · root`, the points mapped by the root of the metric.
     fn map(&self, points: &Matrix, context: &Context<'_>) -> Result<Matrix>;
 
-    /// Returns `K(mapped, centers) · beta` for mapped points: one row per point, one column per class.
+    /// Returns the outputs at mapped points: their kernel values with all training points, times the coefficients. One
+    /// row per point, one column per class.
     fn outputs(&self, mapped: &Matrix, context: &Context<'_>) -> Result<Matrix>;
 }
 
 /// Points that are loaded for searches.
 pub trait IndexHandle: Send + Sync {
-    /// Sets the reach of every point, as a squared distance: +∞ reaches everything, a negative number nothing.
+    /// Sets the reach of every point: the largest squared distance at which a query counts as near the point. With +∞
+    /// every query does, with a negative number none.
     fn set_reach(&mut self, squared: &[f64], context: &Context<'_>) -> Result<()>;
 
-    /// Loads queries, once for all searches with them.
+    /// Loads queries once, for several searches.
     fn ask<'a>(&'a self, queries: &'a Matrix, context: &Context<'_>) -> Result<Box<dyn Asked + 'a>>;
 
     /// Returns the largest number of queries to pass at once, which bounds the time between checks for cancellation.
@@ -226,8 +228,8 @@ pub trait IndexHandle: Send + Sync {
 
 /// Queries that are loaded for searches.
 pub trait Asked {
-    /// Returns for every query all points that can be among its `k` nearest. No missing point is nearer than the k-th
-    /// nearest of those listed, whatever the rounding; a short list is faster. With `reaching`, also returns all points
+    /// Returns for every query all points that can be among its `k` nearest. No unlisted point may be nearer than the
+    /// k-th nearest listed one, whatever the rounding; short lists are faster. With `reaching`, also returns all points
     /// that can have the query within their reach, which [`set_reach`](IndexHandle::set_reach) must have set before.
     fn candidates(&self, k: usize, reaching: bool, context: &Context<'_>) -> Result<Candidates>;
 
@@ -241,13 +243,13 @@ pub trait Asked {
 /// The candidates for neighbors that an index returns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Candidates {
-    /// Points that can be among the nearest.
+    /// For every query, the points that can be among its nearest.
     pub nearest: IdLists,
-    /// Points that can have the query within their reach; empty unless requested.
+    /// For every query, the points that can have it within their reach; empty unless requested.
     pub reaching: IdLists,
 }
 
-/// Returns the largest number below `too_many` that `fits`, by bisection; 0 always fits.
+/// Returns the largest number below `too_many` for which `fits` is true, by bisection; 0 if there is none.
 pub(crate) fn most_that_fit(mut too_many: usize, fits: impl Fn(usize) -> bool) -> usize {
     let mut most = 0;
     while too_many - most > 1 {
@@ -257,7 +259,7 @@ pub(crate) fn most_that_fit(mut too_many: usize, fits: impl Fn(usize) -> bool) -
     most
 }
 
-/// A list of point numbers for every query, one after the other.
+/// A list of point indices for every query, stored one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdLists {
     ends: Vec<usize>,
@@ -271,7 +273,7 @@ impl IdLists {
         self.ends.push(self.ids.len());
     }
 
-    /// Appends several lists, given one after the other and by their lengths.
+    /// Appends several lists: `ids` holds them one after the other, `lengths` holds their lengths.
     #[cfg(feature = "cuda")]
     pub(crate) fn extend_with(&mut self, ids: &[u32], lengths: impl IntoIterator<Item = usize>) {
         let mut end = self.ids.len();
@@ -289,7 +291,7 @@ impl IdLists {
         self.ids.extend_from_slice(&other.ids);
     }
 
-    /// Returns the ids in either of two lists of the same query, once and in ascending order.
+    /// Returns for every query the ids in its list here or in `other`, each once and in ascending order.
     pub(crate) fn union(&self, other: &Self) -> Self {
         let mut all = Self::default();
         for query in 0..self.len() {
@@ -301,7 +303,7 @@ impl IdLists {
         all
     }
 
-    /// Returns all lists, one after the other, and the end of each.
+    /// Returns the ids of all lists, list after list, and the end of each list among them.
     pub fn all(&self) -> (&[u32], &[usize]) {
         (&self.ids, &self.ends)
     }

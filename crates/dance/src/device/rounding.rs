@@ -1,4 +1,6 @@
-//! Rounding bounds for searches: how far products in f32 may be from the exact squared distances, on any device.
+//! Rounding bounds for searches on any device. A search ranks points r for a query q by `‖r‖² - 2·q·r` in f32; the
+//! bounds limit the difference of this number from its exact value. The reach of a point r, reach_r, is the largest
+//! squared distance at which a query counts as near it.
 
 use rayon::prelude::*;
 
@@ -9,12 +11,12 @@ use crate::numeric::matrix::Matrix;
 /// The largest squared norm whose products cannot overflow f32. Beyond it every point is a candidate.
 const LARGEST_NORM: f64 = 1e36;
 
-/// The points of an index, centered, with their norms and reaches, and the bounds on the rounding of products with
-/// them. The bounds hold for any order of the sums.
+/// The norms and reaches of an index's points after centering, from which bounds on rounding errors follow. The bounds
+/// hold for any order of summation.
 pub(super) struct RoundingBound {
     pub(super) dimensions: usize,
-    /// The mean that was subtracted from the points, if that makes them much shorter: rounding errors shrink with
-    /// norms.
+    /// The mean that was subtracted from the points; `None` if their norms would hardly shrink. Rounding errors grow
+    /// with norms.
     pub(super) center: Option<Vec<f32>>,
     /// The squared norms of the centered points.
     pub(super) norms: Vec<f32>,
@@ -22,11 +24,11 @@ pub(super) struct RoundingBound {
     pub(super) reach: Option<Reach>,
 }
 
-/// The reaches of the points.
+/// The reaches of the points: the largest squared distances at which a query counts as near a point.
 pub(super) struct Reach {
-    /// The largest finite reach, squared.
+    /// The largest finite reach.
     largest: f64,
-    /// `‖r‖² - reach_r`; -∞ reaches everything, +∞ nothing.
+    /// `‖r‖² - reach_r` for every point r; -∞ for an infinite reach, +∞ for a negative one, which no query is within.
     pub(super) offsets: Vec<f32>,
 }
 
@@ -52,7 +54,7 @@ impl RoundingBound {
         (rounding, centered)
     }
 
-    /// Sets the reach of every point, as a squared distance.
+    /// Sets the reach of every point: the largest squared distance at which a query counts as near the point.
     pub(super) fn set_reach(&mut self, squared: &[f64]) -> Result<()> {
         if squared.len() != self.norms.len() {
             return Err(Error::Shape {
@@ -69,7 +71,7 @@ impl RoundingBound {
         Ok(())
     }
 
-    /// Fails for a search by reach before [`set_reach`](Self::set_reach).
+    /// Returns an error if a search is by reach (`reaching`) and [`set_reach`](Self::set_reach) was not called before.
     pub(super) fn check_reach(&self, reaching: bool) -> Result<()> {
         if reaching && self.reach.is_none() {
             return Err(Error::Data("the reaches of the index's points were not set".into()));
@@ -77,9 +79,9 @@ impl RoundingBound {
         Ok(())
     }
 
-    /// Returns an upper bound on twice the error of `‖r‖² - 2·q·r` in f32, for a query with this squared norm after
-    /// centering. Its terms are the inner product (`d·u·‖q‖‖r‖`, doubled), the centering of both points, and the last
-    /// roundings. `None` if products may overflow.
+    /// Returns an upper bound on twice the error of `‖r‖² - 2·q·r` in f32 over all points r, for a query q with this
+    /// squared norm after centering. In d dimensions with unit roundoff u, its terms are the inner product
+    /// (`d·u·‖q‖‖r‖`, doubled), the centering of both points, and the last roundings. `None` if products may overflow.
     pub(super) fn slack(&self, query_norm: f64) -> Option<f32> {
         (query_norm.max(self.largest_norm) < LARGEST_NORM).then(|| self.error(query_norm) as f32)
     }
@@ -92,8 +94,8 @@ impl RoundingBound {
         2.0 * error + d * f64::from(f32::MIN_POSITIVE)
     }
 
-    /// Returns the largest `(‖r‖² - reach_r) - 2·q·r` in f32 that a point with the query within its reach can have;
-    /// `None` if products may overflow.
+    /// Returns the largest `(‖r‖² - reach_r) - 2·q·r` in f32 of a point r that has the query q within its reach; `norm`
+    /// is the query's squared norm after centering. `None` if products may overflow.
     pub(super) fn reaching_limit(&self, norm: f64) -> Option<f32> {
         let largest = self.reach.as_ref().map_or(0.0, |reach| reach.largest);
         if norm.max(self.largest_norm).max(largest) >= LARGEST_NORM {
@@ -118,7 +120,7 @@ mod tests {
         }
     }
 
-    /// Inner products in f32 by four orders of summation, as devices may choose them.
+    /// Returns an inner product in f32 by four orders of summation, as devices may choose them.
     fn products(a: &[f32], b: &[f32]) -> [f32; 4] {
         let forward = a.iter().zip(b).fold(0.0f32, |sum, (x, y)| sum + x * y);
         let backward = a.iter().zip(b).rev().fold(0.0f32, |sum, (x, y)| sum + x * y);
@@ -126,7 +128,8 @@ mod tests {
         [forward, backward, fused, halves(a, b)]
     }
 
-    /// Points that make rounding errors large: far from the origin, aligned with each other, or of alternating signs.
+    /// Draws points that make rounding errors large: far from the origin, aligned with each other, or of alternating
+    /// signs.
     fn nasty(kind: usize, rows: usize, d: usize, scale: f32, offset: f32, random: &mut Random) -> Matrix {
         let value = |at: usize, random: &mut Random| match kind {
             0 => random.normal() as f32,
@@ -143,8 +146,8 @@ mod tests {
         a.iter().zip(b).map(|(&x, &y)| (f64::from(x) - f64::from(y)).powi(2)).sum()
     }
 
-    /// The computed ranks of points are within half the slack of the exact ones, and no point whose reach is exactly its
-    /// distance to the query is lost.
+    /// The computed values of points are within half the slack of the exact ones, and no point whose reach is exactly
+    /// its squared distance to the query is lost.
     #[test]
     fn rounding_errors_stay_within_the_bounds() {
         let mut random = Random::new(8, 8);

@@ -2,8 +2,8 @@
 //!
 //! With n calibration points and t test points, all exchangeable, and scores without ties, the number of covered test
 //! points has the distribution `BetaBinomial(t, k, n+1-k)`, `k = ⌈(1-α)(n+1)⌉`. Example: at α = 0.1 with the numbers
-//! below, a coverage of 0.888 on 735 points is within chance, and 0.85 is not. Computed exactly from the ratios of
-//! neighboring probabilities; cost `O(t)`.
+//! below, a coverage of 0.888 on 735 points is within chance, and 0.85 is not. The distribution is computed exactly
+//! from the ratios of neighboring probabilities, at the cost `O(t)`.
 //!
 //! ```
 //! let band = dance::evaluation::CoverageBand::new(1467, 735, 0.1);
@@ -13,7 +13,8 @@
 
 use crate::scores::threshold::order_index;
 
-/// The distribution of the coverage on test points: `BetaBinomial(t, k, n+1-k)`, divided by t.
+/// The distribution of the coverage on t test points after calibration on n points: `BetaBinomial(t, k, n+1-k)`,
+/// divided by t. The [module](self) defines k.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoverageBand {
     /// `P(covered ≤ j)` for j = 0 … t.
@@ -55,7 +56,7 @@ impl CoverageBand {
         self.cumulative.len() - 1
     }
 
-    /// Returns the central interval in which the coverage lies with this probability.
+    /// Returns the ends of the central interval in which the coverage lies with this probability.
     pub fn interval(&self, probability: f64) -> (f64, f64) {
         let tail = (1.0 - probability) / 2.0;
         let share = |covered: usize| covered as f64 / self.test().max(1) as f64;

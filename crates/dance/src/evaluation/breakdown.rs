@@ -20,7 +20,7 @@ use crate::scores::sets::Sets;
 
 /// The number of groups by confidence and by frequency.
 const FIFTHS: usize = 5;
-/// The names of these groups, ascending.
+/// The names of the groups by confidence and by frequency, from the lowest to the highest values.
 const NAMES: [&str; FIFTHS] = ["lowest", "low", "middle", "high", "highest"];
 /// The names of the groups by set size.
 const SIZES: [&str; STRATA.len() + 1] = ["0 or 1", "2 to 3", "4 to 10", "11 to 100", "over 100"];
@@ -32,20 +32,20 @@ pub struct Portion {
     pub name: String,
     /// The number of points.
     pub points: usize,
-    /// Share of the sets that hold the true label.
+    /// The share of the sets that hold the true label.
     pub coverage: f64,
-    /// Mean number of labels in a set.
+    /// The mean number of labels in a set.
     pub size: f64,
 }
 
 /// Coverage by group, without the groups that have no points; see the [module](self).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Breakdown {
-    /// Fifths by the largest class probability; empty if probabilities are not given.
+    /// Fifths of the points by their largest class probability; empty if probabilities are not given.
     pub by_confidence: Vec<Portion>,
-    /// Groups by set size.
+    /// Groups of points by the size of their sets.
     pub by_size: Vec<Portion>,
-    /// Fifths by the number of points with the same label.
+    /// Fifths of the points by the number of points with the same label.
     pub by_frequency: Vec<Portion>,
 }
 
@@ -83,12 +83,13 @@ impl Breakdown {
     }
 }
 
-/// Returns the fifth of every value, from 0. Equal values share a fifth.
+/// Returns the index of every value's fifth: 0 for the lowest values, 4 for the highest. Equal values have the same
+/// fifth.
 fn fifths(values: &[f64]) -> Vec<usize> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     let of = |value: &f64| {
-        // The rank of the middle one of the equal values.
+        // The rank of the middle one of the values that equal this one.
         let below = sorted.partition_point(|other| other < value);
         let equal = sorted[below..].partition_point(|other| other <= value);
         (((2 * below + equal) * FIFTHS) / (2 * sorted.len()).max(1)).min(FIFTHS - 1)
@@ -96,7 +97,8 @@ fn fifths(values: &[f64]) -> Vec<usize> {
     values.iter().map(of).collect()
 }
 
-/// Returns coverage and size of every group that has points; `part` is the group of a row.
+/// Returns coverage and mean set size of every group that has points. `part(row)` is the index of a row's group in
+/// `names`.
 fn portions(sets: &Sets, labels: &[u32], names: &[&str], part: impl Fn(usize) -> usize) -> Vec<Portion> {
     let mut sums = vec![[0usize; 3]; names.len()];
     for (row, &label) in labels.iter().enumerate() {

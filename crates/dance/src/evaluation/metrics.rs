@@ -1,15 +1,17 @@
 //! Metrics of prediction sets (the paper, §4.1.3).
 //!
-//! - **Cov** share of sets that hold the true label; **Size** mean number of labels; share of empty sets; share of
-//!   singletons and of correct ones among them; **Acc** top-1 accuracy of the classifier.
-//! - **CCV** `100·mean_y |Cov_y - (1-α)|` over the classes with points, and the part of it from classes below `1-α`.
-//!   Sets of all labels have a CCV of `100·α`. With m test points per class, sets with perfect coverage have an
-//!   expected CCV of `100·E|Bin(m,1-α)/m - (1-α)|` (5.99 at m = 10, α = 0.05). Its mean over the classes is the **noise
-//!   floor**.
+//! - **Cov**: the share of sets that hold the true label. **Size**: the mean number of labels. Further the shares of
+//!   empty sets, of singletons (sets with one label) and of correct singletons. **Acc**: the top-1 accuracy of the
+//!   classifier.
+//! - **CCV** (class coverage violation): `100·mean_y |Cov_y - (1-α)|` over the classes y that have points, where Cov_y
+//!   is the coverage of class y; and the part of it from classes whose coverage is below `1-α`. Sets that hold all
+//!   labels have a CCV of `100·α`. With m test points per class, sets with perfect coverage have an expected CCV of
+//!   `100·E|Bin(m,1-α)/m - (1-α)|` (5.99 at m = 10, α = 0.05). Its mean over the classes is the **noise floor**.
 //! - **Class deviation** `100·√(mean_y (Cov_y - (1-α))² - noise)`. The noise is the variance α(1-α)/m of the coverage
 //!   of m test points at perfect coverage, so the value is 0 if classes differ by no more than chance.
 //! - **Macro coverage**: the mean over classes of their coverage, with equal weights.
-//! - **SSCV** `100·max |Cov_s - (1-α)|` over the strata of set size 0-1, 2-3, 4-10, 11-100, 101+.
+//! - **SSCV** (size-stratified coverage violation): `100·max |Cov_s - (1-α)|` over the strata s of set sizes 0-1, 2-3,
+//!   4-10, 11-100 and above 100.
 //!
 //! Cost: one pass over the sets.
 //!
@@ -37,13 +39,13 @@ pub struct Metrics {
     pub points: usize,
     /// The error level α of the sets.
     pub alpha: f64,
-    /// Share of points whose most probable label is right.
+    /// The share of points whose most probable label is right.
     pub accuracy: Option<f64>,
-    /// Share of sets that hold the true label.
+    /// The share of sets that hold the true label.
     pub coverage: f64,
-    /// Mean number of labels in a set.
+    /// The mean number of labels in a set.
     pub size: f64,
-    /// CCV, in per cent.
+    /// The class coverage violation (CCV), in per cent.
     pub class_violation: f64,
     /// The noise floor: the expected CCV at perfect coverage.
     pub class_violation_floor: f64,
@@ -55,18 +57,19 @@ pub struct Metrics {
     /// The mean coverage of the classes.
     #[serde(default)]
     pub macro_coverage: f64,
-    /// SSCV, in per cent.
+    /// The size-stratified coverage violation (SSCV), in per cent.
     pub size_violation: f64,
-    /// Share of empty sets.
+    /// The share of empty sets.
     pub empty: f64,
-    /// Share of sets with one label.
+    /// The share of sets with one label.
     pub singletons: f64,
-    /// Share of correct labels among these sets; `None` without such sets.
+    /// The share of right labels among the sets with one label; `None` without such sets.
     pub singleton_hits: Option<f64>,
 }
 
 impl Metrics {
-    /// Compares `sets` with the true `labels` (each below `classes`); `best` holds the classifier's labels.
+    /// Compares `sets` of error level `alpha` with the true `labels`, each below `classes`. `best` holds the most
+    /// probable label of every point.
     pub fn new(
         sets: &Sets,
         labels: &[u32],
@@ -74,7 +77,7 @@ impl Metrics {
         alpha: f64,
         best: Option<&[u32]>,
     ) -> Result<Self> {
-        // Refuse sizes and labels that do not fit.
+        // Return an error if sizes or labels do not fit.
         let agree = |what: &str, found: usize| {
             if found == sets.len() {
                 return Ok(());
@@ -97,7 +100,7 @@ impl Metrics {
                 problem: format!("{} is not below the number of classes, {classes}", labels[row]),
             });
         }
-        // Count hits and points: in all, by class, and by stratum of set size.
+        // Count points and covered points (hits): over all sets, by class, and by stratum of set size.
         let n = sets.len() as f64;
         let (mut covered, mut empty, mut singletons, mut singleton_hits) = (0, 0, 0, 0);
         let mut by_class = vec![(0, 0); classes];
@@ -136,7 +139,7 @@ impl Metrics {
     }
 }
 
-/// Returns the coverage `hits/points` minus `1-α`.
+/// Returns the coverage `hits / points` minus the nominal coverage `1-α`.
 fn gap((hits, points): (usize, usize), alpha: f64) -> f64 {
     hits as f64 / points as f64 - (1.0 - alpha)
 }
@@ -148,19 +151,21 @@ fn mean_over_classes(by_class: &[(usize, usize)], value: impl Fn((usize, usize))
     100.0 * sum / f64::from(count.max(1))
 }
 
-/// Returns the class deviation in per cent, from `(hits, points)` of every class.
+/// Returns the class deviation in per cent, from the numbers `(hits, points)` of covered and all points of every class.
 fn class_deviation(by_class: &[(usize, usize)], alpha: f64) -> f64 {
     let noise = |points: usize| alpha * (1.0 - alpha) / points as f64;
     let beyond = mean_over_classes(by_class, |pair| gap(pair, alpha).powi(2) - noise(pair.1)) / 100.0;
     100.0 * beyond.max(0.0).sqrt()
 }
 
-/// Returns the CCV in per cent, from `(hits, points)` of every class; classes without points do not count.
+/// Returns the class coverage violation (CCV) in per cent, from the numbers `(hits, points)` of covered and all points
+/// of every class. Classes without points do not count.
 pub fn class_coverage_violation(by_class: &[(usize, usize)], alpha: f64) -> f64 {
     mean_over_classes(by_class, |pair| gap(pair, alpha).abs())
 }
 
-/// Returns the expected CCV if every point is covered with probability `1-α`, from the number of points of every class.
+/// Returns the expected class coverage violation if every point is covered with probability `1-α`, from the number of
+/// points of every class.
 pub fn noise_floor(points: impl IntoIterator<Item = usize>, alpha: f64) -> f64 {
     let mut counts: Vec<usize> = points.into_iter().filter(|&points| points > 0).collect();
     counts.sort_unstable();
@@ -169,7 +174,8 @@ pub fn noise_floor(points: impl IntoIterator<Item = usize>, alpha: f64) -> f64 {
     100.0 * runs.sum::<f64>() / counts.len().max(1) as f64
 }
 
-/// Returns `E|Bin(m,p)/m - p|` by de Moivre's formula: `E|X - mp| = 2ν·C(m,ν)·p^ν·(1-p)^(m-ν+1)`, `ν = ⌊mp⌋ + 1`.
+/// Returns `E|Bin(m,p)/m - p|`, the mean absolute deviation of a binomial share, by de Moivre's formula:
+/// `E|X - mp| = 2ν·C(m,ν)·p^ν·(1-p)^(m-ν+1)`, `ν = ⌊mp⌋ + 1`.
 pub fn mean_deviation(m: usize, p: f64) -> f64 {
     if m == 0 || !(p > 0.0 && p < 1.0) {
         return 0.0;

@@ -2,11 +2,11 @@
 //!
 //! - **Log loss**: the mean of `-ln p` of the true label, with p at least 1e-15, so that a single p of 0 keeps it
 //!   finite.
-//! - **Brier score**: the mean over points of `‖p - y‖²`, y one-hot.
-//! - **ECE**, the expected calibration error: points are in 15 groups of equal width by the probability of their most
-//!   probable label. ECE is the mean over groups, weighted by points, of the distance between the mean probability and
-//!   the share of correct labels. It is biased upwards for few points, so the groups of several runs are first added up
-//!   by [`merge`](ProbabilityMetrics::merge).
+//! - **Brier score**: the mean over points of `‖p - y‖²`, with the probabilities p and the one-hot label y of a point.
+//! - **ECE**, the expected calibration error: points are divided into 15 groups of equal width by the probability of
+//!   their most probable label. ECE is the mean over groups, weighted by points, of the distance between the mean
+//!   probability and the share of correct labels. It is biased upwards for few points, so the groups of several runs
+//!   are first added up by [`merge`](ProbabilityMetrics::merge).
 //!
 //! ```
 //! use dance::{Matrix, evaluation::ProbabilityMetrics};
@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::numeric::argmax;
 use crate::numeric::matrix::Matrix;
 
-/// The number of groups of the calibration error.
+/// The number of groups of points in the expected calibration error.
 const GROUPS: usize = 15;
 /// The smallest probability in the log loss.
 const LEAST: f64 = 1e-15;
@@ -33,9 +33,9 @@ const LEAST: f64 = 1e-15;
 pub struct ProbabilityMetrics {
     /// The number of points.
     pub points: usize,
-    /// The sum of `-ln p` of the true labels.
+    /// The sum over points of `-ln p`, with the probability p of the true label.
     log_loss: f64,
-    /// The sum of `‖p - y‖²`.
+    /// The sum over points of `‖p - y‖²`, with the probabilities p and the one-hot label y of a point.
     squares: f64,
     /// For every group: the number of points, the sum of their largest probabilities, and the number of correct labels.
     groups: Vec<(usize, f64, usize)>,
@@ -81,7 +81,7 @@ impl ProbabilityMetrics {
         }
     }
 
-    /// Returns the mean of `-ln p` of the true label.
+    /// Returns the log loss: the mean of `-ln p`, with the probability p of the true label.
     pub fn log_loss(&self) -> f64 {
         self.log_loss / self.points.max(1) as f64
     }

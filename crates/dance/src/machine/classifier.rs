@@ -1,7 +1,8 @@
 //! The kernel machine as a plain classifier: maps queries and predicts their classes, without calibration.
 //!
-//! A machine is loaded onto a device once. Queries are rows of embeddings as the encoder made them, read in place.
-//! Mapping costs `2·d²` flops per query, class probabilities `2·n_train·(d + c)`.
+//! A machine is loaded onto a device once. Queries are rows of embeddings as the encoder made them, read in place. With
+//! n training points, d dimensions and c classes, mapping costs `2·d²` flops per query, and class probabilities cost
+//! `2·n·(d + c)`.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::event::Event;
 use crate::numeric::argmax;
 use crate::numeric::matrix::{Matrix, Rows, check_finite, check_finite_rows};
 
-/// Queries of one block. It bounds the memory beside the result.
+/// The number of queries in one block. It bounds the memory that is needed beside the result.
 const BLOCK: usize = 2048;
 
 /// The classes of queries, with their probabilities.
@@ -23,18 +24,19 @@ const BLOCK: usize = 2048;
 pub struct Classified {
     /// The class with the largest output, for every query.
     pub labels: Vec<u32>,
-    /// The class probabilities, one row per query. Their floor can tie the largest ones; `labels` is not affected.
+    /// The class probabilities, one row per query. Several may be equal and largest after they were clamped; `labels`
+    /// follow from the values before.
     pub probabilities: Matrix,
 }
 
 impl Classified {
-    /// Takes the most probable label of every row, and the first one among equals.
+    /// Classifies by `probabilities`: the label of a row is the most probable one, the first on a tie.
     pub(crate) fn most_probable(probabilities: Matrix) -> Self {
         let labels = (0..probabilities.rows()).map(|row| argmax(probabilities.row(row)) as u32).collect();
         Self { labels, probabilities }
     }
 
-    /// Returns a probability; 0 for classes that only calibration points have.
+    /// Returns the probability of `label` for the query `row`; 0 for a class that only calibration points have.
     pub fn probability(&self, row: usize, label: u32) -> f32 {
         self.probabilities.row(row).get(label as usize).copied().unwrap_or(0.0)
     }
@@ -56,7 +58,7 @@ impl std::fmt::Debug for Classifier {
 }
 
 impl Classifier {
-    /// Loads a machine onto a device. `normalizer` is that of its training points; `scale` maps outputs to
+    /// Loads a machine onto a device. `normalizer` normalised its training points; `scale` maps outputs to
     /// probabilities.
     pub fn open(
         device: &dyn Device,
@@ -71,7 +73,8 @@ impl Classifier {
         Ok(Self { handle, normalizer: normalizer.clone(), dimensions: rfm.train.cols(), scale })
     }
 
-    /// Maps queries to the space in which all distances are taken.
+    /// Normalises queries and maps them by the root of the learned metric. All distances are taken between mapped
+    /// points.
     pub fn transform<'q>(&self, queries: impl Into<Rows<'q>>, context: &Context<'_>) -> Result<Matrix> {
         let queries = queries.into();
         let mut mapped = Matrix::with_columns(self.dimensions);
@@ -111,7 +114,8 @@ impl Classifier {
         Ok(())
     }
 
-    /// Fails for queries of another width, an incomplete row, or numbers that are not finite.
+    /// Returns an error if queries have another number of dimensions, an incomplete row, or a number that is not
+    /// finite.
     fn check(&self, queries: Rows<'_>) -> Result<()> {
         if queries.cols() != self.dimensions || !queries.values().len().is_multiple_of(self.dimensions.max(1))
         {
@@ -136,7 +140,7 @@ impl Classifier {
         Ok(block)
     }
 
-    /// Maps normalised points. A row comes out the same in every batch.
+    /// Maps normalised points by the root of the metric. The result for a point does not depend on the other points.
     pub(crate) fn map(&self, points: &Matrix, context: &Context<'_>) -> Result<Matrix> {
         let mapped = self.handle.map(points, context)?;
         check_finite("mapped points (scale the embeddings down, or normalise them)", &mapped)?;
@@ -155,7 +159,8 @@ impl Classifier {
         self.handle.outputs(mapped, context)
     }
 
-    /// Returns every mapped point's probability of its own label; 0 for labels that the kernel machine does not have.
+    /// Returns for every mapped point the probability of its own label; 0 for a label that the kernel machine does not
+    /// have.
     pub(crate) fn own_probabilities(
         &self,
         mapped: &Matrix,

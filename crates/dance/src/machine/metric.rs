@@ -1,7 +1,7 @@
 //! The learned metric `M`, a symmetric positive semidefinite d×d matrix, and its symmetric root `R`.
 //!
 //! Fitting needs `M` alone (see `device::cpu`). The root is computed once, for the model, by an eigendecomposition of
-//! about `10·d³` flops; negative eigenvalues are set to 0. It needs f64, so the host computes it on every device.
+//! about `10·d³` flops; negative eigenvalues are set to 0. It needs f64, so the host computes it for every device.
 
 use faer::Mat;
 
@@ -29,7 +29,7 @@ pub(super) fn symmetric_root(metric: &Matrix) -> Result<Matrix> {
             "the learned metric has no root: it contains numbers that are not finite".into(),
         ));
     };
-    // V·√Λ·Vᵀ as a product of V·Λ^(1/4) with its transpose.
+    // The root V·√Λ·Vᵀ, from eigenvectors V and eigenvalues Λ, as a product of V·Λ^(1/4) with its transpose.
     let half = Mat::from_fn(d, d, |row, col| vectors[(row, col)] * values[col].max(0.0).powf(0.25));
     let mut root = Mat::<f64>::zeros(d, d);
     linalg::product(root.as_mut(), half.as_ref(), half.transpose());

@@ -1,9 +1,11 @@
-//! Class probabilities from the outputs of a kernel machine: `p_y ∝ max(f_y, floor)^power`.
+//! Class probabilities from the outputs of a kernel machine: `p_y ∝ max(f_y, floor)^power`, with the output f_y of
+//! class y.
 //!
 //! The outputs of a regression on one-hot labels order the classes well, but they are shrunk towards 0, and half of
 //! them lie below 0. **clamp** (from xRFM and the paper) clamps them between a fixed floor and one minus the floor,
-//! with power 1. With many classes the floors alone outweigh the best class. **calibrated** chooses floor and power by
-//! the log loss on held-out points. These are the validation points of the kernel's settings, never calibration points.
+//! with power 1. With many classes the floors alone outweigh the best class. **calibrated** selects floor and power by
+//! the log loss on held-out points. These are the points that validated the kernel's settings, never calibration
+//! points.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -17,17 +19,17 @@ use crate::numeric::matrix::Matrix;
 pub enum Probabilities {
     /// Clamps outputs between a fixed floor and one minus it, and divides by their sum.
     Clamp,
-    /// Raises outputs above a floor to a power; held-out points choose both.
+    /// Raises outputs above a floor to a power. Floor and power are fitted to held-out points.
     #[default]
     Calibrated,
 }
 
-/// The map from outputs to class probabilities, `p_y ∝ min(max(f_y, floor), ceiling)^power`.
+/// The map from the outputs f_y of the classes y to their probabilities, `p_y ∝ min(max(f_y, floor), ceiling)^power`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputScale {
-    /// The least value of every class.
+    /// The floor to which smaller outputs are raised.
     pub floor: f32,
-    /// The largest value of a class, if there is a limit.
+    /// The ceiling to which larger outputs are lowered, if any.
     pub ceiling: Option<f32>,
     /// The power; 1 keeps proportions, larger powers favour large outputs.
     pub power: f64,
@@ -38,18 +40,18 @@ pub fn default_floor(classes: usize) -> f32 {
     1e-3f32.min(0.1 / classes.max(1) as f32)
 }
 
-/// Floors that are compared.
+/// The floors among which the fit selects.
 const FLOORS: [f32; 7] = [1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1];
-/// The range of powers that is searched.
+/// The range in which the fit searches for the power.
 const POWERS: (f64, f64) = (0.25, 16.0);
 /// The mode of the prior on the power. The prior is Gaussian in the log of the power. It keeps a few held-out points
 /// that are all classified correctly from making probabilities extreme.
 const USUAL_POWER: f64 = 3.0;
-/// The strength of the prior: a difference of 1 in the log of the power costs as much as this log loss in total.
+/// The strength of the prior: a difference of 1 in the log of the power adds this much to the total log loss.
 const FIRMNESS: f64 = 2.0;
-/// Steps of the golden-section search. Each keeps 0.618 of the range, all together 1e-6 of it.
+/// The number of steps of the golden-section search. Each keeps 0.618 of the range, all steps together about 1e-6.
 const STEPS: usize = 30;
-/// Points of one parallel task.
+/// The number of points in one parallel task.
 const PART: usize = 128;
 
 impl OutputScale {
@@ -91,7 +93,7 @@ impl OutputScale {
         best.1
     }
 
-    /// Returns the mean of `-ln p` of the labels.
+    /// Returns the log loss on points: the mean of `-ln p`, with the probability p of a point's label.
     pub fn log_loss(&self, outputs: &Matrix, labels: &[u32]) -> f64 {
         let mut weights = Vec::new();
         let of = |(row, &label): (usize, &u32)| {
@@ -134,21 +136,22 @@ impl OutputScale {
     }
 }
 
-/// The logarithms of outputs above a floor: a power becomes a product, which the search takes a hundred times. The
-/// parts do not depend on the number of threads, and their sums are added in order.
+/// The logarithms of outputs above a floor. With them a power is only a product, and the search computes about a
+/// hundred powers. The division of points into `parts` does not depend on the number of threads, and the parts' sums
+/// are added in order.
 struct LogOutputs {
     parts: Vec<Vec<LogRow>>,
 }
 
-/// The logarithms of a point's outputs relative to its largest.
+/// The logarithms of a point's outputs, each output divided by the largest.
 struct LogRow {
-    /// The outputs above the floor.
+    /// The logarithms of the outputs above the floor.
     above: Vec<f64>,
-    /// The floor.
+    /// The logarithm of the floor.
     floor: f64,
-    /// The number of outputs at the floor.
+    /// The number of outputs at or below the floor.
     others: f64,
-    /// The output of the point's own label.
+    /// The logarithm of the output of the point's own label.
     own: f64,
 }
 
@@ -168,7 +171,7 @@ impl LogOutputs {
         Self { parts: rows.par_chunks(PART).map(part).collect() }
     }
 
-    /// Returns the sum of `-ln p` of the labels.
+    /// Returns the sum over points of `-ln p`, with the probability p of a point's label at this `power`.
     fn log_loss(&self, power: f64) -> f64 {
         let of = |row: &LogRow| {
             let above: f64 = row.above.iter().map(|log| (power * log).exp()).sum();
@@ -246,7 +249,7 @@ mod tests {
         }
     }
 
-    /// The logarithms give the loss of the definition.
+    /// The log loss from logarithms equals the log loss by definition.
     #[test]
     fn logarithms_give_the_loss_of_the_formula() {
         let (outputs, labels) = drawn(300, 5);

@@ -1,13 +1,15 @@
-//! The Recursive Feature Machine: kernel ridge regression and AGOP in turns (the paper, §2.3 and appendix B).
+//! The Recursive Feature Machine: kernel ridge regression and its AGOP (average gradient outer product) in turns (the
+//! paper, §2.3 and appendix B). M is the metric, β the coefficients, and G the AGOP:
 //!
 //! ```text
 //! M₀ = I;  for t = 0…rounds:  fit βₜ under Mₜ;  score it on the validation points;  Mₜ₊₁ = G / max(G)
 //! ```
-//! The best iterate wins; on some data that is M₀. The loop ends early if accuracy falls below best/1.1. A round costs
-//! `n³/3 + 2n²c` for the regression, and the cost of the AGOP's form for the metric.
+//! The best iterate is kept; on some data that is M₀. The loop ends early if accuracy falls below best/1.1. With n
+//! points and c classes, the regression of a round costs `n³/3 + 2n²c` flops; `device::cpu::agop` has the cost of the
+//! AGOP.
 //!
-//! The loop uses the metric without its root: `M` enters distances as `aMbᵀ` and the AGOP through `ZM` (see
-//! `device::cpu`). The root is computed once, for the model.
+//! The loop uses the metric without its root: distances of points a and b need products `aMbᵀ`, and the AGOP needs `ZM`
+//! for the points Z (see `device::cpu`). The root is computed once, for the model.
 
 use std::time::Instant;
 
@@ -25,7 +27,7 @@ use crate::setters::setters;
 
 /// The loop ends if accuracy falls below the best divided by this.
 const COLLAPSE: f64 = 1.1;
-/// The stream of random numbers that draws AGOP points.
+/// The tag of the random stream that draws the points over which the AGOP is averaged.
 const SAMPLE_PURPOSE: u64 = 0xa60b;
 
 /// The settings of the loop that are not searched over.
@@ -37,8 +39,9 @@ pub struct RfmConfig {
     pub ridge: f64,
     /// The largest number of AGOP updates.
     pub rounds: usize,
-    /// The largest number of points over which the AGOP is averaged; a seeded sample if there are more, all if `None`.
-    /// The AGOP is a mean over points, so thousands determine it. Its cost is proportional to the number.
+    /// The largest number of points over which the AGOP is averaged. If there are more, a seeded sample is drawn; with
+    /// `None` all points are used. The AGOP is a mean over points, so thousands determine it, and its cost is
+    /// proportional to their number.
     pub agop_points: Option<usize>,
     /// The number of rounds without a better validation score that ends the loop; `None` sets no such limit.
     pub patience: Option<usize>,
@@ -75,14 +78,14 @@ impl RfmConfig {
 /// The best iterate of a loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Best {
-    /// The number of AGOP updates behind the iterate.
+    /// The number of AGOP updates before the iterate.
     pub(super) round: usize,
-    /// The iterate's quality on the held-out points; `None` without any.
+    /// The iterate's quality on the held-out points; `None` without such points.
     pub(super) quality: Option<Quality>,
 }
 
-/// Runs the loop from the identity metric. The session keeps the best iterate by the held-out points, or the last one
-/// without any. `train` is the number of training points.
+/// Runs the loop from the identity metric. The session keeps the iterate that is best on the held-out points, or the
+/// last one without such points. `train` is the number of training points.
 pub(super) fn iterate(
     session: &mut dyn FitSession,
     train: usize,
@@ -152,7 +155,7 @@ fn agop_sample(train: usize, config: &RfmConfig) -> Option<Vec<usize>> {
 /// A fitted kernel machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rfm {
-    /// The kernel; its bandwidth is a distance in mapped space.
+    /// The kernel; its bandwidth is a distance under the learned metric.
     pub kernel: Kernel,
     /// The symmetric root of the metric, d×d.
     pub metric_root: Matrix,
@@ -160,9 +163,9 @@ pub struct Rfm {
     pub train: Matrix,
     /// The labels of the training points.
     pub labels: Vec<u32>,
-    /// The coefficients, n×c.
+    /// The coefficients, one row per training point, one column per class.
     pub beta: Matrix,
-    /// The number of AGOP updates behind the metric.
+    /// The number of AGOP updates that led to the metric.
     pub rounds: usize,
 }
 
@@ -182,7 +185,8 @@ impl Rfm {
         Ok(Self { kernel, metric_root, train, labels, beta: iterate.beta, rounds })
     }
 
-    /// Fits a setting to normalised points, without search and held-out points: the last round wins.
+    /// Fits a machine with this kernel to normalised points, without search and held-out points; the result of the last
+    /// round is kept.
     pub fn fit(
         device: &dyn Device,
         points: Part,
@@ -194,7 +198,7 @@ impl Rfm {
         Self::fit_in(device, points, None, classes, kernel, config, context)
     }
 
-    /// Fits a setting to points that are coordinates in `basis`, if there is one.
+    /// Fits a machine with this kernel. If there is a `basis`, the points are coordinates in it.
     pub(super) fn fit_in(
         device: &dyn Device,
         points: Part,

@@ -1,10 +1,11 @@
-//! The fit of points that are fewer than their dimensions: in the span of the points.
+//! Fits on fewer points than dimensions, computed in the span of the points.
 //!
-//! Distances between points, and every metric learned from them, live in the span of the points. A fit on n points of
-//! more than n dimensions therefore uses their coordinates in an orthonormal basis B of the span, and no cost grows with d².
-//! Only the root of the learned metric is mapped back: `R = Bᵀ R_n B`. If no metric is learned, the root is the
-//! identity of all d dimensions, because new points have a part outside the span. The metric is divided by its largest
-//! entry in the original coordinates. That entry is on the diagonal, so it takes `2·n²·d` flops to find.
+//! Distances between points, and every metric learned from them, depend only on the span of the points. A fit on n
+//! points with more than n dimensions therefore uses their coordinates in an orthonormal basis B of the span, and no
+//! cost grows with the square of the dimensions d. Only the root R_n of the metric in these coordinates is mapped back:
+//! `R = Bᵀ R_n B`. If no metric is learned, the root is the identity of all d dimensions, because new points have a
+//! part outside the span. The metric is divided by its largest entry in the original coordinates. That entry is on the
+//! diagonal, so finding it takes `2·n²·d` flops.
 
 use faer::Mat;
 
@@ -16,27 +17,28 @@ use crate::numeric::matrix::Matrix;
 /// Directions whose squared length is below this share of the largest are rounding errors.
 const NEGLIGIBLE: f64 = 1e-13;
 
-/// The largest number of points; with more, the n×n eigendecomposition takes longer than it saves.
+/// The largest number n of points that are fitted in their span; with more, the n×n eigendecomposition takes longer
+/// than it saves.
 const MOST_POINTS: usize = 2048;
 
 /// An orthonormal basis of some points.
 #[derive(Debug)]
 pub(super) struct Span {
-    /// The basis, one direction per row, r×d.
+    /// The basis of r directions, one per row, r×d.
     pub(super) basis: Matrix,
     /// The coordinates of the points, n×r.
     pub(super) coordinates: Matrix,
 }
 
 impl Span {
-    /// Returns the bytes that the basis takes at its peak: the points, their inner products and the eigenvectors, in
-    /// f64.
+    /// Returns the number of bytes that computing the basis takes at its peak: the points, their inner products and the
+    /// eigenvectors, in f64.
     pub(super) fn bytes(points: &Matrix) -> u64 {
         let (n, d) = (points.rows() as u64, points.cols() as u64);
         8 * n.saturating_mul(2 * d + 5 * n)
     }
 
-    /// Returns the span of points that are fewer than their dimensions; `None` if it would save nothing.
+    /// Returns the span of points if they are fewer than their dimensions; `None` if it would save nothing.
     pub(super) fn of(points: &Matrix, context: &Context<'_>) -> Option<Self> {
         let (n, d) = (points.rows(), points.cols());
         if n >= d || n > MOST_POINTS {
@@ -64,7 +66,8 @@ impl Span {
         })
     }
 
-    /// Maps a machine that was fitted in the span back to the original dimensions; `train` has its points there.
+    /// Maps a machine that was fitted in the span back to the original dimensions; `train` holds its training points
+    /// there.
     pub(super) fn expand(&self, machine: Rfm, train: Matrix, context: &Context<'_>) -> Rfm {
         let (r, d) = (self.basis.rows(), self.basis.cols());
         let metric_root = if machine.rounds == 0 {

@@ -1,4 +1,4 @@
-//! Settings of the method as users write them, and their only check.
+//! The settings of the method as users write them, and the check that turns them into a [`Method`].
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use super::{
 use crate::error::{Error, Result};
 use crate::setters::setters;
 
-// What else to do about a contradiction than to drop a setting.
+// Alternatives to dropping a setting that contradicts another one.
 const DANCE: &str = ", or choose `method` = dance";
 const POSTERIOR: &str = ", or choose `method` = posterior";
 const FULL: &str = ", or choose `calibration` = full";
@@ -19,7 +19,7 @@ const FULL: &str = ", or choose `calibration` = full";
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ConformalConfig {
-    /// The method; `None` is the posterior, or fuse where the posterior needs more memory than there is.
+    /// The method. `None` is the posterior, or fuse if the posterior needs more memory than there is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<MethodName>,
     /// The use of calibration points; `None` is reuse for the method dance and full for the others.
@@ -27,17 +27,18 @@ pub struct ConformalConfig {
     pub calibration: Option<Calibration>,
     /// The classes for which the guarantee holds.
     pub by_class: ByClass,
-    /// Sets may hold "a new label", so that the guarantee counts labels that no point has.
+    /// If true, sets may hold "a new label", and the guarantee includes points whose label no other point has.
     pub new_labels: bool,
-    /// Share of α that the method dance gives the contrastive score.
+    /// The share of α that the contrastive score gets in the method dance.
     pub mix: Mix,
-    /// Neighbors that the rank score looks at.
+    /// The number of neighbors that the rank score uses.
     pub rank_neighbors: usize,
-    /// Neighbors that the contrastive score looks at.
+    /// The number of neighbors that the contrastive score uses.
     pub contrast_neighbors: usize,
     /// Temperature of the contrastive score.
     pub temperature: f64,
-    /// Width ε < 1 of the noise U(0,ε) that breaks ties of ranks in the method dance; 0 leaves ties.
+    /// The width ε < 1 of the noise, drawn from U(0,ε), that breaks ties of ranks in the method dance; with 0, ranks
+    /// tie.
     pub tie_noise: f64,
     /// Seed of every random choice that calibration makes.
     pub seed: u64,
@@ -72,7 +73,7 @@ impl Default for ConformalConfig {
 }
 
 impl ConformalConfig {
-    /// The paper's own settings.
+    /// Returns the paper's own settings.
     pub fn paper() -> Self {
         Self::default().with_method(MethodName::Dance)
     }
@@ -91,8 +92,8 @@ impl ConformalConfig {
         self
     }
 
-    /// Returns the method that these settings ask for. This is the only check: settings that contradict each other are
-    /// refused by the names of both.
+    /// Returns the method that these settings describe. This is the only check: settings that contradict each other
+    /// give an error that names both.
     pub fn method(&self) -> Result<Method> {
         let scores = self.scores()?;
         let name = self.method.unwrap_or_default();
@@ -126,7 +127,7 @@ impl ConformalConfig {
         })
     }
 
-    /// Returns the settings of the neighbor scores, where their numbers are in range.
+    /// Returns the settings of the neighbor scores, or an error if a number is out of range.
     fn scores(&self) -> Result<NeighborScores> {
         let Self { rank_neighbors, contrast_neighbors, temperature, seed, .. } = *self;
         for (name, value) in [("rank_neighbors", rank_neighbors), ("contrast_neighbors", contrast_neighbors)]
@@ -141,7 +142,7 @@ impl ConformalConfig {
         Ok(NeighborScores { rank_neighbors, contrast_neighbors, temperature, seed })
     }
 
-    /// Refuses settings that the method does not use.
+    /// Returns an error if a setting is given that the method does not use.
     fn check_unused(&self, name: MethodName, calibration: Calibration) -> Result<()> {
         match self.mix {
             Mix::Fixed(mix) if !(0.0..=1.0).contains(&mix) => return Err(Error::config("mix", mix, MIX)),
@@ -156,7 +157,8 @@ impl ConformalConfig {
         if self.tie_noise > 0.0 && name != MethodName::Dance {
             return Err(conflict("tie_noise", self.tie_noise, "method", name, DANCE));
         }
-        // Classes and new labels take part in full calibration only, and the method fuse knows only two of the choices.
+        // `by_class` and `new_labels` need full calibration, and the method fuse supports only two values of
+        // `by_class`.
         let by_class = self.by_class;
         let is_grouped = matches!(by_class, ByClass::Balanced | ByClass::Clusters);
         match name {
@@ -199,7 +201,7 @@ fn conflict(
 mod tests {
     use super::*;
 
-    /// Every combination of names either makes a method that says the same, or is refused with two settings named.
+    /// Every combination of settings either gives a method with these settings, or an error that names two settings.
     #[test]
     fn settings_agree_or_are_refused() {
         let mut accepted = 0;

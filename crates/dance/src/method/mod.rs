@@ -2,15 +2,16 @@
 //!
 //! | method | score of a label | calibration |
 //! |---|---|---|
-//! | **posterior** (default) | `-ln p(y)` of a stack of experts trained on every label | full or split |
+//! | **posterior** (default) | `-ln p(y)`, for the probability p(y) that a stack of experts predicts | full or split |
 //! | **fuse** | rank, contrastive score and class probability in one number | full |
 //! | **dance** (the paper) | rank and contrastive score, each with its own share of α | reuse or split |
 //!
-//! - **full** conformal prediction: the query joins the calibration points under each candidate label (*the bag*), and
-//!   every point of the bag is scored by all the others. `P(y ∈ C) ≥ 1-α` in finite samples.
-//! - **split** conformal prediction: the fit points score, the calibration points only give thresholds. The guarantee is
-//!   that of full conformal prediction.
-//! - **reuse** (the paper's main tables): calibration points are each other's neighbors. Heuristic.
+//! - **full** conformal prediction: the query is added to the calibration points under each candidate label. Every
+//!   point of this *bag* is scored by all others. The set C at error level α holds the true label y with
+//!   `P(y ∈ C) ≥ 1-α` in finite samples.
+//! - **split** conformal prediction: scores come from the fit points, and the calibration points only give thresholds.
+//!   The guarantee is that of full conformal prediction.
+//! - **reuse** (the paper's main tables): calibration points are each other's neighbors. This is a heuristic.
 //!
 //! Users write a [`ConformalConfig`]: names and numbers that may contradict each other. [`ConformalConfig::method`] is
 //! the only check, and the [`Method`] that it returns can hold no contradiction.
@@ -42,7 +43,7 @@ pub enum ByClass {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MethodName {
-    /// A stack of experts trained on every label: see [`crate::posterior`].
+    /// A stack of experts predicts the probability of every label: see [`crate::posterior`].
     #[default]
     Posterior,
     /// Rank, contrastive score and class probability in one score.
@@ -51,19 +52,19 @@ pub enum MethodName {
     Dance,
 }
 
-/// The share of α that the contrastive score gets.
+/// The mix: the share of α that the contrastive score gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Mix {
-    /// Selected on calibration points, for every α by itself.
+    /// The mix is selected on calibration points, separately for each α.
     #[default]
     Auto,
-    /// A given share: 0 is the paper's k-NN set, 1 its CLR set.
+    /// The mix is given: 0 gives the paper's k-NN set, 1 its CLR set.
     Fixed(f64),
 }
 
 const MIX: &str = "`auto` or a number from 0 (k-NN set) to 1 (CLR set)";
 
-/// Writes `auto` or a number, in files as on the command line.
+/// Writes a mix as `auto` or a number, in files as on the command line.
 impl Serialize for Mix {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -100,37 +101,37 @@ impl std::str::FromStr for Mix {
     }
 }
 
-/// The use that is made of calibration points.
+/// The use of calibration points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Calibration {
-    /// The query joins them (full conformal prediction).
+    /// The query is added to the calibration points (full conformal prediction).
     Full,
-    /// They give thresholds and nothing else (split conformal prediction).
+    /// The calibration points only give thresholds (split conformal prediction).
     Split,
-    /// They give thresholds and are each other's neighbors (the paper's heuristic).
+    /// The calibration points give thresholds and are each other's neighbors (the paper's heuristic).
     Reuse,
 }
 
 /// Settings of the rank and the contrastive score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NeighborScores {
-    /// Neighbors that the rank score looks at.
+    /// The number of neighbors that the rank score uses.
     pub rank_neighbors: usize,
-    /// Neighbors that the contrastive score looks at.
+    /// The number of neighbors that the contrastive score uses.
     pub contrast_neighbors: usize,
-    /// Temperature of the contrastive score.
+    /// The temperature of the contrastive score.
     pub temperature: f64,
-    /// Seed of the keys and the noise that break ties.
+    /// The seed of the random keys and the noise that break ties.
     pub seed: u64,
 }
 
 /// A method whose settings agree with each other. Each variant holds what the method uses and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Method {
-    /// A stack of experts trained on every label.
+    /// A stack of experts predicts the probability of every label.
     Posterior(PosteriorMethod),
-    /// Rank, contrastive score and class probability in one score; the query joins the bag.
+    /// Rank, contrastive score and class probability in one score. Every query is added to the calibration points.
     Fuse(FuseMethod),
     /// The paper's DANCE.
     Dance(DanceMethod),
@@ -141,54 +142,55 @@ pub enum Method {
 pub struct PosteriorMethod {
     /// The use of calibration points.
     pub calibration: PosteriorCalibration,
-    /// Neighbors of a query that are found, to be shown as support.
+    /// The number of neighbors that are found for each query, to be shown as support.
     pub neighbors: usize,
 }
 
 /// The use that the method posterior makes of calibration points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PosteriorCalibration {
-    /// They train the experts, and the query joins them.
+    /// The experts are also trained on the calibration points, and the query is added to them.
     Full {
         /// The classes for which the guarantee holds.
         by_class: ByClass,
-        /// Sets may hold a new label.
+        /// If true, sets may hold a new label.
         new_labels: bool,
     },
-    /// They give the threshold of a posterior that the fit points trained.
+    /// The experts are trained on the fit points alone, and the calibration points give the threshold.
     Split,
 }
 
 /// Settings of the method fuse.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FuseMethod {
-    /// Settings of its two neighbor scores.
+    /// Settings of the rank and the contrastive score.
     pub scores: NeighborScores,
-    /// The guarantee holds for every class by itself.
+    /// If true, the guarantee holds for every class separately.
     pub each_class: bool,
-    /// Sets may hold a new label.
+    /// If true, sets may hold a new label.
     pub new_labels: bool,
 }
 
 /// Settings of the method dance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DanceMethod {
-    /// Settings of its two scores.
+    /// Settings of the rank and the contrastive score.
     pub scores: NeighborScores,
-    /// The points among which neighbors are found.
+    /// The use of calibration points.
     pub calibration: DanceCalibration,
-    /// Share of α that the contrastive score gets.
+    /// The share of α that the contrastive score gets.
     pub mix: Mix,
-    /// Width of the noise that breaks ties of ranks; 0 leaves ties.
+    /// The width of the noise that breaks ties of ranks; with 0, ranks tie.
     pub tie_noise: f64,
 }
 
-/// The points among which the method dance finds neighbors.
+/// The use of calibration points in the method dance, which decides where neighbors are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DanceCalibration {
-    /// The calibration points, each searched among the others.
+    /// Neighbors are found among the calibration points; those of a calibration point among the others.
     Reuse,
-    /// The fit points. A random half of the calibration points selects the mix where it is not fixed.
+    /// Neighbors are found among the fit points. If the mix is not fixed, a random half of the calibration points
+    /// selects it.
     Split,
 }
 
@@ -199,7 +201,7 @@ const NEW_LABELS: &str = "P(label in set) >= 1 - alpha in finite samples, for ex
                           a new label is in a set that says so";
 
 impl Method {
-    /// The method's name.
+    /// Returns the name of the method.
     pub fn name(&self) -> MethodName {
         match self {
             Self::Posterior(_) => MethodName::Posterior,
@@ -208,7 +210,7 @@ impl Method {
         }
     }
 
-    /// The use that it makes of calibration points.
+    /// Returns the use of calibration points.
     pub fn calibration(&self) -> Calibration {
         match self {
             Self::Posterior(PosteriorMethod { calibration: PosteriorCalibration::Full { .. }, .. })
@@ -219,7 +221,7 @@ impl Method {
         }
     }
 
-    /// The classes for which the guarantee holds.
+    /// Returns the classes for which the guarantee holds.
     pub fn by_class(&self) -> ByClass {
         match *self {
             Self::Posterior(PosteriorMethod {
@@ -243,7 +245,7 @@ impl Method {
         }
     }
 
-    /// The guarantee, in words for every output.
+    /// Returns the guarantee as a sentence for outputs.
     pub fn guarantee(&self) -> String {
         let of_all = match self.calibration() {
             Calibration::Reuse => REUSE,
@@ -258,7 +260,7 @@ impl Method {
     }
 }
 
-/// Displays an enum as it is written in files.
+/// Implements `Display` for enums as their variant in lower case, which files hold.
 macro_rules! display_in_lowercase {
     ($($name:ty),+) => {
         $(impl std::fmt::Display for $name {

@@ -1,4 +1,4 @@
-//! Answers: the result of one point with the names of its classes, as `dance predict` writes and the server sends it.
+//! Answers: the results for single points, with class names, as `dance predict` writes and the server sends them.
 
 use serde::Serialize;
 
@@ -7,21 +7,23 @@ use crate::conformal::{Decision, Scored};
 use crate::data::Value;
 use crate::scores::{Counts, LabelCounts};
 
-/// The lists that an answer has beside the set.
+/// The optional lists of an answer, beside the set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Include {
-    /// The probability of each label in the set.
+    /// Includes the probability of each label in the set if true.
     pub probabilities: bool,
-    /// The p-value of each label in the set.
+    /// Includes the p-value of each label in the set if true.
     pub p_values: bool,
-    /// The reference points in support of each label in the set, if support was wanted when the point was scored.
+    /// Includes the nearest reference points that carry each label in the set if true. They exist only if
+    /// [`PredictOptions::support`](field@super::PredictOptions::support) was above 0 when the point was scored.
     pub neighbors: bool,
 }
 
-/// The answer for one point at one error level. Lists have one entry per label of the set, the best conforming first.
+/// The answer for one point at one error level. Lists have one entry per label of the set, the label that conforms best
+/// first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer<'a, Id = serde_json::Value> {
-    /// The place of the point in its request or file.
+    /// The row of the point in its request or file, from 0 on.
     pub row: usize,
     /// The id of the point, as given.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,14 +34,15 @@ pub struct Answer<'a, Id = serde_json::Value> {
     pub probability: f32,
     /// The labels of the set, as they were given.
     pub set: Vec<Value<'a>>,
-    /// True if the set holds a new label, one that no point of the model has; `None` if sets cannot hold one.
+    /// True if the set also allows for a new label, one that no point of the model has; `None` if the method makes no
+    /// such sets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_label: Option<bool>,
     /// The error level.
     pub alpha: f64,
     /// The novelty p-value: small if the point is unlike all calibration points, whatever its label.
     pub novelty: f64,
-    /// True if novelty is at most the false-alarm level; `None` without such a level.
+    /// True if the novelty p-value is at most the false-alarm level; `None` without such a level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub novel: Option<bool>,
     /// The probability of each label in the set, if [`Include::probabilities`].
@@ -48,13 +51,14 @@ pub struct Answer<'a, Id = serde_json::Value> {
     /// The p-value of each label in the set, if [`Include::p_values`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p_values: Option<Vec<f64>>,
-    /// The p-value by the rank score alone, in the method dance.
+    /// The p-value of each label in the set by the rank score alone, if [`Include::p_values`] and the method is dance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank_p_values: Option<Vec<f64>>,
-    /// The p-value by the contrastive score alone, in the method dance.
+    /// The p-value of each label in the set by the contrastive score alone, if [`Include::p_values`] and the method is
+    /// dance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contrast_p_values: Option<Vec<f64>>,
-    /// The reference points in support of each label in the set, if [`Include::neighbors`].
+    /// The nearest reference points that carry each label in the set, if [`Include::neighbors`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbors: Option<Vec<Vec<ReferencePoint<'a>>>>,
 }
@@ -62,7 +66,7 @@ pub struct Answer<'a, Id = serde_json::Value> {
 /// The answer for a row that is not a valid point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Refusal<Id = serde_json::Value> {
-    /// The place of the point in its request or file.
+    /// The row of the point in its request or file, from 0 on.
     pub row: usize,
     /// The line in a text file, counted from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,7 +86,7 @@ impl Dance {
         let counts = include.p_values.then_some(&scored.counts);
         let support = prediction.support.as_ref().filter(|_| include.neighbors);
         let best = scored.classified.as_ref().filter(|_| scored.options.best);
-        // Labels go by the names of their classes, in the kind in which they were given.
+        // A label is written as its class name, as text, number or truth value like the labels that were given.
         let name = |label: u32| {
             let name = self.classes().get(label as usize).map_or("", String::as_str);
             self.label_kind().value(name)

@@ -1,4 +1,4 @@
-//! Answers as columns: the tables of files and of network streams.
+//! Answers as the columns of a table, for files and network streams.
 
 use serde::Serialize;
 
@@ -8,9 +8,9 @@ use crate::conformal::MethodName;
 use crate::data::{Cells, Column, Frame, Kind, Value};
 
 impl Dance {
-    /// Returns answers and refusals as columns, in the order of their rows. The columns depend on the options alone,
-    /// so frames without answers have them too. `novel` exists if `flagged`, and `error` (with nulls in the other
-    /// columns) if there is a list of refused rows.
+    /// Returns answers and refusals as columns, in the order of their rows. Except for `id`, the columns do not depend
+    /// on the answers, so frames without answers have them too. The column `novel` exists if `flagged`. The column
+    /// `error` exists if `refused` is a list, even an empty one; refused rows have nulls in the other columns.
     pub fn frame<Id: Serialize>(
         &self,
         answers: &[Answer<'_, Id>],
@@ -105,12 +105,12 @@ impl<'r, 'a, Id> Rows<'r, 'a, Id> {
         self.rows.iter().map(each).collect()
     }
 
-    /// Returns a value per row, with the filler for refused rows.
+    /// Returns one value per row: `answer` of the row, or `filler` in a refused row.
     fn answers<T>(&self, answer: impl Fn(&'r Answer<'a, Id>) -> T, filler: impl Fn() -> T) -> Vec<T> {
         self.all(answer, |_| filler())
     }
 
-    /// Returns the column with nulls in place of fillers.
+    /// Returns `column` with nulls in refused rows.
     fn column(&self, column: Column) -> Column {
         if self.partly {
             Column::Partly(Box::new(column), self.rows.iter().map(Result::is_ok).collect())
@@ -149,7 +149,7 @@ impl<'r, 'a, Id> Rows<'r, 'a, Id> {
     }
 }
 
-/// Returns ids as a column, of integers where all ids are integers.
+/// Returns ids as a column: of integers if every row has an integer id, otherwise of text.
 fn id_column<Id: Serialize>(ids: &[Option<&Id>]) -> Column {
     let mut integers = true;
     let text = |id: Option<&Id>| {

@@ -17,17 +17,17 @@ use crate::setters::setters;
 pub struct Config {
     /// The normalisation of embeddings.
     pub normalize: Normalize,
-    /// The kernel machine.
+    /// The settings of the kernel machine.
     pub rfm: RfmConfig,
-    /// The search for its bandwidth and shape.
+    /// The search for the kernel's bandwidth and shape.
     pub tune: TuneConfig,
-    /// The prediction sets.
+    /// The settings of the prediction sets.
     pub conformal: ConformalConfig,
     /// The way calibration points were drawn, from which the guarantee follows.
     pub sampling: Sampling,
     /// The source of the kernel machine's class probabilities.
     pub probabilities: Probabilities,
-    /// Floor under clamped class probabilities; `None` is 1e-3, lower where there are many classes.
+    /// The floor of clamped class probabilities; `None` means 1e-3, or less if there are many classes.
     pub probability_floor: Option<f32>,
 }
 
@@ -64,7 +64,7 @@ impl Config {
         }
     }
 
-    /// Returns the clamped output scale for a number of classes, which maps outputs to probabilities.
+    /// Returns the scale that maps outputs to clamped probabilities, for this number of classes.
     pub fn clamp(&self, classes: usize) -> OutputScale {
         OutputScale::clamp(self.probability_floor.unwrap_or_else(|| default_floor(classes)))
     }

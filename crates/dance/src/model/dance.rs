@@ -17,13 +17,13 @@ use crate::model::overlap::Overlap;
 use crate::neighbors::Neighbors;
 use crate::numeric::matrix::{Matrix, Rows};
 
-/// A point among which neighbors are found.
+/// A reference point: a point of the model among which the neighbors of queries are found.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ReferencePoint<'a> {
     /// True for a fit point, false for a calibration point.
     #[serde(rename = "part", serialize_with = "part")]
     pub of_fit: bool,
-    /// The row of the point in its data set.
+    /// The row of the point in its data set, if known.
     pub row: Option<u32>,
     /// The id, if points have ids.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,11 +39,11 @@ fn part<S: serde::Serializer>(of_fit: &bool, serializer: S) -> std::result::Resu
 #[derive(Clone, Debug)]
 pub struct Dance {
     pub(super) fitted: Fitted,
-    /// The kernel's classes, then those that only calibration points have.
+    /// Class names by class id: the classes of the fit points, then classes that only calibration points have.
     pub(super) classes: Vec<String>,
     /// The kind of the labels: text, numbers or truth values.
     pub(super) label_kind: Kind,
-    /// Reference points, normalised.
+    /// The reference points, normalised: fit points in split calibration, otherwise calibration points.
     pub(super) reference: Matrix,
     /// Rows and ids of the reference points.
     pub(super) names: Names,
@@ -52,15 +52,16 @@ pub struct Dance {
     pub(super) overlap: Overlap,
     /// The estimated share of new labels; `None` if calibration points are no random draw.
     pub(super) new_label_share: Option<Unseen>,
-    /// Hashes of the calibration points in split calibration, where the model does not keep the points.
+    /// Hashes of the calibration points in split calibration, since the model does not keep the points; otherwise
+    /// `None`.
     pub(super) calibration_hashes: Option<Vec<u64>>,
     /// SHA-256 of the calibration points and labels.
     pub(super) data_hash: String,
 }
 
 impl Dance {
-    /// Calibrates the same kernel machine on other points, which were drawn by `sampling`. `config` replaces the
-    /// settings of the method.
+    /// Calibrates the same kernel machine on other points, which were drawn by `sampling`. `config`, if given, replaces
+    /// the settings of the method.
     pub fn recalibrate(
         &self,
         device: &dyn Device,
@@ -105,7 +106,7 @@ impl Dance {
         &self.predictor
     }
 
-    /// Returns the number of calibration points that took part in the fit.
+    /// Returns the numbers of calibration points that took part in the fit or are copies of points of the fit.
     pub fn overlap(&self) -> Overlap {
         self.overlap
     }
@@ -115,7 +116,7 @@ impl Dance {
         self.new_label_share
     }
 
-    /// Returns the row and id of a reference point by its number in lists of neighbors and support.
+    /// Returns the reference point with this `number` in lists of neighbors and support.
     pub fn reference_point(&self, number: u32) -> ReferencePoint<'_> {
         let number = number as usize;
         let (of_fit, place) = match self.predictor.method().calibration() {
@@ -149,14 +150,15 @@ impl Dance {
         }
     }
 
-    /// Returns the class id of every label, by name; `None` for a name that the model does not have.
+    /// Returns the model's class id of every label of `data`, matched by name; `None` for a name that the model does
+    /// not have.
     pub fn class_ids(&self, data: &Dataset) -> Vec<Option<u32>> {
         let classes = Classes::new(&self.classes);
         let ids: Vec<_> = data.classes.iter().map(|name| classes.id(name)).collect();
         data.labels.iter().map(|&label| ids[label as usize]).collect()
     }
 
-    /// Computes all results of `queries`, as they come from the encoder, that do not depend on the error level.
+    /// Computes all results that do not depend on the error level for `queries`, given as they come from the encoder.
     pub fn score<'q>(
         &self,
         queries: impl Into<Rows<'q>>,
@@ -185,7 +187,7 @@ impl Dance {
         self.predictor.score(QueryBlock { normalised, mapped, classify }, options, context)
     }
 
-    /// Returns the rule for sets at error level `alpha`.
+    /// Returns the rule for prediction sets at error level `alpha`.
     pub fn decide(&self, alpha: f64) -> Result<Decision> {
         self.predictor.decide(alpha)
     }
@@ -195,7 +197,7 @@ impl Dance {
         self.predictor.predict(scored, decision)
     }
 
-    /// Finds the `k` nearest reference points of every query, in mapped space.
+    /// Finds the `k` nearest reference points of every query under the learned metric.
     pub fn neighbors<'q>(
         &self,
         queries: impl Into<Rows<'q>>,

@@ -36,11 +36,11 @@ pub struct Fitted {
     pub scale: OutputScale,
     /// Rows and ids of the fit points.
     pub names: Names,
-    /// The validation points, which the machine does not keep.
+    /// Hashes of the validation points, which the machine does not keep.
     pub judges: Judges,
-    /// The source of the points.
+    /// The file or array of the fit points, with their encoder.
     pub source: Source,
-    /// Quality on the validation points.
+    /// The quality on the validation points.
     pub validation: Quality,
     /// The number of points behind each step of the fit, in words.
     pub fidelity: String,
@@ -82,7 +82,7 @@ impl Fitted {
         self.rfm.train.cols()
     }
 
-    /// Returns the requirements on a point: its dimensions, and whether its direction must be known.
+    /// Returns the requirements on a point: its number of dimensions, and whether a vector of zeros is invalid.
     pub fn point_shape(&self) -> PointShape {
         PointShape { dimensions: self.dimensions(), directed: self.config.normalize == Normalize::L2 }
     }
@@ -121,7 +121,7 @@ impl Fitted {
         let calibration_hashes = split.then(|| overlap::hashes(&points));
         let mapped = Part { embeddings: classifier.map(&points, context)?, labels };
         let setup = Setup { device, classes: classes.len(), kernel: self.rfm.kernel, context };
-        // Each method takes the points in its own form.
+        // Each method is calibrated by its own constructor.
         let predictor = match method {
             Method::Dance(method) => {
                 Predictor::dance(method, mapped, || self.mapped_fit_points(&classifier, context), setup)?
@@ -165,7 +165,7 @@ impl Fitted {
         })
     }
 
-    /// Refuses calibration data that cannot belong to this fit.
+    /// Returns an error if calibration data are not a random draw, or do not fit this machine.
     fn check_calibration(&self, data: &Dataset) -> Result<()> {
         data.check_random()?;
         EncoderIdentity::check(
@@ -210,7 +210,8 @@ impl Fitted {
         Ok(method)
     }
 
-    /// Chooses the experts of the method posterior on the fit points, then trains them on all labels that they may use.
+    /// Selects the experts of the method posterior on the fit points. Trains them on the fit points and, in full
+    /// calibration, on the calibration points too.
     fn stack(
         &self,
         method: PosteriorMethod,
@@ -257,7 +258,7 @@ impl Fitted {
     }
 }
 
-/// Returns the classes that `data` has points of, and those points normalised.
+/// Returns the classes that occur in `data`, and its points, normalised and labelled with ids of these classes.
 fn part(data: &Dataset, normalizer: &Normalizer) -> Result<(Vec<String>, Part)> {
     let mut part = normalised(data, normalizer, "fit data")?;
     let (classes, labels) = data.occurring_classes();

@@ -1,4 +1,4 @@
-//! Points of a model by part, row and id, and the search for queries among them.
+//! Points of a model, named by part, row and id, and the search for model points that equal queries.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,9 +14,9 @@ use crate::numeric::matrix::{Matrix, Rows};
 /// A point of a model, with its row and id in the data that it was read from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ModelPoint {
-    /// The part of the model.
+    /// The part of the model that holds the point: its fit points or its calibration points.
     pub part: SeenAs,
-    /// The row in its data set, if it is known.
+    /// The row of the point in its data set, if known.
     pub row: Option<u32>,
     /// The id, if points have ids.
     pub id: Option<String>,
@@ -31,8 +31,8 @@ impl ModelPoint {
         }
     }
 
-    /// Returns whether the point at this place of `data` has the same id, or the same row if there are no ids. A row
-    /// that the model does not know counts as the same.
+    /// Returns whether the data point at index `place` has the same id as this point, or the same row if one of them
+    /// has no id. If the row of this point is unknown, it counts as the same.
     pub(super) fn has_name_of(&self, data: &Dataset, place: usize) -> bool {
         match (&self.id, data.ids.as_ref().and_then(|ids| ids.get(place))) {
             (Some(id), Some(own)) => id == own,
@@ -44,14 +44,15 @@ impl ModelPoint {
 /// The points of a model that equal one query.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Matches {
-    /// Places among the points that the model keeps: see [`Dance::kept_points`].
+    /// Indices of points that the model keeps, in the order of [`Dance::kept_points`].
     pub(super) kept: Vec<usize>,
     /// Points of which the model keeps a hash alone: validation points, and calibration points in split calibration.
     pub(super) hashed: Vec<ModelPoint>,
 }
 
 impl Dance {
-    /// Returns all points that the model keeps, normalised, with their names: fit points, then calibration points.
+    /// Returns all points that the model keeps, normalised, and their parts, rows and ids: first fit points, then
+    /// calibration points.
     pub(super) fn kept_points(&self) -> (Vec<&Matrix>, Vec<ModelPoint>) {
         let mut parts = vec![(SeenAs::FitPoint, &self.fitted.rfm.train, &self.fitted.names)];
         if self.predictor.method().calibration() != Calibration::Split {
@@ -94,8 +95,8 @@ impl Dance {
         Ok((0..points.rows()).map(matches_of).collect())
     }
 
-    /// Returns the part of the model that holds each query; `None` if the query is new. Coverage on points that the
-    /// model holds is too high.
+    /// Returns the part of the model that holds each query; `None` if the query is new. Coverage that is measured on
+    /// points of the model is too high.
     pub fn seen<'q>(&self, queries: impl Into<Rows<'q>>) -> Result<Vec<Option<SeenAs>>> {
         let fit = self.fitted.rfm.train.rows();
         let part = |place: &usize| if *place < fit { SeenAs::FitPoint } else { SeenAs::CalibrationPoint };

@@ -1,10 +1,10 @@
 //! Monitoring of a stream: tests whether its points and labels are exchangeable with the calibration points.
 //!
-//! Two [martingales](crate::stream::Martingale) bet on scores. The **inputs** are scored by the distance of a point
-//! to its 5th-nearest fit point, in mapped space. The **labels** are scored by one minus the kernel machine's
-//! probability of the true label. Both scores follow from the fit points alone, so calibration points and points of
-//! the stream are scored alike. The false-alarm probability holds for the whole stream. With labels, each martingale
-//! gets half of it. P-values of prediction sets would not do: they share the calibration points, so they are not
+//! Two [martingales](crate::stream::Martingale) bet on scores. The **inputs** are scored by the distance of a point to
+//! its 5th-nearest fit point under the learned metric. The **labels** are scored by one minus the kernel machine's
+//! probability of the true label. Both scores follow from the fit points alone, so calibration points and points of the
+//! stream are scored alike. The false-alarm probability holds for the whole stream. With labels, each martingale gets
+//! half of it. P-values of prediction sets would not do: they share the calibration points, so they are not
 //! independent.
 
 use std::ops::Deref;
@@ -30,7 +30,7 @@ pub enum Watched {
     Labels,
 }
 
-/// An alarm.
+/// An alarm: the capital of a martingale has reached its bound.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Alarm {
@@ -68,8 +68,8 @@ pub struct Monitor<M> {
 }
 
 impl<M: Deref<Target = Dance>> Monitor<M> {
-    /// Starts a stream. `false_alarm` bounds the probability that a stream without change ever raises
-    /// an alarm. With `with_labels`, labels are monitored too.
+    /// Starts to monitor a stream. `false_alarm` bounds the probability that a stream without change ever raises an
+    /// alarm. With `with_labels`, labels are monitored too.
     pub fn new(
         model: M,
         device: &dyn Device,
@@ -132,7 +132,8 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         })
     }
 
-    /// Resumes at a state of a monitor with the same model, seed and parts.
+    /// Resumes from `state`. It must come from a monitor with the same model, seed and monitored parts (with or without
+    /// labels).
     pub fn resume(mut self, state: MonitorState) -> Result<Self> {
         if state.model != self.model_hashes() || state.seed != self.seed {
             return Err(Error::Data(
@@ -172,7 +173,7 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         [self.model.fitted.data_hash.clone(), self.model.data_hash.clone()]
     }
 
-    /// Takes up the next points, as they come from the encoder, and returns new alarms. `labels` holds the class id
+    /// Tests the next points, given as they come from the encoder, and returns new alarms. `labels` holds the class id
     /// of every point: `None` without a label, `Some(None)` for a label that the model does not have.
     pub fn watch(
         &mut self,
@@ -240,7 +241,7 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
     }
 }
 
-/// Returns the squared distance of every point to its fit neighbor number `neighbors`.
+/// Returns the squared distance of every point to its k-th nearest fit point, with k = `neighbors`.
 fn distances(fit: &Index, mapped: &Matrix, neighbors: usize, context: &Context<'_>) -> Result<Vec<f64>> {
     let found = fit.search(mapped, neighbors, context)?;
     Ok((0..found.len()).map(|row| found.squared(row).last().copied().unwrap_or(f64::INFINITY)).collect())

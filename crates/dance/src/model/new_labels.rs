@@ -1,8 +1,9 @@
 //! The share of new points that carry a new label, a label that no point of the model has (Good and Turing).
 //!
 //! A set of known labels cannot hold a new label, so coverage loses this share. The estimate leaves each calibration
-//! point out and counts those whose label neither the others nor the fit points have. A new point relates to the
-//! calibration points as each of them to the others. So the share among them estimates the share among new points.
+//! point out in turn, and counts the points whose label neither the other calibration points nor the fit points have. A
+//! new point relates to the calibration points as a left-out point does to the others. So the share among left-out
+//! points estimates the share among new points.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +19,8 @@ pub struct Unseen {
 }
 
 impl Unseen {
-    /// Counts the points with these `labels`, each below `classes`. The labels `fitted` are not new.
+    /// Counts calibration points by their `labels`, which are class ids below `classes`. The labels `fitted` of the fit
+    /// points are not new.
     pub fn new(labels: &[u32], fitted: &[u32], classes: usize) -> Self {
         let mut counts = vec![0usize; classes];
         for &label in labels {
@@ -41,7 +43,8 @@ impl Unseen {
         self.single as f64 / self.points.max(1) as f64
     }
 
-    /// Returns the standard error of the share. Points with the same label depend on each other, in pairs.
+    /// Returns the standard error of the share. It counts pairs too, since two points with the same label are not
+    /// independent.
     pub fn standard_error(&self) -> f64 {
         let n = self.points.max(1) as f64;
         let variance = (self.single + self.paired) as f64 - (self.single as f64).powi(2) / n;

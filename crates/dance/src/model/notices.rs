@@ -27,7 +27,7 @@ pub(super) fn overlap(overlap: Overlap, points: usize, context: &Context<'_>) {
 /// hundred has a near-copy in data sets of pictures and texts, one in ten in two dimensions, and nearly all points if
 /// they come in groups of copies.
 const NEAR: f64 = 0.1;
-/// The neighbor whose distance a near-copy is compared with.
+/// The rank of the neighbor with whose distance a near-copy is compared.
 const TENTH: usize = 10;
 /// The share of points with a near-copy above which there is a warning.
 const MANY: f64 = 0.3;
@@ -84,7 +84,8 @@ pub(super) fn classes(
     }
 }
 
-/// Warns if labels of the two parts are of different kinds and some are new: `0` and `False` are two names.
+/// Warns if labels of the fit and the calibration data are of different kinds and some calibration labels are new: the
+/// labels `0` and `False`, for example, are different classes.
 pub(super) fn kinds(fit: Kind, calibration: Kind, new: bool, context: &Context<'_>) {
     if new && fit != calibration {
         context.warn(format!(

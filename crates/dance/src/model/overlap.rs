@@ -1,10 +1,11 @@
 //! Overlap between the points of a model and other points: the guarantee and every evaluation depend on it.
 //!
 //! Two points are the same if all coordinates are equal after normalisation, or if no coordinate differs by more than
-//! float16 rounding explains. So points from a file in float16 are recognised. At least sixteen coordinates must
-//! agree, each within a thirtieth of itself, which those of different points do not. Points of which a model keeps
-//! only a 64-bit hash must have equal coordinates. A point of another row of the same data set is a copy. For points
-//! of another data set copies are unknown, and they count as the point itself.
+//! float16 rounding explains. So points from a file in float16 are recognised. At least sixteen coordinates must be so
+//! large that this allowance is at most 1/32 of them; so many coordinates of different points do not agree by chance.
+//! Points of which a model keeps only a 64-bit hash must have equal coordinates. An equal point from another row of the
+//! same data set is a copy. An equal point from another data set counts as the point itself, since rows cannot be
+//! compared.
 
 use std::collections::HashMap;
 
@@ -16,39 +17,42 @@ use crate::error::Result;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::bits_of;
 
-/// The number of calibration points that took part in the fit.
+/// The numbers of calibration points that took part in the fit or are copies of points of the fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overlap {
-    /// Points that are fit or validation points.
+    /// The number of calibration points that are themselves fit or validation points.
     pub fitted: usize,
-    /// Copies of fit or validation points: equal coordinates in another row.
+    /// The number of calibration points that are copies of fit or validation points: equal coordinates in another row.
     pub copies: usize,
 }
 
 /// A lookup of points by their coordinates.
 pub(super) struct PointLookup<'a> {
     points: &'a Matrix,
-    /// The rows of points by the bits of their coordinates.
+    /// The rows of all points with the same coordinates, whose bits are the key.
     places: HashMap<&'a [u32], Vec<usize>>,
     /// The coordinate with the largest variance.
     axis: usize,
     /// The rows, sorted by the coordinate `axis`.
     order: Vec<usize>,
-    /// The shift of every coordinate by normalisation, after scaling. Rounding to float16 came before it.
+    /// The absolute value of the constant that normalisation subtracts from each coordinate, after scaling. Points were
+    /// rounded to float16 before the subtraction, so rounding errors grow with it.
     shift: Vec<f32>,
 }
 
-/// Twice the largest relative error of rounding to float16: of the coordinate itself, and of the length of the vector.
+/// The allowed relative error of a coordinate: the largest error of rounding to float16, once for the coordinate itself
+/// and once for the length of the vector.
 const ROUNDING: f32 = 1.0 / 1024.0;
-/// The allowed error as a share of the largest coordinate, for numbers below the range of full float16 precision.
+/// The additional allowed error, as a share of the point's largest coordinate. It covers coordinates so small that
+/// float16 holds them with fewer digits.
 const TINY: f32 = 1.0 / (1 << 20) as f32;
 /// The fewest coordinates that must agree for two points to be the same.
 const MIN_AGREEING: usize = 16;
-/// The largest allowed error of a coordinate that counts as agreeing, as a share of it.
+/// A coordinate counts as agreeing only if its allowed error is at most this share of it.
 const AGREEMENT: f32 = 1.0 / 32.0;
 
 impl<'a> PointLookup<'a> {
-    /// Sorts `points`, which were normalised by `normalizer`.
+    /// Prepares the lookup of `points`, which were normalised by `normalizer`.
     pub(super) fn new(points: &'a Matrix, normalizer: &Normalizer) -> Self {
         let mut places: HashMap<&[u32], Vec<usize>> = HashMap::new();
         for row in 0..points.rows() {
@@ -71,7 +75,7 @@ impl<'a> PointLookup<'a> {
         self.points.rows()
     }
 
-    /// Returns the rows of the points that equal a point.
+    /// Returns the rows of this lookup's points that equal row `row` of `points`, or may after rounding to float16.
     pub(super) fn places(&self, points: &Matrix, row: usize) -> Vec<usize> {
         if let Some(places) = self.places.get(bits(points, row)) {
             return places.clone();
@@ -89,7 +93,8 @@ impl<'a> PointLookup<'a> {
         near.copied().filter(|&other| self.is_rounded(self.points.row(other), point, tiny)).collect()
     }
 
-    /// Returns whether one point may be the other after rounding to float16, and enough coordinates agree.
+    /// Returns whether two points differ by no more than rounding to float16 explains, and enough coordinates agree.
+    /// `tiny` is the additional allowed error of every coordinate.
     fn is_rounded(&self, one: &[f32], other: &[f32], tiny: f32) -> bool {
         let mut agreeing = 0;
         for ((&a, &b), &shift) in one.iter().zip(other).zip(&self.shift) {
@@ -124,7 +129,7 @@ fn bits(matrix: &Matrix, row: usize) -> &[u32] {
     bytemuck::cast_slice(matrix.row(row))
 }
 
-/// Returns a 64-bit hash of every point, which stands for a point that a model does not keep.
+/// Returns a 64-bit hash of every point's coordinates. A model stores it in place of points that it does not keep.
 pub(super) fn hashes(points: &Matrix) -> Vec<u64> {
     (0..points.rows()).map(|row| bits_of(bits(points, row).iter().map(|&bits| u64::from(bits)))).collect()
 }
@@ -140,7 +145,7 @@ pub enum SeenAs {
     CalibrationPoint,
 }
 
-/// The validation points of a fit, which the machine does not keep.
+/// The validation points of a fit, as hashes, since the machine does not keep the points.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judges {
     /// The hash of every point.
@@ -150,7 +155,7 @@ pub struct Judges {
 }
 
 impl Judges {
-    /// Takes the points of `data` at these places.
+    /// Hashes the points of `data` at the indices `places`, after normalisation.
     pub(super) fn new(data: &Dataset, places: &[usize], normalizer: &Normalizer) -> Result<Self> {
         let mut points = data.embeddings.select(places);
         normalizer.apply("fit data", &mut points)?;
@@ -159,7 +164,8 @@ impl Judges {
 }
 
 impl Overlap {
-    /// Counts the calibration points, normalised, that took part in the fit.
+    /// Counts the calibration points that took part in the fit or copy its points. `points` are the points of `data`,
+    /// normalised.
     pub(super) fn new(fitted: &Fitted, points: &Matrix, data: &Dataset) -> Self {
         let fit = PointLookup::new(&fitted.rfm.train, &fitted.normalizer);
         let rows = fitted.names.rows.as_deref().unwrap_or_default();
@@ -177,7 +183,7 @@ impl Overlap {
             if trained.is_empty() && validated.is_empty() {
                 continue;
             }
-            // An equal point of another row of the same data set is a copy.
+            // An equal point from another row of the same data set is a copy.
             let mut rows = trained.iter().filter_map(|&at| rows.get(at)).chain(validated);
             if one_source && rows.all(|&other| other != data.rows[row]) {
                 overlap.copies += 1;
@@ -207,7 +213,7 @@ mod tests {
         Matrix::new(halved, points.rows(), points.cols()).unwrap()
     }
 
-    /// Returns the places of each row of `others` among `points`, both normalised.
+    /// Returns for each row of `others` the rows of `points` that equal it, after both are normalised.
     fn places(points: &Matrix, others: &Matrix, how: Normalize) -> Vec<Vec<usize>> {
         let normalizer = Normalizer::fit(how, points);
         let (mut points, mut others) = (points.clone(), others.clone());

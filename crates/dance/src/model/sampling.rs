@@ -1,7 +1,7 @@
 //! Sampling: the way in which calibration points were drawn. The guarantee follows from it.
 //!
 //! A random draw leaves the guarantee of the method unchanged. Every other sampling changes the points for which it
-//! holds, or makes it approximate. The model adds a clause to its guarantee then.
+//! holds, or makes it approximate. The guarantee of the model then has a further clause.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,14 +21,14 @@ pub enum Sampling {
         /// The number of points.
         points: usize,
     },
-    /// Points that were kept in proportion to importance weights.
+    /// Points that were sampled in proportion to importance weights.
     Weighted {
-        /// The number of points from which they were kept.
+        /// The number of points before sampling.
         of: usize,
     },
-    /// Points that were kept in proportion to the growth of their class's frequency.
+    /// Points that were sampled so that classes have their new proportions (label shift).
     LabelShift {
-        /// The number of points from which they were kept.
+        /// The number of points before sampling.
         of: usize,
         /// The number of points without labels from which the new class proportions were estimated.
         unlabelled: usize,

@@ -1,20 +1,20 @@
 //! Selection of the points of a pool to label next (active learning).
 //!
-//! **Random** points are drawn first. They are a random sample of the pool, which may calibrate. **Picked** points are
-//! chosen among the rest. Their set S maximises the uncertainty that it covers,
+//! **Random** points are drawn first. They are a random sample of the pool, so a model may be calibrated on them.
+//! **Picked** points are chosen among the rest. Their set S maximises the uncertainty that it covers,
 //!
 //! ```text
 //! F(S) = Σ_j u_j · max_{s ∈ S} k(j, s)
 //! ```
 //!
-//! over all points j of the pool. The uncertainty `u_j` is the sum over all labels but the best of the excess of the
-//! p-value above 0.05. That is the number of further labels in the sets of j, integrated over the error levels from
-//! 0.05 on. The similarity `k` falls from 1 with the distance in the learned metric. So F prefers points with large
-//! sets (u), with many near points (the sum) and unlike those chosen already (the maximum). F is submodular. The
-//! greedy choice reaches at least 1 - 1/e of the maximum.
+//! over all points j of the pool. The uncertainty `u_j` sums the excess of a label's p-value above 0.05 over all labels
+//! but the best. It equals the number of further labels in the prediction set of j, integrated over the error levels
+//! from 0.05 on. The similarity `k(j, s)` falls from 1 with the distance of j and s in the learned metric. So F prefers
+//! points with large sets (u), with many near points (the sum) and unlike the points chosen already (the maximum). F is
+//! submodular. The greedy choice reaches at least 1 - 1/e of the maximum.
 //!
-//! Cost: the scores of every point, its neighbors in the pool (n²d), and a heap of gains that are updated only at the
-//! top.
+//! Cost, for n points with d dimensions: the scores of every point, its neighbors in the pool (n²d), and a heap of
+//! candidates in which only the gain at the top is recomputed.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -29,15 +29,15 @@ use crate::neighbors::{Index, Neighbors};
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
 
-/// The number of neighbors of a point that it can cover.
+/// The number of nearest neighbors that a point can cover.
 const NEIGHBORS: usize = 30;
-/// The neighbor at whose median distance the similarity is one half.
+/// The rank of the neighbor at whose median distance the similarity is one half.
 const HALF_WAY: usize = 10;
-/// The smallest error level that counts. Labels with smaller p-values do not.
+/// The smallest error level that counts. Labels with smaller p-values add nothing to the uncertainty.
 const LEVEL: f64 = 0.05;
-/// The uncertainty of a point whose sets hold one label.
+/// The uncertainty of a point whose prediction sets hold one label.
 const LEAST_UNCERTAINTY: f64 = 1e-3;
-/// The purpose of the random numbers that draw points.
+/// The tag of the random stream that draws points.
 const PURPOSE: u64 = 0x5e1e_c7ed;
 
 /// The numbers of points to select.
@@ -54,9 +54,9 @@ pub struct SelectOptions {
 /// The rows of the points to label.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
-    /// Picked points, best first.
+    /// The rows of the picked points, best first.
     pub picked: Vec<usize>,
-    /// Random points, in the order of the draw.
+    /// The rows of the random points, in the order of the draw.
     pub random: Vec<usize>,
     /// The number of points of the pool that the model holds, which are not selected.
     pub seen: usize,
@@ -100,7 +100,7 @@ impl Dance {
         Ok(Selection { picked, random: new, seen })
     }
 
-    /// Returns the uncertainty of every point: the excess of p-values above the level, summed over all labels but the
+    /// Returns the uncertainty of every point: the excess of p-values above [`LEVEL`], summed over all labels but the
     /// best.
     fn uncertainties(&self, scored: &Scored, decision: &Decision) -> Vec<f64> {
         let uncertainty = |row: usize| {
@@ -113,8 +113,8 @@ impl Dance {
     }
 }
 
-/// Returns the points that each point covers, itself first, with their similarity `2^-(d/h)²`. The unit h is the median
-/// distance to the neighbor number [`HALF_WAY`].
+/// Returns the points that each point covers, itself first, with their similarity `2^-(d/h)²` at distance d. The unit h
+/// is the median distance to the neighbor of rank [`HALF_WAY`].
 fn similarities(near: &Neighbors) -> Vec<Vec<(u32, f64)>> {
     let far = |row: usize| near.squared(row).iter().take(HALF_WAY).next_back().copied();
     let unit = median((0..near.len()).filter_map(far).collect()).unwrap_or(0.0).max(f64::MIN_POSITIVE);
@@ -133,7 +133,7 @@ fn similarities(near: &Neighbors) -> Vec<Vec<(u32, f64)>> {
     lists
 }
 
-/// A point with its gain, the amount that it adds to F, as last computed.
+/// A candidate point with its gain as last computed: the increase of the covered uncertainty F if the point is chosen.
 #[derive(PartialEq)]
 struct Gain {
     worth: f64,
@@ -156,7 +156,8 @@ impl PartialOrd for Gain {
     }
 }
 
-/// Chooses `count` of the points that are `free`, one after the other, each with the largest gain in F.
+/// Chooses `count` of the `free` points one after the other, each time the point that increases the covered uncertainty
+/// F most.
 fn cover(uncertainties: &[f64], similar: &[Vec<(u32, f64)>], free: &[bool], count: usize) -> Vec<usize> {
     let mut covered = vec![0.0f64; uncertainties.len()];
     let gain = |row: usize, covered: &[f64]| {
@@ -172,7 +173,7 @@ fn cover(uncertainties: &[f64], similar: &[Vec<(u32, f64)>], free: &[bool], coun
     while chosen.len() < count {
         let Some(top) = heap.pop() else { break };
         if top.chosen < chosen.len() {
-            // Points chosen since can only have reduced the gain.
+            // Points chosen since the gain was computed can only have reduced it.
             heap.push(Gain { worth: gain(top.row, &covered), row: top.row, chosen: chosen.len() });
             continue;
         }
@@ -188,7 +189,7 @@ fn cover(uncertainties: &[f64], similar: &[Vec<(u32, f64)>], free: &[bool], coun
 mod tests {
     use super::*;
 
-    /// Chooses by the formula of F, computed anew for every point.
+    /// Chooses like `cover`, but computes F anew for every point.
     fn slowly(unsure: &[f64], alike: &[Vec<(u32, f64)>], free: &[bool], count: usize) -> Vec<usize> {
         let value = |chosen: &[usize]| {
             let best = |point: usize| {

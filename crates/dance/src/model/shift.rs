@@ -1,16 +1,17 @@
-//! Calibration under distribution shift: points are kept in proportion to importance weights.
+//! Calibration under distribution shift: calibration points are sampled in proportion to importance weights.
 //!
 //! **Covariate shift**: weights are likelihood ratios of new to old points, up to a factor. Rejection sampling (von
-//! Neumann) keeps point i with probability `w_i / w_max`. The points that are kept are a draw from the law of new
-//! points, so every calibration gives them its guarantee. On average the share `Σw / (n·w_max)` of n points is kept,
-//! while weighted quantiles would use all points. In return full calibration remains valid, and the weights of new
-//! points need not be known. The point with the largest weight is dropped: given this weight, the others are draws
-//! from the points that weigh no more. The guarantee does not cover new points that weigh more.
+//! Neumann) keeps point i of weight w_i with probability `w_i / w_max`, where w_max is the largest weight. The sampled
+//! points are a draw from the law of new points, so the guarantee of every calibration holds for new points. On average
+//! the share `Σw / (n·w_max)` of n points is kept, while weighted quantiles would use all points. In return full
+//! calibration remains valid, and the weights of new points need not be known. The point with the largest weight is
+//! dropped, because it sets the scale: given w_max, the other points are draws from the points that weigh no more. The
+//! guarantee does not cover new points that weigh more.
 //!
 //! **Label shift**: the proportions of classes change, and the law of the points of each class does not. The new
 //! proportions maximise the likelihood of points without labels under the kernel machine's posteriors, with a weak
-//! prior on the old ones (EM; Saerens, Latinne and Decaestecker). The weight of a class is the ratio of its
-//! proportions.
+//! prior at the old proportions (EM; Saerens, Latinne and Decaestecker). The weight of a class is the ratio of its new
+//! to its old proportion.
 
 use super::dance::Dance;
 use crate::context::Context;
@@ -21,11 +22,11 @@ use crate::numeric::random::Random;
 
 /// The number of EM steps.
 const STEPS: usize = 200;
-/// The purpose of the random numbers that keep points.
+/// The tag of the random stream that decides which points are kept.
 const PURPOSE: u64 = 0x7417;
 
-/// Keeps points in proportion to `weights` and returns their places, ascending. The point of the largest weight is
-/// dropped.
+/// Samples points in proportion to `weights` and returns their indices, ascending. The point with the largest weight is
+/// never returned, because its weight sets the scale of the probabilities.
 pub fn rejection_sample(weights: &[f64], seed: u64) -> Result<Vec<usize>> {
     if let Some(row) = weights.iter().position(|weight| !weight.is_finite() || *weight < 0.0) {
         return Err(Error::Data(format!(
@@ -44,7 +45,8 @@ pub fn rejection_sample(weights: &[f64], seed: u64) -> Result<Vec<usize>> {
     Ok(keep(weights, most, seed).into_iter().filter(|&row| row != out).collect())
 }
 
-/// Returns the places of the points that are kept, where no weight exceeds `most`.
+/// Keeps each point with probability weight / `most` and returns the indices of the kept points. No weight may exceed
+/// `most`.
 fn keep(weights: &[f64], most: f64, seed: u64) -> Vec<usize> {
     let mut random = Random::new(seed, PURPOSE);
     // Every point draws a number, so that one weight does not change the draws of the others.
@@ -52,8 +54,8 @@ fn keep(weights: &[f64], most: f64, seed: u64) -> Vec<usize> {
 }
 
 impl Dance {
-    /// Keeps points of `data` so that classes have the proportions of points without labels, and returns their
-    /// places. The points without labels come as the encoder gives them.
+    /// Samples points of `data` so that their classes have the estimated proportions of the points `unlabelled`, and
+    /// returns their indices. `unlabelled` are given as they come from the encoder.
     pub fn label_shift<'q>(
         &self,
         data: &Dataset,
@@ -75,7 +77,7 @@ impl Dance {
         for id in ids.iter().filter_map(known_id) {
             here[id] += 1.0 / data.len() as f64;
         }
-        // Classes that the kernel machine does not know keep their frequency.
+        // Points of classes that the kernel machine does not know get the weight 1.
         let weight = |id: &Option<u32>| known_id(id).map_or(1.0, |id| now[id] / here[id]);
         let weights: Vec<f64> = ids.iter().map(weight).collect();
         let most = weights.iter().copied().fold(0.0, f64::max);
@@ -83,7 +85,7 @@ impl Dance {
     }
 }
 
-/// Estimates the proportions of classes among points from posteriors that assume the proportions `before`.
+/// Estimates the proportions of classes among points from their posteriors, which assume the proportions `before`.
 fn proportions(posteriors: &Matrix, before: &[f64]) -> Vec<f64> {
     let (points, classes) = (posteriors.rows(), before.len());
     let mut now = before.to_vec();

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 
 impl Fitted {
-    /// Refuses parts that do not fit together.
+    /// Returns an error if parts of the machine do not fit together.
     pub fn check(&self) -> Result<()> {
         self.config.method()?;
         let (rfm, classes) = (&self.rfm, self.classes.len());

@@ -1,4 +1,4 @@
-//! The index of reference points: a device returns candidates, and exact distances decide among them.
+//! The index of reference points. A device returns candidates, and their exact distances select the neighbors.
 
 use super::list::{NeighborSlots, Neighbors, ReverseNeighbors};
 use crate::context::Context;
@@ -11,19 +11,20 @@ use std::sync::Arc;
 
 /// The largest number of queries in a parallel task: enough that a point loaded from memory serves several queries.
 const GROUP: usize = 1024;
-/// The number of queries in a parallel task if the device returns the distances.
+/// The number of queries in a parallel task if the device computes the distances.
 const SORTED: usize = 64;
-/// The number of neighboring points in memory that need no order among each other.
+/// The number of consecutive points in a bucket. Points of one bucket are near in memory, so pairs are sorted by bucket
+/// only.
 const BUCKET: usize = 16;
 
-/// Reference points in mapped space, open on a device for searches.
+/// Reference points, mapped by the root of the metric and loaded on a device for searches.
 #[derive(Clone)]
 pub struct Index {
     handle: Arc<dyn IndexHandle>,
     points: Arc<Matrix>,
-    /// The keys that order points at the same distance; without keys, indices do.
+    /// The keys that order points at the same distance; without keys, their indices order them.
     keys: Option<Arc<Vec<f64>>>,
-    /// The squared radius within which every point reaches queries.
+    /// The reach of every point: the largest squared distance at which it is a reverse neighbor of a query.
     reach: Option<Arc<Vec<f64>>>,
 }
 
@@ -53,8 +54,8 @@ impl Index {
         self
     }
 
-    /// Sets the squared radius of every point's reach: +∞ reaches everything, a negative number nothing. Fails once the
-    /// index has been cloned.
+    /// Sets the reach of every point: the largest squared distance at which it is a reverse neighbor of a query. With
+    /// +∞ it always is, with a negative number never. Fails once the index has been cloned.
     pub fn set_reach(&mut self, squared: Vec<f64>, context: &Context<'_>) -> Result<()> {
         let handle = Arc::get_mut(&mut self.handle)
             .ok_or_else(|| Error::Data("the reach of an index in use cannot change".into()))?;
@@ -88,8 +89,8 @@ impl Index {
         self.search_without(queries, k, None, context)
     }
 
-    /// Returns the `k` nearest points of every query except the one that `skip` holds for it. In a leave-one-out search
-    /// of the index's own points, that is the query itself.
+    /// Returns the `k` nearest points of every query, without the point that `skip` holds for it. In a leave-one-out
+    /// search of the index's own points, this is the query itself.
     pub fn search_without(
         &self,
         queries: &Matrix,
@@ -117,7 +118,7 @@ impl Index {
         Ok(found)
     }
 
-    /// Returns the neighbors of the first `count` points, each among all other points.
+    /// Returns the `k` neighbors of each of the first `count` points among all other points.
     pub fn search_own(&self, count: usize, k: usize, context: &Context<'_>) -> Result<Neighbors> {
         let itself: Vec<_> = (0..count as u32).map(Some).collect();
         if count == self.len() {
@@ -127,8 +128,8 @@ impl Index {
         self.search_without(&own, k, Some(&itself), context)
     }
 
-    /// Returns the `k` nearest points of every query and its reverse neighbors, the points that have it within their
-    /// reach.
+    /// Returns the `k` nearest points of every query, and its reverse neighbors: the points that have the query within
+    /// their reach.
     pub fn search_both_ways(
         &self,
         queries: &Matrix,
@@ -144,11 +145,13 @@ impl Index {
         self.in_blocks(queries, k, context, |queries, _| {
             let asked = self.handle.ask(queries, context)?;
             let candidates = asked.candidates(k, true, context)?;
-            // Most points that reach a query are also among its nearest, so one distance serves both directions.
+            // Most reverse neighbors of a query are also among its nearest points, so one distance serves both
+            // directions.
             let either = candidates.nearest.union(&candidates.reaching);
             let mut nearest = Neighbors::with_capacity(queries.rows(), k.min(self.len()));
             let mut reaching = vec![Vec::new(); queries.rows()];
-            // Of every query's candidates, keep the reverse neighbors by index, and the nearest in order.
+            // From the candidates of a query, take the reverse neighbors, sorted by index, and the nearest, sorted by
+            // distance.
             let keep = |_,
                         pairs: &mut Vec<(f64, u32)>,
                         (nearest, reaching): &mut (NeighborSlots<'_>, &mut Vec<_>)| {
@@ -166,7 +169,8 @@ impl Index {
         Ok((found, reached))
     }
 
-    /// Returns the neighbors of the first `count` points, given their indices, the same number for each point.
+    /// Returns the neighbors of the first `count` points. `ids` holds the neighbors' indices, row after row, the same
+    /// number for each point.
     pub(crate) fn neighbors_by_id(
         &self,
         count: usize,
@@ -182,7 +186,8 @@ impl Index {
         self.nearest((&own, &*self.handle.ask(&own, context)?), &lists, k, |_| None, context)
     }
 
-    /// Calls `work` on blocks of queries with the number of the first; an interruption ends the job between blocks.
+    /// Calls `work` on blocks of queries, with the index of the block's first query; an interruption ends the job
+    /// between blocks.
     fn in_blocks(
         &self,
         queries: &Matrix,
@@ -218,7 +223,7 @@ impl Index {
         a.0.total_cmp(&b.0).then_with(keys).then(a.1.cmp(&b.1))
     }
 
-    /// Returns the `k` nearest of each query's candidates, without the one to skip.
+    /// Returns the `k` nearest of each query's candidates, without the point that `skip` returns for it.
     fn nearest(
         &self,
         (queries, asked): (&Matrix, &dyn Asked),
@@ -239,14 +244,14 @@ impl Index {
         Ok(found)
     }
 
-    /// Sorts the pairs and returns the `k` nearest.
+    /// Sorts pairs of squared distance and index, and returns the `k` nearest.
     fn first<'a>(&self, k: usize, pairs: &'a mut [(f64, u32)]) -> &'a [(f64, u32)] {
         pairs.sort_unstable_by(|a, b| self.nearer(a, b));
         &pairs[..k.min(pairs.len())]
     }
 
-    /// Computes the candidates' squared distances in f64, and calls `keep` with every query, its candidates as pairs of
-    /// distance and index, and its entry in `results`.
+    /// Computes the candidates' squared distances in f64. Calls `keep` for every query, with the query, its candidates
+    /// as pairs of squared distance and index, and its entry in `results`.
     ///
     /// If the device does not return the distances, the host goes through the points in order of memory. So a point is
     /// loaded once for all queries of a group that have it as a candidate.
@@ -282,7 +287,7 @@ impl Index {
             let rows = at * group..at * group + results.len();
             let mut exact: Vec<Vec<(f64, u32)>> =
                 rows.clone().map(|row| Vec::with_capacity(candidates.get(row).len())).collect();
-            for (row, id) in self.in_order_of_points(candidates, rows.clone()) {
+            for (row, id) in self.pairs_by_bucket(candidates, rows.clone()) {
                 let squared = squared_distance(queries.row(row as usize), self.points.row(id as usize));
                 exact[row as usize - rows.start].push((squared, id));
             }
@@ -293,8 +298,8 @@ impl Index {
         Ok(())
     }
 
-    /// Returns the pairs of query and candidate, sorted by the candidate's bucket.
-    fn in_order_of_points(&self, candidates: &IdLists, rows: std::ops::Range<usize>) -> Vec<(u32, u32)> {
+    /// Returns all pairs of a query in `rows` and one of its candidates, sorted by the candidate's bucket.
+    fn pairs_by_bucket(&self, candidates: &IdLists, rows: std::ops::Range<usize>) -> Vec<(u32, u32)> {
         let mut ends = vec![0usize; self.len().div_ceil(BUCKET) + 1];
         for row in rows.clone() {
             for &id in candidates.get(row) {

@@ -3,7 +3,7 @@
 /// The nearest reference points of every query, nearest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Neighbors {
-    /// The number of slots per query.
+    /// The number of entries per query in `ids` and `squared`. A query may have fewer neighbors, as `lengths` holds.
     pub(super) stride: usize,
     pub(super) lengths: Vec<u32>,
     pub(super) ids: Vec<u32>,
@@ -21,7 +21,8 @@ impl Neighbors {
         self.lengths.is_empty()
     }
 
-    /// Returns the reference indices of a query's neighbors, fewer than k if the reference has fewer points.
+    /// Returns the reference indices of a query's neighbors, nearest first. They are fewer than wanted if the reference
+    /// has fewer points.
     pub fn ids(&self, query: usize) -> &[u32] {
         &self.ids[query * self.stride..][..self.lengths[query] as usize]
     }
@@ -31,8 +32,8 @@ impl Neighbors {
         &self.squared[query * self.stride..][..self.lengths[query] as usize]
     }
 
-    /// Merges the neighbors in two disjoint parts of a reference into those in the whole reference. `rows` and
-    /// `other_rows`, both ascending, are the places of the parts' points in the whole.
+    /// Merges the neighbors of the same queries in two disjoint parts of a reference into their `k` neighbors in the
+    /// whole reference. `rows` and `other_rows`, both ascending, are the indices of the parts' points in the whole.
     pub fn merge(&self, rows: &[usize], other: &Self, other_rows: &[usize], k: usize) -> Self {
         let mut merged = Self::with_capacity(self.len(), k.min(rows.len() + other_rows.len()));
         let stride = merged.stride;
@@ -59,7 +60,8 @@ impl Neighbors {
         merged
     }
 
-    /// Returns the reference indices of all queries, which have the same number of neighbors, and that number.
+    /// Returns the reference indices of all neighbors, query after query, and the number of neighbors per query, which
+    /// must be the same for all.
     pub(crate) fn table(&self) -> (Vec<u32>, usize) {
         let columns = self.lengths.first().map_or(0, |&length| length as usize);
         ((0..self.len()).flat_map(|query| self.ids(query)).copied().collect(), columns)
@@ -89,7 +91,7 @@ impl Neighbors {
         self.squared.extend_from_slice(&other.squared);
     }
 
-    /// Returns the slots of every query.
+    /// Returns the slots of every query, to be filled with its neighbors.
     pub(super) fn slots(&mut self) -> impl Iterator<Item = NeighborSlots<'_>> {
         let stride = self.stride.max(1);
         let lists = self.ids.chunks_mut(stride).zip(self.squared.chunks_mut(stride));
@@ -129,14 +131,15 @@ impl NeighborSlots<'_> {
     }
 }
 
-/// The reverse neighbors of queries: for every query, the points that have it within their reach.
+/// The reverse neighbors of queries: for every query, the points that have it within their reach, a squared distance
+/// per point.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReverseNeighbors {
     pub(super) lists: Vec<Vec<(u32, f64)>>,
 }
 
 impl ReverseNeighbors {
-    /// Returns the indices (ascending) and squared distances of the points that reach one query.
+    /// Returns the indices (ascending) and squared distances of the reverse neighbors of one query.
     pub fn get(&self, query: usize) -> &[(u32, f64)] {
         &self.lists[query]
     }

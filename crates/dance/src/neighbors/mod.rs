@@ -1,15 +1,16 @@
-//! Exact nearest neighbors in mapped space (the paper, §3.1: `N_k(Z, Z̃)`).
+//! Exact nearest neighbors among points mapped by the root of the learned metric (the paper, §3.1: `N_k(Z, Z̃)`).
 //!
 //! A [device](crate::device) returns candidates: all points that can be among the k nearest within the rounding error
-//! of its arithmetic. [`squared_distance`] then computes the candidates' distances in f64 and decides. So duplicates of
-//! a point tie exactly, a point has distance 0 to its copies, and no neighbor depends on tiles, threads, the number of
-//! queries or the device. Ties go to the smaller key if the points have keys, then to the lower index.
+//! of its arithmetic. [`squared_distance`] then computes the candidates' distances in f64, which select the neighbors.
+//! So duplicates of a point tie exactly, a point has distance 0 to its copies, and no neighbor depends on tiles,
+//! threads, the number of queries or the device. Ties go to the smaller key if the points have keys, then to the lower
+//! index.
 //!
 //! [`Index::search_both_ways`] also finds reverse neighbors in the same pass: the points that have the query within
-//! their own reach, a radius per point.
+//! their reach, which is a squared distance per point.
 //!
-//! Cost: `2·n·d` flops per query on the device, and a few hundred distances on the host. Memory: the points twice, on
-//! the device and on the host.
+//! Cost, for n points with d dimensions: `2·n·d` flops per query on the device, and a few hundred distances on the
+//! host. Memory: the points twice, on the device and on the host.
 //!
 //! ```
 //! use dance::{Context, Matrix, device::Cpu, neighbors::Index};

@@ -28,7 +28,7 @@ pub(crate) fn counts_of(labels: &[u32], classes: usize) -> Vec<usize> {
     counts
 }
 
-/// Returns the place of the largest value, the first on a tie.
+/// Returns the index of the largest value, the first on a tie.
 pub(crate) fn argmax(values: &[f32]) -> usize {
     let mut best = 0;
     for (place, value) in values.iter().enumerate() {

@@ -24,7 +24,7 @@ use crate::numeric::matrix::Matrix;
 pub(crate) type View<'a> = MatRef<'a, f32>;
 pub(crate) type ViewMut<'a> = MatMut<'a, f32>;
 
-/// A floating-point type to compute in: f32, or f64 where f32 is too coarse.
+/// A floating-point type to compute in: f32, or f64 if f32 is too coarse.
 pub(crate) trait Real:
     RealField + Copy + Default + Send + Sync + Into<f64> + Mul<Output = Self> + AddAssign + SubAssign + MulAssign
 {
@@ -34,7 +34,7 @@ pub(crate) trait Real:
 
     fn from_f64(value: f64) -> Self;
 
-    /// Copies `matrix` in this type.
+    /// Returns a copy of `matrix` in this type.
     fn widen(matrix: &Matrix) -> Mat<Self> {
         Mat::from_fn(matrix.rows(), matrix.cols(), |row, col| Self::from_f32(matrix.row(row)[col]))
     }
@@ -119,7 +119,7 @@ pub(crate) fn row_major_mut<T>(data: &mut [T], rows: usize, cols: usize) -> MatM
     MatMut::from_row_major_slice_mut(data, rows, cols)
 }
 
-/// Computes `out = scale · left · right` on one thread, added to `out` if `accumulate`.
+/// Computes `out = scale · left · right` on one thread, or adds the product to `out` if `accumulate`.
 pub(crate) fn gemm<T: Real>(
     out: MatMut<'_, T>,
     accumulate: bool,
@@ -144,7 +144,7 @@ pub(crate) fn sum(values: &[f32]) -> f64 {
     lanes.iter().sum::<f64>() + rest
 }
 
-/// Returns the rows of a tile: enough for the kernel's full speed, few enough that threads finish together.
+/// Returns the number of rows of a tile: enough for fast products, few enough that threads finish together.
 fn tile_rows(rows: usize) -> usize {
     match rows {
         0..512 => 64,
@@ -172,7 +172,7 @@ pub(crate) fn product<T: Real>(out: MatMut<'_, T>, left: MatRef<'_, T>, right: M
 /// factorised and the rows below are solved against it. `n³/3` flops. `Err` holds the row of the first pivot that is
 /// not positive.
 pub(crate) fn cholesky<T: Real>(a: &mut [T], n: usize) -> Result<(), usize> {
-    // Multiples of the product kernel's block of 96.
+    // Multiples of 96, the block width of the matrix product.
     let block = if n < 1024 { 96 } else { 192 };
     let mut scratch = MemBuffer::new(cholesky_in_place_scratch::<T>(block, Par::Seq, Default::default()));
     for start in (0..n).step_by(block) {
@@ -276,7 +276,8 @@ pub(crate) fn inverse_diagonal(factor: &[f32], n: usize) -> Vec<f32> {
     (0..n.div_ceil(BLOCK)).into_par_iter().map(of_block).collect::<Vec<_>>().concat()
 }
 
-/// Returns the eigenvalues (ascending) and eigenvectors (columns) of a symmetric d×d matrix.
+/// Returns the eigenvalues (ascending) and eigenvectors (columns) of a symmetric d×d matrix; `None` if the algorithm
+/// does not converge.
 pub(crate) fn symmetric_eigen(symmetric: MatRef<'_, f64>) -> Option<(Vec<f64>, Mat<f64>)> {
     let d = symmetric.nrows();
     let mut values = vec![0.0; d];

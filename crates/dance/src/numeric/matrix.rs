@@ -96,7 +96,8 @@ impl<T: Copy + Default> Matrix<T> {
         Self { rows: rows.len(), cols: self.cols, data }
     }
 
-    /// Returns these rows, followed by those of `below`. A matrix without columns takes the other's.
+    /// Returns the rows of this matrix, followed by those of `below`. A matrix without columns takes the number of
+    /// columns of `below`.
     pub(crate) fn concat(mut self, below: &Self) -> Self {
         self.data.extend_from_slice(&below.data);
         self.rows += below.rows;
@@ -155,12 +156,12 @@ impl<'a> From<&'a Matrix> for Rows<'a> {
     }
 }
 
-/// Refuses a matrix with a number that is not finite; `origin` names the matrix in the error.
+/// Returns an error if a number of the matrix is not finite; `origin` names the matrix in the error.
 pub(crate) fn check_finite(origin: &str, matrix: &Matrix) -> Result<()> {
     check_finite_rows(origin, matrix.as_slice(), matrix.cols())
 }
 
-/// Refuses rows with a number that is not finite; `values` holds rows of `cols` numbers each.
+/// Returns an error if a number is not finite; `values` holds rows of `cols` numbers each.
 pub(crate) fn check_finite_rows(origin: &str, values: &[f32], cols: usize) -> Result<()> {
     match values.iter().position(|value| !value.is_finite()) {
         None => Ok(()),
@@ -176,7 +177,7 @@ pub(crate) fn check_finite_rows(origin: &str, values: &[f32], cols: usize) -> Re
 /// A list of rows of different lengths, in one vector of values and one of offsets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ragged<T> {
-    /// The start of every row, then the end of the last row: one entry more than rows.
+    /// The index in `values` at which every row starts, then the end of the last row: one entry more than rows.
     offsets: Vec<usize>,
     values: Vec<T>,
 }
@@ -244,7 +245,7 @@ impl<T> Ragged<T> {
         &self.values
     }
 
-    /// Returns the start of every row, then the end of the last.
+    /// Returns the index at which every row starts among all values, then the end of the last row.
     pub fn offsets(&self) -> &[usize] {
         &self.offsets
     }

@@ -2,15 +2,15 @@
 
 use pulp::Simd;
 
-/// The number of columns in a panel: two AVX2 vectors of f32, or one of AVX-512.
+/// The number of columns in a panel, a block of columns of a packed matrix: two AVX2 vectors of f32, or one of AVX-512.
 pub(crate) const PANEL: usize = 16;
 
-/// A number type of packed products: f32, or f64 where rounding must not change a decision.
+/// A number type of packed products: f32, or f64 if rounding must not change a decision.
 pub(crate) trait Number: Copy + Default + Send + Sync + 'static {
     /// A SIMD vector of this type.
     type Vector<S: Simd>: Copy;
 
-    /// Returns the length of a vector.
+    /// Returns the number of lanes of a vector.
     fn lanes<S: Simd>() -> usize;
     /// Returns a vector with `number` in every lane.
     fn splat<S: Simd>(simd: S, number: Self) -> Self::Vector<S>;

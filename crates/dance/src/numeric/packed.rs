@@ -3,8 +3,8 @@
 //! The columns of the right operand lie in panels of 16, and a panel is stored row by row, so that a product reads it
 //! once from memory. Its rows are numbered by their *depth*, the summation index of the product. Every result is the
 //! sum over the depth **in ascending order**, one fused multiply-add after the other. It does not depend on other rows,
-//! on tiles, threads or the vector width: a query gives the same bits alone and in a batch. A single row takes about as
-//! long as reading the panels.
+//! on tiles, threads or the vector width: a query gives the same bits alone and in a batch. The product of a single row
+//! takes about as long as reading the panels.
 //!
 //! Cost: `2·depth` flops per result. The left operand is repacked in blocks of a few rows, which stay in cache.
 
@@ -15,9 +15,11 @@ use crate::error::Result;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::number::{Number, PANEL};
 
-/// The depth of the blocks in which a panel is read: 32 KiB, which stay in the first-level cache during a tile.
+/// The depth of the blocks in which a panel is read: 32 KiB of f32, which stay in the first-level cache while a tile is
+/// computed.
 const DEPTH: usize = 512;
-/// The rows on the left that are multiplied with all panels together: a multiple of every block height below.
+/// The number of rows of the left operand that are multiplied with all panels at a time: a multiple of every block
+/// height below.
 const TILE: usize = 96;
 
 /// The packed right operand of a product; see the [module](self).
@@ -79,7 +81,8 @@ impl<T: Number> Packed<T> {
         panel.iter().skip(column % PANEL).step_by(PANEL).copied()
     }
 
-    /// Computes `out = left · self[columns]` on one thread. `columns` starts a panel; operands are row-major.
+    /// Computes `out = left · self[columns]` on one thread. `columns` must start at the first column of a panel; `left`
+    /// and `out` are row-major.
     pub(crate) fn multiply(
         &self,
         left: &[T],
@@ -256,7 +259,7 @@ struct OutputBlock<'a, T> {
     out: &'a mut [T],
     /// The distance between two rows in `out`.
     stride: usize,
-    /// The number of the panel's columns that exist.
+    /// The number of the panel's columns that belong to the matrix; the others only fill up the last panel.
     used: usize,
 }
 

@@ -1,5 +1,4 @@
-//! Random numbers from one named generator. All distributions are defined here, so that a seed always means the same
-//! numbers.
+//! Random numbers from one generator. All distributions are defined here, so that a seed always gives the same numbers.
 //!
 //! ```
 //! use dance::numeric::random::{Random, uniform_of};
@@ -17,7 +16,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// Creates the generator of a `seed` and a `purpose`. Each purpose has its own stream of numbers.
+    /// Creates the generator of a `seed` and a `purpose`, a tag: each tag selects an independent stream of numbers.
     pub fn new(seed: u64, purpose: u64) -> Self {
         Self { generator: Pcg64::new(u128::from(seed), u128::from(purpose)) }
     }
@@ -58,8 +57,7 @@ impl Random {
     }
 }
 
-/// Returns a uniform number in [0, 1) that depends on the `keys` alone, so that an object has the same draw in any
-/// order.
+/// Returns a uniform number in [0, 1) that depends on the `keys` alone, so that draws do not depend on their order.
 pub fn uniform_of(keys: &[u64]) -> f64 {
     (bits_of(keys.iter().copied()) >> 11) as f64 / (1u64 << 53) as f64
 }

@@ -1,21 +1,23 @@
-//! Bounds on the scores of the bag with the query in it, which settle most pairs of a point and a label.
+//! Bounds on the scores of calibration points after a query is added. They settle most comparisons of a calibration
+//! point with a label of the query (a pair) without computing posteriors.
 //!
-//! A point with label y has the log odds `x = ln Σ_{z≠y} exp e(z) - e(y)`. Its score `ln(1 + exp x)`, less the offset
-//! of its class, grows with x. Let `q_z` be the share of z in the sum. A query that joins with label l changes x in
-//! three ways:
-//! - All log posteriors shift by some δ that does not depend on l. By Hoeffding's lemma `ln Σ q_z exp δ_z` lies between
-//!   the mean `Σ q_z δ_z` and the mean plus R²/8, where R is the range of δ. One product gives the means of all points;
-//!   R is known per point. The [link](crate::posterior::link) is concave: δ is at most the slope times the change of
-//!   the output, and falls short of that by at most a term of the curvature.
-//! - The log posterior of the point's own label shifts likewise.
-//! - The log posterior for l gains J, which multiplies the sum by `1 + q_l·exp(±R)·(exp J - 1)`.
+//! Let e(z) be the stack's log posterior of a point for label z. A point with label y has the log odds
+//! `x = ln Σ_{z≠y} exp e(z) - e(y)`. Its score `ln(1 + exp x)`, less the offset of its class, grows with x. Let `q_z`
+//! be the share of label z in the sum. A query that is added with label l changes x in three ways:
+//! - All log posteriors shift: e(z) by some `δ_z` that does not depend on l. By Hoeffding's lemma `ln Σ q_z exp δ_z`
+//!   lies between the mean `Σ q_z δ_z` and the mean plus R²/8, where R is the range of `δ_z` over z. One matrix product
+//!   gives the means of all points; R is known per point. The [link](crate::posterior::link) is concave: `δ_z` is at
+//!   most the slope times the change of the output, and falls short of that by at most a curvature term.
+//! - The log posterior e(y) of the point's own label shifts likewise.
+//! - The log posterior e(l) of the query's label changes by a further term, the gain J. It multiplies the sum by
+//!   `1 + q_l·exp(±R)·(exp J - 1)`.
 //!
-//! Experts bound J for a point over all l, and x moves by at most J. This gives every point an interval for its score.
-//! Intervals are sorted by their upper ends, so most pairs are settled without being visited. Every other pair gets an
-//! interval for x in f32, with room for rounding. About one pair in thousands stays open; an interval in f64 or the
-//! posterior itself settles it. The counts are therefore always those of the posteriors.
+//! Experts bound J for each point over all l, and J moves x by at most J. This gives every point an interval for its
+//! score. Intervals are sorted by their upper ends, so most pairs are settled without being visited. Every other pair
+//! gets an interval for x in f32, widened by the rounding error. About one pair in thousands stays open; an interval in
+//! f64 or the posterior itself settles it. So the counts are always those of the exact posteriors.
 //!
-//! Memory: 4·n·c bytes, and 4·n·c for every ridge expert.
+//! Memory for n calibration points and c classes: 4·n·c bytes, and 4·n·c more for every ridge expert.
 
 use std::iter::zip;
 
@@ -33,59 +35,64 @@ use crate::posterior::count::{
 use crate::posterior::expert::Predictions;
 use crate::posterior::link::{Link, OutputStats};
 
-/// Pairs that are settled together; their columns fit into the first-level cache.
+/// The number of pairs (a point and a label of the query) that are settled together; their columns fit into the
+/// first-level cache.
 pub(super) const PAIRS: usize = 256;
-/// The largest gain that is bounded from above.
+/// The largest gain (the change of a log posterior by the query's label) that is bounded from above in f32.
 const MOST: f32 = 40.0;
-/// Relative rounding bound of f32: a few units in the last place of every intermediate value.
+/// The relative rounding bound of f32: a few units in the last place of every intermediate value.
 const ROUNDING: f64 = 4e-6;
-/// Rounding bound of f32 relative to the magnitude of the terms, for sums whose terms cancel.
+/// The rounding bound of f32 for sums whose terms cancel, relative to the magnitude of the terms.
 const CANCELLED: f64 = 1e-6;
-/// Relative rounding bound of f64.
+/// The relative rounding bound of f64.
 const FINE: f64 = 1e-9;
 
-/// The bag before any query joins it.
+/// The calibration points before a query is added, with the numbers from which bounds on their scores follow.
 #[derive(Debug)]
 pub(super) struct Bounds {
-    /// The log odds x of every point.
-    odds: Vec<f64>,
-    /// `ln Σ exp e(z)` over labels but the point's own.
+    /// The log odds x of every point against its own label.
+    log_odds: Vec<f64>,
+    /// For every point, `ln Σ exp e(z)` of its log posteriors e(z) over all labels z but its own.
     others: Vec<f64>,
-    /// The shares q, label by label; NaN for the point's own label.
+    /// The share of `exp e(z)` in the sum behind `others`, for every label z and every point; the shares of one label
+    /// are side by side. NaN stands for the point's own label.
     shares: Vec<f32>,
-    /// Shares times slopes of the link, packed for products with outputs; `None` for experts without a link.
+    /// The table `shares` times the slopes of the link, packed for products with the outputs of queries; `None` for
+    /// experts without a link.
     packed: Vec<Option<Packed>>,
-    /// Statistics of the outputs of every point, per expert; empty for experts without a link.
+    /// Statistics of the outputs of every point, one list per expert; empty for experts without a link.
     stats: Vec<Vec<OutputStats>>,
-    /// The points of every label.
+    /// The indices of the points that carry each label.
     of_class: Vec<Vec<u32>>,
-    /// For every class: its offset o, `exp o` and `exp o - 1`.
+    /// The offset o of every class, with `exp o` and `exp o - 1`.
     offsets: Vec<[f64; 3]>,
 }
 
-/// Bounds on the bag with a query in it, whatever label the query carries.
+/// Bounds on the calibration points after a query is added, valid for every label that the query may carry.
 pub(super) struct QueryBounds {
-    /// The least x of every point before the gain J.
+    /// A lower bound on the log odds of every point, without the gain, which depends on the query's label.
     low: Vec<f64>,
-    /// The width of the interval for x before the gain J.
+    /// The width of the interval that starts at `low` and contains the log odds, without the gain.
     width: Vec<f64>,
-    /// R of every point.
+    /// The range (largest less least) of the shift of every point's log posteriors: their change that does not depend
+    /// on the query's label.
     range: Vec<f64>,
     factors: Vec<PointFactors>,
-    /// The score intervals of all points, by descending upper end.
+    /// The score intervals of all points, sorted by descending upper end.
     pub(super) intervals: Vec<ScoreInterval>,
 }
 
-/// The factors of a point that all its pairs share.
+/// Factors of a point in f32, which do not depend on the query's label.
 #[derive(Clone, Copy)]
 struct PointFactors {
-    /// `exp R` and `exp(-R)`.
+    /// `exp R` and `exp(-R)`, where R is the range of the shift of the point's log posteriors.
     spread: [f32; 2],
-    /// Numbers below and above `exp(-x)`.
+    /// A lower and an upper bound on `exp(-x)`, where x are the point's log odds without the gain of the query's label.
     inverse: [f32; 2],
 }
 
-/// The interval of a point's score, less the offset of its class, if the query carries any label but the point's.
+/// The interval of a point's score, less the offset of its class. It is valid for every label of the query but the
+/// point's own.
 #[derive(Clone, Copy)]
 pub(super) struct ScoreInterval {
     pub(super) low: f32,
@@ -94,11 +101,12 @@ pub(super) struct ScoreInterval {
     pub(super) label: u32,
 }
 
-/// Pairs of points with one label, column by column, to be settled together.
+/// Calibration points that are compared with one label of a query, stored in columns.
 #[derive(Default)]
 pub(super) struct Pairs {
     points: Vec<u32>,
-    /// The least factor on `exp x` that reaches the query's score, from below and above.
+    /// A lower and an upper bound on the factor by which `exp x` must grow for the point's score to be at least the
+    /// query's.
     wanted: Vec<[f32; 2]>,
     gain: Vec<f32>,
     share: Vec<f32>,
@@ -111,7 +119,8 @@ impl Pairs {
         self.points.len() == PAIRS
     }
 
-    /// `wanted` is an interval for the exponential of the log odds that the point must reach.
+    /// Adds a point. `wanted` is an interval for the odds `exp x` that the point needs for a score of at least the
+    /// query's.
     pub(super) fn push(&mut self, moved: &QueryBounds, point: u32, wanted: [f32; 2]) {
         let factors = &moved.factors[point as usize];
         self.points.push(point);
@@ -123,14 +132,14 @@ impl Pairs {
 
 /// The state of a pair: [`OPEN`], [`AT_LEAST`] or `BELOW`. It is a number so that the loop over pairs vectorises.
 pub(super) type PairState = u32;
-/// The bounds do not settle the pair.
+/// The state of a pair if the bounds do not show whether the point's score is at least the query's.
 pub(super) const OPEN: PairState = 0;
-/// The point's score is at least the query's.
+/// The state of a pair if the point's score is at least the query's.
 pub(super) const AT_LEAST: PairState = 1;
 const BELOW: PairState = 2;
 
 impl Bounds {
-    /// `outputs` are the [outputs](crate::posterior::expert::Expert::outputs) of every expert.
+    /// Prepares the bounds. `outputs` holds the [outputs](crate::posterior::expert::Expert::outputs) of every expert.
     pub(super) fn new(
         bag: &BagView<'_>,
         outputs: &[Option<(&Matrix<f64>, Link)>],
@@ -140,7 +149,7 @@ impl Bounds {
         let offsets = offsets.iter().map(|off| [*off, off.exp(), off.exp_m1()]).collect();
         let (n, classes) = (bag.labels.len(), bag.log_posterior.cols());
         let mut shares = vec![f32::NAN; n * classes];
-        let (mut odds, mut others) = (Vec::with_capacity(n), Vec::with_capacity(n));
+        let (mut log_odds, mut others) = (Vec::with_capacity(n), Vec::with_capacity(n));
         let mut stats = vec![Vec::new(); outputs.len()];
         let mut of_class = vec![Vec::new(); classes];
         for (point, &label) in bag.labels.iter().enumerate() {
@@ -149,7 +158,7 @@ impl Bounds {
             let rest = || row.iter().enumerate().filter(|&(label, _)| label != own);
             let most = rest().map(|(_, &value)| value).fold(f64::NEG_INFINITY, f64::max);
             let total = most + rest().map(|(_, value)| (value - most).exp()).sum::<f64>().ln();
-            odds.push(total - row[own]);
+            log_odds.push(total - row[own]);
             others.push(total);
             for (label, value) in rest() {
                 shares[label * n + point] = (value - total).exp() as f32;
@@ -160,7 +169,7 @@ impl Bounds {
                 }
             }
         }
-        // Shares times slopes, 0 for the point's own label.
+        // The products of shares and slopes are 0 for the point's own label.
         let pack = |&(table, link): &(&Matrix<f64>, Link)| {
             let value = |label: usize, point: usize| {
                 let share = shares[label * n + point];
@@ -169,7 +178,7 @@ impl Bounds {
             Packed::new(classes, n, value, context)
         };
         let packed = outputs.iter().map(|outputs| outputs.as_ref().map(pack)).collect();
-        Self { odds, others, shares, packed, stats, of_class, offsets }
+        Self { log_odds, others, shares, packed, stats, of_class, offsets }
     }
 
     /// Returns the offset of a class.
@@ -177,21 +186,22 @@ impl Bounds {
         self.offsets[class][0]
     }
 
-    /// Returns numbers below and above the `exp x` of a point of `class` with score s + offset; `grown` is `exp s - 1`.
+    /// Returns a lower and an upper bound on the odds `exp x` of a point of `class` whose score, less the class offset,
+    /// is s; `grown` is `exp s - 1`.
     pub(super) fn odds_interval(&self, grown: f64, class: usize) -> [f32; 2] {
         let [_, factor, added] = self.offsets[class];
-        // exp(s + o) - 1 without forming exp(s + o), which would lose the digits of a small result.
+        // This is exp(s + o) - 1 for the offset o, without exp(s + o), which would lose the digits of a small result.
         let value = grown * factor + added;
         interval(value, 1e-6 * value.abs() + 1e-15 * (grown * factor).abs().max(added.abs()))
     }
 
-    /// Returns the points that carry a label.
+    /// Returns the indices of the points that carry `label`.
     pub(super) fn of_class(&self, label: usize) -> &[u32] {
         &self.of_class[label]
     }
 
-    /// Returns the mean of every query's outputs times slopes, under the shares of each point; `None` for experts
-    /// without shifts.
+    /// Returns a table of queries and points for every expert: the query's outputs times the point's slopes of the
+    /// link, averaged over labels with the point's shares. It is `None` for an expert without shifts.
     pub(super) fn means(
         &self,
         experts: &[(f64, Box<dyn Predictions + '_>)],
@@ -208,7 +218,7 @@ impl Bounds {
         experts.iter().enumerate().map(|(at, (_, expert))| mean((at, expert.as_ref()))).collect()
     }
 
-    /// Returns the bounds with a query in the bag, whatever label it carries.
+    /// Returns the bounds after a query is added, valid for every label that it may carry.
     pub(super) fn with_query(
         &self,
         bag: &BagView<'_>,
@@ -217,10 +227,10 @@ impl Bounds {
         means: &[Option<Matrix>],
         query: usize,
     ) -> QueryBounds {
-        let n = self.odds.len();
-        let (mut low, mut range, mut slack) = (self.odds.clone(), vec![0.0; n], vec![0.0; n]);
+        let n = self.log_odds.len();
+        let (mut low, mut range, mut slack) = (self.log_odds.clone(), vec![0.0; n], vec![0.0; n]);
         let mut bent = vec![0.0f64; n];
-        // The shifts, which do not depend on the query's label.
+        // Bound the shifts of the log posteriors, which do not depend on the query's label.
         for (at, (weight, expert)) in experts.iter().enumerate() {
             let (Some(shifts), Some(means), Some((table, link))) =
                 (expert.shifts(query), &means[at], outputs[at])
@@ -232,7 +242,7 @@ impl Bounds {
             let most = own.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let size = most.abs().max(least.abs());
             let rounding = f64::from(f32::EPSILON) * own.len() as f64 * size;
-            // Slopes lie between 0 and the largest, so slopes times outputs range from 0.
+            // Slopes lie between 0 and the largest slope, so the range of slopes times outputs includes 0.
             let ranging = most.max(0.0) - least.min(0.0);
             let curvature = link.curvature(f64::NEG_INFINITY);
             for (point, &label) in bag.labels.iter().enumerate() {
@@ -244,8 +254,8 @@ impl Bounds {
                     * (shrunk * stats.mean - joined * f64::from(means[point]) - stats.own_slope * of_own);
                 range[point] += weight * (shrunk.abs() * stats.range + joined.abs() * stats.slope * ranging);
                 slack[point] += weight * joined.abs() * stats.slope * rounding;
-                // The curvature lowers log posteriors below their tangents: those of the others, which lowers x, and
-                // that of the own label, which raises x.
+                // The curvature of the link lowers log posteriors below their tangents. For the other labels this
+                // lowers x, for the own label it raises x.
                 let most = shrunk.abs() * stats.largest + joined.abs() * size;
                 let others = 0.5 * weight * curvature * most * most;
                 let near = link.curvature(table.row(point)[label] - of_own.abs());
@@ -254,7 +264,7 @@ impl Bounds {
                 bent[point] += others + 0.5 * weight * near * of_own * of_own;
             }
         }
-        // The gains J of any label.
+        // Bound the gain J over all labels of the query.
         let (mut least, mut most) = (vec![0.0; n], vec![0.0; n]);
         for (weight, expert) in experts {
             expert.add_gain_bounds(query, *weight, &mut least, &mut most);
@@ -271,7 +281,7 @@ impl Bounds {
                 spread: [range.min(MAX_EXPONENT).exp() as f32, (-range).exp() as f32],
                 inverse: [exp_below(-high), exp_above(-low)],
             });
-            // ln(1 + q(exp J - 1)) lies between 0 and J for any share q.
+            // ln(1 + q(exp J - 1)) lies between 0 and the gain J for any share q.
             let [low, high] = [low + least[point].min(0.0), high + most[point].max(0.0)];
             let room = ROUNDING * (1.0 + low.abs().max(high.abs()));
             ends.extend([(low - room) as f32, (high + room) as f32]);
@@ -280,7 +290,8 @@ impl Bounds {
         QueryBounds { low, width, range, factors, intervals }
     }
 
-    /// Returns the score intervals for intervals of x, whose `ends` alternate; sorted by descending upper end.
+    /// Returns the score intervals, sorted by descending upper end. `ends` holds the lower and the upper bound on the
+    /// log odds of one point after the other.
     fn score_intervals(&self, bag: &BagView<'_>, mut ends: Vec<f32>) -> Vec<ScoreInterval> {
         to_scores(&mut ends);
         let each = bag.labels.iter().enumerate().zip(ends.chunks_exact(2));
@@ -300,14 +311,15 @@ impl Bounds {
         intervals
     }
 
-    /// Settles the pairs of `label` and empties `pairs`.
+    /// Compares the points of `pairs` with `label` of a query, and empties `pairs`. Returns every point with the state
+    /// of its pair.
     pub(super) fn settle<'p>(
         &self,
         experts: &[(f64, Box<dyn Predictions + '_>)],
         (query, label): (usize, usize),
         pairs: &'p mut Pairs,
     ) -> impl Iterator<Item = (u32, PairState)> + use<'p> {
-        let shares = &self.shares[label * self.odds.len()..][..self.odds.len()];
+        let shares = &self.shares[label * self.log_odds.len()..][..self.log_odds.len()];
         pairs.share.extend(pairs.points.iter().map(|&point| shares[point as usize]));
         let mut magnitude = 0.0;
         for (weight, expert) in experts {
@@ -339,7 +351,8 @@ impl Bounds {
         pairs.points.drain(..).zip(pairs.settled.drain(..))
     }
 
-    /// Settles one pair in f64; `gain` is J.
+    /// Compares one point with one label of the query in f64. `gain` is the gain J of the label. `target` is the least
+    /// log odds with which the point's score is at least the query's.
     pub(super) fn settle_in_f64(
         &self,
         bag: &BagView<'_>,
@@ -375,7 +388,7 @@ impl Bounds {
 mod tests {
     use super::*;
 
-    /// Compares with the formula, also where the offset leaves almost nothing of the score.
+    /// Compares the bounds with the formula `exp(s + offset) - 1`, also for results near 0.
     #[test]
     fn wanted_odds_lie_between_their_bounds() {
         let bag = BagView { log_posterior: &Matrix::<f64>::default(), labels: &[] };

@@ -1,14 +1,14 @@
-//! Class offsets from the fit points: they are subtracted from scores so that classes are covered more alike.
+//! Class offsets from the fit points. They are subtracted from scores, so that the coverage of classes becomes more
+//! equal.
 //!
-//! The offset of a class is its shrunken effect times a share. The mean score of k points of a class is part chance, so
-//! the difference from the overall mean shrinks by `k/(k + v/u)`, where v is the variance of scores within classes and
-//! u the variance of the class means. Both come from the analysis of variance.
+//! The offset of a class is a share of its shrunken effect. The effect is the mean score of the k points of the class,
+//! less the overall mean. It is partly chance, so it shrinks by the factor `k/(k + v/u)`, where v is the variance of
+//! scores within classes and u the variance of the class means. Both come from the analysis of variance.
 //!
-//! The share is at most one half, because the smallest sets and balanced classes are different goals. Scores without
-//! offsets have the smallest sets. A small offset enlarges them in the second order only, and balances classes in the
-//! first. How small it must be depends on the data, so the share is chosen by cross-fitting: each half of the points
-//! gets the effects of the other half, and the largest share wins whose sets are no larger than without offsets, up to
-//! chance.
+//! The share is at most one half, because the smallest sets and balanced classes are different goals. Sets are smallest
+//! without offsets. A small offset enlarges sets in second order only, and balances classes in first order. The share
+//! depends on the data, so it is chosen by cross-fitting: each half of the points uses the effects of the other half.
+//! The largest share is taken that does not enlarge sets, up to chance.
 
 use std::ops::Range;
 
@@ -16,15 +16,15 @@ use crate::numeric::matrix::Matrix;
 use crate::posterior::settings::MOST_OFFSET;
 use crate::posterior::weights::log_sum;
 
-/// Shares of the class effects that are tried.
+/// Shares of the class effects that are compared, largest first.
 const SHARES: [f64; 4] = [0.5, 0.375, 0.25, 0.125];
 /// Error levels at which set sizes are compared.
 const LEVELS: [f64; 2] = [0.1, 0.05];
-/// The largest relative growth of sets at each level, with two standard errors.
+/// The largest relative growth of the mean set size at each level, with two standard errors added to the growth.
 const GROWTH: f64 = 0.01;
 
-/// Returns the offset of every class. The table `log_posterior` holds cross-fitted points: the experts of the first
-/// `half` were trained on the others, and the other way round.
+/// Returns the offset of every class. `log_posterior` holds cross-fitted points: experts trained on the other points
+/// predicted the first `half` points, and vice versa.
 pub(super) fn offsets(log_posterior: &Matrix<f64>, labels: &[u32], half: usize, classes: usize) -> Vec<f64> {
     let scored = FitScores::new(log_posterior, labels, half, classes);
     let plain = LEVELS.map(|alpha| scored.sizes(0.0, alpha));
@@ -37,7 +37,7 @@ pub(super) fn offsets(log_posterior: &Matrix<f64>, labels: &[u32], half: usize, 
     class_effects(&scored.own, labels, classes).into_iter().map(off).collect()
 }
 
-/// Returns the relative growth of the mean set size, with two standard errors.
+/// Returns the relative growth of the mean set size from `before` to `after`, plus two standard errors.
 fn growth(after: &[f64], before: &[f64]) -> f64 {
     let n = before.len() as f64;
     let mean = after.iter().zip(before).map(|(a, b)| a - b).sum::<f64>() / n;
@@ -45,16 +45,16 @@ fn growth(after: &[f64], before: &[f64]) -> f64 {
     (mean * n + 2.0 * squares.sqrt()) / before.iter().sum::<f64>().max(1.0)
 }
 
-/// The scores of fit points.
+/// The cross-fitted scores of the fit points, and the class effects of each half.
 struct FitScores<'a> {
     labels: &'a [u32],
-    /// Scores of every label, point by point.
+    /// The score of every label of every point, one point after the other.
     scores: Vec<f64>,
-    /// Scores of the points' own labels.
+    /// The score of every point's own label.
     own: Vec<f64>,
     /// The number of points in the first half.
     half: usize,
-    /// The class effects of each half.
+    /// The class effects, computed from the first half and from the second half.
     effects: [Vec<f64>; 2],
     classes: usize,
 }
@@ -75,12 +75,12 @@ impl<'a> FitScores<'a> {
         Self { labels, scores, own, half, effects, classes }
     }
 
-    /// Returns the class effects for a point, from the half that it is not in.
+    /// Returns the class effects for a point, computed from the half that does not contain the point.
     fn effects(&self, point: usize) -> &[f64] {
         &self.effects[usize::from(point < self.half)]
     }
 
-    /// Returns the sizes of the points' sets with a share of the effects as offsets.
+    /// Returns the size of every point's set at error level `alpha`, with `share` times the class effects as offsets.
     fn sizes(&self, share: f64, alpha: f64) -> Vec<f64> {
         let own = self.own.iter().zip(self.labels).enumerate();
         let mut sorted: Vec<f64> =
@@ -97,7 +97,7 @@ impl<'a> FitScores<'a> {
     }
 }
 
-/// Returns the shrunken effect of every class: the amount by which its mean score exceeds the overall mean.
+/// Returns the shrunken effect of every class: its mean score less the overall mean, shrunk towards 0.
 fn class_effects(scores: &[f64], labels: &[u32], classes: usize) -> Vec<f64> {
     let mut sums = vec![(0.0, 0.0); classes];
     for (&score, &label) in scores.iter().zip(labels) {
@@ -129,7 +129,8 @@ mod tests {
     use super::*;
     use crate::numeric::random::Random;
 
-    /// By hand: scores 1, 3 and 5, 7: within 4/(4-2) = 2, between (16 - 2)/(4 - 8/4) = 7, so 2/(2 + 2/7) of ±2.
+    /// The expected effects are computed by hand: scores 1, 3 and 5, 7 have within 4/(4-2) = 2 and between (16 - 2)/(4
+    /// - 8/4) = 7, which gives 2/(2 + 2/7) of ±2.
     #[test]
     fn effects_of_classes_shrink() {
         let found = class_effects(&[1.0, 3.0, 5.0, 7.0], &[0, 0, 2, 2], 3);
@@ -138,7 +139,7 @@ mod tests {
         }
     }
 
-    /// Equal classes have effects near 0; different classes have effects near their differences.
+    /// Equal classes have effects near 0. Different classes have effects near the differences of their means.
     #[test]
     fn chance_is_not_taken_for_difficulty() {
         let random = &mut Random::new(1, 2);
@@ -156,7 +157,7 @@ mod tests {
         }
     }
 
-    /// Draws points of 20 classes. The own label has a margin of 3 to 7, by its class.
+    /// Draws log posteriors of points in 20 classes. The advantage of the own label grows with the class from 3 to 6.8.
     fn drawn(points: usize, random: &mut Random) -> (Matrix<f64>, Vec<u32>) {
         let labels: Vec<u32> = (0..points).map(|_| random.below(20) as u32).collect();
         let mut log_posterior = Matrix::<f64>::zeros(points, 20);
@@ -167,7 +168,7 @@ mod tests {
         (log_posterior, labels)
     }
 
-    /// With many points difficult classes get larger offsets and sets of new points do not grow. With few points
+    /// With many points, difficult classes get larger offsets, and sets of new points do not grow. With few points, all
     /// offsets are 0.
     #[test]
     fn offsets_balance_classes_without_larger_sets() {

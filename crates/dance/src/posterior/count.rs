@@ -1,9 +1,10 @@
-//! Counts with the query in the bag: the points whose score is at least the query's, for every label the query may
-//! carry.
+//! Counts in full calibration. For every label that the query may carry, the query is added to the calibration points.
+//! The count is the number of points, the query included, whose score is at least the query's.
 //!
-//! The score of a point is `-ln p(y) = ln(1 + exp x)` with `x = ln Σ_{z≠y} exp e(z) - e(y)`, less the offset of its
-//! class. The difference x is the point's log odds against its label. Bounds on x settle most pairs of a point and a
-//! label ([`crate::posterior::bounds`]). The point's posterior with the query in the bag settles the others.
+//! The score of a point with label y is `-ln p(y) = ln(1 + exp x)`, less the offset of its class. Here
+//! `x = ln Σ_{z≠y} exp e(z) - e(y)` is the point's log odds against its label, and e(z) is the stack's log posterior of
+//! label z. Bounds on x settle most pairs of a calibration point and a label of the query
+//! ([`crate::posterior::bounds`]). For the other pairs, the point's posterior is computed with the query added.
 
 use crate::context::Context;
 use crate::device::cpu::elementwise::{exp, ln};
@@ -16,30 +17,30 @@ use crate::posterior::weights::log_sum;
 use crate::scores::by_class::Strata;
 use pulp::Arch;
 
-/// Labels whose probability relative to the largest is below `exp(NEGLIGIBLE)` change no score.
+/// Labels are neglected in a score if their probability is below `exp(NEGLIGIBLE)` times the largest probability.
 const NEGLIGIBLE: f64 = -40.0;
-/// Scores within this relative distance count as equal, because equal points may differ by rounding. Counting one more
-/// is always valid: it makes a p-value larger.
+/// Scores within this relative distance count as equal, because the scores of equal points may differ by rounding.
+/// Counting one point more is always valid, because it makes a p-value larger.
 const TIE: f64 = 1e-6;
-/// Scores less their offsets count as equal within this distance.
+/// Scores from which offsets are subtracted count as equal within this distance.
 const OFFSET_TIE: f64 = 1e-12;
-/// Queries of one parallel task.
+/// The number of queries in a parallel task.
 const TILE: usize = 16;
 
-/// The bag before any query joins it.
+/// The calibration points before a query is added.
 #[derive(Clone, Copy)]
 pub(super) struct BagView<'a> {
-    /// The stack's log posterior of every point for every label.
+    /// The stack's log posterior of every calibration point for every label.
     pub(super) log_posterior: &'a Matrix<f64>,
     pub(super) labels: &'a [u32],
 }
 
-/// Returns the x with `ln(1 + exp(x)) = score`; scores below 0 give -∞.
-fn odds_of(score: f64) -> f64 {
+/// Returns the log odds x with `ln(1 + exp x) = score`, or -∞ if `score` is 0 or less.
+fn log_odds_of(score: f64) -> f64 {
     if score > NEGLIGIBLE.abs() { score } else { score.max(0.0).exp_m1().ln() }
 }
 
-/// Returns `ln Σ exp` over all labels but one, without terms that are negligible beside the largest.
+/// Returns `ln Σ exp(value)` over all labels but `own`. Labels that are negligible beside the largest are left out.
 fn log_sum_without(row: &mut [f64], own: usize) -> f64 {
     let kept = std::mem::replace(&mut row[own], f64::NEG_INFINITY);
     let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -54,72 +55,74 @@ pub(super) fn score(row: &mut [f64], label: usize) -> f64 {
     softplus(log_sum_without(row, label) - row[label])
 }
 
-/// Returns `-ln p(label)` of every label.
+/// Returns `-ln p(label)` of every label from unnormalised log posteriors.
 pub(super) fn scores(row: &mut [f64]) -> Vec<f64> {
     let total = log_sum(row);
     let of = |label: usize, row: &mut [f64]| {
         let share = (row[label] - total).exp();
-        // The sum over the other labels as a difference, unless that cancels.
+        // The sum over the other labels is the total less the own share, unless this difference loses digits.
         if share > 0.5 { score(row, label) } else { softplus(total + (-share).ln_1p() - row[label]) }
     };
     (0..row.len()).map(|label| of(label, row)).collect()
 }
 
-/// Returns the least score that counts as no smaller than `score`.
+/// Returns the smallest score that counts as equal to `score`, given rounding.
 pub(super) fn threshold_of(score: f64) -> f64 {
     score * (1.0 - TIE)
 }
 
-/// Returns the threshold after the offset is subtracted. Equal scores less equal offsets still count as equal.
+/// Returns `threshold` less the offset `off`. It is lowered slightly, so that equal scores less equal offsets count as
+/// equal.
 pub(super) fn less_offset(threshold: f64, off: f64) -> f64 {
     if off == 0.0 { threshold } else { threshold - off - OFFSET_TIE }
 }
 
-/// The counting of a block of queries.
+/// The inputs of the counts for a block of queries.
 pub(super) struct Counter<'a> {
     pub(super) bag: BagView<'a>,
     pub(super) experts: &'a [(f64, Box<dyn Predictions + 'a>)],
-    /// Groups of labels that are compared with each other; `None` compares all points.
+    /// Groups of labels: a point is compared only with points whose labels are in the same group. With `None`, it is
+    /// compared with all points.
     pub(super) strata: Option<&'a Strata>,
     pub(super) bounds: &'a Bounds,
     /// The [outputs](crate::posterior::expert::Expert::outputs) of every expert.
     pub(super) outputs: Vec<Option<(&'a Matrix<f64>, Link)>>,
 }
 
-/// The scores of one query.
+/// The score and the class offset of every label of one query.
 pub(super) struct Query {
     /// The score of every label.
     pub(super) scores: Vec<f64>,
-    /// The offset of every label, with the query in the bag.
+    /// The class offset of every label, after the query is added with this label.
     pub(super) offsets: Vec<f64>,
 }
 
-/// The scores that count as at least the query's, for every label.
+/// The smallest scores that count as at least the query's, for every label that the query may carry.
 struct QueryThresholds {
-    /// The least score of a point with that label.
+    /// The threshold for points that carry the same label. They have the same offset, which is not subtracted.
     scores: Vec<f64>,
-    /// The log odds of these scores.
-    odds: Vec<f64>,
-    /// The least score less the offset, for points with other labels.
+    /// The log odds that give the thresholds in `scores`.
+    log_odds: Vec<f64>,
+    /// The threshold for points with other labels, whose offsets are subtracted from their scores.
     targets: Vec<f64>,
-    /// `exp(target) - 1`.
+    /// `exp(target) - 1` for every entry of `targets`.
     grown: Vec<f64>,
 }
 
 impl QueryThresholds {
     fn new(query: &Query) -> Self {
         let scores: Vec<f64> = query.scores.iter().map(|&score| threshold_of(score)).collect();
-        let odds = scores.iter().map(|&threshold| odds_of(threshold)).collect();
+        let log_odds = scores.iter().map(|&threshold| log_odds_of(threshold)).collect();
         let each = scores.iter().zip(&query.offsets);
         let targets: Vec<f64> = each.map(|(&threshold, &off)| less_offset(threshold, off)).collect();
         let grown = targets.iter().map(|target| target.exp_m1()).collect();
-        Self { scores, odds, targets, grown }
+        Self { scores, log_odds, targets, grown }
     }
 }
 
 impl Counter<'_> {
-    /// Returns 1 + the number of points of the bag whose score, with the query in the bag, is at least the query's; for
-    /// every query and label.
+    /// Returns, for every query and label, 1 + the number of calibration points whose score is at least the query's
+    /// after the query is added with this label. Counts within a stratum are rescaled to all points.
     pub(super) fn count(&self, queries: &[Query], context: &Context<'_>) -> Result<Vec<Vec<u32>>> {
         let means = self.bounds.means(self.experts, queries.len(), context)?;
         let tile = |tile: usize| -> Vec<Vec<u32>> {
@@ -135,12 +138,12 @@ impl Counter<'_> {
         Ok(context.map(queries.len().div_ceil(TILE), tile).concat())
     }
 
-    /// Returns whether points of `class` are compared with queries that carry `label`.
+    /// Returns whether points of `class` are compared with a query that carries `label`.
     fn compares(&self, class: u32, label: usize) -> bool {
         self.strata.is_none_or(|strata| strata.compares(class, label))
     }
 
-    /// Rescales counts within strata to the number of all points.
+    /// Rescales the count of every label from the points of its stratum to all points.
     fn scaled(&self, mut counts: Vec<u32>) -> Vec<u32> {
         if let Some(strata) = self.strata {
             let each = counts.iter_mut().enumerate();
@@ -158,7 +161,7 @@ impl Counter<'_> {
         let classes = self.bag.log_posterior.cols();
         let mut counts = vec![vec![1u32; classes]; thresholds.len()];
         let (mut pairs, mut row) = (Pairs::default(), vec![0.0; classes]);
-        // Label by label, so that the experts' tables of a label are read once for all queries.
+        // The loop runs over labels first, so that the experts' tables of a label are read once for all queries.
         let each = (0..classes).flat_map(|label| (0..thresholds.len()).map(move |at| (label, at)));
         for (label, at) in each {
             let of = (first_query + at, label);
@@ -167,7 +170,7 @@ impl Counter<'_> {
         counts
     }
 
-    /// Returns how many points of the bag reach the query's score if it carries `label`.
+    /// Returns the number of calibration points whose score is at least the query's if the query carries `label`.
     fn count_label(
         &self,
         (query, label): (usize, usize),
@@ -187,7 +190,8 @@ impl Counter<'_> {
             }
         };
         let mut certain = 0;
-        // Intervals come in descending order of their upper ends; a NaN does not end the loop.
+        // Intervals are sorted by descending upper end, so the first one below the target ends the loop. A NaN does not
+        // end it.
         for interval in bounds.intervals.iter().take_while(|interval| !(f64::from(interval.high) < target)) {
             if interval.label as usize == label || !self.compares(interval.label, label) {
                 continue;
@@ -202,14 +206,15 @@ impl Counter<'_> {
             }
         }
         settle(pairs, row);
-        // Intervals hold for points with other labels; those with this label are settled one by one.
+        // The intervals are valid only for points with other labels. Points with this label are compared one by one.
         let own = self.bounds.of_class(label).iter();
         let own: u32 =
             own.map(|&point| self.reaches(query, (point as usize, label), bounds, thresholds, row)).sum();
         settled + certain + own
     }
 
-    /// Returns 1 if a point that the bounds leave open reaches the query's score, else 0.
+    /// Returns 1 if the point's score is at least the query's, else 0. The point's posterior is computed only if bounds
+    /// in f64 do not decide.
     fn reaches(
         &self,
         query: usize,
@@ -221,20 +226,20 @@ impl Counter<'_> {
         let gain =
             self.experts.iter().map(|(weight, expert)| weight * expert.gain(query, point, label)).sum();
         let class = self.bag.labels[point] as usize;
-        let (threshold, odds) = if class == label {
-            (thresholds.scores[label], thresholds.odds[label])
+        let (threshold, log_odds) = if class == label {
+            (thresholds.scores[label], thresholds.log_odds[label])
         } else {
             let threshold = thresholds.targets[label] + self.bounds.offset(class);
-            (threshold, odds_of(threshold))
+            (threshold, log_odds_of(threshold))
         };
-        let reaches = match self.bounds.settle_in_f64(&self.bag, bounds, (point, label), gain, odds) {
+        let reaches = match self.bounds.settle_in_f64(&self.bag, bounds, (point, label), gain, log_odds) {
             OPEN => self.score(query, point, label, row) >= threshold,
             state => state == AT_LEAST,
         };
         u32::from(reaches)
     }
 
-    /// Returns the score of a point with the query in the bag, carrying `label`.
+    /// Returns a calibration point's score after the query is added with `label`.
     fn score(&self, query: usize, point: usize, label: usize, row: &mut [f64]) -> f64 {
         row.copy_from_slice(self.bag.log_posterior.row(point));
         for (weight, expert) in self.experts {
@@ -245,16 +250,17 @@ impl Counter<'_> {
     }
 }
 
-/// The largest exponent that f32 keeps here. Numbers beyond `exp(±MAX_EXPONENT)` are bounded on one side only.
+/// The largest exponent of bounds in f32. Numbers below `exp(-MAX_EXPONENT)` have the lower bound 0, and numbers above
+/// `exp(MAX_EXPONENT)` the upper bound infinity.
 pub(super) const MAX_EXPONENT: f64 = 43.0;
-/// The relative error of scores in f32.
+/// A bound on the relative error of scores in f32.
 pub(super) const SCORE_ERROR: f64 = 1e-5;
-/// Log odds below `-MIN_ODDS` have score 0 in f32; their exact score is below [`SCORE_FLOOR`].
-const MIN_ODDS: f32 = 80.0;
-/// The absolute error of scores near 0 in f32.
+/// Log odds below `-MIN_LOG_ODDS` give the score 0 in f32. Their exact score is below [`SCORE_FLOOR`].
+const MIN_LOG_ODDS: f32 = 80.0;
+/// A bound on the absolute error of scores near 0 in f32.
 pub(super) const SCORE_FLOOR: f32 = 2e-35;
 
-/// Returns f32 numbers below and above a value that is known up to `room`, for
+/// Returns a lower and an upper bound in f32 on a value whose error is at most `room`, for
 /// [`Bounds::settle`](crate::posterior::bounds::Bounds::settle).
 pub(super) fn interval(value: f64, room: f64) -> [f32; 2] {
     let (least, most) = ((-MAX_EXPONENT).exp(), MAX_EXPONENT.exp());
@@ -263,12 +269,12 @@ pub(super) fn interval(value: f64, room: f64) -> [f32; 2] {
     [low, high]
 }
 
-/// Returns a number that is at most `exp x`, and 0 where that is too small for f32.
+/// Returns a lower bound on `exp x` in f32: 0 if `exp x` is too small or x is NaN.
 pub(super) fn exp_below(x: f64) -> f32 {
     if x < -MAX_EXPONENT || x.is_nan() { 0.0 } else { (x.min(MAX_EXPONENT).exp() * (1.0 - 1e-6)) as f32 }
 }
 
-/// Returns a number that is at least `exp x`, and infinity where that is too large for f32.
+/// Returns an upper bound on `exp x` in f32: infinity if `exp x` is too large or x is NaN.
 pub(super) fn exp_above(x: f64) -> f32 {
     if x > MAX_EXPONENT || x.is_nan() {
         f32::INFINITY
@@ -277,16 +283,16 @@ pub(super) fn exp_above(x: f64) -> f32 {
     }
 }
 
-/// Replaces log odds x by the score `ln(1 + exp x)`, up to the errors [`SCORE_ERROR`] and [`SCORE_FLOOR`].
-pub(super) fn to_scores(odds: &mut [f32]) {
+/// Replaces each log odds value x by the score `ln(1 + exp x)`, up to the errors [`SCORE_ERROR`] and [`SCORE_FLOOR`].
+pub(super) fn to_scores(log_odds: &mut [f32]) {
     Arch::new().dispatch(
         #[inline(always)]
         || {
-            for x in odds {
-                let far = exp(-x.abs().min(MIN_ODDS));
-                // The series of ln(1 + t), where 1 + t would lose the digits of t.
+            for x in log_odds {
+                let far = exp(-x.abs().min(MIN_LOG_ODDS));
+                // A series gives ln(1 + t) for small t, because 1 + t loses the digits of t.
                 let series = far * (1.0 - far * (0.5 - far * (1.0 / 3.0 - 0.25 * far)));
-                let below = if *x < -MIN_ODDS { 0.0 } else { series };
+                let below = if *x < -MIN_LOG_ODDS { 0.0 } else { series };
                 let score = if *x < -3.0 { below } else { x.max(0.0) + ln(1.0 + far) };
                 *x = if x.is_nan() { f32::NAN } else { score };
             }

@@ -1,5 +1,7 @@
-//! The interface of the experts: log posteriors of the bag, predictions for queries, and the changes when a query
-//! joins. The expert of nearest neighbors follows it.
+//! The interface of the experts: log posteriors of the calibration points, predictions for queries, and the changes of
+//! these log posteriors when a query is added. The file also holds the nearest-neighbor expert.
+//!
+//! In names, `bag` means the calibration points that experts are trained on.
 
 use crate::context::Context;
 use crate::numeric::matrix::Matrix;
@@ -34,7 +36,7 @@ impl MappedPoints {
     }
 }
 
-/// The labelled points that experts are trained on: fit points, then the bag.
+/// The labelled points that experts are trained on: first the fit points, then the calibration points.
 pub(super) struct TrainingSet<'a> {
     pub(super) points: &'a MappedPoints,
     pub(super) labels: &'a [u32],
@@ -49,80 +51,88 @@ impl TrainingSet<'_> {
     }
 }
 
-/// A classifier in closed form, whose log posteriors the stack multiplies by a weight and adds.
+/// A classifier in closed form. The stack multiplies the log posteriors of each expert by a weight and adds them.
 pub(super) trait Expert: Send + Sync + std::fmt::Debug {
-    /// Returns the log posteriors of every point of the bag, from all points but itself.
+    /// Returns the log posteriors of every calibration point, from all points but itself.
     fn bag(&self) -> &Matrix<f64>;
 
-    /// Returns the regression outputs of the bag and the link that maps them to log posteriors; `None` without a link.
+    /// Returns the regression outputs of the calibration points and the link that maps them to log posteriors; `None`
+    /// for an expert without a link.
     fn outputs(&self) -> Option<(&Matrix<f64>, Link)> {
         None
     }
 
-    /// Predicts queries.
+    /// Returns the predictions for a block of queries.
     fn predict<'a>(&'a self, block: &MappedPoints, context: &Context<'_>) -> Box<dyn Predictions + 'a>;
 }
 
-/// An expert's predictions for a block of queries, and the changes in the bag when one of them joins.
+/// An expert's predictions for a block of queries, and the changes in the calibration points' log posteriors when one
+/// of these queries is added.
 pub(super) trait Predictions: Send + Sync {
-    /// Returns the query's log posteriors, from fit points and bag.
+    /// Returns the query's log posteriors, from all points that the expert was trained on.
     fn log_posterior(&self, query: usize) -> &[f64];
 
-    /// Adds `weight` times the change in a point's log posteriors that does not depend on the query's label.
+    /// Adds `weight` times the shift of a calibration point's log posteriors to `row`. The shift is the part of their
+    /// change that does not depend on the query's label.
     fn add_shift(&self, _query: usize, _point: usize, _weight: f64, _row: &mut [f64]) {}
 
-    /// Returns the terms of this change for all points of the bag; `None` if there is no such change.
+    /// Returns the terms of the [shift](Self::add_shift) for all calibration points; `None` if the expert has no shift.
     fn shifts(&self, _query: usize) -> Option<Shifts<'_>> {
         None
     }
 
-    /// Returns the further change in a point's log posterior **for `label`** if the query carries it.
+    /// Returns the gain of a calibration point: the further change in its log posterior **for `label`** if the query
+    /// carries this label.
     fn gain(&self, query: usize, point: usize, label: usize) -> f64;
 
-    /// Adds `weight` times the [gain](Self::gain) of every one of `points` to its sum. Points with that label get
-    /// values without meaning. Returns the largest intermediate value, without the weight, for the rounding bound.
+    /// Adds `weight` times the [gain](Self::gain) of every one of `points` to its entry in `sums`. The pair `of` holds
+    /// the query and its label; points with this label get meaningless values. Returns the largest intermediate value,
+    /// without the weight, for the rounding bound.
     fn add_gains(&self, of: (usize, usize), points: &[u32], weight: f64, sums: &mut [f32]) -> f64;
 
-    /// Adds `weight` times the least and the largest [gain](Self::gain) over labels but the point's own, for all
-    /// points.
+    /// Adds `weight` times the least and the largest [gain](Self::gain) over all labels but the point's own, for every
+    /// calibration point.
     fn add_gain_bounds(&self, query: usize, weight: f64, least: &mut [f64], most: &mut [f64]);
 }
 
-/// The terms of a change of outputs that does not depend on the query's label.
+/// The terms of the shift: the change of regression outputs that does not depend on the query's label.
 ///
-/// Let b be the [outputs](Expert::outputs) of a point with label y, and f those of the query. The output for z changes
-/// by `shrunk·(b(z) - [z = y]) - joined·f(z)`. The output for the query's label changes by `joined` beyond that.
+/// Let b be the [outputs](Expert::outputs) of a calibration point with label y, and f those of the query. The output
+/// for label z changes by `shrunk·(b(z) - [z = y]) - joined·f(z)`. The output for the query's label changes by `joined`
+/// in addition.
 pub(super) struct Shifts<'a> {
     /// The outputs f of the query.
     pub(super) outputs: &'a [f64],
-    /// The relative change of a point's residuals, one number per point.
+    /// The relative change of a point's residuals, one number per calibration point.
     pub(super) shrunk: &'a [f64],
-    /// The factor of the query's outputs, one number per point.
+    /// The factor of the query's outputs, one number per calibration point.
     pub(super) joined: &'a [f64],
 }
 
-/// Points of the bag whose distances to all points are in memory at the same time.
+/// The number of calibration points whose distances to all points are in memory at the same time.
 pub(super) const ROWS: usize = 1024;
 
-/// The points and the nearest distances of the bag; see the [module](self).
+/// The nearest-neighbor expert. The log posterior of a class is `-ln` of the squared distance to its nearest point in
+/// the learned space, with the distance limited to `range`.
 #[derive(Clone, Debug)]
 pub(super) struct Nearest {
-    /// Floor and ceiling of squared distances.
+    /// The floor and the ceiling of squared distances.
     range: [f64; 2],
     points: Targets,
     labels: Vec<u32>,
-    /// The number of points before the bag.
+    /// The number of fit points, which come before the calibration points.
     fit: usize,
-    /// Log posteriors of the bag.
+    /// Log posteriors of the calibration points, each from all points but itself.
     bag: Matrix<f64>,
-    /// Log posteriors of the bag in f32, label by label.
+    /// The table `bag` in f32, transposed: one row per label.
     by_label: Matrix,
-    /// The least log posterior of every point of the bag.
+    /// The least log posterior of every calibration point.
     least: Vec<f64>,
 }
 
 impl Nearest {
-    /// Takes all points; `range` holds squared distances.
+    /// Computes the log posteriors of the calibration points. `range` holds the floor and the ceiling of squared
+    /// distances.
     pub(super) fn open(training: &TrainingSet<'_>, range: [f64; 2], context: &Context<'_>) -> Self {
         let points = training.points.get(Space::Learned);
         let own: Vec<usize> = (training.fit..training.labels.len()).collect();
@@ -153,7 +163,7 @@ impl Nearest {
         opened
     }
 
-    /// Fills in the log posteriors of every class from squared distances to all points.
+    /// Computes the log posterior of every class from squared distances to all points.
     fn of_classes(&self, squared: &[f64], log_posterior: &mut [f64]) {
         log_posterior.fill(self.range[1]);
         for (&squared, &label) in squared.iter().zip(&self.labels) {
@@ -196,7 +206,7 @@ impl Expert for Nearest {
 struct NearestPredictions<'a> {
     of: &'a Nearest,
     log_posterior: Matrix<f64>,
-    /// The log posterior that a class would have at every point of the bag if the query were its nearest point.
+    /// The log posterior that a class would have at every calibration point if its nearest point were the query.
     to_bag: Matrix<f64>,
     /// The table `to_bag` in f32.
     near: Matrix,

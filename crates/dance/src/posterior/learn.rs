@@ -1,9 +1,9 @@
-//! Determines the settings of the stack from the fit points, by cross-fitting on two halves.
+//! Learns the settings of a stack from the fit points, by cross-fitting on two halves.
 //!
-//! Experts trained on one half predict the other half, and the other way round. So the whitening and the metric never
-//! use the points that are predicted, as with calibration points. Each half stands for as many fit points as
-//! calibration points. The log losses of the predictions choose γ, priors, ridges and weights. The kernel on raw points
-//! is chosen by its leave-one-out log loss instead, because no labels made the raw space.
+//! One half serves as fit points and the other as calibration points, then the halves are exchanged. So the whitening
+//! and the metric never use the points that are predicted, as with real calibration points. The log losses of the
+//! predictions choose the shrinkage, priors, ridges and weights. The kernel on raw points is chosen by its
+//! leave-one-out log loss instead, because the raw space is made without labels.
 
 use crate::context::{Context, Quiet};
 use crate::device::Device;
@@ -27,23 +27,23 @@ use crate::posterior::weights::{ConditionalLogit, StackWeights};
 use crate::posterior::whitening::{Whitening, packed_columns};
 use crate::scores::by_class::Clusters;
 
-/// The largest number of points of a half.
+/// The largest number of points per half.
 const HALF: usize = 2000;
 /// The largest number of points on which kernels are compared.
 const KERNEL_SAMPLE: usize = 600;
-/// Bandwidths that are compared, in median distances.
+/// Kernel bandwidths that are compared, as multiples of the median distance.
 const BANDWIDTHS: [f64; 3] = [1.0, 2.0, 4.0];
-/// Shapes that are compared: the Gaussian kernel and the Laplace kernel.
+/// Kernel shapes that are compared: 0.5 is the Gaussian kernel, 1 the Laplace kernel.
 const SHAPES: [f64; 2] = [0.5, 1.0];
-/// Ridges that are compared.
+/// Ridges of the kernel on raw points that are compared.
 const RIDGES: [f64; 4] = [1e-3, 1e-2, 1e-1, 1.0];
-/// The softness of the [link](crate::posterior::link) of all regressions.
+/// The softness of the [link function](crate::posterior::link) of all kernel ridge regressions.
 const SOFTNESS: f64 = 0.05;
-/// The least number of fit points that are halved; with fewer, the stack has prototypes alone.
+/// The smallest number of fit points that are halved. With fewer points, prototypes are the only expert.
 const MIN_POINTS: usize = 16;
-/// The floor of squared distances, as a share of their median.
+/// The lower limit of squared distances in the nearest-neighbor expert, as a share of their median.
 const FLOOR: f64 = 1e-6;
-/// The stream of random numbers that draws halves and samples.
+/// The tag of the random stream that draws halves and samples.
 const HALF_STREAM: u64 = 0x4a1f;
 
 /// The inputs of [`learn`].
@@ -52,7 +52,7 @@ pub(crate) struct LearnInputs<'a> {
     pub(crate) device: &'a dyn Device,
     /// The fitted kernel machine, with the fit points.
     pub(crate) rfm: &'a Rfm,
-    /// The configuration of its fit.
+    /// The configuration with which `rfm` was fitted.
     pub(crate) config: &'a RfmConfig,
     /// `true` if points are normalised to length 1, so that only their directions count.
     pub(crate) directed: bool,
@@ -60,14 +60,14 @@ pub(crate) struct LearnInputs<'a> {
     pub(crate) context: &'a Context<'a>,
 }
 
-/// Returns the settings of the stack.
+/// Returns the settings of the stack that the fit points give.
 pub(crate) fn learn(inputs: LearnInputs<'_>) -> Result<StackSettings> {
     let LearnInputs { rfm, seed, context, .. } = inputs;
     let (labels, classes) = (&rfm.labels, rfm.beta.cols());
     let points = Center::new(inputs.directed, &rfm.train).directions(Matrix::<f64>::from_f32(&rfm.train));
     let mut rows: Vec<usize> = (0..labels.len()).collect();
     Random::new(seed, HALF_STREAM).shuffle(&mut rows);
-    // Too few points to halve.
+    // With too few points to halve, prototypes are the only expert.
     if rows.len() < MIN_POINTS {
         let whitening = Whitening::new(&points, labels, classes, None, context);
         let alone = vec![prototypes_alone(&whitening)];
@@ -88,7 +88,7 @@ pub(crate) fn learn(inputs: LearnInputs<'_>) -> Result<StackSettings> {
         let half = half.map(|rows| rows[..rows.len().min(HALF)].to_vec());
         candidates.add(inputs, &half, raw, shrinkage)?;
     }
-    // Bandwidths and ranges follow from the median distances of all points.
+    // Bandwidths and limits of distances follow from the median distances among all fit points.
     let learned =
         Matrix::<f64>::from_f32(&rfm.train).times(&packed_columns(&rfm.metric_root, context), context);
     let unit = |points: &Matrix<f64>| median(points, &rows, context);
@@ -130,7 +130,7 @@ fn prototypes_alone(whitening: &Whitening) -> ExpertSettings {
     prototypes(whitening, 1.0 / whitening.spread.max(1e-12), 1.0)
 }
 
-/// The median squared distance in every space.
+/// The median squared distance of the fit points in every space.
 #[derive(Clone, Copy)]
 struct Medians {
     raw: f64,
@@ -138,7 +138,7 @@ struct Medians {
     learned: f64,
 }
 
-/// The kernel on raw points, with its bandwidth in units of the median distance.
+/// The kernel on raw points and its ridge. The bandwidth is a multiple of the median distance.
 #[derive(Clone, Copy, Debug)]
 struct RawKernel {
     bandwidth: f64,
@@ -146,7 +146,7 @@ struct RawKernel {
     ridge: f64,
 }
 
-/// Returns the median squared distance among some of the points.
+/// Returns the median of the positive squared distances among the first [`KERNEL_SAMPLE`] of `rows`.
 fn median(points: &Matrix<f64>, rows: &[usize], context: &Context<'_>) -> f64 {
     let sample = points.select(&rows[..rows.len().min(KERNEL_SAMPLE)]);
     let squared = Targets::new(&sample, context).squared(&sample, context);
@@ -180,7 +180,8 @@ fn raw_kernel(
             // One eigendecomposition gives the outputs for every ridge.
             for ridge in RIDGES {
                 let inverse: Vec<f64> = values.iter().map(|value| 1.0 / (value.max(0.0) + ridge)).collect();
-                // BY and B_ii with B = U·diag(inverse)·Uᵀ and eigenvectors U.
+                // B = U·diag(inverse)·Uᵀ is the inverse of kernel plus ridge, with eigenvectors U. With one-hot labels
+                // Y, the leave-one-out output of point i is Y_i - (BY)_i/B_ii.
                 let mut rotated = Matrix::<f64>::zeros(classes, n);
                 for (row, &label) in labels.iter().enumerate() {
                     for (at, sum) in rotated.row_mut(label as usize).iter_mut().enumerate() {
@@ -207,7 +208,7 @@ fn raw_kernel(
     Ok(best.1)
 }
 
-/// A candidate for the stack.
+/// A candidate expert of the stack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Candidate {
     Prototypes { prior: f64 },
@@ -226,7 +227,7 @@ impl Candidate {
         all
     }
 
-    /// Returns the index of the expert. Candidates of one family are settings of the same expert.
+    /// Returns the index of the candidate's family. The candidates of a family are one expert with different settings.
     fn family(self) -> usize {
         match self {
             Self::Prototypes { .. } => 0,
@@ -237,7 +238,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the settings of the expert.
+    /// Returns the candidate as the settings of an expert, with a bandwidth or distance limits from `medians`.
     fn settings(
         self,
         weight: f64,
@@ -269,7 +270,7 @@ impl Candidate {
     }
 }
 
-/// Returns floor and ceiling of squared distances with this median.
+/// Returns the floor and the ceiling of squared distances, given their median.
 fn range(median: f64) -> [f64; 2] {
     [FLOOR * median, 2.0 * median]
 }
@@ -282,7 +283,8 @@ struct Candidates {
 }
 
 impl Candidates {
-    /// Trains every candidate on the first half and predicts the second.
+    /// Trains every candidate with the first half as fit points and the second as calibration points. Appends its log
+    /// posteriors of the second half.
     fn add(
         &mut self,
         inputs: LearnInputs<'_>,
@@ -298,7 +300,7 @@ impl Candidates {
             labels: rows.iter().map(|&row| rfm.labels[row]).collect(),
         };
         let (trained, held_out) = (part(trained), part(held_out));
-        // Whitening and metric from the first half alone.
+        // The whitening and the metric are computed from the first half alone.
         let center = Center::new(inputs.directed, &trained.embeddings);
         let directions = center.directions(Matrix::<f64>::from_f32(&trained.embeddings));
         let white = Whitening::new(&directions, &trained.labels, classes, Some(shrinkage), context);
@@ -310,7 +312,7 @@ impl Candidates {
             let context = context.with_observer(&quiet);
             Rfm::fit(device, trained.clone(), classes, rfm.kernel, &config, &context)?.metric_root
         };
-        // The held-out half is the bag, as calibration points will be.
+        // The held-out half takes the role of the calibration points.
         let spaces = Spaces::new(center, Some(&white.map), &root, context);
         let of = |part: &Part| spaces.map(&part.embeddings, context);
         let points = of(&trained).concat(&of(&held_out));
@@ -332,7 +334,8 @@ impl Candidates {
         Ok(())
     }
 
-    /// Returns the weights of the best candidate of every family, these candidates, and the stack's log posteriors.
+    /// Returns the best candidates, one per family: their weights, the candidates themselves, and the log posteriors of
+    /// their stack.
     fn choose(&self, context: &Context<'_>) -> (StackWeights, Vec<Candidate>, Matrix<f64>) {
         let candidates = Candidate::all();
         let mut best: Vec<(f64, usize)> = Vec::new();
@@ -357,7 +360,8 @@ impl Candidates {
     }
 }
 
-/// Trains an expert on labelled points.
+/// Trains an expert on labelled points. `landmarks` holds the largest number of points without landmarks, and the seed
+/// that draws them.
 pub(super) fn open(
     settings: &ExpertSettings,
     training: &TrainingSet<'_>,

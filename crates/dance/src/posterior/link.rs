@@ -1,7 +1,8 @@
-//! The link function of kernel ridge regression: maps outputs to log posteriors, `g(f) = ln ln(1 + exp(f/s))`.
+//! The link function of kernel ridge regression. It maps an output f to the log posterior `g(f) = ln ln(1 + exp(f/s))`,
+//! where s is the softness.
 //!
-//! The outputs of a regression on one-hot labels approximate probabilities. For f well above 0, g is the logarithm of
-//! f/s. For f below 0, g is f/s itself. The number s is the softness.
+//! The outputs of a regression on one-hot labels approximate probabilities. For f well above 0, g is close to the
+//! logarithm of f/s. For f below 0, g is close to f/s itself.
 //!
 //! The link g is increasing and concave. A change δ of an output changes its log posterior by at most `g'(f)·δ`, and by
 //! at least `g'(f)·δ - C·δ²/2`, where C is the largest -g'' between the two outputs.
@@ -12,15 +13,15 @@ use pulp::Arch;
 
 use crate::device::cpu::elementwise::{exp, ln};
 
-/// An upper bound on -h'' of `h(t) = ln ln(1 + exp t)`, whose maximum is 0.1671, at t = 0.495.
+/// An upper bound on -h'' for `h(t) = ln ln(1 + exp t)`. The maximum of -h'' is 0.1671, at t = 0.495.
 const CURVATURE: f64 = 0.1675;
-/// Below this t, h(t) equals t up to a few units in the last place.
+/// Below this t, `h(t) = ln ln(1 + exp t)` equals t up to a few units in the last place.
 const STRAIGHT: f64 = -30.0;
 
 /// The link function g; see the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Link {
-    /// s, above 0.
+    /// The softness s, above 0.
     softness: f64,
 }
 
@@ -29,33 +30,33 @@ impl Link {
         Self { softness }
     }
 
-    /// Returns g(output).
+    /// Returns the log posterior g(output).
     pub(super) fn apply(self, output: f64) -> f64 {
         let t = output / self.softness;
         if t < STRAIGHT { t } else { softplus(t).ln() }
     }
 
-    /// Returns g'(output), which decreases.
+    /// Returns the slope g'(output), which falls as the output grows.
     pub(super) fn slope(self, output: f64) -> f64 {
         let t = output / self.softness;
         let slope = if t < STRAIGHT { 1.0 } else { 1.0 / ((1.0 + (-t).exp()) * softplus(t)) };
         slope / self.softness
     }
 
-    /// Returns the supremum of g'.
+    /// Returns the supremum of the link's slope g'.
     pub(super) fn max_slope(self) -> f64 {
         1.0 / self.softness
     }
 
-    /// Returns an upper bound on -g'' for outputs above `least`.
+    /// Returns an upper bound on -g'' of the link g for outputs above `least`.
     pub(super) fn curvature(self, least: f64) -> f64 {
         // For t > 0, -h''(t) is also below 1/t².
         let everywhere = CURVATURE / (self.softness * self.softness);
         if least > 0.0 { everywhere.min(1.0 / (least * least)) } else { everywhere }
     }
 
-    /// Adds `weight` times the change of the log posterior when an output `from` grows by `by`, for all outputs.
-    /// Returns the scale of the rounding error, as
+    /// Adds to every entry of `sums` `weight` times the change of the log posterior when the output in `from` grows by
+    /// the number in `by`. Returns the scale of the rounding error, as
     /// [`Predictions::add_gains`](crate::posterior::expert::Predictions::add_gains) does.
     pub(super) fn add_gains(self, from: &[f32], by: &[f32], weight: f64, sums: &mut [f32]) -> f64 {
         let (inverse, weight) = ((1.0 / self.softness) as f32, weight as f32);
@@ -76,23 +77,24 @@ impl Link {
     }
 }
 
-/// Statistics of the outputs b of a point for labels but its own.
+/// Statistics of the outputs b of a calibration point for labels but its own, under the link g.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OutputStats {
-    /// The mean of `g'(b)·b` under the point's shares.
+    /// The mean of `g'(b)·b` over all labels but the point's own, weighted by their probabilities.
     pub(super) mean: f64,
-    /// The range of `g'(b)·b`.
+    /// The largest less the least `g'(b)·b` over all labels but the point's own.
     pub(super) range: f64,
-    /// The largest `g'(b)`.
+    /// The largest slope `g'(b)` over all labels but the point's own.
     pub(super) slope: f64,
-    /// The largest |b|.
+    /// The largest absolute output over all labels but the point's own.
     pub(super) largest: f64,
-    /// `g'(b)` for the point's own label.
+    /// The slope `g'(b)` at the output b for the point's own label.
     pub(super) own_slope: f64,
 }
 
 impl OutputStats {
-    /// `log_posterior` has the stack's values for the same point, and `total` their log sum without label `own`.
+    /// Computes the statistics of a point. `log_posterior` holds the stack's log posteriors of the point, and `total`
+    /// their log sum over all labels but `own`.
     pub(super) fn new(outputs: &[f64], own: usize, log_posterior: &[f64], total: f64, link: Link) -> Self {
         let (mut mean, mut least, mut most) = (0.0, f64::INFINITY, f64::NEG_INFINITY);
         let (mut slope, mut largest) = (0.0f64, 0.0f64);
@@ -115,11 +117,11 @@ pub(super) fn softplus(t: f64) -> f64 {
     t.max(0.0) + (-t.abs()).exp().ln_1p()
 }
 
-/// Returns h in f32, up to a few units in the last place.
+/// Returns `h(t) = ln ln(1 + exp t)` in f32, up to a few units in the last place.
 #[inline(always)]
 fn link_f32(t: f32) -> f32 {
     let far = exp(-t.abs().min(60.0));
-    // The series of ln ln(1 + x), where 1 + x would lose the digits of x.
+    // A series gives ln ln(1 + x) for small x = exp(-|t|), because 1 + x loses the digits of x.
     let below = far.mul_add(far.mul_add(5.0 / 24.0, -0.5), t);
     let above = ln(t.max(0.0) + ln(1.0 + far));
     if t < -4.0 { below } else { above }
@@ -145,7 +147,7 @@ mod tests {
             let bend = (2.0 * here - before - after) / (h * h);
             assert!(bend > -1e-4 && bend < link.curvature(output - h) + 1e-6, "{output}: {bend}");
         }
-        // The formula itself, where its rounding is harmless.
+        // The outputs of these cases are compared with the formula, whose rounding is harmless for them.
         for output in [-0.2f64, -0.01, 0.0, 0.03, 0.4, 1.0] {
             let expected = (1.0 + (output / 0.05).exp()).ln().ln();
             assert!((link.apply(output) - expected).abs() < 1e-12);

@@ -7,7 +7,7 @@ use crate::posterior::ridge::LANDMARKS;
 use crate::posterior::settings::{ExpertSettings, Space, StackSettings};
 use crate::scores::by_class::Clusters;
 
-/// The sizes of a stack.
+/// The numbers of points, dimensions and classes of a stack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Size {
     pub(super) fit: usize,
@@ -17,7 +17,7 @@ pub(super) struct Size {
     pub(super) classes: usize,
 }
 
-/// Fails if the stack needs more memory than this machine has free, as far as that is known.
+/// Returns an error if the stack needs more memory than this machine has free, as far as that is known.
 pub(super) fn check(settings: &StackSettings, size: Size) -> Result<()> {
     let needed = bytes(settings, size);
     match Cpu.free_bytes() {
@@ -26,7 +26,7 @@ pub(super) fn check(settings: &StackSettings, size: Size) -> Result<()> {
     }
 }
 
-/// Fails if a stack of all experts would need more memory than this machine has free.
+/// Returns an error if a stack of all experts would need more memory than this machine has free.
 pub(crate) fn check_memory(fit: usize, bag: usize, dimensions: usize, classes: usize) -> Result<()> {
     let ridge = |space| ExpertSettings::Ridge {
         weight: 1.0,
@@ -64,10 +64,11 @@ fn refusal(settings: &StackSettings, size: Size, limit: u64) -> Error {
     }
 }
 
-/// Returns the bytes at the peak. Tables are of f64 unless a comment says otherwise.
+/// Returns the peak memory in bytes. Tables hold f64 numbers unless a comment names f32.
 pub(super) fn bytes(settings: &StackSettings, Size { fit, bag, dimensions: d, classes: c }: Size) -> u64 {
     let n = fit + bag;
-    // The points in three spaces; then the stack's log posteriors of the bag, and the shares of labels in f32.
+    // The points in three spaces, the stack's log posteriors of the calibration points, and the shares of labels in
+    // f32.
     let shared = 3 * n * d + 3 * bag * c / 2;
     let landmarks = if n <= settings.whole || fit == 0 { n } else { fit.min(LANDMARKS) };
     let mut kept = 0;
@@ -75,17 +76,18 @@ pub(super) fn bytes(settings: &StackSettings, Size { fit, bag, dimensions: d, cl
     for expert in &settings.experts {
         kept += bag * c
             + match expert {
-                // The points once more, and the table in f32, label by label.
+                // The calibration points once more, and their squared distances to the class means in f32.
                 ExpertSettings::Prototypes { .. } => bag * d + bag * c / 2,
                 ExpertSettings::Nearest { .. } => {
                     passing = passing.max(n * bag.min(ROWS));
                     n * d + bag * c / 2
                 }
                 ExpertSettings::Ridge { .. } => {
-                    // Features and solutions of all points, and the rows of the bag twice while they are packed.
+                    // Features and solutions of all points, and the rows of the calibration points twice while they are
+                    // packed.
                     passing =
                         passing.max(2 * n * landmarks + 2 * bag * landmarks + 3 * landmarks * landmarks);
-                    // The outputs beside their log posteriors, and slopes in f32.
+                    // The outputs of the calibration points in addition to their log posteriors, and slopes in f32.
                     landmarks * (bag + landmarks + d + c) + bag * c * 3 / 2
                 }
             };
@@ -105,8 +107,8 @@ mod tests {
         StackSettings::new(vec![nearest], None, 1.0, Clusters::default(), 0)
     }
 
-    /// A table of 20,000 points and 1,000 classes has 160 MB in f64. The stack and its one expert keep one and a half
-    /// each.
+    /// A table of 20,000 points and 1,000 classes has 160 MB in f64. The stack stores 1.5 such tables, and so does its
+    /// only expert.
     #[test]
     fn a_table_of_points_and_classes_is_counted() {
         let [with, without] = [1000, 0].map(|classes| bytes(&settings(), Size { classes, ..LARGE }));

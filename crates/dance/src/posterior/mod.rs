@@ -1,17 +1,20 @@
 //! The **posterior** method: a stack of experts predicts the probability of every label.
 //!
-//! Every expert returns unnormalised log posteriors `e_j(y)` in closed form: [`prototypes`], [`ridge`] in three spaces
-//! and [`nearest`]. The stack adds them with weights, `p(y) ∝ exp Σ_j w_j e_j(y)`. The score of a label is `-ln p(y)`,
-//! less an offset of its class. The fit points set the spaces, kernels, weights and offsets ([`mod@learn`]).
+//! Every expert j returns an unnormalised log posterior `e_j(y)` of each label y in closed form: [`prototypes`],
+//! [`ridge`] in three spaces and nearest neighbors ([`expert`]). The stack adds them with weights w_j,
+//! `p(y) ∝ exp Σ_j w_j e_j(y)`. The score of a label is `-ln p(y)`, less an offset of its class. The spaces, kernels,
+//! weights and offsets are learned from the fit points ([`mod@learn`]).
 //!
-//! In full calibration the experts train on fit points *and* calibration points, and the query joins the calibration
-//! points with a candidate label. These points are the bag. The score of a point of the bag comes from the fit points
-//! and all other points of the bag. The p-value is the share of scores that are at least the query's. It is a symmetric
-//! function of the bag, so `P(y ∈ C) ≥ 1-α` for exchangeable points (`docs/method.md`). Nothing is refitted: leaving
-//! one point out and adding one are rank-one changes ([`count`]). In split calibration the experts train on fit points
-//! alone.
+//! In full calibration the experts are trained on the fit points *and* the bag: the calibration points and the query,
+//! which is added with a candidate label. Each point of the bag is scored by the fit points and all other points of the
+//! bag. The p-value of the label is the share of scores that are at least the query's. It is a symmetric function of
+//! the bag. So the set C at error level α holds the true label y with `P(y ∈ C) ≥ 1-α` for exchangeable points
+//! (`docs/method.md`). Nothing is refitted: leaving one point out and adding one are rank-one changes ([`count`]). In
+//! split calibration the experts are trained on the fit points alone.
 //!
-//! The host computes everything in f64: prediction sets do not depend on the device.
+//! In names, `bag` means the calibration points without the query.
+//!
+//! The CPU computes all posteriors in f64, so prediction sets do not depend on the device.
 
 mod bounds;
 mod class_offsets;
@@ -55,39 +58,41 @@ use link::Link;
 use memory::Size;
 use spaces::{Center, Spaces};
 
-/// Queries that are processed together: their tables hold queries × points.
+/// The number of queries that are processed together. It limits memory, because tables of distances hold queries ×
+/// points.
 const BLOCK: usize = 96;
 
-/// Experts that are trained on labelled points, with their log posteriors of the calibration points.
+/// A trained stack: the experts with their weights, and their weighted log posteriors of the calibration points.
 #[derive(Debug)]
 pub(crate) struct Stack {
     pub(crate) settings: StackSettings,
     experts: Vec<(f64, Box<dyn Expert>)>,
     spaces: Spaces,
-    /// Log posteriors of the bag, each point without itself; empty in split calibration.
+    /// Log posteriors of the calibration points, each from all points but itself; empty in split calibration.
     log_posterior: Matrix<f64>,
-    /// Labels of the bag.
+    /// Labels of the calibration points; empty in split calibration.
     labels: Vec<u32>,
     pub(crate) summary: CalibrationSummary,
-    /// Bounds on the scores of the bag; `None` in split calibration.
+    /// Bounds on the scores of the calibration points after a query is added; `None` in split calibration.
     bounds: Option<Bounds>,
-    /// Groups of labels that are compared with each other; `None` compares all points.
+    /// Groups of labels: a point is compared only with points whose labels are in the same group. With `None`, it is
+    /// compared with all points.
     strata: Option<Strata>,
-    /// The offset of every class, before any query joins.
+    /// The offset of every class before a query is added.
     offsets: Vec<f64>,
-    /// Balanced classes: their offsets, with a stack that is trained on the fit points alone and scores the bag for
-    /// them.
+    /// The class offsets of balanced classes, and a stack trained on the fit points alone, whose scores of the
+    /// calibration points give these offsets. `None` if classes are not balanced.
     balance: Option<(Offsets, Box<Self>)>,
     classes: usize,
 }
 
-/// Scores of the calibration points before a query joins them.
+/// The scores of the calibration points before a query is added, and the scale of the reported probabilities.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CalibrationSummary {
-    /// Scores of the points' labels, ascending.
+    /// The score of every calibration point's own label, in ascending order.
     pub(crate) scores: Vec<f64>,
-    /// The inverse temperature of the reported probabilities, by maximum likelihood. Prediction sets do not depend on
-    /// it.
+    /// The inverse temperature of the reported probabilities, fitted by maximum likelihood. Prediction sets do not
+    /// depend on it.
     pub(crate) sharpness: f64,
 }
 
@@ -110,7 +115,8 @@ impl CalibrationSummary {
 }
 
 impl Stack {
-    /// Trains the experts. `fit` and `calibration` are normalised points; `root` maps them by the learned metric.
+    /// Trains the experts on normalised points. `root` is the matrix that maps points to the space of the learned
+    /// metric. A given `summary` replaces the computed one.
     pub(crate) fn open(
         settings: StackSettings,
         [fit, calibration]: [&Part; 2],
@@ -157,7 +163,7 @@ impl Stack {
             balance: None,
             classes,
         };
-        // Score the calibration points: each without itself where experts were trained on it.
+        // Score the calibration points. If the experts were trained on them, each one is scored by all other points.
         let log_posterior = if trains_on_bag {
             stack.bag_log_posteriors()
         } else {
@@ -169,7 +175,8 @@ impl Stack {
         if trains_on_bag {
             stack.log_posterior = log_posterior;
         }
-        // Only full calibration has queries that join the bag, and needs what follows.
+        // Only full calibration adds queries to the calibration points, and so needs balanced offsets, bounds and
+        // strata.
         let PosteriorCalibration::Full { by_class, .. } = calibrates else { return Ok(stack) };
         if by_class == ByClass::Balanced {
             let fit_only = stack.on_fit_points(fit, root, context)?;
@@ -189,7 +196,8 @@ impl Stack {
         Self::open(settings, [fit, &none], root, self.classes, split, None, context)
     }
 
-    /// Returns the offsets that balance the classes of the bag, from scores by the fit points alone.
+    /// Returns the class offsets that balance coverage. They follow from the scores of the calibration points `bag` by
+    /// a stack trained on the fit points alone.
     fn balanced_offsets(
         &self,
         fit_only: &Self,
@@ -204,7 +212,7 @@ impl Stack {
         Offsets::new(&scores, labels, self.classes, self.settings.log_loss)
     }
 
-    /// Returns the log posteriors of the bag, each point from all other points.
+    /// Returns the log posteriors of the calibration points, each from all points but itself.
     fn bag_log_posteriors(&self) -> Matrix<f64> {
         let mut all = Matrix::<f64>::zeros(self.labels.len(), self.classes);
         for (weight, expert) in &self.experts {
@@ -227,14 +235,15 @@ impl Stack {
         all
     }
 
-    /// Returns counts and probabilities of normalised queries.
+    /// Returns the count and the probability of every label for normalised queries. A count is 1 + the number of
+    /// calibration points whose score is at least the query's.
     pub(super) fn answer(&self, queries: &Matrix, context: &Context<'_>) -> Result<(LabelCounts, Matrix)> {
         let mut counts = LabelCounts::new(self.summary.scores.len());
         let mut probabilities = Matrix::with_columns(self.classes);
         for first in (0..queries.rows()).step_by(BLOCK) {
             let rows: Vec<usize> = (first..queries.rows().min(first + BLOCK)).collect();
             let block = self.spaces.map(&queries.select(&rows), context);
-            // Score the queries by the stack as it is.
+            // Score the queries before they are added to the calibration points.
             let predictions: Vec<(f64, Box<dyn Predictions + '_>)> = self
                 .experts
                 .iter()
@@ -242,7 +251,7 @@ impl Stack {
                 .collect();
             let scored = context.map(rows.len(), |query| self.posterior(&predictions, query));
             let (mut queries, posteriors): (Vec<_>, Vec<_>) = scored.into_iter().unzip();
-            // A query that joins moves the balanced offset of its class.
+            // An added query changes the balanced offset of its class.
             if let Some((offsets, fit_only)) = &self.balance {
                 let mut log_posterior = fit_only.query_log_posteriors(&block, context);
                 for (row, query) in queries.iter_mut().enumerate() {
@@ -271,7 +280,7 @@ impl Stack {
         Ok((counts, probabilities))
     }
 
-    /// Returns a query's score of every label, and its probabilities.
+    /// Returns a query's score of every label, and the probability of every label.
     fn posterior(&self, predictions: &[(f64, Box<dyn Predictions + '_>)], query: usize) -> (Query, Vec<f32>) {
         let mut row = vec![0.0; self.classes];
         for (weight, expert) in predictions {
@@ -292,7 +301,8 @@ impl Stack {
         self.summary.scores.len()
     }
 
-    /// Returns the counts of a query that does not join the bag.
+    /// Returns a query's count of every label in split calibration, where the query is not added to the calibration
+    /// points.
     fn count_unjoined(&self, query: &Query) -> Vec<u32> {
         let own = &self.summary.scores;
         let count = |(&score, &off): (&f64, &f64)| {

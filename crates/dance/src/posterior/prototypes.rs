@@ -1,16 +1,17 @@
-//! **Prototypes**: squared distances to class means in the whitened space, `e(y) = -‖z-μ‖²`.
+//! **Prototypes**: the log posterior of class y is `e(y) = -‖z-μ‖²`, the negative squared distance to its mean μ in the
+//! whitened space.
 //!
-//! Points are mapped by z = xW with `WWᵀ = ((1-γ)S + γ·tr(S)/d·I)⁻¹`, where S is the pooled covariance within the
-//! classes of the fit points. The mean μ of class y is shrunk towards the mean m of all fit points: it is the mean of
-//! the k points of the class and of κ points at m, `(κm + Σz)/(κ+k)`. This is the posterior mean if points scatter
-//! around their class mean with covariance S, and class means scatter around m with covariance `S/κ`. A class without
-//! points is at m.
+//! A point x is mapped to z = xW by the whitening map W with `WWᵀ = ((1-γ)S + γ·tr(S)/d·I)⁻¹`. S is the pooled
+//! covariance within the classes of the fit points, in d dimensions, and γ the shrinkage. The mean μ of class y is
+//! shrunk towards the mean m of all fit points: `μ = (κm + Σz)/(κ+k)` is the mean of the k points of the class and of κ
+//! points at m. This is the posterior mean if points scatter around their class mean with covariance S, and class means
+//! scatter around m with covariance `S/κ`. A class without points has the mean m.
 //!
-//! Leaving a point out and adding a query move one mean each. With K = κ+k points in the mean, the squared distance
-//! becomes `‖z-μ'‖² = K/(K+1)·‖z-μ‖² + ‖z-q‖²/(K+1) - K/(K+1)²·‖μ-q‖²`: nothing is refitted.
+//! Leaving a point out and adding a query q move one mean each. If q is added to a mean μ of K = κ+k points, the new
+//! mean μ' has `‖z-μ'‖² = K/(K+1)·‖z-μ‖² + ‖z-q‖²/(K+1) - K/(K+1)²·‖μ-q‖²`: nothing is refitted.
 //!
-//! Cost of a query: `2d² + 2(n+c)d`, then two operations per label and point. Memory: n·(2c+d) numbers of f64 and n·c
-//! of f32.
+//! Cost of a query, for n calibration points and c classes: `2d² + 2(n+c)d` operations, then two per label and point.
+//! Memory: n·(2c+d) numbers in f64 and n·c in f32.
 
 use crate::context::Context;
 use crate::numeric::matrix::Matrix;
@@ -21,27 +22,28 @@ use crate::posterior::spaces::Targets;
 /// Trained prototypes; see the [module](self).
 #[derive(Clone, Debug)]
 pub(super) struct Prototypes {
-    /// Labels of the bag.
+    /// Labels of the calibration points.
     labels: Vec<u32>,
-    /// Points of the bag.
+    /// The calibration points in the whitened space.
     points: Targets,
     means: Targets,
-    /// K of every class: its points, and κ.
+    /// The number K = κ+k of points in the mean of every class: κ prior points and the k points of the class.
     counts: Vec<f64>,
-    /// Squared distances of the bag to the means, each point without itself.
+    /// Squared distances of the calibration points to the class means. The mean of a point's own class leaves out the
+    /// point.
     squared: Matrix<f64>,
-    /// Squared distances in f32, label by label.
+    /// The table `squared` in f32, transposed: one row per label.
     by_label: Matrix,
-    /// The largest squared distance of every label.
+    /// The largest squared distance of a calibration point to the mean of each label.
     largest: Vec<f64>,
-    /// The least and the largest squared distance of every point to a class that is not its own.
+    /// The least and the largest squared distance of every calibration point to the means of other classes.
     ends: Vec<[f64; 2]>,
-    /// Log posteriors of the bag.
+    /// Log posteriors of the calibration points, each from all points but itself.
     bag: Matrix<f64>,
 }
 
 impl Prototypes {
-    /// Trains on all points; `prior` is κ, above 0.
+    /// Computes the class means from all points of `training`. `prior` is the prior weight κ, above 0.
     pub(super) fn open(training: &TrainingSet<'_>, prior: f64, context: &Context<'_>) -> Self {
         let classes = training.classes;
         let (means, counts) = shrunk_means(training, prior);
@@ -55,7 +57,8 @@ impl Prototypes {
         for (row, &label) in labels.iter().enumerate() {
             let squared = squared.row_mut(row);
             let (own, count) = (label as usize, counts[label as usize]);
-            // A mean that holds the point itself is nearer by (K-1)/K than the mean of the others.
+            // The distance to a mean of K points that includes the point itself is (K-1)/K of the distance to the mean
+            // without it.
             squared[own] *= (count / (count - 1.0)).powi(2);
             for (label, (log_posterior, &squared)) in bag.row_mut(row).iter_mut().zip(&*squared).enumerate() {
                 *log_posterior = -squared;
@@ -72,7 +75,8 @@ impl Prototypes {
     }
 }
 
-/// Returns the mean of every class with `prior` points at the mean of all fit points, and the number of points in it.
+/// Returns the mean of every class, computed with `prior` further points at the mean of all fit points, and the number
+/// of points in it.
 fn shrunk_means(training: &TrainingSet<'_>, prior: f64) -> (Matrix<f64>, Vec<f64>) {
     let (points, classes) = (training.points.get(Space::White), training.classes);
     let mut means = Matrix::<f64>::zeros(classes, points.cols());
@@ -126,8 +130,9 @@ impl Expert for Prototypes {
     }
 }
 
-/// Returns the term of the gain that does not depend on the point: the query is `squared` away from a mean of `count`
-/// points.
+/// Returns `K/(K+1)²·‖μ-q‖²`, the term of the gain that does not depend on the calibration point. The gain is the rise
+/// of a log posterior when the query q is added. `squared` is `‖μ-q‖²` and `count` is the number K of points in the
+/// mean μ.
 fn constant_of(squared: f64, count: f64) -> f64 {
     let share = 1.0 / (count + 1.0);
     count * share * share * squared
@@ -136,16 +141,17 @@ fn constant_of(squared: f64, count: f64) -> f64 {
 /// Predictions for a block of queries.
 struct PrototypePredictions<'a> {
     of: &'a Prototypes,
-    /// Squared distances to the points of the bag.
+    /// Squared distances of the queries to the calibration points.
     to_points: Matrix<f64>,
-    /// Squared distances to the means.
+    /// Squared distances of the queries to the class means.
     to_means: Matrix<f64>,
     log_posterior: Matrix<f64>,
-    /// The term of every gain that does not depend on the point.
+    /// The term of the gain that does not depend on the calibration point, for every query and label; see
+    /// [`constant_of`].
     constant: Matrix<f64>,
-    /// Squared distances to the points of the bag in f32.
+    /// The table `to_points` in f32.
     near: Matrix,
-    /// The largest squared distance of every query to a point of the bag.
+    /// The largest squared distance of every query to a calibration point.
     farthest: Vec<f64>,
 }
 
@@ -160,7 +166,7 @@ impl Predictions for PrototypePredictions<'_> {
         if label != self.of.labels[point] as usize {
             return (squared - near) / (count + 1.0) + self.constant.row(query)[label];
         }
-        // The mean of the point's own class is taken without the point.
+        // The mean of the point's own class leaves out the point.
         let others = count - 1.0;
         let with = self.to_means.row(query)[label];
         let to_mean = count / others * (with - near / count + others / (count * count) * squared);

@@ -1,12 +1,16 @@
-//! **Kernel ridge** regression on fit points and bag, with leave-one-out outputs for the bag.
+//! **Kernel ridge** regression on N points, the fit points and n calibration points, with leave-one-out outputs of the
+//! calibration points for c classes.
 //!
-//! With B = (K+ρI)⁻¹ over all points and one-hot Y, the output at i without i is `Y_i - (BY)_i / B_ii`. A query with
-//! kernel column k and label l changes this, with `v = Bk`, `σ = K(q,q)+ρ - kᵀv` and `f = kᵀBY`, to
-//! `Y_i - [(BY)_i + v_i(f - e_l)/σ] / [B_ii + v_i²/σ]`. The query's own output is f.
+//! Let K be the kernel matrix of all points, ρ the ridge, Y the one-hot labels and e_l the one-hot row of label l. With
+//! B = (K+ρI)⁻¹, the output at point i without point i is `Y_i - (BY)_i / B_ii`. Let a query q have the label l and the
+//! kernel column k: its kernel values with all points. With `v = Bk`, `σ = K(q,q)+ρ - kᵀv` and `f = kᵀBY`, adding the
+//! query changes this output to `Y_i - [(BY)_i + v_i(f - e_l)/σ] / [B_ii + v_i²/σ]`. The query's own output is f.
 //!
 //! This takes N² numbers, and 2N² operations per query. Beyond 2,048 points, m landmarks among the fit points span the
-//! kernel instead: `K ≈ ΦΦᵀ` with `Φ = K_Nm L⁻ᵀ` and `LLᵀ = K_mm`. Then `B = (I - ΦAΦᵀ)/ρ` with `A = (ΦᵀΦ+ρI)⁻¹`, so
-//! `v = ΦAφ` and `σ = ρ(1 + φᵀAφ)`. These are products with the m numbers `k_m(q)`: 2m(n+m+c) operations.
+//! kernel instead: `K ≈ ΦΦᵀ` with the features `Φ = K_Nm L⁻ᵀ`. K_Nm holds the kernel values of all points with the
+//! landmarks, K_mm those of the landmarks, and `LLᵀ = K_mm` is a Cholesky factorisation. Then `B = (I - ΦAΦᵀ)/ρ` with
+//! `A = (ΦᵀΦ+ρI)⁻¹`. A query with the features φ has `v = ΦAφ` and `σ = ρ(1 + φᵀAφ)`. These are products with the
+//! query's m kernel values `k_m(q)`: 2m(n+m+c) operations.
 //!
 //! A [link](crate::posterior::link) maps outputs to log posteriors.
 
@@ -25,11 +29,12 @@ use crate::posterior::spaces::{Targets, dot};
 
 /// The largest number of points whose kernel matrix is inverted without landmarks.
 pub(super) const WHOLE: usize = 2048;
-/// The number of landmarks beyond that.
+/// The number of landmarks for more than [`WHOLE`] points.
 pub(super) const LANDMARKS: usize = 1024;
-/// Jitter on the diagonal of the landmarks' kernel matrix, which is singular if two landmarks are equal.
+/// The number that is added to the diagonal of the landmarks' kernel matrix, which is singular if two landmarks are
+/// equal.
 const JITTER: f64 = 1e-8;
-/// The stream of random numbers that draws landmarks.
+/// The tag of the random stream that draws landmarks.
 const LANDMARK_STREAM: u64 = 0x1a4d;
 
 /// The settings of a kernel ridge regression.
@@ -41,47 +46,49 @@ pub(super) struct RidgeSettings {
     pub(super) link: Link,
 }
 
-/// Slopes of the link are bounded for outputs that fall by at most this.
+/// The largest fall of an output for which the bound on the link's slope in [`OutputEnds`] is valid.
 const FALL: f64 = 0.02;
 
 /// A trained kernel ridge regression; see the [module](self).
 #[derive(Clone, Debug)]
 pub(super) struct Ridge {
     settings: RidgeSettings,
-    /// The points of a kernel column: all points, or the landmarks.
+    /// The points with which a kernel column holds kernel values: all points, or the landmarks.
     centers: Targets,
-    /// Maps a kernel column to v over the bag (from column `bag_columns`) and to `Qk` (from column `own_columns`).
+    /// The matrix by which a query's kernel column k is multiplied. The product holds `v = Bk` at the calibration
+    /// points (from index `bag_columns` on) and `Qk` (from index `own_columns` on), where B is the inverse of kernel
+    /// plus ridge. Q is B without landmarks, and `L⁻ᵀAL⁻¹` of the [module](self) with landmarks.
     influence: Packed<f64>,
     bag_columns: usize,
     own_columns: usize,
-    /// σ is `base + sign·kᵀQk`.
+    /// The constant in `σ = base + sign·kᵀQk`, in the symbols of the [module](self) and of `influence`.
     base: f64,
     sign: f64,
-    /// Maps a kernel column to f.
+    /// The matrix whose product with a query's kernel column k is its output f.
     to_outputs: Packed<f64>,
-    /// `B_ii` of the bag.
+    /// The diagonal entry `B_ii` of every calibration point i, where B is the inverse of kernel plus ridge.
     diagonal: Vec<f64>,
     labels: Vec<u32>,
-    /// Leave-one-out outputs of the bag.
+    /// Leave-one-out outputs of the calibration points.
     outputs: Matrix<f64>,
-    /// Log posteriors of the bag.
+    /// Log posteriors of the calibration points, each from all points but itself.
     bag: Matrix<f64>,
-    /// Bounds on the outputs of every point of the bag.
+    /// Bounds on the outputs of every calibration point.
     ends: Vec<OutputEnds>,
 }
 
-/// Bounds on the outputs of a point for labels but its own.
+/// Bounds on the outputs of a calibration point for labels but its own.
 #[derive(Clone, Copy, Debug)]
 struct OutputEnds {
-    /// The largest |output|.
+    /// The largest absolute output for a label but the point's own.
     largest: f64,
-    /// The largest slope of the link as long as no output falls by more than [`FALL`].
+    /// The largest slope of the link for labels but the point's own, as long as no output falls by more than [`FALL`].
     slope: f64,
 }
 
 impl Ridge {
-    /// Trains on all points; `landmarks` are the largest number of points without landmarks, and the seed that draws
-    /// them.
+    /// Trains on all points of `training`. `whole` is the largest number of points without landmarks; `seed` draws the
+    /// landmarks.
     pub(super) fn open(
         training: &TrainingSet<'_>,
         settings: RidgeSettings,
@@ -102,7 +109,7 @@ impl Ridge {
         Ok(opened)
     }
 
-    /// Maps the outputs of the bag to log posteriors, and bounds them.
+    /// Maps the outputs of the calibration points to log posteriors, and bounds the outputs.
     fn link_outputs(&mut self) {
         let link = self.settings.link;
         let mut bag = self.outputs.clone();
@@ -118,7 +125,7 @@ impl Ridge {
         self.bag = bag;
     }
 
-    /// Inverts the kernel matrix of all points.
+    /// Trains with the inverse of the kernel matrix of all points.
     fn whole(
         training: &TrainingSet<'_>,
         settings: RidgeSettings,
@@ -133,7 +140,7 @@ impl Ridge {
         }
         let inverse = context.run(|| linalg::inverse(matrix.as_mut_slice(), n)).map_err(singular)?;
         let inverse = |row: usize, column: usize| inverse[row * n + column];
-        // BY, one row per point.
+        // The product BY, one row per point.
         let mut by = Matrix::<f64>::zeros(n, training.classes);
         for row in 0..n {
             for (column, &label) in training.labels.iter().enumerate() {
@@ -166,7 +173,7 @@ impl Ridge {
         })
     }
 
-    /// Spans the kernel by landmarks.
+    /// Trains with a kernel that landmarks span.
     fn spanned(
         training: &TrainingSet<'_>,
         settings: RidgeSettings,
@@ -175,14 +182,14 @@ impl Ridge {
         context: &Context<'_>,
     ) -> Result<Self> {
         let (m, n, ridge) = (landmarks.rows(), points.rows(), settings.ridge);
-        // L, the Cholesky factor of the landmarks' kernel matrix.
+        // The Cholesky factor L of the landmarks' kernel matrix.
         let centers = Targets::new(landmarks, context);
         let mut factor = kernel_of(settings.kernel, centers.squared(landmarks, context), context);
         for row in 0..m {
             factor.row_mut(row)[row] += JITTER;
         }
         context.run(|| linalg::cholesky(factor.as_mut_slice(), m)).map_err(singular)?;
-        // Φ = K_Nm L⁻ᵀ, one row per point.
+        // The features Φ = K_Nm L⁻ᵀ, one row per point.
         let mut features = kernel_of(settings.kernel, centers.squared(points, context), context);
         context.run(|| linalg::solve_rows(factor.as_slice(), m, features.as_mut_slice(), false));
         let mut gram = Matrix::<f64>::zeros(m, m);
@@ -194,7 +201,7 @@ impl Ridge {
             gram.row_mut(row)[row] += ridge;
         }
         let inverse = context.run(|| linalg::inverse(gram.as_mut_slice(), m)).map_err(singular)?;
-        // ΦA, one row per point, and the coefficients AΦᵀY.
+        // The product ΦA, one row per point, and the coefficients AΦᵀY.
         let mut solved = Matrix::<f64>::zeros(n, m);
         context.run(|| {
             linalg::product(
@@ -209,7 +216,7 @@ impl Ridge {
                 *sum += value;
             }
         }
-        // Leave-one-out outputs by the leverages φᵀAφ.
+        // The leverages φᵀAφ of the calibration points give their leave-one-out outputs.
         let labels = training.bag_labels().to_vec();
         let own: Vec<usize> = (training.fit..n).collect();
         let mut outputs = features.select(&own).times(&coefficients.packed(context), context);
@@ -223,7 +230,8 @@ impl Ridge {
                 *out = target - (target - *out) / rest;
             }
         }
-        // Queries come as kernel columns with the landmarks, so L⁻¹ is folded into the matrices that multiply them.
+        // Queries are given as kernel columns with the landmarks, so L⁻¹ is multiplied into the matrices that multiply
+        // them.
         let mut influence = solved.select(&own);
         let mut quadratic = Matrix::<f64>::zeros(m, m);
         quadratic.as_mut_slice().copy_from_slice(&inverse);
@@ -232,7 +240,7 @@ impl Ridge {
                 linalg::solve_rows(factor.as_slice(), m, rows.as_mut_slice(), true);
             }
         });
-        // L⁻ᵀAL⁻¹: the other side, of a symmetric matrix.
+        // The matrix A is symmetric, so a transpose and a second solution give L⁻ᵀAL⁻¹.
         let mut quadratic = quadratic.transposed();
         context.run(|| linalg::solve_rows(factor.as_slice(), m, quadratic.as_mut_slice(), true));
         let bag_points = influence.rows();
@@ -290,7 +298,7 @@ impl Expert for Ridge {
         let outputs = columns.times(&self.to_outputs, context);
         let influence = columns.times(&self.influence, context);
         let (bag, centers) = (self.labels.len(), self.centers.len());
-        // The coefficients of the change in the outputs of the bag, for every query.
+        // The coefficients of the changes in the calibration points' outputs, for every query.
         let mut joined = Matrix::<f64>::zeros(queries.rows(), bag);
         let mut shrunk = Matrix::<f64>::zeros(queries.rows(), bag);
         for query in 0..queries.rows() {
@@ -318,18 +326,21 @@ impl Expert for Ridge {
 /// Predictions for a block of queries.
 struct RidgePredictions<'a> {
     of: &'a Ridge,
-    /// f of every query.
+    /// The output f of every query.
     outputs: Matrix<f64>,
-    /// The link of f.
+    /// The log posteriors of every query: its outputs, mapped by the link.
     log_posterior: Matrix<f64>,
-    /// The gain of the output for the query's label, at every point of the bag: `v/(σ·(B_ii + v²/σ))`.
+    /// The rise of every calibration point's output for the query's label, in addition to the changes for all labels.
+    /// It is `v/(σ·(B_ii + v²/σ))` in the symbols of the [module](self). One row per query.
     joined: Matrix<f64>,
-    /// `B_ii/(B_ii + v²/σ) - 1`.
+    /// The relative change of every calibration point's residuals, `B_ii/(B_ii + v²/σ) - 1` in the symbols of the
+    /// [module](self). One row per query.
     shrunk: Matrix<f64>,
 }
 
 impl RidgePredictions<'_> {
-    /// Returns a point's output for a label with the query in the bag, before the gain of the query's label.
+    /// Returns a calibration point's output for `label` after the query is added, without the rise for the query's own
+    /// label.
     fn after(&self, query: usize, point: usize, label: usize) -> f64 {
         let (shrunk, joined) = (self.shrunk.row(query)[point], self.joined.row(query)[point]);
         let target = f64::from(u8::from(label == self.of.labels[point] as usize));

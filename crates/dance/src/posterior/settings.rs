@@ -1,4 +1,5 @@
-//! The settings of the stack, which the fit points determine: experts, their settings and weights, and class offsets.
+//! The settings of a stack, learned from the fit points: its experts with their settings and weights, and the class
+//! offsets.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +8,7 @@ use crate::numeric::matrix::Matrix;
 use crate::posterior::ridge::WHOLE;
 use crate::scores::by_class::Clusters;
 
-/// The largest offset of a class, as a difference of log probabilities.
+/// The largest absolute offset of a class, which is a difference of log probabilities.
 pub(super) const MOST_OFFSET: f64 = 30.0;
 
 /// One expert's settings and its weight in the stack.
@@ -19,9 +20,9 @@ pub enum ExpertSettings {
     Prototypes {
         /// The weight in the stack.
         weight: f64,
-        /// The share γ of the covariance that is replaced by a multiple of the identity.
+        /// The shrinkage γ: the share of the covariance that is replaced by a multiple of the identity.
         shrinkage: f64,
-        /// The number κ of points at the mean of all fit points that join every class.
+        /// The prior weight κ: every class mean is computed with κ further points at the mean of all fit points.
         prior: f64,
     },
     /// Kernel ridge regression.
@@ -34,18 +35,19 @@ pub enum ExpertSettings {
         bandwidth: f64,
         /// The shape of the kernel: 0.5 is Gaussian, 1 is Laplace.
         shape: f64,
-        /// The ridge ρ of the regression.
+        /// The ridge ρ, which is added to the diagonal of the kernel matrix.
         ridge: f64,
-        /// The softness s of the link: outputs well above it are mapped to their logarithms, outputs below 0 linearly.
+        /// The softness s of the link function, which maps outputs well above s to their logarithms and outputs below 0
+        /// linearly.
         softness: f64,
     },
     /// The distance to the nearest point of every class in the learned metric.
     Nearest {
         /// The weight in the stack.
         weight: f64,
-        /// The least squared distance; smaller ones are raised to it.
+        /// The lower limit of squared distances; smaller ones are raised to it.
         floor: f64,
-        /// The largest squared distance, also that of a class without points.
+        /// The upper limit of squared distances, which is also the squared distance to a class without points.
         ceiling: f64,
     },
 }
@@ -54,7 +56,7 @@ pub enum ExpertSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Space {
-    /// Normalised embeddings; their directions from the mean of the fit points if the stack is centred.
+    /// Normalised embeddings, or their directions from the mean of the fit points if the stack is centred.
     Raw,
     /// The raw space, mapped so that the covariance within classes is the identity, up to shrinkage.
     White,
@@ -72,7 +74,7 @@ impl ExpertSettings {
         }
     }
 
-    /// Returns the name for reports.
+    /// Returns the expert's name in reports.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Prototypes { .. } => "prototypes",
@@ -88,7 +90,7 @@ impl ExpertSettings {
         self.uses(Space::White)
     }
 
-    /// Returns whether a fit can have made these settings.
+    /// Returns whether all values are in the ranges that a fit can produce.
     pub(crate) fn is_valid(&self) -> bool {
         let good = |value: f64| value.is_finite() && value >= 0.0;
         good(self.weight())
@@ -137,7 +139,7 @@ impl StackSettings {
 }
 
 impl StackSettings {
-    /// Returns whether a fit of at most this many classes can have made the offsets.
+    /// Returns whether there are at most `classes` offsets, all in the range that a fit can produce.
     pub(crate) fn offsets_are_valid(&self, classes: usize) -> bool {
         self.offsets.len() <= classes && self.offsets.iter().all(|off| off.abs() <= MOST_OFFSET)
     }
@@ -154,18 +156,19 @@ impl StackSettings {
 pub struct StackSettings {
     /// The experts with a weight above 0.
     pub experts: Vec<ExpertSettings>,
-    /// The raw and the whitened space hold directions from the mean of the fit points if `true`.
+    /// True if the raw and the whitened space hold directions from the mean of the fit points.
     pub centred: bool,
-    /// The map from the raw space to the whitened space, d×d; `None` if no expert uses it.
+    /// The d×d matrix that maps the raw space, of d dimensions, to the whitened space; `None` if no expert uses it.
     pub whitening: Option<Matrix>,
     /// The mean log loss of the stack on held-out fit points.
     pub log_loss: f64,
     /// Clusters of classes with similar scores.
     pub clusters: Clusters,
-    /// The offset of every class, subtracted from its score `-ln p(y)`; classes beyond the list have 0.
+    /// The offset of every class, which is subtracted from its score `-ln p(y)`. Classes beyond the end of the list
+    /// have offset 0.
     pub offsets: Vec<f64>,
-    /// The largest number of points whose kernel is inverted without landmarks.
+    /// The largest number of points on which a kernel ridge regression is trained without landmarks.
     pub whole: usize,
-    /// The seed that draws the landmarks.
+    /// The seed of the random choice of landmarks.
     pub seed: u64,
 }

@@ -1,8 +1,10 @@
 //! The shrinkage γ of the covariance within classes, chosen by cross-fitting on two halves of the fit points.
 //!
-//! Prototypes predict points that their covariance was not computed from. They have the priors that the stack will use.
+//! Prototypes whose covariance comes from one half predict the points of the other half. The class means are shrunk by
+//! priors, as in the stack.
 //!
-//! Cost: an eigendecomposition (10d³) and a rotation of the points for each half, then `2ndc` for every γ and prior.
+//! Cost for n points in d dimensions and c classes: an eigendecomposition (10d³ operations) and a rotation of the
+//! points for each half, then `2ndc` for every shrinkage and prior.
 
 use crate::context::Context;
 use crate::error::Result;
@@ -12,15 +14,15 @@ use crate::posterior::prototypes::Prototypes;
 use crate::posterior::weights::ConditionalLogit;
 use crate::posterior::whitening::Scatter;
 
-/// Values of γ that are compared.
+/// Values of the shrinkage γ that are compared.
 const SHRINKAGES: [f64; 6] = [0.1, 0.3, 0.5, 0.7, 0.85, 0.95];
-/// Priors of the prototypes; the better one counts for each γ.
+/// Prior weights κ of the prototypes. Every shrinkage is tried with both, and the smaller log loss counts.
 const PRIORS: [f64; 2] = [1.0, 4.0];
-/// The largest number of points of a half.
+/// The largest number of points per half.
 const HALF: usize = 600;
 
-/// Returns the γ with the least log loss. For every pair of halves, prototypes are trained on the first rows and
-/// predict the second.
+/// Returns the shrinkage with the least log loss. For every pair in `halves`, prototypes with the covariance of the
+/// first rows predict the second rows.
 pub(super) fn shrinkage(
     points: &Matrix<f64>,
     labels: &[u32],
@@ -60,7 +62,8 @@ mod tests {
     use super::*;
     use crate::numeric::random::Random;
 
-    /// Draws classes of `each` points in 12 dimensions. Points scatter by `wide` in the first half of the dimensions.
+    /// Returns the shrinkage for 5 random classes of `each` points in 12 dimensions. Points have the standard deviation
+    /// `wide` in the first 6 dimensions, and 1 in the others.
     fn chosen(each: usize, wide: f64) -> f64 {
         let mut random = Random::new(3, 9);
         let (classes, d) = (5, 12);
@@ -80,7 +83,8 @@ mod tests {
         shrinkage(&points, &labels, classes, [[first, second], [second, first]], &context).unwrap()
     }
 
-    /// Shrinkage makes a covariance rounder. Many points of a long scatter show its shape, and need no shrinkage.
+    /// Shrinkage makes a covariance rounder. Many points determine an elongated scatter well, which then needs no
+    /// shrinkage.
     #[test]
     fn few_points_of_a_round_scatter_are_shrunk_and_many_of_a_long_one_are_not() {
         assert!(chosen(6, 1.0) >= 0.85, "{}", chosen(6, 1.0));

@@ -1,10 +1,10 @@
 //! The spaces in which experts compare points.
 //!
-//! Embeddings of an encoder share a direction that carries no information on their labels, often most of their length.
-//! The raw space therefore holds directions from the mean μ of the fit points, `(x-μ)/|x-μ|`, and the whitened space is
-//! a linear map of it. Lengths may carry information if embeddings are not normalised to length 1; then both spaces use
-//! the points themselves. The learned space always does, because its metric was learned on them. Only fit points
-//! determine μ, so nothing changes when a query joins.
+//! The embeddings of an encoder share a large common vector that carries no information on their labels. The raw space
+//! therefore holds directions from the mean μ of the fit points, `(x-μ)/|x-μ|` for a point x. The whitened space is a
+//! linear map of the raw space. If embeddings are not normalised to length 1, their lengths may carry information. Then
+//! both spaces use the points themselves. The learned space always uses the points themselves, because its metric was
+//! learned on them. Only fit points determine μ, so it does not change when a query is added.
 
 use crate::context::Context;
 use crate::numeric::matrix::Matrix;
@@ -13,15 +13,16 @@ use crate::posterior::expert::MappedPoints;
 use crate::posterior::whitening::packed_columns;
 use pulp::{Arch, Simd, WithSimd};
 
-/// Points nearer to the mean than this have no reliable direction in single precision; normalised points have length 1.
+/// Points nearer to the mean than this get no direction, because single precision does not determine it. Normalised
+/// points have length 1.
 const NEAR: f64 = 1e-6;
 
-/// The mean from which directions are taken; `None` leaves points as they are.
+/// The mean from which directions are taken. With `None`, points remain as they are.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Center(Option<Vec<f64>>);
 
 impl Center {
-    /// Returns the mean of `points` if the stack is `centred`.
+    /// Creates the center: the mean of `points` if the stack is `centred`, else `None`.
     pub(super) fn new(centred: bool, points: &Matrix) -> Self {
         if !centred {
             return Self(None);
@@ -36,7 +37,8 @@ impl Center {
         Self(Some(mean))
     }
 
-    /// Returns the unit vectors from the mean to the points, and 0 for points at the mean.
+    /// Returns the unit vectors from the mean to the points, or 0 for points at the mean. Without a mean, returns the
+    /// points.
     pub(super) fn directions(&self, mut points: Matrix<f64>) -> Matrix<f64> {
         let Self(Some(mean)) = self else { return points };
         for row in 0..points.rows() {
@@ -52,7 +54,7 @@ impl Center {
     }
 }
 
-/// Maps from normalised points to every space.
+/// The maps from normalised points to every space.
 #[derive(Debug)]
 pub(super) struct Spaces {
     center: Center,
@@ -85,7 +87,7 @@ impl Spaces {
 const TILE: usize = 48;
 
 impl Matrix<f64> {
-    /// Fills a matrix with the values of a function of row and column.
+    /// Creates a matrix whose entries are the values of a function of row and column.
     pub(crate) fn from_fn(rows: usize, cols: usize, value: impl Fn(usize, usize) -> f64) -> Self {
         let mut matrix = Self::zeros(rows, cols);
         for (at, out) in matrix.as_mut_slice().iter_mut().enumerate() {
@@ -94,7 +96,7 @@ impl Matrix<f64> {
         matrix
     }
 
-    /// Returns a matrix of f32 in f64.
+    /// Converts an f32 matrix to f64.
     pub(crate) fn from_f32(matrix: &Matrix) -> Self {
         let mut copy = Self::zeros(matrix.rows(), matrix.cols());
         for (out, &value) in copy.as_mut_slice().iter_mut().zip(matrix.as_slice()) {
@@ -103,7 +105,7 @@ impl Matrix<f64> {
         copy
     }
 
-    /// Returns the matrix in f32.
+    /// Converts the matrix to f32.
     pub(crate) fn to_f32(&self) -> Matrix {
         let mut copy = Matrix::zeros(self.rows(), self.cols());
         for (out, &value) in copy.as_mut_slice().iter_mut().zip(self.as_slice()) {
@@ -122,12 +124,13 @@ impl Matrix<f64> {
         (0..self.rows()).map(|row| dot(self.row(row), self.row(row))).collect()
     }
 
-    /// Packs the rows for inner products with them.
+    /// Packs the rows as the right factor of [`times`](Self::times), which then computes inner products with them.
     pub(crate) fn packed(&self, context: &Context<'_>) -> Packed<f64> {
         Packed::new(self.cols(), self.rows(), |depth, column| self.row(column)[depth], context)
     }
 
-    /// Returns `self · right`, in parallel over rows. A row does not depend on the rows beside it.
+    /// Returns `self · right`, in parallel over rows. The result of a row is the same to the last bit, whatever the
+    /// other rows are.
     pub(crate) fn times(&self, right: &Packed<f64>, context: &Context<'_>) -> Self {
         let (cols, width) = (self.cols(), right.columns());
         let rows = self.rows().div_ceil(context.threads()).next_multiple_of(12).clamp(12, TILE);
@@ -148,12 +151,12 @@ impl Matrix<f64> {
     }
 }
 
-/// Returns the inner product, summed in order as in the packed product.
+/// Returns the inner product, summed in the same order as in packed products.
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     Arch::new().dispatch(Dot { a, b })
 }
 
-/// A type and not a closure, so that it is inlined: see `squared_distance`.
+/// The inner product of two slices. It is a type instead of a closure, so that it is inlined; see `squared_distance`.
 struct Dot<'a> {
     a: &'a [f64],
     b: &'a [f64],
@@ -168,7 +171,7 @@ impl WithSimd for Dot<'_> {
     }
 }
 
-/// Points that others are compared with, packed with their squared norms.
+/// Points to which distances are computed, packed together with their squared norms.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Targets {
     packed: Packed<f64>,

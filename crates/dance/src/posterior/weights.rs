@@ -1,8 +1,8 @@
-//! **Stacking**: the weight of every expert, from a conditional logit `p(y) ∝ exp Σ_j w_j e_j(y)` with weights of at
-//! least 0, fitted to log posteriors of held-out points.
+//! **Stacking**: the weights w_j of the experts j. They are the coefficients, at least 0, of a conditional logit
+//! `p(y) ∝ exp Σ_j w_j e_j(y)`, which is fitted to log posteriors e_j of held-out points.
 //!
-//! Newton's method minimises the log loss, which is convex. A step that would make a weight negative stops at 0. Cost:
-//! a few dozen passes over (experts)² · n · c numbers.
+//! Newton's method minimises the log loss, which is convex in the weights. A step that would make a weight negative
+//! stops at 0. Cost: a few dozen passes over k²·n·c numbers, for k experts, n points and c classes.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ use crate::numeric::matrix::Matrix;
 
 /// The largest number of Newton steps.
 const STEPS: usize = 60;
-/// Points of one parallel task.
+/// The number of points in a parallel task.
 const PART: usize = 128;
-/// L2 penalty on the weights: keeps the Hessian definite if two experts agree everywhere.
+/// The L2 penalty on the weights. It keeps the Hessian definite if two experts have equal log posteriors.
 const PENALTY: f64 = 1e-4;
-/// An expert is dropped if the log loss grows by less than this share without it.
+/// An expert is dropped if the log loss without it is larger by less than this share.
 const MIN_GAIN: f64 = 2e-3;
 
 /// A conditional logit on log posteriors of labelled points, one table per expert.
@@ -25,7 +25,7 @@ pub(crate) struct ConditionalLogit<'a> {
     pub(crate) context: &'a Context<'a>,
 }
 
-/// Weights, and the mean log loss with them.
+/// The weight of every expert, and the mean log loss with these weights, penalty included.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StackWeights {
     pub(crate) weights: Vec<f64>,
@@ -33,7 +33,8 @@ pub(crate) struct StackWeights {
 }
 
 impl ConditionalLogit<'_> {
-    /// Returns the best weights after backward elimination of experts; dropped experts have weight 0.
+    /// Returns the best weights after backward elimination. Experts that hardly lower the log loss are dropped and get
+    /// weight 0.
     pub(super) fn choose(&self) -> StackWeights {
         let mut kept: Vec<usize> = (0..self.tables.len()).collect();
         let mut best = self.fit(&kept);
@@ -54,10 +55,10 @@ impl ConditionalLogit<'_> {
         }
     }
 
-    /// Returns the best weights of some experts; the others have weight 0.
+    /// Returns the best weights of the given experts; all other experts have weight 0.
     pub(crate) fn fit(&self, experts: &[usize]) -> StackWeights {
         let mut weights = vec![0.0; self.tables.len()];
-        // Start with equal contributions, whatever the scale of a table.
+        // All experts start with equal contributions, whatever the scale of their log posteriors.
         for &expert in experts {
             weights[expert] = 1.0 / (experts.len() as f64 * self.scale(expert));
         }
@@ -95,7 +96,7 @@ impl ConditionalLogit<'_> {
         StackWeights { weights, loss }
     }
 
-    /// Returns the spread of an expert's log posteriors over labels: the mean over points of their standard deviation.
+    /// Returns the scale of an expert's log posteriors: their standard deviation over labels, averaged over points.
     fn scale(&self, expert: usize) -> f64 {
         let table = self.tables[expert];
         let of = |row: usize| {
@@ -117,7 +118,7 @@ impl ConditionalLogit<'_> {
         }
     }
 
-    /// Returns the weighted sums of the log posteriors.
+    /// Returns the weighted sum of the experts' log posteriors for every point.
     pub(crate) fn weighted(&self, weights: &[f64]) -> Matrix<f64> {
         let mut all = Matrix::<f64>::zeros(self.labels.len(), self.classes());
         (0..self.labels.len()).for_each(|row| self.row(weights, row, all.row_mut(row)));
@@ -131,7 +132,7 @@ impl ConditionalLogit<'_> {
         total / self.labels.len().max(1) as f64 + PENALTY * cost
     }
 
-    /// Returns `-ln p(y)` of every point.
+    /// Returns the log loss `-ln p(y)` of every point, where y is its label.
     pub(super) fn losses(&self, weights: &[f64]) -> Vec<f64> {
         let of = |points: Range<usize>| {
             let mut row = vec![0.0; self.classes()];
@@ -148,14 +149,14 @@ impl ConditionalLogit<'_> {
         self.tables.first().map_or(0, |table| table.cols())
     }
 
-    /// Returns `work` of parts of the points. The parts do not depend on the number of threads, and neither do sums
-    /// over them.
+    /// Calls `work` on consecutive ranges of the points and returns its results in order. The ranges do not depend on
+    /// the number of threads, so sums of the results do not either.
     fn in_parts<T: Send>(&self, work: impl Fn(Range<usize>) -> T + Sync + Send) -> Vec<T> {
         let n = self.labels.len();
         self.context.map(n.div_ceil(PART), |part| work(part * PART..((part + 1) * PART).min(n)))
     }
 
-    /// Returns the sums over some points in gradient and Hessian, the latter below its diagonal.
+    /// Returns the sums over `points` that enter the gradient and the lower triangle of the Hessian.
     fn derivatives_of(
         &self,
         points: Range<usize>,
@@ -190,7 +191,7 @@ impl ConditionalLogit<'_> {
         (gradient, hessian)
     }
 
-    /// Returns gradient and Hessian of the loss in the weights of `experts`.
+    /// Returns the gradient and the Hessian of the penalised log loss with respect to the weights of `experts`.
     fn derivatives(&self, weights: &[f64], experts: &[usize]) -> (Vec<f64>, Vec<Vec<f64>>) {
         let k = experts.len();
         let (mut gradient, mut hessian) = (vec![0.0; k], vec![vec![0.0; k]; k]);
@@ -217,7 +218,7 @@ impl ConditionalLogit<'_> {
     }
 }
 
-/// Returns `ln Σ exp`.
+/// Returns `ln Σ exp(value)` over `values`.
 pub(crate) fn log_sum(values: &[f64]) -> f64 {
     let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     if most == f64::NEG_INFINITY {
@@ -226,8 +227,8 @@ pub(crate) fn log_sum(values: &[f64]) -> f64 {
     most + values.iter().map(|value| (value - most).exp()).sum::<f64>().ln()
 }
 
-/// Solves the rows and columns `active` of a symmetric system by elimination; `None` if there are none or it is
-/// singular.
+/// Solves the part of a symmetric system with the rows and columns `active`, by elimination. Returns `None` if `active`
+/// is empty or this part is singular.
 fn solve(matrix: &[Vec<f64>], right: &[f64], active: &[usize]) -> Option<Vec<f64>> {
     let k = active.len();
     let mut rows: Vec<Vec<f64>> =
@@ -259,8 +260,8 @@ mod tests {
     use super::*;
     use crate::numeric::random::Random;
 
-    /// The weights satisfy the conditions of Karush, Kuhn and Tucker, by the gradient from the formula in plain loops: it
-    /// is 0 where a weight is positive, and not negative where the weight is 0.
+    /// Fitted weights satisfy the Karush-Kuhn-Tucker conditions: the gradient is 0 for positive weights and not
+    /// negative for weights of 0. The test computes the gradient from its formula in plain loops.
     #[test]
     fn weights_satisfy_the_kkt_conditions() {
         let context = Context::new(2).unwrap();
@@ -271,7 +272,7 @@ mod tests {
             let labels: Vec<u32> = (0..n).map(|_| random.below(classes) as u32).collect();
             let tables: Vec<Matrix<f64>> = (0..experts)
                 .map(|expert| {
-                    // Some experts know the label, some know nothing, some are wrong on purpose.
+                    // Some experts carry information on the label, some carry none, and some are systematically wrong.
                     let strength =
                         [2.0, 0.5, 0.0, -1.0][(case + expert) % 4] * 10f64.powi((case % 5) as i32 - 2);
                     let value = |at: usize, random: &mut Random| {
@@ -301,7 +302,7 @@ mod tests {
                     gradient += (mean - own[labels[point] as usize]) / n as f64;
                     curvature += (square - mean * mean) / n as f64;
                 }
-                // A step gains about gradient²/(2·curvature), and steps end below 1e-10.
+                // A step lowers the loss by about gradient²/(2·curvature), and steps end below 1e-10.
                 let tolerance = 3.0 * (2e-10 * curvature).sqrt();
                 assert!(gradient > -tolerance, "case {case}: {gradient} at weight {weight}");
                 assert!(weight == 0.0 || gradient < tolerance, "case {case}: {gradient} at weight {weight}");

@@ -1,12 +1,18 @@
-//! The whitened space, in which points of a class have a round scatter; from the fit points.
+//! The whitened space: a map, computed from the fit points, after which the scatter within classes is round.
 //!
-//! The whitening map W inverts the shrunk covariance `(1-γ)S + γ·tr(S)/d·I`, where S is the pooled covariance within
-//! classes. If γ is not given, the log loss of leave-one-out distances chooses it. Without point i of a class of k
-//! points, S loses `k/(k-1)·r_i r_iᵀ`, with r its residual. A rank-one update then gives the inverse, and with it all
-//! distances of i. In the basis of S's eigenvectors γ only scales coordinates: points and means are rotated once, and
-//! distances and residuals follow from products of points with means and of means with each other.
+//! Let n points x in d dimensions belong to c classes, and let S be their pooled covariance within classes. The
+//! whitening map W has `WWᵀ = ((1-γ)S + γ·tr(S)/d·I)⁻¹` with the shrinkage γ. If γ is not given, the log loss of
+//! leave-one-out distances chooses it. The log posterior of a class with k points and mean μ is `D/k - ‖(x-μ)W‖²`. The
+//! spread D is the mean squared distance of a new point to its class mean, and D/k corrects for the noise of a mean of
+//! k points.
 //!
-//! Cost: one eigendecomposition (10d³) and one rotation (2nd²), then `2ndc` for every γ.
+//! Let f be the degrees of freedom of S, and r_i the residual of point i: its difference from the mean of its class of
+//! k points. Without point i, S loses `k/(k-1)·r_i r_iᵀ/f`. A rank-one update of the inverse then gives all distances
+//! of point i. In eigenvector coordinates (the basis of S's eigenvectors) γ only scales the coordinates. So points and
+//! means are rotated once. Distances and residuals follow from products of points with means and of means with each
+//! other.
+//!
+//! Cost: 10d³ operations for an eigendecomposition and 2nd² for a rotation, then 2ndc for every γ.
 
 use crate::context::Context;
 use crate::numeric::linalg;
@@ -15,25 +21,26 @@ use crate::numeric::packed::Packed;
 use crate::posterior::spaces::dot;
 use crate::posterior::weights::ConditionalLogit;
 
-/// Values of γ that are compared.
+/// Values of the shrinkage γ that are compared.
 const SHRINKAGES: [f64; 14] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.87, 0.93, 0.97];
-/// The largest number of points that γ is chosen on, spread evenly over all.
+/// The largest number of points on which the shrinkage is chosen, taken at equal steps from all points.
 const VALIDATION_POINTS: usize = 2000;
-/// The largest number of dimensions with a covariance; its d² numbers would not fit into memory beyond.
+/// The largest number d of dimensions for which a covariance is computed. For more, its d² numbers would not fit into
+/// memory.
 const MOST_DIMENSIONS: usize = 4096;
 
-/// A whitening map; see the [module](self).
+/// The whitening map W with its shrinkage and spread; see the [module](self).
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Whitening {
-    /// The map W, d×d.
+    /// The map W, a d×d matrix for d dimensions.
     pub(super) map: Matrix,
     pub(super) shrinkage: f64,
-    /// D: the mean squared whitened residual of a new point.
+    /// The spread D: the mean squared distance of a new point to its class mean, in the whitened space.
     pub(super) spread: f64,
 }
 
 impl Whitening {
-    /// Computes the map with the γ that is given, or else the best γ.
+    /// Computes the whitening map with the given shrinkage, or with the best one if none is given.
     pub(super) fn new(
         points: &Matrix<f64>,
         labels: &[u32],
@@ -47,14 +54,15 @@ impl Whitening {
         let shrinkage = shrinkage.unwrap_or_else(|| fit.choose(&sample, &labels, context));
         let LeftOut { spread, .. } = fit.leave_one_out(&sample, &labels, shrinkage, context);
         let scales: Vec<f64> = fit.weights(shrinkage).into_iter().map(f64::sqrt).collect();
-        // Rounded to f32, as in the model file.
+        // The map is rounded to f32, as in the model file.
         let map: Vec<f32> =
             (0..d * d).map(|at| (fit.vectors.row(at / d)[at % d] * scales[at % d]) as f32).collect();
         Self { map: Matrix::new(map, d, d).unwrap_or_default(), shrinkage, spread }
     }
 }
 
-/// Returns `D/k - ‖(x-μ)W‖²` for every point and class, each point without itself in everything but γ.
+/// Returns the log posterior `D/k - ‖(x-μ)W‖²` of every point x for every class. The covariance behind W, the class
+/// mean μ and its number k of points leave out x. The shrinkage and the spread D do not.
 pub(crate) fn leave_one_out(
     points: &Matrix<f64>,
     labels: &[u32],
@@ -67,8 +75,8 @@ pub(crate) fn leave_one_out(
     fit.leave_one_out(&fit.rotate(points, context), labels, shrinkage, context).log_posterior
 }
 
-/// Returns eigenvalues and eigenvectors (columns) of the covariance. Beyond `MOST_DIMENSIONS` the covariance is taken
-/// for a multiple of the identity.
+/// Returns the eigenvalues and eigenvectors (columns) of the covariance: the sum of products of `residuals`, divided by
+/// the degrees of freedom `freedom`. Beyond [`MOST_DIMENSIONS`], a multiple of the identity replaces the covariance.
 fn eigen(residuals: &Matrix<f64>, freedom: f64, context: &Context<'_>) -> (Vec<f64>, Matrix<f64>) {
     let (n, d) = (residuals.rows(), residuals.cols());
     let mut vectors = Matrix::<f64>::zeros(d, d);
@@ -100,25 +108,26 @@ fn eigen(residuals: &Matrix<f64>, freedom: f64, context: &Context<'_>) -> (Vec<f
     (vec![mean; d], vectors)
 }
 
-/// The classes in the basis of the covariance's eigenvectors.
+/// The class means in eigenvector coordinates, and the eigenvalues and eigenvectors of the covariance within classes.
 pub(super) struct Scatter {
     counts: Vec<f64>,
     means: Matrix<f64>,
-    /// The means, packed for products with them.
+    /// The means, packed for products of points with them.
     packed: Packed<f64>,
     /// The degrees of freedom of the covariance.
     freedom: f64,
-    /// The eigenvalues.
+    /// The eigenvalues of the covariance.
     values: Vec<f64>,
-    /// The eigenvectors, as columns.
+    /// The eigenvectors of the covariance, as columns.
     vectors: Matrix<f64>,
 }
 
-/// The distances of points to classes, each point without itself.
+/// Log posteriors of points, each from all points but itself, and the spread.
 struct LeftOut {
-    /// `D/k - ‖(x-μ)W‖²` for every point and class.
+    /// `D/k - ‖(x-μ)W‖²` for every point x and every class with mean μ of k points, with the whitening map W and the
+    /// spread D.
     log_posterior: Matrix<f64>,
-    /// D.
+    /// The spread D: the mean squared distance of a new point to its class mean, in the whitened space.
     spread: f64,
 }
 
@@ -137,19 +146,19 @@ impl Scatter {
         for (row, &label) in labels.iter().enumerate() {
             residuals.row_mut(row).iter_mut().zip(means.row(label as usize)).for_each(|(x, mean)| *x -= mean);
         }
-        // One degree of freedom less per class; classes of one point have no residual.
+        // Each class mean takes one degree of freedom. Classes of one point have no residual.
         let freedom = counts.iter().map(|&count: &f64| (count - 1.0).max(0.0)).sum::<f64>().max(1.0);
         let (values, vectors) = eigen(&residuals, freedom, context);
         let means = means.times(&columns(&vectors, context), context);
         Self { counts, packed: means.packed(context), means, freedom, values, vectors }
     }
 
-    /// Returns points in the basis of the eigenvectors.
+    /// Returns points in eigenvector coordinates.
     pub(super) fn rotate(&self, points: &Matrix<f64>, context: &Context<'_>) -> Matrix<f64> {
         points.times(&columns(&self.vectors, context), context)
     }
 
-    /// Returns the points that γ is chosen on, in the basis, and their labels.
+    /// Returns the points on which the shrinkage is chosen, in eigenvector coordinates, and their labels.
     fn validation_points(
         &self,
         points: &Matrix<f64>,
@@ -162,7 +171,7 @@ impl Scatter {
         (self.rotate(&points.select(&sample), context), labels)
     }
 
-    /// Returns the γ with the least log loss on points in the basis.
+    /// Returns the shrinkage with the least log loss on `points`, which are in eigenvector coordinates.
     fn choose(&self, points: &Matrix<f64>, labels: &[u32], context: &Context<'_>) -> f64 {
         let tries = SHRINKAGES.iter().map(|&shrinkage| {
             let log_posterior = self.leave_one_out(points, labels, shrinkage, context).log_posterior;
@@ -172,20 +181,22 @@ impl Scatter {
         tries.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(1.0, |best| best.1)
     }
 
-    /// Returns the weights of squared coordinates under a γ: the eigenvalues of the inverse shrunk covariance.
+    /// Returns the eigenvalues of the inverse of the shrunk covariance. They weight the squared coordinates in
+    /// distances.
     fn weights(&self, shrinkage: f64) -> Vec<f64> {
         let mean = self.values.iter().sum::<f64>() / self.values.len().max(1) as f64;
         let weight = |value: &f64| 1.0 / ((1.0 - shrinkage) * value + shrinkage * mean).max(1e-12);
         self.values.iter().map(weight).collect()
     }
 
-    /// Maps points in the basis to the whitened space of a γ.
+    /// Maps points from eigenvector coordinates to the whitened space of a given shrinkage.
     pub(super) fn white(&self, rotated: &Matrix<f64>, shrinkage: f64) -> Matrix<f64> {
         let scales: Vec<f64> = self.weights(shrinkage).into_iter().map(f64::sqrt).collect();
         Matrix::<f64>::from_fn(rotated.rows(), rotated.cols(), |row, at| rotated.row(row)[at] * scales[at])
     }
 
-    /// Returns the leave-one-out distances of points in the basis, which are among those of the classes.
+    /// Returns the log posteriors of `points`, each from all points but itself. The points are in eigenvector
+    /// coordinates, and the class means include them.
     fn leave_one_out(
         &self,
         points: &Matrix<f64>,
@@ -201,7 +212,7 @@ impl Scatter {
             }
             weighted
         };
-        // Products of means with each other, and of points with means; the latter become the distances in place.
+        // Weighted products of means with each other, and of points with means. Distances replace the latter below.
         let among = weighted(&self.means).times(&self.packed, context);
         let heavy = weighted(points);
         let mut log_posterior = heavy.times(&self.packed, context);
@@ -210,12 +221,12 @@ impl Scatter {
             let (own, norm) = (label as usize, dot(heavy.row(row), points.row(row)));
             let (count, with_own) = (self.counts[own], log_posterior.row(row)[own]);
             let length = (norm - 2.0 * with_own + among.row(own)[own]).max(0.0);
-            // The covariance does not change without a class of one point.
+            // Leaving out the only point of a class does not change the covariance, because its residual is 0.
             let lost =
                 if count > 1.0 { count / (count - 1.0) / self.freedom * (1.0 - shrinkage) } else { 0.0 };
             let rest = (1.0 - lost * length).max(1e-3);
             for (class, value) in log_posterior.row_mut(row).iter_mut().enumerate() {
-                // The product of the point's residual with the step from the class mean to the point.
+                // The weighted product of the point's residual with its difference from the mean of `class`.
                 let along = norm - with_own - *value + among.row(own)[class];
                 *value = (norm - 2.0 * *value + among.row(class)[class]).max(0.0);
                 if class != own && self.counts[class] > 0.0 {
@@ -230,7 +241,7 @@ impl Scatter {
                 log_posterior.row_mut(row)[own] = alone * far * far;
             }
         }
-        // The mean distance to other classes stands for the distance to a class without points.
+        // A class without points gets the mean distance of points to other classes.
         let (spread, empty_class) = (spread.get(), others.get());
         for (row, &label) in labels.iter().enumerate() {
             for (class, value) in log_posterior.row_mut(row).iter_mut().enumerate() {
@@ -246,7 +257,7 @@ fn columns(matrix: &Matrix<f64>, context: &Context<'_>) -> Packed<f64> {
     Packed::new(matrix.rows(), matrix.cols(), |depth, column| matrix.row(depth)[column], context)
 }
 
-/// Packs `matrix` for products `x · matrix`.
+/// Packs `matrix` as the right factor of products.
 pub(super) fn packed_columns(matrix: &Matrix, context: &Context<'_>) -> Packed<f64> {
     Packed::new(matrix.rows(), matrix.cols(), |depth, column| f64::from(matrix.row(depth)[column]), context)
 }
@@ -274,7 +285,7 @@ mod tests {
     use crate::numeric::random::Random;
     use crate::posterior::tests::brute_force::solve;
 
-    /// Returns means, and the sums of products of residuals.
+    /// Returns the class means and the sums of products of residuals, without the point `without`.
     fn scatter(
         points: &Matrix<f64>,
         labels: &[u32],
@@ -301,7 +312,8 @@ mod tests {
         (means, products)
     }
 
-    /// Refits without each point: the covariance loses the point; its degrees of freedom and its trace stay.
+    /// The expected values come from a fit without each point. Its covariance loses the point, but keeps its degrees of
+    /// freedom and its trace.
     #[test]
     fn distances_are_those_of_a_fit_without_the_point() {
         let mut random = Random::new(5, 1);
@@ -332,7 +344,7 @@ mod tests {
                 let others = count(class) - f64::from(u8::from(own));
                 squares.push((others > 0.0).then_some((square, others)));
                 if own && others > 0.0 {
-                    // The noise of a mean of k-1 points is subtracted.
+                    // The factor (k-1)/k removes the noise of a mean of k-1 points.
                     spread.add(square * others / count(class));
                 } else if others > 0.0 {
                     empty_class.add(square);
@@ -358,7 +370,7 @@ mod tests {
         }
         let fit = Scatter::new(&points, &labels, classes, &context);
         let rotated = fit.rotate(&points, &context);
-        // Distances in the whitened space are those by the inverse.
+        // Distances in the whitened space equal those computed with the inverse of the shrunk covariance.
         let white = fit.white(&rotated, shrinkage);
         for row in 1..n {
             let step: Vec<f64> = points.row(row).iter().zip(points.row(0)).map(|(a, b)| a - b).collect();

@@ -1,17 +1,19 @@
 //! Classes for which the guarantee holds: all together, each class, or each cluster of classes ([`ByClass`]).
 //!
-//! - **Each, clusters** (Mondrian): a point is compared only with points of its own class or cluster. So
-//!   `p(l) = (1 + #{i in the cluster of l : S_i ≥ S}) / (1 + n_l)`. Within a cluster the scores are still one
-//!   symmetric function, so the guarantee holds there. All p-values get the denominator n+1 and are rounded up, so they
-//!   only grow.
-//! - **Balanced**: all points are compared, but every score is reduced by the offset of its class. So difficult
-//!   classes get larger p-values and the others smaller ones. The offset follows from the difficulty `h = -ln p(y)`,
-//!   with p from experts that are trained on the fit points alone. It is the mean of h over the k points of the class
-//!   **in the bag, the query among them**, less the mean over all fit points, times `k/(k+3)`. A query changes the
-//!   offset of one class only. The scores remain one symmetric function of the bag.
+//! - **Each, clusters** (Mondrian): a point is compared only with points of its own class or cluster. If n_l
+//!   calibration points are in the cluster of label l, then
+//!   `p(l) = (1 + #{i in the cluster of l : S_i ≥ S}) / (1 + n_l)`, with the scores S_i of these points and S of the
+//!   query. Within a cluster the scores are still one symmetric function, so the guarantee holds there. All p-values
+//!   get the denominator n+1, for n calibration points in all, and are rounded up. So they only grow.
+//! - **Balanced**: all points are compared, but the offset of its class is subtracted from every score. So difficult
+//!   classes get larger p-values and easy classes smaller ones. The difficulty of a point with label y is
+//!   `h = -ln p(y)`, with p from experts that are trained on the fit points alone. The offset of a class is the mean of
+//!   h over its k points **among the calibration points and the query**, less the mean over all fit points, times
+//!   `k/(k+3)`. A query changes the offset of one class only. The scores remain one symmetric function of the
+//!   calibration points and the query.
 //!
-//! Clusters are classes of similar difficulty. Classes are ordered by the mean cross-fitted score of their fit points,
-//! and the order is cut into clusters with about as many fit points each.
+//! Clusters are groups of classes of similar difficulty. Classes are sorted by the mean cross-fitted score of their fit
+//! points, and cut into clusters with about as many fit points each.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,25 +21,25 @@ use crate::method::ByClass;
 
 /// The weight, in points, of the prior that shrinks the mean of a class to the mean of all points.
 const PRIOR_POINTS: f64 = 3.0;
-/// The fewest fit points per cluster, on average.
+/// The smallest number of fit points per cluster, on average.
 const CLUSTER_POINTS: usize = 100;
-/// The most clusters.
+/// The largest number of clusters.
 const MAX_CLUSTERS: usize = 8;
 
-/// The strata of the classes: points are compared with points of their own stratum.
+/// The strata of the classes. Points are compared only with points of their own stratum.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Strata {
     /// The stratum of every class.
     of_class: Vec<u32>,
-    /// The number of points of the bag in every stratum.
+    /// The number of calibration points in every stratum.
     points: Vec<usize>,
-    /// The number of points of the bag.
+    /// The number of calibration points.
     all: usize,
 }
 
 impl Strata {
-    /// Returns the strata; `None` if all points are compared. A class that `clusters` does not hold is in the cluster
-    /// of average difficulty.
+    /// Creates the strata of calibration points with these `labels`; `None` if every point is compared with all points.
+    /// A class that `clusters` does not hold is in the cluster of average difficulty.
     pub(crate) fn new(
         by_class: ByClass,
         clusters: &Clusters,
@@ -61,7 +63,7 @@ impl Strata {
         self.of_class[point as usize] == self.of_class[label]
     }
 
-    /// Returns the stratum of a label.
+    /// Returns the index of a label's stratum.
     pub(crate) fn of(&self, label: u32) -> u32 {
         self.of_class[label as usize]
     }
@@ -71,24 +73,24 @@ impl Strata {
         self.points.len()
     }
 
-    /// Scales a count among the points of the label's stratum and the query to all points and the query, rounding up.
+    /// Rescales a count among the points of the label's stratum and the query to all points and the query, rounding up.
     pub(crate) fn scaled(&self, label: usize, count: u32) -> u32 {
         let own = self.points[self.of_class[label] as usize] + 1;
         (count as usize * (self.all + 1)).div_ceil(own) as u32
     }
 }
 
-/// Clusters of classes of similar difficulty.
+/// Groups of classes of similar difficulty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Clusters {
-    /// The cluster of every class of the fit.
+    /// The cluster of every class that the fit points have.
     of_class: Vec<u32>,
     /// The cluster of average difficulty, for classes without fit points.
     middle: u32,
 }
 
 impl Clusters {
-    /// Clusters the classes by the mean cross-fitted score of their fit points.
+    /// Groups the classes by the mean cross-fitted score of their fit points.
     pub(crate) fn new(scores: &[f64], labels: &[u32], classes: usize) -> Self {
         let average = scores.iter().sum::<f64>() / scores.len().max(1) as f64;
         let mut sums = vec![(0.0, 0usize); classes];
@@ -105,7 +107,8 @@ impl Clusters {
         let clusters = (scores.len() / CLUSTER_POINTS).clamp(1, MAX_CLUSTERS);
         let (mut of_class, mut before, mut middle) = (vec![0; classes], 0, 0);
         for &class in &order {
-            // A class goes to the cluster in which the middle of its points lies; places are doubled to stay whole.
+            // A class belongs to the cluster that contains the middle of its points. Positions are doubled, so that the
+            // middle is a whole number.
             let place = 2 * before + sums[class].1;
             let cluster = (place * clusters / (2 * scores.len()).max(1)).min(clusters - 1) as u32;
             of_class[class] = cluster;
@@ -117,12 +120,12 @@ impl Clusters {
         Self { of_class, middle }
     }
 
-    /// Returns the cluster of a class.
+    /// Returns the index of a class's cluster.
     fn of(&self, class: usize) -> u32 {
         self.of_class.get(class).copied().unwrap_or(self.middle)
     }
 
-    /// Returns whether all clusters have numbers that a fit can assign.
+    /// Returns whether all cluster indices are in the range that a fit can assign.
     pub(crate) fn is_valid(&self) -> bool {
         let valid = |&cluster: &u32| (cluster as usize) < MAX_CLUSTERS;
         self.of_class.iter().all(valid) && valid(&self.middle)
@@ -139,17 +142,19 @@ impl Clusters {
     }
 }
 
-/// Class offsets: the shrunken mean difficulty of each class in the bag, less the mean of all fit points.
+/// Class offsets: the shrunken mean difficulty h of each class's calibration points, less the mean over all fit points.
+/// The [module](self) defines h.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Offsets {
-    /// The sum of h over the bag's points of each class, and the number of these points.
+    /// The sum of the difficulties h of each class's calibration points, and the number of these points.
     sums: Vec<(f64, usize)>,
-    /// The mean of h over the fit points.
+    /// The mean difficulty h of the fit points.
     average: f64,
 }
 
 impl Offsets {
-    /// Sums up `scores`, the difficulty h of the bag's points. An `average` that is not finite counts as 0.
+    /// Sums up `scores`, the difficulties h of the calibration points. `average` is the mean difficulty of the fit
+    /// points; it counts as 0 if it is not finite.
     pub(crate) fn new(scores: &[f64], labels: &[u32], classes: usize, average: f64) -> Self {
         let mut sums = vec![(0.0, 0); classes];
         for (&score, &label) in scores.iter().zip(labels) {
@@ -160,19 +165,19 @@ impl Offsets {
         Self { sums, average: if average.is_finite() { average } else { 0.0 } }
     }
 
-    /// Returns the offset of a class before any query joins.
+    /// Returns the offset of a class before a query is added.
     pub(crate) fn of(&self, class: usize) -> f64 {
         self.from(self.sums[class])
     }
 
-    /// Returns the offset of a class that a query joins, where h of the query is `score`.
+    /// Returns the offset of a class after a query with the difficulty `score` is added to it.
     pub(crate) fn joined(&self, class: usize, score: f64) -> f64 {
         let (sum, count) = self.sums[class];
         self.from((sum + score, count + 1))
     }
 
     fn from(&self, (sum, count): (f64, usize)) -> f64 {
-        (sum - count as f64 * self.average) / (count as f64 + PRIOR_POINTS) // k/(k+3) of the mean less the average
+        (sum - count as f64 * self.average) / (count as f64 + PRIOR_POINTS) // k/(k+3) times (mean - average)
     }
 }
 

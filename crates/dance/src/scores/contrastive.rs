@@ -1,11 +1,13 @@
 //! The contrastive score (the paper, equations 4-5), a nearest-neighbor contrastive loss.
 //!
-//! Q = the `contrast_neighbors` nearest of z, the anchor A = the nearest, `d_j = 2(1 - K(A, z_j))` for `z_j` in Q:
+//! Let z be the query, Q its `contrast_neighbors` nearest neighbors, A (the anchor) the nearest of them, τ the
+//! temperature and K the kernel. Neighbor j is the point `z_j` with label `y_j`, and its distance to the anchor is
+//! `d_j = 2(1 - K(A, z_j))`. The score of a label y is the smallest loss of the neighbors with this label:
 //! ```text
 //! loss_j = d_j/τ + log1p( Σ_{k≠A} exp(-d_k/τ) )        S_clr(z,y) = min { loss_j : y_j = y },  +∞ if none
 //! ```
 //! The score is computed in f64 and in exactly this form. At τ = 0.01 the anchor's loss is 1e-7 or far smaller, and the
-//! textbook log-sum-exp rounds it to 0, which ties half the calibration set. For the same reason `1 - K` comes from
+//! textbook log-sum-exp rounds it to 0, which ties half the calibration points. For the same reason `1 - K` comes from
 //! `expm1`. The sum begins with its smallest term. So two queries with the same neighbors and anchor tie to the last
 //! bit, whatever the order of their neighbors.
 //!
@@ -28,7 +30,8 @@ pub struct Contrastive {
 }
 
 impl Contrastive {
-    /// Returns `d/τ` of a neighbor at this squared distance from the anchor.
+    /// Returns `d/τ` for a neighbor at the squared distance `squared` from the anchor, where `d = 2(1 - K)` and τ is
+    /// the temperature.
     pub(crate) fn loss(&self, squared: f64) -> f64 {
         2.0 * self.kernel.one_minus_value(squared) / self.temperature
     }

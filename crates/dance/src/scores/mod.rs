@@ -1,11 +1,11 @@
 //! Nonconformity scores: one number for every label of a query, small where the label conforms.
 //!
 //! A neighbor score is finite for the labels of the neighbors and +∞ for all others. [`LabelScores`] lists the finite
-//! scores. Every score has a file of its own. A further one is a new file with a [`NeighborScore`].
+//! scores. Every score has its own file; a new score is a new file that implements [`NeighborScore`].
 //!
 //! - [`Rank`]: the rank of the nearest neighbor with the label.
 //! - [`Contrastive`]: the smallest contrastive loss of the neighbors with the label.
-//! - [`PairedScores`]: two scores side by side, for methods that intersect their sets.
+//! - [`PairedScores`]: the rank and the contrastive score of every label, side by side.
 //!
 //! ```
 //! use dance::scores::LabelScores;
@@ -50,17 +50,17 @@ use crate::numeric::matrix::Ragged;
 /// The number of queries in a parallel task.
 const TILE: usize = 64;
 
-/// The scores of every label of every query. Labels that are listed have a finite score, all others +∞.
+/// The scores of every label of every query. Listed labels have finite scores; the score of all others is +∞.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LabelScores {
-    /// Labels, ascending within a query.
+    /// The listed labels, ascending within a query.
     labels: Ragged<u32>,
     /// The score of every label in `labels`.
     scores: Vec<f64>,
 }
 
 impl LabelScores {
-    /// Takes the labels, ascending, and the scores of one query after the other.
+    /// Creates the scores from one row per query, which lists labels in ascending order with their scores.
     pub fn from_rows<'a>(rows: impl IntoIterator<Item = &'a [(u32, f64)]>) -> Self {
         let mut all = Self::default();
         for row in rows {
@@ -105,34 +105,34 @@ impl LabelScores {
 /// The input of a [`NeighborScore`]: the neighbors of one query, nearest first, and the reference points.
 #[derive(Clone, Copy, Debug)]
 pub struct Neighborhood<'a> {
-    /// Reference indices.
+    /// The indices of the neighbors among the reference points.
     pub ids: &'a [u32],
-    /// Squared distances to the query.
+    /// The squared distances of the neighbors to the query.
     pub squared: &'a [f64],
-    /// Labels of all reference points.
+    /// The labels of all reference points.
     pub labels: &'a [u32],
     /// All reference points, mapped.
     pub points: &'a Matrix,
 }
 
-/// A score that follows from the neighbors of a query.
+/// A score that is computed from the neighbors of a query.
 pub trait NeighborScore: Sync {
-    /// Returns the number of neighbors that the score uses. The neighborhood may hold more, or fewer if the reference
-    /// is small.
+    /// Returns the number of neighbors that the score uses. The neighborhood may hold more, or fewer if there are few
+    /// reference points.
     fn neighbors(&self) -> usize;
 
-    /// Offers values for the labels of one query. The smallest value of a label is its score.
+    /// Offers values for the labels of one query to `best`. The smallest value of a label is its score.
     fn score(&self, neighborhood: &Neighborhood<'_>, best: &mut BestPerLabel);
 }
 
-/// The smallest value that was offered for every label.
+/// The smallest value that was offered for every label of one query.
 #[derive(Clone, Debug)]
 pub struct BestPerLabel {
-    /// The smallest value by label; +∞ where none was offered.
+    /// The smallest value of every label; +∞ if no value was offered.
     values: Vec<f64>,
-    /// The labels with a value.
+    /// The labels for which a value was offered.
     touched: Vec<u32>,
-    /// Scratch buffers of a score.
+    /// Buffers that a score may use while it computes values.
     scratch: (Vec<f64>, Vec<f64>),
 }
 
@@ -150,7 +150,8 @@ impl BestPerLabel {
         *best = best.min(value);
     }
 
-    /// Moves the labels, ascending, and their values to the end of `all`, as one query.
+    /// Moves the labels for which a value was offered, in ascending order, and their values to the end of `all`, as one
+    /// query.
     fn drain_into(&mut self, all: &mut LabelScores) {
         self.touched.sort_unstable();
         let values = &mut self.values;
@@ -160,8 +161,8 @@ impl BestPerLabel {
     }
 }
 
-/// Computes several scores of every query at once. `points` and `labels` belong to the reference; each label is below
-/// `classes`.
+/// Computes several scores of every query at once. `points` and `labels` are those of the reference points; each label
+/// is below `classes`.
 pub fn of_neighbors<const N: usize>(
     scores: [&dyn NeighborScore; N],
     neighbors: &Neighbors,

@@ -3,19 +3,21 @@
 use crate::numeric::matrix::Ragged;
 use crate::scores::LabelScores;
 
-/// Two scores of every label of every query. Listed labels have at least one finite score, all others have none.
+/// The rank and the contrastive score of every label of every query. Listed labels have at least one finite score; both
+/// scores of all others are +∞.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PairedScores {
-    /// Labels, ascending within a query.
+    /// The listed labels, ascending within a query.
     pub labels: Ragged<u32>,
-    /// The rank score of every label in `labels`; +∞ beyond the rank neighbors.
+    /// The rank score of every label in `labels`; +∞ if none of the neighbors of the rank score carries the label.
     pub rank: Vec<f64>,
-    /// The contrastive score of every label in `labels`; +∞ beyond the contrast neighbors.
+    /// The contrastive score of every label in `labels`; +∞ if none of the neighbors of the contrastive score carries
+    /// the label.
     pub contrast: Vec<f64>,
 }
 
 impl PairedScores {
-    /// Joins the two scores of the same queries.
+    /// Combines the two scores of the same queries.
     pub fn join(rank: &LabelScores, contrast: &LabelScores) -> Self {
         let mut joined = Self::default();
         for query in 0..rank.len() {
@@ -59,7 +61,7 @@ impl PairedScores {
         labels.iter().enumerate().map(|(query, &label)| self.get(query, label)).unzip()
     }
 
-    /// Returns the scores of some of the queries.
+    /// Returns the scores of the given queries.
     pub fn select(&self, queries: &[usize]) -> Self {
         let mut selected = Self::default();
         for &query in queries {

@@ -2,15 +2,16 @@
 //! among `rank_neighbors`; +∞ if none does.
 //!
 //! Ranks are whole numbers, so calibration scores tie. [`tie_noise`] breaks ties at random, which gives coverage an
-//! exact upper bound. Without noise the set holds the labels of the q nearest neighbors. Points at the same distance
-//! have ranks one after the other, or share the smallest one, 1 + the number of points strictly nearer.
+//! exact upper bound. Without noise, the set at a threshold q holds the labels of the q nearest neighbors. Points at
+//! the same distance have consecutive ranks, or share the smallest one, which is 1 + the number of points strictly
+//! nearer.
 //!
 //! Cost: one comparison per neighbor.
 
 use crate::numeric::random;
 use crate::scores::{BestPerLabel, NeighborScore, Neighborhood};
 
-/// The purpose of the random numbers that break ties.
+/// The tag of the random stream that breaks ties.
 const TIE_PURPOSE: u64 = 0x71e5;
 
 /// The rank score (the paper, equation 2): the rank of the nearest neighbor that carries the label.
@@ -18,7 +19,7 @@ const TIE_PURPOSE: u64 = 0x71e5;
 pub struct Rank {
     /// The number of neighbors that the score uses (`m_knn` in the paper).
     pub neighbors: usize,
-    /// True if points at the same distance share a rank.
+    /// True if points at the same distance share a rank; otherwise their ranks are consecutive.
     pub shared_ties: bool,
 }
 
@@ -37,8 +38,8 @@ impl NeighborScore for Rank {
     }
 }
 
-/// Returns a draw from U(0, `width`) that is a function of the seed, the point and the label. `part` separates the
-/// points of one data set from those of another.
+/// Returns a draw from U(0, `width`) that depends on the seed, the tag `part` of the data set, the point and the label
+/// alone.
 pub(crate) fn tie_noise(seed: u64, width: f64, part: u64, point: u64, label: u32) -> f64 {
     width * random::uniform_of(&[seed, TIE_PURPOSE, part, point, u64::from(label)])
 }

@@ -1,13 +1,13 @@
 //! Scores of class probabilities, which all read the same order of the labels.
 //!
-//! LAC, APS, RAPS and SAPS are functions of a [`RankedLabel`]: its rank r by probability (ties go to the lower
-//! label), its probability, the mass `C_r` of the first r labels, the largest probability, and one draw u of its row.
-//! All of them grow with the rank. So a set is a prefix of the order, and one sort serves every score and every
-//! threshold.
+//! LAC, APS, RAPS and SAPS are functions of a [`RankedLabel`]: its rank r by probability (ties go to the lower label),
+//! its probability `p_r`, the total probability `C_r` of the first r labels, the largest probability of its row, and
+//! one random draw u of its row. All of these scores grow with the rank. So a set is a prefix of the ranked labels, and
+//! one sort serves every score and every threshold.
 //!
 //! Probabilities are rounded to multiples of 2⁻⁵² (f32 numbers from 2⁻²⁹ up are such multiples). So their sums in f64
-//! are exact in any order. A row has the same score to the last bit with a sort, as a query, and without, as a
-//! calibration point.
+//! are exact in any order. The score of a label is therefore the same to the last bit whether its row is sorted
+//! (queries) or not (calibration points).
 //!
 //! Cost: calibration reads each row once. Sets need one sort per row and a walk to the end of the largest set.
 //! Memory: one row per thread beside the sets.
@@ -31,46 +31,46 @@ use crate::numeric::matrix::Matrix;
 use crate::numeric::random;
 use crate::scores::sets::Sets;
 
-/// The purpose of the random numbers that scores draw.
+/// The tag of the random stream of the draws u.
 const DRAW_PURPOSE: u64 = 0xd4a3;
-/// The part of the draws that belongs to calibration points.
+/// The tag of the draws of calibration points.
 const CALIBRATION_PART: u64 = 0;
-/// The part of the draws that belongs to queries.
+/// The tag of the draws of queries.
 const QUERY_PART: u64 = 1;
 /// The number of rows in a parallel task.
 const TILE: usize = 64;
 
-/// A label with its rank and probability mass within its row.
+/// A label with its rank, its probability and the numbers of its row of probabilities from which scores follow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RankedLabel {
     /// The 1-based rank by probability.
     pub rank: usize,
-    /// Its probability.
+    /// The probability of the label.
     pub probability: f64,
     /// The largest probability of the row.
     pub largest: f64,
-    /// The mass of the labels up to this one, `C_r`.
+    /// The total probability `C_r` of the labels up to this rank r.
     pub mass: f64,
-    /// The draw u of the row.
+    /// The random draw u of the row.
     pub draw: f64,
 }
 
-/// A score of class probabilities, which must not fall as the rank grows.
+/// A score of class probabilities. It must not fall as the rank grows.
 pub trait RankedScore: Sync {
     /// Returns the score of a label.
     fn score(&self, label: &RankedLabel) -> f64;
 }
 
-/// The source of the draws u.
+/// The source of the random draws u, which randomise scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Draws {
-    /// u = 0 everywhere: the deterministic scores.
+    /// u = 0 in every row, which makes scores deterministic.
     Zero,
-    /// One draw from U(0,1) per row, a function of the seed, the part (calibration points, queries …) and the row.
+    /// One draw from U(0,1) per row, which depends on the seed, the tag of the data set and the row alone.
     Seeded {
         /// The seed.
         seed: u64,
-        /// The number that separates the rows of one data set from those of another.
+        /// The tag of the data set (calibration points, queries …). Rows of different data sets have independent draws.
         part: u64,
     },
 }
@@ -86,7 +86,7 @@ impl Draws {
         seed.map_or(Self::Zero, |seed| Self::Seeded { seed, part: QUERY_PART })
     }
 
-    /// Returns u of one row.
+    /// Returns the draw u of one row.
     pub fn of(self, row: usize) -> f64 {
         match self {
             Self::Zero => 0.0,
@@ -100,7 +100,7 @@ fn exact(probability: f32) -> f64 {
     (f64::from(probability) + 1.0) - 1.0
 }
 
-/// Ranks one label of a row without sorting.
+/// Ranks one label of a row of probabilities without sorting the row. `draw` is the draw u of the row.
 pub fn ranked_label(row: &[f32], label: u32, draw: f64) -> RankedLabel {
     let own = row[label as usize];
     let (before, after) = row.split_at(label as usize);
@@ -149,15 +149,15 @@ pub fn scores(score: &dyn RankedScore, ranked_labels: &[RankedLabel]) -> Vec<f64
     ranked_labels.iter().map(|label| score.score(label)).collect()
 }
 
-/// The labels of one row by falling probability. Its memory is used again for the next row.
+/// The labels of one row, sorted by descending probability. The buffer is reused for the next row.
 #[derive(Clone, Debug, Default)]
 pub struct RankedRow {
-    /// The inverted bits of a probability above the bits of its label: one number orders both.
+    /// One number per label that orders both: the inverted bits of the probability above the bits of the label.
     keys: Vec<u64>,
 }
 
 impl RankedRow {
-    /// Sorts a row of probabilities, none of them negative.
+    /// Sorts the labels of a row of probabilities, none of them negative.
     pub fn sort(&mut self, row: &[f32]) {
         let key = |(label, p): (u32, &f32)| (u64::from(!(p + 0.0).to_bits()) << 32) | u64::from(label);
         self.keys.clear();
@@ -183,7 +183,7 @@ impl RankedRow {
     }
 }
 
-/// Returns the sets of every score under its threshold, from one sort per row.
+/// Returns one list of sets per entry of `cuts`, a score with its threshold. Each row is sorted once.
 pub fn sets(
     probabilities: &Matrix,
     cuts: &[(&dyn RankedScore, f64)],
@@ -193,8 +193,8 @@ pub fn sets(
     sets_with(probabilities, cuts.len(), draws, |_, which| cuts[which], context)
 }
 
-/// Returns the sets of `scores` scores, with a score and threshold for every row: `cut(row, which)`, `which` below
-/// `scores`.
+/// Returns one list of sets per score. `cut(row, which)` returns the score with the index `which`, below `scores`, and
+/// its threshold for the row.
 pub fn sets_with<'a>(
     probabilities: &Matrix,
     scores: usize,

@@ -1,7 +1,8 @@
 //! RAPS (Angelopoulos, Bates, Malik and Jordan, 2021): APS with a penalty on late ranks,
-//! `C_r - u·p_r + penalty·max(0, r - free_ranks)`.
+//! `C_r - u·p_r + penalty·max(0, r - free_ranks)` for the label of rank r. [`ranked`](crate::scores::ranked) defines
+//! `C_r`, `p_r` and u, and describes cost and use.
 //!
-//! The paper's runs have penalty 0.001 and one free rank. Cost and use: see [`ranked`](crate::scores::ranked).
+//! The paper's runs use the penalty 0.001 and one free rank.
 
 use crate::scores::aps::Aps;
 use crate::scores::ranked::{RankedLabel, RankedScore};
@@ -9,9 +10,9 @@ use crate::scores::ranked::{RankedLabel, RankedScore};
 /// RAPS: APS with a penalty on late ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Raps {
-    /// The penalty of every rank beyond the free ones.
+    /// The penalty for every rank beyond the free ranks.
     pub penalty: f64,
-    /// The number of ranks without a penalty.
+    /// The number of first ranks without a penalty.
     pub free_ranks: usize,
 }
 

@@ -1,14 +1,14 @@
-//! SAPS (Huang, Xi, Zhang, Wei and others, 2024), which uses only the largest probability and the rank:
-//! `u·p_max` at rank 1 and `p_max + (r - 2 + u)·weight` after it.
+//! SAPS (Huang, Xi, Zhang, Wei and others, 2024), which uses only the largest probability p_max and the rank r:
+//! `u·p_max` at rank 1 and `p_max + (r - 2 + u)·weight` after it, with a random number u between 0 and 1.
 //!
 //! Cost and use: see [`ranked`](crate::scores::ranked).
 
 use crate::scores::ranked::{RankedLabel, RankedScore};
 
-/// SAPS, which uses only the largest probability and the rank.
+/// SAPS, a score that uses only the largest probability and the rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Saps {
-    /// The penalty of a rank.
+    /// The penalty for every rank after the first.
     pub weight: f64,
 }
 

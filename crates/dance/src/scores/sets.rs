@@ -1,9 +1,10 @@
 //! Conformal p-values of labels as whole counts, and the sets of labels that follow.
 //!
 //! The count of a label is the number of points whose score is at least that of the query with the label, among the n
-//! calibration points and the query itself. `p = count/(n+1)`, and a label is in the set if and only if `p > α`. In
-//! whole numbers that is `count ≥ n + 2 - ⌈(1-α)(n+1)⌉`. This rule serves every method and is exact however α is
-//! rounded. Labels with the most frequent counts of a query are not listed; the query's `rest` holds these counts.
+//! calibration points and the query itself. The p-value is `p = count/(n+1)`, and a label is in the set at error level
+//! α if and only if `p > α`. In whole numbers that is `count ≥ n + 2 - ⌈(1-α)(n+1)⌉`. This rule serves every method and
+//! is exact however α is rounded. Many labels of a query have the same counts, so these are stored once per query, as
+//! `rest`, and the labels are not listed.
 
 use crate::numeric::matrix::Ragged;
 use crate::scores::LabelScores;
@@ -13,9 +14,9 @@ use serde::{Deserialize, Serialize};
 /// The counts of one label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
-    /// One score decides.
+    /// The count if one score decides.
     One(u32),
-    /// Two scores decide, each with its own share of α.
+    /// The counts if two scores decide, each with its own share of α.
     Both {
         /// The count by the rank score.
         rank: u32,
@@ -45,20 +46,20 @@ impl Counts {
 pub struct LabelCounts {
     /// The number of calibration points, n.
     calibration_points: usize,
-    /// Labels with counts of their own, ascending within a query.
+    /// The listed labels, whose counts differ from `rest`, ascending within a query.
     labels: Ragged<u32>,
     /// The counts of every label in `labels`.
     counts: Vec<Counts>,
-    /// The counts of all other labels of each query.
+    /// The counts of all labels of each query that are not listed.
     rest: Vec<Counts>,
 }
 
-/// The smallest counts that let a label into a set.
+/// The smallest counts with which a label is in a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// One score decides.
+    /// The smallest count if one score decides.
     One(u32),
-    /// Two scores decide, each with its own share of α.
+    /// The smallest counts if two scores decide, each with its own share of α.
     Both {
         /// The smallest count by the rank score.
         rank: u32,
@@ -68,7 +69,8 @@ pub enum Cut {
 }
 
 impl Cut {
-    /// Returns whether a label with these counts is in the set. Counts of another kind than the cut are not.
+    /// Returns whether a label with these counts is in the set. It is not if counts and cut differ in the number of
+    /// scores.
     fn passes(self, counts: Counts) -> bool {
         match (self, counts) {
             (Self::One(least), Counts::One(count)) => count >= least,
@@ -80,18 +82,18 @@ impl Cut {
     }
 }
 
-/// Returns the smallest count whose p-value exceeds `alpha`.
+/// Returns the smallest count whose p-value exceeds `alpha`, for the given number of calibration points.
 pub fn least_count(alpha: f64, points: usize) -> u32 {
     (points + 2).saturating_sub(order_index(alpha, points)) as u32
 }
 
 impl LabelCounts {
-    /// Returns an empty list for so many calibration points.
+    /// Creates an empty list for the given number of calibration points.
     pub fn new(calibration_points: usize) -> Self {
         Self { calibration_points, ..Self::default() }
     }
 
-    /// Appends a query: its labels in ascending order, and the counts of all that are not listed.
+    /// Appends a query: labels in ascending order with their counts, and the counts `rest` of all other labels.
     pub fn push(&mut self, labels: impl IntoIterator<Item = (u32, Counts)>, rest: Counts) {
         let counts = &mut self.counts;
         self.labels.push(labels.into_iter().filter(|&(_, own)| own != rest).map(|(label, own)| {
@@ -101,7 +103,7 @@ impl LabelCounts {
         self.rest.push(rest);
     }
 
-    /// Concatenates several groups of queries.
+    /// Concatenates the counts of several groups of queries.
     pub(crate) fn concat(calibration_points: usize, groups: Vec<Self>) -> Self {
         let mut all = Self::new(calibration_points);
         for group in groups {
@@ -118,7 +120,7 @@ impl LabelCounts {
         self.rest.extend(other.rest);
     }
 
-    /// Returns the counts of some of the queries.
+    /// Returns the counts of the given queries.
     pub fn select(&self, queries: &[usize]) -> Self {
         let mut selected = Self::new(self.calibration_points);
         for &query in queries {
@@ -143,12 +145,12 @@ impl LabelCounts {
         self.calibration_points
     }
 
-    /// Returns the p-value that a count stands for.
+    /// Returns the p-value of a count, `count/(n+1)`.
     pub fn p_value(&self, count: u32) -> f64 {
         f64::from(count) / (self.calibration_points as f64 + 1.0)
     }
 
-    /// Returns the labels with counts of their own (ascending), their counts, and the counts of all others.
+    /// Returns the listed labels of a query (ascending), their counts, and the counts of all other labels.
     pub fn row(&self, query: usize) -> (&[u32], &[Counts], Counts) {
         (self.labels.row(query), &self.counts[self.labels.range(query)], self.rest[query])
     }
@@ -159,7 +161,7 @@ impl LabelCounts {
         labels.binary_search(&label).map_or(rest, |place| counts[place])
     }
 
-    /// Returns the sets of labels that pass.
+    /// Returns, for every query, the set of labels whose counts pass the cut.
     pub fn sets(&self, cut: Cut, classes: usize) -> Sets {
         let mut sets = Sets::default();
         for query in 0..self.len() {
@@ -201,7 +203,7 @@ impl<Set: IntoIterator<Item = u32>> FromIterator<Set> for Sets {
 }
 
 impl Sets {
-    /// Returns the labels whose score is at most `threshold`.
+    /// Returns, for every query, the set of labels whose score is at most `threshold`.
     pub fn from_scores(scores: &LabelScores, threshold: f64, classes: usize) -> Self {
         let mut sets = Self::default();
         for query in 0..scores.len() {
@@ -241,7 +243,7 @@ impl Sets {
         self.labels.values()
     }
 
-    /// Returns the start of every set among [`labels`](Self::labels), then the end of the last.
+    /// Returns the index among [`labels`](Self::labels) at which each set starts, followed by the end of the last set.
     pub fn offsets(&self) -> &[usize] {
         self.labels.offsets()
     }
@@ -251,12 +253,12 @@ impl Sets {
         self.get(query).binary_search(&label).is_ok()
     }
 
-    /// Returns all sets in turn.
+    /// Returns an iterator over all sets.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u32]> {
         self.labels.iter()
     }
 
-    /// Returns some of the sets.
+    /// Returns the sets of the given queries.
     pub fn select(&self, queries: &[usize]) -> Self {
         Self { labels: self.labels.select(queries) }
     }
@@ -266,7 +268,7 @@ impl Sets {
         self.labels.append(other.labels);
     }
 
-    /// Puts `best[query]` into every set that is empty.
+    /// Returns the sets with `best[query]` in every set that was empty.
     #[must_use]
     pub fn fill_empty(&self, best: &[u32]) -> Self {
         let filled = |(set, best)| if <[u32]>::is_empty(set) { std::slice::from_ref(best) } else { set };

@@ -1,8 +1,8 @@
-//! Split conformal prediction on class probabilities by LAC, APS, RAPS or SAPS.
+//! Split conformal prediction on class probabilities, with the scores LAC, APS, RAPS or SAPS.
 //!
-//! `P(y ∈ C) ≥ 1-α` in finite samples if the classifier was not fitted on the calibration points. On the kernel machine
-//! this is the paper's RFM Adapter (§4.1.2). All scores share one pass over the calibration rows and one sort of every
-//! query's row.
+//! The set C at error level α holds the true label y with `P(y ∈ C) ≥ 1-α` in finite samples if the classifier was not
+//! fitted on the calibration points. With the kernel machine as classifier, this is the paper's RFM Adapter (§4.1.2).
+//! All scores share one pass over the calibration rows and one sort of every query's row.
 //!
 //! ```
 //! use dance::scores::{Lac, RankedScore, SplitConformal};
@@ -31,7 +31,7 @@ pub struct SplitConformal {
 }
 
 impl SplitConformal {
-    /// Ranks the true labels. With a seed, every row has a draw u; without one, u = 0.
+    /// Ranks the true labels. With a seed, every row has a random draw u, which randomises scores; without one, u = 0.
     pub fn new(
         probabilities: &Matrix,
         labels: &[u32],
@@ -62,7 +62,7 @@ impl SplitConformal {
         ranked::sets(probabilities, cuts, self.query_draws(), context)
     }
 
-    /// Returns the draws of queries, by row.
+    /// Returns the random draws u of queries, one per row.
     pub fn query_draws(&self) -> Draws {
         Draws::queries(self.seed)
     }

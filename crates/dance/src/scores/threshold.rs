@@ -1,8 +1,9 @@
 //! Thresholds: quantiles of the scores of n calibration points' true labels (the paper, §2.1).
 //!
-//! `q` = the `⌈(1-α)(n+1)⌉`-th smallest score, and a label is in the set iff its score is at most `q`. If that index
-//! exceeds n, then q = +∞ and every label is in: n points support no α below `1/(n+1)`. Nothing is clamped or
-//! interpolated. P-values state the same rule: `p(s) = (1 + #{scores ≥ s}) / (n+1)`, and `s ≤ q ⟺ p(s) > α`.
+//! The threshold `q` at error level α is the `⌈(1-α)(n+1)⌉`-th smallest score, and a label is in the set iff its score
+//! is at most `q`. If that index exceeds n, then q = +∞ and every label is in: n points support no α below `1/(n+1)`.
+//! Nothing is clamped or interpolated. P-values express the same rule: `p(s) = (1 + #{scores ≥ s}) / (n+1)`, and
+//! `s ≤ q ⟺ p(s) > α`.
 //!
 //! Cost: one sort; then a look-up per α, and a binary search per p-value.
 //!
@@ -24,7 +25,7 @@ pub struct CalibrationScores {
 }
 
 impl CalibrationScores {
-    /// Sorts `scores`. +∞ is a valid score (the label was not found); NaN is not.
+    /// Sorts `scores`. +∞ is a valid score (no neighbor carries the label); NaN is an error.
     pub fn new(mut scores: Vec<f64>) -> Result<Self> {
         if scores.is_empty() {
             return Err(Error::Data("there are no calibration points; at least one is needed".into()));
@@ -51,8 +52,8 @@ impl CalibrationScores {
         self.sorted.is_empty()
     }
 
-    /// Returns the threshold at error level `alpha`. At 0 it lets all labels in: a mix of 0 or 1 leaves no share of α
-    /// to one of the scores.
+    /// Returns the threshold at error level `alpha`. At 0 every label passes: a mix of 0 or 1 gives one of the two
+    /// scores no share of α.
     pub fn threshold(&self, alpha: f64) -> Result<Threshold> {
         if !(0.0..1.0).contains(&alpha) {
             return Err(Error::config("alpha", alpha, "between 0 and 1, such as 0.1"));
@@ -66,19 +67,20 @@ impl CalibrationScores {
         Ok(Threshold { value, alpha, index, calibration_points: self.len() })
     }
 
-    /// Returns `#{scores ≥ score}`.
+    /// Returns the number of calibration scores that are at least `score`.
     pub fn at_least(&self, score: f64) -> u32 {
         let below = self.sorted.partition_point(|&calibration| calibration < score);
         (self.len() - below) as u32
     }
 
-    /// Returns `(1 + #{scores ≥ score}) / (n+1)`.
+    /// Returns the p-value of a score, `(1 + #{scores ≥ score}) / (n+1)`.
     pub fn p_value(&self, score: f64) -> f64 {
         f64::from(1 + self.at_least(score)) / (self.len() + 1) as f64
     }
 }
 
-/// Returns `⌈(1-α)(n+1)⌉`, a 1-based index. A product within 1e-9 of a whole number is that number, against rounding.
+/// Returns the 1-based index of the threshold among n sorted scores, `⌈(1-α)(n+1)⌉`. A product within 1e-9 of a whole
+/// number counts as that number, because f64 rounds it.
 pub fn order_index(alpha: f64, n: usize) -> usize {
     let exact = (1.0 - alpha) * (n as f64 + 1.0);
     let nearest = exact.round();
@@ -107,16 +109,16 @@ pub struct Threshold {
     pub value: f64,
     /// The error level.
     pub alpha: f64,
-    /// The index of the threshold among the sorted scores, from 1 on; above `calibration_points` there is no such
-    /// score.
+    /// The 1-based index of the threshold among the sorted scores. If it exceeds `calibration_points`, there is no such
+    /// score and the threshold is +∞.
     pub index: usize,
     /// The number of calibration points, n.
     pub calibration_points: usize,
 }
 
 impl Threshold {
-    /// Returns a warning if every label passes; `None` if the threshold is finite, or if `alpha` is 0 (one end of the
-    /// mix).
+    /// Returns a warning if every label passes. It is `None` if the threshold is finite, or if `alpha` is 0, as a mix
+    /// of 0 or 1 makes it.
     pub fn warning(&self) -> Option<String> {
         if self.value < f64::INFINITY || self.alpha == 0.0 {
             return None;
@@ -139,14 +141,14 @@ mod tests {
 
     #[test]
     fn the_index_is_the_exact_ceiling() {
-        // Against whole-number arithmetic: α = a/1000.
+        // The expected index comes from whole-number arithmetic, for α = a/1000.
         for n in (1..2000usize).chain([9_999, 99_999, 1_000_000]) {
             for thousandths in [1usize, 5, 10, 30, 50, 70, 100, 200, 333, 500, 999] {
                 let exact = ((1000 - thousandths) * (n + 1)).div_ceil(1000);
                 assert_eq!(order_index(thousandths as f64 / 1000.0, n), exact, "{n} {thousandths}");
             }
         }
-        // Products that f64 rounds up: a mix of 0.3 of α = 0.1, and so on.
+        // f64 rounds these products up: α = 0.1 with a mix of 0.3, and with a mix of 0.9.
         assert_eq!(order_index(0.3 * 0.1, 99), 97);
         assert_eq!(order_index((1.0 - 0.9) * 0.1, 99), 99);
     }

@@ -1,9 +1,10 @@
 //! Adaptive conformal inference (Gibbs and Candès, 2021): an error level that is updated with every label.
 //!
-//! After every label `α ← α + γ·(target - missed)`, where `missed` is 1 if the set did not contain the label, else 0.
-//! So a miss makes the next sets larger, and a hit makes them slightly smaller. A set holds every label for α ≤ 0 and
-//! none for α ≥ 1, so α stays bounded: with at most D points waiting for their labels, it leaves \[0, 1\] by at most
-//! γ(D+1). α depends on the number of labels and of misses alone. Hence after T labels, for any points in any order,
+//! After every label, `α ← α + γ·(target - missed)` with the step size γ, where `missed` is 1 if the set did not
+//! contain the label, else 0. So a miss makes the next sets larger, and a hit makes them slightly smaller. A set holds
+//! every label for α ≤ 0 and none for α ≥ 1, so α stays bounded: with at most D points waiting for their labels, it
+//! leaves \[0, 1\] by at most γ(D+1). α depends on the number of labels and the number of misses alone. Hence after T
+//! labels, for any points in any order,
 //!
 //! ```text
 //! |misses/T - target| ≤ (1 + γ(D+1)) / (γT)
@@ -46,7 +47,7 @@ impl Adaptive {
         self.target + self.rate * (self.labels as f64 * self.target - self.misses as f64)
     }
 
-    /// Restores the level after a number of labels and of misses among them.
+    /// Restores the level from the number of labels and the number of misses among them.
     pub fn resume(mut self, labels: usize, misses: usize) -> Result<Self> {
         if misses > labels {
             return Err(Error::Data(format!("{misses} of {labels} labels cannot have been missed")));
@@ -66,7 +67,8 @@ impl Adaptive {
         (self.labels, self.misses)
     }
 
-    /// Returns the bound on `|misses/T - target|` if at most `waiting` points waited for their labels at any time.
+    /// Returns the bound on `|misses/T - target|` after T labels, if at most `waiting` points waited for their labels
+    /// at any time.
     pub fn bound(&self, waiting: usize) -> f64 {
         (1.0 + self.rate * (waiting + 1) as f64) / (self.rate * self.labels.max(1) as f64)
     }
@@ -77,7 +79,8 @@ mod tests {
     use super::*;
     use crate::numeric::random::Random;
 
-    /// The bound holds for arbitrary p-values of true labels, with and without delay, where a fixed level is far off.
+    /// The bound holds for arbitrary p-values of true labels, with and without delayed labels. A fixed level is far off
+    /// for them.
     #[test]
     fn the_share_of_misses_approaches_the_target() {
         let mut random = Random::new(2, 3);

@@ -1,17 +1,20 @@
 //! A conformal test martingale: detects when a stream is no longer exchangeable with the calibration points. The
 //! probability of a false alarm is bounded over the whole stream, of any length.
 //!
-//! A function that does not depend on these points scores every point. A point's p-value is its smoothed rank among the
-//! n calibration points and the t points of the stream up to itself: `p = (#{larger} + τ·#{equal}) / (n+t)`, with τ
-//! uniform and the point among its equals. If all points are exchangeable, these p-values are independent and uniform,
-//! and capital that bets on them is a martingale. Started at 1, it ever reaches 1/δ with probability at most δ (Ville).
+//! Every point gets a score from a function that does not depend on these points. The p-value of a point is its
+//! smoothed rank among the n calibration points and the t points of the stream up to itself:
+//! `p = (#{larger} + τ·#{equal}) / (n+t)`. Here τ is uniform between 0 and 1, and the point counts as one of the equal
+//! ones. If all points are exchangeable, these p-values are independent and uniform. Then the capital of a gambler who
+//! bets against uniform p-values is a martingale. Started at 1, it ever reaches 1/δ with probability at most δ (Ville's
+//! inequality).
 //!
-//! The bets multiply capital by `κ·p^(κ-1)` or `κ·(1-p)^(κ-1)` for several κ. The first gain when points become
-//! stranger, the second when they become less strange. The time of a change is unknown, so the initial capital is
-//! released slowly: after t points `1/ln(e+t)` of it is still in reserve. The delay in detecting a change after t
-//! points grows with ln t, not with t.
+//! The bets multiply capital by `κ·p^(κ-1)` or `κ·(1-p)^(κ-1)` for several exponents κ. The first kind gains when
+//! points become stranger (small p), the second when they become less strange. The time of a change is unknown, so the
+//! initial capital is released slowly: after t points `1/ln(e+t)` of it is still in reserve. So the delay in detecting
+//! a change after t points grows with ln t, not with t.
 //!
-//! Cost: a bisection per point, and moving the larger scores by one place. Memory: 8 bytes per point of the stream.
+//! Cost: a bisection per point, and moving the larger scores in memory by one entry. Memory: 8 bytes per point of the
+//! stream.
 //!
 //! ```
 //! use dance::stream::Martingale;
@@ -31,16 +34,16 @@ use crate::error::{Error, Result};
 use crate::numeric::random;
 use crate::scores::threshold::CalibrationScores;
 
-/// The exponents κ of the bets on p, and of those on 1-p.
+/// The exponents κ of the bets `κ·p^(κ-1)` on a p-value p, and of the same bets on 1-p.
 const POWERS: [f64; 4] = [0.1, 0.3, 0.5, 0.8];
-/// The purpose of the random numbers that break ties.
+/// The tag of the random stream that breaks ties.
 const TIE_PURPOSE: u64 = 0x7e57;
 /// The upper limit of capital, which prevents overflow.
 const MOST: f64 = 1e100;
-/// The smallest p in a bet. Below it the factor is constant, so that a bet on p = 0 wins a finite amount.
+/// The smallest p-value in a bet. Smaller ones count as this one, so that a bet on p = 0 wins a finite amount.
 const LEAST_P: f64 = 1e-9;
 
-/// A test martingale: bets against uniform p-values.
+/// A test martingale: the capital of bets against uniform p-values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Martingale {
     /// The scores of the calibration points and of the stream, ascending.
@@ -49,11 +52,11 @@ pub struct Martingale {
     state: Bets,
 }
 
-/// The state of a martingale, which together with the calibration scores is enough to resume it.
+/// The state of a martingale. With the calibration scores it is enough to resume the stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bets {
-    /// The scores of the stream's points, in order.
+    /// The scores of the stream's points, in order of arrival.
     scores: Vec<f64>,
     /// The capital of every bet.
     capital: Vec<f64>,
@@ -62,7 +65,7 @@ pub struct Bets {
 }
 
 impl Martingale {
-    /// Starts a stream after points with these calibration scores, which are numbers or +∞.
+    /// Starts a stream. `calibration` holds the scores of the calibration points, which are numbers or +∞.
     pub fn new(calibration: Vec<f64>, seed: u64) -> Result<Self> {
         let pool = CalibrationScores::new(calibration)?.sorted().to_vec();
         let state = Bets { scores: Vec::new(), capital: vec![0.0; 2 * POWERS.len()], largest: 1.0 };
@@ -101,13 +104,13 @@ impl Martingale {
         (reserve(self.points()) + self.state.capital.iter().sum::<f64>()).min(MOST)
     }
 
-    /// Returns the largest capital so far. At 1/δ it rejects exchangeability at level δ.
+    /// Returns the largest capital so far. If it is at least 1/δ, exchangeability is rejected at level δ.
     pub fn largest(&self) -> f64 {
         self.state.largest
     }
 
-    /// Adds the next point's score, bets, and returns the point's p-value. Scores that are not finite count as the
-    /// largest.
+    /// Takes the score of the next point, bets, and returns the point's p-value. Scores that are not finite count as
+    /// the largest.
     pub fn bet(&mut self, score: f64) -> f64 {
         let score = if score.is_finite() { score } else { f64::MAX }; // JSON has no infinity
         let t = self.points();

@@ -1,25 +1,26 @@
 //! Novelty p-values: conformal anomaly detection, without labels.
 //!
-//! The score S of a point is its distance to its [m-th nearest](NOVELTY_NEIGHBORS) reference point, and
-//! `p = (1 + #{i : S_i ≥ S}) / (n+1)` over the n calibration points. A query that is exchangeable with them has
-//! `P(p ≤ ε) ≤ ε`, in finite samples. The calibration decides which points are the reference:
+//! The novelty score S of a point is its distance to its [m-th nearest](NOVELTY_NEIGHBORS) reference point, and
+//! `p = (1 + #{i : S_i ≥ S}) / (n+1)` over the n calibration points i. A query that is exchangeable with them has
+//! `P(p ≤ ε) ≤ ε`, in finite samples. The calibration decides which points are the reference points:
 //!
-//! - **full**: the calibration points and, depending on the method, the fit points. The query joins them: it may be
-//!   among the m nearest of a calibration point and so reduce that point's distance. All n+1 distances are one
-//!   symmetric function of query and calibration points.
+//! - **full**: the calibration points and, depending on the method, the fit points. The query is added to them: it may
+//!   be among the m nearest neighbors of a calibration point and so reduce that point's distance. All n+1 distances are
+//!   one symmetric function of the query and the calibration points.
 //! - **split**: the fit points, so a query changes no distance.
-//! - **reuse**: the calibration points without the query. Their distances, and hence the p-value, can only be larger
-//!   than with it, so the bound of full calibration still holds.
+//! - **reuse**: the calibration points without the query. The distances of calibration points, and hence the p-value,
+//!   can only be larger than with the query, so the bound of full calibration still holds.
 //!
-//! Cost: no further search; the points that have the query within their reach, and a bisection.
+//! Cost: no further search; a visit to each calibration point that has the query among its nearest neighbors, and a
+//! bisection.
 
 use crate::error::Result;
 use crate::evaluation::CoverageBand;
 use crate::neighbors::{Neighbors, ReverseNeighbors};
 use crate::scores::threshold::CalibrationScores;
 
-/// The number m of the neighbor whose distance is the novelty score. More than 1, so that a single near copy does not
-/// make a point look familiar, and fewer than the points of a small class.
+/// The number m: the novelty score is the distance to the m-th nearest neighbor. It is more than 1, so that a single
+/// near copy does not make a point look familiar, and less than the number of points of a small class.
 pub const NOVELTY_NEIGHBORS: usize = 5;
 
 /// The level of the test for too many flagged points.
@@ -28,26 +29,28 @@ const BEYOND_CHANCE: f64 = 0.001;
 /// The novelty scores of the calibration points.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Novelty {
-    /// The number m, or less if there are fewer points.
+    /// The number m of the neighbor whose distance is the novelty score; less than usual if there are fewer neighbors.
     neighbors: usize,
     /// Squared distances of the calibration points to their m-th neighbor; +∞ for a point with fewer neighbors.
     squared: CalibrationScores,
 }
 
 impl Novelty {
-    /// Returns the number m if `searched` neighbors are found among `reference` points.
+    /// Returns the number m of the neighbor whose distance is the novelty score, if `searched` neighbors are found for
+    /// each point among `reference` points.
     pub(crate) fn neighbors(searched: usize, reference: usize) -> usize {
         NOVELTY_NEIGHBORS.min(searched).min(reference).max(1)
     }
 
-    /// Takes the scores from the neighbors of every calibration point; see [`neighbors`](Self::neighbors).
+    /// Computes the scores from the neighbors `found` of every calibration point; for the other arguments see
+    /// [`neighbors`](Self::neighbors).
     pub(crate) fn new(found: &Neighbors, searched: usize, reference: usize) -> Result<Self> {
         let neighbors = Self::neighbors(searched, reference);
         let of = |row: usize| found.squared(row).get(neighbors - 1).copied().unwrap_or(f64::INFINITY);
         Self::from_distances((0..found.len()).map(of).collect(), neighbors)
     }
 
-    /// Takes the scores as squared distances to the m-th neighbor, `neighbors` being m.
+    /// Creates the scores from squared distances to the m-th neighbor; `neighbors` is m.
     pub(crate) fn from_distances(squared: Vec<f64>, neighbors: usize) -> Result<Self> {
         Ok(Self { neighbors, squared: CalibrationScores::new(squared)? })
     }
@@ -62,17 +65,18 @@ impl Novelty {
         self.squared.sorted()
     }
 
-    /// Returns the squared distance to the m-th of these neighbors.
+    /// Returns the m-th of a point's ascending squared distances; +∞ if there are fewer.
     fn distance(&self, squared: &[f64]) -> f64 {
         squared.get(self.neighbors - 1).copied().unwrap_or(f64::INFINITY)
     }
 
-    /// Returns the p-values of queries that join no bag, from their neighbors.
+    /// Returns the p-values of queries that are not added to the calibration points, from the queries' neighbors.
     pub(crate) fn p_values(&self, found: &Neighbors) -> Vec<f64> {
         (0..found.len()).map(|query| self.squared.p_value(self.distance(found.squared(query)))).collect()
     }
 
-    /// Returns the p-values of queries that join the bag, from their neighbors and the neighbors of the bag's points.
+    /// Returns the p-values of queries that are added to the calibration points. `found` holds the queries' neighbors,
+    /// `bag` those of the calibration points.
     pub(crate) fn p_values_in_bag(
         &self,
         found: &Neighbors,
@@ -81,7 +85,7 @@ impl Novelty {
     ) -> Vec<f64> {
         let of = |query: usize| {
             let distance = self.distance(found.squared(query));
-            // Calibration points whose score falls below the query's once the query joins the bag.
+            // Find the calibration points whose score falls below the query's when the query is added.
             let falls_below = |&&(id, squared): &&(u32, f64)| {
                 let (before, after) = self.with_query(bag.squared(id as usize), squared);
                 before >= distance && after < distance
@@ -93,10 +97,11 @@ impl Novelty {
         (0..found.len()).map(of).collect()
     }
 
-    /// Returns a calibration point's score before and after a query at distance `squared` joins its neighbors `own`.
+    /// Returns a calibration point's score before and after a query at the squared distance `squared` is added to its
+    /// neighbors `own`.
     fn with_query(&self, own: &[f64], squared: f64) -> (f64, f64) {
         let before = self.distance(own);
-        // Neighbors farther than the query move back by one place, so the (m-1)-th may become the m-th.
+        // Neighbors farther than the query move back by one index, so the (m-1)-th may become the m-th.
         let last = self
             .neighbors
             .checked_sub(2)
@@ -105,9 +110,11 @@ impl Novelty {
     }
 }
 
-/// Tests at level 0.001 whether `flagged` of `points` p-values at most `level` are more than chance explains.
+/// Tests at level 0.001 whether more points are flagged than chance explains: `flagged` of `points` p-values are at
+/// most `level`.
 ///
-/// All p-values share the `calibration` points, so the count is beta-binomial, like the coverage in a [`CoverageBand`].
+/// All p-values come from the same calibration points, whose number is `calibration`. So the number of flagged points
+/// is beta-binomial, like the coverage in a [`CoverageBand`].
 ///
 /// ```
 /// use dance::stream::flagged_beyond_chance as beyond;

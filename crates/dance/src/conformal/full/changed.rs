@@ -1,12 +1,14 @@
-//! Counting in a bag that one query has joined.
+//! Counts in the bag: the calibration points with one query.
 //!
-//! The level `N(s)`, the number of scores of at least s, changes by a step function: one step for each score that
-//! changed, one for each new value, one for the query's own score. So the levels of the n points are not computed
-//! again. The count is the number of points whose fused score is at least the query's.
+//! The level `N(s)` of a score s is the number of scores in the bag that are at least s. Adding the query changes N by
+//! a step function: one step for each score that changes, one for each new value, and one for the query's own score. So
+//! the levels of the n calibration points are not computed again. The count is the number of points whose fused score
+//! is at least the query's.
 //!
-//! The fused score falls as levels grow, and bounds settle most points. No level changes by more than some `d`. For
-//! every power of two as `d`, the groups are sorted by the largest score that they can get. A score is computed only
-//! if the bounds leave it open, once for all points with equal scores.
+//! The fused score falls as levels grow, so bounds on the change of levels settle most points. For every power of two
+//! as a bound, the groups of points with equal scores are sorted by the largest fused score that they can get. The
+//! smallest sufficient bound is used. A score is computed only if the bounds leave it open, once for all points with
+//! equal scores.
 
 use std::ops::Range;
 
@@ -15,45 +17,47 @@ use crate::conformal::full::moved::MovedScores;
 use crate::conformal::full::points::Change;
 use crate::conformal::fused::{Levels, Scores, fuse};
 
-/// A label that the query may carry.
+/// A label that the query may carry, and the query's scores under it.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) label: u32,
     /// The query's scores under this label.
     pub(super) scores: Scores,
-    /// The range of the changes whose points carry the label.
+    /// The index range, among the changes, of the points that carry the label.
     pub(super) same_label: Range<usize>,
 }
 
-/// The bag as one query changes it. The buffers are kept from query to query.
+/// The bag with one query: the changes that this query makes. The buffers are reused for the next query.
 #[derive(Debug, Default)]
 pub(super) struct ChangedBag {
-    /// The changes, sorted by the points' labels.
+    /// The changes of the calibration points' scores, sorted by the points' labels.
     changes: Vec<Change>,
-    /// The levels of every changed point if the query carries another label, without the candidate's own part.
+    /// The levels of every changed point (the numbers of scores that are at least as large as its own) if the query
+    /// carries another label than the point. They leave out the terms of the candidate label, which `with_candidate`
+    /// adds.
     levels: Vec<Levels>,
-    /// The fused scores that follow from these levels, largest first, with the places of the changes.
+    /// The fused score of every entry of `levels`, in descending order, with its index in `changes`.
     by_score: Vec<(f64, usize)>,
-    /// The moves of the rank and of the contrastive score.
+    /// The old and new rank scores of the changed points, then their old and new contrastive scores.
     moved: [MovedScores; 2],
-    /// The most that any level changes by these moves.
+    /// The largest change, by the scores in `moved`, of the number of scores that are at least a given one.
     largest: u64,
     groups: Vec<ChangedGroup>,
-    /// The number of this query. An entry of a group under another number is out of date.
+    /// The number of the current query. Values of a group that carry another number are out of date.
     query: u32,
 }
 
-/// The part of a group that one query leaves unchanged.
+/// Values of a group of points with equal scores, each with the number of the query for which it is valid.
 #[derive(Clone, Copy, Debug, Default)]
 struct ChangedGroup {
-    /// The query that last changed points of the group, and how many points it changed.
-    left: (u32, u32),
-    /// The query for which the group was last counted, and its levels without the candidate's part.
+    /// The last query that changed points of the group, and the number of points that it changed.
+    changed: (u32, u32),
+    /// The query for which the group was last counted, and the group's levels without the terms of the candidate label.
     levels: (u32, Levels),
 }
 
 impl ChangedBag {
-    /// Replaces the changes by those of a query. `extra` is added to the rank of every point to break ties.
+    /// Replaces the changes by those of a new query. `extra` is added to the rank of every point to break ties.
     pub(super) fn fill(
         &mut self,
         grouped: &GroupedPoints,
@@ -68,21 +72,22 @@ impl ChangedBag {
         self.query += 1;
         for change in &mut self.changes {
             let id = change.id as usize;
-            let (query, count) = &mut self.groups[grouped.group_of[id] as usize].left;
+            let (query, count) = &mut self.groups[grouped.group_of[id] as usize].changed;
             *count = if *query == self.query { *count + 1 } else { 1 };
             *query = self.query;
             change.same[0] += extra[id];
             change.other[0] += extra[id];
         }
-        // Moves as if no changed point carried the query's label; each candidate corrects those of its own label.
+        // Moves are computed as if no changed point carried the query's label; `with_candidate` corrects the points
+        // that do.
         let (moved, changes) = (&mut self.moved, &self.changes);
         for (which, moved) in moved.iter_mut().enumerate() {
             let old = |change: &Change| grouped.scores[change.id as usize][which];
             moved.fill(changes.iter().map(|change| (old(change), change.other[which])));
         }
-        // No level changes by more than this.
+        // Find the largest change of any level.
         self.largest = self.moved.iter().map(MovedScores::largest).max().unwrap_or(0);
-        // The new levels of the changed points, and their order by fused score.
+        // Compute the new levels of the changed points, and sort the points by fused score.
         let mut levels = std::mem::take(&mut self.levels);
         levels.clear();
         let scores = self.changes.iter().map(|change| grouped.with(change.id, change.other));
@@ -98,14 +103,16 @@ impl ChangedBag {
         &self.changes
     }
 
-    /// Returns the levels of `scores` after the moves, given their levels before.
+    /// Returns the levels of `scores` (the numbers of scores that are at least as large) after the query's changes,
+    /// given their levels `before`. The terms of the candidate label are left out.
     fn moved_levels(&self, scores: Scores, before: Levels) -> Levels {
         let moved =
             |which: usize| (i64::from(before[which]) + self.moved[which].growth(scores[which])) as u32;
         [moved(0), moved(1), before[2]] // a query changes no probability
     }
 
-    /// Adds the candidate's part to the levels of `scores`: the query's own scores, and the points of its label.
+    /// Adds the terms of a candidate label to the levels of `scores`: those of the query's own scores, and those of the
+    /// changed points that carry the label.
     fn with_candidate(&self, scores: Scores, mut levels: Levels, candidate: &Candidate) -> Levels {
         for (which, level) in levels.iter_mut().enumerate() {
             *level += u32::from(candidate.scores[which] >= scores[which]);
@@ -119,25 +126,26 @@ impl ChangedBag {
         levels
     }
 
-    /// Returns the levels of the query's own scores in the bag.
+    /// Returns the levels of the query's own scores: the numbers of scores that are at least as large.
     pub(super) fn query_levels(&self, grouped: &GroupedPoints, candidate: &Candidate) -> Levels {
         let levels = self.moved_levels(candidate.scores, grouped.sorted.levels(candidate.scores));
         self.with_candidate(candidate.scores, levels, candidate)
     }
 
-    /// Returns the number of points of the bag, the query among them, whose fused score is at least `score`.
+    /// Returns the number of points, the query included, whose fused score is at least `score`. Only points in the
+    /// stratum of the candidate label are counted.
     pub(super) fn count(&mut self, grouped: &GroupedPoints, candidate: &Candidate, score: f64) -> u32 {
         let most_moved = self.largest as usize + candidate.same_label.len() + 1;
         let stratum = grouped.stratum(candidate.label);
         let bounds = &grouped.bounds[stratum];
         let bounds =
             &bounds[(most_moved.next_power_of_two().trailing_zeros() as usize).min(bounds.len() - 1)];
-        // The query itself, the points that it left unchanged, the points that it changed.
+        // The query itself counts as 1. Add the unchanged points and the changed points.
         1 + self.count_unchanged(grouped, bounds, candidate, score)
             + self.count_changed(grouped, stratum, candidate, score)
     }
 
-    /// Returns the number of unchanged points whose fused score is at least `score`.
+    /// Returns the number of points with unchanged scores whose fused score is at least `score`.
     fn count_unchanged(
         &mut self,
         grouped: &GroupedPoints,
@@ -145,12 +153,12 @@ impl ChangedBag {
         candidate: &Candidate,
         score: f64,
     ) -> u32 {
-        // Groups behind this place cannot reach the score.
+        // Groups from this index on have fused scores below `score`.
         let possible = bounds.most.partition_point(|&most| most >= score);
         let certain = |block: usize| (block + 1) * BLOCK <= possible && bounds.blocks[block].0 >= score;
         let (mut total, mut place) = (0, 0);
         while place < possible {
-            // A whole block reaches the score by its smallest bound.
+            // All points of a block count if its smallest bound is at least `score`.
             if place.is_multiple_of(BLOCK) && certain(place / BLOCK) {
                 total += bounds.blocks[place / BLOCK].1;
                 place += BLOCK;
@@ -163,7 +171,7 @@ impl ChangedBag {
                 total += points;
             }
         }
-        // Whole blocks include changed points, which are counted elsewhere.
+        // The points of whole blocks include changed points, which `count_changed` counts. Subtract them here.
         let stratum = grouped.stratum(candidate.label);
         let in_certain_block = |change: &&Change| {
             let group = grouped.group_of[change.id as usize];
@@ -172,7 +180,7 @@ impl ChangedBag {
         total - self.changes.iter().filter(in_certain_block).count() as u32
     }
 
-    /// Returns the number of changed points whose fused score is at least `score`.
+    /// Returns the number of points with changed scores whose fused score is at least `score`.
     fn count_changed(
         &self,
         grouped: &GroupedPoints,
@@ -180,7 +188,8 @@ impl ChangedBag {
         candidate: &Candidate,
         score: f64,
     ) -> u32 {
-        // A candidate whose label no changed point carries only adds to levels, so small scores only get smaller.
+        // If no changed point carries the candidate label, the label only raises levels. Then fused scores fall, and
+        // only points whose score in `by_score` is large enough are visited.
         let possible = if candidate.same_label.is_empty() {
             self.by_score.partition_point(|&(most, _)| most >= score)
         } else {
@@ -203,10 +212,10 @@ impl ChangedBag {
         total
     }
 
-    /// Returns the number of a group's points that the query left unchanged.
+    /// Returns the number of points of a group whose scores the query did not change.
     fn points_left(&self, grouped: &GroupedPoints, id: usize) -> u32 {
-        let (points, left) = (grouped.groups[id].points, self.groups[id].left);
-        if left.0 == self.query { points - left.1 } else { points }
+        let (points, changed) = (grouped.groups[id].points, self.groups[id].changed);
+        if changed.0 == self.query { points - changed.1 } else { points }
     }
 
     /// Returns the fused score of a group's unchanged points.

@@ -1,8 +1,9 @@
-//! The calibration points of a bag before a query joins, arranged so that counting with the query is cheap.
+//! The calibration points before a query is added, arranged so that counting with the query is cheap.
 //!
-//! Points with equal scores form groups. Every group has bounds on its fused score after a query has joined, for
-//! levels that change by at most 1, 2, 4 … If the guarantee holds for each class (Mondrian), a group holds points of
-//! one class, and every class has bounds of its own. Memory: `O(n·log n)`.
+//! Points with equal scores form groups. Every group has bounds on its fused score after a query is added. They assume
+//! that levels (the number of scores that are at least a given one) change by at most 1, 2, 4 … If the guarantee holds
+//! for each class (Mondrian), a group holds points of one class, and every class has bounds of its own. Memory:
+//! `O(n·log n)` for n points.
 
 use std::ops::Range;
 
@@ -10,21 +11,21 @@ use crate::conformal::full::points::ScorePair;
 use crate::conformal::fused::{Levels, Scores, SortedScores, fuse};
 use crate::scores::by_class::Strata;
 
-/// Groups of one stratum, sorted by the largest fused score that they can get if no level changes by more than a given
-/// number.
+/// Bounds on the fused scores of the groups of one stratum if no level changes by more than a given number. The groups
+/// are sorted by their largest possible score.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Bounds {
-    /// The largest possible scores, descending.
+    /// The largest possible score of every group, in descending order.
     pub(super) most: Vec<f64>,
-    /// The smallest possible scores, in the same order.
+    /// The smallest possible score of every group, in the order of `most`.
     pub(super) least: Vec<f64>,
-    /// The numbers of the groups, in the same order.
+    /// The indices of the groups, in the order of `most`.
     pub(super) groups: Vec<u32>,
-    /// The number of the stratum's first group.
+    /// The index of the stratum's first group.
     first: usize,
-    /// The place of every group of the stratum in the order above.
+    /// The position of every group of the stratum in the order of `most`.
     places: Vec<u32>,
-    /// The smallest possible score and the number of points of each [`BLOCK`] of groups.
+    /// The smallest possible score and the number of points of each block of [`BLOCK`] groups.
     pub(super) blocks: Vec<(f64, u32)>,
 }
 
@@ -40,17 +41,18 @@ pub(super) struct Group {
     pub(super) points: u32,
 }
 
-/// The calibration points of a bag before a query joins.
+/// The calibration points before a query is added, in groups of points with equal scores.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct GroupedPoints {
     pub(super) sorted: SortedScores,
     pub(super) scores: Vec<Scores>,
     pub(super) groups: Vec<Group>,
-    /// The group of every point.
+    /// The index of every point's group.
     pub(super) group_of: Vec<u32>,
-    /// The bounds of every stratum, for changes of at most 1, 2, 4 …
+    /// The bounds of every stratum, for changes of levels by at most 1, 2, 4 …
     pub(super) bounds: Vec<Vec<Bounds>>,
-    /// The classes that are compared with each other; `None` if all are.
+    /// Groups of labels: a point is compared only with points whose labels are in the same group. With `None`, it is
+    /// compared with all points.
     pub(super) strata: Option<Strata>,
 }
 
@@ -62,7 +64,7 @@ impl GroupedPoints {
             each.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
         };
         let stratum = |id: u32| strata.as_ref().map_or(0, |strata| strata.of(labels[id as usize]));
-        // Sorted by stratum and scores, equal points are neighbors and form a group.
+        // After sorting by stratum and scores, points with equal scores are adjacent and form a group.
         let mut order: Vec<u32> = (0..scores.len() as u32).collect();
         order.sort_unstable_by(|&a, &b| {
             stratum(a).cmp(&stratum(b)).then_with(|| compare(&scores[a as usize], &scores[b as usize]))
@@ -88,22 +90,23 @@ impl GroupedPoints {
         Ok(Self { sorted, scores, groups, group_of, bounds, strata })
     }
 
-    /// Returns the stratum of a label.
+    /// Returns the index of a label's stratum.
     pub(super) fn stratum(&self, label: u32) -> usize {
         self.strata.as_ref().map_or(0, |strata| strata.of(label) as usize)
     }
 
-    /// Returns whether a point is compared with queries of this stratum.
+    /// Returns whether a point is compared with queries whose label is in `stratum`.
     pub(super) fn is_compared(&self, id: u32, stratum: usize) -> bool {
         self.groups[self.group_of[id as usize] as usize].stratum as usize == stratum
     }
 
-    /// Returns a count among the points of the label's stratum, scaled to all points and the query.
+    /// Returns `count`, a count among the points of the label's stratum and the query, rescaled to all points and the
+    /// query.
     pub(super) fn scaled(&self, label: u32, count: u32) -> u32 {
         self.strata.as_ref().map_or(count, |strata| strata.scaled(label as usize, count))
     }
 
-    /// Returns the scores of a point whose rank and contrastive score the query has changed.
+    /// Returns the scores of a point after a query changes its rank and contrastive score to `pair`.
     pub(super) fn with(&self, id: u32, pair: ScorePair) -> Scores {
         [pair[0], pair[1], self.scores[id as usize][2]]
     }
@@ -142,7 +145,7 @@ impl Bounds {
         }
     }
 
-    /// Returns the place of a group of the stratum in the order of these bounds.
+    /// Returns the position of a group in the order of these bounds.
     pub(super) fn place(&self, group: u32) -> usize {
         self.places[group as usize - self.first] as usize
     }

@@ -1,16 +1,17 @@
-//! Full conformal prediction with the fused score, over a fixed kernel.
+//! Full conformal prediction with the fused score. The kernel machine does not change when a query is added.
 //!
-//! For a query z and a label y, (z,y) joins the n calibration points. Each of the n+1 points of this bag is scored by
-//! all others, and `p(y)` is the share of points whose score is at least that of (z,y). The n+1 scores are one
-//! symmetric function of the bag, so `P(p(y_true) ≤ α) ≤ α` for exchangeable points in finite samples;
-//! `docs/method.md` has the proof. Kernel, metric and class probabilities come from the fit points, which are also
-//! neighbors of the whole bag.
+//! A query z with a candidate label y is added to the n calibration points. Each of the n+1 points of this bag is
+//! scored by all other points. The p-value `p(y)` is the share of points whose score is at least that of (z,y). The n+1
+//! scores are one symmetric function of the bag. So the true label has `P(p(y_true) ≤ α) ≤ α` for exchangeable points
+//! in finite samples; `docs/method.md` has the proof. Kernel, metric and class probabilities come from the fit points,
+//! which are also neighbors of every point of the bag.
 //!
-//! An order by index is not symmetric, since the query would always be last. So points at the same distance share a
-//! rank, and an i.i.d. key of each point decides which of them is the anchor and which drops out of a full list.
+//! Ordering points by index would not be symmetric, since the query would always be last. So points at the same
+//! distance share a rank. An i.i.d. random key of each point decides which of them is the anchor (the nearest neighbor)
+//! and which is dropped from a full list of neighbors.
 //!
-//! Cost: one search finds the query's neighbors and the points whose lists it enters, about m. Their scores are updated
-//! ([`points`]), all else is counting ([`changed`]). Memory: O(n·m).
+//! Cost: one search finds the query's neighbors and the points whose neighbor lists it enters, about m for lists of m
+//! neighbors. The scores of these points are updated ([`points`]), all else is counting ([`changed`]). Memory: O(n·m).
 
 mod changed;
 mod grouped;
@@ -34,24 +35,25 @@ use changed::{Candidate, ChangedBag};
 use grouped::GroupedPoints;
 use points::{BagPoints, JoiningQuery};
 
-/// The purpose of the random numbers that order points at the same distance.
+/// The tag of the random stream of the keys, which order points at the same distance.
 const KEY_PURPOSE: u64 = 0x0b46;
 /// The number of queries in a parallel task.
 const TILE: usize = 16;
 
-/// Returns the key of a point. `name` is the row of a model's point, or the [name](super::reference::names) of a query;
-/// `part` separates the points of one data set from those of another.
+/// Returns the random key of a point. `name` is the row of a calibration or fit point, or the
+/// [hash](super::reference::names) of a query. `part` is the tag of the data set, so that points of different data sets
+/// have independent keys.
 pub(super) fn key(seed: u64, part: u64, name: u64) -> f64 {
     random::uniform_of(&[seed, KEY_PURPOSE, part, name])
 }
 
-/// The calibration points, prepared for a query to join them.
+/// The calibration points, prepared so that a query can be added.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bag {
     pub(super) scorer: NeighborScorer,
     points: BagPoints,
     grouped: GroupedPoints,
-    /// The tie breaker that is added to each point's rank; it grows as the probability of the own label falls.
+    /// The tie breaker that is added to each point's rank. It grows as the probability of the point's own label falls.
     extra: Vec<f64>,
     /// The class probability of each point's own label.
     pub(crate) probabilities: Vec<f32>,
@@ -60,7 +62,7 @@ pub(crate) struct Bag {
 /// The queries of one call, with their neighbors, scores and class probabilities.
 pub(super) struct Queries<'a> {
     pub(super) points: &'a Matrix,
-    /// A hash of each query's coordinates, from which its random numbers follow.
+    /// A hash of each query's coordinates, which determines its random numbers.
     pub(super) names: &'a [u64],
     pub(super) reached: &'a ReverseNeighbors,
     pub(super) scores: &'a PairedScores,
@@ -68,8 +70,8 @@ pub(super) struct Queries<'a> {
 }
 
 impl Bag {
-    /// Prepares the bag. `neighbors` belong to the first reference points, the calibration points, each among all
-    /// others.
+    /// Prepares the calibration points, which are the first reference points. `neighbors` holds the neighbors of each
+    /// of them among all other reference points.
     pub(super) fn new(
         reference: &Reference,
         scorer: NeighborScorer,
@@ -96,12 +98,13 @@ impl Bag {
         self.points.neighbors()
     }
 
-    /// Returns the squared distance up to which a query changes each calibration point.
+    /// Returns, for each calibration point, the squared distance within which a query can change its scores.
     pub(super) fn reach(&self) -> Vec<f64> {
         self.points.reach()
     }
 
-    /// Counts every label of every query.
+    /// Counts, for every label of every query, the points whose score is at least the query's, the query included.
+    /// `query_part` is the tag of the queries' random keys.
     pub(super) fn count(
         &self,
         reference: &Reference,
@@ -130,14 +133,14 @@ impl Bag {
         LabelCounts::concat(n, tiles)
     }
 
-    /// Counts the points that conform no better than the query under one label.
+    /// Counts the points whose score is at least the query's under one candidate label, the query included.
     fn counts(&self, changed: &mut ChangedBag, candidate: &Candidate) -> Counts {
         let score = fuse(changed.query_levels(&self.grouped, candidate));
         let count = changed.count(&self.grouped, candidate, score);
         Counts::One(self.grouped.scaled(candidate.label, count))
     }
 
-    /// Returns the range of the changes whose points carry `label`. Changes are sorted by label.
+    /// Returns the index range of the changes whose points carry `label`. Changes are sorted by label.
     fn changes_of_label(changed: &ChangedBag, labels: &[u32], label: u32) -> Range<usize> {
         let changes = changed.changes();
         let start = changes.partition_point(|change| labels[change.id as usize] < label);
@@ -145,8 +148,8 @@ impl Bag {
         start..start + length
     }
 
-    /// Returns the labels, ascending, that have a score or that a changed point carries. All other labels have infinite
-    /// scores and differ in their probability alone.
+    /// Returns the labels, ascending, that are in `scored` or that a changed point carries. All other labels have
+    /// infinite neighbor scores, so they differ in their probability alone.
     fn near_labels(changed: &ChangedBag, labels: &[u32], scored: &[u32]) -> Vec<u32> {
         let mut near = scored.to_vec();
         near.extend(changed.changes().iter().map(|change| labels[change.id as usize]));
@@ -155,7 +158,8 @@ impl Bag {
         near
     }
 
-    /// Counts every label of one query.
+    /// Counts, for every label of one query, the points whose score is at least the query's, the query included.
+    /// Appends the counts to `all`.
     fn count_labels(
         &self,
         changed: &mut ChangedBag,
@@ -179,8 +183,8 @@ impl Bag {
             let candidate = candidate(label, queries.scores.get(query, label), same_label);
             counts.push((label, self.counts(changed, &candidate)));
         }
-        // The other labels of a stratum differ in their probability alone. So counts fall with the probability, and a
-        // bisection finds them all.
+        // The other labels of a stratum differ in their probability alone. A smaller probability gives a smaller count,
+        // so a bisection over the sorted labels finds all counts.
         let mut near = near.iter().peekable();
         let mut others: Vec<u32> =
             (0..reference.classes as u32).filter(|label| near.next_if_eq(&label).is_none()).collect();
@@ -205,8 +209,8 @@ impl Bag {
     }
 }
 
-/// Fills the counts between two places. Counts fall with the probability, so if both ends have equal counts, all labels
-/// in between have them too.
+/// Fills the counts between the indices `first` and `last` of labels that are sorted by probability. A smaller
+/// probability gives a smaller count. So if both ends have equal counts, all labels in between have them too.
 fn fill_between(counts: &mut [Counts], first: usize, last: usize, count: &mut impl FnMut(usize) -> Counts) {
     if counts[first] == counts[last] {
         let both = counts[last];

@@ -1,6 +1,7 @@
-//! The growth of one score's counts when some of the points have new scores.
+//! The change of one score's levels (the number of scores that are at least a given one) when some points get new
+//! scores.
 
-/// Old and new scores of the points that changed, each ascending.
+/// The old and the new scores of the points that changed, each in ascending order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MovedScores {
     from: Vec<f64>,
@@ -8,7 +9,7 @@ pub(super) struct MovedScores {
 }
 
 impl MovedScores {
-    /// Replaces the content by pairs of an old and a new score.
+    /// Replaces the content by pairs of an old and a new score. Pairs of equal scores are skipped.
     pub(super) fn fill(&mut self, moves: impl Iterator<Item = (f64, f64)>) {
         self.from.clear();
         self.to.clear();
@@ -20,12 +21,13 @@ impl MovedScores {
         self.to.sort_unstable_by(f64::total_cmp);
     }
 
-    /// Returns the growth of `N(score)`, the number of scores that are at least `score`.
+    /// Returns the growth of the number of scores that are at least `score`. It is negative if the number falls.
     pub(super) fn growth(&self, score: f64) -> i64 {
         at_least(&self.to, score) - at_least(&self.from, score)
     }
 
-    /// Returns the largest growth or loss at any score. A step function is extreme at its steps.
+    /// Returns the largest absolute growth at any score. The growth is a step function of the score, so its values at
+    /// the old and new scores are enough.
     pub(super) fn largest(&self) -> u64 {
         let steps = self.from.iter().chain(&self.to);
         steps.map(|&score| self.growth(score).unsigned_abs()).max().unwrap_or(0)

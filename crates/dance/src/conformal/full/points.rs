@@ -1,11 +1,12 @@
-//! The neighbors of every calibration point, and the change that one more point makes to its scores.
+//! The neighbors of every calibration point, and the change of its scores when a query is added.
 //!
-//! A query changes the scores of point i only if it enters i's neighbor list. The new scores depend on whether the
-//! query carries i's label or another one, but not on which other one. So two variants of the scores serve all
-//! labels.
+//! A query changes the scores of a calibration point only if it enters the point's list of neighbors. The new scores
+//! depend on whether the query carries the point's label, but not on which other label it carries. So two variants of
+//! the scores serve all labels.
 //!
-//! Cost of a change: a bisection of i's list and one distance (to i's anchor), or m distances if the query becomes the
-//! anchor. Memory: m ids, distances, losses and exponentials per point.
+//! Cost of a change for lists of m neighbors: a bisection of the list and one distance to the anchor (the nearest
+//! neighbor), or m distances if the query becomes the anchor. Memory: m ids, distances, losses and exponentials per
+//! point.
 
 use crate::conformal::neighbor_scores::NeighborScorer;
 use crate::conformal::reference::Reference;
@@ -13,10 +14,10 @@ use crate::neighbors::{Neighbors, squared_distance};
 use crate::numeric::matrix::Matrix;
 use crate::scores::contrastive::Contrastive;
 
-/// Rank and contrastive score of a calibration point's own label.
+/// The rank and the contrastive score of a calibration point's own label.
 pub(super) type ScorePair = [f64; 2];
 
-/// The scores of a calibration point once the query is in the bag.
+/// The scores of a calibration point after a query is added.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
     pub(super) id: u32,
@@ -26,18 +27,20 @@ pub(super) struct Change {
     pub(super) other: ScorePair,
 }
 
-/// A query that joins the bag.
+/// A query that is added to the calibration points.
 #[derive(Clone, Copy)]
 pub(super) struct JoiningQuery<'a> {
     pub(super) point: &'a [f32],
     /// The key that orders the query among points at the same distance.
     pub(super) key: f64,
-    /// The points whose neighbor lists the query enters, ascending, with squared distances.
+    /// The calibration points whose neighbor lists the query enters, by ascending index, with their squared distances
+    /// to the query.
     pub(super) reached: &'a [(u32, f64)],
 }
 
 impl JoiningQuery<'_> {
-    /// Returns the squared distance to a point, which is known already if the query enters the point's list.
+    /// Returns the squared distance to the reference point `id`. It is known already if the query enters the point's
+    /// list.
     fn squared_to(&self, points: &Matrix, id: u32) -> f64 {
         match self.reached.binary_search_by_key(&id, |&(id, _)| id) {
             Ok(place) => self.reached[place].1,
@@ -46,36 +49,39 @@ impl JoiningQuery<'_> {
     }
 }
 
-/// The first neighbor that carries a point's own label.
+/// The nearest of a point's neighbors that carry the point's own label.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct FirstOfLabel {
-    /// The place in the list, from 0 on.
+    /// The index in the list of neighbors.
     place: usize,
     squared: f64,
-    /// 1 + the number of points strictly nearer.
+    /// 1 + the number of strictly nearer neighbors.
     rank: f64,
 }
 
-/// The calibration points with their neighbors and scores, each among all others.
+/// The calibration points with their neighbors and scores, each found among all other points.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BagPoints {
     rank_neighbors: usize,
     contrastive: Contrastive,
     neighbors: Neighbors,
     firsts: Vec<Option<FirstOfLabel>>,
-    /// The number of entries per point in the two tables below: its neighbors of the contrastive score but the anchor.
+    /// The number of entries per point in `losses` and `terms`: one for each neighbor of the contrastive score but the
+    /// anchor, the nearest.
     stride: usize,
-    /// The losses of those neighbors, without the term that all share.
+    /// The loss ([`Contrastive::loss`]) of each neighbor of the contrastive score but the anchor, without the log-sum
+    /// term that all neighbors of a point share.
     losses: Vec<f64>,
-    /// `exp(-loss)`, ascending.
+    /// `exp(-loss)` of each entry of `losses`, in ascending order within a point.
     terms: Vec<f64>,
-    /// The smallest loss of the point's own label among the neighbors that remain after a query has joined.
+    /// The smallest loss of a point's own label among the neighbors that remain in the list after a query enters it.
     staying: Vec<f64>,
     scores: Vec<ScorePair>,
 }
 
 impl BagPoints {
-    /// Scores the calibration points. `neighbors` belong to the first reference points, each among all others.
+    /// Scores the calibration points, which are the first reference points. `neighbors` holds the neighbors of each of
+    /// them among all other reference points.
     pub(super) fn new(reference: &Reference, scorer: &NeighborScorer, neighbors: Neighbors) -> Self {
         let (rank_neighbors, contrastive) = (scorer.rank.neighbors, scorer.contrastive);
         let n = neighbors.len();
@@ -108,7 +114,7 @@ impl BagPoints {
             squared: squared[place],
             rank: (1 + squared.partition_point(|&other| other < squared[place])) as f64,
         });
-        // The loss of each neighbor of the contrastive score but the anchor.
+        // Compute the loss of each neighbor of the contrastive score but the anchor.
         let near = &ids[..ids.len().min(self.contrastive.neighbors)];
         let anchor = near.first().map(|&anchor| points.row(anchor as usize));
         let losses: Vec<f64> = match anchor {
@@ -145,15 +151,15 @@ impl BagPoints {
         &self.neighbors
     }
 
-    /// Returns the squared distance up to which a query enters each list: the last of a full list, +∞ for one with
-    /// room.
+    /// Returns, for each calibration point, the squared distance within which a query enters its list of neighbors:
+    /// that of the last neighbor, or +∞ if the list is not full.
     pub(super) fn reach(&self) -> Vec<f64> {
         let full = self.rank_neighbors.max(self.contrastive.neighbors);
         let last = |row| self.neighbors.squared(row).get(full - 1).copied().unwrap_or(f64::INFINITY);
         (0..self.neighbors.len()).map(last).collect()
     }
 
-    /// Returns the points whose scores a query changes.
+    /// Returns the changed scores of the calibration points whose scores a query changes.
     pub(super) fn changes<'a>(
         &'a self,
         reference: &'a Reference,
@@ -168,8 +174,8 @@ impl BagPoints {
         each.filter_map(move |(&(id, squared), nearer)| self.change(reference, id, squared, nearer, query))
     }
 
-    /// Returns the change of one point by a query behind `nearer` strictly nearer neighbors; `None` if no score
-    /// changes.
+    /// Returns the changed scores of one calibration point, or `None` if no score changes. `nearer` is the number of
+    /// its neighbors that are strictly nearer than the query.
     fn change(
         &self,
         reference: &Reference,
@@ -190,8 +196,8 @@ impl BagPoints {
         (change.same != old || change.other != old).then_some(change)
     }
 
-    /// Returns the rank scores (same label, other label) with a query at `place`, behind `nearer` strictly nearer
-    /// neighbors.
+    /// Returns the rank scores if the query carries the point's label and if it carries another one. The query has the
+    /// index `place` in the point's list, and `nearer` neighbors are strictly nearer.
     fn rank(&self, row: usize, place: usize, nearer: usize, squared: f64) -> (f64, f64) {
         let old = self.scores[row][0];
         if place >= self.rank_neighbors {
@@ -209,7 +215,8 @@ impl BagPoints {
         (if squared < first.squared { arrived } else { old }, other)
     }
 
-    /// Returns the contrastive scores (same label, other label) with a query at `place`.
+    /// Returns the contrastive scores if the query carries the point's label and if it carries another one. The query
+    /// has the index `place` in the point's list.
     fn contrastive_score(
         &self,
         reference: &Reference,
@@ -236,7 +243,7 @@ impl BagPoints {
             let own = stay.iter().zip(&losses).filter(|(id, _)| labels[**id as usize] == labels[row]);
             return (shared, own.map(|(_, &loss)| loss).fold(f64::INFINITY, f64::min) + shared);
         }
-        // The anchor remains: one loss is new, and the last one drops out of a full list.
+        // The anchor remains: one loss is new, and the last one is dropped from a full list.
         let loss = self.contrastive.loss(query.squared_to(points, ids[0]));
         let range = row * self.stride..(row + 1) * self.stride;
         let dropped = if full { self.losses[range.clone()].last().map(|loss| (-loss).exp()) } else { None };
@@ -245,7 +252,7 @@ impl BagPoints {
     }
 }
 
-/// Sums ascending `terms` from the smallest on, without the term `without` and with the term `with`.
+/// Sums ascending `terms` in ascending order, without the term `without` and with the term `with`.
 fn sum_with(terms: &[f64], mut without: Option<f64>, with: f64) -> f64 {
     let (mut sum, mut added) = (0.0, false);
     for &term in terms {

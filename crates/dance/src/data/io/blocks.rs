@@ -1,4 +1,4 @@
-//! Reading of a file of embeddings in blocks of rows: many of a Parquet file, a single one of any other file.
+//! Reading of a file of embeddings in blocks of rows: a Parquet file has many blocks, any other file has one.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::error::Result;
 /// A file of embeddings that is read block by block, in order.
 pub struct Blocks {
     rest: Rest,
-    /// The label of rows to leave out, together with rows without a label; `None` keeps all rows.
+    /// The label of rows to leave out; rows without a label are left out too. `None` keeps all rows.
     unlabelled: Option<String>,
     /// The number of rows that were left out.
     left_out: usize,
@@ -22,7 +22,7 @@ pub struct Blocks {
 pub struct Rows {
     /// The valid rows; `None` if there are none.
     pub table: Option<Table>,
-    /// The row in the file of every row of the table.
+    /// The row in the file of every valid row.
     pub rows: Vec<usize>,
     /// The invalid rows.
     pub refused: Vec<RefusedRow>,
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Blocks {
 }
 
 impl Blocks {
-    /// Opens a file or a pipe; `-` is stdin. A file that is not Parquet is read here.
+    /// Opens a file or a pipe; `-` is stdin. A file that is not Parquet is read completely.
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self> {
         let path = path.as_ref();
         let unlabelled = options.unlabelled.clone().filter(|_| !options.without_labels);
@@ -93,10 +93,11 @@ impl Blocks {
         self.left_out
     }
 
-    /// Returns the next rows, divided into points of this shape and invalid rows, without labels.
+    /// Returns the next rows without labels, divided into valid points of this shape and invalid rows; `None` at the
+    /// end.
     ///
-    /// Parquet rows are checked here, for all problems. Other formats are validated when the file is opened, which
-    /// fails for a number that is not finite.
+    /// Rows of a Parquet file are checked here for every problem. Files of other formats are checked when they are
+    /// opened; a number that is not finite is an error then.
     #[cfg_attr(not(feature = "parquet"), allow(unused_variables))] // every other format is one block
     pub fn next_points(&mut self, rows: usize, shape: PointShape) -> Result<Option<Rows>> {
         match &mut self.rest {
@@ -106,8 +107,8 @@ impl Blocks {
         }
     }
 
-    /// Returns the next rows, or `None` at the end. A Parquet file gives up to a few hundred more rows than `rows`, any
-    /// other file gives all rows.
+    /// Returns the next rows, or `None` at the end. For a Parquet file these may be a few hundred more than `rows`, for
+    /// any other file they are all rows.
     #[cfg_attr(not(feature = "parquet"), allow(unused_variables))] // every other format is one block
     pub fn next(&mut self, rows: usize) -> Result<Option<Table>> {
         loop {

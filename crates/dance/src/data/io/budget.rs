@@ -1,20 +1,20 @@
 //! Limits on the memory for the contents of a file.
 //!
-//! A failed allocation ends the program and cannot be caught. So sizes that a file claims are allocated only up to 256
-//! times the file's length plus 32 MiB. Typical embeddings are compressed to a quarter, one-hot vectors to a hundredth;
-//! the 32 MiB allow for small files of repeated values. A row of a text file is parsed after all of it is read, and may
-//! have [`LONGEST_ROW`] bytes.
+//! A failed allocation ends the program and cannot be caught. So the memory that a file's stated sizes may take is
+//! limited to 256 times the file's length plus 32 MiB. Typical embeddings are compressed to a quarter, one-hot vectors
+//! to a hundredth; the 32 MiB allow for small files of repeated values. A row of a text file is read completely before
+//! it is parsed, and may have at most [`LONGEST_ROW`] bytes.
 
 use std::io::{self, ErrorKind, Read};
 
 use crate::error::human_bytes;
 
-/// The limit on a row of a text file: more than a hundred thousand numbers.
+/// The largest number of bytes of a row of a text file. It leaves room for more than a hundred thousand numbers.
 pub(super) const LONGEST_ROW: u64 = 2 << 20;
 
-/// Bytes of memory per byte of the file.
+/// The number of bytes of memory allowed per byte of the file.
 const FACTOR: u64 = 256;
-/// Bytes of memory that every file may take.
+/// The number of bytes of memory allowed in addition, for a file of any length.
 const ALWAYS: u64 = 32 << 20;
 
 /// The memory that a file may still take.
@@ -31,7 +31,7 @@ impl Budget {
         Self { all, left: all }
     }
 
-    /// Takes `bytes` from the budget; the error is a message.
+    /// Takes `bytes` from the budget; the error is a message for the user.
     pub(super) fn take(&mut self, bytes: u64) -> Result<(), String> {
         match self.left.checked_sub(bytes) {
             Some(left) => {

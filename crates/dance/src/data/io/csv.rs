@@ -2,7 +2,7 @@
 //!
 //! The columns of labels and ids are found by name; every other column is a dimension, in the order of the file. Quoted
 //! fields, both kinds of line ends, a byte order mark and spaces around fields are accepted. Messages give the line
-//! number of an editor and the name of the column.
+//! number, as an editor counts it, and the name of the column.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -63,7 +63,8 @@ pub(super) fn read(path: &Path, mut file: File, delimiter: u8, options: &ReadOpt
     Ok(Table { labels, ids, id_kind, picked, details, ..Table::new(path.display().to_string(), embeddings)? })
 }
 
-/// Reads a file of labels: the column of this name, or one label per line if the first line is a single other field.
+/// Reads a file of labels: the column of this name, or one label per line if the first line is a single field with
+/// another name.
 pub(super) fn read_labels(
     path: &Path,
     mut file: File,
@@ -94,8 +95,8 @@ pub(super) fn read_labels(
     Ok(labels::from_text(found, lines))
 }
 
-/// Returns the line number of an editor at which a row starts. The reader takes a position before it skips the second
-/// byte of a line end of two bytes (`\\r\\n`).
+/// Returns the number of the line at which a row starts, as an editor counts it. The reader notes a position before it
+/// skips the second byte of a line end of two bytes (`\\r\\n`), so the position is one line behind.
 fn line(position: Option<&Position>, ends: LineEnds) -> u64 {
     let behind = |position: &Position| ends == LineEnds::TwoBytes && position.record() > 0;
     position.map_or(1, |position| position.line() + u64::from(behind(position)))
@@ -143,7 +144,7 @@ fn next(
     reader.read_record(record).map_err(|error| {
         let line = line(error.position(), ends);
         match error.into_kind() {
-            // The row limit.
+            // The row is longer than the limit.
             ErrorKind::Io(source) if source.kind() == io::ErrorKind::FileTooLarge => {
                 Error::format(path, format!("line {begins}: {source}"))
             }
@@ -176,15 +177,15 @@ fn number(field: &str) -> Result<f32, String> {
     }
 }
 
-/// The columns of the file, and which of them are not dimensions.
+/// The columns of the file, with the indices of those that are not dimensions.
 struct CsvColumns<'a> {
     path: &'a Path,
     names: Vec<String>,
     label: Option<usize>,
     id: Option<usize>,
-    /// The column of the points' provenance.
+    /// The index of the column of the points' provenance.
     provenance: Option<usize>,
-    /// Columns to ignore.
+    /// The indices of the columns to ignore.
     others: Vec<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! File formats of embeddings, by the extension of a file.
+//! File formats of embeddings, which the extension of a file determines.
 
 use std::path::Path;
 
@@ -38,7 +38,7 @@ impl Format {
         Self::ALL.into_iter().find(|format| format.extension() == extension)
     }
 
-    /// Returns the format for the extension of a path; the error lists the extensions that are supported.
+    /// Returns the format for the extension of a path, or an error that lists the supported extensions.
     pub fn known(path: &Path) -> Result<Self> {
         Self::of(path).ok_or_else(|| {
             let known = EXTENSIONS.map(|extension| format!(".{extension}")).join(", ");

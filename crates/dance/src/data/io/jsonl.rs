@@ -1,7 +1,8 @@
 //! `.jsonl` files: one point per line, `{"embedding": [0.1, …], "label": "cat", "id": 7}` or an array of numbers.
 //!
 //! Numbers are parsed directly into the result, and the length of a line is limited, so that reading takes little more
-//! memory than the result. Ids and labels keep their text: an integer of any size is returned digit by digit.
+//! memory than the result. Ids and labels keep their text, so that an integer of any size is returned with all its
+//! digits.
 
 use std::fmt;
 use std::fs::File;
@@ -20,11 +21,11 @@ use crate::data::{Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 
-/// The bytes of a line allowed per number.
+/// The number of bytes of a line allowed per number.
 const LONGEST_NUMBER: usize = 64;
-/// The bytes of a line allowed for everything but the numbers.
+/// The number of bytes of a line allowed for everything but the numbers.
 const LONGEST_REST: usize = 1 << 20;
-/// The limit on the dimensions of the first point.
+/// The largest number of dimensions.
 const MOST: usize = 1 << 18;
 
 /// The keys of embedding, label and id in a line.
@@ -51,9 +52,9 @@ impl From<&ReadOptions> for JsonKeys {
 pub struct JsonPoint {
     /// The numbers of the embedding, up to the limit given to [`parse`](Self::parse).
     pub embedding: Vec<f32>,
-    /// The number of all numbers in the line.
+    /// The number of all numbers in the line's embedding.
     pub length: usize,
-    /// The id's JSON text; `None` without an id.
+    /// The JSON text of the id; `None` without an id.
     pub id: Option<Box<RawValue>>,
     label: Option<Box<RawValue>>,
     provenance: Option<String>,
@@ -61,12 +62,12 @@ pub struct JsonPoint {
 }
 
 impl JsonPoint {
-    /// Returns the limit on a line's length for a number of dimensions.
+    /// Returns the largest number of bytes of a line with this number of dimensions.
     pub fn longest_line(dimensions: usize) -> usize {
         LONGEST_REST + LONGEST_NUMBER * dimensions
     }
 
-    /// Returns the name of the label; `None` without a label.
+    /// Returns the label as text, which is the name of its class; `None` without a label.
     pub fn label(&self) -> Option<String> {
         let written = self.label.as_ref()?.get();
         match serde_json::from_str::<serde_json::Value>(written) {
@@ -94,7 +95,8 @@ impl JsonPoint {
     }
 }
 
-/// Returns the parser's message with the place in the line. Its own place has a line number, which is always 1.
+/// Returns the parser's message with the position in the line. The parser's own position includes a line number, which
+/// is always 1.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let problem = text.rsplit_once(" at line ").map_or(text.as_str(), |(problem, _)| problem);
@@ -237,7 +239,7 @@ impl JsonScalar {
         }
     }
 
-    /// Returns the name of the value, empty if it is missing.
+    /// Returns the value as text, empty if it is missing.
     fn name(self) -> String {
         match self {
             Self::Missing => String::new(),
@@ -249,7 +251,7 @@ impl JsonScalar {
     }
 }
 
-/// Converts the labels of all lines to a common type, which is text if there is no other.
+/// Converts the labels of all lines to a common type, or to text if they have no other type in common.
 fn unify(labels: Vec<JsonScalar>) -> RawLabels {
     let present = || labels.iter().filter(|label| **label != JsonScalar::Missing);
     if present().all(|label| matches!(label, JsonScalar::Integer(_))) {
@@ -270,7 +272,7 @@ fn unify(labels: Vec<JsonScalar>) -> RawLabels {
     RawLabels::Names(labels.into_iter().map(JsonScalar::name).collect())
 }
 
-/// A visitor that parses a point, and skips other keys and numbers beyond `most`.
+/// A visitor that parses a point. It skips unknown keys, and numbers of the embedding beyond the first `most`.
 #[derive(Clone, Copy)]
 struct PointVisitor<'k> {
     most: usize,

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// The labels of a file.
 pub(super) struct FileLabels {
     pub(super) values: RawLabels,
-    /// Rows without a label, if the values are of a type that has no value for it.
+    /// Rows without a label, if the type of `values` has no value for a missing label.
     pub(super) missing: Vec<usize>,
     /// The line of every label, in a text file.
     pub(super) lines: Option<Vec<u32>>,
@@ -55,8 +55,8 @@ fn read_lines(path: &Path, mut reader: impl BufRead) -> Result<FileLabels> {
     }
 }
 
-/// Converts labels written as text: to integers if every label is written as an integer prints, otherwise to strings.
-/// `007` and `+1` may be codes, which a number could not reproduce. An empty text is a row without a label.
+/// Converts labels written as text: to integers if every label is written as an integer is printed, otherwise to
+/// strings. `007` and `+1` may be codes, which an integer would not preserve. An empty text is a row without a label.
 pub(super) fn from_text(texts: Vec<String>, lines: Vec<u32>) -> FileLabels {
     let lines = Some(lines);
     let missing: Vec<usize> = (0..texts.len()).filter(|&row| texts[row].is_empty()).collect();
@@ -69,7 +69,7 @@ pub(super) fn from_text(texts: Vec<String>, lines: Vec<u32>) -> FileLabels {
     }
 }
 
-/// Returns the type of ids written as text: integers if every id is written as an integer prints.
+/// Returns the type of ids written as text: integers if every id is written as an integer is printed, otherwise text.
 pub(super) fn kind_of(texts: &[String]) -> Kind {
     if texts.iter().all(|text| integer(text).is_some()) { Kind::Integer } else { Kind::Text }
 }

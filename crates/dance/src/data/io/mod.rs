@@ -14,8 +14,8 @@
 //! Embeddings may be 16-, 32- or 64-bit floats (bfloat16 in safetensors; integers of any width in `NumPy` files and
 //! safetensors). They are converted to `f32`, and a number beyond its range is refused as not finite. Labels are
 //! integers, booleans, whole floats or strings, and have the same type in every answer ([`Kind`]). In a text file
-//! labels and ids are integers if every one is written as an integer prints, and strings otherwise. So one `007` or
-//! `+1` makes all of them strings, since as integers they would equal `7` and `1`.
+//! labels (and likewise ids) are integers if every one is written as an integer is printed, and strings otherwise. So
+//! one `007` or `+1` makes all of them strings, since as integers they would equal `7` and `1`.
 //!
 //! A file is untrusted. Sizes that it claims are checked against its true size before anything is allocated, and
 //! pickled arrays are refused. An [`Error`] names the file, row and column of a problem. Rows count from 0; lines of a
@@ -81,19 +81,21 @@ pub struct ReadOptions {
     /// `.npy` array, a `.txt` with one label per line, or a `.csv` or `.tsv`, either with the column `label_column` or
     /// with one label per line and no header.
     pub labels: Option<PathBuf>,
-    /// The column, array or tensor of labels, which must exist. `None` takes `label` (or the array `labels`) if it
-    /// exists.
+    /// The column, array or tensor of labels, which must exist. With `None`, labels are read from the column `label`
+    /// (or the array or tensor `labels`) if it exists.
     pub label_column: Option<String>,
-    /// The column, array or tensor of ids, which must exist. `None` takes `id` (or the array `ids`) if it exists.
+    /// The column, array or tensor of ids, which must exist. With `None`, ids are read from the column `id` (or the
+    /// array or tensor `ids`) if it exists.
     pub id_column: Option<String>,
-    /// The array, tensor or column of embeddings; `None` takes `embeddings` (columns: `embedding`).
+    /// The array, tensor or column of embeddings. With `None`, it is the array or tensor `embeddings`, or the column
+    /// `embedding`.
     pub embeddings_column: Option<String>,
     /// Columns of a CSV file to ignore. All other columns but label and id are dimensions.
     pub other_columns: Vec<String>,
-    /// The label of rows to leave out, together with rows without a label; every other label is then a class. `None`
-    /// refuses rows without a label.
+    /// The label of rows to leave out; rows without a label are left out too, and every other label is a class. With
+    /// `None`, a row without a label is an error.
     pub unlabelled: Option<String>,
-    /// True to ignore labels, so that problems with them are not errors.
+    /// Ignores labels if true, so that problems with them are not errors.
     pub without_labels: bool,
 }
 
@@ -104,20 +106,21 @@ const LABEL_HELP: &str = "Name one of these by the setting `label_column`";
 const ID_HELP: &str = "Name one of these by the setting `id_column`";
 
 impl ReadOptions {
-    /// Returns the name of the labels in the file of embeddings and whether they must exist; `None` if labels are
-    /// ignored or have their own file.
+    /// Returns the name of the labels in the file of embeddings, which is `usual` unless the user names another, and
+    /// true if they must exist; `None` if labels are ignored or have their own file.
     fn label_in_file<'a>(&'a self, usual: &'a str) -> Option<(&'a str, bool)> {
         let given = self.label_column.as_deref();
         (!self.without_labels && self.labels.is_none()).then_some((given.unwrap_or(usual), given.is_some()))
     }
 
-    /// Returns the name of the ids and whether they must exist.
+    /// Returns the name of the ids, which is `usual` unless the user names another, and true if they must exist.
     fn id<'a>(&'a self, usual: &'a str) -> (&'a str, bool) {
         (self.id_column.as_deref().unwrap_or(usual), self.id_column.is_some())
     }
 }
 
-/// Reads and checks a file of embeddings or a pipe; `-` is stdin. Also returns the number of rows left out.
+/// Reads and checks a file of embeddings or a pipe; `-` is stdin. Leaves out rows as [`ReadOptions::unlabelled`] sets,
+/// and returns their number too.
 pub fn read_labelled(path: impl AsRef<Path>, options: &ReadOptions) -> Result<(Table, usize)> {
     let table = read(path, options)?;
     match &options.unlabelled {
@@ -158,8 +161,8 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Table> {
     table.checked()
 }
 
-/// Reads one number per row: a 1-d `.npy` array, a `.txt` with one per line, or the column `column` of a `.csv` or
-/// `.tsv`.
+/// Reads one number per row from a 1-d `.npy` array, a `.txt` with one number per line, or the column `column` of a
+/// `.csv` or `.tsv`.
 pub fn read_numbers(path: impl AsRef<Path>, column: &str) -> Result<Vec<f64>> {
     let path = path.as_ref();
     let wrong = |row: usize, text: &str| {
@@ -196,7 +199,7 @@ fn read_parquet(path: &Path, _: std::fs::File, _: &ReadOptions) -> Result<Table>
     ))
 }
 
-/// An array, tensor or column of a file, which errors name.
+/// An array, tensor or column of a file, named in errors.
 #[derive(Clone, Copy)]
 struct FilePart<'a> {
     path: &'a Path,
@@ -215,7 +218,7 @@ impl FilePart<'_> {
         }
     }
 
-    /// Returns the rows and columns of a two-dimensional shape, and refuses any other.
+    /// Returns the numbers of rows and columns of a two-dimensional shape, and an error for any other shape.
     fn two_dimensional(self, shape: &[u64]) -> Result<(usize, usize)> {
         let wrong =
             |help| self.error(format!("has the shape {}; it must be (rows, columns). {help}", Shape(shape)));
@@ -250,7 +253,7 @@ impl FilePart<'_> {
         })
     }
 
-    /// Converts provenances to whether each point was picked; the first word is of row `first`.
+    /// Converts provenance words to flags, true for picked points. The first word belongs to row `first` of the file.
     fn picked(self, words: Option<&[String]>, first: usize) -> Result<Option<Vec<bool>>> {
         let of = |(row, word): (usize, &String)| {
             is_picked(word).map_err(|problem| self.error(format!("at row {}: {problem}", first + row)))
@@ -258,7 +261,7 @@ impl FilePart<'_> {
         words.map(|words| words.iter().enumerate().map(of).collect()).transpose()
     }
 
-    /// Converts labels to names of classes or points: strings, or integers as they print.
+    /// Converts values to names of classes or points: strings, or integers as they are printed.
     fn names(self, labels: RawLabels) -> Result<(Vec<String>, Kind)> {
         match labels {
             RawLabels::Names(names) => Ok((names, Kind::Text)),

@@ -1,9 +1,9 @@
 //! The header of an `.npy` array: magic bytes, version, and a Python dict literal such as
 //! `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }`.
 //!
-//! The grammar that `NumPy` writes is so small that this parser is shorter than the calls to a general one. It cannot
-//! recurse, overflow or allocate on hostile input, and its messages have advice for each dtype. (The `npyz` crate
-//! parses any Python literal by recursion, and multiplies the shape without a check.)
+//! The grammar that `NumPy` writes is so small that this parser is shorter than the calls to a general one. On hostile
+//! input it cannot recurse, overflow or allocate without limit, and its messages have advice for each dtype. (The
+//! `npyz` crate parses any Python literal by recursion, and multiplies the shape without a check.)
 
 use std::io::{ErrorKind, Read};
 
@@ -15,7 +15,7 @@ pub(super) struct NpyHeader {
     pub(super) element: Element,
     pub(super) fortran: bool,
     pub(super) shape: Vec<u64>,
-    /// The length of magic bytes, version and dict together.
+    /// The number of bytes of magic bytes, version and dict together.
     pub(super) length: u64,
 }
 
@@ -43,10 +43,11 @@ impl Element {
 /// The first bytes of every `.npy` file.
 pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// The longest header. That of a single dtype has about a hundred bytes, and `NumPy` refuses more than 10 000.
+/// The largest length of a header in bytes. The header of a plain array has about a hundred bytes, and `NumPy` refuses
+/// more than 10 000.
 const LONGEST: usize = 1 << 16;
 
-/// Reads the header. The error is a message about the array, without its name.
+/// Reads the header. The error is a message that continues the name of the array.
 pub(super) fn read_header(reader: &mut impl Read) -> Result<NpyHeader, String> {
     let mut start = [0; 8];
     fill(reader, &mut start)?;
@@ -180,7 +181,7 @@ impl DictParser<'_> {
         self.text.get(self.at).copied()
     }
 
-    /// Skips the byte, if it is next.
+    /// Skips `byte` if it is the next byte, and returns whether it was.
     fn eat(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
         self.at += usize::from(found);
@@ -195,7 +196,7 @@ impl DictParser<'_> {
         format!("has a header that makes no sense at byte {}; the file is damaged", self.at)
     }
 
-    /// Skips and returns the bytes that are `wanted`.
+    /// Skips and returns the next bytes for which `wanted` is true.
     fn run(&mut self, wanted: impl Fn(u8) -> bool) -> &str {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let run = rest.iter().position(|&byte| !wanted(byte)).map_or(rest, |end| &rest[..end]);

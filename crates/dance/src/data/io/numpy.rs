@@ -1,7 +1,7 @@
 //! `NumPy` files: `.npz` (a zip archive of arrays, compressed or not) and `.npy` (one array).
 //!
-//! `npy_header` has the reason for not using a crate. Every size in a header is checked against the bytes of the file
-//! before anything is allocated. For a compressed member, the check uses the largest ratio of deflate.
+//! `npy_header` explains why no crate is used. Every size in a header is checked against the bytes of the file before
+//! anything is allocated. The size of a compressed array is limited by the largest compression ratio of deflate.
 //!
 //! Time and memory: one pass, and the memory of the result. An array in Fortran order is transposed, which briefly
 //! takes twice its memory.
@@ -22,10 +22,10 @@ use crate::data::{EncoderIdentity, Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 
-/// The largest expansion of a byte by deflate (zlib's documentation: 1032 : 1).
+/// The largest compression ratio of deflate (zlib's documentation: 1032 : 1).
 const DEFLATE_RATIO: u64 = 1032;
 
-/// The memory of a string beside its characters: the pointer, and the allocator's overhead.
+/// The number of bytes that a string takes beside its characters: the pointer, and the allocator's overhead.
 const TEXT: usize = 40;
 
 /// Reads an `.npz` file.
@@ -52,7 +52,7 @@ pub(super) fn read_archive(
     read_table(path, &mut Npz { path, archive, size, budget: Budget::of(size) }, options, HELP)
 }
 
-/// An `.npz` file of `size` bytes.
+/// An open `.npz` file of `size` bytes.
 struct Npz<'a, R> {
     path: &'a Path,
     archive: ZipArchive<R>,
@@ -175,7 +175,7 @@ impl<'a> Array<'a> {
         Ok(Self { part, header, count, reader, budget })
     }
 
-    /// Takes `each` bytes per element from the budget, before any is read.
+    /// Takes `each` bytes per element from the budget, before any element is read.
     fn take(&mut self, each: usize) -> Result<()> {
         let bytes = (self.count as u64).saturating_mul(each as u64);
         self.budget.take(bytes).map_err(|problem| self.part.error(problem))
@@ -240,7 +240,7 @@ fn matrix(mut array: Array<'_>) -> Result<Matrix> {
     Matrix::new(data, rows, cols)
 }
 
-/// Reads labels. A wrong number of them is refused before they are unpacked, if the number of `rows` is known.
+/// Reads labels. If the number of `rows` is known, another number of labels is an error before they are decompressed.
 fn labels_of(mut array: Array<'_>, rows: Option<usize>) -> Result<RawLabels> {
     if let Some(rows) = rows.filter(|&rows| array.header.shape.len() == 1 && array.count != rows) {
         return Err(array.part.error(format!("has {} values, the embeddings have {rows} rows", array.count)));
@@ -281,7 +281,7 @@ fn encoder(array: Array<'_>) -> Result<EncoderIdentity> {
     }
 }
 
-/// Returns the transpose of a row-major `rows × cols` matrix, copied in blocks that fit a cache.
+/// Returns the transpose of a row-major `rows × cols` matrix. It is copied in blocks that fit into the cache.
 fn transpose(data: &[f32], rows: usize, cols: usize) -> Vec<f32> {
     const BLOCK: usize = 32;
     let mut out = vec![0.0; data.len()];

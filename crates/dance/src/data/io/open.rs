@@ -1,4 +1,4 @@
-//! Opening of files. A pipe is copied to a temporary file, since most formats are read from their end.
+//! Opening of files. A pipe is copied to a temporary file, since readers move back and forth in a file.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::npy_header;
 use crate::error::{Error, Result};
 
-/// Opens a file and refuses one whose first bytes belong to another format than `extension`. `-` is stdin.
+/// Opens a file; `-` is stdin. Returns an error if the first bytes belong to another format than `extension`.
 pub(super) fn open(path: &Path, extension: &str) -> Result<File> {
     let mut file = open_any(path)?;
     let path = display_path(path);
@@ -42,7 +42,7 @@ pub(super) fn open(path: &Path, extension: &str) -> Result<File> {
     }
 }
 
-/// Returns the path for messages.
+/// Returns the path as messages show it.
 pub(super) fn display_path(path: &Path) -> &Path {
     if path == Path::new("-") { Path::new("stdin") } else { path }
 }
@@ -89,7 +89,7 @@ fn spool(path: &Path, mut from: impl Read) -> Result<File> {
     copy().map_err(|error| Error::io(path, error))
 }
 
-/// Returns the format of a file with these first bytes, and its extension.
+/// Returns the description and the extension of the format of a file with these first bytes.
 fn sniff(head: &[u8]) -> Option<(&'static str, &'static str)> {
     const KNOWN: [(&[u8], &str, &str); 7] = [
         (npy_header::MAGIC, "a NumPy array (.npy)", "npy"),

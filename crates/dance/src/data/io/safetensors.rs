@@ -25,7 +25,7 @@ use crate::data::{EncoderIdentity, Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 
-/// The longest header that the `safetensors` crate accepts.
+/// The largest length of a header, in bytes, that the `safetensors` crate accepts.
 const LONGEST_HEADER: u64 = 100_000_000;
 
 /// The number of bytes that hold the header's length.
@@ -43,7 +43,7 @@ struct Tensors<'a> {
     path: &'a Path,
     file: &'a File,
     header: Metadata,
-    /// The place of the tensors' bytes in the file.
+    /// The offset in the file at which the tensors' bytes begin.
     data: u64,
 }
 
@@ -74,8 +74,8 @@ impl<'a> Tensors<'a> {
         Ok(Self { path, file, header, data: PREFIX + length })
     }
 
-    /// Returns the type, shape and bytes of a tensor; `None` if there is none of this name. The file has all its bytes,
-    /// since `open` and the crate have checked the sizes.
+    /// Returns the type, shape and bytes of a tensor; `None` if the file has no tensor of this name. The file has all
+    /// its bytes, since `open` and the crate have checked the sizes.
     fn tensor(&self, name: &str) -> Result<Option<(Scalar, Vec<u64>, impl Read)>> {
         let Some(info) = self.header.info(name) else { return Ok(None) };
         let scalar = match info.dtype {
@@ -115,7 +115,7 @@ impl<'a> Tensors<'a> {
         part.labels(reader, scalar, Endian::Little, count as usize).map(Some)
     }
 
-    /// Returns a text of the metadata.
+    /// Returns the text with this key in the file's metadata.
     fn note(&self, key: &str) -> Option<&String> {
         self.header.metadata().as_ref().and_then(|map: &HashMap<_, _>| map.get(key))
     }

@@ -26,7 +26,7 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
-    /// Returns the number of bytes.
+    /// Returns the number of bytes of a number of this type.
     pub(super) fn size(self) -> usize {
         match self {
             Self::I8 | Self::U8 | Self::Bool => 1,
@@ -49,7 +49,7 @@ pub(super) enum Endian {
     Big,
 }
 
-/// Appends every `$type` in `$bytes`, converted, to `$out`.
+/// Decodes `$bytes` as numbers of `$type`, converts each by `$convert`, and appends it to `$out`.
 macro_rules! decode {
     ($bytes:expr, $endian:expr, $type:ty, $out:expr, $convert:expr) => {{
         let (numbers, _) = $bytes.as_chunks::<{ size_of::<$type>() }>();
@@ -86,7 +86,7 @@ pub(super) fn read_floats(
     Ok(out)
 }
 
-/// Reads `count` floats as `f64`. Returns nothing for an integer type.
+/// Reads `count` floats as `f64`. Returns an empty list for an integer type.
 pub(super) fn read_doubles(
     reader: impl Read,
     scalar: Scalar,
@@ -104,10 +104,10 @@ pub(super) fn read_doubles(
     Ok(out)
 }
 
-/// Integers as `i64`, or the place and value of the first that is too large.
+/// Integers as `i64`, or the index and value of the first one that is too large.
 pub(super) type Integers = Result<Vec<i64>, (usize, u64)>;
 
-/// Reads `count` integers. Returns nothing for a float type, which callers refuse.
+/// Reads `count` integers. Returns an empty list for a float type, which callers exclude.
 pub(super) fn read_integers(
     reader: impl Read,
     scalar: Scalar,

@@ -9,7 +9,7 @@ use crate::data::{EncoderIdentity, Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 
-/// The array of labels, unless the options name another.
+/// The name of the array of labels, unless the options name another.
 const LABELS: &str = "labels";
 
 /// A file of named arrays. Every method returns `None` if the file has no such array.
@@ -36,7 +36,7 @@ pub(super) trait TableSource {
     fn encoder(&mut self) -> Result<Option<EncoderIdentity>>;
 }
 
-/// Reads the table of a file; `help` is the advice if it has no embeddings.
+/// Reads the table of a file. `help` is the advice in the error if it has no embeddings.
 pub(super) fn read_table(
     path: &Path,
     source: &mut impl TableSource,

@@ -39,7 +39,7 @@ impl CpuClassifier {
         })
     }
 
-    /// Returns the kernel values of one tile of mapped queries with all centers.
+    /// Returns the kernel values of one tile of mapped queries with all training points.
     fn kernel_values(&self, queries: &[f32], scratch: &mut Scratch) -> Vec<f32> {
         let (d, n) = (self.center.len(), self.centers.columns());
         let mut centered = queries.to_vec();
@@ -57,7 +57,7 @@ impl CpuClassifier {
     }
 }
 
-/// Fails for parts whose sizes do not match.
+/// Returns an error if the sizes of the machine's parts do not match.
 pub(in crate::device) fn check_machine(machine: MachineParts<'_>) -> Result<()> {
     let MachineParts { root, train, beta, .. } = machine;
     check_width("training points", root.rows(), train.cols())?;

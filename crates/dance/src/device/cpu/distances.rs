@@ -1,12 +1,14 @@
-//! Squared distances in mapped space, from one matrix product.
+//! Squared distances under the learned metric, from one matrix product.
 //!
-//! With `M = R·Rᵀ` the learned metric, `‖(a-b)R‖² = aMaᵀ + bMbᵀ - 2·aMbᵀ`, so the root is not needed: one side of the
-//! product holds the points `z`, the other `zM`. For points already mapped by `R`, both sides are the same.
+//! With the learned metric `M = R·Rᵀ`, the squared distance of points a and b is `‖(a-b)R‖² = aMaᵀ + bMbᵀ - 2·aMbᵀ`. So
+//! the root R is not needed: one side of the product holds the points `z`, the other `zM`. For points already mapped by
+//! `R`, both sides are the same.
 //!
-//! The formula cancels for close points. A pair whose squared distance is below 1/256 of its norms is recomputed from
-//! the differences in f64, so duplicates have distance exactly 0 whatever the rounding of the product.
+//! The formula loses digits for close points. A pair whose squared distance is below 1/256 of the sum of its squared
+//! norms is recomputed from the differences in f64, so duplicates have distance exactly 0 whatever the rounding of the
+//! product.
 //!
-//! Cost: `2·d` flops per pair (half of that for the lower triangle of a symmetric matrix).
+//! Cost: `2·d` flops per pair in d dimensions (half of that for the lower triangle of a symmetric matrix).
 
 use pulp::Arch;
 use rayon::prelude::*;
@@ -14,12 +16,13 @@ use rayon::prelude::*;
 use crate::numeric::linalg::{self, View};
 use crate::numeric::matrix::Matrix;
 
-/// The share of the two norms below which a squared distance from the product has lost too many digits.
+/// A squared distance from the product has lost too many digits if it is below this share of the sum of the two squared
+/// norms.
 const CLOSE: f32 = 1.0 / 256.0;
-/// Rows of one parallel task.
+/// The number of rows in one parallel task.
 const TILE: usize = 128;
 
-/// Points with both sides of the product and their norms.
+/// Points z (`plain`), the points zM mapped by the metric M (`mapped`), and the squared norms zMzᵀ.
 pub(super) struct Points<'a> {
     plain: &'a Matrix,
     mapped: &'a Matrix,
@@ -27,7 +30,7 @@ pub(super) struct Points<'a> {
 }
 
 impl<'a> Points<'a> {
-    /// `mapped` is `plain·M`.
+    /// Computes the squared norms of points; `mapped` must be `plain·M` with the metric M.
     pub(super) fn new(plain: &'a Matrix, mapped: &'a Matrix) -> Self {
         let norm = |row| {
             let pairs = plain.row(row).iter().zip(mapped.row(row));
@@ -50,8 +53,8 @@ impl<'a> Points<'a> {
     }
 }
 
-/// Writes squared distances of the `height` rows of `queries` from `start` on to the first `width` of `points`, into
-/// the first `width` of every `stride` numbers of `out`. Runs on one thread.
+/// Writes the squared distances from the queries `start…` to the first `width` points. Each query has `stride` numbers
+/// in `out`, of which the first `width` are written. Runs on one thread.
 pub(super) fn block(
     queries: &Points<'_>,
     start: usize,
@@ -74,7 +77,8 @@ pub(super) fn block(
     }
 }
 
-/// Turns inner products of a query with points into squared distances. `difference` recomputes those of close points.
+/// Turns the inner products of a query with points (`row`) into squared distances. `norm` and `norms` are the squared
+/// norms of the query and the points. `difference` recomputes the squared distance to a close point.
 pub(super) fn from_products(row: &mut [f32], norm: f32, norms: &[f32], difference: impl Fn(usize) -> f32) {
     let close = Arch::new().dispatch(
         #[inline(always)]

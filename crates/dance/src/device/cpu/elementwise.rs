@@ -1,10 +1,11 @@
 //! The kernel and its gradient weights for many squared distances at once, in f32.
 //!
-//! The functions exp and ln are polynomials of our own, which compilers vectorise under runtime detection of the
-//! instruction set. Otherwise the n² transcendental functions of a round would cost more than its matrix products.
+//! The functions exp and ln are polynomials of our own, which compilers vectorise for the instruction set that is
+//! detected at runtime. Otherwise the n² exponentials and logarithms of a fit on n points would cost more than its
+//! matrix products.
 //!
-//! Cost: one logarithm and two exponentials per pair. Relative error of `u` against f64: below
-//! `1e-6 + 1e-7·|ln(r²/L²)|`, checked in the tests.
+//! Cost: one logarithm and two exponentials per pair. The kernel is exp(-u) with `u = (r²/L²)^(q/2)` (see `kernel`).
+//! Relative error of `u` against f64: below `1e-6 + 1e-7·|ln(r²/L²)|`, checked in the tests.
 
 use std::iter::zip;
 
@@ -12,7 +13,7 @@ use pulp::Arch;
 
 use crate::kernel::Kernel;
 
-/// Points with a squared distance below this are equal: no weight, no gradient, kernel 1.
+/// Two points with a squared distance below this count as equal: their kernel is 1, their gradient weight 0.
 const SAME_POINT: f32 = 1e-30;
 
 impl Kernel {
@@ -42,7 +43,7 @@ impl Kernel {
         );
     }
 
-    /// Writes the gradient weights `w` of squared distances to `out`.
+    /// Writes the gradient weights (see `kernel`) of squared distances to `out`.
     pub(super) fn weights(&self, squared: &[f32], out: &mut [f32]) {
         let power = Power::of(self);
         let minus_q = (-1.0 / self.shape()) as f32;
@@ -59,7 +60,8 @@ impl Kernel {
     }
 }
 
-/// The function `x ↦ (x/L²)^(q/2)`, capped where `exp(-u)` reaches the smallest normal number.
+/// The exponent `u = (x/L²)^(q/2)` of the kernel `exp(-u)`, as a function of the squared distance x, with the bandwidth
+/// L and q = 1/shape. It is capped where `exp(-u)` reaches the smallest normal number.
 #[derive(Clone, Copy)]
 struct Power {
     inverse: f32,
@@ -121,7 +123,7 @@ pub(crate) fn ln(x: f32) -> f32 {
 mod tests {
     use super::*;
 
-    /// The formula in f64.
+    /// Returns the kernel and its gradient weight by their formulas in f64.
     fn reference(bandwidth: f64, shape: f64, squared: f64) -> (f64, f64) {
         let (r, q) = (squared.sqrt(), 1.0 / shape);
         let value = (-(r / bandwidth).powf(q)).exp();

@@ -1,4 +1,5 @@
-//! A fit on the CPU: everything of size n×n is allocated once and used again over rounds and settings.
+//! A fit on the CPU. With n training points, everything of size n×n is allocated once and used again over rounds and
+//! settings.
 
 use std::sync::Arc;
 
@@ -15,17 +16,18 @@ use crate::event::Quality;
 use crate::kernel::Kernel;
 use crate::numeric::matrix::Matrix;
 
-/// Held-out points of one task: its kernel tile stays in cache while β is read.
+/// The number of held-out points in one parallel task: the tile of their kernel values stays in cache while the
+/// coefficients are read.
 const TILE: usize = 64;
 
-/// Returns the bytes that a fit of this size takes at its peak.
+/// Returns the number of bytes that a fit of this size takes at its peak.
 pub(super) fn bytes(size: FitSize) -> u64 {
     let FitSize { train, held_out, dimensions, classes, several } = size;
     let (n, m, d, c) = (train as u64, held_out as u64, dimensions as u64, classes as u64);
     let square = n * n * if several { 3 } else { 2 };
     let held_out = m * (n * if several { 2 } else { 1 } + 2 * d + c);
-    // The terms are numbers of f32: points centered, mapped and in f64, and H·X; β, its right-hand side and Q, also in
-    // f64, because the fold in f64 takes most. Add 256 rows of K in f64 when a solution is refined.
+    // The terms count f32 numbers. The AGOP in f64 takes most: points centered, mapped and in f64, and H·X (n×d); β,
+    // its right-hand side and Q, also in f64 (n×c). Refinement adds 256 rows of the kernel matrix in f64.
     let tall = n * (9 * d + 14 * c + 512);
     4 * (square + held_out + tall + 6 * d * d)
 }
@@ -51,14 +53,16 @@ pub(super) struct CpuFit<'a> {
     mapped: Option<Matrix>,
     /// Squared distances among training points under the metric of the last solution, lower triangle.
     squared: Vec<f32>,
-    /// K and its factor, then the weights of the gradient.
+    /// A buffer of n×n numbers: the kernel matrix and its Cholesky factor during a solution, the gradient weights
+    /// during the AGOP.
     work: Vec<f32>,
-    /// Squared distances under the identity: the lower triangle of the training points, and held-out × train.
+    /// Squared distances under the identity metric, if several settings use them: the lower triangle among training
+    /// points, and held-out × training points.
     initial: Option<(Vec<f32>, Vec<f32>)>,
     several: bool,
     /// The last solution, with its kernel.
     solved: Option<(Kernel, Solution)>,
-    /// The best solution of this setting.
+    /// The best solution of the current setting.
     kept: Option<Solution>,
     /// The best solution of all settings.
     chosen: Option<Solution>,
@@ -85,7 +89,8 @@ impl<'a> CpuFit<'a> {
         })
     }
 
-    /// Updates `mapped` and `squared` to the metric, and returns the distances of the held-out points.
+    /// Updates `mapped` and `squared` to the current metric, and returns the squared distances from held-out to
+    /// training points.
     fn measure(&mut self) -> Vec<f32> {
         if let (None, Some((squared, held_out))) = (&self.metric, &self.initial) {
             self.mapped = None;
@@ -189,7 +194,8 @@ impl FitSession for CpuFit<'_> {
     }
 }
 
-/// Returns the leave-one-out outputs at every point, from the factor of `K + ridge·I` (row-major, lower triangle).
+/// Returns the leave-one-out outputs at every training point, from the coefficients `beta` and the Cholesky factor of
+/// the kernel matrix plus ridge (row-major, lower triangle).
 pub(in crate::device) fn leave_one_out(
     factor: &[f32],
     beta: &Matrix,
@@ -198,7 +204,8 @@ pub(in crate::device) fn leave_one_out(
 ) -> Matrix {
     let n = labels.len();
     let diagonal = context.run(|| linalg::inverse_diagonal(factor, n));
-    // β = (K + ridge·I)⁻¹ Y, and the error at point i without it is βᵢ over the inverse's diagonal.
+    // β = (K + ridge·I)⁻¹ Y. The error at point i after training without i is βᵢ divided by entry i of the inverse's
+    // diagonal.
     let mut outputs = Matrix::zeros(n, beta.cols());
     for (row, &label) in labels.iter().enumerate() {
         let to = outputs.row_mut(row);
@@ -210,12 +217,12 @@ pub(in crate::device) fn leave_one_out(
     outputs
 }
 
-/// The error of a call that needs a solution before there is one.
+/// Returns the error of a call that needs a solution although none has been computed.
 pub(in crate::device) fn not_solved() -> Error {
     Error::Data("a fit session was used before a regression was solved".into())
 }
 
-/// Fails for points and labels whose numbers differ.
+/// Returns an error if the numbers of points and labels differ, or the dimensions of training and held-out points.
 pub(in crate::device) fn check_fit(points: FitPoints<'_>) -> Result<()> {
     for (what, expected, found) in [
         ("labels (one per training point)", points.train.rows(), points.labels.len()),
@@ -229,7 +236,8 @@ pub(in crate::device) fn check_fit(points: FitPoints<'_>) -> Result<()> {
     check_width("held-out points", points.train.cols(), points.held_out.cols())
 }
 
-/// Scales an AGOP to a metric with the largest entry 1; `None` if the gradients vanish or overflow.
+/// Scales an AGOP to a metric whose largest entry is 1 in the encoder's coordinates; `None` if the gradients vanish or
+/// overflow. The points are coordinates in `basis`, if there is one.
 pub(in crate::device) fn as_metric(
     mut outer: Matrix,
     basis: Option<&Matrix>,
@@ -253,8 +261,8 @@ fn largest_entry(metric: &Matrix, basis: Option<&Matrix>, context: &Context<'_>)
     }
 }
 
-/// Returns the largest of `bᵢᵀ G bᵢ` over the columns of the basis. This is the diagonal of G in the encoder's
-/// coordinates, which has the largest entry of a positive semidefinite matrix.
+/// Returns the largest of `bᵢᵀ G bᵢ` for the metric G over the columns bᵢ of `basis`. These numbers are the diagonal of
+/// G in the encoder's coordinates, and the largest entry of a positive semidefinite matrix is on its diagonal.
 fn largest_on_diagonal(metric: &Matrix, basis: &Matrix) -> f32 {
     let mapped = product(metric, basis);
     let mut diagonal = vec![0.0f64; basis.cols()];
@@ -272,7 +280,8 @@ fn product(left: &Matrix, right: &Matrix) -> Matrix {
     out
 }
 
-/// Returns `K·beta` at points with the given squared distances to the training points.
+/// Returns the outputs `K·beta` at some points, where K holds the kernel values of `squared`, their squared distances
+/// to the training points.
 fn outputs(squared: &[f32], points: usize, kernel: Kernel, beta: &Matrix) -> Matrix {
     let (n, c) = (beta.rows(), beta.cols());
     let mut out = Matrix::zeros(points, c);

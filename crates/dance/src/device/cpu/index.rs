@@ -1,12 +1,13 @@
-//! Searches on the CPU.
+//! Searches for nearest neighbors on the CPU.
 //!
-//! One matrix product ranks all points of a query, because `‖q-r‖² - ‖q‖² = ‖r‖² - 2·q·r`. It runs in f32 over tiles. A
-//! bounded [`Shortlist`] keeps the points that can be among the k nearest **given the rounding error of the product**,
-//! which has a rigorous bound. Searches by reach use the same products: `‖q-r‖² ≤ reach_r` is
+//! One matrix product ranks all points r for a query q, because `‖q-r‖² - ‖q‖² = ‖r‖² - 2·q·r`. It runs in f32 over
+//! tiles. A bounded [`Shortlist`] keeps the points that can be among the k nearest **given the rounding error of the
+//! product**, which has a rigorous bound. A point r may have a reach, the largest squared distance at which a query
+//! counts as near it. Searches by reach use the same products: `‖q-r‖² ≤ reach_r` is
 //! `(‖r‖² - reach_r) - 2·q·r ≤ -‖q‖²`, a comparison with one number per query.
 //!
-//! Cost: `2·n·d` flops per query and a few per cent for the selection. Memory: the points, packed, and one tile per
-//! thread.
+//! Cost, for n points with d dimensions: `2·n·d` flops per query, and a few per cent for the selection. Memory: the
+//! points, packed, and one tile per thread.
 
 use super::{check_width, squared_norm, subtract};
 use crate::context::Context;
@@ -18,9 +19,10 @@ use crate::numeric::packed::{Packed, Scratch};
 use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;
 
-/// Queries and points of one product, whose tile stays in cache until it is read.
+/// The number of queries in one product. Its tile of results stays in cache until it is read.
 const QUERY_TILE: usize = 96;
-const POINT_TILE: usize = 576; // a multiple of a panel's 16
+/// The number of points in one product, a multiple of a panel's 16 columns.
+const POINT_TILE: usize = 576;
 
 /// Points that are packed for searches.
 pub(super) struct CpuIndex {
@@ -34,13 +36,15 @@ impl CpuIndex {
         Self { points: Packed::of_rows(centered.as_ref().unwrap_or(points), context), rounding }
     }
 
-    /// Returns a list for the points within the rounding bound of the nearest ones, or for all.
+    /// Creates the list of a query with this squared norm for points that may be among its `k` nearest; for all points
+    /// if products may overflow.
     fn nearest(&self, norm: f64, k: usize) -> Shortlist {
         let all = || Shortlist::all(self.rounding.norms.len());
         self.rounding.slack(norm).map_or_else(all, |slack| Shortlist::new(k, slack))
     }
 
-    /// Returns a list for the points that can reach a query of this squared norm after centering.
+    /// Creates the list of a query with this squared norm for points that may have it within their reach; for all
+    /// points if products may overflow.
     fn reaching(&self, norm: f64) -> Shortlist {
         let all = || Shortlist::all(self.rounding.norms.len());
         self.rounding.reaching_limit(norm).map_or_else(all, Shortlist::within)
@@ -130,16 +134,17 @@ const LANES: usize = 16;
 
 /// A list of candidates for one query.
 pub(super) struct Shortlist {
-    /// The number of nearest points.
+    /// The number of nearest points to find.
     k: usize,
     /// The rounding bound: values up to the k-th smallest plus this are kept.
     slack: f32,
-    /// Values above it cannot be among the k nearest.
+    /// The largest value that is listed. Points with larger values cannot be among the k nearest.
     threshold: f32,
     /// The length at which the list is cut.
     full: usize,
     length: usize,
-    /// Values and ids in numbers of the same order; `LANES` places more than `full`.
+    /// Pairs of value and id, each packed into one number that sorts like the value. There is room for `LANES` more
+    /// than `full`.
     entries: Vec<u64>,
 }
 
@@ -167,7 +172,8 @@ impl Shortlist {
         }
     }
 
-    /// Offers the points from `start` on, by their products with the query and their squared norms.
+    /// Offers the points from `start` on to the list. The value of a point is its entry of `norms` less twice its entry
+    /// of `products`, the inner product with the query.
     pub(super) fn offer(&mut self, start: u32, products: &[f32], norms: &[f32]) {
         if self.threshold == f32::NEG_INFINITY {
             return;
@@ -180,7 +186,7 @@ impl Shortlist {
         let room = &mut self.entries[self.length..self.length + LANES];
         let mut taken = 0;
         for (&value, id) in values.iter().zip(first..) {
-            // `taken` stays below the number of values read, so the place is always there.
+            // `taken` is at most the number of values read before, so the entry exists.
             room[taken % LANES] = entry(value, id);
             taken += usize::from(value <= self.threshold);
         }
@@ -190,7 +196,7 @@ impl Shortlist {
         }
     }
 
-    /// Finds the k-th smallest value and drops what lies beyond it by more than the slack.
+    /// Finds the k-th smallest value and drops entries that exceed it by more than the slack.
     #[inline(never)]
     fn cut(&mut self) {
         if self.length <= self.k {
@@ -218,7 +224,7 @@ impl Shortlist {
         self.entries.resize(self.full + LANES, 0);
     }
 
-    /// Returns the ids that remain, in no order.
+    /// Cuts the list once more and returns the ids that remain, in no order.
     pub(super) fn finish(&mut self) -> impl Iterator<Item = u32> + '_ {
         if self.threshold != f32::NEG_INFINITY {
             self.cut();
@@ -262,7 +268,7 @@ impl WithSimd for Offer<'_> {
     }
 }
 
-/// Packs a float, as an integer of the same order, and the id into one number.
+/// Packs a value and an id into one number, which sorts like the value.
 #[inline(always)]
 fn entry(value: f32, id: u32) -> u64 {
     let bits = value.to_bits();

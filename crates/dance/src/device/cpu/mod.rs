@@ -1,6 +1,6 @@
-//! The CPU: every core of this machine, or as many as the context has.
+//! The CPU as a device. It computes on the worker threads of the context.
 //!
-//! **The bits are the same for any number of threads and any batch.** Work is cut into tiles whose size changes no
+//! **Results have the same bits for any number of threads and any batch.** Work is cut into tiles whose size changes no
 //! result, each tile runs one sequential kernel, and the workers only share the tiles. Sums over tiles run in a fixed
 //! order.
 
@@ -78,8 +78,8 @@ impl Device for Cpu {
     }
 }
 
-/// Returns the median distance among (a sample of) the points, which is the unit of bandwidths. The host computes it
-/// for every device, so that all devices try the same settings.
+/// Returns the median distance among the points, or a sample of them, which is the unit of bandwidths. The host
+/// computes it for every device, so that all devices try the same settings.
 pub(crate) fn median_distance(points: &Matrix, context: &Context<'_>) -> f64 {
     context.run(|| distances::median(&centered(points, &mean(points)), 1000))
 }

@@ -1,9 +1,11 @@
-//! Kernel ridge regression: `β = (K + ridge·I)⁻¹ Y`, `Y` one-hot (the paper, appendix B).
+//! Kernel ridge regression: `β = (K + ridge·I)⁻¹ Y`, with the kernel matrix `K` and the one-hot labels `Y` (the paper,
+//! appendix B).
 //!
-//! Cholesky in f32, in place: `n³/3 + 2n²c` flops and one n×n matrix. The residual `Y - (K + ridge·I)β` is then
-//! measured in f64 on a sample of rows. If it is poor, iterative refinement corrects β with the same factor. If `K` is
-//! not positive definite in f32, as with a bandwidth so large that all rows are alike, the ridge grows tenfold until it
-//! is. The report holds the ridge that was used.
+//! The Cholesky factor is computed in f32, in place: `n³/3 + 2n²c` flops for n points and c classes, and one n×n
+//! matrix. The residual `Y - (K + ridge·I)β` is then measured in f64 on a sample of rows. If it is poor, iterative
+//! refinement corrects β with the same factor. If `K` is not positive definite in f32, as with a bandwidth so large
+//! that all rows are alike, the ridge is increased tenfold until `K + ridge·I` is. The report holds the ridge that was
+//! used.
 
 use faer::Mat;
 use rayon::prelude::*;
@@ -16,7 +18,7 @@ use crate::numeric::matrix::Matrix;
 
 /// The relative residual above which the solution is refined.
 pub(in crate::device) const POOR: f64 = 1e-3;
-/// The largest number of corrections. Refinement also ends when one fails to halve the residual.
+/// The largest number of corrections in iterative refinement. It also ends if a correction fails to halve the residual.
 pub(in crate::device) const MOST_REFINEMENTS: usize = 5;
 /// The number of rows on which the residual is measured.
 pub(in crate::device) const PROBES: usize = 64;
@@ -36,7 +38,7 @@ impl RidgeSystem<'_> {
         self.labels.len()
     }
 
-    /// Solves the system. Afterwards `work` (n×n) holds the factor.
+    /// Solves the system. Afterwards `work` (n×n) holds the Cholesky factor.
     pub(super) fn solve(&self, ridge: f64, work: &mut [f32]) -> Result<(Matrix, RidgeReport)> {
         let mut used = ridge;
         for _ in 0..=RIDGE_STEPS {
@@ -103,7 +105,7 @@ impl RidgeSystem<'_> {
         out[row] = (1.0 + ridge) as f32;
     }
 
-    /// Returns `Y - (K + ridge·I)β` for the given rows, in f64.
+    /// Returns the given rows of the residual `Y - (K + ridge·I)β`, in f64.
     fn residual_rows(&self, rows: &[usize], ridge: f64, beta: &Mat<f64>) -> Mat<f64> {
         let n = self.n();
         let mut kernel = Mat::<f64>::zeros(rows.len(), n);

@@ -1,9 +1,10 @@
-//! The average gradient outer product on the device, in the two forms of `device/cpu/agop`, in f32 or f64.
+//! The average gradient outer product (AGOP) on the device, in f32 or f64. `device/cpu/agop/mod.rs` defines its two
+//! forms and the symbols.
 //!
-//! The weights replace the squared distances and the factor, which are not needed any more, so only one n×n matrix is
-//! allocated. The folded form goes through blocks of rows of the lower triangle of `S`. If its estimated error is above
-//! the tolerance of the CPU's, it runs again in f64. TF32 is not used: three products in TF32 would be as exact, but
-//! slower than one in f32.
+//! The gradient weights overwrite the squared distances and the Cholesky factor, which are not needed any more, so only
+//! one n×n matrix is allocated. The folded form is computed by blocks of rows of the lower triangle of `S`. If its
+//! estimated error is above the tolerance that the CPU uses too, it is computed again in f64. TF32 is not used: three
+//! products in TF32 would be as exact, but slower than one in f32.
 
 use cudarc::driver::CudaSlice;
 
@@ -16,16 +17,17 @@ use crate::error::Result;
 use crate::kernel::Kernel;
 use crate::numeric::matrix::Matrix;
 
-/// Numbers of a block of rows of `S` in f32; half as many in f64.
+/// The number of entries in a block of rows of the matrix `S` in f32; half as many in f64.
 const BLOCK_NUMBERS: usize = 1 << 26;
-/// The largest number of rows of a block. Its part above the diagonal is computed in vain.
+/// The largest number of rows of a block. The part of a block above the diagonal is computed but not used, so blocks
+/// are low.
 const MOST_ROWS: usize = 1024;
-/// Bytes of a point's sampled weights that are gathered at a time.
+/// The number of bytes of each row of gradient weights that are gathered at a time, if points are sampled.
 pub(super) const PANEL_BYTES: usize = 32 * 1024;
-/// The largest number of differences that the definition forms at a time.
+/// The largest number of weighted coordinate differences that the form by definition holds at a time.
 const DIFFERENCES: usize = 1 << 26;
 
-/// The number type of the fold.
+/// The number type of the folded form: f32 or f64. The constants name kernels of `kernels.cu`.
 pub(super) trait Real: Number + Into<f64> {
     const GATHER: &'static str;
     const SCATTER: &'static str;
@@ -33,9 +35,9 @@ pub(super) trait Real: Number + Into<f64> {
     const ROW_SQUARES: &'static str;
     const FOLD: &'static str;
     const REST: &'static str;
-    /// Returns the weights in place if they are of this type.
+    /// Returns the weight matrix itself if its numbers are of this type; no copy is needed then.
     fn weights(square: &CudaSlice<f32>) -> Option<&CudaSlice<Self>>;
-    /// Returns a copy of numbers in this type.
+    /// Returns a copy of the first `count` values in this type.
     fn copied(queue: &Queue, values: &CudaSlice<f32>, count: usize) -> Result<CudaSlice<Self>>;
 }
 
@@ -74,12 +76,12 @@ impl Real for f64 {
 /// A fitted kernel ridge regression, as input of the AGOP.
 pub(super) struct Gradients<'a> {
     pub(super) queue: &'a Queue,
-    /// Squared distances below the diagonal, which the weights in both triangles replace.
+    /// An n×n matrix: at first squared distances below the diagonal, then gradient weights in both triangles.
     pub(super) square: &'a mut CudaSlice<f32>,
     pub(super) kernel: Kernel,
-    /// `A`, n×c.
+    /// The coefficients A, n×c.
     pub(super) beta: &'a CudaSlice<f32>,
-    /// `X = ZM`, n×d.
+    /// The mapped points `X = ZM` (the training points Z times the metric M), n×d.
     pub(super) mapped: &'a CudaSlice<f32>,
     pub(super) n: usize,
     pub(super) classes: usize,
@@ -87,7 +89,7 @@ pub(super) struct Gradients<'a> {
 }
 
 impl Gradients<'_> {
-    /// Returns `G` (d×d) over the points `sample`.
+    /// Returns the AGOP G (d×d) over the points `sample`.
     pub(super) fn outer_product(mut self, form: AgopForm, sample: &[u32]) -> Result<Matrix> {
         let points = self.queue.upload(sample)?;
         let mut outer = match form {
@@ -109,7 +111,7 @@ impl Gradients<'_> {
         Ok(outer)
     }
 
-    /// Returns the median of a sample of weights, computed on the host.
+    /// Returns the median of a sample of the gradient weights, computed on the host.
     fn median_weight(&self) -> Result<f32> {
         const ROWS: usize = 16;
         let n = self.n;
@@ -153,9 +155,9 @@ impl Gradients<'_> {
         Matrix::new(queue.download(&outer, 0, d * d)?, d, d)
     }
 
-    /// Returns `s·G` and an estimate of its relative error.
+    /// Returns `s·G`, the AGOP times the sample size, and an estimate of its relative error.
     fn folded<T: Real>(&self, points: &CudaSlice<u32>, s: usize, shift: f32) -> Result<(Matrix, f64)> {
-        // Q, and the norms of its rows and of the points.
+        // Q, and the squared norms of its rows and of the points.
         let (queue, n, c, d) = (self.queue, self.n, self.classes, self.dimensions);
         let in_f64 = [to_f64(queue, self.beta, n * c)?, to_f64(queue, self.mapped, n * d)?];
         let beta = T::copied(queue, self.beta, n * c)?;
@@ -200,7 +202,8 @@ impl Gradients<'_> {
                 T::ONE,
             )?;
         }
-        // XᵀHX, the part of the shift, and their transposes.
+        // XᵀHX and shift·bᵀF, which comes from the constant part of the weights. The result adds the transposes of
+        // both.
         drop((tiles, panel));
         let mut lower = queue.zeros(d * d)?;
         let x = Mat::new(&mapped, n, d);
@@ -220,7 +223,8 @@ impl Gradients<'_> {
         Ok((outer, folded_error(spread, norm)))
     }
 
-    /// Returns `Q = wA` on the sampled rows, and 0 elsewhere; and the row sums of the sampled `w - shift`.
+    /// Returns `Q = wA`, the sums of the coefficients A (`beta`) weighted by w, in the sampled rows, and 0 in the
+    /// others. Also returns the row sums of the sampled columns of `w - shift`.
     fn weighted_sums<T: Real>(
         &self,
         weights: &Weights<'_, T>,
@@ -254,7 +258,8 @@ impl Gradients<'_> {
         Ok((q, row_sums))
     }
 
-    /// Returns `shift·bᵀF` in f64, with `b = AᵀX`, `F = (t∘A - Q)ᵀX + ½·s·shift·b`, and `t` the row sums of the sampled
+    /// Returns `shift·bᵀF` in f64, which with its transpose is the part of `s·G` from the constant part of the weights.
+    /// Here `b = AᵀX`, `F = (t∘A - Q)ᵀX + ½·s·shift·b`, and t holds `row_sums`, the row sums of the sampled columns of
     /// `w - shift`.
     fn shift_part<T: Real>(
         &self,
@@ -283,13 +288,14 @@ impl Gradients<'_> {
     }
 }
 
-/// Gathered columns, with the number of the first one.
+/// A buffer for gathered columns of the weights. `first` is the index, in the sample, of its first column; `None` while
+/// it is empty.
 struct Panel<T> {
     numbers: CudaSlice<T>,
     first: Option<usize>,
 }
 
-/// The sampled columns of the weights, in place or gathered in panels.
+/// The sampled columns of the gradient weights, in place or gathered in panels.
 struct Weights<'a, T> {
     queue: &'a Queue,
     square: &'a CudaSlice<f32>,
@@ -298,7 +304,7 @@ struct Weights<'a, T> {
     sampled: usize,
     /// The number of columns of a panel.
     width: usize,
-    /// All columns in place, if they have this type and are all sampled.
+    /// The weight matrix itself, if its numbers have this type and all columns are sampled.
     whole: Option<&'a CudaSlice<T>>,
 }
 
@@ -316,7 +322,8 @@ impl<'a, T: Real> Weights<'a, T> {
         Ok(Panel { numbers: self.queue.zeros(numbers)?, first: None })
     }
 
-    /// Returns the columns from `first` on, n×width; gathered in `panel` unless they are in place.
+    /// Returns the sampled columns from `first` on, at most `width` of them; they are gathered in `panel` unless
+    /// `whole` holds them.
     fn columns<'b>(&'b self, first: usize, panel: &'b mut Panel<T>) -> Result<Mat<'b, T>> {
         let n = self.n;
         if let Some(whole) = self.whole {
@@ -332,7 +339,8 @@ impl<'a, T: Real> Weights<'a, T> {
         Ok(Mat::new(&panel.numbers, n, count))
     }
 
-    /// Writes a block of `w_s w_sᵀ` to `out`: its rows from `first` on, and its first columns.
+    /// Writes a block of `w_s w_sᵀ` to `out`, where w_s are the sampled columns of the weights: its rows from `first`
+    /// on, and its first columns.
     fn gram(&self, out: MatMut<'_, T>, first: usize, panel: &mut Panel<T>) -> Result<()> {
         let MatMut { buffer, rows: height, cols: width, .. } = out;
         for from in (0..self.sampled).step_by(self.width) {

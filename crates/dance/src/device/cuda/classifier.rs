@@ -16,9 +16,9 @@ use crate::error::Result;
 use crate::kernel::Kernel;
 use crate::numeric::matrix::Matrix;
 
-/// Numbers of a block of queries and all centers.
+/// The largest number of kernel values in a block (queries × training points).
 const BLOCK_NUMBERS: usize = 1 << 26;
-/// Rows and columns of a tile of the ordered product.
+/// The number of rows, and of columns, of a tile of the ordered product in `kernels.cu`.
 const SIDE: usize = 128;
 
 /// A fitted kernel machine on the device.
@@ -78,7 +78,7 @@ impl ClassifierHandle for CudaClassifier {
     }
 }
 
-/// Returns `points · root`.
+/// Returns `points · root`, the points mapped by the root of the metric.
 fn map(queue: &Queue, points: &Matrix, root: &CudaSlice<f32>, cols: usize) -> Result<Matrix> {
     let (rows, depth) = (points.rows(), points.cols());
     let points = queue.upload(points.as_slice())?;
@@ -87,7 +87,8 @@ fn map(queue: &Queue, points: &Matrix, root: &CudaSlice<f32>, cols: usize) -> Re
     Matrix::new(queue.download(&out, 0, rows * cols)?, rows, cols)
 }
 
-/// Computes a product in which every number is a sum in the order of the depth.
+/// Computes a matrix product with the kernel `kernel`. Every entry is summed in ascending order of the summation index,
+/// which has `depth` values.
 fn ordered(
     queue: &Queue,
     kernel: &'static str,

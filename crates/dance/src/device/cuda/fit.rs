@@ -1,8 +1,9 @@
 //! A fit on the device: points are uploaded once, the n×n matrix is allocated once, and coefficients stay on the
 //! device.
 //!
-//! Between rounds only the d×d metric passes through the host, because its largest entry scales it and an estimate of
-//! its error decides on f64, and two numbers per held-out point, which give the quality of a solution.
+//! Between rounds the host receives only two numbers per held-out point, which give the quality of a solution, and the
+//! d×d AGOP. The host divides it by its largest entry to get the metric. If its estimated error is too large, the
+//! device computes it again in f64.
 
 use std::sync::Arc;
 
@@ -22,17 +23,18 @@ use crate::event::Quality;
 use crate::kernel::Kernel;
 use crate::numeric::matrix::Matrix;
 
-/// Numbers of a block of held-out points and all training points.
+/// The largest number of kernel values in a block (held-out × training points).
 const BLOCK_NUMBERS: usize = 1 << 26;
 
-/// Returns the bytes that a fit of this size takes at its peak.
+/// Returns the number of bytes that a fit of this size takes at its peak.
 pub(super) fn bytes(size: FitSize) -> u64 {
     let FitSize { train, held_out, dimensions, classes, .. } = size;
     let (n, m, d, c) = (train as u64, held_out as u64, dimensions as u64, classes as u64);
-    // The terms are numbers of f32: points, mapped and in f64, and H·X; β, three times, with the correction in f64, or
-    // Q with the buffers of the fold in f64.
+    // The terms count f32 numbers: points, mapped and in f64, and H·X (n×d); β three times, with the correction in f64,
+    // or Q with the buffers of the AGOP in f64 (n×c).
     let tall = n * (9 * d + 14 * c) + m * (3 * d + 4 * c);
-    // Blocks of K in f64, of S in f64, and of held-out points. The work space of cuSOLVER is smaller than one of them.
+    // Blocks of the kernel matrix in f64, of the matrix S of the AGOP in f64, and of held-out points. The work space of
+    // cuSOLVER is smaller than one of them.
     let blocks = 2 * (block_rows(train) as u64) * n + 3 * (1 << 26) + n * PANEL_BYTES as u64 / 4;
     4 * (n * n + tall + blocks + 8 * d * d + 2 * c * d)
 }
@@ -55,13 +57,14 @@ pub(super) struct CudaFit<'a> {
     labels: CudaSlice<u32>,
     held_out_labels: CudaSlice<u32>,
     metric: Option<Arc<Matrix>>,
-    /// Squared distances below the diagonal, the factor above and on it; after a round, the weights of the gradient.
+    /// An n×n matrix: squared distances below the diagonal, and the Cholesky factor on and above it. The AGOP
+    /// overwrites both with gradient weights.
     square: CudaSlice<f32>,
-    /// `true` if the squared distances are those of the last solution.
+    /// `true` if `square` holds the squared distances of the last solution.
     measured: bool,
     /// The last solution, with its kernel.
     solved: Option<(Kernel, Solution)>,
-    /// The best solution of this setting.
+    /// The best solution of the current setting.
     kept: Option<Solution>,
     /// The best solution of all settings.
     chosen: Option<Solution>,
@@ -105,7 +108,7 @@ impl<'a> CudaFit<'a> {
         })
     }
 
-    /// Computes the squared distances among the training points.
+    /// Computes the squared distances among the training points under `metric`.
     fn measure(&mut self, queue: &Queue, metric: Option<&Matrix>) -> Result<()> {
         self.measured = false;
         self.train.map(queue, metric)?;
@@ -118,7 +121,7 @@ impl<'a> CudaFit<'a> {
         Ok(())
     }
 
-    /// Returns `K·beta` at the held-out points.
+    /// Returns the outputs `K·beta` at the held-out points, with their kernel values K.
     fn outputs(&self, queue: &Queue, kernel: Kernel, beta: &CudaSlice<f32>) -> Result<CudaSlice<f32>> {
         let (m, n, d, c) = (self.held_out.rows, self.train.rows, self.train.cols, self.points.classes);
         let block = (BLOCK_NUMBERS / n).clamp(1, m.max(1));
@@ -137,7 +140,7 @@ impl<'a> CudaFit<'a> {
         Ok(out)
     }
 
-    /// Returns the quality of outputs at the held-out points; `None` without any.
+    /// Returns the quality of `outputs` at the held-out points; `None` without such points.
     fn quality(&self, queue: &Queue, outputs: &CudaSlice<f32>) -> Result<Option<Quality>> {
         let (m, c) = (self.held_out.rows, self.points.classes);
         if m == 0 {
@@ -269,7 +272,7 @@ impl FitSession for CudaFit<'_> {
     }
 }
 
-/// Turns squared distances into kernel values.
+/// Replaces the first `count` squared distances in `values` by kernel values.
 pub(super) fn kernel_values(
     queue: &Queue,
     kernel: Kernel,

@@ -1,6 +1,7 @@
-//! Searches on the device. The rounding bounds of `device/rounding.rs` hold for any order of the sums, so also for
-//! cuBLAS in f32. A kernel finds the k-th smallest value eight bits at a time; all points within the rounding bound of
-//! it are listed.
+//! Searches for nearest neighbors on the device. The rounding bounds of `device/rounding.rs` hold for any order of the
+//! sums, so also for cuBLAS in f32. The value of a point is its squared distance less the query's squared norm. A
+//! kernel finds the k-th smallest value eight bits at a time; all points whose values exceed it by at most the rounding
+//! bound are listed.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::numeric::matrix::Matrix;
 
 /// The least number of distances that the device computes; fewer are left to the host.
 const FEW: usize = 4096;
-/// Numbers of a block of queries and all points.
+/// The largest number of inner products in a block (queries × points).
 const BLOCK_NUMBERS: usize = 1 << 27;
 
 /// Points on the device for searches.
@@ -31,7 +32,7 @@ pub(super) struct CudaIndex {
     /// The points before centering, if they were centered.
     given: Option<CudaSlice<f32>>,
     norms: CudaSlice<f32>,
-    /// `‖r‖² - reach_r`.
+    /// `‖r‖² - reach_r` for every point r, once the reaches are set: the squared norm less the reach.
     offsets: Option<CudaSlice<f32>>,
 }
 
@@ -47,7 +48,7 @@ impl CudaIndex {
         Ok(Self { gpu: Arc::clone(gpu), rounding, center, points, given, norms, offsets: None })
     }
 
-    /// Appends the candidates of `count` queries from `first` on, row after row.
+    /// Appends the candidates of `count` queries from `first` on to `all`, query after query.
     fn block(
         &self,
         queue: &Queue,
@@ -64,7 +65,7 @@ impl CudaIndex {
         let left = Mat::new(queries, first + count, d).part(first, count);
         let right = Mat::new(&self.points, n, d).flip();
         queue.product(MatMut::new(&mut products, count, n), false, left, right, 1.0)?;
-        // The limits of the nearest points, then those of points by reach.
+        // First list the nearest points, then the points that have the query within their reach.
         let norms = queue.download(&norms, 0, count)?;
         let slacks: Vec<Option<f32>> = norms.iter().map(|&norm| self.rounding.slack(norm)).collect();
         let mut limits = queue.zeros::<f32>(count)?;
@@ -82,7 +83,8 @@ impl CudaIndex {
         Ok(())
     }
 
-    /// Appends the points within every query's limit, or all points if its products may overflow.
+    /// Appends for every query the points whose values are at most its limit, or all points if its entry of `sure` is
+    /// `None`, since its products may overflow.
     fn list(
         &self,
         queue: &Queue,

@@ -50,7 +50,7 @@ __device__ float kernel_value(float squared, float inverse, float half_q) {
     return exponential(-power(squared, inverse, half_q));
 }
 
-// The weight of the gradient, -q·K·u/r².
+// The gradient weight -q·K·u/r², with the kernel K.
 __device__ float kernel_weight(float squared, float inverse, float half_q, float minus_q) {
     float u = power(squared, inverse, half_q);
     return squared < SAME_POINT ? 0.0f : minus_q * u * exponential(-u) / squared;
@@ -120,7 +120,7 @@ extern "C" __global__ void kernel_upper(float* square, Size n, float inverse, fl
     }
 }
 
-// The weights less `shift`, in both triangles, from the squared distances below the diagonal. 0 where there is no distance.
+// The gradient weights less `shift`, in both triangles, from the squared distances below the diagonal. 0 for a pair at distance 0.
 extern "C" __global__ void weights_both(float* square, Size n, float inverse, float half_q, float minus_q, float shift) {
     __shared__ float tile[32][33];
     Size below = (Size)blockIdx.y * 32, left = (Size)blockIdx.x * 32;
@@ -150,7 +150,7 @@ extern "C" __global__ void kernel_rows(
         Size row = first + step * (above + y), col = left + threadIdx.x;
         if (above + y < count && col < row) tile[y][threadIdx.x] = square[row * n + col];
     }
-    for (int y = threadIdx.y; y < 32; y += 8) { // what lies above the diagonal, read where it is below
+    for (int y = threadIdx.y; y < 32; y += 8) { // entries above the diagonal, read from below it
         Size row = first + step * (above + threadIdx.x), col = left + y;
         if (above + threadIdx.x < count && col < n && col > row) tile[threadIdx.x][y] = square[col * n + row];
     }
@@ -190,7 +190,7 @@ extern "C" __global__ void narrow(const double* from, float* to, Size count) {
     for (Size at = (Size)blockIdx.x * blockDim.x + threadIdx.x; at < count; at += step) to[at] = (float)from[at];
 }
 
-// 1 if the first of the largest outputs is at the label, else 0; and ‖f - y‖². One warp per row.
+// Per row: 1 if the first of the largest outputs is at the label, else 0; and ‖f - y‖² of outputs f and one-hot label y. One warp per row.
 extern "C" __global__ void score_outputs(
     const float* outputs, const unsigned* labels, Size rows, Size classes, double* hits, double* losses) {
     Size row = (Size)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
@@ -216,7 +216,7 @@ extern "C" __global__ void score_outputs(
 
 // ---- The average gradient outer product (algebra: device/cpu/agop/mod.rs). ----
 
-// Columns sample[first…] of the n×n matrix, n×count. One row per block.
+// Copies `count` columns of the n×n matrix, those of sample[first…], to `out` (n×count). One row per block.
 template <typename T>
 __device__ void gather(const float* square, Size n, const unsigned* sample, Size first, Size count, T* out) {
     Size row = blockIdx.x;
@@ -308,7 +308,7 @@ extern "C" __global__ void fold_f64(
     fold(tile, gram, crossed, square, n, first, width, diagonal, norms, spreads);
 }
 
-// t∘A - Q in f64. One row per block.
+// t∘A - Q in f64, with the row sums t of the weights. One row per block.
 template <typename T>
 __device__ void rest(const double* row_sums, const float* beta, const T* q, Size classes, double* out) {
     Size row = blockIdx.x;
@@ -390,7 +390,7 @@ extern "C" __global__ void count_within(
     if (threadIdx.x % 32 == 0) counts[query] = count;
 }
 
-// Lists these points in ascending order, those of a query from its start on. One warp per query.
+// Lists the points within every query's limit, in ascending order, from the query's entry of `starts` on. One warp per query.
 extern "C" __global__ void list_within(
     const float* products, const float* levels, Size n, Size queries, const float* limits, const unsigned* starts,
     unsigned* ids) {

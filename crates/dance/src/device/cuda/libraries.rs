@@ -1,9 +1,10 @@
 //! NVIDIA's libraries: found, opened and kept open before their first use, because cudarc ends the program if one is
 //! missing.
 //!
-//! They are searched in the folder that `DANCE_CUDA` names, in the places of the system, and in NVIDIA's packages in
-//! Python environments (`nvidia-cublas`, `nvidia-cusolver`, `nvidia-cuda-nvrtc`, which `torch` for CUDA also installs).
-//! The environments are those of the process, of `VIRTUAL_ENV` or `CONDA_PREFIX`, and of the Python on the path.
+//! They are searched in the folder that `DANCE_CUDA` names, in the library folders of the system, and in NVIDIA's
+//! packages in Python environments (`nvidia-cublas`, `nvidia-cusolver`, `nvidia-cuda-nvrtc`, which `torch` for CUDA
+//! also installs). The environments are those of the process, of `VIRTUAL_ENV` or `CONDA_PREFIX`, and of the Python on
+//! the path.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,7 +12,7 @@ use std::sync::OnceLock;
 
 use super::queue;
 
-/// The environment variable with the folder of libraries that is searched first.
+/// The environment variable that names the folder to search first.
 const FOLDER: &str = "DANCE_CUDA";
 /// The oldest version of CUDA that the driver must support.
 const OLDEST: i32 = 12_000;
@@ -121,7 +122,7 @@ fn open_all() -> Result<(), String> {
     ))
 }
 
-/// Opens NVRTC alone.
+/// Opens NVRTC, the compiler of kernels, without the other libraries.
 #[cfg(test)]
 pub(super) fn compiler() -> Result<(), String> {
     let folders = python_folders();
@@ -129,7 +130,8 @@ pub(super) fn compiler() -> Result<(), String> {
     names.map(|name| open(name, &folders)).reduce(Result::or).unwrap_or_else(|| Err("it has no name".into()))
 }
 
-/// Opens a library by the first way that works. A file in the folder that the user names must work.
+/// Opens a library from the folder that the user names, if it is there; otherwise by its name, or from one of
+/// `folders`.
 fn open(name: &str, folders: &[PathBuf]) -> Result<(), String> {
     if let Some(folder) = std::env::var_os(FOLDER).filter(|folder| !folder.is_empty()) {
         let file = Path::new(&folder).join(name);
@@ -151,7 +153,7 @@ fn open(name: &str, folders: &[PathBuf]) -> Result<(), String> {
     })
 }
 
-/// Returns the folders of libraries in NVIDIA's packages, of all Python environments that are found.
+/// Returns the library folders of NVIDIA's packages in all Python environments that are found.
 fn python_folders() -> Vec<PathBuf> {
     let mut packages = of_process();
     for key in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
@@ -169,7 +171,7 @@ fn python_folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Returns the folders that this process has loaded Python packages from.
+/// Returns the folders `site-packages` from which this process has loaded libraries.
 fn of_process() -> Vec<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let mut found: Vec<PathBuf> = maps

@@ -1,12 +1,13 @@
 //! NVIDIA's graphics processors, through cuBLAS, cuSOLVER and kernels of our own. Building needs nothing of CUDA, and
 //! neither does a machine without it: libraries are opened when a device is opened (`libraries`).
 //!
-//! - A fit (`fit`, `ridge`, `agop`) agrees with the CPU's to rounding. The same device gives the same bits twice.
+//! - A fit (`fit`, `ridge`, `agop`) agrees with a fit on the CPU up to rounding. Repeated on the same device, it gives
+//!   the same bits.
 //! - A classifier gives the bits of the CPU: the order of every sum and every elementwise function are equal
 //!   (`classifier`).
 //! - An index lists candidates within the rounding bound of the CPU (`index`), so neighbors are the same.
 //!
-//! The sets from one model file are therefore the same on the CPU and here, row for row.
+//! The prediction sets from one model file are therefore the same on the CPU and on a graphics processor.
 //!
 //! A device does one call at a time: a call holds the queue until it is done.
 
@@ -33,7 +34,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 
-/// A device with its queue.
+/// An open device: its queue of calls, and page-locked buffers for reuse.
 struct Gpu {
     name: String,
     queue: Mutex<Queue>,
@@ -82,7 +83,7 @@ impl Cuda {
         Ok(Self(Arc::new(Gpu { name, queue: Mutex::new(queue), pinned: Mutex::default() })))
     }
 
-    /// Returns names and bytes of memory of the devices; the error says why there is none.
+    /// Returns the name and the memory in bytes of every device; the error says why there is none.
     pub fn devices() -> Result<Vec<(String, u64)>, String> {
         libraries::driver()?;
         queue::devices()

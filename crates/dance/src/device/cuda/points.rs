@@ -1,4 +1,4 @@
-//! Points on the device, with both sides of the product that gives their distances.
+//! Points on the device, plain and mapped by a metric, for distances by matrix products.
 
 use cudarc::driver::CudaSlice;
 
@@ -7,10 +7,11 @@ use super::queue::Queue;
 use crate::error::Result;
 use crate::numeric::matrix::Matrix;
 
-/// Columns of a row that one block of threads computes.
+/// The number of columns of a row that one block of threads computes.
 const PIECE: usize = 1024;
 
-/// Points `z`, `zM` under a metric, and `zMzᵀ`.
+/// Points z (`plain`), the points zM mapped by a metric M (`mapped`; `None` for the identity), and the squared norms
+/// zMzᵀ (`norms`).
 pub(super) struct Points {
     pub(super) rows: usize,
     pub(super) cols: usize,
@@ -20,7 +21,7 @@ pub(super) struct Points {
 }
 
 impl Points {
-    /// Uploads points, under the identity.
+    /// Uploads points, with the identity as metric.
     pub(super) fn new(queue: &Queue, points: &Matrix) -> Result<Self> {
         let (rows, cols) = (points.rows(), points.cols());
         let plain = queue.upload(points.as_slice())?;
@@ -47,13 +48,13 @@ impl Points {
         dots.size(rows).size(cols).output(&mut self.norms, rows).run((rows.div_ceil(64), 1), (64, 1))
     }
 
-    /// Returns `zM`.
+    /// Returns the points zM mapped by the metric M.
     pub(super) fn mapped(&self) -> &CudaSlice<f32> {
         self.mapped.as_ref().unwrap_or(&self.plain)
     }
 
-    /// Turns inner products into squared distances: those of `count` of these points, from `first` on, with all of
-    /// `others`. With `lower` both are the same points, and only the part below the diagonal is computed.
+    /// Replaces inner products in `values` by squared distances: those of `count` of these points, from `first` on, to
+    /// all of `others`. With `lower` both are the same points, and only the part below the diagonal is computed.
     pub(super) fn distances(
         &self,
         queue: &Queue,

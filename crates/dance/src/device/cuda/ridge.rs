@@ -1,4 +1,5 @@
-//! Kernel ridge regression on the device: `β = (K + ridge·I)⁻¹ Y`, as in `device/cpu/ridge.rs`.
+//! Kernel ridge regression on the device: `β = (K + ridge·I)⁻¹ Y`, with the kernel matrix K and the one-hot labels Y,
+//! as in `device/cpu/ridge.rs`.
 //!
 //! cuSOLVER computes the Cholesky factor in f32, in the triangle above the squared distances. At least one step of
 //! refinement follows, whose residual `Y - (K + ridge·I)β` is computed in f64. TF32 is not used: its factor changes
@@ -13,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::event::RidgeReport;
 use crate::kernel::Kernel;
 
-/// The largest number of entries of `K` in f64 that are formed at a time.
+/// The largest number of entries of the kernel matrix that are computed in f64 at a time.
 const BLOCK_NUMBERS: usize = 1 << 25;
 
 /// The parameters of a kernel in f32, as the device uses them.
@@ -34,7 +35,8 @@ impl Shape {
     }
 }
 
-/// The linear system: squared distances below the diagonal of `square`, and room for `K` and its factor above.
+/// The linear system: squared distances below the diagonal of `square`, and room for the kernel matrix and its Cholesky
+/// factor on and above it.
 pub(super) struct RidgeSystem<'a> {
     pub(super) queue: &'a Queue,
     pub(super) square: &'a mut CudaSlice<f32>,
@@ -44,13 +46,13 @@ pub(super) struct RidgeSystem<'a> {
     pub(super) classes: usize,
 }
 
-/// Returns the number of rows of `K` in f64 that are formed at a time.
+/// Returns the number of rows of the n×n kernel matrix that are computed in f64 at a time.
 pub(super) fn block_rows(n: usize) -> usize {
     (BLOCK_NUMBERS / n.max(1)).clamp(32, 4096).min(n.max(1))
 }
 
 impl RidgeSystem<'_> {
-    /// Solves the system. Afterwards the factor is above the diagonal.
+    /// Solves the system. Afterwards the Cholesky factor is on and above the diagonal of `square`.
     pub(super) fn solve(&mut self, ridge: f64) -> Result<(CudaSlice<f32>, RidgeReport)> {
         let (n, shape) = (self.n, Shape::of(self.kernel));
         let mut used = ridge;
@@ -97,8 +99,8 @@ impl RidgeSystem<'_> {
         if report.residual.is_finite() { Ok((beta, report)) } else { Err(self.not_positive_definite(ridge)) }
     }
 
-    /// Computes `-(K + ridge·I)β` in f64 for `count` rows, every `step`-th from `first` on, into the rows of `out` from
-    /// `at` on.
+    /// Computes `count` rows of `-(K + ridge·I)β` in f64, every `step`-th from `first` on, and writes them to the rows
+    /// of `out` from `at` on. `rows` is a buffer for rows of the kernel matrix K.
     fn products(
         &self,
         (first, step, count): (usize, usize, usize),
@@ -128,7 +130,7 @@ impl RidgeSystem<'_> {
         Ok((squares / count as f64).sqrt())
     }
 
-    /// Returns `Y - (K + ridge·I)β`, computed in f64.
+    /// Returns the residual `Y - (K + ridge·I)β`, computed in f64.
     fn residual(&self, ridge: f64, beta: &CudaSlice<f32>) -> Result<CudaSlice<f32>> {
         let (queue, n, c) = (self.queue, self.n, self.classes);
         let block = block_rows(n);
@@ -156,7 +158,7 @@ pub(super) fn blocks_of(count: usize) -> usize {
     count.div_ceil(256).clamp(1, 1 << 16)
 }
 
-/// Returns a copy in f64.
+/// Returns a copy of the first `count` values in f64.
 pub(super) fn to_f64(queue: &Queue, values: &CudaSlice<f32>, count: usize) -> Result<CudaSlice<f64>> {
     let mut copied = queue.zeros(count)?;
     let copy = queue.kernel("widen").input(values, count).output(&mut copied, count).size(count);

@@ -12,7 +12,7 @@ use crate::error::Result;
 
 /// The number of page-locked buffers that are kept for reuse.
 const KEPT: usize = 2;
-/// Numbers that a worker copies at a time.
+/// The length of the pieces of a buffer that worker threads copy.
 const PART: usize = 1 << 16;
 
 /// A page-locked buffer on loan, which goes back to the device on drop.

@@ -5,22 +5,22 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::setters::setters;
 
-/// The configuration of tuning: the range of settings, the number of trials, and the share of the data.
+/// The configuration of tuning: the range of settings, the number of trials, and the points that they use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TuneConfig {
     /// The number of settings to try.
     pub evaluations: usize,
-    /// The range of bandwidths, in median distances. Equal ends fix the bandwidth.
+    /// The range of bandwidths, in multiples of the median distance. Equal ends fix the bandwidth.
     pub bandwidth: (f64, f64),
-    /// The range of shapes. Equal ends fix the shape.
+    /// The range of the kernel's shape. Equal ends fix the shape.
     pub shape: (f64, f64),
     /// The share of the points that are held out for validation.
     pub validation: f64,
     /// The largest number of training points of a trial; `None` always uses all.
     pub search_points: Option<usize>,
-    /// The number of settings that are tried again on all points, if trials used a sample.
+    /// The number of settings that are tried again on all training points, if trials used a sample.
     pub confirm: usize,
     /// Fits the best setting once more on training and validation points together if `true`.
     pub refit: bool,

@@ -1,10 +1,11 @@
-//! The fit on so few points that none can be held out.
+//! Tuning and fit on so few points that none can be held out.
 //!
-//! Settings are validated by leaving one out. The regression without a point has a closed form at that point:
-//! `y_i - β_i / ((K + ridge·I)⁻¹)_ii`. It is unbiased under the identity metric only, because a learned metric depends
-//! on every label. So no metric is learned. Points whose class has no other point are left out of the validation. If
-//! all points are like that, the default kernel is used: a bandwidth of one median distance and shape 1, as far as in
-//! range.
+//! Settings are validated by leaving one out. The output of the regression without point i has a closed form at that
+//! point: `y_i - β_i / ((K + ridge·I)⁻¹)_ii`, with the one-hot label y_i, the coefficients β_i and the kernel matrix K.
+//! It is unbiased under the identity metric only, because a learned metric depends on every label. So no metric is
+//! learned. Points whose class has no other point are left out of the validation. If no point is left for the
+//! validation, the default kernel is used: a bandwidth of one median distance and shape 1, clamped to the configured
+//! ranges.
 
 use std::time::Instant;
 
@@ -67,7 +68,8 @@ pub(super) fn fit(job: Job<'_>, points: Part, basis: Option<&Matrix>) -> Result<
     let Some((kernel, quality)) = winner else {
         return Err(failure.unwrap_or(Error::Data("no setting was tried".into())));
     };
-    // The winner once more: its outputs give the probabilities, and its regression is the machine.
+    // Solve the best setting again: its leave-one-out outputs calibrate the probabilities, and its regression is the
+    // machine.
     let (_, outputs) = leave_one_out(&mut *session, kernel, rfm.ridge, &validation, &points.labels, context)?;
     let own: Vec<u32> = validation.iter().map(|&row| points.labels[row]).collect();
     let scale = OutputScale::calibrated(&outputs, &own, context);
@@ -102,12 +104,12 @@ fn rows_with_peers(labels: &[u32]) -> Vec<usize> {
     (0..labels.len()).filter(|&row| counts[labels[row] as usize] > 1).collect()
 }
 
-/// Returns one median distance and shape 1, clamped to the ranges.
+/// Returns the default bandwidth, one median distance, and the default shape, 1, clamped to the configured ranges.
 fn default_setting(config: &TuneConfig) -> (f64, f64) {
     (1.0f64.clamp(config.bandwidth.0, config.bandwidth.1), 1.0f64.clamp(config.shape.0, config.shape.1))
 }
 
-/// Solves a setting; returns its quality and its leave-one-out outputs at the validation rows.
+/// Solves the regression with this kernel; returns the quality and the leave-one-out outputs at the rows `validation`.
 fn leave_one_out(
     session: &mut dyn FitSession,
     kernel: Kernel,

@@ -1,8 +1,8 @@
-//! A small Gaussian process on the unit square, and its expected improvement.
+//! A small Gaussian process on the unit square, and its expected improvement. A place is a point of the unit square.
 //!
-//! The kernel is Matérn-5/2 with one length per coordinate. A fixed grid of lengths and noises is searched for the
-//! largest marginal likelihood, so nothing has to converge and nothing is random. With m observations, a few dozen at
-//! most, a grid point takes `O(m³)` and a prediction `O(m²)`.
+//! The kernel is Matérn-5/2 with one length scale per coordinate. A fixed grid of length scales and noise variances is
+//! searched for the largest marginal likelihood, so nothing has to converge and nothing is random. With m observations,
+//! a few dozen at most, a grid point takes `O(m³)` and a prediction `O(m²)`.
 
 use faer::Mat;
 
@@ -11,20 +11,20 @@ use crate::numeric::linalg;
 pub(super) type Place = [f64; 2];
 
 const LENGTHS: [f64; 5] = [0.08, 0.16, 0.32, 0.64, 1.28];
-/// Variances of the noise, as shares of the signal's variance.
+/// The noise variances of the grid, as shares of the signal's variance.
 const NOISES: [f64; 4] = [1e-4, 1e-2, 5e-2, 2e-1];
 
 pub(super) struct GaussianProcess {
     places: Vec<Place>,
     lengths: Place,
-    /// Mean and scale that standardise the observations.
+    /// The mean and the standard deviation (`scale`) that standardise the observations.
     mean: f64,
     scale: f64,
     /// The signal variance of the standardised observations.
     variance: f64,
-    /// (K + noise)⁻¹.
+    /// The inverse of the kernel matrix of the observed places plus noise.
     inverse: Mat<f64>,
-    /// The inverse times the standardised observations.
+    /// The product of `inverse` with the standardised observations.
     weights: Vec<f64>,
 }
 
@@ -75,7 +75,7 @@ impl GaussianProcess {
         best.map(|(_, process)| process)
     }
 
-    /// Returns mean and standard deviation at a place, in the units of the observations.
+    /// Returns the predicted mean and standard deviation at a place, in the units of the observations.
     pub(super) fn predict(&self, place: &Place) -> (f64, f64) {
         let similar: Vec<f64> = self.places.iter().map(|other| matern(place, other, &self.lengths)).collect();
         let mean: f64 = similar.iter().zip(&self.weights).map(|(a, b)| a * b).sum();
@@ -110,7 +110,8 @@ fn normal_density(z: f64) -> f64 {
     (-0.5 * z * z).exp() / std::f64::consts::TAU.sqrt()
 }
 
-/// Returns Φ(z) by a series or a continued fraction; the absolute error is below 1e-12.
+/// Returns the standard normal distribution function Φ(z) by a series or a continued fraction; the absolute error is
+/// below 1e-12.
 fn normal_cumulative(z: f64) -> f64 {
     if z.abs() < 4.0 {
         // Φ(z) = ½ + φ(z)·(z + z³/3 + z⁵/(3·5) + …)

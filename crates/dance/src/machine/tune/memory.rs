@@ -7,7 +7,9 @@ use crate::event::Event;
 use crate::machine::Part;
 use crate::numeric::matrix::Matrix;
 
-/// Reports the memory of the fit, warns if the device has less, and fails above the configured limit.
+/// Reports the memory of the fit, warns if the device has less, and returns an error above the configured limit.
+/// `sampled` is the number of points in the search if it uses a sample. The points are coordinates in `basis`, if there
+/// is one.
 pub(super) fn check(
     Job { device, classes, config, context, .. }: Job<'_>,
     [train, validation]: [&Part; 2],
@@ -45,9 +47,9 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Returns the bytes of the metric's root at its peak. In f64 these are the metric, its eigenvectors with their
-/// workspace, their products and the root, each d×d; in f32 the root itself. In a span, those in f64 are small, and the
-/// root has the dimensions `before`.
+/// Returns the number of bytes that the metric's root takes at its peak. In f64 these are the metric, its eigenvectors
+/// with their workspace, their products and the root, each d×d; in f32 the root itself. If points are coordinates in a
+/// span, d is small, and the f32 root has the `before` dimensions of the original points.
 fn root(d: usize, before: Option<usize>) -> u64 {
     let square = |side: usize| (side as u64).pow(2);
     8 * 6 * square(d) + 4 * square(before.unwrap_or(d))

@@ -3,19 +3,19 @@
 //!
 //! 1. **Search**: `evaluations` settings are tried. The first few are spread evenly. A Gaussian process on (log
 //!    bandwidth, shape) chooses the others by expected improvement. Each trial is a whole RFM loop. With more than
-//!    `search_points` training points the loops run on a stratified sample of that size, and all validation points
-//!    score them. Distances before any metric are computed once.
+//!    `search_points` training points the loops run on a stratified sample of that size, and are scored on all
+//!    validation points. Distances under the identity metric are computed once.
 //! 2. **Confirm**: if the search used a sample, the best few settings are tried again on all training points.
 //! 3. **Refit** (optional): the chosen setting and number of rounds are fitted on training and validation points
-//!    together. This is valid, because calibration points are others.
+//!    together. This is valid, because none of them is a calibration point.
 //!
 //! With too few validation points (under ten, or fewer than four points per class), every point is validated by leaving
 //! it out, and the metric stays the identity (`few.rs`).
 //!
 //! A trial ends after two rounds without improvement, and averages the AGOP over at most 4,000 points.
 //!
-//! Bandwidths are multiples of the median distance among training points before any metric, so that one range suits all
-//! data.
+//! Bandwidths are multiples of the median distance among training points under the identity metric, so that one range
+//! suits all data.
 //!
 //! ```
 //! use dance::machine::{Part, RfmConfig, tune::{self, TuneConfig}};
@@ -51,7 +51,7 @@ use crate::numeric::matrix::Matrix;
 pub use config::TuneConfig;
 use search::Search;
 
-/// Rounds without improvement after which a trial ends. A refit has no such limit.
+/// The number of rounds without improvement after which a trial ends. A refit has no such limit.
 const TRIAL_PATIENCE: usize = 2;
 /// The largest number of points over which a trial's AGOP is averaged.
 const TRIAL_AGOP_POINTS: usize = 4000;
@@ -63,9 +63,9 @@ const LARGEST_SAMPLE: f64 = 0.75;
 pub struct Tuned {
     /// The kernel machine.
     pub rfm: Rfm,
-    /// The rows of the points that it keeps: all, or the training points.
+    /// The rows of the points that the machine keeps: all after a refit, otherwise the training points.
     pub rows: Vec<usize>,
-    /// The rows of the validation points that it does not keep; empty after a refit.
+    /// The rows of the validation points, which the machine does not keep; empty after a refit.
     pub judges: Vec<usize>,
     /// The map from outputs to probabilities, calibrated on outputs of held-out points.
     pub scale: OutputScale,
@@ -75,7 +75,7 @@ pub struct Tuned {
     pub unit: f64,
     /// All trials in order; those on all points come last.
     pub trace: Vec<Evaluation>,
-    /// A sentence that says what was computed on how many points.
+    /// A sentence on the numbers of points on which each step was computed.
     pub fidelity: String,
 }
 
@@ -116,7 +116,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Tunes and fits; `basis` is the basis of the points' coordinates, if they have one.
+    /// Tunes and fits a machine. The points are coordinates in `basis`, if there is one.
     fn fit(self, points: Part, basis: Option<&Matrix>) -> Result<Tuned> {
         let Self { device, classes, rfm, config, context } = self;
         let Some([kept, held_out]) = parts(&points.labels, config)? else {
@@ -124,7 +124,7 @@ impl Job<'_> {
         };
         let (train, validation) = (points.select(&kept), points.select(&held_out));
 
-        // A sample pays only if it is much smaller, and if several settings are tried.
+        // A sample saves time only if it is much smaller, and if several settings are tried.
         let worthwhile = |most: &usize| (*most as f64) < LARGEST_SAMPLE * train.labels.len() as f64;
         let sampled = config.search_points.filter(|most| worthwhile(most) && config.trials() > 1);
         memory::check(self, [&train, &validation], basis, sampled)?;
@@ -162,7 +162,7 @@ impl Job<'_> {
         let (machine, rows, judges) = if config.refit {
             drop((train, validation, iterate));
             context.notice(&Event::Refitting { points: all });
-            // The number of rounds is that of the best iterate.
+            // The refit has as many rounds as the best iterate.
             let rounds = RfmConfig { rounds: best.round, patience: None, ..*rfm };
             let machine = Rfm::fit_in(device, points, basis, classes, kernel, &rounds, context)?;
             (machine, (0..all).collect(), Vec::new())
@@ -178,7 +178,7 @@ impl Job<'_> {
 fn parts(labels: &[u32], config: &TuneConfig) -> Result<Option<[Vec<usize>; 2]>> {
     const LEAST_VALIDATION: usize = 10;
     const LEAST_PER_CLASS: usize = 4;
-    /// The largest number of points that are left out one by one; with more, that costs more than the fit.
+    /// The largest number of points for which leave-one-out validation is used; with more, it costs more than the fit.
     const FEW: usize = 1500;
     let mut occurring = labels.to_vec();
     occurring.sort_unstable();
@@ -273,7 +273,7 @@ impl Stage<'_> {
         self.try_all(train, rfm, candidates.len() > 1, trace, |_| candidates.next())
     }
 
-    /// Tries the settings that `next` returns until it returns `None`; the best one wins.
+    /// Tries the settings that `next` returns until it returns `None`, and returns the best one.
     fn try_all(
         &self,
         train: &Part,
@@ -322,7 +322,7 @@ impl Stage<'_> {
     }
 }
 
-/// Returns a sentence on the trials behind the kernel.
+/// Returns a sentence on the numbers of trials and points from which the kernel was selected.
 fn describe(
     trace: &[Evaluation],
     searched: usize,

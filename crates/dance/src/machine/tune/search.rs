@@ -1,4 +1,4 @@
-//! The search: chooses the next setting to try.
+//! The search for the kernel's bandwidth and shape, which chooses the next setting to try.
 
 use super::TuneConfig;
 use super::gaussian_process::{GaussianProcess, Place};
@@ -7,16 +7,16 @@ use crate::numeric::random::Random;
 
 /// The number of evenly spread settings before the Gaussian process takes over.
 const SPREAD: usize = 8;
-/// The number of candidates per coordinate at which expected improvement is compared.
+/// The numbers of grid points per coordinate at which expected improvement is compared.
 const GRID: [usize; 2] = [49, 31];
-/// The stream of random numbers that shifts the even spread.
+/// The tag of the random stream that shifts the even spread.
 const PURPOSE: u64 = 0x7c1e;
 
-/// The search over (log bandwidth, shape).
+/// The search over pairs of log bandwidth and shape.
 pub(super) struct Search {
-    /// The lower ends of the ranges.
+    /// The lower ends of the ranges of log bandwidth and shape.
     low: Place,
-    /// The upper ends of the ranges.
+    /// The upper ends of the ranges of log bandwidth and shape.
     high: Place,
     /// The random shift of the even spread.
     shift: Place,
@@ -32,7 +32,8 @@ impl Search {
         }
     }
 
-    /// Returns the next (bandwidth, shape) after those tried; `validation` is the number of validation points.
+    /// Returns the next setting (bandwidth, shape) after those in `tried`; `validation` is the number of validation
+    /// points.
     pub(super) fn next(&mut self, tried: &[Evaluation], validation: usize) -> (f64, f64) {
         let place = if tried.len() < SPREAD {
             self.spread(tried.len())
@@ -42,7 +43,8 @@ impl Search {
         self.setting(place)
     }
 
-    /// Returns a term of an additive recurrence with the generalised golden ratio: every prefix is spread evenly.
+    /// Returns term number `index` of an additive recurrence with the generalised golden ratio: the first terms,
+    /// however many, are spread evenly over the unit square.
     fn spread(&self, index: usize) -> Place {
         const STEP: Place = [0.754_877_666_246_693, 0.569_840_290_998_053_3];
         std::array::from_fn(|k| (self.shift[k] + STEP[k] * index as f64).fract())
@@ -94,12 +96,12 @@ impl Search {
     }
 }
 
-/// Returns the accuracies, less a share of the losses that never outweighs one validation point.
+/// Returns for every trial its accuracy less a small share of its loss, which never outweighs one validation point.
 fn objective(tried: &[Evaluation], validation: usize) -> Vec<f64> {
     let weight = 0.25 / validation.max(1) as f64;
     let values: Vec<f64> =
         tried.iter().map(|trial| trial.quality.accuracy - weight * trial.quality.loss.min(4.0)).collect();
-    // A failed fit counts as the worst success: a much lower value would flatten everything else.
+    // A failed fit counts as the worst success: a much lower value would hide the differences between the others.
     let worst = tried.iter().zip(&values).filter(|(trial, _)| trial.quality.loss.is_finite());
     let worst = worst.map(|(_, &value)| value).fold(f64::INFINITY, f64::min);
     let worst = if worst.is_finite() { worst } else { 0.0 };
@@ -110,7 +112,7 @@ fn objective(tried: &[Evaluation], validation: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Returns the `count` best different settings tried so far, best first.
+/// Returns the `count` best settings (bandwidth, shape) in `tried`, best first.
 pub(super) fn best_places(tried: &[Evaluation], count: usize) -> Vec<(f64, f64)> {
     let mut order: Vec<&Evaluation> = tried.iter().collect();
     // The sort is stable: among equals the earlier one comes first.

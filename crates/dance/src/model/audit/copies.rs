@@ -1,12 +1,15 @@
-//! Near copies: groups of points with tiny distances, in the given space, in the metric of a model, and across parts.
+//! Near copies: groups of points at tiny distances, in the given space (embeddings as given, normalised to length 1) or
+//! in the metric of a model.
 //!
-//! Two points are near copies if their distance is at most a fifth of the median distance to the nearest point, in
-//! the same space. For a copy of a model's point the median among the points of the model, which may be denser, is a
-//! limit too. Chains of near copies form a group. Copies in the learned metric differ only in directions that the
-//! model ignores. Both kinds violate exchangeability if they lie in different parts.
+//! Two points are near copies if their distance is at most a fifth of the median distance from a point to its nearest
+//! neighbor, in the same space. A data point and a point of a model must also satisfy this with the median among the
+//! model's points, which may be smaller. Chains of near copies form a group. Copies in the learned metric differ only
+//! in directions that the model ignores. Copies of either kind violate exchangeability if they lie in different parts
+//! of a split.
 //!
-//! With a model, its points are compared too. A point of the data that the model holds itself is no copy: it has equal
-//! coordinates and the same id, or the same row if there are no ids. Its part is the part of the model.
+//! With a model, data points are compared with its points too. A model point with the same coordinates and the same id
+//! as a data point (the same row, if there are no ids) is the data point itself, not a copy. The data point then
+//! belongs to the part of the model that holds it, such as its calibration points.
 
 use std::collections::BTreeSet;
 
@@ -43,29 +46,30 @@ pub enum Space {
 /// A group of near copies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Copies {
-    /// The places of its points in the data set, ascending.
+    /// The rows of the group's points in the data set, ascending.
     pub rows: Vec<u32>,
-    /// Its points in the model, without those that are in the data set themselves.
+    /// The group's points in the model, without those that are data points themselves.
     pub model: Vec<ModelPoint>,
-    /// The space in which its links were found.
+    /// The space in which the group's points are near copies.
     pub space: Space,
-    /// The parts of its points by [`AuditOptions::parts`], and `fit`, `calibration` and `new` with a model.
+    /// The names of the parts that hold the group's points: those of [`AuditOptions::parts`], and with a model also
+    /// `fit`, `calibration` and `new`.
     pub parts: Vec<String>,
-    /// True if its points lie in several parts, so that these parts are not independent.
+    /// True if the group's points lie in several parts, so that these parts are not independent.
     pub across: bool,
 }
 
 /// A point of the data set whose coordinates the model holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OverlapPoint {
-    /// The place of the point in the data set.
+    /// The row of the point in the data set.
     pub row: usize,
-    /// The point of the model: the point itself, or the first of its copies.
+    /// The model's point: the data point itself, or the first copy of it if the model holds only copies.
     pub point: ModelPoint,
 }
 
-/// Finds groups of near copies, those across parts first, and the points that the model holds. `near` are the
-/// neighbors of the points in the given space.
+/// Finds groups of near copies, those across parts first, and the data points that the model holds. `given` holds the
+/// data points, normalised to length 1, and `near` the neighbors of each.
 pub(super) fn find(
     device: &dyn Device,
     data: &Dataset,
@@ -106,13 +110,13 @@ pub(super) fn find(
     Ok((groups.finish(&points.others, given_part, model_part), points.overlap))
 }
 
-/// Returns the largest squared distance of near copies.
+/// Returns the largest squared distance of near copies, from the neighbors `near` of every point.
 fn limit(near: &Neighbors) -> f64 {
     let nearest = (0..near.len()).filter_map(|row| near.squared(row).first().copied()).collect();
     COPY * COPY * median(nearest).unwrap_or(0.0)
 }
 
-/// Maps points of a model to the given space, normalised to length 1. A point of length 0 remains as it is.
+/// Undoes the model's normalisation of `points`, and scales them to length 1. A point of length 0 is not scaled.
 fn as_given(model: &Dance, mut points: Matrix) -> Matrix {
     model.fitted.normalizer.undo(&mut points);
     for row in 0..points.rows() {
@@ -125,7 +129,7 @@ fn as_given(model: &Dance, mut points: Matrix) -> Matrix {
     points
 }
 
-/// The name of the part of points that the model does not hold.
+/// The part name of data points that the model does not hold.
 const NEW: &str = "new";
 
 /// Returns the name of a part of a model.
@@ -138,15 +142,16 @@ fn part_name(part: SeenAs) -> &'static str {
 
 /// The points of a model, compared with those of the data set.
 struct ModelPoints {
-    /// Points of the data set that the model holds, under any name.
+    /// Data points whose coordinates the model holds, with any id or row.
     overlap: Vec<OverlapPoint>,
-    /// The part of the model that holds each point of the data set under its name.
+    /// The part of the model that holds each data point with the same id or row; `None` if no part holds it.
     own: Vec<Option<SeenAs>>,
-    /// The other points of the model: points that it keeps, then points of which it keeps a hash.
+    /// The model's points that are not data points themselves: first points that the model keeps, then points of which
+    /// it keeps only a hash.
     others: Vec<ModelPoint>,
-    /// The other points that the model keeps, normalised; `None` if there are none.
+    /// The kept points at the beginning of `others`, normalised; `None` if there are none.
     normalised: Option<Matrix>,
-    /// Pairs of a point of the data set and an equal point among `others`.
+    /// Pairs of a data row and the index of an equal point in `others`.
     equal: Vec<(usize, usize)>,
 }
 
@@ -154,7 +159,7 @@ impl ModelPoints {
     fn new(model: &Dance, data: &Dataset) -> Result<Self> {
         let (parts, kept) = model.kept_points();
         let matches = model.find_points((&data.embeddings).into())?;
-        // An equal point of the same name is the point itself.
+        // An equal point with the same id or row is the data point itself.
         let (mut overlap, mut taken) = (Vec::new(), vec![false; kept.len()]);
         let mut itself: Vec<Option<&ModelPoint>> = Vec::with_capacity(data.len());
         for (row, Matches { kept: places, hashed }) in matches.iter().enumerate() {
@@ -194,18 +199,20 @@ impl ModelPoints {
     }
 }
 
-/// The bit of links in the given space. A group combines the bits of its links.
+/// The bit that marks links in the given space. A group has the bits of all its links.
 const GIVEN: u8 = 1;
-/// The bit of links in the learned metric.
+/// The bit that marks links in the learned metric.
 const LEARNED: u8 = 2;
 
-/// Groups of points that are chained by links (union-find): points of the data set, then those of the model.
+/// Groups of points that are connected by links (union-find). Data points have the first indices, model points the
+/// next.
 struct Groups {
-    /// The number of points of the data set.
+    /// The number of data points.
     own: usize,
-    /// A smaller point of the same group, or the point itself if it is the first.
+    /// For each point, the index of an earlier point of the same group, or its own index if it is the first of its
+    /// group.
     root: Vec<usize>,
-    /// The spaces of a group's links, at the first point of the group.
+    /// The space bits of each group's links, at the index of the group's first point.
     spaces: Vec<u8>,
 }
 
@@ -214,7 +221,8 @@ impl Groups {
         Self { own, root: (0..own).collect(), spaces: vec![0; own] }
     }
 
-    /// Links every query with its neighbors within the `limit`. The numbers of the neighbors begin at `first`.
+    /// Links every data point with its neighbors up to the squared distance `limit`. `first` is the index of the point
+    /// with neighbor id 0.
     fn link_all(&mut self, near: &Neighbors, limit: f64, first: usize, space: u8) {
         for row in 0..near.len() {
             for (&id, &squared) in near.ids(row).iter().zip(near.squared(row)) {
@@ -235,7 +243,7 @@ impl Groups {
         self.spaces[a.min(b)] |= self.spaces[a.max(b)] | space;
     }
 
-    /// Returns the first point of the group of a point.
+    /// Returns the first point of the group that holds the point `at`.
     fn first(&mut self, mut at: usize) -> usize {
         while self.root[at] != at {
             self.root[at] = self.root[self.root[at]];
@@ -244,8 +252,8 @@ impl Groups {
         at
     }
 
-    /// Returns all groups of several points, those across parts first. A point of the data set has a part by the
-    /// settings, `given_part`, and a part by the model, `model_part`.
+    /// Returns all groups of several points, those across parts first. A data row has the part `given_part` in the
+    /// user's split, and the part `model_part` in the model.
     fn finish<'a>(
         mut self,
         model: &[ModelPoint],
@@ -255,7 +263,8 @@ impl Groups {
         let mut groups = vec![(Vec::new(), Vec::new()); self.own];
         for point in 0..self.root.len() {
             let first = self.first(point);
-            // Every link begins at a point of the data set, so it is the first of its group. Other points are alone.
+            // Every link begins at a data point, so a linked group begins with a data point. Model points without a
+            // link are dropped.
             match (groups.get_mut(first), point.checked_sub(self.own)) {
                 (Some((rows, _)), None) => rows.push(point as u32),
                 (Some((_, others)), Some(other)) => others.push(model[other].clone()),

@@ -1,38 +1,40 @@
 //! Label errors: a list of given labels that are probably wrong, with a false discovery rate.
 //!
-//! **With trusted points**: the rule of Benjamini and Hochberg on conformal p-values of the given labels. The
-//! p-values come from a model whose calibration points have right labels. If other points determine the score, these
-//! p-values are positively dependent through the shared calibration points, and the rule is valid. The expected share
-//! of right labels in the list is at most the false discovery rate.
+//! **With trusted points**: the rule of Benjamini and Hochberg on conformal p-values of the given labels. The p-values
+//! come from a model whose calibration points have right labels. If the score function was learned on other points,
+//! these p-values are positively dependent through the shared calibration points, and the rule is valid. The expected
+//! share of right labels in the list is at most the false discovery rate.
 //!
-//! **Without trusted points** such p-values find nothing. The errors are among the points that every label is compared
-//! with, so the k-th smallest p-value is always k/n. A mixture model distinguishes errors from difficult labels by the
-//! classes that they fall on. A given label is a draw from
+//! **Without trusted points** such p-values find nothing. The errors are among the n points that every label is
+//! compared with, so the k-th smallest p-value is always k/n. A mixture model distinguishes errors from difficult
+//! labels by the classes that they fall on. At a point x with the leave-one-out posterior p(y|x) over c classes, the
+//! given label is a draw of y from
 //!
 //! ```text
 //! Σ_t w_t · p(y|x)^(1/t) / Σ_y p(y|x)^(1/t)  +  Σ_m v_m · [y among the m most probable]/m  +  ε/c
 //! ```
-//! - The first sum is the leave-one-out posterior at several temperatures t. It describes difficult labels, on which
-//!   people disagree: they fall on near classes.
-//! - The second sum is any law that does not rise with the rank of the label and ends at half of the classes, as a
-//!   mixture of flat laws. It describes points at which the experts are wrong, however certain they are.
-//! - The last part is a label error, which falls on any class.
+//! - The first sum is the posterior at several temperatures t, with weights w_t. It describes difficult labels, on
+//!   which people disagree: they fall on probable classes.
+//! - The second sum has uniform laws on the m most probable labels, with weights v_m. It approximates any law that does
+//!   not rise with the rank of the label and is 0 on the less probable half of the classes. It describes points at
+//!   which the experts are wrong, however certain they are.
+//! - The last part, with weight ε, is a label error, which falls on any class.
 //!
 //! Maximum likelihood gives the weights; its maximum is unique. The last part gives the probability that a label is an
-//! error. So errors are recognised by the number of labels on the farther half of the classes. The list is the longest
-//! whose mean probability of a right label is at most the false discovery rate.
+//! error. So the share of errors follows from the number of labels on the less probable half of the classes. The list
+//! of errors is the longest whose mean probability of a right label is at most the false discovery rate.
 //!
 //! The rate is valid if right labels follow such a mixture and errors fall on all classes equally. Then every listed
-//! label is right with the computed probability, given points and labels. Errors on near classes look like difficult
-//! labels and are not listed.
+//! label is right with the computed probability, given points and labels. Errors on probable classes look like
+//! difficult labels and are not listed.
 
 use crate::context::Context;
 
-/// Temperatures of the posterior.
+/// The temperatures t of the posterior in the mixture.
 const TEMPERATURES: [f64; 3] = [0.5, 1.0, 2.0];
 /// The least number of EM steps.
 const STEPS: usize = 300;
-/// The least number of label updates in all EM steps. Few labels need more steps to converge, and these are cheap.
+/// The smallest product of EM steps and labels. A small data set needs more steps to converge, and they are cheap.
 const UPDATES: usize = 450_000;
 
 /// The probabilities of errors among the given labels of points.
@@ -40,21 +42,22 @@ const UPDATES: usize = 450_000;
 pub struct LabelErrors {
     /// The probability that each label is an error.
     pub probability: Vec<f64>,
-    /// The share of points whose label conforms no better. It is no valid p-value here, since errors are among these
-    /// points.
+    /// For each point, the share of points whose given label has no larger log posterior. It is no valid p-value, since
+    /// some of these points have wrong labels.
     pub p_values: Vec<f64>,
-    /// The log odds of the best other label against the given label.
+    /// The logarithm of the odds of the most probable other label against the given label, for each point.
     pub odds: Vec<f64>,
-    /// The best other label.
+    /// The most probable other label of each point.
     pub suggested: Vec<u32>,
-    /// The most probable of all labels.
+    /// The most probable of all labels, for each point.
     pub best: Vec<u32>,
-    /// The share of labels that are errors.
+    /// The estimated share of labels that are errors.
     pub share: f64,
 }
 
 impl LabelErrors {
-    /// Takes the leave-one-out log posteriors of every label, points × classes, of at least two classes.
+    /// Estimates label errors from `logs`, the leave-one-out log posteriors of every label (points × classes, at least
+    /// two classes).
     pub(crate) fn new(logs: &[f64], classes: usize, labels: &[u32], context: &Context<'_>) -> Self {
         let row = |at: usize| &logs[at * classes..(at + 1) * classes];
         let own: Vec<f64> = labels.iter().enumerate().map(|(at, &label)| row(at)[label as usize]).collect();
@@ -65,7 +68,7 @@ impl LabelErrors {
                 _ => Some(label),
             })
         };
-        // The best other label, and the best of all labels.
+        // The most probable other label, and the most probable of all labels.
         let rows = 0..labels.len();
         let suggested: Vec<u32> =
             rows.clone().map(|at| largest(at, Some(labels[at])).unwrap_or(labels[at])).collect();
@@ -79,7 +82,8 @@ impl LabelErrors {
         Self { probability, p_values, odds, suggested, best, share }
     }
 
-    /// Returns the longest list whose mean probability of a right label is at most `fdr`, most probable errors first.
+    /// Returns the rows of the longest list whose mean probability of a right label is at most the false discovery rate
+    /// `fdr`, most probable errors first.
     pub fn list(&self, fdr: f64) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.probability.len()).collect();
         order.sort_by(|&a, &b| self.probability[b].total_cmp(&self.probability[a]).then(a.cmp(&b)));
@@ -96,7 +100,8 @@ impl LabelErrors {
     }
 }
 
-/// Returns the probability of every given label under each part of the mixture, the errors last.
+/// Returns the probability of every given label under each part of the mixture. The last part is the uniform law of
+/// errors.
 fn parts(logs: &[f64], classes: usize, labels: &[u32], context: &Context<'_>) -> Vec<Vec<f64>> {
     let given = || logs.chunks_exact(classes).zip(labels);
     let own_at = |temperature: f64| -> Vec<f64> {
@@ -108,7 +113,7 @@ fn parts(logs: &[f64], classes: usize, labels: &[u32], context: &Context<'_>) ->
         given().map(of).collect()
     };
     let mut parts = context.map(TEMPERATURES.len(), |at| own_at(TEMPERATURES[at]));
-    // Labels of equal probability share the best of their places, so that ties do not look like errors.
+    // Labels of equal probability all get the best of their ranks, so that ties do not look like errors.
     let before = |(row, &label): (&[f64], &u32)| row.iter().filter(|&&log| log > row[label as usize]).count();
     let before: Vec<usize> = given().map(before).collect();
     for most in nearest(classes) {
@@ -119,7 +124,7 @@ fn parts(logs: &[f64], classes: usize, labels: &[u32], context: &Context<'_>) ->
     parts
 }
 
-/// Returns the numbers m of most probable classes of the flat laws: 2, 4, 8 … up to half of all classes.
+/// Returns the sizes m of the uniform laws on the m most probable labels: 2, 4, 8 … and half of all classes.
 fn nearest(classes: usize) -> Vec<usize> {
     let half = classes / 2;
     let mut all: Vec<usize> =
@@ -128,7 +133,8 @@ fn nearest(classes: usize) -> Vec<usize> {
     all
 }
 
-/// Returns the weight of the last part, and every label's probability of coming from it, by EM.
+/// Returns the weight of the mixture's last part, and for every label the probability that it comes from this part, by
+/// EM.
 fn errors(parts: &[Vec<f64>], n: usize) -> (f64, Vec<f64>) {
     let count = parts.len();
     let by_label: Vec<f64> = (0..n * count).map(|at| parts[at % count][at / count]).collect();
@@ -179,8 +185,8 @@ mod tests {
         drawn.unwrap_or(0)
     }
 
-    /// Draws log posteriors, labels, and which of them are errors. The share `flat` of the right labels falls
-    /// anywhere on the nearer half of the classes.
+    /// Draws log posteriors, labels, and flags that mark errors. A share `flat` of the right labels is uniform on the
+    /// more probable half of the classes.
     fn sample(classes: usize, flat: f64, random: &mut Random) -> (Vec<f64>, Vec<u32>, Vec<bool>) {
         let (mut logs, mut labels, mut errors) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..2000 {
@@ -199,8 +205,8 @@ mod tests {
         (logs, labels, errors)
     }
 
-    /// The rate holds for labels drawn from the mixture, and errors are found. It does not hold without the flat
-    /// parts if labels come from them.
+    /// For labels drawn from the mixture, lists keep the false discovery rate and errors are found. Without the uniform
+    /// parts of the mixture, lists exceed the rate if labels come from these parts.
     #[test]
     fn a_list_has_at_most_the_false_discovery_rate() {
         let context = Context::new(1).unwrap();

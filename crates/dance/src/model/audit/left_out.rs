@@ -1,12 +1,13 @@
 //! Leave-one-out log posteriors of every label at every point, for the audit of labels.
 //!
-//! Two experts have a closed form without the point. One is prototypes in the whitened space ([`leave_one_out`]). The
-//! other is kernel ridge regression in the given space, with a Laplace kernel one median distance wide. With
-//! `B = (K+ρI)⁻¹` and one-hot Y, its output at i without i is `Y_i - (BY)_i / B_ii`. A conditional logit weighs the two
-//! experts. The only parameter that is searched for is the shrinkage of the covariance.
+//! Two experts have leave-one-out outputs in closed form. One is prototypes in the whitened space ([`leave_one_out`]).
+//! The other is kernel ridge regression in the given space, with a Laplace kernel whose bandwidth is the median
+//! distance. With the kernel matrix K, the ridge ρ, `B = (K+ρI)⁻¹` and the one-hot labels Y, its output at point i
+//! after training without i is `Y_i - (BY)_i / B_ii`. A conditional logit weighs the two experts. Only the shrinkage of
+//! the covariance is found by a search.
 //!
-//! Cost: an eigendecomposition (10d³), products of points with means (2nd(d+c)), and 2m³/3 for every regression of
-//! m ≤ [`MOST`] points.
+//! Cost, for n points with d dimensions and c classes: an eigendecomposition (10d³), products of points with means
+//! (2nd(d+c)), and 2m³/3 for every regression on m ≤ [`MOST`] points.
 
 use crate::context::Context;
 use crate::device::{Device, FitPoints, cpu};
@@ -17,17 +18,17 @@ use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
 use crate::posterior::{ConditionalLogit, leave_one_out, log_sum};
 
-/// The most points of a regression. More points are dealt out to several regressions, each point to one.
+/// The largest number of points of one regression. More points are divided at random among several regressions.
 const MOST: usize = 4000;
 /// The ridge ρ. It is large, as labels may be wrong and must not be interpolated.
 const RIDGE: f64 = 0.1;
-/// The smallest output of a regression.
+/// The smallest output of a regression; smaller ones are raised to it before they become probabilities.
 const FLOOR: f32 = 1e-3;
-/// The purpose of the random numbers that deal points out to regressions.
+/// The tag of the random stream that divides points among regressions.
 const DEAL_PURPOSE: u64 = 0xf01d;
 
-/// Returns the log posteriors of every label, points × classes. The experts of each point are trained on all other
-/// points. `points` are normalised.
+/// Returns the log posterior of every label at every point, points × classes. The experts for a point are trained on
+/// all other points. `points` are normalised.
 pub(crate) fn left_out(
     device: &dyn Device,
     points: &Part,
@@ -48,7 +49,7 @@ pub(crate) fn left_out(
     Ok(logs.as_slice().to_vec())
 }
 
-/// Returns the logs of the leave-one-out outputs of a kernel ridge regression at every point.
+/// Returns the logs of leave-one-out class probabilities by kernel ridge regression, points × classes.
 fn regression(
     device: &dyn Device,
     points: &Part,
@@ -83,7 +84,7 @@ fn regression(
     Ok(logs)
 }
 
-/// Returns the leave-one-out outputs of one regression.
+/// Returns the leave-one-out outputs of one regression on `points`.
 fn outputs(
     device: &dyn Device,
     points: &Part,

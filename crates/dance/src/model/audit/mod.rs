@@ -1,10 +1,11 @@
-//! Audit of a labelled data set: label errors, copies, outliers, suspicious classes, order of rows.
+//! Audit of a labelled data set: label errors, near copies, outliers, suspicious classes, and order of rows.
 //!
-//! No result about a point depends on a fit to that point. Labels are tested by experts that are trained on [all
-//! other points](crate::model::audit::label_errors::LabelErrors). Copies and outliers follow from neighbors in the
-//! given space, normalised to length 1. Classes with two modes are tested on points that did not find the modes
-//! ([`TwofoldClass`]). With a model whose calibration points are trusted, its p-values test the labels instead.
-//! Copies are then searched in its metric and among its points too, and points that the model holds are listed.
+//! No result about a point depends on a fit to that point. Labels are tested by experts that are trained on [all other
+//! points](crate::model::audit::label_errors::LabelErrors). Copies and outliers follow from neighbors in the given
+//! space, normalised to length 1. Tests for two modes in a class use other points than those that located the modes
+//! ([`TwofoldClass`]). With a model whose calibration labels are trusted, the model's p-values test the labels instead.
+//! Copies are then searched in the model's metric and among its points too, and data points that the model holds are
+//! listed.
 
 mod copies;
 mod label_errors;
@@ -28,86 +29,86 @@ use crate::model::median::median;
 use crate::neighbors::{Index, Neighbors};
 use crate::stream::{Martingale, NOVELTY_NEIGHBORS};
 
-/// Robust standard deviations of the log distance beyond which a point is an outlier.
+/// A point is an outlier if its log distance is more than this many robust standard deviations above the median.
 const FAR: f64 = 5.0;
 /// The number of points below which a class is rare.
 pub const RARE: usize = 5;
-/// The share of confused points of each of two classes from which on they may be one class.
+/// Two classes may be one class if at least this share of the points of each fits the other class best.
 const CONFUSED: f64 = 0.3;
-/// The number of rows at the beginning with which the first tested row is compared.
+/// The number of rows at the beginning that are not tested for order; the first tested row is ranked among them.
 const FIRST: usize = 20;
 
 /// The settings of an audit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AuditOptions<'a> {
-    /// The false discovery rate of the label errors, and of the classes with two modes.
+    /// The false discovery rate of the list of label errors, and of the list of classes with two modes.
     pub fdr: f64,
-    /// The probability of a false alarm for a random order.
+    /// The probability of a false alarm, in the tests of order, if the order of rows is random.
     pub false_alarm: f64,
     /// The seed of random draws and of broken ties.
     pub seed: u64,
-    /// The part of a split of every point, if it is known.
+    /// The part of a split to which each point belongs, such as `train` or `test`, if known.
     pub parts: Option<&'a [String]>,
 }
 
 /// A label that is probably wrong.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LabelError {
-    /// The place of the point in the data set.
+    /// The row of the point in the data set.
     pub row: usize,
-    /// The given class.
+    /// The class id of the given label.
     pub label: u32,
-    /// The most probable other class.
+    /// The class id of the most probable other label.
     pub suggested: u32,
-    /// The probability that the label is an error; `None` with a model.
+    /// The probability that the label is an error; `None` if a model tests the labels.
     pub probability: Option<f64>,
     /// The p-value of the given label.
     pub p_value: f64,
-    /// The nearest points.
+    /// The rows of the nearest points.
     pub neighbors: Vec<u32>,
 }
 
 /// A point far from all others.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outlier {
-    /// The place of the point in the data set.
+    /// The row of the point in the data set.
     pub row: usize,
-    /// The distance to the 5th neighbor, as robust standard deviations of its logarithm above the median.
+    /// The logarithm of the distance to the 5th neighbor, in robust standard deviations above the median.
     pub deviations: f64,
-    /// The nearest points.
+    /// The rows of the nearest points.
     pub neighbors: Vec<u32>,
 }
 
 /// Two classes that are confused with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ConfusedClasses {
-    /// The classes.
+    /// The ids of the two classes.
     pub classes: [u32; 2],
     /// The share of points of each class that fit the other class best.
     pub shares: [f64; 2],
 }
 
-/// The test of one property of the rows for a random order.
+/// The result of a test whether one property of the rows is in random order.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Order {
     /// The property: `label` or `distance`.
     pub by: &'static str,
     /// The largest capital of a martingale that bets against a random order; it starts at 1.
     pub evidence: f64,
-    /// True if the order is not random, at the level of false alarms.
+    /// True if the test rejects a random order.
     pub ordered: bool,
 }
 
-/// The findings about a labelled data set. Rows are places in the data set, classes are its class ids.
+/// The findings about a labelled data set. Points are row numbers of the data set, classes are class ids.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Audit {
     /// Labels that are probably wrong, most suspicious first.
     pub label_errors: Vec<LabelError>,
-    /// The log odds of the best other label against the given label, for every point.
+    /// The logarithm of the odds of the most probable other label against the given label, for every point.
     pub odds: Vec<f64>,
-    /// The estimated share of labels that are errors; `None` with a model.
+    /// The estimated share of labels that are errors; `None` if a model tests the labels.
     pub error_share: Option<f64>,
-    /// The rule that makes the list of label errors, and its assumptions.
+    /// The rule that selects the label errors, and its assumptions, in words.
     pub rule: &'static str,
     /// Groups of near copies, those across parts first.
     pub copies: Vec<Copies>,
@@ -121,12 +122,12 @@ pub struct Audit {
     pub rare: Vec<(u32, usize)>,
     /// Tests of the order of rows.
     pub order: Vec<Order>,
-    /// Points that the model holds.
+    /// Data points that the model holds.
     pub seen: Vec<OverlapPoint>,
 }
 
 impl Audit {
-    /// Audits `data`. With a `model`, labels are tested by its calibration points.
+    /// Audits `data`. With a `model`, the p-values of the model test the labels.
     pub fn new(
         device: &dyn Device,
         data: &Dataset,
@@ -143,7 +144,7 @@ impl Audit {
         let points = Part { embeddings, labels: data.labels.clone() };
         let index = Index::open(device, points.embeddings.clone(), context)?;
         let near = index.search_own(data.len(), NOVELTY_NEIGHBORS.min(data.len() - 1), context)?;
-        // Copies come first: only one of each group counts in the test for two modes.
+        // Copies are found first, since only one point of each group counts in the test for two modes.
         let (copies, seen) =
             copies::find(device, data, (&points.embeddings, &near), model, options, context)?;
         let twofold = twofold::find(&points.embeddings, data, &copies, (options.fdr, options.seed), context);
@@ -154,7 +155,7 @@ impl Audit {
             None => (estimated(data, &errors, options.fdr, &near), ESTIMATED_RULE),
             Some(model) => (trusted(model, data, &errors, options.fdr, &near, context)?, TRUSTED_RULE),
         };
-        // Outliers and the order follow from the distance to the last of the neighbors.
+        // Outliers and the test of order use the squared distance to the last of the neighbors.
         let far: Vec<f64> =
             (0..data.len()).map(|row| near.squared(row).last().copied().unwrap_or(0.0)).collect();
         let labels: Vec<f64> = data.labels.iter().map(|&label| f64::from(label)).collect();
@@ -174,7 +175,7 @@ impl Audit {
     }
 }
 
-/// Refuses settings out of range, and data that is too small.
+/// Returns an error if a setting is out of range or the data set is too small.
 fn check(data: &Dataset, options: AuditOptions<'_>) -> Result<()> {
     if !(options.fdr > 0.0 && options.fdr < 1.0) {
         return Err(Error::config("fdr", options.fdr, "between 0 and 1, such as 0.1"));
@@ -198,7 +199,7 @@ const ESTIMATED_RULE: &str = "an estimate: holds if right labels follow the clas
 const TRUSTED_RULE: &str = "Benjamini-Hochberg on conformal p-values: holds if the labels of the model's calibration \
      points are right and the points come from the same source";
 
-/// Lists label errors by their estimated probability.
+/// Returns the label errors at the false discovery rate `fdr`, from their estimated probabilities.
 fn estimated(data: &Dataset, errors: &LabelErrors, fdr: f64, near: &Neighbors) -> Vec<LabelError> {
     let label_error = |row: usize| LabelError {
         row,
@@ -211,10 +212,12 @@ fn estimated(data: &Dataset, errors: &LabelErrors, fdr: f64, near: &Neighbors) -
     errors.list(fdr).into_iter().map(label_error).collect()
 }
 
-/// The error level at which the method dance divides α between its two scores, for the p-values of labels.
+/// The error level α for which p-values of labels are computed. Only the method dance depends on it, since it divides α
+/// between its two scores.
 const LEVEL: f64 = 0.05;
 
-/// Lists label errors by the p-values of a model whose calibration points are trusted.
+/// Returns the label errors at the false discovery rate `fdr`, from the p-values of a model whose calibration labels
+/// are trusted.
 fn trusted(
     model: &Dance,
     data: &Dataset,
@@ -226,7 +229,7 @@ fn trusted(
     let scored = model.score(&data.embeddings, PredictOptions::default().best(false), context)?;
     let decision = model.decide(LEVEL)?;
     let p_value = |(row, id): (usize, Option<u32>)| {
-        // A label that the model does not have gets the counts of labels that are not listed.
+        // A label that the model does not have gets the counts of an unlisted label.
         let counts = scored.counts.get(row, id.unwrap_or(u32::MAX));
         decision.p_value(&scored.counts, counts)
     };
@@ -242,7 +245,7 @@ fn trusted(
     Ok(benjamini_hochberg(&p_values, fdr).into_iter().map(label_error).collect())
 }
 
-/// Finds points whose distance to their 5th neighbor is unusually large, from the squared distances `far`.
+/// Finds points whose distance to their 5th neighbor is unusually large. `far` holds the squared distances to it.
 fn outliers(far: &[f64], near: &Neighbors) -> Vec<Outlier> {
     let logs: Vec<f64> = far.iter().map(|squared| 0.5 * squared.max(f64::MIN_POSITIVE).ln()).collect();
     let center = median(logs.clone()).unwrap_or(0.0);
@@ -258,7 +261,8 @@ fn outliers(far: &[f64], near: &Neighbors) -> Vec<Outlier> {
     found
 }
 
-/// Finds pairs of classes of which many points fit the other class best.
+/// Finds pairs of classes in which many points of each fit the other class best. `best` is the most probable label of
+/// each point.
 fn confused_classes(best: &[u32], labels: &[u32], classes: usize) -> Vec<ConfusedClasses> {
     let mut pair_counts = std::collections::BTreeMap::new();
     let mut counts = vec![0usize; classes];
@@ -284,7 +288,8 @@ fn rare(data: &Dataset) -> Vec<(u32, usize)> {
     few.map(|(class, &count)| (class as u32, count)).collect()
 }
 
-/// Tests the order of rows by a martingale, which ranks every row among those before it.
+/// Tests whether `scores`, one per row, are in random order, by a martingale that ranks every score among those before
+/// it.
 fn order(by: &'static str, scores: &[f64], options: AuditOptions<'_>) -> Result<Order> {
     let first = FIRST.min(scores.len() / 2).max(1);
     let mut martingale = Martingale::new(scores[..first].to_vec(), options.seed)?;

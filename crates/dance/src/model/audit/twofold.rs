@@ -1,11 +1,12 @@
 //! Classes with two modes: their points form two groups with a gap between them.
 //!
-//! 2-means finds two groups in any data. So a third of a class finds the groups, and the other points test them,
-//! along the line through the two centres. Three adjacent intervals of the same length w lie around one centre,
-//! between the centres and around the other one. The length w is half the distance of the centres, where each point
-//! of a group is compared with its centre without the point. A law with one mode gives the middle interval at least
-//! as much probability as the lesser of its neighbors. Given the number of points in the middle and one neighbor, the
-//! count of the middle is then stochastically at least that of fair coins. So
+//! 2-means finds two groups in any data. So a third of the points of a class finds the groups. The other points test
+//! for a gap on the line through the two centres. Three adjacent intervals of the same length lie around one centre,
+//! between the centres and around the other centre. This length is half the distance of the centres; here a centre is
+//! the mean projection of the points of its group, each on a line that is computed without the point. A law with one
+//! mode gives the middle interval at least as much probability as the less probable outer one. Given the number of
+//! points in these two intervals, the count of the middle one is then stochastically at least the number of heads of as
+//! many fair coins. So, with the counts `middle` and `side` of the middle and of one outer interval,
 //!
 //! ```text
 //! p = max over both sides of P(Bin(side + middle, ½) ≤ middle)
@@ -13,7 +14,8 @@
 //!
 //! is a p-value for any number of points and any law whose projections have one mode (Gaussian, heavy-tailed, skewed).
 //! Twice the median over ten random cuts is also a p-value, and depends less on one draw. The rule of Benjamini and
-//! Hochberg makes the list of classes. One point of each group of near copies counts. `docs/method.md` has the proof.
+//! Hochberg makes the list of classes. Only one point of each group of near copies is used. `docs/method.md` has the
+//! proof.
 //!
 //! Cost: the inner products of at most 400 points of a class, and sums of them for each of the ten cuts.
 
@@ -26,29 +28,30 @@ use crate::model::audit::label_errors::benjamini_hochberg;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
 
-/// The fewest points of a class that is tested.
+/// The smallest number of points with which a class is tested.
 const LEAST: usize = 20;
-/// The most points of a class that are used.
+/// The largest number of points of a class that are used.
 const MOST: usize = 400;
 /// The number of random cuts of a class into training and test points.
 const CUTS: usize = 10;
-/// The most updates of a direction, or of two means.
+/// The largest number of steps of the power iteration, and of 2-means.
 const UPDATES: usize = 50;
-/// The purpose of the random numbers that cut a class.
+/// The tag of the random stream that draws and cuts the points of a class. The class id is added to it.
 const PURPOSE: u64 = 0x7770_f01d;
 
 /// A class with two modes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TwofoldClass {
-    /// The class.
+    /// The class id.
     pub class: u32,
     /// The p-value of the hypothesis that the points have one mode along every line.
     pub p_value: f64,
-    /// The points of the two groups, the larger group first, each in the order of the distance to its centre.
+    /// The rows of the two groups, the larger group first, each sorted by the distance to the group's centre.
     pub groups: [Vec<u32>; 2],
 }
 
-/// Finds the classes with two modes in the given space, at the false discovery rate `fdr`.
+/// Finds the classes with two modes in the given space, at the false discovery rate `fdr`. `copies` are groups of near
+/// copies.
 pub(super) fn find(
     points: &Matrix,
     data: &Dataset,
@@ -77,7 +80,7 @@ pub(super) fn find(
         (p_value, products.halves(&(0..rows.len()).collect::<Vec<_>>(), &mut random), rows)
     };
     let tests = context.map(classes.len(), test);
-    // Report the groups of all points of each class that the rule rejects.
+    // For each class that the rule lists, assign all points of the class to the two groups.
     let p_values: Vec<f64> = tests.iter().map(|test| test.0).collect();
     let mut found = Vec::new();
     for at in benjamini_hochberg(&p_values, fdr) {
@@ -123,7 +126,7 @@ fn groups_around(
     if one.len() >= other.len() { [one, other] } else { [other, one] }
 }
 
-/// The inner products of a class's points. Every mean, distance and projection is a sum of them.
+/// The inner products of all pairs of points of a class. Every mean, distance and projection is computed from them.
 struct Products {
     count: usize,
     values: Vec<f64>,
@@ -149,12 +152,12 @@ impl Products {
         self.values[one * self.count + other]
     }
 
-    /// Returns the mean product of a point with `others`.
+    /// Returns the mean inner product of a point with `others`.
     fn mean(&self, point: usize, others: &[usize]) -> f64 {
         others.iter().map(|&other| self.of(point, other)).sum::<f64>() / others.len() as f64
     }
 
-    /// Returns the p-value of one mode: twice the median over several cuts.
+    /// Returns the p-value of the hypothesis of one mode: twice the median over [`CUTS`] random cuts.
     fn p_value(&self, random: &mut Random) -> f64 {
         let mut order: Vec<usize> = (0..self.count).collect();
         let mut all = [1.0; CUTS];
@@ -195,7 +198,7 @@ impl Products {
         None
     }
 
-    /// Returns the side of the mean of every point along the first principal component, by power iteration.
+    /// Returns for every point its side of the mean along the first principal component, found by power iteration.
     fn sides(&self, points: &[usize], random: &mut Random) -> Vec<bool> {
         let means: Vec<f64> = points.iter().map(|&point| self.mean(point, points)).collect();
         let all = means.iter().sum::<f64>() / means.len().max(1) as f64;
@@ -357,8 +360,8 @@ mod tests {
         }
     }
 
-    /// A law with one mode raises false alarms at most at their level. Tested by the points that found the groups, it
-    /// raises more.
+    /// For laws with one mode, false alarms are at most as frequent as their level. They are more frequent if the
+    /// points that found the groups test them.
     #[test]
     fn false_alarms_are_at_most_at_their_level() {
         let mut random = Random::new(2, 1);

@@ -1,4 +1,5 @@
-//! Calibration tensors of a model file: novelty, and the scores that select the mix.
+//! Calibration tensors of a model file: distances for the novelty test, and scores that select the mix (the division of
+//! α between the two scores of the method dance).
 
 use super::tensors::Reader;
 use crate::conformal::{MixSelection, Reference};
@@ -8,13 +9,14 @@ use crate::scores::CalibrationScores;
 use crate::scores::PairedScores;
 use crate::stream::{NOVELTY_NEIGHBORS, Novelty};
 
-/// Reads the novelty distances of calibration points that no query joins.
+/// Reads the novelty test of a model in whose calibration no query is added to the calibration points: one squared
+/// distance for each of them.
 pub(super) fn novelty(reader: &Reader<'_>, reference: &Reference) -> Result<Novelty> {
     let neighbors = Novelty::neighbors(NOVELTY_NEIGHBORS, reference.len());
     Novelty::from_distances(reader.scores("calibration_distances", None)?, neighbors)
 }
 
-/// Reads the scores on which the mix is selected; `None` if the mix is not selected.
+/// Reads the scores from which the method dance selects its mix; `None` if the file has none because the mix is fixed.
 pub(super) fn selection(reader: &Reader<'_>, classes: usize) -> Result<Option<MixSelection>> {
     if !reader.has("tuning_offsets") {
         return Ok(None);

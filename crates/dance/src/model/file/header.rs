@@ -32,13 +32,13 @@ pub(super) struct Metadata {
     pub(super) bandwidth: f64,
     pub(super) shape: f64,
     pub(super) rounds: usize,
-    /// The mix by α, where α is text.
+    /// The mix of the method dance for some error levels α. The key is α as decimal text.
     pub(super) mix: BTreeMap<String, f64>,
     pub(super) guarantee: String,
     /// The overlap of the calibration points with the fit.
     pub(super) overlap: Overlap,
     pub(super) new_label_share: Option<Unseen>,
-    /// The experts of the method posterior.
+    /// The experts of the method posterior; `None` for other methods.
     pub(super) stack: Option<StackRecord>,
     /// The scale that maps outputs to probabilities.
     pub(super) scale: OutputScale,
@@ -127,8 +127,8 @@ fn parse<T: serde::de::DeserializeOwned>(path: &Path, key: &str, text: &str) -> 
         .map_err(|error| Error::format(path, format!("metadata `{key}` cannot be read: {error}")))
 }
 
-/// Returns the bytes of the file: length of the header, header, tensors. The widest numbers come first, so that all
-/// numbers are aligned.
+/// Returns the bytes of the file: length of the header, header, tensors. Tensors with the widest numbers come first, so
+/// that all numbers are aligned.
 pub(super) fn write(metadata: &Metadata, tensors: &BTreeMap<&'static str, Values<'_>>) -> Vec<u8> {
     let mut order: Vec<_> = tensors.iter().collect();
     order.sort_by_key(|(_, values)| std::cmp::Reverse(values.width()));
@@ -193,7 +193,7 @@ pub(super) fn read<'a>(file: &'a [u8], path: &'a Path) -> Result<(Metadata, Read
             ));
         }
     }
-    // The checksum is that of the file with the placeholder.
+    // The checksum is computed over the file with the placeholder in its place.
     let place = checksum_place(file).ok_or_else(|| damaged("it has no checksum"))?;
     let digits = place..place + NO_CHECKSUM.len();
     let mut hash = Sha256::new();

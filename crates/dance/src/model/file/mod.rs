@@ -2,9 +2,9 @@
 //!
 //! A file is written under a temporary name and renamed, so a file under its own name is always complete. Loading
 //! checks a SHA-256 of every byte but the checksum's own digits, then copies the tensors. Files are untrusted: every
-//! fault becomes an error that describes it, and no size in a file alone makes an allocation.
+//! fault becomes an error that describes it, and no memory is allocated only because a file states a size.
 //!
-//! The bytes of a model do not depend on the machine.
+//! The same model gives the same bytes on every machine.
 
 mod calibrated;
 mod header;
@@ -41,7 +41,7 @@ use tensors::{Reader, Values};
 /// The format of model files that this version writes and reads.
 pub const FORMAT: u32 = 1;
 
-/// Error levels for which the metadata hold the mix. The mix of others is selected from the tuning tensors.
+/// Error levels for which the metadata hold the mix. For other error levels it is selected from the tuning tensors.
 const NAMED_ALPHAS: [f64; 4] = [0.01, 0.05, 0.1, 0.2];
 
 /// Returns the SHA-256 of a data set's embeddings, labels and class names, in hexadecimal.
@@ -61,7 +61,7 @@ pub fn hash_of(data: &Dataset) -> String {
     hexadecimal(&hash.finalize())
 }
 
-/// Writes bytes in hexadecimal.
+/// Returns bytes as hexadecimal digits.
 fn hexadecimal(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::new(), |mut text, byte| {
@@ -227,7 +227,8 @@ impl Dance {
             ("reference", Values::Matrix(&self.reference)),
             ("reference_labels", Values::Labels(&self.predictor.reference_labels()[..self.reference.rows()])),
         ]);
-        // Novelty follows from the neighbors of the bag, or from distances.
+        // Full calibration computes novelty from neighbors of calibration points, other calibrations from their
+        // distances.
         if let Some(neighbors) = self.predictor.bag_neighbors() {
             let (ids, columns) = neighbors.table();
             tensors.insert("bag_neighbors", Values::Ids(ids, columns));
@@ -290,7 +291,7 @@ fn insert_names<'a>(
     }
 }
 
-/// Refuses metadata that contradict themselves.
+/// Returns an error if metadata contradict each other.
 fn check_metadata(metadata: &Metadata, reader: &Reader<'_>) -> Result<()> {
     let (classes, fit_classes) = (metadata.classes.len(), metadata.fit_classes);
     if classes < fit_classes || fit_classes == 0 {
@@ -347,7 +348,7 @@ fn read_fitted(metadata: &Metadata, config: Config, reader: &Reader<'_>) -> Resu
     })
 }
 
-/// Reads the hashes and rows of the validation points, if the machine does not keep them.
+/// Reads the hashes and rows of validation points that the machine does not keep; there may be none.
 fn read_validation_points(reader: &Reader<'_>) -> Result<Judges> {
     if !reader.has("judge_hashes") {
         return Ok(Judges::default());

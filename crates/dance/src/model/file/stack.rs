@@ -65,7 +65,7 @@ pub(super) fn open(
     let rfm = &fitted.rfm;
     let d = rfm.train.cols();
     let StackRecord { experts, centred, log_loss, sharpness, whole, seed, clusters, offsets } = record;
-    // Settings that no fit makes would fail later, far from this file.
+    // Settings that no fit makes are refused here, since later errors would not name the file.
     let valid = !experts.is_empty() && experts.iter().all(ExpertSettings::is_valid) && clusters.is_valid();
     let mut settings = StackSettings::new(experts, None, log_loss.unwrap_or(f64::NAN), clusters, seed);
     (settings.centred, settings.offsets) = (centred, offsets);
@@ -80,7 +80,8 @@ pub(super) fn open(
         return Err(reader.problem("`whitening` is missing; the file is damaged"));
     }
     settings.whole = whole.min(settings.whole); // a larger number in a damaged file would take memory
-    // In full calibration there is a score for every calibration point of the file, and the experts train on these.
+    // In full calibration there is a score for every calibration point, and the experts are trained on these points
+    // too.
     let trains_on_bag = calibrates != PosteriorCalibration::Split;
     let points = trains_on_bag.then_some(calibration.1.len());
     let mut scores = reader.scores("posterior_scores", points)?;

@@ -12,7 +12,7 @@ pub(super) enum Values<'a> {
     Matrix(&'a Matrix),
     Floats(&'a [f32]),
     Labels(&'a [u32]),
-    /// Numbers row by row, and the number of columns.
+    /// A table of numbers, row by row, and its number of columns.
     Ids(Vec<u32>, usize),
     Scores(&'a [f64]),
     Offsets(&'a [usize]),
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a table with the given number of rows, of numbers below `bound`.
+    /// Reads a table of numbers below `bound`, with `rows` rows.
     pub(super) fn ids(&self, name: &str, rows: usize, bound: usize) -> Result<Vec<u32>> {
         let (shape, data) = self.tensor(name, Dtype::U32)?;
         let &[found, columns] = &shape[..] else {
@@ -217,7 +217,7 @@ impl<'a> Reader<'a> {
         Err(self.problem(format!("`{name}` does not ascend from 0 to {end}")))
     }
 
-    /// Reads a list of one type.
+    /// Reads a list of numbers of the type `kind`.
     fn vector<T, const N: usize>(
         &self,
         name: &str,

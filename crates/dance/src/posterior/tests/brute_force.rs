@@ -1,9 +1,9 @@
-//! Every posterior rebuilt from the formulas, in plain loops.
+//! A brute force for tests, which rebuilds every posterior from the formulas, in plain loops.
 
 use crate::posterior::tests::Case;
 use crate::posterior::{ByClass, ExpertSettings, Matrix, Part, PosteriorCalibration, StackSettings};
 
-/// One point of what experts look at: in every space, with its label.
+/// A point in every space, with its label.
 #[derive(Clone)]
 struct Point {
     spaces: [Vec<f64>; 3],
@@ -43,7 +43,7 @@ pub(crate) fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
     b
 }
 
-/// The kernel, as it is or spanned by landmarks.
+/// Returns the kernel of a ridge expert, computed directly or spanned by landmarks.
 fn kernel(
     settings: &StackSettings,
     expert: &ExpertSettings,
@@ -74,8 +74,8 @@ fn kernel(
     }
 }
 
-/// Evidence of a point for every label from others, by the formulas.
-fn evidence(
+/// Returns the log posteriors of a point for every label from `others`, by the formulas.
+fn log_posteriors(
     settings: &StackSettings,
     fit: &[Point],
     point: &Point,
@@ -100,7 +100,7 @@ fn evidence(
                 })
                 .collect(),
             ExpertSettings::Ridge { ridge, softness, .. } => {
-                // One more than the others: the whole bag decides whether the kernel is spanned.
+                // The number of points decides whether landmarks span the kernel.
                 let value = kernel(settings, expert, fit, others.len());
                 let matrix: Vec<Vec<f64>> = (0..others.len())
                     .map(|i| {
@@ -133,12 +133,12 @@ fn evidence(
     sum
 }
 
-fn minus_log(evidence: &[f64], label: usize) -> f64 {
-    let most = evidence.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    most + evidence.iter().map(|e| (e - most).exp()).sum::<f64>().ln() - evidence[label]
+fn minus_log(log_posteriors: &[f64], label: usize) -> f64 {
+    let most = log_posteriors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    most + log_posteriors.iter().map(|e| (e - most).exp()).sum::<f64>().ln() - log_posteriors[label]
 }
 
-/// `(x-μ)/|x-μ|` with the mean μ of the fit points, and 0 where x is μ.
+/// Returns the direction `(x-μ)/|x-μ|` of a point x from the mean μ of the fit points, or 0 if x is μ.
 fn direction(point: &[f64], fitted: &[&[f32]]) -> Vec<f64> {
     let mean = |axis: usize| fitted.iter().map(|x| f64::from(x[axis])).sum::<f64>() / fitted.len() as f64;
     let from: Vec<f64> = point.iter().enumerate().map(|(axis, x)| x - mean(axis)).collect();
@@ -146,7 +146,7 @@ fn direction(point: &[f64], fitted: &[&[f32]]) -> Vec<f64> {
     from.iter().map(|x| if length > 1e-6 { x / length } else { 0.0 }).collect()
 }
 
-/// Every count, from posteriors that are rebuilt for every query, label and point.
+/// Returns the count of every query and label, from posteriors that are rebuilt for every query, label and point.
 pub(super) fn brute_force(
     case: &Case,
     settings: &StackSettings,
@@ -170,7 +170,7 @@ pub(super) fn brute_force(
     };
     let (fit, bag) = (points(&case.fit), points(&case.bag));
     let of = |point: &Point, others: &[Point]| {
-        minus_log(&evidence(settings, &fit, point, others, case.classes), point.label)
+        minus_log(&log_posteriors(settings, &fit, point, others, case.classes), point.label)
     };
     let count = |query: usize, label: u32| {
         let joined = place(case.queries.row(query), label);
@@ -179,7 +179,8 @@ pub(super) fn brute_force(
         if !split {
             all.push(joined.clone());
         }
-        // The mean of a class in the bag with the query, by the fit points alone, shrunk.
+        // The balanced offset of a class is the shrunken mean score of its calibration points and the query, by the fit
+        // points alone.
         let offset = |class: usize| {
             let members = bag.iter().chain([&joined]).filter(|point| point.label == class);
             let losses: Vec<f64> = members.map(|point| of(point, &fit)).collect();
@@ -188,15 +189,15 @@ pub(super) fn brute_force(
             if by_class == ByClass::Balanced && k > 0.0 {
                 k / (k + 3.0) * (mean - settings.log_loss)
             } else {
-                // Set by the fit part.
+                // Without balancing, the settings hold the offsets.
                 let fixed = by_class != ByClass::Balanced;
                 settings.offsets.get(class).copied().filter(|_| fixed).unwrap_or(0.0)
             }
         };
-        // These tests have one cluster, unless every class is one.
+        // These tests have a single cluster, so all points are compared unless every class is its own stratum.
         let compared = |point: &Point| by_class != ByClass::Each || point.label == label as usize;
         let reaches = |place: usize| {
-            // In disjoint mode calibration points are not among those that speak.
+            // In split calibration the experts are trained on the fit points alone.
             let skipped = if split { usize::MAX } else { fit.len() + place };
             let others: Vec<Point> =
                 (0..all.len()).filter(|&at| at != skipped).map(|at| all[at].clone()).collect();

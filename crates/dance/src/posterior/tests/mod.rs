@@ -1,5 +1,5 @@
-//! Counts against a brute force that rebuilds every posterior for every query and label from the formulas, in plain loops; and
-//! coverage on many draws.
+//! Tests that compare counts with a brute force, which rebuilds every posterior for every query and label from the
+//! formulas, in plain loops. Further tests check coverage on many draws.
 
 pub(super) mod brute_force;
 
@@ -17,7 +17,7 @@ struct Case {
 }
 
 impl Case {
-    /// Some copies in every other bag, and one class that nobody has.
+    /// Draws a random case with one class without points. Odd seeds add copies to the calibration points.
     fn random(seed: u64, random: &mut Random) -> Self {
         let (d, classes) = (3, 3 + seed as u32 % 3);
         Self {
@@ -35,7 +35,7 @@ fn part(points: &[Vec<f32>], labels: &[u32]) -> Part {
     Part { embeddings: Matrix::new(points.concat(), points.len(), cols).unwrap(), labels: labels.to_vec() }
 }
 
-/// Points around class centers; `repeat` of them are copies of earlier ones with labels of their own.
+/// Draws points around class centers. The last `repeat` points are copies of earlier ones, with labels of their own.
 fn clusters(random: &mut Random, count: usize, classes: u32, dimensions: usize, repeat: usize) -> Part {
     let mut points: Vec<Vec<f32>> = Vec::new();
     let mut labels = Vec::new();
@@ -72,7 +72,7 @@ fn random_map(random: &mut Random, d: usize) -> Matrix {
 
 fn settings_of(experts: Vec<ExpertSettings>, d: usize, random: &mut Random) -> StackSettings {
     let mut settings = StackSettings::new(experts, Some(random_map(random, d)), 0.0, Clusters::default(), 3);
-    // Of some of the classes; every other stack has none.
+    // Three classes have offsets, and a random half of the stacks has none.
     let offsets = (0..3).map(|_| 0.6 * random.normal());
     settings.offsets = offsets.collect();
     if random.below(2) == 0 {
@@ -85,7 +85,7 @@ fn ridge(space: Space, weight: f64, softness: f64) -> ExpertSettings {
     ExpertSettings::Ridge { weight, space, bandwidth: 1.7, shape: 0.7, ridge: 0.05, softness }
 }
 
-/// Each expert alone, and all together.
+/// Returns stacks of a single expert, and stacks of several experts.
 fn stacks() -> Vec<Vec<ExpertSettings>> {
     let prototypes = ExpertSettings::Prototypes { weight: 0.4, shrinkage: 0.5, prior: 0.5 };
     let heavy = ExpertSettings::Prototypes { weight: 0.7, shrinkage: 0.5, prior: 4.0 };
@@ -131,7 +131,7 @@ fn compare(case: &Case, settings: &StackSettings, calibrates: PosteriorCalibrati
         let sum: f32 = probabilities.row(query).iter().sum();
         assert!((sum - 1.0).abs() < 1e-5);
     }
-    // A query alone and in company: the same to the last bit.
+    // A query has the same results alone and among other queries, to the last bit.
     let last = case.queries.rows() - 1;
     let (alone, probability) = stack.answer(&case.queries.select(&[last]), &context).unwrap();
     assert_eq!(alone.row(0).1, counts.row(last).1);
@@ -164,13 +164,13 @@ fn nasty_bags_too() {
     let lattice_labels: Vec<u32> = (0..12).map(|at| at % 3).collect();
     let copies = |count: usize| vec![same.clone(); count];
     let cases = [
-        // All points the same.
+        // All points are equal.
         (part(&copies(4), &[0, 1, 0, 1]), part(&copies(5), &[0, 1, 1, 0, 2]), copies(2)),
-        // A lattice, where distances tie; queries are points of it.
+        // Points of a lattice, so that distances tie. The queries are points of the lattice too.
         (part(&lattice[..5], &lattice_labels[..5]), part(&lattice, &lattice_labels), lattice[3..6].to_vec()),
-        // Classes of one point; one only in the fit part, two only in the bag.
+        // Classes of one point: class 3 has only a fit point, classes 2 and 4 only a calibration point.
         (part(&lattice[..3], &[0, 1, 3]), part(&lattice[4..9], &[0, 1, 2, 4, 1]), lattice[7..9].to_vec()),
-        // A bag of one point.
+        // A single calibration point.
         (part(&lattice[..4], &[0, 1, 0, 1]), part(&lattice[5..6], &[1]), lattice[5..7].to_vec()),
     ];
     for (fit, bag, queries) in cases {
@@ -209,8 +209,8 @@ fn counts_by_class_are_those_of_a_brute_force() {
     }
 }
 
-/// Coverage over many draws of bag and query lies in the beta-binomial band of exact p-values: at least 1-α, and above it by at
-/// most 1/(n+1) as long as scores do not tie.
+/// Coverage over many draws of calibration points and a query is that of exact p-values, up to chance: at least 1-α,
+/// and above it by at most 1/(n+1) for n calibration points, as long as scores do not tie.
 #[test]
 fn coverage_is_nominal_for_fresh_draws() {
     let context = Context::new(2).unwrap();
@@ -237,7 +237,8 @@ fn coverage_is_nominal_for_fresh_draws() {
             }
         }
         for (&covered, &alpha) in covered.iter().zip(&alphas) {
-            // Exactly ⌈(1-α)(n+1)⌉/(n+1), four standard errors either way: an index off by one leaves it for n = 20.
+            // The expected coverage is ⌈(1-α)(n+1)⌉/(n+1). For α = 0.05 and n = 20, an index off by one differs by more
+            // than four standard errors.
             let exact = (f64::from(n as u32) + 2.0 - f64::from(least_count(alpha, n))) / (n as f64 + 1.0);
             let found = covered as f64 / f64::from(draws);
             let error = (exact * (1.0 - exact) / f64::from(draws)).sqrt();

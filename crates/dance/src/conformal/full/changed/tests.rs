@@ -1,11 +1,11 @@
-//! Counts in a changed bag equal the counts in the bag written out.
+//! Tests that counts in a changed bag equal the counts in a bag that is written out in full.
 
 use super::*;
 use crate::method::ByClass;
 use crate::numeric::random::Random;
 use crate::scores::by_class::{Clusters, Strata};
 
-/// One point of the bag: its label, its scores before the query, and its change.
+/// One calibration point: its label, its scores before the query is added, and its change.
 struct Point {
     label: u32,
     before: Scores,
@@ -37,7 +37,7 @@ fn bag(n: usize, seed: u64) -> Vec<Point> {
         .collect()
 }
 
-/// Returns every score of the bag once the query carries `label`, from the definition.
+/// Returns every score of the bag if the query carries `label`, from the definition.
 fn written_out(bag: &[Point], label: u32, query: Scores) -> Vec<Scores> {
     let of = |point: &Point| match &point.change {
         None => point.before,

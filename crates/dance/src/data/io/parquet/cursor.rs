@@ -1,4 +1,4 @@
-//! Reading of an untrusted Parquet file's columns, each from start to end in batches of whole rows.
+//! Reading of the columns of an untrusted Parquet file, each from start to end in batches of whole rows.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -67,7 +67,7 @@ impl ParquetFile {
         Error::MissingKey { path: self.path.clone(), key: key.to_owned(), found: self.names(), help }
     }
 
-    /// Returns the first leaf under the top-level column `name`.
+    /// Returns the first leaf of the schema under the top-level column `name`.
     pub(super) fn find(&self, name: &str) -> Option<Column> {
         let columns = self.metadata.file_metadata().schema_descr().columns();
         let of_name = |leaf: &ColumnDescPtr| leaf.path().parts().first().is_some_and(|part| part == name);
@@ -77,7 +77,7 @@ impl ParquetFile {
     }
 }
 
-/// A leaf of the schema, under the name of its top-level column.
+/// A leaf of the schema, with the name of its top-level column and its index among all leaves (`place`).
 pub(super) struct Column {
     pub(super) place: usize,
     pub(super) leaf: ColumnDescPtr,
@@ -95,7 +95,8 @@ pub(super) struct ColumnCursor<T: DataType> {
     pub(super) column: Column,
     /// The number of the next row group.
     group: usize,
-    /// The compressed bytes that further row groups may have. Together row groups have no more bytes than the file.
+    /// The number of compressed bytes that the remaining row groups may have, since all row groups together have no
+    /// more bytes than the file.
     packed_left: u64,
     reader: Option<ColumnReaderImpl<T>>,
     values: Vec<T::T>,
@@ -117,7 +118,7 @@ impl<T: DataType> ColumnCursor<T> {
         }
     }
 
-    /// Returns the column's name for errors.
+    /// Returns the file and the column's name, for errors.
     pub(super) fn part(&self) -> FilePart<'_> {
         FilePart { path: &self.file.path, name: &self.column.name }
     }
@@ -151,7 +152,7 @@ impl<T: DataType> ColumnCursor<T> {
         let metadata = self.file.metadata.clone();
         let Some(group) = metadata.row_groups().get(self.group) else { return Ok(false) };
         self.group += 1;
-        // Refuse impossible sizes before anything is allocated.
+        // Return an error for impossible sizes before anything is allocated.
         let damaged = || self.part().error("has impossible sizes; the file is damaged. Save it again");
         let chunk = group.columns().get(self.column.place).ok_or_else(damaged)?;
         let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
@@ -165,7 +166,8 @@ impl<T: DataType> ColumnCursor<T> {
         }
         let pages = SerializedPageReader::new(self.file.source.clone(), chunk, 0, None)
             .map_err(|error| self.undecodable(&error))?;
-        // Taken before decoding, since one row may hold all values of a column. Two levels per value take 4 bytes.
+        // The memory is taken before decoding, since one row may hold all values of a column. Two levels per value take
+        // 4 bytes.
         self.take(values.saturating_mul(size_of::<T::T>() as u64 + 4))?;
         let levels = [self.column.leaf.max_rep_level(), self.column.leaf.max_def_level()];
         let pages = Box::new(CheckedPages::new(pages, values, levels));
@@ -186,7 +188,7 @@ impl<T: DataType> ColumnCursor<T> {
         taken
     }
 
-    /// Refuses a number of rows that differs from the file's metadata.
+    /// Returns an error if the number of rows differs from the file's metadata.
     pub(super) fn check_rows(&self, found: usize) -> Result<()> {
         let claimed = self.file.metadata.file_metadata().num_rows();
         if i64::try_from(found) == Ok(claimed) {

@@ -1,4 +1,5 @@
-//! Checks of delta-encoded strings before the decoder, which allocates as many lengths as their header claims.
+//! Checks of delta-encoded strings before they are decoded, since the decoder allocates as many lengths as their header
+//! states.
 //!
 //! A run of deltas starts with varints for the size of a block, its number of miniblocks, the number of values and the
 //! first value. Every block then has a varint, the widths of its miniblocks (a byte each) and their bits. A page with
@@ -10,7 +11,8 @@ use parquet::column::page::Page;
 
 use crate::data::io::parquet::footer::varint;
 
-/// Returns whether the runs of lengths in a page claim no more values than the page has.
+/// Returns whether the runs of lengths in a page state no more values than the page has. `levels` are the largest
+/// repetition and definition level.
 pub(super) fn counts_are_valid(page: &Page, levels: [i16; 2]) -> bool {
     let (encoding, values) = match page {
         Page::DataPage { encoding, num_values, .. } | Page::DataPageV2 { encoding, num_values, .. } => {
@@ -26,7 +28,7 @@ pub(super) fn counts_are_valid(page: &Page, levels: [i16; 2]) -> bool {
     data_of(page, levels).and_then(|data| check_runs(data, runs, values)).is_some()
 }
 
-/// Returns the bytes after the levels.
+/// Returns the bytes of a page after its repetition and definition levels.
 fn data_of(page: &Page, levels: [i16; 2]) -> Option<&[u8]> {
     match page {
         Page::DataPage { buf, rep_level_encoding, def_level_encoding, .. } => {
@@ -51,7 +53,7 @@ fn data_of(page: &Page, levels: [i16; 2]) -> Option<&[u8]> {
     }
 }
 
-/// Walks the runs; `None` if one is invalid or claims more than `most` values.
+/// Checks `runs` runs of deltas; `None` if one is invalid or states more than `most` values.
 fn check_runs(mut data: &[u8], runs: usize, most: u64) -> Option<()> {
     for run in 0..runs {
         let (block, miniblocks, count) = (varint(&mut data)?, varint(&mut data)?, varint(&mut data)?);
@@ -93,8 +95,8 @@ mod tests {
 
     #[test]
     fn runs_are_checked_against_the_format() {
-        // Blocks of 128 in 4 miniblocks; 3 values, the first 0: a block with widths 1, 0, 0, 0 and 32 values of one
-        // bit.
+        // A run with blocks of 128 values in 4 miniblocks, and 3 values, the first 0: one block with widths 1, 0, 0, 0
+        // and 32 values of one bit.
         let run = [0x80, 0x01, 4, 3, 0, 2, 1, 0, 0, 0, 0b10, 0, 0, 0];
         let one = [0x80, 0x01, 4, 1, 0];
         let both = [&run[..], &one].concat();

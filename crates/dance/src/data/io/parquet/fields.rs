@@ -1,5 +1,6 @@
 //! Fields of a Parquet file, such as pictures and texts to embed. A field has one value per row, at the top level or
-//! within a record (`image.bytes`). Values are returned as bytes: text and binary unchanged, integers as they print.
+//! within a record (`image.bytes`). Values are returned as bytes: text and binary unchanged, integers and booleans as
+//! they are printed.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use crate::data::io::parquet::cursor::{Column, ColumnCursor, ParquetFile};
 use crate::data::io::parquet::guard::catch_panics;
 use crate::error::Result;
 
-/// The memory of a value beside its bytes.
+/// The number of bytes of memory that a value takes beside its own bytes.
 const VALUE: u64 = 32;
 
 /// A Parquet file for reading single fields.
@@ -43,7 +44,7 @@ impl ParquetFields {
         self.file.note(key)
     }
 
-    /// Reads the values of a field; `None` is a null.
+    /// Reads the values of a field, one per row; `None` is a null.
     pub fn read(&self, name: &str) -> Result<Vec<Option<Vec<u8>>>> {
         catch_panics(&self.file.path, || self.decode(name))
     }

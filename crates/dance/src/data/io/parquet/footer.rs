@@ -1,20 +1,20 @@
-//! Checks of an untrusted Parquet file's schema and page headers before the decoder. The decoder walks the schema by
-//! recursion and allocates as many children as a node claims. A crafted file of a few kilobytes could overflow the
-//! stack or allocate gigabytes, and neither can be caught.
+//! Checks of the schema and the page headers of an untrusted Parquet file before they are decoded. The decoder reads
+//! the schema by recursion and allocates as many children as a node states. A crafted file of a few kilobytes could
+//! overflow the stack or allocate gigabytes, and neither can be caught.
 //!
 //! The footer is a Thrift struct in the compact protocol. Its field 2 is the schema, a list of nodes in depth-first
 //! order. Field 5 of a node is its number of children. All other fields are skipped.
 
-/// The limit on the depth of a schema: deeper than real tables, and safe for the decoder.
+/// The largest depth of a schema: deeper than real tables, and safe for the decoder.
 const DEEPEST: usize = 64;
 
-/// Returns whether the schema in a footer is a tree that the decoder can reader.
+/// Returns whether the schema in a footer is a tree that the decoder can read.
 pub(super) fn schema_is_valid(footer: &[u8]) -> bool {
     ThriftReader { rest: footer }.schema().is_some()
 }
 
 /// Returns the uncompressed and the compressed size in a page header, fields 2 and 3; `None` unless the bytes start
-/// with a page header. Of repeated fields, the worse value counts.
+/// with a page header. If a field is repeated, the worse value counts.
 pub(super) fn page_sizes(header: &[u8]) -> Option<(u64, u64)> {
     let mut reader = ThriftReader { rest: header };
     let (mut id, mut unpacked, mut packed): (i64, Option<u64>, Option<u64>) = (0, None, None);
@@ -48,7 +48,7 @@ struct ThriftReader<'a> {
 }
 
 impl ThriftReader<'_> {
-    /// Checks the schema. Reads to the end, since a second schema would replace the first.
+    /// Checks the schema. Reads all fields of the footer, since a second schema would replace the first.
     fn schema(&mut self) -> Option<()> {
         let (mut id, mut found) = (0, None);
         loop {
@@ -201,7 +201,7 @@ mod tests {
         // The field numbers are written out.
         let long = [0x05, 2, 0, 0x05, 4, 0xd8, 4, 0x05, 6, 80, 0];
         assert_eq!(page_sizes(&long), Some((300, 40)));
-        // Of repeated fields, the worse value counts.
+        // If a field is repeated, the worse value counts.
         let twice = [0x15, 0, 0x15, 0xd8, 4, 0x15, 80, 0x05, 4, 0x80, 0x89, 0x7a, 0x05, 6, 2, 0];
         assert_eq!(page_sizes(&twice), Some((1_000_000, 1)));
         assert_eq!(page_sizes(&short[..5]), None);

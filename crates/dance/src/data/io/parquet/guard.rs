@@ -12,8 +12,9 @@ thread_local! {
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a decoder and converts its panics to errors. A decoder panics on an unknown level encoding, an overflow in a
-/// page header, or a text longer than its page. Its state is dropped or never used again, so no invalid state remains.
+/// Runs the decoder `work` and converts its panics to errors. A decoder panics on an unknown level encoding, an
+/// overflow in a page header, or a text longer than its page. The decoder's state is dropped or never used again, so no
+/// invalid state remains.
 pub(super) fn catch_panics<T>(path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let before = CAUGHT.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));
@@ -21,7 +22,8 @@ pub(super) fn catch_panics<T>(path: &Path, work: impl FnOnce() -> Result<T>) -> 
     done.unwrap_or_else(|_| Err(Error::format(path, "is damaged: it cannot be decoded. Save it again")))
 }
 
-/// Installs a panic hook without messages for panics that readers convert to errors. For programs, which own the hook.
+/// Installs a panic hook that prints no message for panics that the readers of this library convert to errors. Only
+/// programs should call it, since the hook is global.
 pub fn silence_caught_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,4 @@
-//! Reading of a column of embeddings, lists of floats, as Arrow arrays.
+//! Reading of a column of embeddings (lists of floats) as Arrow arrays.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ enum AnyCursor {
 }
 
 impl ListColumn {
-    /// Starts to read a column, and refuses one that does not hold lists of floats.
+    /// Starts to read a column; returns an error if it does not hold lists of floats.
     pub(super) fn new(file: &ParquetFile, column: Column) -> Result<Self> {
         let leaf = &column.leaf;
         let wrong = |found: &str| {
@@ -52,15 +52,15 @@ impl ListColumn {
         Ok(Self { cursor, rows: 0 })
     }
 
-    /// Returns the next rows: at least `most`, but fewer at the end, and at most a few hundred more.
-    pub(super) fn take(&mut self, most: usize) -> Result<LargeListArray> {
+    /// Returns the next rows: at least `wanted` and at most a few hundred more, or fewer at the end of the file.
+    pub(super) fn take(&mut self, wanted: usize) -> Result<LargeListArray> {
         let half = |value: &FixedLenByteArray| {
             value.data().first_chunk().map_or(f32::NAN, |&bytes| f16::from_le_bytes(bytes).to_f32())
         };
         match &mut self.cursor {
-            AnyCursor::Single(cursor) => take(cursor, most, &mut self.rows, |&value| value),
-            AnyCursor::Double(cursor) => take(cursor, most, &mut self.rows, |&value| value as f32),
-            AnyCursor::Half(cursor) => take(cursor, most, &mut self.rows, half),
+            AnyCursor::Single(cursor) => take(cursor, wanted, &mut self.rows, |&value| value),
+            AnyCursor::Double(cursor) => take(cursor, wanted, &mut self.rows, |&value| value as f32),
+            AnyCursor::Half(cursor) => take(cursor, wanted, &mut self.rows, half),
         }
     }
 
@@ -72,7 +72,7 @@ impl ListColumn {
         }
     }
 
-    /// Refuses a number of rows that differs from the file's metadata.
+    /// Returns an error if the number of rows differs from the file's metadata.
     pub(super) fn check_end(&self, rows: usize) -> Result<()> {
         match &self.cursor {
             AnyCursor::Single(cursor) => cursor.check_rows(rows),
@@ -82,21 +82,22 @@ impl ListColumn {
     }
 }
 
-/// Reads at least `most` rows, but fewer at the end. `rows` counts the rows read so far.
+/// Reads at least `wanted` rows and at most a few hundred more, or fewer at the end of the file. `rows` counts the rows
+/// read so far.
 fn take<T: DataType>(
     cursor: &mut ColumnCursor<T>,
-    most: usize,
+    wanted: usize,
     rows: &mut usize,
     convert: impl Fn(&T::T) -> f32,
 ) -> Result<LargeListArray> {
     let leaf = cursor.column.leaf.clone();
     let full = leaf.max_def_level();
-    // The definition level of an empty list. Below it are lists that are null, and just above it, if numbers may be
-    // null, numbers that are null.
+    // The definition level of an empty list. Null lists have a lower level. If numbers may be null, null numbers have
+    // the next higher level.
     let empty = full - 1 - i16::from(leaf.self_type().get_basic_info().repetition() == Repetition::OPTIONAL);
     let (mut numbers, mut numbers_present) = (Vec::new(), NullBufferBuilder::new(0));
     let (mut lengths, mut lists_present) = (Vec::new(), NullBufferBuilder::new(0));
-    while lengths.len() < most {
+    while lengths.len() < wanted {
         // A full batch, since the decoder may return a single row in two pieces.
         let Some((values, definitions, repetitions)) = cursor.next(usize::MAX)? else { break };
         let present = definitions.iter().filter(|&&definition| definition == full).count();
@@ -118,7 +119,7 @@ fn take<T: DataType>(
             lists_present.append_n_non_nulls(lengths.len() - before);
             continue;
         }
-        // Otherwise every level is an empty or null list, a null, or a number.
+        // Otherwise every pair of levels is an empty list, a null list, a null number, or a number.
         let mut values = values.iter();
         for (&definition, &repetition) in definitions.iter().zip(repetitions) {
             if repetition == 0 {

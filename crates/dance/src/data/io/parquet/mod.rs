@@ -1,14 +1,14 @@
 //! `.parquet` files: a column `embedding` (or `embeddings`) of lists of floats, and columns of labels and ids.
 //!
-//! Columns of lists may have fixed or variable size and hold `float`, `double` or `float16`. Labels are integers, booleans,
-//! floats or strings, and ids integers or strings, dictionary-encoded or plain. All embeddings have the same length.
+//! Lists may have fixed or variable size and hold `float`, `double` or `float16`. Labels are integers, booleans, floats
+//! or strings, and ids integers or strings, dictionary-encoded or plain. All embeddings have the same length.
 //!
 //! The column readers of the `parquet` crate return the values of a column with *repetition levels* (0 starts a new
 //! row) and *definition levels* (less than the maximum for nulls). This module checks the claims of an untrusted file
 //! before it calls these readers, and converts their output to Arrow arrays, whose rows [`crate::data::arrow`]
 //! validates. The zstd codec is compiled from C, since zstd is the default of polars.
 //!
-//! All columns are read in blocks of rows, so that a file need not fit into memory.
+//! All columns are read in blocks of rows, so that a file may be larger than memory.
 
 mod cursor;
 mod delta;
@@ -41,7 +41,7 @@ use guard::catch_panics;
 use lists::ListColumn;
 use values::ValueColumn;
 
-/// Reads a Parquet file whole.
+/// Reads a whole Parquet file.
 pub(super) fn read(path: &Path, file: File, options: &ReadOptions) -> Result<Table> {
     match ParquetBlocks::open(path, file, options)?.next(usize::MAX, None)? {
         Some(Rows { table: Some(table), .. }) => Ok(table),
@@ -58,7 +58,7 @@ pub(super) struct ParquetBlocks {
     provenance: Option<ValueColumn>,
     encoder: Option<EncoderIdentity>,
     label_column: String,
-    /// The dimensions of the first row.
+    /// The number of dimensions of the first row.
     width: Option<usize>,
     /// The number of rows returned so far.
     done: usize,
@@ -108,15 +108,16 @@ impl ParquetBlocks {
         text.map(|text| EncoderIdentity::from_json(text).map_err(|problem| part.error(problem))).transpose()
     }
 
-    /// Returns the next rows, or `None` at the end: at least `rows`, but fewer at the end, and at most a few hundred
-    /// more. Invalid rows are returned apart if a shape is given, without labels; otherwise they are an error.
+    /// Returns the next rows: at least `rows` and at most a few hundred more, fewer if the file ends, `None` at the
+    /// end. With a `shape`, invalid rows are returned separately, and labels are not returned; without it, an invalid
+    /// row is an error.
     pub(super) fn next(&mut self, rows: usize, shape: Option<PointShape>) -> Result<Option<Rows>> {
         let path = self.file.path.clone();
         catch_panics(&path, || self.decode(rows, shape))
     }
 
     fn decode(&mut self, most: usize, shape: Option<PointShape>) -> Result<Option<Rows>> {
-        // The same rows of every column.
+        // Read the same rows of every column.
         let first = self.done;
         let lists = self.embeddings.take(most)?;
         let rows = lists.len();

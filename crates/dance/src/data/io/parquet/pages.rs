@@ -1,5 +1,5 @@
-//! Checked reading of an untrusted Parquet file's pages. The decoder allocates the sizes that a page claims, so reads
-//! beyond the file's end and pages with impossible sizes are refused.
+//! Checked reading of the pages of an untrusted Parquet file. The decoder allocates the sizes that a page states, so
+//! reads beyond the file's end and pages with impossible sizes are refused.
 
 use std::fs::File;
 
@@ -12,11 +12,12 @@ use crate::data::io::budget::Budget;
 use crate::data::io::parquet::delta::counts_are_valid;
 use crate::data::io::parquet::footer::page_sizes;
 
-/// The number of values that a column may have in any number of bytes: a constant column compresses to a few bytes.
+/// The number of values that a column may have, however few bytes it has: a constant column compresses to a few bytes.
 const ALWAYS_PLAUSIBLE: u64 = 1 << 22;
-/// The largest number of values per byte of the file.
+/// The largest number of values per compressed byte of a larger column.
 const RATIO: u64 = 1024;
-/// The limit on a page header, which has a few dozen bytes and the smallest and largest value of the page.
+/// The largest number of bytes of a page header. It has a few dozen bytes, and may hold the smallest and largest value
+/// of the page.
 const LONGEST_HEADER: u64 = 1 << 16;
 
 /// Returns whether a column of `values` values can be compressed to `packed` bytes.
@@ -36,7 +37,8 @@ impl BoundedFile {
         Ok(Self { file, length })
     }
 
-    /// Returns the footer's place and length. It ends before the last 8 bytes, which are its length and `PAR1`.
+    /// Returns the offset and the length of the footer. It ends before the last 8 bytes, which are its length and
+    /// `PAR1`.
     fn footer_place(&self) -> Result<(u64, usize)> {
         let end =
             self.length.checked_sub(8).ok_or_else(|| ParquetError::EOF("the file is too short".into()))?;
@@ -53,7 +55,7 @@ impl BoundedFile {
         self.get_bytes(start, length)
     }
 
-    /// Refuses bytes beyond the file's end.
+    /// Returns an error if the bytes lie beyond the file's end.
     fn check(&self, start: u64, length: u64) -> Result<()> {
         if start.checked_add(length).is_some_and(|end| end <= self.length) {
             return Ok(());
@@ -100,14 +102,14 @@ impl ChunkReader for BoundedFile {
 
 /// A page reader that refuses more values than the column chunk has.
 ///
-/// `peek_next_page` decodes the page and keeps it. The decoder's own reader would instead read the file at places
+/// `peek_next_page` decodes the page and stores it. The decoder's own reader would instead read the file at offsets
 /// without a page header.
 pub(super) struct CheckedPages<P> {
     inner: P,
     values_left: u64,
     /// The largest repetition and definition level.
     levels: [i16; 2],
-    /// The page that was peeked at.
+    /// The page that `peek_next_page` has read, until it is returned.
     next: Option<Page>,
 }
 

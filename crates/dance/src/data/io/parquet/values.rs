@@ -20,9 +20,9 @@ pub(super) struct ValueColumn {
 
 enum AnyCursor {
     Boolean(ColumnCursor<BoolType>),
-    /// 32-bit integers, and whether they are unsigned.
+    /// 32-bit integers; the flag is true if they are unsigned.
     Short(ColumnCursor<Int32Type>, bool),
-    /// 64-bit integers, and whether they are unsigned.
+    /// 64-bit integers; the flag is true if they are unsigned.
     Long(ColumnCursor<Int64Type>, bool),
     Single(ColumnCursor<FloatType>),
     Double(ColumnCursor<DoubleType>),
@@ -30,7 +30,7 @@ enum AnyCursor {
 }
 
 impl ValueColumn {
-    /// Starts to read a column, and refuses one of lists, records or other types.
+    /// Starts to read a column; returns an error if it holds lists, records or values of another type.
     pub(super) fn new(file: &ParquetFile, column: Column) -> Result<Self> {
         let (leaf, name) = (column.leaf.clone(), column.name.clone());
         let wrong = |found: &str| {
@@ -69,7 +69,8 @@ impl ValueColumn {
         &self.name
     }
 
-    /// Reads the values of the next `rows` rows, which must exist. Nulls are added to `missing`, or refused without it.
+    /// Reads the values of the next `rows` rows, which must exist. The index of a null among them is added to
+    /// `missing`; without `missing`, a null is an error.
     pub(super) fn take(&mut self, rows: usize, missing: Option<&mut Vec<usize>>) -> Result<RawLabels> {
         let first = self.rows;
         self.rows += rows;
@@ -110,7 +111,7 @@ impl ValueColumn {
         }
     }
 
-    /// Refuses more rows than the embeddings have.
+    /// Returns an error if the column has more than `rows` rows, the number of embeddings.
     pub(super) fn check_end(&mut self, rows: usize) -> Result<()> {
         match &mut self.cursor {
             AnyCursor::Boolean(cursor) => check_end(cursor, rows),
@@ -130,7 +131,8 @@ fn check_end<T: DataType>(cursor: &mut ColumnCursor<T>, rows: usize) -> Result<(
     }
 }
 
-/// Reads the values of the next rows, the first being row `first` of the file, and replaces nulls by `filler`.
+/// Reads the values of the next `rows` rows, which begin at row `first` of the file. A null is replaced by `filler` and
+/// its index added to `missing`; without `missing`, a null is an error.
 fn take<T: DataType>(
     cursor: &mut ColumnCursor<T>,
     rows: usize,

@@ -1,4 +1,4 @@
-//! The folded form of the AGOP, in f32 or f64.
+//! The folded form of the AGOP (average gradient outer product), in f32 or f64. `agop/mod.rs` defines the symbols.
 
 use faer::{Mat, MatRef};
 use rayon::prelude::*;
@@ -7,10 +7,11 @@ use super::{Gradients, folded_error};
 use crate::numeric::linalg::{self, Real, View};
 use crate::numeric::matrix::Matrix;
 
-/// Columns of a tile, a multiple of the product kernel's 96.
+/// The number of columns of a tile, a multiple of 96, the block width of the matrix products.
 const COLUMNS: usize = 960;
 
-/// Returns `s·G` from `weights` (`w - shift`, both triangles), and an estimate of its relative error.
+/// Returns `s·G`, the AGOP times the sample size, and an estimate of its relative error. `weights` holds the gradient
+/// weights less `shift`, in both triangles.
 pub(super) fn outer_product<T: Real>(
     gradients: &Gradients<'_>,
     sample: &[usize],
@@ -46,7 +47,7 @@ pub(super) fn outer_product<T: Real>(
     let spreads: Vec<f64> =
         tasks.into_par_iter().with_max_len(1).map(|(index, out)| fold.rows(index * tile, out)).collect();
 
-    // XᵀHX and bᵀF, the part of the shift. The result adds their transposes.
+    // XᵀHX, and shift·bᵀF from the constant part of the weights. The result adds the transposes of both.
     let mut lower = Mat::<T>::zeros(d, d);
     let halves = MatRef::from_row_major_slice(&halves, n, d);
     linalg::product(lower.as_mut(), fold.mapped.transpose(), halves);
@@ -64,7 +65,8 @@ pub(super) fn outer_product<T: Real>(
     (outer, folded_error(spreads.iter().sum(), norm))
 }
 
-/// Returns `Q = wA` on the sampled rows, and 0 elsewhere; from `w - shift` and the column sums of `A`.
+/// Returns `Q = wA`, the sums of the coefficients A (`beta`) weighted by w, in the sampled rows, and 0 in the others.
+/// They are computed from `w - shift` and the column sums of A.
 fn weighted_sums<T: Real>(
     beta: &Matrix,
     beta_f64: &Mat<T>,
@@ -95,8 +97,8 @@ fn squared_norm<T: Real>(matrix: &Mat<T>, row: usize) -> T {
     T::from_f64(matrix.row(row).iter().map(|&value| value.into() * value.into()).sum())
 }
 
-/// Returns `shift·bᵀF` in f64, with `b = AᵀX`, `F = (t∘A - Q)ᵀX + ½·s·shift·b`, and `t` the row sums of the sampled
-/// `w - shift`.
+/// Returns `shift·bᵀF` in f64, which with its transpose is the part of `s·G` from the constant part of the weights.
+/// Here `b = AᵀX`, `F = (t∘A - Q)ᵀX + ½·s·shift·b`, and t holds the row sums of the sampled columns of `w - shift`.
 fn shift_part<T: Real>(
     gradients: &Gradients<'_>,
     fold: &Fold<'_, T>,
@@ -120,23 +122,25 @@ fn shift_part<T: Real>(
     out
 }
 
-/// The inputs of every tile.
+/// The inputs that all tiles share.
 struct Fold<'a, T> {
-    /// `w - shift`, n×n, and its sampled columns, n×s.
+    /// The gradient weights `w - shift`, n×n.
     all_weights: &'a [f32],
+    /// The sampled columns of the weights, n×s.
     sampled_weights: &'a [f32],
     sampled: usize,
     beta: Mat<T>,
     mapped: Mat<T>,
     q: Mat<T>,
-    /// `‖Qᵢ‖²`.
+    /// The squared norm of every row of Q.
     diagonal: Vec<T>,
-    /// `‖xᵢ‖²`.
+    /// The squared norm of every mapped point.
     norms: Vec<T>,
 }
 
 impl<T: Real> Fold<'_, T> {
-    /// Writes rows `start…` of `H·X` to `out`; returns the sum of squares of the terms `H_ij xᵢ xⱼᵀ`.
+    /// Writes the rows of `H·X` from `start` on to `out`, as many as it holds. Returns the sum of squares of the terms
+    /// `H_ij xᵢ xⱼᵀ` of these rows.
     fn rows(&self, start: usize, out: &mut [T]) -> f64 {
         let d = self.mapped.ncols();
         let height = out.len() / d;
@@ -188,7 +192,7 @@ impl<T: Real> Fold<'_, T> {
     }
 
     /// Completes a row of `H` from column `first` on: subtracts `w∘other`, halves the diagonal, and clears the part
-    /// above it.
+    /// above it. Returns the sum of squares of the row's terms `H_ij xᵢ xⱼᵀ`.
     fn finish_row(&self, row: usize, first: usize, tile: &mut [T], other: &[T]) -> f64 {
         let weights = &self.all_weights[row * self.norms.len() + first..][..tile.len()];
         for ((value, factor), &weight) in tile.iter_mut().zip(other).zip(weights) {
@@ -210,7 +214,7 @@ impl<T: Real> Fold<'_, T> {
     }
 }
 
-/// Returns the columns `chosen` of the n×n matrix, n×s.
+/// Returns the columns `chosen` of the n×n matrix `square`.
 fn gather_columns(square: &[f32], n: usize, chosen: &[usize]) -> Matrix {
     let mut out = Matrix::zeros(n, chosen.len());
     out.as_mut_slice().par_chunks_mut(chosen.len().max(1)).zip(square.par_chunks(n)).for_each(

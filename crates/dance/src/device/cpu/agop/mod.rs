@@ -1,25 +1,27 @@
-//! The average gradient outer product of a kernel ridge regression, exactly, in two forms.
+//! The average gradient outer product (AGOP) of a kernel ridge regression, exactly, in two forms.
 //!
-//! `G = (1/s) Σᵢ Σ_l ∇f_l(zᵢ) ∇f_l(zᵢ)ᵀ` over the classes `l` and `s` of the `n` training points (all, or a sample).
-//! With `A = β`, `x = zM` and `w` the symmetric n×n matrix of gradient weights (see `kernel`),
-//! `∇f_l(zᵢ) = Σⱼ A_jl w_ji (xᵢ - xⱼ)`.
+//! There are n training points zᵢ with d dimensions and c classes; f_l is the output of class l. The average is over s
+//! of the points (all, or a sample): `G = (1/s) Σᵢ Σ_l ∇f_l(zᵢ) ∇f_l(zᵢ)ᵀ`. With the coefficients `A = β` (n×c), the
+//! metric M, the mapped points `X = ZM` with rows xᵢ, and the symmetric n×n matrix w of gradient weights (see
+//! `kernel`), `∇f_l(zᵢ) = Σⱼ A_jl w_ji (xᵢ - xⱼ)`. The sign ∘ is the product entry by entry, and w_s are the sampled
+//! columns of w.
 //!
-//! - **By definition**: every gradient is formed; `2·s·n·c·d + 2·s·c·d²` flops.
-//! - **Folded**: the sums over `l` and `i` come first. With `Q = wA` (rows outside the sample 0),
-//!   `s·G = Xᵀ S X`, `S = diag(‖Qᵢ‖²) - w∘(AQᵀ) - w∘(QAᵀ) + (AAᵀ)∘(w_s w_sᵀ)`, symmetric.
-//!   Only the lower triangle of `S` is formed, tile by tile, and never stored. With its diagonal halved it is `H`, and
-//!   `s·G = XᵀHX + (XᵀHX)ᵀ`. `n²·s + 2·n·s·c + 3·n²·c + n²·d + 2·n·d²` flops.
+//! - **By definition**: every gradient is computed; `2·s·n·c·d + 2·s·c·d²` flops.
+//! - **Folded**: the sums over classes and points are taken before the products with X. With `Q = wA` (rows outside the
+//!   sample 0), `s·G = Xᵀ S X`, `S = diag(‖Qᵢ‖²) - w∘(AQᵀ) - w∘(QAᵀ) + (AAᵀ)∘(w_s w_sᵀ)`, symmetric.
+//!   Only the lower triangle of `S` is computed, tile by tile, and never stored. With its diagonal halved it is `H`,
+//!   and `s·G = XᵀHX + (XᵀHX)ᵀ`. `n²·s + 2·n·s·c + 3·n²·c + n²·d + 2·n·d²` flops.
 //!
 //! The form with fewer operations is used. Memory beside `w`: n×(c+d), n×s when sampled, and two tiles per thread.
 //!
 //! **Rounding.** The coefficients β alternate in sign: `Σⱼ β_jl` is far smaller than `Σⱼ |β_jl|`, and folding squares
-//! that ratio. Two measures keep the folded form as exact as the other:
-//! - A constant part of `w` needs no n×n product. With `w = μ + w'`, `a = Aᵀ1`, `b = AᵀX`, the gradients are
-//!   `g'_il + μ(a_l xᵢ - b_l)`, and `s·G = Xᵀ S' X + μ(bᵀF + Fᵀb)`, where `S'` has `w'` for `w` (and the whole `Q`),
-//!   `F = (t∘A - Q)ᵀX + ½sμb`, `t = w'1`. Distances concentrate in many dimensions, so with `μ` the median weight, `w'`
-//!   is small and so is the error.
-//! - The error of the result is estimated from the size of the terms relative to their sum. Above the tolerance the
-//!   fold runs again in f64, at about twice the time, from the same f32 `w`.
+//! that ratio. Two measures keep the folded form as exact as the form by definition:
+//! - A constant part μ of `w` needs no n×n product. With `w = μ + w'`, the column sums `a = Aᵀ1` and `b = AᵀX`, the
+//!   gradients are `g'_il + μ(a_l xᵢ - b_l)`, and `s·G = Xᵀ S' X + μ(bᵀF + Fᵀb)`, where `g'` and `S'` have `w'` for `w`
+//!   (`Q` stays `wA`), `F = (t∘A - Q)ᵀX + ½sμb`, and `t` are the row sums of the sampled columns of `w'`. Distances
+//!   concentrate in many dimensions, so with `μ` the median weight, `w'` is small and so is the error.
+//! - The error of the result is estimated from the size of the terms relative to their sum. If it exceeds the
+//!   tolerance, the folded form is computed again in f64, in about twice the time, from the same f32 `w`.
 
 mod fold;
 
@@ -30,7 +32,8 @@ use crate::kernel::Kernel;
 use crate::numeric::linalg;
 use crate::numeric::matrix::Matrix;
 
-/// Returns the floating-point operations of `form` for `n` points, `s` of them sampled, `c` classes and `d` dimensions.
+/// Returns the number of floating-point operations of `form` for `n` points, `s` of them sampled, `c` classes and `d`
+/// dimensions.
 pub fn flops(form: AgopForm, n: usize, s: usize, c: usize, d: usize) -> f64 {
     let (n, s, c, d) = (n as f64, s as f64, c as f64, d as f64);
     match form {
@@ -39,7 +42,7 @@ pub fn flops(form: AgopForm, n: usize, s: usize, c: usize, d: usize) -> f64 {
     }
 }
 
-/// Returns the form with fewer operations.
+/// Returns the form with fewer operations for `n` points, `s` of them sampled, `c` classes and `d` dimensions.
 pub(in crate::device) fn cheaper_form(n: usize, s: usize, c: usize, d: usize) -> AgopForm {
     if flops(AgopForm::Definition, n, s, c, d) < flops(AgopForm::Folded, n, s, c, d) {
         AgopForm::Definition
@@ -48,22 +51,23 @@ pub(in crate::device) fn cheaper_form(n: usize, s: usize, c: usize, d: usize) ->
     }
 }
 
-/// The relative error above which the folded form runs again in f64.
+/// The estimated relative error above which the folded form is computed again in f64.
 pub(in crate::device) const TOLERANCE: f64 = 5e-6;
 
 /// A fitted kernel ridge regression, as input of the AGOP.
 pub(crate) struct Gradients<'a> {
-    /// Squared distances, lower triangle of n×n.
+    /// Squared distances between the training points under the metric, lower triangle of n×n.
     pub(crate) squared: &'a [f32],
     pub(crate) kernel: Kernel,
-    /// `A`, n×c.
+    /// The coefficients A, n×c.
     pub(crate) beta: &'a Matrix,
-    /// `X = ZM`, n×d.
+    /// The mapped points `X = ZM` (the training points Z times the metric M), n×d.
     pub(crate) mapped: &'a Matrix,
 }
 
 impl Gradients<'_> {
-    /// Returns `G` (d×d) over the points `sample`, or all if `None`. Afterwards `work` (n×n) holds `w`.
+    /// Returns the AGOP G (d×d) over the points `sample`, or over all points if `None`. `work` (n×n) is overwritten
+    /// with gradient weights.
     pub(crate) fn outer_product(&self, form: AgopForm, sample: Option<&[usize]>, work: &mut [f32]) -> Matrix {
         let n = self.beta.rows();
         let everything: Vec<usize>;
@@ -96,7 +100,7 @@ impl Gradients<'_> {
         outer
     }
 
-    /// Returns the median of a sample of weights.
+    /// Returns the median of a sample of the gradient weights.
     fn median_weight(&self) -> f32 {
         const ROWS: usize = 64;
         let n = self.beta.rows();
@@ -107,8 +111,8 @@ impl Gradients<'_> {
         median_of(&self.kernel, &squared)
     }
 
-    /// Fills in the symmetric matrix `w - shift`, both triangles. A pair at distance 0 has no direction, so its weight
-    /// does not matter; it becomes 0 here.
+    /// Writes the gradient weights less `shift` to both triangles of `work`. The weight of a pair at distance 0 does
+    /// not matter, since it is multiplied by the difference of the points; 0 is written for it.
     fn fill_weights(&self, shift: f32, work: &mut [f32]) {
         let n = self.beta.rows();
         work.par_chunks_mut(n).zip(self.squared.par_chunks(n)).enumerate().for_each(
@@ -148,8 +152,8 @@ impl Gradients<'_> {
         outer
     }
 
-    /// Returns `∇f_l(zᵢ) = Σⱼ A_jl w_ji (xᵢ - xⱼ)` for every class, c×d. The differences are formed, because expanding
-    /// them would cancel.
+    /// Returns the gradients `∇f_l(zᵢ) = Σⱼ A_jl w_ji (xᵢ - xⱼ)` of all classes l at the point i = `point`, c×d. The
+    /// differences are computed one by one, because the expanded sum would lose digits by cancellation.
     fn gradients_at(&self, point: usize, weights: &[f32], scratch: &mut Vec<f32>) -> Matrix {
         let (n, c, d) = (self.beta.rows(), self.beta.cols(), self.mapped.cols());
         scratch.clear();
@@ -165,7 +169,7 @@ impl Gradients<'_> {
     }
 }
 
-/// Returns the median weight of squared distances.
+/// Returns the median gradient weight of pairs at the given squared distances.
 pub(in crate::device) fn median_of(kernel: &Kernel, squared: &[f32]) -> f32 {
     if squared.is_empty() {
         return 0.0;
@@ -176,8 +180,9 @@ pub(in crate::device) fn median_of(kernel: &Kernel, squared: &[f32]) -> f32 {
     *weights.select_nth_unstable_by(middle, f32::total_cmp).1
 }
 
-/// Returns the relative error of a folded sum in f32, from the sum of squares of its terms and of its results. Each
-/// term has a rounding error of a few units; together they grow like the root of their squares.
+/// Returns the estimated relative error of a folded sum in f32. `spread` is the sum of squares of its terms, `norm`
+/// that of its results. Each term has a rounding error of a few units; together they grow like the root of their
+/// squares.
 pub(in crate::device) fn folded_error(spread: f64, norm: f64) -> f64 {
     if norm > 0.0 { 3.0 * f64::from(f32::EPSILON) * (2.0 * spread / norm).sqrt() } else { 0.0 }
 }

@@ -148,7 +148,7 @@ impl Queue {
         Ok(self.download(&info, 0, 1)?[0] == 0)
     }
 
-    /// Solves for every column of the row-major n×c `right`, in place, with the factor from
+    /// Solves the linear system for every column of the row-major n×c `right`, in place, with the factor from
     /// [`factorise`](Self::factorise).
     pub(in crate::device::cuda) fn solve(
         &self,

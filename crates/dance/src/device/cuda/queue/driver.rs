@@ -22,7 +22,7 @@ pub(in crate::device::cuda) fn keep_open(file: &Path) -> Result<(), String> {
     }
 }
 
-/// Returns the devices by name and bytes of memory. The driver's library must be open.
+/// Returns the name and the memory in bytes of every device. The driver's library must be open.
 pub(in crate::device::cuda) fn devices() -> Result<Vec<(String, u64)>, String> {
     result::init().map_err(error_text)?;
     let count = result::device::get_count().map_err(error_text)?;
@@ -42,7 +42,7 @@ pub(in crate::device::cuda) fn driver_version() -> Result<i32, String> {
     status.result().map(|()| version).map_err(error_text)
 }
 
-/// Keeps freed memory with the process until [`trim`], so that the next round need not ask the system for it.
+/// Keeps freed memory with the process until [`trim`], so that the next round does not have to get it from the system.
 pub(super) fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
     let attribute = driver::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
     let mut all = u64::MAX;

@@ -3,7 +3,7 @@
 //!
 //! This is the only folder of the project with `unsafe` code: every call into CUDA is here, behind functions that check
 //! sizes first. Every launch declares how many numbers of each buffer its kernel may touch ([`Launch::input`],
-//! [`Launch::output`]), and does not run if a buffer has fewer. The code within these limits is in `kernels.cu`.
+//! [`Launch::output`]), and does not run if a buffer has fewer. The kernels in `kernels.cu` must respect these limits.
 
 #![allow(unsafe_code)]
 
@@ -77,7 +77,7 @@ impl Queue {
         driver::trim(&self.context).map_err(|error| self.driver(error))
     }
 
-    /// Returns the bytes that are free.
+    /// Returns the number of free bytes of memory.
     pub(super) fn free_bytes(&self) -> Result<u64> {
         self.settle()?;
         self.context.mem_get_info().map(|(free, _)| free as u64).map_err(|error| self.driver(error))
@@ -106,7 +106,7 @@ impl Queue {
         self.stream.clone_htod(values).map_err(|error| self.driver(error))
     }
 
-    /// Overwrites the numbers of a buffer from `from` on, and waits until they are there.
+    /// Copies `values` to `buffer` from index `from` on, and waits until the copy is done.
     pub(super) fn upload_to<T: DeviceRepr>(
         &self,
         buffer: &mut CudaSlice<T>,
@@ -119,7 +119,7 @@ impl Queue {
         self.stream.synchronize().map_err(|error| self.driver(error))
     }
 
-    /// Returns `count` numbers from `from` on, after all previous calls are done.
+    /// Returns `count` numbers of `buffer` from index `from` on, after all previous calls are done.
     pub(super) fn download<T: DeviceRepr + Default + Clone>(
         &self,
         buffer: &CudaSlice<T>,
@@ -131,7 +131,7 @@ impl Queue {
         Ok(values)
     }
 
-    /// Copies numbers from `from` on to `values`, after all previous calls are done.
+    /// Fills `values` with numbers of `buffer` from index `from` on, after all previous calls are done.
     pub(super) fn download_to<T: DeviceRepr>(
         &self,
         values: &mut [T],
@@ -147,7 +147,7 @@ impl Queue {
         self.stream.synchronize().map_err(|error| self.driver(error))
     }
 
-    /// Returns the launch of a kernel, which takes its arguments in their order.
+    /// Returns a launch of the kernel `name`, to which its arguments are added in order.
     pub(super) fn kernel(&self, name: &'static str) -> Launch<'_> {
         Launch::new(self, name)
     }
