@@ -60,8 +60,7 @@ fn points(count: usize, seed: u64, new_class: bool) -> Dataset {
     if new_class {
         labels[count - 1] = CLASSES as i64;
     }
-    let mut table =
-        Table::new("corpus", Matrix::new(values, count, DIMENSIONS).expect("a matrix")).expect("a table");
+    let mut table = Table::new("corpus", Matrix::new(values, count, DIMENSIONS).expect("a matrix")).expect("a table");
     table.labels = Some(RawLabels::Integers(labels));
     table.into_dataset().expect("points with labels")
 }

@@ -64,8 +64,8 @@ fn check(name: &str) {
     for input in &corpus {
         run(target, input);
     }
-    let mutants = std::env::var("DANCE_MUTANTS")
-        .map_or(MUTANTS, |text| text.parse().expect("DANCE_MUTANTS is a number"));
+    let mutants =
+        std::env::var("DANCE_MUTANTS").map_or(MUTANTS, |text| text.parse().expect("DANCE_MUTANTS is a number"));
     let mut random = Random::new(0, 0);
     for _ in 0..mutants {
         run(target, &mutant(&corpus, &mut random));

@@ -29,8 +29,7 @@ pub(crate) fn select<'py>(
 ) -> PyResult<Chosen<'py>> {
     let (dance, pool) = (model.get().dance()?, arrays::matrix(&points)?);
     let options = SelectOptions { picked, random, seed };
-    let chosen =
-        run_on(py, device, threads, None, |device, context| dance.select(device, &pool, options, context))?;
+    let chosen = run_on(py, device, threads, None, |device, context| dance.select(device, &pool, options, context))?;
     let array = |rows: &[usize]| PyArray1::from_iter(py, rows.iter().map(|&row| row as i64));
     Ok((array(&chosen.picked), array(&chosen.random), chosen.seen))
 }
@@ -52,11 +51,8 @@ pub(crate) fn watch(
     let (dance, stream) = (model.get().dance()?, arrays::matrix(&points)?);
     // A label is unknown where its number is negative; without labels only the points are watched.
     let with_labels = labels.is_some();
-    let labels: Vec<Option<Option<u32>>> = labels
-        .iter()
-        .flat_map(|all| all.as_array().to_vec())
-        .map(|id| Some(u32::try_from(id).ok()))
-        .collect();
+    let labels: Vec<Option<Option<u32>>> =
+        labels.iter().flat_map(|all| all.as_array().to_vec()).map(|id| Some(u32::try_from(id).ok())).collect();
     let state = state
         .map(serde_json::from_str)
         .transpose()
@@ -101,8 +97,7 @@ pub(crate) fn audit(
     let dance = model.map(|model| model.get().dance()).transpose()?;
     let data = data.dataset()?;
     let options = AuditOptions { fdr, false_alarm, seed, parts: parts.as_deref() };
-    let found = run_on(py, device, threads, None, |device, context| {
-        Audit::new(device, &data, dance, options, context)
-    })?;
+    let found =
+        run_on(py, device, threads, None, |device, context| Audit::new(device, &data, dance, options, context))?;
     serde_json::to_string(&found).map_err(|error| dance::Error::Data(error.to_string())).mapped()
 }

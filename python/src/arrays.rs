@@ -40,8 +40,7 @@ pub(crate) fn dense<T: Element>(
     cols: usize,
     values: Vec<T>,
 ) -> PyResult<Bound<'_, PyArray2<T>>> {
-    let array =
-        Array2::from_shape_vec((rows, cols), values).map_err(|e| PyValueError::new_err(e.to_string()))?;
+    let array = Array2::from_shape_vec((rows, cols), values).map_err(|e| PyValueError::new_err(e.to_string()))?;
     Ok(array.into_pyarray(py))
 }
 

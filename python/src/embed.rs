@@ -19,8 +19,7 @@ pub(crate) enum Source {
 }
 
 /// Embeddings, ids, labels, the items that failed with their reasons, and the encoder's identity as JSON.
-type Made<'py> =
-    (Bound<'py, PyArray2<f32>>, Vec<String>, Option<Vec<String>>, Vec<(String, String)>, Option<String>);
+type Made<'py> = (Bound<'py, PyArray2<f32>>, Vec<String>, Option<Vec<String>>, Vec<(String, String)>, Option<String>);
 
 fn options(runtime: Option<PathBuf>, cuda: bool, offline: bool) -> EncoderOptions {
     EncoderOptions { runtime, processor: if cuda { Processor::Cuda } else { Processor::Cpu }, offline }

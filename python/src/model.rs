@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use dance::conformal::{Calibration, Method, MethodName};
 use dance::device::DeviceChoice;
 use dance::machine::{Classified, Classifier};
-use dance::model::{ReferencePoint, SeenAs};
+use dance::model::{ModelPart, ReferencePoint};
 use dance::{Config, Dance, Fitted, PredictOptions, Rows, Sampling};
 use numpy::{PyArray1, PyArray2, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -210,18 +210,14 @@ impl Model {
     }
 
     /// Looks every point up among those of the model: 0 is absent, 1 a point of the fit, 2 a calibration point.
-    fn seen<'py>(
-        &self,
-        py: Python<'py>,
-        points: PyReadonlyArray2<'_, f32>,
-    ) -> PyResult<Bound<'py, PyArray1<u8>>> {
+    fn seen<'py>(&self, py: Python<'py>, points: PyReadonlyArray2<'_, f32>) -> PyResult<Bound<'py, PyArray1<u8>>> {
         let (rows, cols) = (arrays::rows(&points), points.shape()[1]);
         let dance = self.dance()?;
         let seen = py.detach(|| dance.seen(Rows::new(&rows, cols))).mapped()?;
-        let number = |seen: Option<SeenAs>| match seen {
+        let number = |seen: Option<ModelPart>| match seen {
             None => 0,
-            Some(SeenAs::FitPoint) => 1,
-            Some(SeenAs::CalibrationPoint) => 2,
+            Some(ModelPart::FitPoint) => 1,
+            Some(ModelPart::CalibrationPoint) => 2,
         };
         Ok(PyArray1::from_iter(py, seen.into_iter().map(number)))
     }
@@ -256,14 +252,12 @@ impl Model {
     fn from_bytes(py: Python<'_>, bytes: &[u8], device: &str) -> PyResult<Self> {
         let read = || {
             if let Some(fitted) = persist::from_bytes(bytes)? {
-                let classifier =
-                    run_on(py, device, 0, None, |device, context| fitted.classifier(device, context))?;
+                let classifier = run_on(py, device, 0, None, |device, context| fitted.classifier(device, context))?;
                 let state = State::Fitted(Box::new((fitted, classifier)));
                 return Ok(Self { state, device: device.to_owned() });
             }
-            let dance = run_on(py, device, 0, None, |device, context| {
-                Dance::from_bytes(device, bytes, "<pickle>", context)
-            });
+            let dance =
+                run_on(py, device, 0, None, |device, context| Dance::from_bytes(device, bytes, "<pickle>", context));
             dance.map(|dance| Self::calibrated(dance, device))
         };
         read().map_err(|error| of_model(py, error))
@@ -365,7 +359,7 @@ impl Model {
     /// The estimated share of new points that carry a new label; `None` where calibration points are no random draw.
     #[getter]
     fn new_label_share(&self) -> PyResult<Option<f64>> {
-        Ok(self.dance()?.unseen().map(|unseen| unseen.share()))
+        Ok(self.dance()?.new_label_share().map(|unseen| unseen.share()))
     }
 
     /// True where the model is calibrated.

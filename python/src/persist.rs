@@ -6,7 +6,7 @@
 use dance::data::{Kind, Names, Normalizer, Source};
 use dance::kernel::Kernel;
 use dance::machine::{OutputScale, Rfm};
-use dance::model::Judges;
+use dance::model::ValidationPoints;
 use dance::{Config, Fitted, Matrix, Quality};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -24,7 +24,7 @@ struct Header {
     train_labels: Vec<u32>,
     scale: OutputScale,
     names: Names,
-    judges: Judges,
+    validation_points: ValidationPoints,
     validation: Quality,
     fidelity: String,
     data_hash: String,
@@ -46,7 +46,7 @@ pub(crate) fn to_bytes(fitted: &Fitted) -> PyResult<Vec<u8>> {
         train_labels: rfm.labels.clone(),
         scale: fitted.scale,
         names: fitted.names.clone(),
-        judges: fitted.judges.clone(),
+        validation_points: fitted.validation_points.clone(),
         validation: fitted.validation,
         fidelity: fitted.fidelity.clone(),
         data_hash: fitted.data_hash.clone(),
@@ -71,8 +71,7 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> PyResult<Option<Fitted>> {
     let Some(rest) = bytes.strip_prefix(MARK) else { return Ok(None) };
     let broken = || ModelFormatError::new_err("the pickled model is cut short");
     let (length, rest) = rest.split_first_chunk::<8>().ok_or_else(broken)?;
-    let (header, mut rest) =
-        rest.split_at_checked(u64::from_le_bytes(*length) as usize).ok_or_else(broken)?;
+    let (header, mut rest) = rest.split_at_checked(u64::from_le_bytes(*length) as usize).ok_or_else(broken)?;
     let header: Header =
         serde_json::from_slice(header).map_err(|error| ModelFormatError::new_err(error.to_string()))?;
     let mut matrix = |rows: usize, cols: usize| -> PyResult<Matrix> {
@@ -92,7 +91,7 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> PyResult<Option<Fitted>> {
         rfm: Rfm { kernel, metric_root, train, labels: header.train_labels, beta, rounds: header.rounds },
         scale: header.scale,
         names: header.names,
-        judges: header.judges,
+        validation_points: header.validation_points,
         source: Source::default(),
         validation: header.validation,
         fidelity: header.fidelity,

@@ -33,20 +33,14 @@ impl PointsWithLabels<'_> {
         let n = embeddings.rows();
         if n == 0 || labels.len() != n || rows.len() != n {
             let found = format!("{n} points, {} labels and {} rows", labels.len(), rows.len());
-            return Err(PyValueError::new_err(format!(
-                "{found}: as many are needed of each, and at least one"
-            )));
+            return Err(PyValueError::new_err(format!("{found}: as many are needed of each, and at least one")));
         }
         if let Some(&label) = labels.iter().find(|&&label| label as usize >= classes.len()) {
-            return Err(PyValueError::new_err(format!(
-                "label {label} is none of the {} classes",
-                classes.len()
-            )));
+            return Err(PyValueError::new_err(format!("label {label} is none of the {} classes", classes.len())));
         }
         let mut seen = HashSet::new();
         if let Some(twice) = classes.iter().find(|name| !seen.insert(name.as_str())) {
-            let message =
-                format!("two labels are both written `{twice}`; every class needs a name of its own");
+            let message = format!("two labels are both written `{twice}`; every class needs a name of its own");
             return Err(PyValueError::new_err(message));
         }
         Ok(Dataset {

@@ -61,12 +61,7 @@ impl Scored {
     /// Returns the p-values of every label: those that decide at `alpha`, or those of one `score` by itself, `rank` or
     /// `contrast`, which only the method dance has.
     #[pyo3(signature = (alpha, score=None))]
-    fn p_values<'py>(
-        &self,
-        py: Python<'py>,
-        alpha: f64,
-        score: Option<&str>,
-    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    fn p_values<'py>(&self, py: Python<'py>, alpha: f64, score: Option<&str>) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let dance = self.model.get().dance()?;
         let decision = dance.decide(alpha).mapped()?;
         let (counted, classes) = (&self.inner.counts, dance.classes().len());

@@ -73,16 +73,10 @@ impl<'a> Answers<'a> {
     }
 
     /// Returns the answers for `queries`, whose first row is number `first`: one per level for each row, side by side.
-    pub(crate) fn of(
-        &self,
-        queries: &Matrix,
-        first: usize,
-        ids: &[Option<Id>],
-    ) -> dance::Result<Vec<Answer<'a>>> {
+    pub(crate) fn of(&self, queries: &Matrix, first: usize, ids: &[Option<Id>]) -> dance::Result<Vec<Answer<'a>>> {
         let scored = self.score(queries)?;
         let of_level = |decision| self.of_level(&scored, decision, first, ids);
-        let mut levels: Vec<_> =
-            self.decisions.iter().map(|decision| of_level(decision).into_iter()).collect();
+        let mut levels: Vec<_> = self.decisions.iter().map(|decision| of_level(decision).into_iter()).collect();
         let mut answers = Vec::with_capacity(queries.rows() * levels.len());
         for _ in 0..queries.rows() {
             answers.extend(levels.iter_mut().filter_map(Iterator::next));
@@ -109,13 +103,7 @@ impl<'a> Answers<'a> {
         Ok(answers.swap_remove(0))
     }
 
-    fn of_level(
-        &self,
-        scored: &Scored,
-        decision: &Decision,
-        first: usize,
-        ids: &[Option<Id>],
-    ) -> Vec<Answer<'a>> {
+    fn of_level(&self, scored: &Scored, decision: &Decision, first: usize, ids: &[Option<Id>]) -> Vec<Answer<'a>> {
         let mut answers: Vec<Answer<'a>> = self.model.answers(scored, decision, self.include);
         for (row, answer) in answers.iter_mut().enumerate() {
             answer.row = first + row;

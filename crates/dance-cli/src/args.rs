@@ -12,8 +12,8 @@ use crate::commands::embed;
 #[cfg(feature = "serve")]
 use crate::commands::serve;
 use crate::commands::{
-    audit, bench, compare, completions, demo, evaluate, explain, fit, inspect, man, monitor, predict,
-    recalibrate, select,
+    audit, bench, compare, completions, demo, evaluate, explain, fit, inspect, man, monitor, predict, recalibrate,
+    select,
 };
 use crate::progress::print_line;
 
@@ -85,10 +85,7 @@ impl Shared {
         let context = Context::new(self.threads)?.with_observer(observer);
         if self.threads > context.threads() {
             let threads = context.threads();
-            observer.notice(&Event::Warning(format!(
-                "--threads {}: {threads} threads is the most",
-                self.threads
-            )));
+            observer.notice(&Event::Warning(format!("--threads {}: {threads} threads is the most", self.threads)));
         }
         Ok(context)
     }

@@ -79,12 +79,7 @@ impl<'a> Bulk<'_, 'a> {
     }
 
     /// Answers all rows of a file.
-    pub(crate) fn file(
-        &self,
-        path: &Path,
-        destination: &Destination,
-        summary: &mut Summary,
-    ) -> anyhow::Result<()> {
+    pub(crate) fn file(&self, path: &Path, destination: &Destination, summary: &mut Summary) -> anyhow::Result<()> {
         let mut each = |out: Taker<'_, 'a>| {
             self.blocks(path, &mut |replies| {
                 summary.add(&replies.answers);
@@ -165,8 +160,7 @@ impl<'a> Bulk<'_, 'a> {
             error: refused.problem.to_string(),
             id: refused.id.and_then(|id| answers::id_as_json(&id, rows.id_kind)),
         };
-        let mut replies =
-            Replies { refused: rows.refused.into_iter().map(refusal).collect(), ..Replies::default() };
+        let mut replies = Replies { refused: rows.refused.into_iter().map(refusal).collect(), ..Replies::default() };
         if let Some(table) = &rows.table {
             self.check_encoder(table)?;
             let ids = answers::ids_of(table);

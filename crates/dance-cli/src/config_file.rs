@@ -96,12 +96,7 @@ fn line_of(text: &str, key: &str) -> String {
 }
 
 /// Returns `key = value` as an argument; `None` if this command has no such option, or the command line has it already.
-fn argument(
-    command: &Command,
-    matches: &ArgMatches,
-    key: &str,
-    value: &Value,
-) -> anyhow::Result<Option<OsString>> {
+fn argument(command: &Command, matches: &ArgMatches, key: &str, value: &Value) -> anyhow::Result<Option<OsString>> {
     let Some(arg) = option(command, key) else { return Ok(None) };
     let on_line = |id: &str| matches!(matches.value_source(id), Some(ValueSource::CommandLine));
     let excluded = command.get_arguments().any(|other| {
@@ -129,9 +124,7 @@ fn text(key: &str, value: &Value) -> anyhow::Result<String> {
         Value::Integer(number) => number.to_string(),
         Value::Float(number) => number.to_string(),
         Value::Boolean(flag) => flag.to_string(),
-        Value::Array(values) => {
-            values.iter().map(|value| text(key, value)).collect::<Result<Vec<_>, _>>()?.join(",")
-        }
+        Value::Array(values) => values.iter().map(|value| text(key, value)).collect::<Result<Vec<_>, _>>()?.join(","),
         _ => bail!("`{key}` cannot be {}", value.type_str()),
     })
 }

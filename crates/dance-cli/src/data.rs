@@ -117,12 +117,8 @@ impl Columns {
         }
         // The column is read in place of the ids, and the column of ids must not become a dimension.
         let others = vec![self.id_column.clone().unwrap_or_else(|| "id".into())];
-        let options = ReadOptions {
-            id_column: Some(name.into()),
-            other_columns: others,
-            without_labels: true,
-            ..self.options()
-        };
+        let options =
+            ReadOptions { id_column: Some(name.into()), other_columns: others, without_labels: true, ..self.options() };
         let table = io::read(path, &options).map_err(|error| match error {
             Error::MissingKey { path, key, found, .. } => Error::MissingKey { path, key, found, help },
             other => other,
@@ -216,12 +212,7 @@ impl Columns {
 
     /// Reads points with labels. Classes are sorted by name, so that the same data in any file gives the same model. A
     /// label among the `known` classes is a class, even if it looks like a missing one.
-    pub(crate) fn dataset(
-        &self,
-        path: &Path,
-        known: &[String],
-        progress: &Progress,
-    ) -> anyhow::Result<Dataset> {
+    pub(crate) fn dataset(&self, path: &Path, known: &[String], progress: &Progress) -> anyhow::Result<Dataset> {
         self.sampled(path, known, None, 0, progress)
     }
 
@@ -253,11 +244,7 @@ pub(crate) fn random_points(data: Dataset, path: &Path, progress: &Progress) -> 
         return Ok(data);
     }
     if random.is_empty() {
-        bail!(
-            "{}: all {} points were picked; only randomly drawn points can calibrate",
-            path.display(),
-            picked.len()
-        );
+        bail!("{}: all {} points were picked; only randomly drawn points can calibrate", path.display(), picked.len());
     }
     progress.warn(&format!(
         "{}: {} picked points are left out: only randomly drawn points can calibrate",

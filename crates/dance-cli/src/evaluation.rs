@@ -168,23 +168,21 @@ pub(crate) const LEGEND: &str = "  \
 
 /// Describes the share of new labels and its effect on coverage; `None` if the calibration points show none.
 pub(crate) fn new_label_text(model: &Dance) -> Option<String> {
-    let unseen = model.unseen().filter(|unseen| unseen.single > 0)?;
+    let unseen = model.new_label_share().filter(|unseen| unseen.single > 0)?;
     let (share, error) = (100.0 * unseen.share(), 200.0 * unseen.standard_error());
     let effect = if model.predictor().method().new_labels() {
         "sets may contain \"a new label\"".to_owned()
     } else {
         format!("no set can contain it, so coverage is at most about {:.1} %", 100.0 - share)
     };
-    Some(format!(
-        "about {share:.1} % (± {error:.1}) of new points carry a label that no point here has; {effect}"
-    ))
+    Some(format!("about {share:.1} % (± {error:.1}) of new points carry a label that no point here has; {effect}"))
 }
 
 /// Returns warnings about one level: too few points for it, or too many new labels.
 pub(crate) fn level_warnings(model: &Dance, decision: &Decision) -> Vec<String> {
     let mut warnings = decision.warnings();
     let uncovered = decision.new_label_alpha.is_none();
-    if let Some(unseen) = model.unseen().filter(|unseen| uncovered && unseen.share() >= decision.alpha) {
+    if let Some(unseen) = model.new_label_share().filter(|unseen| uncovered && unseen.share() >= decision.alpha) {
         warnings.push(format!(
             "{:.1} % of the calibration points carry a label that no other point has, more than alpha: sets contain \
              nearly every label and still miss new labels. Use a larger alpha, or more points of rare classes",
@@ -243,9 +241,9 @@ pub(crate) fn write_portions(out: &mut dyn Write, levels: &[LevelMetrics]) -> io
             ("class frequency", &portions.by_frequency),
         ];
         for (kind, portions) in kinds.into_iter().filter(|(_, portions)| !portions.is_empty()) {
-            let each = portions.iter().map(|Portion { name, points, coverage, .. }| {
-                format!("{name} {} ({points} points)", share(*coverage))
-            });
+            let each = portions
+                .iter()
+                .map(|Portion { name, points, coverage, .. }| format!("{name} {} ({points} points)", share(*coverage)));
             let text = each.collect::<Vec<_>>().join(", ");
             let label = format!("  alpha {}, coverage by {kind}: ", metrics.alpha);
             writeln!(out, "{}", paragraph(&label, &text))?;

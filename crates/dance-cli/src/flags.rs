@@ -38,17 +38,11 @@ mod tests {
     fn settings_become_options() {
         let config = dance::conformal::ConformalConfig::paper().new_labels(true);
         let text = with_flags(&config.method().unwrap_err().to_string());
-        assert!(
-            text.starts_with("--new-labels cannot be used with --method dance: drop --new-labels"),
-            "{text}"
-        );
+        assert!(text.starts_with("--new-labels cannot be used with --method dance: drop --new-labels"), "{text}");
         let text = "no label at row 3; the setting `unlabelled`, with an empty text, leaves out such rows";
         let expected = "no label at row 3; --unlabelled '' leaves out such rows";
         assert_eq!(with_flags(text), expected);
-        assert_eq!(
-            with_flags("by the setting `label_column` or `id_column`"),
-            "by --label-column or --id-column"
-        );
+        assert_eq!(with_flags("by the setting `label_column` or `id_column`"), "by --label-column or --id-column");
         assert_eq!(with_flags("it holds `labels`, `format`"), "it holds `labels`, `format`");
     }
 }

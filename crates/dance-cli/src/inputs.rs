@@ -31,11 +31,7 @@ pub(crate) fn several(data: &[PathBuf]) -> anyhow::Result<Option<Vec<InputFile>>
         if path.is_dir() {
             walk(path, Path::new(""), &mut all)?;
             if all.len() == before {
-                bail!(
-                    "{}: is a directory without a file that can be read ({})",
-                    path.display(),
-                    extensions()
-                );
+                bail!("{}: is a directory without a file that can be read ({})", path.display(), extensions());
             }
         } else if path.exists() || !is_pattern(path) {
             let below = path.file_name().map(PathBuf::from).unwrap_or_default();
@@ -90,8 +86,7 @@ fn matching(pattern: &Path, all: &mut Vec<InputFile>) -> anyhow::Result<()> {
     let wanted: Vec<char> = name_of(pattern).chars().collect();
     for entry in entries(folder.unwrap_or(Path::new(".")))? {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let hidden =
-            name.starts_with(['.', '_']) && !wanted.starts_with(&['_']) && !wanted.starts_with(&['.']);
+        let hidden = name.starts_with(['.', '_']) && !wanted.starts_with(&['_']) && !wanted.starts_with(&['.']);
         if !hidden && entry.path().is_file() && fits(&wanted, &name.chars().collect::<Vec<_>>()) {
             let path = folder.map_or_else(|| PathBuf::from(&name), |folder| folder.join(&name));
             all.push(InputFile { path, below: name.into() });
@@ -131,22 +126,18 @@ mod tests {
 
     #[test]
     fn patterns_fit_as_in_a_shell() {
-        let fits = |pattern: &str, name: &str| {
-            fits(&pattern.chars().collect::<Vec<_>>(), &name.chars().collect::<Vec<_>>())
-        };
+        let fits =
+            |pattern: &str, name: &str| fits(&pattern.chars().collect::<Vec<_>>(), &name.chars().collect::<Vec<_>>());
         assert!(fits("*.parquet", "part-1.parquet") && fits("part-?.*", "part-1.parquet") && fits("*", "é"));
         assert!(fits("a*b*c", "a-bb-b-c") && fits("a**", "a"));
-        assert!(
-            !fits("*.parquet", "part-1.csv") && !fits("?", "") && !fits("a*b", "a-b-c") && !fits("a", "ab")
-        );
+        assert!(!fits("*.parquet", "part-1.csv") && !fits("?", "") && !fits("a*b", "a-b-c") && !fits("a", "ab"));
     }
 
     #[test]
     fn folders_are_searched_for_files_that_can_be_read() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        for name in ["b.parquet", "a/day=2/x.parquet", "a/day=1/x.npz", "_SUCCESS", ".hidden.csv", "notes.md"]
-        {
+        for name in ["b.parquet", "a/day=2/x.parquet", "a/day=1/x.npz", "_SUCCESS", ".hidden.csv", "notes.md"] {
             std::fs::create_dir_all(at(name).parent().unwrap()).unwrap();
             std::fs::write(at(name), "").unwrap();
         }

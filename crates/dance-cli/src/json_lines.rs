@@ -108,12 +108,7 @@ impl<R: Read> Points<R> {
                     let (line, error) = (self.line, "a label without an id, or an id without a label");
                     self.other = Some(match id.zip(label) {
                         Some((id, label)) => Next::Label(LateLabel { row, line, id, label }),
-                        None => Next::Invalid(Refusal {
-                            row,
-                            line: Some(line),
-                            id: point.id,
-                            error: error.into(),
-                        }),
+                        None => Next::Invalid(Refusal { row, line: Some(line), id: point.id, error: error.into() }),
                     });
                     break;
                 }
@@ -141,8 +136,7 @@ impl<R: Read> Points<R> {
         let longest = JsonPoint::longest_line(self.shape.dimensions);
         let mut text = Vec::new();
         let origin = || self.origin.clone();
-        let read =
-            (&mut self.reader).take(longest as u64).read_until(b'\n', &mut text).with_context(origin)?;
+        let read = (&mut self.reader).take(longest as u64).read_until(b'\n', &mut text).with_context(origin)?;
         if read == 0 {
             return Ok(None);
         }
@@ -152,8 +146,7 @@ impl<R: Read> Points<R> {
         loop {
             let buffer = self.reader.fill_buf().with_context(origin)?;
             let end = buffer.iter().position(|&byte| byte == b'\n');
-            let (length, ends) =
-                (end.map_or(buffer.len(), |end| end + 1), end.is_some() || buffer.is_empty());
+            let (length, ends) = (end.map_or(buffer.len(), |end| end + 1), end.is_some() || buffer.is_empty());
             self.reader.consume(length);
             if ends {
                 return Ok(Some(Err(format!("longer than {longest} bytes, the most that a point can have"))));
@@ -215,8 +208,7 @@ mod tests {
     /// A point has an id if and only if its own line has one.
     #[test]
     fn ids_belong_to_their_lines() {
-        let mut points =
-            points("[1,2]\n{\"id\":\"a\",\"embedding\":[3,4]}\n{\"embedding\":[5,6],\"id\":null}\n");
+        let mut points = points("[1,2]\n{\"id\":\"a\",\"embedding\":[3,4]}\n{\"embedding\":[5,6],\"id\":null}\n");
         assert_eq!(written(&group(&mut points).ids), [None, Some("\"a\""), None]);
     }
 

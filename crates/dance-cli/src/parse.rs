@@ -88,8 +88,7 @@ pub(crate) fn min_coverage(text: &str) -> Result<MinCoverage, String> {
         Ok((alpha(level.trim())?, share(least.trim())?))
     };
     let pairs: Vec<(f64, f64)> = text.split(',').map(pair).collect::<Result<_, String>>()?;
-    match pairs.iter().enumerate().find(|(place, pair)| pairs[..*place].iter().any(|other| other.0 == pair.0))
-    {
+    match pairs.iter().enumerate().find(|(place, pair)| pairs[..*place].iter().any(|other| other.0 == pair.0)) {
         Some((_, (level, _))) => Err(format!("level {level} is given twice")),
         None => Ok(MinCoverage::At(pairs)),
     }
@@ -101,10 +100,7 @@ pub(crate) fn split(text: &str) -> Result<Split, String> {
         text.split(',').map(|share| share.trim().parse().map_err(|_| wrong)).collect::<Result<_, _>>()?;
     let sum: f64 = shares.iter().sum();
     // NaN fails the second condition.
-    if !(2..=3).contains(&shares.len())
-        || !shares.iter().all(|&share| share > 0.0)
-        || (sum - 1.0).abs() > 1e-9
-    {
+    if !(2..=3).contains(&shares.len()) || !shares.iter().all(|&share| share > 0.0) || (sum - 1.0).abs() > 1e-9 {
         return Err(wrong.into());
     }
     Ok(Split(shares))
@@ -164,8 +160,7 @@ pub(crate) fn memory(text: &str) -> Result<u64, String> {
         ("B", 1.0),
     ];
     let unit = UNITS.iter().find(|(unit, _)| text.len() > unit.len() && ends_with(text, unit));
-    let (number, factor) =
-        unit.map_or((text, 1.0), |(unit, factor)| (&text[..text.len() - unit.len()], *factor));
+    let (number, factor) = unit.map_or((text, 1.0), |(unit, factor)| (&text[..text.len() - unit.len()], *factor));
     match number.trim().parse::<f64>() {
         Ok(number) if number > 0.0 && number.is_finite() => Ok((number * factor) as u64),
         _ => Err("an amount of memory, such as 8GiB or 500MB".into()),

@@ -17,10 +17,7 @@ pub(crate) fn check(inputs: &[Option<&Path>], outputs: &[Option<&Path>]) -> anyh
             // A shell may have redirected stdin from a file.
             let input = if input == Path::new("-") { Path::new("/dev/stdin") } else { input };
             if is_same(input, output) {
-                bail!(
-                    "{}: would be overwritten, and it is read; name another file to write",
-                    output.display()
-                );
+                bail!("{}: would be overwritten, and it is read; name another file to write", output.display());
             }
         }
         if let Some(other) = outputs[..place].iter().find(|other| is_same(other, output)) {

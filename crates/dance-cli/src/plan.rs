@@ -24,11 +24,7 @@ impl Plan {
     /// Returns the plan for an output folder, or for a folder and a name with a star that stands for the name of each
     /// input: `sets/*.jsonl`. Without a name, Parquet is written. No output may be one of the inputs or of the `others`
     /// that are read.
-    pub(crate) fn new(
-        inputs: Vec<InputFile>,
-        output: &Path,
-        others: &[Option<&Path>],
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn new(inputs: Vec<InputFile>, output: &Path, others: &[Option<&Path>]) -> anyhow::Result<Self> {
         let (folder, template) = Self::folder_and_template(output)?;
         // Answers of an earlier run are not inputs, where the output folder is inside a folder that is read.
         let own = folder.canonicalize().ok();
@@ -87,11 +83,7 @@ impl Plan {
     /// Creates the folder with a note of the options, and returns the files that are left and the number of finished
     /// files. With `resume`, a folder with the same options is continued: an output is finished if it is newer than the
     /// note and than its input.
-    pub(crate) fn begin(
-        &self,
-        options: &Value,
-        resume: bool,
-    ) -> anyhow::Result<(Vec<&(PathBuf, Destination)>, usize)> {
+    pub(crate) fn begin(&self, options: &Value, resume: bool) -> anyhow::Result<(Vec<&(PathBuf, Destination)>, usize)> {
         let note = self.folder.join(NOTE);
         let old = std::fs::read_to_string(&note).ok();
         if !resume || old.is_none() {

@@ -31,13 +31,7 @@ impl Progress {
         if !shared.quiet {
             bar.set_draw_target(ProgressDrawTarget::stderr());
         }
-        Self {
-            bar,
-            verbose: shared.verbose,
-            quiet: shared.quiet,
-            warnings: Mutex::default(),
-            trace: Mutex::default(),
-        }
+        Self { bar, verbose: shared.verbose, quiet: shared.quiet, warnings: Mutex::default(), trace: Mutex::default() }
     }
 
     /// Prints a line, unless `--quiet` is given.
@@ -85,9 +79,7 @@ impl Progress {
 
     /// Shows a step with a length; `numbers` is the template of the counts.
     fn count(&self, step: &str, done: u64, of: u64, numbers: &str) {
-        if let Ok(style) =
-            ProgressStyle::with_template(&format!("{{msg}} {{bar:30}} {numbers}  {{eta}} left"))
-        {
+        if let Ok(style) = ProgressStyle::with_template(&format!("{{msg}} {{bar:30}} {numbers}  {{eta}} left")) {
             self.bar.set_style(style);
         }
         self.bar.set_message(step.to_owned());
@@ -110,8 +102,7 @@ impl Observer for Progress {
         match event {
             // The search for settings.
             Event::SearchBegins { evaluations, points, of } => {
-                let sample =
-                    if points < of { format!("{points} of {of} points") } else { format!("{of} points") };
+                let sample = if points < of { format!("{points} of {of} points") } else { format!("{of} points") };
                 self.count(&format!("searching on {sample}"), 0, *evaluations as u64, "{pos}/{len}");
                 self.bar.tick();
             }
@@ -120,12 +111,7 @@ impl Observer for Progress {
                 self.trace.lock().unwrap_or_else(PoisonError::into_inner).push(*trial);
                 self.detail(&format!(
                     "tried bandwidth {:.3}, shape {:.3} on {} points: accuracy {:.4} after {} rounds ({:.2} s)",
-                    trial.bandwidth,
-                    trial.shape,
-                    trial.points,
-                    trial.quality.accuracy,
-                    trial.rounds,
-                    trial.seconds
+                    trial.bandwidth, trial.shape, trial.points, trial.quality.accuracy, trial.rounds, trial.seconds
                 ));
             }
             Event::Confirming { candidates } => {

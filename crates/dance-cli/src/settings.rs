@@ -158,10 +158,7 @@ mod tests {
         let dance = MethodOptions { method: Some(MethodChoice::Dance), ..NONE }.apply(before, 7);
         assert_eq!(dance, ConformalConfig::default().with_method(MethodName::Dance).seed(7));
         let split = MethodOptions { calibration: Some(CalibrationChoice::Split), ..NONE }.apply(before, 7);
-        assert_eq!(
-            (split.method, split.calibration),
-            (Some(MethodName::Posterior), Some(Calibration::Split))
-        );
+        assert_eq!((split.method, split.calibration), (Some(MethodName::Posterior), Some(Calibration::Split)));
         assert_eq!((split.by_class, split.new_labels), (ByClass::All, false));
         let paper = MethodOptions { paper: true, mix: Some(Mix::Fixed(0.2)), ..NONE }.apply(before, 3);
         assert_eq!(paper, ConformalConfig::paper().mix(Mix::Fixed(0.2)).seed(3));

@@ -63,12 +63,7 @@ impl Embedded {
 }
 
 /// Embeds all pictures or texts.
-pub fn embed(
-    items: &Items,
-    encoder: &Encoder,
-    options: &EmbedOptions,
-    context: &Context<'_>,
-) -> Result<Embedded> {
+pub fn embed(items: &Items, encoder: &Encoder, options: &EmbedOptions, context: &Context<'_>) -> Result<Embedded> {
     if items.modality != encoder.modality() {
         return Err(Error::Data(format!(
             "{}: holds {}, and the encoder was opened for {}",
@@ -78,8 +73,7 @@ pub fn embed(
         )));
     }
     // Workers embed in an order of their own; outcomes go back to their rows.
-    let parts =
-        options.parts.as_deref().map(|folder| Parts::open(folder, items, encoder.identity())).transpose()?;
+    let parts = options.parts.as_deref().map(|folder| Parts::open(folder, items, encoder.identity())).transpose()?;
     let order = order(items);
     let mut job = Job { items, encoder, order: &order, parts, skip_bad: options.skip_bad };
     let outcomes = job.run(context)?;
@@ -100,13 +94,8 @@ pub fn embed(
         }
     }
     if kept.is_empty() {
-        let first =
-            bad.first().map_or(String::new(), |bad| format!("; the first, {}, {}", bad.id, bad.reason));
-        return Err(Error::Data(format!(
-            "{}: none of {} could be embedded{first}",
-            items.origin,
-            items.ids.len()
-        )));
+        let first = bad.first().map_or(String::new(), |bad| format!("; the first, {}, {}", bad.id, bad.reason));
+        return Err(Error::Data(format!("{}: none of {} could be embedded{first}", items.origin, items.ids.len())));
     }
     // The table has the rows that were embedded, with their ids and labels.
     let width = numbers.len() / kept.len();
@@ -119,12 +108,7 @@ pub fn embed(
 }
 
 /// Embeds class names in a prompt (`a photo of a {}`), one row for each. Underscores become spaces.
-pub fn prototypes(
-    names: &[String],
-    prompt: &str,
-    encoder: &Encoder,
-    context: &Context<'_>,
-) -> Result<Matrix> {
+pub fn prototypes(names: &[String], prompt: &str, encoder: &Encoder, context: &Context<'_>) -> Result<Matrix> {
     let texts = names.iter().map(|name| prompt.replace("{}", &name.replace('_', " "))).collect();
     let embedded = embed(&Items::texts("class names", texts), encoder, &EmbedOptions::default(), context)?;
     Ok(embedded.table.embeddings().clone())
@@ -135,8 +119,7 @@ fn order(items: &Items) -> Vec<usize> {
     let mut order: Vec<usize> = (0..items.contents.len()).collect();
     if items.modality == Modality::Texts {
         // The length in bytes approximates the number of tokens.
-        let length =
-            |&row: &usize| if let Content::Text(text) = &items.contents[row] { text.len() } else { 0 };
+        let length = |&row: &usize| if let Content::Text(text) = &items.contents[row] { text.len() } else { 0 };
         order.sort_by_key(length);
     }
     order
@@ -174,10 +157,7 @@ impl Job<'_> {
             .collect();
         let kept: usize = done.values().map(Vec::len).sum();
         if kept > 0 {
-            context.warn(format!(
-                "{kept} of {} were embedded by an earlier run, and are not again",
-                self.order.len()
-            ));
+            context.warn(format!("{kept} of {} were embedded by an earlier run, and are not again", self.order.len()));
         }
         for (part, outcomes) in &done {
             self.refuse(pieces[*part], outcomes)?;
@@ -196,8 +176,8 @@ impl Job<'_> {
     ) -> Result<()> {
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         // With fewer sessions than threads, one more worker prepares a batch while the others run.
-        let workers = context.threads().max(self.encoder.sessions())
-            + usize::from(self.encoder.sessions() < context.threads());
+        let workers =
+            context.threads().max(self.encoder.sessions()) + usize::from(self.encoder.sessions() < context.threads());
         let (sender, receiver) = mpsc::sync_channel(2 * workers);
         std::thread::scope(|scope| {
             for _ in 0..workers.min(open.len()) {

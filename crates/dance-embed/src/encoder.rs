@@ -69,12 +69,7 @@ const LARGEST_FILE: u64 = 1 << 30;
 impl Encoder {
     /// Opens an encoder by `name`: a name of [`encoders::NAMED`](crate::encoders::NAMED), a folder, or an `.onnx` file.
     /// There are at most as many sessions as the context has threads.
-    pub fn open(
-        name: &str,
-        modality: Modality,
-        options: &EncoderOptions,
-        context: &Context<'_>,
-    ) -> Result<Self> {
+    pub fn open(name: &str, modality: Modality, options: &EncoderOptions, context: &Context<'_>) -> Result<Self> {
         let hub = Hub::from_environment(options.offline);
         let files = Files::find(name, modality, &hub, context)?;
         let input = match modality {
@@ -91,8 +86,7 @@ impl Encoder {
             Input::Pictures(settings) => json!({ "pictures": settings, "output": sessions.settings }),
             Input::Texts(tokens) => json!({ "texts": tokens.settings, "output": sessions.settings }),
         };
-        let identity =
-            EncoderIdentity { name: name.to_owned(), weights: hash, preparation: preparation.to_string() };
+        let identity = EncoderIdentity { name: name.to_owned(), weights: hash, preparation: preparation.to_string() };
         Ok(Self { identity, weights: files.weights, input, sessions })
     }
 
@@ -156,10 +150,8 @@ impl Encoder {
 
     /// Pads the tokens of texts to one length.
     fn padded(&self, batch: &[Prepared], tokens: &Tokens) -> Batch {
-        let texts: Vec<&[u32]> = batch
-            .iter()
-            .map(|item| if let Prepared::Tokens(tokens) = item { tokens } else { &[][..] })
-            .collect();
+        let texts: Vec<&[u32]> =
+            batch.iter().map(|item| if let Prepared::Tokens(tokens) = item { tokens } else { &[][..] }).collect();
         // An encoder without a mask was trained on texts of one length.
         let longest = texts.iter().map(|text| text.len()).max().unwrap_or(0);
         let length = if self.sessions.has_mask() { longest } else { tokens.settings.longest };
@@ -204,9 +196,7 @@ fn hash_of(weights: &Path) -> Result<(String, u64)> {
     let mut size = 0;
     let name = weights.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let beside = ["_data", ".data"].map(|end| weights.with_file_name(format!("{name}{end}")));
-    for path in
-        std::iter::once(weights).chain(beside.iter().map(PathBuf::as_path).filter(|path| path.is_file()))
-    {
+    for path in std::iter::once(weights).chain(beside.iter().map(PathBuf::as_path).filter(|path| path.is_file())) {
         let wrong = |error| Error::io(path, error);
         size += std::io::copy(&mut std::fs::File::open(path).map_err(wrong)?, &mut hash).map_err(wrong)?;
     }

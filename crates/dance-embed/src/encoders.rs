@@ -109,10 +109,7 @@ impl Files {
             Some(weights) => Ok(Self { weights, folder: folder.to_owned(), output: GUESSED }),
             None => Err(Error::format(
                 folder,
-                format!(
-                    "has no {} or {}, by itself or in onnx/; export the encoder to ONNX",
-                    names[0], names[1]
-                ),
+                format!("has no {} or {}, by itself or in onnx/; export the encoder to ONNX", names[0], names[1]),
             )),
         }
     }
@@ -120,15 +117,10 @@ impl Files {
     /// Takes a file of weights. Settings are in its folder or in the parent folder.
     fn of_weights(weights: &Path) -> Result<Self> {
         if weights.extension().is_none_or(|extension| extension != "onnx") {
-            return Err(Error::format(
-                weights,
-                "is no .onnx file; export the encoder to ONNX, or name its folder",
-            ));
+            return Err(Error::format(weights, "is no .onnx file; export the encoder to ONNX, or name its folder"));
         }
-        let beside =
-            weights.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let has =
-            |folder: &Path| FOR_PICTURES.iter().chain(FOR_TEXTS).any(|(file, _)| folder.join(file).is_file());
+        let beside = weights.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let has = |folder: &Path| FOR_PICTURES.iter().chain(FOR_TEXTS).any(|(file, _)| folder.join(file).is_file());
         let above = beside.join("..");
         let folder = if !has(beside) && has(&above) { above } else { beside.to_owned() };
         Ok(Self { weights: weights.to_owned(), folder, output: GUESSED })
@@ -146,11 +138,7 @@ impl Named {
             Modality::Texts => (self.texts, FOR_TEXTS),
         };
         let Some(weights) = weights else {
-            return Err(Error::Data(format!(
-                "{}: embeds no {}; take another encoder",
-                self.name,
-                modality.name()
-            )));
+            return Err(Error::Data(format!("{}: embeds no {}; take another encoder", self.name, modality.name())));
         };
         let mut folder = None;
         for &(file, needed) in beside {

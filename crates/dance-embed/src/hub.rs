@@ -68,17 +68,10 @@ impl Hub {
 
     /// Returns the path of a repository's file, downloaded if it is not in the cache; `None` if the repository has no
     /// such file and it is not `needed`.
-    pub fn file(
-        &self,
-        repository: &str,
-        file: &str,
-        needed: bool,
-        context: &Context<'_>,
-    ) -> Result<Option<PathBuf>> {
+    pub fn file(&self, repository: &str, file: &str, needed: bool, context: &Context<'_>) -> Result<Option<PathBuf>> {
         // A file in the cache is used as it is.
         let folder = self.cache.join(format!("models--{}", repository.replace('/', "--")));
-        let commit =
-            fs::read_to_string(folder.join("refs").join("main")).ok().map(|commit| commit.trim().to_owned());
+        let commit = fs::read_to_string(folder.join("refs").join("main")).ok().map(|commit| commit.trim().to_owned());
         if let Some(commit) = commit.as_deref().filter(|commit| is_word(commit)) {
             let place = folder.join("snapshots").join(commit).join(file);
             if place.is_file() {
@@ -94,8 +87,7 @@ impl Hub {
         }
         // The hub names the commit and the hash of the contents.
         let Some(remote) = self.request(repository, file)? else {
-            let missing =
-                Error::Data(format!("{repository}: the hub at {} has no {file} there", self.endpoint));
+            let missing = Error::Data(format!("{repository}: the hub at {} has no {file} there", self.endpoint));
             return if needed { Err(missing) } else { Ok(None) };
         };
         let blob = folder.join("blobs").join(&remote.hash);
@@ -217,12 +209,10 @@ impl Hub {
         path: &Path,
         context: &Context<'_>,
     ) -> Result<(), Stop> {
-        let write =
-            |error: std::io::Error| Stop::Wrong(Error::Write { path: path.to_owned(), source: error });
+        let write = |error: std::io::Error| Stop::Wrong(Error::Write { path: path.to_owned(), source: error });
         // The server continues at `done`, starts again, or has nothing to add.
         let mut done = file.seek(SeekFrom::End(0)).map_err(write)?;
-        let (answer, headers, url) =
-            self.get(&remote.url, done).map_err(|error| Stop::Cut(error.to_string()))?;
+        let (answer, headers, url) = self.get(&remote.url, done).map_err(|error| Stop::Cut(error.to_string()))?;
         match answer.status().as_u16() {
             416 => return Ok(()), // the file is complete
             200 if done > 0 => {

@@ -39,10 +39,7 @@ impl Parts {
         fs::create_dir_all(folder).map_err(write)?;
         let lock = File::options().create(true).append(true).open(folder.join("lock")).map_err(write)?;
         if matches!(lock.try_lock(), Err(fs::TryLockError::WouldBlock)) {
-            return Err(Error::format(
-                folder,
-                "another run is at work on it; wait for it, or write to another file",
-            ));
+            return Err(Error::format(folder, "another run is at work on it; wait for it, or write to another file"));
         }
         let (place, key) = (folder.join("key"), key(items, encoder));
         match fs::read_to_string(&place) {
@@ -83,10 +80,7 @@ impl Parts {
 
     /// Writes a part.
     pub(crate) fn write(&self, number: usize, outcomes: &[Outcome]) -> Result<()> {
-        let bad = outcomes
-            .iter()
-            .enumerate()
-            .filter_map(|(row, outcome)| Some((row, outcome.as_ref().err()?.clone())));
+        let bad = outcomes.iter().enumerate().filter_map(|(row, outcome)| Some((row, outcome.as_ref().err()?.clone())));
         let columns = outcomes.iter().flatten().next().map_or(1, Vec::len);
         let head = Head { rows: outcomes.len(), columns, bad: bad.collect() };
         let mut bytes = serde_json::json!(head).to_string().into_bytes();

@@ -32,9 +32,8 @@ pub fn open(named: Option<&Path>) -> Result<PathBuf> {
     // The path is absolute, as the crate would search relative paths beside the program. A wrong library gives an error
     // here; if the crate searched for it lazily, it would panic or hang.
     let path = path.canonicalize().map_err(|error| Error::io(&path, error))?;
-    let refused = |problem: String| {
-        Error::format(&path, format!("is no ONNX Runtime that can be used: {problem}. {HELP}"))
-    };
+    let refused =
+        |problem: String| Error::format(&path, format!("is no ONNX Runtime that can be used: {problem}. {HELP}"));
     let environment = ort::init_from(&path).map_err(|error| refused(error.to_string().replace('\n', " ")))?;
     environment.with_name("dance").with_telemetry(false).commit();
     *opened = Some(path.clone());
@@ -43,8 +42,7 @@ pub fn open(named: Option<&Path>) -> Result<PathBuf> {
 
 /// Searches for the library.
 fn find(named: Option<&Path>) -> Result<PathBuf> {
-    let from_environment =
-        || std::env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let from_environment = || std::env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()).map(PathBuf::from);
     if let Some(path) = named.map(Path::to_owned).or_else(from_environment) {
         // A named library is used, or refused by its name.
         return if path.is_dir() {
@@ -59,15 +57,11 @@ fn find(named: Option<&Path>) -> Result<PathBuf> {
     let found = beside
         .and_then(|folder| in_folder(&folder))
         .or_else(|| {
-            ["VIRTUAL_ENV", "CONDA_PREFIX"]
-                .iter()
-                .find_map(|key| in_python(&PathBuf::from(std::env::var_os(key)?)))
+            ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().find_map(|key| in_python(&PathBuf::from(std::env::var_os(key)?)))
         })
         .or_else(|| ["python3", "python"].iter().find_map(|python| of_python(python)))
         .or_else(|| system_folders().iter().find_map(|folder| in_folder(Path::new(folder))));
-    found.ok_or_else(|| {
-        Error::Data(format!("ONNX Runtime, which runs encoders, is not on this machine. {HELP}"))
-    })
+    found.ok_or_else(|| Error::Data(format!("ONNX Runtime, which runs encoders, is not on this machine. {HELP}")))
 }
 
 /// Returns the folders where systems keep libraries.
@@ -110,8 +104,7 @@ fn in_python(root: &Path) -> Option<PathBuf> {
     if let Some(found) = in_folder(&root.join("Lib").join(&package)) {
         return Some(found);
     }
-    let versions =
-        std::fs::read_dir(root.join("lib")).ok()?.flatten().map(|entry| entry.path().join(&package));
+    let versions = std::fs::read_dir(root.join("lib")).ok()?.flatten().map(|entry| entry.path().join(&package));
     let mut folders: Vec<PathBuf> = versions.collect();
     folders.sort();
     folders.iter().rev().find_map(|folder| in_folder(folder))
@@ -121,8 +114,7 @@ fn in_python(root: &Path) -> Option<PathBuf> {
 fn of_python(python: &str) -> Option<PathBuf> {
     const SCRIPT: &str = "import importlib.util as u; s = u.find_spec('onnxruntime'); \
                           print(s.submodule_search_locations[0] if s else '')";
-    let answer =
-        Command::new(python).args(["-c", SCRIPT]).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let answer = Command::new(python).args(["-c", SCRIPT]).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(answer.stdout).ok()?;
     let folder = text.trim();
     if folder.is_empty() { None } else { in_folder(&Path::new(folder).join("capi")) }

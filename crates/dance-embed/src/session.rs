@@ -16,8 +16,7 @@ use crate::settings::{OutputSettings, Pooling};
 const MOST_WEIGHTS: u64 = 4 << 30;
 
 /// Names of outputs with one embedding per input, the preferred first.
-const POOLED: [&str; 5] =
-    ["image_embeds", "text_embeds", "sentence_embedding", "embeddings", "pooler_output"];
+const POOLED: [&str; 5] = ["image_embeds", "text_embeds", "sentence_embedding", "embeddings", "pooler_output"];
 /// Names of outputs with one embedding per token.
 const BY_TOKEN: [&str; 2] = ["last_hidden_state", "token_embeddings"];
 
@@ -56,8 +55,7 @@ impl Sessions {
         // One session, with its share of the threads.
         let open = || -> Result<Session> {
             let builder = Session::builder().map_err(|error| wrong(&error))?;
-            let builder =
-                builder.with_intra_threads((threads / count).max(1)).map_err(|error| wrong(&error))?;
+            let builder = builder.with_intra_threads((threads / count).max(1)).map_err(|error| wrong(&error))?;
             let builder = builder.with_inter_threads(1).map_err(|error| wrong(&error))?;
             let mut builder = builder.with_intra_op_spinning(count == 1).map_err(|error| wrong(&error))?;
             if processor == Processor::Cuda {
@@ -74,8 +72,7 @@ impl Sessions {
         // The first session has the names of inputs and outputs; the others are copies.
         let first = open()?;
         let inputs = first.inputs().iter().map(|input| input.name().to_owned()).collect();
-        let (output, pooling) =
-            choose(&first, settings.pooling).map_err(|text| Error::format(weights, text))?;
+        let (output, pooling) = choose(&first, settings.pooling).map_err(|text| Error::format(weights, text))?;
         let mut free = vec![first];
         for _ in 1..count {
             free.push(open()?);
@@ -128,10 +125,7 @@ impl Sessions {
                         "attention_mask" => mask.clone(),
                         "token_type_ids" => vec![0; tokens.len()],
                         other => {
-                            return Err(Error::format(
-                                weights,
-                                format!("takes `{other}`, which no tokens are"),
-                            ));
+                            return Err(Error::format(weights, format!("takes `{other}`, which no tokens are")));
                         }
                     };
                     put(name, Tensor::from_array(([count, length], values)).map_err(wrong)?.into());
@@ -148,10 +142,7 @@ impl Sessions {
         let shape: Vec<usize> = shape.iter().map(|&size| size as usize).collect();
         let pooled = pooled(&shape, numbers, count, self.settings.pooling, mask.as_deref());
         let mut rows = pooled.ok_or_else(|| {
-            Error::format(
-                weights,
-                format!("gave `{}` of the shape {shape:?} for {count} inputs", self.output),
-            )
+            Error::format(weights, format!("gave `{}` of the shape {shape:?} for {count} inputs", self.output))
         })?;
         if self.settings.normalize {
             let width = rows.len() / count.max(1);
@@ -174,9 +165,7 @@ fn choose(session: &Session, pooling: Pooling) -> Result<(String, Pooling), Stri
     };
     let outputs: Vec<(&str, usize)> =
         session.outputs().iter().map(|output| (output.name(), sizes(output.dtype()))).collect();
-    let named = |names: &[&str]| {
-        names.iter().find_map(|name| outputs.iter().find(|(found, _)| found == name)).copied()
-    };
+    let named = |names: &[&str]| names.iter().find_map(|name| outputs.iter().find(|(found, _)| found == name)).copied();
     let shaped = |sizes: usize| outputs.iter().find(|(_, found)| *found == sizes).copied();
     let by_token = || named(&BY_TOKEN).or_else(|| shaped(3));
     let chosen = match pooling {
@@ -188,19 +177,13 @@ fn choose(session: &Session, pooling: Pooling) -> Result<(String, Pooling), Stri
         other => by_token().map(|output| (output, other)),
     };
     let names: Vec<&str> = outputs.iter().map(|(name, _)| *name).collect();
-    let ((name, _), pooling) = chosen
-        .ok_or_else(|| format!("gives {}; an embedding, or one per token, is needed", names.join(", ")))?;
+    let ((name, _), pooling) =
+        chosen.ok_or_else(|| format!("gives {}; an embedding, or one per token, is needed", names.join(", ")))?;
     Ok((name.to_owned(), pooling))
 }
 
 /// Pools an output to one row for each of `count` inputs; `None` if its shape does not fit.
-fn pooled(
-    shape: &[usize],
-    numbers: &[f32],
-    count: usize,
-    pooling: Pooling,
-    mask: Option<&[i64]>,
-) -> Option<Vec<f32>> {
+fn pooled(shape: &[usize], numbers: &[f32], count: usize, pooling: Pooling, mask: Option<&[i64]>) -> Option<Vec<f32>> {
     if shape.first() != Some(&count) || numbers.is_empty() {
         return None;
     }

@@ -110,22 +110,19 @@ impl PictureSettings {
         let resize = if does("do_resize") { resize(value.get("size"))? } else { Resize::Keep };
         // Image processors that never crop have no such key.
         let crop = match value.get("crop_size") {
-            Some(size) if value.get("do_center_crop").and_then(Value::as_bool).unwrap_or(false) => {
-                Some(sides(size)?)
-            }
+            Some(size) if value.get("do_center_crop").and_then(Value::as_bool).unwrap_or(false) => Some(sides(size)?),
             _ => None,
         };
         if crop.is_none() && !matches!(resize, Resize::Exact(..)) {
-            return Err(
-                "pictures keep different sizes: neither `crop_size` nor `size` with `height` and `width` is \
+            return Err("pictures keep different sizes: neither `crop_size` nor `size` with `height` and `width` is \
                         given"
-                    .into(),
-            );
+                .into());
         }
         let filter = match value.get("resample").and_then(Value::as_u64) {
             None => Filter::Bicubic,
-            Some(number) => Filter::of_number(number)
-                .ok_or_else(|| format!("`resample` {number} is not supported; 1 to 5 are"))?,
+            Some(number) => {
+                Filter::of_number(number).ok_or_else(|| format!("`resample` {number} is not supported; 1 to 5 are"))?
+            }
         };
         // The scale, the mean and the deviation of the channels.
         let scale = match value.get("rescale_factor").and_then(Value::as_f64) {
@@ -135,18 +132,15 @@ impl PictureSettings {
         };
         let three = |key: &str| {
             let numbers = value.get(key).and_then(Value::as_array);
-            let numbers: Option<Vec<f32>> = numbers
-                .map(|list| list.iter().filter_map(Value::as_f64).map(|number| number as f32).collect());
+            let numbers: Option<Vec<f32>> =
+                numbers.map(|list| list.iter().filter_map(Value::as_f64).map(|number| number as f32).collect());
             match numbers.and_then(|numbers| <[f32; 3]>::try_from(numbers).ok()) {
                 Some(numbers) if numbers.iter().all(|number| number.is_finite()) => Ok(numbers),
                 _ => Err(format!("`{key}` must be three numbers")),
             }
         };
-        let (mean, deviation) = if does("do_normalize") {
-            (three("image_mean")?, three("image_std")?)
-        } else {
-            ([0.0; 3], [1.0; 3])
-        };
+        let (mean, deviation) =
+            if does("do_normalize") { (three("image_mean")?, three("image_std")?) } else { ([0.0; 3], [1.0; 3]) };
         if !(scale.is_finite() && deviation.iter().all(|&deviation| deviation > 0.0)) {
             return Err("`image_std` must be above 0, `rescale_factor` a number".into());
         }
@@ -190,11 +184,7 @@ fn side(size: Option<&Value>) -> Result<usize, String> {
 
 impl TextSettings {
     /// Reads the files beside `tokenizer.json`. `padding` is the padding token of that file, if it has one.
-    pub(crate) fn read(
-        folder: &Path,
-        padding: Option<u32>,
-        token: impl Fn(&str) -> Option<u32>,
-    ) -> Result<Self> {
+    pub(crate) fn read(folder: &Path, padding: Option<u32>, token: impl Fn(&str) -> Option<u32>) -> Result<Self> {
         let sentences = json(&folder.join("sentence_bert_config.json"))?;
         let config = json(&folder.join("tokenizer_config.json"))?;
         let limit = |value: &Option<Value>, key: &str| {
@@ -228,11 +218,9 @@ impl OutputSettings {
             }
         };
         let modules = json(&folder.join("modules.json"))?;
-        let kind = |module: &Value| {
-            module.get("type").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("Normalize"))
-        };
-        let normalize =
-            modules.as_ref().and_then(Value::as_array).is_some_and(|modules| modules.iter().any(kind));
+        let kind =
+            |module: &Value| module.get("type").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("Normalize"));
+        let normalize = modules.as_ref().and_then(Value::as_array).is_some_and(|modules| modules.iter().any(kind));
         Ok(Some(Self { pooling, normalize }))
     }
 }
@@ -251,20 +239,14 @@ mod tests {
         });
         let settings = PictureSettings::of(&value).unwrap();
         assert_eq!(settings.resize, Resize::Shortest(224));
-        assert_eq!(
-            (settings.filter, settings.crop, settings.scale),
-            (Filter::Bicubic, Some((224, 224)), 0.5)
-        );
+        assert_eq!((settings.filter, settings.crop, settings.scale), (Filter::Bicubic, Some((224, 224)), 0.5));
         assert_eq!(settings.mean, [0.5, 0.25, 0.125]);
         // Older files have plain numbers.
         let old = json!({
             "crop_size": 8, "do_center_crop": true, "size": 9, "image_mean": [0, 0, 0], "image_std": [1, 1, 1]
         });
         let settings = PictureSettings::of(&old).unwrap();
-        assert_eq!(
-            (settings.resize, settings.crop, settings.scale),
-            (Resize::Shortest(9), Some((8, 8)), 1.0 / 255.0)
-        );
+        assert_eq!((settings.resize, settings.crop, settings.scale), (Resize::Shortest(9), Some((8, 8)), 1.0 / 255.0));
     }
 
     #[test]

@@ -16,8 +16,7 @@ pub(crate) struct Tokens {
 impl Tokens {
     /// Reads a `tokenizer.json` and the settings beside it.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let wrong =
-            |error: tokenizers::Error| Error::format(path, format!("cannot be used as a tokenizer: {error}"));
+        let wrong = |error: tokenizers::Error| Error::format(path, format!("cannot be used as a tokenizer: {error}"));
         let mut tokenizer = Tokenizer::from_file(path).map_err(wrong)?;
         let padding = tokenizer.get_padding().map(|padding: &PaddingParams| padding.pad_id);
         let folder = path.parent().unwrap_or(Path::new("."));

@@ -3,16 +3,11 @@
 use crate::assets::{CHARTS_CSS, CHARTS_JS, COMPARISONS_JS, PLOT_JS, REPORT_CSS, REPORT_JS};
 
 /// The content security policy of a page: browsers load nothing from outside it.
-const POLICY: &str =
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
+const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
 
 /// Escapes text for an element or for an attribute in quotes.
 pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
-        .replace('\'', "&#39;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")
 }
 
 /// A whole HTML page: a body with the styles and scripts that draw its charts and sort its tables.

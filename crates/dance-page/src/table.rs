@@ -146,10 +146,8 @@ impl Table {
     /// Aligns the columns; `style` is given every padded cell.
     fn aligned(&self, style: impl Fn(String, Emphasis) -> String) -> String {
         let header = self.columns.iter().map(|name| (escape_line(name), Emphasis::None)).collect();
-        let body = self
-            .rows
-            .iter()
-            .map(|row| row.iter().map(|cell| (escape_line(&cell.text), cell.emphasis)).collect());
+        let body =
+            self.rows.iter().map(|row| row.iter().map(|cell| (escape_line(&cell.text), cell.emphasis)).collect());
         let lines: Vec<Vec<(String, Emphasis)>> = std::iter::once(header).chain(body).collect();
 
         // A column is as wide as its widest cell.
@@ -160,13 +158,11 @@ impl Table {
             }
         }
 
-        let mut text =
-            if self.title.is_empty() { String::new() } else { format!("{}\n", escape_line(&self.title)) };
+        let mut text = if self.title.is_empty() { String::new() } else { format!("{}\n", escape_line(&self.title)) };
         for line in lines {
-            let cells =
-                line.into_iter().zip(&widths).enumerate().map(|(place, ((text, emphasis), &columns))| {
-                    style(pad(&text, columns, if place == 0 { Align::Left } else { Align::Right }), emphasis)
-                });
+            let cells = line.into_iter().zip(&widths).enumerate().map(|(place, ((text, emphasis), &columns))| {
+                style(pad(&text, columns, if place == 0 { Align::Left } else { Align::Right }), emphasis)
+            });
             let line = format!("  {}", cells.collect::<Vec<_>>().join("  "));
             text += &format!("{}\n", line.trim_end());
         }
@@ -181,9 +177,8 @@ impl Table {
             html += &format!("<p>{}</p>", escape(&self.note));
         }
         // A table that is wider than the page scrolls, with the keyboard too.
-        html += &format!(
-            "<div class=\"scroll\" role=\"region\" aria-label=\"{title}\" tabindex=\"0\"><table><thead><tr>"
-        );
+        html +=
+            &format!("<div class=\"scroll\" role=\"region\" aria-label=\"{title}\" tabindex=\"0\"><table><thead><tr>");
         for name in &self.columns {
             html += &format!("<th scope=\"col\"><button>{}</button></th>", escape(name));
         }
@@ -214,8 +209,7 @@ mod tests {
 
     #[test]
     fn best_and_second_are_marked_as_shown() {
-        let mut table =
-            Table { title: "a, b".into(), columns: vec!["m".into(), "size".into()], ..Table::default() };
+        let mut table = Table { title: "a, b".into(), columns: vec!["m".into(), "size".into()], ..Table::default() };
         for value in [2.004, 1.0, 2.001, 3.0] {
             table.rows.push(vec![Cell::text("<x>"), Cell::number(value, 2)]);
         }

@@ -34,9 +34,8 @@ pub(crate) fn accept_header(headers: &HeaderMap) -> Option<bool> {
 /// Reads the points of a stream, with `alpha` and `include` from the query: `?alpha=0.1,0.05&include=p-values`.
 pub(crate) fn read(bytes: &[u8], query: &str, shape: Shape) -> Result<PredictRequest, Problem> {
     let options = read_options(query)?;
-    let invalid = |error: &dyn std::fmt::Display| {
-        Problem::not_json(format!("the body is no Arrow IPC stream: {error}"))
-    };
+    let invalid =
+        |error: &dyn std::fmt::Display| Problem::not_json(format!("the body is no Arrow IPC stream: {error}"));
     let mut points = Points::default();
     for batch in StreamReader::try_new(bytes, None).map_err(|error| invalid(&error))? {
         let batch = batch.map_err(|error| invalid(&error))?;
@@ -61,18 +60,15 @@ pub(crate) fn read(bytes: &[u8], query: &str, shape: Shape) -> Result<PredictReq
 /// Reads the options from a query.
 fn read_options(query: &str) -> Result<Options, Problem> {
     let mut options = Options::default();
-    for (name, value) in query
-        .split('&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+    for (name, value) in
+        query.split('&').filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, "")))
     {
         let value = value.replace("%2C", ",").replace("%2c", ",");
         match name {
             "alpha" => {
                 let alphas: Result<Vec<f64>, _> = value.split(',').map(str::parse).collect();
-                let alphas = alphas.map_err(|_| {
-                    Problem::invalid("`alpha` is a number, or several with commas between them")
-                })?;
+                let alphas =
+                    alphas.map_err(|_| Problem::invalid("`alpha` is a number, or several with commas between them"))?;
                 options.set_alphas(alphas).map_err(Problem::invalid)?;
             }
             "include" => {
@@ -100,19 +96,15 @@ fn id(column: &ArrayRef, row: usize) -> Result<Option<Value>, Problem> {
         DataType::Utf8 => Ok(Some(column.as_string::<i32>().value(row).into())),
         DataType::LargeUtf8 => Ok(Some(column.as_string::<i64>().value(row).into())),
         DataType::Int64 => Ok(Some(column.as_primitive::<Int64Type>().value(row).into())),
-        other => Err(Problem::invalid(format!(
-            "column `id` has type {other}; texts and 64-bit integers are supported"
-        ))),
+        other => {
+            Err(Problem::invalid(format!("column `id` has type {other}; texts and 64-bit integers are supported")))
+        }
     }
 }
 
 /// Returns the answers as a stream of one batch, with the columns of `dance predict`. The column `error` has the
 /// problem of an invalid row, and null elsewhere.
-pub(crate) fn respond(
-    model: &Dance,
-    all: &PredictResponse<'_>,
-    include: Include,
-) -> Result<Response, Problem> {
+pub(crate) fn respond(model: &Dance, all: &PredictResponse<'_>, include: Include) -> Result<Response, Problem> {
     let refusal = |problem: &RowProblem| Refusal {
         row: problem.row,
         line: None,

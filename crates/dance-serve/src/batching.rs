@@ -78,8 +78,7 @@ impl Batcher {
         let (threads, busy) = (context.threads().div_ceil(2), Arc::new(AtomicUsize::new(0)));
         for number in 0..threads {
             let (receiver, arrivals) = (Arc::clone(&receiver), Arc::clone(&arrivals));
-            let (slot, all, alone, busy) =
-                (Arc::clone(slot), context.clone(), Context::new(1)?, Arc::clone(&busy));
+            let (slot, all, alone, busy) = (Arc::clone(slot), context.clone(), Context::new(1)?, Arc::clone(&busy));
             let serve = move |alone: &Context<'_>| {
                 while let Some(batch) = next_batch(&receiver, &arrivals) {
                     let points: usize = batch.iter().map(|job| job.points.rows()).sum();
@@ -197,19 +196,13 @@ fn score_batch(served: &Arc<ServedModel>, batch: Vec<Job>, context: &Context<'_>
 
 /// Scores points one at a time, after a batch has failed: a point whose numbers overflow must not cost the others
 /// their answers.
-fn one_by_one(
-    points: &Matrix,
-    score: &impl Fn(&Matrix) -> dance::Result<Scored>,
-) -> (Scored, Vec<(usize, String)>) {
+fn one_by_one(points: &Matrix, score: &impl Fn(&Matrix) -> dance::Result<Scored>) -> (Scored, Vec<(usize, String)>) {
     let (mut all, mut refused) = (Scored::default(), Vec::new());
     for place in 0..points.rows() {
         match score(&points.select(&[place])).and_then(|one| all.append(one)) {
             Ok(()) => {}
             Err(dance::Error::NotFinite { .. } | dance::Error::Data(_)) => {
-                refused.push((
-                    place,
-                    "its numbers are too large for the model; scale the embeddings down".into(),
-                ));
+                refused.push((place, "its numbers are too large for the model; scale the embeddings down".into()));
             }
             Err(error) => refused.push((place, error.to_string())),
         }

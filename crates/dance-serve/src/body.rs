@@ -32,10 +32,8 @@ pub(crate) async fn read(state: &Arc<State>, request: Request) -> Result<Request
     let limits = state.settings.limits;
     let (parts, mut body) = request.into_parts();
     let media_type = media_type(&parts.headers);
-    let declared = parts
-        .headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    let declared =
+        parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     let until = Instant::now() + limits.time;
     let length = declared.unwrap_or(limits.body);
     if length > limits.body {
@@ -53,10 +51,7 @@ pub(crate) async fn read(state: &Arc<State>, request: Request) -> Result<Request
     loop {
         match timeout_at(until, next(&mut body)).await {
             Err(_) => {
-                return Err(Problem::slow(format!(
-                    "a request must be sent within {} seconds",
-                    limits.time.as_secs()
-                )));
+                return Err(Problem::slow(format!("a request must be sent within {} seconds", limits.time.as_secs())));
             }
             // The request takes its turn when it is complete, so that slow clients do not keep others waiting.
             Ok(None) => {
@@ -98,11 +93,7 @@ impl RequestBody<'_> {
         let mut deserializer = serde_json::Deserializer::from_slice(self.json_text()?);
         let read = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
         read.map_err(|error| {
-            if error.is_data() {
-                Problem::invalid(error.to_string())
-            } else {
-                Problem::not_json(error.to_string())
-            }
+            if error.is_data() { Problem::invalid(error.to_string()) } else { Problem::not_json(error.to_string()) }
         })
     }
 }

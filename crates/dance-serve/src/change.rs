@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dance::data::Classes;
 use dance::device::Device;
-use dance::model::{Monitor, Watched};
+use dance::model::{Monitor, StreamPart};
 use dance::{Context, Dance, Matrix};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -74,7 +74,7 @@ pub(crate) struct Change {
 struct Capital {
     /// `inputs`: points, whatever their labels. `labels`: labels given their points, and with them coverage.
     #[schema(value_type = String)]
-    what: Watched,
+    what: StreamPart,
     now: f64,
     largest: f64,
     /// The alarm, if the capital has reached the bound.
@@ -108,8 +108,7 @@ impl ChangeMonitor {
         let mut run = self.lock();
         serve();
         *run = Run { model: served.id.clone(), ..Run::default() };
-        let open =
-            |with_labels| Monitor::new(Model(Arc::clone(served)), on.0, with_labels, false_alarm, SEED, on.1);
+        let open = |with_labels| Monitor::new(Model(Arc::clone(served)), on.0, with_labels, false_alarm, SEED, on.1);
         // With split calibration the model does not keep its calibration points, so only inputs are monitored.
         match open(true).or_else(|_| open(false)) {
             Ok(monitor) => run.monitor = Some(monitor),
@@ -148,13 +147,13 @@ impl ChangeMonitor {
             let failure = run.failure.clone();
             return Change { points: 0, false_alarm, bound: 1.0 / false_alarm, watched: Vec::new(), failure };
         };
-        let alarm = |what: Watched| {
+        let alarm = |what: StreamPart| {
             let place = monitor.alarms().iter().position(|alarm| alarm.watched == what)?;
             let time = run.alarm_times.get(place).cloned().unwrap_or_default();
             Some(Alarm { point: monitor.alarms()[place].row, time })
         };
         // JSON has no infinity, so the capital is cut.
-        let capital = |(what, now, largest): (Watched, f64, f64)| Capital {
+        let capital = |(what, now, largest): (StreamPart, f64, f64)| Capital {
             what,
             now: now.min(f64::MAX),
             largest: largest.min(f64::MAX),
@@ -189,8 +188,8 @@ impl Run {
         let labels: Vec<_> = own.iter().map(|entry| Some(classes.id(&entry.label))).collect();
         let values = own.iter().flat_map(|entry| entry.embedding.iter().copied()).collect();
         let first = monitor.points();
-        let alarms = Matrix::new(values, own.len(), dimensions)
-            .and_then(|points| monitor.watch(&points, &labels, context));
+        let alarms =
+            Matrix::new(values, own.len(), dimensions).and_then(|points| monitor.watch(&points, &labels, context));
         match alarms {
             Ok(alarms) => {
                 self.alarm_times.extend(alarms.iter().map(|alarm| own[alarm.row - first].time.to_string()));

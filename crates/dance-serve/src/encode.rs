@@ -49,10 +49,7 @@ pub(crate) struct Embedding {
 )]
 /// The embedding of a picture or a text, by the encoder of the model. The member `takes` of `/v1/model` names the
 /// kind of content.
-pub(crate) async fn embed(
-    Shared(state): Shared<Arc<State>>,
-    request: Request,
-) -> Result<Json<Embedding>, Problem> {
+pub(crate) async fn embed(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Json<Embedding>, Problem> {
     let body = body::read(&state, request).await?;
     let Some(takes) = state.takes() else {
         return Err(Problem::not_found("this server has no encoder; start it with --encoder"));

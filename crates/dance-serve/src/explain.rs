@@ -111,10 +111,7 @@ struct Example<'a> {
     responses((status = 200, description = "The explanation", body = Explanation<'_>), crate::openapi::Refusals)
 )]
 /// The p-value, the probability and the nearest examples of every label, for one point.
-pub(crate) async fn explain(
-    Shared(state): Shared<Arc<State>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(crate) async fn explain(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response, Problem> {
     let body = body::read(&state, request).await?;
     let request: ExplainRequest = body.json(std::marker::PhantomData)?;
     let (_, _turn) = body.release();
@@ -138,19 +135,14 @@ fn point(state: &State, served: &ServedModel, request: ExplainRequest) -> Result
     match (request.embedding, request.point) {
         (Some(Numbers(row)), None) => {
             let shape = shape(state, served);
-            let (values, _) = row
-                .check(shape)
-                .map_err(|(detail, id)| Problem::rows(vec![RowProblem { row: 0, id, detail }]))?;
+            let (values, _) =
+                row.check(shape).map_err(|(detail, id)| Problem::rows(vec![RowProblem { row: 0, id, detail }]))?;
             Matrix::new(values, 1, shape.point.dimensions).map_err(|_| Problem::internal())
         }
         (None, Some(place)) => match &state.points {
             Some(points) if place < points.len() => Ok(points.embeddings.select(&[place])),
-            Some(points) => {
-                Err(Problem::invalid(format!("`point` {place}: there are {}, from 0", points.len())))
-            }
-            None => {
-                Err(Problem::invalid("`point`: this server has no points of its own; start it with --data"))
-            }
+            Some(points) => Err(Problem::invalid(format!("`point` {place}: there are {}, from 0", points.len()))),
+            None => Err(Problem::invalid("`point`: this server has no points of its own; start it with --data")),
         },
         _ => Err(Problem::invalid("give either `embedding` or `point`")),
     }
@@ -189,11 +181,7 @@ pub(crate) fn explanation<'a>(
 }
 
 /// Returns the nearest reference points of every label.
-fn examples<'a>(
-    model: &'a Dance,
-    point: &Matrix,
-    context: &Context<'_>,
-) -> dance::Result<Vec<Vec<Example<'a>>>> {
+fn examples<'a>(model: &'a Dance, point: &Matrix, context: &Context<'_>) -> dance::Result<Vec<Vec<Example<'a>>>> {
     let labels = model.predictor().reference_labels();
     let near = model.neighbors(point, NEAREST.min(labels.len()), context)?;
     let mut examples: Vec<Vec<Example<'a>>> = model.classes().iter().map(|_| Vec::new()).collect();

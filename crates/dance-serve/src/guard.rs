@@ -80,10 +80,7 @@ pub(crate) async fn pass<A: Future<Output: IntoResponse>>(
         Method::POST => "POST",
         _ => "other",
     };
-    telemetry::end(
-        &telemetry::Request { id: &id, method, route, path: uri.path(), status, took },
-        state.settings.log,
-    );
+    telemetry::end(&telemetry::Request { id: &id, method, route, path: uri.path(), status, took }, state.settings.log);
     response
 }
 
@@ -95,8 +92,7 @@ fn admit(state: &State, request: &Request, route: &str) -> Result<(), Problem> {
     }
     // The page's files have no data of the model, and programs that check health have no key.
     let free = matches!(route, "/healthz" | "/readyz" | "/" | "/page/{file}" | "/openapi.json");
-    let bearer =
-        headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
     let given = bearer.or_else(|| headers.get(API_KEY).map(HeaderValue::as_bytes));
     if free || given.is_some_and(|key| state.settings.keys.admit(key)) { Ok(()) } else { Err(Problem::key()) }
 }
@@ -138,9 +134,7 @@ async fn in_time<A: Future<Output: IntoResponse>>(
     let time = state.settings.limits.time * 2;
     match tokio::time::timeout(time, catch_panics(answer(request))).await {
         Ok(response) => response,
-        Err(_) => {
-            Problem::late(format!("there was no answer within {} seconds", time.as_secs())).into_response()
-        }
+        Err(_) => Problem::late(format!("there was no answer within {} seconds", time.as_secs())).into_response(),
     }
 }
 

@@ -27,10 +27,7 @@ const TYPES: [(&str, &str); 6] = [
 const LARGEST: u64 = 32 << 20;
 
 /// The picture of a point.
-pub(crate) async fn image(
-    Shared(state): Shared<Arc<State>>,
-    InPath(id): InPath<String>,
-) -> Result<Response, Problem> {
+pub(crate) async fn image(Shared(state): Shared<Arc<State>>, InPath(id): InPath<String>) -> Result<Response, Problem> {
     let work = move || {
         let missing = || Problem::not_found("there is no picture of this point");
         let images = state.images.as_ref().ok_or_else(missing)?;
@@ -82,10 +79,8 @@ fn find(folder: &Path, id: &str) -> Option<(PathBuf, &'static str)> {
         return None;
     }
     let own = Path::new(id).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    let own = TYPES
-        .iter()
-        .filter(|(ending, _)| own.eq_ignore_ascii_case(ending))
-        .map(|&(_, kind)| (folder.join(id), kind));
+    let own =
+        TYPES.iter().filter(|(ending, _)| own.eq_ignore_ascii_case(ending)).map(|&(_, kind)| (folder.join(id), kind));
     let others = TYPES.iter().map(|&(ending, kind)| (folder.join(format!("{id}.{ending}")), kind));
     own.chain(others).find_map(|(path, kind)| {
         // The path must be inside the folder after links are resolved.
@@ -114,9 +109,7 @@ mod tests {
         let outer = tempfile::tempdir().unwrap();
         let folder = outer.path().join("pictures");
         std::fs::create_dir_all(folder.join("deep")).unwrap();
-        for name in
-            ["secret.png", "pictures/a.png", "pictures/b.JPG", "pictures/deep/c.webp", "pictures/d.txt"]
-        {
+        for name in ["secret.png", "pictures/a.png", "pictures/b.JPG", "pictures/deep/c.webp", "pictures/d.txt"] {
             std::fs::write(outer.path().join(name), b"x").unwrap();
         }
         #[cfg(unix)]

@@ -87,12 +87,9 @@ mod tests {
 
     #[test]
     fn files_without_good_keys_are_refused() {
-        for (text, part) in [
-            ("", "no key"),
-            ("# nothing\n", "no key"),
-            ("short\n", "line 1"),
-            ("0123456789 abcdef\n", "line 1"),
-        ] {
+        for (text, part) in
+            [("", "no key"), ("# nothing\n", "no key"), ("short\n", "line 1"), ("0123456789 abcdef\n", "line 1")]
+        {
             let error = keys(text).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }

@@ -104,10 +104,8 @@ pub(crate) async fn record(
     if why.as_ref().is_some_and(|why| why.chars().count() > 100) {
         return Err(Problem::invalid("`why` has at most 100 characters"));
     }
-    let rows: Vec<Result<LabelRow, String>> = rows
-        .into_iter()
-        .map(|row| serde_json::from_str(row.get()).map_err(|error| error.to_string()))
-        .collect();
+    let rows: Vec<Result<LabelRow, String>> =
+        rows.into_iter().map(|row| serde_json::from_str(row.get()).map_err(|error| error.to_string())).collect();
     let (arrival, _turn) = body.release();
     let shape = shape(&state, &state.slot.get());
     let mut labels = LabelPoints::new(&state, provenance, rows, shape)?;
@@ -244,15 +242,11 @@ fn conflict(
 ) -> Option<&'static str> {
     let audited = state.points.as_ref().zip(point).map(|(points, place)| points.is_audited(place));
     match (provenance, audited, before) {
-        (Provenance::Random, Some(false), _) => {
-            Some("is no point of the audit, so it was not drawn at random")
-        }
+        (Provenance::Random, Some(false), _) => Some("is no point of the audit, so it was not drawn at random"),
         (Provenance::Picked, Some(true), _) => {
             Some("is a point of the audit, which was drawn at random and must not be picked")
         }
-        (Provenance::Random, _, Some(Provenance::Picked)) => {
-            Some("was picked before, so it was not drawn at random")
-        }
+        (Provenance::Random, _, Some(Provenance::Picked)) => Some("was picked before, so it was not drawn at random"),
         _ if is_twice => Some("is in this request twice; a point has one label"),
         _ => None,
     }

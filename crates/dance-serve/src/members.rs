@@ -7,23 +7,17 @@ use serde::de::{DeserializeSeed, Deserializer, Error};
 use crate::points::{NumbersSeed, Row, Shape};
 
 /// Reads a member that may be left out, but not be null.
-pub(crate) fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
+pub(crate) fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 
 /// Reads a place, from 0, that may be left out but not be null. Some programs write 7 as 7.0.
 pub(crate) fn place<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
     let number = serde_json::Number::deserialize(deserializer)?;
-    let whole = number
-        .as_f64()
-        .filter(|value| number.is_f64() && value.fract() == 0.0 && (0.0..1e15).contains(value));
+    let whole = number.as_f64().filter(|value| number.is_f64() && value.fract() == 0.0 && (0.0..1e15).contains(value));
     let found = number.as_u64().or(whole.map(|value| value as u64));
     let found = found.and_then(|value| usize::try_from(value).ok());
-    found
-        .map(Some)
-        .ok_or_else(|| D::Error::custom(format!("`point` {number}: a place is a whole number, from 0")))
+    found.map(Some).ok_or_else(|| D::Error::custom(format!("`point` {number}: a place is a whole number, from 0")))
 }
 
 /// An embedding of any length, which is checked against the model later.

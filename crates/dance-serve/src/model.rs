@@ -80,7 +80,7 @@ fn describe(state: &State, served: &ServedModel) -> ModelDescription {
         new_labels: method.new_labels(),
         guarantee: served.guarantee.clone(),
         guaranteed: method.calibration() != Calibration::Reuse && model.overlap().fitted == 0,
-        new_label_share: model.unseen().map(|unseen| unseen.share()),
+        new_label_share: model.new_label_share().map(|unseen| unseen.share()),
         limits: Limits { body: state.settings.limits.body, points: state.settings.limits.points },
         images: state.images.is_some(),
         points: state.points.as_ref().map_or(0, crate::Reviewable::len),

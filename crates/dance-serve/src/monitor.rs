@@ -124,8 +124,7 @@ pub(crate) async fn monitor(
 
 /// Returns the running coverage of the random points, at no more than about [`PLACES`] places.
 fn series(model: &Dance, entries: &[Summary], alpha: f64) -> Vec<SeriesPlace> {
-    let drawn: Vec<&Summary> =
-        entries.iter().filter(|entry| entry.provenance == Provenance::Random).collect();
+    let drawn: Vec<&Summary> = entries.iter().filter(|entry| entry.provenance == Provenance::Random).collect();
     let step = drawn.len().div_ceil(PLACES).max(1);
     let (mut covered, mut series) = (0, Vec::new());
     for (points, entry) in (1..).zip(&drawn) {
@@ -141,8 +140,7 @@ fn series(model: &Dance, entries: &[Summary], alpha: f64) -> Vec<SeriesPlace> {
 
 /// Returns the last label of every point, in the order in which they were written.
 fn last_labels(entries: &[Summary]) -> Vec<KnownLabel> {
-    let last: HashMap<u64, usize> =
-        entries.iter().enumerate().map(|(place, entry)| (entry.point, place)).collect();
+    let last: HashMap<u64, usize> = entries.iter().enumerate().map(|(place, entry)| (entry.point, place)).collect();
     let mut places: Vec<usize> = last.into_values().collect();
     places.sort_unstable();
     let known = |place: usize| {

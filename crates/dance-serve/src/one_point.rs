@@ -30,8 +30,7 @@ pub(crate) fn read(text: &[u8], shape: Shape) -> Option<PredictRequest> {
 /// nowhere else. Texts with a second object or an escape are refused, since a key could be hidden in them.
 fn ends_in_the_key(head: &[u8]) -> bool {
     const KEY: &[u8] = b"\"embedding\"";
-    let key =
-        head.trim_ascii_end().strip_suffix(b":").and_then(|head| head.trim_ascii_end().strip_suffix(KEY));
+    let key = head.trim_ascii_end().strip_suffix(b":").and_then(|head| head.trim_ascii_end().strip_suffix(KEY));
     let Some([b'{', before @ ..]) = key.map(<[u8]>::trim_ascii) else { return false };
     let first = before.is_empty() || before.ends_with(b",");
     first

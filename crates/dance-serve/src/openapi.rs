@@ -140,8 +140,7 @@ impl IntoResponses for Refusals {
         ];
         let problem = || Content::new(Some(utoipa::openapi::Ref::from_schema_name("Problem")));
         let refusal = |(status, words): (&str, &str)| {
-            let response =
-                ResponseBuilder::new().description(words).content("application/problem+json", problem());
+            let response = ResponseBuilder::new().description(words).content("application/problem+json", problem());
             (status.to_owned(), RefOr::T(response.build()))
         };
         refusals.into_iter().map(refusal).collect()
@@ -184,9 +183,7 @@ fn describe_requests(schemas: &mut Value, state: &State) {
         "properties": { "embedding": numbers, "id": id },
     }] });
     // One valid row is enough: the others may be anything, and get a problem each.
-    for (schema, member, row) in
-        [("PredictRequest", "points", "Point"), ("LabelsRequest", "labels", "LabelRow")]
-    {
+    for (schema, member, row) in [("PredictRequest", "points", "Point"), ("LabelsRequest", "labels", "LabelRow")] {
         let rows = &mut schemas[schema]["properties"][member];
         let row = json!({ "$ref": format!("#/components/schemas/{row}") });
         rows["items"] = json!({ "anyOf": [row, {}] });
@@ -237,8 +234,7 @@ fn describe_bodies(paths: &mut Value, takes: Option<Takes>) {
 fn numbers(PointShape { dimensions, directed }: PointShape) -> Value {
     let most = f64::from(f32::MAX);
     let number = json!({ "type": "number", "format": "float", "minimum": -most, "maximum": most });
-    let mut numbers =
-        json!({ "type": "array", "items": number, "minItems": dimensions, "maxItems": dimensions });
+    let mut numbers = json!({ "type": "array", "items": number, "minItems": dimensions, "maxItems": dimensions });
     if directed {
         // A vector of zeros has no direction.
         let least = f64::from(f32::MIN_POSITIVE);

@@ -34,8 +34,7 @@ impl Points {
     }
 
     pub(crate) fn matrix(&mut self, dimensions: usize) -> Result<Matrix, Problem> {
-        Matrix::new(std::mem::take(&mut self.values), self.valid.len(), dimensions)
-            .map_err(|_| Problem::internal())
+        Matrix::new(std::mem::take(&mut self.values), self.valid.len(), dimensions).map_err(|_| Problem::internal())
     }
 
     /// Adds a row to the valid rows, or its problem to the problems.
@@ -148,10 +147,7 @@ impl<'de> Visitor<'de> for PointsSeed {
         let mut points = Points::default();
         while let Some(row) = rows.next_element_seed(RowSeed(self.0))? {
             if points.rows() == self.0.most {
-                return Err(A::Error::custom(format!(
-                    "{TOO_MANY} {}; send them in several requests",
-                    self.0.most
-                )));
+                return Err(A::Error::custom(format!("{TOO_MANY} {}; send them in several requests", self.0.most)));
             }
             points.push(row, self.0);
         }
@@ -261,8 +257,7 @@ impl<'de> Visitor<'de> for NumbersSeed {
                 Some(value) if length < self.0.point.dimensions => row.values.push(value as f32),
                 Some(_) => {}
                 None => {
-                    row.problem
-                        .get_or_insert_with(|| format!("entry {length} is not a number; {NOT_NUMBERS}"));
+                    row.problem.get_or_insert_with(|| format!("entry {length} is not a number; {NOT_NUMBERS}"));
                 }
             }
             length += 1;

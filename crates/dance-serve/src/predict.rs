@@ -251,15 +251,10 @@ pub(crate) fn shape(state: &State, served: &ServedModel) -> Shape {
     )
 )]
 /// Prediction sets for one point or many. A point gets the same answer alone and among others.
-pub(crate) async fn predict(
-    Shared(state): Shared<Arc<State>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(crate) async fn predict(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Response, Problem> {
     #[cfg(feature = "arrow")]
-    let (query, accept) = (
-        request.uri().query().unwrap_or_default().to_owned(),
-        crate::arrow::accept_header(request.headers()),
-    );
+    let (query, accept) =
+        (request.uri().query().unwrap_or_default().to_owned(), crate::arrow::accept_header(request.headers()));
     let body = body::read(&state, request).await?;
     let shape = shape(&state, &state.slot.get());
     #[cfg(feature = "arrow")]
@@ -351,8 +346,7 @@ impl ScoredRequest {
             // The model answers all points at one level; the response has all levels of one point together.
             let mut levels = Vec::with_capacity(self.options.alphas.len());
             for &alpha in &self.options.alphas {
-                let decision =
-                    served.model.decide(alpha).map_err(|error| Problem::invalid(error.to_string()))?;
+                let decision = served.model.decide(alpha).map_err(|error| Problem::invalid(error.to_string()))?;
                 for warning in decision.warnings() {
                     if !all.warnings.contains(&warning) {
                         all.warnings.push(warning);

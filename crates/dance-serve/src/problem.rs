@@ -77,12 +77,7 @@ impl Problem {
 
     pub(crate) fn method() -> Self {
         let detail = "the header `Allow` lists the methods of this path";
-        Self::new(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "urn:dance:method",
-            "The path does not have this method",
-            detail,
-        )
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "urn:dance:method", "The path does not have this method", detail)
     }
 
     pub(crate) fn slow(detail: impl Into<String>) -> Self {
@@ -123,8 +118,7 @@ impl Problem {
             }
             [] => "there are no points; send at least one".into(),
         };
-        let problem =
-            Self::new(StatusCode::UNPROCESSABLE_ENTITY, "urn:dance:wrong-rows", "No row is valid", detail);
+        let problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "urn:dance:wrong-rows", "No row is valid", detail);
         Self { rows, ..problem }
     }
 

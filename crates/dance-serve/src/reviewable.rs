@@ -43,12 +43,7 @@ pub struct Reviewable {
 
 impl Reviewable {
     /// Takes points from a file called `origin`.
-    pub fn new(
-        origin: String,
-        embeddings: Matrix,
-        ids: Option<Vec<String>>,
-        labels: Option<Vec<String>>,
-    ) -> Self {
+    pub fn new(origin: String, embeddings: Matrix, ids: Option<Vec<String>>, labels: Option<Vec<String>>) -> Self {
         let rows: Vec<usize> = (0..embeddings.rows()).collect();
         let all = Self { origin, embeddings, ids, labels, rows, audit: Vec::new() };
         all.drawn().with_audit()
@@ -187,11 +182,7 @@ impl PageScores {
     }
 
     /// Returns the coverage of every class at one level, and the number of sets with 0, 1, 2 … labels.
-    pub(crate) fn by_class(
-        &self,
-        model: &Dance,
-        alpha: f64,
-    ) -> dance::Result<(Vec<ClassCoverage>, Vec<usize>)> {
+    pub(crate) fn by_class(&self, model: &Dance, alpha: f64) -> dance::Result<(Vec<ClassCoverage>, Vec<usize>)> {
         let (sets, truth) = self.sets(model, alpha)?;
         let mut sizes = vec![0; sets.iter().map(<[u32]>::len).max().unwrap_or(0) + 1];
         let mut classes = vec![[0usize; 3]; model.classes().len() + 1];

@@ -16,9 +16,7 @@ use hyper_util::service::TowerToHyperService;
 
 use crate::problem::Problem;
 use crate::state::State;
-use crate::{
-    coverage, encode, explain, guard, health, images, labels, model, monitor, openapi, page, predict,
-};
+use crate::{coverage, encode, explain, guard, health, images, labels, model, monitor, openapi, page, predict};
 
 const PREDICT: &str = "/v1/predict";
 
@@ -65,9 +63,7 @@ fn router(state: Arc<State>) -> Router {
         .route("/page/{file}", get(page::file))
         .route(
             "/favicon.ico",
-            get(|| async {
-                ([(header::CACHE_CONTROL, "max-age=86400")], axum::http::StatusCode::NO_CONTENT)
-            }),
+            get(|| async { ([(header::CACHE_CONTROL, "max-age=86400")], axum::http::StatusCode::NO_CONTENT) }),
         )
         .fallback(|| async { Problem::not_found("/openapi.json lists the paths of this server") })
         .method_not_allowed_fallback(|| async { Problem::method() })

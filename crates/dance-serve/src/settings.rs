@@ -61,13 +61,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            body: 32 << 20,
-            points: 10_000,
-            requests: 512,
-            connections: 16_384,
-            time: Duration::from_secs(30),
-        }
+        Self { body: 32 << 20, points: 10_000, requests: 512, connections: 16_384, time: Duration::from_secs(30) }
     }
 }
 

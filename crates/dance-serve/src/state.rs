@@ -109,12 +109,7 @@ impl State {
     /// the points of the page. It stays where any of that fails.
     pub(crate) fn reload(&self) -> dance::Result<Arc<ServedModel>> {
         let _one = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        let loaded = ServedModel::load(
-            self.settings.device,
-            &self.settings.model,
-            self.points.as_ref(),
-            &self.context,
-        );
+        let loaded = ServedModel::load(self.settings.device, &self.settings.model, self.points.as_ref(), &self.context);
         let checked = loaded.and_then(|served| {
             let (before, after) = (self.slot.get().dimensions(), served.dimensions());
             if before == after {

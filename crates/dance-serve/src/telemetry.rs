@@ -4,10 +4,9 @@ use std::io::Write;
 use std::sync::{LazyLock, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use dance::model::Watched;
+use dance::model::StreamPart;
 use metrics::{
-    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge,
-    histogram,
+    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde::Serialize;
@@ -30,24 +29,15 @@ pub(crate) fn recorder() -> PrometheusHandle {
         // A recorder that the program has installed before takes precedence.
         let _ = metrics::set_global_recorder(recorder);
         describe_counter!("dance_requests_total", "Requests by route, method and status");
-        describe_histogram!(
-            "dance_request_seconds",
-            "Time from the head of a request to its response, by route"
-        );
+        describe_histogram!("dance_request_seconds", "Time from the head of a request to its response, by route");
         describe_gauge!("dance_requests_in_flight", "Requests in progress");
         describe_counter!("dance_points_total", "Points with an answer");
         describe_counter!("dance_points_refused_total", "Points without an answer");
         describe_histogram!("dance_batch_points", "Points of a batch");
-        describe_counter!(
-            "dance_labels_total",
-            "Labels that became known, by the provenance of their points"
-        );
+        describe_counter!("dance_labels_total", "Labels that became known, by the provenance of their points");
         describe_counter!("dance_reloads_total", "Reloads of the model, by outcome");
         describe_gauge!("dance_journal_healthy", "1 while labels can be written");
-        describe_gauge!(
-            "dance_monitor_points",
-            "Labels of random points, while the present model was served"
-        );
+        describe_gauge!("dance_monitor_points", "Labels of random points, while the present model was served");
         describe_gauge!("dance_monitor_capital", "Capital of the bet on a change, by martingale");
         describe_gauge!("dance_monitor_alarm", "1 after an alarm, by martingale");
         handle
@@ -88,8 +78,7 @@ static ROUTES: RwLock<Vec<RouteMetrics>> = RwLock::new(Vec::new());
 
 impl RouteMetrics {
     fn new(route: &str, method: &'static str, status: u16) -> Self {
-        let labels =
-            [("route", route.to_owned()), ("method", method.to_owned()), ("status", status.to_string())];
+        let labels = [("route", route.to_owned()), ("method", method.to_owned()), ("status", status.to_string())];
         Self {
             route: route.to_owned(),
             method,
@@ -184,14 +173,14 @@ pub(crate) fn journal(healthy: bool) {
 }
 
 /// Returns the name of a martingale.
-pub(crate) fn martingale_name(what: Watched) -> &'static str {
+pub(crate) fn martingale_name(what: StreamPart) -> &'static str {
     match what {
-        Watched::Inputs => "inputs",
-        Watched::Labels => "labels",
+        StreamPart::Inputs => "inputs",
+        StreamPart::Labels => "labels",
     }
 }
 
-pub(crate) fn monitor(what: Watched, points: usize, capital: f64, alarm: bool) {
+pub(crate) fn monitor(what: StreamPart, points: usize, capital: f64, alarm: bool) {
     gauge!("dance_monitor_points").set(points as f64);
     gauge!("dance_monitor_capital", "watched" => martingale_name(what)).set(capital);
     gauge!("dance_monitor_alarm", "watched" => martingale_name(what)).set(if alarm { 1.0 } else { 0.0 });

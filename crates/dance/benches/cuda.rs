@@ -202,7 +202,7 @@ fn search(device: &dyn Device, [count, n, d, k]: [usize; 4], context: &Context<'
     let index = Index::open(device, all, context).unwrap();
     for _ in 0..5 {
         let begin = Instant::now();
-        let asked = handle.ask(&queries, context).unwrap();
+        let asked = handle.open_queries(&queries, context).unwrap();
         said("queries-up", begin, 0.0);
         let begin = Instant::now();
         let found = asked.candidates(k, false, context).unwrap();
@@ -224,8 +224,7 @@ fn classify(device: &dyn Device, [count, n, d, c]: [usize; 4], context: &Context
     let beta = Matrix::new((0..n * c).map(|_| random.normal() as f32).collect(), n, c).unwrap();
     let mut root = Matrix::zeros(d, d);
     (0..d).for_each(|at| root.row_mut(at)[at] = 1.0);
-    let machine =
-        MachineParts { root: &root, train: &train, kernel: Kernel::new(1.0, 1.0).unwrap(), beta: &beta };
+    let machine = MachineParts { root: &root, train: &train, kernel: Kernel::new(1.0, 1.0).unwrap(), beta: &beta };
     let handle = device.open_classifier(machine, context).unwrap();
     for _ in 0..3 {
         let begin = Instant::now();

@@ -50,8 +50,7 @@ fn main() -> Result<()> {
         ["tuned", n] => tuned(context, number(n)),
         ["search", ..] => search(context, &words[1..]),
         ["fit", data, bandwidth, shape, ridge, rounds] => {
-            let real =
-                |word: &str| word.parse::<f64>().unwrap_or_else(|_| panic!("`{word}` is not a number"));
+            let real = |word: &str| word.parse::<f64>().unwrap_or_else(|_| panic!("`{word}` is not a number"));
             fit(context, data, real(bandwidth), real(shape), real(ridge), number(rounds))
         }
         ["accuracy", data, seed] => accuracy(context, data, number(seed) as u64),
@@ -94,14 +93,8 @@ fn time_round(context: &Context<'_>, n: usize) -> Result<(f64, f64)> {
     let (points, labels) = made_up::clusters(n, D, C.min(n / 8), 3);
     let none = Matrix::zeros(0, D);
     let classes = C.min(n / 8);
-    let fit_points = FitPoints {
-        train: &points,
-        labels: &labels,
-        classes,
-        held_out: &none,
-        held_out_labels: &[],
-        basis: None,
-    };
+    let fit_points =
+        FitPoints { train: &points, labels: &labels, classes, held_out: &none, held_out_labels: &[], basis: None };
     let kernel = Kernel::new(median_distance(&points), 1.0)?;
     let mut session = Cpu.open_fit(fit_points, false, context)?;
     let mut metric = Matrix::zeros(D, D);
@@ -131,10 +124,7 @@ fn round(context: &Context<'_>, n: usize) -> Result<()> {
         ("round", total, solve + agop_seconds),
     ] {
         let rate = rate(flops, seconds);
-        println!(
-            "  {name:<12} {seconds:8.2} s  {rate:7.1} GFLOP/s  {:5.1} % of the product",
-            100.0 * rate / gemm
-        );
+        println!("  {name:<12} {seconds:8.2} s  {rate:7.1} GFLOP/s  {:5.1} % of the product", 100.0 * rate / gemm);
     }
     println!("  resident at the peak    {:.2} GiB", peak_gib());
     Ok(())
@@ -147,11 +137,7 @@ fn growth(context: &Context<'_>, most: usize) -> Result<()> {
     while n <= most {
         let (solve, agop_seconds) = time_round(context, n)?;
         let flops = round_flops(n, D, C.min(n / 8));
-        println!(
-            "  n {n:6}  {:9.3} s  {:7.1} GFLOP/s",
-            solve + agop_seconds,
-            flops / (solve + agop_seconds) / 1e9
-        );
+        println!("  n {n:6}  {:9.3} s  {:7.1} GFLOP/s", solve + agop_seconds, flops / (solve + agop_seconds) / 1e9);
         rows.push((n as f64, solve + agop_seconds, flops));
         n *= 2;
     }
@@ -162,11 +148,7 @@ fn growth(context: &Context<'_>, most: usize) -> Result<()> {
         logs.iter().map(|log| (log.0 - x) * (log.1 - y)).sum::<f64>()
             / logs.iter().map(|log| (log.0 - x).powi(2)).sum::<f64>()
     };
-    println!(
-        "  exponent: {:.2} in seconds, {:.2} in counted operations",
-        slope(|row| row.1),
-        slope(|row| row.2)
-    );
+    println!("  exponent: {:.2} in seconds, {:.2} in counted operations", slope(|row| row.1), slope(|row| row.2));
     Ok(())
 }
 
@@ -178,12 +160,7 @@ impl Observer for Trials {
         match event {
             Event::Evaluated(trial) => println!(
                 "  {:6} points  bandwidth {:6.3}  shape {:.3}  rounds {}  accuracy {:.4}  {:7.2} s",
-                trial.points,
-                trial.bandwidth,
-                trial.shape,
-                trial.rounds,
-                trial.quality.accuracy,
-                trial.seconds
+                trial.points, trial.bandwidth, trial.shape, trial.rounds, trial.quality.accuracy, trial.seconds
             ),
             Event::Memory { bytes } => println!("  will take up to {}", dance::human_bytes(*bytes)),
             Event::Warning(text) => println!("  warning: {text}"),
@@ -243,14 +220,7 @@ fn search(context: &Context<'_>, files: &[&str]) -> Result<()> {
 }
 
 /// One fit with given settings on the first 5/6 of the rows, the rest for validation; the best round wins.
-fn fit(
-    context: &Context<'_>,
-    file: &str,
-    bandwidth: f64,
-    shape: f64,
-    ridge: f64,
-    rounds: usize,
-) -> Result<()> {
+fn fit(context: &Context<'_>, file: &str, bandwidth: f64, shape: f64, ridge: f64, rounds: usize) -> Result<()> {
     let data = io::read(file, &io::ReadOptions::default())?.into_dataset()?;
     let train = data.len() * 5 / 6;
     let (train, held_out): (Vec<usize>, Vec<usize>) = ((0..train).collect(), (train..data.len()).collect());
@@ -309,8 +279,7 @@ fn symmetric_root(metric: &Matrix) -> Mat<f64> {
     let d = metric.rows();
     faer::set_global_parallelism(Par::Seq); // on one thread, as in the library
     let symmetric = Mat::from_fn(d, d, |row, column| f64::from(metric.row(row)[column]));
-    let eigen =
-        symmetric.self_adjoint_eigen(Side::Lower).unwrap_or_else(|error| panic!("no eigenvalues: {error:?}"));
+    let eigen = symmetric.self_adjoint_eigen(Side::Lower).unwrap_or_else(|error| panic!("no eigenvalues: {error:?}"));
     let (vectors, values) = (eigen.U(), eigen.S());
     let half = Mat::from_fn(d, d, |row, at| vectors[(row, at)] * values[at].max(0.0).powf(0.25));
     &half * half.transpose()

@@ -7,9 +7,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use dance::conformal::{
-    ConformalConfig, Method, MethodName, Mix, PredictOptions, Predictor, QueryBlock, Setup,
-};
+use dance::conformal::{ConformalConfig, Method, MethodName, Mix, PredictOptions, Predictor, QueryBlock, Setup};
 use dance::device::{Cpu, Device, MachineParts};
 use dance::kernel::Kernel;
 use dance::machine::{Classified, Part};
@@ -77,9 +75,7 @@ fn main() -> dance::Result<()> {
     let machine = Cpu.open_classifier(machine, &context)?;
 
     let asked = std::env::args().skip(1).find(|arg| arg.parse::<usize>().is_err() && !arg.starts_with('-'));
-    for (name, noise) in
-        [("neighbors agree", 1.5), ("neighbors often agree", 2.2), ("neighbors disagree", 4.0)]
-    {
+    for (name, noise) in [("neighbors agree", 1.5), ("neighbors often agree", 2.2), ("neighbors disagree", 4.0)] {
         if asked.as_ref().is_some_and(|asked| !name.contains(asked.as_str())) {
             continue;
         }
@@ -97,24 +93,16 @@ fn main() -> dance::Result<()> {
                 config.mix = Mix::Fixed(0.2);
             }
             let predictor = match config.method()? {
-                Method::Dance(method) => {
-                    Predictor::dance(method, own.part.clone(), || Ok(others.clone()), setup)?
-                }
-                Method::Fuse(method) => {
-                    Predictor::fuse(method, own.part.clone(), &others, of_own.clone(), setup)?
-                }
+                Method::Dance(method) => Predictor::dance(method, own.part.clone(), || Ok(others.clone()), setup)?,
+                Method::Fuse(method) => Predictor::fuse(method, own.part.clone(), &others, of_own.clone(), setup)?,
                 Method::Posterior(_) => continue,
             };
             let decision = predictor.decide(0.1)?;
             let mut labels = 0;
             let seconds = best(|| -> dance::Result<()> {
                 let mapped = &machine.map(&new.part.embeddings, &context)?;
-                let classify = || {
-                    Ok(Classified {
-                        labels: vec![0; mapped.rows()],
-                        probabilities: new.probabilities.clone(),
-                    })
-                };
+                let classify =
+                    || Ok(Classified { labels: vec![0; mapped.rows()], probabilities: new.probabilities.clone() });
                 let block = QueryBlock { normalised: mapped, mapped, classify: &classify };
                 let options = PredictOptions::default().best(false);
                 let scored = predictor.score(block, options, &context)?;

@@ -28,9 +28,7 @@ fn points(rows: usize, d: usize, seed: u64) -> (Matrix, Vec<u32>) {
     let mut data = Vec::with_capacity(rows * d);
     let labels: Vec<u32> = (0..rows).map(|_| random.below(CLASSES) as u32).collect();
     for &label in &labels {
-        data.extend(
-            centers[label as usize * d..][..d].iter().map(|center| center + 1.5 * random.normal() as f32),
-        );
+        data.extend(centers[label as usize * d..][..d].iter().map(|center| center + 1.5 * random.normal() as f32));
     }
     (Matrix::new(data, rows, d).expect("sizes agree"), labels)
 }
@@ -98,8 +96,7 @@ fn main() {
     let mut copies = vec![part.clone(), part.clone(), part.clone()];
     let calibration = best(|| {
         let part = copies.pop().expect("a copy");
-        let predictor =
-            Predictor::dance(method, part, || panic!("no fit points"), setup).expect("calibration");
+        let predictor = Predictor::dance(method, part, || panic!("no fit points"), setup).expect("calibration");
         [0.1, 0.05].map(|alpha| predictor.decide(alpha).expect("decision"))
     });
     println!(

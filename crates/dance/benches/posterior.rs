@@ -32,8 +32,7 @@ fn measure(name: &str, fit: usize, calibration: usize, classes: usize, queries: 
     table.labels = Some(RawLabels::Integers(labels.into_iter().map(i64::from).collect()));
     let data = table.into_dataset()?;
     let ends = [0, fit, fit + calibration, fit + calibration + queries];
-    let [given, held, asked] =
-        [0, 1, 2].map(|part| data.select(&(ends[part]..ends[part + 1]).collect::<Vec<_>>()));
+    let [given, held, asked] = [0, 1, 2].map(|part| data.select(&(ends[part]..ends[part + 1]).collect::<Vec<_>>()));
     let mut rates = Vec::new();
     for method in [MethodName::Fuse, MethodName::Posterior] {
         let tune = TuneConfig::default().bandwidth((1.0, 1.0)).shape((1.0, 1.0));

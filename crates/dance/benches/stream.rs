@@ -54,8 +54,7 @@ fn sun397(context: &Context<'_>) -> Result<(Dance, Matrix)> {
     let mut table = Table::new("clusters", points)?;
     table.labels = Some(RawLabels::Integers(labels.into_iter().map(i64::from).collect()));
     let data = table.into_dataset()?;
-    let [fit, calibration, test] =
-        [0..1600, 1600..4800, 4800..6400].map(|rows| data.select(&rows.collect::<Vec<_>>()));
+    let [fit, calibration, test] = [0..1600, 1600..4800, 4800..6400].map(|rows| data.select(&rows.collect::<Vec<_>>()));
     let tune = TuneConfig::default().bandwidth((1.0, 1.0)).shape((1.0, 1.0));
     model(&fit, &calibration, test, tune, context)
 }
@@ -204,9 +203,7 @@ fn report(name: &str, measured: &Measured) {
     for (what, seconds, note) in rows {
         println!("  {what:<20} {:9.1} µs{note}", 1e6 * seconds);
     }
-    println!(
-        "  what is read: root {root}, centers {centers}, coefficients {beta}, reference points {reference}"
-    );
+    println!("  what is read: root {root}, centers {centers}, coefficients {beta}, reference points {reference}");
     println!("  one line / reading   {:6.2}  (goal: at most 2)", measured.one_line / measured.reading);
     println!("  one line / bulk      {:6.2}", measured.one_line / measured.bulk);
 }

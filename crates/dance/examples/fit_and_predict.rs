@@ -11,8 +11,7 @@ use dance::{Config, Context, Fitted, PredictOptions};
 
 /// A table of points from three classes that overlap: a column with the label, and one for each of four dimensions.
 fn csv_text(points: usize) -> String {
-    let classes =
-        [("cat", [1.0, 0.0, 0.3, 0.5]), ("dog", [0.6, 0.8, 0.3, 0.5]), ("fox", [0.0, 0.6, 1.0, 0.5])];
+    let classes = [("cat", [1.0, 0.0, 0.3, 0.5]), ("dog", [0.6, 0.8, 0.3, 0.5]), ("fox", [0.0, 0.6, 1.0, 0.5])];
     let mut random = Random::new(1, 1);
     let mut text = "label,x0,x1,x2,x3\n".to_owned();
     for point in 0..points {
@@ -52,12 +51,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let metrics = Metrics::new(&prediction.sets, &test.labels, model.classes().len(), alpha, best)?;
         println!("alpha {alpha}: coverage {:.3}, {:.2} labels in a set", metrics.coverage, metrics.size);
         for point in 0..3 {
-            let names: Vec<&str> = prediction
-                .sets
-                .get(point)
-                .iter()
-                .map(|&label| model.classes()[label as usize].as_str())
-                .collect();
+            let names: Vec<&str> =
+                prediction.sets.get(point).iter().map(|&label| model.classes()[label as usize].as_str()).collect();
             let truth = &test.classes[test.labels[point] as usize];
             println!("  test point {point} is a {truth}, its set is {{{}}}", names.join(", "));
         }

@@ -70,8 +70,7 @@ fn main() -> Result<()> {
     // Your own: the scores of the calibration points' true labels give a threshold, and every label of a query is compared.
     let own = labels.iter().enumerate().map(|(point, &label)| margin(calibration.row(point), label as usize));
     let threshold = CalibrationScores::new(own.collect())?.threshold(ALPHA)?;
-    let of_query =
-        |query| (0..CLASSES).map(|label| (label as u32, margin(queries.row(query), label))).collect();
+    let of_query = |query| (0..CLASSES).map(|label| (label as u32, margin(queries.row(query), label))).collect();
     let rows: Vec<Vec<(u32, f64)>> = (0..queries.rows()).map(of_query).collect();
     let scores = LabelScores::from_rows(rows.iter().map(Vec::as_slice));
     report("margin", &Sets::from_scores(&scores, threshold.value, CLASSES), &truth)

@@ -58,8 +58,7 @@ fn main() -> Result<()> {
     report("noisy data, recalibrated", &recalibrated, &noisy, &context)?;
 
     // Other settings of the method: the paper's DANCE, with split calibration.
-    let settings =
-        ConformalConfig::default().with_method(MethodName::Dance).with_calibration(Calibration::Split);
+    let settings = ConformalConfig::default().with_method(MethodName::Dance).with_calibration(Calibration::Split);
     let split = model.recalibrate(&Cpu, &new_points, Sampling::Random, Some(settings), &context)?;
     report("the same points, method dance", &split, &noisy, &context)
 }

@@ -107,9 +107,7 @@ pub enum Error {
         expected: &'static str,
     },
     /// Two settings that contradict each other.
-    #[error(
-        "`{setting}` = {value} cannot be used with `{other}` = {other_value}: drop `{setting}`{alternative}"
-    )]
+    #[error("`{setting}` = {value} cannot be used with `{other}` = {other_value}: drop `{setting}`{alternative}")]
     Conflict {
         /// The setting to drop.
         setting: &'static str,
@@ -199,8 +197,7 @@ fn list(names: &[String]) -> String {
     if names.is_empty() {
         return "nothing".into();
     }
-    let mut text =
-        names.iter().take(SHOWN).map(|name| format!("`{}`", shortened(name))).collect::<Vec<_>>().join(", ");
+    let mut text = names.iter().take(SHOWN).map(|name| format!("`{}`", shortened(name))).collect::<Vec<_>>().join(", ");
     if names.len() > SHOWN {
         text += &format!(" and {} more", names.len() - SHOWN);
     }

@@ -33,11 +33,7 @@ impl Kernel {
             return Err(Error::config("bandwidth", bandwidth, "a positive number"));
         }
         if !(shape.is_finite() && shape >= 0.5) {
-            return Err(Error::config(
-                "shape",
-                shape,
-                "at least 0.5 (below it the kernel is not positive definite)",
-            ));
+            return Err(Error::config("shape", shape, "at least 0.5 (below it the kernel is not positive definite)"));
         }
         Ok(Self { bandwidth, shape })
     }
@@ -81,9 +77,7 @@ mod tests {
 
     #[test]
     fn refuses_parameters_outside_their_range() {
-        for (bandwidth, shape) in
-            [(0.0, 1.0), (-1.0, 1.0), (f64::NAN, 1.0), (1.0, 0.49), (1.0, f64::INFINITY)]
-        {
+        for (bandwidth, shape) in [(0.0, 1.0), (-1.0, 1.0), (f64::NAN, 1.0), (1.0, 0.49), (1.0, f64::INFINITY)] {
             assert!(matches!(Kernel::new(bandwidth, shape), Err(Error::Config { .. })));
         }
     }

@@ -148,9 +148,7 @@ pub fn read(path: impl AsRef<Path>, longest: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if found.len() <= longest {
         let file = File::open(path).map_err(cannot_read)?;
-        bytes
-            .try_reserve_exact(found.len() as usize)
-            .map_err(|_| cannot_read(ErrorKind::OutOfMemory.into()))?;
+        bytes.try_reserve_exact(found.len() as usize).map_err(|_| cannot_read(ErrorKind::OutOfMemory.into()))?;
         // The file may grow while it is read.
         file.take(longest.saturating_add(1)).read_to_end(&mut bytes).map_err(cannot_read)?;
     }
@@ -255,10 +253,8 @@ mod tests {
     use super::*;
 
     fn names(folder: &Path) -> Vec<String> {
-        let mut names: Vec<String> = fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let mut names: Vec<String> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }

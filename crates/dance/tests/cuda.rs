@@ -15,8 +15,7 @@ use dance::numeric::random::Random;
 use dance::{Config, Context, Dance, Error, Fitted, Matrix, PredictOptions};
 
 static CONTEXT: LazyLock<Context<'static>> = LazyLock::new(|| Context::new(0).unwrap());
-static CUDA: LazyLock<Option<Cuda>> =
-    LazyLock::new(|| Cuda::open(0).map_err(|why| println!("skipped: {why}")).ok());
+static CUDA: LazyLock<Option<Cuda>> = LazyLock::new(|| Cuda::open(0).map_err(|why| println!("skipped: {why}")).ok());
 
 fn points(rows: usize, cols: usize, seed: u64) -> Matrix {
     let mut random = Random::new(seed, 5);
@@ -45,10 +44,7 @@ fn a_classifier_gives_the_bits_of_the_cpu() {
         let mapped = host.map(&queries, &CONTEXT).unwrap();
         assert!(bits(&mapped) == bits(&device.map(&queries, &CONTEXT).unwrap()), "map, d {d}");
         let outputs = device.outputs(&mapped, &CONTEXT).unwrap();
-        assert!(
-            bits(&host.outputs(&mapped, &CONTEXT).unwrap()) == bits(&outputs),
-            "outputs, n {n} d {d} c {c}"
-        );
+        assert!(bits(&host.outputs(&mapped, &CONTEXT).unwrap()) == bits(&outputs), "outputs, n {n} d {d} c {c}");
         let alone = device.outputs(&mapped.select(&[17]), &CONTEXT).unwrap();
         assert_eq!(alone.row(0), outputs.row(17));
     }
@@ -80,9 +76,8 @@ fn neighbors_are_those_of_the_cpu() {
     // So long that products overflow: every point is a candidate.
     let long = Matrix::new(vec![1e19, -1e19, 3e18, 0.0], 4, 1).unwrap();
     let query = Matrix::new(vec![2e18], 1, 1).unwrap();
-    let ask = |device: &dyn Device| {
-        Index::open(device, long.clone(), &CONTEXT).unwrap().search(&query, 2, &CONTEXT).unwrap()
-    };
+    let ask =
+        |device: &dyn Device| Index::open(device, long.clone(), &CONTEXT).unwrap().search(&query, 2, &CONTEXT).unwrap();
     assert_eq!(ask(&Cpu), ask(cuda));
 }
 
@@ -98,11 +93,10 @@ fn distances_have_the_bits_of_the_host() {
         for query in 0..90 {
             lists.push((0..query * 2).map(|_| random.below(700) as u32)); // the first is empty
         }
-        let asked = handle.ask(&queries, &CONTEXT).unwrap();
+        let asked = handle.open_queries(&queries, &CONTEXT).unwrap();
         let found = asked.distances(&lists).unwrap().unwrap();
         let pairs = (0..90).flat_map(|query| lists.get(query).iter().map(move |&id| (query, id as usize)));
-        let expected: Vec<f64> =
-            pairs.map(|(query, id)| squared_distance(queries.row(query), all.row(id))).collect();
+        let expected: Vec<f64> = pairs.map(|(query, id)| squared_distance(queries.row(query), all.row(id))).collect();
         assert_eq!((*found).as_ref(), expected, "{d} dimensions");
     }
 }
@@ -126,19 +120,11 @@ fn a_fit_beyond_the_memory_is_refused_before_anything_is_allocated() {
     let n = ((free as f64 / 4.0).sqrt() * 1.05) as usize;
     let (train, none) = (points(n, 1, 1), Matrix::zeros(0, 1));
     let labels: Vec<u32> = (0..n as u32).map(|row| row % 2).collect();
-    let points = FitPoints {
-        train: &train,
-        labels: &labels,
-        classes: 2,
-        held_out: &none,
-        held_out_labels: &[],
-        basis: None,
-    };
+    let points =
+        FitPoints { train: &train, labels: &labels, classes: 2, held_out: &none, held_out_labels: &[], basis: None };
     let size = FitSize { train: n, held_out: 0, dimensions: 1, classes: 2, several: false };
     assert!(cuda.fit_bytes(size) > free);
-    let Err(Error::Device { problem, .. }) = cuda.open_fit(points, false, &CONTEXT) else {
-        panic!("it was opened")
-    };
+    let Err(Error::Device { problem, .. }) = cuda.open_fit(points, false, &CONTEXT) else { panic!("it was opened") };
     assert!(problem.contains("is free: fit on fewer points (about "), "{problem}");
 }
 
@@ -170,10 +156,7 @@ fn real_embeddings_get_the_same_sets() {
                 let model = Dance::from_bytes(device, &bytes, name, &CONTEXT).unwrap();
                 let scored = model.score(&test.embeddings, PredictOptions::default(), &CONTEXT).unwrap();
                 let levels = [0.02, 0.05, 0.1];
-                (
-                    levels.map(|alpha| model.predict(&scored, &model.decide(alpha).unwrap()).sets),
-                    scored.neighbors,
-                )
+                (levels.map(|alpha| model.predict(&scored, &model.decide(alpha).unwrap()).sets), scored.neighbors)
             };
             assert!(ask(&Cpu) == ask(cuda), "{name} {method:?}");
         }

@@ -61,8 +61,7 @@ fn a_device_that_fails_gives_errors() {
 
     // No memory left in the middle of a fit: an error that says so, and the next fit finds the memory back.
     let greedy = Greedy { device: &device, taken: Mutex::default() };
-    let failed =
-        Fitted::fit(&cuda, &fit, &config, &context.with_observer(&greedy)).err().unwrap().to_string();
+    let failed = Fitted::fit(&cuda, &fit, &config, &context.with_observer(&greedy)).err().unwrap().to_string();
     assert!(failed.contains("memory"), "{failed}");
     greedy.taken.lock().unwrap().clear();
     let fitted = Fitted::fit(&cuda, &fit, &config, &context).unwrap();

@@ -4,9 +4,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use dance::device::{
-    AgopForm, Cpu, Device, DeviceChoice, FitPoints, FitSession, Iterate, MachineParts, Solved,
-};
+use dance::device::{AgopForm, Cpu, Device, DeviceChoice, FitPoints, FitSession, Iterate, MachineParts, Solved};
 use dance::kernel::Kernel;
 use dance::numeric::random::Random;
 use dance::{Context, Error, Matrix};
@@ -32,8 +30,7 @@ struct Problem {
 impl Problem {
     fn new(n: usize, d: usize, classes: usize, duplicates: usize, seed: u64) -> Self {
         let mut random = Random::new(seed, 1);
-        let centers: Vec<Vec<f64>> =
-            (0..classes).map(|_| (0..d).map(|_| random.normal() * 0.7).collect()).collect();
+        let centers: Vec<Vec<f64>> = (0..classes).map(|_| (0..d).map(|_| random.normal() * 0.7).collect()).collect();
         let mut draw = |label: usize| -> Vec<f32> {
             // A common offset, as real embeddings have: distances must not suffer from it.
             (0..d).map(|k| (2.0 + centers[label][k] + random.normal()) as f32).collect()
@@ -74,8 +71,7 @@ impl Problem {
 fn metric(d: usize, seed: u64) -> Matrix {
     let mut random = Random::new(seed, 2);
     let factor: Vec<f64> = (0..d * d).map(|_| random.normal()).collect();
-    let entry =
-        |i: usize, j: usize| (0..d).map(|k| factor[i * d + k] * factor[j * d + k]).sum::<f64>() / d as f64;
+    let entry = |i: usize, j: usize| (0..d).map(|k| factor[i * d + k] * factor[j * d + k]).sum::<f64>() / d as f64;
     Matrix::new((0..d * d).map(|at| entry(at / d, at % d) as f32).collect(), d, d).unwrap()
 }
 
@@ -86,20 +82,13 @@ fn identity(d: usize) -> Matrix {
 /// `(a-b) M (a-b)ᵀ` and `M (a-b)ᵀ`.
 fn difference(a: &[f32], b: &[f32], metric: &Matrix) -> (f64, Vec<f64>) {
     let delta: Vec<f64> = a.iter().zip(b).map(|(&a, &b)| f64::from(a) - f64::from(b)).collect();
-    let mapped: Vec<f64> = (0..delta.len())
-        .map(|row| metric.row(row).iter().zip(&delta).map(|(&m, x)| f64::from(m) * x).sum())
-        .collect();
+    let mapped: Vec<f64> =
+        (0..delta.len()).map(|row| metric.row(row).iter().zip(&delta).map(|(&m, x)| f64::from(m) * x).sum()).collect();
     (delta.iter().zip(&mapped).map(|(a, b)| a * b).sum::<f64>().max(0.0), mapped)
 }
 
 /// The definition: gradients one point and one class at a time, `∇f_l(z) = Σⱼ β_jl K'(r)/r · M(z - zⱼ)`.
-fn agop_reference(
-    problem: &Problem,
-    metric: &Matrix,
-    kernel: Kernel,
-    beta: &Matrix,
-    sample: &[usize],
-) -> Vec<f64> {
+fn agop_reference(problem: &Problem, metric: &Matrix, kernel: Kernel, beta: &Matrix, sample: &[usize]) -> Vec<f64> {
     let (d, c) = (problem.points.cols(), problem.classes);
     let (bandwidth, q) = (kernel.bandwidth(), 1.0 / kernel.shape());
     let mut outer = vec![0.0; d * d];
@@ -197,11 +186,7 @@ fn the_agop_equals_its_definition() {
                         let found = learned(&mut *session, begin, kernel, Some(chosen), form, &context);
                         let error = relative_error(&found, &expected);
                         worst = worst.max(error);
-                        assert!(
-                            error < 1e-5,
-                            "{form:?} shape {shape} c {classes} s {}: {error:e}",
-                            chosen.len()
-                        );
+                        assert!(error < 1e-5, "{form:?} shape {shape} c {classes} s {}: {error:e}", chosen.len());
                     }
                 }
             }
@@ -222,9 +207,7 @@ fn the_regression_solves_its_system() {
             let mut session = device.open_fit(problem.fit_points(), false, &context).unwrap();
             for metric in [&identity(d), &metric] {
                 let (solved, solution, held_out) = solve(&mut *session, Some(metric), kernel, 1e-3, &context);
-                let value = |a: &[f32], b: &[f32]| {
-                    (-(difference(a, b, metric).0.sqrt() / 3.0).powf(1.0 / shape)).exp()
-                };
+                let value = |a: &[f32], b: &[f32]| (-(difference(a, b, metric).0.sqrt() / 3.0).powf(1.0 / shape)).exp();
                 let mut residual = 0.0;
                 for i in 0..n {
                     for class in 0..classes {
@@ -318,8 +301,7 @@ fn the_number_of_threads_changes_no_bit() {
                 let context = Context::new(threads).unwrap();
                 let mut session = device.open_fit(problem.fit_points(), true, &context).unwrap();
                 let mut bits: Vec<u32> = Vec::new();
-                let mut keep =
-                    |matrix: &Matrix| bits.extend(matrix.as_slice().iter().map(|value| value.to_bits()));
+                let mut keep = |matrix: &Matrix| bits.extend(matrix.as_slice().iter().map(|value| value.to_bits()));
                 let first = solve(&mut *session, None, kernel, 1e-3, &context);
                 for form in [AgopForm::Folded, AgopForm::Definition] {
                     let metric = learned(&mut *session, None, kernel, None, form, &context);

@@ -41,8 +41,7 @@ fn all_work_runs_on_the_threads_of_the_context() {
         let fitted = Fitted::fit(&Cpu, &fit, &config, &context).unwrap();
         for (method, calibration) in WAYS {
             let mut fitted = fitted.clone();
-            fitted.config.conformal =
-                fitted.config.conformal.with_calibration(calibration).with_method(method);
+            fitted.config.conformal = fitted.config.conformal.with_calibration(calibration).with_method(method);
             let model = fitted.calibrate(&Cpu, &points, &context).unwrap();
             let model = Dance::from_bytes(&Cpu, &model.to_bytes().unwrap(), "model", &context).unwrap();
             let options = PredictOptions::default().support(2).probabilities(true);

@@ -85,14 +85,7 @@ impl ClassCalibration {
         let ranked_labels = ranked::ranked_labels(probabilities, labels, draws, context)?;
         let scores = labels.iter().zip(&ranked_labels).map(|(&label, ranked)| score.score(label, ranked));
         let scores = scores.collect();
-        Ok(Self {
-            score,
-            seed,
-            classes: probabilities.cols(),
-            labels: labels.to_vec(),
-            ranked_labels,
-            scores,
-        })
+        Ok(Self { score, seed, classes: probabilities.cols(), labels: labels.to_vec(), ranked_labels, scores })
     }
 
     /// Returns the number of classes.
@@ -168,11 +161,9 @@ impl ClassCalibration {
                 ranked.sort(probabilities.row(row));
                 let passes = |(class, label): &(u32, RankedLabel)| {
                     let place = *class as usize;
-                    label.rank <= cuts.ranks[place]
-                        && self.score.score(*class, label) <= cuts.thresholds[place]
+                    label.rank <= cuts.ranks[place] && self.score.score(*class, label) <= cuts.thresholds[place]
                 };
-                let mut set: Vec<u32> =
-                    ranked.walk(draws.of(row)).filter(passes).map(|(class, _)| class).collect();
+                let mut set: Vec<u32> = ranked.walk(draws.of(row)).filter(passes).map(|(class, _)| class).collect();
                 set.sort_unstable();
                 sets.push(set);
             }

@@ -59,12 +59,9 @@ impl Clusters {
         let classes: Vec<usize> = (0..scores.len()).filter(|&class| scores[class].len() >= least).collect();
         let mut of_class = vec![None; calibration.classes()];
         if count > 1 && classes.len() > count {
-            let points: Vec<Vec<f64>> =
-                classes.iter().map(|&class| embedding(&mut scores[class], alpha)).collect();
-            let weights: Vec<f64> =
-                classes.iter().map(|&class| (scores[class].len() as f64).sqrt()).collect();
-            for (class, cluster) in classes.into_iter().zip(k_means::clusters(&points, &weights, count, seed))
-            {
+            let points: Vec<Vec<f64>> = classes.iter().map(|&class| embedding(&mut scores[class], alpha)).collect();
+            let weights: Vec<f64> = classes.iter().map(|&class| (scores[class].len() as f64).sqrt()).collect();
+            for (class, cluster) in classes.into_iter().zip(k_means::clusters(&points, &weights, count, seed)) {
                 of_class[class] = Some(cluster);
             }
         }

@@ -36,12 +36,7 @@ const ABSENT: f64 = 0.5;
 const TILE: usize = 64;
 
 /// Returns `100·cos` of every point with every prototype.
-pub fn logits(
-    device: &dyn Device,
-    points: &Matrix,
-    prototypes: &Matrix,
-    context: &Context<'_>,
-) -> Result<Matrix> {
+pub fn logits(device: &dyn Device, points: &Matrix, prototypes: &Matrix, context: &Context<'_>) -> Result<Matrix> {
     if points.cols() != prototypes.cols() {
         return Err(Error::Shape {
             what: "dimensions of the prototypes".into(),

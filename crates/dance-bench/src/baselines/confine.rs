@@ -81,14 +81,9 @@ impl Confine {
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         let mut scores = Vec::new();
         for (label, list) in (0u32..).zip(&nearest).filter(|(_, list)| !list.is_empty()) {
-            let others: Vec<f64> = all
-                .iter()
-                .filter(|(_, other)| *other != label)
-                .take(k)
-                .map(|(distance, _)| *distance)
-                .collect();
-            let ratio =
-                if others.is_empty() { 0.0 } else { mean(list) / mean(&others).max(f64::MIN_POSITIVE) };
+            let others: Vec<f64> =
+                all.iter().filter(|(_, other)| *other != label).take(k).map(|(distance, _)| *distance).collect();
+            let ratio = if others.is_empty() { 0.0 } else { mean(list) / mean(&others).max(f64::MIN_POSITIVE) };
             scores.push((label, ratio));
         }
         scores

@@ -113,9 +113,7 @@ impl Fca {
         // Every point keeps what a query does not change.
         let rows = context.map(points.rows(), |row| Row::new(points.row(row), &centers));
         let by_class = context.map(classes, |class| {
-            rows.iter()
-                .map(|row| (row.products[class], others(&row.exponentials, row.total, class)))
-                .collect()
+            rows.iter().map(|row| (row.products[class], others(&row.exponentials, row.total, class))).collect()
         });
         let each = rows.iter().zip(labels);
         let own = each.map(|(row, &label)| (row.squared, row.exponentials[label as usize])).collect();
@@ -148,8 +146,7 @@ impl Fca {
     fn count(&self, query: &[f32]) -> (Vec<u32>, u32) {
         let own = Row::new(query, &self.centers);
         // Products come from distances, so that a copy of the query has exactly the query's own product.
-        let product =
-            |at: usize| (own.squared + self.own[at].0 - squared_distance(query, self.points.row(at))) / 2.0;
+        let product = |at: usize| (own.squared + self.own[at].0 - squared_distance(query, self.points.row(at))) / 2.0;
         let products: Vec<f64> = (0..self.labels.len()).map(product).collect();
         let count = |class: usize| self.count_label(class, &own, &products);
         let counts = (0..self.centers.len()).map(count).collect();
@@ -162,12 +159,10 @@ impl Fca {
     /// Returns the number of points, the query included, that conform no better when the query carries `class`.
     fn count_label(&self, class: usize, own: &Row, products: &[f64]) -> u32 {
         let weight = self.weight;
-        let squared =
-            self.centers[class].squared + weight * (2.0 * own.products[class] + weight * own.squared);
+        let squared = self.centers[class].squared + weight * (2.0 * own.products[class] + weight * own.squared);
         let length = squared.max(0.0).sqrt();
         // The exponential of the class after the query joined it.
-        let joined =
-            |with_center: f64, with_query: f64| exponential(with_center + weight * with_query, length);
+        let joined = |with_center: f64, with_query: f64| exponential(with_center + weight * with_query, length);
         let share = |value: f64, all_others: f64, joined: f64| value / (all_others + joined);
         let new = joined(own.products[class], own.squared);
         let of_query = share(new, others(&own.exponentials, own.total, class), new);
@@ -185,8 +180,7 @@ impl Fca {
 
 impl Row {
     fn new(point: &[f32], centers: &[Center]) -> Self {
-        let product =
-            |center: &Center| point.iter().zip(&center.values).map(|(&a, b)| f64::from(a) * b).sum::<f64>();
+        let product = |center: &Center| point.iter().zip(&center.values).map(|(&a, b)| f64::from(a) * b).sum::<f64>();
         let products: Vec<f64> = centers.iter().map(product).collect();
         let each = products.iter().zip(centers);
         let each = each.map(|(&product, center)| exponential(product, center.squared.sqrt()));

@@ -83,8 +83,7 @@ mod tests {
     fn least_of_all(points: &[Vec<f64>], weights: &[f64], count: usize) -> f64 {
         let ways = count.pow(points.len() as u32);
         let spread = |way: usize| {
-            let cluster: Vec<usize> =
-                (0..points.len()).map(|at| way / count.pow(at as u32) % count).collect();
+            let cluster: Vec<usize> = (0..points.len()).map(|at| way / count.pow(at as u32) % count).collect();
             spread_of(points, weights, &cluster, count)
         };
         (0..ways).map(spread).fold(f64::INFINITY, f64::min)
@@ -95,9 +94,7 @@ mod tests {
         for at in 0..count {
             let own: Vec<usize> = (0..points.len()).filter(|&point| cluster[point] == at).collect();
             let total: f64 = own.iter().map(|&point| weights[point]).sum();
-            let mean = |side: usize| {
-                own.iter().map(|&point| weights[point] * points[point][side]).sum::<f64>() / total
-            };
+            let mean = |side: usize| own.iter().map(|&point| weights[point] * points[point][side]).sum::<f64>() / total;
             let center = [mean(0), mean(1)];
             sum += own.iter().map(|&point| weights[point] * squared(&points[point], &center)).sum::<f64>();
         }

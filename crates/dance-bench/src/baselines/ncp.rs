@@ -86,8 +86,7 @@ impl<'a> Ncp<'a> {
                 labels.len()
             )));
         }
-        let ranked_labels =
-            ranked::ranked_labels(probabilities, labels, Draws::calibration(Some(seed)), context)?;
+        let ranked_labels = ranked::ranked_labels(probabilities, labels, Draws::calibration(Some(seed)), context)?;
         let mut distances: Vec<f64> = (0..neighbors.len())
             .flat_map(|row| neighbors.squared(row).iter().take(NEIGHBORS).map(|squared| squared.sqrt()))
             .collect();
@@ -150,9 +149,8 @@ impl<'a> Ncp<'a> {
     ) -> Result<Sets> {
         let scores = ranked::scores(&setting.raps, &self.ranked_labels);
         let level = level(&scores, &self.neighbors, setting.bandwidth, alpha)?;
-        let thresholds: Vec<f64> = (0..neighbors.len())
-            .map(|query| quantile(&scores, neighbors, query, setting.bandwidth, level))
-            .collect();
+        let thresholds: Vec<f64> =
+            (0..neighbors.len()).map(|query| quantile(&scores, neighbors, query, setting.bandwidth, level)).collect();
         let draws = Draws::queries(Some(self.seed));
         let cut = |row: usize, _| (&setting.raps as &dyn RankedScore, thresholds[row]);
         let mut sets = ranked::sets_with(probabilities, 1, draws, cut, context);
@@ -174,8 +172,7 @@ fn weighted(scores: &[f64], neighbors: &Neighbors, query: usize, bandwidth: f64)
     let nearest = neighbors.squared(query).first().map_or(0.0, |squared| squared.sqrt());
     // Distances are relative to the nearest, so that the largest weight is 1 at any scale.
     let weight = |squared: &f64| (-(squared.sqrt() - nearest) / bandwidth).exp();
-    let mut pairs: Vec<(f64, f64)> =
-        ids.map(|(&id, squared)| (scores[id as usize], weight(squared))).collect();
+    let mut pairs: Vec<(f64, f64)> = ids.map(|(&id, squared)| (scores[id as usize], weight(squared))).collect();
     let total: f64 = pairs.iter().map(|pair| pair.1).sum();
     for pair in &mut pairs {
         pair.1 /= total;

@@ -20,9 +20,8 @@ pub fn cuts(calibration: &ClassCalibration, alpha: f64) -> Result<Cuts> {
     for (class, rows) in calibration.members().iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
         let mut ranks: Vec<usize> = rows.iter().map(|&row| calibration.ranked_labels()[row].rank).collect();
         ranks.sort_unstable();
-        let beyond = |last: usize| {
-            (ranks.len() - ranks.partition_point(|&rank| rank <= last)) as f64 / ranks.len() as f64
-        };
+        let beyond =
+            |last: usize| (ranks.len() - ranks.partition_point(|&rank| rank <= last)) as f64 / ranks.len() as f64;
         // The share falls at ranks that occur, and is 0 at the largest of them.
         let mut lasts = std::iter::once(1).chain(ranks.iter().copied());
         let last = lasts.find(|&last| beyond(last) < alpha).unwrap_or(usize::MAX);

@@ -55,9 +55,10 @@ impl FromStr for Ablation {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|ablation| ablation.name() == text).ok_or_else(|| {
-            Error::config("ablate", text, "one of mix, rank-neighbors, contrast-neighbors, reference")
-        })
+        Self::ALL
+            .into_iter()
+            .find(|ablation| ablation.name() == text)
+            .ok_or_else(|| Error::config("ablate", text, "one of mix, rank-neighbors, contrast-neighbors, reference"))
     }
 }
 
@@ -94,12 +95,12 @@ pub(crate) fn run(
                 .map(|step| f64::from(step) / 10.0)
                 .map(|mix| (mix.to_string(), base.mix(Mix::Fixed(mix))))
                 .collect(),
-            Ablation::RankNeighbors => NEIGHBORS
-                .map(|count| (count.to_string(), base.mix(Mix::Fixed(0.0)).rank_neighbors(count)))
-                .to_vec(),
-            Ablation::ContrastNeighbors => NEIGHBORS
-                .map(|count| (count.to_string(), base.mix(Mix::Fixed(1.0)).contrast_neighbors(count)))
-                .to_vec(),
+            Ablation::RankNeighbors => {
+                NEIGHBORS.map(|count| (count.to_string(), base.mix(Mix::Fixed(0.0)).rank_neighbors(count))).to_vec()
+            }
+            Ablation::ContrastNeighbors => {
+                NEIGHBORS.map(|count| (count.to_string(), base.mix(Mix::Fixed(1.0)).contrast_neighbors(count))).to_vec()
+            }
             Ablation::Reference => [("reuse", Calibration::Reuse), ("split", Calibration::Split)]
                 .map(|(name, calibration)| (name.to_owned(), base.with_calibration(calibration)))
                 .to_vec(),

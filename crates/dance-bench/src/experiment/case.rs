@@ -66,8 +66,7 @@ pub(crate) fn run(
     let parts = Parts { fit: &fit, calibration: &calibration, test: &test };
     let mut runner = Runner::new(device, &fitted, parts, seed, &mut seconds, context)?;
     let confidence = runner.confidence();
-    let (mut records, mut skipped, mut curve, mut posteriors) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut records, mut skipped, mut curve, mut posteriors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     // Every method at every level.
     for &method in &plan.methods {
         if let Some(reason) = runner.refusal(method) {
@@ -153,13 +152,7 @@ impl Runner<'_> {
     /// Projects the calibration points into the plane.
     fn picture(&self, fitted: &Fitted, classes: &[String]) -> Option<Picture> {
         let kernel = fitted.rfm.kernel;
-        Picture::new(
-            &self.calibration_points,
-            self.index.points(),
-            self.calibration_labels(),
-            classes,
-            kernel,
-        )
+        Picture::new(&self.calibration_points, self.index.points(), self.calibration_labels(), classes, kernel)
     }
 }
 

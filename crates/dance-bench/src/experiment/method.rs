@@ -74,8 +74,7 @@ const METHODS: [(Method, &str, &str, &str); 27] = [
 ];
 
 const HEURISTIC: &str = "heuristic: calibration points serve as each other's neighbors";
-const MARGINAL: &str =
-    "P(label in set) >= 1 - alpha in finite samples, for exchangeable points whose labels it knows";
+const MARGINAL: &str = "P(label in set) >= 1 - alpha in finite samples, for exchangeable points whose labels it knows";
 const EACH_CLASS: &str = "P(label in set) >= 1 - alpha in finite samples, for every class by itself";
 const CLUSTERS: &str = "P(label in set) >= 1 - alpha in finite samples for every cluster of classes; no guarantee for \
                         classes too rare to cluster";

@@ -95,8 +95,8 @@ pub fn run_dataset(
             continue;
         }
         begins(name, seed);
-        let case = case::run(device, data, name, &hash, seed, &plan, context)
-            .map_err(|error| case::about(name, error))?;
+        let case =
+            case::run(device, data, name, &hash, seed, &plan, context).map_err(|error| case::about(name, error))?;
         results.cases.push(case);
         keep.map_or(Ok(()), |path| results.write(path))?;
     }

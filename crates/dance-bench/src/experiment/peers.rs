@@ -53,11 +53,7 @@ impl Runner<'_> {
         let model = Regression::tuned(self.device, &points, &labels, classes.len(), self.seed, context)?;
         let to = ids_in(self.parts.test, &classes);
         let of = |points: &dance::Matrix| {
-            Ok::<_, dance::Error>(spread(
-                &model.probabilities(self.device, points, context)?,
-                &to,
-                self.classes,
-            ))
+            Ok::<_, dance::Error>(spread(&model.probabilities(self.device, points, context)?, &to, self.classes))
         };
         let calibration = of(&self.calibration_points)?;
         let probabilities = of(&normalised("test part", &self.parts.test.embeddings)?)?;

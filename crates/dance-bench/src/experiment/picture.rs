@@ -53,8 +53,7 @@ impl Picture {
             let pairs = points.row(rows[a]).iter().zip(points.row(rows[b]));
             pairs.map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>()
         };
-        let similar =
-            |a: usize, b: usize| kernel.value(squared_distance(mapped.row(rows[a]), mapped.row(rows[b])));
+        let similar = |a: usize, b: usize| kernel.value(squared_distance(mapped.row(rows[a]), mapped.row(rows[b])));
         Some(Self {
             classes: order.iter().map(|&class| names[class].clone()).collect(),
             labels: rows.iter().filter_map(|&row| place(labels[row])).collect(),

@@ -206,8 +206,8 @@ impl Results {
                 format!("{problem}; choose another output directory, or remove the file to start again"),
             )
         };
-        let results: Self = serde_json::from_slice(&text)
-            .map_err(|error| damaged(format!("not results of this version: {error}")))?;
+        let results: Self =
+            serde_json::from_slice(&text).map_err(|error| damaged(format!("not results of this version: {error}")))?;
         if results.format != FORMAT {
             return Err(damaged(format!("has format {}, and this version reads {FORMAT}", results.format)));
         }

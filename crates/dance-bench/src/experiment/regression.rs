@@ -56,8 +56,8 @@ impl Regression {
         context: &Context<'_>,
     ) -> Result<Self> {
         let shares = [1.0 - VALIDATION, VALIDATION];
-        let parts = split::stratified(labels, &shares, seed)
-            .or_else(|_| split::uniform(labels.len(), &shares, seed))?;
+        let parts =
+            split::stratified(labels, &shares, seed).or_else(|_| split::uniform(labels.len(), &shares, seed))?;
         let select = |rows: &[usize]| -> (Matrix, Vec<u32>) {
             (points.select(rows), rows.iter().map(|&row| labels[row]).collect())
         };
@@ -67,14 +67,10 @@ impl Regression {
         let mut best = (f64::INFINITY, STRENGTHS[0], weights.clone());
         // From the strongest penalty to the weakest, each fit starts where the last one ended.
         for strength in STRENGTHS {
-            weights =
-                Problem::new(device, &train, &train_labels, classes, strength, context)?.solve(weights)?;
+            weights = Problem::new(device, &train, &train_labels, classes, strength, context)?.solve(weights)?;
             let fitted = Self::of(&weights, classes)?;
             let probabilities = fitted.probabilities(device, &validation, context)?;
-            let own = validation_labels
-                .iter()
-                .enumerate()
-                .map(|(row, &label)| probabilities.row(row)[label as usize]);
+            let own = validation_labels.iter().enumerate().map(|(row, &label)| probabilities.row(row)[label as usize]);
             let loss = own.map(|p| -f64::from(p).max(1e-15).ln()).sum();
             if loss < best.0 {
                 best = (loss, strength, weights.clone());
@@ -89,12 +85,7 @@ impl Regression {
     }
 
     /// Returns class probabilities, one row per point.
-    pub(crate) fn probabilities(
-        &self,
-        device: &dyn Device,
-        points: &Matrix,
-        context: &Context<'_>,
-    ) -> Result<Matrix> {
+    pub(crate) fn probabilities(&self, device: &dyn Device, points: &Matrix, context: &Context<'_>) -> Result<Matrix> {
         let mut outputs = device.inner_products(&with_ones(points)?, &self.weights, context)?;
         for row in 0..outputs.rows() {
             let row = outputs.row_mut(row);
@@ -165,8 +156,7 @@ impl<'a> Problem<'a> {
             let mut step = if pairs.is_empty() { 1.0 / dot(&gradient, &gradient).sqrt() } else { 1.0 };
             let mut found = None;
             for _ in 0..HALVINGS {
-                let next: Vec<f64> =
-                    weights.iter().zip(&direction).map(|(weight, way)| weight + step * way).collect();
+                let next: Vec<f64> = weights.iter().zip(&direction).map(|(weight, way)| weight + step * way).collect();
                 let (value, slopes) = self.value(&next)?;
                 if value <= loss + GAIN * step * slope {
                     found = Some((next, value, slopes));
@@ -234,8 +224,7 @@ fn with_ones(points: &Matrix) -> Result<Matrix> {
 
 /// Returns the transpose.
 fn transposed(matrix: &Matrix) -> Result<Matrix> {
-    let values =
-        (0..matrix.cols()).flat_map(|column| (0..matrix.rows()).map(move |row| matrix.row(row)[column]));
+    let values = (0..matrix.cols()).flat_map(|column| (0..matrix.rows()).map(move |row| matrix.row(row)[column]));
     Matrix::new(values.collect(), matrix.cols(), matrix.rows())
 }
 
@@ -261,8 +250,7 @@ mod tests {
         let weights = problem.solve(vec![0.0; classes * (d + 1)]).unwrap();
         let mut gradient = vec![0.0; weights.len()];
         for (row, &label) in labels.iter().enumerate() {
-            let point: Vec<f64> =
-                points.row(row).iter().map(|&value| f64::from(value)).chain([1.0]).collect();
+            let point: Vec<f64> = points.row(row).iter().map(|&value| f64::from(value)).chain([1.0]).collect();
             let outputs: Vec<f64> = weights.chunks(d + 1).map(|own| dot(own, &point)).collect();
             let total: f64 = outputs.iter().map(|output| output.exp()).sum();
             for class in 0..classes {

@@ -177,13 +177,11 @@ impl<'a> Runner<'a> {
         let config = method.dance(fitted.config.conformal);
         fitted.config.conformal = config.ok_or_else(|| Error::Data(format!("{method} has no settings")))?;
         let (mut calibrating, mut inferring) = (0.0, 0.0);
-        let model =
-            timed(&mut calibrating, || fitted.calibrate(self.device, self.parts.calibration, context))?;
+        let model = timed(&mut calibrating, || fitted.calibrate(self.device, self.parts.calibration, context))?;
         // The posterior is a classifier of its own; the other methods use the kernel machine's labels.
         let own = model.predictor().experts().is_some();
         let options = PredictOptions::default().best(own).probabilities(own);
-        let mut scored =
-            timed(&mut inferring, || model.score(&self.parts.test.embeddings, options, context))?;
+        let mut scored = timed(&mut inferring, || model.score(&self.parts.test.embeddings, options, context))?;
         if method == Method::Dance {
             seconds.mix += calibrating;
             seconds.inference += inferring;
@@ -283,8 +281,7 @@ impl<'a> Runner<'a> {
         let score_of = |neighbors| {
             let scores: [&dyn NeighborScore; 1] = [&score];
             let (points, labels) = (self.index.points(), self.calibration_labels());
-            let [scores] =
-                scores::of_neighbors(scores, neighbors, points, labels, self.classes, self.context);
+            let [scores] = scores::of_neighbors(scores, neighbors, points, labels, self.classes, self.context);
             scores
         };
         let (calibration, test) = (score_of(&self.calibration_neighbors), score_of(&self.test_neighbors));

@@ -7,8 +7,7 @@ use super::summary::{Summary, data_sets, mean, ours, summarize};
 use crate::experiment::{Method, Record, Results};
 
 /// Groups of set sizes: the largest size of each, and its name.
-const SIZES: [(usize, &str); 6] =
-    [(0, "0"), (1, "1"), (2, "2"), (5, "3–5"), (10, "6–10"), (usize::MAX, "11+")];
+const SIZES: [(usize, &str); 6] = [(0, "0"), (1, "1"), (2, "2"), (5, "3–5"), (10, "6–10"), (usize::MAX, "11+")];
 
 /// Returns the methods that ran with their means at one level, ours first.
 fn summaries(results: &Results, alpha: f64) -> Vec<(Method, Summary)> {
@@ -28,11 +27,7 @@ fn leading(results: &Results, rows: &[(Method, Summary)]) -> Option<(Method, Sum
 
 /// Returns the name of a method in headlines.
 pub(super) fn called(results: &Results, method: Method) -> String {
-    if Some(method) == ours(results) {
-        format!("ours ({})", method.title())
-    } else {
-        method.title().to_owned()
-    }
+    if Some(method) == ours(results) { format!("ours ({})", method.title()) } else { method.title().to_owned() }
 }
 
 /// Returns the JSON of one method for the page's script: its name, whether it is ours, and `more`.
@@ -45,11 +40,7 @@ pub(super) fn drawn(results: &Results, method: Method, more: Value) -> Value {
 }
 
 /// Returns the JSON of every row.
-fn each_drawn(
-    results: &Results,
-    rows: &[(Method, Summary)],
-    more: impl Fn(Method, &Summary) -> Value,
-) -> Value {
+fn each_drawn(results: &Results, rows: &[(Method, Summary)], more: impl Fn(Method, &Summary) -> Value) -> Value {
     rows.iter().map(|(method, summary)| drawn(results, *method, more(*method, summary))).collect()
 }
 
@@ -138,13 +129,8 @@ fn curve(results: &Results) -> Option<Chart> {
     Some(Chart {
         kind: Kind::Lines,
         id: "coverage".into(),
-        headline: format!(
-            "{}: at most {far:.1} points from the target at every level",
-            called(results, lead)
-        ),
-        caption:
-            "Each line is a method, baselines in grey: point at a line for its name. Dashed: the target."
-                .into(),
+        headline: format!("{}: at most {far:.1} points from the target at every level", called(results, lead)),
+        caption: "Each line is a method, baselines in grey: point at a line for its name. Dashed: the target.".into(),
         data: json!({
             "series": results.plan.methods.iter().filter_map(series).collect::<Vec<_>>(), "band": band,
             "promised": [(1.0 - highest, 1.0 - highest), (1.0 - lowest, 1.0 - lowest)],
@@ -178,21 +164,15 @@ pub(super) fn size(results: &Results) -> Vec<Chart> {
         Chart {
             kind: Kind::Rows,
             id: format!("size-{alpha}"),
-            headline: format!(
-                "α = {alpha}: {} needs {:.2} labels{beside}",
-                called(results, *lead),
-                summary.size
-            ),
-            caption:
-                "Mean number of labels in a set. A method that covers less has smaller sets for that alone."
-                    .into(),
+            headline: format!("α = {alpha}: {} needs {:.2} labels{beside}", called(results, *lead), summary.size),
+            caption: "Mean number of labels in a set. A method that covers less has smaller sets for that alone."
+                .into(),
             data: json!({ "rows": drawn, "bars": true, "format": "number", "label": "labels per set" }),
         }
     });
     // Set size against CCV.
     charts.extend(each_alpha(results, |alpha, rows, (lead, summary)| {
-        let drawn =
-            each_drawn(results, rows, |_, summary| json!({ "x": summary.size, "y": summary.violation }));
+        let drawn = each_drawn(results, rows, |_, summary| json!({ "x": summary.size, "y": summary.violation }));
         Chart {
             kind: Kind::Scatter,
             id: format!("trade-off-{alpha}"),
@@ -202,9 +182,7 @@ pub(super) fn size(results: &Results) -> Vec<Chart> {
                 summary.violation,
                 summary.floor
             ),
-            caption:
-                "CCV: mean distance of a class's coverage from 1 - α, in points. Left and low is better."
-                    .into(),
+            caption: "CCV: mean distance of a class's coverage from 1 - α, in points. Left and low is better.".into(),
             data: json!({ "points": drawn, "x": "labels per set", "y": "CCV" }),
         }
     }));
@@ -216,11 +194,9 @@ pub(super) fn shares(results: &Results) -> Vec<Chart> {
     each_alpha(results, |alpha, rows, (lead, _)| {
         let shares_of = |method: Method| -> Vec<f64> {
             let mut counts = [0usize; SIZES.len()];
-            for record in results.records().filter(|record| record.method == method && record.alpha == alpha)
-            {
+            for record in results.records().filter(|record| record.method == method && record.alpha == alpha) {
                 for (size, &count) in record.sizes.iter().enumerate() {
-                    counts[SIZES.iter().position(|&(end, _)| size <= end).unwrap_or(SIZES.len() - 1)] +=
-                        count;
+                    counts[SIZES.iter().position(|&(end, _)| size <= end).unwrap_or(SIZES.len() - 1)] += count;
                 }
             }
             let total = counts.iter().sum::<usize>().max(1) as f64;
@@ -283,9 +259,7 @@ fn class_shares(results: &Results, method: Method, alpha: f64) -> Vec<f64> {
                 *sum = [sum[0] + count[0], sum[1] + count[1]];
             }
         }
-        shares.extend(
-            counts.iter().filter(|count| count[1] > 0).map(|count| count[0] as f64 / count[1] as f64),
-        );
+        shares.extend(counts.iter().filter(|count| count[1] > 0).map(|count| count[0] as f64 / count[1] as f64));
     }
     shares.sort_by(f64::total_cmp);
     shares

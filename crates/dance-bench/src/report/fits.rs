@@ -32,9 +32,8 @@ pub(super) fn ablations(results: &Results) -> Vec<Chart> {
                 .iter()
                 .map(|&alpha| {
                     let own = keys.iter().filter(|key| key.0 == name && key.2 == alpha);
-                    let at = |text: &String| {
-                        over_cases(results, |case| at_setting(case, name, text, alpha).map(measure))
-                    };
+                    let at =
+                        |text: &String| over_cases(results, |case| at_setting(case, name, text, alpha).map(measure));
                     (alpha, own.map(|key| (key.1.clone(), at(&key.1))).collect())
                 })
                 .collect();
@@ -47,8 +46,7 @@ pub(super) fn ablations(results: &Results) -> Vec<Chart> {
 /// Returns the metrics of a case under one value of an ablation.
 fn at_setting<'a>(case: &'a Case, name: &str, value: &str, alpha: f64) -> Option<&'a Metrics> {
     let mut points = case.ablations.iter();
-    let found =
-        points.find(|point| point.ablation.name() == name && point.value == value && point.alpha == alpha);
+    let found = points.find(|point| point.ablation.name() == name && point.value == value && point.alpha == alpha);
     found.map(|point| &point.metrics)
 }
 
@@ -71,11 +69,9 @@ fn ablation(name: &str, id: &str, label: &str, lines: &[Line]) -> Option<Chart> 
             .replace("fewest CCV", "smallest CCV")
     };
     // Values that are words stand one after the other on the axis.
-    let words: Vec<&String> =
-        first.iter().map(|point| &point.0).filter(|text| text.parse::<f64>().is_err()).collect();
+    let words: Vec<&String> = first.iter().map(|point| &point.0).filter(|text| text.parse::<f64>().is_err()).collect();
     let series = |(place, (alpha, points)): (usize, &Line)| {
-        let at =
-            |(order, (text, value)): (usize, &(String, f64))| (text.parse().unwrap_or(order as f64), *value);
+        let at = |(order, (text, value)): (usize, &(String, f64))| (text.parse().unwrap_or(order as f64), *value);
         let points: Vec<(f64, f64)> = points.iter().enumerate().map(at).collect();
         json!({ "name": format!("α = {alpha}"), "ours": place == 0, "named": true, "points": points })
     };
@@ -87,13 +83,7 @@ fn ablation(name: &str, id: &str, label: &str, lines: &[Line]) -> Option<Chart> 
     if !words.is_empty() {
         data["words"] = json!(words);
     }
-    Some(Chart {
-        kind: Kind::Lines,
-        id: format!("ablation-{name}-{id}"),
-        headline,
-        caption: String::new(),
-        data,
-    })
+    Some(Chart { kind: Kind::Lines, id: format!("ablation-{name}-{id}"), headline, caption: String::new(), data })
 }
 
 /// Returns the chart of the best validation accuracy so far, for the first seed of every data set.
@@ -139,11 +129,8 @@ pub(super) fn pictures(results: &Results) -> Vec<Chart> {
     for case in &results.cases {
         let Some(picture) = &case.picture else { continue };
         for (when, places) in [("before", &picture.before), ("after", &picture.after)] {
-            let points: Vec<(f32, f32, usize)> = places
-                .iter()
-                .zip(&picture.labels)
-                .map(|(place, &label)| (place[0], place[1], label))
-                .collect();
+            let points: Vec<(f32, f32, usize)> =
+                places.iter().zip(&picture.labels).map(|(place, &label)| (place[0], place[1], label)).collect();
             charts.push(Chart {
                 kind: Kind::Plane,
                 id: format!("picture-{}-{when}", case.data),

@@ -33,11 +33,7 @@ pub fn html(results: &Results) -> String {
     }
     // Sections of charts; a section without charts is left out.
     let sections: [(&str, &str, Vec<Chart>); 9] = [
-        (
-            "Coverage",
-            "The share of sets with the true label, against the target 1 - α.",
-            compared::coverage(results),
-        ),
+        ("Coverage", "The share of sets with the true label, against the target 1 - α.", compared::coverage(results)),
         (
             "Size and balance",
             "The mean number of labels in a set, and the differences in coverage between classes.",

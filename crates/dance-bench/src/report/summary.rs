@@ -40,9 +40,7 @@ pub struct Summary {
 /// Returns the method that charts and headlines put first: the posterior, or else fuse or the paper's method, if it
 /// ran.
 pub fn ours(results: &Results) -> Option<Method> {
-    [Method::Posterior, Method::Fuse, Method::Dance]
-        .into_iter()
-        .find(|method| results.plan.methods.contains(method))
+    [Method::Posterior, Method::Fuse, Method::Dance].into_iter().find(|method| results.plan.methods.contains(method))
 }
 
 /// Returns the names of the data sets, in the order of the run.
@@ -56,8 +54,7 @@ pub fn summarize(results: &Results, data: &[String], method: Method, alpha: f64)
     let groups: Vec<Vec<&Record>> = data
         .iter()
         .map(|name| {
-            let own =
-                |record: &&Record| record.data == *name && record.method == method && record.alpha == alpha;
+            let own = |record: &&Record| record.data == *name && record.method == method && record.alpha == alpha;
             results.records().filter(own).collect()
         })
         .filter(|group: &Vec<&Record>| !group.is_empty())
@@ -98,13 +95,7 @@ pub fn summarize(results: &Results, data: &[String], method: Method, alpha: f64)
 pub(crate) type Parts = fn(&Breakdown) -> &Vec<Portion>;
 
 /// Returns the coverage of the named part of the points of all data sets and seeds; `None` if it has no points.
-pub(crate) fn portion_coverage(
-    results: &Results,
-    method: Method,
-    alpha: f64,
-    parts: Parts,
-    name: &str,
-) -> Option<f64> {
+pub(crate) fn portion_coverage(results: &Results, method: Method, alpha: f64, parts: Parts, name: &str) -> Option<f64> {
     let own = results.records().filter(|record| record.method == method && record.alpha == alpha);
     let portions = own.filter_map(|record| parts(&record.breakdown).iter().find(|part| part.name == name));
     let (points, covered) = portions.fold((0.0, 0.0), |(points, covered), part| {

@@ -23,8 +23,7 @@ pub fn main_at(results: &Results, alphas: &[f64]) -> Table {
     }
     // The title and the note, with the noise floor of CCV.
     let floors = alphas.iter().filter_map(|&alpha| {
-        let summary =
-            results.plan.methods.iter().find_map(|&method| summarize(results, &data, method, alpha))?;
+        let summary = results.plan.methods.iter().find_map(|&method| summarize(results, &data, method, alpha))?;
         Some(format!("{:.2} at α = {alpha}", summary.floor))
     });
     let mut title = format!(
@@ -83,7 +82,8 @@ pub fn against_paper(results: &Results) -> Table {
     let mut table = Table {
         title: "Size against the better of the paper's k-NN set and DANCE (geometric mean over data sets)".into(),
         note: "Compare the coverage in the table above: a method that covers less has smaller sets for that reason \
-               alone.".into(),
+               alone."
+            .into(),
         columns: vec!["Method".to_owned()],
         rows: Vec::new(),
     };
@@ -114,19 +114,8 @@ pub fn against_paper(results: &Results) -> Table {
 
 /// Returns one row per data set and method, at one α.
 pub fn per_data_set(results: &Results, alpha: f64) -> Table {
-    let names = [
-        "Data set",
-        "Classes",
-        "Test",
-        "Method",
-        "Acc",
-        "Size ± sd",
-        "Cov ± sd",
-        "CCV",
-        "Floor",
-        "Empty",
-        "Mix",
-    ];
+    let names =
+        ["Data set", "Classes", "Test", "Method", "Acc", "Size ± sd", "Cov ± sd", "CCV", "Floor", "Empty", "Mix"];
     let mut table = Table {
         title: format!("Data sets at α = {alpha}"),
         note: "Floor is the CCV of perfect coverage, from chance alone.".into(),
@@ -255,8 +244,7 @@ pub fn differences(results: &Results, alpha: f64) -> Table {
 
 /// Returns the seconds of every data set, as means over seeds.
 pub fn times(results: &Results) -> Table {
-    let names =
-        ["Data set", "Points", "Fit points", "Fit", "Mix grid", "Inference", "Probabilities", "Neighbors"];
+    let names = ["Data set", "Points", "Fit points", "Fit", "Mix grid", "Inference", "Probabilities", "Neighbors"];
     let mut table = Table {
         title: "Times".into(),
         note: "Seconds of wall clock, means over seeds. Fit is the whole search. Mix grid is the calibration of DANCE \
@@ -294,15 +282,16 @@ pub fn ablations(results: &Results) -> Table {
     };
     for (ablation, value, alpha) in ablation_keys(results) {
         let found_in = |case: &Case| {
-            let found = case.ablations.iter().find(|point| {
-                point.ablation.name() == ablation && point.value == value && point.alpha == alpha
-            });
+            let found = case
+                .ablations
+                .iter()
+                .find(|point| point.ablation.name() == ablation && point.value == value && point.alpha == alpha);
             found.map(|point| (case.data.clone(), point.metrics.clone()))
         };
         let points: Vec<_> = results.cases.iter().filter_map(found_in).collect();
-        let spreads = data_sets(results).into_iter().map(|data| {
-            deviation(points.iter().filter(|(name, _)| *name == data).map(|(_, metrics)| metrics.size))
-        });
+        let spreads = data_sets(results)
+            .into_iter()
+            .map(|data| deviation(points.iter().filter(|(name, _)| *name == data).map(|(_, metrics)| metrics.size)));
         table.rows.push(vec![
             Cell::text(ablation),
             Cell { value: value.parse().ok(), ..Cell::text(&value) },
@@ -329,7 +318,6 @@ fn with_spread(value: f64, spread: f64, decimals: usize) -> Cell {
 
 /// Returns the reason why a method did not run.
 fn reason(results: &Results, method: Method) -> String {
-    let skipped =
-        results.cases.iter().flat_map(|case| &case.skipped).find(|skipped| skipped.method == method);
+    let skipped = results.cases.iter().flat_map(|case| &case.skipped).find(|skipped| skipped.method == method);
     skipped.map_or_else(|| "did not run".into(), |skipped| skipped.reason.clone())
 }

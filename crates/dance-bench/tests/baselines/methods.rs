@@ -69,8 +69,7 @@ fn confine_is_the_ratio_of_mean_distances() {
         for label in 0..5u32 {
             let nearest = |own: bool| {
                 let others = (0..70).filter(|&row| row != query && (labels[row] == label) == own);
-                let mut all: Vec<f64> =
-                    others.map(|row| cosine(reference.row(query), reference.row(row))).collect();
+                let mut all: Vec<f64> = others.map(|row| cosine(reference.row(query), reference.row(row))).collect();
                 all.sort_by(f64::total_cmp);
                 all.truncate(k);
                 all.iter().sum::<f64>() / all.len() as f64
@@ -94,8 +93,7 @@ fn sinkhorn(logits: &Matrix, labels: &[u32]) -> Vec<f64> {
     let total: f64 = frequency.iter().sum();
     // One constant out of all exponents leaves every ratio as it is, and keeps them in range.
     let largest = f64::from(logits.as_slice().iter().copied().fold(f32::MIN, f32::max));
-    let mut plan: Vec<f64> =
-        logits.as_slice().iter().map(|&value| (f64::from(value) - largest).exp()).collect();
+    let mut plan: Vec<f64> = logits.as_slice().iter().map(|&value| (f64::from(value) - largest).exp()).collect();
     for _ in 0..3 {
         for class in 0..c {
             let sum: f64 = (0..n).map(|row| plan[row * c + class]).sum();
@@ -151,10 +149,7 @@ fn real_prototypes_are_transported_as_written_down() {
         return;
     };
     let path = std::path::Path::new(&folder).join("clinc150_minilm.npz");
-    let data = dance::data::io::read(path, &dance::data::io::ReadOptions::default())
-        .unwrap()
-        .into_dataset()
-        .unwrap();
+    let data = dance::data::io::read(path, &dance::data::io::ReadOptions::default()).unwrap().into_dataset().unwrap();
     let (prototypes, context) = (data.prototypes.as_ref().unwrap(), Context::new(2).unwrap());
     let all = conf_ot::logits(&Cpu, &data.embeddings, prototypes, &context).unwrap();
     let nearest = |row: &usize| {
@@ -192,15 +187,12 @@ fn ncp_thresholds_are_weighted_quantiles() {
     let setting = ncp.tune(&Cpu, alpha, &context).unwrap();
     let sets = ncp.sets(&found, &query_probabilities, setting, alpha, &context).unwrap();
 
-    let own =
-        ranked::ranked_labels(&probabilities, &labels, Draws::Seeded { seed, part: 0 }, &context).unwrap();
+    let own = ranked::ranked_labels(&probabilities, &labels, Draws::Seeded { seed, part: 0 }, &context).unwrap();
     let own = ranked::scores(&setting.raps, &own);
     // Weight of the neighbors that score less, of any point and score.
     let below = |point: &[f32], skip: Option<usize>, score: f64| {
-        let mut near: Vec<(f64, usize)> = (0..150)
-            .filter(|&row| Some(row) != skip)
-            .map(|row| (distance(point, reference.row(row)), row))
-            .collect();
+        let mut near: Vec<(f64, usize)> =
+            (0..150).filter(|&row| Some(row) != skip).map(|row| (distance(point, reference.row(row)), row)).collect();
         near.sort_by(|a, b| a.0.total_cmp(&b.0));
         near.truncate(50);
         let weight = |r: f64| (-r / setting.bandwidth).exp();

@@ -27,10 +27,8 @@ fn rank(row: &[f32], label: usize) -> usize {
 }
 
 fn aps(row: &[f32], label: usize, u: f64) -> f64 {
-    let before: f64 = (0..row.len())
-        .filter(|&other| rank(row, other) < rank(row, label))
-        .map(|at| f64::from(row[at]))
-        .sum();
+    let before: f64 =
+        (0..row.len()).filter(|&other| rank(row, other) < rank(row, label)).map(|at| f64::from(row[at])).sum();
     before + (1.0 - u) * f64::from(row[label])
 }
 
@@ -69,8 +67,7 @@ fn thresholds_of_classes_follow_the_formulas() {
         };
         let standard = quantile(scores(None), thousandths);
         let each: Vec<f64> = (0..classes).map(|class| quantile(scores(Some(class)), thousandths)).collect();
-        let between: Vec<f64> =
-            each.iter().map(|own| 0.5 * standard.min(most) + 0.5 * own.min(most)).collect();
+        let between: Vec<f64> = each.iter().map(|own| 0.5 * standard.min(most) + 0.5 * own.min(most)).collect();
         assert!(each.iter().any(|own| own.is_finite()));
         for (cuts, expected) in [
             (calibration.standard(alpha).unwrap(), vec![standard; classes]),
@@ -179,8 +176,7 @@ fn clusters_are_classes_alike_and_others_calibrate() {
     let cuts = clusters.cuts(&calibration, 0.01).unwrap();
     for class in 0..20 {
         let joins = |row: &&usize| {
-            clusters.of_class[class].is_none()
-                || clusters.of_class[labels[**row] as usize] == clusters.of_class[class]
+            clusters.of_class[class].is_none() || clusters.of_class[labels[**row] as usize] == clusters.of_class[class]
         };
         let scores = clusters.calibrating.iter().filter(joins);
         let scores = scores.map(|&row| 1.0 - f64::from(many.row(row)[labels[row] as usize])).collect();
@@ -196,8 +192,7 @@ fn directions(n: usize, classes: usize, d: usize, seed: u64) -> (Matrix, Vec<u32
     let mut random = Random::new(seed, 6);
     let labels: Vec<u32> = (0..n).map(|_| random.below(classes) as u32).collect();
     // Near enough to each other that no probability rounds to 1.
-    let center =
-        |label: u32, at: usize| 0.5 + 0.3 * dance::numeric::random::uniform_of(&[label.into(), at as u64, 3]);
+    let center = |label: u32, at: usize| 0.5 + 0.3 * dance::numeric::random::uniform_of(&[label.into(), at as u64, 3]);
     let values = (0..n * d).map(|at| (center(labels[at / d], at % d) + 0.05 * random.normal()) as f32);
     (Matrix::new(values.collect(), n, d).unwrap(), labels)
 }
@@ -265,10 +260,7 @@ fn fca_is_full_conformal_prediction_by_brute_force() {
                 let tied = all.iter().filter(near).count();
                 let Counts::One(count) = found.get(query, label as u32) else { panic!("FCA has one score") };
                 let count = count as usize;
-                assert!(
-                    (below + 1..=below + tied).contains(&count),
-                    "{query} {label}: {count} {below} {tied}"
-                );
+                assert!((below + 1..=below + tied).contains(&count), "{query} {label}: {count} {below} {tied}");
                 if query >= 15 && labels[query - 15] as usize == label {
                     assert!(tied >= 2 && count == below + tied, "a copy of the query conforms no better");
                 }

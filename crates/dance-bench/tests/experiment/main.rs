@@ -18,11 +18,9 @@ static CONTEXT: LazyLock<Context<'static>> = LazyLock::new(|| Context::new(2).un
 /// Blobs, one per class, with their centers as prototypes if `prototypes` is set.
 fn blobs(n: usize, classes: usize, seed: u64, prototypes: bool) -> Dataset {
     let (d, mut random) = (6, Random::new(seed, 4));
-    let center =
-        |class: usize, at: usize| dance::numeric::random::uniform_of(&[class as u64, at as u64]) - 0.5;
+    let center = |class: usize, at: usize| dance::numeric::random::uniform_of(&[class as u64, at as u64]) - 0.5;
     let labels: Vec<i64> = (0..n).map(|row| (row % classes) as i64).collect();
-    let values =
-        (0..n * d).map(|at| (center(at / d % classes, at % d) + 0.25 * random.normal()) as f32).collect();
+    let values = (0..n * d).map(|at| (center(at / d % classes, at % d) + 0.25 * random.normal()) as f32).collect();
     let centers = (0..classes * d).map(|at| center(at / d, at % d) as f32).collect();
     let mut table = Table::new("blobs", Matrix::new(values, n, d).unwrap()).unwrap();
     table.labels = Some(RawLabels::Integers(labels));
@@ -31,8 +29,7 @@ fn blobs(n: usize, classes: usize, seed: u64, prototypes: bool) -> Dataset {
 }
 
 fn plan() -> Plan {
-    let mut plan =
-        Plan { seeds: 2, methods: Method::all(), ablations: Ablation::ALL.to_vec(), ..Plan::default() };
+    let mut plan = Plan { seeds: 2, methods: Method::all(), ablations: Ablation::ALL.to_vec(), ..Plan::default() };
     plan.config.tune.evaluations = 2;
     plan.config.rfm.rounds = 1;
     plan
@@ -63,9 +60,7 @@ fn one_record_a_data_set_seed_method_and_alpha() {
     let without: Vec<_> = results.cases.iter().filter(|case| case.data == "without").collect();
     assert!(with.iter().all(|case| case.records.len() == 2 * methods && case.skipped.is_empty()));
     assert!(without.iter().all(|case| case.records.len() == 2 * (methods - 2)));
-    assert!(
-        without.iter().all(|case| case.skipped.iter().all(|skipped| skipped.reason == "needs prototypes"))
-    );
+    assert!(without.iter().all(|case| case.skipped.iter().all(|skipped| skipped.reason == "needs prototypes")));
     for record in results.records() {
         let metrics = &record.metrics;
         assert_eq!(metrics.points, 60);
@@ -77,9 +72,7 @@ fn one_record_a_data_set_seed_method_and_alpha() {
     }
     // Portions are made of all points, and those of the whole give its coverage.
     for record in results.records() {
-        for parts in
-            [&record.breakdown.by_confidence, &record.breakdown.by_size, &record.breakdown.by_frequency]
-        {
+        for parts in [&record.breakdown.by_confidence, &record.breakdown.by_size, &record.breakdown.by_frequency] {
             assert_eq!(parts.iter().map(|part| part.points).sum::<usize>(), 60);
             let covered: f64 = parts.iter().map(|part| part.points as f64 * part.coverage).sum();
             assert!((covered / 60.0 - record.metrics.coverage).abs() < 1e-9);
@@ -122,8 +115,7 @@ fn a_run_continues_where_it_was() {
     // A killed run lacks its last cases; only those run, and give the same.
     again.cases.truncate(3);
     assert_eq!(run(&mut again), ["without 1"]);
-    let metrics =
-        |results: &Results| results.records().map(|record| record.metrics.clone()).collect::<Vec<_>>();
+    let metrics = |results: &Results| results.records().map(|record| record.metrics.clone()).collect::<Vec<_>>();
     assert_eq!(metrics(&again), metrics(&RESULTS));
     // A data set that has changed runs again.
     again.cases[0].data_hash = "another".into();
@@ -198,12 +190,8 @@ fn older_results_are_read() {
 fn a_damaged_file_of_results_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("results.json");
-    for text in [
-        "",
-        "{}",
-        "[1",
-        &serde_json::to_string(&*RESULTS).unwrap().replacen("\"format\":2", "\"format\":9", 1),
-    ] {
+    for text in ["", "{}", "[1", &serde_json::to_string(&*RESULTS).unwrap().replacen("\"format\":2", "\"format\":9", 1)]
+    {
         std::fs::write(&file, text).unwrap();
         assert!(matches!(Results::read(&file), Err(dance::Error::Format { .. })));
     }
@@ -223,19 +211,10 @@ fn a_bad_file_among_good_ones_is_noted_and_the_others_run() {
     let missing = folder.path().join("missing.npy");
     let tiny = folder.path().join("tiny.csv");
     std::fs::write(&tiny, "label,a,b\nx,1,2\ny,2,1\n").unwrap();
-    let mut results =
-        Results::new(Plan { seeds: 1, methods: vec![Method::Aps], ablations: vec![], ..plan() });
+    let mut results = Results::new(Plan { seeds: 1, methods: vec![Method::Aps], ablations: vec![], ..plan() });
     let files = [bad, good, missing, tiny];
-    experiment::run(
-        &Cpu,
-        &files,
-        &dance::data::io::ReadOptions::default(),
-        &mut results,
-        None,
-        &|_, _| (),
-        &CONTEXT,
-    )
-    .unwrap();
+    experiment::run(&Cpu, &files, &dance::data::io::ReadOptions::default(), &mut results, None, &|_, _| (), &CONTEXT)
+        .unwrap();
     assert_eq!(results.cases.len(), 1);
     let failed: Vec<&str> = results.failures.iter().map(|failure| failure.data.as_str()).collect();
     assert_eq!(failed, ["bad", "missing", "tiny"]);
@@ -243,13 +222,8 @@ fn a_bad_file_among_good_ones_is_noted_and_the_others_run() {
 
 #[test]
 fn an_alpha_that_the_calibration_part_cannot_support_is_reported() {
-    let mut results = Results::new(Plan {
-        seeds: 1,
-        alphas: vec![0.001],
-        methods: vec![Method::Aps],
-        ablations: vec![],
-        ..plan()
-    });
+    let mut results =
+        Results::new(Plan { seeds: 1, alphas: vec![0.001], methods: vec![Method::Aps], ablations: vec![], ..plan() });
     let data = blobs(150, 3, 2, false);
     experiment::run_dataset(&Cpu, &data, "few", &mut results, None, &|_, _| (), &CONTEXT).unwrap();
     assert!(results.cases[0].warnings.iter().any(|warning| warning.contains("support no alpha")));

@@ -46,9 +46,7 @@ fn charts() -> Vec<String> {
         );
     }
     for ablation in &RESULTS.plan.ablations {
-        ids.extend(
-            ["coverage", "set-size", "CCV"].map(|what| format!("ablation-{}-{what}", ablation.name())),
-        );
+        ids.extend(["coverage", "set-size", "CCV"].map(|what| format!("ablation-{}-{what}", ablation.name())));
     }
     ids.extend(["picture-without-before".into(), "picture-without-after".into()]);
     ids

@@ -85,15 +85,7 @@ impl Bench {
         };
         let context = shared.context(&progress)?;
         let options = self.columns.options();
-        experiment::run(
-            shared.device()?,
-            &self.data,
-            &options,
-            &mut results,
-            keep.as_deref(),
-            &begins,
-            &context,
-        )?;
+        experiment::run(shared.device()?, &self.data, &options, &mut results, keep.as_deref(), &begins, &context)?;
         progress.finish();
         // Files are written before anything is printed, because the reader of stdout may close it.
         if let Some(folder) = &self.output {
@@ -101,8 +93,7 @@ impl Bench {
         }
         self.show(&results, shared)?;
         if !results.failures.is_empty() {
-            let lines =
-                results.failures.iter().map(|failure| format!("\n  {}: {}", failure.data, failure.problem));
+            let lines = results.failures.iter().map(|failure| format!("\n  {}: {}", failure.data, failure.problem));
             let count = results.failures.len();
             bail!("{count} of {} data sets could not be used:{}", self.data.len(), lines.collect::<String>());
         }
@@ -111,13 +102,8 @@ impl Bench {
 
     fn plan(&self, shared: &Shared) -> Plan {
         let plan = if self.paper { Plan::paper() } else { Plan::default() };
-        let mut plan = Plan {
-            alphas: self.alpha.clone(),
-            seeds: self.seeds,
-            seed: shared.seed,
-            zipf: self.zipf,
-            ..plan
-        };
+        let mut plan =
+            Plan { alphas: self.alpha.clone(), seeds: self.seeds, seed: shared.seed, zipf: self.zipf, ..plan };
         if let Some(probabilities) = self.probabilities {
             plan.config.probabilities = probabilities.into();
         }
@@ -167,10 +153,7 @@ impl Bench {
         let Ok(open) = File::open(folder) else { return Ok(None) };
         match open.try_lock() {
             Err(TryLockError::WouldBlock) => {
-                bail!(
-                    "{}: another run writes its results there; wait for it or give another folder",
-                    folder.display()
-                )
+                bail!("{}: another run writes its results there; wait for it or give another folder", folder.display())
             }
             Ok(()) | Err(TryLockError::Error(_)) => Ok(Some(open)),
         }
@@ -186,8 +169,7 @@ impl Bench {
         if results.cases.is_empty() {
             return Ok(());
         }
-        let text: fn(&Table) -> String =
-            if out.is_terminal() { Table::to_styled_text } else { Table::to_text };
+        let text: fn(&Table) -> String = if out.is_terminal() { Table::to_styled_text } else { Table::to_text };
         for &alpha in &results.plan.alphas {
             let main = tables::main_at(results, &[alpha]);
             writeln!(out, "{}\n{}\n", text(&main), paragraph("", &main.note))?;
@@ -212,11 +194,7 @@ impl Bench {
         }
         writeln!(out, "{}", text(&tables::times(results)))?;
         if let Some(folder) = &self.output {
-            writeln!(
-                out,
-                "Written to {}: results.json, tables.md, tables.csv, report.html",
-                folder.display()
-            )?;
+            writeln!(out, "Written to {}: results.json, tables.md, tables.csv, report.html", folder.display())?;
         }
         Ok(())
     }

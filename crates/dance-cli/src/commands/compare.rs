@@ -159,8 +159,7 @@ impl Compare {
         context: &dance::Context<'_>,
     ) -> dance::Result<Measured> {
         let config = candidate.apply(model.fitted().config.conformal).seed(shared.seed);
-        let model =
-            model.recalibrate(shared.device()?, calibration, Sampling::Random, Some(config), context)?;
+        let model = model.recalibrate(shared.device()?, calibration, Sampling::Random, Some(config), context)?;
         let truth = Truth::of(&model, evaluation);
         let begin = Instant::now();
         let predictions = Predictions::new(&model, &evaluation.embeddings, &self.alpha, context)?;
@@ -169,13 +168,7 @@ impl Compare {
         Ok(Measured { options: candidate.options, levels: predictions.evaluate(&truth, &every)?, seconds })
     }
 
-    fn json(
-        &self,
-        measured: &[Measured],
-        calibration: &Dataset,
-        evaluation: &Dataset,
-        progress: &Progress,
-    ) -> Value {
+    fn json(&self, measured: &[Measured], calibration: &Dataset, evaluation: &Dataset, progress: &Progress) -> Value {
         let method = |measured: &Measured| {
             json!({
                 "options": measured.options,

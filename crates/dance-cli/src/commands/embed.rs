@@ -95,8 +95,7 @@ impl Embed {
         let (rows, dimensions) = (table.embeddings().rows(), table.embeddings().cols());
         let mut out = terminal::stdout(shared.json);
         if shared.json {
-            let bad: Vec<_> =
-                embedded.bad.iter().map(|bad| json!({ "id": bad.id, "reason": bad.reason })).collect();
+            let bad: Vec<_> = embedded.bad.iter().map(|bad| json!({ "id": bad.id, "reason": bad.reason })).collect();
             let report = json!({
                 "output": self.output.display().to_string(),
                 "rows": rows,
@@ -109,11 +108,8 @@ impl Embed {
             writeln!(out, "{report}")?;
         } else {
             let labelled = if table.labels.is_some() { "with labels" } else { "without labels" };
-            let left_out = if embedded.bad.is_empty() {
-                String::new()
-            } else {
-                format!("; {} left out", embedded.bad.len())
-            };
+            let left_out =
+                if embedded.bad.is_empty() { String::new() } else { format!("; {} left out", embedded.bad.len()) };
             let what = items.modality.name();
             writeln!(
                 out,
@@ -128,8 +124,7 @@ impl Embed {
     /// Refuses wrong options and files before the encoder is opened.
     fn check(&self, shared: &Shared) -> anyhow::Result<Format> {
         check_there(&self.source)?;
-        let Destination::File(_, format @ (Format::Npz | Format::Parquet)) = Destination::new(&self.output)?
-        else {
+        let Destination::File(_, format @ (Format::Npz | Format::Parquet)) = Destination::new(&self.output)? else {
             bail!(
                 "{}: embeddings are written to .npz or .parquet, which also keep the name of the encoder",
                 self.output.display()
@@ -139,10 +134,7 @@ impl Embed {
             bail!("--prompt: needs {{}} for the class name, as in \"a photo of a {{}}\"");
         }
         if format == Format::Parquet && (self.prompt.is_some() || self.prototypes.is_some()) {
-            bail!(
-                "{}: a table of points cannot have prototypes, one per class; write .npz",
-                self.output.display()
-            );
+            bail!("{}: a table of points cannot have prototypes, one per class; write .npz", self.output.display());
         }
         if let Some(path) = &self.prototypes {
             check_there(path)?;
@@ -191,10 +183,7 @@ impl Embed {
 fn write(path: &Path, format: Format, table: &Table) -> anyhow::Result<()> {
     let npz = format == Format::Npz;
     let mut frame = Frame::default();
-    frame.push(
-        if npz { "ids" } else { "id" },
-        Column::Flat(Cells::Texts(table.ids.clone().unwrap_or_default())),
-    );
+    frame.push(if npz { "ids" } else { "id" }, Column::Flat(Cells::Texts(table.ids.clone().unwrap_or_default())));
     if let Some(RawLabels::Names(labels)) = &table.labels {
         frame.push(if npz { "labels" } else { "label" }, Column::Flat(Cells::Texts(labels.clone())));
     }

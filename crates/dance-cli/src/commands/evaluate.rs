@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use dance::Dance;
 use dance::evaluation::ProbabilityMetrics;
-use dance::model::SeenAs;
+use dance::model::ModelPart;
 use dance_page::terminal;
 use dance_page::text::paragraph;
 use serde::Serialize;
@@ -80,9 +80,9 @@ struct Overlap {
 }
 
 impl Overlap {
-    fn of(seen: &[Option<SeenAs>]) -> Self {
-        let count = |of: SeenAs| seen.iter().filter(|seen| **seen == Some(of)).count();
-        Self { fit: count(SeenAs::FitPoint), calibration: count(SeenAs::CalibrationPoint) }
+    fn of(seen: &[Option<ModelPart>]) -> Self {
+        let count = |of: ModelPart| seen.iter().filter(|seen| **seen == Some(of)).count();
+        Self { fit: count(ModelPart::FitPoint), calibration: count(ModelPart::CalibrationPoint) }
     }
 
     fn all(self) -> usize {
@@ -245,8 +245,7 @@ impl Evaluate {
         }
         let Some(path) = &self.per_class else { return Ok(None) };
         let format = Format::of_file(path, "classes")?;
-        let inputs =
-            [Some(&*self.model), Some(&self.data), self.columns.labels.as_deref(), shared.config.as_deref()];
+        let inputs = [Some(&*self.model), Some(&self.data), self.columns.labels.as_deref(), shared.config.as_deref()];
         path_conflicts::check(&inputs, &[Some(path)])?;
         Ok(Some((path.clone(), format)))
     }
@@ -258,8 +257,7 @@ impl Evaluate {
             let (alpha, coverage) = (metrics.alpha, metrics.coverage);
             let least = self.min_coverage.as_ref().and_then(|least| least.at(alpha));
             if let Some(least) = least.filter(|&least| coverage < least) {
-                failures
-                    .push(format!("alpha {alpha}: coverage {coverage:.4} is below --min-coverage {least}"));
+                failures.push(format!("alpha {alpha}: coverage {coverage:.4} is below --min-coverage {least}"));
             }
             if self.check && *as_low < RARE {
                 failures.push(format!(

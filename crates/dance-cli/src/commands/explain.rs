@@ -118,8 +118,7 @@ impl Explain {
         }
         let point = file.embeddings().select(&[self.row]);
         let options = PredictOptions::default().support(1).probabilities(true);
-        let scored =
-            model.score(&point, options, &context).with_context(|| self.data.display().to_string())?;
+        let scored = model.score(&point, options, &context).with_context(|| self.data.display().to_string())?;
         let prediction = model.predict(&scored, &model.decide(self.alpha)?);
         for warning in level_warnings(&model, &prediction.decision) {
             progress.warn(&warning);
@@ -142,12 +141,7 @@ impl Explain {
         Ok(())
     }
 
-    fn json(
-        &self,
-        explained: &Explained<'_>,
-        labels: &[LabelReport<'_>],
-        file: &Points,
-    ) -> serde_json::Value {
+    fn json(&self, explained: &Explained<'_>, labels: &[LabelReport<'_>], file: &Points) -> serde_json::Value {
         let (model, decision) = (explained.model, &explained.prediction.decision);
         let id = file.ids.as_ref().map(|ids| file.id_kind.value(&ids[self.row]));
         let method = model.predictor().method();
@@ -204,8 +198,7 @@ impl Explain {
 impl<'a> Explained<'a> {
     /// Returns all labels: those of the set first, then by p-value and probability.
     fn labels(&self) -> Vec<LabelReport<'a>> {
-        let mut labels: Vec<_> =
-            (0..self.model.classes().len() as u32).map(|label| self.label(label)).collect();
+        let mut labels: Vec<_> = (0..self.model.classes().len() as u32).map(|label| self.label(label)).collect();
         labels.sort_by(|a, b| {
             let p_values = b.p_value.total_cmp(&a.p_value);
             b.in_set.cmp(&a.in_set).then(p_values).then(b.probability.total_cmp(&a.probability))
@@ -227,14 +220,12 @@ impl<'a> Explained<'a> {
             in_set: prediction.sets.contains(0, label),
             p_value: prediction.decision.p_value(all, counts),
             probability: scored.classified.as_ref().map_or(0.0, |all| all.probability(0, label)),
-            scores: scores
-                .map(|(rank, contrast)| NeighborScores { rank: finite(rank), contrast: finite(contrast) }),
+            scores: scores.map(|(rank, contrast)| NeighborScores { rank: finite(rank), contrast: finite(contrast) }),
             p_values: match counts {
                 Counts::One(_) => None,
-                Counts::Both { rank, contrast } => Some(ScorePValues {
-                    rank_p_value: all.p_value(rank),
-                    contrast_p_value: all.p_value(contrast),
-                }),
+                Counts::Both { rank, contrast } => {
+                    Some(ScorePValues { rank_p_value: all.p_value(rank), contrast_p_value: all.p_value(contrast) })
+                }
             },
             neighbors: carry.take(NEIGHBORS).map(|&id| model.reference_point(id)).collect(),
         }
@@ -309,10 +300,6 @@ fn cells(report: &LabelReport<'_>) -> Vec<String> {
     if let Some(ScorePValues { rank_p_value, contrast_p_value }) = &report.p_values {
         cells.extend([rank_p_value, contrast_p_value].map(|p_value| format!("{p_value:.3}")));
     }
-    cells.push(if neighbors.is_empty() {
-        "-".into()
-    } else {
-        truncate(&neighbors, NEIGHBOR_WIDTH).into_owned()
-    });
+    cells.push(if neighbors.is_empty() { "-".into() } else { truncate(&neighbors, NEIGHBOR_WIDTH).into_owned() });
     cells
 }

@@ -226,7 +226,7 @@ impl Fit {
             "method": method.name(),
             "calibration": method.calibration(),
             "guarantee": model.guarantee(),
-            "new_label_share": model.unseen().map(|unseen| unseen.share()),
+            "new_label_share": model.new_label_share().map(|unseen| unseen.share()),
             "probabilities": fitted.scale,
             "test": levels,
             "warnings": progress.warnings(),
@@ -259,11 +259,7 @@ impl Fit {
             writeln!(out, "{}", paragraph("  new labels   ", &text))?;
         }
         if let Some(test) = &parts.test {
-            writeln!(
-                out,
-                "\nOn the {} test points, which neither fitted nor calibrated the model:",
-                test.len()
-            )?;
+            writeln!(out, "\nOn the {} test points, which neither fitted nor calibrated the model:", test.len())?;
             evaluation::write_metrics(out, levels)?;
             writeln!(out, "\n{}", evaluation::LEGEND)?;
         }

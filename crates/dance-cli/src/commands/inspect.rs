@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dance::conformal::{ByClass, Shares};
 use dance::data::io::Format;
-use dance::device::{self, Cpu, Listed};
-use dance::model::Unseen;
+use dance::device::{self, AvailableDevice, Cpu};
+use dance::model::NewLabelShare;
 use dance::scores::threshold::smallest_alpha;
 use dance::{Dance, Dataset, Silent, Table, human_bytes};
 use dance_page::terminal;
@@ -82,7 +82,7 @@ impl Inspect {
 fn show_devices(out: &mut impl Write, as_json: bool) -> anyhow::Result<()> {
     let (found, why_not_cuda) = device::list();
     if as_json {
-        let device = |Listed { choice, model, memory }: &Listed| {
+        let device = |AvailableDevice { choice, model, memory }: &AvailableDevice| {
             let name = choice.to_string();
             json!({ "device": name, "model": model, "memory": memory })
         };
@@ -90,7 +90,7 @@ fn show_devices(out: &mut impl Write, as_json: bool) -> anyhow::Result<()> {
         writeln!(out, "{}", json!({ "devices": devices, "why_not_cuda": why_not_cuda }))?;
         return Ok(());
     }
-    for Listed { choice, model, memory } in found {
+    for AvailableDevice { choice, model, memory } in found {
         let memory = memory.map(|bytes| format!(", {}", human_bytes(bytes))).unwrap_or_default();
         writeln!(out, "{:<8}{}{memory}", choice.to_string(), escape_line(&model))?;
     }
@@ -125,14 +125,12 @@ fn model_metadata(path: &Path) -> Option<Map<String, Value>> {
 
 fn data_report(table: &Table, unlabelled: Option<&str>) -> Value {
     let (rows, dimensions) = (table.embeddings().rows(), table.embeddings().cols());
-    let lengths = (0..rows).map(|row| {
-        table.embeddings().row(row).iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt()
-    });
+    let lengths = (0..rows)
+        .map(|row| table.embeddings().row(row).iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt());
     let (least, most) =
         lengths.fold((f64::INFINITY, 0.0f64), |(least, most), length| (least.min(length), most.max(length)));
     // Rows are equal if all bits of their numbers are.
-    let bits =
-        |row: usize| table.embeddings().row(row).iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    let bits = |row: usize| table.embeddings().row(row).iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     let different = (0..rows).map(bits).collect::<HashSet<_>>().len();
     let mut warnings = Vec::new();
     if least == 0.0 {
@@ -157,8 +155,7 @@ fn data_report(table: &Table, unlabelled: Option<&str>) -> Value {
         warnings.push("no labels: usable for predict, not for fit or evaluate".to_owned());
     } else {
         let kind = table.label_kind();
-        let left =
-            unlabelled.map_or(Ok((table.clone(), 0)), |label| table.clone().leave_out_unlabelled(label));
+        let left = unlabelled.map_or(Ok((table.clone(), 0)), |label| table.clone().leave_out_unlabelled(label));
         match left.and_then(|(table, out)| Ok((table.into_dataset()?, out))) {
             Ok((data, out)) => {
                 report["label_kind"] = json!(kind);
@@ -190,7 +187,7 @@ fn add_classes(report: &mut Value, data: &Dataset, warnings: &mut Vec<String>) {
             pluralize(few, "class has", "classes have")
         ));
     }
-    let unseen = Unseen::new(&data.labels, &[], data.classes.len());
+    let unseen = NewLabelShare::new(&data.labels, &[], data.classes.len());
     if unseen.single > 0 {
         warnings.push(format!(
             "{} of their class: about {:.1} % (± {:.1}) of new points carry a new label",
@@ -214,9 +211,8 @@ fn model_report(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -
     let mut levels = Vec::new();
     for &alpha in &alphas.0 {
         let decision = model.decide(alpha)?;
-        warnings.extend(
-            level_warnings(model, &decision).into_iter().map(|warning| format!("alpha {alpha}: {warning}")),
-        );
+        warnings
+            .extend(level_warnings(model, &decision).into_iter().map(|warning| format!("alpha {alpha}: {warning}")));
         let mut level = json!({ "alpha": alpha });
         if let Some(Shares { mix, thresholds: [rank, contrast], .. }) = &decision.shares {
             level["mix"] = json!(mix);
@@ -246,7 +242,7 @@ fn model_report(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -
         "experts": predictor.experts().map(|stack| stack.experts.as_slice()),
         "class_offsets": class_offsets(model),
         "guarantee": model.guarantee(),
-        "new_label_share": model.unseen().map(|unseen| unseen.share()),
+        "new_label_share": model.new_label_share().map(|unseen| unseen.share()),
         "probabilities": fitted.scale,
         "bandwidth": fitted.rfm.kernel.bandwidth(),
         "shape": fitted.rfm.kernel.shape(),

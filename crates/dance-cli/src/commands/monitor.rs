@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 use dance::data::{Classes, io as files};
-use dance::model::{Alarm, Monitor, Watched};
+use dance::model::{Alarm, Monitor, StreamPart};
 use dance::whole_file::{self, WholeFile};
 use dance::{Dance, Matrix};
 use dance_page::terminal;
@@ -75,9 +75,8 @@ impl MonitorStream {
             Monitor::new(&model, shared.device()?, self.labelled, self.false_alarm, shared.seed, &context)?;
         if let Some(path) = self.state.as_deref().filter(|path| path.exists()) {
             let text = whole_file::read(path, LONGEST_STATE)?;
-            let state = serde_json::from_slice(&text).with_context(|| {
-                format!("{}: not the state of a monitor; delete it to begin anew", path.display())
-            })?;
+            let state = serde_json::from_slice(&text)
+                .with_context(|| format!("{}: not the state of a monitor; delete it to begin anew", path.display()))?;
             monitor = monitor.resume(state).with_context(|| path.display().to_string())?;
         }
         // An alarm of a run before this one is still an alarm.
@@ -107,11 +106,8 @@ impl MonitorStream {
     /// Returns whether DATA is JSON lines, which are read as they arrive. Stdin is, unless `--format` names another
     /// format.
     fn streams(&self) -> bool {
-        let by_name = if self.data == Path::new("-") {
-            Some(files::Format::Jsonl)
-        } else {
-            files::Format::of(&self.data)
-        };
+        let by_name =
+            if self.data == Path::new("-") { Some(files::Format::Jsonl) } else { files::Format::of(&self.data) };
         self.columns.format.or(by_name) == Some(files::Format::Jsonl)
     }
 
@@ -127,9 +123,7 @@ impl MonitorStream {
         loop {
             match points.next()? {
                 Next::Points(group) => {
-                    if let Some(place) =
-                        group.labels.iter().position(Option::is_none).filter(|_| self.labelled)
-                    {
+                    if let Some(place) = group.labels.iter().position(Option::is_none).filter(|_| self.labelled) {
                         bail!("{name}: line {}: no label, which --labelled needs", group.lines[place]);
                     }
                     let labels = group.labels.iter().map(|label| label.as_ref().map(|label| known.id(label)));
@@ -154,8 +148,7 @@ impl MonitorStream {
         }
         let table = self.columns.table_for(&self.data, model, None, 0, progress)?;
         let truth = Truth::new(model, &table)?;
-        let known =
-            |&label: &u32| Some(Some(label).filter(|&label| (label as usize) < model.classes().len()));
+        let known = |&label: &u32| Some(Some(label).filter(|&label| (label as usize) < model.classes().len()));
         take(table.embeddings(), &truth.labels.iter().map(known).collect::<Vec<_>>()).with_context(named)?;
         Ok(())
     }
@@ -164,9 +157,9 @@ impl MonitorStream {
         let mut out = terminal::stdout(shared.json);
         let capital = monitor.capital();
         if shared.json {
-            let capital = capital.iter().map(
-                |(watched, now, largest)| json!({ "watched": watched, "capital": now, "largest": largest }),
-            );
+            let capital = capital
+                .iter()
+                .map(|(watched, now, largest)| json!({ "watched": watched, "capital": now, "largest": largest }));
             let report = json!({
                 "points": monitor.points(),
                 "false_alarm": self.false_alarm,
@@ -206,10 +199,10 @@ fn number(value: f64) -> String {
 /// A function that takes points with their labels, where those are known, and returns whether to continue.
 type Taker<'t> = &'t mut dyn FnMut(&Matrix, &[Option<Option<u32>>]) -> anyhow::Result<bool>;
 
-fn word(watched: Watched) -> &'static str {
+fn word(watched: StreamPart) -> &'static str {
     match watched {
-        Watched::Inputs => "inputs",
-        Watched::Labels => "labels",
+        StreamPart::Inputs => "inputs",
+        StreamPart::Labels => "labels",
     }
 }
 
@@ -219,11 +212,7 @@ fn print_alarm(alarm: &Alarm, json: bool, progress: &Progress) -> anyhow::Result
         writeln!(io::stdout(), "{}", json!({ "alarm": alarm.watched, "row": alarm.row }))?;
         io::stdout().flush()?;
     } else {
-        progress.warn(&format!(
-            "{} have changed: alarm at point {} (counted from 0)",
-            word(alarm.watched),
-            alarm.row
-        ));
+        progress.warn(&format!("{} have changed: alarm at point {} (counted from 0)", word(alarm.watched), alarm.row));
     }
     Ok(())
 }

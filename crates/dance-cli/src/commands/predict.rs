@@ -149,8 +149,7 @@ impl Predict {
         let context = shared.context(&progress)?;
         let model = Dance::load(shared.device()?, &self.model, &context)?;
         let empty = if self.empty == Empty::Top1 { EmptySets::Top1 } else { EmptySets::Keep };
-        let answers =
-            Answers::new(&model, &self.alpha.0, &self.include, empty, &context)?.flagging(self.novelty);
+        let answers = Answers::new(&model, &self.alpha.0, &self.include, empty, &context)?.flagging(self.novelty);
         for warning in answers.warnings() {
             progress.warn(&warning);
         }
@@ -218,15 +217,12 @@ impl Predict {
             "warnings": progress.warnings(),
         });
         if let Some(FileCounts { answered, before, failed }) = files {
-            let failed = failed
-                .iter()
-                .map(|(file, error)| json!({ "file": file.display().to_string(), "error": error }));
-            json["files"] =
-                json!({ "answered": answered, "before": before, "failed": failed.collect::<Vec<_>>() });
+            let failed =
+                failed.iter().map(|(file, error)| json!({ "file": file.display().to_string(), "error": error }));
+            json["files"] = json!({ "answered": answered, "before": before, "failed": failed.collect::<Vec<_>>() });
         }
         // One level is part of the report, several are a list.
-        let level =
-            |share: &LevelShares| json!({ "alpha": share.alpha, "size": share.size, "empty": share.empty });
+        let level = |share: &LevelShares| json!({ "alpha": share.alpha, "size": share.size, "empty": share.empty });
         if let ([only], Some(json)) = (&shares[..], json.as_object_mut()) {
             json.extend(level(only).as_object().cloned().unwrap_or_default());
         } else {
@@ -313,11 +309,8 @@ impl Predict {
         if self.embeds() {
             return false;
         }
-        let by_name = if self.data() == Path::new("-") {
-            Some(files::Format::Jsonl)
-        } else {
-            files::Format::of(self.data())
-        };
+        let by_name =
+            if self.data() == Path::new("-") { Some(files::Format::Jsonl) } else { files::Format::of(self.data()) };
         self.columns.format.or(by_name) == Some(files::Format::Jsonl)
     }
 

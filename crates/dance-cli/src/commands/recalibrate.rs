@@ -164,9 +164,7 @@ impl Recalibrate {
             let all = io::read_numbers(path, "weight")?;
             let weight = |&row: &u32| {
                 let found = all.get(row as usize).copied();
-                found.with_context(|| {
-                    format!("{}: has {} weights, and none for row {row}", path.display(), all.len())
-                })
+                found.with_context(|| format!("{}: has {} weights, and none for row {row}", path.display(), all.len()))
             };
             let weights = data.rows.iter().map(weight).collect::<anyhow::Result<Vec<_>>>()?;
             let rows = rejection_sample(&weights, shared.seed).with_context(|| path.display().to_string())?;

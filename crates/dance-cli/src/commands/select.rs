@@ -128,8 +128,7 @@ impl Select {
         if self.number == 0 && self.audit == 0 {
             bail!("no number is given: -n 200 picks points, --audit 100 draws some at random");
         }
-        let inputs =
-            [Some(&*self.model), Some(&self.pool), self.columns.labels.as_deref(), shared.config.as_deref()];
+        let inputs = [Some(&*self.model), Some(&self.pool), self.columns.labels.as_deref(), shared.config.as_deref()];
         path_conflicts::check(&inputs, &[Some(&self.output), self.points_out.as_deref()])?;
         Ok(format)
     }
@@ -170,10 +169,7 @@ impl<'a> SelectedPoints<'a> {
         let mut frame = answers.frame(&found, None);
         frame.push("provenance", self.provenance());
         let labels = self.labels.clone();
-        frame.push(
-            "label",
-            Column::Flat(labels.unwrap_or(Cells::Texts(vec![String::new(); self.rows.len()]))),
-        );
+        frame.push("label", Column::Flat(labels.unwrap_or(Cells::Texts(vec![String::new(); self.rows.len()]))));
         Ok(frame)
     }
 

@@ -168,9 +168,8 @@ impl Serve {
         self.columns.format_of(path)?;
         let table = self.columns.everything(path)?.checked()?;
         let labels = table.labels.is_some().then(|| table.label_names(&[])).transpose()?;
-        let origin = path
-            .file_name()
-            .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
+        let origin =
+            path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
         Ok(Some(Reviewable::new(origin, table.embeddings().clone(), table.ids.clone(), labels)))
     }
 }

@@ -7,18 +7,15 @@ use serde_json::Value;
 use super::{Column, Frame, offsets};
 
 pub(super) fn write(out: &mut impl Write, frame: &Frame) -> anyhow::Result<()> {
-    let begins: Vec<Vec<usize>> =
-        frame
-            .columns
-            .iter()
-            .map(|(_, column)| {
-                if let (Column::Lists(_, lengths), _) = column.parts() {
-                    offsets(lengths)
-                } else {
-                    Vec::new()
-                }
-            })
-            .collect();
+    let begins: Vec<Vec<usize>> = frame
+        .columns
+        .iter()
+        .map(
+            |(_, column)| {
+                if let (Column::Lists(_, lengths), _) = column.parts() { offsets(lengths) } else { Vec::new() }
+            },
+        )
+        .collect();
     for row in 0..frame.rows() {
         for (place, (name, column)) in frame.columns.iter().enumerate() {
             write!(out, "{}\"{name}\":", if place == 0 { "{" } else { "," })?;

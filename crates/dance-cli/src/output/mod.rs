@@ -42,10 +42,9 @@ impl Destination {
         }
         match Format::of(path)? {
             Some(format) => Ok(Self::File(path.to_owned(), format)),
-            None => bail!(
-                "{}: has no known extension; use {EXTENSIONS}, or `-` for JSON lines on stdout",
-                path.display()
-            ),
+            None => {
+                bail!("{}: has no known extension; use {EXTENSIONS}, or `-` for JSON lines on stdout", path.display())
+            }
         }
     }
 }

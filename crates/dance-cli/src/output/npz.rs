@@ -71,12 +71,8 @@ fn header(kind: &str, shape: &[usize]) -> Vec<u8> {
 /// Returns the type of an array and its bytes.
 fn encoded(cells: &Cells) -> (String, Vec<u8>) {
     match cells {
-        Cells::Integers(values) => {
-            ("<i8".into(), values.iter().flat_map(|value| value.to_le_bytes()).collect())
-        }
-        Cells::Numbers(values) => {
-            ("<f8".into(), values.iter().flat_map(|value| value.to_le_bytes()).collect())
-        }
+        Cells::Integers(values) => ("<i8".into(), values.iter().flat_map(|value| value.to_le_bytes()).collect()),
+        Cells::Numbers(values) => ("<f8".into(), values.iter().flat_map(|value| value.to_le_bytes()).collect()),
         Cells::Booleans(values) => ("|b1".into(), values.iter().map(|&value| u8::from(value)).collect()),
         Cells::Texts(values) => texts(values.iter()),
     }

@@ -15,10 +15,7 @@ pub(crate) struct OutputFile {
 
 impl OutputFile {
     /// Writes a file by `fill`. An error of the system is returned with the name of the file.
-    pub(crate) fn write<T>(
-        path: &Path,
-        fill: impl FnOnce(&mut Self) -> anyhow::Result<T>,
-    ) -> anyhow::Result<T> {
+    pub(crate) fn write<T>(path: &Path, fill: impl FnOnce(&mut Self) -> anyhow::Result<T>) -> anyhow::Result<T> {
         let mut output = Self { file: WholeFile::create(path)?, failed: None };
         match (fill(&mut output), output.failed.take()) {
             (Ok(value), None) => {

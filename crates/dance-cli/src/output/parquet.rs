@@ -38,14 +38,12 @@ impl<'w, W: Write + Send> RowGroups<'w, W> {
         let batch = frame.record_batch()?;
         let mut writer = match std::mem::replace(&mut self.state, State::Failed) {
             State::Empty(out) => {
-                let notes =
-                    frame.notes.iter().map(|(key, text)| KeyValue::new((*key).to_owned(), text.clone()));
+                let notes = frame.notes.iter().map(|(key, text)| KeyValue::new((*key).to_owned(), text.clone()));
                 let properties = WriterProperties::builder()
                     .set_compression(Compression::SNAPPY)
                     .set_key_value_metadata(Some(notes.collect()))
                     .build();
-                let options =
-                    ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
+                let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
                 Box::new(ArrowWriter::try_new_with_options(out, batch.schema(), options)?)
             }
             State::Begun(writer) => writer,

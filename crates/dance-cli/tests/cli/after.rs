@@ -49,8 +49,7 @@ fn novelty_is_returned_flagged_and_counted() {
     };
     let lines: String = text.lines().skip(1).take(60).map(opposite).collect();
     std::fs::write(at("opposite.csv"), format!("label,id,a,b,c,d\n{lines}")).unwrap();
-    let elsewhere =
-        run(&["predict", &at("toy"), &at("opposite.csv"), "-o", &at("sets.csv"), "--json"]).success();
+    let elsewhere = run(&["predict", &at("toy"), &at("opposite.csv"), "-o", &at("sets.csv"), "--json"]).success();
     assert!(elsewhere.stderr.contains("the guarantee should not be relied on"), "{}", elsewhere.stderr);
     let report = elsewhere.json();
     assert_eq!((&report["novelty"]["beyond_chance"], &report["novelty"]["rows"]), (&json!(true), &json!(60)));
@@ -121,13 +120,11 @@ fn what_was_picked_fits_and_does_not_calibrate() {
     let (_folder, at) = scratch();
     let (model, pool) = (shared("model"), shared("test.npz"));
     let (list, points) = (at("list.csv"), at("chosen.npz"));
-    let select = |extra: &[&str]| {
-        run(&[&["select", &pool, &model, "-n", "30", "--audit", "40", "-o", &list], extra].concat())
-    };
+    let select =
+        |extra: &[&str]| run(&[&["select", &pool, &model, "-n", "30", "--audit", "40", "-o", &list], extra].concat());
     let report = select(&["--points-out", &points, "--json"]).success().json();
-    let rows = |key: &str| -> Vec<i64> {
-        report[key].as_array().unwrap().iter().map(|row| row.as_i64().unwrap()).collect()
-    };
+    let rows =
+        |key: &str| -> Vec<i64> { report[key].as_array().unwrap().iter().map(|row| row.as_i64().unwrap()).collect() };
     let (picked, random) = (rows("picked"), rows("random"));
     assert_eq!((picked.len(), random.len()), (30, 40));
     assert!(random.iter().all(|row| !picked.contains(row)));
@@ -137,8 +134,7 @@ fn what_was_picked_fits_and_does_not_calibrate() {
         ["row", "provenance", "label"].map(|name| header.iter().position(|header| header == name).unwrap());
     let records: Vec<csv::StringRecord> = table.records().map(Result::unwrap).collect();
     for (place, record) in records.iter().enumerate() {
-        let (expected, word) =
-            if place < 30 { (picked[place], "picked") } else { (random[place - 30], "random") };
+        let (expected, word) = if place < 30 { (picked[place], "picked") } else { (random[place - 30], "random") };
         assert_eq!((&record[row], &record[provenance]), (expected.to_string().as_str(), word));
         assert!(!record[label].is_empty(), "the pool has labels, which are kept");
     }
@@ -160,17 +156,8 @@ fn what_was_picked_fits_and_does_not_calibrate() {
         assert_eq!((count("calibration_points"), count("test_points")), (16, 8), "{name}");
         assert_eq!(count("kernel_points"), 16 + 30, "{name}");
         // Alone, and together with a file without provenance.
-        let kernel = run(&[
-            "fit",
-            &pool,
-            "--calibration-data",
-            &points,
-            "-o",
-            &at("other"),
-            "--evaluations",
-            "1",
-            "--json",
-        ]);
+        let kernel =
+            run(&["fit", &pool, "--calibration-data", &points, "-o", &at("other"), "--evaluations", "1", "--json"]);
         assert_eq!(kernel.success().json()["calibration_points"], 40);
         run(&["evaluate", &model, &points]).success();
     }
@@ -207,8 +194,7 @@ fn a_level_that_adapts_misses_as_many_as_asked_for() {
     let truth: Vec<Value> =
         together.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["label"].clone()).collect();
     let missed = |ran: &Ran| {
-        let answers: Vec<Value> =
-            ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let answers: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(answers.len(), 768);
         let missed = |(answer, label): (&Value, &Value)| !answer["set"].as_array().unwrap().contains(label);
         answers.iter().zip(&truth).filter(|&pair| missed(pair)).count() as f64 / 768.0
@@ -283,9 +269,7 @@ fn a_level_that_adapts_goes_on_where_it_stood() {
     piped(&[&adapt[..], &["--state", &other, "-o", &at("three.jsonl")]].concat(), &broken).code(2);
     assert_eq!(std::fs::read(&other).unwrap(), kept);
     piped(&[&adapt[..], &["--state", &other]].concat(), &broken).code(2);
-    let points = |path: &str| {
-        serde_json::from_slice::<Value>(&std::fs::read(path).unwrap()).unwrap()["points"].clone()
-    };
+    let points = |path: &str| serde_json::from_slice::<Value>(&std::fs::read(path).unwrap()).unwrap()["points"].clone();
     assert_eq!((points(&state), points(&other)), (json!(96), json!(99)));
 
     let refused = |extra: &[&str], words: &str| {
@@ -311,9 +295,7 @@ fn calibration_points_resemble_current_points() {
     let (_folder, at) = scratch();
     let (model, pool, out) = (shared("model"), shared("test.npz"), at("aimed"));
     let aimed = |extra: &[&str]| run(&[&["recalibrate", &model, &pool, "-o", &out], extra].concat());
-    aimed(&["--window", "40"])
-        .success()
-        .prints(&["calibrated on 40 points", "the latest 40 points calibrated"]);
+    aimed(&["--window", "40"]).success().prints(&["calibrated on 40 points", "the latest 40 points calibrated"]);
     run(&["inspect", &out]).success().prints(&["the latest 40 points calibrated"]);
     aimed(&["--window", "97"]).fails(&["has 96 points, and --window needs the last 97"]);
     // Points with weight 0 are dropped, and so is the point that sets the scale: 47 of 96 are left.
@@ -343,8 +325,7 @@ fn the_story_of_the_documents_runs() {
     let (folder, at) = scratch();
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/data/wordnet_minilm.npz");
     std::fs::copy(shipped, at("words.npz")).unwrap();
-    let page =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/after-day-one.md")).unwrap();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/after-day-one.md")).unwrap();
     let blocks = page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     // A stream without end is for another day.
     let story = blocks.filter(|block| !block.contains("tail -F")).collect::<Vec<_>>().concat();

@@ -18,11 +18,7 @@ fn an_audit_finds_what_was_planted() {
         .unwrap()
         .iter()
         .map(|error| {
-            (
-                error["row"].as_u64().unwrap(),
-                error["id"].as_str().unwrap(),
-                error["suggested"].as_str().unwrap(),
-            )
+            (error["row"].as_u64().unwrap(), error["id"].as_str().unwrap(), error["suggested"].as_str().unwrap())
         })
         .collect();
     rows.sort_unstable();
@@ -84,10 +80,7 @@ fn an_audit_names_a_class_that_is_two() {
     }
     let mut table = csv::Reader::from_path(at("audit/findings.csv")).unwrap();
     let row = table.records().map(Result::unwrap).find(|row| &row[0] == "class is two").unwrap();
-    assert!(
-        &row[3] == "two" && row[6].starts_with("40 points: r") && row[6].contains(" | 40 points: r"),
-        "{row:?}"
-    );
+    assert!(&row[3] == "two" && row[6].starts_with("40 points: r") && row[6].contains(" | 40 points: r"), "{row:?}");
     assert!(std::fs::read_to_string(at("audit/index.html")).unwrap().contains("Classes that are two"));
 }
 
@@ -100,14 +93,12 @@ fn an_audit_names_copies_across_parts() {
         let numbers: Vec<String> = (0..8).map(|at| number(at).to_string()).collect();
         format!("{},f{row},{}", ["ant", "bee", "cat"][row as usize % 3], numbers.join(","))
     };
-    let fitted: Vec<String> =
-        ["label,id,a,b,c,d,e,f,g,h".to_owned()].into_iter().chain((0..300).map(line)).collect();
+    let fitted: Vec<String> = ["label,id,a,b,c,d,e,f,g,h".to_owned()].into_iter().chain((0..300).map(line)).collect();
     std::fs::write(at("fit.csv"), fitted.join("\n")).unwrap();
     run(&["fit", &at("fit.csv"), "-o", &at("toy"), "--evaluations", "1", "--rounds", "0"]).success();
     // Ten points of the fit file under names of their own, two of them twice; and one as it is.
     let renamed = |row: usize, id: &str| fitted[row + 1].replacen(&format!("f{row},"), &format!("{id},"), 1);
-    let mut lines: Vec<String> =
-        (0..10).map(|row| format!("train,{}", renamed(row, &format!("n{row}")))).collect();
+    let mut lines: Vec<String> = (0..10).map(|row| format!("train,{}", renamed(row, &format!("n{row}")))).collect();
     lines.push(format!("test,{}", renamed(0, "again0")));
     lines.push(format!("train,{}", renamed(1, "again1")));
     lines.push(format!("test,{}", fitted[12]));
@@ -124,9 +115,8 @@ fn an_audit_names_copies_across_parts() {
     let across = rows.iter().find(|row| &row[0] == "copies across parts").unwrap();
     assert_eq!((&across[6], &across[7], &across[8]), ("n0 (train); again0 (test)", "given", "test; train"));
 
-    let judged = run(&["audit", &new, "-o", &out, "--parts", "split", "--model", &at("toy"), "--json"])
-        .success()
-        .json();
+    let judged =
+        run(&["audit", &new, "-o", &out, "--parts", "split", "--model", &at("toy"), "--json"]).success().json();
     let seen = judged["seen"].as_array().unwrap();
     assert_eq!((seen.len(), &seen[0]["id"], &seen[12]["id"]), (13, &json!("n0"), &json!("f11")));
     assert_eq!((&seen[0]["point"]["id"], &seen[12]["point"]["id"]), (&json!("f0"), &json!("f11")));

@@ -14,11 +14,7 @@ fn tables_are_printed_and_everything_is_written() {
     let (folder, at) = scratch();
     let data = shared("small.npz");
     let arguments = [&*data, "-o", &at("out"), "--ablate", "reference"];
-    let ran = bench(&arguments).success().prints(&[
-        "Mean over 1 data set and 1 seed at",
-        "DANCE",
-        "RFM Adapter (APS)",
-    ]);
+    let ran = bench(&arguments).success().prints(&["Mean over 1 data set and 1 seed at", "DANCE", "RFM Adapter (APS)"]);
     let ran = ran.prints(&[
         "needs prototypes",
         "at α = 0.05",

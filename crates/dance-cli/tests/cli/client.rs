@@ -110,8 +110,7 @@ impl Serving {
 
     #[cfg(unix)]
     pub(super) fn signal(&self, name: &str) {
-        let status =
-            std::process::Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap();
+        let status = std::process::Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap();
         assert!(status.success());
     }
 }

@@ -5,18 +5,9 @@ use super::{run, scratch, shared};
 #[test]
 fn help_shows_an_example_of_every_command() {
     let help = run(&["--help"]).success().prints(&["Example:", "Exit status: 0 success; 1"]);
-    for name in [
-        "demo",
-        "fit",
-        "predict",
-        "evaluate",
-        "compare",
-        "recalibrate",
-        "inspect",
-        "explain",
-        "completions",
-        "man",
-    ] {
+    for name in
+        ["demo", "fit", "predict", "evaluate", "compare", "recalibrate", "inspect", "explain", "completions", "man"]
+    {
         assert!(help.stdout.contains(name), "{name}");
         let help = run(&[name, "--help"]).success();
         let shared = ["--json", "--seed", "--threads", "--config", "--verbose", "--quiet"];
@@ -122,10 +113,7 @@ fn predict_answers_any_level() {
                 found["set"].as_array().unwrap().iter().zip(found["probabilities"].as_array().unwrap())
             {
                 let other = other.as_f64().unwrap();
-                assert!(
-                    other <= probability && (*label != found["prediction"] || other == probability),
-                    "{line}"
-                );
+                assert!(other <= probability && (*label != found["prediction"] || other == probability), "{line}");
             }
             found["prediction"].clone()
         };
@@ -147,21 +135,14 @@ fn neighbors_are_rows_of_the_file() {
     for reason in report["labels"].as_array().unwrap() {
         for neighbor in reason["neighbors"].as_array().unwrap() {
             let row = &rows[neighbor["row"].as_u64().unwrap() as usize];
-            assert_eq!(
-                (&row[id], &row[label]),
-                (neighbor["id"].as_str().unwrap(), reason["label"].as_str().unwrap())
-            );
+            assert_eq!((&row[id], &row[label]), (neighbor["id"].as_str().unwrap(), reason["label"].as_str().unwrap()));
             parts.insert(neighbor["part"].as_str().unwrap().to_owned());
         }
     }
     assert_eq!(parts.into_iter().collect::<Vec<_>>(), ["calibration", "fit"]);
     let text = run(&["explain", &model, &test, "--row", "5"]).success();
     let mut table = text.stdout.lines().skip_while(|line| !line.starts_with("  label"));
-    assert!(
-        table.all(|line| line.starts_with("guarantee") || line.chars().count() <= 100),
-        "{}",
-        text.stdout
-    );
+    assert!(table.all(|line| line.starts_with("guarantee") || line.chars().count() <= 100), "{}", text.stdout);
 }
 
 /// The test part keeps the ids of its points, or their rows.
@@ -169,8 +150,7 @@ fn neighbors_are_rows_of_the_file() {
 fn test_points_keep_their_ids_or_rows() {
     let (_folder, at) = scratch();
     let line = |row: usize| format!("{},{},{}\n", ["a", "b"][row % 2], row % 2 * 5 + row % 7, row);
-    std::fs::write(at("all.csv"), "label,x,y\n".to_owned() + &(0..120).map(line).collect::<String>())
-        .unwrap();
+    std::fs::write(at("all.csv"), "label,x,y\n".to_owned() + &(0..120).map(line).collect::<String>()).unwrap();
     let fit = ["fit", &at("all.csv"), "-o", &at("m"), "--split", "0.4,0.4,0.2", "--normalize", "standardize"];
     run(&[&fit[..], &["--test-out", &at("test.csv"), "--evaluations", "1"]].concat()).success();
     let mut test = csv::Reader::from_path(at("test.csv")).unwrap();
@@ -192,13 +172,11 @@ fn few_points_are_enough() {
         let x = (class * 4 + row % 5) as f64 + 1e-3 * (row * 7919 % 1000) as f64; // no two alike, and no trend
         format!("c{class},{x},{},{}\n", class * class + row % 3, 1 + row % 4)
     };
-    let file =
-        |rows: std::ops::Range<usize>| "label,x,y,z\n".to_owned() + &rows.map(line).collect::<String>();
+    let file = |rows: std::ops::Range<usize>| "label,x,y,z\n".to_owned() + &rows.map(line).collect::<String>();
     std::fs::write(at("one.csv"), file(0..6)).unwrap();
     std::fs::write(at("others.csv"), file(6..126)).unwrap();
     std::fs::write(at("new.csv"), file(126..426)).unwrap();
-    let ran =
-        run(&["fit", &at("one.csv"), "--calibration-data", &at("others.csv"), "-o", &at("m")]).success();
+    let ran = run(&["fit", &at("one.csv"), "--calibration-data", &at("others.csv"), "-o", &at("m")]).success();
     assert!(ran.stderr.contains("too few to hold some out"), "{}", ran.stderr);
     run(&["evaluate", &at("m"), &at("new.csv"), "--check"]).success();
 }
@@ -235,19 +213,8 @@ fn splits_are_random_draws() {
 fn recalibrate_keeps_the_kernel() {
     let (_folder, at) = scratch();
     let (model, test, other) = (shared("model"), shared("test.npz"), at("other"));
-    let ran = run(&[
-        "recalibrate",
-        &model,
-        &test,
-        "-o",
-        &other,
-        "--method",
-        "dance",
-        "--calibration",
-        "split",
-        "--mix",
-        "0",
-    ]);
+    let ran =
+        run(&["recalibrate", &model, &test, "-o", &other, "--method", "dance", "--calibration", "split", "--mix", "0"]);
     ran.success().prints(&["calibrated on 96 points", "P(label in set) >= 1 - alpha"]);
     let kernel = |path: &str| {
         let report = run(&["inspect", path, "--json"]).success().json();
@@ -260,13 +227,9 @@ fn recalibrate_keeps_the_kernel() {
     let report = run(&["recalibrate", &model, &test, "-o", &other, "--json"]).success().json();
     assert_eq!((&report["method"], &report["calibration"]), (&"posterior".into(), &"full".into()));
     // Every method with every calibration that it has.
-    for (method, calibration) in [
-        ("posterior", "full"),
-        ("posterior", "split"),
-        ("fuse", "full"),
-        ("dance", "reuse"),
-        ("dance", "split"),
-    ] {
+    for (method, calibration) in
+        [("posterior", "full"), ("posterior", "split"), ("fuse", "full"), ("dance", "reuse"), ("dance", "split")]
+    {
         let how = ["--method", method, "--calibration", calibration];
         run(&[&["recalibrate", &model, &test, "-o", &other][..], &how].concat()).success();
         let report = run(&["inspect", &other, "--json"]).success().json();
@@ -308,11 +271,7 @@ fn inspect_knows_data_from_models() {
         "smallest alpha",
     ]);
     let data = run(&["inspect", &shared("small.parquet")]).success();
-    data.prints(&[
-        "rows                    480",
-        "dimensions              384",
-        "classes                 24",
-    ]);
+    data.prints(&["rows                    480", "dimensions              384", "classes                 24"]);
     let report = run(&["inspect", &shared("model"), "--json"]).success().json();
     assert_eq!(report["config"]["tune"]["evaluations"], 2);
     assert_eq!(report["class_names"].as_array().unwrap().len(), 24);
@@ -322,11 +281,7 @@ fn inspect_knows_data_from_models() {
     run(&["inspect", &at("model.safetensors")]).success().prints(&["kind                    model"]);
     std::fs::write(at("odd.csv"), "label,x\na,0\na,1\nb,1\n").unwrap();
     let odd = run(&["inspect", &at("odd.csv")]).success();
-    odd.prints(&[
-        "warning: a row is all zeros",
-        "warning: 1 row repeats",
-        "warning: 2 classes have fewer than 3",
-    ]);
+    odd.prints(&["warning: a row is all zeros", "warning: 1 row repeats", "warning: 2 classes have fewer than 3"]);
 }
 
 #[test]
@@ -345,9 +300,7 @@ fn explain_shows_scores_and_p_values() {
     let labels = report["labels"].as_array().unwrap();
     assert_eq!(labels.len(), 24);
     // The set and its p-values are those of `predict`.
-    assert!(
-        labels.iter().all(|label| (label["p_value"].as_f64().unwrap() > 0.1) == (label["in_set"] == true))
-    );
+    assert!(labels.iter().all(|label| (label["p_value"].as_f64().unwrap() > 0.1) == (label["in_set"] == true)));
     assert!(labels.iter().all(|label| label["rank"].is_null() && label["rank_p_value"].is_null()));
     let sets = run(&["predict", &model, &test]).success();
     let row: serde_json::Value = serde_json::from_str(sets.stdout.lines().nth(3).unwrap()).unwrap();

@@ -23,10 +23,7 @@ fn a_file_holds_options_and_the_command_line_wins() {
     assert_eq!(shape(fit(&file, &["--evaluations", "2", "--split=0.5,0.5"])).0, 2);
     // An argument that excludes an option of the file wins over it too.
     let (calibration, other) = (shared("test.npz"), format!("{file}[fit]\nevaluations = 1\n"));
-    assert_eq!(
-        shape(fit(&other, &["--calibration-data", &calibration])),
-        (1, serde_json::Value::Null, 1.5.into())
-    );
+    assert_eq!(shape(fit(&other, &["--calibration-data", &calibration])), (1, serde_json::Value::Null, 1.5.into()));
     // The values are checked like any others.
     fit(&(output.clone() + "alpha = 2\n"), &[]).fails(&["--alpha", "between 0 and 1"]);
     fit(&(output.clone() + "verbose = 3\n"), &[]).fails(&["dance.toml", "`verbose` is either true or false"]);

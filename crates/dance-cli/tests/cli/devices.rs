@@ -76,8 +76,7 @@ fn a_broken_driver_is_one_line_or_the_cpu() {
     std::fs::create_dir(&libraries).unwrap();
     std::fs::write(libraries.join("libcuda.so.1"), "no library").unwrap();
     let fit = |device: &str| {
-        let arguments =
-            ["fit", &at("data.csv"), "-o", &at("model"), "--split", "0.5,0.5", "--evaluations", "1"];
+        let arguments = ["fit", &at("data.csv"), "-o", &at("model"), "--split", "0.5,0.5", "--evaluations", "1"];
         run_with(&libraries, &[&arguments[..], &["--rounds", "1", "-v", "--device", device]].concat())
     };
     let ran = fit("cuda").fails(&["cuda:0: there is no driver of NVIDIA's that can be used", "libcuda.so.1"]);
@@ -88,9 +87,7 @@ fn a_broken_driver_is_one_line_or_the_cpu() {
     let model = std::fs::read(at("model")).unwrap();
     fit("cpu").success();
     assert_eq!(model, std::fs::read(at("model")).unwrap(), "auto is the CPU");
-    run_with(&libraries, &["inspect", "--devices"])
-        .success()
-        .prints(&["cuda cannot be used: there is no driver"]);
+    run_with(&libraries, &["inspect", "--devices"]).success().prints(&["cuda cannot be used: there is no driver"]);
 }
 
 #[test]
@@ -126,9 +123,6 @@ fn drivers_that_cannot_be_used_say_why() {
         let asked = ["predict", &at("model"), &at("data.csv"), "--device", "cuda:3"];
         run_with(folder.path(), &asked).fails(&["cuda:3: there is one device, cuda:0"]);
         let listed = run_with(folder.path(), &["inspect", "--devices"]).success();
-        listed.prints(&[
-            "cuda:0  X, 1.0 GiB",
-            "cuda cannot be used: cuda:0: the libraries of CUDA cannot be used",
-        ]);
+        listed.prints(&["cuda:0  X, 1.0 GiB", "cuda cannot be used: cuda:0: the libraries of CUDA cannot be used"]);
     }
 }

@@ -103,11 +103,9 @@ fn pictures_become_sets_in_three_commands() {
     // An invalid picture ends the run, or is answered with the reason.
     std::fs::write(folder.path().join("photos/dark/bad.png"), b"words").unwrap();
     dance(&["predict", &at("model"), "--images", &at("photos/dark")]).fails(&["bad.png", "no picture"]);
-    let reported =
-        dance(&["predict", &at("model"), "--images", &at("photos/dark"), "--on-error", "report"]).code(1);
+    let reported = dance(&["predict", &at("model"), "--images", &at("photos/dark"), "--on-error", "report"]).code(1);
     assert!(reported.stdout.contains("\"id\":\"bad.png\"") && reported.stdout.lines().count() == 61);
-    dance(&["embed", &at("photos"), "-o", &at("bad.npz"), "-m", &clip])
-        .fails(&["dark/bad.png", "--skip-bad"]);
+    dance(&["embed", &at("photos"), "-o", &at("bad.npz"), "-m", &clip]).fails(&["dark/bad.png", "--skip-bad"]);
     assert!(!Path::new(&at("bad.npz")).exists());
     let skipped = dance(&["embed", &at("photos"), "-o", &at("bad.npz"), "-m", &clip, "--skip-bad"]).success();
     assert!(skipped.stdout.contains("1 left out") && skipped.stderr.contains("dark/bad.png"));
@@ -122,11 +120,8 @@ fn embeddings_of_another_encoder_are_refused_by_name() {
     std::fs::create_dir(at("other")).unwrap();
     std::fs::copy(files("clip/vision_model.onnx"), at("other/model.onnx")).unwrap();
     let settings = std::fs::read_to_string(files("clip/preprocessor_config.json")).unwrap();
-    std::fs::write(
-        at("other/preprocessor_config.json"),
-        settings.replace("\"resample\": 3", "\"resample\": 2"),
-    )
-    .unwrap();
+    std::fs::write(at("other/preprocessor_config.json"), settings.replace("\"resample\": 3", "\"resample\": 2"))
+        .unwrap();
     for (name, encoder) in [("one", files("clip")), ("two", at("other"))] {
         for ending in ["npz", "parquet"] {
             let out = at(&format!("{name}.{ending}"));
@@ -142,8 +137,7 @@ fn embeddings_of_another_encoder_are_refused_by_name() {
     run(&["explain", &model, &two, "--row", "0"]).fails(&parts);
     run(&["recalibrate", &model, &two, "-o", &at("model2")]).fails(&parts);
     run(&["fit", &one, "--calibration-data", &two, "-o", &at("model2")]).fails(&parts);
-    with_runtime(&["predict", &model, "--images", &at("photos"), "--encoder", &at("other")], &runtime)
-        .fails(&parts);
+    with_runtime(&["predict", &model, "--images", &at("photos"), "--encoder", &at("other")], &runtime).fails(&parts);
     let texts = ["predict", &model, "--texts", &files("texts.txt")];
     with_runtime(&texts, &runtime).fails(&["texts.txt", "clip (weights"]);
     // Points that came without an encoder are taken on trust, and no pictures can be embedded for them.
@@ -188,8 +182,7 @@ fn a_library_that_is_none_is_named() {
     #[cfg(target_os = "linux")]
     {
         // A library, but another one: the binary's own C library.
-        let libraries =
-            ["/lib/x86_64-linux-gnu/libm.so.6", "/usr/lib64/libm.so.6", "/lib/aarch64-linux-gnu/libm.so.6"];
+        let libraries = ["/lib/x86_64-linux-gnu/libm.so.6", "/usr/lib64/libm.so.6", "/lib/aarch64-linux-gnu/libm.so.6"];
         if let Some(other) = libraries.iter().find(|path| Path::new(path).is_file()) {
             with(other).fails(&["no ONNX Runtime", "OrtGetApiBase"]);
         }
@@ -206,8 +199,7 @@ fn a_killed_run_goes_on() {
     std::fs::write(at("texts.txt"), texts).unwrap();
     let (source, clip, out, whole) = (at("texts.txt"), files("clip"), at("out.npz"), at("whole.npz"));
     let arguments = |out: &str| ["embed", &source, "-o", out, "--model", &clip].map(str::to_owned);
-    let mut child =
-        Command::new(binary()).args(arguments(&out)).env("ORT_DYLIB_PATH", &runtime).spawn().unwrap();
+    let mut child = Command::new(binary()).args(arguments(&out)).env("ORT_DYLIB_PATH", &runtime).spawn().unwrap();
     let first = Path::new(&out).with_file_name("out.npz.parts").join("000000.part");
     while !first.exists() && child.try_wait().unwrap().is_none() {
         std::thread::yield_now();
@@ -236,9 +228,8 @@ fn a_server_embeds_with_the_encoder_of_its_model() {
     let library = runtime.display().to_string();
     let server = Serving::start(&[&at("model"), "--encoder", "auto", "--runtime", &library]);
     assert_eq!(server.get("/v1/model").json()["takes"], "pictures");
-    let embed = |kind: &str, content: &[u8]| {
-        server.post_with("/v1/embed", &format!("Content-Type: {kind}\r\n"), content)
-    };
+    let embed =
+        |kind: &str, content: &[u8]| server.post_with("/v1/embed", &format!("Content-Type: {kind}\r\n"), content);
     let picture = std::fs::read(at("photos/light/07.ppm")).unwrap();
     let answer = embed("image/x-portable-pixmap", &picture).json();
     let embedding: Vec<f64> =
@@ -261,6 +252,5 @@ fn a_server_embeds_with_the_encoder_of_its_model() {
     let server = Serving::start(&[&at("model")]);
     assert_eq!(server.get("/v1/model").json()["takes"], serde_json::Value::Null);
     assert_eq!(server.post_with("/v1/embed", "Content-Type: image/png\r\n", b"x").status, 404);
-    run(&["serve", &shared("model"), "--encoder", "auto", "--port", "0"])
-        .fails(&["does not know its encoder"]);
+    run(&["serve", &shared("model"), "--encoder", "auto", "--port", "0"]).fails(&["does not know its encoder"]);
 }

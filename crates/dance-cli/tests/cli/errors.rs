@@ -11,11 +11,7 @@ fn files_that_are_not_there_or_not_readable() {
     run(&["predict", &model, &at("no.npz")]).fails(&["no.npz"]);
     run(&["inspect", &at("no.npz")]).fails(&["no.npz"]);
     std::fs::write(at("data.xlsx"), "x").unwrap();
-    run(&["fit", &at("data.xlsx"), "-o", &out]).fails(&[
-        "data.xlsx",
-        ".parquet, .jsonl can be read",
-        "--format",
-    ]);
+    run(&["fit", &at("data.xlsx"), "-o", &out]).fails(&["data.xlsx", ".parquet, .jsonl can be read", "--format"]);
     std::fs::write(at("empty.npz"), "").unwrap();
     run(&["fit", &at("empty.npz"), "-o", &out]).fails(&["empty.npz", "0 bytes"]);
     assert_eq!(names(folder.path()), ["data.xlsx", "empty.npz"]);
@@ -32,8 +28,7 @@ fn data_that_cannot_be_used() {
     run(&["predict", &model, &at("narrow.csv")]).fails(&wrong);
     run(&["evaluate", &model, &at("narrow.csv")]).fails(&wrong);
     run(&["explain", &model, &at("narrow.csv"), "--row", "0"]).fails(&wrong);
-    run(&["recalibrate", &model, &at("narrow.csv"), "-o", &out])
-        .fails(&["narrow.csv", "expected 384, found 2"]);
+    run(&["recalibrate", &model, &at("narrow.csv"), "-o", &out]).fails(&["narrow.csv", "expected 384, found 2"]);
     std::fs::write(at("one.csv"), "label,x\na,1\na,2\n").unwrap();
     run(&["fit", &at("one.csv"), "-o", &out]).fails(&["one.csv", "at least two classes"]);
     std::fs::write(at("bare.csv"), "x,y\n1,2\n").unwrap();
@@ -123,9 +118,7 @@ fn a_class_that_the_model_does_not_know_counts_as_not_covered() {
     let columns = header.trim_start_matches("id,label,");
     std::fs::write(at("zebra.csv"), format!("label,{columns}\n{}\n", zebra.join("\n"))).unwrap();
     let ran = run(&["evaluate", &shared("model"), &at("zebra.csv"), "--json"]).success();
-    assert!(
-        ran.stderr.contains("6 of 6 rows carry a label that the model does not know (the first is `zebra`")
-    );
+    assert!(ran.stderr.contains("6 of 6 rows carry a label that the model does not know (the first is `zebra`"));
     assert_eq!(ran.json()["levels"][0]["coverage"], 0.0);
     run(&["evaluate", &shared("model"), &at("zebra.csv"), "--min-coverage", "0.9"]).code(1);
 }
@@ -143,8 +136,7 @@ fn csv_rows(text: &str) -> Vec<String> {
 fn outputs_that_cannot_be_written() {
     let (folder, at) = scratch();
     let (model, test) = (shared("model"), shared("test.npz"));
-    run(&["predict", &model, &test, "-o", &at("sets.xlsx")])
-        .fails(&["sets.xlsx", ".jsonl, .csv, .parquet or .npz"]);
+    run(&["predict", &model, &test, "-o", &at("sets.xlsx")]).fails(&["sets.xlsx", ".jsonl, .csv, .parquet or .npz"]);
     run(&["predict", &model, &test, "-o", &at("no/sets.csv")]).fails(&["no/sets.csv", "cannot be written"]);
     run(&["fit", &test, "-o", &at("no/model")]).fails(&["no/model", "cannot be written"]);
     run(&["fit", &test, "-o", folder.path().to_str().unwrap()]).fails(&["is a directory"]);
@@ -152,8 +144,7 @@ fn outputs_that_cannot_be_written() {
         // A device is not replaced by a file; even root cannot write below /proc.
         run(&["fit", &test, "-o", "/dev/null"]).fails(&["/dev/null: is not a regular file"]);
         run(&["fit", &test, "-o", "/proc/model"]).fails(&["/proc/model", "cannot be written"]);
-        run(&["predict", &model, &test, "-o", "/proc/sets.csv"])
-            .fails(&["/proc/sets.csv", "cannot be written"]);
+        run(&["predict", &model, &test, "-o", "/proc/sets.csv"]).fails(&["/proc/sets.csv", "cannot be written"]);
     }
     assert_eq!(names(folder.path()), Vec::<String>::new());
 }
@@ -181,8 +172,7 @@ fn a_full_disk_leaves_nothing_behind() {
         let script = format!("trap '' XFSZ; ulimit -f 2; exec '{program}' {arguments}");
         super::Ran::new(std::process::Command::new("sh").args(["-c", &script]).output().unwrap())
     };
-    limited(&format!("fit '{test}' -o '{}' --evaluations 1 --rounds 0", at("m")))
-        .fails(&["/m", "cannot be written"]);
+    limited(&format!("fit '{test}' -o '{}' --evaluations 1 --rounds 0", at("m"))).fails(&["/m", "cannot be written"]);
     for name in ["sets.jsonl", "sets.csv", "sets.parquet", "sets.npz"] {
         let include = "--include probabilities,p-values,neighbors --alpha 0.01";
         let ran = limited(&format!("predict '{model}' '{test}' -o '{}' {include}", at(name)));
@@ -204,9 +194,7 @@ fn outputs_do_not_destroy_inputs() {
     std::fs::create_dir(folder.path().join("sub")).unwrap();
     let around = at("sub/../d.npz");
     let before = ["d.npz", "m.dance"].map(|name| std::fs::read(at(name)).unwrap());
-    let fit = |extra: &[&str]| {
-        run(&[&["fit", &data, "--evaluations", "1", "--split", "0.4,0.4,0.2"], extra].concat())
-    };
+    let fit = |extra: &[&str]| run(&[&["fit", &data, "--evaluations", "1", "--split", "0.4,0.4,0.2"], extra].concat());
     fit(&["-o", &data]).fails(&["d.npz: would be overwritten"]);
     fit(&["-o", &around]).fails(&["would be overwritten"]);
     fit(&["-o", &at("new"), "--test-out", &data]).fails(&["would be overwritten"]);
@@ -249,9 +237,8 @@ fn outputs_do_not_destroy_inputs() {
 fn control_characters_are_shown() {
     let (_folder, at) = scratch();
     let evil = "\u{1b}]0;owned\u{7}";
-    let line = |row: usize| {
-        format!("{}{evil},{}{evil},{},{}\n", ["a", "b"][row % 2], row, row % 2 * 5 + row % 7, row % 5)
-    };
+    let line =
+        |row: usize| format!("{}{evil},{}{evil},{},{}\n", ["a", "b"][row % 2], row, row % 2 * 5 + row % 7, row % 5);
     let text = "label,id,x,y\n".to_owned() + &(0..80).map(line).collect::<String>();
     std::fs::write(at("evil.csv"), &text).unwrap();
     std::fs::write(at("bad.csv"), text.replace("label,id", &format!("label,{evil}"))).unwrap();
@@ -266,12 +253,7 @@ fn control_characters_are_shown() {
         run(&["inspect", &at(&format!("none{evil}.csv"))]),
     ];
     for ran in &runs {
-        assert!(
-            !ran.stdout.contains('\u{1b}') && !ran.stderr.contains('\u{1b}'),
-            "{}{}",
-            ran.stdout,
-            ran.stderr
-        );
+        assert!(!ran.stdout.contains('\u{1b}') && !ran.stderr.contains('\u{1b}'), "{}{}", ran.stdout, ran.stderr);
     }
     assert!(runs[2].stdout.contains("\\x1b]0;owned"), "{}", runs[2].stdout);
 }
@@ -290,11 +272,8 @@ fn too_many_threads_are_not_started() {
 fn hostile_files_are_refused_in_little_memory() {
     let folder = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/attacks"));
     let inspect = |file: &std::path::Path| {
-        let line = format!(
-            "ulimit -v 262144; exec {} inspect {} --threads 1",
-            super::binary().display(),
-            file.display()
-        );
+        let line =
+            format!("ulimit -v 262144; exec {} inspect {} --threads 1", super::binary().display(), file.display());
         super::Ran::new(std::process::Command::new("sh").args(["-c", &line]).output().unwrap())
     };
     // The limit leaves room for an honest file.
@@ -330,8 +309,7 @@ fn rows_are_those_of_the_file() {
             let (x, y) = if row == zero { (0, 0) } else { (1 + row % 3, 5 * (row % 2)) };
             format!("{},{x},{y}\n", ["a", "b"][row % 2])
         };
-        std::fs::write(at("d.csv"), "label,x,y\n".to_owned() + &(0..60).map(line).collect::<String>())
-            .unwrap();
+        std::fs::write(at("d.csv"), "label,x,y\n".to_owned() + &(0..60).map(line).collect::<String>()).unwrap();
         let ran = run(&["fit", &at("d.csv"), "-o", &at("m"), "--evaluations", "1"]);
         ran.fails(&[&format!("row {zero} is all zeros")]);
     }
@@ -341,9 +319,7 @@ fn rows_are_those_of_the_file() {
 #[test]
 fn negative_numbers_get_the_message_of_their_option() {
     let no = shared("nowhere.npz");
-    for begin in
-        [&["fit", &no, "-o", &no][..], &["predict", &no, &no], &["evaluate", &no, &no], &["bench", &no]]
-    {
+    for begin in [&["fit", &no, "-o", &no][..], &["predict", &no, &no], &["evaluate", &no, &no], &["bench", &no]] {
         let ran = run(&[begin, &["--alpha", "-0.1"]].concat()).code(2);
         assert!(ran.stderr.contains("between 0 and 1"), "{begin:?}: {}", ran.stderr);
     }

@@ -92,10 +92,7 @@ fn evaluate_writes_classes() {
     let arguments = ["evaluate", &model, &test, "--alpha", "0.2,0.1", "--per-class", &at("c.csv"), "--json"];
     let report = run(&arguments).success().json();
     let mut file = csv::Reader::from_path(at("c.csv")).unwrap();
-    assert_eq!(
-        file.headers().unwrap(),
-        ["alpha", "class", "points", "covered", "coverage", "size"].as_slice()
-    );
+    assert_eq!(file.headers().unwrap(), ["alpha", "class", "points", "covered", "coverage", "size"].as_slice());
     let rows: Vec<csv::StringRecord> = file.records().map(Result::unwrap).collect();
     for level in report["levels"].as_array().unwrap() {
         let alpha = level["alpha"].as_f64().unwrap();
@@ -106,8 +103,7 @@ fn evaluate_writes_classes() {
         assert_eq!(of(2), 96.0);
         assert!((of(3) / 96.0 - level["coverage"].as_f64().unwrap()).abs() < 1e-12);
     }
-    run(&["evaluate", &model, &test, "--per-class", "-"])
-        .fails(&["written to a file that ends in .jsonl, .csv"]);
+    run(&["evaluate", &model, &test, "--per-class", "-"]).fails(&["written to a file that ends in .jsonl, .csv"]);
 }
 
 /// Every line of the table fits a terminal of 100 columns.
@@ -123,9 +119,7 @@ fn evaluate_fits_a_terminal() {
 #[test]
 fn evaluate_finds_the_points_of_the_model() {
     let (model, small) = (shared("model"), shared("small.npz"));
-    let ran = run(&["evaluate", &model, &small])
-        .success()
-        .prints(&["that neither fitted nor calibrated the model"]);
+    let ran = run(&["evaluate", &model, &small]).success().prints(&["that neither fitted nor calibrated the model"]);
     assert!(ran.stderr.contains("points belong to the model"), "{}", ran.stderr);
     // They pass any check, so checks are made without them.
     run(&["evaluate", &model, &small, "--min-coverage", "0.1=0.99"]).code(1);

@@ -8,8 +8,7 @@ fn npz_csv_and_parquet_give_the_same_sets() {
     let sets = |extension: &str| {
         let (data, model) = (shared(&format!("small.{extension}")), at(extension));
         run(&["fit", &data, "-o", &model, "--evaluations", "2", "--rounds", "1"]).success();
-        let sets =
-            run(&["predict", &model, &data, "--include", "probabilities,p-values,neighbors"]).success();
+        let sets = run(&["predict", &model, &data, "--include", "probabilities,p-values,neighbors"]).success();
         (std::fs::read(&model).unwrap(), sets.stdout)
     };
     let (model, expected) = sets("npz");

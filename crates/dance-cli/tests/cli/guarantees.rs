@@ -99,13 +99,9 @@ fn sets_with_a_new_label() {
     let (data, model) = (at("points.csv"), at("m.dance"));
     let fit = ["fit", &data, "-o", &model, "--split", "0.3,0.3,0.4", "--test-out", &at("t.csv"), "--json"];
     let report = run(&[&fit[..], &QUICK, &["--new-labels"]].concat()).success().json();
-    assert!(
-        report["guarantee"].as_str().unwrap().contains("a new label is in a set that says so"),
-        "{report}"
-    );
+    assert!(report["guarantee"].as_str().unwrap().contains("a new label is in a set that says so"), "{report}");
     let sets = run(&["predict", &model, &at("t.csv"), "--alpha", "0.4"]).success();
-    let answers: Vec<serde_json::Value> =
-        sets.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answers: Vec<serde_json::Value> = sets.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(answers.iter().all(|answer| answer["new_label"].is_boolean()));
     // The new label is a column of tables, and counts as a label of the set in `evaluate`.
     run(&["predict", &model, &at("t.csv"), "--alpha", "0.4", "-o", &at("s.csv")]).success();

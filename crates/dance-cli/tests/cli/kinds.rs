@@ -32,8 +32,7 @@ fn integer_labels_and_ids_stay_integers() {
     let (kind, ids) = array(&at("t.npz"), "ids");
     assert!(kind == "<i8" && ids.iter().all(|id| (1000..1090).contains(id)), "{kind} {ids:?}");
 
-    let expected =
-        run(&["predict", &model, &at("t.npz"), "--include", "neighbors", "--alpha", "0.2"]).success();
+    let expected = run(&["predict", &model, &at("t.npz"), "--include", "neighbors", "--alpha", "0.2"]).success();
     for answer in lines(&expected) {
         assert!(answer["prediction"].is_i64() && answer["id"].is_i64(), "{answer}");
         assert!(answer["set"].as_array().unwrap().iter().all(Value::is_i64), "{answer}");
@@ -41,8 +40,7 @@ fn integer_labels_and_ids_stay_integers() {
         assert!(named, "{answer}");
     }
     for test in ["t.csv", "t.parquet", "t.jsonl"] {
-        let found =
-            run(&["predict", &model, &at(test), "--include", "neighbors", "--alpha", "0.2"]).success();
+        let found = run(&["predict", &model, &at(test), "--include", "neighbors", "--alpha", "0.2"]).success();
         assert_eq!(found.stdout, expected.stdout, "{test}");
         run(&["evaluate", &model, &at(test), "--alpha", "0.2"]).success();
     }
@@ -125,11 +123,7 @@ fn names_of_several_lines_stay_within_theirs() {
     );
     fit_toy(&data, &model, &[]).success();
     let ran = run(&["explain", &model, &data, "--row", "4"]).success();
-    assert!(
-        ran.stdout.contains("row 4: p\\t\\n4\n") && ran.stdout.contains("  class\\n1 "),
-        "{}",
-        ran.stdout
-    );
+    assert!(ran.stdout.contains("row 4: p\\t\\n4\n") && ran.stdout.contains("  class\\n1 "), "{}", ran.stdout);
     for arguments in [&["inspect", &data][..], &["inspect", &model]] {
         assert!(run(arguments).success().stdout.contains("class\\n0"));
     }

@@ -179,9 +179,8 @@ impl Ran {
 /// Writes points in three clusters to a .csv or .jsonl file, with the labels and ids that the functions return.
 fn toy(path: &str, rows: usize, label: impl Fn(usize) -> String, id: impl Fn(usize) -> String) {
     let line = |row: usize| {
-        let numbers = (0..4).map(|at| {
-            f64::from(u8::from(row % 3 == at)) * 5.0 + ((row * 7 + at * 3) % 11) as f64 / 9.0 + 0.1
-        });
+        let numbers =
+            (0..4).map(|at| f64::from(u8::from(row % 3 == at)) * 5.0 + ((row * 7 + at * 3) % 11) as f64 / 9.0 + 0.1);
         let numbers: Vec<f64> = numbers.collect();
         if path.ends_with("jsonl") {
             format!("{{\"embedding\":{numbers:?},\"label\":{},\"id\":{}}}\n", label(row), id(row))
@@ -206,8 +205,7 @@ fn fit_toy(data: &str, model: &str, extra: &[&str]) -> Ran {
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
-    let mut names: Vec<_> =
-        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }

@@ -8,12 +8,8 @@ use serde_json::Value;
 use super::{Ran, command, fit_toy, names, run, scratch, shared, toy};
 
 fn with_input(arguments: &[&str], input: &[u8]) -> Ran {
-    let mut child = command(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        command(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_owned();
     let writer = std::thread::spawn(move || {
@@ -49,21 +45,18 @@ fn every_format_comes_through_a_pipe() {
     }
     with_input(&["fit", "-", "-o", &at("m")], b"x").fails(&["has no known extension", "--format"]);
     with_input(&["fit", "-", "-o", &at("m"), "--format", "npz"], b"").fails(&["stdin", "0 bytes"]);
-    with_input(&["fit", "-", "-o", &at("m"), "--format", "csv", "--calibration-data", "-"], b"x")
-        .fails(&["once"]);
+    with_input(&["fit", "-", "-o", &at("m"), "--format", "csv", "--calibration-data", "-"], b"x").fails(&["once"]);
     run(&["fit", &small, "-o", &at("m"), "--format", "xls"]).fails(&["npz, npy, safetensors"]);
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn what_a_shell_puts_in_the_place_of_a_file() {
-    let (program, model, small) =
-        (super::binary().display().to_string(), shared("model"), shared("small.csv"));
+    let (program, model, small) = (super::binary().display().to_string(), shared("model"), shared("small.csv"));
     let script = format!("'{program}' predict '{model}' <(cat '{small}') --format csv");
     let Ok(output) = std::process::Command::new("bash").args(["-c", &script]).output() else { return };
     assert_eq!(Ran::new(output).success().stdout, run(&["predict", &model, &small]).success().stdout);
-    run(&["inspect", "/dev/zero", "--format", "csv"])
-        .fails(&["/dev/zero", "neither a regular file nor a pipe"]);
+    run(&["inspect", "/dev/zero", "--format", "csv"]).fails(&["/dev/zero", "neither a regular file nor a pipe"]);
 }
 
 #[test]
@@ -75,10 +68,7 @@ fn json_lines_wherever_a_file_is_read_and_every_format_from_them() {
     }
     fit_toy(&lines, &at("m"), &[]).success();
     fit_toy(&table, &at("m2"), &[]).success();
-    assert!(
-        std::fs::read(at("m")).unwrap() == std::fs::read(at("m2")).unwrap(),
-        "the same data, the same model"
-    );
+    assert!(std::fs::read(at("m")).unwrap() == std::fs::read(at("m2")).unwrap(), "the same data, the same model");
     for arguments in [
         &["evaluate", &at("m"), &lines, "--alpha", "0.2"][..],
         &["explain", &at("m"), &lines, "--row", "0"],
@@ -95,12 +85,10 @@ fn json_lines_wherever_a_file_is_read_and_every_format_from_them() {
         assert!(std::fs::read(ours).unwrap() == std::fs::read(theirs).unwrap(), "{extension}");
     }
     let bad = std::fs::read(&lines).unwrap();
-    let ran =
-        with_input(&["predict", &at("m"), "-", "-o", &at("bad.csv")], &[&bad[..], b"nonsense\n"].concat());
+    let ran = with_input(&["predict", &at("m"), "-", "-o", &at("bad.csv")], &[&bad[..], b"nonsense\n"].concat());
     ran.fails(&["stdin: line 91: not JSON: expected ident at character 2"]);
     assert!(!std::fs::exists(at("bad.csv")).unwrap());
-    let report =
-        |name: &str| ["predict", &at("m"), "-", "-o", &at(name), "--on-error", "report"].map(str::to_owned);
+    let report = |name: &str| ["predict", &at("m"), "-", "-o", &at(name), "--on-error", "report"].map(str::to_owned);
     let told = |name: &str, input: &[u8]| with_input(&report(name).each_ref().map(String::as_str), input);
     told("bad.npz", b"").fails(&[".jsonl, .csv, .parquet or `-`"]);
     told("bad.csv", &[&bad[..], b"nonsense\n"].concat()).code(1);
@@ -144,8 +132,7 @@ fn several_levels_side_by_side() {
         assert_eq!(pair, [high[row].clone(), low[row].clone()]);
     }
     let out = at("sets.csv");
-    let report =
-        run(&["predict", &model, &test, "--alpha", "0.2,0.05", "-o", &out, "--json"]).success().json();
+    let report = run(&["predict", &model, &test, "--alpha", "0.2,0.05", "-o", &out, "--json"]).success().json();
     assert_eq!((&report["rows"], &report["levels"][1]["alpha"]), (&Value::from(96), &Value::from(0.05)));
     assert_eq!(std::fs::read_to_string(out).unwrap().lines().count(), 1 + 2 * 96);
     run(&["predict", &model, &test, "--alpha", "0.1,0.1"]).fails(&["given twice"]);

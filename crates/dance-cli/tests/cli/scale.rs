@@ -64,10 +64,7 @@ fn one_that_fails_does_not_stop_the_others_and_resuming_does_the_rest() {
     let told = with(&["0.1", "--resume"]).success();
     assert!(told.stderr.contains("1 files answered, 49 skipped, 0 failed"), "{}", told.stderr);
     assert_eq!(fs::metadata(at("sets/odd/part-01.parquet")).unwrap().modified().unwrap(), before);
-    assert_eq!(
-        fs::read(at("sets/odd/part-03.parquet")).unwrap(),
-        fs::read(at("sets/odd/part-01.parquet")).unwrap()
-    );
+    assert_eq!(fs::read(at("sets/odd/part-03.parquet")).unwrap(), fs::read(at("sets/odd/part-01.parquet")).unwrap());
     // An input that is newer than its answers is answered again.
     fs::write(at("parts/even/part-00.parquet"), &whole).unwrap();
     let told = with(&["0.1", "--resume"]).success();
@@ -85,8 +82,7 @@ fn a_file_in_blocks_gives_what_it_gives_whole() {
     run(&["predict", &shared("model"), &shared("small.npz"), "-o", &at("other.csv"), "-q"]).success();
     assert_eq!(fs::read(at("sets.csv")).unwrap(), fs::read(at("other.csv")).unwrap());
     for format in ["parquet", "npz", "jsonl"] {
-        run(&["predict", &shared("model"), &shared("small.parquet"), "-o", &at(&format!("sets.{format}"))])
-            .success();
+        run(&["predict", &shared("model"), &shared("small.parquet"), "-o", &at(&format!("sets.{format}"))]).success();
     }
     let lines = fs::read_to_string(at("sets.jsonl")).unwrap();
     let stdout = run(&["predict", &shared("model"), &shared("small.csv"), "-q"]).success().stdout;
@@ -116,12 +112,10 @@ fn a_row_of_parquet_that_is_no_point_costs_itself_where_that_is_asked_for() {
     predict(&[]).fails(&["rows.parquet", "`embedding`", "row 1"]);
     let told = predict(&["--on-error", "report", "--alpha", "0.1,0.05"]).code(1);
     assert!(told.stderr.contains("4 rows were invalid"), "{}", told.stderr);
-    let answers: Vec<serde_json::Value> =
-        told.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answers: Vec<serde_json::Value> = told.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let rows: Vec<u64> = answers.iter().map(|answer| answer["row"].as_u64().unwrap()).collect();
     assert_eq!(rows, [0, 0, 1, 2, 3, 4, 5, 5]);
-    let words =
-        ["is null", "1 numbers, but the model was fitted with 384", "number 0 is NaN", "no direction"];
+    let words = ["is null", "1 numbers, but the model was fitted with 384", "number 0 is NaN", "no direction"];
     for (answer, words) in answers[2..6].iter().zip(words) {
         assert!(answer["error"].as_str().unwrap().contains(words), "{answer}");
         assert!(answer["set"].is_null() && answer["id"].as_str().unwrap().starts_with('p'), "{answer}");
@@ -132,9 +126,7 @@ fn a_row_of_parquet_that_is_no_point_costs_itself_where_that_is_asked_for() {
     // As a table: an answer or an error, in every row.
     predict(&["--on-error", "report", "-o", &at("sets.parquet")]).code(1);
     let fields = ParquetFields::open(Path::new(&at("sets.parquet"))).unwrap();
-    for (name, there) in
-        [("prediction", [0, 5].as_slice()), ("error", &[1, 2, 3, 4]), ("id", &[0, 1, 2, 3, 4, 5])]
-    {
+    for (name, there) in [("prediction", [0, 5].as_slice()), ("error", &[1, 2, 3, 4]), ("id", &[0, 1, 2, 3, 4, 5])] {
         let found: Vec<usize> = (0..6).filter(|&row| fields.read(name).unwrap()[row].is_some()).collect();
         assert_eq!(found, there, "{name}");
     }
@@ -147,13 +139,9 @@ fn a_row_of_parquet_that_is_no_point_costs_itself_where_that_is_asked_for() {
     for name in ["a", "b"] {
         fs::copy(at("rows.parquet"), format!("{folder}/{name}.parquet")).unwrap();
     }
-    let all =
-        ["predict", &shared("model"), &folder, "-o", &at("sets/*.jsonl"), "--on-error", "report", "--json"];
+    let all = ["predict", &shared("model"), &folder, "-o", &at("sets/*.jsonl"), "--on-error", "report", "--json"];
     let told: serde_json::Value = serde_json::from_str(&run(&all).code(1).stdout).unwrap();
-    assert_eq!(
-        (&told["rows"], &told["bad_rows"], &told["files"]["answered"]),
-        (&4.into(), &8.into(), &2.into())
-    );
+    assert_eq!((&told["rows"], &told["bad_rows"], &told["files"]["answered"]), (&4.into(), &8.into(), &2.into()));
 }
 
 #[test]
@@ -193,8 +181,7 @@ fn fitting_and_judging_read_folders_and_samples_of_them() {
     let (_folder, at) = scratch();
     parts(&at("parts"), 2);
     let fit = |data: &str, out: &str, rest: &[&str]| {
-        let base =
-            ["fit", data, "-o", out, "--evaluations", "1", "--rounds", "0", "--json", "--unlabelled", ""];
+        let base = ["fit", data, "-o", out, "--evaluations", "1", "--rounds", "0", "--json", "--unlabelled", ""];
         let told = run(&[&base[..], rest].concat()).success();
         serde_json::from_str::<serde_json::Value>(&told.stdout).unwrap()
     };

@@ -11,21 +11,14 @@ use super::{run, scratch, shared};
 
 /// Returns the points of the shared test file, and their answers by `dance predict`.
 fn points() -> (Vec<Value>, Vec<Value>) {
-    let sets = run(&[
-        "predict",
-        &shared("model"),
-        &shared("test.npz"),
-        "--include",
-        "p-values,probabilities,neighbors",
-    ])
-    .success();
+    let sets =
+        run(&["predict", &shared("model"), &shared("test.npz"), "--include", "p-values,probabilities,neighbors"])
+            .success();
     let expected = sets.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let table = dance::data::io::read(shared("test.npz"), &Default::default()).unwrap();
     let rows = table.embeddings();
     let points = (0..rows.rows())
-        .map(
-            |row| json!({ "id": table.ids.as_ref().map(|ids| ids[row].clone()), "embedding": rows.row(row) }),
-        )
+        .map(|row| json!({ "id": table.ids.as_ref().map(|ids| ids[row].clone()), "embedding": rows.row(row) }))
         .collect();
     (points, expected)
 }
@@ -49,10 +42,7 @@ fn single_requests_one_batch_and_the_command_agree() {
     assert_eq!(all["answers"].as_array().unwrap(), &expected);
     for (point, expected) in points.iter().zip(&expected).take(10) {
         let one = server
-            .post(
-                "/v1/predict",
-                &json!({ "embedding": point["embedding"], "id": point["id"], "include": include }),
-            )
+            .post("/v1/predict", &json!({ "embedding": point["embedding"], "id": point["id"], "include": include }))
             .json();
         let batch = server.post("/v1/predict", &json!({ "points": [point], "include": include })).json();
         assert_eq!(one, batch);
@@ -65,16 +55,14 @@ fn single_requests_one_batch_and_the_command_agree() {
         for (point, expected) in points.iter().zip(&expected) {
             let (server, include) = (&server, &include);
             scope.spawn(move || {
-                let answer =
-                    server.post("/v1/predict", &json!({ "points": [point], "include": include })).json();
+                let answer = server.post("/v1/predict", &json!({ "points": [point], "include": include })).json();
                 assert_eq!(answer["answers"][0]["set"], expected["set"]);
                 assert_eq!(answer["answers"][0]["p_values"], expected["p_values"]);
             });
         }
     });
     let two = server.post("/v1/predict", &json!({ "points": points[..2], "alpha": [0.3, 0.1] })).json();
-    let alphas: Vec<&Value> =
-        two["answers"].as_array().unwrap().iter().map(|answer| &answer["alpha"]).collect();
+    let alphas: Vec<&Value> = two["answers"].as_array().unwrap().iter().map(|answer| &answer["alpha"]).collect();
     assert_eq!(alphas, [0.3, 0.1, 0.3, 0.1]);
     assert_eq!(two["answers"][3]["set"], expected[1]["set"]);
 }
@@ -134,12 +122,10 @@ fn labels_survive_a_kill_and_only_random_points_recalibrate() {
         server.post("/v1/labels", &json!({ "provenance": provenance, "labels": labels }))
     };
     let page = server.get("/v1/points").json();
-    let audit: Vec<u64> =
-        page["audit"].as_array().unwrap().iter().map(|place| place.as_u64().unwrap()).collect();
+    let audit: Vec<u64> = page["audit"].as_array().unwrap().iter().map(|place| place.as_u64().unwrap()).collect();
     let other = (0..=audit.len() as u64).find(|place| !audit.contains(place)).unwrap();
     let of = |place: u64| page["labels"][place as usize].clone();
-    let audited: Vec<Value> =
-        audit.iter().map(|&place| json!({ "point": place, "label": of(place) })).collect();
+    let audited: Vec<Value> = audit.iter().map(|&place| json!({ "point": place, "label": of(place) })).collect();
     assert_eq!(label(&server, "random", audited.into()).json()["recorded"], audit.len());
     // An invalid row is refused alone; a request without a valid row is refused.
     let wrong = json!([{ "point": audit[0], "label": 7 }, 3, { "label": "x" }]);
@@ -219,8 +205,7 @@ fn a_full_disk_costs_labels_and_no_answer() {
     }
     let (points, _) = points();
     let (_folder, server) = serve_model(&["--journal", "/dev/full"]);
-    let body =
-        json!({ "provenance": "random", "labels": [{ "embedding": points[0]["embedding"], "label": "x" }] });
+    let body = json!({ "provenance": "random", "labels": [{ "embedding": points[0]["embedding"], "label": "x" }] });
     let refused = server.post("/v1/labels", &body);
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
     assert_eq!(server.get("/healthz").json()["status"], "degraded");
@@ -324,9 +309,7 @@ fn keys_hosts_and_open_doors() {
     ]);
     let server = Serving::start(&[&at("model"), "--api-key-file", &at("keys")]);
     let asked = |headers: &str| {
-        server.send(
-            format!("GET /v1/model HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n").as_bytes(),
-        )
+        server.send(format!("GET /v1/model HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n").as_bytes())
     };
     let refused = asked("");
     assert_eq!((refused.status, refused.header("www-authenticate")), (401, Some("Bearer")));
@@ -339,9 +322,7 @@ fn keys_hosts_and_open_doors() {
     // Without keys, only this machine's own names are answered to.
     let (_folder, server) = serve_model(&[]);
     let asked = |host: &str| {
-        server
-            .send(format!("GET /v1/model HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes())
-            .status
+        server.send(format!("GET /v1/model HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes()).status
     };
     assert_eq!(
         ["localhost", "127.0.0.1:8080", "[::1]:80", "evil.example", "localhost.evil.example:80"].map(asked),

@@ -10,8 +10,7 @@ use super::{Ran, command, piped, run, shared};
 fn lines(rows: usize) -> String {
     let path = shared("small.npz");
     let data = dance::data::io::read(&path, &dance::data::io::ReadOptions::default()).unwrap();
-    let line =
-        |row: usize| serde_json::json!({ "embedding": data.embeddings().row(row), "id": row }).to_string();
+    let line = |row: usize| serde_json::json!({ "embedding": data.embeddings().row(row), "id": row }).to_string();
     (0..rows).map(|row| line(row % data.embeddings().rows()) + "\n").collect()
 }
 
@@ -22,8 +21,7 @@ fn a_stream_gives_the_sets_of_the_file() {
     let whole = run(&["predict", &model, &shared("small.npz")]).success();
     assert_eq!(streamed.stdout.lines().count(), 480);
     for (streamed, whole) in streamed.stdout.lines().zip(whole.stdout.lines()) {
-        let [streamed, whole] =
-            [streamed, whole].map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let [streamed, whole] = [streamed, whole].map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
         assert_eq!(streamed["id"], streamed["row"], "a number stays a number");
         assert_eq!((&streamed["set"], &streamed["row"]), (&whole["set"], &whole["row"]));
     }
@@ -85,11 +83,7 @@ fn a_bad_line_is_named() {
     let model = shared("model");
     let good = lines(1);
     let ran = piped(&["predict", &model, "-"], &format!("{good}[1,2]\n")).code(2);
-    assert!(
-        ran.stderr.contains("stdin: line 2: 2 numbers, but the model was fitted with 384"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("stdin: line 2: 2 numbers, but the model was fitted with 384"), "{}", ran.stderr);
     assert!(piped(&["predict", &model, "-"], "{\"id\":1}\n").code(2).stderr.contains("line 1: must be"));
     assert!(piped(&["predict", &model, "-"], "nonsense\n").code(2).stderr.contains("line 1: not JSON"));
     assert_eq!(piped(&["predict", &model, "-"], "").success().stdout, "");
@@ -105,8 +99,7 @@ fn a_stream_goes_on_behind_a_bad_line() {
     let text = [good[0], "nonsense", good[1], &zeros, "", "[1,2]", good[2]].join("\n") + "\n";
     let ran = piped(&["predict", &model, "-", "--on-error", "report"], &text).code(1);
     assert!(ran.stderr.contains("3 rows were invalid"), "{}", ran.stderr);
-    let answers: Vec<serde_json::Value> =
-        ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answers: Vec<serde_json::Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let rows: Vec<(u64, bool)> =
         answers.iter().map(|answer| (answer["row"].as_u64().unwrap(), answer["error"].is_string())).collect();
     assert_eq!(rows, [(0, false), (1, true), (2, false), (3, true), (4, true), (5, false)]);
@@ -149,9 +142,7 @@ fn a_closed_pipe_is_no_error() {
 fn a_full_stdout_is_an_error() {
     let full = || File::options().write(true).open("/dev/full").unwrap();
     let (model, test) = (shared("model"), shared("test.npz"));
-    for arguments in
-        [&["predict", &model, &test][..], &["evaluate", &model, &test], &["inspect", &model], &["man"]]
-    {
+    for arguments in [&["predict", &model, &test][..], &["evaluate", &model, &test], &["inspect", &model], &["man"]] {
         let output = command(arguments).stdout(full()).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("No space left"), "{arguments:?}");

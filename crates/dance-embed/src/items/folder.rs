@@ -8,8 +8,7 @@ use dance::{Error, Result};
 use super::{Content, Items, Modality};
 
 /// The endings of picture files.
-const ENDINGS: [&str; 12] =
-    ["jpg", "jpeg", "jpe", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "pbm"];
+const ENDINGS: [&str; 12] = ["jpg", "jpeg", "jpe", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "pbm"];
 
 /// The deepest level of sub-folders. It ends links that lead back into their own folder.
 const DEEPEST: usize = 32;
@@ -50,8 +49,7 @@ pub(super) fn read(folder: &Path) -> Result<Items> {
              all out of them",
         ));
     }
-    let name =
-        |path: &PathBuf| path.strip_prefix(folder).unwrap_or(path).to_string_lossy().replace('\\', "/");
+    let name = |path: &PathBuf| path.strip_prefix(folder).unwrap_or(path).to_string_lossy().replace('\\', "/");
     items.ids = pictures.iter().map(name).collect();
     items.labels = (!labels.is_empty()).then_some(labels);
     items.contents = pictures.into_iter().map(Content::File).collect();

@@ -26,9 +26,8 @@ pub(super) fn lines(path: &Path) -> Result<Items> {
 
 /// Reads the columns `path` or `text`, `label` and `id` of a table.
 pub(super) fn table(path: &Path, delimiter: u8) -> Result<Items> {
-    let wrong = |error: csv::Error| {
-        Error::format(path, format!("{error}; quote cells that hold separators or line breaks"))
-    };
+    let wrong =
+        |error: csv::Error| Error::format(path, format!("{error}; quote cells that hold separators or line breaks"));
     let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_path(path).map_err(wrong)?;
     let header = reader.headers().map_err(wrong)?.clone();
     let column = |name: &str| header.iter().position(|found| found.trim_start_matches('\u{feff}') == name);
@@ -42,12 +41,7 @@ pub(super) fn table(path: &Path, delimiter: u8) -> Result<Items> {
         let cell = |column: Option<usize>| column.and_then(|column| record.get(column)).map(str::to_owned);
         places.push(record.position().map_or(0, csv::Position::line));
         let there = |cell: Option<String>| cell.filter(|cell| !cell.is_empty());
-        rows.push(Row {
-            path: there(cell(picture)),
-            text: there(cell(text)),
-            label: cell(label),
-            id: cell(id),
-        });
+        rows.push(Row { path: there(cell(picture)), text: there(cell(text)), label: cell(label), id: cell(id) });
     }
     of_rows(path, rows, |row| format!("line {}", places[row]))
 }
@@ -60,12 +54,9 @@ pub(super) fn json_lines(path: &Path) -> Result<Items> {
             return Ok(());
         }
         let wrong = |problem: String| Error::format(path, format!("line {number}: {problem}"));
-        let value: Value =
-            serde_json::from_str(line).map_err(|error| wrong(format!("is not JSON: {error}")))?;
+        let value: Value = serde_json::from_str(line).map_err(|error| wrong(format!("is not JSON: {error}")))?;
         if !value.is_object() {
-            return Err(wrong(
-                "is not an object; {\"path\": …, \"label\": …} or {\"text\": …} is needed".into(),
-            ));
+            return Err(wrong("is not an object; {\"path\": …, \"label\": …} or {\"text\": …} is needed".into()));
         }
         let field = |key: &str| match value.get(key) {
             None | Some(Value::Null) => Ok(None),
@@ -74,12 +65,7 @@ pub(super) fn json_lines(path: &Path) -> Result<Items> {
             Some(Value::Bool(bit)) if key == "label" => Ok(Some(u8::from(*bit).to_string())),
             Some(other) => Err(wrong(format!("`{key}` is {other}; a string is needed"))),
         };
-        rows.push(Row {
-            path: field("path")?,
-            text: field("text")?,
-            label: field("label")?,
-            id: field("id")?,
-        });
+        rows.push(Row { path: field("path")?, text: field("text")?, label: field("label")?, id: field("id")? });
         places.push(number);
         Ok(())
     })?;
@@ -106,9 +92,8 @@ fn each_line(path: &Path, mut take: impl FnMut(usize, &str) -> Result<()>) -> Re
         if bytes.len() > LONGEST_LINE {
             return Err(Error::format(path, format!("line {number}: is longer than {LONGEST_LINE} bytes")));
         }
-        let text = std::str::from_utf8(&bytes).map_err(|_| {
-            Error::format(path, format!("line {number}: is not UTF-8 text; save the file as UTF-8"))
-        })?;
+        let text = std::str::from_utf8(&bytes)
+            .map_err(|_| Error::format(path, format!("line {number}: is not UTF-8 text; save the file as UTF-8")))?;
         let text = if number == 1 { text.trim_start_matches('\u{feff}') } else { text };
         take(number, text.trim_end_matches(['\r', '\n']))?;
     }

@@ -84,10 +84,7 @@ impl Items {
             "parquet" => parquet::read(path)?,
             #[cfg(not(feature = "parquet"))]
             "parquet" => {
-                return Err(Error::format(
-                    path,
-                    "this build cannot read Parquet; build with the feature `parquet`",
-                ));
+                return Err(Error::format(path, "this build cannot read Parquet; build with the feature `parquet`"));
             }
             _ => {
                 return Err(Error::format(
@@ -146,10 +143,7 @@ fn of_rows(path: &Path, rows: Vec<Row>, place: impl Fn(usize) -> String) -> Resu
             (Some(picture), None) if pictures => (Content::File(folder.join(&picture)), picture),
             (None, Some(text)) if !pictures => (Content::Text(text.clone()), text),
             _ => {
-                return Err(wrong(
-                    place,
-                    if pictures { "has no `path`" } else { "has no `text`, and no `path`" },
-                ));
+                return Err(wrong(place, if pictures { "has no `path`" } else { "has no `text`, and no `path`" }));
             }
         };
         // A label for every row, or for none.
@@ -160,10 +154,7 @@ fn of_rows(path: &Path, rows: Vec<Row>, place: impl Fn(usize) -> String) -> Resu
                 return Err(wrong(place, "has no `label`, and others have; label all of them or none"));
             }
             (None, Some(_)) => {
-                return Err(wrong(
-                    place,
-                    "has a `label`, and those before have none; label all of them or none",
-                ));
+                return Err(wrong(place, "has a `label`, and those before have none; label all of them or none"));
             }
         }
         items.contents.push(content);

@@ -19,8 +19,7 @@ pub(super) fn read(path: &Path) -> Result<Items> {
             return Ok(None);
         }
         let text = |(row, value): (usize, Option<Vec<u8>>)| {
-            let wrong =
-                |_| Error::format(path, format!("`{name}` is not UTF-8 text at row {row}; save strings"));
+            let wrong = |_| Error::format(path, format!("`{name}` is not UTF-8 text at row {row}; save strings"));
             value.map(String::from_utf8).transpose().map_err(wrong)
         };
         fields.read(name)?.into_iter().enumerate().map(text).collect::<Result<_>>().map(Some)
@@ -35,9 +34,8 @@ pub(super) fn read(path: &Path) -> Result<Items> {
             return Err(Error::MissingKey { path: path.to_owned(), key: "image".into(), found: names, help });
         }
         let count = [&pictures, &words].into_iter().flatten().map(Vec::len).max().unwrap_or(0);
-        let at = |column: &Option<Vec<Option<String>>>, row: usize| {
-            column.as_ref().and_then(|column| column[row].clone())
-        };
+        let at =
+            |column: &Option<Vec<Option<String>>>, row: usize| column.as_ref().and_then(|column| column[row].clone());
         let rows = (0..count).map(|row| Row {
             path: at(&pictures, row),
             text: at(&words, row),
@@ -64,9 +62,8 @@ pub(super) fn read(path: &Path) -> Result<Items> {
     let labels = labels
         .map(|labels| {
             let label = |(row, label): (usize, Option<String>)| {
-                label.ok_or_else(|| {
-                    Error::format(path, format!("`label` is null at row {row}; label all rows or none"))
-                })
+                label
+                    .ok_or_else(|| Error::format(path, format!("`label` is null at row {row}; label all rows or none")))
             };
             labels.into_iter().enumerate().map(label).collect::<Result<Vec<_>>>()
         })

@@ -21,8 +21,7 @@ pub fn decode(bytes: &[u8]) -> Result<Picture, String> {
     if bytes.is_empty() {
         return Err("is empty (0 bytes)".into());
     }
-    let reader =
-        ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(|error| error.to_string())?;
+    let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(|error| error.to_string())?;
     let format = reader.format();
     if format.is_none() {
         return Err("is no picture that can be read (JPEG, PNG, WebP, GIF, BMP, TIFF, PNM)".into());
@@ -35,9 +34,7 @@ pub fn decode(bytes: &[u8]) -> Result<Picture, String> {
         return Err(format!("has no pixels ({width} × {height})"));
     }
     if pixels > MOST_PIXELS {
-        return Err(format!(
-            "has {width} × {height} pixels, more than {MOST_PIXELS}: refused before it is unpacked"
-        ));
+        return Err(format!("has {width} × {height} pixels, more than {MOST_PIXELS}: refused before it is unpacked"));
     }
     let mut limits = Limits::default();
     limits.max_alloc = Some(MOST_MEMORY);
@@ -57,9 +54,7 @@ pub fn decode(bytes: &[u8]) -> Result<Picture, String> {
 /// Describes an error in one line.
 fn describe(error: ImageError) -> String {
     match error {
-        ImageError::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-            "ends too early".into()
-        }
+        ImageError::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => "ends too early".into(),
         ImageError::Unsupported(error) => format!("is a picture of a kind that cannot be read: {error}"),
         error => format!("cannot be decoded: {error}"),
     }
@@ -71,17 +66,13 @@ fn rgb(image: DynamicImage) -> Vec<u8> {
     let upper = |value: u16| (value >> 8) as u8;
     match image {
         DynamicImage::ImageRgb8(image) => image.into_raw(),
-        DynamicImage::ImageLuma8(image) => {
-            image.into_raw().into_iter().flat_map(|value| [value; 3]).collect()
-        }
+        DynamicImage::ImageLuma8(image) => image.into_raw().into_iter().flat_map(|value| [value; 3]).collect(),
         DynamicImage::ImageLumaA8(image) => image.pixels().flat_map(|pixel| [pixel.0[0]; 3]).collect(),
         DynamicImage::ImageRgba8(image) => {
             image.pixels().flat_map(|pixel| [pixel.0[0], pixel.0[1], pixel.0[2]]).collect()
         }
         DynamicImage::ImageLuma16(image) => image.pixels().flat_map(|pixel| [upper(pixel.0[0]); 3]).collect(),
-        DynamicImage::ImageLumaA16(image) => {
-            image.pixels().flat_map(|pixel| [upper(pixel.0[0]); 3]).collect()
-        }
+        DynamicImage::ImageLumaA16(image) => image.pixels().flat_map(|pixel| [upper(pixel.0[0]); 3]).collect(),
         DynamicImage::ImageRgb16(image) => image.into_raw().into_iter().map(upper).collect(),
         DynamicImage::ImageRgba16(image) => {
             image.pixels().flat_map(|pixel| [pixel.0[0], pixel.0[1], pixel.0[2]].map(upper)).collect()

@@ -31,16 +31,9 @@ pub enum Filter {
 impl Filter {
     /// Returns the filter with this number in Pillow and in `preprocessor_config.json`.
     pub fn of_number(number: u64) -> Option<Self> {
-        [
-            None,
-            Some(Self::Lanczos),
-            Some(Self::Bilinear),
-            Some(Self::Bicubic),
-            Some(Self::Box),
-            Some(Self::Hamming),
-        ]
-        .get(usize::try_from(number).ok()?)
-        .copied()?
+        [None, Some(Self::Lanczos), Some(Self::Bilinear), Some(Self::Bicubic), Some(Self::Box), Some(Self::Hamming)]
+            .get(usize::try_from(number).ok()?)
+            .copied()?
     }
 
     fn support(self) -> f64 {
@@ -92,8 +85,7 @@ fn taps(input: usize, output: usize, filter: Filter) -> Vec<Taps> {
         let center = (place as f64 + 0.5) * scale;
         let first = (center - support + 0.5).max(0.0) as usize;
         let end = ((center + support + 0.5) as usize).min(input);
-        let weights: Vec<f64> =
-            (first..end).map(|x| filter.weight((x as f64 - center + 0.5) * (1.0 / wide))).collect();
+        let weights: Vec<f64> = (first..end).map(|x| filter.weight((x as f64 - center + 0.5) * (1.0 / wide))).collect();
         let sum: f64 = weights.iter().sum();
         let whole = |weight: f64| {
             let share = if sum == 0.0 { weight } else { weight / sum };

@@ -30,9 +30,7 @@ pub(crate) fn arrays(prefix: &str) -> Vec<(String, Array)> {
     for place in 0..archive.len() {
         let mut entry = archive.by_index(place).unwrap();
         let name = entry.name().unwrap().into_owned();
-        let Some(rest) =
-            name.strip_suffix(".npy").and_then(|name| name.strip_prefix(prefix)).map(str::to_owned)
-        else {
+        let Some(rest) = name.strip_suffix(".npy").and_then(|name| name.strip_prefix(prefix)).map(str::to_owned) else {
             continue;
         };
         let mut bytes = Vec::new();

@@ -86,20 +86,12 @@ fn a_hub_that_does_not_help_is_named() {
     let context = Context::new(1).unwrap();
     let ask = |manner, file: &str| hub(manner, cache.path()).0.file(REPOSITORY, file, true, &context);
     refused(ask(Manner::Good, "none.json"), &["has no none.json"]);
-    assert_eq!(
-        hub(Manner::Good, cache.path()).0.file(REPOSITORY, "none.json", false, &context).unwrap(),
-        None
-    );
+    assert_eq!(hub(Manner::Good, cache.path()).0.file(REPOSITORY, "none.json", false, &context).unwrap(), None);
     refused(ask(Manner::Forbids, "config.json"), &["HF_TOKEN"]);
     refused(ask(Manner::Fails, "config.json"), &["503"]);
     refused(ask(Manner::Circles, "config.json"), &["points elsewhere"]);
     refused(ask(Manner::Foreign, "config.json"), &["no commit", "HF_ENDPOINT"]);
-    let nobody = Hub {
-        endpoint: "http://127.0.0.1:9".into(),
-        cache: cache.path().into(),
-        token: None,
-        offline: false,
-    };
+    let nobody = Hub { endpoint: "http://127.0.0.1:9".into(), cache: cache.path().into(), token: None, offline: false };
     refused(nobody.file(REPOSITORY, "config.json", true, &context), &["cannot be reached", "HF_ENDPOINT"]);
 }
 

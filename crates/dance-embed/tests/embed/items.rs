@@ -18,9 +18,7 @@ fn write(folder: &Path, name: &str, contents: impl AsRef<[u8]>) -> std::path::Pa
 #[test]
 fn sub_folders_are_classes() {
     let folder = tempfile::tempdir().unwrap();
-    for name in
-        ["dog/b.JPG", "dog/deep/a.png", "cat/1.webp", "cat/.hidden.png", "cat/notes.txt", "empty/x.txt"]
-    {
+    for name in ["dog/b.JPG", "dog/deep/a.png", "cat/1.webp", "cat/.hidden.png", "cat/notes.txt", "empty/x.txt"] {
         write(folder.path(), name, "x");
     }
     let items = Items::read(folder.path()).unwrap();
@@ -56,10 +54,7 @@ fn manifests_name_pictures_or_texts() {
     let csv = write(folder.path(), "list.csv", "\u{feff}path,label,id\na.png,cat,1\n\"b,c.png\",dog,2\n");
     let items = Items::read(&csv).unwrap();
     assert_eq!(items.contents[1], Content::File(folder.path().join("b,c.png")));
-    assert_eq!(
-        (items.ids, items.labels.unwrap()),
-        (vec!["1".into(), "2".into()], vec!["cat".into(), "dog".into()])
-    );
+    assert_eq!((items.ids, items.labels.unwrap()), (vec!["1".into(), "2".into()], vec!["cat".into(), "dog".into()]));
     let tsv = write(folder.path(), "list.tsv", "text\tlabel\none\tx\ntwo\ty\n");
     assert_eq!(Items::read(&tsv).unwrap().ids, ["one", "two"]);
     let lines = write(
@@ -68,10 +63,7 @@ fn manifests_name_pictures_or_texts() {
         "{\"text\": \"é\", \"label\": 3}\n\n{\"text\": \"b\", \"label\": true, \"id\": 7}\n",
     );
     let items = Items::read(&lines).unwrap();
-    assert_eq!(
-        (items.ids, items.labels.unwrap()),
-        (vec!["é".into(), "7".into()], vec!["3".into(), "1".into()])
-    );
+    assert_eq!((items.ids, items.labels.unwrap()), (vec!["é".into(), "7".into()], vec!["3".into(), "1".into()]));
     let text = write(folder.path(), "list.txt", "one\r\n\ntwo\n");
     let items = Items::read(&text).unwrap();
     assert_eq!((items.modality, items.ids), (Modality::Texts, vec!["one".into(), "two".into()]));

@@ -15,8 +15,7 @@ fn largest_difference(one: &[u8], other: &[u8]) -> u8 {
 fn resizing_is_pillows_to_the_bit() {
     let all = arrays("resize/");
     let (_, picture) = all.iter().find(|(name, _)| name == "picture").unwrap();
-    let picture =
-        Picture { height: picture.shape[0], width: picture.shape[1], pixels: picture.bytes().to_vec() };
+    let picture = Picture { height: picture.shape[0], width: picture.shape[1], pixels: picture.bytes().to_vec() };
     let mut seen = 0;
     for (name, expected) in all.iter().filter(|(name, _)| name != "picture") {
         let (filter, size) = name.split_once('/').unwrap();
@@ -87,9 +86,6 @@ fn files_that_are_no_pictures_say_why() {
 /// As PNG defines it.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |sum, &byte| {
-        (0..8).fold(
-            sum ^ u32::from(byte),
-            |sum, _| if sum & 1 == 1 { 0xedb8_8320 ^ (sum >> 1) } else { sum >> 1 },
-        )
+        (0..8).fold(sum ^ u32::from(byte), |sum, _| if sum & 1 == 1 { 0xedb8_8320 ^ (sum >> 1) } else { sum >> 1 })
     })
 }

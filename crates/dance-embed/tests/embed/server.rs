@@ -89,21 +89,14 @@ fn answer(stream: TcpStream, files: &Files, manner: Manner, own: &str, log: &Log
     }
     if hash.len() == 64 {
         // A large file: the hub names its hash, and points to where it is.
-        let more = format!(
-            "{commit}ETag: \"pointer\"\r\nX-Linked-ETag: \"{hash}\"\r\nLocation: {own}/elsewhere/{name}\r\n"
-        );
+        let more =
+            format!("{commit}ETag: \"pointer\"\r\nX-Linked-ETag: \"{hash}\"\r\nLocation: {own}/elsewhere/{name}\r\n");
         return write!(stream, "{}{empty}", head("302 Found", &more));
     }
     send(&mut stream, contents, from, &format!("{commit}ETag: W/\"{hash}\"\r\n"), manner)
 }
 
-fn send(
-    stream: &mut TcpStream,
-    contents: &[u8],
-    from: usize,
-    more: &str,
-    manner: Manner,
-) -> std::io::Result<()> {
+fn send(stream: &mut TcpStream, contents: &[u8], from: usize, more: &str, manner: Manner) -> std::io::Result<()> {
     if from > 0 && from >= contents.len() {
         return write!(
             stream,

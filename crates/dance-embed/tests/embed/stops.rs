@@ -27,9 +27,8 @@ impl Observer for After {
 fn a_stopped_run_goes_on_and_gives_the_same() {
     let context = Context::new(2).unwrap();
     let Some(encoder) = clip(Modality::Texts, &context) else { return };
-    let texts = |more: &str| {
-        Items::texts("texts", (0..1300).map(|number| format!("text number {number}{more}")).collect())
-    };
+    let texts =
+        |more: &str| Items::texts("texts", (0..1300).map(|number| format!("text number {number}{more}")).collect());
     let folder = tempfile::tempdir().unwrap();
     let parts = folder.path().join("out.npz.parts");
     let options = EmbedOptions { skip_bad: false, parts: Some(parts.clone()) };

@@ -53,11 +53,7 @@ fn numbers_as_programs_write_them() {
         let usual = (draw.bits() as f64 / u64::MAX as f64 - 0.5) * 10f64.powi(draw.below(6) as i32 - 4);
         for double in [f64::from(single), double, usual, f64::from(usual as f32)] {
             if double.is_finite() {
-                check(&format!(
-                    "[{double}, {double:e},{},{}]",
-                    double as f32 as f64,
-                    serde_json::json!(double)
-                ));
+                check(&format!("[{double}, {double:e},{},{}]", double as f32 as f64, serde_json::json!(double)));
                 check(&format!("[{double:.7}, {double:.17}, {double:.9e}]"));
             }
         }
@@ -73,8 +69,7 @@ fn any_digits_and_exponents() {
     for _ in 0..100_000 {
         let sign = ["", "-"][draw.below(2) as usize];
         let more = draw.below(36).saturating_sub(12);
-        let whole =
-            if more == 0 { "0".to_owned() } else { format!("{}{}", 1 + draw.below(9), draw.digits(more)) };
+        let whole = if more == 0 { "0".to_owned() } else { format!("{}{}", 1 + draw.below(9), draw.digits(more)) };
         let fraction = match draw.below(3) {
             0 => String::new(),
             which => {

@@ -139,13 +139,8 @@ impl Inner {
     fn open(&mut self, path: &Path) -> Result<(), String> {
         let refused = |error: &dyn std::fmt::Display| refused(path, error);
         let mut options = OpenOptions::new();
-        let mut file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(|error| refused(&error))?;
+        let mut file =
+            options.read(true).write(true).create(true).truncate(false).open(path).map_err(|error| refused(&error))?;
         file.try_lock().map_err(|_| refused(&"another server writes this journal"))?;
         (self.entries, self.provenance, self.length) = (Vec::new(), HashMap::new(), 0);
         if file.metadata().map_err(|error| refused(&error))?.is_file() {
@@ -168,15 +163,11 @@ impl Inner {
                 return Ok(());
             }
             if line.last() != Some(&b'\n') {
-                telemetry::event(
-                    "warning",
-                    &format!("{}: line {number} has no end and is cut off", path.display()),
-                );
+                telemetry::event("warning", &format!("{}: line {number} has no end and is cut off", path.display()));
                 return Ok(());
             }
-            let entry: Entry<'_> = serde_json::from_slice(&line).map_err(|error| {
-                refused(path, &format!("line {number} is no entry of a journal: {error}"))
-            })?;
+            let entry: Entry<'_> = serde_json::from_slice(&line)
+                .map_err(|error| refused(path, &format!("line {number} is no entry of a journal: {error}")))?;
             self.remember(entry.summary());
             self.length += read as u64;
         }

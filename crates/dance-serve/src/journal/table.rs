@@ -40,9 +40,8 @@ pub fn read_drawn(path: &Path) -> Result<(Table, usize)> {
         if read == 0 || line.last() != Some(&b'\n') {
             break;
         }
-        let entry: Entry<'static> = serde_json::from_slice(&line).map_err(|error| {
-            Error::format(path, format!("line {number} is no entry of a journal: {error}"))
-        })?;
+        let entry: Entry<'static> = serde_json::from_slice(&line)
+            .map_err(|error| Error::format(path, format!("line {number} is no entry of a journal: {error}")))?;
         check_length(path, number, entries.first(), &entry)?;
         if entry.provenance == Provenance::Picked {
             picked += 1;

@@ -26,18 +26,13 @@ fn acknowledged_entries_are_read_again_and_a_line_without_an_end_is_not() {
     let journal = Journal::open(&path);
     assert!(!path.exists(), "no label, no file");
     journal
-        .append(&[
-            entry(Provenance::Random, "cat", &[1.0, 0.1]),
-            entry(Provenance::Picked, "fox", &[2.0, 3.0]),
-        ])
+        .append(&[entry(Provenance::Random, "cat", &[1.0, 0.1]), entry(Provenance::Picked, "fox", &[2.0, 3.0])])
         .unwrap();
     drop(journal);
     let whole = std::fs::read(&path).unwrap();
-    for torn in [
-        &b"{"[..],
-        b"{\"time\":\"2026-01-02T03:04:05.006Z\",\"provenance\":\"ra",
-        &whole[..whole.len() / 2 - 9],
-    ] {
+    for torn in
+        [&b"{"[..], b"{\"time\":\"2026-01-02T03:04:05.006Z\",\"provenance\":\"ra", &whole[..whole.len() / 2 - 9]]
+    {
         std::fs::write(&path, [&whole[..], torn].concat()).unwrap();
         let journal = Journal::open(&path);
         assert_eq!((labels(&journal), journal.failure()), (vec!["cat".into(), "fox".into()], None));
@@ -73,9 +68,7 @@ fn two_servers_do_not_share_a_journal() {
 fn a_full_disk_refuses_labels_with_its_error() {
     let journal = Journal::open(Path::new("/dev/full"));
     assert_eq!(journal.failure(), None);
-    assert!(
-        journal.append(&[entry(Provenance::Random, "cat", &[1.0])]).unwrap_err().contains("No space left")
-    );
+    assert!(journal.append(&[entry(Provenance::Random, "cat", &[1.0])]).unwrap_err().contains("No space left"));
     assert!(journal.failure().unwrap().contains("No space left"));
     assert!(labels(&journal).is_empty());
 }

@@ -19,11 +19,9 @@ fn valid_rows_keep_their_places_among_invalid_ones() {
 
 #[test]
 fn ids_may_be_written_with_a_decimal_point() {
-    let points =
-        read(r#"[{"embedding":[1,2],"id":7.0},{"embedding":[1,2],"id":18446744073709551615}]"#).unwrap();
+    let points = read(r#"[{"embedding":[1,2],"id":7.0},{"embedding":[1,2],"id":18446744073709551615}]"#).unwrap();
     assert_eq!(points.valid.len(), 2, "{points:?}");
-    let least =
-        r#"[{"embedding":[1,2],"id":-9223372036854775808},{"embedding":[1,2],"id":-9223372036854775809}]"#;
+    let least = r#"[{"embedding":[1,2],"id":-9223372036854775808},{"embedding":[1,2],"id":-9223372036854775809}]"#;
     assert_eq!(read(least).unwrap().valid.len(), 1);
 }
 

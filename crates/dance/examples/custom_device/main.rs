@@ -15,9 +15,9 @@ fn main() -> Result<()> {
     let mut random = Random::new(1, 1);
     let mut blobs = |n: usize| -> Result<Dataset> {
         let labels: Vec<i64> = (0..n as i64).map(|row| row % 3).collect();
-        let values = labels.iter().flat_map(|&label| {
-            [label as f64, 1.0, -label as f64].map(|c| (c + 0.6 * random.normal()) as f32)
-        });
+        let values = labels
+            .iter()
+            .flat_map(|&label| [label as f64, 1.0, -label as f64].map(|c| (c + 0.6 * random.normal()) as f32));
         let mut table = Table::new("blobs", Matrix::new(values.collect(), n, 3)?)?;
         table.labels = Some(RawLabels::Integers(labels));
         table.into_dataset()
@@ -27,16 +27,10 @@ fn main() -> Result<()> {
     config.tune.evaluations = 3;
     let mut sets = Vec::new();
     for device in [&naive::Naive as &dyn Device, &Cpu] {
-        let model =
-            Fitted::fit(device, &fit, &config, &context)?.calibrate(device, &calibration, &context)?;
+        let model = Fitted::fit(device, &fit, &config, &context)?.calibrate(device, &calibration, &context)?;
         let scored = model.score(&test.embeddings, PredictOptions::default(), &context)?;
         let prediction = model.predict(&scored, &model.decide(0.1)?);
-        println!(
-            "{}: {} labels in {} sets",
-            device.name(),
-            prediction.sets.labels().len(),
-            prediction.sets.len()
-        );
+        println!("{}: {} labels in {} sets", device.name(), prediction.sets.labels().len(), prediction.sets.len());
         sets.push(prediction.sets);
     }
     println!(

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use dance::device::{
-    AgopForm, Asked, Candidates, ClassifierHandle, Device, FitPoints, FitSession, FitSize, IndexHandle,
-    Iterate, MachineParts, Solved,
+    AgopForm, Candidates, ClassifierHandle, Device, FitPoints, FitSession, FitSize, IndexHandle, Iterate, MachineParts,
+    QueryHandle, Solved,
 };
 use dance::kernel::Kernel;
 use dance::{Context, Error, Matrix, Quality, Result, RidgeReport};
@@ -48,30 +48,13 @@ impl Device for Naive {
         8 * (train * train + (train + held_out) * (dimensions + classes)) as u64
     }
 
-    fn open_fit<'a>(
-        &self,
-        points: FitPoints<'a>,
-        _several: bool,
-        _: &Context<'_>,
-    ) -> Result<Box<dyn FitSession + 'a>> {
+    fn open_fit<'a>(&self, points: FitPoints<'a>, _several: bool, _: &Context<'_>) -> Result<Box<dyn FitSession + 'a>> {
         let (train, held_out) = (rows(points.train), rows(points.held_out));
         let identity = Vec::new();
-        Ok(Box::new(NaiveFit {
-            points,
-            train,
-            held_out,
-            metric: identity,
-            solved: None,
-            kept: None,
-            chosen: None,
-        }))
+        Ok(Box::new(NaiveFit { points, train, held_out, metric: identity, solved: None, kept: None, chosen: None }))
     }
 
-    fn open_classifier(
-        &self,
-        machine: MachineParts<'_>,
-        _: &Context<'_>,
-    ) -> Result<Arc<dyn ClassifierHandle>> {
+    fn open_classifier(&self, machine: MachineParts<'_>, _: &Context<'_>) -> Result<Arc<dyn ClassifierHandle>> {
         let root = rows(machine.root);
         // Mapped points are f32 wherever they are kept, so they are here.
         let centers = rows(&matrix(&times(&rows(machine.train), &root), machine.train.cols())?);
@@ -84,8 +67,7 @@ impl Device for Naive {
 
     fn inner_products(&self, left: &Matrix, right: &Matrix, _: &Context<'_>) -> Result<Matrix> {
         let right = rows(right);
-        let products =
-            rows(left).iter().map(|row| right.iter().map(|other| dot(row, other)).collect()).collect();
+        let products = rows(left).iter().map(|row| right.iter().map(|other| dot(row, other)).collect()).collect();
         matrix(&products, right.len())
     }
 }
@@ -177,9 +159,8 @@ impl FitSession for NaiveFit<'_> {
         for (row, values) in gram.iter_mut().enumerate() {
             values[row] += ridge;
         }
-        let beta = solve(gram, (0..self.train.len()).map(|row| self.one_hot(row)).collect()).ok_or(
-            Error::NotPositiveDefinite { n: self.train.len(), ridge, bandwidth: kernel.bandwidth() },
-        )?;
+        let beta = solve(gram, (0..self.train.len()).map(|row| self.one_hot(row)).collect())
+            .ok_or(Error::NotPositiveDefinite { n: self.train.len(), ridge, bandwidth: kernel.bandwidth() })?;
         let kernel_rows = self.held_out.iter().map(|point| self.kernel_row(kernel, point)).collect();
         let outputs = matrix(&times(&kernel_rows, &beta), self.points.classes)?;
         let labels = self.points.held_out_labels;
@@ -199,8 +180,7 @@ impl FitSession for NaiveFit<'_> {
             for (other, beta) in self.train.iter().zip(&solution.beta) {
                 let (squared, direction) = self.difference(&self.train[at], other);
                 if squared > 0.0 {
-                    let weight =
-                        -q / kernel.bandwidth().powf(q) * kernel.value(squared) * squared.powf(q / 2.0 - 1.0);
+                    let weight = -q / kernel.bandwidth().powf(q) * kernel.value(squared) * squared.powf(q / 2.0 - 1.0);
                     for (gradient, beta) in gradients.iter_mut().zip(beta) {
                         gradient.iter_mut().zip(&direction).for_each(|(g, x)| *g += weight * beta * x);
                     }
@@ -289,9 +269,8 @@ impl ClassifierHandle for NaiveClassifier {
     }
 
     fn outputs(&self, mapped: &Matrix, _: &Context<'_>) -> Result<Matrix> {
-        let row = |point: &Vec<f64>| {
-            self.centers.iter().map(|center| self.kernel.value(squared(point, center))).collect()
-        };
+        let row =
+            |point: &Vec<f64>| self.centers.iter().map(|center| self.kernel.value(squared(point, center))).collect();
         let kernel_rows: Rows = rows(mapped).iter().map(row).collect();
         matrix(&times(&kernel_rows, &self.beta), self.beta.first().map_or(0, Vec::len))
     }
@@ -311,17 +290,17 @@ impl IndexHandle for NaiveIndex {
         Ok(())
     }
 
-    fn ask<'a>(&'a self, queries: &'a Matrix, _: &Context<'_>) -> Result<Box<dyn Asked + 'a>> {
-        Ok(Box::new(NaiveAsked { index: self, queries: rows(queries) }))
+    fn open_queries<'a>(&'a self, queries: &'a Matrix, _: &Context<'_>) -> Result<Box<dyn QueryHandle + 'a>> {
+        Ok(Box::new(NaiveQueries { index: self, queries: rows(queries) }))
     }
 }
 
-struct NaiveAsked<'a> {
+struct NaiveQueries<'a> {
     index: &'a NaiveIndex,
     queries: Rows,
 }
 
-impl Asked for NaiveAsked<'_> {
+impl QueryHandle for NaiveQueries<'_> {
     fn candidates(&self, k: usize, reaching: bool, _: &Context<'_>) -> Result<Candidates> {
         let NaiveIndex { points, reach } = self.index;
         let mut candidates = Candidates::default();

@@ -192,8 +192,7 @@ impl Predictor {
         let bag = Bag::new(&reference, scorer, neighbors, probabilities, strata)?;
         reference.set_reach(bag.reach(), setup.context)?;
         let novelty = Novelty::new(bag.neighbors(), scorer.neighbors(), reference.len())?;
-        let new_labels =
-            method.new_labels.then(|| NewLabels::new(bag.neighbors(), &reference.labels[..n], fit_labels));
+        let new_labels = method.new_labels.then(|| NewLabels::new(bag.neighbors(), &reference.labels[..n], fit_labels));
         let decider = Decider::Bag(Box::new(bag));
         Ok(Self { method: Method::Fuse(method), reference, novelty, new_labels, decider })
     }
@@ -213,13 +212,7 @@ impl Predictor {
                 let fit_labels = fit.labels.clone();
                 let reference = Self::full_reference(calibration, fit, setup)?;
                 let neighbors = reference.index.search_own(n, BAG_NEIGHBORS, setup.context)?;
-                Self::of_stack(
-                    method,
-                    stack,
-                    reference,
-                    PosteriorPoints::Bag { neighbors, fit_labels },
-                    setup,
-                )
+                Self::of_stack(method, stack, reference, PosteriorPoints::Bag { neighbors, fit_labels }, setup)
             }
             PosteriorCalibration::Split => {
                 let reference = Reference::open(fit, setup)?;
@@ -257,10 +250,8 @@ impl Predictor {
                 let novelty = Novelty::new(&neighbors, k, reference.len())?;
                 let last = |row| neighbors.squared(row).get(k - 1).copied().unwrap_or(f64::INFINITY);
                 reference.set_reach((0..n).map(last).collect(), setup.context)?;
-                let wanted =
-                    matches!(method.calibration, PosteriorCalibration::Full { new_labels: true, .. });
-                let new_labels =
-                    wanted.then(|| NewLabels::new(&neighbors, &reference.labels[..n], &fit_labels));
+                let wanted = matches!(method.calibration, PosteriorCalibration::Full { new_labels: true, .. });
+                let new_labels = wanted.then(|| NewLabels::new(&neighbors, &reference.labels[..n], &fit_labels));
                 (novelty, new_labels, Some(neighbors))
             }
         };

@@ -5,9 +5,9 @@
 //!
 //! `S = -( ln N_rank + ½·ln N_contrastive + ln N_probability )`
 //!
-//! The probability score is `1 - p_y` for the class probability p_y of the label, and it orders labels whose ranks tie.
-//! S is computed as `-N_rank²·N_contrastive·N_probability²`, which orders labels like S and needs no logarithm. Levels
-//! are whole numbers, so S is exact up to n of about 1500 calibration points, and within 1e-15 beyond.
+//! The probability score is `1 - p_y` for the class probability `p_y` of the label, and it orders labels whose ranks
+//! tie. S is computed as `-N_rank²·N_contrastive·N_probability²`, which orders labels like S and needs no logarithm.
+//! Levels are whole numbers, so S is exact up to n of about 1500 calibration points, and within 1e-15 beyond.
 
 use crate::scores::CalibrationScores;
 
@@ -39,8 +39,7 @@ pub(crate) struct SortedScores([CalibrationScores; 3]);
 
 impl SortedScores {
     pub(super) fn new(scores: &[Scores]) -> crate::Result<Self> {
-        let column =
-            |which: usize| CalibrationScores::new(scores.iter().map(|scores| scores[which]).collect());
+        let column = |which: usize| CalibrationScores::new(scores.iter().map(|scores| scores[which]).collect());
         Ok(Self([column(0)?, column(1)?, column(2)?]))
     }
 

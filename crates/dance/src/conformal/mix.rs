@@ -60,12 +60,7 @@ pub struct Trial {
 impl MixSelection {
     /// Creates the selection from a split. It keeps the scores of the threshold points' own labels, and the scores of
     /// all labels for the measured points.
-    pub(super) fn new(
-        scores: &PairedScores,
-        labels: &[u32],
-        split: &TuningSplit,
-        classes: usize,
-    ) -> Result<Self> {
+    pub(super) fn new(scores: &PairedScores, labels: &[u32], split: &TuningSplit, classes: usize) -> Result<Self> {
         let labels_of = |rows: &[usize]| rows.iter().map(|&row| labels[row]).collect::<Vec<_>>();
         let TuningSplit { threshold_rows, measured_rows } = split;
         let (rank, contrast) = scores.select(threshold_rows).of_labels(&labels_of(threshold_rows));

@@ -31,8 +31,8 @@ mod thresholds;
 mod tuning_split;
 
 pub use crate::method::{
-    ByClass, Calibration, ConformalConfig, DanceCalibration, DanceMethod, FuseMethod, Method, MethodName,
-    Mix, NeighborScores, PosteriorCalibration, PosteriorMethod,
+    ByClass, Calibration, ConformalConfig, DanceCalibration, DanceMethod, FuseMethod, Method, MethodName, Mix,
+    NeighborScores, PosteriorCalibration, PosteriorMethod,
 };
 pub(crate) use calibrate::PosteriorPoints;
 pub use mix::{MixSelection, Trial, share};

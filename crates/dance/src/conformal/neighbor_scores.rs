@@ -58,12 +58,9 @@ impl NeighborScorer {
     ) -> PairedScores {
         let both: [&dyn NeighborScore; 2] = [&self.rank, &self.contrastive];
         let (points, labels) = (reference.index.points(), &reference.labels);
-        let [mut rank, contrast] =
-            scores::of_neighbors(both, neighbors, points, labels, reference.classes, context);
+        let [mut rank, contrast] = scores::of_neighbors(both, neighbors, points, labels, reference.classes, context);
         if self.tie_noise > 0.0 {
-            rank.add_noise(|query, label| {
-                rank::tie_noise(self.seed, self.tie_noise, part, name(query), label)
-            });
+            rank.add_noise(|query, label| rank::tie_noise(self.seed, self.tie_noise, part, name(query), label));
         }
         PairedScores::join(&rank, &contrast)
     }

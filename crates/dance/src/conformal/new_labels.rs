@@ -44,9 +44,8 @@ impl NewLabels {
     /// labels of the fit points.
     pub(crate) fn new(bag: &Neighbors, labels: &[u32], fit: &[u32]) -> Self {
         let (own, known) = (counts_of(labels), counts_of(fit));
-        let is_singleton = |label: u32| {
-            own[label as usize] == 1 && known.get(label as usize).is_none_or(|&count| count == 0)
-        };
+        let is_singleton =
+            |label: u32| own[label as usize] == 1 && known.get(label as usize).is_none_or(|&count| count == 0);
         let nearest = |row: usize| bag.squared(row).first().copied().unwrap_or(f64::INFINITY);
         let each = labels.iter().enumerate().filter(|(_, label)| is_singleton(**label));
         Self {
@@ -63,8 +62,7 @@ impl NewLabels {
             let distance = found.squared(query).first().copied().unwrap_or(f64::INFINITY);
             let near = reached.get(query);
             let reaches = |&&(row, nearest): &&(u32, f64)| {
-                let to_query =
-                    near.iter().find(|(id, _)| *id == row).map_or(f64::INFINITY, |(_, squared)| *squared);
+                let to_query = near.iter().find(|(id, _)| *id == row).map_or(f64::INFINITY, |(_, squared)| *squared);
                 nearest.min(to_query) >= distance
             };
             1 + self.singletons.iter().filter(reaches).count() as u32

@@ -210,9 +210,7 @@ impl Decision {
                 let each = [("rank", rank), ("contrastive", contrast)];
                 each.iter().filter_map(|(name, t)| Some(format!("{name} score: {}", t.warning()?))).collect()
             }
-            None if self.alpha - self.new_label_alpha.unwrap_or(0.0)
-                < smallest_alpha(self.calibration_points) =>
-            {
+            None if self.alpha - self.new_label_alpha.unwrap_or(0.0) < smallest_alpha(self.calibration_points) => {
                 vec![too_few(self.calibration_points, self.alpha)]
             }
             None => Vec::new(),
@@ -251,11 +249,10 @@ impl Prediction {
             };
             pairs.map(carry).collect()
         });
-        let new_label =
-            decision.new_label_alpha.zip(scored.new_label_counts.as_ref()).map(|(alpha, counts)| {
-                let least = least_count(alpha, decision.calibration_points);
-                counts.iter().map(|&count| count >= least).collect()
-            });
+        let new_label = decision.new_label_alpha.zip(scored.new_label_counts.as_ref()).map(|(alpha, counts)| {
+            let least = least_count(alpha, decision.calibration_points);
+            counts.iter().map(|&count| count >= least).collect()
+        });
         Self { sets, decision, empty, new_label, support }
     }
 }

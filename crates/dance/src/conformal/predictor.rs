@@ -1,7 +1,7 @@
 //! The predictor: reference points opened on a device, and the decision rule of the method.
 //!
 //! For each label of a query, every method computes a count: the number of points, the query included, whose score is
-//! at least the query's ([`LabelCounts`](crate::scores::LabelCounts)). The module `calibrate` creates predictors.
+//! at least the query's ([`LabelCounts`]). The module `calibrate` creates predictors.
 
 use std::sync::Arc;
 
@@ -160,12 +160,7 @@ impl Predictor {
 
     /// Computes all results of a block of queries that do not depend on the error level. The random numbers of a query
     /// follow from the seed and its own coordinates, so its results are the same alone and in any batch.
-    pub fn score(
-        &self,
-        queries: QueryBlock<'_>,
-        options: PredictOptions,
-        context: &Context<'_>,
-    ) -> Result<Scored> {
+    pub fn score(&self, queries: QueryBlock<'_>, options: PredictOptions, context: &Context<'_>) -> Result<Scored> {
         let found = self.search(queries.mapped, options, context)?;
         // Probabilities cost a kernel product, except in the method posterior.
         let wanted = options.best || options.probabilities || options.empty == EmptySets::Top1;
@@ -183,8 +178,7 @@ impl Predictor {
                 let Some(reached) = &found.reached else {
                     return Err(Error::Data("the index of a bag has no reach".into()));
                 };
-                let joining =
-                    Queries { points: queries.mapped, names, reached, scores: &scores, probabilities };
+                let joining = Queries { points: queries.mapped, names, reached, scores: &scores, probabilities };
                 let counts = bag.count(&self.reference, &joining, QUERY_PART, context);
                 (counts, Some(scores), Some(classified).filter(|_| wanted))
             }
@@ -198,19 +192,12 @@ impl Predictor {
 
     /// Finds the neighbors of mapped queries. If queries are added to the calibration points, it also finds the
     /// calibration points that have a query among their own neighbors.
-    fn search(
-        &self,
-        mapped: &Matrix,
-        options: PredictOptions,
-        context: &Context<'_>,
-    ) -> Result<QueryNeighbors> {
+    fn search(&self, mapped: &Matrix, options: PredictOptions, context: &Context<'_>) -> Result<QueryNeighbors> {
         let index = &self.reference.index;
         let k = match &self.decider {
             Decider::Thresholds(thresholds) => thresholds.scorer.neighbors(),
             Decider::Bag(bag) => bag.scorer.neighbors(),
-            Decider::Posterior(posterior) if options.support > 0 => {
-                posterior.neighbors.max(NOVELTY_NEIGHBORS)
-            }
+            Decider::Posterior(posterior) if options.support > 0 => posterior.neighbors.max(NOVELTY_NEIGHBORS),
             Decider::Posterior(_) => NOVELTY_NEIGHBORS,
         };
         if self.bag_neighbors().is_none() {

@@ -73,12 +73,7 @@ impl Reference {
 
     /// Rebuilds the neighbor lists of the first `count` points from the `ids` of the neighbors. All lists have the same
     /// length.
-    pub(crate) fn neighbors_by_id(
-        &self,
-        count: usize,
-        ids: &[u32],
-        context: &Context<'_>,
-    ) -> Result<Neighbors> {
+    pub(crate) fn neighbors_by_id(&self, count: usize, ids: &[u32], context: &Context<'_>) -> Result<Neighbors> {
         self.index.neighbors_by_id(count, ids, context)
     }
 
@@ -102,9 +97,8 @@ impl Reference {
 /// Returns a 64-bit hash of every query's coordinates, which determines the query's random numbers. So a query has the
 /// same random numbers alone, in any batch and at any position.
 pub(super) fn names(queries: &Matrix) -> Vec<u64> {
-    let pair = |pair: &[f32]| {
-        u64::from(pair[0].to_bits()) | u64::from(pair.get(1).map_or(0, |value| value.to_bits())) << 32
-    };
+    let pair =
+        |pair: &[f32]| u64::from(pair[0].to_bits()) | u64::from(pair.get(1).map_or(0, |value| value.to_bits())) << 32;
     (0..queries.rows()).map(|row| random::bits_of(queries.row(row).chunks(2).map(pair))).collect()
 }
 

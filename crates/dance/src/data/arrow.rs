@@ -114,9 +114,7 @@ impl Frame {
 fn array(column: &Column, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {
     match column {
         Column::Flat(cells) => Ok(flat(cells, nulls)),
-        Column::Lists(cells, lengths) if cells.len() > i32::MAX as usize => {
-            lists::<i64>(cells, lengths, nulls)
-        }
+        Column::Lists(cells, lengths) if cells.len() > i32::MAX as usize => lists::<i64>(cells, lengths, nulls),
         Column::Lists(cells, lengths) => lists::<i32>(cells, lengths, nulls),
         Column::Vectors(matrix) => {
             let values = Float32Array::new(ScalarBuffer::from(matrix.as_slice().to_vec()), None);
@@ -231,8 +229,7 @@ mod tests {
         let halves = Float16Array::from(vec![f16::from_f32(0.5), f16::from_f32(-2.0)]);
         let ends = OffsetBuffer::<i64>::from_lengths([2]);
         let field = Arc::new(Field::new("item", DataType::Float16, true));
-        let found =
-            points(Arc::new(LargeListArray::new(field, ends, Arc::new(halves), None)), SHAPE).unwrap();
+        let found = points(Arc::new(LargeListArray::new(field, ends, Arc::new(halves), None)), SHAPE).unwrap();
         assert_eq!(found.values, [0.5, -2.0]);
         let wrong = points(Arc::new(Int64Array::from(vec![1])), SHAPE).unwrap_err();
         assert!(wrong.starts_with("holds Int64"), "{wrong}");
@@ -255,9 +252,6 @@ mod tests {
         assert_eq!(nullable, [false, true, true, false]);
         let first = batch.column(1).as_list::<i32>().value(0);
         assert_eq!(first.as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!(
-            batch.column(3).as_fixed_size_list().values().as_primitive::<Float32Type>().values(),
-            &[1.0, 2.0]
-        );
+        assert_eq!(batch.column(3).as_fixed_size_list().values().as_primitive::<Float32Type>().values(), &[1.0, 2.0]);
     }
 }

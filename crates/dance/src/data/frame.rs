@@ -105,10 +105,7 @@ impl Column {
     /// Creates a column of strings, some of which may be missing.
     pub fn texts_or_none(values: Vec<Option<String>>) -> Self {
         let present = values.iter().map(Option::is_some).collect();
-        Self::Partly(
-            Box::new(Self::texts(values.into_iter().map(Option::unwrap_or_default).collect())),
-            present,
-        )
+        Self::Partly(Box::new(Self::texts(values.into_iter().map(Option::unwrap_or_default).collect())), present)
     }
 
     /// Returns the number of rows.

@@ -105,11 +105,7 @@ mod tests {
         assert_eq!(Kind::Float.value("-3"), Value::Float(-3.0));
         assert_eq!(Kind::Boolean.value("True"), Value::Boolean(true));
         for (kind, name) in [(Kind::Integer, "007"), (Kind::Integer, "1.0"), (Kind::Boolean, "true")] {
-            assert_eq!(
-                kind.value(name),
-                Value::Text(name),
-                "a name that would be written otherwise stays text"
-            );
+            assert_eq!(kind.value(name), Value::Text(name), "a name that would be written otherwise stays text");
         }
         assert_eq!(
             [2.0, -0.0, 0.5, f64::NAN, 1e300].map(name_of_float),

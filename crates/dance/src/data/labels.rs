@@ -112,9 +112,7 @@ impl RawLabels {
             Self::Booleans(values) => {
                 rows.filter(|&row| name_of_boolean(values[row]).eq_ignore_ascii_case(label)).collect()
             }
-            Self::Names(values) => {
-                rows.filter(|&row| values[row].is_empty() || values[row] == label).collect()
-            }
+            Self::Names(values) => rows.filter(|&row| values[row].is_empty() || values[row] == label).collect(),
         }
     }
 }

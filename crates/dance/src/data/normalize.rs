@@ -67,10 +67,7 @@ impl Normalizer {
                 let scale = square.iter().zip(&mean).map(|(&variance, mean)| {
                     if variance.sqrt() <= 1e-7 * mean.abs() { 1.0 } else { variance.sqrt() as f32 }
                 });
-                Self::Standardize {
-                    scale: scale.collect(),
-                    mean: mean.iter().map(|&mean| mean as f32).collect(),
-                }
+                Self::Standardize { scale: scale.collect(), mean: mean.iter().map(|&mean| mean as f32).collect() }
             }
         }
     }
@@ -81,12 +78,7 @@ impl Normalizer {
     }
 
     /// Normalises `points` in place. An error gives row `r` the number `number(r)`, its row in the file.
-    pub(crate) fn apply_named(
-        &self,
-        origin: &str,
-        points: &mut Matrix,
-        number: impl Fn(usize) -> usize,
-    ) -> Result<()> {
+    pub(crate) fn apply_named(&self, origin: &str, points: &mut Matrix, number: impl Fn(usize) -> usize) -> Result<()> {
         match self {
             Self::None => {}
             Self::Standardize { mean, scale } => {

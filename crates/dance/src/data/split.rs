@@ -154,9 +154,13 @@ fn deal(size: usize, fractions: &[f64], carry: &mut [f64]) -> Vec<usize> {
             counts[poorest] += 1;
         }
         while counts.iter().sum::<usize>() > size {
-            let richest = argmax(parts, |part| {
-                if counts[part] > 1 { counts[part] as f64 - due[part] } else { f64::NEG_INFINITY }
-            });
+            let richest =
+                argmax(
+                    parts,
+                    |part| {
+                        if counts[part] > 1 { counts[part] as f64 - due[part] } else { f64::NEG_INFINITY }
+                    },
+                );
             counts[richest] -= 1;
         }
     }

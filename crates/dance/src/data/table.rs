@@ -162,8 +162,7 @@ impl Table {
 /// without them, the labels that occur, sorted (numbers by value).
 fn encode(table: &Table, labels: &[String], kind: Kind) -> Result<(Vec<String>, Vec<u32>)> {
     let classes = table.class_names.clone().unwrap_or_else(|| {
-        let mut occurring: Vec<String> =
-            labels.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();
+        let mut occurring: Vec<String> = labels.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();
         if matches!(kind, Kind::Integer | Kind::Float) {
             occurring.sort_by_key(|name| name.parse::<i64>().unwrap_or(i64::MAX));
         }
@@ -250,17 +249,13 @@ mod tests {
         let rows: &[&[f32]] = &[&[1.0], &[2.0]];
         let class_names = || Some(names(&["z", "y", "x"]));
         for labels in [RawLabels::Integers(vec![2, 0]), RawLabels::Names(names(&["x", "z"]))] {
-            let dataset =
-                Table { class_names: class_names(), ..table(rows, Some(labels)) }.into_dataset().unwrap();
+            let dataset = Table { class_names: class_names(), ..table(rows, Some(labels)) }.into_dataset().unwrap();
             assert_eq!(dataset.classes, ["z", "y", "x"]);
             assert_eq!(dataset.labels, [2, 0]);
         }
         for (label, parts) in [(3, ["row 1", "3 is outside 0…2"]), (-1, ["row 1", "-1 is outside 0…2"])] {
             let labels = Some(RawLabels::Integers(vec![0, label]));
-            assert_refused(
-                Table { class_names: class_names(), ..table(rows, labels) }.into_dataset(),
-                &parts,
-            );
+            assert_refused(Table { class_names: class_names(), ..table(rows, labels) }.into_dataset(), &parts);
         }
         let labels = Some(RawLabels::Names(names(&["x", "w"])));
         let unknown = Table { class_names: class_names(), ..table(rows, labels) };

@@ -40,10 +40,7 @@ impl Table {
             });
         };
         let names = labels.clone().into_names().map_err(|(row, value)| {
-            self.wrong_label(
-                row,
-                &format!("{value} is no whole number; a label is a class, not a measurement"),
-            )
+            self.wrong_label(row, &format!("{value} is no whole number; a label is a class, not a measurement"))
         })?;
         // Rows without a label.
         let mut missing: Vec<usize> = (0..names.len()).filter(|&row| names[row].is_empty()).collect();
@@ -176,10 +173,7 @@ mod tests {
         assert_refused(floats.into_dataset(), &["no label at row 1;", "`unlabelled`"]);
         let empty = of(RawLabels::Names(names(&["", "a", "b", "", "a"])));
         assert_refused(empty.into_dataset(), &["no label at row 0, row 3;"]);
-        assert_refused(
-            of(RawLabels::Floats(vec![0.5; 5])).into_dataset(),
-            &["row 0", "0.5 is no whole number"],
-        );
+        assert_refused(of(RawLabels::Floats(vec![0.5; 5])).into_dataset(), &["row 0", "0.5 is no whole number"]);
 
         let (left, out) = signs().leave_out_unlabelled("-1").unwrap();
         let data = left.into_dataset().unwrap();

@@ -94,9 +94,6 @@ impl Table {
         } else {
             return Ok(());
         };
-        Err(Error::Data(format!(
-            "{}: {problem}; files that are read together must agree in this",
-            other.origin
-        )))
+        Err(Error::Data(format!("{}: {problem}; files that are read together must agree in this", other.origin)))
     }
 }

@@ -37,9 +37,7 @@ impl FromStr for DeviceChoice {
             "cuda" => Some(Self::Cuda(0)),
             _ => text.strip_prefix("cuda:").and_then(number),
         };
-        choice.ok_or_else(|| {
-            Error::config("device", text, "auto, cpu, cuda, or cuda: and a number such as cuda:1")
-        })
+        choice.ok_or_else(|| Error::config("device", text, "auto, cpu, cuda, or cuda: and a number such as cuda:1"))
     }
 }
 
@@ -69,7 +67,7 @@ impl DeviceChoice {
 
 /// An available device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct AvailableDevice {
     /// The choice that opens the device.
     pub choice: DeviceChoice,
     /// The manufacturer's name of the model.
@@ -79,12 +77,12 @@ pub struct Listed {
 }
 
 /// Returns the available devices, and the reason why no NVIDIA graphics processor is usable, if none is.
-pub fn list() -> (Vec<Listed>, Option<String>) {
-    let mut found = vec![Listed { choice: DeviceChoice::Cpu, model: processor(), memory: None }];
+pub fn list() -> (Vec<AvailableDevice>, Option<String>) {
+    let mut found = vec![AvailableDevice { choice: DeviceChoice::Cpu, model: processor(), memory: None }];
     let why = match graphics_processors() {
         Ok(devices) => {
             let listed = devices.into_iter().enumerate();
-            found.extend(listed.map(|(number, (model, bytes))| Listed {
+            found.extend(listed.map(|(number, (model, bytes))| AvailableDevice {
                 choice: DeviceChoice::Cuda(number),
                 model,
                 memory: Some(bytes),

@@ -26,7 +26,7 @@
 //! assert!(Cpu.fit_bytes(size) > 2 * 4 * 20_000 * 20_000); // two n×n matrices of f32, and n×d and n×c ones
 //! let index = Cpu.open_index(&Matrix::new(vec![0.0, 5.0, 1.0], 3, 1)?, &Context::new(1)?)?;
 //! let query = Matrix::new(vec![0.2], 1, 1)?;
-//! let found = index.ask(&query, &Context::new(1)?)?.candidates(2, false, &Context::new(1)?)?;
+//! let found = index.open_queries(&query, &Context::new(1)?)?.candidates(2, false, &Context::new(1)?)?;
 //! assert!(found.nearest.get(0).contains(&0) && found.nearest.get(0).contains(&2));
 //! # Ok::<(), dance::Error>(())
 //! ```
@@ -39,7 +39,7 @@ mod rounding;
 
 use std::sync::Arc;
 
-pub use choice::{DeviceChoice, Listed, list};
+pub use choice::{AvailableDevice, DeviceChoice, list};
 pub use cpu::Cpu;
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;
@@ -71,11 +71,7 @@ pub trait Device: Send + Sync {
     ) -> Result<Box<dyn FitSession + 'a>>;
 
     /// Loads a fitted kernel machine.
-    fn open_classifier(
-        &self,
-        machine: MachineParts<'_>,
-        context: &Context<'_>,
-    ) -> Result<Arc<dyn ClassifierHandle>>;
+    fn open_classifier(&self, machine: MachineParts<'_>, context: &Context<'_>) -> Result<Arc<dyn ClassifierHandle>>;
 
     /// Loads points for searches.
     fn open_index(&self, points: &Matrix, context: &Context<'_>) -> Result<Box<dyn IndexHandle>>;
@@ -176,12 +172,7 @@ pub trait FitSession {
     /// Replaces the metric by `G / max(G)`, where G is the AGOP of the last regression over the training points
     /// `sample`, or over all if `None`. The largest entry is taken in the encoder's coordinates. If `form` is `None`,
     /// the cheaper form is used. Returns `false`, and keeps the metric, if the gradient vanishes everywhere.
-    fn learn(
-        &mut self,
-        sample: Option<&[usize]>,
-        form: Option<AgopForm>,
-        context: &Context<'_>,
-    ) -> Result<bool>;
+    fn learn(&mut self, sample: Option<&[usize]>, form: Option<AgopForm>, context: &Context<'_>) -> Result<bool>;
 
     /// Keeps the last solution and its metric as the best of this setting. Valid before the next
     /// [`learn`](Self::learn).
@@ -218,7 +209,7 @@ pub trait IndexHandle: Send + Sync {
     fn set_reach(&mut self, squared: &[f64], context: &Context<'_>) -> Result<()>;
 
     /// Loads queries once, for several searches.
-    fn ask<'a>(&'a self, queries: &'a Matrix, context: &Context<'_>) -> Result<Box<dyn Asked + 'a>>;
+    fn open_queries<'a>(&'a self, queries: &'a Matrix, context: &Context<'_>) -> Result<Box<dyn QueryHandle + 'a>>;
 
     /// Returns the largest number of queries to pass at once, which bounds the time between checks for cancellation.
     fn block(&self) -> usize {
@@ -227,7 +218,7 @@ pub trait IndexHandle: Send + Sync {
 }
 
 /// Queries that are loaded for searches.
-pub trait Asked {
+pub trait QueryHandle {
     /// Returns for every query all points that can be among its `k` nearest. No unlisted point may be nearer than the
     /// k-th nearest listed one, whatever the rounding; short lists are faster. With `reaching`, also returns all points
     /// that can have the query within their reach, which [`set_reach`](IndexHandle::set_reach) must have set before.

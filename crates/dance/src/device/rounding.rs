@@ -1,5 +1,5 @@
 //! Rounding bounds for searches on any device. A search ranks points r for a query q by `‖r‖² - 2·q·r` in f32; the
-//! bounds limit the difference of this number from its exact value. The reach of a point r, reach_r, is the largest
+//! bounds limit the difference of this number from its exact value. The reach of a point r, `reach_r`, is the largest
 //! squared distance at which a query counts as near it.
 
 use rayon::prelude::*;
@@ -42,8 +42,7 @@ impl RoundingBound {
         let center = (squared_norm(&center) > 0.25 * average && average.is_finite()).then_some(center);
         let centered = center.as_ref().map(|center| centered(points, center));
         let used = centered.as_ref().unwrap_or(points);
-        let norms: Vec<f64> =
-            (0..used.rows()).into_par_iter().map(|row| squared_norm(used.row(row))).collect();
+        let norms: Vec<f64> = (0..used.rows()).into_par_iter().map(|row| squared_norm(used.row(row))).collect();
         let rounding = Self {
             dimensions: points.cols(),
             largest_norm: norms.iter().copied().fold(0.0, f64::max),
@@ -170,18 +169,14 @@ mod tests {
                     let mut own = queries.row(query).to_vec();
                     own.iter_mut().zip(&origin).for_each(|(value, center)| *value -= center);
                     let norm = squared_norm(&own);
-                    let (slack, limit) =
-                        (rounding.slack(norm).unwrap(), rounding.reaching_limit(norm).unwrap());
+                    let (slack, limit) = (rounding.slack(norm).unwrap(), rounding.reaching_limit(norm).unwrap());
                     let constant = squared_distance(queries.row(query), &origin);
                     for (row, exact) in exact.iter().enumerate() {
                         for product in products(used.row(row), &own) {
                             let error = f64::from(rounding.norms[row] - 2.0 * product) - (exact - constant);
                             let share = 2.0 * error.abs() / f64::from(slack);
                             largest_share = largest_share.max(share);
-                            assert!(
-                                share <= 1.0,
-                                "d {d}, scale {scale}, offset {offset}, kind {kind}: {share}"
-                            );
+                            assert!(share <= 1.0, "d {d}, scale {scale}, offset {offset}, kind {kind}: {share}");
                             let reach = rounding.reach.as_ref().unwrap().offsets[row];
                             assert!(reach - 2.0 * product <= limit, "d {d}, scale {scale}, offset {offset}");
                         }

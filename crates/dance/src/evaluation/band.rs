@@ -14,7 +14,7 @@
 use crate::scores::threshold::order_index;
 
 /// The distribution of the coverage on t test points after calibration on n points: `BetaBinomial(t, k, n+1-k)`,
-/// divided by t. The [module](self) defines k.
+/// divided by t, with k = ⌈(1-α)(n+1)⌉.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoverageBand {
     /// `P(covered ≤ j)` for j = 0 … t.
@@ -27,9 +27,7 @@ impl CoverageBand {
         let k = order_index(alpha, calibration);
         if k > calibration {
             // Every set holds all labels, so every point is covered.
-            return Self {
-                cumulative: (0..=test).map(|covered| f64::from(u8::from(covered == test))).collect(),
-            };
+            return Self { cumulative: (0..=test).map(|covered| f64::from(u8::from(covered == test))).collect() };
         }
         let (a, b, t) = (k as f64, (calibration + 1 - k) as f64, test as f64);
         // P(j+1)/P(j). Weights relative to the most probable count cannot overflow.

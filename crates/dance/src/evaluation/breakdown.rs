@@ -52,10 +52,9 @@ pub struct Breakdown {
 impl Breakdown {
     /// Compares `sets` with the true `labels`; `confidence` holds the largest class probability of every point.
     pub fn new(sets: &Sets, labels: &[u32], confidence: Option<&[f32]>) -> Result<Self> {
-        for (what, found) in [
-            ("labels (one per set)", Some(labels.len())),
-            ("confidences (one per set)", confidence.map(<[f32]>::len)),
-        ] {
+        for (what, found) in
+            [("labels (one per set)", Some(labels.len())), ("confidences (one per set)", confidence.map(<[f32]>::len))]
+        {
             if let Some(found) = found.filter(|&found| found != sets.len()) {
                 return Err(Error::Shape {
                     what: what.into(),
@@ -72,11 +71,9 @@ impl Breakdown {
         let counts = counts_of(labels, labels.iter().max().map_or(0, |&last| last as usize + 1));
         let frequency: Vec<f64> = labels.iter().map(|&label| counts[label as usize] as f64).collect();
         let by_frequency = fifths(&frequency);
-        let by_confidence =
-            confidence.map(|all| fifths(&all.iter().map(|&p| f64::from(p)).collect::<Vec<_>>()));
+        let by_confidence = confidence.map(|all| fifths(&all.iter().map(|&p| f64::from(p)).collect::<Vec<_>>()));
         Ok(Self {
-            by_confidence: by_confidence
-                .map_or_else(Vec::new, |part| portions(sets, labels, &NAMES, |row| part[row])),
+            by_confidence: by_confidence.map_or_else(Vec::new, |part| portions(sets, labels, &NAMES, |row| part[row])),
             by_size: portions(sets, labels, &SIZES, of_size),
             by_frequency: portions(sets, labels, &NAMES, |row| by_frequency[row]),
         })

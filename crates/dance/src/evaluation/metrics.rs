@@ -3,7 +3,8 @@
 //! - **Cov**: the share of sets that hold the true label. **Size**: the mean number of labels. Further the shares of
 //!   empty sets, of singletons (sets with one label) and of correct singletons. **Acc**: the top-1 accuracy of the
 //!   classifier.
-//! - **CCV** (class coverage violation): `100·mean_y |Cov_y - (1-α)|` over the classes y that have points, where Cov_y
+//! - **CCV** (class coverage violation): `100·mean_y |Cov_y - (1-α)|` over the classes y that have points, where
+//! `Cov_y`
 //!   is the coverage of class y; and the part of it from classes whose coverage is below `1-α`. Sets that hold all
 //!   labels have a CCV of `100·α`. With m test points per class, sets with perfect coverage have an expected CCV of
 //!   `100·E|Bin(m,1-α)/m - (1-α)|` (5.99 at m = 10, α = 0.05). Its mean over the classes is the **noise floor**.
@@ -70,23 +71,13 @@ pub struct Metrics {
 impl Metrics {
     /// Compares `sets` of error level `alpha` with the true `labels`, each below `classes`. `best` holds the most
     /// probable label of every point.
-    pub fn new(
-        sets: &Sets,
-        labels: &[u32],
-        classes: usize,
-        alpha: f64,
-        best: Option<&[u32]>,
-    ) -> Result<Self> {
+    pub fn new(sets: &Sets, labels: &[u32], classes: usize, alpha: f64, best: Option<&[u32]>) -> Result<Self> {
         // Return an error if sizes or labels do not fit.
         let agree = |what: &str, found: usize| {
             if found == sets.len() {
                 return Ok(());
             }
-            Err(Error::Shape {
-                what: what.into(),
-                expected: sets.len().to_string(),
-                found: found.to_string(),
-            })
+            Err(Error::Shape { what: what.into(), expected: sets.len().to_string(), found: found.to_string() })
         };
         agree("labels (one per set)", labels.len())?;
         best.map_or(Ok(()), |best| agree("best labels (one per set)", best.len()))?;
@@ -169,8 +160,7 @@ pub fn class_coverage_violation(by_class: &[(usize, usize)], alpha: f64) -> f64 
 pub fn noise_floor(points: impl IntoIterator<Item = usize>, alpha: f64) -> f64 {
     let mut counts: Vec<usize> = points.into_iter().filter(|&points| points > 0).collect();
     counts.sort_unstable();
-    let runs =
-        counts.chunk_by(|a, b| a == b).map(|run| run.len() as f64 * mean_deviation(run[0], 1.0 - alpha));
+    let runs = counts.chunk_by(|a, b| a == b).map(|run| run.len() as f64 * mean_deviation(run[0], 1.0 - alpha));
     100.0 * runs.sum::<f64>() / counts.len().max(1) as f64
 }
 
@@ -199,10 +189,7 @@ mod tests {
         let sets = sets(&[&[0], &[0, 1], &[], &[2]]);
         let metrics = Metrics::new(&sets, &[0, 1, 1, 0], 3, 0.1, Some(&[0, 0, 1, 0])).unwrap();
         assert_eq!((metrics.coverage, metrics.size, metrics.empty), (0.5, 1.0, 0.25));
-        assert_eq!(
-            (metrics.singletons, metrics.singleton_hits, metrics.accuracy),
-            (0.5, Some(0.5), Some(0.75))
-        );
+        assert_eq!((metrics.singletons, metrics.singleton_hits, metrics.accuracy), (0.5, Some(0.5), Some(0.75)));
         // Both classes have coverage 0.5, which is 0.4 below 0.9.
         assert!((metrics.class_violation - 40.0).abs() < 1e-9);
         assert!((metrics.class_undercoverage - 40.0).abs() < 1e-9);

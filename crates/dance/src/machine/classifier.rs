@@ -67,8 +67,7 @@ impl Classifier {
         scale: OutputScale,
         context: &Context<'_>,
     ) -> Result<Self> {
-        let parts =
-            MachineParts { root: &rfm.metric_root, train: &rfm.train, kernel: rfm.kernel, beta: &rfm.beta };
+        let parts = MachineParts { root: &rfm.metric_root, train: &rfm.train, kernel: rfm.kernel, beta: &rfm.beta };
         let handle = device.open_classifier(parts, context)?;
         Ok(Self { handle, normalizer: normalizer.clone(), dimensions: rfm.train.cols(), scale })
     }
@@ -117,8 +116,7 @@ impl Classifier {
     /// Returns an error if queries have another number of dimensions, an incomplete row, or a number that is not
     /// finite.
     fn check(&self, queries: Rows<'_>) -> Result<()> {
-        if queries.cols() != self.dimensions || !queries.values().len().is_multiple_of(self.dimensions.max(1))
-        {
+        if queries.cols() != self.dimensions || !queries.values().len().is_multiple_of(self.dimensions.max(1)) {
             return Err(Error::Shape {
                 what: "dimensions of the queries (those of the encoder the model was fitted with)".into(),
                 expected: self.dimensions.to_string(),
@@ -161,12 +159,7 @@ impl Classifier {
 
     /// Returns for every mapped point the probability of its own label; 0 for a label that the kernel machine does not
     /// have.
-    pub(crate) fn own_probabilities(
-        &self,
-        mapped: &Matrix,
-        labels: &[u32],
-        context: &Context<'_>,
-    ) -> Result<Vec<f32>> {
+    pub(crate) fn own_probabilities(&self, mapped: &Matrix, labels: &[u32], context: &Context<'_>) -> Result<Vec<f32>> {
         let mut own = Vec::with_capacity(labels.len());
         for (block, labels) in labels.chunks(BLOCK).enumerate() {
             context.check()?;

@@ -19,15 +19,11 @@ pub(super) fn symmetric_root(metric: &Matrix) -> Result<Matrix> {
             found: format!("{d} × {}", metric.cols()),
         });
     }
-    let symmetric = Mat::from_fn(d, d, |row, col| {
-        0.5 * (f64::from(metric.row(row)[col]) + f64::from(metric.row(col)[row]))
-    });
+    let symmetric =
+        Mat::from_fn(d, d, |row, col| 0.5 * (f64::from(metric.row(row)[col]) + f64::from(metric.row(col)[row])));
     let finite = metric.as_slice().iter().all(|value| value.is_finite());
-    let Some((values, vectors)) = finite.then(|| linalg::symmetric_eigen(symmetric.as_ref())).flatten()
-    else {
-        return Err(Error::Data(
-            "the learned metric has no root: it contains numbers that are not finite".into(),
-        ));
+    let Some((values, vectors)) = finite.then(|| linalg::symmetric_eigen(symmetric.as_ref())).flatten() else {
+        return Err(Error::Data("the learned metric has no root: it contains numbers that are not finite".into()));
     };
     // The root V·√Λ·Vᵀ, from eigenvectors V and eigenvalues Λ, as a product of V·Λ^(1/4) with its transpose.
     let half = Mat::from_fn(d, d, |row, col| vectors[(row, col)] * values[col].max(0.0).powf(0.25));

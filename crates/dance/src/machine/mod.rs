@@ -42,18 +42,10 @@ pub struct Part {
 
 impl Part {
     pub(crate) fn select(&self, rows: &[usize]) -> Self {
-        Self {
-            embeddings: self.embeddings.select(rows),
-            labels: rows.iter().map(|&row| self.labels[row]).collect(),
-        }
+        Self { embeddings: self.embeddings.select(rows), labels: rows.iter().map(|&row| self.labels[row]).collect() }
     }
 
-    fn fit_points<'a>(
-        &'a self,
-        classes: usize,
-        held_out: &'a Self,
-        basis: Option<&'a Matrix>,
-    ) -> FitPoints<'a> {
+    fn fit_points<'a>(&'a self, classes: usize, held_out: &'a Self, basis: Option<&'a Matrix>) -> FitPoints<'a> {
         FitPoints {
             train: &self.embeddings,
             labels: &self.labels,

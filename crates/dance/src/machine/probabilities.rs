@@ -1,4 +1,4 @@
-//! Class probabilities from the outputs of a kernel machine: `p_y ∝ max(f_y, floor)^power`, with the output f_y of
+//! Class probabilities from the outputs of a kernel machine: `p_y ∝ max(f_y, floor)^power`, with the output `f_y` of
 //! class y.
 //!
 //! The outputs of a regression on one-hot labels order the classes well, but they are shrunk towards 0, and half of
@@ -24,7 +24,7 @@ pub enum Probabilities {
     Calibrated,
 }
 
-/// The map from the outputs f_y of the classes y to their probabilities, `p_y ∝ min(max(f_y, floor), ceiling)^power`.
+/// The map from the outputs `f_y` of the classes y to their probabilities, `p_y ∝ min(max(f_y, floor), ceiling)^power`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputScale {
     /// The floor to which smaller outputs are raised.
@@ -64,9 +64,7 @@ impl OutputScale {
     pub(crate) fn is_valid(&self) -> bool {
         let floor = self.floor.is_finite() && self.floor >= 0.0;
         let ceiling = self.ceiling.is_none_or(|ceiling| ceiling >= self.floor && ceiling > 0.0);
-        floor
-            && ceiling
-            && (self.power == 1.0 || (self.floor > 0.0 && self.power > 0.0 && self.power <= 100.0))
+        floor && ceiling && (self.power == 1.0 || (self.floor > 0.0 && self.power > 0.0 && self.power <= 100.0))
     }
 
     /// Fits floor and power to held-out points: their outputs, one row per point, and their labels.
@@ -115,9 +113,7 @@ impl OutputScale {
         let weight = |output: f32| (f64::from(output) / f64::from(most)).powf(self.power);
         let least = weight(self.floor); // the value of most classes
         weights.clear();
-        weights.extend(
-            outputs.iter().map(|&output| if output <= self.floor { least } else { weight(clamp(output)) }),
-        );
+        weights.extend(outputs.iter().map(|&output| if output <= self.floor { least } else { weight(clamp(output)) }));
         weights.iter().sum()
     }
 
@@ -161,8 +157,7 @@ impl LogOutputs {
             let row = outputs.row(row);
             let most = row.iter().fold(floor, |most, &output| most.max(output.min(f32::MAX)));
             let log = |output: f32| (f64::from(output.max(floor).min(f32::MAX)) / f64::from(most)).ln();
-            let above: Vec<f64> =
-                row.iter().filter(|output| **output > floor).map(|&output| log(output)).collect();
+            let above: Vec<f64> = row.iter().filter(|output| **output > floor).map(|&output| log(output)).collect();
             let others = (row.len() - above.len()) as f64;
             LogRow { above, floor: log(floor), others, own: log(row[label as usize]) }
         };
@@ -218,8 +213,7 @@ mod tests {
 
     #[test]
     fn every_valid_scale_makes_probabilities() {
-        let outputs =
-            || Matrix::new(vec![-1.0, f32::INFINITY, -0.5, -2.0, 0.0, -1e-30, 3.0, 3.0, 3.0], 3, 3).unwrap();
+        let outputs = || Matrix::new(vec![-1.0, f32::INFINITY, -0.5, -2.0, 0.0, -1e-30, 3.0, 3.0, 3.0], 3, 3).unwrap();
         for floor in [-1.0, 0.0, 1e-30, 0.1, 2.0, f32::INFINITY] {
             for ceiling in [None, Some(0.0), Some(0.5), Some(f32::INFINITY)] {
                 for power in [-1.0, 0.0, 1e-3, 1.0, 3.0, 100.0, 1e6] {
@@ -270,8 +264,7 @@ mod tests {
         let outputs: Vec<f32> = (0..n * classes).map(|_| (0.5 * random.uniform() - 0.2) as f32).collect();
         let outputs = Matrix::new(outputs, n, classes).unwrap();
         let labels = (0..n).map(|row| {
-            let weights: Vec<f64> =
-                outputs.row(row).iter().map(|&f| f64::from(f.max(0.02)).powi(4)).collect();
+            let weights: Vec<f64> = outputs.row(row).iter().map(|&f| f64::from(f.max(0.02)).powi(4)).collect();
             let mut left = random.uniform() * weights.iter().sum::<f64>();
             let mut label = 0;
             while label + 1 < classes && left >= weights[label] {

@@ -2,7 +2,8 @@
 //!
 //! Distances between points, and every metric learned from them, depend only on the span of the points. A fit on n
 //! points with more than n dimensions therefore uses their coordinates in an orthonormal basis B of the span, and no
-//! cost grows with the square of the dimensions d. Only the root R_n of the metric in these coordinates is mapped back:
+//! cost grows with the square of the dimensions d. Only the root `R_n` of the metric in these coordinates is mapped
+//! back:
 //! `R = Bᵀ R_n B`. If no metric is learned, the root is the identity of all d dimensions, because new points have a
 //! part outside the span. The metric is divided by its largest entry in the original coordinates. That entry is on the
 //! diagonal, so finding it takes `2·n²·d` flops.
@@ -59,8 +60,7 @@ impl Span {
             let coordinates =
                 (0..n * r).map(|at| (vectors[(at / r, kept[at % r])] * values[kept[at % r]].sqrt()) as f32);
             Some(Self {
-                basis: Matrix::new((0..r * d).map(|at| basis[(at / d, at % d)] as f32).collect(), r, d)
-                    .ok()?,
+                basis: Matrix::new((0..r * d).map(|at| basis[(at / d, at % d)] as f32).collect(), r, d).ok()?,
                 coordinates: Matrix::new(coordinates.collect(), n, r).ok()?,
             })
         })
@@ -105,14 +105,11 @@ mod tests {
         let context = Context::new(2).unwrap();
         let span = Span::of(&points, &context).unwrap();
         assert_eq!((span.basis.rows(), span.coordinates.cols()), (n - 1, n - 1));
-        let squared =
-            |a: &[f32], b: &[f32]| -> f64 { a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum() };
+        let squared = |a: &[f32], b: &[f32]| -> f64 { a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum() };
         for a in 0..n {
             for b in 0..n {
-                let (there, here) = (
-                    squared(points.row(a), points.row(b)),
-                    squared(span.coordinates.row(a), span.coordinates.row(b)),
-                );
+                let (there, here) =
+                    (squared(points.row(a), points.row(b)), squared(span.coordinates.row(a), span.coordinates.row(b)));
                 assert!((there - here).abs() < 1e-4, "{a} {b}: {there} {here}");
             }
         }

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ByClass, Calibration, DanceCalibration, DanceMethod, FuseMethod, MIX, Method, MethodName, Mix,
-    NeighborScores, PosteriorCalibration, PosteriorMethod,
+    ByClass, Calibration, DanceCalibration, DanceMethod, FuseMethod, MIX, Method, MethodName, Mix, NeighborScores,
+    PosteriorCalibration, PosteriorMethod,
 };
 use crate::error::{Error, Result};
 use crate::setters::setters;
@@ -130,8 +130,7 @@ impl ConformalConfig {
     /// Returns the settings of the neighbor scores, or an error if a number is out of range.
     fn scores(&self) -> Result<NeighborScores> {
         let Self { rank_neighbors, contrast_neighbors, temperature, seed, .. } = *self;
-        for (name, value) in [("rank_neighbors", rank_neighbors), ("contrast_neighbors", contrast_neighbors)]
-        {
+        for (name, value) in [("rank_neighbors", rank_neighbors), ("contrast_neighbors", contrast_neighbors)] {
             if value == 0 {
                 return Err(Error::config(name, value, "at least 1"));
             }
@@ -169,9 +168,7 @@ impl ConformalConfig {
             _ if by_class != ByClass::All && calibration != Calibration::Full => {
                 Err(conflict("by_class", by_class, "calibration", calibration, FULL))
             }
-            MethodName::Dance if self.new_labels => {
-                Err(conflict("new_labels", true, "method", name, POSTERIOR))
-            }
+            MethodName::Dance if self.new_labels => Err(conflict("new_labels", true, "method", name, POSTERIOR)),
             _ if self.new_labels && calibration != Calibration::Full => {
                 Err(conflict("new_labels", true, "calibration", calibration, FULL))
             }
@@ -188,13 +185,7 @@ fn conflict(
     other_value: impl std::fmt::Display,
     alternative: &'static str,
 ) -> Error {
-    Error::Conflict {
-        setting,
-        value: value.to_string(),
-        other,
-        other_value: other_value.to_string(),
-        alternative,
-    }
+    Error::Conflict { setting, value: value.to_string(), other, other_value: other_value.to_string(), alternative }
 }
 
 #[cfg(test)]

@@ -213,8 +213,9 @@ impl Method {
     /// Returns the use of calibration points.
     pub fn calibration(&self) -> Calibration {
         match self {
-            Self::Posterior(PosteriorMethod { calibration: PosteriorCalibration::Full { .. }, .. })
-            | Self::Fuse(_) => Calibration::Full,
+            Self::Posterior(PosteriorMethod { calibration: PosteriorCalibration::Full { .. }, .. }) | Self::Fuse(_) => {
+                Calibration::Full
+            }
             Self::Posterior(PosteriorMethod { calibration: PosteriorCalibration::Split, .. })
             | Self::Dance(DanceMethod { calibration: DanceCalibration::Split, .. }) => Calibration::Split,
             Self::Dance(DanceMethod { calibration: DanceCalibration::Reuse, .. }) => Calibration::Reuse,
@@ -224,10 +225,9 @@ impl Method {
     /// Returns the classes for which the guarantee holds.
     pub fn by_class(&self) -> ByClass {
         match *self {
-            Self::Posterior(PosteriorMethod {
-                calibration: PosteriorCalibration::Full { by_class, .. },
-                ..
-            }) => by_class,
+            Self::Posterior(PosteriorMethod { calibration: PosteriorCalibration::Full { by_class, .. }, .. }) => {
+                by_class
+            }
             Self::Fuse(FuseMethod { each_class: true, .. }) => ByClass::Each,
             Self::Posterior(_) | Self::Fuse(_) | Self::Dance(_) => ByClass::All,
         }
@@ -236,10 +236,7 @@ impl Method {
     /// Returns whether sets may hold a new label.
     pub fn new_labels(&self) -> bool {
         match *self {
-            Self::Posterior(PosteriorMethod {
-                calibration: PosteriorCalibration::Full { new_labels, .. },
-                ..
-            })
+            Self::Posterior(PosteriorMethod { calibration: PosteriorCalibration::Full { new_labels, .. }, .. })
             | Self::Fuse(FuseMethod { new_labels, .. }) => new_labels,
             Self::Posterior(_) | Self::Dance(_) => false,
         }

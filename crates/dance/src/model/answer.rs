@@ -114,8 +114,7 @@ impl Dance {
                 alpha: decision.alpha,
                 novelty: scored.novelty[row],
                 novel: None,
-                probabilities: classified
-                    .map(|all| labels.iter().map(|&label| all.probability(row, label)).collect()),
+                probabilities: classified.map(|all| labels.iter().map(|&label| all.probability(row, label)).collect()),
                 p_values: p_values(&|all, counts| decision.p_value(all, counts)),
                 rank_p_values: by_score(Counts::rank),
                 contrast_p_values: by_score(Counts::contrast),

@@ -21,10 +21,7 @@ impl Dance {
         let rows = Rows { rows: merged(answers, refused.unwrap_or_default()), partly: refused.is_some() };
         let kind = self.label_kind();
         let mut frame = Frame { notes: vec![("guarantee", self.guarantee())], ..Frame::default() };
-        frame.push(
-            "row",
-            Column::integers(rows.all(|answer| answer.row as i64, |refusal| refusal.row as i64)),
-        );
+        frame.push("row", Column::integers(rows.all(|answer| answer.row as i64, |refusal| refusal.row as i64)));
         let ids: Vec<Option<&Id>> = rows.all(|answer| answer.id.as_ref(), |refusal| refusal.id.as_ref());
         if ids.iter().any(Option::is_some) {
             frame.push("id", id_column(&ids));
@@ -42,17 +39,15 @@ impl Dance {
         }
         // Lists with one entry per label of the set.
         if include.probabilities {
-            let lists = |answer: &Answer<'_, Id>| {
-                answer.probabilities.iter().flatten().map(|&value| shortest(value)).collect()
-            };
+            let lists =
+                |answer: &Answer<'_, Id>| answer.probabilities.iter().flatten().map(|&value| shortest(value)).collect();
             frame.push("probabilities", rows.lists(lists));
         }
         if include.p_values {
             frame.push("p_values", rows.lists(|answer| answer.p_values.clone().unwrap_or_default()));
         }
         if include.p_values && self.predictor().method().name() == MethodName::Dance {
-            frame
-                .push("rank_p_values", rows.lists(|answer| answer.rank_p_values.clone().unwrap_or_default()));
+            frame.push("rank_p_values", rows.lists(|answer| answer.rank_p_values.clone().unwrap_or_default()));
             let contrast = |answer: &Answer<'_, Id>| answer.contrast_p_values.clone().unwrap_or_default();
             frame.push("contrast_p_values", rows.lists(contrast));
         }

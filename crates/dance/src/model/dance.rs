@@ -12,7 +12,7 @@ use crate::data::{Classes, Dataset, EncoderIdentity, Kind, Names, Value};
 use crate::device::Device;
 use crate::error::Result;
 use crate::machine::Classifier;
-use crate::model::new_labels::Unseen;
+use crate::model::new_labels::NewLabelShare;
 use crate::model::overlap::Overlap;
 use crate::neighbors::Neighbors;
 use crate::numeric::matrix::{Matrix, Rows};
@@ -51,7 +51,7 @@ pub struct Dance {
     pub(super) predictor: Predictor,
     pub(super) overlap: Overlap,
     /// The estimated share of new labels; `None` if calibration points are no random draw.
-    pub(super) new_label_share: Option<Unseen>,
+    pub(super) new_label_share: Option<NewLabelShare>,
     /// Hashes of the calibration points in split calibration, since the model does not keep the points; otherwise
     /// `None`.
     pub(super) calibration_hashes: Option<Vec<u64>>,
@@ -112,7 +112,7 @@ impl Dance {
     }
 
     /// Returns the estimated share of new labels; `None` if calibration points are no random draw.
-    pub fn unseen(&self) -> Option<Unseen> {
+    pub fn new_label_share(&self) -> Option<NewLabelShare> {
         self.new_label_share
     }
 
@@ -175,12 +175,7 @@ impl Dance {
     }
 
     /// Scores one block of queries.
-    fn score_block(
-        &self,
-        queries: Rows<'_>,
-        options: PredictOptions,
-        context: &Context<'_>,
-    ) -> Result<Scored> {
+    fn score_block(&self, queries: Rows<'_>, options: PredictOptions, context: &Context<'_>) -> Result<Scored> {
         let normalised = &self.classifier.normalise(queries)?;
         let mapped = &self.classifier.map(normalised, context)?;
         let classify = &|| self.classifier.classify_mapped(mapped, context);
@@ -198,12 +193,7 @@ impl Dance {
     }
 
     /// Finds the `k` nearest reference points of every query under the learned metric.
-    pub fn neighbors<'q>(
-        &self,
-        queries: impl Into<Rows<'q>>,
-        k: usize,
-        context: &Context<'_>,
-    ) -> Result<Neighbors> {
+    pub fn neighbors<'q>(&self, queries: impl Into<Rows<'q>>, k: usize, context: &Context<'_>) -> Result<Neighbors> {
         self.predictor.neighbors(&self.classifier.transform(queries, context)?, k, context)
     }
 }

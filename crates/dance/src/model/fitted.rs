@@ -5,19 +5,15 @@ use super::dance::Dance;
 use super::file::hash_of;
 use super::notices;
 use super::sampling::Sampling;
-use crate::conformal::{
-    Calibration, Method, MethodName, PosteriorCalibration, PosteriorMethod, Predictor, Setup,
-};
+use crate::conformal::{Calibration, Method, MethodName, PosteriorCalibration, PosteriorMethod, Predictor, Setup};
 use crate::context::Context;
-use crate::data::{
-    Classes, Dataset, EncoderIdentity, Kind, Names, Normalize, Normalizer, PointShape, Source,
-};
+use crate::data::{Classes, Dataset, EncoderIdentity, Kind, Names, Normalize, Normalizer, PointShape, Source};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::Quality;
 use crate::machine::{Classifier, OutputScale, Part, Probabilities, Rfm, tune};
-use crate::model::new_labels::Unseen;
-use crate::model::overlap::{self, Judges, Overlap};
+use crate::model::new_labels::NewLabelShare;
+use crate::model::overlap::{self, Overlap, ValidationPoints};
 use crate::numeric::matrix::{Matrix, check_finite};
 use crate::posterior::{self, LearnInputs, Stack, learn};
 
@@ -37,7 +33,7 @@ pub struct Fitted {
     /// Rows and ids of the fit points.
     pub names: Names,
     /// Hashes of the validation points, which the machine does not keep.
-    pub judges: Judges,
+    pub validation_points: ValidationPoints,
     /// The file or array of the fit points, with their encoder.
     pub source: Source,
     /// The quality on the validation points.
@@ -64,7 +60,7 @@ impl Fitted {
         Ok(Self {
             config: config.clone(),
             classes,
-            judges: Judges::new(data, &tuned.judges, &normalizer)?,
+            validation_points: ValidationPoints::new(data, &tuned.validation_rows, &normalizer)?,
             normalizer,
             rfm: tuned.rfm,
             scale,
@@ -114,7 +110,7 @@ impl Fitted {
         let overlap = Overlap::new(&self, &points, data);
         notices::overlap(overlap, data.len(), context);
         let is_draw = self.config.sampling != Sampling::Stratified;
-        let new_label_share = is_draw.then(|| Unseen::new(&labels, &self.rfm.labels, classes.len()));
+        let new_label_share = is_draw.then(|| NewLabelShare::new(&labels, &self.rfm.labels, classes.len()));
 
         // Split calibration searches neighbors among the fit points and keeps only hashes of the calibration points.
         let split = method.calibration() == Calibration::Split;
@@ -145,8 +141,7 @@ impl Fitted {
             notices::near_copies(neighbors, context);
         }
         if predictor.has_too_few_points_for_mix() {
-            context
-                .warn(format!("{} points are too few to select the mix; it is 0, the k-NN set", data.len()));
+            context.warn(format!("{} points are too few to select the mix; it is 0, the k-NN set", data.len()));
         }
         let (reference, names) =
             if split { (self.rfm.train.clone(), self.names.clone()) } else { (points, data.names()) };
@@ -185,12 +180,7 @@ impl Fitted {
 
     /// Returns the method of the settings. If they name none, it is the posterior, or fuse if the posterior needs more
     /// memory than there is.
-    fn resolve_method(
-        &mut self,
-        calibration: usize,
-        classes: usize,
-        context: &Context<'_>,
-    ) -> Result<Method> {
+    fn resolve_method(&mut self, calibration: usize, classes: usize, context: &Context<'_>) -> Result<Method> {
         let mut method = self.config.method()?;
         if let Method::Posterior(PosteriorMethod { calibration: use_of_points, .. }) = method {
             let bag = if use_of_points == PosteriorCalibration::Split { 0 } else { calibration };
@@ -224,15 +214,7 @@ impl Fitted {
         let (rfm, directed) = (&self.rfm, self.point_shape().directed);
         let settings = learn(LearnInputs { device, rfm, config, directed, seed: conformal.seed, context })?;
         let fit = Part { embeddings: rfm.train.clone(), labels: rfm.labels.clone() };
-        Stack::open(
-            settings,
-            [&fit, calibration],
-            &rfm.metric_root,
-            classes,
-            method.calibration,
-            None,
-            context,
-        )
+        Stack::open(settings, [&fit, calibration], &rfm.metric_root, classes, method.calibration, None, context)
     }
 
     /// Returns the fit points, mapped by the learned metric.

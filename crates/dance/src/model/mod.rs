@@ -21,17 +21,17 @@ mod validate;
 pub use crate::conformal::{PredictOptions, Prediction, Scored};
 pub use answer::{Answer, Include, Refusal};
 pub use audit::{
-    Audit, AuditOptions, ConfusedClasses, Copies, LabelError, LabelErrors, Order, Outlier, OverlapPoint,
-    RARE, Space, TwofoldClass, benjamini_hochberg,
+    Audit, AuditOptions, ConfusedClasses, Copies, LabelError, LabelErrors, Order, Outlier, OverlapPoint, RARE, Space,
+    TwofoldClass, benjamini_hochberg,
 };
 pub use config::Config;
 pub use dance::{Dance, ReferencePoint};
 pub use file::{FORMAT, hash_of};
 pub use fitted::Fitted;
 pub use model_point::ModelPoint;
-pub use monitor::{Alarm, Monitor, MonitorState, Watched};
-pub use new_labels::Unseen;
-pub use overlap::{Judges, Overlap, SeenAs};
+pub use monitor::{Alarm, Monitor, MonitorState, StreamPart};
+pub use new_labels::NewLabelShare;
+pub use overlap::{ModelPart, Overlap, ValidationPoints};
 pub use sampling::Sampling;
 pub use select::{SelectOptions, Selection};
 pub use shift::rejection_sample;

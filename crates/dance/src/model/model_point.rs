@@ -8,14 +8,14 @@ use super::dance::Dance;
 use crate::conformal::Calibration;
 use crate::data::{Dataset, Names};
 use crate::error::Result;
-use crate::model::overlap::{self, PointLookup, SeenAs};
+use crate::model::overlap::{self, ModelPart, PointLookup};
 use crate::numeric::matrix::{Matrix, Rows};
 
 /// A point of a model, with its row and id in the data that it was read from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ModelPoint {
     /// The part of the model that holds the point: its fit points or its calibration points.
-    pub part: SeenAs,
+    pub part: ModelPart,
     /// The row of the point in its data set, if known.
     pub row: Option<u32>,
     /// The id, if points have ids.
@@ -23,7 +23,7 @@ pub struct ModelPoint {
 }
 
 impl ModelPoint {
-    fn new(part: SeenAs, names: &Names, place: usize) -> Self {
+    fn new(part: ModelPart, names: &Names, place: usize) -> Self {
         Self {
             part,
             row: names.rows.as_ref().and_then(|rows| rows.get(place)).copied(),
@@ -54,9 +54,9 @@ impl Dance {
     /// Returns all points that the model keeps, normalised, and their parts, rows and ids: first fit points, then
     /// calibration points.
     pub(super) fn kept_points(&self) -> (Vec<&Matrix>, Vec<ModelPoint>) {
-        let mut parts = vec![(SeenAs::FitPoint, &self.fitted.rfm.train, &self.fitted.names)];
+        let mut parts = vec![(ModelPart::FitPoint, &self.fitted.rfm.train, &self.fitted.names)];
         if self.predictor.method().calibration() != Calibration::Split {
-            parts.push((SeenAs::CalibrationPoint, &self.reference, &self.names));
+            parts.push((ModelPart::CalibrationPoint, &self.reference, &self.names));
         }
         let points = parts.iter().flat_map(|&(part, points, names)| {
             (0..points.rows()).map(move |place| ModelPoint::new(part, names, place))
@@ -69,10 +69,9 @@ impl Dance {
         let mut points = queries.to_matrix()?;
         self.fitted.normalizer.apply("queries", &mut points)?;
         let kept = self.kept_points().0.into_iter();
-        let kept: Vec<PointLookup<'_>> =
-            kept.map(|part| PointLookup::new(part, &self.fitted.normalizer)).collect();
+        let kept: Vec<PointLookup<'_>> = kept.map(|part| PointLookup::new(part, &self.fitted.normalizer)).collect();
         let calibrated: HashSet<u64> = self.calibration_hashes.iter().flatten().copied().collect();
-        let validation = &self.fitted.judges;
+        let validation = &self.fitted.validation_points;
         let validated: HashMap<u64, u32> =
             validation.hashes.iter().copied().zip(validation.rows.iter().copied()).collect();
         let no_hashes = calibrated.is_empty() && validated.is_empty();
@@ -85,8 +84,8 @@ impl Dance {
                 before += part.len();
             }
             if let Some(hash) = own.get(row) {
-                let validated = validated.get(hash).map(|&row| (SeenAs::FitPoint, Some(row)));
-                let calibrated = calibrated.contains(hash).then_some((SeenAs::CalibrationPoint, None));
+                let validated = validated.get(hash).map(|&row| (ModelPart::FitPoint, Some(row)));
+                let calibrated = calibrated.contains(hash).then_some((ModelPart::CalibrationPoint, None));
                 let hashed = validated.into_iter().chain(calibrated);
                 found.hashed.extend(hashed.map(|(part, row)| ModelPoint { part, row, id: None }));
             }
@@ -97,9 +96,9 @@ impl Dance {
 
     /// Returns the part of the model that holds each query; `None` if the query is new. Coverage that is measured on
     /// points of the model is too high.
-    pub fn seen<'q>(&self, queries: impl Into<Rows<'q>>) -> Result<Vec<Option<SeenAs>>> {
+    pub fn seen<'q>(&self, queries: impl Into<Rows<'q>>) -> Result<Vec<Option<ModelPart>>> {
         let fit = self.fitted.rfm.train.rows();
-        let part = |place: &usize| if *place < fit { SeenAs::FitPoint } else { SeenAs::CalibrationPoint };
+        let part = |place: &usize| if *place < fit { ModelPart::FitPoint } else { ModelPart::CalibrationPoint };
         let part_of = |found: Matches| {
             let kept = found.kept.iter().map(part);
             kept.chain(found.hashed.iter().map(|point| point.part)).min()

@@ -23,7 +23,7 @@ use crate::stream::{Bets, Martingale, NOVELTY_NEIGHBORS};
 /// The monitored part of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Watched {
+pub enum StreamPart {
     /// The points, whatever their labels.
     Inputs,
     /// The labels, given their points.
@@ -35,7 +35,7 @@ pub enum Watched {
 #[serde(deny_unknown_fields)]
 pub struct Alarm {
     /// The part that has changed.
-    pub watched: Watched,
+    pub watched: StreamPart,
     /// The point, from 0 on, at which the capital reached its bound.
     pub row: usize,
 }
@@ -79,11 +79,7 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         context: &Context<'_>,
     ) -> Result<Self> {
         if !(false_alarm > 0.0 && false_alarm < 1.0) {
-            return Err(Error::config(
-                "false alarm probability",
-                false_alarm,
-                "between 0 and 1, such as 0.01",
-            ));
+            return Err(Error::config("false alarm probability", false_alarm, "between 0 and 1, such as 0.01"));
         }
         if model.overlap().fitted > 0 {
             context.warn(format!(
@@ -110,15 +106,12 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         } else {
             let mapped = model.classifier.map(&model.reference, context)?;
             let labels = &model.predictor.reference_labels()[..model.reference.rows()];
-            let own = with_labels
-                .then(|| model.classifier.own_probabilities(&mapped, labels, context))
-                .transpose()?;
+            let own = with_labels.then(|| model.classifier.own_probabilities(&mapped, labels, context)).transpose()?;
             (distances(&fit, &mapped, neighbors, context)?, own)
         };
         // The labels are scored by the probability of the true label.
-        let labels = own
-            .map(|own| Martingale::new(own.iter().map(|&p| 1.0 - f64::from(p)).collect(), seed ^ 1))
-            .transpose()?;
+        let labels =
+            own.map(|own| Martingale::new(own.iter().map(|&p| 1.0 - f64::from(p)).collect(), seed ^ 1)).transpose()?;
         Ok(Self {
             model,
             fit,
@@ -137,8 +130,7 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
     pub fn resume(mut self, state: MonitorState) -> Result<Self> {
         if state.model != self.model_hashes() || state.seed != self.seed {
             return Err(Error::Data(
-                "the state belongs to another model or seed; name another file, or delete it to begin anew"
-                    .into(),
+                "the state belongs to another model or seed; name another file, or delete it to begin anew".into(),
             ));
         }
         if state.labels.is_some() != self.labels.is_some() {
@@ -204,7 +196,7 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
 
     /// Raises an alarm for every martingale that reaches its bound at the present point.
     fn alarm(&mut self) {
-        let all = [(Watched::Inputs, Some(&self.inputs)), (Watched::Labels, self.labels.as_ref())];
+        let all = [(StreamPart::Inputs, Some(&self.inputs)), (StreamPart::Labels, self.labels.as_ref())];
         for (watched, martingale) in all {
             let known = self.alarms.iter().any(|alarm| alarm.watched == watched);
             if !known && martingale.is_some_and(|martingale| martingale.largest() >= self.bound()) {
@@ -234,10 +226,10 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
     }
 
     /// Returns each monitored part with its current and its largest capital.
-    pub fn capital(&self) -> Vec<(Watched, f64, f64)> {
+    pub fn capital(&self) -> Vec<(StreamPart, f64, f64)> {
         let of = |watched, martingale: &Martingale| (watched, martingale.capital(), martingale.largest());
-        let labels = self.labels.as_ref().map(|labels| of(Watched::Labels, labels));
-        [of(Watched::Inputs, &self.inputs)].into_iter().chain(labels).collect()
+        let labels = self.labels.as_ref().map(|labels| of(StreamPart::Labels, labels));
+        [of(StreamPart::Inputs, &self.inputs)].into_iter().chain(labels).collect()
     }
 }
 

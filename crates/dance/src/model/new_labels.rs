@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Counts of the calibration points that estimate the share of new labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unseen {
+pub struct NewLabelShare {
     /// The number of calibration points.
     pub points: usize,
     /// The number of points whose label no other calibration point and no fit point has.
@@ -18,7 +18,7 @@ pub struct Unseen {
     pub paired: usize,
 }
 
-impl Unseen {
+impl NewLabelShare {
     /// Counts calibration points by their `labels`, which are class ids below `classes`. The labels `fitted` of the fit
     /// points are not new.
     pub fn new(labels: &[u32], fitted: &[u32], classes: usize) -> Self {
@@ -59,12 +59,12 @@ mod tests {
     #[test]
     fn counts_labels_that_one_point_has() {
         // The fit has 0 and 4. Calibration has 1 once, 2 twice, 3 three times, 4 once.
-        let found = Unseen::new(&[0, 1, 2, 2, 3, 3, 3, 4], &[0, 4, 4, 5], 6);
-        assert_eq!(found, Unseen { points: 8, single: 1, paired: 2 });
+        let found = NewLabelShare::new(&[0, 1, 2, 2, 3, 3, 3, 4], &[0, 4, 4, 5], 6);
+        assert_eq!(found, NewLabelShare { points: 8, single: 1, paired: 2 });
         assert_eq!(found.share(), 0.125);
         // (N1 + 2·N2)/n² - N1²/n³ with N1 = 1 and N2 = 1 label.
         assert!((found.standard_error() - (3.0f64 - 1.0 / 8.0).sqrt() / 8.0).abs() < 1e-12);
-        assert_eq!(Unseen::new(&[], &[1], 2).share(), 0.0);
+        assert_eq!(NewLabelShare::new(&[], &[1], 2).share(), 0.0);
     }
 
     /// New draws from the same law carry a new label as often as estimated.
@@ -88,7 +88,7 @@ mod tests {
         for _ in 0..rounds {
             let fit: Vec<u32> = (0..60).map(|_| draw()).collect();
             let calibration: Vec<u32> = (0..60).map(|_| draw()).collect();
-            let found = Unseen::new(&calibration, &fit, 200);
+            let found = NewLabelShare::new(&calibration, &fit, 200);
             let new: f64 = (0..200u32)
                 .filter(|label| !fit.contains(label) && !calibration.contains(label))
                 .map(|label| weights[label as usize] / total)

@@ -136,7 +136,7 @@ pub(super) fn hashes(points: &Matrix) -> Vec<u64> {
 
 /// The part of a model that holds a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub enum SeenAs {
+pub enum ModelPart {
     /// The fit points and the validation points.
     #[serde(rename = "fit")]
     FitPoint,
@@ -147,14 +147,14 @@ pub enum SeenAs {
 
 /// The validation points of a fit, as hashes, since the machine does not keep the points.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Judges {
+pub struct ValidationPoints {
     /// The hash of every point.
     pub(super) hashes: Vec<u64>,
     /// The row of every point in its data set.
     pub(super) rows: Vec<u32>,
 }
 
-impl Judges {
+impl ValidationPoints {
     /// Hashes the points of `data` at the indices `places`, after normalisation.
     pub(super) fn new(data: &Dataset, places: &[usize], normalizer: &Normalizer) -> Result<Self> {
         let mut points = data.embeddings.select(places);
@@ -170,7 +170,7 @@ impl Overlap {
         let fit = PointLookup::new(&fitted.rfm.train, &fitted.normalizer);
         let rows = fitted.names.rows.as_deref().unwrap_or_default();
         let mut validation: HashMap<u64, Vec<u32>> = HashMap::new();
-        for (&hash, &row) in fitted.judges.hashes.iter().zip(&fitted.judges.rows) {
+        for (&hash, &row) in fitted.validation_points.hashes.iter().zip(&fitted.validation_points.rows) {
             validation.entry(hash).or_default().push(row);
         }
         let own = if validation.is_empty() { Vec::new() } else { hashes(points) };
@@ -228,11 +228,7 @@ mod tests {
         let own: Vec<Vec<usize>> = (0..200).map(|row| vec![row]).collect();
         for how in [Normalize::L2, Normalize::Standardize, Normalize::None] {
             let full = points(200, 64, 5);
-            assert_eq!(
-                places(&full, &halved(&full), how),
-                own,
-                "{how:?}: a smaller copy of the model's points"
-            );
+            assert_eq!(places(&full, &halved(&full), how), own, "{how:?}: a smaller copy of the model's points");
             assert_eq!(places(&halved(&full), &full, how), own, "{how:?}: the points behind a smaller file");
         }
     }

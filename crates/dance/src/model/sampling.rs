@@ -40,11 +40,9 @@ impl Sampling {
     pub(super) fn clause(self) -> Option<String> {
         Some(match self {
             Self::Random => return None,
-            Self::Stratified => {
-                "calibration points were stratified by class: it is approximate, and points of rare \
+            Self::Stratified => "calibration points were stratified by class: it is approximate, and points of rare \
                  classes are covered less"
-                    .into()
-            }
+                .into(),
             Self::Grouped => "one point of each group calibrated: it holds for a point of a new group".into(),
             Self::Window { points } => {
                 format!("the latest {points} points calibrated: it holds for points like those")

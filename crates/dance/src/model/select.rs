@@ -161,14 +161,12 @@ impl PartialOrd for Gain {
 fn cover(uncertainties: &[f64], similar: &[Vec<(u32, f64)>], free: &[bool], count: usize) -> Vec<usize> {
     let mut covered = vec![0.0f64; uncertainties.len()];
     let gain = |row: usize, covered: &[f64]| {
-        let of = |&(id, similarity): &(u32, f64)| {
-            uncertainties[id as usize] * (similarity - covered[id as usize]).max(0.0)
-        };
+        let of =
+            |&(id, similarity): &(u32, f64)| uncertainties[id as usize] * (similarity - covered[id as usize]).max(0.0);
         similar[row].iter().map(of).sum::<f64>()
     };
     let rows = (0..uncertainties.len()).filter(|&row| free[row]);
-    let mut heap: BinaryHeap<Gain> =
-        rows.map(|row| Gain { worth: gain(row, &covered), row, chosen: 0 }).collect();
+    let mut heap: BinaryHeap<Gain> = rows.map(|row| Gain { worth: gain(row, &covered), row, chosen: 0 }).collect();
     let mut chosen = Vec::with_capacity(count.min(heap.len()));
     while chosen.len() < count {
         let Some(top) = heap.pop() else { break };

@@ -1,12 +1,12 @@
 //! Calibration under distribution shift: calibration points are sampled in proportion to importance weights.
 //!
 //! **Covariate shift**: weights are likelihood ratios of new to old points, up to a factor. Rejection sampling (von
-//! Neumann) keeps point i of weight w_i with probability `w_i / w_max`, where w_max is the largest weight. The sampled
-//! points are a draw from the law of new points, so the guarantee of every calibration holds for new points. On average
-//! the share `Σw / (n·w_max)` of n points is kept, while weighted quantiles would use all points. In return full
-//! calibration remains valid, and the weights of new points need not be known. The point with the largest weight is
-//! dropped, because it sets the scale: given w_max, the other points are draws from the points that weigh no more. The
-//! guarantee does not cover new points that weigh more.
+//! Neumann) keeps point i of weight `w_i` with probability `w_i / w_max`, where `w_max` is the largest weight. The
+//! sampled points are a draw from the law of new points, so the guarantee of every calibration holds for new points.
+//! On average the share `Σw / (n·w_max)` of n points is kept, while weighted quantiles would use all points. In
+//! return full calibration remains valid, and the weights of new points need not be known. The point with the largest
+//! weight is dropped, because it sets the scale: given `w_max`, the other points are draws from the points that weigh
+//! no more. The guarantee does not cover new points that weigh more.
 //!
 //! **Label shift**: the proportions of classes change, and the law of the points of each class does not. The new
 //! proportions maximise the likelihood of points without labels under the kernel machine's posteriors, with a weak
@@ -29,16 +29,12 @@ const PURPOSE: u64 = 0x7417;
 /// never returned, because its weight sets the scale of the probabilities.
 pub fn rejection_sample(weights: &[f64], seed: u64) -> Result<Vec<usize>> {
     if let Some(row) = weights.iter().position(|weight| !weight.is_finite() || *weight < 0.0) {
-        return Err(Error::Data(format!(
-            "the weight at row {row} is {}; weights are numbers from 0 on",
-            weights[row]
-        )));
+        return Err(Error::Data(format!("the weight at row {row} is {}; weights are numbers from 0 on", weights[row])));
     }
-    let largest =
-        weights.iter().enumerate().fold(None, |best: Option<(usize, f64)>, (row, &weight)| match best {
-            Some((_, most)) if most >= weight => best,
-            _ => Some((row, weight)),
-        });
+    let largest = weights.iter().enumerate().fold(None, |best: Option<(usize, f64)>, (row, &weight)| match best {
+        Some((_, most)) if most >= weight => best,
+        _ => Some((row, weight)),
+    });
     let Some((out, most)) = largest.filter(|&(_, most)| most > 0.0) else {
         return Err(Error::Data("no weight is above 0, so no point would be kept".into()));
     };

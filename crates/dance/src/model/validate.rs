@@ -16,8 +16,7 @@ impl Fitted {
         names.sort_unstable();
         names.dedup();
         let has = |matrix: &Matrix, rows: usize, cols: usize| {
-            (matrix.rows(), matrix.cols()) == (rows, cols)
-                && matrix.as_slice().iter().all(|value| value.is_finite())
+            (matrix.rows(), matrix.cols()) == (rows, cols) && matrix.as_slice().iter().all(|value| value.is_finite())
         };
         let normalizer = match (&self.normalizer, self.config.normalize) {
             (Normalizer::L2, Normalize::L2) | (Normalizer::None, Normalize::None) => true,
@@ -39,7 +38,7 @@ impl Fitted {
             (self.scale.is_valid(), "probabilities"),
             (of_each(self.names.rows.as_ref().map(Vec::len)), "rows"),
             (of_each(self.names.ids.as_ref().map(Vec::len)), "ids"),
-            (self.judges.rows.len() == self.judges.hashes.len(), "validation points"),
+            (self.validation_points.rows.len() == self.validation_points.hashes.len(), "validation points"),
         ] {
             if !fits {
                 return Err(Error::Data(format!("the {part} of the model do not fit the rest of it")));

@@ -2,7 +2,7 @@
 
 use super::list::{NeighborSlots, Neighbors, ReverseNeighbors};
 use crate::context::Context;
-use crate::device::{Asked, Device, IdLists, IndexHandle};
+use crate::device::{Device, IdLists, IndexHandle, QueryHandle};
 use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 use pulp::{Arch, Simd, WithSimd};
@@ -109,7 +109,7 @@ impl Index {
         self.in_blocks(queries, k, context, |queries, first| {
             // One more candidate replaces a skipped point.
             let wanted = k + usize::from(skip.is_some());
-            let asked = self.handle.ask(queries, context)?;
+            let asked = self.handle.open_queries(queries, context)?;
             let candidates = asked.candidates(wanted, false, context)?;
             let skip = |row: usize| skip.and_then(|skip| skip[first + row]);
             found.append(self.nearest((queries, &*asked), &candidates.nearest, k, skip, context)?);
@@ -143,7 +143,7 @@ impl Index {
         };
         let (mut found, mut reached) = (Neighbors::default(), ReverseNeighbors::default());
         self.in_blocks(queries, k, context, |queries, _| {
-            let asked = self.handle.ask(queries, context)?;
+            let asked = self.handle.open_queries(queries, context)?;
             let candidates = asked.candidates(k, true, context)?;
             // Most reverse neighbors of a query are also among its nearest points, so one distance serves both
             // directions.
@@ -152,9 +152,7 @@ impl Index {
             let mut reaching = vec![Vec::new(); queries.rows()];
             // From the candidates of a query, take the reverse neighbors, sorted by index, and the nearest, sorted by
             // distance.
-            let keep = |_,
-                        pairs: &mut Vec<(f64, u32)>,
-                        (nearest, reaching): &mut (NeighborSlots<'_>, &mut Vec<_>)| {
+            let keep = |_, pairs: &mut Vec<(f64, u32)>, (nearest, reaching): &mut (NeighborSlots<'_>, &mut Vec<_>)| {
                 let within = pairs.iter().filter(|(squared, id)| *squared <= reach[*id as usize]);
                 **reaching = within.map(|&(squared, id)| (id, squared)).collect();
                 reaching.sort_unstable_by_key(|&(id, _)| id);
@@ -171,19 +169,14 @@ impl Index {
 
     /// Returns the neighbors of the first `count` points. `ids` holds the neighbors' indices, row after row, the same
     /// number for each point.
-    pub(crate) fn neighbors_by_id(
-        &self,
-        count: usize,
-        ids: &[u32],
-        context: &Context<'_>,
-    ) -> Result<Neighbors> {
+    pub(crate) fn neighbors_by_id(&self, count: usize, ids: &[u32], context: &Context<'_>) -> Result<Neighbors> {
         let k = ids.len().checked_div(count).unwrap_or(0);
         let mut lists = IdLists::default();
         for row in 0..count {
             lists.push(ids[row * k..][..k].iter().copied());
         }
         let own = self.points.select(&(0..count).collect::<Vec<_>>());
-        self.nearest((&own, &*self.handle.ask(&own, context)?), &lists, k, |_| None, context)
+        self.nearest((&own, &*self.handle.open_queries(&own, context)?), &lists, k, |_| None, context)
     }
 
     /// Calls `work` on blocks of queries, with the index of the block's first query; an interruption ends the job
@@ -226,7 +219,7 @@ impl Index {
     /// Returns the `k` nearest of each query's candidates, without the point that `skip` returns for it.
     fn nearest(
         &self,
-        (queries, asked): (&Matrix, &dyn Asked),
+        (queries, asked): (&Matrix, &dyn QueryHandle),
         candidates: &IdLists,
         k: usize,
         skip: impl Fn(usize) -> Option<u32> + Sync + Send,
@@ -257,7 +250,7 @@ impl Index {
     /// loaded once for all queries of a group that have it as a candidate.
     fn distances<T: Send>(
         &self,
-        (queries, asked): (&Matrix, &dyn Asked),
+        (queries, asked): (&Matrix, &dyn QueryHandle),
         candidates: &IdLists,
         results: &mut [T],
         keep: impl Fn(usize, &mut Vec<(f64, u32)>, &mut T) + Sync + Send,

@@ -38,11 +38,8 @@ impl Neighbors {
         let mut merged = Self::with_capacity(self.len(), k.min(rows.len() + other_rows.len()));
         let stride = merged.stride;
         for query in 0..self.len() {
-            let one = self
-                .squared(query)
-                .iter()
-                .copied()
-                .zip(self.ids(query).iter().map(|&id| rows[id as usize] as u32));
+            let one =
+                self.squared(query).iter().copied().zip(self.ids(query).iter().map(|&id| rows[id as usize] as u32));
             let two = other.squared(query).iter().copied();
             let two = two.zip(other.ids(query).iter().map(|&id| other_rows[id as usize] as u32));
             let (mut one, mut two) = (one.peekable(), two.peekable());
@@ -95,11 +92,7 @@ impl Neighbors {
     pub(super) fn slots(&mut self) -> impl Iterator<Item = NeighborSlots<'_>> {
         let stride = self.stride.max(1);
         let lists = self.ids.chunks_mut(stride).zip(self.squared.chunks_mut(stride));
-        self.lengths.iter_mut().zip(lists).map(|(length, (ids, squared))| NeighborSlots {
-            length,
-            ids,
-            squared,
-        })
+        self.lengths.iter_mut().zip(lists).map(|(length, (ids, squared))| NeighborSlots { length, ids, squared })
     }
 
     /// Creates empty lists of at most `stride` neighbors.

@@ -83,8 +83,7 @@ impl Real for f64 {
         let depth = left.ncols();
         for first in (0..depth).step_by(DEPTH) {
             let width = DEPTH.min(depth - first);
-            let block =
-                |view: View<'_>| Mat::from_fn(view.nrows(), width, |i, j| f64::from(view[(i, first + j)]));
+            let block = |view: View<'_>| Mat::from_fn(view.nrows(), width, |i, j| f64::from(view[(i, first + j)]));
             let (left, right) = (block(left), block(right));
             gemm(out.rb_mut(), first > 0, left.as_ref(), right.transpose(), 1.0);
         }
@@ -120,13 +119,7 @@ pub(crate) fn row_major_mut<T>(data: &mut [T], rows: usize, cols: usize) -> MatM
 }
 
 /// Computes `out = scale · left · right` on one thread, or adds the product to `out` if `accumulate`.
-pub(crate) fn gemm<T: Real>(
-    out: MatMut<'_, T>,
-    accumulate: bool,
-    left: MatRef<'_, T>,
-    right: MatRef<'_, T>,
-    scale: T,
-) {
+pub(crate) fn gemm<T: Real>(out: MatMut<'_, T>, accumulate: bool, left: MatRef<'_, T>, right: MatRef<'_, T>, scale: T) {
     let accum = if accumulate { Accum::Add } else { Accum::Replace };
     matmul(out, accum, left, right, scale, Par::Seq);
 }
@@ -185,13 +178,11 @@ pub(crate) fn cholesky<T: Real>(a: &mut [T], n: usize) -> Result<(), usize> {
             let mut diagonal = rest.subcols_mut(0, width);
             gemm(diagonal.rb_mut(), true, done.rb(), done.rb().transpose(), T::from_f64(-1.0));
             let stack = MemStack::new(&mut scratch);
-            cholesky_in_place(diagonal, Default::default(), Par::Seq, stack, Default::default()).map_err(
-                |error| match error {
-                    faer::linalg::cholesky::llt::factor::LltError::NonPositivePivot { index } => {
-                        start + index
-                    }
-                },
-            )?;
+            cholesky_in_place(diagonal, Default::default(), Par::Seq, stack, Default::default()).map_err(|error| {
+                match error {
+                    faer::linalg::cholesky::llt::factor::LltError::NonPositivePivot { index } => start + index,
+                }
+            })?;
         }
         // The rows below, in parallel: subtract the columns that are done, then solve against the block.
         let diagonal_rows = row_major(diagonal_rows, width, n);
@@ -268,9 +259,7 @@ pub(crate) fn inverse_diagonal(factor: &[f32], n: usize) -> Vec<f32> {
         }
         let factor = lower.submatrix(first, first, height, height);
         solve_lower_triangular_in_place(factor, columns.as_mut(), Par::Seq);
-        let norm = |column: usize| {
-            (0..height).map(|row| f64::from(columns[(row, column)]).powi(2)).sum::<f64>() as f32
-        };
+        let norm = |column: usize| (0..height).map(|row| f64::from(columns[(row, column)]).powi(2)).sum::<f64>() as f32;
         (0..width).map(norm).collect::<Vec<_>>()
     };
     (0..n.div_ceil(BLOCK)).into_par_iter().map(of_block).collect::<Vec<_>>().concat()

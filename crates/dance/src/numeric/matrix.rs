@@ -165,12 +165,9 @@ pub(crate) fn check_finite(origin: &str, matrix: &Matrix) -> Result<()> {
 pub(crate) fn check_finite_rows(origin: &str, values: &[f32], cols: usize) -> Result<()> {
     match values.iter().position(|value| !value.is_finite()) {
         None => Ok(()),
-        Some(at) => Err(Error::NotFinite {
-            origin: origin.to_owned(),
-            row: at / cols,
-            column: at % cols,
-            value: values[at],
-        }),
+        Some(at) => {
+            Err(Error::NotFinite { origin: origin.to_owned(), row: at / cols, column: at % cols, value: values[at] })
+        }
     }
 }
 
@@ -191,8 +188,7 @@ impl<T> Default for Ragged<T> {
 impl<T> Ragged<T> {
     /// Wraps values whose rows start at `offsets`; `None` unless these ascend from 0 to the number of values.
     pub fn new(offsets: Vec<usize>, values: Vec<T>) -> Option<Self> {
-        let valid =
-            offsets.first() == Some(&0) && offsets.last() == Some(&values.len()) && offsets.is_sorted();
+        let valid = offsets.first() == Some(&0) && offsets.last() == Some(&values.len()) && offsets.is_sorted();
         valid.then_some(Self { offsets, values })
     }
 

@@ -15,12 +15,7 @@ pub(crate) trait Number: Copy + Default + Send + Sync + 'static {
     /// Returns a vector with `number` in every lane.
     fn splat<S: Simd>(simd: S, number: Self) -> Self::Vector<S>;
     /// Returns `a·b + c`.
-    fn mul_add<S: Simd>(
-        simd: S,
-        a: Self::Vector<S>,
-        b: Self::Vector<S>,
-        c: Self::Vector<S>,
-    ) -> Self::Vector<S>;
+    fn mul_add<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>, c: Self::Vector<S>) -> Self::Vector<S>;
     /// Returns one row of a panel as vectors.
     fn vectors<S: Simd>(panel: &[Self; PANEL]) -> &[Self::Vector<S>];
     /// Returns one row of a panel as mutable vectors.

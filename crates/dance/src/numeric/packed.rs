@@ -191,8 +191,7 @@ impl<T: Number> Multiply<'_, T> {
                 for (block, out) in blocks.chunks(ROWS * depth).zip(out.chunks_mut(ROWS * width)) {
                     let rows = block.len() / depth;
                     let block = &block[start * rows..][..height * rows];
-                    let block_out =
-                        OutputBlock { overwrite: start == 0, out: &mut out[column..], stride: width, used };
+                    let block_out = OutputBlock { overwrite: start == 0, out: &mut out[column..], stride: width, used };
                     if rows == ROWS {
                         tile::<T, S, ROWS, VECTORS>(simd, block, panel, block_out);
                     } else {
@@ -365,10 +364,7 @@ mod tests {
                     let expected = sum(left.row(row), right.row(column).iter().copied());
                     // Without fused instructions every product is rounded as well; the order does not change.
                     let close = (found.row(row)[column] - expected).abs() <= 1e-4 * depth as f32;
-                    assert!(
-                        close && (found.row(row)[column] == expected || !fused()),
-                        "{rows} {depth} {columns}"
-                    );
+                    assert!(close && (found.row(row)[column] == expected || !fused()), "{rows} {depth} {columns}");
                     assert!(packed.column(column).eq(right.row(column).iter().copied()));
                 }
             }

@@ -29,9 +29,7 @@ use crate::error::Result;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::packed::Packed;
 use crate::posterior::count::BagView;
-use crate::posterior::count::{
-    MAX_EXPONENT, SCORE_ERROR, SCORE_FLOOR, exp_above, exp_below, interval, to_scores,
-};
+use crate::posterior::count::{MAX_EXPONENT, SCORE_ERROR, SCORE_FLOOR, exp_above, exp_below, interval, to_scores};
 use crate::posterior::expert::Predictions;
 use crate::posterior::link::{Link, OutputStats};
 
@@ -232,8 +230,7 @@ impl Bounds {
         let mut bent = vec![0.0f64; n];
         // Bound the shifts of the log posteriors, which do not depend on the query's label.
         for (at, (weight, expert)) in experts.iter().enumerate() {
-            let (Some(shifts), Some(means), Some((table, link))) =
-                (expert.shifts(query), &means[at], outputs[at])
+            let (Some(shifts), Some(means), Some((table, link))) = (expert.shifts(query), &means[at], outputs[at])
             else {
                 continue;
             };
@@ -250,8 +247,8 @@ impl Bounds {
                 let (shrunk, joined) = (shifts.shrunk[point], shifts.joined[point]);
                 let stats = &self.stats[at][point];
                 let of_own = shrunk * (table.row(point)[label] - 1.0) - joined * own[label];
-                low[point] += weight
-                    * (shrunk * stats.mean - joined * f64::from(means[point]) - stats.own_slope * of_own);
+                low[point] +=
+                    weight * (shrunk * stats.mean - joined * f64::from(means[point]) - stats.own_slope * of_own);
                 range[point] += weight * (shrunk.abs() * stats.range + joined.abs() * stats.slope * ranging);
                 slack[point] += weight * joined.abs() * stats.slope * rounding;
                 // The curvature of the link lowers log posteriors below their tangents. For the other labels this
@@ -395,9 +392,7 @@ mod tests {
         let offsets = [0.0, 0.7, -0.7, 3.0, -5.0, 1e-9];
         let bounds = Bounds::new(&bag, &[], &offsets, &Context::new(1).unwrap());
         for (class, off) in offsets.iter().enumerate() {
-            for left in
-                [-6.0, -0.7, -1e-9, 0.0, 1e-12, 1e-3, 0.5, 0.7 - 1e-13, 4.0, 30.0, 60.0, f64::INFINITY]
-            {
+            for left in [-6.0, -0.7, -1e-9, 0.0, 1e-12, 1e-3, 0.5, 0.7 - 1e-13, 4.0, 30.0, 60.0, f64::INFINITY] {
                 let [low, high] = bounds.odds_interval(f64::exp_m1(left), class);
                 let expected = (left + off).exp_m1();
                 assert!(f64::from(low) <= expected.max(0.0) && expected <= f64::from(high), "{left} {off}");

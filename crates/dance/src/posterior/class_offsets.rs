@@ -146,8 +146,7 @@ mod tests {
         let labels: Vec<u32> = (0..600).map(|at| at % 60).collect();
         for spread in [0.0, 3.0] {
             let own: Vec<f64> = (0..60).map(|_| spread * random.normal()).collect();
-            let scores: Vec<f64> =
-                labels.iter().map(|&label| own[label as usize] + random.normal()).collect();
+            let scores: Vec<f64> = labels.iter().map(|&label| own[label as usize] + random.normal()).collect();
             let found = class_effects(&scores, &labels, 60);
             let center = own.iter().sum::<f64>() / 60.0;
             for (found, own) in found.iter().zip(own) {
@@ -175,10 +174,7 @@ mod tests {
         let random = &mut Random::new(4, 2);
         let (log_posterior, labels) = drawn(3000, random);
         let off = offsets(&log_posterior, &labels, 1500, 20);
-        assert!(
-            off[..6].iter().all(|&off| off > 0.02) && off[14..].iter().all(|&off| off < -0.02),
-            "{off:?}"
-        );
+        assert!(off[..6].iter().all(|&off| off > 0.02) && off[14..].iter().all(|&off| off < -0.02), "{off:?}");
         let (log_posterior, labels) = drawn(3000, random);
         let mut fresh = FitScores::new(&log_posterior, &labels, 1500, 20);
         let plain = fresh.sizes(0.0, 0.1).iter().sum::<f64>();

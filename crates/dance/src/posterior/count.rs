@@ -127,11 +127,9 @@ impl Counter<'_> {
         let means = self.bounds.means(self.experts, queries.len(), context)?;
         let tile = |tile: usize| -> Vec<Vec<u32>> {
             let rows = tile * TILE..((tile + 1) * TILE).min(queries.len());
-            let bounds_of =
-                |query| self.bounds.with_query(&self.bag, &self.outputs, self.experts, &means, query);
+            let bounds_of = |query| self.bounds.with_query(&self.bag, &self.outputs, self.experts, &means, query);
             let bounds: Vec<QueryBounds> = rows.clone().map(bounds_of).collect();
-            let thresholds: Vec<QueryThresholds> =
-                queries[rows.clone()].iter().map(QueryThresholds::new).collect();
+            let thresholds: Vec<QueryThresholds> = queries[rows.clone()].iter().map(QueryThresholds::new).collect();
             let counts = self.count_tile(rows.start, &thresholds, &bounds);
             counts.into_iter().map(|counts| self.scaled(counts)).collect()
         };
@@ -152,12 +150,7 @@ impl Counter<'_> {
         counts
     }
 
-    fn count_tile(
-        &self,
-        first_query: usize,
-        thresholds: &[QueryThresholds],
-        bounds: &[QueryBounds],
-    ) -> Vec<Vec<u32>> {
+    fn count_tile(&self, first_query: usize, thresholds: &[QueryThresholds], bounds: &[QueryBounds]) -> Vec<Vec<u32>> {
         let classes = self.bag.log_posterior.cols();
         let mut counts = vec![vec![1u32; classes]; thresholds.len()];
         let (mut pairs, mut row) = (Pairs::default(), vec![0.0; classes]);
@@ -208,8 +201,7 @@ impl Counter<'_> {
         settle(pairs, row);
         // The intervals are valid only for points with other labels. Points with this label are compared one by one.
         let own = self.bounds.of_class(label).iter();
-        let own: u32 =
-            own.map(|&point| self.reaches(query, (point as usize, label), bounds, thresholds, row)).sum();
+        let own: u32 = own.map(|&point| self.reaches(query, (point as usize, label), bounds, thresholds, row)).sum();
         settled + certain + own
     }
 
@@ -223,8 +215,7 @@ impl Counter<'_> {
         thresholds: &QueryThresholds,
         row: &mut [f64],
     ) -> u32 {
-        let gain =
-            self.experts.iter().map(|(weight, expert)| weight * expert.gain(query, point, label)).sum();
+        let gain = self.experts.iter().map(|(weight, expert)| weight * expert.gain(query, point, label)).sum();
         let class = self.bag.labels[point] as usize;
         let (threshold, log_odds) = if class == label {
             (thresholds.scores[label], thresholds.log_odds[label])
@@ -276,11 +267,7 @@ pub(super) fn exp_below(x: f64) -> f32 {
 
 /// Returns an upper bound on `exp x` in f32: infinity if `exp x` is too large or x is NaN.
 pub(super) fn exp_above(x: f64) -> f32 {
-    if x > MAX_EXPONENT || x.is_nan() {
-        f32::INFINITY
-    } else {
-        (x.max(-MAX_EXPONENT).exp() * (1.0 + 1e-6)) as f32
-    }
+    if x > MAX_EXPONENT || x.is_nan() { f32::INFINITY } else { (x.max(-MAX_EXPONENT).exp() * (1.0 + 1e-6)) as f32 }
 }
 
 /// Replaces each log odds value x by the score `ln(1 + exp x)`, up to the errors [`SCORE_ERROR`] and [`SCORE_FLOOR`].

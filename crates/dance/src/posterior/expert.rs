@@ -192,9 +192,7 @@ impl Expert for Nearest {
         let mut to_bag = Matrix::<f64>::zeros(queries.rows(), self.points.len() - self.fit);
         for query in 0..queries.rows() {
             self.of_classes(squared.row(query), log_posterior.row_mut(query));
-            for (log_posterior, &squared) in
-                to_bag.row_mut(query).iter_mut().zip(&squared.row(query)[self.fit..])
-            {
+            for (log_posterior, &squared) in to_bag.row_mut(query).iter_mut().zip(&squared.row(query)[self.fit..]) {
                 *log_posterior = self.of(squared);
             }
         }
@@ -221,13 +219,7 @@ impl Predictions for NearestPredictions<'_> {
         (self.to_bag.row(query)[point] - self.of.bag.row(point)[label]).max(0.0)
     }
 
-    fn add_gains(
-        &self,
-        (query, label): (usize, usize),
-        points: &[u32],
-        weight: f64,
-        sums: &mut [f32],
-    ) -> f64 {
+    fn add_gains(&self, (query, label): (usize, usize), points: &[u32], weight: f64, sums: &mut [f32]) -> f64 {
         let (near, log_posterior) = (self.near.row(query), self.of.by_label.row(label));
         let weight = weight as f32;
         for (sum, &point) in sums.iter_mut().zip(points) {

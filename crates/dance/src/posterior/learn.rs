@@ -89,8 +89,7 @@ pub(crate) fn learn(inputs: LearnInputs<'_>) -> Result<StackSettings> {
         candidates.add(inputs, &half, raw, shrinkage)?;
     }
     // Bandwidths and limits of distances follow from the median distances among all fit points.
-    let learned =
-        Matrix::<f64>::from_f32(&rfm.train).times(&packed_columns(&rfm.metric_root, context), context);
+    let learned = Matrix::<f64>::from_f32(&rfm.train).times(&packed_columns(&rfm.metric_root, context), context);
     let unit = |points: &Matrix<f64>| median(points, &rows, context);
     let medians = Medians {
         raw: unit(&points),
@@ -99,8 +98,7 @@ pub(crate) fn learn(inputs: LearnInputs<'_>) -> Result<StackSettings> {
     };
     // Choose the experts; their cross-fitted log posteriors give clusters and class offsets.
     let (weighted, chosen, log_posterior) = candidates.choose(context);
-    let scores =
-        ConditionalLogit { tables: vec![&log_posterior], labels: &candidates.labels, context }.losses(&[1.0]);
+    let scores = ConditionalLogit { tables: vec![&log_posterior], labels: &candidates.labels, context }.losses(&[1.0]);
     let clusters = Clusters::new(&scores, &candidates.labels, classes);
     let offsets = class_offsets::offsets(&log_posterior, &candidates.labels, second.len().min(HALF), classes);
     let mut experts = Vec::new();
@@ -197,8 +195,7 @@ fn raw_kernel(
                     outputs.row_mut(row)[label as usize] += 1.0;
                     outputs.row_mut(row).iter_mut().for_each(|output| *output = link.apply(*output));
                 }
-                let loss =
-                    ConditionalLogit { tables: vec![&outputs], labels: &labels, context }.fit(&[0]).loss;
+                let loss = ConditionalLogit { tables: vec![&outputs], labels: &labels, context }.fit(&[0]).loss;
                 if loss < best.0 {
                     best = (loss, RawKernel { bandwidth, shape, ridge });
                 }
@@ -258,9 +255,7 @@ impl Candidate {
         match self {
             Self::Prototypes { prior } => prototypes(whitening, weight, prior),
             Self::Raw => ridge(Space::Raw, raw.bandwidth * medians.raw.sqrt(), raw.shape, raw.ridge),
-            Self::White { ridge: rho } => {
-                ridge(Space::White, raw.bandwidth * medians.white.sqrt(), raw.shape, rho)
-            }
+            Self::White { ridge: rho } => ridge(Space::White, raw.bandwidth * medians.white.sqrt(), raw.shape, rho),
             Self::Learned { ridge: rho } => ridge(Space::Learned, learned.bandwidth(), learned.shape(), rho),
             Self::Nearest => {
                 let [floor, ceiling] = range(medians.learned);
@@ -285,13 +280,7 @@ struct Candidates {
 impl Candidates {
     /// Trains every candidate with the first half as fit points and the second as calibration points. Appends its log
     /// posteriors of the second half.
-    fn add(
-        &mut self,
-        inputs: LearnInputs<'_>,
-        halves: &[Vec<usize>; 2],
-        raw: RawKernel,
-        shrinkage: f64,
-    ) -> Result<()> {
+    fn add(&mut self, inputs: LearnInputs<'_>, halves: &[Vec<usize>; 2], raw: RawKernel, shrinkage: f64) -> Result<()> {
         let LearnInputs { device, rfm, config, seed, context, .. } = inputs;
         let classes = rfm.beta.cols();
         let [trained, held_out] = halves;
@@ -320,8 +309,7 @@ impl Candidates {
         let training = TrainingSet { points: &points, labels: &labels, fit: trained.labels.len(), classes };
         let every: Vec<usize> = (0..trained.labels.len()).collect();
         let unit = |space: Space| median(points.get(space), &every, context);
-        let medians =
-            Medians { raw: unit(Space::Raw), white: unit(Space::White), learned: unit(Space::Learned) };
+        let medians = Medians { raw: unit(Space::Raw), white: unit(Space::White), learned: unit(Space::Learned) };
         let candidates = Candidate::all();
         self.tables.resize_with(candidates.len(), Matrix::<f64>::default);
         for (table, candidate) in self.tables.iter_mut().zip(candidates) {
@@ -340,9 +328,8 @@ impl Candidates {
         let candidates = Candidate::all();
         let mut best: Vec<(f64, usize)> = Vec::new();
         for (at, candidate) in candidates.iter().enumerate() {
-            let loss = ConditionalLogit { tables: vec![&self.tables[at]], labels: &self.labels, context }
-                .fit(&[0])
-                .loss;
+            let loss =
+                ConditionalLogit { tables: vec![&self.tables[at]], labels: &self.labels, context }.fit(&[0]).loss;
             let family = candidate.family();
             if best.len() <= family {
                 best.resize(family + 1, (f64::INFINITY, at));
@@ -375,8 +362,6 @@ pub(super) fn open(
             let settings = RidgeSettings { space, kernel, ridge, link };
             Box::new(Ridge::open(training, settings, landmarks, context)?)
         }
-        ExpertSettings::Nearest { floor, ceiling, .. } => {
-            Box::new(Nearest::open(training, [floor, ceiling], context))
-        }
+        ExpertSettings::Nearest { floor, ceiling, .. } => Box::new(Nearest::open(training, [floor, ceiling], context)),
     })
 }

@@ -138,11 +138,7 @@ mod tests {
             let (output, h) = (f64::from(step) * 5e-4, 1e-4);
             let [before, here, after] = [-h, 0.0, h].map(|by| link.apply(output + by));
             let slope = (after - before) / (2.0 * h);
-            assert!(
-                (slope / link.slope(output) - 1.0).abs() < 1e-5,
-                "{output}: {slope} {}",
-                link.slope(output)
-            );
+            assert!((slope / link.slope(output) - 1.0).abs() < 1e-5, "{output}: {slope} {}", link.slope(output));
             assert!(link.slope(output) <= link.max_slope() && link.slope(output) > 0.0);
             let bend = (2.0 * here - before - after) / (h * h);
             assert!(bend > -1e-4 && bend < link.curvature(output - h) + 1e-6, "{output}: {bend}");

@@ -28,14 +28,8 @@ pub(super) fn check(settings: &StackSettings, size: Size) -> Result<()> {
 
 /// Returns an error if a stack of all experts would need more memory than this machine has free.
 pub(crate) fn check_memory(fit: usize, bag: usize, dimensions: usize, classes: usize) -> Result<()> {
-    let ridge = |space| ExpertSettings::Ridge {
-        weight: 1.0,
-        space,
-        bandwidth: 1.0,
-        shape: 0.5,
-        ridge: 1.0,
-        softness: 1.0,
-    };
+    let ridge =
+        |space| ExpertSettings::Ridge { weight: 1.0, space, bandwidth: 1.0, shape: 0.5, ridge: 1.0, softness: 1.0 };
     let experts = vec![
         ExpertSettings::Prototypes { weight: 1.0, shrinkage: 0.5, prior: 1.0 },
         ridge(Space::Raw),
@@ -50,10 +44,7 @@ pub(crate) fn check_memory(fit: usize, bag: usize, dimensions: usize, classes: u
 fn refusal(settings: &StackSettings, size: Size, limit: u64) -> Error {
     let fits = most_that_fit(size.bag, |bag| bytes(settings, Size { bag, ..size }) <= limit);
     Error::Memory {
-        what: format!(
-            "the posterior's tables of {} calibration points in {} classes",
-            size.bag, size.classes
-        ),
+        what: format!("the posterior's tables of {} calibration points in {} classes", size.bag, size.classes),
         needed: bytes(settings, size),
         limit,
         hint: format!(
@@ -85,8 +76,7 @@ pub(super) fn bytes(settings: &StackSettings, Size { fit, bag, dimensions: d, cl
                 ExpertSettings::Ridge { .. } => {
                     // Features and solutions of all points, and the rows of the calibration points twice while they are
                     // packed.
-                    passing =
-                        passing.max(2 * n * landmarks + 2 * bag * landmarks + 3 * landmarks * landmarks);
+                    passing = passing.max(2 * n * landmarks + 2 * bag * landmarks + 3 * landmarks * landmarks);
                     // The outputs of the calibration points in addition to their log posteriors, and slopes in f32.
                     landmarks * (bag + landmarks + d + c) + bag * c * 3 / 2
                 }
@@ -119,9 +109,7 @@ mod tests {
     fn a_stack_that_does_not_fit_is_refused_with_the_size_that_does() {
         let settings = settings();
         let needed = bytes(&settings, LARGE);
-        let Error::Memory { needed: reported, hint, .. } = refusal(&settings, LARGE, needed - 1) else {
-            panic!()
-        };
+        let Error::Memory { needed: reported, hint, .. } = refusal(&settings, LARGE, needed - 1) else { panic!() };
         assert_eq!(reported, needed);
         assert!(hint.contains("about 19999 would fit") && hint.contains("fuse"), "{hint}");
         assert!(check(&settings, Size { bag: 1 << 32, ..LARGE }).is_err() || Cpu.free_bytes().is_none());

@@ -1,15 +1,15 @@
 //! The **posterior** method: a stack of experts predicts the probability of every label.
 //!
-//! Every expert j returns an unnormalised log posterior `e_j(y)` of each label y in closed form: [`prototypes`],
-//! [`ridge`] in three spaces and nearest neighbors ([`expert`]). The stack adds them with weights w_j,
+//! Every expert j returns an unnormalised log posterior `e_j(y)` of each label y in closed form: `prototypes`,
+//! `ridge` in three spaces and nearest neighbors (`expert`). The stack adds them with weights `w_j`,
 //! `p(y) ∝ exp Σ_j w_j e_j(y)`. The score of a label is `-ln p(y)`, less an offset of its class. The spaces, kernels,
-//! weights and offsets are learned from the fit points ([`mod@learn`]).
+//! weights and offsets are learned from the fit points (`learn`).
 //!
 //! In full calibration the experts are trained on the fit points *and* the bag: the calibration points and the query,
 //! which is added with a candidate label. Each point of the bag is scored by the fit points and all other points of the
 //! bag. The p-value of the label is the share of scores that are at least the query's. It is a symmetric function of
 //! the bag. So the set C at error level α holds the true label y with `P(y ∈ C) ≥ 1-α` for exchangeable points
-//! (`docs/method.md`). Nothing is refitted: leaving one point out and adding one are rank-one changes ([`count`]). In
+//! (`docs/method.md`). Nothing is refitted: leaving one point out and adding one are rank-one changes (`count`). In
 //! split calibration the experts are trained on the fit points alone.
 //!
 //! In names, `bag` means the calibration points without the query.
@@ -97,12 +97,7 @@ pub(crate) struct CalibrationSummary {
 }
 
 impl CalibrationSummary {
-    fn new(
-        log_posterior: &Matrix<f64>,
-        calibration: &Part,
-        settings: &StackSettings,
-        context: &Context<'_>,
-    ) -> Self {
+    fn new(log_posterior: &Matrix<f64>, calibration: &Part, settings: &StackSettings, context: &Context<'_>) -> Self {
         let labels = &calibration.labels;
         let of = |(row, &label): (usize, &u32)| {
             score(&mut log_posterior.row(row).to_vec(), label as usize) - settings.offset(label as usize)
@@ -144,10 +139,7 @@ impl Stack {
         let mut experts = Vec::with_capacity(settings.experts.len());
         for expert in &settings.experts {
             context.check()?;
-            experts.push((
-                expert.weight(),
-                learn::open(expert, &training, (settings.whole, settings.seed), context)?,
-            ));
+            experts.push((expert.weight(), learn::open(expert, &training, (settings.whole, settings.seed), context)?));
         }
         let offsets = (0..classes).map(|class| settings.offset(class)).collect();
         let mut stack = Self {
@@ -164,14 +156,10 @@ impl Stack {
             classes,
         };
         // Score the calibration points. If the experts were trained on them, each one is scored by all other points.
-        let log_posterior = if trains_on_bag {
-            stack.bag_log_posteriors()
-        } else {
-            stack.query_log_posteriors(&held_out, context)
-        };
-        stack.summary = summary.unwrap_or_else(|| {
-            CalibrationSummary::new(&log_posterior, calibration, &stack.settings, context)
-        });
+        let log_posterior =
+            if trains_on_bag { stack.bag_log_posteriors() } else { stack.query_log_posteriors(&held_out, context) };
+        stack.summary =
+            summary.unwrap_or_else(|| CalibrationSummary::new(&log_posterior, calibration, &stack.settings, context));
         if trains_on_bag {
             stack.log_posterior = log_posterior;
         }
@@ -198,17 +186,10 @@ impl Stack {
 
     /// Returns the class offsets that balance coverage. They follow from the scores of the calibration points `bag` by
     /// a stack trained on the fit points alone.
-    fn balanced_offsets(
-        &self,
-        fit_only: &Self,
-        bag: &MappedPoints,
-        labels: &[u32],
-        context: &Context<'_>,
-    ) -> Offsets {
+    fn balanced_offsets(&self, fit_only: &Self, bag: &MappedPoints, labels: &[u32], context: &Context<'_>) -> Offsets {
         let mut log_posterior = fit_only.query_log_posteriors(bag, context);
         let each = labels.iter().enumerate();
-        let scores: Vec<f64> =
-            each.map(|(row, &label)| score(log_posterior.row_mut(row), label as usize)).collect();
+        let scores: Vec<f64> = each.map(|(row, &label)| score(log_posterior.row_mut(row), label as usize)).collect();
         Offsets::new(&scores, labels, self.classes, self.settings.log_loss)
     }
 
@@ -244,11 +225,8 @@ impl Stack {
             let rows: Vec<usize> = (first..queries.rows().min(first + BLOCK)).collect();
             let block = self.spaces.map(&queries.select(&rows), context);
             // Score the queries before they are added to the calibration points.
-            let predictions: Vec<(f64, Box<dyn Predictions + '_>)> = self
-                .experts
-                .iter()
-                .map(|(weight, expert)| (*weight, expert.predict(&block, context)))
-                .collect();
+            let predictions: Vec<(f64, Box<dyn Predictions + '_>)> =
+                self.experts.iter().map(|(weight, expert)| (*weight, expert.predict(&block, context))).collect();
             let scored = context.map(rows.len(), |query| self.posterior(&predictions, query));
             let (mut queries, posteriors): (Vec<_>, Vec<_>) = scored.into_iter().unzip();
             // An added query changes the balanced offset of its class.

@@ -68,8 +68,7 @@ impl Prototypes {
             }
         }
         let transposed = squared.transposed();
-        let largest =
-            (0..classes).map(|label| transposed.row(label).iter().copied().fold(0.0, f64::max)).collect();
+        let largest = (0..classes).map(|label| transposed.row(label).iter().copied().fold(0.0, f64::max)).collect();
         let (points, by_label) = (Targets::new(&own, context), transposed.to_f32());
         Self { labels, points, means, counts, squared, by_label, largest, ends, bag }
     }
@@ -173,13 +172,7 @@ impl Predictions for PrototypePredictions<'_> {
         (squared - near) / count + constant_of(to_mean, others)
     }
 
-    fn add_gains(
-        &self,
-        (query, label): (usize, usize),
-        points: &[u32],
-        weight: f64,
-        sums: &mut [f32],
-    ) -> f64 {
+    fn add_gains(&self, (query, label): (usize, usize), points: &[u32], weight: f64, sums: &mut [f32]) -> f64 {
         let (near, squared) = (self.near.row(query), self.of.by_label.row(label));
         let share = 1.0 / (self.of.counts[label] + 1.0);
         let constant = self.constant.row(query)[label];

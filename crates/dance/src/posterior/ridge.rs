@@ -1,14 +1,15 @@
 //! **Kernel ridge** regression on N points, the fit points and n calibration points, with leave-one-out outputs of the
 //! calibration points for c classes.
 //!
-//! Let K be the kernel matrix of all points, ρ the ridge, Y the one-hot labels and e_l the one-hot row of label l. With
-//! B = (K+ρI)⁻¹, the output at point i without point i is `Y_i - (BY)_i / B_ii`. Let a query q have the label l and the
-//! kernel column k: its kernel values with all points. With `v = Bk`, `σ = K(q,q)+ρ - kᵀv` and `f = kᵀBY`, adding the
-//! query changes this output to `Y_i - [(BY)_i + v_i(f - e_l)/σ] / [B_ii + v_i²/σ]`. The query's own output is f.
+//! Let K be the kernel matrix of all points, ρ the ridge, Y the one-hot labels and `e_l` the one-hot row of label l.
+//! With B = (K+ρI)⁻¹, the output at point i without point i is `Y_i - (BY)_i / B_ii`. Let a query q have the label l
+//! and the kernel column k: its kernel values with all points. With `v = Bk`, `σ = K(q,q)+ρ - kᵀv` and `f = kᵀBY`,
+//! adding the query changes this output to `Y_i - [(BY)_i + v_i(f - e_l)/σ] / [B_ii + v_i²/σ]`. The query's own
+//! output is f.
 //!
 //! This takes N² numbers, and 2N² operations per query. Beyond 2,048 points, m landmarks among the fit points span the
-//! kernel instead: `K ≈ ΦΦᵀ` with the features `Φ = K_Nm L⁻ᵀ`. K_Nm holds the kernel values of all points with the
-//! landmarks, K_mm those of the landmarks, and `LLᵀ = K_mm` is a Cholesky factorisation. Then `B = (I - ΦAΦᵀ)/ρ` with
+//! kernel instead: `K ≈ ΦΦᵀ` with the features `Φ = K_Nm L⁻ᵀ`. `K_Nm` holds the kernel values of all points with the
+//! landmarks, `K_mm` those of the landmarks, and `LLᵀ = K_mm` is a Cholesky factorisation. Then `B = (I - ΦAΦᵀ)/ρ` with
 //! `A = (ΦᵀΦ+ρI)⁻¹`. A query with the features φ has `v = ΦAφ` and `σ = ρ(1 + φᵀAφ)`. These are products with the
 //! query's m kernel values `k_m(q)`: 2m(n+m+c) operations.
 //!
@@ -115,8 +116,7 @@ impl Ridge {
         let mut bag = self.outputs.clone();
         bag.as_mut_slice().iter_mut().for_each(|output| *output = link.apply(*output));
         let ends = |(row, &own): (usize, &u32)| {
-            let others =
-                || self.outputs.row(row).iter().enumerate().filter(|&(label, _)| label != own as usize);
+            let others = || self.outputs.row(row).iter().enumerate().filter(|&(label, _)| label != own as usize);
             let least = others().map(|(_, &output)| output).fold(f64::INFINITY, f64::min);
             let largest = others().map(|(_, output)| output.abs()).fold(0.0, f64::max);
             OutputEnds { largest, slope: link.slope(least - FALL) }
@@ -306,8 +306,7 @@ impl Expert for Ridge {
             let quadratic = dot(columns.row(query), &found[self.own_columns..][..centers]);
             let rest = (self.base + self.sign * quadratic).max(1e-12);
             let each = joined.row_mut(query).iter_mut().zip(shrunk.row_mut(query));
-            for ((joined, shrunk), (&v, &own)) in
-                each.zip(found[self.bag_columns..][..bag].iter().zip(&self.diagonal))
+            for ((joined, shrunk), (&v, &own)) in each.zip(found[self.bag_columns..][..bag].iter().zip(&self.diagonal))
             {
                 let after = own + v * v / rest;
                 *joined = v / (rest * after);
@@ -315,10 +314,7 @@ impl Expert for Ridge {
             }
         }
         let mut log_posterior = outputs.clone();
-        log_posterior
-            .as_mut_slice()
-            .iter_mut()
-            .for_each(|output| *output = self.settings.link.apply(*output));
+        log_posterior.as_mut_slice().iter_mut().for_each(|output| *output = self.settings.link.apply(*output));
         Box::new(RidgePredictions { of: self, outputs, log_posterior, joined, shrunk })
     }
 }
@@ -372,13 +368,7 @@ impl Predictions for RidgePredictions<'_> {
         link.apply(without + joined) - link.apply(without)
     }
 
-    fn add_gains(
-        &self,
-        (query, label): (usize, usize),
-        points: &[u32],
-        weight: f64,
-        sums: &mut [f32],
-    ) -> f64 {
+    fn add_gains(&self, (query, label): (usize, usize), points: &[u32], weight: f64, sums: &mut [f32]) -> f64 {
         let link = self.of.settings.link;
         let (shrunk, joined) = (self.shrunk.row(query), self.joined.row(query));
         let own = self.outputs.row(query)[label];

@@ -68,9 +68,7 @@ impl ExpertSettings {
     /// Returns the weight in the stack.
     pub fn weight(&self) -> f64 {
         match *self {
-            Self::Prototypes { weight, .. } | Self::Ridge { weight, .. } | Self::Nearest { weight, .. } => {
-                weight
-            }
+            Self::Prototypes { weight, .. } | Self::Ridge { weight, .. } | Self::Nearest { weight, .. } => weight,
         }
     }
 
@@ -102,9 +100,7 @@ impl ExpertSettings {
                         && ridge >= 1e-9
                         && (1e-4..1e4).contains(&softness)
                 }
-                Self::Nearest { floor, ceiling, .. } => {
-                    floor > 0.0 && floor <= ceiling && ceiling.is_finite()
-                }
+                Self::Nearest { floor, ceiling, .. } => floor > 0.0 && floor <= ceiling && ceiling.is_finite(),
             }
     }
 
@@ -125,16 +121,7 @@ impl StackSettings {
         clusters: Clusters,
         seed: u64,
     ) -> Self {
-        Self {
-            experts,
-            centred: true,
-            whitening,
-            log_loss,
-            clusters,
-            offsets: Vec::new(),
-            whole: WHOLE,
-            seed,
-        }
+        Self { experts, centred: true, whitening, log_loss, clusters, offsets: Vec::new(), whole: WHOLE, seed }
     }
 }
 

@@ -41,17 +41,14 @@ pub(super) fn shrinkage(
         let (rotated, labels) = (scatter.rotate(&points.select(&rows), context), of(&rows));
         for (table, &[shrinkage, prior]) in tables.iter_mut().zip(&tried) {
             context.check()?;
-            let points =
-                MappedPoints { white: scatter.white(&rotated, shrinkage), ..MappedPoints::default() };
+            let points = MappedPoints { white: scatter.white(&rotated, shrinkage), ..MappedPoints::default() };
             let training = TrainingSet { points: &points, labels: &labels, fit: trained.len(), classes };
             let prototypes = Prototypes::open(&training, prior, context);
             *table = std::mem::take(table).concat(prototypes.bag());
         }
         truth.extend(of(held_out));
     }
-    let loss = |table: &Matrix<f64>| {
-        ConditionalLogit { tables: vec![table], labels: &truth, context }.fit(&[0]).loss
-    };
+    let loss = |table: &Matrix<f64>| ConditionalLogit { tables: vec![table], labels: &truth, context }.fit(&[0]).loss;
     let losses = tables.iter().map(loss).zip(&tried);
     Ok(losses.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(SHRINKAGES[0], |(_, &[shrinkage, _])| shrinkage))
 }

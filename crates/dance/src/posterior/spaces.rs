@@ -63,12 +63,7 @@ pub(super) struct Spaces {
 }
 
 impl Spaces {
-    pub(super) fn new(
-        center: Center,
-        whitening: Option<&Matrix>,
-        root: &Matrix,
-        context: &Context<'_>,
-    ) -> Self {
+    pub(super) fn new(center: Center, whitening: Option<&Matrix>, root: &Matrix, context: &Context<'_>) -> Self {
         let whitening = whitening.map(|map| packed_columns(map, context));
         Self { center, whitening, root: packed_columns(root, context) }
     }

@@ -1,5 +1,5 @@
-//! **Stacking**: the weights w_j of the experts j. They are the coefficients, at least 0, of a conditional logit
-//! `p(y) ∝ exp Σ_j w_j e_j(y)`, which is fitted to log posteriors e_j of held-out points.
+//! **Stacking**: the weights `w_j` of the experts j. They are the coefficients, at least 0, of a conditional logit
+//! `p(y) ∝ exp Σ_j w_j e_j(y)`, which is fitted to log posteriors `e_j` of held-out points.
 //!
 //! Newton's method minimises the log loss, which is convex in the weights. A step that would make a weight negative
 //! stops at 0. Cost: a few dozen passes over k²·n·c numbers, for k experts, n points and c classes.
@@ -157,12 +157,7 @@ impl ConditionalLogit<'_> {
     }
 
     /// Returns the sums over `points` that enter the gradient and the lower triangle of the Hessian.
-    fn derivatives_of(
-        &self,
-        points: Range<usize>,
-        weights: &[f64],
-        experts: &[usize],
-    ) -> (Vec<f64>, Vec<Vec<f64>>) {
+    fn derivatives_of(&self, points: Range<usize>, weights: &[f64], experts: &[usize]) -> (Vec<f64>, Vec<Vec<f64>>) {
         let k = experts.len();
         let (mut gradient, mut hessian) = (vec![0.0; k], vec![vec![0.0; k]; k]);
         let mut row = vec![0.0; self.classes()];
@@ -174,8 +169,7 @@ impl ConditionalLogit<'_> {
                 *value = (*value - total).exp();
             }
             let rows: Vec<&[f64]> = experts.iter().map(|&expert| self.tables[expert].row(point)).collect();
-            let means: Vec<f64> =
-                rows.iter().map(|own| row.iter().zip(*own).map(|(p, e)| p * e).sum()).collect();
+            let means: Vec<f64> = rows.iter().map(|own| row.iter().zip(*own).map(|(p, e)| p * e).sum()).collect();
             for a in 0..k {
                 gradient[a] += means[a] - rows[a][label as usize];
                 for b in 0..=a {
@@ -273,8 +267,7 @@ mod tests {
             let tables: Vec<Matrix<f64>> = (0..experts)
                 .map(|expert| {
                     // Some experts carry information on the label, some carry none, and some are systematically wrong.
-                    let strength =
-                        [2.0, 0.5, 0.0, -1.0][(case + expert) % 4] * 10f64.powi((case % 5) as i32 - 2);
+                    let strength = [2.0, 0.5, 0.0, -1.0][(case + expert) % 4] * 10f64.powi((case % 5) as i32 - 2);
                     let value = |at: usize, random: &mut Random| {
                         let own = f64::from(u8::from(labels[at / classes] as usize == at % classes));
                         strength * own + strength.abs().max(0.1) * random.normal()
@@ -283,8 +276,7 @@ mod tests {
                     Matrix::new(values, n, classes).unwrap()
                 })
                 .collect();
-            let logit =
-                ConditionalLogit { tables: tables.iter().collect(), labels: &labels, context: &context };
+            let logit = ConditionalLogit { tables: tables.iter().collect(), labels: &labels, context: &context };
             let all: Vec<usize> = (0..experts).collect();
             let found = logit.fit(&all);
             for (expert, &weight) in found.weights.iter().enumerate() {
@@ -297,8 +289,7 @@ mod tests {
                     let total: f64 = (0..classes).map(|label| score(label).exp()).sum();
                     let own = tables[expert].row(point);
                     let mean: f64 = (0..classes).map(|label| score(label).exp() / total * own[label]).sum();
-                    let square: f64 =
-                        (0..classes).map(|label| score(label).exp() / total * own[label].powi(2)).sum();
+                    let square: f64 = (0..classes).map(|label| score(label).exp() / total * own[label].powi(2)).sum();
                     gradient += (mean - own[labels[point] as usize]) / n as f64;
                     curvature += (square - mean * mean) / n as f64;
                 }

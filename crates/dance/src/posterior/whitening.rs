@@ -6,11 +6,11 @@
 //! spread D is the mean squared distance of a new point to its class mean, and D/k corrects for the noise of a mean of
 //! k points.
 //!
-//! Let f be the degrees of freedom of S, and r_i the residual of point i: its difference from the mean of its class of
-//! k points. Without point i, S loses `k/(k-1)·r_i r_iᵀ/f`. A rank-one update of the inverse then gives all distances
-//! of point i. In eigenvector coordinates (the basis of S's eigenvectors) γ only scales the coordinates. So points and
-//! means are rotated once. Distances and residuals follow from products of points with means and of means with each
-//! other.
+//! Let f be the degrees of freedom of S, and `r_i` the residual of point i: its difference from the mean of its class
+//! of k points. Without point i, S loses `k/(k-1)·r_i r_iᵀ/f`. A rank-one update of the inverse then gives all
+//! distances of point i. In eigenvector coordinates (the basis of S's eigenvectors) γ only scales the coordinates. So
+//! points and means are rotated once. Distances and residuals follow from products of points with means and of means
+//! with each other.
 //!
 //! Cost: 10d³ operations for an eigendecomposition and 2nd² for a rotation, then 2ndc for every γ.
 
@@ -55,8 +55,7 @@ impl Whitening {
         let LeftOut { spread, .. } = fit.leave_one_out(&sample, &labels, shrinkage, context);
         let scales: Vec<f64> = fit.weights(shrinkage).into_iter().map(f64::sqrt).collect();
         // The map is rounded to f32, as in the model file.
-        let map: Vec<f32> =
-            (0..d * d).map(|at| (fit.vectors.row(at / d)[at % d] * scales[at % d]) as f32).collect();
+        let map: Vec<f32> = (0..d * d).map(|at| (fit.vectors.row(at / d)[at % d] * scales[at % d]) as f32).collect();
         Self { map: Matrix::new(map, d, d).unwrap_or_default(), shrinkage, spread }
     }
 }
@@ -84,11 +83,7 @@ fn eigen(residuals: &Matrix<f64>, freedom: f64, context: &Context<'_>) -> (Vec<f
         let mut covariance = Matrix::<f64>::zeros(d, d);
         let found = context.run(|| {
             let residuals = linalg::row_major(residuals.as_slice(), n, d);
-            linalg::product(
-                linalg::row_major_mut(covariance.as_mut_slice(), d, d),
-                residuals.transpose(),
-                residuals,
-            );
+            linalg::product(linalg::row_major_mut(covariance.as_mut_slice(), d, d), residuals.transpose(), residuals);
             covariance.as_mut_slice().iter_mut().for_each(|value| *value /= freedom);
             linalg::symmetric_eigen(linalg::row_major(covariance.as_slice(), d, d))
         });
@@ -197,13 +192,7 @@ impl Scatter {
 
     /// Returns the log posteriors of `points`, each from all points but itself. The points are in eigenvector
     /// coordinates, and the class means include them.
-    fn leave_one_out(
-        &self,
-        points: &Matrix<f64>,
-        labels: &[u32],
-        shrinkage: f64,
-        context: &Context<'_>,
-    ) -> LeftOut {
+    fn leave_one_out(&self, points: &Matrix<f64>, labels: &[u32], shrinkage: f64, context: &Context<'_>) -> LeftOut {
         let weights = self.weights(shrinkage);
         let weighted = |points: &Matrix<f64>| {
             let mut weighted = points.clone();
@@ -222,8 +211,7 @@ impl Scatter {
             let (count, with_own) = (self.counts[own], log_posterior.row(row)[own]);
             let length = (norm - 2.0 * with_own + among.row(own)[own]).max(0.0);
             // Leaving out the only point of a class does not change the covariance, because its residual is 0.
-            let lost =
-                if count > 1.0 { count / (count - 1.0) / self.freedom * (1.0 - shrinkage) } else { 0.0 };
+            let lost = if count > 1.0 { count / (count - 1.0) / self.freedom * (1.0 - shrinkage) } else { 0.0 };
             let rest = (1.0 - lost * length).max(1e-3);
             for (class, value) in log_posterior.row_mut(row).iter_mut().enumerate() {
                 // The weighted product of the point's residual with its difference from the mean of `class`.
@@ -293,9 +281,8 @@ mod tests {
         without: Option<usize>,
     ) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
         let d = points.cols();
-        let of = |class: usize| {
-            (0..labels.len()).filter(move |&row| labels[row] as usize == class && Some(row) != without)
-        };
+        let of =
+            |class: usize| (0..labels.len()).filter(move |&row| labels[row] as usize == class && Some(row) != without);
         let mean = |class: usize| -> Vec<f64> {
             let count = of(class).count().max(1) as f64;
             (0..d).map(|at| of(class).map(|row| points.row(row)[at]).sum::<f64>() / count).collect()

@@ -1,8 +1,8 @@
 //! Classes for which the guarantee holds: all together, each class, or each cluster of classes ([`ByClass`]).
 //!
-//! - **Each, clusters** (Mondrian): a point is compared only with points of its own class or cluster. If n_l
+//! - **Each, clusters** (Mondrian): a point is compared only with points of its own class or cluster. If `n_l`
 //!   calibration points are in the cluster of label l, then
-//!   `p(l) = (1 + #{i in the cluster of l : S_i ≥ S}) / (1 + n_l)`, with the scores S_i of these points and S of the
+//!   `p(l) = (1 + #{i in the cluster of l : S_i ≥ S}) / (1 + n_l)`, with the scores `S_i` of these points and S of the
 //!   query. Within a cluster the scores are still one symmetric function, so the guarantee holds there. All p-values
 //!   get the denominator n+1, for n calibration points in all, and are rounded up. So they only grow.
 //! - **Balanced**: all points are compared, but the offset of its class is subtracted from every score. So difficult
@@ -40,12 +40,7 @@ pub(crate) struct Strata {
 impl Strata {
     /// Creates the strata of calibration points with these `labels`; `None` if every point is compared with all points.
     /// A class that `clusters` does not hold is in the cluster of average difficulty.
-    pub(crate) fn new(
-        by_class: ByClass,
-        clusters: &Clusters,
-        classes: usize,
-        labels: &[u32],
-    ) -> Option<Self> {
+    pub(crate) fn new(by_class: ByClass, clusters: &Clusters, classes: usize, labels: &[u32]) -> Option<Self> {
         let of_class: Vec<u32> = match by_class {
             ByClass::All | ByClass::Balanced => return None,
             ByClass::Each => (0..classes as u32).collect(),

@@ -50,9 +50,7 @@ impl NeighborScore for Contrastive {
         losses.clear();
         terms.clear();
         losses.extend(
-            others
-                .iter()
-                .map(|&id| self.loss(squared_distance(anchor_point, neighborhood.points.row(id as usize)))),
+            others.iter().map(|&id| self.loss(squared_distance(anchor_point, neighborhood.points.row(id as usize)))),
         );
         terms.extend(losses.iter().map(|loss| (-loss).exp()));
         terms.sort_unstable_by(f64::total_cmp);

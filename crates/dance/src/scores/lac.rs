@@ -1,4 +1,4 @@
-//! LAC (Sadinle, Lei and Wasserman, 2019): the score `1 - p_y` of a label y with probability p_y.
+//! LAC (Sadinle, Lei and Wasserman, 2019): the score `1 - p_y` of a label y with probability `p_y`.
 //!
 //! Sets are the smallest on average if the probabilities are right. The score is deterministic. A set is empty if every
 //! label is unlikely.
@@ -7,7 +7,7 @@
 
 use crate::scores::ranked::{RankedLabel, RankedScore};
 
-/// LAC: the score `1 - p_y` of a label y with probability p_y.
+/// LAC: the score `1 - p_y` of a label y with probability `p_y`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lac;
 

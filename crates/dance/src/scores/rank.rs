@@ -55,8 +55,7 @@ mod tests {
         assert!(draws.iter().all(|draw| (0.0..0.5).contains(draw)));
         for tenth in 0..10 {
             let low = f64::from(tenth) * 0.05;
-            let share =
-                draws.iter().filter(|&&draw| draw >= low && draw < low + 0.05).count() as f64 / 20_000.0;
+            let share = draws.iter().filter(|&&draw| draw >= low && draw < low + 0.05).count() as f64 / 20_000.0;
             assert!((share - 0.1).abs() < 0.01, "{share}");
         }
     }

@@ -237,9 +237,8 @@ mod tests {
         let mut ranked = RankedRow::default();
         for case in 0..200u64 {
             // Coarse values tie often.
-            let row: Vec<f32> = (0..17)
-                .map(|at| (8.0 * random::uniform_of(&[case, at])).floor() as f32 / 61.0 + 1e-12)
-                .collect();
+            let row: Vec<f32> =
+                (0..17).map(|at| (8.0 * random::uniform_of(&[case, at])).floor() as f32 / 61.0 + 1e-12).collect();
             ranked.sort(&row);
             let mut compared = 0;
             for (label, sorted) in ranked.walk(0.25) {
@@ -263,13 +262,7 @@ mod tests {
     fn refuses_labels_without_a_column() {
         let context = Context::new(1).unwrap();
         let probabilities = Matrix::new(vec![0.5; 4], 2, 2).unwrap();
-        assert!(matches!(
-            ranked_labels(&probabilities, &[0], Draws::Zero, &context),
-            Err(Error::Shape { .. })
-        ));
-        assert!(matches!(
-            ranked_labels(&probabilities, &[0, 2], Draws::Zero, &context),
-            Err(Error::Label { .. })
-        ));
+        assert!(matches!(ranked_labels(&probabilities, &[0], Draws::Zero, &context), Err(Error::Shape { .. })));
+        assert!(matches!(ranked_labels(&probabilities, &[0, 2], Draws::Zero, &context), Err(Error::Label { .. })));
     }
 }

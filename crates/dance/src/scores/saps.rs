@@ -1,4 +1,4 @@
-//! SAPS (Huang, Xi, Zhang, Wei and others, 2024), which uses only the largest probability p_max and the rank r:
+//! SAPS (Huang, Xi, Zhang, Wei and others, 2024), which uses only the largest probability `p_max` and the rank r:
 //! `u·p_max` at rank 1 and `p_max + (r - 2 + u)·weight` after it, with a random number u between 0 and 1.
 //!
 //! Cost and use: see [`ranked`](crate::scores::ranked).

@@ -168,8 +168,7 @@ impl LabelCounts {
             let (labels, counts, rest) = self.row(query);
             let listed = labels.iter().zip(counts);
             if cut.passes(rest) {
-                let mut out =
-                    listed.filter(|(_, counts)| !cut.passes(**counts)).map(|(&label, _)| label).peekable();
+                let mut out = listed.filter(|(_, counts)| !cut.passes(**counts)).map(|(&label, _)| label).peekable();
                 sets.push((0..classes as u32).filter(|&label| out.next_if_eq(&label).is_none()));
             } else {
                 sets.push(listed.filter(|(_, counts)| cut.passes(**counts)).map(|(&label, _)| label));

@@ -32,12 +32,7 @@ pub struct SplitConformal {
 
 impl SplitConformal {
     /// Ranks the true labels. With a seed, every row has a random draw u, which randomises scores; without one, u = 0.
-    pub fn new(
-        probabilities: &Matrix,
-        labels: &[u32],
-        seed: Option<u64>,
-        context: &Context<'_>,
-    ) -> Result<Self> {
+    pub fn new(probabilities: &Matrix, labels: &[u32], seed: Option<u64>, context: &Context<'_>) -> Result<Self> {
         let ranked_labels = ranked::ranked_labels(probabilities, labels, Draws::calibration(seed), context)?;
         Ok(Self { ranked_labels, seed })
     }
@@ -53,12 +48,7 @@ impl SplitConformal {
     }
 
     /// Returns the sets of queries under several scores and thresholds at once.
-    pub fn sets(
-        &self,
-        probabilities: &Matrix,
-        cuts: &[(&dyn RankedScore, f64)],
-        context: &Context<'_>,
-    ) -> Vec<Sets> {
+    pub fn sets(&self, probabilities: &Matrix, cuts: &[(&dyn RankedScore, f64)], context: &Context<'_>) -> Vec<Sets> {
         ranked::sets(probabilities, cuts, self.query_draws(), context)
     }
 

@@ -59,11 +59,8 @@ impl CalibrationScores {
             return Err(Error::config("alpha", alpha, "between 0 and 1, such as 0.1"));
         }
         let index = order_index(alpha, self.len());
-        let value = if index == 0 {
-            f64::NEG_INFINITY
-        } else {
-            self.sorted.get(index - 1).copied().unwrap_or(f64::INFINITY)
-        };
+        let value =
+            if index == 0 { f64::NEG_INFINITY } else { self.sorted.get(index - 1).copied().unwrap_or(f64::INFINITY) };
         Ok(Threshold { value, alpha, index, calibration_points: self.len() })
     }
 
@@ -156,17 +153,12 @@ mod tests {
     #[test]
     fn a_label_is_in_exactly_when_its_p_value_exceeds_alpha() {
         let scores =
-            CalibrationScores::new(vec![1.0, 1.0, 2.0, 5.0, 5.0, 5.0, 9.0, f64::INFINITY, f64::INFINITY])
-                .unwrap();
+            CalibrationScores::new(vec![1.0, 1.0, 2.0, 5.0, 5.0, 5.0, 9.0, f64::INFINITY, f64::INFINITY]).unwrap();
         for hundredths in 1..100 {
             let alpha = f64::from(hundredths) / 100.0;
             let threshold = scores.threshold(alpha).unwrap();
             for score in [0.5, 1.0, 1.5, 2.0, 5.0, 6.0, 9.0, 10.0, f64::INFINITY] {
-                assert_eq!(
-                    score <= threshold.value,
-                    scores.p_value(score) > alpha + 1e-12,
-                    "{alpha} {score}"
-                );
+                assert_eq!(score <= threshold.value, scores.p_value(score) > alpha + 1e-12, "{alpha} {score}");
             }
         }
     }

@@ -182,8 +182,7 @@ mod tests {
             let steps = 100_000;
             let width = -LEAST_P.ln() / f64::from(steps);
             let above = (0..steps).map(|at| LEAST_P * ((f64::from(at) + 0.5) * width).exp());
-            let mean =
-                LEAST_P * factor(0.0, power) + above.map(|p| factor(p, power) * p * width).sum::<f64>();
+            let mean = LEAST_P * factor(0.0, power) + above.map(|p| factor(p, power) * p * width).sum::<f64>();
             let expected = 1.0 - (1.0 - power) * LEAST_P.powf(power);
             assert!((mean - expected).abs() < 1e-6, "{power}: {mean}, not {expected}");
         }

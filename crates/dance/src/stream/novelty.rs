@@ -77,12 +77,7 @@ impl Novelty {
 
     /// Returns the p-values of queries that are added to the calibration points. `found` holds the queries' neighbors,
     /// `bag` those of the calibration points.
-    pub(crate) fn p_values_in_bag(
-        &self,
-        found: &Neighbors,
-        reverse: &ReverseNeighbors,
-        bag: &Neighbors,
-    ) -> Vec<f64> {
+    pub(crate) fn p_values_in_bag(&self, found: &Neighbors, reverse: &ReverseNeighbors, bag: &Neighbors) -> Vec<f64> {
         let of = |query: usize| {
             let distance = self.distance(found.squared(query));
             // Find the calibration points whose score falls below the query's when the query is added.
@@ -102,10 +97,7 @@ impl Novelty {
     fn with_query(&self, own: &[f64], squared: f64) -> (f64, f64) {
         let before = self.distance(own);
         // Neighbors farther than the query move back by one index, so the (m-1)-th may become the m-th.
-        let last = self
-            .neighbors
-            .checked_sub(2)
-            .map_or(0.0, |place| own.get(place).copied().unwrap_or(f64::INFINITY));
+        let last = self.neighbors.checked_sub(2).map_or(0.0, |place| own.get(place).copied().unwrap_or(f64::INFINITY));
         (before, squared.max(last).min(before))
     }
 }

@@ -46,14 +46,9 @@ fn neighbors_agree() {
             for skip in [None, Some(&itself[..])] {
                 let found = index.search_without(&data.points, k, skip, &context).unwrap();
                 for query in 0..data.len() {
-                    let expected =
-                        reference::neighbors(&data.points, data.points.row(query), skip.map(|_| query), k);
+                    let expected = reference::neighbors(&data.points, data.points.row(query), skip.map(|_| query), k);
                     let ids: Vec<usize> = found.ids(query).iter().map(|&id| id as usize).collect();
-                    assert_eq!(
-                        ids,
-                        expected.iter().map(|pair| pair.1).collect::<Vec<_>>(),
-                        "{name} {k} {query}"
-                    );
+                    assert_eq!(ids, expected.iter().map(|pair| pair.1).collect::<Vec<_>>(), "{name} {k} {query}");
                     let pairs = found.squared(query).iter().zip(&expected);
                     assert!(pairs.clone().all(|(a, b)| close(*a, b.0)), "{name} {k} {query}");
                 }
@@ -102,11 +97,8 @@ fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (rank_neighbors, contrast_neighbors) in [(10, 5), (5, 12), (1, 1), (500, 500)] {
         for (bandwidth, shape) in [(1.5, 1.0), (0.2, 0.5), (20.0, 1.7)] {
-            let settings =
-                Settings { rank_neighbors, contrast_neighbors, temperature: 0.01, bandwidth, shape };
-            let config = ConformalConfig::paper()
-                .rank_neighbors(rank_neighbors)
-                .contrast_neighbors(contrast_neighbors);
+            let settings = Settings { rank_neighbors, contrast_neighbors, temperature: 0.01, bandwidth, shape };
+            let config = ConformalConfig::paper().rank_neighbors(rank_neighbors).contrast_neighbors(contrast_neighbors);
             cases.push(Case { settings, config });
         }
     }
@@ -114,13 +106,7 @@ fn cases() -> Vec<Case> {
 }
 
 /// Rank and contrastive scores of every class for every query.
-fn all_scores(
-    data: &Data,
-    queries: &Data,
-    itself: bool,
-    classes: usize,
-    s: Settings,
-) -> Vec<(Vec<f64>, Vec<f64>)> {
+fn all_scores(data: &Data, queries: &Data, itself: bool, classes: usize, s: Settings) -> Vec<(Vec<f64>, Vec<f64>)> {
     (0..queries.len())
         .map(|row| {
             let (query, skip) = (queries.points.row(row), itself.then_some(row));
@@ -143,8 +129,7 @@ fn scores_thresholds_and_sets_agree() {
     for (name, data) in data_sets() {
         let classes = *data.labels.iter().max().unwrap() as usize + 3;
         let n = data.len();
-        let (fit, calibration, test) =
-            (data.range(0..n / 3), data.range(n / 3..n - 20), data.range(n - 20..n));
+        let (fit, calibration, test) = (data.range(0..n / 3), data.range(n / 3..n - 20), data.range(n - 20..n));
         for case in cases() {
             let kernel = Kernel::new(case.settings.bandwidth, case.settings.shape).unwrap();
             for mode in [Calibration::Reuse, Calibration::Split] {
@@ -154,8 +139,7 @@ fn scores_thresholds_and_sets_agree() {
                     let config = case.config.with_calibration(mode).mix(Mix::Fixed(mix));
                     let setup = Setup { device: &Cpu, classes, kernel, context: &context };
                     let Method::Dance(method) = config.method().unwrap() else { panic!("dance") };
-                    let calibrated =
-                        Predictor::dance(method, part(&calibration), || Ok(part(&fit)), setup).unwrap();
+                    let calibrated = Predictor::dance(method, part(&calibration), || Ok(part(&fit)), setup).unwrap();
                     let none = || Ok(Classified::default());
                     let answers = score(&calibrated, &context, &test.points, &none);
                     let found = answers.scores.as_ref().unwrap();
@@ -172,10 +156,8 @@ fn scores_thresholds_and_sets_agree() {
                     for thousandths in [10, 50, 100, 200, 500] {
                         let ours = calibrated.decide(thousandths as f64 / 1000.0).unwrap();
                         // In units of 1/10000, so that shares of the mix are whole numbers.
-                        let share =
-                            |part: usize, scores: &[f64]| reference::threshold(scores, thousandths * part);
-                        let (q_rank, q_contrast) =
-                            (share(10 - mix_tenths, &rank), share(mix_tenths, &contrast));
+                        let share = |part: usize, scores: &[f64]| reference::threshold(scores, thousandths * part);
+                        let (q_rank, q_contrast) = (share(10 - mix_tenths, &rank), share(mix_tenths, &contrast));
                         let [ours_rank, ours_contrast] = ours.shares.as_ref().unwrap().thresholds;
                         assert_eq!(ours_rank.value, q_rank, "{name} {thousandths}");
                         assert!(close(ours_contrast.value, q_contrast), "{name} {thousandths}");
@@ -200,13 +182,8 @@ fn the_selected_mix_agrees() {
     for seed in 0..12 {
         let data = blobs(160, 4, 6, 0.75, 100 + seed);
         let (classes, n) = (6, data.len());
-        let settings = Settings {
-            rank_neighbors: 30,
-            contrast_neighbors: 15,
-            temperature: 0.01,
-            bandwidth: 8.0,
-            shape: 1.0,
-        };
+        let settings =
+            Settings { rank_neighbors: 30, contrast_neighbors: 15, temperature: 0.01, bandwidth: 8.0, shape: 1.0 };
         let config = ConformalConfig::paper().rank_neighbors(30).contrast_neighbors(15).seed(seed);
         let kernel = Kernel::new(settings.bandwidth, settings.shape).unwrap();
         let setup = Setup { device: &Cpu, classes, kernel, context: &context };
@@ -216,8 +193,7 @@ fn the_selected_mix_agrees() {
         let (given, judged) = parts_of(&data, seed);
         assert_eq!(given.len() + judged.len(), n);
         let (given, judged) = (data.select(&given), data.select(&judged));
-        let (rank, contrast) =
-            true_scores(&all_scores(&given, &given, true, classes, settings), &given.labels);
+        let (rank, contrast) = true_scores(&all_scores(&given, &given, true, classes, settings), &given.labels);
         let scores = all_scores(&given, &judged, false, classes, settings);
         for thousandths in [50, 100, 200] {
             let alpha = thousandths as f64 / 1000.0;
@@ -238,8 +214,7 @@ fn the_selected_mix_agrees() {
             let ours = calibrated.decide(alpha).unwrap();
             assert_eq!(ours.shares.as_ref().unwrap().mix, best as f64 / 10.0, "seed {seed} alpha {alpha}");
             seen.insert(best);
-            let (rank, contrast) =
-                true_scores(&all_scores(&data, &data, true, classes, settings), &data.labels);
+            let (rank, contrast) = true_scores(&all_scores(&data, &data, true, classes, settings), &data.labels);
             let [ours_rank, ours_contrast] = ours.shares.as_ref().unwrap().thresholds;
             assert_eq!(ours_rank.value, reference::threshold(&rank, thousandths * (10 - best)));
             assert!(close(ours_contrast.value, reference::threshold(&contrast, thousandths * best)));

@@ -29,8 +29,7 @@ fn reuse(
 fn searches_that_make_no_sense() {
     let context = Context::new(1).unwrap();
     let index = Index::open(&Cpu, Matrix::zeros(4, 3), &context).unwrap();
-    let search =
-        |queries: &Matrix, k, skip: Option<&[Option<u32>]>| index.search_without(queries, k, skip, &context);
+    let search = |queries: &Matrix, k, skip: Option<&[Option<u32>]>| index.search_without(queries, k, skip, &context);
     assert!(matches!(search(&Matrix::zeros(2, 5), 1, None), Err(Error::Shape { .. })));
     assert!(matches!(search(&Matrix::zeros(2, 3), 0, None), Err(Error::Config { .. })));
     assert!(matches!(search(&Matrix::zeros(2, 3), 1, Some(&[None])), Err(Error::Shape { .. })));

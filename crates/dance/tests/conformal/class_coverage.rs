@@ -10,20 +10,11 @@ use crate::coverage::{BAND, CLASSES, RESPLITS, Resplit, fuse, kernel, resplit};
 /// By class: how many more test points are covered than 1-α of them, and how many there are.
 type Excess = [[f64; 2]; CLASSES as usize];
 
-fn excess(
-    context: &Context<'_>,
-    parts: &Resplit,
-    config: &ConformalConfig,
-    alpha: f64,
-    off: usize,
-) -> Excess {
+fn excess(context: &Context<'_>, parts: &Resplit, config: &ConformalConfig, alpha: f64, off: usize) -> Excess {
     let Resplit { reference, calibration, test } = parts;
-    let calibrated =
-        Calibrated::new(context, reference, calibration, CLASSES as usize, kernel(), config).unwrap();
+    let calibrated = Calibrated::new(context, reference, calibration, CLASSES as usize, kernel(), config).unwrap();
     let answers = calibrated.score(context, &test.points);
-    let Cut::One(least) = calibrated.predictor.decide(alpha).unwrap().cut else {
-        panic!("one score decides")
-    };
+    let Cut::One(least) = calibrated.predictor.decide(alpha).unwrap().cut else { panic!("one score decides") };
     let mut all = Excess::default();
     for (query, &label) in test.labels.iter().enumerate() {
         // One point of the class less, on the scale of all: (n+1)/(k+1) for k points.
@@ -46,9 +37,7 @@ fn kept(n: usize, alpha: f64, off: usize, config: impl Fn(usize) -> ConformalCon
         let run = |worker: usize| {
             let context = Context::new(1).unwrap();
             let seeds = (worker..RESPLITS).step_by(workers);
-            seeds
-                .map(|seed| excess(&context, &resplit(n, seed), &config(seed), alpha, off))
-                .collect::<Vec<_>>()
+            seeds.map(|seed| excess(&context, &resplit(n, seed), &config(seed), alpha, off)).collect::<Vec<_>>()
         };
         let handles: Vec<_> = (0..workers).map(|worker| scope.spawn(move || run(worker))).collect();
         handles.into_iter().flat_map(|handle| handle.join().unwrap()).collect()

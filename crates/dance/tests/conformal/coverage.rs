@@ -89,16 +89,14 @@ pub(crate) fn mean_coverage<const N: usize>(
         handles.into_iter().flat_map(|handle| handle.join().unwrap()).collect()
     });
     let share = |variant: usize, at: usize| {
-        counts.iter().map(|counts| counts[variant][at]).sum::<usize>() as f64
-            / (RESPLITS * TEST_POINTS) as f64
+        counts.iter().map(|counts| counts[variant][at]).sum::<usize>() as f64 / (RESPLITS * TEST_POINTS) as f64
     };
     std::array::from_fn(|variant| std::array::from_fn(|at| share(variant, at)))
 }
 
 fn split(context: &Context<'_>, parts: &Resplit, config: &ConformalConfig) -> (Predictor, Scored) {
     let Resplit { reference, calibration, test } = parts;
-    let calibrated =
-        Calibrated::new(context, reference, calibration, CLASSES as usize, kernel(), config).unwrap();
+    let calibrated = Calibrated::new(context, reference, calibration, CLASSES as usize, kernel(), config).unwrap();
     let scored = calibrated.score(context, &test.points);
     (calibrated.predictor, scored)
 }
@@ -114,13 +112,7 @@ fn covered_by<const N: usize>(
             ALPHAS.map(|alpha| {
                 let decision = calibrated.decide_with(alpha, mix).unwrap();
                 let sets = scored.counts.sets(decision.cut, CLASSES as usize);
-                parts
-                    .test
-                    .labels
-                    .iter()
-                    .enumerate()
-                    .filter(|&(query, &label)| sets.contains(query, label))
-                    .count()
+                parts.test.labels.iter().enumerate().filter(|&(query, &label)| sets.contains(query, label)).count()
             })
         })
     }
@@ -142,12 +134,7 @@ fn sets_of_one_score_without_ties_are_inside_the_band() {
     for n in [20, 100, 1000] {
         let both = mean_coverage(n, covered_by([Mix::Fixed(0.0), Mix::Fixed(1.0)], 0.9));
         for (coverage, name) in both.into_iter().zip(["rank", "contrastive"]) {
-            assert_eq!(
-                inside(n, coverage),
-                [true; 4],
-                "{name} {n} {coverage:?} {:?}",
-                ALPHAS.map(|a| band(n, a))
-            );
+            assert_eq!(inside(n, coverage), [true; 4], "{name} {n} {coverage:?} {:?}", ALPHAS.map(|a| band(n, a)));
         }
     }
 }
@@ -175,23 +162,13 @@ fn dance_sets_keep_their_promise() {
 
 /// Settings of the method fuse.
 pub(crate) fn fuse(seed: usize) -> ConformalConfig {
-    ConformalConfig::default()
-        .with_method(MethodName::Fuse)
-        .rank_neighbors(40)
-        .contrast_neighbors(30)
-        .seed(seed as u64)
+    ConformalConfig::default().with_method(MethodName::Fuse).rank_neighbors(40).contrast_neighbors(30).seed(seed as u64)
 }
 
 /// Covered test points by α, each count of the cut raised by `shift`.
-pub(crate) fn covered(
-    context: &Context<'_>,
-    parts: &Resplit,
-    config: &ConformalConfig,
-    shift: u32,
-) -> [usize; 4] {
+pub(crate) fn covered(context: &Context<'_>, parts: &Resplit, config: &ConformalConfig, shift: u32) -> [usize; 4] {
     let Resplit { reference, calibration, test } = parts;
-    let calibrated =
-        Calibrated::new(context, reference, calibration, CLASSES as usize, kernel(), config).unwrap();
+    let calibrated = Calibrated::new(context, reference, calibration, CLASSES as usize, kernel(), config).unwrap();
     let scored = calibrated.score(context, &test.points);
     ALPHAS.map(|alpha| {
         let cut = match calibrated.predictor.decide(alpha).unwrap().cut {
@@ -254,9 +231,7 @@ fn an_index_off_by_one_is_noticed() {
                 let threshold = calibrated.calibration_scores().unwrap()[1].sorted()[index.min(n) - 1];
                 let labels = parts.test.labels.iter().enumerate();
                 labels
-                    .filter(|&(query, &label)| {
-                        scored.scores.as_ref().unwrap().get(query, label).1 <= threshold
-                    })
+                    .filter(|&(query, &label)| scored.scores.as_ref().unwrap().get(query, label).1 <= threshold)
                     .count()
             })]
         });
@@ -274,8 +249,7 @@ fn a_point_that_is_its_own_neighbor_is_noticed() {
             let ranks = |data: &Data| -> Vec<f64> {
                 let found = index.search(&data.points, 60, context).unwrap();
                 let rank = |(query, label): (usize, &u32)| {
-                    let place =
-                        found.ids(query).iter().position(|&id| calibration.labels[id as usize] == *label);
+                    let place = found.ids(query).iter().position(|&id| calibration.labels[id as usize] == *label);
                     place.map_or(f64::INFINITY, |place| place as f64 + 1.0)
                 };
                 data.labels.iter().enumerate().map(rank).collect()

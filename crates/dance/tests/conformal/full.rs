@@ -45,8 +45,7 @@ fn scores(bag: &[Point], fit: &[Point], i: usize, s: Settings) -> [f64; 3] {
 /// The count of the query, the last of the bag, with its label: everything is computed anew.
 fn brute_force(bag: &[Point], fit: &[Point], s: Settings, by_class: ByClass) -> u32 {
     let all: Vec<[f64; 3]> = (0..bag.len()).map(|i| scores(bag, fit, i, s)).collect();
-    let level =
-        |of: [f64; 3], which: usize| all.iter().filter(|other| other[which] >= of[which]).count() as u64;
+    let level = |of: [f64; 3], which: usize| all.iter().filter(|other| other[which] >= of[which]).count() as u64;
     let conformity = |of: [f64; 3]| level(of, 0).pow(2) * level(of, 1) * level(of, 2).pow(2);
     let query = bag.len() - 1;
     let compared = |i: &usize| by_class == ByClass::All || bag[*i].label == bag[query].label;
@@ -187,13 +186,7 @@ fn classes_of_one_part() -> Case {
 fn p_values_are_those_of_the_brute_force() {
     for case in cases().into_iter().chain([classes_of_one_part()]) {
         for (rank_neighbors, contrast_neighbors) in [(10, 6), (4, 9), (1, 1), (500, 500)] {
-            let s = Settings {
-                rank_neighbors,
-                contrast_neighbors,
-                temperature: 0.01,
-                bandwidth: 1.5,
-                shape: 1.0,
-            };
+            let s = Settings { rank_neighbors, contrast_neighbors, temperature: 0.01, bandwidth: 1.5, shape: 1.0 };
             for by_class in [ByClass::All, ByClass::Each] {
                 compare(&case, s, by_class);
             }
@@ -206,8 +199,7 @@ fn p_values_are_those_of_the_brute_force() {
 fn kernels_make_no_difference() {
     for case in cases().into_iter().take(3) {
         for (bandwidth, shape) in [(0.2, 0.5), (20.0, 1.7), (300.0, 1.0)] {
-            let s =
-                Settings { rank_neighbors: 8, contrast_neighbors: 6, temperature: 0.01, bandwidth, shape };
+            let s = Settings { rank_neighbors: 8, contrast_neighbors: 6, temperature: 0.01, bandwidth, shape };
             compare(&case, s, ByClass::All);
         }
     }
@@ -240,13 +232,7 @@ fn a_query_that_changes_many_points_at_once() {
         }
         let case = Case { name: "hub", calibration: own, fit, test };
         for (rank_neighbors, contrast_neighbors) in [(4, 4), (4, 6), (5, 4)] {
-            let s = Settings {
-                rank_neighbors,
-                contrast_neighbors,
-                temperature: 0.02,
-                bandwidth: 30.0,
-                shape: 1.0,
-            };
+            let s = Settings { rank_neighbors, contrast_neighbors, temperature: 0.02, bandwidth: 30.0, shape: 1.0 };
             compare(&case, s, ByClass::All);
         }
     }

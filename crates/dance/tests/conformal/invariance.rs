@@ -70,17 +70,15 @@ fn the_order_of_calibration_points_does_not_matter() {
 fn the_names_of_classes_do_not_matter() {
     let parts = parts();
     let rename = [5u32, 2, 7, 0, 1, 6, 3, 4];
-    let renamed = parts.clone().map(|data| Data {
-        labels: data.labels.iter().map(|&label| rename[label as usize]).collect(),
-        ..data
-    });
+    let renamed = parts
+        .clone()
+        .map(|data| Data { labels: data.labels.iter().map(|&label| rename[label as usize]).collect(), ..data });
     let context = Context::new(2).unwrap();
     for mode in WAYS {
         let (_, before) = sets(&context, &parts[0], &parts[1], &parts[2], mode);
         let (_, after) = sets(&context, &renamed[0], &renamed[1], &renamed[2], mode);
         for query in 0..before.len() {
-            let mut expected: Vec<u32> =
-                before.get(query).iter().map(|&label| rename[label as usize]).collect();
+            let mut expected: Vec<u32> = before.get(query).iter().map(|&label| rename[label as usize]).collect();
             expected.sort_unstable();
             assert_eq!(after.get(query), expected);
         }
@@ -115,9 +113,7 @@ fn mapping_and_outputs_do_not_depend_on_the_batch() {
         let mapped = classifier.map(&data.points, &context).unwrap();
         let outputs = classifier.outputs(&mapped, &context).unwrap();
         let alone = Context::new(1).unwrap();
-        for (start, rows) in
-            [(0, 1), (5, 2), (9, 6), (0, 16), (3, 17), (50, 100), (11, 127), (400, 128), (200, 600)]
-        {
+        for (start, rows) in [(0, 1), (5, 2), (9, 6), (0, 16), (3, 17), (50, 100), (11, 127), (400, 128), (200, 600)] {
             let some: Vec<usize> = (start..start + rows).collect();
             for context in [&context, &alone] {
                 let found = classifier.map(&data.points.select(&some), context).unwrap();

@@ -93,12 +93,10 @@ fn counts_are_those_of_a_brute_force() {
             let mut all = bag.clone();
             all.push((query.0.clone(), usize::MAX));
             let far = |at: usize| {
-                let others =
-                    fit.iter().chain(all.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, p)| p));
+                let others = fit.iter().chain(all.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, p)| p));
                 others.map(|(other, _)| squared(other, &all[at].0)).fold(f64::INFINITY, f64::min)
             };
-            let alone =
-                |at: usize| fit.iter().chain(&all).filter(|(_, kind)| *kind == all[at].1).count() == 1;
+            let alone = |at: usize| fit.iter().chain(&all).filter(|(_, kind)| *kind == all[at].1).count() == 1;
             let last = all.len() - 1;
             let expected = (0..all.len()).filter(|&at| alone(at) && far(at) >= far(last)).count();
             assert_eq!(found as usize, expected);

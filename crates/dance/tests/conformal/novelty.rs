@@ -52,9 +52,8 @@ fn count(mode: Calibration, calibration: &[&[f32]], reference: &[&[f32]], query:
             calibration.iter().chain([&query]).map(|point| far(point, reference.iter().copied(), m)).collect()
         }
         Calibration::Reuse => {
-            let others = |i: usize| {
-                calibration.iter().enumerate().filter(move |&(j, _)| j != i).map(|(_, point)| *point)
-            };
+            let others =
+                |i: usize| calibration.iter().enumerate().filter(move |&(j, _)| j != i).map(|(_, point)| *point);
             let own = (0..calibration.len()).map(|i| far(calibration[i], others(i), m));
             own.chain([far(query, calibration.iter().copied(), m)]).collect()
         }
@@ -127,10 +126,8 @@ fn false_alarms_are_as_rare_as_asked() {
             // k/(n+1) is exactly the level here, so the number of alarms of a draw is BetaBinomial(t, level·(n+1), …): at 3.29
             // standard deviations of their mean, 99.9 % of all tests pass.
             let (a, b) = (level * (n + 1) as f64, (1.0 - level) * (n + 1) as f64);
-            let (between, within) = (
-                a * b / ((a + b).powi(2) * (a + b + 1.0)),
-                a * b / ((a + b) * (a + b + 1.0)) / tested as f64,
-            );
+            let (between, within) =
+                (a * b / ((a + b).powi(2) * (a + b + 1.0)), a * b / ((a + b) * (a + b + 1.0)) / tested as f64);
             let band = 3.29 * ((between + within) / draws as f64).sqrt();
             let share = alarms as f64 / (draws * tested as u64) as f64;
             assert!(share <= level + band, "{mode:?}: {share} false alarms at {level}");

@@ -41,9 +41,8 @@ impl Data {
 /// Overlapping Gaussian blobs, one per class.
 pub(crate) fn blobs(n: usize, d: usize, classes: u32, spread: f64, seed: u64) -> Data {
     let mut random = Random::new(seed, 1);
-    let centers: Vec<f64> = (0..classes as usize * d)
-        .map(|at| dance::numeric::random::uniform_of(&[9, at as u64]) * 2.0)
-        .collect();
+    let centers: Vec<f64> =
+        (0..classes as usize * d).map(|at| dance::numeric::random::uniform_of(&[9, at as u64]) * 2.0).collect();
     let mut points = Vec::with_capacity(n * d);
     let mut labels = Vec::with_capacity(n);
     for _ in 0..n {
@@ -63,12 +62,7 @@ pub(crate) fn lattice(n: usize, d: usize, classes: u32, side: usize, seed: u64) 
 }
 
 /// `(squared distance, index)`, nearest first, ties by index.
-pub(crate) fn neighbors(
-    reference: &Matrix,
-    query: &[f32],
-    skip: Option<usize>,
-    m: usize,
-) -> Vec<(f64, usize)> {
+pub(crate) fn neighbors(reference: &Matrix, query: &[f32], skip: Option<usize>, m: usize) -> Vec<(f64, usize)> {
     let mut all: Vec<(f64, usize)> = (0..reference.rows())
         .filter(|&row| Some(row) != skip)
         .map(|row| (squared(reference.row(row), query), row))
@@ -130,8 +124,7 @@ pub(crate) fn contrast_of(near: &[(&[f32], u32)], class: u32, s: Settings) -> f6
         -2.0 * (-(r / s.bandwidth).powf(1.0 / s.shape)).exp_m1()
     };
     // Sorted, so that equal neighborhoods tie exactly: the order in which a query sees them is no part of the formula.
-    let mut terms: Vec<f64> =
-        near[1..].iter().map(|(point, _)| (-distance(point) / s.temperature).exp()).collect();
+    let mut terms: Vec<f64> = near[1..].iter().map(|(point, _)| (-distance(point) / s.temperature).exp()).collect();
     terms.sort_by(f64::total_cmp);
     let others: f64 = terms.iter().sum();
     let loss = |place: usize| {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use dance::data::RawLabels;
 use dance::device::Cpu;
-use dance::model::{Audit, AuditOptions, Copies, ModelPoint, SeenAs, Space};
+use dance::model::{Audit, AuditOptions, Copies, ModelPart, ModelPoint, Space};
 use dance::numeric::random::Random;
 use dance::{Dance, Dataset, Fitted, Matrix, Table};
 
@@ -63,17 +63,12 @@ fn pairs(own: &[Vec<f64>], others: &[Vec<f64>]) -> BTreeSet<(usize, usize)> {
     };
     let (here, there) = (limit(own), limit(own).min(limit(others)));
     let everything: Vec<&Vec<f64>> = own.iter().chain(others).collect();
-    let near = |&(a, b): &(usize, usize)| {
-        far(everything[a], everything[b]) <= if b < own.len() { here } else { there }
-    };
+    let near = |&(a, b): &(usize, usize)| far(everything[a], everything[b]) <= if b < own.len() { here } else { there };
     (0..own.len()).flat_map(|a| (a + 1..everything.len()).map(move |b| (a, b))).filter(near).collect()
 }
 
 /// What groups are by those pairs: their points, and whether a pair of either kind is among them.
-fn groups(
-    given: &BTreeSet<(usize, usize)>,
-    learned: &BTreeSet<(usize, usize)>,
-) -> Vec<(BTreeSet<usize>, Space)> {
+fn groups(given: &BTreeSet<(usize, usize)>, learned: &BTreeSet<(usize, usize)>) -> Vec<(BTreeSet<usize>, Space)> {
     let mut left: Vec<(usize, usize)> = given.union(learned).copied().collect();
     let mut all = Vec::new();
     while let Some(&(a, b)) = left.first() {
@@ -132,24 +127,23 @@ fn copies_are_those_of_the_definition() {
         let found = Audit::new(&Cpu, &dataset(&data), Some(&model), OPTIONS, &CONTEXT).unwrap();
         let named = |part, row: usize| ModelPoint { part, row: Some(row as u32), id: None };
         let seen: Vec<_> = found.seen.iter().map(|seen| (seen.row, seen.point.clone())).collect();
-        let known = [(63, named(SeenAs::FitPoint, 6)), (66, named(SeenAs::CalibrationPoint, 66))];
+        let known = [(63, named(ModelPart::FitPoint, 6)), (66, named(ModelPart::CalibrationPoint, 66))];
         assert_eq!(seen, known);
 
         // Points of the model, but for the one that is in the data itself.
-        let fitted = (0..120).map(|row| (fit[row].clone(), named(SeenAs::FitPoint, row)));
+        let fitted = (0..120).map(|row| (fit[row].clone(), named(ModelPart::FitPoint, row)));
         let others = (0..120).filter(|&row| row != 66);
-        let others = others.map(|row| (calibration[row].clone(), named(SeenAs::CalibrationPoint, row)));
+        let others = others.map(|row| (calibration[row].clone(), named(ModelPart::CalibrationPoint, row)));
         let (others, names): (Vec<_>, Vec<_>) = fitted.chain(others).unzip();
         let given = pairs(&unit(&data), &unit(&others));
         let learned = pairs(&mapped(&model, &data), &mapped(&model, &others));
         let expected = groups(&given, &learned).into_iter().map(|(group, space)| {
             let rows: Vec<u32> = group.iter().filter(|&&at| at < 120).map(|&at| at as u32).collect();
-            let model: Vec<_> =
-                group.iter().filter(|&&at| at >= 120).map(|&at| names[at - 120].clone()).collect();
+            let model: Vec<_> = group.iter().filter(|&&at| at >= 120).map(|&at| names[at - 120].clone()).collect();
             let own = rows.iter().map(|&row| if row == 66 { "calibration" } else { "new" });
             let there = model.iter().map(|point: &ModelPoint| match point.part {
-                SeenAs::FitPoint => "fit",
-                SeenAs::CalibrationPoint => "calibration",
+                ModelPart::FitPoint => "fit",
+                ModelPart::CalibrationPoint => "calibration",
             });
             let parts: BTreeSet<&str> = own.chain(there).collect();
             let across = parts.len() > 1;
@@ -162,7 +156,7 @@ fn copies_are_those_of_the_definition() {
             assert!(found.copies.iter().any(|group| group.space == space), "{space:?} {:?}", found.copies);
         }
         let group_of = |row: u32| found.copies.iter().find(|group| group.rows.contains(&row)).unwrap();
-        assert_eq!(group_of(63).model, [named(SeenAs::FitPoint, 6)]);
+        assert_eq!(group_of(63).model, [named(ModelPart::FitPoint, 6)]);
         assert_eq!((&group_of(90).rows[..], group_of(90).across), (&[66, 90][..], true));
     }
 }
@@ -179,12 +173,9 @@ fn a_model_without_calibration_points_knows_equal_ones() {
     data[5] = fit[5].clone(); // itself, and a calibration point too
     let found = Audit::new(&Cpu, &dataset(&data), Some(&model), OPTIONS, &CONTEXT).unwrap();
     let seen: Vec<_> = found.seen.iter().map(|seen| (seen.row, seen.point.part)).collect();
-    assert_eq!(seen, [(2, SeenAs::CalibrationPoint), (5, SeenAs::FitPoint)]);
+    assert_eq!(seen, [(2, ModelPart::CalibrationPoint), (5, ModelPart::FitPoint)]);
     let across: Vec<&Copies> = found.copies.iter().filter(|group| group.across).collect();
-    assert_eq!(
-        (&across[0].rows[..], &across[0].parts[..]),
-        (&[5][..], &["calibration".into(), "fit".into()][..])
-    );
+    assert_eq!((&across[0].rows[..], &across[0].parts[..]), (&[5][..], &["calibration".into(), "fit".into()][..]));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use dance::device::Cpu;
 use dance::evaluation::metrics::Metrics;
 use dance::kernel::Kernel;
 use dance::machine::{Classifier, OutputScale, Rfm};
-use dance::model::{Include, SeenAs};
+use dance::model::{Include, ModelPart};
 use dance::numeric::random::Random;
 use dance::scores::EmptySets;
 use dance::{Dance, Error, Event, Matrix, Observer, PredictOptions, Rows, Sampling};
@@ -35,11 +35,7 @@ fn sets_cover_and_support_carries_its_label() {
             for query in 0..test.len() {
                 for label in 0..5 {
                     let p_value = decision.p_value(&scored.counts, scored.counts.get(query, label));
-                    assert_eq!(
-                        prediction.sets.contains(query, label),
-                        p_value > alpha,
-                        "{way:?} {alpha} {p_value}"
-                    );
+                    assert_eq!(prediction.sets.contains(query, label), p_value > alpha, "{way:?} {alpha} {p_value}");
                 }
             }
             let support = prediction.support.unwrap();
@@ -182,9 +178,8 @@ fn classes_that_only_one_side_knows_are_said() {
 fn too_few_points_to_select_a_mix_are_said() {
     let warnings = Warnings::default();
     let model = model(&config(REUSE));
-    let few = model
-        .recalibrate(&Cpu, &blobs(4, 2, 0, 2), Sampling::Random, None, &CONTEXT.with_observer(&warnings))
-        .unwrap();
+    let few =
+        model.recalibrate(&Cpu, &blobs(4, 2, 0, 2), Sampling::Random, None, &CONTEXT.with_observer(&warnings)).unwrap();
     assert!(warnings.0.lock().unwrap().join("\n").contains("too few to select the mix"));
     let decision = few.decide(0.1).unwrap();
     assert_eq!(decision.shares.as_ref().unwrap().mix, 0.0);
@@ -198,10 +193,7 @@ fn bad_queries_and_levels() {
     assert!(matches!(model.score(&Matrix::zeros(2, 5), options, &CONTEXT), Err(Error::Shape { .. })));
     let mut broken = blobs(5, 5, 0, 1).embeddings;
     broken.row_mut(3)[2] = f32::NAN;
-    assert!(matches!(
-        model.score(&broken, options, &CONTEXT),
-        Err(Error::NotFinite { row: 3, column: 2, .. })
-    ));
+    assert!(matches!(model.score(&broken, options, &CONTEXT), Err(Error::NotFinite { row: 3, column: 2, .. })));
     assert!(matches!(model.score(&Matrix::zeros(1, 6), options, &CONTEXT), Err(Error::Data(_))));
     for alpha in [0.0, 1.0, f64::NAN] {
         assert!(matches!(model.decide(alpha), Err(Error::Config { .. })));
@@ -262,11 +254,8 @@ fn points_seen_before_are_known() {
         let model = model(&config(way));
         let model = Dance::from_bytes(&Cpu, &model.to_bytes().unwrap(), "test", &CONTEXT).unwrap();
         let of = |data: dance::Dataset| model.seen(&data.embeddings).unwrap();
-        assert!(of(blobs(80, 5, 0, 1)).iter().all(|seen| *seen == Some(SeenAs::FitPoint)), "{way:?}");
-        assert!(
-            of(blobs(120, 5, 0, 2)).iter().all(|seen| *seen == Some(SeenAs::CalibrationPoint)),
-            "{way:?}"
-        );
+        assert!(of(blobs(80, 5, 0, 1)).iter().all(|seen| *seen == Some(ModelPart::FitPoint)), "{way:?}");
+        assert!(of(blobs(120, 5, 0, 2)).iter().all(|seen| *seen == Some(ModelPart::CalibrationPoint)), "{way:?}");
         assert!(of(blobs(200, 5, 0, 3)).iter().all(Option::is_none), "{way:?}");
     }
 }

@@ -139,8 +139,7 @@ fn other_formats_and_wrong_tensors_are_named() {
     };
     for format in ["2", "0", "4000"] {
         let other = message(&|header| header["__metadata__"]["format"] = json!(format));
-        let expected =
-            format!("its format is {format}, and this version of dance reads format 1; fit the model again");
+        let expected = format!("its format is {format}, and this version of dance reads format 1; fit the model again");
         assert!(other.contains(&expected), "{other}");
     }
     let shape = message(&|header| header["metric_root"]["shape"] = json!([4, 9]));

@@ -57,8 +57,7 @@ fn the_names_of_classes_do_not_matter() {
             let class = &model.classes()[*label as usize];
             back.iter().position(|new| new == class).map_or_else(|| class.clone(), |old| old.to_string())
         };
-        let mut all: Vec<Vec<String>> =
-            sets(model, 0.1).iter().map(|set| set.iter().map(name).collect()).collect();
+        let mut all: Vec<Vec<String>> = sets(model, 0.1).iter().map(|set| set.iter().map(name).collect()).collect();
         for set in &mut all {
             set.sort();
         }
@@ -67,8 +66,7 @@ fn the_names_of_classes_do_not_matter() {
     let [fit, calibration] = [blobs(80, 5, 0, 1), blobs(120, 5, 0, 2)];
     let renamed = |data: &Dataset| {
         let mut data = data.clone();
-        data.classes =
-            data.classes.iter().map(|name| rename[name.parse::<usize>().unwrap()].into()).collect();
+        data.classes = data.classes.iter().map(|name| rename[name.parse::<usize>().unwrap()].into()).collect();
         data
     };
     for way in WAYS {

@@ -30,8 +30,7 @@ const DEVICES: [&dyn Device; 2] = [&Cpu, &naive::Naive];
 /// Blobs, one per class; class names are numbers from `first_class` on.
 fn blobs(n: usize, classes: usize, first_class: i64, seed: u64) -> Dataset {
     let (d, mut random) = (6, Random::new(seed, 4));
-    let centers: Vec<f64> =
-        (0..classes * d).map(|at| dance::numeric::random::uniform_of(&[at as u64]) * 2.0).collect();
+    let centers: Vec<f64> = (0..classes * d).map(|at| dance::numeric::random::uniform_of(&[at as u64]) * 2.0).collect();
     let labels: Vec<i64> = (0..n).map(|row| (row % classes) as i64).collect();
     let values = labels.iter().flat_map(|&label| {
         let center = &centers[label as usize * d..][..d];

@@ -4,12 +4,10 @@
 use dance::conformal::Calibration;
 use dance::data::{RawLabels, Value};
 use dance::device::Cpu;
-use dance::model::SeenAs;
+use dance::model::ModelPart;
 use dance::{Dance, Fitted, PredictOptions, Sampling};
 
-use crate::{
-    CONTEXT, FUSE, POSTERIOR, POSTERIOR_SPLIT, REUSE, SPLIT, Warnings, blobs, config, fitted, model,
-};
+use crate::{CONTEXT, FUSE, POSTERIOR, POSTERIOR_SPLIT, REUSE, SPLIT, Warnings, blobs, config, fitted, model};
 
 /// One point is enough: what is promised follows from what the model knows, in the file and after it.
 #[test]
@@ -58,7 +56,7 @@ fn points_that_judged_the_kernel_guarantee_nothing_either() {
     let others = model.recalibrate(&Cpu, &blobs(120, 5, 0, 2), Sampling::Random, None, &CONTEXT).unwrap();
     assert_eq!(others.overlap().fitted, 0);
     let seen = others.seen(&fit.embeddings).unwrap();
-    assert!(seen.iter().all(|seen| *seen == Some(SeenAs::FitPoint)));
+    assert!(seen.iter().all(|seen| *seen == Some(ModelPart::FitPoint)));
 }
 
 /// Neighbors can be looked up: by id, by row, and in which part, in the file and after it.
@@ -105,7 +103,7 @@ fn classes_without_points_are_not_known() {
     assert_eq!(fitted.classes, ["0", "2", "3", "4"]);
     let model = fitted.calibrate(&Cpu, &blobs(100, 5, 0, 2), &CONTEXT).unwrap();
     assert_eq!(model.classes(), ["0", "2", "3", "4", "1"]);
-    assert_eq!(model.unseen().map(|unseen| (unseen.points, unseen.single)), Some((100, 0)));
+    assert_eq!(model.new_label_share().map(|unseen| (unseen.points, unseen.single)), Some((100, 0)));
     let test = blobs(300, 5, 0, 3);
     let scored = model.score(&test.embeddings, PredictOptions::default(), &CONTEXT).unwrap();
     let sets = model.predict(&scored, &model.decide(0.1).unwrap()).sets;
@@ -120,11 +118,11 @@ fn stratified_parts_are_no_random_draw() {
     let config = config(POSTERIOR).sampling(Sampling::Stratified);
     let stratified = model(&config);
     assert!(stratified.guarantee().contains("stratified by class"), "{}", stratified.guarantee());
-    assert_eq!(stratified.unseen(), None);
+    assert_eq!(stratified.new_label_share(), None);
     let again = Dance::from_bytes(&Cpu, &stratified.to_bytes().unwrap(), "test", &CONTEXT).unwrap();
-    assert_eq!((again.guarantee(), again.unseen()), (stratified.guarantee(), None));
+    assert_eq!((again.guarantee(), again.new_label_share()), (stratified.guarantee(), None));
     let other = again.recalibrate(&Cpu, &blobs(120, 5, 0, 2), Sampling::Random, None, &CONTEXT).unwrap();
-    assert!(!other.guarantee().contains("stratified") && other.unseen().is_some());
+    assert!(!other.guarantee().contains("stratified") && other.new_label_share().is_some());
 }
 
 /// Parts of one data set are different draws, also where the data set repeats itself; the same row twice is not.

@@ -77,7 +77,7 @@ fn what_a_fit_reports_is_what_new_points_get() {
             let model = fitted.calibrate(&Cpu, &calibration, &CONTEXT).unwrap();
             let gap = coverage(&model, &test) - coverage(&model, &fresh);
             if stratified { &mut dealt } else { &mut drawn }.push(gap);
-            if let Some(estimate) = model.unseen() {
+            if let Some(estimate) = model.new_label_share() {
                 let unknown = model.class_ids(&fresh).iter().filter(|label| label.is_none()).count();
                 unseen.push(estimate.share() - unknown as f64 / fresh.len() as f64);
             }
@@ -109,8 +109,7 @@ fn probabilities_are_what_they_say() {
                 .collect();
             let fresh = fresh.select(&known);
             let id = |name: &String| fitted.classes.iter().position(|other| other == name).unwrap() as u32;
-            let labels: Vec<u32> =
-                fresh.labels.iter().map(|&label| id(&fresh.classes[label as usize])).collect();
+            let labels: Vec<u32> = fresh.labels.iter().map(|&label| id(&fresh.classes[label as usize])).collect();
             let classifier = fitted.classifier(&Cpu, &CONTEXT).unwrap();
             let found = classifier.classify(&fresh.embeddings, &CONTEXT).unwrap().probabilities;
             all.merge(&ProbabilityMetrics::new(&found, &labels).unwrap());

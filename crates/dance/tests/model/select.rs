@@ -59,8 +59,7 @@ fn random_points_calibrate_and_picked_ones_must_not() {
         assert!(hard * 4 > 300 * 3, "{hard} of 300 picked points are hard");
         let left: Vec<usize> = (0..pool.len()).filter(|row| !chosen.picked.contains(row)).collect();
         for (place, rows) in [&chosen.random, &chosen.picked, &left].into_iter().enumerate() {
-            let other =
-                model.recalibrate(&Cpu, &pool.select(rows), Sampling::Random, None, &CONTEXT).unwrap();
+            let other = model.recalibrate(&Cpu, &pool.select(rows), Sampling::Random, None, &CONTEXT).unwrap();
             all[place].push(coverage(&other, &test));
         }
     }

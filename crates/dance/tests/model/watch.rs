@@ -132,8 +132,7 @@ fn one_point_of_each_group_keeps_the_promise_for_new_groups() {
         }
     }
     let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
-    let variance =
-        |all: &[f64]| all.iter().map(|x| (x - mean(all)).powi(2)).sum::<f64>() / (all.len() - 1) as f64;
+    let variance = |all: &[f64]| all.iter().map(|x| (x - mean(all)).powi(2)).sum::<f64>() / (all.len() - 1) as f64;
     let error = (variance(&honest) / honest.len() as f64).sqrt();
     assert!(mean(&honest) > 0.9 - 3.3 * error, "{} ± {error}", mean(&honest));
     assert!(mean(&naive) < mean(&honest), "{} {}", mean(&naive), mean(&honest));

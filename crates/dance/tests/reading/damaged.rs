@@ -65,8 +65,7 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
             "polars.parquet",
         ]);
     }
-    let mut files: Vec<_> =
-        names.into_iter().map(|name| (name, std::fs::read(fixture(name)).unwrap())).collect();
+    let mut files: Vec<_> = names.into_iter().map(|name| (name, std::fs::read(fixture(name)).unwrap())).collect();
     files.push(("text.csv", "label,x0,id,x1\ncat,1.5,a,-2\n\"d\u{f6}g\",.25,b,4\n".into()));
     files.push(("text.tsv", "label\tx0\n0\t1.5\n1\t-2\n".into()));
     files

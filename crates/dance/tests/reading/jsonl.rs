@@ -11,14 +11,14 @@ fn read(text: &str) -> dance::Result<dance::Table> {
 
 #[test]
 fn points_with_labels_and_ids() {
-    let table = read("{\"embedding\":[1.5,-2e0],\"label\":\"cat\",\"id\":7}\n\n{\"id\":8,\"label\":\"dog\",\"embedding\":[0,4]}").unwrap();
+    let table = read(
+        "{\"embedding\":[1.5,-2e0],\"label\":\"cat\",\"id\":7}\n\n{\"id\":8,\"label\":\"dog\",\"embedding\":[0,4]}",
+    )
+    .unwrap();
     assert_eq!(table.embeddings().as_slice(), [1.5, -2.0, 0.0, 4.0]);
     assert_eq!(table.labels, words(&["cat", "dog"]));
     assert_eq!((table.ids, table.id_kind), (Some(names(&["7", "8"])), Kind::Integer));
-    assert_eq!(
-        read_bytes("x.ndjson", "[1,2]\n[3,4]\n").unwrap().embeddings().as_slice(),
-        [1.0, 2.0, 3.0, 4.0]
-    );
+    assert_eq!(read_bytes("x.ndjson", "[1,2]\n[3,4]\n").unwrap().embeddings().as_slice(), [1.0, 2.0, 3.0, 4.0]);
 }
 
 #[test]
@@ -70,8 +70,7 @@ fn parts_of_other_names() {
     let table = read_with("x.jsonl", line, &options).unwrap();
     assert_eq!((table.labels, table.ids), (words(&["a"]), Some(names(&["n"]))));
     // The same options for arrays, tensors and columns.
-    let embeddings =
-        |name: &str| ReadOptions { embeddings_column: Some(name.into()), ..ReadOptions::default() };
+    let embeddings = |name: &str| ReadOptions { embeddings_column: Some(name.into()), ..ReadOptions::default() };
     let other = ReadOptions { label_column: Some("targets".into()), ..embeddings("features") };
     let table = io::read(fixture("neither.npz"), &other).unwrap();
     assert_eq!((table.embeddings(), &table.labels), (&x(), &integers(&[0, 1, 0])));
@@ -97,8 +96,7 @@ fn a_format_that_is_said_wins_over_the_name() {
 
 #[test]
 fn provenance_is_read_where_a_line_has_it() {
-    let text =
-        "{\"embedding\":[1],\"label\":1}\n{\"embedding\":[2],\"label\":2,\"provenance\":\"picked\"}\n[3]\n";
+    let text = "{\"embedding\":[1],\"label\":1}\n{\"embedding\":[2],\"label\":2,\"provenance\":\"picked\"}\n[3]\n";
     assert_eq!(read(text).unwrap().picked, Some(vec![false, true, false]));
     assert_eq!(read("[3]\n").unwrap().picked, None);
     assert_refused(read(&text.replace("\"picked\"", "7")), &["line 2: `7` is no provenance"]);

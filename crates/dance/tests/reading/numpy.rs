@@ -9,9 +9,7 @@ use half::f16;
 use proptest::prelude::*;
 use zip::write::SimpleFileOptions;
 
-use super::{
-    X, assert_refused, fixture, integers, names, read_bytes, read_fixture, read_with_labels, words, x,
-};
+use super::{X, assert_refused, fixture, integers, names, read_bytes, read_fixture, read_with_labels, words, x};
 
 /// An `.npy` array as the format's specification lays it out.
 pub(super) fn npy(descr: &str, fortran: bool, shape: &str, data: &[u8]) -> Vec<u8> {
@@ -119,9 +117,7 @@ fn string_labels_of_both_kinds_and_endiannesses() {
         codes
     });
     let codes = text.concat();
-    for (descr, data) in
-        [("'<U4'", bytes(&codes, u32::to_le_bytes)), ("'>U4'", bytes(&codes, u32::to_be_bytes))]
-    {
+    for (descr, data) in [("'<U4'", bytes(&codes, u32::to_le_bytes)), ("'>U4'", bytes(&codes, u32::to_be_bytes))] {
         let table = read_bytes("x.npz", labelled(npy(descr, false, "(3,)", &data))).unwrap();
         assert_eq!(table.labels, words(&["a", "d\u{f6}g\u{1F436}", ""]), "{descr}");
     }
@@ -219,10 +215,7 @@ fn wrong_shapes_are_refused() {
     let column = npy("'|u1'", false, "(3, 1)", &[0, 1, 0]);
     assert_refused(read_bytes("x.npz", labelled(column)), &["labels", "(3, 1)", "ravel"]);
     let short = npy("'|u1'", false, "(2,)", &[0, 1]);
-    assert_refused(
-        read_bytes("x.npz", labelled(short)),
-        &["`labels` has 2 values, the embeddings have 3 rows"],
-    );
+    assert_refused(read_bytes("x.npz", labelled(short)), &["`labels` has 2 values, the embeddings have 3 rows"]);
 }
 
 #[test]
@@ -310,8 +303,5 @@ fn provenance_is_an_array_of_words() {
     let table = read_bytes("x.npz", file(words([b"random", b"picked", b"random"]))).unwrap();
     assert_eq!(table.picked, Some(vec![false, true, false]));
     let odd = read_bytes("x.npz", file(words([b"random", b"chosen", b"random"])));
-    assert_refused(
-        odd,
-        &["`provenance` at row 1: `chosen` is no provenance; `picked` or `random` is needed"],
-    );
+    assert_refused(odd, &["`provenance` at row 1: `chosen` is no provenance; `picked` or `random` is needed"]);
 }

@@ -14,9 +14,8 @@ fn file(metadata: &str, tensors: &[(&str, &str, &str, Vec<u8>)]) -> Vec<u8> {
         let start = data.len();
         data.extend_from_slice(bytes);
         let end = data.len();
-        entries.push(format!(
-            "\"{name}\":{{\"dtype\":\"{dtype}\",\"shape\":{shape},\"data_offsets\":[{start},{end}]}}"
-        ));
+        entries
+            .push(format!("\"{name}\":{{\"dtype\":\"{dtype}\",\"shape\":{shape},\"data_offsets\":[{start},{end}]}}"));
     }
     let header = format!("{{{}}}", entries.join(","));
     [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat()
@@ -46,13 +45,9 @@ fn floats_of_every_type() {
 #[test]
 fn labels_of_every_integer_type() {
     let wide = |size: usize| -> Vec<u8> {
-        [100u8, 0, 7]
-            .iter()
-            .flat_map(|&v| std::iter::once(v).chain(std::iter::repeat_n(0, size - 1)))
-            .collect()
+        [100u8, 0, 7].iter().flat_map(|&v| std::iter::once(v).chain(std::iter::repeat_n(0, size - 1))).collect()
     };
-    for (dtype, size) in
-        [("I8", 1), ("U8", 1), ("I16", 2), ("U16", 2), ("I32", 4), ("U32", 4), ("I64", 8), ("U64", 8)]
+    for (dtype, size) in [("I8", 1), ("U8", 1), ("I16", 2), ("U16", 2), ("I32", 4), ("U32", 4), ("I64", 8), ("U64", 8)]
     {
         let table = read_bytes("x.safetensors", labelled(dtype, wide(size))).unwrap();
         assert_eq!(table.labels, integers(&[100, 0, 7]), "{dtype}");
@@ -88,10 +83,7 @@ fn ids_may_be_integers() {
 fn wrong_contents_are_refused() {
     let read = |metadata: &str, tensors: &[_]| read_bytes("x.safetensors", file(metadata, tensors));
     let embeddings = ("embeddings", "F32", "[3,2]", f4());
-    assert_refused(
-        read("", &[("weights", "F32", "[3,2]", f4())]),
-        &["`embeddings`", "`weights`", "save_file"],
-    );
+    assert_refused(read("", &[("weights", "F32", "[3,2]", f4())]), &["`embeddings`", "`weights`", "save_file"]);
     assert_refused(read("", &[("embeddings", "F32", "[6]", f4())]), &["embeddings", "(6,)"]);
     assert_refused(read("", &[("embeddings", "F32", "[3,2,1]", f4())]), &["embeddings", "(3, 2, 1)"]);
     assert_refused(read("", &[("embeddings", "F8_E4M3", "[3,2]", vec![0; 6])]), &["embeddings", "F8_E4M3"]);
@@ -108,10 +100,7 @@ fn wrong_contents_are_refused() {
     let square = ("labels", "U8", "[3,1]", vec![0, 1, 2]);
     assert_refused(read("", &[embeddings.clone(), square]), &["labels", "(3, 1)"]);
     for metadata in ["{\"class_names\":\"cat, dog\"}", "{\"class_names\":\"[1, 2]\"}"] {
-        assert_refused(
-            read(metadata, std::slice::from_ref(&embeddings)),
-            &["class_names", "JSON array of strings"],
-        );
+        assert_refused(read(metadata, std::slice::from_ref(&embeddings)), &["class_names", "JSON array of strings"]);
     }
 }
 

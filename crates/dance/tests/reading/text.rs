@@ -33,8 +33,7 @@ fn tabs_separate_a_tsv() {
 
 #[test]
 fn quotes_line_ends_byte_order_mark_and_spaces() {
-    let table =
-        read_csv("\u{feff}label,\"x\"\r\n\"cat, \"\"big\"\"\", 1 \r\n\"two\nlines\",\"2\"\r\n").unwrap();
+    let table = read_csv("\u{feff}label,\"x\"\r\n\"cat, \"\"big\"\"\", 1 \r\n\"two\nlines\",\"2\"\r\n").unwrap();
     assert_eq!(table.labels, words(&["cat, \"big\"", "two\nlines"]));
     assert_eq!(table.embeddings().as_slice(), [1.0, 2.0]);
     let table = read_csv("x\n1\n\n2").unwrap();
@@ -52,11 +51,8 @@ fn labels_are_integers_only_if_all_are_written_as_such() {
 
 #[test]
 fn columns_of_other_names() {
-    let options = ReadOptions {
-        label_column: Some("target".into()),
-        id_column: Some("name".into()),
-        ..ReadOptions::default()
-    };
+    let options =
+        ReadOptions { label_column: Some("target".into()), id_column: Some("name".into()), ..ReadOptions::default() };
     let table = read_with("x.csv", "name,x,target\na,1,0\nb,2,1\n", &options).unwrap();
     assert_eq!(table.embeddings().as_slice(), [1.0, 2.0]);
     assert_eq!(table.labels, integers(&[0, 1]));
@@ -65,11 +61,8 @@ fn columns_of_other_names() {
     let error = assert_refused(read_with("x.csv", "name,x\na,1\n", &options), &["`target`", "`name`, `x`"]);
     assert!(matches!(error, Error::MissingKey { .. }));
     assert_refused(read_with("x.csv", "target,x\n0,1\n", &options), &["`name`"]);
-    let same = ReadOptions {
-        id_column: Some("target".into()),
-        label_column: Some("target".into()),
-        ..ReadOptions::default()
-    };
+    let same =
+        ReadOptions { id_column: Some("target".into()), label_column: Some("target".into()), ..ReadOptions::default() };
     assert_refused(read_with("x.csv", "target,x\n0,1\n", &same), &["both label and id"]);
 }
 

@@ -51,11 +51,7 @@ fn scores_and_sets_follow_the_formulas() {
                         let ranked = ranked::ranked_label(probabilities.row(row), label, draws.of(row));
                         assert!((score.score(&ranked) - value).abs() < 1e-12, "{name} {row} {label}");
                         if (value - threshold).abs() > 1e-12 {
-                            assert_eq!(
-                                sets.contains(row, label),
-                                value <= threshold,
-                                "{name} {row} {label} {value}"
-                            );
+                            assert_eq!(sets.contains(row, label), value <= threshold, "{name} {row} {label} {value}");
                         }
                     }
                 }

@@ -10,8 +10,7 @@ use dance::{Context, Matrix};
 
 /// Two workers, the same for every test.
 fn context() -> Context<'static> {
-    static CONTEXT: std::sync::LazyLock<Context<'static>> =
-        std::sync::LazyLock::new(|| Context::new(2).unwrap());
+    static CONTEXT: std::sync::LazyLock<Context<'static>> = std::sync::LazyLock::new(|| Context::new(2).unwrap());
     CONTEXT.clone()
 }
 

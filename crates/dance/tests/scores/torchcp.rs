@@ -41,8 +41,7 @@ fn the_sets_are_those_of_torchcp() {
     for case in &cases {
         let cut = case.calibration * case.classes;
         let rows = case.labels.len() - case.calibration;
-        let calibration =
-            Matrix::new(case.probabilities[..cut].to_vec(), case.calibration, case.classes).unwrap();
+        let calibration = Matrix::new(case.probabilities[..cut].to_vec(), case.calibration, case.classes).unwrap();
         let queries = Matrix::new(case.probabilities[cut..].to_vec(), rows, case.classes).unwrap();
         for (name, expected) in &case.sets {
             let words: Vec<&str> = name.split(' ').collect();
@@ -52,8 +51,7 @@ fn the_sets_are_those_of_torchcp() {
             };
             let score = score(words[0]);
             let own =
-                ranked::ranked_labels(&calibration, &case.labels[..case.calibration], draws(0), &context())
-                    .unwrap();
+                ranked::ranked_labels(&calibration, &case.labels[..case.calibration], draws(0), &context()).unwrap();
             let own = CalibrationScores::new(ranked::scores(&*score, &own)).unwrap();
             let threshold = own.threshold(words[2].parse().unwrap()).unwrap().value;
             let sets = &ranked::sets(&queries, &[(&*score, threshold)], draws(1), &context())[0];

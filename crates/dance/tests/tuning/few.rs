@@ -29,8 +29,7 @@ fn a_few_points_are_enough() {
 fn leaving_one_out_is_fitting_without_it() {
     let (points, labels) = problem(40, 5, 4, 9);
     let none = Matrix::zeros(0, 5);
-    let of =
-        |rows: &[usize]| part(&points.select(rows), &rows.iter().map(|&row| labels[row]).collect::<Vec<_>>());
+    let of = |rows: &[usize]| part(&points.select(rows), &rows.iter().map(|&row| labels[row]).collect::<Vec<_>>());
     let context = Context::new(2).unwrap();
     let kernel = Kernel::new(2.5, 0.8).unwrap();
     let ridge = 1e-3;

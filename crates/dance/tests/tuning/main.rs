@@ -8,9 +8,7 @@ mod memory;
 
 use std::sync::{Arc, Mutex};
 
-use dance::device::{
-    ClassifierHandle, Cpu, Device, FitPoints, FitSession, FitSize, IndexHandle, MachineParts,
-};
+use dance::device::{ClassifierHandle, Cpu, Device, FitPoints, FitSession, FitSize, IndexHandle, MachineParts};
 use dance::kernel::Kernel;
 use dance::machine::tune::{self, TuneConfig, Tuned};
 use dance::machine::{Part, Rfm, RfmConfig};
@@ -76,8 +74,7 @@ fn a_seed_decides_everything_and_threads_nothing() {
     let config = TuneConfig::default().evaluations(12).seed(9);
     let [one, two] = [1, 2].map(|threads| fit(threads, &points, &labels, &config).unwrap());
     assert_eq!(one.rfm, two.rfm);
-    let settings =
-        |tuned: &Tuned| tuned.trace.iter().map(|t| (t.bandwidth, t.shape, t.quality)).collect::<Vec<_>>();
+    let settings = |tuned: &Tuned| tuned.trace.iter().map(|t| (t.bandwidth, t.shape, t.quality)).collect::<Vec<_>>();
     assert_eq!(settings(&one), settings(&two));
     let other = fit(1, &points, &labels, &config.seed(10)).unwrap();
     assert_ne!(settings(&one), settings(&other));
@@ -90,7 +87,7 @@ fn a_sampled_search_confirms_on_all_points() {
     let tuned = fit(2, &points, &labels, &config).unwrap();
     let sizes: Vec<usize> = tuned.trace.iter().map(|trial| trial.points).collect();
     assert_eq!(sizes, [vec![100; 10], vec![400; 3]].concat());
-    let told = "10 kernels were tried on 100 points and judged by 100 others, the best 3 again on 400";
+    let told = "10 kernels were tried on 100 points and evaluated on 100 others, the best 3 again on 400";
     assert!(tuned.fidelity.starts_with(told), "{}", tuned.fidelity);
     // The winner is the best of those confirmed.
     let best = tuned.trace[10..].iter().map(|trial| trial.quality.accuracy).fold(0.0, f64::max);
@@ -120,8 +117,7 @@ fn the_unit_is_the_median_distance() {
     let mut distances: Vec<f64> = Vec::new();
     for a in 0..60 {
         for b in 0..a {
-            let squared =
-                points.row(a).iter().zip(points.row(b)).map(|(x, y)| f64::from(x - y).powi(2)).sum::<f64>();
+            let squared = points.row(a).iter().zip(points.row(b)).map(|(x, y)| f64::from(x - y).powi(2)).sum::<f64>();
             distances.push(squared.sqrt());
         }
     }
@@ -155,8 +151,7 @@ fn an_observer_can_interrupt() {
     let (rfm, config) = (RfmConfig::default(), TuneConfig::default());
     let result = tune::fit(&Cpu, part(&points, &labels), 3, &rfm, &config, &context);
     assert!(matches!(result, Err(Error::Interrupted)));
-    let evaluated =
-        watcher.events.lock().unwrap().iter().filter(|e| matches!(e, Event::Evaluated(_))).count();
+    let evaluated = watcher.events.lock().unwrap().iter().filter(|e| matches!(e, Event::Evaluated(_))).count();
     assert!(evaluated < 5);
 }
 
@@ -195,9 +190,7 @@ fn degenerate_data_is_refused_or_answered_sensibly() {
     assert!(matches!(fit(1, &far, &labels, &quick), Err(Error::Data(text)) if text.contains("overflow")));
     // One class only.
     let (points, _) = problem(40, 4, 2, 1);
-    assert!(
-        matches!(fit(1, &points, &[0; 40], &quick), Err(Error::Data(text)) if text.contains("same label"))
-    );
+    assert!(matches!(fit(1, &points, &[0; 40], &quick), Err(Error::Data(text)) if text.contains("same label")));
     // A class with a single point, a constant column, duplicates with different labels: fitted all the same.
     let (mut points, mut labels) = problem(61, 4, 2, 2);
     labels[60] = 2;
@@ -250,7 +243,6 @@ fn the_best_iterate_wins_and_the_first_may() {
 }
 
 fn largest_of(outputs: &Matrix) -> Vec<u32> {
-    let largest =
-        |row: &[f32]| (0..row.len()).fold(0, |best, at| if row[at] > row[best] { at } else { best });
+    let largest = |row: &[f32]| (0..row.len()).fold(0, |best, at| if row[at] > row[best] { at } else { best });
     (0..outputs.rows()).map(|row| largest(outputs.row(row)) as u32).collect()
 }

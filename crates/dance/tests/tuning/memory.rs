@@ -27,11 +27,7 @@ impl Device for Small {
         Cpu.open_fit(points, several, context)
     }
 
-    fn open_classifier(
-        &self,
-        machine: MachineParts<'_>,
-        context: &Context<'_>,
-    ) -> Result<Arc<dyn ClassifierHandle>> {
+    fn open_classifier(&self, machine: MachineParts<'_>, context: &Context<'_>) -> Result<Arc<dyn ClassifierHandle>> {
         Cpu.open_classifier(machine, context)
     }
 

@@ -79,8 +79,7 @@ impl Audit {
             check_there(model)?;
         }
         let is_new = !self.output.exists();
-        fs::create_dir_all(&self.output)
-            .with_context(|| format!("could not create {}", self.output.display()))?;
+        fs::create_dir_all(&self.output).with_context(|| format!("could not create {}", self.output.display()))?;
         let result = self.audit(shared);
         if result.is_err() && is_new {
             fs::remove_dir(&self.output).ok(); // fails if the folder is not empty
@@ -91,12 +90,8 @@ impl Audit {
     /// Writes the report into the folder, which exists.
     fn audit(&self, shared: &Shared) -> anyhow::Result<()> {
         let files = ["audit.json", "findings.csv", "index.html"].map(|name| self.output.join(name));
-        let inputs = [
-            Some(&*self.data),
-            self.model.as_deref(),
-            self.columns.labels.as_deref(),
-            shared.config.as_deref(),
-        ];
+        let inputs =
+            [Some(&*self.data), self.model.as_deref(), self.columns.labels.as_deref(), shared.config.as_deref()];
         path_conflicts::check(&inputs, &files.each_ref().map(|file| Some(&**file)))?;
         let progress = Progress::new(shared);
         progress.begin("auditing");
@@ -108,12 +103,8 @@ impl Audit {
         let help = "Name an existing column with --parts";
         let read_parts = |name: &String| columns.words(&self.data, name, help, &data);
         let parts = self.parts.as_ref().map(read_parts).transpose()?;
-        let options = AuditOptions {
-            fdr: self.fdr,
-            false_alarm: FALSE_ALARM,
-            seed: shared.seed,
-            parts: parts.as_deref(),
-        };
+        let options =
+            AuditOptions { fdr: self.fdr, false_alarm: FALSE_ALARM, seed: shared.seed, parts: parts.as_deref() };
         let audit = model::Audit::new(device, &data, model.as_ref(), options, &context)
             .with_context(|| self.data.display().to_string())?;
         progress.finish();

@@ -77,14 +77,12 @@ fn tables(report: &Report<'_>) -> String {
         table.without(&empty).to_html()
     };
     // The cells of columns.
-    let point =
-        |finding: &Finding| Cell::text(finding.row.map_or(String::new(), |row| report.named(row as u32)));
+    let point = |finding: &Finding| Cell::text(finding.row.map_or(String::new(), |row| report.named(row as u32)));
     let label = |finding: &Finding| Cell::text(finding.label.as_str());
     let suggested = |finding: &Finding| Cell::text(finding.suggested.as_str());
     let value = |finding: &Finding| Cell::number(finding.value, 3);
     let count = |finding: &Finding| Cell::number(finding.value, 0);
-    let tiny =
-        |finding: &Finding| Cell { text: format!("{:.1e}", finding.value), ..Cell::number(finding.value, 0) };
+    let tiny = |finding: &Finding| Cell { text: format!("{:.1e}", finding.value), ..Cell::number(finding.value, 0) };
     let points = |finding: &Finding| Cell::text(finding.points.as_str());
     let flag = |finding: &Finding| match finding.kind {
         ACROSS => Cell { emphasis: Emphasis::Best, ..Cell::text("across parts") },

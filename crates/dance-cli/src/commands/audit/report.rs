@@ -1,7 +1,7 @@
 //! The report of an audit: a summary, a table and JSON.
 
 use dance::Dataset;
-use dance::model::{Audit, Copies, LabelError, ModelPoint, SeenAs, Space};
+use dance::model::{Audit, Copies, LabelError, ModelPart, ModelPoint, Space};
 use serde_json::{Value, json};
 
 use crate::output::{Column, Frame};
@@ -78,8 +78,8 @@ impl Report<'_> {
             (None, None) => "a point".into(),
         };
         let part = match point.part {
-            SeenAs::FitPoint => "fit",
-            SeenAs::CalibrationPoint => "calibration",
+            ModelPart::FitPoint => "fit",
+            ModelPart::CalibrationPoint => "calibration",
         };
         format!("{name} of the {part} part of {}", self.model.as_deref().unwrap_or("the model"))
     }
@@ -116,8 +116,7 @@ impl Report<'_> {
             0 => String::new(),
             _ => format!(", {across} of them across parts, which are therefore not independent"),
         };
-        let order: Vec<&str> =
-            audit.order.iter().filter(|order| order.ordered).map(|order| order.by).collect();
+        let order: Vec<&str> = audit.order.iter().filter(|order| order.ordered).map(|order| order.by).collect();
         let order = if order.is_empty() {
             "random".into()
         } else {
@@ -125,10 +124,7 @@ impl Report<'_> {
         };
         let mut lines = vec![
             ("label errors", format!("{listed}{share}")),
-            (
-                "near copies",
-                format!("{points} points in {}{across}", pluralize(audit.copies.len(), "group", "groups")),
-            ),
+            ("near copies", format!("{points} points in {}{across}", pluralize(audit.copies.len(), "group", "groups"))),
             ("outliers", audit.outliers.len().to_string()),
             ("classes alike", pluralize(audit.alike.len(), "pair", "pairs")),
             ("classes that are two", audit.twofold.len().to_string()),

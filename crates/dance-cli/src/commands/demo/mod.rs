@@ -30,8 +30,7 @@ The data set that ships with dance: 4,800 WordNet definitions of 24 lexical fiel
 MiniLM.";
 
 /// The data set, which is part of the binary.
-pub(super) static SHIPPED: &[u8] =
-    include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/data/wordnet_minilm.npz"));
+pub(super) static SHIPPED: &[u8] = include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/data/wordnet_minilm.npz"));
 pub(super) const SHIPPED_NAME: &str = "wordnet_minilm.npz";
 const DEFAULT_REPORT: &str = "dance-demo.html";
 /// The longest report in bytes that is read to look for the mark; reports have a few hundred thousand.
@@ -86,9 +85,7 @@ impl Demo {
             Err(dance::Error::Io { .. }) => {}
             Ok(bytes) if page::is_ours(&bytes) => {}
             _ => {
-                bail!(
-                    "{DEFAULT_REPORT} exists and is not a report of dance demo; name another file with --report FILE"
-                )
+                bail!("{DEFAULT_REPORT} exists and is not a report of dance demo; name another file with --report FILE")
             }
         }
         if let Err(error) = WholeFile::check(&path) {

@@ -135,10 +135,7 @@ fn sizes(story: &Story) -> Chart {
         kind: Kind::Sizes,
         id: "sizes".into(),
         headline: format!("{:.0} % of sets are a single label at alpha {}", 100.0 * single, ALPHAS[0]),
-        caption: format!(
-            "Test points by the number of labels in their set (method {}).",
-            story.default_method()
-        ),
+        caption: format!("Test points by the number of labels in their set (method {}).", story.default_method()),
         data: json!(story.sizes),
     }
 }

@@ -6,9 +6,7 @@ use anyhow::Context;
 use dance::conformal::{ByClass, ConformalConfig, MethodName, Mix};
 use dance::data::split;
 use dance::evaluation::metrics::Metrics;
-use dance::{
-    Config, Dance, Dataset, Evaluation, Fitted, PredictOptions, Prediction, Sampling, Scored, Silent,
-};
+use dance::{Config, Dance, Dataset, Evaluation, Fitted, PredictOptions, Prediction, Sampling, Scored, Silent};
 use serde::Serialize;
 
 use crate::args::Shared;
@@ -133,14 +131,9 @@ impl Story {
         };
         let default = score(model.clone())?;
 
-        let variant =
-            |name, role, calibrated, mix| Variant { method: Method { name, role }, calibrated, mix };
-        let mut variants = vec![variant(
-            if default_is_fuse { "fuse" } else { "posterior" },
-            Role::Default,
-            &default,
-            Mix::Auto,
-        )];
+        let variant = |name, role, calibrated, mix| Variant { method: Method { name, role }, calibrated, mix };
+        let mut variants =
+            vec![variant(if default_is_fuse { "fuse" } else { "posterior" }, Role::Default, &default, Mix::Auto)];
         for (name, calibrated) in [("posterior, balanced", &balanced), ("fuse", &fuse)] {
             let calibrated = calibrated.as_ref();
             variants.extend(calibrated.map(|found| variant(name, Role::Alternative, found, Mix::Auto)));

@@ -76,10 +76,8 @@ impl Adapting {
             return Ok(Self { level, run: Run::new(settings), path });
         };
         let name = kept.display();
-        let run: Run =
-            serde_json::from_slice(&whole_file::read(kept, LONGEST_STATE)?).with_context(|| {
-                format!("{name}: not the state of an adaptive level; delete it to begin anew")
-            })?;
+        let run: Run = serde_json::from_slice(&whole_file::read(kept, LONGEST_STATE)?)
+            .with_context(|| format!("{name}: not the state of an adaptive level; delete it to begin anew"))?;
         if let Some(other) = settings.other(&run.settings) {
             bail!("{name}: the state belongs to {other}; name another file, or delete it to begin anew");
         }

@@ -22,8 +22,7 @@ impl Predict {
         progress: &Progress,
     ) -> anyhow::Result<Summary> {
         let mut summary = Summary::new(&self.alpha, self.novelty);
-        let (table, bad) =
-            self.embedding.table(answers.model, self.reports(), device, progress, answers.context)?;
+        let (table, bad) = self.embedding.table(answers.model, self.reports(), device, progress, answers.context)?;
         let found = answers
             .of(table.embeddings(), 0, &answers::ids_of(&table))
             .with_context(|| self.data().display().to_string())?;

@@ -48,8 +48,7 @@ impl Predict {
                         None => self.answer(answers, &group, &mut summary, &name, out)?,
                     },
                     Next::Label(LateLabel { row, line, id, label }) => {
-                        let taken =
-                            adapting.as_mut().map_or(Ok(()), |level| level.take_label(answers, &id, &label));
+                        let taken = adapting.as_mut().map_or(Ok(()), |level| level.take_label(answers, &id, &label));
                         if let Err(error) = taken {
                             let refusal = Refusal { row, line: Some(line), id: Some(id), error };
                             let replies = Replies { refused: vec![refusal], ..Replies::default() };

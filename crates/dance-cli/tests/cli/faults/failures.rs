@@ -83,10 +83,8 @@ fn a_full_disk_is_said_and_leaves_nothing() {
         ("demo d.csv --report full/r.html --evaluations 1", "full/r.html"),
         ("bench d.csv -o full/b --seeds 1 --evaluations 1 --methods aps", "full/b/results.json"),
     ] {
-        let line =
-            format!("{mount}; '{}' {arguments}; code=$?; find full -type f; exit $code", binary().display());
-        let run =
-            Command::new("unshare").args(["-rm", "sh", "-c", &line]).current_dir(folder.path()).output();
+        let line = format!("{mount}; '{}' {arguments}; code=$?; find full -type f; exit $code", binary().display());
+        let run = Command::new("unshare").args(["-rm", "sh", "-c", &line]).current_dir(folder.path()).output();
         let ran = Ran::new(run.unwrap()).code(2);
         assert_eq!(ran.stdout, "full/taken\n", "{arguments}");
         let message = ran.stderr.lines().last().unwrap_or_default();

@@ -68,11 +68,7 @@ fn killed_writers_leave_whole_files_or_none() {
                 }
             }
         }
-        println!(
-            "{}: {old} old, {new} new, {absent} absent, {} left over",
-            writer.name,
-            leftovers(folder.path())
-        );
+        println!("{}: {old} old, {new} new, {absent} absent, {} left over", writer.name, leftovers(folder.path()));
         // The next run works, and cleans up.
         Ran::new(command().output().unwrap()).success();
         let mut expected = inputs;

@@ -50,21 +50,9 @@ const WRITERS: [Writer; 7] = [
         ],
         outputs: &["new", "t.npz"],
     },
-    Writer {
-        name: "predict",
-        arguments: &["predict", "m", "d.csv", "-o", "sets.jsonl"],
-        outputs: &["sets.jsonl"],
-    },
-    Writer {
-        name: "predict",
-        arguments: &["predict", "m", "d.csv", "-o", "sets.parquet"],
-        outputs: &["sets.parquet"],
-    },
-    Writer {
-        name: "predict",
-        arguments: &["predict", "m", "d.csv", "-o", "sets.npz"],
-        outputs: &["sets.npz"],
-    },
+    Writer { name: "predict", arguments: &["predict", "m", "d.csv", "-o", "sets.jsonl"], outputs: &["sets.jsonl"] },
+    Writer { name: "predict", arguments: &["predict", "m", "d.csv", "-o", "sets.parquet"], outputs: &["sets.parquet"] },
+    Writer { name: "predict", arguments: &["predict", "m", "d.csv", "-o", "sets.npz"], outputs: &["sets.npz"] },
     Writer {
         name: "evaluate",
         arguments: &["evaluate", "m", "d.csv", "--json", "--per-class", "classes.csv"],

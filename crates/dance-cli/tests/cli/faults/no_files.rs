@@ -27,11 +27,7 @@ fn pipes_and_folders_are_refused_and_nothing_waits() {
             // The other end of the pipe is never opened.
             assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
             let ran = shell(folder.path(), &format!("timeout 20 \"$DANCE\" {arguments}")).code(2);
-            assert!(
-                ran.stderr.contains(&format!("{name}: is not a regular file")),
-                "{arguments}: {}",
-                ran.stderr
-            );
+            assert!(ran.stderr.contains(&format!("{name}: is not a regular file")), "{arguments}: {}", ran.stderr);
             fs::remove_file(&path).unwrap();
         }
         fs::create_dir(&path).unwrap();
@@ -80,12 +76,9 @@ fn messages_are_short() {
     fs::write(folder.path().join("l.csv"), format!("label,x\na,{long}\n")).unwrap();
     fs::write(folder.path().join("h.csv"), format!("label,{long}\na,no\n")).unwrap();
     fs::write(folder.path().join("c.toml"), format!("{} = 1\n", &long[..1 << 19])).unwrap();
-    for arguments in [
-        "inspect l.csv",
-        "inspect h.csv",
-        "fit h.csv -o out --label-column lab",
-        "inspect d.csv --config c.toml",
-    ] {
+    for arguments in
+        ["inspect l.csv", "inspect h.csv", "fit h.csv -o out --label-column lab", "inspect d.csv --config c.toml"]
+    {
         let ran = shell(folder.path(), &format!("dance {arguments}")).code(2);
         assert!(ran.stderr.len() < 3000 && ran.stderr.contains("yyy"), "{arguments}: {}", ran.stderr.len());
         assert_eq!(ran.stderr.lines().count(), 1, "{arguments}");

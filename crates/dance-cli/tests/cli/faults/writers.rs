@@ -29,8 +29,7 @@ fn two_writers_of_one_file() {
         assert!(alone[0] != alone[1]);
         for _ in 0..8 {
             fs::remove_file(&path).unwrap();
-            let start =
-                |different| command(different).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            let start = |different| command(different).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
             let mut children: [Child; 2] = different.map(start);
             // A reader in between finds no file or a complete one.
             while children.iter_mut().any(|child| child.try_wait().unwrap().is_none()) {

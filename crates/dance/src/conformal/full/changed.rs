@@ -106,8 +106,7 @@ impl ChangedBag {
     /// Returns the levels of `scores` (the numbers of scores that are at least as large) after the query's changes,
     /// given their levels `before`. The terms of the candidate label are left out.
     fn moved_levels(&self, scores: Scores, before: Levels) -> Levels {
-        let moved =
-            |which: usize| (i64::from(before[which]) + self.moved[which].growth(scores[which])) as u32;
+        let moved = |which: usize| (i64::from(before[which]) + self.moved[which].growth(scores[which])) as u32;
         [moved(0), moved(1), before[2]] // a query changes no probability
     }
 
@@ -138,21 +137,14 @@ impl ChangedBag {
         let most_moved = self.largest as usize + candidate.same_label.len() + 1;
         let stratum = grouped.stratum(candidate.label);
         let bounds = &grouped.bounds[stratum];
-        let bounds =
-            &bounds[(most_moved.next_power_of_two().trailing_zeros() as usize).min(bounds.len() - 1)];
+        let bounds = &bounds[(most_moved.next_power_of_two().trailing_zeros() as usize).min(bounds.len() - 1)];
         // The query itself counts as 1. Add the unchanged points and the changed points.
         1 + self.count_unchanged(grouped, bounds, candidate, score)
             + self.count_changed(grouped, stratum, candidate, score)
     }
 
     /// Returns the number of points with unchanged scores whose fused score is at least `score`.
-    fn count_unchanged(
-        &mut self,
-        grouped: &GroupedPoints,
-        bounds: &Bounds,
-        candidate: &Candidate,
-        score: f64,
-    ) -> u32 {
+    fn count_unchanged(&mut self, grouped: &GroupedPoints, bounds: &Bounds, candidate: &Candidate, score: f64) -> u32 {
         // Groups from this index on have fused scores below `score`.
         let possible = bounds.most.partition_point(|&most| most >= score);
         let certain = |block: usize| (block + 1) * BLOCK <= possible && bounds.blocks[block].0 >= score;
@@ -181,13 +173,7 @@ impl ChangedBag {
     }
 
     /// Returns the number of points with changed scores whose fused score is at least `score`.
-    fn count_changed(
-        &self,
-        grouped: &GroupedPoints,
-        stratum: usize,
-        candidate: &Candidate,
-        score: f64,
-    ) -> u32 {
+    fn count_changed(&self, grouped: &GroupedPoints, stratum: usize, candidate: &Candidate, score: f64) -> u32 {
         // If no changed point carries the candidate label, the label only raises levels. Then fused scores fall, and
         // only points whose score in `by_score` is large enough are visited.
         let possible = if candidate.same_label.is_empty() {

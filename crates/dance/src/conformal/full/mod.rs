@@ -81,9 +81,8 @@ impl Bag {
     ) -> Result<Self> {
         let points = BagPoints::new(reference, &scorer, neighbors);
         let pairs = points.scores().iter().zip(&probabilities);
-        let scores: Vec<Scores> = pairs
-            .map(|(&[rank, contrastive], &own)| fused::scores(rank, contrastive, f64::from(own)))
-            .collect();
+        let scores: Vec<Scores> =
+            pairs.map(|(&[rank, contrastive], &own)| fused::scores(rank, contrastive, f64::from(own))).collect();
         let extra = probabilities.iter().map(|&own| fused::scores(0.0, 0.0, f64::from(own))[0]).collect();
         let grouped = GroupedPoints::new(scores, &reference.labels[..probabilities.len()], strata)?;
         Ok(Self { scorer, points, grouped, extra, probabilities })

@@ -120,8 +120,7 @@ impl BagPoints {
         let losses: Vec<f64> = match anchor {
             None => Vec::new(),
             Some(anchor) => {
-                let loss =
-                    |&id: &u32| self.contrastive.loss(squared_distance(anchor, points.row(id as usize)));
+                let loss = |&id: &u32| self.contrastive.loss(squared_distance(anchor, points.row(id as usize)));
                 near[1..].iter().map(loss).collect()
             }
         };
@@ -129,14 +128,11 @@ impl BagPoints {
         terms.sort_unstable_by(f64::total_cmp);
         let best = |near: &[u32]| {
             let own = near.iter().enumerate().filter(|(_, id)| own(id));
-            own.map(|(place, _)| if place == 0 { 0.0 } else { losses[place - 1] })
-                .fold(f64::INFINITY, f64::min)
+            own.map(|(place, _)| if place == 0 { 0.0 } else { losses[place - 1] }).fold(f64::INFINITY, f64::min)
         };
         let stays = if near.len() == self.contrastive.neighbors { near.len() - 1 } else { near.len() };
-        self.scores.push([
-            first.map_or(f64::INFINITY, |first| first.rank),
-            best(near) + terms.iter().sum::<f64>().ln_1p(),
-        ]);
+        self.scores
+            .push([first.map_or(f64::INFINITY, |first| first.rank), best(near) + terms.iter().sum::<f64>().ln_1p()]);
         self.staying.push(best(&near[..stays]));
         self.firsts.push(first);
         self.losses.extend(losses);
@@ -166,9 +162,8 @@ impl BagPoints {
         query: JoiningQuery<'a>,
     ) -> impl Iterator<Item = Change> + 'a {
         // All lists are bisected before any is used, so that the processor can wait for several memory reads at once.
-        let nearer = |&(id, squared): &(u32, f64)| {
-            self.neighbors.squared(id as usize).partition_point(|&other| other < squared)
-        };
+        let nearer =
+            |&(id, squared): &(u32, f64)| self.neighbors.squared(id as usize).partition_point(|&other| other < squared);
         let nearer: Vec<usize> = query.reached.iter().map(nearer).collect();
         let each = query.reached.iter().zip(nearer);
         each.filter_map(move |(&(id, squared), nearer)| self.change(reference, id, squared, nearer, query))
@@ -190,8 +185,7 @@ impl BagPoints {
         let place = nearer + behind.take_while(before).count();
         let (same_rank, other_rank) = self.rank(row, place, nearer, squared);
         let (same_contrastive, other_contrastive) = self.contrastive_score(reference, row, place, query);
-        let change =
-            Change { id, same: [same_rank, same_contrastive], other: [other_rank, other_contrastive] };
+        let change = Change { id, same: [same_rank, same_contrastive], other: [other_rank, other_contrastive] };
         let old = self.scores[row];
         (change.same != old || change.other != old).then_some(change)
     }

@@ -46,8 +46,7 @@ impl Rows {
     fn of(table: &Table, shape: PointShape) -> Self {
         let (points, id_kind) = (table.embeddings(), table.id_kind);
         let problem = |row: usize| shape.problem(points.row(row), points.cols());
-        let (good, bad): (Vec<usize>, Vec<usize>) =
-            (0..points.rows()).partition(|&row| problem(row).is_none());
+        let (good, bad): (Vec<usize>, Vec<usize>) = (0..points.rows()).partition(|&row| problem(row).is_none());
         let refusal = |row: usize| {
             let id = table.ids.as_ref().map(|ids| ids[row].clone());
             Some(RefusedRow { row, id, problem: problem(row)? })
@@ -78,9 +77,7 @@ impl Blocks {
         let unlabelled = options.unlabelled.clone().filter(|_| !options.without_labels);
         let of = |rest| Ok(Self { rest, unlabelled, left_out: 0 });
         #[cfg(feature = "parquet")]
-        if options.format.map_or_else(|| Format::known(path), Ok)? == Format::Parquet
-            && options.labels.is_none()
-        {
+        if options.format.map_or_else(|| Format::known(path), Ok)? == Format::Parquet && options.labels.is_none() {
             let file = open::open(path, Format::Parquet.extension())?;
             let blocks = super::parquet::ParquetBlocks::open(open::display_path(path), file, options)?;
             return of(Rest::Parquet(Box::new(blocks)));

@@ -97,9 +97,7 @@ mod tests {
         }
         rows.next_row();
         rows.read_exact(&mut piece).unwrap();
-        assert!(
-            io::copy(&mut rows, &mut io::sink()).unwrap_err().to_string().contains("longer than 2.0 MiB")
-        );
+        assert!(io::copy(&mut rows, &mut io::sink()).unwrap_err().to_string().contains("longer than 2.0 MiB"));
     }
 
     #[test]

@@ -65,12 +65,7 @@ pub(super) fn read(path: &Path, mut file: File, delimiter: u8, options: &ReadOpt
 
 /// Reads a file of labels: the column of this name, or one label per line if the first line is a single field with
 /// another name.
-pub(super) fn read_labels(
-    path: &Path,
-    mut file: File,
-    delimiter: u8,
-    column: &str,
-) -> Result<labels::FileLabels> {
+pub(super) fn read_labels(path: &Path, mut file: File, delimiter: u8, column: &str) -> Result<labels::FileLabels> {
     let ends = LineEnds::of(path, &mut file)?;
     let mut reader = build(file, delimiter);
     let mut record = StringRecord::new();
@@ -133,12 +128,7 @@ fn build(file: File, delimiter: u8) -> Reader<RowLimit<File>> {
 }
 
 /// Reads the next row; returns false at the end.
-fn next(
-    path: &Path,
-    reader: &mut Reader<RowLimit<File>>,
-    record: &mut StringRecord,
-    ends: LineEnds,
-) -> Result<bool> {
+fn next(path: &Path, reader: &mut Reader<RowLimit<File>>, record: &mut StringRecord, ends: LineEnds) -> Result<bool> {
     reader.get_mut().next_row();
     let begins = line(Some(reader.position()), ends);
     reader.read_record(record).map_err(|error| {
@@ -167,9 +157,7 @@ fn number(field: &str) -> Result<f32, String> {
     match field.parse::<f32>() {
         Ok(number) if number.is_finite() => Ok(number),
         _ if field.is_empty() => Err("is empty; a number is needed".into()),
-        Ok(_) => Err(format!(
-            "`{field}` is not a finite 32-bit number; remove the row or mend the encoder's output"
-        )),
+        Ok(_) => Err(format!("`{field}` is not a finite 32-bit number; remove the row or mend the encoder's output")),
         Err(_) => Err(format!(
             "`{field}` is not a number. If the column is not a dimension, name it by the setting `label_column`, \
              `id_column` or `other_columns`; otherwise remove it"
@@ -214,16 +202,12 @@ impl<'a> CsvColumns<'a> {
         }
         // Find the columns that are not dimensions.
         let place = |wanted: &str, needed: bool, help: &'static str| {
-            let mut places =
-                names.iter().enumerate().filter(|(_, name)| *name == wanted).map(|(place, _)| place);
+            let mut places = names.iter().enumerate().filter(|(_, name)| *name == wanted).map(|(place, _)| place);
             match (places.next(), places.next()) {
                 (Some(_), Some(_)) => Err(wrong(format!("has two columns named `{wanted}`; rename one"))),
-                (None, _) if needed => Err(Error::MissingKey {
-                    path: path.to_owned(),
-                    key: wanted.to_owned(),
-                    found: names.clone(),
-                    help,
-                }),
+                (None, _) if needed => {
+                    Err(Error::MissingKey { path: path.to_owned(), key: wanted.to_owned(), found: names.clone(), help })
+                }
                 (place, _) => Ok(place),
             }
         };

@@ -10,9 +10,7 @@ fn is_formula(text: &str) -> bool {
 /// Escapes a text for a cell: a spreadsheet formula gets an apostrophe in front.
 pub fn csv_safe(text: &str) -> Cow<'_, str> {
     // A formula that already has an apostrophe gets another, since reading removes one.
-    if is_formula(text)
-        || text.strip_prefix('\'').is_some_and(|rest| is_formula(rest.trim_start_matches('\'')))
-    {
+    if is_formula(text) || text.strip_prefix('\'').is_some_and(|rest| is_formula(rest.trim_start_matches('\''))) {
         Cow::Owned(format!("'{text}"))
     } else {
         Cow::Borrowed(text)

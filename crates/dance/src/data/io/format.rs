@@ -44,9 +44,7 @@ impl Format {
             let known = EXTENSIONS.map(|extension| format!(".{extension}")).join(", ");
             Error::format(
                 path,
-                format!(
-                    "has no known extension; {known} can be read, or choose the format by the setting `format`"
-                ),
+                format!("has no known extension; {known} can be read, or choose the format by the setting `format`"),
             )
         })
     }

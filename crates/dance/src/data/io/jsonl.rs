@@ -177,16 +177,11 @@ impl PointLists {
         }
         let embeddings = Matrix::new(self.numbers, self.lines.len(), self.dimensions.unwrap_or(0))?;
         let is_missing = |value: &JsonScalar| *value == JsonScalar::Missing;
-        let mut details = FileDetails {
-            columns: self.columns,
-            label_column,
-            lines: Some(self.lines),
-            ..FileDetails::default()
-        };
+        let mut details =
+            FileDetails { columns: self.columns, label_column, lines: Some(self.lines), ..FileDetails::default() };
         let labels = match options.label_in_file(LABEL_COLUMN) {
             Some((_, needed)) if needed || !self.labels.iter().all(is_missing) => {
-                details.missing =
-                    (0..self.labels.len()).filter(|&row| is_missing(&self.labels[row])).collect();
+                details.missing = (0..self.labels.len()).filter(|&row| is_missing(&self.labels[row])).collect();
                 Some(unify(self.labels))
             }
             _ => None,

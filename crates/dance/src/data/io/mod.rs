@@ -171,9 +171,7 @@ pub fn read_numbers(path: impl AsRef<Path>, column: &str) -> Result<Vec<f64>> {
     match labels::read(path, column)?.values {
         RawLabels::Integers(values) => Ok(values.into_iter().map(|value| value as f64).collect()),
         RawLabels::Floats(values) => Ok(values),
-        RawLabels::Booleans(values) => {
-            Ok(values.into_iter().map(|value| f64::from(u8::from(value))).collect())
-        }
+        RawLabels::Booleans(values) => Ok(values.into_iter().map(|value| f64::from(u8::from(value))).collect()),
         RawLabels::Names(texts) => {
             let number = |(row, text): (usize, &String)| text.parse().map_err(|_| wrong(row, text));
             texts.iter().enumerate().map(number).collect()
@@ -220,8 +218,7 @@ impl FilePart<'_> {
 
     /// Returns the numbers of rows and columns of a two-dimensional shape, and an error for any other shape.
     fn two_dimensional(self, shape: &[u64]) -> Result<(usize, usize)> {
-        let wrong =
-            |help| self.error(format!("has the shape {}; it must be (rows, columns). {help}", Shape(shape)));
+        let wrong = |help| self.error(format!("has the shape {}; it must be (rows, columns). {help}", Shape(shape)));
         match shape {
             &[rows, cols] => match (usize::try_from(rows), usize::try_from(cols)) {
                 (Ok(rows), Ok(cols)) => Ok((rows, cols)),
@@ -239,12 +236,9 @@ impl FilePart<'_> {
             let floats = scalar::read_doubles(reader, scalar, endian, count);
             return floats.map(RawLabels::Floats).map_err(|error| self.unreadable(&error));
         }
-        let numbers =
-            scalar::read_integers(reader, scalar, endian, count).map_err(|error| self.unreadable(&error))?;
+        let numbers = scalar::read_integers(reader, scalar, endian, count).map_err(|error| self.unreadable(&error))?;
         let numbers = numbers.map_err(|(row, value)| {
-            self.error(format!(
-                "is {value} at row {row}, beyond the range of 64-bit signed integers; save strings"
-            ))
+            self.error(format!("is {value} at row {row}, beyond the range of 64-bit signed integers; save strings"))
         })?;
         Ok(if scalar == Scalar::Bool {
             RawLabels::Booleans(numbers.iter().map(|&number| number != 0).collect())
@@ -265,12 +259,9 @@ impl FilePart<'_> {
     fn names(self, labels: RawLabels) -> Result<(Vec<String>, Kind)> {
         match labels {
             RawLabels::Names(names) => Ok((names, Kind::Text)),
-            RawLabels::Integers(numbers) => {
-                Ok((numbers.iter().map(ToString::to_string).collect(), Kind::Integer))
-            }
+            RawLabels::Integers(numbers) => Ok((numbers.iter().map(ToString::to_string).collect(), Kind::Integer)),
             RawLabels::Booleans(_) | RawLabels::Floats(_) => {
-                Err(self
-                    .error(format!("holds {}; names must be integers or strings", labels.kind().plural())))
+                Err(self.error(format!("holds {}; names must be integers or strings", labels.kind().plural())))
             }
         }
     }

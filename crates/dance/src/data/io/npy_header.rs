@@ -98,12 +98,10 @@ fn element(descr: &str) -> Result<Element, String> {
     let number = descr.get(2..).unwrap_or_default();
     // Types that need specific advice.
     if kind == "O" {
-        return Err(
-            "holds Python objects (dtype object, a pickle), which are never loaded; save numbers with \
+        return Err("holds Python objects (dtype object, a pickle), which are never loaded; save numbers with \
                     arr.astype('float32') (a ragged list must be made rectangular first) and strings with \
                     arr.astype('U')"
-                .into(),
-        );
+            .into());
     }
     if kind == "c" {
         return Err("holds complex numbers; save arr.real.astype('float32') or arr.view('float32')".into());
@@ -151,11 +149,9 @@ impl DictParser<'_> {
             self.expect(b':')?;
             match key.as_str() {
                 "descr" if self.peek() == Some(b'[') => {
-                    return Err(
-                        "is a structured array (records with fields); save its fields as arrays of their \
+                    return Err("is a structured array (records with fields); save its fields as arrays of their \
                                 own, the numbers as a 2-d array"
-                            .into(),
-                    );
+                        .into());
                 }
                 "descr" => descr = Some(self.string()?),
                 "fortran_order" => fortran = Some(self.boolean()?),

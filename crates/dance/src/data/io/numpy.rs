@@ -35,19 +35,11 @@ pub(super) fn read_npz(path: &Path, file: File, options: &ReadOptions) -> Result
 }
 
 /// Reads the contents of an `.npz` file of `size` bytes.
-pub(super) fn read_archive(
-    path: &Path,
-    contents: impl Read + Seek,
-    size: u64,
-    options: &ReadOptions,
-) -> Result<Table> {
+pub(super) fn read_archive(path: &Path, contents: impl Read + Seek, size: u64, options: &ReadOptions) -> Result<Table> {
     const HELP: &str = "Save it with np.savez(path, embeddings=..., labels=...), or name the array by the setting \
                         `embeddings_column`";
     let archive = ZipArchive::new(contents).map_err(|error| {
-        Error::format(
-            path,
-            format!("cannot be opened as an .npz file (a zip archive): {error}. Save it again"),
-        )
+        Error::format(path, format!("cannot be opened as an .npz file (a zip archive): {error}. Save it again"))
     })?;
     read_table(path, &mut Npz { path, archive, size, budget: Budget::of(size) }, options, HELP)
 }
@@ -72,9 +64,7 @@ impl<R: Read + Seek> Npz<'_, R> {
         let size = entry.size();
         let packed = entry.compressed_size().min(self.size);
         if size > packed.saturating_mul(DEFLATE_RATIO) {
-            return Err(
-                part.error(format!("claims {size} bytes out of {packed} packed ones; the file is damaged"))
-            );
+            return Err(part.error(format!("claims {size} bytes out of {packed} packed ones; the file is damaged")));
         }
         let value = decode(Array::open(part, &mut entry, size, &mut self.budget)?)?;
         // The archive compares the checksum when the end of the member is read.
@@ -128,12 +118,7 @@ pub(super) fn read_npy_labels(path: &Path, file: &File) -> Result<RawLabels> {
 }
 
 /// Reads the array of an `.npy` file.
-fn read_whole<T>(
-    path: &Path,
-    file: &File,
-    name: &str,
-    decode: impl FnOnce(Array<'_>) -> Result<T>,
-) -> Result<T> {
+fn read_whole<T>(path: &Path, file: &File, name: &str, decode: impl FnOnce(Array<'_>) -> Result<T>) -> Result<T> {
     let size = file.metadata().map_err(|error| Error::io(path, error))?.len();
     decode(Array::open(FilePart { path, name }, &mut BufReader::new(file), size, &mut Budget::of(size))?)
 }
@@ -150,12 +135,7 @@ struct Array<'a> {
 
 impl<'a> Array<'a> {
     /// Reads the header; `available` is the number of bytes of header and data together.
-    fn open(
-        part: FilePart<'a>,
-        mut reader: &'a mut dyn Read,
-        available: u64,
-        budget: &'a mut Budget,
-    ) -> Result<Self> {
+    fn open(part: FilePart<'a>, mut reader: &'a mut dyn Read, available: u64, budget: &'a mut Budget) -> Result<Self> {
         let header = npy_header::read_header(&mut reader).map_err(|problem| part.error(problem))?;
         let element = header.element.size() as u64;
         let shape = Shape(&header.shape);
@@ -203,9 +183,7 @@ impl<'a> Array<'a> {
         .map_err(|error| part.unreadable(&error))?;
         match invalid {
             None => Ok(out),
-            Some(row) => {
-                Err(part.error(format!("is not valid Unicode at row {row}; save strings as arr.astype('U')")))
-            }
+            Some(row) => Err(part.error(format!("is not valid Unicode at row {row}; save strings as arr.astype('U')"))),
         }
     }
 }
@@ -247,9 +225,7 @@ fn labels_of(mut array: Array<'_>, rows: Option<usize>) -> Result<RawLabels> {
     }
     if array.header.shape.len() != 1 {
         let shape = Shape(&array.header.shape);
-        return Err(array
-            .part
-            .error(format!("has the shape {shape}; it must have one dimension. Save arr.ravel()")));
+        return Err(array.part.error(format!("has the shape {shape}; it must have one dimension. Save arr.ravel()")));
     }
     match array.header.element {
         Element::Number(scalar, endian) => {

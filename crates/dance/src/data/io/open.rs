@@ -26,9 +26,7 @@ pub(super) fn open(path: &Path, extension: &str) -> Result<File> {
     let needed = match extension {
         "npy" => Some("does not begin as an .npy file does; save it with np.save(path, arr)"),
         "npz" => Some("does not begin as an .npz file does (a zip archive); save it with np.savez"),
-        "parquet" if !head.starts_with(b"PAR1") => {
-            Some("does not begin as a Parquet file does (PAR1); save it again")
-        }
+        "parquet" if !head.starts_with(b"PAR1") => Some("does not begin as a Parquet file does (PAR1); save it again"),
         _ => None,
     };
     // The first 8 bytes of a safetensors file are a length, which may look like another format.

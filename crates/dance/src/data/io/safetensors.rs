@@ -50,8 +50,7 @@ struct Tensors<'a> {
 impl<'a> Tensors<'a> {
     /// Reads the header, and checks that the tensors fill the rest of the file.
     fn open(path: &'a Path, mut file: &'a File) -> Result<Self> {
-        let wrong =
-            |problem: String| Error::format(path, format!("{problem}; save it again with safetensors"));
+        let wrong = |problem: String| Error::format(path, format!("{problem}; save it again with safetensors"));
         let size = file.metadata().map_err(|error| Error::io(path, error))?.len();
         let mut length = [0; PREFIX as usize];
         file.read_exact(&mut length).map_err(|_| wrong("is too short to be a safetensors file".into()))?;
@@ -93,9 +92,7 @@ impl<'a> Tensors<'a> {
             Dtype::U64 => Scalar::U64,
             Dtype::BOOL => Scalar::Bool,
             other => {
-                return Err(self
-                    .part(name)
-                    .error(format!("has dtype {other:?}, which cannot be read; save F32")));
+                return Err(self.part(name).error(format!("has dtype {other:?}, which cannot be read; save F32")));
             }
         };
         let mut file = self.file;
@@ -124,8 +121,7 @@ impl<'a> Tensors<'a> {
     fn strings(&self, key: &str) -> Result<Option<Vec<String>>> {
         let Some(text) = self.note(key) else { return Ok(None) };
         serde_json::from_str(text).map(Some).map_err(|error| {
-            self.part(key)
-                .error(format!("in the metadata must be a JSON array of strings, [\"a\", \"b\"]: {error}"))
+            self.part(key).error(format!("in the metadata must be a JSON array of strings, [\"a\", \"b\"]: {error}"))
         })
     }
 
@@ -173,9 +169,8 @@ impl TableSource for Tensors<'_> {
     }
 
     fn encoder(&mut self) -> Result<Option<EncoderIdentity>> {
-        let read = |text: &String| {
-            EncoderIdentity::from_json(text).map_err(|problem| self.part("encoder").error(problem))
-        };
+        let read =
+            |text: &String| EncoderIdentity::from_json(text).map_err(|problem| self.part("encoder").error(problem));
         self.note("encoder").map(read).transpose()
     }
 }

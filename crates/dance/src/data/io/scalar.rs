@@ -61,12 +61,7 @@ macro_rules! decode {
 }
 
 /// Reads `count` numbers as `f32`. A `float64` beyond the range of `f32` becomes infinite, which a later check refuses.
-pub(super) fn read_floats(
-    reader: impl Read,
-    scalar: Scalar,
-    endian: Endian,
-    count: usize,
-) -> io::Result<Vec<f32>> {
+pub(super) fn read_floats(reader: impl Read, scalar: Scalar, endian: Endian, count: usize) -> io::Result<Vec<f32>> {
     let mut out: Vec<f32> = Vec::with_capacity(count);
     in_pieces(reader, count, scalar.size(), |bytes| match scalar {
         Scalar::F16 => decode!(bytes, endian, f16, out, f16::to_f32),
@@ -87,12 +82,7 @@ pub(super) fn read_floats(
 }
 
 /// Reads `count` floats as `f64`. Returns an empty list for an integer type.
-pub(super) fn read_doubles(
-    reader: impl Read,
-    scalar: Scalar,
-    endian: Endian,
-    count: usize,
-) -> io::Result<Vec<f64>> {
+pub(super) fn read_doubles(reader: impl Read, scalar: Scalar, endian: Endian, count: usize) -> io::Result<Vec<f64>> {
     let mut out: Vec<f64> = Vec::with_capacity(count);
     in_pieces(reader, count, scalar.size(), |bytes| match scalar {
         Scalar::F16 => decode!(bytes, endian, f16, out, f16::to_f64),
@@ -108,12 +98,7 @@ pub(super) fn read_doubles(
 pub(super) type Integers = Result<Vec<i64>, (usize, u64)>;
 
 /// Reads `count` integers. Returns an empty list for a float type, which callers exclude.
-pub(super) fn read_integers(
-    reader: impl Read,
-    scalar: Scalar,
-    endian: Endian,
-    count: usize,
-) -> io::Result<Integers> {
+pub(super) fn read_integers(reader: impl Read, scalar: Scalar, endian: Endian, count: usize) -> io::Result<Integers> {
     let mut out: Vec<i64> = Vec::with_capacity(count);
     in_pieces(reader, count, scalar.size(), |bytes| match scalar {
         Scalar::I8 => decode!(bytes, endian, i8, out, i64::from),

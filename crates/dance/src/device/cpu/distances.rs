@@ -71,9 +71,7 @@ pub(super) fn block(
     for (offset, row) in out.chunks_exact_mut(stride).enumerate() {
         let row = &mut row[..width];
         let query = start + offset;
-        from_products(row, queries.norms[query], &points.norms, |point| {
-            queries.difference(query, points, point)
-        });
+        from_products(row, queries.norms[query], &points.norms, |point| queries.difference(query, points, point));
     }
 }
 
@@ -119,9 +117,7 @@ pub(super) fn lower_triangle(points: &Points<'_>, out: &mut [f32]) {
 pub(super) fn all(queries: &Points<'_>, points: &Points<'_>) -> Vec<f32> {
     let n = points.len();
     let mut out = vec![0.0; queries.len() * n];
-    out.par_chunks_mut(TILE * n)
-        .enumerate()
-        .for_each(|(tile, rows)| block(queries, tile * TILE, points, n, rows, n));
+    out.par_chunks_mut(TILE * n).enumerate().for_each(|(tile, rows)| block(queries, tile * TILE, points, n, rows, n));
     out
 }
 

@@ -111,12 +111,8 @@ impl<'a> CpuFit<'a> {
     fn solve_on_workers(&mut self, kernel: Kernel, ridge: f64) -> Result<Solved> {
         self.solved = None;
         let squared = self.measure();
-        let system = RidgeSystem {
-            squared: &self.squared,
-            kernel,
-            labels: self.points.labels,
-            classes: self.points.classes,
-        };
+        let system =
+            RidgeSystem { squared: &self.squared, kernel, labels: self.points.labels, classes: self.points.classes };
         let (beta, report) = system.solve(ridge, &mut self.work)?;
         let outputs = outputs(&squared, self.held_out.rows(), kernel, &beta);
         if self.several && self.metric.is_none() && self.initial.is_none() {
@@ -144,12 +140,7 @@ impl FitSession for CpuFit<'_> {
         context.run(|| self.solve_on_workers(kernel, ridge))
     }
 
-    fn learn(
-        &mut self,
-        sample: Option<&[usize]>,
-        form: Option<AgopForm>,
-        context: &Context<'_>,
-    ) -> Result<bool> {
+    fn learn(&mut self, sample: Option<&[usize]>, form: Option<AgopForm>, context: &Context<'_>) -> Result<bool> {
         let Some((kernel, solution)) = &self.solved else { return Err(not_solved()) };
         let (n, d) = (self.train.rows(), self.train.cols());
         let sampled = sample.map_or(n, <[usize]>::len);
@@ -196,12 +187,7 @@ impl FitSession for CpuFit<'_> {
 
 /// Returns the leave-one-out outputs at every training point, from the coefficients `beta` and the Cholesky factor of
 /// the kernel matrix plus ridge (row-major, lower triangle).
-pub(in crate::device) fn leave_one_out(
-    factor: &[f32],
-    beta: &Matrix,
-    labels: &[u32],
-    context: &Context<'_>,
-) -> Matrix {
+pub(in crate::device) fn leave_one_out(factor: &[f32], beta: &Matrix, labels: &[u32], context: &Context<'_>) -> Matrix {
     let n = labels.len();
     let diagonal = context.run(|| linalg::inverse_diagonal(factor, n));
     // β = (K + ridge·I)⁻¹ Y. The error at point i after training without i is βᵢ divided by entry i of the inverse's
@@ -238,11 +224,7 @@ pub(in crate::device) fn check_fit(points: FitPoints<'_>) -> Result<()> {
 
 /// Scales an AGOP to a metric whose largest entry is 1 in the encoder's coordinates; `None` if the gradients vanish or
 /// overflow. The points are coordinates in `basis`, if there is one.
-pub(in crate::device) fn as_metric(
-    mut outer: Matrix,
-    basis: Option<&Matrix>,
-    context: &Context<'_>,
-) -> Option<Matrix> {
+pub(in crate::device) fn as_metric(mut outer: Matrix, basis: Option<&Matrix>, context: &Context<'_>) -> Option<Matrix> {
     let largest = largest_entry(&outer, basis, context);
     if !(largest.is_finite() && largest > f32::MIN_POSITIVE) {
         return None;

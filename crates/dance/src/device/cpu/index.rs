@@ -12,7 +12,7 @@
 use super::{check_width, squared_norm, subtract};
 use crate::context::Context;
 use crate::device::rounding::{Reach, RoundingBound};
-use crate::device::{Asked, Candidates, IdLists, IndexHandle};
+use crate::device::{Candidates, IdLists, IndexHandle, QueryHandle};
 use crate::error::Result;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::packed::{Packed, Scratch};
@@ -96,7 +96,7 @@ impl IndexHandle for CpuIndex {
         self.rounding.set_reach(squared)
     }
 
-    fn ask<'a>(&'a self, queries: &'a Matrix, _: &Context<'_>) -> Result<Box<dyn Asked + 'a>> {
+    fn open_queries<'a>(&'a self, queries: &'a Matrix, _: &Context<'_>) -> Result<Box<dyn QueryHandle + 'a>> {
         check_width("queries", self.rounding.dimensions, queries.cols())?;
         Ok(Box::new(CpuQueries { index: self, queries }))
     }
@@ -107,7 +107,7 @@ struct CpuQueries<'a> {
     queries: &'a Matrix,
 }
 
-impl Asked for CpuQueries<'_> {
+impl QueryHandle for CpuQueries<'_> {
     fn candidates(&self, k: usize, reaching: bool, context: &Context<'_>) -> Result<Candidates> {
         let rounding = &self.index.rounding;
         rounding.check_reach(reaching)?;
@@ -162,14 +162,7 @@ impl Shortlist {
 
     /// Creates a list of all `n` points, for a query whose products may overflow.
     pub(super) fn all(n: usize) -> Self {
-        Self {
-            k: 0,
-            slack: 0.0,
-            threshold: f32::NEG_INFINITY,
-            full: n,
-            length: n,
-            entries: (0..n as u64).collect(),
-        }
+        Self { k: 0, slack: 0.0, threshold: f32::NEG_INFINITY, full: n, length: n, entries: (0..n as u64).collect() }
     }
 
     /// Offers the points from `start` on to the list. The value of a point is its entry of `norms` less twice its entry

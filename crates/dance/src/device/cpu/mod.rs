@@ -57,11 +57,7 @@ impl Device for Cpu {
         Ok(Box::new(context.run(|| fit::CpuFit::open(points, several))?))
     }
 
-    fn open_classifier(
-        &self,
-        machine: MachineParts<'_>,
-        context: &Context<'_>,
-    ) -> Result<Arc<dyn ClassifierHandle>> {
+    fn open_classifier(&self, machine: MachineParts<'_>, context: &Context<'_>) -> Result<Arc<dyn ClassifierHandle>> {
         Ok(Arc::new(context.run(|| classifier::CpuClassifier::open(machine, context))?))
     }
 

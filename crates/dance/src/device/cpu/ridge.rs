@@ -48,22 +48,16 @@ impl RidgeSystem<'_> {
             }
             used = (used * 10.0).max(1e-6);
         }
-        Err(Error::NotPositiveDefinite {
-            n: self.n(),
-            ridge: used / 10.0,
-            bandwidth: self.kernel.bandwidth(),
-        })
+        Err(Error::NotPositiveDefinite { n: self.n(), ridge: used / 10.0, bandwidth: self.kernel.bandwidth() })
     }
 
     /// Writes `K + ridge·I` to the lower triangle of `work`.
     fn fill(&self, ridge: f64, work: &mut [f32]) {
         let n = self.n();
-        work.par_chunks_mut(n).zip(self.squared.par_chunks(n)).enumerate().for_each(
-            |(row, (out, squared))| {
-                self.kernel.values(&squared[..row], &mut out[..row]);
-                out[row] = (1.0 + ridge) as f32;
-            },
-        );
+        work.par_chunks_mut(n).zip(self.squared.par_chunks(n)).enumerate().for_each(|(row, (out, squared))| {
+            self.kernel.values(&squared[..row], &mut out[..row]);
+            out[row] = (1.0 + ridge) as f32;
+        });
     }
 
     fn solve_factorised(&self, ridge: f64, factor: &[f32]) -> Result<(Matrix, RidgeReport)> {

@@ -190,8 +190,7 @@ impl Gradients<'_> {
             let (left, right) = (q.part(first, height), beta.part(0, width).flip());
             queue.product(MatMut::new(crossed, height, width), true, left, right, T::ONE)?;
             let touched = height * width;
-            let fold =
-                queue.kernel(T::FOLD).output(tile, touched).input(gram, touched).input(crossed, touched);
+            let fold = queue.kernel(T::FOLD).output(tile, touched).input(gram, touched).input(crossed, touched);
             let fold = fold.input(self.square, n * n).size(n).size(first).size(width).input(&diagonal, n);
             fold.input(&norms, n).output(&mut spreads, n).run((height, 1), (256, 1))?;
             queue.product(
@@ -234,13 +233,7 @@ impl Gradients<'_> {
     ) -> Result<(CudaSlice<T>, CudaSlice<f64>)> {
         let (queue, n, c) = (self.queue, self.n, self.classes);
         let (ones, mut sums) = (queue.upload(&vec![1.0f64; n])?, queue.zeros::<f64>(c)?);
-        queue.product(
-            MatMut::new(&mut sums, 1, c),
-            false,
-            Mat::new(&ones, 1, n),
-            Mat::new(beta_f64, n, c),
-            1.0,
-        )?;
+        queue.product(MatMut::new(&mut sums, 1, c), false, Mat::new(&ones, 1, n), Mat::new(beta_f64, n, c), 1.0)?;
         let (mut q, mut row_sums) = (queue.zeros::<T>(n * c)?, queue.zeros::<f64>(n)?);
         let mut panel = weights.room()?;
         let mut parts = queue.zeros::<T>(weights.width * c)?;
@@ -339,7 +332,7 @@ impl<'a, T: Real> Weights<'a, T> {
         Ok(Mat::new(&panel.numbers, n, count))
     }
 
-    /// Writes a block of `w_s w_sᵀ` to `out`, where w_s are the sampled columns of the weights: its rows from `first`
+    /// Writes a block of `w_s w_sᵀ` to `out`, where `w_s` are the sampled columns of the weights: its rows from `first`
     /// on, and its first columns.
     fn gram(&self, out: MatMut<'_, T>, first: usize, panel: &mut Panel<T>) -> Result<()> {
         let MatMut { buffer, rows: height, cols: width, .. } = out;

@@ -147,12 +147,8 @@ impl<'a> CudaFit<'a> {
             return Ok(None);
         }
         let (mut hits, mut losses) = (queue.zeros::<f64>(m)?, queue.zeros::<f64>(m)?);
-        let kernel = queue
-            .kernel("score_outputs")
-            .input(outputs, m * c)
-            .input(&self.held_out_labels, m)
-            .size(m)
-            .size(c);
+        let kernel =
+            queue.kernel("score_outputs").input(outputs, m * c).input(&self.held_out_labels, m).size(m).size(c);
         kernel.output(&mut hits, m).output(&mut losses, m).run((m.div_ceil(8), 1), (256, 1))?;
         let mean = |values: Vec<f64>| values.iter().sum::<f64>() / m as f64;
         let (hits, losses) = (queue.download(&hits, 0, m)?, queue.download(&losses, 0, m)?);
@@ -197,12 +193,7 @@ impl FitSession for CudaFit<'_> {
         Ok(Solved { quality, report })
     }
 
-    fn learn(
-        &mut self,
-        sample: Option<&[usize]>,
-        form: Option<AgopForm>,
-        context: &Context<'_>,
-    ) -> Result<bool> {
+    fn learn(&mut self, sample: Option<&[usize]>, form: Option<AgopForm>, context: &Context<'_>) -> Result<bool> {
         let Some((kernel, solution)) = self.solved.clone() else { return Err(not_solved()) };
         let (n, d, classes) = (self.train.rows, self.train.cols, self.points.classes);
         let sample: Vec<u32> = match sample.filter(|sample| sample.len() < n) {
@@ -273,12 +264,7 @@ impl FitSession for CudaFit<'_> {
 }
 
 /// Replaces the first `count` squared distances in `values` by kernel values.
-pub(super) fn kernel_values(
-    queue: &Queue,
-    kernel: Kernel,
-    values: &mut CudaSlice<f32>,
-    count: usize,
-) -> Result<()> {
+pub(super) fn kernel_values(queue: &Queue, kernel: Kernel, values: &mut CudaSlice<f32>, count: usize) -> Result<()> {
     let shape = Shape::of(kernel);
     let fill = queue.kernel("kernel_values").output(values, count).size(count);
     fill.real(shape.inverse).real(shape.half_q).run((blocks_of(count), 1), (256, 1))

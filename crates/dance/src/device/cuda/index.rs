@@ -13,7 +13,7 @@ use super::queue::Queue;
 use crate::context::Context;
 use crate::device::cpu::check_width;
 use crate::device::rounding::RoundingBound;
-use crate::device::{Asked, Candidates, IdLists, IndexHandle};
+use crate::device::{Candidates, IdLists, IndexHandle, QueryHandle};
 use crate::error::Result;
 use crate::numeric::matrix::Matrix;
 
@@ -75,8 +75,7 @@ impl CudaIndex {
         search.run((count, 1), (256, 1))?;
         self.list(queue, &products, &self.norms, (&limits, &slacks), &mut all.nearest)?;
         if let (true, Some(offsets)) = (reaching, &self.offsets) {
-            let limits: Vec<Option<f32>> =
-                norms.iter().map(|&norm| self.rounding.reaching_limit(norm)).collect();
+            let limits: Vec<Option<f32>> = norms.iter().map(|&norm| self.rounding.reaching_limit(norm)).collect();
             let sure = queue.upload(&limits.iter().map(|limit| limit.unwrap_or(0.0)).collect::<Vec<_>>())?;
             self.list(queue, &products, offsets, (&sure, &limits), &mut all.reaching)?;
         }
@@ -137,7 +136,7 @@ impl IndexHandle for CudaIndex {
         Ok(())
     }
 
-    fn ask<'a>(&'a self, queries: &'a Matrix, context: &Context<'_>) -> Result<Box<dyn Asked + 'a>> {
+    fn open_queries<'a>(&'a self, queries: &'a Matrix, context: &Context<'_>) -> Result<Box<dyn QueryHandle + 'a>> {
         check_width("queries", self.rounding.dimensions, queries.cols())?;
         let uploaded = self.gpu.upload(queries.as_slice(), context)?;
         Ok(Box::new(CudaQueries { index: self, count: queries.rows(), queries: uploaded }))
@@ -155,7 +154,7 @@ struct CudaQueries<'a> {
     queries: CudaSlice<f32>,
 }
 
-impl Asked for CudaQueries<'_> {
+impl QueryHandle for CudaQueries<'_> {
     fn candidates(&self, k: usize, reaching: bool, _: &Context<'_>) -> Result<Candidates> {
         let Self { index, count, queries } = self;
         index.rounding.check_reach(reaching)?;

@@ -25,26 +25,8 @@ const DRIVER: &str = "libcuda.so.1";
 /// The libraries of each version of CUDA; a library comes after those it needs.
 #[cfg(windows)]
 const VERSIONS: [(i32, &[&str]); 2] = [
-    (
-        13_000,
-        &[
-            "cublasLt64_13.dll",
-            "cublas64_13.dll",
-            "cusparse64_12.dll",
-            "cusolver64_12.dll",
-            "nvrtc64_130_0.dll",
-        ],
-    ),
-    (
-        12_000,
-        &[
-            "cublasLt64_12.dll",
-            "cublas64_12.dll",
-            "cusparse64_12.dll",
-            "cusolver64_11.dll",
-            "nvrtc64_120_0.dll",
-        ],
-    ),
+    (13_000, &["cublasLt64_13.dll", "cublas64_13.dll", "cusparse64_12.dll", "cusolver64_12.dll", "nvrtc64_130_0.dll"]),
+    (12_000, &["cublasLt64_12.dll", "cublas64_12.dll", "cusparse64_12.dll", "cusolver64_11.dll", "nvrtc64_120_0.dll"]),
 ];
 
 #[cfg(not(windows))]
@@ -87,8 +69,7 @@ pub(super) fn all() -> Result<(), String> {
 }
 
 fn open_driver() -> Result<(), String> {
-    open(DRIVER, &[])
-        .map_err(|error| format!("there is no driver of NVIDIA's that can be used ({error})"))?;
+    open(DRIVER, &[]).map_err(|error| format!("there is no driver of NVIDIA's that can be used ({error})"))?;
     let version = queue::driver_version()?;
     if version < OLDEST {
         let words = |version: i32| format!("{}.{}", version / 1000, version % 1000 / 10);
@@ -192,8 +173,7 @@ fn in_environment(root: &Path) -> Vec<PathBuf> {
 
 fn of_python(python: &str) -> Option<Vec<PathBuf>> {
     const ASK: &str = "import sysconfig; print(sysconfig.get_paths()['purelib'])";
-    let answer =
-        Command::new(python).args(["-c", ASK]).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let answer = Command::new(python).args(["-c", ASK]).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(answer.stdout).ok()?;
     Some(text.lines().map(PathBuf::from).collect())
 }

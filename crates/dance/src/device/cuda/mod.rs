@@ -103,20 +103,11 @@ impl Device for Cuda {
         fit::bytes(size)
     }
 
-    fn open_fit<'a>(
-        &self,
-        points: FitPoints<'a>,
-        _: bool,
-        _: &Context<'_>,
-    ) -> Result<Box<dyn FitSession + 'a>> {
+    fn open_fit<'a>(&self, points: FitPoints<'a>, _: bool, _: &Context<'_>) -> Result<Box<dyn FitSession + 'a>> {
         Ok(Box::new(fit::CudaFit::open(&self.0, points)?))
     }
 
-    fn open_classifier(
-        &self,
-        machine: MachineParts<'_>,
-        _: &Context<'_>,
-    ) -> Result<Arc<dyn ClassifierHandle>> {
+    fn open_classifier(&self, machine: MachineParts<'_>, _: &Context<'_>) -> Result<Arc<dyn ClassifierHandle>> {
         Ok(Arc::new(classifier::CudaClassifier::open(&self.0, machine)?))
     }
 

@@ -59,10 +59,7 @@ impl RidgeSystem<'_> {
         for _ in 0..=RIDGE_STEPS {
             let tiles = n.div_ceil(32);
             let fill = self.queue.kernel("kernel_upper").output(self.square, n * n).size(n);
-            fill.real(shape.inverse)
-                .real(shape.half_q)
-                .real((1.0 + used) as f32)
-                .run((tiles, tiles), (32, 8))?;
+            fill.real(shape.inverse).real(shape.half_q).real((1.0 + used) as f32).run((tiles, tiles), (32, 8))?;
             if self.queue.factorise(self.square, n)? {
                 return self.solve_factorised(used);
             }
@@ -78,8 +75,7 @@ impl RidgeSystem<'_> {
         let one_hot = queue.kernel("one_hot").output(&mut beta, n * c).input(labels, n).size(n).size(c);
         one_hot.run((n.div_ceil(256), 1), (256, 1))?;
         queue.solve(self.square, n, &mut beta, c)?;
-        let mut report =
-            RidgeReport { ridge, residual: self.sampled_residual(ridge, &beta)?, refinements: 0 };
+        let mut report = RidgeReport { ridge, residual: self.sampled_residual(ridge, &beta)?, refinements: 0 };
         while report.refinements < MOST_REFINEMENTS {
             let mut corrected = self.residual(ridge, &beta)?;
             queue.solve(self.square, n, &mut corrected, c)?;

@@ -84,8 +84,7 @@ impl Gpu {
         let mut from = 0;
         for values in values.chunks(Pinned::BYTES / size_of::<T>()) {
             let room = &mut lease.numbers_mut::<T>()[..values.len()];
-            context
-                .each_part(room, PART, |at, part| part.copy_from_slice(&values[at * PART..][..part.len()]));
+            context.each_part(room, PART, |at, part| part.copy_from_slice(&values[at * PART..][..part.len()]));
             self.queue()?.upload_to(&mut buffer, from, room)?;
             from += values.len();
         }

@@ -1,9 +1,9 @@
 //! Tuning and fit on so few points that none can be held out.
 //!
 //! Settings are validated by leaving one out. The output of the regression without point i has a closed form at that
-//! point: `y_i - β_i / ((K + ridge·I)⁻¹)_ii`, with the one-hot label y_i, the coefficients β_i and the kernel matrix K.
-//! It is unbiased under the identity metric only, because a learned metric depends on every label. So no metric is
-//! learned. Points whose class has no other point are left out of the validation. If no point is left for the
+//! point: `y_i - β_i / ((K + ridge·I)⁻¹)_ii`, with the one-hot label `y_i`, the coefficients `β_i` and the kernel
+//! matrix K. It is unbiased under the identity metric only, because a learned metric depends on every label. So no
+//! metric is learned. Points whose class has no other point are left out of the validation. If no point is left for the
 //! validation, the default kernel is used: a bandwidth of one median distance and shape 1, clamped to the configured
 //! ranges.
 
@@ -42,11 +42,8 @@ pub(super) fn fit(job: Job<'_>, points: Part, basis: Option<&Matrix>) -> Result<
     while trace.len() < trials {
         context.check()?;
         let begin = Instant::now();
-        let (bandwidth, shape) = if validation.is_empty() {
-            default_setting(config)
-        } else {
-            search.next(&trace, validation.len())
-        };
+        let (bandwidth, shape) =
+            if validation.is_empty() { default_setting(config) } else { search.next(&trace, validation.len()) };
         let kernel = Kernel::new(bandwidth * unit, shape)?;
         let result = leave_one_out(&mut *session, kernel, rfm.ridge, &validation, &points.labels, context);
         let quality = match result {
@@ -80,7 +77,7 @@ pub(super) fn fit(job: Job<'_>, points: Part, basis: Option<&Matrix>) -> Result<
     Ok(Tuned {
         rfm: Rfm::new(kernel, points, 0, iterate, context)?,
         rows: (0..n).collect(),
-        judges: Vec::new(),
+        validation_rows: Vec::new(),
         scale,
         validation: quality,
         unit,

@@ -64,10 +64,7 @@ impl GaussianProcess {
                     let likelihood = -0.5 * (m as f64 * variance.ln() + log_determinant);
                     if best.as_ref().is_none_or(|(most, _)| likelihood > *most) {
                         let places = places.to_vec();
-                        best = Some((
-                            likelihood,
-                            Self { places, lengths, mean, scale, variance, inverse, weights },
-                        ));
+                        best = Some((likelihood, Self { places, lengths, mean, scale, variance, inverse, weights }));
                     }
                 }
             }

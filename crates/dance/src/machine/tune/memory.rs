@@ -17,9 +17,8 @@ pub(super) fn check(
     sampled: Option<usize>,
 ) -> Result<()> {
     let (n, m, d) = (train.labels.len(), validation.labels.len(), train.embeddings.cols());
-    let bytes = |train, held_out, several| {
-        device.fit_bytes(FitSize { train, held_out, dimensions: d, classes, several })
-    };
+    let bytes =
+        |train, held_out, several| device.fit_bytes(FitSize { train, held_out, dimensions: d, classes, several });
     let several = config.trials() > 1;
     // The largest of search, confirmation and refit, beside the points themselves.
     let search = bytes(sampled.unwrap_or(n), m, several);

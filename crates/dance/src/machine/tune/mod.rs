@@ -66,7 +66,7 @@ pub struct Tuned {
     /// The rows of the points that the machine keeps: all after a refit, otherwise the training points.
     pub rows: Vec<usize>,
     /// The rows of the validation points, which the machine does not keep; empty after a refit.
-    pub judges: Vec<usize>,
+    pub validation_rows: Vec<usize>,
     /// The map from outputs to probabilities, calibrated on outputs of held-out points.
     pub scale: OutputScale,
     /// The quality of the chosen setting on the validation points, before any refit.
@@ -133,9 +133,7 @@ impl Job<'_> {
         let mut trace = Vec::new();
         let trial = RfmConfig {
             patience: rfm.patience.or(Some(TRIAL_PATIENCE)),
-            agop_points: Some(
-                rfm.agop_points.map_or(TRIAL_AGOP_POINTS, |points| points.min(TRIAL_AGOP_POINTS)),
-            ),
+            agop_points: Some(rfm.agop_points.map_or(TRIAL_AGOP_POINTS, |points| points.min(TRIAL_AGOP_POINTS))),
             ..*rfm
         };
 
@@ -159,7 +157,7 @@ impl Job<'_> {
         drop(sample);
         let scale = OutputScale::calibrated(&iterate.held_out, &validation.labels, context);
         // Refit on all points, or keep the winner.
-        let (machine, rows, judges) = if config.refit {
+        let (machine, rows, validation_rows) = if config.refit {
             drop((train, validation, iterate));
             context.notice(&Event::Refitting { points: all });
             // The refit has as many rounds as the best iterate.
@@ -170,7 +168,7 @@ impl Job<'_> {
             drop(points);
             (Rfm::new(kernel, train, best.round, iterate, context)?, kept, held_out)
         };
-        Ok(Tuned { rfm: machine, rows, judges, scale, validation: quality, unit, trace, fidelity })
+        Ok(Tuned { rfm: machine, rows, validation_rows, scale, validation: quality, unit, trace, fidelity })
     }
 }
 
@@ -191,13 +189,11 @@ fn parts(labels: &[u32], config: &TuneConfig) -> Result<Option<[Vec<usize>; 2]>>
     let parts = split::stratified(labels, &shares, config.seed).ok();
     let parts: Option<[Vec<usize>; 2]> = parts.and_then(|parts| parts.try_into().ok());
     match parts {
-        Some([_, held_out]) if held_out.len() < LEAST_VALIDATION && n >= 5 * LEAST_VALIDATION => {
-            Err(Error::config(
-                "validation",
-                config.validation,
-                "a share that leaves at least ten validation points, such as 0.2",
-            ))
-        }
+        Some([_, held_out]) if held_out.len() < LEAST_VALIDATION && n >= 5 * LEAST_VALIDATION => Err(Error::config(
+            "validation",
+            config.validation,
+            "a share that leaves at least ten validation points, such as 0.2",
+        )),
         Some([_, held_out]) if held_out.len() < LEAST_VALIDATION => Ok(None),
         parts => Ok(parts),
     }
@@ -333,7 +329,7 @@ fn describe(
     let trials = trace.iter().filter(|trial| trial.points == searched).count();
     let confirmed = trace.len() - trials;
     let settings = if trials == 1 { "1 kernel was".into() } else { format!("{trials} kernels were") };
-    let mut text = format!("{settings} tried on {searched} points and judged by {validation} others");
+    let mut text = format!("{settings} tried on {searched} points and evaluated on {validation} others");
     if confirmed > 0 {
         text += &format!(", the best {confirmed} again on {train}");
     }

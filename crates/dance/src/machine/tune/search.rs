@@ -81,11 +81,7 @@ impl Search {
     fn place(&self, trial: &Evaluation) -> Place {
         let at = [trial.bandwidth.ln(), trial.shape];
         std::array::from_fn(|k| {
-            if self.low[k] < self.high[k] {
-                (at[k] - self.low[k]) / (self.high[k] - self.low[k])
-            } else {
-                0.0
-            }
+            if self.low[k] < self.high[k] { (at[k] - self.low[k]) / (self.high[k] - self.low[k]) } else { 0.0 }
         })
     }
 
@@ -105,11 +101,7 @@ fn objective(tried: &[Evaluation], validation: usize) -> Vec<f64> {
     let worst = tried.iter().zip(&values).filter(|(trial, _)| trial.quality.loss.is_finite());
     let worst = worst.map(|(_, &value)| value).fold(f64::INFINITY, f64::min);
     let worst = if worst.is_finite() { worst } else { 0.0 };
-    tried
-        .iter()
-        .zip(values)
-        .map(|(trial, value)| if trial.quality.loss.is_finite() { value } else { worst })
-        .collect()
+    tried.iter().zip(values).map(|(trial, value)| if trial.quality.loss.is_finite() { value } else { worst }).collect()
 }
 
 /// Returns the `count` best settings (bandwidth, shape) in `tried`, best first.

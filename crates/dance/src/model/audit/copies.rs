@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::model::dance::Dance;
 use crate::model::median::median;
 use crate::model::model_point::{Matches, ModelPoint};
-use crate::model::overlap::SeenAs;
+use crate::model::overlap::ModelPart;
 use crate::neighbors::{Index, Neighbors};
 use crate::numeric::matrix::Matrix;
 use crate::stream::NOVELTY_NEIGHBORS;
@@ -133,10 +133,10 @@ fn as_given(model: &Dance, mut points: Matrix) -> Matrix {
 const NEW: &str = "new";
 
 /// Returns the name of a part of a model.
-fn part_name(part: SeenAs) -> &'static str {
+fn part_name(part: ModelPart) -> &'static str {
     match part {
-        SeenAs::FitPoint => "fit",
-        SeenAs::CalibrationPoint => "calibration",
+        ModelPart::FitPoint => "fit",
+        ModelPart::CalibrationPoint => "calibration",
     }
 }
 
@@ -145,7 +145,7 @@ struct ModelPoints {
     /// Data points whose coordinates the model holds, with any id or row.
     overlap: Vec<OverlapPoint>,
     /// The part of the model that holds each data point with the same id or row; `None` if no part holds it.
-    own: Vec<Option<SeenAs>>,
+    own: Vec<Option<ModelPart>>,
     /// The model's points that are not data points themselves: first points that the model keeps, then points of which
     /// it keeps only a hash.
     others: Vec<ModelPoint>,
@@ -288,8 +288,7 @@ impl Groups {
                 model,
             }
         };
-        let several =
-            |(_, (rows, model)): &(usize, (Vec<u32>, Vec<ModelPoint>))| rows.len() + model.len() > 1;
+        let several = |(_, (rows, model)): &(usize, (Vec<u32>, Vec<ModelPoint>))| rows.len() + model.len() > 1;
         let mut found: Vec<Copies> = groups.into_iter().enumerate().filter(several).map(group).collect();
         found.sort_by_key(|group| !group.across); // stable
         found

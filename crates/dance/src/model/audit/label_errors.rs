@@ -13,9 +13,10 @@
 //! ```text
 //! Σ_t w_t · p(y|x)^(1/t) / Σ_y p(y|x)^(1/t)  +  Σ_m v_m · [y among the m most probable]/m  +  ε/c
 //! ```
-//! - The first sum is the posterior at several temperatures t, with weights w_t. It describes difficult labels, on
+//! - The first sum is the posterior at several temperatures t, with weights `w_t`. It describes difficult labels, on
 //!   which people disagree: they fall on probable classes.
-//! - The second sum has uniform laws on the m most probable labels, with weights v_m. It approximates any law that does
+//! - The second sum has uniform laws on the m most probable labels, with weights `v_m`. It approximates any law that
+//! does
 //!   not rise with the rank of the label and is 0 on the less probable half of the classes. It describes points at
 //!   which the experts are wrong, however certain they are.
 //! - The last part, with weight ε, is a label error, which falls on any class.
@@ -70,8 +71,7 @@ impl LabelErrors {
         };
         // The most probable other label, and the most probable of all labels.
         let rows = 0..labels.len();
-        let suggested: Vec<u32> =
-            rows.clone().map(|at| largest(at, Some(labels[at])).unwrap_or(labels[at])).collect();
+        let suggested: Vec<u32> = rows.clone().map(|at| largest(at, Some(labels[at])).unwrap_or(labels[at])).collect();
         let best = rows.clone().map(|at| largest(at, None).unwrap_or(labels[at])).collect();
         let odds = rows.map(|at| row(at)[suggested[at] as usize] - own[at]).collect();
         let mut sorted = own.clone();
@@ -127,8 +127,7 @@ fn parts(logs: &[f64], classes: usize, labels: &[u32], context: &Context<'_>) ->
 /// Returns the sizes m of the uniform laws on the m most probable labels: 2, 4, 8 … and half of all classes.
 fn nearest(classes: usize) -> Vec<usize> {
     let half = classes / 2;
-    let mut all: Vec<usize> =
-        (1..usize::BITS).map(|power| 1 << power).take_while(|&most| most < half).collect();
+    let mut all: Vec<usize> = (1..usize::BITS).map(|power| 1 << power).take_while(|&most| most < half).collect();
     all.extend((half > 1).then_some(half));
     all
 }

@@ -36,8 +36,7 @@ pub(crate) fn left_out(
     seed: u64,
     context: &Context<'_>,
 ) -> Result<Vec<f64>> {
-    let prototypes =
-        leave_one_out(&Matrix::<f64>::from_f32(&points.embeddings), &points.labels, classes, context);
+    let prototypes = leave_one_out(&Matrix::<f64>::from_f32(&points.embeddings), &points.labels, classes, context);
     let regression = regression(device, points, classes, seed, context)?;
     let tables = vec![&prototypes, &regression];
     let logit = ConditionalLogit { tables, labels: &points.labels, context };
@@ -152,8 +151,7 @@ mod tests {
                 rows.iter().zip(beta).map(|(&row, beta)| kernel(left_out, row) * beta).sum()
             };
             let floor = f64::from(FLOOR);
-            let outputs: Vec<f64> =
-                (0..classes).map(|class| output(class).clamp(floor, 1.0 - floor)).collect();
+            let outputs: Vec<f64> = (0..classes).map(|class| output(class).clamp(floor, 1.0 - floor)).collect();
             let total: f64 = outputs.iter().sum();
             for (class, output) in outputs.iter().enumerate() {
                 let (found, expected) = (found.row(left_out)[class], (output / total).ln());

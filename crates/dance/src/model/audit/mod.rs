@@ -145,8 +145,7 @@ impl Audit {
         let index = Index::open(device, points.embeddings.clone(), context)?;
         let near = index.search_own(data.len(), NOVELTY_NEIGHBORS.min(data.len() - 1), context)?;
         // Copies are found first, since only one point of each group counts in the test for two modes.
-        let (copies, seen) =
-            copies::find(device, data, (&points.embeddings, &near), model, options, context)?;
+        let (copies, seen) = copies::find(device, data, (&points.embeddings, &near), model, options, context)?;
         let twofold = twofold::find(&points.embeddings, data, &copies, (options.fdr, options.seed), context);
         // Labels are tested by a trusted model, or by all other points.
         let logs = left_out(device, &points, classes, options.seed, context)?;
@@ -156,8 +155,7 @@ impl Audit {
             Some(model) => (trusted(model, data, &errors, options.fdr, &near, context)?, TRUSTED_RULE),
         };
         // Outliers and the test of order use the squared distance to the last of the neighbors.
-        let far: Vec<f64> =
-            (0..data.len()).map(|row| near.squared(row).last().copied().unwrap_or(0.0)).collect();
+        let far: Vec<f64> = (0..data.len()).map(|row| near.squared(row).last().copied().unwrap_or(0.0)).collect();
         let labels: Vec<f64> = data.labels.iter().map(|&label| f64::from(label)).collect();
         Ok(Self {
             label_errors,
@@ -270,9 +268,8 @@ fn confused_classes(best: &[u32], labels: &[u32], classes: usize) -> Vec<Confuse
         counts[label as usize] += 1;
         *pair_counts.entry((label, best)).or_insert(0usize) += 1;
     }
-    let share = |a: u32, b: u32| {
-        pair_counts.get(&(a, b)).map_or(0.0, |&count| count as f64 / counts[a as usize].max(1) as f64)
-    };
+    let share =
+        |a: u32, b: u32| pair_counts.get(&(a, b)).map_or(0.0, |&count| count as f64 / counts[a as usize].max(1) as f64);
     let pairs = pair_counts.keys().filter(|(a, b)| a < b);
     let enough = |a: u32| counts[a as usize] >= 2 * RARE;
     pairs

@@ -64,8 +64,7 @@ pub(super) fn find(
     for &row in copies.iter().flat_map(|group| group.rows.iter().skip(1)) {
         is_copy[row as usize] = true;
     }
-    let mut classes: Vec<(u32, Vec<usize>)> =
-        (0..data.classes.len() as u32).map(|class| (class, Vec::new())).collect();
+    let mut classes: Vec<(u32, Vec<usize>)> = (0..data.classes.len() as u32).map(|class| (class, Vec::new())).collect();
     for (row, &label) in data.labels.iter().enumerate().filter(|&(row, _)| !is_copy[row]) {
         classes[label as usize].1.push(row);
     }
@@ -106,11 +105,7 @@ fn mean(points: &Matrix, rows: impl ExactSizeIterator<Item = usize>) -> Vec<f64>
 }
 
 /// Assigns rows to the nearer of two centres. Each group is sorted by distance, the larger group comes first.
-fn groups_around(
-    points: &Matrix,
-    rows: impl Iterator<Item = usize>,
-    centres: &[Vec<f64>; 2],
-) -> [Vec<u32>; 2] {
+fn groups_around(points: &Matrix, rows: impl Iterator<Item = usize>, centres: &[Vec<f64>; 2]) -> [Vec<u32>; 2] {
     let squared = |row: usize, centre: &[f64]| -> f64 {
         points.row(row).iter().zip(centre).map(|(&value, centre)| (f64::from(value) - centre).powi(2)).sum()
     };
@@ -184,9 +179,9 @@ impl Products {
             if halves.iter().any(|half| half.len() < 2) {
                 return None;
             }
-            let norms = halves.each_ref().map(|half| {
-                half.iter().map(|&point| self.mean(point, half)).sum::<f64>() / half.len() as f64
-            });
+            let norms = halves
+                .each_ref()
+                .map(|half| half.iter().map(|&point| self.mean(point, half)).sum::<f64>() / half.len() as f64);
             // ‖x - m‖² without ‖x‖², which both distances share.
             let far = |point: usize, which: usize| norms[which] - 2.0 * self.mean(point, &halves[which]);
             let now: Vec<bool> = points.iter().map(|&point| far(point, 0) < far(point, 1)).collect();
@@ -206,13 +201,7 @@ impl Products {
         for _ in 0..UPDATES {
             let next = |(a, &one): (usize, &usize)| -> f64 {
                 let centred = |(b, &other): (usize, &usize)| self.of(one, other) - means[a] - means[b] + all;
-                points
-                    .iter()
-                    .enumerate()
-                    .map(centred)
-                    .zip(&weights)
-                    .map(|(product, weight)| product * weight)
-                    .sum()
+                points.iter().enumerate().map(centred).zip(&weights).map(|(product, weight)| product * weight).sum()
             };
             let next: Vec<f64> = points.iter().enumerate().map(next).collect();
             let norm = next.iter().map(|weight| weight * weight).sum::<f64>().sqrt();

@@ -15,7 +15,7 @@ use crate::data::EncoderIdentity;
 use crate::error::{Error, Result};
 use crate::event::Quality;
 use crate::machine::OutputScale;
-use crate::model::{Config, Overlap, Unseen};
+use crate::model::{Config, NewLabelShare, Overlap};
 
 /// The placeholder of the checksum while it is computed.
 const NO_CHECKSUM: &str = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -37,7 +37,7 @@ pub(super) struct Metadata {
     pub(super) guarantee: String,
     /// The overlap of the calibration points with the fit.
     pub(super) overlap: Overlap,
-    pub(super) new_label_share: Option<Unseen>,
+    pub(super) new_label_share: Option<NewLabelShare>,
     /// The experts of the method posterior; `None` for other methods.
     pub(super) stack: Option<StackRecord>,
     /// The scale that maps outputs to probabilities.
@@ -123,8 +123,7 @@ impl Metadata {
 
 /// Parses the JSON of a metadata entry.
 fn parse<T: serde::de::DeserializeOwned>(path: &Path, key: &str, text: &str) -> Result<T> {
-    serde_json::from_str(text)
-        .map_err(|error| Error::format(path, format!("metadata `{key}` cannot be read: {error}")))
+    serde_json::from_str(text).map_err(|error| Error::format(path, format!("metadata `{key}` cannot be read: {error}")))
 }
 
 /// Returns the bytes of the file: length of the header, header, tensors. Tensors with the widest numbers come first, so
@@ -178,8 +177,7 @@ pub(super) fn read<'a>(file: &'a [u8], path: &'a Path) -> Result<(Metadata, Read
             foreign()
         }
     })?;
-    let entries: BTreeMap<String, String> =
-        header.metadata().clone().unwrap_or_default().into_iter().collect();
+    let entries: BTreeMap<String, String> = header.metadata().clone().unwrap_or_default().into_iter().collect();
     let format = entries.get("format").and_then(|text| text.parse::<u32>().ok());
     match format {
         None => return Err(foreign()),
@@ -187,9 +185,7 @@ pub(super) fn read<'a>(file: &'a [u8], path: &'a Path) -> Result<(Metadata, Read
         Some(format) => {
             return Err(Error::format(
                 path,
-                format!(
-                    "its format is {format}, and this version of dance reads format {FORMAT}; fit the model again"
-                ),
+                format!("its format is {format}, and this version of dance reads format {FORMAT}; fit the model again"),
             ));
         }
     }

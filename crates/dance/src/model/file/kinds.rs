@@ -29,11 +29,6 @@ impl Kinds {
 }
 
 /// Reads the rows and ids of `points` points, if the file has them.
-pub(super) fn names(
-    reader: &Reader<'_>,
-    [rows, ids]: [&str; 2],
-    points: usize,
-    id_kind: Kind,
-) -> Result<Names> {
+pub(super) fn names(reader: &Reader<'_>, [rows, ids]: [&str; 2], points: usize, id_kind: Kind) -> Result<Names> {
     Ok(Names { rows: reader.rows(rows, points)?, ids: reader.texts(ids, points)?, id_kind })
 }

@@ -21,8 +21,7 @@ use super::config::Config;
 use super::dance::Dance;
 use super::fitted::Fitted;
 use crate::conformal::{
-    Calibration, Decider, Method, MixSource, PosteriorCalibration, PosteriorPoints, Predictor, Reference,
-    Setup,
+    Calibration, Decider, Method, MixSource, PosteriorCalibration, PosteriorPoints, Predictor, Reference, Setup,
 };
 use crate::context::Context;
 use crate::data::{Dataset, Names, Normalize, Normalizer, Source};
@@ -30,7 +29,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::machine::{Part, Rfm};
-use crate::model::overlap::Judges;
+use crate::model::overlap::ValidationPoints;
 use crate::whole_file::{self, WholeFile};
 
 use header::Metadata;
@@ -143,8 +142,7 @@ impl Dance {
             Method::Posterior(method) => {
                 let bag = (&reference, &mapped.labels[..]);
                 let calibrates = method.calibration;
-                let stack =
-                    stack::open(metadata.stack, &reader, &fitted, bag, (classes, calibrates), context)?;
+                let stack = stack::open(metadata.stack, &reader, &fitted, bag, (classes, calibrates), context)?;
                 let (opened, points) = match calibrates {
                     PosteriorCalibration::Full { .. } => {
                         let fit = fitted.mapped_fit_points(&classifier, context)?;
@@ -190,8 +188,7 @@ impl Dance {
         }
         let config = serde_json::to_string(&self.fitted.config);
         Ok(Metadata {
-            config: config
-                .map_err(|error| Error::Data(format!("the settings cannot be written: {error}")))?,
+            config: config.map_err(|error| Error::Data(format!("the settings cannot be written: {error}")))?,
             classes: self.classes.clone(),
             fit_classes: self.fitted.classes.len(),
             bandwidth: self.fitted.rfm.kernel.bandwidth(),
@@ -217,7 +214,7 @@ impl Dance {
 
     /// Returns the tensors of the file.
     fn tensors(&self) -> BTreeMap<&'static str, Values<'_>> {
-        let Fitted { rfm, normalizer, names, judges: validation, .. } = &self.fitted;
+        let Fitted { rfm, normalizer, names, validation_points: validation, .. } = &self.fitted;
         // Every model has the kernel machine and the reference points.
         let mut tensors = BTreeMap::from([
             ("metric_root", Values::Matrix(&rfm.metric_root)),
@@ -263,8 +260,8 @@ impl Dance {
             insert_names(&mut tensors, ["reference_rows", "reference_ids"], &self.names);
         }
         if !validation.hashes.is_empty() {
-            tensors.insert("judge_hashes", Values::Hashes(&validation.hashes));
-            tensors.insert("judge_rows", Values::Labels(&validation.rows));
+            tensors.insert("validation_hashes", Values::Hashes(&validation.hashes));
+            tensors.insert("validation_rows", Values::Labels(&validation.rows));
         }
         if let Some(hashes) = &self.calibration_hashes {
             tensors.insert("calibration_hashes", Values::Hashes(hashes));
@@ -338,7 +335,7 @@ fn read_fitted(metadata: &Metadata, config: Config, reader: &Reader<'_>) -> Resu
         rfm,
         scale: metadata.scale,
         names: kinds::names(reader, ["train_rows", "train_ids"], n, metadata.kinds.fit_ids)?,
-        judges: read_validation_points(reader)?,
+        validation_points: read_validation_points(reader)?,
         source: Source::of(metadata.encoder.clone()),
         validation: metadata.validation,
         fidelity: metadata.fidelity.clone(),
@@ -349,13 +346,13 @@ fn read_fitted(metadata: &Metadata, config: Config, reader: &Reader<'_>) -> Resu
 }
 
 /// Reads the hashes and rows of validation points that the machine does not keep; there may be none.
-fn read_validation_points(reader: &Reader<'_>) -> Result<Judges> {
-    if !reader.has("judge_hashes") {
-        return Ok(Judges::default());
+fn read_validation_points(reader: &Reader<'_>) -> Result<ValidationPoints> {
+    if !reader.has("validation_hashes") {
+        return Ok(ValidationPoints::default());
     }
-    let hashes = reader.hashes("judge_hashes")?;
-    match reader.rows("judge_rows", hashes.len())? {
-        Some(rows) => Ok(Judges { hashes, rows }),
-        None => Err(reader.problem("`judge_hashes` come without `judge_rows`; the file is damaged")),
+    let hashes = reader.hashes("validation_hashes")?;
+    match reader.rows("validation_rows", hashes.len())? {
+        Some(rows) => Ok(ValidationPoints { hashes, rows }),
+        None => Err(reader.problem("`validation_hashes` come without `validation_rows`; the file is damaged")),
     }
 }

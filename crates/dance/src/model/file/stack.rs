@@ -32,8 +32,7 @@ pub(super) struct StackRecord {
 impl StackRecord {
     /// Returns the record of a stack.
     pub(super) fn of(stack: &Stack) -> Self {
-        let StackSettings { experts, centred, log_loss, whole, seed, clusters, offsets, .. } =
-            &stack.settings;
+        let StackSettings { experts, centred, log_loss, whole, seed, clusters, offsets, .. } = &stack.settings;
         let log_loss = Some(*log_loss).filter(|loss| loss.is_finite());
         let sharpness = stack.summary.sharpness;
         let (experts, clusters, offsets) = (experts.clone(), clusters.clone(), offsets.clone());
@@ -70,12 +69,9 @@ pub(super) fn open(
     let mut settings = StackSettings::new(experts, None, log_loss.unwrap_or(f64::NAN), clusters, seed);
     (settings.centred, settings.offsets) = (centred, offsets);
     if !(valid && settings.offsets_are_valid(classes) && sharpness.is_finite() && sharpness > 0.0) {
-        return Err(
-            reader.problem("metadata `posterior` holds settings that no fit makes; the file is damaged")
-        );
+        return Err(reader.problem("metadata `posterior` holds settings that no fit makes; the file is damaged"));
     }
-    settings.whitening =
-        reader.has("whitening").then(|| reader.matrix("whitening", Some((d, d)))).transpose()?;
+    settings.whitening = reader.has("whitening").then(|| reader.matrix("whitening", Some((d, d)))).transpose()?;
     if settings.whitening.is_none() && settings.experts.iter().any(ExpertSettings::is_white) {
         return Err(reader.problem("`whitening` is missing; the file is damaged"));
     }

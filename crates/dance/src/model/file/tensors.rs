@@ -153,9 +153,7 @@ impl<'a> Reader<'a> {
         let labels = self.vector(name, Dtype::U32, length, u32::from_le_bytes)?;
         match labels.iter().find(|label| **label as usize >= classes) {
             None => Ok(labels),
-            Some(label) => {
-                Err(self.problem(format!("`{name}` holds {label}, and there are {classes} classes")))
-            }
+            Some(label) => Err(self.problem(format!("`{name}` holds {label}, and there are {classes} classes"))),
         }
     }
 
@@ -167,9 +165,9 @@ impl<'a> Reader<'a> {
         };
         let ids = numbers(data, u32::from_le_bytes);
         if found != rows || columns > bound || ids.iter().any(|&id| id as usize >= bound) {
-            return Err(self.problem(format!(
-                "`{name}` is {found} × {columns}; expected {rows} rows of numbers below {bound}"
-            )));
+            return Err(
+                self.problem(format!("`{name}` is {found} × {columns}; expected {rows} rows of numbers below {bound}"))
+            );
         }
         Ok(ids)
     }

@@ -62,11 +62,7 @@ fn kernel(
         }
         let m = landmarks.len();
         let matrix = (0..m)
-            .map(|i| {
-                (0..m)
-                    .map(|j| value(&landmarks[i], &landmarks[j]) + if i == j { 1e-8 } else { 0.0 })
-                    .collect()
-            })
+            .map(|i| (0..m).map(|j| value(&landmarks[i], &landmarks[j]) + if i == j { 1e-8 } else { 0.0 }).collect())
             .collect();
         let right = landmarks.iter().map(|landmark| value(landmark, b)).collect();
         let solved = solve(matrix, right);
@@ -111,11 +107,9 @@ fn log_posteriors(
                     .collect();
                 (0..classes)
                     .map(|class| {
-                        let target =
-                            others.iter().map(|other| f64::from(u8::from(other.label == class))).collect();
+                        let target = others.iter().map(|other| f64::from(u8::from(other.label == class))).collect();
                         let beta = solve(matrix.clone(), target);
-                        let output: f64 =
-                            others.iter().zip(beta).map(|(other, beta)| beta * value(point, other)).sum();
+                        let output: f64 = others.iter().zip(beta).map(|(other, beta)| beta * value(point, other)).sum();
                         (1.0 + (output / softness).exp()).ln().ln()
                     })
                     .collect()
@@ -147,11 +141,7 @@ fn direction(point: &[f64], fitted: &[&[f32]]) -> Vec<f64> {
 }
 
 /// Returns the count of every query and label, from posteriors that are rebuilt for every query, label and point.
-pub(super) fn brute_force(
-    case: &Case,
-    settings: &StackSettings,
-    calibrates: PosteriorCalibration,
-) -> Vec<Vec<u32>> {
+pub(super) fn brute_force(case: &Case, settings: &StackSettings, calibrates: PosteriorCalibration) -> Vec<Vec<u32>> {
     let split = calibrates == PosteriorCalibration::Split;
     let by_class = match calibrates {
         PosteriorCalibration::Full { by_class, .. } => by_class,
@@ -199,8 +189,7 @@ pub(super) fn brute_force(
         let reaches = |place: usize| {
             // In split calibration the experts are trained on the fit points alone.
             let skipped = if split { usize::MAX } else { fit.len() + place };
-            let others: Vec<Point> =
-                (0..all.len()).filter(|&at| at != skipped).map(|at| all[at].clone()).collect();
+            let others: Vec<Point> = (0..all.len()).filter(|&at| at != skipped).map(|at| all[at].clone()).collect();
             let theirs = of(&bag[place], &others) - offset(bag[place].label);
             theirs >= own * (1.0 - 1e-6) - offset(label as usize) - 1e-12
         };
@@ -208,7 +197,5 @@ pub(super) fn brute_force(
         let count = 1 + among.iter().filter(|&&place| reaches(place)).count();
         (count * (bag.len() + 1)).div_ceil(among.len() + 1) as u32
     };
-    (0..case.queries.rows())
-        .map(|query| (0..case.classes as u32).map(|label| count(query, label)).collect())
-        .collect()
+    (0..case.queries.rows()).map(|query| (0..case.classes as u32).map(|label| count(query, label)).collect()).collect()
 }

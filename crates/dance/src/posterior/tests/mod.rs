@@ -109,25 +109,14 @@ fn full(by_class: ByClass) -> PosteriorCalibration {
 
 fn compare(case: &Case, settings: &StackSettings, calibrates: PosteriorCalibration) {
     let context = Context::new(2).unwrap();
-    let stack = Stack::open(
-        settings.clone(),
-        [&case.fit, &case.bag],
-        &case.root,
-        case.classes,
-        calibrates,
-        None,
-        &context,
-    )
-    .unwrap();
+    let stack =
+        Stack::open(settings.clone(), [&case.fit, &case.bag], &case.root, case.classes, calibrates, None, &context)
+            .unwrap();
     let (counts, probabilities) = stack.answer(&case.queries, &context).unwrap();
     let expected = brute_force(case, settings, calibrates);
     for (query, expected) in expected.iter().enumerate() {
         let found: Vec<u32> = (0..case.classes as u32).map(|label| counts.get(query, label).rank()).collect();
-        assert_eq!(
-            &found, expected,
-            "query {query}, {calibrates:?}, whole {}, {:?}",
-            settings.whole, settings.experts
-        );
+        assert_eq!(&found, expected, "query {query}, {calibrates:?}, whole {}, {:?}", settings.whole, settings.experts);
         let sum: f32 = probabilities.row(query).iter().sum();
         assert!((sum - 1.0).abs() < 1e-5);
     }

@@ -66,9 +66,7 @@ fn counts_are_those_of_the_whole_bag_written_out() {
                 let scores = [score(&mut random, 6), score(&mut random, 9), random.below(5) as f64 / 4.0];
                 let all = written_out(&bag, label, scores);
                 let at_least = |of: Scores| -> Levels {
-                    std::array::from_fn(|which| {
-                        all.iter().filter(|other| other[which] >= of[which]).count() as u32
-                    })
+                    std::array::from_fn(|which| all.iter().filter(|other| other[which] >= of[which]).count() as u32)
                 };
                 let same = changed.changes().iter().filter(|change| labels[change.id as usize] == label);
                 let first = changed.changes().partition_point(|change| labels[change.id as usize] < label);

@@ -59,12 +59,7 @@ fn check_runs(mut data: &[u8], runs: usize, most: u64) -> Option<()> {
         let (block, miniblocks, count) = (varint(&mut data)?, varint(&mut data)?, varint(&mut data)?);
         varint(&mut data)?; // the first value
         // The format requires blocks of a multiple of 128 values, and miniblocks of a multiple of 32.
-        if count > most
-            || block == 0
-            || block > 1 << 20
-            || miniblocks == 0
-            || !block.is_multiple_of(miniblocks)
-        {
+        if count > most || block == 0 || block > 1 << 20 || miniblocks == 0 || !block.is_multiple_of(miniblocks) {
             return None;
         }
         if run + 1 == runs {

@@ -70,11 +70,7 @@ impl ParquetFields {
         }
     }
 
-    fn values<T: DataType>(
-        &self,
-        column: Column,
-        convert: impl Fn(&T::T) -> Vec<u8>,
-    ) -> Result<Vec<Option<Vec<u8>>>> {
+    fn values<T: DataType>(&self, column: Column, convert: impl Fn(&T::T) -> Vec<u8>) -> Result<Vec<Option<Vec<u8>>>> {
         let full = column.leaf.max_def_level();
         let mut cursor = ColumnCursor::<T>::new(&self.file, column);
         let mut all: Vec<Option<Vec<u8>>> = Vec::new();
@@ -85,12 +81,10 @@ impl ParquetFields {
                 // A field that cannot be null has no levels.
                 all.extend(values.map(|value| Some(convert(value))));
             } else {
-                let value =
-                    |&definition: &i16| if definition == full { values.next().map(&convert) } else { None };
+                let value = |&definition: &i16| if definition == full { values.next().map(&convert) } else { None };
                 all.extend(definitions.iter().map(value));
             }
-            let bytes: u64 =
-                all[begin..].iter().map(|value| value.as_ref().map_or(0, Vec::len) as u64 + VALUE).sum();
+            let bytes: u64 = all[begin..].iter().map(|value| value.as_ref().map_or(0, Vec::len) as u64 + VALUE).sum();
             cursor.take(bytes)?;
         }
         cursor.check_rows(all.len())?;

@@ -35,11 +35,7 @@ impl ListColumn {
                 .error(format!("holds {found}; it must be a list of floats per row, cast to float32")))
         };
         if !column.only || leaf.max_rep_level() != 1 {
-            return wrong(if column.only && leaf.max_rep_level() == 0 {
-                "single values"
-            } else {
-                "nested values"
-            });
+            return wrong(if column.only && leaf.max_rep_level() == 0 { "single values" } else { "nested values" });
         }
         let cursor = match (leaf.physical_type(), leaf.logical_type_ref()) {
             (Type::FLOAT, _) => AnyCursor::Single(ColumnCursor::new(file, column)),
@@ -101,14 +97,9 @@ fn take<T: DataType>(
         // A full batch, since the decoder may return a single row in two pieces.
         let Some((values, definitions, repetitions)) = cursor.next(usize::MAX)? else { break };
         let present = definitions.iter().filter(|&&definition| definition == full).count();
-        if repetitions.first() != Some(&0)
-            || repetitions.len() != definitions.len()
-            || present != values.len()
-        {
+        if repetitions.first() != Some(&0) || repetitions.len() != definitions.len() || present != values.len() {
             let row = *rows + lengths.len();
-            return Err(cursor
-                .part()
-                .error(format!("has no start of row {row}; the file is damaged. Save it again")));
+            return Err(cursor.part().error(format!("has no start of row {row}; the file is damaged. Save it again")));
         }
         // Without nulls and empty lists, the repetition levels alone give the lengths.
         if present == definitions.len() {

@@ -84,8 +84,7 @@ impl ParquetBlocks {
             None if needed => Err(file.missing(name, help)),
             None => Ok(None),
         };
-        let labels =
-            options.label_in_file(LABEL_COLUMN).map(|(name, needed)| named(name, needed, LABEL_HELP));
+        let labels = options.label_in_file(LABEL_COLUMN).map(|(name, needed)| named(name, needed, LABEL_HELP));
         let (id, needed) = options.id(ID_COLUMN);
         let provenance = if options.without_labels { None } else { named(PROVENANCE, false, "")? };
         Ok(Self {
@@ -154,9 +153,8 @@ impl ParquetBlocks {
         // Divide the rows into points and invalid rows.
         let width = *self.width.get_or_insert(lists.value_length(0).max(1) as usize);
         let wanted = shape.unwrap_or(PointShape { dimensions: width, directed: false });
-        let Points { values, good, refused } = points(Arc::new(lists), wanted).map_err(|problem| {
-            FilePart { path: &self.file.path, name: self.embeddings.name() }.error(problem)
-        })?;
+        let Points { values, good, refused } = points(Arc::new(lists), wanted)
+            .map_err(|problem| FilePart { path: &self.file.path, name: self.embeddings.name() }.error(problem))?;
         if let (None, Some(&(row, problem))) = (shape, refused.first()) {
             return Err(self.invalid_row(first + row, problem));
         }
@@ -187,8 +185,7 @@ impl ParquetBlocks {
             let labels = labels.filter(|_| shape.is_none());
             let part = FilePart { path: &self.file.path, name: PROVENANCE };
             let picked = part.picked(words.as_deref().filter(|_| shape.is_none()), first)?;
-            found.table =
-                Some(Table { labels, ids, id_kind, details, picked, encoder: self.encoder.clone(), ..table });
+            found.table = Some(Table { labels, ids, id_kind, details, picked, encoder: self.encoder.clone(), ..table });
         }
         Ok(Some(found))
     }

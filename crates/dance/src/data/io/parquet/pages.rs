@@ -40,8 +40,7 @@ impl BoundedFile {
     /// Returns the offset and the length of the footer. It ends before the last 8 bytes, which are its length and
     /// `PAR1`.
     fn footer_place(&self) -> Result<(u64, usize)> {
-        let end =
-            self.length.checked_sub(8).ok_or_else(|| ParquetError::EOF("the file is too short".into()))?;
+        let end = self.length.checked_sub(8).ok_or_else(|| ParquetError::EOF("the file is too short".into()))?;
         let tail = self.get_bytes(end, 8)?;
         let length = tail.first_chunk().map_or(0, |&bytes| u32::from_le_bytes(bytes));
         let start = end.checked_sub(u64::from(length));
@@ -60,10 +59,7 @@ impl BoundedFile {
         if start.checked_add(length).is_some_and(|end| end <= self.length) {
             return Ok(());
         }
-        Err(ParquetError::EOF(format!(
-            "{length} bytes are claimed at byte {start} of a file of {} bytes",
-            self.length
-        )))
+        Err(ParquetError::EOF(format!("{length} bytes are claimed at byte {start} of a file of {} bytes", self.length)))
     }
 }
 
@@ -85,11 +81,9 @@ impl ChunkReader for BoundedFile {
         let head = self.file.get_bytes(start, (self.length - start).min(LONGEST_HEADER) as usize)?;
         match page_sizes(&head) {
             None => Err(ParquetError::General(format!("there is no page at byte {start}"))),
-            Some((unpacked, packed)) if Budget::of(packed).take(unpacked).is_err() => {
-                Err(ParquetError::General(format!(
-                    "a page at byte {start} claims {unpacked} bytes out of {packed} packed ones"
-                )))
-            }
+            Some((unpacked, packed)) if Budget::of(packed).take(unpacked).is_err() => Err(ParquetError::General(
+                format!("a page at byte {start} claims {unpacked} bytes out of {packed} packed ones"),
+            )),
             Some(_) => self.file.get_read(start),
         }
     }

@@ -1,9 +1,7 @@
 //! Reading of a column with one value per row: labels, ids or provenance.
 
 use parquet::basic::{ConvertedType, LogicalType, Type};
-use parquet::data_type::{
-    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int32Type, Int64Type,
-};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int32Type, Int64Type};
 
 use crate::data::RawLabels;
 use crate::data::io::FilePart;
@@ -34,9 +32,8 @@ impl ValueColumn {
     pub(super) fn new(file: &ParquetFile, column: Column) -> Result<Self> {
         let (leaf, name) = (column.leaf.clone(), column.name.clone());
         let wrong = |found: &str| {
-            Err(FilePart { path: &file.path, name: &name }.error(format!(
-                "holds {found}; one integer, boolean, whole float or string per row is needed"
-            )))
+            Err(FilePart { path: &file.path, name: &name }
+                .error(format!("holds {found}; one integer, boolean, whole float or string per row is needed")))
         };
         if !column.only || leaf.path().parts().len() != 1 || leaf.max_rep_level() != 0 {
             return wrong("lists or records");

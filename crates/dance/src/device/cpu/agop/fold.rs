@@ -99,12 +99,7 @@ fn squared_norm<T: Real>(matrix: &Mat<T>, row: usize) -> T {
 
 /// Returns `shift·bᵀF` in f64, which with its transpose is the part of `s·G` from the constant part of the weights.
 /// Here `b = AᵀX`, `F = (t∘A - Q)ᵀX + ½·s·shift·b`, and t holds the row sums of the sampled columns of `w - shift`.
-fn shift_part<T: Real>(
-    gradients: &Gradients<'_>,
-    fold: &Fold<'_, T>,
-    sample: &[usize],
-    shift: f32,
-) -> Mat<f64> {
+fn shift_part<T: Real>(gradients: &Gradients<'_>, fold: &Fold<'_, T>, sample: &[usize], shift: f32) -> Mat<f64> {
     let (n, c, d) = (gradients.beta.rows(), gradients.beta.cols(), gradients.mapped.cols());
     let row_sums: Vec<f64> = fold.sampled_weights.par_chunks(fold.sampled.max(1)).map(linalg::sum).collect();
     let mapped = f64::widen(gradients.mapped);
@@ -167,9 +162,7 @@ impl<T: Real> Fold<'_, T> {
             }
             product(other, false, &self.beta, &self.q);
             product(other, true, &self.q, &self.beta);
-            for (offset, (tile, other)) in
-                tile.chunks_exact_mut(width).zip(other.chunks_exact(width)).enumerate()
-            {
+            for (offset, (tile, other)) in tile.chunks_exact_mut(width).zip(other.chunks_exact(width)).enumerate() {
                 spread += self.finish_row(start + offset, first, tile, other);
             }
             linalg::gemm(
@@ -184,11 +177,7 @@ impl<T: Real> Fold<'_, T> {
     }
 
     fn weight_rows(&self, start: usize, count: usize) -> View<'_> {
-        linalg::row_major(
-            &self.sampled_weights[start * self.sampled..][..count * self.sampled],
-            count,
-            self.sampled,
-        )
+        linalg::row_major(&self.sampled_weights[start * self.sampled..][..count * self.sampled], count, self.sampled)
     }
 
     /// Completes a row of `H` from column `first` on: subtracts `w∘other`, halves the diagonal, and clears the part
@@ -217,12 +206,10 @@ impl<T: Real> Fold<'_, T> {
 /// Returns the columns `chosen` of the n×n matrix `square`.
 fn gather_columns(square: &[f32], n: usize, chosen: &[usize]) -> Matrix {
     let mut out = Matrix::zeros(n, chosen.len());
-    out.as_mut_slice().par_chunks_mut(chosen.len().max(1)).zip(square.par_chunks(n)).for_each(
-        |(out, row)| {
-            for (value, &column) in out.iter_mut().zip(chosen) {
-                *value = row[column];
-            }
-        },
-    );
+    out.as_mut_slice().par_chunks_mut(chosen.len().max(1)).zip(square.par_chunks(n)).for_each(|(out, row)| {
+        for (value, &column) in out.iter_mut().zip(chosen) {
+            *value = row[column];
+        }
+    });
     out
 }

@@ -1,9 +1,10 @@
 //! The average gradient outer product (AGOP) of a kernel ridge regression, exactly, in two forms.
 //!
-//! There are n training points zᵢ with d dimensions and c classes; f_l is the output of class l. The average is over s
-//! of the points (all, or a sample): `G = (1/s) Σᵢ Σ_l ∇f_l(zᵢ) ∇f_l(zᵢ)ᵀ`. With the coefficients `A = β` (n×c), the
-//! metric M, the mapped points `X = ZM` with rows xᵢ, and the symmetric n×n matrix w of gradient weights (see
-//! `kernel`), `∇f_l(zᵢ) = Σⱼ A_jl w_ji (xᵢ - xⱼ)`. The sign ∘ is the product entry by entry, and w_s are the sampled
+//! There are n training points zᵢ with d dimensions and c classes; `f_l` is the output of class l. The average is
+//! over s of the points (all, or a sample): `G = (1/s) Σᵢ Σ_l ∇f_l(zᵢ) ∇f_l(zᵢ)ᵀ`. With the coefficients `A = β`
+//! (n×c), the metric M, the mapped points `X = ZM` with rows xᵢ, and the symmetric n×n matrix w of gradient weights
+//! (see
+//! `kernel`), `∇f_l(zᵢ) = Σⱼ A_jl w_ji (xᵢ - xⱼ)`. The sign ∘ is the product entry by entry, and `w_s` are the sampled
 //! columns of w.
 //!
 //! - **By definition**: every gradient is computed; `2·s·n·c·d + 2·s·c·d²` flops.
@@ -86,11 +87,7 @@ impl Gradients<'_> {
                 let shift = self.median_weight();
                 self.fill_weights(shift, work);
                 let (outer, error) = fold::outer_product::<f32>(self, sample, work, shift);
-                if error <= TOLERANCE {
-                    outer
-                } else {
-                    fold::outer_product::<f64>(self, sample, work, shift).0
-                }
+                if error <= TOLERANCE { outer } else { fold::outer_product::<f64>(self, sample, work, shift).0 }
             }
         };
         let scale = 1.0 / sample.len() as f32;
@@ -115,15 +112,13 @@ impl Gradients<'_> {
     /// not matter, since it is multiplied by the difference of the points; 0 is written for it.
     fn fill_weights(&self, shift: f32, work: &mut [f32]) {
         let n = self.beta.rows();
-        work.par_chunks_mut(n).zip(self.squared.par_chunks(n)).enumerate().for_each(
-            |(row, (out, squared))| {
-                self.kernel.weights(&squared[..row], &mut out[..row]);
-                for value in &mut out[..row] {
-                    *value = if *value == 0.0 { 0.0 } else { *value - shift };
-                }
-                out[row] = 0.0;
-            },
-        );
+        work.par_chunks_mut(n).zip(self.squared.par_chunks(n)).enumerate().for_each(|(row, (out, squared))| {
+            self.kernel.weights(&squared[..row], &mut out[..row]);
+            for value in &mut out[..row] {
+                *value = if *value == 0.0 { 0.0 } else { *value - shift };
+            }
+            out[row] = 0.0;
+        });
         mirror(work, n);
     }
 

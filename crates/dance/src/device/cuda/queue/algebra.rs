@@ -3,9 +3,7 @@
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
-use cudarc::cublas::sys::{
-    cublasDiagType_t, cublasFillMode_t, cublasOperation_t, cublasSideMode_t, cublasStrsm_v2,
-};
+use cudarc::cublas::sys::{cublasDiagType_t, cublasFillMode_t, cublasOperation_t, cublasSideMode_t, cublasStrsm_v2};
 use cudarc::cublas::{CudaBlas, Gemm, GemmConfig};
 use cudarc::cusolver::sys as solver;
 use cudarc::driver::{CudaSlice, DevicePtr, DevicePtrMut, DeviceRepr, ValidAsZeroBits};
@@ -63,8 +61,7 @@ impl Queue {
             return Ok(()); // an empty product
         }
         // cuBLAS is column-major: its left side is our right side, both transposed.
-        let operation =
-            |flipped| if flipped { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N };
+        let operation = |flipped| if flipped { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N };
         let config = GemmConfig {
             transa: operation(right.flipped),
             transb: operation(left.flipped),
@@ -89,11 +86,9 @@ impl Queue {
         if square.len() < n * n {
             return Err(self.too_small("a factorisation"));
         }
-        let failed =
-            |error: cudarc::cusolver::result::CusolverError| self.failed(format!("cuSOLVER: {error:?}"));
+        let failed = |error: cudarc::cusolver::result::CusolverError| self.failed(format!("cuSOLVER: {error:?}"));
         // cuSOLVER is column-major, so our upper triangle is its lower one.
-        let (lower, real) =
-            (solver::cublasFillMode_t::CUBLAS_FILL_MODE_LOWER, solver::cudaDataType::CUDA_R_32F);
+        let (lower, real) = (solver::cublasFillMode_t::CUBLAS_FILL_MODE_LOWER, solver::cudaDataType::CUDA_R_32F);
         let handle = self.solver.cu();
         let mut info = self.stream.alloc_zeros::<i32>(1).map_err(|error| self.driver(error))?;
         let mut parameters = null_mut();
@@ -116,9 +111,10 @@ impl Queue {
                 &raw mut on_device,
                 &raw mut on_host,
             );
-            let work = sized.result().map_err(failed).and_then(|()| {
-                self.stream.alloc_zeros::<u8>(on_device.max(1)).map_err(|error| self.driver(error))
-            });
+            let work = sized
+                .result()
+                .map_err(failed)
+                .and_then(|()| self.stream.alloc_zeros::<u8>(on_device.max(1)).map_err(|error| self.driver(error)));
             let done = work.and_then(|mut work| {
                 let mut host = vec![0u8; on_host];
                 let (work_at, _work) = work.device_ptr_mut(&self.stream);

@@ -23,11 +23,7 @@ impl<'a> Launch<'a> {
     }
 
     /// Adds a buffer of which the kernel reads at most the first `touched` numbers.
-    pub(in crate::device::cuda) fn input<T: DeviceRepr>(
-        mut self,
-        buffer: &'a CudaSlice<T>,
-        touched: usize,
-    ) -> Self {
+    pub(in crate::device::cuda) fn input<T: DeviceRepr>(mut self, buffer: &'a CudaSlice<T>, touched: usize) -> Self {
         self.short |= buffer.len() < touched;
         let (address, _) = buffer.device_ptr(&self.queue.stream);
         self.arguments.push(address.to_le_bytes());
@@ -86,14 +82,7 @@ impl<'a> Launch<'a> {
         // SAFETY: the buffers are as large as declared, are borrowed until the kernel is on the stream, and are freed
         // on the same stream after it. The arguments live until the call returns.
         unsafe {
-            result::launch_kernel(
-                function.cu_function(),
-                grid,
-                (threads.0, threads.1, 1),
-                0,
-                stream,
-                &mut pointers,
-            )
+            result::launch_kernel(function.cu_function(), grid, (threads.0, threads.1, 1), 0, stream, &mut pointers)
         }
         .map_err(|error| self.queue.driver(error))
     }

@@ -53,10 +53,8 @@ impl Queue {
         unsafe { context.disable_event_tracking() };
         let stream = context.default_stream();
         driver::keep_freed_memory(&context).map_err(refused)?;
-        let blas =
-            CudaBlas::new(Arc::clone(&stream)).map_err(|error| failed(format!("cuBLAS: {error:?}")))?;
-        let solver =
-            DnHandle::new(Arc::clone(&stream)).map_err(|error| failed(format!("cuSOLVER: {error:?}")))?;
+        let blas = CudaBlas::new(Arc::clone(&stream)).map_err(|error| failed(format!("cuBLAS: {error:?}")))?;
+        let solver = DnHandle::new(Arc::clone(&stream)).map_err(|error| failed(format!("cuSOLVER: {error:?}")))?;
         let compiled = compile().map_err(failed)?;
         let module = context.load_module(compiled).map_err(refused)?;
         let mut functions = HashMap::new();
@@ -107,12 +105,7 @@ impl Queue {
     }
 
     /// Copies `values` to `buffer` from index `from` on, and waits until the copy is done.
-    pub(super) fn upload_to<T: DeviceRepr>(
-        &self,
-        buffer: &mut CudaSlice<T>,
-        from: usize,
-        values: &[T],
-    ) -> Result<()> {
+    pub(super) fn upload_to<T: DeviceRepr>(&self, buffer: &mut CudaSlice<T>, from: usize, values: &[T]) -> Result<()> {
         let part = buffer.try_slice_mut(from..from + values.len());
         let mut part = part.ok_or_else(|| self.too_small("an upload"))?;
         self.stream.memcpy_htod(values, &mut part).map_err(|error| self.driver(error))?;
@@ -168,8 +161,7 @@ impl Queue {
 /// Compiles the kernels for the driver.
 fn compile() -> Result<Ptx, String> {
     let options = CompileOptions { fmad: Some(false), ..Default::default() };
-    compile_ptx_with_opts(SOURCE, options)
-        .map_err(|error| format!("NVRTC did not compile the kernels: {error:?}"))
+    compile_ptx_with_opts(SOURCE, options).map_err(|error| format!("NVRTC did not compile the kernels: {error:?}"))
 }
 
 /// Returns the names of all kernels, from their source.
