@@ -4,9 +4,8 @@
 //!   empty sets, of singletons (sets with one label) and of correct singletons. **Acc**: the top-1 accuracy of the
 //!   classifier.
 //! - **CCV** (class coverage violation): `100·mean_y |Cov_y - (1-α)|` over the classes y that have points, where
-//! `Cov_y`
-//!   is the coverage of class y; and the part of it from classes whose coverage is below `1-α`. Sets that hold all
-//!   labels have a CCV of `100·α`. With m test points per class, sets with perfect coverage have an expected CCV of
+//!   `Cov_y` is the coverage of class y; and the part of it from classes whose coverage is below `1-α`. Sets that hold
+//!   all labels have a CCV of `100·α`. With m test points per class, sets with perfect coverage have an expected CCV of
 //!   `100·E|Bin(m,1-α)/m - (1-α)|` (5.99 at m = 10, α = 0.05). Its mean over the classes is the **noise floor**.
 //! - **Class deviation** `100·√(mean_y (Cov_y - (1-α))² - noise)`. The noise is the variance α(1-α)/m of the coverage
 //!   of m test points at perfect coverage, so the value is 0 if classes differ by no more than chance.

@@ -16,8 +16,7 @@
 //! - The first sum is the posterior at several temperatures t, with weights `w_t`. It describes difficult labels, on
 //!   which people disagree: they fall on probable classes.
 //! - The second sum has uniform laws on the m most probable labels, with weights `v_m`. It approximates any law that
-//! does
-//!   not rise with the rank of the label and is 0 on the less probable half of the classes. It describes points at
+//!   does not rise with the rank of the label and is 0 on the less probable half of the classes. It describes points at
 //!   which the experts are wrong, however certain they are.
 //! - The last part, with weight ε, is a label error, which falls on any class.
 //!
