@@ -24,7 +24,19 @@ LIBRARY = ROOT / "crates" / "dance" / "src"
 # Files beside the story: anyone may use them.
 BESIDE = ["context", "error", "event", "kernel", "method", "setters", "whole_file"]
 # The rooms, each before those that may use it.
-ROOMS = ["numeric", "device", "data", "machine", "neighbors", "scores", "evaluation", "stream", "posterior", "conformal", "model"]
+ROOMS = [
+    "numeric",
+    "device",
+    "data",
+    "machine",
+    "neighbors",
+    "scores",
+    "evaluation",
+    "stream",
+    "posterior",
+    "conformal",
+    "model",
+]
 
 MOST_LINES = 400
 # Files that may be longer, and why: "crates/…/file.rs": "reason".

@@ -26,7 +26,8 @@ LINES_PER_COMMENT = 40
 
 # Openings that put a clause, or the item before this one, in place of a subject.
 OPENING = re.compile(
-    r"(What|Whatever|Where|Wherever|How|Whether|Who|Whose|Whoever|Which|Whichever|That which|Of|The same|As above|Likewise|Ditto)\b"
+    r"(What|Whatever|Where|Wherever|How|Whether|Who|Whose|Whoever|Which|Whichever|That which|Of|"
+    r"The same|As above|Likewise|Ditto)\b"
 )
 DOC = re.compile(r"\s*//[/!] ?(.*)")
 FUNCTION = re.compile(r"\bfn\s+(\w+)")

@@ -62,22 +62,40 @@ gdb.execute("kill")
 def build():
     """The example with symbols of every function, unoptimised."""
     command = [
-        "cargo", "build", "-p", "dance-conformal", "--example", "fit_and_predict", "--message-format", "json",
-        "--config", "profile.dev.package.dance-conformal.opt-level=0",
+        "cargo",
+        "build",
+        "-p",
+        "dance-conformal",
+        "--example",
+        "fit_and_predict",
+        "--message-format",
+        "json",
+        "--config",
+        "profile.dev.package.dance-conformal.opt-level=0",
     ]
-    messages = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    messages = subprocess.run(
+        command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.splitlines()
     programs = [json.loads(line).get("executable") for line in messages]
     return Path(next(program for program in reversed(programs) if program))
 
 
 def functions(program):
     """Address, name and file of every function of the crate, from the program's debug information."""
-    text = subprocess.run(["nm", "-C", "--defined-only", program], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(
+        ["nm", "-C", "--defined-only", program], capture_output=True, text=True, check=True
+    ).stdout
     rows = [line.split(maxsplit=2) for line in text.splitlines()]
-    code = [("0x" + address, name) for address, kind, name in (row for row in rows if len(row) == 3) if kind in "tT"]
+    code = [
+        ("0x" + address, name)
+        for address, kind, name in (row for row in rows if len(row) == 3)
+        if kind in "tT"
+    ]
     own = [(address, name) for address, name in code if re.match(r"<*&?(mut )?dance::", name)]
     addresses = "\n".join(address for address, _ in own)
-    places = subprocess.run(["addr2line", "-e", program], input=addresses, capture_output=True, text=True, check=True)
+    places = subprocess.run(
+        ["addr2line", "-e", program], input=addresses, capture_output=True, text=True, check=True
+    )
     found = []
     for (address, name), place in zip(own, places.stdout.splitlines(), strict=True):
         file = place.split(" ")[0].rsplit(":", 1)[0]
@@ -88,7 +106,9 @@ def functions(program):
 
 def address_of(name, places):
     """The link-time address of a method."""
-    return next(place["address"] for place in places if re.search(rf"::{name}(::h[0-9a-f]+)?$", place["name"]))
+    return next(
+        place["address"] for place in places if re.search(rf"::{name}(::h[0-9a-f]+)?$", place["name"])
+    )
 
 
 def walk(program, places, start, stop):
@@ -97,7 +117,9 @@ def walk(program, places, start, stop):
         folder = Path(folder)
         lines, out, script = folder / "lines.json", folder / "found.json", folder / "script.py"
         lines.write_text(json.dumps(places))
-        script.write_text(SCRIPT.format(lines=str(lines), out=str(out), start=start, stop=stop, program=str(program)))
+        script.write_text(
+            SCRIPT.format(lines=str(lines), out=str(out), start=start, stop=stop, program=str(program))
+        )
         command = ["gdb", "-batch", "-nx", "-x", script, program]
         subprocess.run(command, capture_output=True, check=False)
         return json.loads(out.read_text())
