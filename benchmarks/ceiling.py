@@ -2,7 +2,7 @@
 
     BEFORE=binary DANCE_DATA=folder python3 benchmarks/ceiling.py [seeds] [files …]
 
-The draws are those of `KIND=few benchmarks/posterior.py`. The comparison is with the default of the program `BEFORE`.
+The draws are those of `KIND=10 benchmarks/posterior.py`. The comparison is with the default of the program `BEFORE`.
 
 Experts are trained on all labels, those of fit and calibration points: prototypes whitened by the covariance of all of them, and
 kernel ridge regressions on raw, whitened and centered points. Their settings and weights have the least log loss on the test
@@ -119,7 +119,7 @@ def main():
         labels = np.unique(file["labels"], return_inverse=True)[1]
         found = []
         for seed in range(seeds):
-            rows_of = posterior.parts(labels, np.random.default_rng(seed))
+            rows_of = posterior.parts(labels, np.random.default_rng(seed), "10")
             with tempfile.TemporaryDirectory() as folder:
                 posterior.written(file["embeddings"], labels, rows_of, Path(folder))
                 old = [level[0] for level in posterior.before(Path(folder), seed, os.environ["BEFORE"])]

@@ -3,9 +3,9 @@
     DANCE_DATA=folder python3 benchmarks/posterior.py [seeds] [files …]
 
 `DANCE` names the binary, and `FIT` gives further options of `dance fit`. `BEFORE` names the binary of another version. The
-comparison is then with its default, on a fit of its own. `KIND` is one of
+comparison is then with its default, on a fit of its own. `KIND` is a list (default: 5,10,20,full) of
 
-- few (the default): 10 points of each class, half of them to fit and half to calibrate, the rest to test,
+- a number: as many points of each class, half of them to fit and half to calibrate, the rest to test,
 - full: a random split, 0.4 to fit, 0.4 to calibrate, 0.2 to test,
 - zipf: the points that `full` fits and calibrates with, thinned so that class frequencies follow Zipf's law (exponent 1,
   classes in random order).
@@ -29,26 +29,26 @@ if __name__ == "__main__":
 
 import numpy as np
 
-KIND = os.environ.get("KIND", "few")
+KINDS = os.environ.get("KIND", "5,10,20,full").split(",")
 FIT = os.environ.get("FIT", "").split()
 BEFORE = os.environ.get("BEFORE")
-PER_CLASS = 10
 ALPHAS = (0.1, 0.05)
 
 
-def parts(labels, random):
+def parts(labels, random, kind):
     """Rows to fit, to calibrate and to test."""
     order = random.permutation(len(labels))
-    if KIND == "few":
+    if kind.isdigit():
+        count = int(kind)
         seen = np.zeros(labels.max() + 1, int)
         place = np.empty(len(labels), int)
         for row in order:
             place[row] = seen[labels[row]]
             seen[labels[row]] += 1
-        halves = [place < PER_CLASS // 2, (place >= PER_CLASS // 2) & (place < PER_CLASS), place >= PER_CLASS]
+        halves = [place < count // 2, (place >= count // 2) & (place < count), place >= count]
         return [random.permutation(np.flatnonzero(half)) for half in halves]
     fit, calibration, test = np.split(order, (np.array([0.4, 0.8]) * len(order)).astype(int))
-    if KIND == "zipf":
+    if kind == "zipf":
         frequency = 1 / (1 + random.permutation(labels.max() + 1))
         frequency /= frequency.max()
         fit, calibration, test = (
@@ -97,11 +97,11 @@ def before(folder, seed, program):
     return measured(model, folder, program)
 
 
-def run(points, labels, seed):
+def run(points, labels, seed, kind):
     """The numbers of the posterior and of fuse: two methods, two alphas, four numbers."""
     with tempfile.TemporaryDirectory() as path:
         folder = Path(path)
-        written(points, labels, parts(labels, np.random.default_rng(seed)), folder)
+        written(points, labels, parts(labels, np.random.default_rng(seed), kind), folder)
         model, other = folder / "posterior.dance", folder / "fuse.dance"
         calibration = folder / "calibration.npz"
         environment.dance(
@@ -116,11 +116,19 @@ def run(points, labels, seed):
 
 def main():
     seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    for kind in KINDS:
+        compare(seeds, kind)
+
+
+def compare(seeds, kind):
+    """Prints one line a data set and level, and the geometric mean of the ratios."""
+    name = f"{kind} labels a class" if kind.isdigit() else kind
+    print(f"{name}, {seeds} seeds", flush=True)
     all_ratios = []
     for name in sys.argv[2:] or environment.FILES:
         file = np.load(Path(os.environ["DANCE_DATA"]) / f"{name}.npz")
         labels = np.unique(file["labels"], return_inverse=True)[1]
-        results = np.array([run(file["embeddings"], labels, seed) for seed in range(seeds)])
+        results = np.array([run(file["embeddings"], labels, seed, kind) for seed in range(seeds)])
         ratios = np.exp(np.log(results[:, 0, :, 0] / results[:, 1, :, 0]).mean(0))
         all_ratios.append(ratios)
         for level, alpha in enumerate(ALPHAS):
