@@ -101,7 +101,7 @@ doc: ## Build the documentation; warnings are errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
 
 bench: ## Measure the engine against the matrix product of the same run
-	cargo bench -p dance-conformal
+	cargo bench -p dance-bench
 
 walk: ## Count the files of crates/dance that one fit and one query pass through (needs gdb)
 	$(PYTHON) tools/walk.py

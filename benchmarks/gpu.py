@@ -3,7 +3,7 @@
     python3 benchmarks/gpu.py [--bench FILE] [--only PART …]
 
 Needs PyTorch for CUDA in this Python, and xrfm for its part. Our benchmark is built with cargo unless it is named
-(`cargo bench -p dance-conformal --bench cuda --no-run` says where it is).
+(`cargo bench -p dance-bench --bench cuda --no-run` says where it is).
 
 Parts: ceilings (products, a factorisation and a search by PyTorch), fit (one fit of 16,000 points, five rounds, AGOP over all),
 xrfm (the same by xrfm, in fp32 and TF32), evaluations (25 such fits, as a search on all points takes), large (one round of

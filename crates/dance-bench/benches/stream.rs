@@ -1,7 +1,7 @@
 //! What a point costs that comes alone: CPU time per point one line at a time, in groups of 16, and all in one call, beside
 //! the time to read once what a single query must read.
 //!
-//! `cargo bench -p dance-conformal --bench stream`. Threads are those of `DANCE_THREADS`, or one a core. CPU time is user and
+//! `cargo bench -p dance-bench --bench stream`. Threads are those of `DANCE_THREADS`, or one a core. CPU time is user and
 //! system time of the whole process, so that threads that wait busily count. The four are measured by turns, half a second each
 //! time, and the median of eleven turns is printed: whatever else the machine does meets them all alike.
 //!

@@ -2,11 +2,11 @@
 //! the roofline of the same run.
 //!
 //! ```text
-//! cargo bench -p dance-conformal --bench cuda -- fit POINTS DIMENSIONS CLASSES ROUNDS [AGOP_POINTS]
-//! cargo bench -p dance-conformal --bench cuda -- evaluations COUNT POINTS DIMENSIONS CLASSES ROUNDS
-//! cargo bench -p dance-conformal --bench cuda -- file POINTS.npz MODEL.dance
-//! cargo bench -p dance-conformal --bench cuda -- search QUERIES POINTS DIMENSIONS NEIGHBORS
-//! cargo bench -p dance-conformal --bench cuda -- classify QUERIES POINTS DIMENSIONS CLASSES
+//! cargo bench -p dance-bench --bench cuda -- fit POINTS DIMENSIONS CLASSES ROUNDS [AGOP_POINTS]
+//! cargo bench -p dance-bench --bench cuda -- evaluations COUNT POINTS DIMENSIONS CLASSES ROUNDS
+//! cargo bench -p dance-bench --bench cuda -- file POINTS.npz MODEL.dance
+//! cargo bench -p dance-bench --bench cuda -- search QUERIES POINTS DIMENSIONS NEIGHBORS
+//! cargo bench -p dance-bench --bench cuda -- classify QUERIES POINTS DIMENSIONS CLASSES
 //! ```
 //!
 //! One line per step: its name, seconds, operations. On the CPU with `DANCE_DEVICE=cpu`, for a look at the twin.

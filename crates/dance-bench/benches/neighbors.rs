@@ -1,6 +1,6 @@
 //! The neighbor search against the matrix product it rests on; calibration and prediction against the search.
 //!
-//! `cargo bench -p dance-conformal --bench neighbors -- [n_ref] [d] [queries]`. Times are the best of three; the threads are those of
+//! `cargo bench -p dance-bench --bench neighbors -- [n_ref] [d] [queries]`. Times are the best of three; the threads are those of
 //! `DANCE_THREADS`, or one a core.
 
 use std::hint::black_box;

@@ -2,14 +2,14 @@
 //! a whole tuned fit at ImageNet's scale, and the two jobs that the peers in `benchmarks/` are compared with.
 //!
 //! ```text
-//! cargo bench -p dance-conformal --bench engine                      one round (n = 4,000) and the growth of its cost
-//! cargo bench -p dance-conformal --bench engine -- round 16000       one round at ImageNet's scale (d = 512, c = 1000)
-//! cargo bench -p dance-conformal --bench engine -- growth 16000      seconds against n up to 16,000, fitted exponent
-//! cargo bench -p dance-conformal --bench engine -- tuned 20000       a whole tuned fit at ImageNet's scale
-//! cargo bench -p dance-conformal --bench engine -- search DATA…      the default search against the full one, 3 seeds
-//! cargo bench -p dance-conformal --bench engine -- fit DATA L ξ ridge rounds     JSON, for benchmarks/xrfm.py
-//! cargo bench -p dance-conformal --bench engine -- accuracy DATA SEED            JSON, for benchmarks/accuracy.py
-//! cargo bench -p dance-conformal --bench engine -- split DATA SEED               JSON, for benchmarks/probabilities.py
+//! cargo bench -p dance-bench --bench engine                      one round (n = 4,000) and the growth of its cost
+//! cargo bench -p dance-bench --bench engine -- round 16000       one round at ImageNet's scale (d = 512, c = 1000)
+//! cargo bench -p dance-bench --bench engine -- growth 16000      seconds against n up to 16,000, fitted exponent
+//! cargo bench -p dance-bench --bench engine -- tuned 20000       a whole tuned fit at ImageNet's scale
+//! cargo bench -p dance-bench --bench engine -- search DATA…      the default search against the full one, 3 seeds
+//! cargo bench -p dance-bench --bench engine -- fit DATA L ξ ridge rounds     JSON, for benchmarks/xrfm.py
+//! cargo bench -p dance-bench --bench engine -- accuracy DATA SEED            JSON, for benchmarks/accuracy.py
+//! cargo bench -p dance-bench --bench engine -- split DATA SEED               JSON, for benchmarks/probabilities.py
 //! ```
 //! `DANCE_THREADS` sets the number of threads (default: all cores).
 

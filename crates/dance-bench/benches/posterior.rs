@@ -1,6 +1,6 @@
 //! The cost of the method posterior beside the method fuse, in one run: calibration, prediction in bulk, one query at a time.
 //!
-//! `cargo bench -p dance-conformal --bench posterior -- [calibration points] [fit points] [classes] [queries]`.
+//! `cargo bench -p dance-bench --bench posterior -- [calibration points] [fit points] [classes] [queries]`.
 //! Without numbers, the shapes of pets and of SUN397 are measured. The points are made up and have 512 dimensions. The kernel
 //! is given and evaluated once, so that the times are those of calibration and prediction.
 

@@ -1,6 +1,6 @@
 //! The cost of full conformal prediction (method fuse) beside the paper's reuse (method dance). The goal is at most 3×.
 //!
-//! `cargo bench -p dance-conformal --bench full -- [calibration points] [fit points] [d] [queries] [part of a source's name]`.
+//! `cargo bench -p dance-bench --bench full -- [calibration points] [fit points] [d] [queries] [part of a source's name]`.
 //! Times are the best of three. `DANCE_THREADS` sets the threads; the default is one per core. There are three sources of
 //! 1000 classes, from neighbors that agree to neighbors that do not.
 

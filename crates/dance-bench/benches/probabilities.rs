@@ -1,6 +1,6 @@
 //! LAC, APS, RAPS and SAPS together: 5000 calibration and 5000 test rows of 1000 classes, thresholds and sets at one α.
 //!
-//! `cargo bench -p dance-conformal --bench probabilities` prints one JSON line with seconds (the best of five) and what the
+//! `cargo bench -p dance-bench --bench probabilities` prints one JSON line with seconds (the best of five) and what the
 //! process held at its peak.
 
 use std::time::Instant;
