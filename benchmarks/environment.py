@@ -42,7 +42,7 @@ def dance(*arguments: object, program: str = DANCE) -> dict:
 
 def engine(*arguments: object, threads: int) -> dict:
     """What `cargo bench -p dance-bench --bench engine -- arguments` prints as JSON."""
-    command = ["cargo", "bench", "--quiet", "-p", "dance-conformal", "--bench", "engine", "--"]
+    command = ["cargo", "bench", "--quiet", "-p", "dance-bench", "--bench", "engine", "--"]
     environment = {**os.environ, "DANCE_THREADS": str(threads)}
     output = subprocess.run(
         [*command, *map(str, arguments)], cwd=ROOT, env=environment, check=True, capture_output=True, text=True
