@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = ROOT / "crates" / "dance" / "src"
 
 # Files beside the story: anyone may use them.
-BESIDE = ["context", "error", "event", "kernel", "method", "setters", "whole_file"]
+BESIDE = ["context", "error", "kernel", "method", "setters", "whole_file"]
 # The rooms, each before those that may use it.
 ROOMS = [
     "numeric",
@@ -40,7 +40,9 @@ ROOMS = [
 
 MOST_LINES = 400
 # Files that may be longer, and why: "crates/…/file.rs": "reason".
-LONGER: dict[str, str] = {}
+LONGER: dict[str, str] = {
+    "crates/dance/src/neighbors/index.rs": "a search and the neighbors that it returns are read together",
+}
 
 PATH = re.compile(r"\bcrate\s*::\s*|(?<![\w:])(?:self\s*::\s*)?(?P<supers>(?:super\s*::\s*)+)")
 MODULE = re.compile(r"\bmod\s+(\w+)\s*\{")

@@ -44,7 +44,7 @@ fn models() -> Vec<(&'static str, Config)> {
     let config = |(name, conformal, normalize)| {
         let mut config = Config::default().conformal(conformal).normalize(normalize);
         config.tune.evaluations = 2;
-        config.rfm.rounds = 1;
+        config = config.rounds(1);
         (name, config)
     };
     all.map(config).to_vec()

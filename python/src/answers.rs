@@ -74,7 +74,7 @@ impl Answers {
             if let (Some(all), Some(support)) = (&mut answers.neighbors, &support) {
                 let begin = sets.offsets()[query];
                 let named = |&place: &usize| -> Vec<ReferencePoint<'_>> {
-                    support.row(begin + place).iter().map(|&id| dance.reference_point(id)).collect()
+                    support[begin + place].iter().map(|&id| dance.reference_point(id)).collect()
                 };
                 let lists: Vec<_> = order.iter().map(named).collect();
                 all.push(crate::model::to_json(&lists)?);

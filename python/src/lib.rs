@@ -16,7 +16,6 @@ mod job;
 mod metrics;
 mod model;
 mod observer;
-mod persist;
 mod points;
 mod scored;
 

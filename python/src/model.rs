@@ -16,7 +16,6 @@ use serde::de::DeserializeOwned;
 use crate::arrays::{self, Id};
 use crate::errors::{Mapped, of_model};
 use crate::job::{run, run_on};
-use crate::persist;
 use crate::points::PointsWithLabels;
 use crate::scored::Scored;
 
@@ -240,7 +239,7 @@ impl Model {
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Pickled<'py>)> {
         let bytes = match &slf.get().state {
             State::Calibrated(dance) => dance.to_bytes().mapped()?,
-            State::Fitted(ready) => persist::to_bytes(&ready.0)?,
+            State::Fitted(ready) => ready.0.to_bytes().mapped()?,
         };
         let device = if slf.get().device == "cpu" { "cpu" } else { "auto" };
         Ok((slf.get_type().getattr("from_bytes")?, (PyBytes::new(slf.py(), &bytes), device)))
@@ -251,7 +250,7 @@ impl Model {
     #[pyo3(signature = (bytes, device = "auto"))]
     fn from_bytes(py: Python<'_>, bytes: &[u8], device: &str) -> PyResult<Self> {
         let read = || {
-            if let Some(fitted) = persist::from_bytes(bytes)? {
+            if let Some(fitted) = Fitted::from_bytes(bytes).mapped()? {
                 let classifier = run_on(py, device, 0, None, |device, context| fitted.classifier(device, context))?;
                 let state = State::Fitted(Box::new((fitted, classifier)));
                 return Ok(Self { state, device: device.to_owned() });
@@ -291,7 +290,7 @@ impl Model {
     /// The number of points that the kernel keeps.
     #[getter]
     fn fit_points(&self) -> usize {
-        self.fitted().rfm.labels.len()
+        self.fitted().points().rows()
     }
 
     /// The rows of these points in the fit data, where those are known.
@@ -317,7 +316,7 @@ impl Model {
     #[getter]
     fn kernel(&self) -> PyResult<String> {
         let fitted = self.fitted();
-        let (kernel, rounds) = (fitted.rfm.kernel, fitted.rfm.rounds);
+        let (kernel, rounds) = (fitted.kernel(), fitted.rounds());
         to_json(&serde_json::json!({
             "bandwidth": kernel.bandwidth(), "shape": kernel.shape(), "rounds": rounds,
             "validation_accuracy": fitted.validation.accuracy, "fidelity": fitted.fidelity,
@@ -371,7 +370,7 @@ impl Model {
     /// The symmetric root of the learned metric.
     #[getter]
     fn metric_root<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        arrays::to_array(py, self.fitted().rfm.metric_root.clone())
+        arrays::to_array(py, self.fitted().metric_root().clone())
     }
 }
 

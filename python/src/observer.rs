@@ -81,10 +81,10 @@ fn describe<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyDict>>
             dict.set_item("candidates", candidates)?;
             "confirming"
         }
-        Event::Round(round) => {
-            dict.set_item("round", round.round)?;
-            dict.set_item("accuracy", round.quality.map(|quality| quality.accuracy))?;
-            dict.set_item("seconds", round.seconds)?;
+        Event::Round { round, quality, seconds, .. } => {
+            dict.set_item("round", round)?;
+            dict.set_item("accuracy", quality.map(|quality| quality.accuracy))?;
+            dict.set_item("seconds", seconds)?;
             "round"
         }
         Event::Refitting { points } => {

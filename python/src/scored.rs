@@ -160,8 +160,7 @@ impl Decision {
     /// The numbers of the reference points in support of every label of every set.
     #[getter]
     fn support(&self) -> Option<Vec<Vec<u32>>> {
-        let support = self.prediction.support.as_ref();
-        support.map(|support| support.iter().map(<[u32]>::to_vec).collect())
+        self.prediction.support.clone()
     }
 
     /// The rule by which labels entered the sets, as JSON: the level, the part of it for new labels, the mix, both

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use dance::data::{io, split};
 use dance::device::cpu::agop_flops;
-use dance::device::{AgopForm, Device, DeviceChoice, FitPoints, MachineParts};
+use dance::device::{Device, DeviceChoice, FitPoints, MachineParts};
 use dance::kernel::Kernel;
 use dance::neighbors::Index;
 use dance::numeric::random::Random;
@@ -93,6 +93,7 @@ fn fit(device: &dyn Device, [n, d, c, rounds]: [usize; 4], agop: Option<usize>, 
         held_out: &held_out,
         held_out_labels: &held_out_labels,
         basis: None,
+        several: false,
     };
     let kernel = Kernel::new(1.0, 1.0).unwrap();
     let sample: Option<Vec<usize>> = agop.map(|points| (0..n).step_by(n.div_ceil(points)).collect());
@@ -103,12 +104,11 @@ fn fit(device: &dyn Device, [n, d, c, rounds]: [usize; 4], agop: Option<usize>, 
         // Distances, factor, two solutions for one refinement, its residual, held-out outputs.
         2.0 * n * n * d + n.powi(3) / 3.0 + 4.0 * n * n * c + 2.0 * n * n * c + 2.0 * m * n * (d + c)
     };
-    let forms = [AgopForm::Definition, AgopForm::Folded].map(|form| agop_flops(form, n, s, c, d));
-    let learn = forms[0].min(forms[1]);
+    let learn = agop_flops(n, s, c, d);
     for run in ["warm-up", "fit"] {
         let rounds = if run == "fit" { rounds } else { 1 };
         let begin = Instant::now();
-        let mut session = device.open_fit(given, false, context).unwrap();
+        let mut session = device.open_fit(given, context).unwrap();
         said(&format!("{run}-upload"), begin, 0.0);
         session.begin(None, context).unwrap();
         for round in 0..=rounds {
@@ -119,7 +119,7 @@ fn fit(device: &dyn Device, [n, d, c, rounds]: [usize; 4], agop: Option<usize>, 
             session.keep().unwrap();
             if round < rounds {
                 let step = Instant::now();
-                assert!(session.learn(sample.as_deref(), None, context).unwrap());
+                assert!(session.learn(sample.as_deref(), context).unwrap());
                 said(&format!("{run}-learn"), step, learn);
             }
         }
@@ -142,9 +142,10 @@ fn evaluations(device: &dyn Device, count: usize, [n, d, c, rounds]: [usize; 4],
         held_out: &held_out,
         held_out_labels: &held_out_labels,
         basis: None,
+        several: true,
     };
     let begin = Instant::now();
-    let mut session = device.open_fit(given, true, context).unwrap();
+    let mut session = device.open_fit(given, context).unwrap();
     for evaluation in 0..count {
         let (step, shape) = (Instant::now(), 0.5 + 1.5 * evaluation as f64 / count as f64);
         let kernel = Kernel::new(0.5 + 0.1 * evaluation as f64, shape).unwrap();
@@ -152,7 +153,7 @@ fn evaluations(device: &dyn Device, count: usize, [n, d, c, rounds]: [usize; 4],
         for round in 0..=rounds {
             session.solve(kernel, 1e-3, context).unwrap();
             session.keep().unwrap();
-            if round < rounds && !session.learn(None, None, context).unwrap() {
+            if round < rounds && !session.learn(None, context).unwrap() {
                 break;
             }
         }
@@ -207,10 +208,10 @@ fn search(device: &dyn Device, [count, n, d, k]: [usize; 4], context: &Context<'
         let begin = Instant::now();
         let found = asked.candidates(k, false, context).unwrap();
         said("candidates", begin, operations);
-        let listed: usize = (0..count).map(|query| found.nearest.get(query).len()).sum();
+        let listed: usize = (0..count).map(|query| found.get(query).len()).sum();
         println!("# {:.2} candidates per query", listed as f64 / count as f64);
         let begin = Instant::now();
-        asked.distances(&found.nearest).unwrap();
+        asked.distances(&found).unwrap();
         said("distances", begin, 3.0 * (listed * d) as f64);
         let begin = Instant::now();
         index.search(&queries, k, context).unwrap();

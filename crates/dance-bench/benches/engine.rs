@@ -15,17 +15,17 @@
 
 mod made_up;
 
+use std::sync::Mutex;
 use std::time::Instant;
 
-use dance::data::{Normalize, Normalizer, io, split};
+use dance::data::{Normalize, Normalizer, RawLabels, Table, io, split};
 use dance::device::cpu::agop_flops;
-use dance::device::{AgopForm, Cpu, Device, FitPoints};
+use dance::device::{Cpu, Device, FitPoints};
 use dance::kernel::Kernel;
-use dance::machine::tune::{self, TuneConfig};
-use dance::machine::{Classifier, Part, RfmConfig};
+use dance::machine::TuneConfig;
 use dance::neighbors::squared_distance;
 use dance::numeric::random::Random;
-use dance::{Context, Dataset, Event, Matrix, Observer, Quality, Result};
+use dance::{Config, Context, Dataset, Evaluation, Event, Fitted, Matrix, Observer, Quality, Result};
 use faer::{Accum, Mat, MatMut, MatRef, Par, Side};
 use serde_json::json;
 
@@ -33,6 +33,8 @@ const D: usize = 512;
 const C: usize = 1000;
 /// Accuracy this far below the best ends the loop of a fit, as in the library.
 const COLLAPSE: f64 = 1.1;
+/// The AGOP is averaged over at most so many points, as in the library.
+const AGOP_POINTS: usize = 8000;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
@@ -83,9 +85,9 @@ fn gemm_rate(context: &Context<'_>) -> f64 {
 
 /// Flops of one round: distances, factorisation, solve, AGOP.
 fn round_flops(n: usize, d: usize, c: usize) -> f64 {
-    let agop = [AgopForm::Definition, AgopForm::Folded].map(|form| agop_flops(form, n, n, c, d));
+    let agop = agop_flops(n, n, c, d);
     let (n, d, c) = (n as f64, d as f64, c as f64);
-    n * n * d + n.powi(3) / 3.0 + 2.0 * n * n * c + agop[0].min(agop[1]) // the cheaper form is taken
+    n * n * d + n.powi(3) / 3.0 + 2.0 * n * n * c + agop
 }
 
 /// Seconds of one round (solve, then AGOP) under a learned metric, so that nothing is shared.
@@ -93,10 +95,17 @@ fn time_round(context: &Context<'_>, n: usize) -> Result<(f64, f64)> {
     let (points, labels) = made_up::clusters(n, D, C.min(n / 8), 3);
     let none = Matrix::zeros(0, D);
     let classes = C.min(n / 8);
-    let fit_points =
-        FitPoints { train: &points, labels: &labels, classes, held_out: &none, held_out_labels: &[], basis: None };
+    let fit_points = FitPoints {
+        train: &points,
+        labels: &labels,
+        classes,
+        held_out: &none,
+        held_out_labels: &[],
+        basis: None,
+        several: false,
+    };
     let kernel = Kernel::new(median_distance(&points), 1.0)?;
-    let mut session = Cpu.open_fit(fit_points, false, context)?;
+    let mut session = Cpu.open_fit(fit_points, context)?;
     let mut metric = Matrix::zeros(D, D);
     for at in 0..D {
         metric.row_mut(at)[at] = 1.0 - 0.5 * at as f32 / D as f32;
@@ -105,7 +114,7 @@ fn time_round(context: &Context<'_>, n: usize) -> Result<(f64, f64)> {
     session.begin(Some(&metric), context)?;
     session.solve(kernel, 1e-3, context)?;
     let solved = begin.elapsed().as_secs_f64();
-    session.learn(None, None, context)?;
+    session.learn(None, context)?;
     Ok((solved, begin.elapsed().as_secs_f64() - solved))
 }
 
@@ -114,7 +123,7 @@ fn round(context: &Context<'_>, n: usize) -> Result<()> {
     let gemm = gemm_rate(context);
     let (solve, agop_seconds) = time_round(context, n)?;
     let total = round_flops(n, D, c);
-    let agop_flops = agop_flops(AgopForm::Folded, n, n, c, D);
+    let agop_flops = agop_flops(n, n, c, D);
     let rate = |flops: f64, seconds: f64| flops / seconds / 1e9;
     println!("one round, n = {n}, d = {D}, c = {c}, {} threads", context.threads());
     println!("  matrix product          {gemm:7.1} GFLOP/s");
@@ -172,13 +181,14 @@ impl Observer for Trials {
 fn tuned(context: &Context<'_>, n: usize) -> Result<()> {
     let c = C.min(n / 8);
     let (embeddings, labels) = made_up::clusters(n, D, c, 5);
+    let mut table = Table::new("clusters", embeddings)?;
+    table.labels = Some(RawLabels::Integers(labels.into_iter().map(i64::from).collect()));
+    let data = table.into_dataset()?;
     let context = &context.with_observer(&Trials);
     println!("tuned fit, {n} points (a fifth of them for validation), d = {D}, c = {c}, 25 evaluations");
     for refit in [false, true] {
         let begin = Instant::now();
-        let points = Part { embeddings: embeddings.clone(), labels: labels.clone() };
-        let config = TuneConfig::default().refit(refit);
-        let tuned = tune::fit(&Cpu, points, c, &RfmConfig::default(), &config, context)?;
+        let tuned = Fitted::fit(&Cpu, &data, &config(TuneConfig::default().refit(refit)), context)?;
         println!("  {}", tuned.fidelity);
         println!(
             "  {:.0} s in all, validation accuracy {:.4}, resident at the peak {:.2} GiB",
@@ -200,9 +210,8 @@ fn search(context: &Context<'_>, files: &[&str]) -> Result<()> {
             let data = data.select(&parts[0]);
             let run = |search_points: Option<usize>, patience: Option<usize>| -> Result<(f64, f64, String)> {
                 let begin = Instant::now();
-                let config = TuneConfig::default().seed(seed).search_points(search_points).refit(false);
-                let rfm = RfmConfig::default().patience(patience);
-                let tuned = tune::fit(&Cpu, part(&data), data.classes.len(), &rfm, &config, context)?;
+                let tune = TuneConfig::default().seed(seed).search_points(search_points).refit(false);
+                let tuned = Fitted::fit(&Cpu, &data, &config(tune).patience(patience), context)?;
                 Ok((tuned.validation.accuracy, begin.elapsed().as_secs_f64(), tuned.fidelity))
             };
             let default = run(TuneConfig::default().search_points, None)?;
@@ -232,12 +241,13 @@ fn fit(context: &Context<'_>, file: &str, bandwidth: f64, shape: f64, ridge: f64
         held_out: &held_out.embeddings,
         held_out_labels: &held_out.labels,
         basis: None,
+        several: false,
     };
     let sample = agop_sample(train.len());
     let kernel = Kernel::new(bandwidth, shape)?;
     let run = || -> Result<(f64, Option<Quality>)> {
         let begin = Instant::now();
-        let mut session = Cpu.open_fit(points, false, context)?;
+        let mut session = Cpu.open_fit(points, context)?;
         session.begin(None, context)?;
         let mut best: Option<Quality> = None;
         for round in 0..=rounds {
@@ -247,13 +257,13 @@ fn fit(context: &Context<'_>, file: &str, bandwidth: f64, shape: f64, ridge: f64
                 session.keep()?;
                 best = Some(quality);
             }
-            if round == rounds || collapsed || !session.learn(sample.as_deref(), None, context)? {
+            if round == rounds || collapsed || !session.learn(sample.as_deref(), context)? {
                 break;
             }
         }
         session.choose()?;
         let chosen = session.chosen()?;
-        std::hint::black_box(chosen.metric.as_ref().map(symmetric_root));
+        std::hint::black_box(chosen.0.as_ref().map(symmetric_root));
         Ok((begin.elapsed().as_secs_f64(), best))
     };
     let (first, quality) = run()?;
@@ -266,10 +276,12 @@ fn fit(context: &Context<'_>, file: &str, bandwidth: f64, shape: f64, ridge: f64
 
 /// As many points as the AGOP is averaged over by default; `None` where there are no more.
 fn agop_sample(train: usize) -> Option<Vec<usize>> {
-    let points = RfmConfig::default().agop_points.filter(|&points| points < train)?;
+    if train <= AGOP_POINTS {
+        return None;
+    }
     let mut rows: Vec<usize> = (0..train).collect();
     Random::new(0, 1).shuffle(&mut rows);
-    rows.truncate(points);
+    rows.truncate(AGOP_POINTS);
     rows.sort_unstable();
     Some(rows)
 }
@@ -295,20 +307,20 @@ fn accuracy(context: &Context<'_>, file: &str, seed: u64) -> Result<()> {
     let mut result = json!({"train": rows(&inner[0]), "validation": rows(&inner[1]), "test": parts[2]});
     for refit in [false, true] {
         let begin = Instant::now();
-        let config = TuneConfig::default().seed(seed).refit(refit);
-        let classes = data.classes.len();
-        let tuned = tune::fit(&Cpu, part(&fit), classes, &RfmConfig::default(), &config, context)?;
+        let settings = Settings::default();
+        let config = config(TuneConfig::default().seed(seed).refit(refit));
+        let tuned = Fitted::fit(&Cpu, &fit, &config, &context.with_observer(&settings))?;
         let seconds = begin.elapsed().as_secs_f64();
-        let classifier = Classifier::open(&Cpu, &tuned.rfm, &Normalizer::None, tuned.scale, context)?;
-        let found = classifier.classify(&test.embeddings, context)?.labels;
-        let hits = found.iter().zip(&test.labels).filter(|(found, truth)| found == truth).count();
+        let found = tuned.classifier(&Cpu, context)?.classify(&test.embeddings, context)?.labels;
+        let right = |pair: &(&u32, &u32)| tuned.classes[*pair.0 as usize] == data.classes[*pair.1 as usize];
+        let hits = found.iter().zip(&test.labels).filter(right).count();
         let name = if refit { "refit" } else { "plain" };
         result[name] = json!({
             "accuracy": hits as f64 / test.len() as f64,
             "seconds": seconds,
-            "rounds": tuned.rfm.rounds,
-            "bandwidth": tuned.rfm.kernel.bandwidth() / tuned.unit,
-            "shape": tuned.rfm.kernel.shape(),
+            "rounds": tuned.rounds(),
+            "bandwidth": settings.bandwidth(tuned.validation),
+            "shape": tuned.kernel().shape(),
         });
     }
     println!("{result}");
@@ -321,8 +333,29 @@ fn load(file: &str) -> Result<Dataset> {
     Ok(data)
 }
 
-fn part(data: &Dataset) -> Part {
-    Part { embeddings: data.embeddings.clone(), labels: data.labels.clone() }
+/// The settings of a fit on points that are normalised already.
+fn config(tune: TuneConfig) -> Config {
+    Config::default().normalize(Normalize::None).tune(tune)
+}
+
+/// Keeps the settings that were tried, since a kernel holds its bandwidth in the units of the points alone.
+#[derive(Default)]
+struct Settings(Mutex<Vec<Evaluation>>);
+
+impl Observer for Settings {
+    fn notice(&self, event: &Event) {
+        if let (Event::Evaluated(trial), Ok(mut trials)) = (event, self.0.lock()) {
+            trials.push(*trial);
+        }
+    }
+}
+
+impl Settings {
+    /// The bandwidth of the last trial with this quality, in median distances.
+    fn bandwidth(&self, quality: Quality) -> Option<f64> {
+        let trials = self.0.lock().ok()?;
+        trials.iter().rev().find(|trial| trial.quality == quality).map(|trial| trial.bandwidth)
+    }
 }
 
 /// The median distance among about a thousand of the points.

@@ -11,7 +11,7 @@ use std::time::Instant;
 use dance::conformal::{ConformalConfig, MethodName};
 use dance::data::{RawLabels, Table};
 use dance::device::Cpu;
-use dance::machine::tune::TuneConfig;
+use dance::machine::TuneConfig;
 use dance::{Config, Context, Dance, Fitted, Matrix, PredictOptions};
 
 const DIMENSIONS: usize = 512;

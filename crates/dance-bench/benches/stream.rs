@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use dance::data::{RawLabels, Table, io, split};
 use dance::device::Cpu;
-use dance::machine::tune::TuneConfig;
+use dance::machine::TuneConfig;
 use dance::{Config, Context, Dance, Dataset, Fitted, Matrix, PredictOptions, Result, Rows};
 use pulp::{Simd, WithSimd};
 
@@ -104,8 +104,9 @@ fn measure(model: &Dance, queries: &Matrix, context: &Context<'_>) -> Result<Mea
     }
 
     let (fitted, reference) = (model.fitted(), model.predictor().reference_points());
-    let (root, beta) = (&fitted.rfm.metric_root, &fitted.rfm.beta);
-    let sizes = [root, &fitted.rfm.train, beta, reference].map(|matrix| matrix.as_slice().len());
+    let (root, points, classes) = (fitted.metric_root(), fitted.points(), fitted.classes.len());
+    let [root_size, points_size, reference_size] = [root, points, reference].map(|matrix| matrix.as_slice().len());
+    let sizes = [root_size, points_size, points.rows() * classes, reference_size];
     let buffers = sizes.map(|size| vec![1.0f32; size]);
     let read = |_| {
         for buffer in black_box(&buffers) {
@@ -126,8 +127,8 @@ fn measure(model: &Dance, queries: &Matrix, context: &Context<'_>) -> Result<Mea
     });
     Ok(Measured {
         dimensions: root.rows(),
-        centers: beta.rows(),
-        classes: beta.cols(),
+        centers: points.rows(),
+        classes,
         reference: reference.rows(),
         queries: all.len(),
         sizes,

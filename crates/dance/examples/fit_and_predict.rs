@@ -5,7 +5,7 @@
 use dance::data::{io, split};
 use dance::device::Cpu;
 use dance::evaluation::metrics::Metrics;
-use dance::machine::tune::TuneConfig;
+use dance::machine::TuneConfig;
 use dance::numeric::random::Random;
 use dance::{Config, Context, Fitted, PredictOptions};
 

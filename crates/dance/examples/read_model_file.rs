@@ -7,7 +7,7 @@
 use dance::conformal::{ConformalConfig, MethodName};
 use dance::data::{RawLabels, Table};
 use dance::device::Cpu;
-use dance::machine::tune::TuneConfig;
+use dance::machine::TuneConfig;
 use dance::numeric::random::Random;
 use dance::{Config, Context, Dance, Dataset, Fitted, Matrix};
 use safetensors::SafeTensors;
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     println!("Loaded:");
     let model = Dance::load(&Cpu, &path, &context)?;
-    let kernel = model.fitted().rfm.kernel;
+    let kernel = model.fitted().kernel();
     println!("  classes    {}", model.classes().join(", "));
     println!("  guarantee  {}", model.guarantee());
     println!("  kernel     bandwidth {:.3}, shape {:.3}", kernel.bandwidth(), kernel.shape());

@@ -9,7 +9,7 @@ use dance::conformal::{Calibration, ConformalConfig, MethodName};
 use dance::data::{RawLabels, Table};
 use dance::device::Cpu;
 use dance::evaluation::metrics::Metrics;
-use dance::machine::tune::TuneConfig;
+use dance::machine::TuneConfig;
 use dance::numeric::random::Random;
 use dance::{Config, Context, Dance, Dataset, Fitted, Matrix, PredictOptions, Result, Sampling};
 

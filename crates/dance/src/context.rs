@@ -1,4 +1,4 @@
-//! Worker threads, progress reports and interruption of a job.
+//! Worker threads, events and interruption of a job.
 //!
 //! Every call that takes time gets a [`Context`]. The library does parallel work only on the threads of the context and
 //! on the thread that called it. It prints nothing: an [`Observer`] receives its events.
@@ -25,45 +25,37 @@
 use std::sync::Arc;
 
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::event::Event;
 
 /// The largest number of worker threads. A larger request is probably a typing error and is reduced to this number.
 const MOST_THREADS: usize = 256;
 
-/// A receiver of a job's events. Both methods are called on the thread that called the library.
+/// A receiver of a job's events. The library calls its methods on the thread that called the library.
 pub trait Observer: Sync {
     /// Receives an event.
     fn notice(&self, _event: &Event) {}
 
-    /// Returns whether the job should stop; it then fails with [`Error::Interrupted`]. The library calls this method
-    /// between steps, at least once every few thousand queries.
+    /// Returns whether the job should stop; it then fails with [`Error::Interrupted`]. The library asks between steps,
+    /// at least once every few thousand queries.
     fn interrupted(&self) -> bool {
         false
     }
 }
 
-/// An observer that ignores every event.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
+/// The observer of a context without one: it ignores every event and never stops the job.
+struct Nobody;
 
-impl Observer for Silent {}
-
-/// An observer that ignores every event but can still interrupt the job.
-pub struct Quiet<'a>(pub &'a dyn Observer);
-
-impl Observer for Quiet<'_> {
-    fn interrupted(&self) -> bool {
-        self.0.interrupted()
-    }
-}
+impl Observer for Nobody {}
 
 /// The worker threads and the observer of a job.
 #[derive(Clone)]
 pub struct Context<'a> {
     pool: Arc<rayon::ThreadPool>,
     observer: &'a dyn Observer,
+    /// `true` if the observer can stop the job but receives no events.
+    quiet: bool,
 }
 
 impl std::fmt::Debug for Context<'_> {
@@ -81,14 +73,25 @@ impl Context<'static> {
             .thread_name(|index| format!("dance-{index}"))
             .build()
             .map_err(|error| Error::Data(format!("could not start {threads} threads: {error}")))?;
-        Ok(Self { pool: Arc::new(pool), observer: &Silent })
+        Ok(Self { pool: Arc::new(pool), observer: &Nobody, quiet: false })
     }
 }
 
 impl Context<'_> {
     /// Returns a context with the same threads and another observer.
     pub fn with_observer<'b>(&self, observer: &'b dyn Observer) -> Context<'b> {
-        Context { pool: Arc::clone(&self.pool), observer }
+        Context { pool: Arc::clone(&self.pool), observer, quiet: false }
+    }
+
+    /// Returns a context with the same threads and no observer: its jobs send no events and cannot be stopped.
+    pub fn silent(&self) -> Context<'static> {
+        Context { pool: Arc::clone(&self.pool), observer: &Nobody, quiet: false }
+    }
+
+    /// Returns a context with the same threads and observer, whose jobs send no events. The observer can still stop
+    /// them.
+    pub fn quiet(&self) -> Self {
+        Self { quiet: true, ..self.clone() }
     }
 
     /// Returns the number of worker threads.
@@ -101,8 +104,8 @@ impl Context<'_> {
         self.pool.install(work)
     }
 
-    /// Returns `work(i)` for every i below `count`, computed in parallel. A single call of `work` runs on the calling
-    /// thread, since waking a worker takes longer than one query.
+    /// Returns `work(i)` for every i below `count`, in the order of i and computed in parallel. With a `count` of 1,
+    /// `work` runs on the calling thread, since waking a worker thread takes longer than answering one query.
     pub fn map<T: Send>(&self, count: usize, work: impl Fn(usize) -> T + Sync + Send) -> Vec<T> {
         if count <= 1 {
             return (0..count).map(work).collect();
@@ -110,7 +113,8 @@ impl Context<'_> {
         self.run(|| (0..count).into_par_iter().with_max_len(1).map(work).collect())
     }
 
-    /// Calls `work(i, chunk)` on the i-th chunk of `length` values for every i, in parallel like [`map`](Self::map).
+    /// Cuts `values` into chunks of `length` values, the last one shorter. Calls `work(i, chunk)` for the i-th chunk,
+    /// in parallel.
     pub(crate) fn each_part<T: Send>(
         &self,
         values: &mut [T],
@@ -125,24 +129,134 @@ impl Context<'_> {
         });
     }
 
-    /// Fails with [`Error::Interrupted`] if the observer wants to stop. Must not be called inside [`run`](Self::run),
-    /// since the observer may run only on the thread that called the library.
+    /// Fails with [`Error::Interrupted`] if the observer wants to stop the job. Must not be called inside
+    /// [`run`](Self::run), since the observer may run only on the thread that called the library.
     pub fn check(&self) -> Result<()> {
         if self.observer.interrupted() { Err(Error::Interrupted) } else { Ok(()) }
     }
 
-    /// Returns the observer.
-    pub fn observer(&self) -> &dyn Observer {
-        self.observer
-    }
-
-    /// Sends an event to the observer.
+    /// Sends an event to the observer, unless the context is [quiet](Self::quiet).
     pub fn notice(&self, event: &Event) {
-        self.observer.notice(event);
+        if !self.quiet {
+            self.observer.notice(event);
+        }
     }
 
     /// Sends a warning to the observer; the job continues.
     pub fn warn(&self, warning: impl Into<String>) {
         self.notice(&Event::Warning(warning.into()));
     }
+}
+
+/// A step of a job.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A fit begins.
+    Memory {
+        /// The largest number of bytes that the fit will have allocated at a time.
+        bytes: u64,
+    },
+    /// A search for kernel settings begins.
+    SearchBegins {
+        /// The number of settings to try.
+        evaluations: usize,
+        /// The number of training points on which each setting is tried.
+        points: usize,
+        /// The number of all training points.
+        of: usize,
+    },
+    /// The search has fitted and evaluated one setting of the kernel.
+    Evaluated(Evaluation),
+    /// The best settings of a search that used a sample are evaluated again, on all training points.
+    Confirming {
+        /// The number of settings that are evaluated again.
+        candidates: usize,
+    },
+    /// One iteration of the RFM (recursive feature machine) ended: a kernel ridge regression and, except in the last
+    /// iteration, the metric that is learned from it.
+    Round {
+        /// The number of the iteration. Iteration 0 uses the identity metric.
+        round: usize,
+        /// The quality on the validation points; `None` without such points.
+        quality: Option<Quality>,
+        /// The ridge parameter that was used. It is larger than the setting if the kernel matrix was not positive
+        /// definite.
+        ridge: f64,
+        /// The relative residual `‖Y - (K + λI)β‖ / ‖Y‖` on a sample of rows, with the kernel matrix K, the ridge
+        /// parameter λ, the one-hot labels Y and the solution β.
+        residual: f64,
+        /// The number of steps of iterative refinement that the regression took.
+        refinements: usize,
+        /// The wall-clock time of the iteration in seconds.
+        seconds: f64,
+    },
+    /// The fit with the best setting begins, on training and validation points together.
+    Refitting {
+        /// The number of training and validation points.
+        points: usize,
+    },
+    /// Some queries were answered, or the neighbors of some calibration points were found.
+    Answered {
+        /// The number of queries or calibration points done so far.
+        done: usize,
+        /// The number of all queries or calibration points.
+        of: usize,
+    },
+    /// Some pictures or texts are embedded.
+    Embedded {
+        /// The number of pictures or texts done so far.
+        done: usize,
+        /// The number of all pictures or texts.
+        of: usize,
+    },
+    /// A file is being downloaded.
+    Fetching {
+        /// The file's name.
+        file: String,
+        /// The number of bytes received so far.
+        done: u64,
+        /// The size of the file in bytes, if known.
+        of: Option<u64>,
+    },
+    /// A warning for the user; the job continues.
+    Warning(String),
+}
+
+/// The accuracy and squared loss of a classifier's outputs. Of two qualities the one with the higher accuracy is
+/// better, and at equal accuracy the one with the lower loss.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Quality {
+    /// The share of points whose label has the largest output.
+    pub accuracy: f64,
+    /// The mean over the points of `‖f - y‖²`, with the outputs f and the one-hot label y of a point.
+    pub loss: f64,
+}
+
+impl Quality {
+    /// The quality of a failed fit, worse than that of any fit that succeeds.
+    pub const WORST: Self = Self { accuracy: 0.0, loss: f64::INFINITY };
+
+    /// Returns whether this quality is better than `other`.
+    pub fn beats(&self, other: &Self) -> bool {
+        self.accuracy > other.accuracy || (self.accuracy == other.accuracy && self.loss < other.loss)
+    }
+}
+
+/// One setting of the kernel that the search has tried, with its result.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// The bandwidth in units of the median distance between points.
+    pub bandwidth: f64,
+    /// The kernel's shape ξ (see [`kernel`](crate::kernel)).
+    pub shape: f64,
+    /// The number of training points.
+    pub points: usize,
+    /// The number of times that the metric was learned before the best iteration; 0 is the identity metric.
+    pub rounds: usize,
+    /// The quality on the validation points in the best iteration; [`Quality::WORST`] if the fit failed.
+    #[serde(rename = "score")] // the name in result files
+    pub quality: Quality,
+    /// The wall-clock time of the evaluation in seconds.
+    pub seconds: f64,
 }

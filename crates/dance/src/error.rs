@@ -1,4 +1,4 @@
-//! The error type of the library. Every variant carries the problem, its place and a remedy.
+//! The error type of the library. Every error says what is wrong, where, and what to do.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub enum Error {
     /// The operating system refused a file operation.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The operating system's error.
         source: std::io::Error,
@@ -21,7 +21,7 @@ pub enum Error {
     /// A file cannot be written.
     #[error("{}: cannot be written: {source}", path.display())]
     Write {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The operating system's error.
         source: std::io::Error,
@@ -29,7 +29,7 @@ pub enum Error {
     /// A file has another format than its name says, is truncated, or holds a type that cannot be read.
     #[error("{}: {}", path.display(), shortened(problem))]
     Format {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The problem and its remedy.
         problem: String,
@@ -37,34 +37,34 @@ pub enum Error {
     /// A file lacks an array, tensor or column that is needed.
     #[error("{}: has no `{}`; it holds {}. {help}", path.display(), shortened(key), list(found))]
     MissingKey {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The missing name.
+        /// The name of the missing array, tensor or column.
         key: String,
-        /// The names that the file has.
+        /// The names of the arrays, tensors or columns that the file has.
         found: Vec<String>,
         /// The remedy.
         help: &'static str,
     },
-    /// A number that is not finite.
+    /// A number of the input is not finite.
     #[error(
         "{origin}: row {row}, column {column} is {value}; every number must be finite. Remove the row or mend the \
          encoder's output"
     )]
     NotFinite {
-        /// The file or array.
+        /// The file or array in which the problem was found.
         origin: String,
-        /// 0-based row.
+        /// The row, counted from 0.
         row: usize,
-        /// 0-based column.
+        /// The column, counted from 0.
         column: usize,
-        /// The offending value.
+        /// The number that is not finite.
         value: f32,
     },
     /// Two sizes that must agree differ.
     #[error("{}: expected {expected}, found {found}", shortened(what))]
     Shape {
-        /// The quantity whose size is wrong.
+        /// The array or quantity whose size is wrong.
         what: String,
         /// The required size.
         expected: String,
@@ -74,26 +74,26 @@ pub enum Error {
     /// A label that cannot be used.
     #[error("{origin}: label at row {row}: {}", shortened(problem))]
     Label {
-        /// The file or array.
+        /// The file or array in which the problem was found.
         origin: String,
-        /// 0-based row.
+        /// The row, counted from 0.
         row: usize,
         /// The problem and its remedy.
         problem: String,
     },
-    /// Embeddings come from another encoder than the earlier ones.
+    /// Embeddings were made by another encoder than the embeddings that they are used with.
     #[error("{origin}: made by {found}, where {expected} is needed. {hint}")]
     Encoder {
-        /// The file or array.
+        /// The file or array in which the problem was found.
         origin: String,
-        /// The encoder of the earlier embeddings.
+        /// The encoder that is needed.
         expected: String,
-        /// The encoder of these embeddings.
+        /// The encoder that made the embeddings.
         found: String,
         /// The remedy.
         hint: &'static str,
     },
-    /// The data are unfit for the job: one class, too few points, all points equal, and the like.
+    /// The data cannot be used, for example because all points are equal or have one class.
     #[error("{}", shortened(_0))]
     Data(String),
     /// A setting is outside its range.
@@ -101,7 +101,7 @@ pub enum Error {
     Config {
         /// The setting's name.
         name: &'static str,
-        /// The value given.
+        /// The value of the setting.
         value: String,
         /// The values that are allowed.
         expected: &'static str,
@@ -111,7 +111,7 @@ pub enum Error {
     Conflict {
         /// The setting to drop.
         setting: &'static str,
-        /// Its value.
+        /// The value of the setting to drop.
         value: String,
         /// The setting that it contradicts.
         other: &'static str,
@@ -128,14 +128,14 @@ pub enum Error {
     Memory {
         /// The name of the job.
         what: String,
-        /// The number of bytes that the job would allocate at its peak.
+        /// The largest number of bytes that the job would have allocated at a time.
         needed: u64,
         /// The number of bytes that the job may use, or that are free.
         limit: u64,
         /// The remedy.
         hint: String,
     },
-    /// The kernel matrix has no Cholesky factor, even with a larger ridge.
+    /// The kernel matrix has no Cholesky factor, even with a larger ridge parameter.
     #[error(
         "the kernel matrix of {n} points is not positive definite in 32-bit arithmetic, not even with ridge \
          {ridge:.1e}; use a smaller bandwidth ({bandwidth:.3} now) or a larger ridge"
@@ -143,9 +143,9 @@ pub enum Error {
     NotPositiveDefinite {
         /// The number of training points.
         n: usize,
-        /// The largest ridge tried.
+        /// The largest ridge parameter that was tried.
         ridge: f64,
-        /// The bandwidth.
+        /// The bandwidth of the kernel.
         bandwidth: f64,
     },
     /// A device cannot be used, or failed during a job.
@@ -162,23 +162,23 @@ pub enum Error {
 }
 
 impl Error {
-    /// Wraps a failed operation on a file.
+    /// Returns the error of a failed operation on the file `path`.
     pub fn io(path: &Path, source: std::io::Error) -> Self {
         Self::Io { path: path.to_owned(), source }
     }
 
-    /// Reports a file whose contents are wrong.
+    /// Returns the error of a file whose contents are wrong.
     pub fn format(path: &Path, problem: impl Into<String>) -> Self {
         Self::Format { path: path.to_owned(), problem: problem.into() }
     }
 
-    /// Reports a setting outside its range.
+    /// Returns the error of a setting outside its range. `expected` states the range.
     pub fn config(name: &'static str, value: impl std::fmt::Display, expected: &'static str) -> Self {
         Self::Config { name, value: value.to_string(), expected }
     }
 }
 
-/// Returns the text, or its start and end if it has over 1,000 bytes: a file may hold a name of any length.
+/// Shortens a text of more than 1,000 bytes to its start and its end, since a file may hold a name of any length.
 pub fn shortened(text: &str) -> Cow<'_, str> {
     const LONGEST: usize = 1000;
     const BEGIN: usize = 600;
@@ -204,7 +204,7 @@ fn list(names: &[String]) -> String {
     text
 }
 
-/// Formats a number of bytes in the largest fitting unit: `1.5 GiB`.
+/// Formats a number of bytes in the largest unit in which it is at least 1, such as `1.5 GiB`.
 pub fn human_bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;
@@ -220,7 +220,7 @@ pub fn human_bytes(bytes: u64) -> String {
 mod tests {
     use super::*;
 
-    /// However long a name is, messages stay short, keep their start and end, and are cut between characters.
+    /// Messages with long names stay short, keep their start and end, and are cut between characters.
     #[test]
     fn messages_have_a_longest_length() {
         let long = "ä".repeat(5_000_000);

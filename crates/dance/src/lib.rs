@@ -37,7 +37,6 @@
 // Basic modules that all others may use. They use none of the modules below.
 mod context;
 mod error;
-mod event;
 pub mod kernel;
 pub mod method;
 mod setters;
@@ -56,9 +55,8 @@ pub mod posterior;
 pub mod scores;
 pub mod stream;
 
-pub use context::{Context, Observer, Quiet, Silent};
+pub use context::{Context, Evaluation, Event, Observer, Quality};
 pub use data::{Dataset, Table};
 pub use error::{Error, Result, human_bytes, shortened};
-pub use event::{Evaluation, Event, Quality, RidgeReport, Round};
 pub use model::{Config, Dance, Fitted, PredictOptions, Prediction, Sampling, Scored};
 pub use numeric::{Matrix, Rows};

@@ -1,5 +1,5 @@
-//! A macro for builder methods: `RfmConfig::default().rounds(3).seed(7)`. A struct of settings with such methods can
-//! gain a field without breaking its callers.
+//! A macro for builder methods of a struct of settings: `TuneConfig::default().evaluations(3).seed(7)`. The struct can
+//! then gain a field without breaking its callers.
 
 macro_rules! setters {
     ($settings:ident { $($field:ident: $type:ty),* $(,)? }) => {

@@ -2,10 +2,10 @@
 //! small files.
 //!
 //! A file is written under a random temporary name in its folder, flushed to the disk and renamed; then the folder is
-//! flushed. A reader of the final name gets the old file or the new one, even when two programs write it at once. An
-//! existing file keeps its mode, a symbolic link is followed, and a read-only file is refused. A killed program leaves
-//! a temporary file behind. The next writer of the same file removes it: only a running writer holds the lock of its
-//! temporary file.
+//! flushed. A reader of the file's own name gets the old file or the new one, even when two programs write it at once.
+//! An existing file keeps its mode, a symbolic link is followed, and a read-only file is refused. If a program is
+//! killed, its temporary file stays. The next writer of the same file removes it, since only a running writer holds the
+//! lock of its temporary file.
 //!
 //! ```
 //! use std::io::Write;
@@ -29,28 +29,28 @@ use tempfile::TempPath;
 
 use crate::error::{Error, Result, human_bytes};
 
-/// Temporary files to remove when the program is interrupted.
+/// The paths of the temporary files that are being written, to be removed when the program is interrupted.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A file being written. Dropped without [`commit`](Self::commit), it leaves nothing behind.
+/// A file that is being written. If it is dropped before [`commit`](Self::commit), nothing is left on the disk.
 #[derive(Debug)]
 pub struct WholeFile {
     /// The open file and its temporary path, which is removed on drop; `None` after the commit.
     out: Option<(BufWriter<File>, TempPath)>,
     temporary: PathBuf,
-    /// The final path, after symbolic links are followed.
+    /// The path of the finished file, with symbolic links followed.
     place: PathBuf,
     /// The path as the user wrote it.
     path: PathBuf,
 }
 
 impl WholeFile {
-    /// Checks that `path` can be written, and writes nothing.
+    /// Returns an error if the file `path` cannot be written. Writes nothing.
     pub fn check(path: impl AsRef<Path>) -> Result<()> {
         Self::create(path).map(drop)
     }
 
-    /// Begins to write the file `path`.
+    /// Begins to write the file `path`, under a temporary name.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let refuse = |problem: &str| Err(Error::format(path, problem));
@@ -118,7 +118,7 @@ impl WholeFile {
         })
     }
 
-    /// Adds the file's path to an I/O error, for the methods of the trait `Write`.
+    /// Returns an I/O error with the file's path in its message.
     fn named(&self, error: io::Error) -> io::Error {
         io::Error::new(error.kind(), cannot_write(&self.path, error))
     }
@@ -132,8 +132,8 @@ fn cannot_write(path: &Path, source: io::Error) -> Error {
     Error::Write { path: path.to_owned(), source }
 }
 
-/// Reads a regular file of at most `longest` bytes. Returns an error for a longer file, and for a pipe, which may
-/// block.
+/// Reads a regular file of at most `longest` bytes. Returns [`Error::Format`] for a longer file, and for a pipe, on
+/// which reading may block.
 pub fn read(path: impl AsRef<Path>, longest: u64) -> Result<Vec<u8>> {
     let path = path.as_ref();
     let cannot_read = |error| Error::io(path, error);
@@ -161,8 +161,8 @@ pub fn read(path: impl AsRef<Path>, longest: u64) -> Result<Vec<u8>> {
 
 const SUFFIX: &str = ".tmp";
 
-/// Removes every unfinished file and runs `last`. No file can be committed meanwhile, nor later if `last` ends the
-/// program. For handlers of interruptions.
+/// Removes every unfinished file, then runs `last`, for handlers of interruptions. No file can be committed while
+/// `last` runs, so none is if `last` ends the program.
 pub fn abandon_all<T>(last: impl FnOnce() -> T) -> T {
     let mut unfinished = lock();
     for path in unfinished.drain(..) {
@@ -201,7 +201,7 @@ fn create_new(path: &Path, mode: Option<&Permissions>) -> io::Result<File> {
     if path.exists() { Ok(file) } else { Err(ErrorKind::AlreadyExists.into()) }
 }
 
-/// Flushes the folder, so that the new name survives a power failure. Only Unix can open a folder.
+/// Flushes the folder to the disk, so that a new name in it survives a power failure. Only Unix can open a folder.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }

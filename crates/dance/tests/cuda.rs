@@ -4,18 +4,24 @@
 #![cfg(feature = "cuda")]
 #![allow(clippy::unwrap_used)] // tests may; clippy's own exemption misses helper functions
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use dance::conformal::MethodName;
 use dance::data::{io, split};
-use dance::device::{Cpu, Cuda, Device, FitPoints, FitSize, IdLists, MachineParts};
+use dance::device::{Candidates, Cpu, Device, DeviceChoice, FitPoints, MachineParts};
 use dance::kernel::Kernel;
 use dance::neighbors::{Index, squared_distance};
 use dance::numeric::random::Random;
 use dance::{Config, Context, Dance, Error, Fitted, Matrix, PredictOptions};
 
 static CONTEXT: LazyLock<Context<'static>> = LazyLock::new(|| Context::new(0).unwrap());
-static CUDA: LazyLock<Option<Cuda>> = LazyLock::new(|| Cuda::open(0).map_err(|why| println!("skipped: {why}")).ok());
+static CUDA: LazyLock<Option<Arc<dyn Device>>> = LazyLock::new(|| match DeviceChoice::Cuda(0).open() {
+    Ok((cuda, _)) => Some(cuda),
+    Err(why) => {
+        println!("skipped: {why}");
+        None
+    }
+});
 
 fn points(rows: usize, cols: usize, seed: u64) -> Matrix {
     let mut random = Random::new(seed, 5);
@@ -29,7 +35,7 @@ fn bits(matrix: &Matrix) -> Vec<u32> {
 
 #[test]
 fn a_classifier_gives_the_bits_of_the_cpu() {
-    let Some(cuda) = &*CUDA else { return };
+    let Some(cuda) = CUDA.as_deref() else { return };
     for (n, d, c, shape) in [(1, 1, 2, 1.0), (130, 7, 3, 0.5), (700, 129, 140, 0.8), (2111, 300, 20, 2.0)] {
         let train = points(n, d, 1);
         let mut random = Random::new(3, 3);
@@ -52,7 +58,7 @@ fn a_classifier_gives_the_bits_of_the_cpu() {
 
 #[test]
 fn neighbors_are_those_of_the_cpu() {
-    let Some(cuda) = &*CUDA else { return };
+    let Some(cuda) = CUDA.as_deref() else { return };
     for (n, d, k) in [(1, 3, 5), (90, 2, 7), (3000, 65, 100), (5000, 512, 30)] {
         let mut all = points(n, d, 8);
         all.append(&all.select(&(0..n.min(40)).collect::<Vec<_>>())).unwrap(); // ties
@@ -84,11 +90,11 @@ fn neighbors_are_those_of_the_cpu() {
 /// The device's own distances, bit for bit, whatever is left over beside whole groups of 32 dimensions.
 #[test]
 fn distances_have_the_bits_of_the_host() {
-    let Some(cuda) = &*CUDA else { return };
+    let Some(cuda) = CUDA.as_deref() else { return };
     for d in [1, 31, 32, 33, 65, 512, 515] {
         let (all, queries) = (points(700, d, 6), points(90, d, 7));
         let handle = cuda.open_index(&all, &CONTEXT).unwrap();
-        let mut lists = IdLists::default();
+        let mut lists = Candidates::default();
         let mut random = Random::new(d as u64, 8);
         for query in 0..90 {
             lists.push((0..query * 2).map(|_| random.below(700) as u32)); // the first is empty
@@ -103,7 +109,7 @@ fn distances_have_the_bits_of_the_host() {
 
 #[test]
 fn inner_products_agree() {
-    let Some(cuda) = &*CUDA else { return };
+    let Some(cuda) = CUDA.as_deref() else { return };
     let (left, right) = (points(70, 33, 1), points(20, 33, 2));
     let [host, device] =
         [&Cpu as &dyn Device, cuda].map(|device| device.inner_products(&left, &right, &CONTEXT).unwrap());
@@ -114,24 +120,30 @@ fn inner_products_agree() {
 
 #[test]
 fn a_fit_beyond_the_memory_is_refused_before_anything_is_allocated() {
-    let Some(cuda) = &*CUDA else { return };
+    let Some(cuda) = CUDA.as_deref() else { return };
     let free = cuda.free_bytes().unwrap();
     // One dimension, so that the points are small where n×n is not.
     let n = ((free as f64 / 4.0).sqrt() * 1.05) as usize;
     let (train, none) = (points(n, 1, 1), Matrix::zeros(0, 1));
     let labels: Vec<u32> = (0..n as u32).map(|row| row % 2).collect();
-    let points =
-        FitPoints { train: &train, labels: &labels, classes: 2, held_out: &none, held_out_labels: &[], basis: None };
-    let size = FitSize { train: n, held_out: 0, dimensions: 1, classes: 2, several: false };
-    assert!(cuda.fit_bytes(size) > free);
-    let Err(Error::Device { problem, .. }) = cuda.open_fit(points, false, &CONTEXT) else { panic!("it was opened") };
+    let points = FitPoints {
+        train: &train,
+        labels: &labels,
+        classes: 2,
+        held_out: &none,
+        held_out_labels: &[],
+        basis: None,
+        several: false,
+    };
+    assert!(cuda.fit_bytes(points, n, 0) > free);
+    let Err(Error::Device { problem, .. }) = cuda.open_fit(points, &CONTEXT) else { panic!("it was opened") };
     assert!(problem.contains("is free: fit on fewer points (about "), "{problem}");
 }
 
 /// On real embeddings: accuracy of fits within 0.2 points, and the sets of one model file row for row.
 #[test]
 fn real_embeddings_get_the_same_sets() {
-    let Some(cuda) = &*CUDA else { return };
+    let Some(cuda) = CUDA.as_deref() else { return };
     let Some(folder) = std::env::var_os("DANCE_DATA") else {
         return println!("skipped: DANCE_DATA names no folder of embeddings");
     };

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use cudarc::driver::{CudaContext, CudaSlice, LaunchConfig};
 use dance::data::{Dataset, RawLabels, Table};
-use dance::device::{Cpu, Cuda};
+use dance::device::{Cpu, DeviceChoice};
 use dance::neighbors::Index;
 use dance::numeric::random::Random;
 use dance::{Config, Context, Dance, Event, Fitted, Matrix, Observer, PredictOptions};
@@ -50,8 +50,8 @@ impl Observer for Greedy<'_> {
 
 #[test]
 fn a_device_that_fails_gives_errors() {
-    let cuda = match Cuda::open(0) {
-        Ok(cuda) => cuda,
+    let cuda = match DeviceChoice::Cuda(0).open() {
+        Ok((cuda, _)) => cuda,
         Err(why) => return println!("skipped: {why}"),
     };
     let context = Context::new(0).unwrap();
@@ -61,13 +61,13 @@ fn a_device_that_fails_gives_errors() {
 
     // No memory left in the middle of a fit: an error that says so, and the next fit finds the memory back.
     let greedy = Greedy { device: &device, taken: Mutex::default() };
-    let failed = Fitted::fit(&cuda, &fit, &config, &context.with_observer(&greedy)).err().unwrap().to_string();
+    let failed = Fitted::fit(&*cuda, &fit, &config, &context.with_observer(&greedy)).err().unwrap().to_string();
     assert!(failed.contains("memory"), "{failed}");
     greedy.taken.lock().unwrap().clear();
-    let fitted = Fitted::fit(&cuda, &fit, &config, &context).unwrap();
-    let model = fitted.calibrate(&cuda, &calibration, &context).unwrap();
+    let fitted = Fitted::fit(&*cuda, &fit, &config, &context).unwrap();
+    let model = fitted.calibrate(&*cuda, &calibration, &context).unwrap();
     let bytes = model.to_bytes().unwrap();
-    let index = Index::open(&cuda, fit.embeddings.clone(), &context).unwrap();
+    let index = Index::open(&*cuda, fit.embeddings.clone(), &context).unwrap();
     let options = PredictOptions::default();
     let before = model.score(&test.embeddings, options, &context).unwrap();
 
@@ -85,8 +85,8 @@ fn a_device_that_fails_gives_errors() {
         let lost = [
             index.search(&test.embeddings, 5, &context).err().map(|error| error.to_string()),
             model.score(&test.embeddings, options, &context).err().map(|error| error.to_string()),
-            Fitted::fit(&cuda, &fit, &config, &context).err().map(|error| error.to_string()),
-            Dance::from_bytes(&cuda, &bytes, "test", &context).err().map(|error| error.to_string()),
+            Fitted::fit(&*cuda, &fit, &config, &context).err().map(|error| error.to_string()),
+            Dance::from_bytes(&*cuda, &bytes, "test", &context).err().map(|error| error.to_string()),
         ];
         for error in &lost {
             let error = error.as_ref().unwrap_or_else(|| panic!("attempt {attempt}: an answer: {lost:?}"));

@@ -18,7 +18,7 @@ use dance::PredictOptions;
 use dance::conformal::{Calibration, ConformalConfig, Mix};
 use dance::device::Device;
 use dance::evaluation::metrics::Metrics;
-use dance::{Context, Error, Fitted, Result, Silent};
+use dance::{Context, Error, Fitted, Result};
 
 const NEIGHBORS: [usize; 4] = [15, 25, 50, 100];
 
@@ -85,7 +85,7 @@ pub(crate) fn run(
     context: &Context<'_>,
 ) -> Result<Vec<AblationPoint>> {
     // The main run has reported its events already.
-    let context = &context.with_observer(&Silent);
+    let context = &context.silent();
     let base = fitted.config.conformal;
     let mut points = Vec::new();
     for &ablation in ablations {

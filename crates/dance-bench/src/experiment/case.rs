@@ -49,7 +49,7 @@ pub(crate) fn run(
     };
     let [fit, calibration, test] = [0, 1, 2].map(|part| data.select(&rows[part]));
     // Warnings are kept with the results.
-    let tap = Tap::new(context.observer());
+    let tap = Tap::new(context);
     let context = &context.with_observer(&tap);
     tap.check_classes(data, &fit, &calibration, &test);
     for &alpha in plan.alphas.iter().filter(|&&alpha| alpha < smallest_alpha(calibration.len())) {
@@ -151,20 +151,20 @@ pub(crate) fn timed<T>(total: &mut f64, work: impl FnOnce() -> Result<T>) -> Res
 impl Runner<'_> {
     /// Projects the calibration points into the plane.
     fn picture(&self, fitted: &Fitted, classes: &[String]) -> Option<Picture> {
-        let kernel = fitted.rfm.kernel;
+        let kernel = fitted.kernel();
         Picture::new(&self.calibration_points, self.index.points(), self.calibration_labels(), classes, kernel)
     }
 }
 
 /// An observer that passes events on and keeps the trace and the warnings.
 struct Tap<'a> {
-    inner: &'a dyn Observer,
+    inner: &'a Context<'a>,
     trace: Mutex<Vec<Evaluation>>,
     warnings: Mutex<Vec<String>>,
 }
 
 impl<'a> Tap<'a> {
-    fn new(inner: &'a dyn Observer) -> Self {
+    fn new(inner: &'a Context<'a>) -> Self {
         Self { inner, trace: Mutex::default(), warnings: Mutex::default() }
     }
 
@@ -213,7 +213,7 @@ impl Observer for Tap<'_> {
     }
 
     fn interrupted(&self) -> bool {
-        self.inner.interrupted()
+        self.inner.check().is_err()
     }
 }
 

@@ -89,10 +89,6 @@ impl Plan {
 
     /// Returns the settings of one case, with its seed everywhere.
     pub(crate) fn config_for(&self, seed: u64) -> Config {
-        let mut config = self.config.clone();
-        config.tune.seed = seed;
-        config.rfm.seed = seed;
-        config.conformal.seed = seed;
-        config
+        self.config.clone().seed(seed)
     }
 }

@@ -31,7 +31,7 @@ fn blobs(n: usize, classes: usize, seed: u64, prototypes: bool) -> Dataset {
 fn plan() -> Plan {
     let mut plan = Plan { seeds: 2, methods: Method::all(), ablations: Ablation::ALL.to_vec(), ..Plan::default() };
     plan.config.tune.evaluations = 2;
-    plan.config.rfm.rounds = 1;
+    plan.config = plan.config.rounds(1);
     plan
 }
 

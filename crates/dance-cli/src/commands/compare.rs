@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Args;
 use dance::conformal::{ByClass, Calibration, ConformalConfig, MethodName, Mix};
 use dance::data::split;
-use dance::{Dance, Dataset, Error, Quiet, Sampling};
+use dance::{Dance, Dataset, Error, Sampling};
 use dance_page::table::Table;
 use dance_page::terminal;
 use dance_page::text::paragraph;
@@ -106,11 +106,10 @@ impl Compare {
         let halves = split::uniform(data.len(), &[0.5, 0.5], shared.seed).with_context(in_data)?;
         let [calibration, evaluation] = [0, 1].map(|half| data.select(&halves[half]));
         // Warnings about the points would be the same for every candidate, so only the first one prints them.
-        let quiet = Quiet(&progress);
         let mut measured = Vec::new();
         for (number, candidate) in CANDIDATES.iter().enumerate() {
             progress.begin(candidate.options);
-            let context = if number == 0 { context.clone() } else { context.with_observer(&quiet) };
+            let context = if number == 0 { context.clone() } else { context.quiet() };
             match self.measure(candidate, &model, (&calibration, &evaluation), shared, &context) {
                 Ok(found) => measured.push(found),
                 Err(error @ Error::Memory { .. }) => {

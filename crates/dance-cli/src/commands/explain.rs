@@ -211,7 +211,7 @@ impl<'a> Explained<'a> {
         let all = &scored.counts;
         let counts = all.get(0, label);
         let reference_labels = model.predictor().reference_labels();
-        let near = scored.neighbors.as_ref().map_or(&[][..], |all| all.row(0));
+        let near = scored.neighbors.as_ref().map_or(&[][..], |all| &all[0][..]);
         let carry = near.iter().filter(|&&id| reference_labels[id as usize] == label);
         let finite = |score: f64| score.is_finite().then_some(score);
         let scores = scored.scores.as_ref().map(|scores| scores.get(0, label));

@@ -218,16 +218,16 @@ impl Fit {
             "dimensions": parts.kernel.embeddings.cols(),
             "classes": model.classes().len(),
             "validation_accuracy": fitted.validation.accuracy,
-            "bandwidth": fitted.rfm.kernel.bandwidth(),
-            "shape": fitted.rfm.kernel.shape(),
-            "rounds": fitted.rfm.rounds,
+            "bandwidth": fitted.kernel().bandwidth(),
+            "shape": fitted.kernel().shape(),
+            "rounds": fitted.rounds(),
             "fidelity": fitted.fidelity,
             "trace": progress.trace(),
             "method": method.name(),
             "calibration": method.calibration(),
             "guarantee": model.guarantee(),
             "new_label_share": model.new_label_share().map(|unseen| unseen.share()),
-            "probabilities": fitted.scale,
+            "probabilities": fitted.probability_scale(),
             "test": levels,
             "warnings": progress.warnings(),
             "seconds": seconds,
@@ -243,8 +243,8 @@ impl Fit {
         let accuracy = format!(
             "the single best label is right on {:.1} % of the validation points (shape {:.2}, {} of metric learning)",
             100.0 * fitted.validation.accuracy,
-            fitted.rfm.kernel.shape(),
-            pluralize(fitted.rfm.rounds, "round", "rounds")
+            fitted.kernel().shape(),
+            pluralize(fitted.rounds(), "round", "rounds")
         );
         writeln!(out, "{}", paragraph("  accuracy     ", &accuracy))?;
         let settings = format!(
@@ -357,7 +357,6 @@ impl Fit {
             config.probabilities = probabilities.into();
         }
         config.tune.evaluations = self.kernel.evaluations;
-        config.tune.seed = shared.seed;
         config.tune.memory = self.kernel.memory;
         if let Some(Range(low, high)) = self.kernel.bandwidth {
             config.tune.bandwidth = (low, high);
@@ -365,11 +364,8 @@ impl Fit {
         if let Some(Range(low, high)) = self.kernel.shape {
             config.tune.shape = (low, high);
         }
-        config.rfm.ridge = self.kernel.ridge;
-        config.rfm.rounds = self.kernel.rounds;
-        config.rfm.seed = shared.seed;
         config.conformal = self.method.apply(config.conformal, shared.seed);
-        config
+        config.ridge(self.kernel.ridge).rounds(self.kernel.rounds).seed(shared.seed)
     }
 }
 

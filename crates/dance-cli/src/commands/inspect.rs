@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dance::conformal::{ByClass, Shares};
 use dance::data::io::Format;
-use dance::device::{self, AvailableDevice, Cpu};
+use dance::device::{self, Cpu, DeviceChoice};
 use dance::model::NewLabelShare;
 use dance::scores::threshold::smallest_alpha;
-use dance::{Dance, Dataset, Silent, Table, human_bytes};
+use dance::{Context, Dance, Dataset, Table, human_bytes};
 use dance_page::terminal;
 use dance_page::text::{escape_line, pluralize};
 use serde_json::{Map, Value, json};
@@ -60,7 +60,7 @@ impl Inspect {
             self.columns.format_of(file)?;
             data_report(&self.columns.everything(file)?, self.columns.unlabelled.as_deref())
         } else {
-            let model = Dance::load(&Cpu, file, &shared.context(&Silent)?)?;
+            let model = Dance::load(&Cpu, file, &Context::new(shared.threads)?)?;
             model_report(&model, &metadata.unwrap_or_default(), &self.alpha)?
         };
         if shared.json {
@@ -82,7 +82,7 @@ impl Inspect {
 fn show_devices(out: &mut impl Write, as_json: bool) -> anyhow::Result<()> {
     let (found, why_not_cuda) = device::list();
     if as_json {
-        let device = |AvailableDevice { choice, model, memory }: &AvailableDevice| {
+        let device = |(choice, model, memory): &(DeviceChoice, String, Option<u64>)| {
             let name = choice.to_string();
             json!({ "device": name, "model": model, "memory": memory })
         };
@@ -90,7 +90,7 @@ fn show_devices(out: &mut impl Write, as_json: bool) -> anyhow::Result<()> {
         writeln!(out, "{}", json!({ "devices": devices, "why_not_cuda": why_not_cuda }))?;
         return Ok(());
     }
-    for AvailableDevice { choice, model, memory } in found {
+    for (choice, model, memory) in found {
         let memory = memory.map(|bytes| format!(", {}", human_bytes(bytes))).unwrap_or_default();
         writeln!(out, "{:<8}{}{memory}", choice.to_string(), escape_line(&model))?;
     }
@@ -230,7 +230,7 @@ fn model_report(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -
         "encoder": model.encoder().map(ToString::to_string),
         "classes": model.classes().len(),
         "class_names": model.classes(),
-        "kernel_points": fitted.rfm.train.rows(),
+        "kernel_points": fitted.points().rows(),
         "reference_points": predictor.reference_labels().len(),
         "calibration_scores": predictor.calibration_points(),
         "smallest_alpha": smallest_alpha(predictor.calibration_points()),
@@ -243,10 +243,10 @@ fn model_report(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -
         "class_offsets": class_offsets(model),
         "guarantee": model.guarantee(),
         "new_label_share": model.new_label_share().map(|unseen| unseen.share()),
-        "probabilities": fitted.scale,
-        "bandwidth": fitted.rfm.kernel.bandwidth(),
-        "shape": fitted.rfm.kernel.shape(),
-        "rounds": fitted.rfm.rounds,
+        "probabilities": fitted.probability_scale(),
+        "bandwidth": fitted.kernel().bandwidth(),
+        "shape": fitted.kernel().shape(),
+        "rounds": fitted.rounds(),
         "validation_accuracy": fitted.validation.accuracy,
         "fidelity": fitted.fidelity,
         "levels": levels,

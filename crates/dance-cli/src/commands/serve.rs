@@ -183,10 +183,7 @@ fn shipped(shared: &Shared, progress: &Progress) -> anyhow::Result<(PathBuf, Opt
     let (device, context) = (shared.device()?, shared.context(progress)?);
     if Dance::load(device, &path, &context).is_err() {
         progress.note("fitting the data set that ships with dance (only at the first start)");
-        let mut config = Config::default();
-        config.tune.seed = shared.seed;
-        config.rfm.seed = shared.seed;
-        config.conformal.seed = shared.seed;
+        let config = Config::default().seed(shared.seed);
         let fitted = Fitted::fit(device, &data.select(&parts[0]), &config, &context)?;
         fitted.calibrate(device, &data.select(&parts[1]), &context)?.save(&path)?;
     }

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use dance::device::{
-    AgopForm, Candidates, ClassifierHandle, Device, FitPoints, FitSession, FitSize, IndexHandle, Iterate, MachineParts,
-    QueryHandle, Solved,
+    Candidates, ClassifierHandle, Device, FitPoints, FitSession, IndexHandle, MachineParts, QueryHandle, Regression,
 };
 use dance::kernel::Kernel;
-use dance::{Context, Error, Matrix, Quality, Result, RidgeReport};
+use dance::{Context, Error, Matrix, Quality, Result};
 
 /// See the file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,15 +42,15 @@ impl Device for Naive {
         None
     }
 
-    fn fit_bytes(&self, size: FitSize) -> u64 {
-        let FitSize { train, held_out, dimensions, classes, .. } = size;
-        8 * (train * train + (train + held_out) * (dimensions + classes)) as u64
+    fn fit_bytes(&self, points: FitPoints<'_>, train: usize, held_out: usize) -> u64 {
+        8 * (train * train + (train + held_out) * (points.train.cols() + points.classes)) as u64
     }
 
-    fn open_fit<'a>(&self, points: FitPoints<'a>, _several: bool, _: &Context<'_>) -> Result<Box<dyn FitSession + 'a>> {
+    fn open_fit<'a>(&self, points: FitPoints<'a>, _: &Context<'_>) -> Result<Box<dyn FitSession + 'a>> {
         let (train, held_out) = (rows(points.train), rows(points.held_out));
         let identity = Vec::new();
-        Ok(Box::new(NaiveFit { points, train, held_out, metric: identity, solved: None, kept: None, chosen: None }))
+        let (solved, kept, chosen, outputs) = (None, None, None, None);
+        Ok(Box::new(NaiveFit { points, train, held_out, metric: identity, solved, kept, chosen, outputs }))
     }
 
     fn open_classifier(&self, machine: MachineParts<'_>, _: &Context<'_>) -> Result<Arc<dyn ClassifierHandle>> {
@@ -91,6 +90,8 @@ struct NaiveFit<'a> {
     solved: Option<(Kernel, Solution)>,
     kept: Option<Solution>,
     chosen: Option<Solution>,
+    /// Outputs of the last regression, or of the one chosen.
+    outputs: Option<Matrix>,
 }
 
 impl NaiveFit<'_> {
@@ -154,7 +155,7 @@ impl FitSession for NaiveFit<'_> {
         Ok(())
     }
 
-    fn solve(&mut self, kernel: Kernel, ridge: f64, _: &Context<'_>) -> Result<Solved> {
+    fn solve(&mut self, kernel: Kernel, ridge: f64, _: &Context<'_>) -> Result<Regression> {
         let mut gram: Rows = self.train.iter().map(|point| self.kernel_row(kernel, point)).collect();
         for (row, values) in gram.iter_mut().enumerate() {
             values[row] += ridge;
@@ -166,11 +167,12 @@ impl FitSession for NaiveFit<'_> {
         let labels = self.points.held_out_labels;
         let quality = (!labels.is_empty()).then(|| Quality::of(&outputs, labels));
         let metric = self.metric.clone();
+        self.outputs = Some(outputs.clone());
         self.solved = Some((kernel, Solution { metric, beta, ridge, held_out: outputs }));
-        Ok(Solved { quality, report: RidgeReport { ridge, residual: 0.0, refinements: 0 } })
+        Ok(Regression { quality, ridge, residual: 0.0, refinements: 0 })
     }
 
-    fn learn(&mut self, sample: Option<&[usize]>, _: Option<AgopForm>, _: &Context<'_>) -> Result<bool> {
+    fn learn(&mut self, sample: Option<&[usize]>, _: &Context<'_>) -> Result<bool> {
         let Some((kernel, solution)) = &self.solved else { return Err(unsolved()) };
         let (n, d, q) = (self.train.len(), self.points.train.cols(), 1.0 / kernel.shape());
         let every: Vec<usize> = (0..n).collect();
@@ -219,15 +221,15 @@ impl FitSession for NaiveFit<'_> {
         Ok(())
     }
 
-    fn chosen(&mut self) -> Result<Iterate> {
+    fn chosen(&mut self) -> Result<(Option<Matrix>, Matrix)> {
         let Solution { metric, beta, held_out, .. } = self.chosen.take().ok_or_else(unsolved)?;
-        let d = self.points.train.cols();
-        let metric = (!metric.is_empty()).then(|| matrix(&metric, d)).transpose()?;
-        Ok(Iterate { metric, beta: matrix(&beta, self.points.classes)?, held_out })
+        self.outputs = Some(held_out);
+        let metric = (!metric.is_empty()).then(|| matrix(&metric, self.points.train.cols())).transpose()?;
+        Ok((metric, matrix(&beta, self.points.classes)?))
     }
 
     fn held_out(&mut self) -> Result<Matrix> {
-        Ok(self.solved.as_ref().ok_or_else(unsolved)?.1.held_out.clone())
+        self.outputs.clone().ok_or_else(unsolved)
     }
 
     fn leave_one_out(&mut self, _: &Context<'_>) -> Result<Matrix> {
@@ -309,17 +311,10 @@ impl QueryHandle for NaiveQueries<'_> {
             let mut sorted = distances.clone();
             sorted.sort_by(f64::total_cmp);
             let limit = sorted.get(k - 1).map_or(f64::INFINITY, |kth| kth * (1.0 + SLACK));
-            let within = |limit: &dyn Fn(usize) -> f64| {
-                (0u32..)
-                    .zip(&distances)
-                    .filter(|&(id, &d)| d <= limit(id as usize))
-                    .map(|(id, _)| id)
-                    .collect::<Vec<_>>()
+            let near = |&(id, squared): &(u32, f64)| {
+                squared <= limit || (reaching && squared <= reach[id as usize] * (1.0 + SLACK))
             };
-            candidates.nearest.push(within(&|_| limit));
-            if reaching {
-                candidates.reaching.push(within(&|id| reach[id] * (1.0 + SLACK)));
-            }
+            candidates.push((0..).zip(distances).filter(near).map(|(id, _)| id));
         }
         Ok(candidates)
     }

@@ -60,7 +60,7 @@ impl NewLabels {
     pub(crate) fn counts(&self, found: &Neighbors, reached: &ReverseNeighbors) -> Vec<u32> {
         let count = |query: usize| {
             let distance = found.squared(query).first().copied().unwrap_or(f64::INFINITY);
-            let near = reached.get(query);
+            let near = &reached[query];
             let reaches = |&&(row, nearest): &&(u32, f64)| {
                 let to_query = near.iter().find(|(id, _)| *id == row).map_or(f64::INFINITY, |(_, squared)| *squared);
                 nearest.min(to_query) >= distance

@@ -4,7 +4,6 @@
 use super::mix::Trial;
 use crate::error::Result;
 use crate::machine::Classified;
-use crate::numeric::matrix::Ragged;
 use crate::scores::sets::{Counts, Cut};
 use crate::scores::threshold::{Threshold, smallest_alpha, too_few};
 use crate::scores::{EmptySets, LabelCounts, PairedScores, Sets, least_count};
@@ -50,7 +49,7 @@ pub struct Scored {
     /// The best label of every query and the probabilities of all classes; `None` if neither was requested.
     pub classified: Option<Classified>,
     /// The neighbors of every query, nearest first; `None` if no support was requested.
-    pub neighbors: Option<Ragged<u32>>,
+    pub neighbors: Option<Vec<Vec<u32>>>,
     pub(crate) options: PredictOptions,
 }
 
@@ -88,7 +87,7 @@ impl Scored {
                 labels: pick(&all.labels, queries),
                 probabilities: all.probabilities.select(queries),
             }),
-            neighbors: self.neighbors.as_ref().map(|all| all.select(queries)),
+            neighbors: self.neighbors.as_ref().map(|all| queries.iter().map(|&query| all[query].clone()).collect()),
             options: self.options,
         }
     }
@@ -109,7 +108,7 @@ impl Scored {
             all.extend(further);
         }
         if let (Some(all), Some(further)) = (&mut self.neighbors, other.neighbors) {
-            all.append(further);
+            all.extend(further);
         }
         if let (Some(all), Some(further)) = (&mut self.classified, other.classified) {
             all.labels.extend(further.labels);
@@ -230,7 +229,7 @@ pub struct Prediction {
     /// True for every set that also holds "a new label"; `None` if sets cannot hold a new label.
     pub new_label: Option<Vec<bool>>,
     /// The neighbors that carry each label of each set, nearest first; `None` if no support was requested.
-    pub support: Option<Ragged<u32>>,
+    pub support: Option<Vec<Vec<u32>>>,
 }
 
 impl Prediction {
@@ -243,7 +242,7 @@ impl Prediction {
         let support = scored.neighbors.as_ref().map(|neighbors| {
             let pairs = sets.iter().zip(neighbors.iter());
             let pairs = pairs.flat_map(|(set, near)| set.iter().map(move |label| (*label, near)));
-            let carry = |(label, near): (u32, &[u32])| {
+            let carry = |(label, near): (u32, &Vec<u32>)| {
                 let ids = near.iter().copied().filter(move |&id| reference_labels[id as usize] == label);
                 ids.take(scored.options.support).collect::<Vec<_>>()
             };

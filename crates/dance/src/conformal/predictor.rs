@@ -238,8 +238,7 @@ impl Predictor {
         Scored {
             nearest: queries.clone().map(nearest).collect(),
             new_label_counts: new_labels.map(|(known, reached)| known.counts(&neighbors, reached)),
-            neighbors: (options.support > 0)
-                .then(|| queries.map(|query| neighbors.ids(query).iter().copied()).collect()),
+            neighbors: (options.support > 0).then(|| queries.map(|query| neighbors.ids(query).to_vec()).collect()),
             counts,
             scores,
             novelty,

@@ -52,7 +52,7 @@ impl std::fmt::Display for DeviceChoice {
 }
 
 impl DeviceChoice {
-    /// Opens the device. If `auto` chose the CPU, the returned text gives the reason.
+    /// Opens the device. If `auto` opens the CPU, the text says why no graphics processor is usable.
     pub fn open(self) -> Result<(Arc<dyn Device>, Option<String>)> {
         match self {
             Self::Cpu => Ok((Arc::new(Cpu), None)),
@@ -65,28 +65,14 @@ impl DeviceChoice {
     }
 }
 
-/// An available device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AvailableDevice {
-    /// The choice that opens the device.
-    pub choice: DeviceChoice,
-    /// The manufacturer's name of the model.
-    pub model: String,
-    /// The size of its memory in bytes, if known.
-    pub memory: Option<u64>,
-}
-
-/// Returns the available devices, and the reason why no NVIDIA graphics processor is usable, if none is.
-pub fn list() -> (Vec<AvailableDevice>, Option<String>) {
-    let mut found = vec![AvailableDevice { choice: DeviceChoice::Cpu, model: processor(), memory: None }];
+/// Returns the available devices: for each the choice that opens it, the manufacturer's name of the model, and its
+/// memory in bytes if known. If no graphics processor of NVIDIA's is usable, the text says why.
+pub fn list() -> (Vec<(DeviceChoice, String, Option<u64>)>, Option<String>) {
+    let mut found = vec![(DeviceChoice::Cpu, processor(), None)];
     let why = match graphics_processors() {
         Ok(devices) => {
             let listed = devices.into_iter().enumerate();
-            found.extend(listed.map(|(number, (model, bytes))| AvailableDevice {
-                choice: DeviceChoice::Cuda(number),
-                model,
-                memory: Some(bytes),
-            }));
+            found.extend(listed.map(|(number, (model, bytes))| (DeviceChoice::Cuda(number), model, Some(bytes))));
             cuda(0).err().map(|error| error.to_string())
         }
         Err(why) => Some(why),
@@ -103,12 +89,12 @@ fn processor() -> String {
 
 #[cfg(feature = "cuda")]
 fn cuda(number: usize) -> Result<Arc<dyn Device>> {
-    Ok(Arc::new(super::Cuda::open(number)?))
+    Ok(Arc::new(super::cuda::Cuda::open(number)?))
 }
 
 #[cfg(feature = "cuda")]
 fn graphics_processors() -> Result<Vec<(String, u64)>, String> {
-    super::Cuda::devices()
+    super::cuda::Cuda::devices()
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -1,42 +1,48 @@
-//! The kernel machine as a plain classifier: maps queries and predicts their classes, without calibration.
+//! The kernel machine as a plain classifier: it maps queries and predicts their classes, without calibration.
 //!
-//! A machine is loaded onto a device once. Queries are rows of embeddings as the encoder made them, read in place. With
-//! n training points, d dimensions and c classes, mapping costs `2·d²` flops per query, and class probabilities cost
-//! `2·n·(d + c)`.
+//! A machine is loaded onto a device once. With n training points, d dimensions and c classes, mapping costs `2·d²`
+//! flops per query, and class probabilities cost `2·n·(d + c)`.
+//!
+//! **Probabilities.** The class probabilities are `p_y ∝ max(f_y, floor)^power`, with the output `f_y` of class y. The
+//! outputs of a regression on one-hot labels order the classes well, but they are shrunk towards 0, and half of them
+//! lie below 0. [`Clamp`](Probabilities::Clamp) (from xRFM and the paper) has a fixed floor and power 1; with many
+//! classes the floors alone then outweigh the best class. [`Calibrated`](Probabilities::Calibrated) selects floor and
+//! power by the log loss on the points that validated the kernel's settings, never on calibration points.
 
 use std::sync::Arc;
 
-use super::probabilities::OutputScale;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
 use super::rfm::Rfm;
-use crate::context::Context;
+use crate::context::{Context, Event};
 use crate::data::Normalizer;
 use crate::device::{ClassifierHandle, Device, MachineParts};
 use crate::error::{Error, Result};
-use crate::event::Event;
 use crate::numeric::argmax;
 use crate::numeric::matrix::{Matrix, Rows, check_finite, check_finite_rows};
 
-/// The number of queries in one block. It bounds the memory that is needed beside the result.
+/// The number of queries that are computed at a time, which bounds the memory beside the result.
 const BLOCK: usize = 2048;
 
-/// The classes of queries, with their probabilities.
+/// The predicted classes of queries, with all class probabilities.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Classified {
     /// The class with the largest output, for every query.
     pub labels: Vec<u32>,
-    /// The class probabilities, one row per query. Several may be equal and largest after they were clamped; `labels`
-    /// follow from the values before.
+    /// The class probabilities, one row per query and one column per class. Clamping may make several largest ones
+    /// equal; `labels` follow from the outputs before it.
     pub probabilities: Matrix,
 }
 
 impl Classified {
-    /// Classifies by `probabilities`: the label of a row is the most probable one, the first on a tie.
+    /// Returns the classes of queries from their `probabilities`: the most probable class, the first on a tie.
     pub(crate) fn most_probable(probabilities: Matrix) -> Self {
         let labels = (0..probabilities.rows()).map(|row| argmax(probabilities.row(row)) as u32).collect();
         Self { labels, probabilities }
     }
 
-    /// Returns the probability of `label` for the query `row`; 0 for a class that only calibration points have.
+    /// Returns the probability that the query `row` has `label`; 0 for a class that only calibration points have.
     pub fn probability(&self, row: usize, label: u32) -> f32 {
         self.probabilities.row(row).get(label as usize).copied().unwrap_or(0.0)
     }
@@ -47,6 +53,7 @@ impl Classified {
 pub struct Classifier {
     handle: Arc<dyn ClassifierHandle>,
     normalizer: Normalizer,
+    /// The number of dimensions of the embeddings.
     dimensions: usize,
     scale: OutputScale,
 }
@@ -58,9 +65,9 @@ impl std::fmt::Debug for Classifier {
 }
 
 impl Classifier {
-    /// Loads a machine onto a device. `normalizer` normalised its training points; `scale` maps outputs to
-    /// probabilities.
-    pub fn open(
+    /// Loads a machine onto a device. `normalizer` is the one that normalised its training points, and `scale` maps
+    /// outputs to probabilities.
+    pub(crate) fn open(
         device: &dyn Device,
         rfm: &Rfm,
         normalizer: &Normalizer,
@@ -72,8 +79,8 @@ impl Classifier {
         Ok(Self { handle, normalizer: normalizer.clone(), dimensions: rfm.train.cols(), scale })
     }
 
-    /// Normalises queries and maps them by the root of the learned metric. All distances are taken between mapped
-    /// points.
+    /// Normalises queries, rows of embeddings as the encoder made them, and maps them by the root of the learned
+    /// metric. Distances under the metric are distances between mapped points.
     pub fn transform<'q>(&self, queries: impl Into<Rows<'q>>, context: &Context<'_>) -> Result<Matrix> {
         let queries = queries.into();
         let mut mapped = Matrix::with_columns(self.dimensions);
@@ -81,7 +88,7 @@ impl Classifier {
         Ok(mapped)
     }
 
-    /// Returns the classes of queries and their probabilities.
+    /// Returns the classes of queries, rows of embeddings as the encoder made them, and their probabilities.
     pub fn classify<'q>(&self, queries: impl Into<Rows<'q>>, context: &Context<'_>) -> Result<Classified> {
         let mut all = Classified::default();
         self.in_blocks(queries.into(), context, |block| {
@@ -93,7 +100,7 @@ impl Classifier {
         Ok(all)
     }
 
-    /// Calls `work` on blocks of checked queries, and checks for cancellation in between.
+    /// Calls `work` on blocks of checked queries, and checks for interruption in between.
     pub(crate) fn in_blocks(
         &self,
         queries: Rows<'_>,
@@ -113,8 +120,8 @@ impl Classifier {
         Ok(())
     }
 
-    /// Returns an error if queries have another number of dimensions, an incomplete row, or a number that is not
-    /// finite.
+    /// Returns [`Error::Shape`] if queries have another number of dimensions or an incomplete row, and
+    /// [`Error::NotFinite`] if a number is not finite.
     fn check(&self, queries: Rows<'_>) -> Result<()> {
         if queries.cols() != self.dimensions || !queries.values().len().is_multiple_of(self.dimensions.max(1)) {
             return Err(Error::Shape {
@@ -157,8 +164,7 @@ impl Classifier {
         self.handle.outputs(mapped, context)
     }
 
-    /// Returns for every mapped point the probability of its own label; 0 for a label that the kernel machine does not
-    /// have.
+    /// Returns for every mapped point the probability of its own label; 0 for a class that no training point has.
     pub(crate) fn own_probabilities(&self, mapped: &Matrix, labels: &[u32], context: &Context<'_>) -> Result<Vec<f32>> {
         let mut own = Vec::with_capacity(labels.len());
         for (block, labels) in labels.chunks(BLOCK).enumerate() {
@@ -168,5 +174,304 @@ impl Classifier {
             own.extend(labels.iter().enumerate().map(|(row, &label)| classified.probability(row, label)));
         }
         Ok(own)
+    }
+}
+
+/// The way in which class probabilities are computed from the outputs of the kernel machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Probabilities {
+    /// Clamps outputs between a fixed floor and one minus the floor, and divides by their sum.
+    Clamp,
+    /// Raises outputs to a floor, takes a power of them, and divides by their sum. Floor and power are fitted to
+    /// held-out points.
+    #[default]
+    Calibrated,
+}
+
+/// The map from the outputs `f_y` of the classes y to their probabilities, `p_y ∝ min(max(f_y, floor), ceiling)^power`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OutputScale {
+    /// The floor to which smaller outputs are raised.
+    pub(crate) floor: f32,
+    /// The ceiling to which larger outputs are lowered, if any.
+    pub(crate) ceiling: Option<f32>,
+    /// The power; 1 keeps proportions, and larger powers favour large outputs.
+    pub(crate) power: f64,
+}
+
+/// Returns the floor of clamped probabilities: 1e-3 as in xRFM, and less with many classes, whose floors would add up.
+pub(crate) fn default_floor(classes: usize) -> f32 {
+    1e-3f32.min(0.1 / classes.max(1) as f32)
+}
+
+/// The floors among which calibrated probabilities select.
+const FLOORS: [f32; 7] = [1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1];
+/// The range in which calibrated probabilities search for the power.
+const POWERS: (f64, f64) = (0.25, 16.0);
+/// The mode of the prior on the power, which is Gaussian in the power's logarithm. The prior keeps probabilities from
+/// becoming extreme if the held-out points are few and all classified correctly.
+const USUAL_POWER: f64 = 3.0;
+/// The strength of the prior on the power: a difference of 1 in the power's logarithm adds this to the total log loss.
+const FIRMNESS: f64 = 2.0;
+/// The number of steps of the golden-section search. Each step keeps 0.618 of the range, and all together about 1e-6.
+const STEPS: usize = 30;
+/// The number of points in one parallel task.
+const PART: usize = 128;
+
+impl OutputScale {
+    /// Returns a scale that clamps outputs between a floor and one minus it.
+    pub(crate) fn clamp(floor: f32) -> Self {
+        Self { floor, ceiling: Some(1.0 - floor), power: 1.0 }
+    }
+
+    /// Returns whether the scale maps all outputs to probabilities. A damaged file may hold one that does not.
+    pub(crate) fn is_valid(&self) -> bool {
+        let floor = self.floor.is_finite() && self.floor >= 0.0;
+        let ceiling = self.ceiling.is_none_or(|ceiling| ceiling >= self.floor && ceiling > 0.0);
+        floor && ceiling && (self.power == 1.0 || (self.floor > 0.0 && self.power > 0.0 && self.power <= 100.0))
+    }
+
+    /// Fits floor and power to held-out points by log loss. `outputs` has one row per point, `labels` one label.
+    pub(crate) fn calibrated(outputs: &Matrix, labels: &[u32], context: &Context<'_>) -> Self {
+        context.run(|| Self::of_least_loss(outputs, labels))
+    }
+
+    fn of_least_loss(outputs: &Matrix, labels: &[u32]) -> Self {
+        let candidates = FLOORS.map(|floor| {
+            let above = LogOutputs::new(outputs, labels, floor);
+            let loss = |log_power: f64| {
+                let away = log_power - USUAL_POWER.ln();
+                above.log_loss(log_power.exp()) + FIRMNESS * away * away
+            };
+            let (log_power, loss) = least(loss, POWERS.0.ln(), POWERS.1.ln());
+            (loss, Self { floor, ceiling: None, power: log_power.exp() })
+        });
+        let mut best = candidates[0];
+        for candidate in candidates {
+            if candidate.0 < best.0 {
+                best = candidate;
+            }
+        }
+        best.1
+    }
+
+    /// Returns the log loss on points: the mean of `-ln p`, with the probability p of a point's label.
+    #[cfg(test)]
+    fn log_loss(&self, outputs: &Matrix, labels: &[u32]) -> f64 {
+        let mut weights = Vec::new();
+        let of = |(row, &label): (usize, &u32)| {
+            let sum = self.weights(outputs.row(row), &mut weights);
+            (sum / weights[label as usize]).ln()
+        };
+        labels.iter().enumerate().map(of).sum::<f64>() / labels.len().max(1) as f64
+    }
+
+    /// Writes numbers of at most 1 to `weights`, in proportion to the probabilities of one point, and returns their
+    /// sum.
+    fn weights(&self, outputs: &[f32], weights: &mut Vec<f64>) -> f64 {
+        let clamp = |output: f32| output.max(self.floor).min(self.ceiling.unwrap_or(f32::MAX).min(f32::MAX));
+        // Powers of numbers up to 1 do not overflow.
+        let most = if self.power == 1.0 {
+            1.0
+        } else {
+            outputs.iter().fold(self.floor, |most, &output| most.max(clamp(output)))
+        };
+        let weight = |output: f32| (f64::from(output) / f64::from(most)).powf(self.power);
+        let least = weight(self.floor); // the value of most classes
+        weights.clear();
+        weights.extend(outputs.iter().map(|&output| if output <= self.floor { least } else { weight(clamp(output)) }));
+        weights.iter().sum()
+    }
+
+    /// Maps outputs to class probabilities, one row per point.
+    pub(crate) fn probabilities(&self, mut outputs: Matrix) -> Matrix {
+        let mut weights = Vec::new();
+        for row in 0..outputs.rows() {
+            let values = outputs.row_mut(row);
+            let sum = self.weights(values, &mut weights);
+            let equal = 1.0 / values.len().max(1) as f32; // without a floor all weights may be 0
+            for (value, weight) in values.iter_mut().zip(&weights) {
+                *value = if sum > 0.0 { (weight / sum) as f32 } else { equal };
+            }
+        }
+        outputs
+    }
+}
+
+/// The logarithms of the outputs of held-out points. With them a power is a product, and the search for the power tries
+/// about a hundred.
+struct LogOutputs {
+    /// The points in parts of [`PART`]. The sums over the parts are added in order, so the number of threads changes no
+    /// bit.
+    parts: Vec<Vec<LogRow>>,
+}
+
+/// The logarithms of a point's outputs, after division by the largest output.
+struct LogRow {
+    /// The logarithms of the outputs above the floor.
+    above: Vec<f64>,
+    /// The logarithm of the floor.
+    floor: f64,
+    /// The number of outputs at or below the floor.
+    others: f64,
+    /// The logarithm of the output of the point's own label.
+    own: f64,
+}
+
+impl LogOutputs {
+    fn new(outputs: &Matrix, labels: &[u32], floor: f32) -> Self {
+        let of = |(row, label): (usize, u32)| {
+            let row = outputs.row(row);
+            let most = row.iter().fold(floor, |most, &output| most.max(output.min(f32::MAX)));
+            let log = |output: f32| (f64::from(output.max(floor).min(f32::MAX)) / f64::from(most)).ln();
+            let above: Vec<f64> = row.iter().filter(|output| **output > floor).map(|&output| log(output)).collect();
+            let others = (row.len() - above.len()) as f64;
+            LogRow { above, floor: log(floor), others, own: log(row[label as usize]) }
+        };
+        let rows: Vec<(usize, u32)> = labels.iter().copied().enumerate().collect();
+        let part = |rows: &[(usize, u32)]| rows.iter().map(|&row| of(row)).collect();
+        Self { parts: rows.par_chunks(PART).map(part).collect() }
+    }
+
+    /// Returns the sum over points of `-ln p`, with the probability p of a point's label at this `power`.
+    fn log_loss(&self, power: f64) -> f64 {
+        let of = |row: &LogRow| {
+            let above: f64 = row.above.iter().map(|log| (power * log).exp()).sum();
+            (above + row.others * (power * row.floor).exp()).ln() - power * row.own
+        };
+        let sums: Vec<f64> = self.parts.par_iter().map(|rows| rows.iter().map(of).sum()).collect();
+        sums.iter().sum()
+    }
+}
+
+/// Minimises a unimodal function between two numbers by golden section. Returns the minimiser and the minimum.
+fn least(function: impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> (f64, f64) {
+    let golden = (5.0f64.sqrt() - 1.0) / 2.0;
+    let inner = |low: f64, high: f64| (high - golden * (high - low), low + golden * (high - low));
+    let (mut left, mut right) = inner(low, high);
+    let (mut at_left, mut at_right) = (function(left), function(right));
+    for _ in 0..STEPS {
+        if at_left <= at_right {
+            (high, right, at_right) = (right, left, at_left);
+            left = inner(low, high).0;
+            at_left = function(left);
+        } else {
+            (low, left, at_left) = (left, right, at_right);
+            right = inner(low, high).1;
+            at_right = function(right);
+        }
+    }
+    if at_left <= at_right { (left, at_left) } else { (right, at_right) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::numeric::random::Random;
+
+    #[test]
+    fn clamping_divides_by_the_sum() {
+        let outputs = Matrix::new(vec![0.5, -0.2, 1.7], 1, 3).unwrap();
+        let found = OutputScale::clamp(0.1).probabilities(outputs);
+        for (found, expected) in found.row(0).iter().zip([0.5 / 1.5, 0.1 / 1.5, 0.9 / 1.5]) {
+            assert!((found - expected).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn every_valid_scale_makes_probabilities() {
+        let outputs = || Matrix::new(vec![-1.0, f32::INFINITY, -0.5, -2.0, 0.0, -1e-30, 3.0, 3.0, 3.0], 3, 3).unwrap();
+        for floor in [-1.0, 0.0, 1e-30, 0.1, 2.0, f32::INFINITY] {
+            for ceiling in [None, Some(0.0), Some(0.5), Some(f32::INFINITY)] {
+                for power in [-1.0, 0.0, 1e-3, 1.0, 3.0, 100.0, 1e6] {
+                    let scale = OutputScale { floor, ceiling, power };
+                    if scale.is_valid() {
+                        let found = scale.probabilities(outputs());
+                        for row in 0..3 {
+                            let sum: f32 = found.row(row).iter().sum();
+                            assert!((sum - 1.0).abs() < 1e-5, "{scale:?}: {:?}", found.row(row));
+                        }
+                    }
+                }
+            }
+        }
+        assert!(OutputScale::clamp(0.0).is_valid() && OutputScale::clamp(1e-3).is_valid());
+    }
+
+    #[test]
+    fn a_power_makes_the_large_larger() {
+        let outputs = Matrix::new(vec![0.2, 0.1, -3.0, 0.001], 1, 4).unwrap();
+        let scale = OutputScale { floor: 0.01, ceiling: None, power: 2.0 };
+        let sum: f64 = 0.04 + 0.01 + 1e-4 + 1e-4;
+        let expected = [0.04 / sum, 0.01 / sum, 1e-4 / sum, 1e-4 / sum];
+        assert!((scale.log_loss(&outputs, &[1]) + expected[1].ln()).abs() < 1e-6);
+        for (found, expected) in scale.probabilities(outputs).row(0).iter().zip(expected) {
+            assert!((f64::from(*found) - expected).abs() < 1e-6);
+        }
+    }
+
+    /// The log loss from logarithms equals the log loss by definition.
+    #[test]
+    fn logarithms_give_the_loss_of_the_formula() {
+        let (outputs, labels) = drawn(300, 5);
+        for floor in FLOORS {
+            let above = LogOutputs::new(&outputs, &labels, floor);
+            for power in [0.3, 1.0, 2.5, 16.0] {
+                let scale = OutputScale { floor, ceiling: None, power };
+                let expected = scale.log_loss(&outputs, &labels) * 300.0;
+                assert!((above.log_loss(power) - expected).abs() < 1e-9 * expected.abs().max(1.0));
+            }
+        }
+    }
+
+    /// Draws labels with `p ∝ max(f, 0.02)^4`, so that the fit should find this floor and power.
+    fn drawn(n: usize, seed: u64) -> (Matrix, Vec<u32>) {
+        let mut random = Random::new(seed, 3);
+        let classes = 5;
+        let outputs: Vec<f32> = (0..n * classes).map(|_| (0.5 * random.uniform() - 0.2) as f32).collect();
+        let outputs = Matrix::new(outputs, n, classes).unwrap();
+        let labels = (0..n).map(|row| {
+            let weights: Vec<f64> = outputs.row(row).iter().map(|&f| f64::from(f.max(0.02)).powi(4)).collect();
+            let mut left = random.uniform() * weights.iter().sum::<f64>();
+            let mut label = 0;
+            while label + 1 < classes && left >= weights[label] {
+                left -= weights[label];
+                label += 1;
+            }
+            label as u32
+        });
+        let labels = labels.collect();
+        (outputs, labels)
+    }
+
+    #[test]
+    fn finds_the_scale_that_drew_the_labels() {
+        let (outputs, labels) = drawn(4000, 1);
+        let found = OutputScale::calibrated(&outputs, &labels, &Context::new(2).unwrap());
+        assert!((found.power - 4.0).abs() < 0.4 && (found.floor - 0.02).abs() <= 0.011, "{found:?}");
+        // No scale on a fine grid is better, by the definition in plain loops.
+        let loss = |floor: f64, power: f64| {
+            let each = labels.iter().enumerate().map(|(row, &label)| {
+                let weight = |f: f32| f64::from(f).max(floor).powf(power);
+                let sum: f64 = outputs.row(row).iter().map(|&f| weight(f)).sum();
+                -(weight(outputs.row(row)[label as usize]) / sum).ln()
+            });
+            each.sum::<f64>() + FIRMNESS * (power / USUAL_POWER).ln().powi(2)
+        };
+        let reached = loss(f64::from(found.floor), found.power);
+        for floor in FLOORS {
+            for step in 0..200 {
+                let power = 0.25 * (64.0f64).powf(f64::from(step) / 199.0);
+                assert!(reached <= loss(f64::from(floor), power) + 1e-6, "{floor} {power}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_few_correct_points_do_not_make_probabilities_extreme() {
+        let outputs = Matrix::new([0.6, 0.1, -0.1].repeat(5), 5, 3).unwrap();
+        let found = OutputScale::calibrated(&outputs, &[0; 5], &Context::new(1).unwrap());
+        assert!(found.power > 1.0 && found.power < 6.0, "{found:?}");
     }
 }

@@ -1,61 +1,98 @@
-//! The Recursive Feature Machine: kernel ridge regression and its AGOP (average gradient outer product) in turns (the
-//! paper, §2.3 and appendix B). M is the metric, β the coefficients, and G the AGOP:
+//! The Recursive Feature Machine (RFM): kernel ridge regression and the AGOP (average gradient outer product) of its
+//! solution in turns (the paper, §2.3 and appendix B). With the metric M, the coefficients β and the AGOP G:
 //!
 //! ```text
-//! M₀ = I;  for t = 0…rounds:  fit βₜ under Mₜ;  score it on the validation points;  Mₜ₊₁ = G / max(G)
+//! M₀ = I;  for t = 0…rounds:  fit βₜ under Mₜ;  evaluate it on the validation points;  Mₜ₊₁ = G / max(G)
 //! ```
-//! The best iterate is kept; on some data that is M₀. The loop ends early if accuracy falls below best/1.1. With n
-//! points and c classes, the regression of a round costs `n³/3 + 2n²c` flops; `device::cpu::agop` has the cost of the
-//! AGOP.
+//! The best iteration is kept; on some data that is the one with M₀. The loop ends early if accuracy falls below
+//! best/1.1. With n points and c classes, the regression of an iteration costs `n³/3 + 2n²c` flops; `device::cpu::agop`
+//! states the cost of the AGOP.
 //!
-//! The loop uses the metric without its root: distances of points a and b need products `aMbᵀ`, and the AGOP needs `ZM`
-//! for the points Z (see `device::cpu`). The root is computed once, for the model.
+//! **Root.** The loop needs M alone. Models need its symmetric root `R = M^(1/2)`, a d×d matrix for d dimensions. It is
+//! computed once, by an eigendecomposition of about `10·d³` flops in f64, on the host for every device.
+//!
+//! **Span.** Distances between points, and every metric learned from them, depend only on the span of the points. So a
+//! fit on n points with more than n dimensions uses the points' coordinates in an orthonormal basis B of their span,
+//! and no cost grows with the square of the dimensions. The root `R_n` of the metric in these coordinates is mapped
+//! back by `R = Bᵀ R_n B`. If no metric is learned, the root is the identity of all dimensions, because new points have
+//! a part outside the span. The largest entry of the metric, by which it is divided, is taken in the original
+//! coordinates.
 
 use std::time::Instant;
 
+use faer::Mat;
 use serde::{Deserialize, Serialize};
 
-use super::{Part, metric};
-use crate::context::Context;
-use crate::device::{Device, FitSession, Iterate, Solved};
+use crate::context::{Context, Event, Quality};
+use crate::device::{Device, FitPoints, FitSession, Regression};
 use crate::error::{Error, Result};
-use crate::event::{Event, Quality, Round};
 use crate::kernel::Kernel;
+use crate::numeric::linalg;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
-use crate::setters::setters;
 
 /// The loop ends if accuracy falls below the best divided by this.
 const COLLAPSE: f64 = 1.1;
-/// The tag of the random stream that draws the points over which the AGOP is averaged.
+/// The number of the random stream that draws the points over which the AGOP is averaged.
 const SAMPLE_PURPOSE: u64 = 0xa60b;
 
-/// The settings of the loop that are not searched over.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
-pub struct RfmConfig {
-    /// The ridge of the regression.
-    pub ridge: f64,
-    /// The largest number of AGOP updates.
-    pub rounds: usize,
-    /// The largest number of points over which the AGOP is averaged. If there are more, a seeded sample is drawn; with
-    /// `None` all points are used. The AGOP is a mean over points, so thousands determine it, and its cost is
-    /// proportional to their number.
-    pub agop_points: Option<usize>,
-    /// The number of rounds without a better validation score that ends the loop; `None` sets no such limit.
-    pub patience: Option<usize>,
-    /// The seed of the AGOP sample.
-    pub seed: u64,
+/// Points with their labels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// One row per point, normalised.
+    pub embeddings: Matrix,
+    /// One class index per row.
+    pub labels: Vec<u32>,
 }
 
-setters!(RfmConfig {
-    ridge: f64,
-    rounds: usize,
-    agop_points: Option<usize>,
-    patience: Option<usize>,
-    seed: u64,
-});
+impl Part {
+    /// Returns no points, in this number of dimensions.
+    pub(crate) fn none(dimensions: usize) -> Self {
+        Self { embeddings: Matrix::with_columns(dimensions), labels: Vec::new() }
+    }
+
+    pub(crate) fn select(&self, rows: &[usize]) -> Self {
+        Self { embeddings: self.embeddings.select(rows), labels: rows.iter().map(|&row| self.labels[row]).collect() }
+    }
+
+    /// Returns the input of a fit on these training points, evaluated at `held_out`. Points are coordinates in `basis`,
+    /// if there is one.
+    pub(crate) fn fit_points<'a>(
+        &'a self,
+        classes: usize,
+        held_out: &'a Self,
+        basis: Option<&'a Matrix>,
+        several: bool,
+    ) -> FitPoints<'a> {
+        FitPoints {
+            train: &self.embeddings,
+            labels: &self.labels,
+            classes,
+            held_out: &held_out.embeddings,
+            held_out_labels: &held_out.labels,
+            basis,
+            several,
+        }
+    }
+}
+
+/// The settings of the kernel machine that are not searched over.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RfmConfig {
+    /// The ridge parameter of the regression.
+    pub(crate) ridge: f64,
+    /// The largest number of times that the metric is learned.
+    pub(crate) rounds: usize,
+    /// The largest number of points over which the AGOP is averaged. If there are more, a seeded sample is drawn; with
+    /// `None` all points are used. The AGOP is a mean over points, so thousands determine it.
+    pub(crate) agop_points: Option<usize>,
+    /// The number of iterations in a row without a better quality on the validation points that ends the loop; `None`
+    /// sets no such limit.
+    pub(crate) patience: Option<usize>,
+    /// The seed of the sample.
+    pub(crate) seed: u64,
+}
 
 impl Default for RfmConfig {
     fn default() -> Self {
@@ -75,16 +112,16 @@ impl RfmConfig {
     }
 }
 
-/// The best iterate of a loop.
+/// The best iteration of a loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Best {
-    /// The number of AGOP updates before the iterate.
+    /// The number of the iteration, which is the number of times that the metric was learned before it.
     pub(super) round: usize,
-    /// The iterate's quality on the held-out points; `None` without such points.
+    /// The iteration's quality on the held-out points; `None` without such points.
     pub(super) quality: Option<Quality>,
 }
 
-/// Runs the loop from the identity metric. The session keeps the iterate that is best on the held-out points, or the
+/// Runs the loop from the identity metric. The session keeps the iteration that is best on the held-out points, or the
 /// last one without such points. `train` is the number of training points.
 pub(super) fn iterate(
     session: &mut dyn FitSession,
@@ -99,14 +136,14 @@ pub(super) fn iterate(
     for round in 0..=config.rounds {
         context.check()?;
         let begin = Instant::now();
-        let Solved { quality, report } = session.solve(kernel, config.ridge, context)?;
-        if report.ridge > config.ridge {
+        let Regression { quality, ridge, residual, refinements } = session.solve(kernel, config.ridge, context)?;
+        if ridge > config.ridge {
             context.warn(format!(
                 "the kernel matrix is not positive definite in 32-bit arithmetic at bandwidth {:.3}, shape {:.3}; \
                  ridge {:.1e} was used in place of {:.1e}",
                 kernel.bandwidth(),
                 kernel.shape(),
-                report.ridge,
+                ridge,
                 config.ridge
             ));
         }
@@ -132,10 +169,10 @@ pub(super) fn iterate(
         // Learn the next metric; a metric that vanishes ends the loop as well.
         let goes_on = !ends && {
             context.check()?;
-            session.learn(sample.as_deref(), None, context)?
+            session.learn(sample.as_deref(), context)?
         };
         let seconds = begin.elapsed().as_secs_f64();
-        context.notice(&Event::Round(Round { round, quality, report, seconds }));
+        context.notice(&Event::Round { round, quality, ridge, residual, refinements, seconds });
         if !goes_on {
             break;
         }
@@ -143,6 +180,7 @@ pub(super) fn iterate(
     best.ok_or_else(|| Error::Data("the loop had no rounds".into()))
 }
 
+/// Returns the rows of the training points over which the AGOP is averaged, ascending; `None` for all points.
 fn agop_sample(train: usize, config: &RfmConfig) -> Option<Vec<usize>> {
     let points = config.agop_points.filter(|&points| points < train)?;
     let mut rows: Vec<usize> = (0..train).collect();
@@ -152,54 +190,43 @@ fn agop_sample(train: usize, config: &RfmConfig) -> Option<Vec<usize>> {
     Some(rows)
 }
 
-/// A fitted kernel machine.
+/// A fitted kernel machine with n training points, d dimensions and c classes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rfm {
-    /// The kernel; its bandwidth is a distance under the learned metric.
-    pub kernel: Kernel,
+pub(crate) struct Rfm {
+    /// The kernel. Its bandwidth is a distance under the learned metric.
+    pub(crate) kernel: Kernel,
     /// The symmetric root of the metric, d×d.
-    pub metric_root: Matrix,
+    pub(crate) metric_root: Matrix,
     /// The normalised training points, n×d.
-    pub train: Matrix,
+    pub(crate) train: Matrix,
     /// The labels of the training points.
-    pub labels: Vec<u32>,
-    /// The coefficients, one row per training point, one column per class.
-    pub beta: Matrix,
-    /// The number of AGOP updates that led to the metric.
-    pub rounds: usize,
+    pub(crate) labels: Vec<u32>,
+    /// The coefficients of the regression, n×c.
+    pub(crate) beta: Matrix,
+    /// The number of times that the metric was learned; 0 is the identity metric.
+    pub(crate) rounds: usize,
 }
 
 impl Rfm {
+    /// Makes a machine of the training points, and of the metric and coefficients that a fit session has chosen.
     pub(super) fn new(
         kernel: Kernel,
         points: Part,
         rounds: usize,
-        iterate: Iterate,
+        (metric, beta): (Option<Matrix>, Matrix),
         context: &Context<'_>,
     ) -> Result<Self> {
-        let metric_root = match &iterate.metric {
-            Some(metric) => context.run(|| metric::symmetric_root(metric))?,
+        let metric_root = match &metric {
+            Some(metric) => context.run(|| symmetric_root(metric))?,
             None => identity(points.embeddings.cols()),
         };
         let Part { embeddings: train, labels } = points;
-        Ok(Self { kernel, metric_root, train, labels, beta: iterate.beta, rounds })
+        Ok(Self { kernel, metric_root, train, labels, beta, rounds })
     }
 
-    /// Fits a machine with this kernel to normalised points, without search and held-out points; the result of the last
-    /// round is kept.
-    pub fn fit(
-        device: &dyn Device,
-        points: Part,
-        classes: usize,
-        kernel: Kernel,
-        config: &RfmConfig,
-        context: &Context<'_>,
-    ) -> Result<Self> {
-        Self::fit_in(device, points, None, classes, kernel, config, context)
-    }
-
-    /// Fits a machine with this kernel. If there is a `basis`, the points are coordinates in it.
-    pub(super) fn fit_in(
+    /// Fits a machine with this kernel to normalised points, without a search and without held-out points; the last
+    /// iteration is kept. Points are coordinates in `basis`, if there is one.
+    pub(crate) fn fit(
         device: &dyn Device,
         points: Part,
         basis: Option<&Matrix>,
@@ -209,20 +236,174 @@ impl Rfm {
         context: &Context<'_>,
     ) -> Result<Self> {
         config.check()?;
-        let none = Part { embeddings: Matrix::zeros(0, points.embeddings.cols()), labels: Vec::new() };
-        let mut session = device.open_fit(points.fit_points(classes, &none, basis), false, context)?;
+        let none = Part::none(points.embeddings.cols());
+        let mut session = device.open_fit(points.fit_points(classes, &none, basis, false), context)?;
         let best = iterate(&mut *session, points.labels.len(), kernel, config, context)?;
         session.choose()?;
-        let iterate = session.chosen()?;
+        let chosen = session.chosen()?;
         drop(session);
-        Self::new(kernel, points, best.round, iterate, context)
+        Self::new(kernel, points, best.round, chosen, context)
     }
 }
 
-pub(super) fn identity(d: usize) -> Matrix {
+fn identity(d: usize) -> Matrix {
     let mut identity = Matrix::zeros(d, d);
     for at in 0..d {
         identity.row_mut(at)[at] = 1.0;
     }
     identity
+}
+
+/// Returns the symmetric root of a metric, with negative eigenvalues set to 0.
+fn symmetric_root(metric: &Matrix) -> Result<Matrix> {
+    let d = metric.rows();
+    if metric.cols() != d {
+        return Err(Error::Shape {
+            what: "metric".into(),
+            expected: "a square matrix".into(),
+            found: format!("{d} × {}", metric.cols()),
+        });
+    }
+    let symmetric =
+        Mat::from_fn(d, d, |row, col| 0.5 * (f64::from(metric.row(row)[col]) + f64::from(metric.row(col)[row])));
+    let finite = metric.as_slice().iter().all(|value| value.is_finite());
+    let Some((values, vectors)) = finite.then(|| linalg::symmetric_eigen(symmetric.as_ref())).flatten() else {
+        return Err(Error::Data("the learned metric has no root: it contains numbers that are not finite".into()));
+    };
+    // The root V·√Λ·Vᵀ, from eigenvectors V and eigenvalues Λ, as a product of V·Λ^(1/4) with its transpose.
+    let half = Mat::from_fn(d, d, |row, col| vectors[(row, col)] * values[col].max(0.0).powf(0.25));
+    let mut root = Mat::<f64>::zeros(d, d);
+    linalg::product(root.as_mut(), half.as_ref(), half.transpose());
+    Matrix::new((0..d * d).map(|at| root[(at / d, at % d)] as f32).collect(), d, d)
+}
+
+/// Directions in which the points' sum of squares is below this share of the largest are rounding errors.
+const NEGLIGIBLE: f64 = 1e-13;
+
+/// The largest number n of points that are fitted in their span; with more, the n×n eigendecomposition takes longer
+/// than it saves.
+const MOST_POINTS: usize = 2048;
+
+/// The span of some points.
+#[derive(Debug)]
+pub(super) struct Span {
+    /// An orthonormal basis of r directions, one per row, r×d.
+    pub(super) basis: Matrix,
+    /// The coordinates of the n points in the basis, n×r.
+    pub(super) coordinates: Matrix,
+}
+
+impl Span {
+    /// Returns the largest number of bytes that [`of`](Self::of) has allocated at a time: the points, their inner
+    /// products and the eigenvectors, in f64.
+    pub(super) fn bytes(points: &Matrix) -> u64 {
+        let (n, d) = (points.rows() as u64, points.cols() as u64);
+        8 * n.saturating_mul(2 * d + 5 * n)
+    }
+
+    /// Returns the span of points that are fewer than their dimensions; `None` if a fit in the span would save nothing.
+    pub(super) fn of(points: &Matrix, context: &Context<'_>) -> Option<Self> {
+        let (n, d) = (points.rows(), points.cols());
+        if n >= d || n > MOST_POINTS {
+            return None;
+        }
+        context.run(|| {
+            let points = Mat::from_fn(n, d, |row, col| f64::from(points.row(row)[col]));
+            let mut gram = Mat::<f64>::zeros(n, n);
+            linalg::product(gram.as_mut(), points.as_ref(), points.transpose());
+            let (values, vectors) = linalg::symmetric_eigen(gram.as_ref())?;
+            let largest = values.last().copied().filter(|value| value.is_finite() && *value > 0.0)?;
+            let kept: Vec<usize> = (0..n).rev().filter(|&at| values[at] > NEGLIGIBLE * largest).collect();
+            let r = kept.len();
+            // X = U·√Λ·B, so B = Λ^(-1/2)·Uᵀ·X and the coordinates are U·√Λ.
+            let combine = Mat::from_fn(r, n, |row, col| vectors[(col, kept[row])] / values[kept[row]].sqrt());
+            let mut basis = Mat::<f64>::zeros(r, d);
+            linalg::product(basis.as_mut(), combine.as_ref(), points.as_ref());
+            let coordinates =
+                (0..n * r).map(|at| (vectors[(at / r, kept[at % r])] * values[kept[at % r]].sqrt()) as f32);
+            Some(Self {
+                basis: Matrix::new((0..r * d).map(|at| basis[(at / d, at % d)] as f32).collect(), r, d).ok()?,
+                coordinates: Matrix::new(coordinates.collect(), n, r).ok()?,
+            })
+        })
+    }
+
+    /// Maps a machine that was fitted in the span back to the original dimensions. `train` holds its training points in
+    /// the original dimensions.
+    pub(super) fn expand(&self, machine: Rfm, train: Matrix, context: &Context<'_>) -> Rfm {
+        let (r, d) = (self.basis.rows(), self.basis.cols());
+        let metric_root = if machine.rounds == 0 {
+            identity(d)
+        } else {
+            context.run(|| {
+                let mut half = Matrix::zeros(r, d);
+                linalg::product(
+                    linalg::view_mut(&mut half),
+                    linalg::view(&machine.metric_root),
+                    linalg::view(&self.basis),
+                );
+                let mut root = Matrix::zeros(d, d);
+                let basis = linalg::view(&self.basis);
+                linalg::product(linalg::view_mut(&mut root), basis.transpose(), linalg::view(&half));
+                root
+            })
+        };
+        Rfm { metric_root, train, ..machine }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_times_itself_is_the_metric() {
+        // BᵀB is positive semidefinite and singular.
+        let b = [[1.0, 2.0, -1.0], [0.5, -1.0, 3.0]];
+        let metric: Vec<f32> = (0..9).map(|at| b.iter().map(|row| row[at / 3] * row[at % 3]).sum()).collect();
+        let metric = Matrix::new(metric, 3, 3).unwrap();
+        let root = symmetric_root(&metric).unwrap();
+        for row in 0..3 {
+            for col in 0..3 {
+                let product: f32 = (0..3).map(|k| root.row(row)[k] * root.row(k)[col]).sum();
+                assert!((product - metric.row(row)[col]).abs() < 1e-5);
+                assert_eq!(root.row(row)[col], root.row(col)[row]);
+            }
+        }
+    }
+
+    #[test]
+    fn shapes_are_checked() {
+        assert!(matches!(symmetric_root(&Matrix::zeros(2, 3)), Err(Error::Shape { .. })));
+        let broken = Matrix::new(vec![f32::NAN; 4], 2, 2).unwrap();
+        assert!(matches!(symmetric_root(&broken), Err(Error::Data(_))));
+    }
+
+    #[test]
+    fn coordinates_keep_every_distance_and_the_basis_is_orthonormal() {
+        let (n, d) = (9, 30);
+        let mut random = Random::new(1, 1);
+        let mut points = Matrix::new((0..n * d).map(|_| random.normal() as f32).collect(), n, d).unwrap();
+        let twin = points.row(2).to_vec();
+        points.row_mut(5).copy_from_slice(&twin); // one direction fewer
+        let context = Context::new(2).unwrap();
+        let span = Span::of(&points, &context).unwrap();
+        assert_eq!((span.basis.rows(), span.coordinates.cols()), (n - 1, n - 1));
+        let squared = |a: &[f32], b: &[f32]| -> f64 { a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum() };
+        for a in 0..n {
+            for b in 0..n {
+                let (there, here) =
+                    (squared(points.row(a), points.row(b)), squared(span.coordinates.row(a), span.coordinates.row(b)));
+                assert!((there - here).abs() < 1e-4, "{a} {b}: {there} {here}");
+            }
+        }
+        for a in 0..n - 1 {
+            for b in 0..n - 1 {
+                let product: f32 = span.basis.row(a).iter().zip(span.basis.row(b)).map(|(a, b)| a * b).sum();
+                assert!((product - f32::from(u8::from(a == b))).abs() < 1e-5);
+            }
+        }
+        assert!(Span::of(&Matrix::zeros(5, 5), &context).is_none());
+        assert!(Span::of(&Matrix::zeros(3, 5), &context).is_none(), "points at the origin span nothing");
+    }
 }

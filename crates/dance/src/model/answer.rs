@@ -120,7 +120,7 @@ impl Dance {
                 contrast_p_values: by_score(Counts::contrast),
                 neighbors: support.map(|support| {
                     let named = |ids: &[u32]| ids.iter().map(|&id| self.reference_point(id)).collect();
-                    order.iter().map(|&place| named(support.row(begin + place))).collect()
+                    order.iter().map(|&place| named(&support[begin + place])).collect()
                 }),
             }
         };

@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::conformal::{ConformalConfig, Method};
 use crate::data::Normalize;
 use crate::error::{Error, Result};
-use crate::machine::tune::TuneConfig;
-use crate::machine::{OutputScale, Probabilities, RfmConfig, default_floor};
+use crate::machine::{OutputScale, Probabilities, RfmConfig, TuneConfig, default_floor};
 use crate::model::sampling::Sampling;
 use crate::setters::setters;
 
@@ -17,8 +16,8 @@ use crate::setters::setters;
 pub struct Config {
     /// The normalisation of embeddings.
     pub normalize: Normalize,
-    /// The settings of the kernel machine.
-    pub rfm: RfmConfig,
+    /// The settings of the kernel machine that are not searched over.
+    pub(crate) rfm: RfmConfig,
     /// The search for the kernel's bandwidth and shape.
     pub tune: TuneConfig,
     /// The settings of the prediction sets.
@@ -33,7 +32,6 @@ pub struct Config {
 
 setters!(Config {
     normalize: Normalize,
-    rfm: RfmConfig,
     tune: TuneConfig,
     conformal: ConformalConfig,
     sampling: Sampling,
@@ -53,6 +51,30 @@ impl Config {
         }
     }
 
+    /// Sets the ridge parameter of the kernel machine's regression.
+    pub fn ridge(mut self, ridge: f64) -> Self {
+        self.rfm.ridge = ridge;
+        self
+    }
+
+    /// Sets the largest number of times that the metric is learned.
+    pub fn rounds(mut self, rounds: usize) -> Self {
+        self.rfm.rounds = rounds;
+        self
+    }
+
+    /// Sets the number of iterations in a row without improvement that ends a fit; `None` sets no such limit.
+    pub fn patience(mut self, patience: Option<usize>) -> Self {
+        self.rfm.patience = patience;
+        self
+    }
+
+    /// Sets the seed of everything that is drawn: for the tuning, the fit and the method.
+    pub fn seed(mut self, seed: u64) -> Self {
+        (self.tune.seed, self.rfm.seed, self.conformal.seed) = (seed, seed, seed);
+        self
+    }
+
     /// Returns the method that the settings define. This is the only check of settings: it refuses those that
     /// contradict each other or are out of range.
     pub fn method(&self) -> Result<Method> {
@@ -65,7 +87,7 @@ impl Config {
     }
 
     /// Returns the scale that maps outputs to clamped probabilities, for this number of classes.
-    pub fn clamp(&self, classes: usize) -> OutputScale {
+    pub(crate) fn clamp(&self, classes: usize) -> OutputScale {
         OutputScale::clamp(self.probability_floor.unwrap_or_else(|| default_floor(classes)))
     }
 }

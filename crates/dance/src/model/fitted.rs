@@ -6,11 +6,11 @@ use super::file::hash_of;
 use super::notices;
 use super::sampling::Sampling;
 use crate::conformal::{Calibration, Method, MethodName, PosteriorCalibration, PosteriorMethod, Predictor, Setup};
-use crate::context::Context;
+use crate::context::{Context, Quality};
 use crate::data::{Classes, Dataset, EncoderIdentity, Kind, Names, Normalize, Normalizer, PointShape, Source};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::event::Quality;
+use crate::kernel::Kernel;
 use crate::machine::{Classifier, OutputScale, Part, Probabilities, Rfm, tune};
 use crate::model::new_labels::NewLabelShare;
 use crate::model::overlap::{self, Overlap, ValidationPoints};
@@ -27,13 +27,13 @@ pub struct Fitted {
     /// The normalisation of points.
     pub normalizer: Normalizer,
     /// The machine.
-    pub rfm: Rfm,
-    /// The scale that maps outputs to probabilities.
-    pub scale: OutputScale,
+    pub(crate) rfm: Rfm,
+    /// The map from the machine's outputs to probabilities.
+    pub(crate) scale: OutputScale,
     /// Rows and ids of the fit points.
     pub names: Names,
     /// Hashes of the validation points, which the machine does not keep.
-    pub validation_points: ValidationPoints,
+    pub(crate) validation_points: ValidationPoints,
     /// The file or array of the fit points, with their encoder.
     pub source: Source,
     /// The quality on the validation points.
@@ -71,6 +71,31 @@ impl Fitted {
             data_hash: hash_of(data),
             label_kind: data.label_kind,
         })
+    }
+
+    /// Returns the kernel. Its bandwidth is a distance under the learned metric.
+    pub fn kernel(&self) -> Kernel {
+        self.rfm.kernel
+    }
+
+    /// Returns the number of times that the metric was learned; 0 is the identity metric.
+    pub fn rounds(&self) -> usize {
+        self.rfm.rounds
+    }
+
+    /// Returns the points that the machine keeps, normalised.
+    pub fn points(&self) -> &Matrix {
+        &self.rfm.train
+    }
+
+    /// Returns the symmetric root of the learned metric, d×d for d dimensions.
+    pub fn metric_root(&self) -> &Matrix {
+        &self.rfm.metric_root
+    }
+
+    /// Returns the map from the machine's outputs to probabilities, as JSON with `floor`, `ceiling` and `power`.
+    pub fn probability_scale(&self) -> impl serde::Serialize + use<> {
+        self.scale
     }
 
     /// Returns the number of dimensions of the embeddings.

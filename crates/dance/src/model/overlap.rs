@@ -147,7 +147,7 @@ pub enum ModelPart {
 
 /// The validation points of a fit, as hashes, since the machine does not keep the points.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ValidationPoints {
+pub(crate) struct ValidationPoints {
     /// The hash of every point.
     pub(super) hashes: Vec<u64>,
     /// The row of every point in its data set.

@@ -1,13 +1,14 @@
-//! The index of reference points. A device returns candidates, and their exact distances select the neighbors.
+//! The index of reference points, and the neighbors that it finds. A device returns candidates, and their distances in
+//! f64 select the neighbors.
 
-use super::list::{NeighborSlots, Neighbors, ReverseNeighbors};
-use crate::context::Context;
-use crate::device::{Device, IdLists, IndexHandle, QueryHandle};
-use crate::error::{Error, Result};
-use crate::numeric::matrix::Matrix;
-use pulp::{Arch, Simd, WithSimd};
 use std::cmp::Ordering;
 use std::sync::Arc;
+
+use super::squared_distance;
+use crate::context::Context;
+use crate::device::{Candidates, Device, IndexHandle, QueryHandle};
+use crate::error::{Error, Result};
+use crate::numeric::matrix::Matrix;
 
 /// The largest number of queries in a parallel task: enough that a point loaded from memory serves several queries.
 const GROUP: usize = 1024;
@@ -22,9 +23,10 @@ const BUCKET: usize = 16;
 pub struct Index {
     handle: Arc<dyn IndexHandle>,
     points: Arc<Matrix>,
-    /// The keys that order points at the same distance; without keys, their indices order them.
+    /// One key per point: of points at the same distance, the one with the smallest key comes first.
     keys: Option<Arc<Vec<f64>>>,
-    /// The reach of every point: the largest squared distance at which it is a reverse neighbor of a query.
+    /// The reach of every point: the largest squared distance to a query at which it is a reverse neighbor of the
+    /// query.
     reach: Option<Arc<Vec<f64>>>,
 }
 
@@ -35,7 +37,8 @@ impl std::fmt::Debug for Index {
 }
 
 impl Index {
-    /// Opens `points`, which are already mapped by the metric's root, on a device.
+    /// Opens `points`, which the root of the metric has already mapped, on a device. Fails with [`Error::Data`] if
+    /// there are none, or 2³² or more.
     pub fn open(device: &dyn Device, points: Matrix, context: &Context<'_>) -> Result<Self> {
         if points.rows() == 0 || points.cols() == 0 {
             return Err(Error::Data("there are no reference points to search".into()));
@@ -47,15 +50,17 @@ impl Index {
         Ok(Self { handle, points: Arc::new(points), keys: None, reach: None })
     }
 
-    /// Sets one key per point: ties in distance then go to the smaller key, then to the lower index.
+    /// Sets one key per point. Of points at the same distance, the one with the smaller key then comes first, and of
+    /// equal keys the one with the lower index.
     pub fn with_keys(mut self, keys: Vec<f64>) -> Self {
         debug_assert_eq!(keys.len(), self.len());
         self.keys = Some(Arc::new(keys));
         self
     }
 
-    /// Sets the reach of every point: the largest squared distance at which it is a reverse neighbor of a query. With
-    /// +∞ it always is, with a negative number never. Fails once the index has been cloned.
+    /// Sets the reach of every point: the largest squared distance to a query at which the point is a reverse neighbor
+    /// of the query. With +∞ it always is, with a negative number never. Fails with [`Error::Data`] if the index has
+    /// clones.
     pub fn set_reach(&mut self, squared: Vec<f64>, context: &Context<'_>) -> Result<()> {
         let handle = Arc::get_mut(&mut self.handle)
             .ok_or_else(|| Error::Data("the reach of an index in use cannot change".into()))?;
@@ -89,8 +94,8 @@ impl Index {
         self.search_without(queries, k, None, context)
     }
 
-    /// Returns the `k` nearest points of every query, without the point that `skip` holds for it. In a leave-one-out
-    /// search of the index's own points, this is the query itself.
+    /// Returns the `k` nearest points of every query, without the point whose index `skip` holds for the query, if any.
+    /// With the index's own points as queries, that is the query itself.
     pub fn search_without(
         &self,
         queries: &Matrix,
@@ -112,7 +117,7 @@ impl Index {
             let asked = self.handle.open_queries(queries, context)?;
             let candidates = asked.candidates(wanted, false, context)?;
             let skip = |row: usize| skip.and_then(|skip| skip[first + row]);
-            found.append(self.nearest((queries, &*asked), &candidates.nearest, k, skip, context)?);
+            found.append(self.nearest((queries, &*asked), &candidates, k, skip, context)?);
             Ok(())
         })?;
         Ok(found)
@@ -128,8 +133,9 @@ impl Index {
         self.search_without(&own, k, Some(&itself), context)
     }
 
-    /// Returns the `k` nearest points of every query, and its reverse neighbors: the points that have the query within
-    /// their reach.
+    /// Returns the `k` nearest points of every query, and for every query its reverse neighbors: the points that have
+    /// the query within their reach, as pairs of index (ascending) and squared distance. Fails with [`Error::Data`] if
+    /// [`set_reach`](Self::set_reach) was not called before.
     pub fn search_both_ways(
         &self,
         queries: &Matrix,
@@ -141,13 +147,10 @@ impl Index {
                 "a search for reverse neighbors needs the reach of the points; set it first".into(),
             ));
         };
-        let (mut found, mut reached) = (Neighbors::default(), ReverseNeighbors::default());
+        let (mut found, mut reached) = (Neighbors::default(), ReverseNeighbors::new());
         self.in_blocks(queries, k, context, |queries, _| {
             let asked = self.handle.open_queries(queries, context)?;
             let candidates = asked.candidates(k, true, context)?;
-            // Most reverse neighbors of a query are also among its nearest points, so one distance serves both
-            // directions.
-            let either = candidates.nearest.union(&candidates.reaching);
             let mut nearest = Neighbors::with_capacity(queries.rows(), k.min(self.len()));
             let mut reaching = vec![Vec::new(); queries.rows()];
             // From the candidates of a query, take the reverse neighbors, sorted by index, and the nearest, sorted by
@@ -159,19 +162,19 @@ impl Index {
                 nearest.fill(self.first(k, pairs));
             };
             let mut slots: Vec<_> = nearest.slots().zip(&mut reaching).collect();
-            self.distances((queries, &*asked), &either, &mut slots, keep, context)?;
+            self.distances((queries, &*asked), &candidates, &mut slots, keep, context)?;
             found.append(nearest);
-            reached.lists.extend(reaching);
+            reached.extend(reaching);
             Ok(())
         })?;
         Ok((found, reached))
     }
 
-    /// Returns the neighbors of the first `count` points. `ids` holds the neighbors' indices, row after row, the same
-    /// number for each point.
+    /// Returns the neighbors of the first `count` points, of which the indices are known. `ids` holds them, point after
+    /// point, the same number for each point.
     pub(crate) fn neighbors_by_id(&self, count: usize, ids: &[u32], context: &Context<'_>) -> Result<Neighbors> {
         let k = ids.len().checked_div(count).unwrap_or(0);
-        let mut lists = IdLists::default();
+        let mut lists = Candidates::default();
         for row in 0..count {
             lists.push(ids[row * k..][..k].iter().copied());
         }
@@ -179,7 +182,7 @@ impl Index {
         self.nearest((&own, &*self.handle.open_queries(&own, context)?), &lists, k, |_| None, context)
     }
 
-    /// Calls `work` on blocks of queries, with the index of the block's first query; an interruption ends the job
+    /// Calls `work` on blocks of queries, with the index of the block's first query. An interruption ends the search
     /// between blocks.
     fn in_blocks(
         &self,
@@ -210,17 +213,17 @@ impl Index {
         Ok(())
     }
 
-    /// Compares neighbors by distance, key, then index.
+    /// Compares pairs of squared distance and index, by distance, then key, then index.
     fn nearer(&self, a: &(f64, u32), b: &(f64, u32)) -> Ordering {
         let keys = || self.key(a.1).total_cmp(&self.key(b.1));
         a.0.total_cmp(&b.0).then_with(keys).then(a.1.cmp(&b.1))
     }
 
-    /// Returns the `k` nearest of each query's candidates, without the point that `skip` returns for it.
+    /// Returns the `k` nearest of each query's candidates, without the point that `skip` returns for the query.
     fn nearest(
         &self,
         (queries, asked): (&Matrix, &dyn QueryHandle),
-        candidates: &IdLists,
+        candidates: &Candidates,
         k: usize,
         skip: impl Fn(usize) -> Option<u32> + Sync + Send,
         context: &Context<'_>,
@@ -243,15 +246,15 @@ impl Index {
         &pairs[..k.min(pairs.len())]
     }
 
-    /// Computes the candidates' squared distances in f64. Calls `keep` for every query, with the query, its candidates
-    /// as pairs of squared distance and index, and its entry in `results`.
+    /// Computes the candidates' squared distances in f64. Calls `keep` for every query, with the query's index, its
+    /// candidates as pairs of squared distance and index, and its entry in `results`.
     ///
-    /// If the device does not return the distances, the host goes through the points in order of memory. So a point is
-    /// loaded once for all queries of a group that have it as a candidate.
+    /// If the device does not return the distances, the host goes through the points in order of memory, so that a
+    /// point is loaded once for all queries of a group that have it as a candidate.
     fn distances<T: Send>(
         &self,
         (queries, asked): (&Matrix, &dyn QueryHandle),
-        candidates: &IdLists,
+        candidates: &Candidates,
         results: &mut [T],
         keep: impl Fn(usize, &mut Vec<(f64, u32)>, &mut T) + Sync + Send,
         context: &Context<'_>,
@@ -291,8 +294,9 @@ impl Index {
         Ok(())
     }
 
-    /// Returns all pairs of a query in `rows` and one of its candidates, sorted by the candidate's bucket.
-    fn pairs_by_bucket(&self, candidates: &IdLists, rows: std::ops::Range<usize>) -> Vec<(u32, u32)> {
+    /// Returns all pairs of a query in `rows` and one of its candidates. They are sorted by bucket: the [`BUCKET`]
+    /// consecutive points to which the candidate belongs.
+    fn pairs_by_bucket(&self, candidates: &Candidates, rows: std::ops::Range<usize>) -> Vec<(u32, u32)> {
         let mut ends = vec![0usize; self.len().div_ceil(BUCKET) + 1];
         for row in rows.clone() {
             for &id in candidates.get(row) {
@@ -314,39 +318,115 @@ impl Index {
     }
 }
 
-/// Returns `‖a-b‖²` in f64. The differences are summed in the same order on every machine.
-pub fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
-    Arch::new().dispatch(SquaredDifference { a, b })
+/// The reverse neighbors of every query: the points that have it within their reach, as pairs of index (ascending) and
+/// squared distance.
+pub(crate) type ReverseNeighbors = Vec<Vec<(u32, f64)>>;
+
+/// The nearest reference points of every query, nearest first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Neighbors {
+    /// The number of entries per query in `ids` and `squared`. A query may have fewer neighbors.
+    stride: usize,
+    /// The number of neighbors of every query.
+    lengths: Vec<u32>,
+    ids: Vec<u32>,
+    squared: Vec<f64>,
 }
 
-/// The work of [`squared_distance`]. A type, since a closure would be compiled without the vector instructions.
-struct SquaredDifference<'a> {
-    a: &'a [f32],
-    b: &'a [f32],
+impl Neighbors {
+    /// Returns the number of queries.
+    pub fn len(&self) -> usize {
+        self.lengths.len()
+    }
+
+    /// Returns whether there are no queries.
+    pub fn is_empty(&self) -> bool {
+        self.lengths.is_empty()
+    }
+
+    /// Returns the reference indices of a query's neighbors, nearest first: as many as were searched for, or all
+    /// reference points if they are fewer.
+    pub fn ids(&self, query: usize) -> &[u32] {
+        &self.ids[query * self.stride..][..self.lengths[query] as usize]
+    }
+
+    /// Returns the squared distances of a query to its neighbors, ascending.
+    pub fn squared(&self, query: usize) -> &[f64] {
+        &self.squared[query * self.stride..][..self.lengths[query] as usize]
+    }
+
+    /// Merges the neighbors of the same queries among two disjoint sets of points into their `k` neighbors among all
+    /// points. `rows` are the indices, among all points, of the points that `self` refers to, and `other_rows` those of
+    /// `other`, both ascending.
+    pub(crate) fn merge(&self, rows: &[usize], other: &Self, other_rows: &[usize], k: usize) -> Self {
+        let mut merged = Self::with_capacity(self.len(), k.min(rows.len() + other_rows.len()));
+        let stride = merged.stride;
+        for query in 0..self.len() {
+            let one =
+                self.squared(query).iter().copied().zip(self.ids(query).iter().map(|&id| rows[id as usize] as u32));
+            let two = other.squared(query).iter().copied();
+            let two = two.zip(other.ids(query).iter().map(|&id| other_rows[id as usize] as u32));
+            let (mut one, mut two) = (one.peekable(), two.peekable());
+            for place in 0..stride {
+                let first = match (one.peek(), two.peek()) {
+                    (Some(a), Some(b)) => a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).is_le(),
+                    (a, _) => a.is_some(),
+                };
+                let Some((squared, id)) = (if first { one.next() } else { two.next() }) else { break };
+                merged.squared[query * stride + place] = squared;
+                merged.ids[query * stride + place] = id;
+                merged.lengths[query] += 1;
+            }
+        }
+        merged
+    }
+
+    /// Returns the reference indices of all neighbors, query after query, and the number of neighbors per query. Every
+    /// query must have the same number.
+    pub(crate) fn table(&self) -> (Vec<u32>, usize) {
+        let columns = self.lengths.first().map_or(0, |&length| length as usize);
+        ((0..self.len()).flat_map(|query| self.ids(query)).copied().collect(), columns)
+    }
+
+    /// Appends the neighbors of further queries, among the same reference points and with the same number of neighbors.
+    pub(crate) fn append(&mut self, other: Self) {
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        debug_assert!(other.is_empty() || other.stride == self.stride);
+        self.lengths.extend_from_slice(&other.lengths);
+        self.ids.extend_from_slice(&other.ids);
+        self.squared.extend_from_slice(&other.squared);
+    }
+
+    /// Returns the slots of every query, to be filled with its neighbors.
+    fn slots(&mut self) -> impl Iterator<Item = NeighborSlots<'_>> {
+        let stride = self.stride.max(1);
+        let lists = self.ids.chunks_mut(stride).zip(self.squared.chunks_mut(stride));
+        self.lengths.iter_mut().zip(lists).map(|(length, (ids, squared))| NeighborSlots { length, ids, squared })
+    }
+
+    /// Creates empty lists of at most `stride` neighbors for each of `queries`.
+    fn with_capacity(queries: usize, stride: usize) -> Self {
+        let slots = queries * stride;
+        Self { stride, lengths: vec![0; queries], ids: vec![0; slots], squared: vec![0.0; slots] }
+    }
 }
 
-impl WithSimd for SquaredDifference<'_> {
-    type Output = f64;
+/// The slots for one query's neighbors.
+struct NeighborSlots<'a> {
+    length: &'a mut u32,
+    ids: &'a mut [u32],
+    squared: &'a mut [f64],
+}
 
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> f64 {
-        const LANES: usize = 32;
-        let mut sums = [0.0f64; LANES];
-        let (a, b) = (self.a.chunks_exact(LANES), self.b.chunks_exact(LANES));
-        let rest = a.remainder().iter().zip(b.remainder());
-        let rest = rest.map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum::<f64>();
-        for (a, b) in a.zip(b) {
-            for lane in 0..LANES {
-                let difference = f64::from(a[lane]) - f64::from(b[lane]);
-                sums[lane] += difference * difference;
-            }
+impl NeighborSlots<'_> {
+    /// Writes the neighbors, nearest first and at most as many as there are slots.
+    fn fill(&mut self, pairs: &[(f64, u32)]) {
+        *self.length = pairs.len() as u32;
+        for ((id, squared), pair) in self.ids.iter_mut().zip(self.squared.iter_mut()).zip(pairs) {
+            (*squared, *id) = *pair;
         }
-        // Sum by halves, so that additions do not depend on each other.
-        for half in [16, 8, 4, 2, 1] {
-            for lane in 0..half {
-                sums[lane] += sums[lane + half];
-            }
-        }
-        sums[0] + rest
     }
 }

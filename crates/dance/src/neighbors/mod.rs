@@ -3,11 +3,11 @@
 //! A [device](crate::device) returns candidates: all points that can be among the k nearest within the rounding error
 //! of its arithmetic. [`squared_distance`] then computes the candidates' distances in f64, which select the neighbors.
 //! So duplicates of a point tie exactly, a point has distance 0 to its copies, and no neighbor depends on tiles,
-//! threads, the number of queries or the device. Ties go to the smaller key if the points have keys, then to the lower
-//! index.
+//! threads, the number of queries or the device. Of points at the same distance the one with the lower index comes
+//! first, or the one with the smaller key if the points have keys.
 //!
-//! [`Index::search_both_ways`] also finds reverse neighbors in the same pass: the points that have the query within
-//! their reach, which is a squared distance per point.
+//! [`Index::search_both_ways`] also finds reverse neighbors in the same pass. The reverse neighbors of a query are the
+//! points that have it within their reach, a squared distance that is set for every point.
 //!
 //! Cost, for n points with d dimensions: `2·n·d` flops per query on the device, and a few hundred distances on the
 //! host. Memory: the points twice, on the device and on the host.
@@ -22,7 +22,7 @@
 //! ```
 
 mod index;
-mod list;
 
-pub use index::{Index, squared_distance};
-pub use list::{Neighbors, ReverseNeighbors};
+pub use crate::numeric::squared_distance;
+pub(crate) use index::ReverseNeighbors;
+pub use index::{Index, Neighbors};

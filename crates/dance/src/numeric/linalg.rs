@@ -1,10 +1,8 @@
 //! Dense linear algebra on faer: products, Cholesky factors, triangular solves and eigenvectors.
 //!
-//! **Parallel and reproducible.** Work is cut into tiles whose size depends on the shapes alone, and each tile runs one
-//! sequential kernel on any thread. So the result has the same bits for every number of threads. Callers run inside
-//! [`Context::run`](crate::Context::run).
-//!
-//! [`Matrix`] is row-major.
+//! **Parallel and reproducible.** Work is cut into tiles whose size depends on the shapes alone, and one thread
+//! computes each tile. So the result has the same bits for every number of threads. Parallel functions must be called
+//! inside [`Context::run`](crate::Context::run). [`Matrix`] is row-major.
 
 use std::ops::{AddAssign, Mul, MulAssign, SubAssign};
 
@@ -24,7 +22,7 @@ use crate::numeric::matrix::Matrix;
 pub(crate) type View<'a> = MatRef<'a, f32>;
 pub(crate) type ViewMut<'a> = MatMut<'a, f32>;
 
-/// A floating-point type to compute in: f32, or f64 if f32 is too coarse.
+/// A floating-point type to compute in: f32, or f64 if the rounding errors of f32 are too large.
 pub(crate) trait Real:
     RealField + Copy + Default + Send + Sync + Into<f64> + Mul<Output = Self> + AddAssign + SubAssign + MulAssign
 {
@@ -39,10 +37,10 @@ pub(crate) trait Real:
         Mat::from_fn(matrix.rows(), matrix.cols(), |row, col| Self::from_f32(matrix.row(row)[col]))
     }
 
-    /// Computes `out = left · rightᵀ` of f32 operands, on one thread.
+    /// Computes `out = left · rightᵀ` in this type, from operands in f32, on one thread.
     fn weights_gram(out: MatMut<'_, Self>, left: View<'_>, right: View<'_>);
 
-    /// Computes `out = weightsᵀ · right`, in parallel.
+    /// Computes `out = weightsᵀ · right` in this type, in parallel.
     fn weighted_product(out: MatMut<'_, Self>, weights: View<'_>, right: MatRef<'_, Self>);
 }
 
@@ -159,11 +157,11 @@ pub(crate) fn product<T: Real>(out: MatMut<'_, T>, left: MatRef<'_, T>, right: M
     });
 }
 
-/// Replaces the lower triangle of the n×n matrix `a` by its Cholesky factor and leaves the upper triangle unchanged.
+/// Replaces the lower triangle of the symmetric n×n matrix `a` by its Cholesky factor, in `n³/3` flops. The upper
+/// triangle is neither read nor written. `Err` holds the row of the first pivot that is not positive.
 ///
-/// Left-looking in block columns: one product applies all updates to a block column, then its diagonal block is
-/// factorised and the rows below are solved against it. `n³/3` flops. `Err` holds the row of the first pivot that is
-/// not positive.
+/// The algorithm is left-looking in block columns: one product applies all updates to a block column, then its diagonal
+/// block is factorised, and the rows below are solved against it.
 pub(crate) fn cholesky<T: Real>(a: &mut [T], n: usize) -> Result<(), usize> {
     // Multiples of 96, the block width of the matrix product.
     let block = if n < 1024 { 96 } else { 192 };
@@ -200,7 +198,8 @@ pub(crate) fn cholesky<T: Real>(a: &mut [T], n: usize) -> Result<(), usize> {
     Ok(())
 }
 
-/// Solves `L·Lᵀ·x = right` in place, in parallel over columns; `L` is the lower triangle of the n×n matrix `factor`.
+/// Solves `L·Lᵀ·x = right` in place for every column of `right`, in parallel. `L` is the lower triangle of `factor`,
+/// n×n.
 pub(crate) fn cholesky_solve(factor: &[f32], right: &mut Matrix) {
     let n = right.rows();
     let lower = row_major(factor, n, n);
@@ -215,8 +214,8 @@ pub(crate) fn cholesky_solve(factor: &[f32], right: &mut Matrix) {
     });
 }
 
-/// Replaces every row x of `rows` by `L⁻¹x`, or by `L⁻ᵀx` if `transposed`, in parallel over rows; `L` is the lower
-/// triangle of the n×n matrix `factor`.
+/// Replaces every row x of `rows` by `L⁻¹x`, or by `L⁻ᵀx` if `transposed`, in parallel. `L` is the lower triangle of
+/// `factor`, n×n.
 pub(crate) fn solve_rows(factor: &[f64], n: usize, rows: &mut [f64], transposed: bool) {
     const ROWS: usize = 64;
     let lower = row_major(factor, n, n);
@@ -244,8 +243,8 @@ pub(crate) fn inverse(a: &mut [f64], n: usize) -> Result<Vec<f64>, usize> {
     Ok(inverse)
 }
 
-/// Returns the diagonal of `(L·Lᵀ)⁻¹`, which holds the squared norms of the columns of `L⁻¹`; `L` is the lower triangle
-/// of the n×n matrix `factor`. `n³/3` flops.
+/// Returns the diagonal of `(L·Lᵀ)⁻¹`: the squared norms of the columns of `L⁻¹`. `L` is the lower triangle of
+/// `factor`, n×n. `n³/3` flops.
 pub(crate) fn inverse_diagonal(factor: &[f32], n: usize) -> Vec<f32> {
     const BLOCK: usize = 96;
     let lower = row_major(factor, n, n);
@@ -283,4 +282,41 @@ pub(crate) fn symmetric_eigen(symmetric: MatRef<'_, f64>) -> Option<(Vec<f64>, M
     )
     .ok()?;
     Some((values, vectors))
+}
+
+/// Copies the lower triangle of the n×n matrix `square` to the upper one, in parallel over rows.
+pub(crate) fn mirror(square: &mut [f32], n: usize) {
+    const TILE: usize = 64;
+    for start in (0..n).step_by(TILE) {
+        let height = TILE.min(n - start);
+        let (top, below) = square.split_at_mut((start + height) * n);
+        let rows = &mut top[start * n..];
+        for row in 0..height {
+            for column in row + 1..height {
+                rows[row * n + start + column] = rows[column * n + start + row];
+            }
+        }
+        rows.par_chunks_mut(16 * n).enumerate().for_each(|(strip, rows)| {
+            let first = start + strip * 16;
+            for (place, source) in below.chunks(TILE * n).enumerate() {
+                for (row, out) in rows.chunks_exact_mut(n).enumerate() {
+                    let out = &mut out[start + height + place * TILE..];
+                    for (source, value) in source.chunks_exact(n).zip(out) {
+                        *value = source[first + row];
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Returns the columns `chosen` of the n×n matrix `square`, in parallel over rows.
+pub(crate) fn gather_columns(square: &[f32], n: usize, chosen: &[usize]) -> Matrix {
+    let mut out = Matrix::zeros(n, chosen.len());
+    out.as_mut_slice().par_chunks_mut(chosen.len().max(1)).zip(square.par_chunks(n)).for_each(|(out, row)| {
+        for (value, &column) in out.iter_mut().zip(chosen) {
+            *value = row[column];
+        }
+    });
+    out
 }

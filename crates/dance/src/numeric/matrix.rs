@@ -1,10 +1,13 @@
 //! A row-major matrix, a borrowed view of rows in memory, and rows of different lengths.
 
-use crate::error::{Error, Result};
+use pulp::{Arch, Simd, WithSimd};
 use serde::{Deserialize, Serialize};
 
-/// A dense row-major matrix, of `f32` unless another number type is given. A row is a point, a column a dimension or a
-/// class.
+use crate::context::Quality;
+use crate::error::{Error, Result};
+
+/// A dense row-major matrix, of `f32` unless another number type is given. Its rows are points; its columns are
+/// dimensions or classes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Matrix<T = f32> {
     rows: usize,
@@ -13,7 +16,8 @@ pub struct Matrix<T = f32> {
 }
 
 impl<T: Copy + Default> Matrix<T> {
-    /// Wraps `data`: `rows` rows of `cols` numbers each, row after row.
+    /// Wraps `data`: `rows` rows of `cols` numbers each, row after row. Fails with [`Error::Shape`] unless `data` has
+    /// `rows × cols` numbers.
     pub fn new(data: Vec<T>, rows: usize, cols: usize) -> Result<Self> {
         if rows.checked_mul(cols) != Some(data.len()) {
             return Err(Error::Shape {
@@ -30,12 +34,13 @@ impl<T: Copy + Default> Matrix<T> {
         Self { rows, cols, data: vec![T::default(); rows * cols] }
     }
 
-    /// Creates a matrix without rows, for [`append`](Self::append).
+    /// Creates a matrix without rows, to which [`append`](Self::append) adds rows.
     pub fn with_columns(cols: usize) -> Self {
         Self { rows: 0, cols, data: Vec::new() }
     }
 
-    /// Appends the rows of another matrix. A matrix without rows takes the other's number of columns.
+    /// Appends the rows of `other`. A matrix without rows takes the number of columns of `other`; otherwise a different
+    /// number is an [`Error::Shape`].
     pub fn append(&mut self, other: &Self) -> Result<()> {
         if self.rows == 0 {
             self.cols = other.cols;
@@ -82,7 +87,7 @@ impl<T: Copy + Default> Matrix<T> {
         &mut self.data
     }
 
-    /// Returns the vector of all numbers, row after row.
+    /// Returns all numbers, row after row, as a vector.
     pub fn into_vec(self) -> Vec<T> {
         self.data
     }
@@ -106,7 +111,7 @@ impl<T: Copy + Default> Matrix<T> {
     }
 }
 
-/// A borrowed view of rows that lie in memory one after the other.
+/// A borrowed view of points in memory, one row of `f32` numbers after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     values: &'a [f32],
@@ -114,7 +119,8 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Wraps `values`, which holds rows of `cols` numbers each.
+    /// Wraps `values`, which holds rows of `cols` numbers each. Queries that end in an incomplete row are refused when
+    /// they are scored.
     pub fn new(values: &'a [f32], cols: usize) -> Self {
         Self { values, cols }
     }
@@ -139,7 +145,7 @@ impl<'a> Rows<'a> {
         self.values
     }
 
-    /// Returns a range of the rows.
+    /// Returns the rows in a range.
     pub fn slice(&self, rows: std::ops::Range<usize>) -> Self {
         Self { values: &self.values[rows.start * self.cols..rows.end * self.cols], cols: self.cols }
     }
@@ -156,12 +162,13 @@ impl<'a> From<&'a Matrix> for Rows<'a> {
     }
 }
 
-/// Returns an error if a number of the matrix is not finite; `origin` names the matrix in the error.
+/// Returns [`Error::NotFinite`] if a number of the matrix is not finite. `origin` names the matrix in the error.
 pub(crate) fn check_finite(origin: &str, matrix: &Matrix) -> Result<()> {
     check_finite_rows(origin, matrix.as_slice(), matrix.cols())
 }
 
-/// Returns an error if a number is not finite; `values` holds rows of `cols` numbers each.
+/// Returns [`Error::NotFinite`] if one of `values`, rows of `cols` numbers each, is not finite. `origin` names the
+/// values in the error.
 pub(crate) fn check_finite_rows(origin: &str, values: &[f32], cols: usize) -> Result<()> {
     match values.iter().position(|value| !value.is_finite()) {
         None => Ok(()),
@@ -173,7 +180,7 @@ pub(crate) fn check_finite_rows(origin: &str, values: &[f32], cols: usize) -> Re
 
 /// A list of rows of different lengths, in one vector of values and one of offsets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ragged<T> {
+pub(crate) struct Ragged<T> {
     /// The index in `values` at which every row starts, then the end of the last row: one entry more than rows.
     offsets: Vec<usize>,
     values: Vec<T>,
@@ -186,70 +193,65 @@ impl<T> Default for Ragged<T> {
 }
 
 impl<T> Ragged<T> {
-    /// Wraps values whose rows start at `offsets`; `None` unless these ascend from 0 to the number of values.
-    pub fn new(offsets: Vec<usize>, values: Vec<T>) -> Option<Self> {
+    /// Wraps `values`, whose rows start at `offsets`. Returns `None` unless the offsets ascend from 0 to the number of
+    /// values.
+    pub(crate) fn new(offsets: Vec<usize>, values: Vec<T>) -> Option<Self> {
         let valid = offsets.first() == Some(&0) && offsets.last() == Some(&values.len()) && offsets.is_sorted();
         valid.then_some(Self { offsets, values })
     }
 
     /// Appends a row.
-    pub fn push(&mut self, row: impl IntoIterator<Item = T>) {
+    pub(crate) fn push(&mut self, row: impl IntoIterator<Item = T>) {
         self.values.extend(row);
         self.offsets.push(self.values.len());
     }
 
     /// Appends the rows of another list.
-    pub fn append(&mut self, mut other: Self) {
+    pub(crate) fn append(&mut self, mut other: Self) {
         let before = self.values.len();
         self.offsets.extend(other.offsets[1..].iter().map(|offset| before + offset));
         self.values.append(&mut other.values);
     }
 
     /// Returns the number of rows.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.offsets.len() - 1
     }
 
     /// Returns whether there are no rows.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the range of a row among all values.
-    pub fn range(&self, row: usize) -> std::ops::Range<usize> {
+    /// Returns the range that a row takes among all values.
+    pub(crate) fn range(&self, row: usize) -> std::ops::Range<usize> {
         self.offsets[row]..self.offsets[row + 1]
     }
 
     /// Returns one row.
-    pub fn row(&self, row: usize) -> &[T] {
+    pub(crate) fn row(&self, row: usize) -> &[T] {
         &self.values[self.range(row)]
     }
 
-    /// Returns one row, mutable.
-    pub fn row_mut(&mut self, row: usize) -> &mut [T] {
-        let range = self.range(row);
-        &mut self.values[range]
-    }
-
     /// Returns an iterator over the rows.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[T]> {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &[T]> {
         self.offsets.windows(2).map(|ends| &self.values[ends[0]..ends[1]])
     }
 
     /// Returns all values, row after row.
-    pub fn values(&self) -> &[T] {
+    pub(crate) fn values(&self) -> &[T] {
         &self.values
     }
 
     /// Returns the index at which every row starts among all values, then the end of the last row.
-    pub fn offsets(&self) -> &[usize] {
+    pub(crate) fn offsets(&self) -> &[usize] {
         &self.offsets
     }
 }
 
 impl<T: Clone> Ragged<T> {
     /// Returns the given rows, in the given order.
-    pub fn select(&self, rows: &[usize]) -> Self {
+    pub(crate) fn select(&self, rows: &[usize]) -> Self {
         let mut selected = Self::default();
         for &row in rows {
             selected.push(self.row(row).iter().cloned());
@@ -263,6 +265,80 @@ impl<T, Row: IntoIterator<Item = T>> FromIterator<Row> for Ragged<T> {
         let mut all = Self::default();
         rows.into_iter().for_each(|row| all.push(row));
         all
+    }
+}
+
+impl Quality {
+    /// Returns the quality of `outputs`, one row per point, for the true `labels`.
+    pub fn of(outputs: &Matrix, labels: &[u32]) -> Self {
+        let mut hits = 0usize;
+        let mut loss = 0.0;
+        for (row, &label) in labels.iter().enumerate() {
+            let outputs = outputs.row(row);
+            hits += usize::from(argmax(outputs) == label as usize);
+            let squares: f64 = outputs.iter().map(|&value| f64::from(value).powi(2)).sum();
+            loss += squares - 2.0 * f64::from(outputs[label as usize]) + 1.0;
+        }
+        let n = labels.len().max(1) as f64;
+        Self { accuracy: hits as f64 / n, loss: loss / n }
+    }
+}
+
+/// Returns how many of `labels` each class has, for labels below `classes`.
+pub(crate) fn counts_of(labels: &[u32], classes: usize) -> Vec<usize> {
+    let mut counts = vec![0; classes];
+    for &label in labels {
+        counts[label as usize] += 1;
+    }
+    counts
+}
+
+/// Returns the index of the largest value, the first on a tie.
+pub(crate) fn argmax(values: &[f32]) -> usize {
+    let mut best = 0;
+    for (place, value) in values.iter().enumerate() {
+        if *value > values[best] {
+            best = place;
+        }
+    }
+    best
+}
+
+/// Returns `‖a-b‖²` in f64. The squares are summed in the same order on every machine.
+pub fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
+    Arch::new().dispatch(SquaredDifference { a, b })
+}
+
+/// The computation of [`squared_distance`]. It is a type, since a closure would be compiled without the vector
+/// instructions.
+struct SquaredDifference<'a> {
+    a: &'a [f32],
+    b: &'a [f32],
+}
+
+impl WithSimd for SquaredDifference<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
+        const LANES: usize = 32;
+        let mut sums = [0.0f64; LANES];
+        let (a, b) = (self.a.chunks_exact(LANES), self.b.chunks_exact(LANES));
+        let rest = a.remainder().iter().zip(b.remainder());
+        let rest = rest.map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum::<f64>();
+        for (a, b) in a.zip(b) {
+            for lane in 0..LANES {
+                let difference = f64::from(a[lane]) - f64::from(b[lane]);
+                sums[lane] += difference * difference;
+            }
+        }
+        // Sum by halves, so that additions do not depend on each other.
+        for half in [16, 8, 4, 2, 1] {
+            for lane in 0..half {
+                sums[lane] += sums[lane + half];
+            }
+        }
+        sums[0] + rest
     }
 }
 

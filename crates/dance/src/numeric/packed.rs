@@ -1,22 +1,21 @@
 //! Matrix products with a right operand that is packed once and used by many queries.
 //!
 //! The columns of the right operand lie in panels of 16, and a panel is stored row by row, so that a product reads it
-//! once from memory. Its rows are numbered by their *depth*, the summation index of the product. Every result is the
-//! sum over the depth **in ascending order**, one fused multiply-add after the other. It does not depend on other rows,
-//! on tiles, threads or the vector width: a query gives the same bits alone and in a batch. The product of a single row
-//! takes about as long as reading the panels.
+//! once from memory. The *depth* is the summation index of the product: the row of the right operand. Every result is
+//! summed over the depth **in ascending order**, one fused multiply-add after the other. It does not depend on the
+//! other rows of the left operand, on tiles, threads or the vector width, so a query gives the same bits alone and in a
+//! batch. The product of a single row takes about as long as reading the panels.
 //!
-//! Cost: `2·depth` flops per result. The left operand is repacked in blocks of a few rows, which stay in cache.
+//! Cost: 2 flops per result and depth. The left operand is repacked in blocks of a few rows, which stay in cache.
 
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::context::Context;
 use crate::error::Result;
 use crate::numeric::matrix::Matrix;
-use crate::numeric::number::{Number, PANEL};
 
-/// The depth of the blocks in which a panel is read: 32 KiB of f32, which stay in the first-level cache while a tile is
-/// computed.
+/// The number of a panel's rows that are read at a time: 32 KiB of f32, which stay in the first-level cache while a
+/// tile is computed.
 const DEPTH: usize = 512;
 /// The number of rows of the left operand that are multiplied with all panels at a time: a multiple of every block
 /// height below.
@@ -27,12 +26,12 @@ const TILE: usize = 96;
 pub(crate) struct Packed<T = f32> {
     depth: usize,
     columns: usize,
-    /// The panels one after the other, each `depth × PANEL`. The last one is filled up with columns of 0.
+    /// The panels one after the other, each `depth × PANEL`. Columns of 0 fill up the last one.
     data: Vec<T>,
 }
 
 impl Packed {
-    /// Packs the transpose of `matrix`, for inner products with its rows.
+    /// Packs the transpose of `matrix`: products with it are inner products with the rows of `matrix`.
     pub(crate) fn of_rows(matrix: &Matrix, context: &Context<'_>) -> Self {
         Self::new(matrix.cols(), matrix.rows(), |depth, column| matrix.row(column)[depth], context)
     }
@@ -42,7 +41,7 @@ impl Packed {
         Self::new(matrix.rows(), matrix.cols(), |depth, column| matrix.row(depth)[column], context)
     }
 
-    /// Returns `left · self`, in parallel over rows.
+    /// Returns the product `left · self`, computed in parallel over rows.
     pub(crate) fn product(&self, left: &Matrix, context: &Context<'_>) -> Result<Matrix> {
         in_tiles(left, self.columns, context, |left, out| {
             self.multiply(left, 0..self.columns, out, &mut Scratch::default());
@@ -81,8 +80,8 @@ impl<T: Number> Packed<T> {
         panel.iter().skip(column % PANEL).step_by(PANEL).copied()
     }
 
-    /// Computes `out = left · self[columns]` on one thread. `columns` must start at the first column of a panel; `left`
-    /// and `out` are row-major.
+    /// Computes the product of `left` with some columns of this matrix, on one thread. `columns` must start at the
+    /// first column of a panel; `left` and `out` are row-major.
     pub(crate) fn multiply(
         &self,
         left: &[T],
@@ -107,8 +106,9 @@ impl<T: Number> Packed<T> {
     }
 }
 
-/// Returns a matrix of `columns` columns, computed by `work(rows, out)` on tiles of `rows` in parallel. Large tiles
-/// read the panels seldom; small tiles keep all threads at work.
+/// Returns a matrix of `columns` columns, with a row for every row of `rows`. `work(rows, out)` computes it on tiles of
+/// a few rows, in parallel. The number of rows in a tile changes no result: large tiles read packed panels less often,
+/// and small ones keep all threads at work.
 pub(crate) fn in_tiles(
     rows: &Matrix,
     columns: usize,
@@ -130,7 +130,7 @@ pub(crate) fn in_tiles(
     Matrix::new(all, count, columns)
 }
 
-/// A buffer for the repacked left operand, reused between calls.
+/// A buffer for the repacked left operand of a product, for reuse between products.
 #[derive(Default)]
 pub(crate) struct Scratch<T = f32> {
     left: Vec<T>,
@@ -165,8 +165,8 @@ impl<T: Number> WithSimd for Multiply<'_, T> {
 }
 
 impl<T: Number> Multiply<'_, T> {
-    /// Multiplies blocks of `ROWS` rows, the last one smaller, with panels of `VECTORS` vectors. All blocks use a panel
-    /// before the next one is loaded: with few rows, loading panels takes most of the time.
+    /// Multiplies blocks of `ROWS` rows with panels of `VECTORS` vectors; the last block may have fewer rows. All
+    /// blocks use a panel before the next one is loaded, since with few rows loading panels takes most of the time.
     #[inline(always)]
     fn blocks<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S) {
         let Self { packed, left, columns, out, scratch } = self;
@@ -243,7 +243,7 @@ fn row_sums<T: Number, S: Simd, const VECTORS: usize, const PANELS: usize>(
     sums
 }
 
-/// Writes the first `out.len()` sums.
+/// Writes sums from vectors to `out`, as many as it holds.
 #[inline(always)]
 fn store<T: Number, S: Simd, const VECTORS: usize>(sums: &[T::Vector<S>; VECTORS], out: &mut [T]) {
     let mut numbers = [T::default(); PANEL];
@@ -262,7 +262,7 @@ struct OutputBlock<'a, T> {
     used: usize,
 }
 
-/// Multiplies a block of fewer rows than the registers hold.
+/// Multiplies a block of fewer rows than the registers hold with one panel.
 #[inline(always)]
 fn partial_tile<T: Number, S: Simd, const VECTORS: usize>(
     simd: S,
@@ -318,6 +318,62 @@ fn tile<T: Number, S: Simd, const ROWS: usize, const VECTORS: usize>(
         store::<T, S, VECTORS>(sums, &mut out[row * stride..][..used]);
     }
 }
+
+/// The number of columns in a panel, a block of columns of a packed matrix: two AVX2 vectors of f32, or one of AVX-512.
+pub(crate) const PANEL: usize = 16;
+
+/// A number type of packed products: f32, or f64 if rounding must not change a decision.
+pub(crate) trait Number: Copy + Default + Send + Sync + 'static {
+    /// A SIMD vector of this type.
+    type Vector<S: Simd>: Copy;
+
+    /// Returns the number of lanes of a vector.
+    fn lanes<S: Simd>() -> usize;
+    /// Returns a vector with `number` in every lane.
+    fn splat<S: Simd>(simd: S, number: Self) -> Self::Vector<S>;
+    /// Returns `a·b + c`.
+    fn mul_add<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>, c: Self::Vector<S>) -> Self::Vector<S>;
+    /// Returns one row of a panel as vectors.
+    fn vectors<S: Simd>(panel: &[Self; PANEL]) -> &[Self::Vector<S>];
+    /// Returns one row of a panel as mutable vectors.
+    fn vectors_mut<S: Simd>(panel: &mut [Self; PANEL]) -> &mut [Self::Vector<S>];
+}
+
+macro_rules! number {
+    ($number:ty, $vector:ident, $lanes:ident, $splat:ident, $mul_add:ident, $as_simd:ident, $as_mut_simd:ident) => {
+        impl Number for $number {
+            type Vector<S: Simd> = S::$vector;
+
+            #[inline(always)]
+            fn lanes<S: Simd>() -> usize {
+                S::$lanes
+            }
+
+            #[inline(always)]
+            fn splat<S: Simd>(simd: S, number: Self) -> S::$vector {
+                simd.$splat(number)
+            }
+
+            #[inline(always)]
+            fn mul_add<S: Simd>(simd: S, a: S::$vector, b: S::$vector, c: S::$vector) -> S::$vector {
+                simd.$mul_add(a, b, c)
+            }
+
+            #[inline(always)]
+            fn vectors<S: Simd>(panel: &[Self; PANEL]) -> &[S::$vector] {
+                S::$as_simd(panel).0
+            }
+
+            #[inline(always)]
+            fn vectors_mut<S: Simd>(panel: &mut [Self; PANEL]) -> &mut [S::$vector] {
+                S::$as_mut_simd(panel).0
+            }
+        }
+    };
+}
+
+number!(f32, f32s, F32_LANES, splat_f32s, mul_add_f32s, as_simd_f32s, as_mut_simd_f32s);
+number!(f64, f64s, F64_LANES, splat_f64s, mul_add_f64s, as_simd_f64s, as_mut_simd_f64s);
 
 #[cfg(test)]
 mod tests {

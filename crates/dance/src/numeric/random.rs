@@ -9,14 +9,15 @@
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
-/// The generator PCG XSL 128/64 (LCG).
+/// The random number generator PCG XSL 128/64 (LCG).
 #[derive(Clone, Debug)]
 pub struct Random {
     generator: Pcg64,
 }
 
 impl Random {
-    /// Creates the generator of a `seed` and a `purpose`, a tag: each tag selects an independent stream of numbers.
+    /// Creates the generator of a `seed`. `purpose` is the number of one of its independent streams; code that draws
+    /// for different purposes passes different numbers.
     pub fn new(seed: u64, purpose: u64) -> Self {
         Self { generator: Pcg64::new(u128::from(seed), u128::from(purpose)) }
     }
@@ -26,7 +27,8 @@ impl Random {
         self.generator.next_u64()
     }
 
-    /// Returns a uniform number below `bound`, which must not be 0. Draws that would favour small numbers are rejected.
+    /// Returns a uniform integer below `bound`, which must not be 0. Draws that would favour small integers are
+    /// rejected.
     pub fn below(&mut self, bound: usize) -> usize {
         let bound = bound as u64;
         let excess = (u64::MAX % bound + 1) % bound;
@@ -43,7 +45,7 @@ impl Random {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Returns a standard normal number (Box–Muller, one of the pair).
+    /// Returns a standard normal number by the Box–Muller transform.
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
@@ -57,12 +59,12 @@ impl Random {
     }
 }
 
-/// Returns a uniform number in [0, 1) that depends on the `keys` alone, so that draws do not depend on their order.
+/// Returns a uniform number in [0, 1) that depends on the `keys` alone, and not on draws before it.
 pub fn uniform_of(keys: &[u64]) -> f64 {
     (bits_of(keys.iter().copied()) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Returns 64 bits that depend on the `keys` alone. Every key passes through the finaliser of `SplitMix64`.
+/// Returns a hash of the `keys`, by the finaliser of `SplitMix64`.
 pub(crate) fn bits_of(keys: impl IntoIterator<Item = u64>) -> u64 {
     let mut state = 0u64;
     for key in keys {

@@ -24,8 +24,8 @@ use std::iter::zip;
 use pulp::Arch;
 
 use crate::context::Context;
-use crate::device::cpu::elementwise::exp;
 use crate::error::Result;
+use crate::kernel::exp;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::packed::Packed;
 use crate::posterior::count::BagView;

@@ -7,8 +7,8 @@
 //! ([`crate::posterior::bounds`]). For the other pairs, the point's posterior is computed with the query added.
 
 use crate::context::Context;
-use crate::device::cpu::elementwise::{exp, ln};
 use crate::error::Result;
+use crate::kernel::{exp, ln};
 use crate::numeric::matrix::Matrix;
 use crate::posterior::bounds::{AT_LEAST, Bounds, OPEN, Pairs, QueryBounds};
 use crate::posterior::expert::Predictions;

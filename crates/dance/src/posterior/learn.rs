@@ -5,7 +5,7 @@
 //! predictions choose the shrinkage, priors, ridges and weights. The kernel on raw points is chosen by its
 //! leave-one-out log loss instead, because the raw space is made without labels.
 
-use crate::context::{Context, Quiet};
+use crate::context::Context;
 use crate::device::Device;
 use crate::error::Result;
 use crate::kernel::Kernel;
@@ -297,9 +297,7 @@ impl Candidates {
             rfm.metric_root.clone()
         } else {
             let config = RfmConfig { rounds: rfm.rounds, ..*config };
-            let quiet = Quiet(context.observer());
-            let context = context.with_observer(&quiet);
-            Rfm::fit(device, trained.clone(), classes, rfm.kernel, &config, &context)?.metric_root
+            Rfm::fit(device, trained.clone(), None, classes, rfm.kernel, &config, &context.quiet())?.metric_root
         };
         // The held-out half takes the role of the calibration points.
         let spaces = Spaces::new(center, Some(&white.map), &root, context);

@@ -11,7 +11,7 @@ use std::iter::zip;
 
 use pulp::Arch;
 
-use crate::device::cpu::elementwise::{exp, ln};
+use crate::kernel::{exp, ln};
 
 /// An upper bound on -h'' for `h(t) = ln ln(1 + exp t)`. The maximum of -h'' is 0.1671, at t = 0.495.
 const CURVATURE: f64 = 0.1675;

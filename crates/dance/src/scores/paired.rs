@@ -8,7 +8,7 @@ use crate::scores::LabelScores;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PairedScores {
     /// The listed labels, ascending within a query.
-    pub labels: Ragged<u32>,
+    pub(crate) labels: Ragged<u32>,
     /// The rank score of every label in `labels`; +∞ if none of the neighbors of the rank score carries the label.
     pub rank: Vec<f64>,
     /// The contrastive score of every label in `labels`; +∞ if none of the neighbors of the contrastive score carries

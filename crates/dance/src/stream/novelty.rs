@@ -85,7 +85,7 @@ impl Novelty {
                 let (before, after) = self.with_query(bag.squared(id as usize), squared);
                 before >= distance && after < distance
             };
-            let fallen = reverse.get(query).iter().filter(falls_below).count();
+            let fallen = reverse[query].iter().filter(falls_below).count();
             let count = 1 + self.squared.at_least(distance) as usize - fallen;
             count as f64 / (self.squared.len() + 1) as f64
         };

@@ -31,7 +31,7 @@ fn dataset(points: &[Vec<f32>]) -> Dataset {
 fn model(fit: &[Vec<f32>], calibration: &[Vec<f32>], way: Way) -> Dance {
     let mut config = config(way);
     config.tune.evaluations = 1;
-    config.rfm.rounds = 3;
+    config = config.rounds(3);
     let fitted = Fitted::fit(&Cpu, &dataset(fit), &config, &CONTEXT).unwrap();
     fitted.calibrate(&Cpu, &dataset(calibration), &CONTEXT).unwrap()
 }

@@ -3,15 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dance::conformal::{Calibration, Mix};
-use dance::data::{Normalize, Normalizer, Value};
+use dance::data::{Normalize, Value};
 use dance::device::Cpu;
 use dance::evaluation::metrics::Metrics;
-use dance::kernel::Kernel;
-use dance::machine::{Classifier, OutputScale, Rfm};
 use dance::model::{Include, ModelPart};
-use dance::numeric::random::Random;
 use dance::scores::EmptySets;
-use dance::{Dance, Error, Event, Matrix, Observer, PredictOptions, Rows, Sampling};
+use dance::{Dance, Error, Event, Matrix, Observer, PredictOptions, Sampling};
 
 use crate::{CONTEXT, DEVICES, FUSE, REUSE, WAYS, Warnings, blobs, config, fitted, model, model_on};
 
@@ -95,36 +92,6 @@ fn the_prediction_is_the_most_probable_label() {
     }
 }
 
-/// Wide points and many classes, where the last tile of a product has one row.
-#[test]
-fn a_row_is_mapped_and_classified_the_same_in_every_batch() {
-    let (d, n, classes) = (768, 70, 40);
-    let mut random = Random::new(3, 3);
-    let mut matrix = |rows: usize, cols: usize| {
-        Matrix::new((0..rows * cols).map(|_| random.normal() as f32 / 28.0).collect(), rows, cols).unwrap()
-    };
-    let rfm = Rfm {
-        kernel: Kernel::new(2.0, 1.0).unwrap(),
-        metric_root: matrix(d, d),
-        train: matrix(n, d),
-        labels: (0..n as u32).map(|row| row % classes as u32).collect(),
-        beta: matrix(n, classes),
-        rounds: 1,
-    };
-    let queries = matrix(2049, d);
-    let scale = OutputScale::clamp(1e-3);
-    let classifier = Classifier::open(&Cpu, &rfm, &Normalizer::None, scale, &CONTEXT).unwrap();
-    let mapped = classifier.transform(&queries, &CONTEXT).unwrap();
-    let classified = classifier.classify(&queries, &CONTEXT).unwrap();
-    for rows in [1, 2, 17, 65, 129, 1025, 2049] {
-        let some = Rows::new(&queries.as_slice()[(2049 - rows) * d..], d);
-        let last: Vec<usize> = (2049 - rows..2049).collect();
-        assert_eq!(classifier.transform(some, &CONTEXT).unwrap(), mapped.select(&last), "{rows}");
-        let found = classifier.classify(some, &CONTEXT).unwrap().probabilities;
-        assert_eq!(found, classified.probabilities.select(&last), "{rows}");
-    }
-}
-
 #[test]
 fn empty_sets_may_get_the_best_label() {
     let mut config = config(REUSE);
@@ -154,7 +121,11 @@ fn recalibrates_without_refitting() {
     settings.mix = Mix::Fixed(0.0);
     let again = model.recalibrate(&Cpu, &other, Sampling::Random, Some(settings), &CONTEXT).unwrap();
     assert_eq!(again.predictor().calibration_points(), 90);
-    assert_eq!(again.fitted().rfm, model.fitted().rfm);
+    let machine = |model: &Dance| {
+        let fitted = model.fitted();
+        (fitted.kernel(), fitted.points().clone(), fitted.metric_root().clone())
+    };
+    assert_eq!(machine(&again), machine(&model));
     let directly = model.fitted().clone().calibrate(&Cpu, &other, &CONTEXT).unwrap();
     let again = model.recalibrate(&Cpu, &other, Sampling::Random, None, &CONTEXT).unwrap();
     assert_eq!(directly.to_bytes().unwrap(), again.to_bytes().unwrap());

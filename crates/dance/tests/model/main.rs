@@ -54,7 +54,7 @@ const WAYS: [Way; 5] = [POSTERIOR, POSTERIOR_SPLIT, FUSE, REUSE, SPLIT];
 fn config((method, calibration): Way) -> Config {
     let mut config = Config::default();
     config.tune.evaluations = 3;
-    config.rfm.rounds = 2;
+    config = config.rounds(2);
     config.conformal.rank_neighbors = 20;
     config.conformal.contrast_neighbors = 10;
     config.conformal.method = Some(method);

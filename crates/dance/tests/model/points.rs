@@ -47,7 +47,7 @@ fn points_that_judged_the_kernel_guarantee_nothing_either() {
     let mut config = config(REUSE);
     config.tune.refit = false;
     let fitted = Fitted::fit(&Cpu, &fit, &config, &CONTEXT).unwrap();
-    let kept = fitted.rfm.labels.len();
+    let kept = fitted.points().rows();
     assert_eq!(kept, 64); // four fifths
     let model = fitted.calibrate(&Cpu, &fit, &CONTEXT).unwrap();
     assert_eq!(model.overlap().fitted, 80);

@@ -58,7 +58,7 @@ fn coverage(model: &Dance, points: &Dataset) -> f64 {
 fn what_a_fit_reports_is_what_new_points_get() {
     let mut config = config(FUSE);
     config.tune = config.tune.bandwidth((1.0, 1.0)).shape((1.0, 1.0));
-    config.rfm.rounds = 0;
+    config = config.rounds(0);
     let mut random = Random::new(3, 9);
     let (mut drawn, mut dealt, mut unseen) = (Vec::new(), Vec::new(), Vec::new());
     for trial in 0..150 {
@@ -101,7 +101,7 @@ fn probabilities_are_what_they_say() {
         for _ in 0..6 {
             let mut config = Config::default().probabilities(kind);
             config.tune.evaluations = 6;
-            config.rfm.rounds = 1;
+            config = config.rounds(1);
             let fitted = Fitted::fit(&Cpu, &long_tail(500, &mut random), &config, &CONTEXT).unwrap();
             let fresh = long_tail(1500, &mut random);
             let known: Vec<usize> = (0..fresh.len())

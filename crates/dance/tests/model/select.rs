@@ -26,7 +26,7 @@ fn small() -> dance::Config {
     let mut config = config(FUSE);
     config.normalize = dance::data::Normalize::None;
     config.tune.evaluations = 1;
-    config.rfm.rounds = 1;
+    config = config.rounds(1);
     config
 }
 

@@ -114,7 +114,8 @@ fn one_point_of_each_group_keeps_the_promise_for_new_groups() {
     };
     let (mut honest, mut naive) = (Vec::new(), Vec::new());
     let mut config = config(FUSE);
-    (config.tune.evaluations, config.rfm.rounds) = (1, 0);
+    config.tune.evaluations = 1;
+    config = config.rounds(0);
     for draw in 0..40 {
         let fit = points(100, EVEN, 0.0, &mut random);
         let (calibration, groups_of) = groups(60, &mut random);

@@ -6,7 +6,7 @@ use anyhow::Context;
 use dance::conformal::{ByClass, ConformalConfig, MethodName, Mix};
 use dance::data::split;
 use dance::evaluation::metrics::Metrics;
-use dance::{Config, Dance, Dataset, Evaluation, Fitted, PredictOptions, Prediction, Sampling, Scored, Silent};
+use dance::{Config, Dance, Dataset, Evaluation, Fitted, PredictOptions, Prediction, Sampling, Scored};
 use serde::Serialize;
 
 use crate::args::Shared;
@@ -102,11 +102,8 @@ impl Story {
         let parts = split::uniform(data.len(), &SHARES, shared.seed)?;
         let [kernel, calibration, test] = [0, 1, 2].map(|part| data.select(&parts[part]));
         let (device, context) = (shared.device()?, shared.context(progress)?);
-        let mut config = Config::default();
+        let mut config = Config::default().seed(shared.seed);
         config.tune.evaluations = evaluations;
-        config.tune.seed = shared.seed;
-        config.rfm.seed = shared.seed;
-        config.conformal.seed = shared.seed;
         let model = Fitted::fit(device, &kernel, &config, &context)
             .with_context(|| format!("fitting {name}"))?
             .calibrate(device, &calibration, &context)
@@ -117,7 +114,7 @@ impl Story {
             let scored = model.score(&test.embeddings, PredictOptions::default(), &context)?;
             Ok(Calibrated { model, scored })
         };
-        let quiet = context.with_observer(&Silent);
+        let quiet = context.silent();
         let other = |settings: ConformalConfig| -> dance::Result<Calibrated> {
             score(model.recalibrate(device, &calibration, Sampling::Random, Some(settings), &quiet)?)
         };

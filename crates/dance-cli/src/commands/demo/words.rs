@@ -28,8 +28,8 @@ pub(super) fn write(out: &mut dyn Write, story: &Story) -> io::Result<()> {
          Chosen: shape {:.2}, {} of metric learning. Its single best label is right on {:.1} % of the test points, and \
          wrong on {:.1} %.",
         fitted.fidelity,
-        fitted.rfm.kernel.shape(),
-        pluralize(fitted.rfm.rounds, "round", "rounds"),
+        fitted.kernel().shape(),
+        pluralize(fitted.rounds(), "round", "rounds"),
         100.0 * story.accuracy,
         100.0 * (1.0 - story.accuracy)
     );
@@ -95,9 +95,9 @@ pub(super) fn json(story: &Story, report: Option<&Path>, warnings: &[String]) ->
         "dimensions": story.dimensions,
         "classes": story.model.classes().len(),
         "accuracy": story.accuracy,
-        "bandwidth": fitted.rfm.kernel.bandwidth(),
-        "shape": fitted.rfm.kernel.shape(),
-        "rounds": fitted.rfm.rounds,
+        "bandwidth": fitted.kernel().bandwidth(),
+        "shape": fitted.kernel().shape(),
+        "rounds": fitted.rounds(),
         "fidelity": fitted.fidelity,
         "results": story.results,
         "examples": story.examples,

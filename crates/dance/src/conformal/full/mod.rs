@@ -120,7 +120,7 @@ impl Bag {
                 let joining = JoiningQuery {
                     point: queries.points.row(query),
                     key: key(self.scorer.seed, query_part, queries.names[query]),
-                    reached: queries.reached.get(query),
+                    reached: &queries.reached[query],
                 };
                 let changes = self.points.changes(reference, joining);
                 changed.fill(&self.grouped, &reference.labels, &self.extra, changes);

@@ -1,18 +1,16 @@
-//! A fit on the CPU. With n training points, everything of size n×n is allocated once and used again over rounds and
-//! settings.
+//! A fit on the CPU. The n×n matrices, for n training points, are allocated once and used again in every iteration and
+//! setting.
 
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
 use super::agop::{Gradients, cheaper_form};
-use super::distances::{self, Points};
-use super::ridge::RidgeSystem;
+use super::ridge::{self, Points, RidgeSystem};
 use super::{centered, check_width, linalg, mean};
-use crate::context::Context;
-use crate::device::{AgopForm, FitPoints, FitSession, FitSize, Iterate, Solved};
+use crate::context::{Context, Quality};
+use crate::device::{FitPoints, FitSession, Regression};
 use crate::error::{Error, Result};
-use crate::event::Quality;
 use crate::kernel::Kernel;
 use crate::numeric::matrix::Matrix;
 
@@ -20,21 +18,22 @@ use crate::numeric::matrix::Matrix;
 /// coefficients are read.
 const TILE: usize = 64;
 
-/// Returns the number of bytes that a fit of this size takes at its peak.
-pub(super) fn bytes(size: FitSize) -> u64 {
-    let FitSize { train, held_out, dimensions, classes, several } = size;
-    let (n, m, d, c) = (train as u64, held_out as u64, dimensions as u64, classes as u64);
-    let square = n * n * if several { 3 } else { 2 };
-    let held_out = m * (n * if several { 2 } else { 1 } + 2 * d + c);
+/// Returns the largest number of bytes that a fit has allocated at a time, with `train` training points, `held_out`
+/// held-out points, and the classes and dimensions of `points`.
+pub(super) fn bytes(points: FitPoints<'_>, train: usize, held_out: usize) -> u64 {
+    let (n, m, d, c) = (train as u64, held_out as u64, points.train.cols() as u64, points.classes as u64);
+    let square = n * n * if points.several { 3 } else { 2 };
+    let held_out = m * (n * if points.several { 2 } else { 1 } + 2 * d + c);
     // The terms count f32 numbers. The AGOP in f64 takes most: points centered, mapped and in f64, and H·X (n×d); β,
     // its right-hand side and Q, also in f64 (n×c). Refinement adds 256 rows of the kernel matrix in f64.
     let tall = n * (9 * d + 14 * c + 512);
     4 * (square + held_out + tall + 6 * d * d)
 }
 
-/// A solution: the metric (`None` is the identity) and the coefficients fitted under it.
+/// A fitted regression.
 #[derive(Clone)]
 struct Solution {
+    /// The metric under which the regression was fitted; `None` is the identity.
     metric: Option<Arc<Matrix>>,
     beta: Arc<Matrix>,
     /// The outputs at the held-out points.
@@ -51,25 +50,26 @@ pub(super) struct CpuFit<'a> {
     metric: Option<Arc<Matrix>>,
     /// `train · metric`; `None` for the identity.
     mapped: Option<Matrix>,
-    /// Squared distances among training points under the metric of the last solution, lower triangle.
+    /// The squared distances among training points under the metric of the last regression, lower triangle of n×n.
     squared: Vec<f32>,
-    /// A buffer of n×n numbers: the kernel matrix and its Cholesky factor during a solution, the gradient weights
-    /// during the AGOP.
+    /// A buffer of n×n numbers: the kernel matrix and its Cholesky factor while a regression is fitted, the gradient
+    /// weights while the AGOP is computed.
     work: Vec<f32>,
-    /// Squared distances under the identity metric, if several settings use them: the lower triangle among training
+    /// The squared distances under the identity metric, if several settings use them: the lower triangle among training
     /// points, and held-out × training points.
     initial: Option<(Vec<f32>, Vec<f32>)>,
-    several: bool,
-    /// The last solution, with its kernel.
+    /// The last regression, with its kernel.
     solved: Option<(Kernel, Solution)>,
-    /// The best solution of the current setting.
+    /// The best regression of the current setting.
     kept: Option<Solution>,
-    /// The best solution of all settings.
+    /// The best regression of all settings.
     chosen: Option<Solution>,
+    /// The outputs that [`held_out`](FitSession::held_out) returns.
+    outputs: Option<Arc<Matrix>>,
 }
 
 impl<'a> CpuFit<'a> {
-    pub(super) fn open(points: FitPoints<'a>, several: bool) -> Result<Self> {
+    pub(super) fn open(points: FitPoints<'a>) -> Result<Self> {
         check_fit(points)?;
         let n = points.train.rows();
         let center = mean(points.train);
@@ -82,10 +82,10 @@ impl<'a> CpuFit<'a> {
             squared: vec![0.0; n * n],
             work: vec![0.0; n * n],
             initial: None,
-            several,
             solved: None,
             kept: None,
             chosen: None,
+            outputs: None,
         })
     }
 
@@ -104,25 +104,26 @@ impl<'a> CpuFit<'a> {
         self.mapped = mapped;
         let train = Points::new(&self.train, self.mapped.as_ref().unwrap_or(&self.train));
         let held_out = Points::new(&self.held_out, mapped_held_out.as_ref().unwrap_or(&self.held_out));
-        distances::lower_triangle(&train, &mut self.squared);
-        distances::all(&held_out, &train)
+        ridge::lower_triangle(&train, &mut self.squared);
+        ridge::all_distances(&held_out, &train)
     }
 
-    fn solve_on_workers(&mut self, kernel: Kernel, ridge: f64) -> Result<Solved> {
-        self.solved = None;
+    fn solve_on_workers(&mut self, kernel: Kernel, ridge: f64) -> Result<Regression> {
+        (self.solved, self.outputs) = (None, None);
         let squared = self.measure();
         let system =
             RidgeSystem { squared: &self.squared, kernel, labels: self.points.labels, classes: self.points.classes };
-        let (beta, report) = system.solve(ridge, &mut self.work)?;
+        let (beta, mut regression) = system.solve(ridge, &mut self.work)?;
         let outputs = outputs(&squared, self.held_out.rows(), kernel, &beta);
-        if self.several && self.metric.is_none() && self.initial.is_none() {
+        if self.points.several && self.metric.is_none() && self.initial.is_none() {
             self.initial = Some((self.squared.clone(), squared));
         }
         let labels = self.points.held_out_labels;
-        let quality = (!labels.is_empty()).then(|| Quality::of(&outputs, labels));
+        regression.quality = (!labels.is_empty()).then(|| Quality::of(&outputs, labels));
         let (beta, outputs) = (Arc::new(beta), Arc::new(outputs));
+        self.outputs = Some(Arc::clone(&outputs));
         self.solved = Some((kernel, Solution { metric: self.metric.clone(), beta, outputs }));
-        Ok(Solved { quality, report })
+        Ok(regression)
     }
 }
 
@@ -132,19 +133,19 @@ impl FitSession for CpuFit<'_> {
             check_width("metric", self.train.cols(), metric.cols())?;
         }
         self.metric = metric.map(|metric| Arc::new(metric.clone()));
-        (self.solved, self.kept) = (None, None);
+        (self.solved, self.kept, self.outputs) = (None, None, None);
         Ok(())
     }
 
-    fn solve(&mut self, kernel: Kernel, ridge: f64, context: &Context<'_>) -> Result<Solved> {
+    fn solve(&mut self, kernel: Kernel, ridge: f64, context: &Context<'_>) -> Result<Regression> {
         context.run(|| self.solve_on_workers(kernel, ridge))
     }
 
-    fn learn(&mut self, sample: Option<&[usize]>, form: Option<AgopForm>, context: &Context<'_>) -> Result<bool> {
+    fn learn(&mut self, sample: Option<&[usize]>, context: &Context<'_>) -> Result<bool> {
         let Some((kernel, solution)) = &self.solved else { return Err(not_solved()) };
         let (n, d) = (self.train.rows(), self.train.cols());
         let sampled = sample.map_or(n, <[usize]>::len);
-        let form = form.unwrap_or_else(|| cheaper_form(n, sampled, self.points.classes, d));
+        let form = cheaper_form(n, sampled, self.points.classes, d);
         let mapped = self.mapped.as_ref().unwrap_or(&self.train);
         let gradients = Gradients { squared: &self.squared, kernel: *kernel, beta: &solution.beta, mapped };
         let work = &mut self.work;
@@ -165,18 +166,15 @@ impl FitSession for CpuFit<'_> {
         Ok(())
     }
 
-    fn chosen(&mut self) -> Result<Iterate> {
+    fn chosen(&mut self) -> Result<(Option<Matrix>, Matrix)> {
         let Solution { metric, beta, outputs } = self.chosen.take().ok_or_else(not_solved)?;
         (self.kept, self.solved) = (None, None); // drops other references, so that nothing is copied
-        Ok(Iterate {
-            metric: metric.map(Arc::unwrap_or_clone),
-            beta: Arc::unwrap_or_clone(beta),
-            held_out: Arc::unwrap_or_clone(outputs),
-        })
+        self.outputs = Some(outputs);
+        Ok((metric.map(Arc::unwrap_or_clone), Arc::unwrap_or_clone(beta)))
     }
 
     fn held_out(&mut self) -> Result<Matrix> {
-        self.solved.as_ref().map(|(_, solution)| (*solution.outputs).clone()).ok_or_else(not_solved)
+        self.outputs.as_ref().map(|outputs| (**outputs).clone()).ok_or_else(not_solved)
     }
 
     fn leave_one_out(&mut self, context: &Context<'_>) -> Result<Matrix> {
@@ -185,8 +183,8 @@ impl FitSession for CpuFit<'_> {
     }
 }
 
-/// Returns the leave-one-out outputs at every training point, from the coefficients `beta` and the Cholesky factor of
-/// the kernel matrix plus ridge (row-major, lower triangle).
+/// Returns the leave-one-out outputs of a regression at every training point. `beta` holds its coefficients, and
+/// `factor` the Cholesky factor of the kernel matrix plus ridge, in the lower triangle of n×n.
 pub(in crate::device) fn leave_one_out(factor: &[f32], beta: &Matrix, labels: &[u32], context: &Context<'_>) -> Matrix {
     let n = labels.len();
     let diagonal = context.run(|| linalg::inverse_diagonal(factor, n));
@@ -203,12 +201,13 @@ pub(in crate::device) fn leave_one_out(factor: &[f32], beta: &Matrix, labels: &[
     outputs
 }
 
-/// Returns the error of a call that needs a solution although none has been computed.
+/// Returns the error of a call that needs a regression before any has been fitted.
 pub(in crate::device) fn not_solved() -> Error {
     Error::Data("a fit session was used before a regression was solved".into())
 }
 
-/// Returns an error if the numbers of points and labels differ, or the dimensions of training and held-out points.
+/// Returns [`Error::Shape`] if the numbers of points and labels differ, or the dimensions of training and held-out
+/// points.
 pub(in crate::device) fn check_fit(points: FitPoints<'_>) -> Result<()> {
     for (what, expected, found) in [
         ("labels (one per training point)", points.train.rows(), points.labels.len()),
@@ -222,8 +221,8 @@ pub(in crate::device) fn check_fit(points: FitPoints<'_>) -> Result<()> {
     check_width("held-out points", points.train.cols(), points.held_out.cols())
 }
 
-/// Scales an AGOP to a metric whose largest entry is 1 in the encoder's coordinates; `None` if the gradients vanish or
-/// overflow. The points are coordinates in `basis`, if there is one.
+/// Scales an AGOP (average gradient outer product) to a metric whose largest entry is 1 in the encoder's coordinates.
+/// Returns `None` if the gradients vanish or overflow. With a `basis`, the AGOP is given in its coordinates.
 pub(in crate::device) fn as_metric(mut outer: Matrix, basis: Option<&Matrix>, context: &Context<'_>) -> Option<Matrix> {
     let largest = largest_entry(&outer, basis, context);
     if !(largest.is_finite() && largest > f32::MIN_POSITIVE) {
@@ -235,7 +234,8 @@ pub(in crate::device) fn as_metric(mut outer: Matrix, basis: Option<&Matrix>, co
     Some(outer)
 }
 
-/// Returns the largest entry of a metric in the encoder's coordinates.
+/// Returns the largest entry of a metric in the encoder's coordinates. With a `basis`, the metric is given in its
+/// coordinates.
 fn largest_entry(metric: &Matrix, basis: Option<&Matrix>, context: &Context<'_>) -> f32 {
     match basis {
         None => metric.as_slice().iter().fold(0.0f32, |largest, &value| largest.max(value)),
@@ -262,8 +262,8 @@ fn product(left: &Matrix, right: &Matrix) -> Matrix {
     out
 }
 
-/// Returns the outputs `K·beta` at some points, where K holds the kernel values of `squared`, their squared distances
-/// to the training points.
+/// Returns the outputs `K·beta` at some points, with the kernel values K at `squared`, the squared distances of the
+/// points to the training points.
 fn outputs(squared: &[f32], points: usize, kernel: Kernel, beta: &Matrix) -> Matrix {
     let (n, c) = (beta.rows(), beta.cols());
     let mut out = Matrix::zeros(points, c);

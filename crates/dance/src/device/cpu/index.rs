@@ -1,23 +1,25 @@
-//! Searches for nearest neighbors on the CPU.
+//! Searches for nearest neighbors on the CPU, and the rounding bounds of searches on any device.
 //!
-//! One matrix product ranks all points r for a query q, because `‖q-r‖² - ‖q‖² = ‖r‖² - 2·q·r`. It runs in f32 over
-//! tiles. A bounded [`Shortlist`] keeps the points that can be among the k nearest **given the rounding error of the
-//! product**, which has a rigorous bound. A point r may have a reach, the largest squared distance at which a query
-//! counts as near it. Searches by reach use the same products: `‖q-r‖² ≤ reach_r` is
-//! `(‖r‖² - reach_r) - 2·q·r ≤ -‖q‖²`, a comparison with one number per query.
+//! A search ranks all points r for a query q by `‖r‖² - 2·q·r`, which is `‖q-r‖² - ‖q‖²`. One matrix product gives all
+//! inner products `q·r`, in f32 and tile by tile. A [`Shortlist`] keeps the points that can be among the k nearest
+//! given the rounding error of the product, on which [`RoundingBound`] has a rigorous bound. A point r may have a
+//! reach, the largest squared distance at which a query counts as near it. Searches by reach use the same products: a
+//! query is near r if `(‖r‖² - reach) - 2·q·r ≤ -‖q‖²`.
 //!
 //! Cost, for n points with d dimensions: `2·n·d` flops per query, and a few per cent for the selection. Memory: the
 //! points, packed, and one tile per thread.
 
-use super::{check_width, squared_norm, subtract};
+use std::ops::Range;
+
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::{centered, check_width, mean, squared_norm, subtract};
 use crate::context::Context;
-use crate::device::rounding::{Reach, RoundingBound};
-use crate::device::{Candidates, IdLists, IndexHandle, QueryHandle};
-use crate::error::Result;
+use crate::device::{Candidates, IndexHandle, QueryHandle};
+use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 use crate::numeric::packed::{Packed, Scratch};
-use pulp::{Arch, Simd, WithSimd};
-use std::ops::Range;
 
 /// The number of queries in one product. Its tile of results stays in cache until it is read.
 const QUERY_TILE: usize = 96;
@@ -36,21 +38,22 @@ impl CpuIndex {
         Self { points: Packed::of_rows(centered.as_ref().unwrap_or(points), context), rounding }
     }
 
-    /// Creates the list of a query with this squared norm for points that may be among its `k` nearest; for all points
-    /// if products may overflow.
+    /// Returns the shortlist of a query for the points that can be among its `k` nearest. `norm` is the query's squared
+    /// norm after centering. The list holds all points if products may overflow.
     fn nearest(&self, norm: f64, k: usize) -> Shortlist {
         let all = || Shortlist::all(self.rounding.norms.len());
         self.rounding.slack(norm).map_or_else(all, |slack| Shortlist::new(k, slack))
     }
 
-    /// Creates the list of a query with this squared norm for points that may have it within their reach; for all
-    /// points if products may overflow.
+    /// Returns the shortlist of a query for the points that can have it within their reach. `norm` is the query's
+    /// squared norm after centering. The list holds all points if products may overflow.
     fn reaching(&self, norm: f64) -> Shortlist {
         let all = || Shortlist::all(self.rounding.norms.len());
         self.rounding.reaching_limit(norm).map_or_else(all, Shortlist::within)
     }
 
-    /// Returns the candidates of the queries in `rows`. Runs on one thread.
+    /// Returns the candidates of the queries in `rows`, on one thread. With `reach`, they include the points that can
+    /// have the query within their reach.
     fn tile(&self, queries: &Matrix, rows: Range<usize>, k: usize, reach: Option<&Reach>) -> Candidates {
         let (d, n, count) = (self.rounding.dimensions, self.rounding.norms.len(), rows.len());
         let mut centered = queries.as_slice()[rows.start * d..rows.end * d].to_vec();
@@ -79,12 +82,12 @@ impl CpuIndex {
                 offer(&mut reaching, &reach.offsets);
             }
         }
-        Candidates { nearest: listed(&mut nearest), reaching: listed(&mut reaching) }
+        listed(&mut nearest).union(&listed(&mut reaching))
     }
 }
 
-fn listed(lists: &mut [Shortlist]) -> IdLists {
-    let mut all = IdLists::default();
+fn listed(lists: &mut [Shortlist]) -> Candidates {
+    let mut all = Candidates::default();
     for list in lists {
         all.push(list.finish());
     }
@@ -122,8 +125,7 @@ impl QueryHandle for CpuQueries<'_> {
         });
         let mut all = Candidates::default();
         for tile in &tiles {
-            all.nearest.extend(&tile.nearest);
-            all.reaching.extend(&tile.reaching);
+            all.extend(tile);
         }
         Ok(all)
     }
@@ -132,42 +134,43 @@ impl QueryHandle for CpuQueries<'_> {
 /// The largest number of values compared at once.
 const LANES: usize = 16;
 
-/// A list of candidates for one query.
-pub(super) struct Shortlist {
+/// The candidates of one query. The value of a point is the number by which it is ranked, such as `‖r‖² - 2·q·r` for a
+/// query q and a point r.
+struct Shortlist {
     /// The number of nearest points to find.
     k: usize,
-    /// The rounding bound: values up to the k-th smallest plus this are kept.
+    /// The rounding bound: points with values up to the k-th smallest plus this are candidates.
     slack: f32,
-    /// The largest value that is listed. Points with larger values cannot be among the k nearest.
+    /// The largest value that is listed now. Points with larger values cannot be among the k nearest.
     threshold: f32,
     /// The length at which the list is cut.
     full: usize,
     length: usize,
-    /// Pairs of value and id, each packed into one number that sorts like the value. There is room for `LANES` more
-    /// than `full`.
+    /// The listed points: value and index of each, packed into one number that sorts like the value. There is room for
+    /// `LANES` more than `full`.
     entries: Vec<u64>,
 }
 
 impl Shortlist {
-    /// Creates a list of all values up to the k-th smallest plus `slack`.
-    pub(super) fn new(k: usize, slack: f32) -> Self {
+    /// Creates a list for all points whose values are at most the k-th smallest plus `slack`.
+    fn new(k: usize, slack: f32) -> Self {
         let full = 2 * k.max(LANES);
         Self { k, slack, threshold: f32::INFINITY, full, length: 0, entries: vec![0; full + LANES] }
     }
 
-    /// Creates a list of all values up to `threshold`, however many.
-    pub(super) fn within(threshold: f32) -> Self {
+    /// Creates a list for all points whose values are at most `threshold`.
+    fn within(threshold: f32) -> Self {
         Self { k: usize::MAX, threshold, ..Self::new(LANES, 0.0) }
     }
 
-    /// Creates a list of all `n` points, for a query whose products may overflow.
-    pub(super) fn all(n: usize) -> Self {
+    /// Creates a list that holds all `n` points, for a query whose products may overflow.
+    fn all(n: usize) -> Self {
         Self { k: 0, slack: 0.0, threshold: f32::NEG_INFINITY, full: n, length: n, entries: (0..n as u64).collect() }
     }
 
     /// Offers the points from `start` on to the list. The value of a point is its entry of `norms` less twice its entry
     /// of `products`, the inner product with the query.
-    pub(super) fn offer(&mut self, start: u32, products: &[f32], norms: &[f32]) {
+    fn offer(&mut self, start: u32, products: &[f32], norms: &[f32]) {
         if self.threshold == f32::NEG_INFINITY {
             return;
         }
@@ -189,7 +192,7 @@ impl Shortlist {
         }
     }
 
-    /// Finds the k-th smallest value and drops entries that exceed it by more than the slack.
+    /// Finds the k-th smallest value and drops the points whose values exceed it by more than the slack.
     #[inline(never)]
     fn cut(&mut self) {
         if self.length <= self.k {
@@ -217,8 +220,8 @@ impl Shortlist {
         self.entries.resize(self.full + LANES, 0);
     }
 
-    /// Cuts the list once more and returns the ids that remain, in no order.
-    pub(super) fn finish(&mut self) -> impl Iterator<Item = u32> + '_ {
+    /// Cuts the list once more and returns the indices of the points that remain, in no order.
+    fn finish(&mut self) -> impl Iterator<Item = u32> + '_ {
         if self.threshold != f32::NEG_INFINITY {
             self.cut();
         }
@@ -261,7 +264,7 @@ impl WithSimd for Offer<'_> {
     }
 }
 
-/// Packs a value and an id into one number, which sorts like the value.
+/// Packs the value and the index of a point into one number, which sorts like the value.
 #[inline(always)]
 fn entry(value: f32, id: u32) -> u64 {
     let bits = value.to_bits();
@@ -275,9 +278,111 @@ fn value(entry: u64) -> f32 {
     f32::from_bits(ordered ^ ((!ordered as i32 >> 31) as u32 | 0x8000_0000))
 }
 
+/// The largest squared norm whose products cannot overflow f32. Beyond it every point is a candidate.
+const LARGEST_NORM: f64 = 1e36;
+
+/// The norms and reaches of an index's points, from which bounds on the rounding errors of a search follow. The bounds
+/// hold for any order of summation, and so for any device.
+pub(in crate::device) struct RoundingBound {
+    pub(in crate::device) dimensions: usize,
+    /// The mean that is subtracted from points and queries, since rounding errors grow with norms; `None` if the norms
+    /// would hardly shrink.
+    pub(in crate::device) center: Option<Vec<f32>>,
+    /// The squared norms of the centered points.
+    pub(in crate::device) norms: Vec<f32>,
+    largest_norm: f64,
+    pub(in crate::device) reach: Option<Reach>,
+}
+
+/// The reaches of the points: the largest squared distances at which a query counts as near a point.
+pub(in crate::device) struct Reach {
+    /// The largest reach that is finite.
+    largest: f64,
+    /// The squared norm of every point less its reach: -∞ for an infinite reach, and +∞ for a negative one, which no
+    /// query is within.
+    pub(in crate::device) offsets: Vec<f32>,
+}
+
+impl RoundingBound {
+    /// Returns the bounds for a search among `points`, and the centered points if they were centered.
+    pub(in crate::device) fn of(points: &Matrix) -> (Self, Option<Matrix>) {
+        let center = mean(points);
+        let rows = (0..points.rows()).into_par_iter();
+        let average = rows.map(|row| squared_norm(points.row(row))).collect::<Vec<_>>().iter().sum::<f64>()
+            / points.rows().max(1) as f64;
+        let center = (squared_norm(&center) > 0.25 * average && average.is_finite()).then_some(center);
+        let centered = center.as_ref().map(|center| centered(points, center));
+        let used = centered.as_ref().unwrap_or(points);
+        let norms: Vec<f64> = (0..used.rows()).into_par_iter().map(|row| squared_norm(used.row(row))).collect();
+        let rounding = Self {
+            dimensions: points.cols(),
+            largest_norm: norms.iter().copied().fold(0.0, f64::max),
+            norms: norms.iter().map(|&norm| norm as f32).collect(),
+            center,
+            reach: None,
+        };
+        (rounding, centered)
+    }
+
+    /// Sets the reach of every point: the largest squared distance at which a query counts as near the point.
+    pub(in crate::device) fn set_reach(&mut self, squared: &[f64]) -> Result<()> {
+        if squared.len() != self.norms.len() {
+            return Err(Error::Shape {
+                what: "reaches (one per point)".into(),
+                expected: self.norms.len().to_string(),
+                found: squared.len().to_string(),
+            });
+        }
+        let offset = |(&norm, &reach): (&f32, &f64)| {
+            if reach < 0.0 { f32::INFINITY } else { (f64::from(norm) - reach) as f32 }
+        };
+        let largest = squared.iter().copied().filter(|reach| reach.is_finite()).fold(0.0, f64::max);
+        self.reach = Some(Reach { largest, offsets: self.norms.iter().zip(squared).map(offset).collect() });
+        Ok(())
+    }
+
+    /// Returns [`Error::Data`] for a search by reach (`reaching`) if [`set_reach`](Self::set_reach) was not called
+    /// before.
+    pub(in crate::device) fn check_reach(&self, reaching: bool) -> Result<()> {
+        if reaching && self.reach.is_none() {
+            return Err(Error::Data("the reaches of the index's points were not set".into()));
+        }
+        Ok(())
+    }
+
+    /// Returns an upper bound on twice the rounding error of `‖r‖² - 2·q·r` in f32 over all points r. The query q has
+    /// the squared norm `query_norm` after centering. With d dimensions and unit roundoff u, the bound adds up the
+    /// inner product (`d·u·‖q‖‖r‖`, doubled), the centering of q and r, and the last roundings. `None` if products may
+    /// overflow.
+    pub(in crate::device) fn slack(&self, query_norm: f64) -> Option<f32> {
+        (query_norm.max(self.largest_norm) < LARGEST_NORM).then(|| self.error(query_norm) as f32)
+    }
+
+    /// Returns the bound of [`slack`](Self::slack) in f64, without a check for overflow.
+    fn error(&self, query_norm: f64) -> f64 {
+        let unit = f64::from(f32::EPSILON) / 2.0;
+        let (query, point) = (query_norm.sqrt(), self.largest_norm.sqrt());
+        let d = self.dimensions as f64;
+        let error = unit * (2.1 * d * query * point + 8.0 * (query + point).powi(2));
+        2.0 * error + d * f64::from(f32::MIN_POSITIVE)
+    }
+
+    /// Returns an upper bound on `(‖r‖² - reach) - 2·q·r` in f32 for a point r that has the query q within its reach.
+    /// `norm` is the query's squared norm after centering. `None` if products may overflow.
+    pub(in crate::device) fn reaching_limit(&self, norm: f64) -> Option<f32> {
+        let largest = self.reach.as_ref().map_or(0.0, |reach| reach.largest);
+        if norm.max(self.largest_norm).max(largest) >= LARGEST_NORM {
+            return None;
+        }
+        let roundings = 4.0 * f64::from(f32::EPSILON) * (norm + self.largest_norm + largest);
+        Some((self.error(norm) + roundings - norm) as f32)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::numeric::random::Random;
 
     #[test]
     fn entries_order_like_their_values() {
@@ -311,5 +416,83 @@ mod tests {
         let mut kept: Vec<f32> = list.finish().map(|id| norms[id as usize]).collect();
         kept.sort_unstable_by(f32::total_cmp);
         assert_eq!(kept, (0..=700).map(|i| i as f32).collect::<Vec<_>>());
+    }
+
+    /// The inner product by halves, each computed in the same way.
+    fn halves(a: &[f32], b: &[f32]) -> f32 {
+        match a.len() {
+            0 => 0.0,
+            1 => a[0] * b[0],
+            n => halves(&a[..n / 2], &b[..n / 2]) + halves(&a[n / 2..], &b[n / 2..]),
+        }
+    }
+
+    /// Returns an inner product in f32 by four orders of summation, as devices may choose them.
+    fn products(a: &[f32], b: &[f32]) -> [f32; 4] {
+        let forward = a.iter().zip(b).fold(0.0f32, |sum, (x, y)| sum + x * y);
+        let backward = a.iter().zip(b).rev().fold(0.0f32, |sum, (x, y)| sum + x * y);
+        let fused = a.iter().zip(b).fold(0.0f32, |sum, (x, y)| x.mul_add(*y, sum));
+        [forward, backward, fused, halves(a, b)]
+    }
+
+    /// Draws points that make rounding errors large: far from the origin, aligned with each other, or of alternating
+    /// signs.
+    fn nasty(kind: usize, rows: usize, d: usize, scale: f32, offset: f32, random: &mut Random) -> Matrix {
+        let value = |at: usize, random: &mut Random| match kind {
+            0 => random.normal() as f32,
+            // Aligned: every product has the same sign, and no term cancels another.
+            1 => 1.0 + 1.0 / 4096.0 + 1e-3 * random.uniform() as f32,
+            // Products of alternating signs, which cancel almost entirely.
+            _ => (if at.is_multiple_of(2) { 1.0 } else { -1.0 }) * (1.0 + 1e-4 * random.normal() as f32),
+        };
+        let values = (0..rows * d).map(|at| offset + scale * value(at % d, random)).collect();
+        Matrix::new(values, rows, d).unwrap()
+    }
+
+    fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
+        a.iter().zip(b).map(|(&x, &y)| (f64::from(x) - f64::from(y)).powi(2)).sum()
+    }
+
+    /// The computed values of points are within half the slack of the exact ones, and no point whose reach is exactly
+    /// its squared distance to the query is lost.
+    #[test]
+    fn rounding_errors_stay_within_the_bounds() {
+        let mut random = Random::new(8, 8);
+        let mut largest_share: f64 = 0.0;
+        for (d, scale, offset) in [1, 3, 64, 700]
+            .into_iter()
+            .flat_map(|d| [1e-3f32, 1.0, 1e6].map(|scale| (d, scale)))
+            .flat_map(|(d, scale)| [0.0f32, 1.0, 300.0].map(|far| (d, scale, far * scale)))
+        {
+            for kind in 0..3 {
+                let points = nasty(kind, 24, d, scale, offset, &mut random);
+                let queries = nasty(kind, 6, d, scale, offset, &mut random);
+                let (mut rounding, moved) = RoundingBound::of(&points);
+                let origin = rounding.center.clone().unwrap_or_else(|| vec![0.0; d]);
+                let used = moved.as_ref().unwrap_or(&points);
+                for query in 0..queries.rows() {
+                    let exact: Vec<f64> =
+                        (0..24).map(|row| squared_distance(points.row(row), queries.row(query))).collect();
+                    rounding.set_reach(&exact).unwrap();
+                    let mut own = queries.row(query).to_vec();
+                    own.iter_mut().zip(&origin).for_each(|(value, center)| *value -= center);
+                    let norm = squared_norm(&own);
+                    let (slack, limit) = (rounding.slack(norm).unwrap(), rounding.reaching_limit(norm).unwrap());
+                    let constant = squared_distance(queries.row(query), &origin);
+                    for (row, exact) in exact.iter().enumerate() {
+                        for product in products(used.row(row), &own) {
+                            let error = f64::from(rounding.norms[row] - 2.0 * product) - (exact - constant);
+                            let share = 2.0 * error.abs() / f64::from(slack);
+                            largest_share = largest_share.max(share);
+                            assert!(share <= 1.0, "d {d}, scale {scale}, offset {offset}, kind {kind}: {share}");
+                            let reach = rounding.reach.as_ref().unwrap().offsets[row];
+                            assert!(reach - 2.0 * product <= limit, "d {d}, scale {scale}, offset {offset}");
+                        }
+                    }
+                }
+            }
+        }
+        // The cases are hard enough to come near the bound, and a bound ten times smaller would fail.
+        assert!(largest_share > 0.1, "{largest_share}");
     }
 }

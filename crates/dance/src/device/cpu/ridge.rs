@@ -1,19 +1,24 @@
-//! Kernel ridge regression: `β = (K + ridge·I)⁻¹ Y`, with the kernel matrix `K` and the one-hot labels `Y` (the paper,
-//! appendix B).
+//! Kernel ridge regression: the coefficients `β = (K + λI)⁻¹ Y`, with the kernel matrix K, the ridge parameter λ and
+//! the one-hot labels Y (the paper, appendix B). For n points with d dimensions and c classes:
 //!
-//! The Cholesky factor is computed in f32, in place: `n³/3 + 2n²c` flops for n points and c classes, and one n×n
-//! matrix. The residual `Y - (K + ridge·I)β` is then measured in f64 on a sample of rows. If it is poor, iterative
-//! refinement corrects β with the same factor. If `K` is not positive definite in f32, as with a bandwidth so large
-//! that all rows are alike, the ridge is increased tenfold until `K + ridge·I` is. The report holds the ridge that was
-//! used.
+//! 1. **Squared distances** under the learned metric `M = R·Rᵀ`: `‖(a-b)R‖² = aMaᵀ + bMbᵀ - 2·aMbᵀ` for points a and b.
+//!    So one matrix product gives all, and the root R is not needed. The formula loses digits for close points. If the
+//!    result is below 1/256 of the sum `aMaᵀ + bMbᵀ`, it is recomputed from differences in f64, and duplicates have
+//!    distance exactly 0. Cost: `n²·d` flops.
+//! 2. **Cholesky factor** of `K + λI` in f32, in place, and the solution: `n³/3 + 2n²c` flops, one n×n matrix. If K is
+//!    not positive definite in f32, as with a bandwidth so large that all rows are alike, λ is increased tenfold until
+//!    `K + λI` is.
+//! 3. **Refinement**: the residual `Y - (K + λI)β` is measured in f64 on a sample of rows. If it is poor, iterative
+//!    refinement corrects β with the same factor.
 
 use faer::Mat;
+use pulp::Arch;
 use rayon::prelude::*;
 
+use crate::device::Regression;
 use crate::error::{Error, Result};
-use crate::event::RidgeReport;
 use crate::kernel::Kernel;
-use crate::numeric::linalg::{self, Real};
+use crate::numeric::linalg::{self, Real, View};
 use crate::numeric::matrix::Matrix;
 
 /// The relative residual above which the solution is refined.
@@ -25,8 +30,9 @@ pub(in crate::device) const PROBES: usize = 64;
 /// The largest number of tenfold steps of the ridge.
 pub(in crate::device) const RIDGE_STEPS: usize = 6;
 
-/// The linear system: squared distances (lower triangle) and the kernel that turns them into `K`.
+/// The linear system of a regression.
 pub(super) struct RidgeSystem<'a> {
+    /// The squared distances among the n training points, lower triangle of n×n.
     pub(super) squared: &'a [f32],
     pub(super) kernel: Kernel,
     pub(super) labels: &'a [u32],
@@ -38,8 +44,9 @@ impl RidgeSystem<'_> {
         self.labels.len()
     }
 
-    /// Solves the system. Afterwards `work` (n×n) holds the Cholesky factor.
-    pub(super) fn solve(&self, ridge: f64, work: &mut [f32]) -> Result<(Matrix, RidgeReport)> {
+    /// Returns the coefficients and their accuracy, without a quality. Afterwards `work` (n×n) holds the Cholesky
+    /// factor.
+    pub(super) fn solve(&self, ridge: f64, work: &mut [f32]) -> Result<(Matrix, Regression)> {
         let mut used = ridge;
         for _ in 0..=RIDGE_STEPS {
             self.fill(used, work);
@@ -51,7 +58,7 @@ impl RidgeSystem<'_> {
         Err(Error::NotPositiveDefinite { n: self.n(), ridge: used / 10.0, bandwidth: self.kernel.bandwidth() })
     }
 
-    /// Writes `K + ridge·I` to the lower triangle of `work`.
+    /// Writes `K + ridge·I`, with the kernel matrix K, to the lower triangle of `work`.
     fn fill(&self, ridge: f64, work: &mut [f32]) {
         let n = self.n();
         work.par_chunks_mut(n).zip(self.squared.par_chunks(n)).enumerate().for_each(|(row, (out, squared))| {
@@ -60,14 +67,15 @@ impl RidgeSystem<'_> {
         });
     }
 
-    fn solve_factorised(&self, ridge: f64, factor: &[f32]) -> Result<(Matrix, RidgeReport)> {
+    fn solve_factorised(&self, ridge: f64, factor: &[f32]) -> Result<(Matrix, Regression)> {
         let n = self.n();
         let mut beta = Matrix::zeros(n, self.classes);
         for (row, &label) in self.labels.iter().enumerate() {
             beta.row_mut(row)[label as usize] = 1.0;
         }
         linalg::cholesky_solve(factor, &mut beta);
-        let mut report = RidgeReport { ridge, residual: self.sampled_residual(ridge, &beta), refinements: 0 };
+        let residual = self.sampled_residual(ridge, &beta);
+        let mut report = Regression { quality: None, ridge, residual, refinements: 0 };
         while !(report.residual <= POOR) && report.refinements < MOST_REFINEMENTS {
             let mut corrected = self.residual(ridge, &beta);
             linalg::cholesky_solve(factor, &mut corrected);
@@ -79,7 +87,7 @@ impl RidgeSystem<'_> {
                 break;
             }
             beta = corrected;
-            report = RidgeReport { residual, refinements: report.refinements + 1, ..report };
+            report = Regression { residual, refinements: report.refinements + 1, ..report };
         }
         if report.residual.is_finite() {
             return Ok((beta, report));
@@ -87,7 +95,7 @@ impl RidgeSystem<'_> {
         Err(Error::NotPositiveDefinite { n, ridge, bandwidth: self.kernel.bandwidth() })
     }
 
-    /// Writes row `row` of `K + ridge·I` to `out`.
+    /// Writes row `row` of `K + ridge·I`, with the kernel matrix K, to `out`.
     fn kernel_row(&self, row: usize, ridge: f64, out: &mut [f32]) {
         let n = self.n();
         out[..row].copy_from_slice(&self.squared[row * n..][..row]);
@@ -99,7 +107,8 @@ impl RidgeSystem<'_> {
         out[row] = (1.0 + ridge) as f32;
     }
 
-    /// Returns the given rows of the residual `Y - (K + ridge·I)β`, in f64.
+    /// Returns the given rows of the residual `Y - (K + ridge·I)β`, in f64, with the kernel matrix K, the one-hot
+    /// labels Y and the coefficients β (`beta`).
     fn residual_rows(&self, rows: &[usize], ridge: f64, beta: &Mat<f64>) -> Mat<f64> {
         let n = self.n();
         let mut kernel = Mat::<f64>::zeros(rows.len(), n);
@@ -139,4 +148,121 @@ impl RidgeSystem<'_> {
         }
         out
     }
+}
+
+/// A squared distance that comes from the matrix product has lost too many digits if it is below this share of the sum
+/// of its two points' squared norms.
+const CLOSE: f32 = 1.0 / 256.0;
+/// The number of rows in one parallel task.
+const TILE: usize = 128;
+
+/// Points with the numbers from which distances under a metric M are computed.
+pub(super) struct Points<'a> {
+    /// The points, one per row.
+    plain: &'a Matrix,
+    /// The points times the metric, `plain·M`.
+    mapped: &'a Matrix,
+    /// The squared norm `zMzᵀ` of every point z.
+    norms: Vec<f32>,
+}
+
+impl<'a> Points<'a> {
+    /// Computes the squared norms of points. `mapped` must hold the product of `plain` with the metric.
+    pub(super) fn new(plain: &'a Matrix, mapped: &'a Matrix) -> Self {
+        let norm = |row| {
+            let pairs = plain.row(row).iter().zip(mapped.row(row));
+            pairs.map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>().max(0.0) as f32
+        };
+        Self { plain, mapped, norms: (0..plain.rows()).into_par_iter().map(norm).collect() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.norms.len()
+    }
+
+    /// Returns a squared distance, computed from the difference of the two points in f64.
+    fn difference(&self, row: usize, other: &Self, other_row: usize) -> f32 {
+        let plain = self.plain.row(row).iter().zip(other.plain.row(other_row));
+        let mapped = self.mapped.row(row).iter().zip(other.mapped.row(other_row));
+        let square = plain
+            .zip(mapped)
+            .map(|((&a, &b), (&ma, &mb))| (f64::from(a) - f64::from(b)) * (f64::from(ma) - f64::from(mb)));
+        square.sum::<f64>().max(0.0) as f32
+    }
+}
+
+/// Writes the squared distances of some queries, from the query `start` on, to the first `width` points. Each query has
+/// `stride` numbers in `out`, of which the first `width` are written. Runs on one thread.
+fn block(queries: &Points<'_>, start: usize, points: &Points<'_>, width: usize, out: &mut [f32], stride: usize) {
+    let height = out.len() / stride;
+    let left: View<'_> = linalg::view(queries.mapped).subrows(start, height);
+    let right = linalg::view(points.plain).subrows(0, width);
+    let target = linalg::row_major_mut(out, height, stride).subcols_mut(0, width);
+    linalg::gemm(target, false, left, right.transpose(), 1.0);
+    for (offset, row) in out.chunks_exact_mut(stride).enumerate() {
+        let row = &mut row[..width];
+        let query = start + offset;
+        from_products(row, queries.norms[query], &points.norms, |point| queries.difference(query, points, point));
+    }
+}
+
+/// Replaces the inner products of a query with points, in `row`, by squared distances. `norm` and `norms` are the
+/// squared norms of the query and of the points. `difference` recomputes the squared distance to a close point.
+pub(super) fn from_products(row: &mut [f32], norm: f32, norms: &[f32], difference: impl Fn(usize) -> f32) {
+    let close = Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            let mut close = false;
+            for (value, &other) in row.iter_mut().zip(norms) {
+                let sum = norm + other;
+                *value = (sum - 2.0 * *value).max(0.0);
+                close |= *value < CLOSE * sum;
+            }
+            close
+        },
+    );
+    if close {
+        for (point, value) in row.iter_mut().enumerate() {
+            if *value < CLOSE * (norm + norms[point]) {
+                *value = difference(point);
+            }
+        }
+    }
+}
+
+/// Writes the squared distances among n points to the lower triangle of `out`, row-major n×n. Numbers above the
+/// diagonal have no meaning.
+pub(super) fn lower_triangle(points: &Points<'_>, out: &mut [f32]) {
+    let n = points.len();
+    out.par_chunks_mut(TILE * n).enumerate().with_max_len(1).for_each(|(tile, rows)| {
+        let start = tile * TILE;
+        let width = start + rows.len() / n;
+        block(points, start, points, width, rows, n);
+        for (offset, row) in rows.chunks_exact_mut(n).enumerate() {
+            row[start + offset] = 0.0;
+        }
+    });
+}
+
+/// Returns all squared distances from `queries` to `points`, row-major.
+pub(super) fn all_distances(queries: &Points<'_>, points: &Points<'_>) -> Vec<f32> {
+    let n = points.len();
+    let mut out = vec![0.0; queries.len() * n];
+    out.par_chunks_mut(TILE * n).enumerate().for_each(|(tile, rows)| block(queries, tile * TILE, points, n, rows, n));
+    out
+}
+
+/// Returns the median distance among the points, or among at most `sample` evenly spaced ones.
+pub(super) fn median_distance(points: &Matrix, sample: usize) -> f64 {
+    let step = points.rows().div_ceil(sample).max(1);
+    let chosen = points.select(&(0..points.rows()).step_by(step).collect::<Vec<_>>());
+    let sides = Points::new(&chosen, &chosen);
+    let n = chosen.rows();
+    let squared = all_distances(&sides, &sides);
+    let mut pairs: Vec<f32> = (1..n).flat_map(|row| squared[row * n..][..row].iter().copied()).collect();
+    if pairs.is_empty() {
+        return 0.0;
+    }
+    let middle = pairs.len() / 2;
+    f64::from(*pairs.select_nth_unstable_by(middle, f32::total_cmp).1).sqrt()
 }

@@ -1,9 +1,9 @@
-//! The average gradient outer product (AGOP) on the device, in f32 or f64. `device/cpu/agop/mod.rs` defines its two
-//! forms and the symbols.
+//! The average gradient outer product (AGOP) on the device, in f32 or f64. `device/cpu/agop.rs` defines its two forms
+//! and the symbols.
 //!
-//! The gradient weights overwrite the squared distances and the Cholesky factor, which are not needed any more, so only
-//! one n×n matrix is allocated. The folded form is computed by blocks of rows of the lower triangle of `S`. If its
-//! estimated error is above the tolerance that the CPU uses too, it is computed again in f64. TF32 is not used: three
+//! Only one n×n matrix is allocated: the gradient weights overwrite the squared distances and the Cholesky factor,
+//! which are not needed any more. The folded form is computed by blocks of rows of the lower triangle of `S`. If its
+//! estimated error is above the tolerance of the CPU, the folded form is computed again in f64. TF32 is not used: three
 //! products in TF32 would be as exact, but slower than one in f32.
 
 use cudarc::driver::CudaSlice;
@@ -11,18 +11,17 @@ use cudarc::driver::CudaSlice;
 use super::matrix::{Mat, MatMut};
 use super::queue::{Number, Queue};
 use super::ridge::{Shape, to_f64};
-use crate::device::AgopForm;
-use crate::device::cpu::agop::{TOLERANCE, folded_error, median_of};
+use crate::device::cpu::agop::{AgopForm, TOLERANCE, folded_error, median_of};
 use crate::error::Result;
 use crate::kernel::Kernel;
 use crate::numeric::matrix::Matrix;
 
 /// The number of entries in a block of rows of the matrix `S` in f32; half as many in f64.
 const BLOCK_NUMBERS: usize = 1 << 26;
-/// The largest number of rows of a block. The part of a block above the diagonal is computed but not used, so blocks
-/// are low.
+/// The largest number of rows of a block. Entries of a block above the diagonal are computed but not used; with few
+/// rows they are few.
 const MOST_ROWS: usize = 1024;
-/// The number of bytes of each row of gradient weights that are gathered at a time, if points are sampled.
+/// The number of bytes of each row of gradient weights that are gathered at a time, if the AGOP is over a sample.
 pub(super) const PANEL_BYTES: usize = 32 * 1024;
 /// The largest number of weighted coordinate differences that the form by definition holds at a time.
 const DIFFERENCES: usize = 1 << 26;
@@ -73,7 +72,7 @@ impl Real for f64 {
     }
 }
 
-/// A fitted kernel ridge regression, as input of the AGOP.
+/// A fitted kernel ridge regression, from which the AGOP is computed.
 pub(super) struct Gradients<'a> {
     pub(super) queue: &'a Queue,
     /// An n×n matrix: at first squared distances below the diagonal, then gradient weights in both triangles.
@@ -89,7 +88,7 @@ pub(super) struct Gradients<'a> {
 }
 
 impl Gradients<'_> {
-    /// Returns the AGOP G (d×d) over the points `sample`.
+    /// Returns the AGOP (d×d), averaged over the points `sample`.
     pub(super) fn outer_product(mut self, form: AgopForm, sample: &[u32]) -> Result<Matrix> {
         let points = self.queue.upload(sample)?;
         let mut outer = match form {
@@ -155,7 +154,7 @@ impl Gradients<'_> {
         Matrix::new(queue.download(&outer, 0, d * d)?, d, d)
     }
 
-    /// Returns `s·G`, the AGOP times the sample size, and an estimate of its relative error.
+    /// Returns the AGOP times the number of sampled points, in the folded form, and an estimate of its relative error.
     fn folded<T: Real>(&self, points: &CudaSlice<u32>, s: usize, shift: f32) -> Result<(Matrix, f64)> {
         // Q, and the squared norms of its rows and of the points.
         let (queue, n, c, d) = (self.queue, self.n, self.classes, self.dimensions);
@@ -222,8 +221,8 @@ impl Gradients<'_> {
         Ok((outer, folded_error(spread, norm)))
     }
 
-    /// Returns `Q = wA`, the sums of the coefficients A (`beta`) weighted by w, in the sampled rows, and 0 in the
-    /// others. Also returns the row sums of the sampled columns of `w - shift`.
+    /// Returns `Q = wA`, the product of the gradient weights w with the coefficients A (`beta`), with 0 in rows outside
+    /// the sample. Also returns the row sums of the sampled columns of `w - shift`.
     fn weighted_sums<T: Real>(
         &self,
         weights: &Weights<'_, T>,
@@ -251,9 +250,8 @@ impl Gradients<'_> {
         Ok((q, row_sums))
     }
 
-    /// Returns `shift·bᵀF` in f64, which with its transpose is the part of `s·G` from the constant part of the weights.
-    /// Here `b = AᵀX`, `F = (t∘A - Q)ᵀX + ½·s·shift·b`, and t holds `row_sums`, the row sums of the sampled columns of
-    /// `w - shift`.
+    /// Returns `shift·bᵀF` in f64. With its transpose it is the part of the folded AGOP that comes from `shift`, the
+    /// constant part of the gradient weights. `device/cpu/agop.rs` defines b and F.
     fn shift_part<T: Real>(
         &self,
         q: &CudaSlice<T>,
@@ -281,10 +279,10 @@ impl Gradients<'_> {
     }
 }
 
-/// A buffer for gathered columns of the weights. `first` is the index, in the sample, of its first column; `None` while
-/// it is empty.
+/// A buffer for gathered columns of the gradient weights.
 struct Panel<T> {
     numbers: CudaSlice<T>,
+    /// The index in the sample of the buffer's first column; `None` while the buffer is empty.
     first: Option<usize>,
 }
 
@@ -295,7 +293,7 @@ struct Weights<'a, T> {
     n: usize,
     points: &'a CudaSlice<u32>,
     sampled: usize,
-    /// The number of columns of a panel.
+    /// The number of columns that are gathered at a time.
     width: usize,
     /// The weight matrix itself, if its numbers have this type and all columns are sampled.
     whole: Option<&'a CudaSlice<T>>,
@@ -315,8 +313,8 @@ impl<'a, T: Real> Weights<'a, T> {
         Ok(Panel { numbers: self.queue.zeros(numbers)?, first: None })
     }
 
-    /// Returns the sampled columns from `first` on, at most `width` of them; they are gathered in `panel` unless
-    /// `whole` holds them.
+    /// Returns the sampled columns of the weights from `first` on, at most `width` of them. Gathers them in `panel`
+    /// unless `whole` holds them.
     fn columns<'b>(&'b self, first: usize, panel: &'b mut Panel<T>) -> Result<Mat<'b, T>> {
         let n = self.n;
         if let Some(whole) = self.whole {
@@ -332,8 +330,8 @@ impl<'a, T: Real> Weights<'a, T> {
         Ok(Mat::new(&panel.numbers, n, count))
     }
 
-    /// Writes a block of `w_s w_sᵀ` to `out`, where `w_s` are the sampled columns of the weights: its rows from `first`
-    /// on, and its first columns.
+    /// Writes a block of `w_s w_sᵀ` to `out`, with the sampled columns `w_s` of the weights: the rows from `first` on
+    /// and the first columns, as many as `out` has.
     fn gram(&self, out: MatMut<'_, T>, first: usize, panel: &mut Panel<T>) -> Result<()> {
         let MatMut { buffer, rows: height, cols: width, .. } = out;
         for from in (0..self.sampled).step_by(self.width) {

@@ -1,5 +1,5 @@
-//! A fitted kernel machine on the device. Its products sum in the order of the CPU (`ordered_rows`, `ordered_columns`),
-//! and its elementwise functions are those of the CPU. So mapped points and outputs have the same bits as on the CPU,
+//! A fitted kernel machine on the device. Its matrix products (`ordered_rows`, `ordered_columns`) sum in the order of
+//! the CPU, and its elementwise functions are those of the CPU. So mapped points and outputs have the bits of the CPU,
 //! in every batch.
 
 use std::sync::Arc;
@@ -29,7 +29,8 @@ pub(super) struct CudaClassifier {
     root: CudaSlice<f32>,
     /// The mean of the mapped training points.
     center: Vec<f32>,
-    centers: Points,
+    /// The training points, mapped and centered.
+    train: Points,
     kernel: Kernel,
     beta: CudaSlice<f32>,
 }
@@ -43,10 +44,10 @@ impl CudaClassifier {
         let on_device = queue.upload(root.as_slice())?;
         let mapped = map(&queue, train, &on_device, root.cols())?;
         let center = mean(&mapped);
-        let centers = Points::new(&queue, &centered(&mapped, &center))?;
+        let train = Points::new(&queue, &centered(&mapped, &center))?;
         let (classes, beta) = (beta.cols(), queue.upload(beta.as_slice())?);
         drop(queue);
-        Ok(Self { gpu: Arc::clone(gpu), dimensions, classes, root: on_device, center, centers, kernel, beta })
+        Ok(Self { gpu: Arc::clone(gpu), dimensions, classes, root: on_device, center, train, kernel, beta })
     }
 }
 
@@ -58,7 +59,7 @@ impl ClassifierHandle for CudaClassifier {
 
     fn outputs(&self, mapped: &Matrix, _: &Context<'_>) -> Result<Matrix> {
         check_width("mapped points", self.center.len(), mapped.cols())?;
-        let (n, d, c) = (self.centers.rows, self.center.len(), self.classes);
+        let (n, d, c) = (self.train.rows, self.center.len(), self.classes);
         let block = (BLOCK_NUMBERS / n.max(1)).max(1);
         let mut all = Matrix::with_columns(c);
         let queue = self.gpu.queue()?;
@@ -67,8 +68,8 @@ impl ClassifierHandle for CudaClassifier {
             let count = rows.len();
             let queries = Points::new(&queue, &centered(&mapped.select(&rows), &self.center))?;
             let mut values = queue.zeros(count * n)?;
-            ordered(&queue, "ordered_rows", &queries.plain, &self.centers.plain, [count, n, d], &mut values)?;
-            queries.distances(&queue, (0, count), &self.centers, &mut values, false)?;
+            ordered(&queue, "ordered_rows", &queries.plain, &self.train.plain, [count, n, d], &mut values)?;
+            queries.distances(&queue, (0, count), &self.train, &mut values, false)?;
             kernel_values(&queue, self.kernel, &mut values, count * n)?;
             let mut out = queue.zeros(count * c)?;
             ordered(&queue, "ordered_columns", &values, &self.beta, [count, c, n], &mut out)?;
@@ -87,8 +88,8 @@ fn map(queue: &Queue, points: &Matrix, root: &CudaSlice<f32>, cols: usize) -> Re
     Matrix::new(queue.download(&out, 0, rows * cols)?, rows, cols)
 }
 
-/// Computes a matrix product with the kernel `kernel`. Every entry is summed in ascending order of the summation index,
-/// which has `depth` values.
+/// Computes a matrix product by the GPU kernel named `kernel`. The sum behind every entry has `depth` terms, in
+/// ascending order.
 fn ordered(
     queue: &Queue,
     kernel: &'static str,

@@ -1,9 +1,9 @@
 //! A fit on the device: points are uploaded once, the n×n matrix is allocated once, and coefficients stay on the
 //! device.
 //!
-//! Between rounds the host receives only two numbers per held-out point, which give the quality of a solution, and the
-//! d×d AGOP. The host divides it by its largest entry to get the metric. If its estimated error is too large, the
-//! device computes it again in f64.
+//! In every iteration the host receives two numbers per held-out point, from which the quality of a regression follows,
+//! and the d×d AGOP (average gradient outer product). The host divides the AGOP by its largest entry to get the next
+//! metric.
 
 use std::sync::Arc;
 
@@ -14,22 +14,21 @@ use super::matrix::{Mat, MatMut};
 use super::queue::Queue;
 use super::ridge::{RidgeSystem, Shape, block_rows, blocks_of};
 use super::{Gpu, Points};
-use crate::context::Context;
+use crate::context::{Context, Quality};
 use crate::device::cpu::agop::cheaper_form;
 use crate::device::cpu::{as_metric, centered, check_fit, check_width, leave_one_out, mean, not_solved};
-use crate::device::{AgopForm, FitPoints, FitSession, FitSize, Iterate, Solved, most_that_fit};
+use crate::device::{FitPoints, FitSession, Regression, most_that_fit};
 use crate::error::{Error, Result, human_bytes};
-use crate::event::Quality;
 use crate::kernel::Kernel;
 use crate::numeric::matrix::Matrix;
 
 /// The largest number of kernel values in a block (held-out × training points).
 const BLOCK_NUMBERS: usize = 1 << 26;
 
-/// Returns the number of bytes that a fit of this size takes at its peak.
-pub(super) fn bytes(size: FitSize) -> u64 {
-    let FitSize { train, held_out, dimensions, classes, .. } = size;
-    let (n, m, d, c) = (train as u64, held_out as u64, dimensions as u64, classes as u64);
+/// Returns the largest number of bytes that a fit has allocated at a time, with `train` training points, `held_out`
+/// held-out points, and the classes and dimensions of `points`.
+pub(super) fn bytes(points: FitPoints<'_>, train: usize, held_out: usize) -> u64 {
+    let (n, m, d, c) = (train as u64, held_out as u64, points.train.cols() as u64, points.classes as u64);
     // The terms count f32 numbers: points, mapped and in f64, and H·X (n×d); β three times, with the correction in f64,
     // or Q with the buffers of the AGOP in f64 (n×c).
     let tall = n * (9 * d + 14 * c) + m * (3 * d + 4 * c);
@@ -39,9 +38,10 @@ pub(super) fn bytes(size: FitSize) -> u64 {
     4 * (n * n + tall + blocks + 8 * d * d + 2 * c * d)
 }
 
-/// A solution: the metric (`None` is the identity) and the coefficients fitted under it.
+/// A fitted regression.
 #[derive(Clone)]
 struct Solution {
+    /// The metric under which the regression was fitted; `None` is the identity.
     metric: Option<Arc<Matrix>>,
     beta: Arc<CudaSlice<f32>>,
     /// The outputs at the held-out points.
@@ -60,14 +60,16 @@ pub(super) struct CudaFit<'a> {
     /// An n×n matrix: squared distances below the diagonal, and the Cholesky factor on and above it. The AGOP
     /// overwrites both with gradient weights.
     square: CudaSlice<f32>,
-    /// `true` if `square` holds the squared distances of the last solution.
+    /// `true` if `square` holds the squared distances under the metric of the last regression.
     measured: bool,
-    /// The last solution, with its kernel.
+    /// The last regression, with its kernel.
     solved: Option<(Kernel, Solution)>,
-    /// The best solution of the current setting.
+    /// The best regression of the current setting.
     kept: Option<Solution>,
-    /// The best solution of all settings.
+    /// The best regression of all settings.
     chosen: Option<Solution>,
+    /// The outputs that [`held_out`](FitSession::held_out) returns.
+    outputs: Option<Arc<CudaSlice<f32>>>,
 }
 
 impl<'a> CudaFit<'a> {
@@ -76,16 +78,17 @@ impl<'a> CudaFit<'a> {
         let (n, d) = (points.train.rows(), points.train.cols());
         let center = mean(points.train);
         let queue = gpu.queue()?;
-        let size = FitSize {
-            train: n,
-            held_out: points.held_out.rows(),
-            dimensions: d,
-            classes: points.classes,
-            several: true,
-        };
-        let (needed, free) = (bytes(size), queue.free_bytes()?);
+        let (needed, free) = (bytes(points, n, points.held_out.rows()), queue.free_bytes()?);
         if needed > free {
-            return Err(too_large(gpu, size, needed, free));
+            let fits = most_that_fit(n, |train| bytes(points, train, points.held_out.rows()) <= free);
+            let problem = format!(
+                "fitting {n} points of {d} dimensions and {} classes needs {} of its memory and {} is free: fit on \
+                 fewer points (about {fits} would fit), or on the CPU",
+                points.classes,
+                human_bytes(needed),
+                human_bytes(free)
+            );
+            return Err(Error::Device { device: gpu.name().to_owned(), problem });
         }
         let train = Points::new(&queue, &centered(points.train, &center))?;
         let held_out = Points::new(&queue, &centered(points.held_out, &center))?;
@@ -105,6 +108,7 @@ impl<'a> CudaFit<'a> {
             solved: None,
             kept: None,
             chosen: None,
+            outputs: None,
         })
     }
 
@@ -167,12 +171,12 @@ impl FitSession for CudaFit<'_> {
             check_width("metric", self.train.cols, metric.cols())?;
         }
         self.metric = metric.map(|metric| Arc::new(metric.clone()));
-        (self.solved, self.kept) = (None, None);
+        (self.solved, self.kept, self.outputs) = (None, None, None);
         Ok(())
     }
 
-    fn solve(&mut self, kernel: Kernel, ridge: f64, _: &Context<'_>) -> Result<Solved> {
-        self.solved = None;
+    fn solve(&mut self, kernel: Kernel, ridge: f64, _: &Context<'_>) -> Result<Regression> {
+        (self.solved, self.outputs) = (None, None);
         let gpu = Arc::clone(&self.gpu);
         let queue = gpu.queue()?;
         let metric = self.metric.clone();
@@ -185,22 +189,23 @@ impl FitSession for CudaFit<'_> {
             n: self.train.rows,
             classes: self.points.classes,
         };
-        let (beta, report) = system.solve(ridge)?;
+        let (beta, mut regression) = system.solve(ridge)?;
         let outputs = self.outputs(&queue, kernel, &beta)?;
-        let quality = self.quality(&queue, &outputs)?;
+        regression.quality = self.quality(&queue, &outputs)?;
         let (beta, outputs) = (Arc::new(beta), Arc::new(outputs));
+        self.outputs = Some(Arc::clone(&outputs));
         self.solved = Some((kernel, Solution { metric, beta, outputs }));
-        Ok(Solved { quality, report })
+        Ok(regression)
     }
 
-    fn learn(&mut self, sample: Option<&[usize]>, form: Option<AgopForm>, context: &Context<'_>) -> Result<bool> {
+    fn learn(&mut self, sample: Option<&[usize]>, context: &Context<'_>) -> Result<bool> {
         let Some((kernel, solution)) = self.solved.clone() else { return Err(not_solved()) };
         let (n, d, classes) = (self.train.rows, self.train.cols, self.points.classes);
         let sample: Vec<u32> = match sample.filter(|sample| sample.len() < n) {
             Some(sample) => sample.iter().map(|&row| row as u32).collect(),
             None => (0..n as u32).collect(),
         };
-        let form = form.unwrap_or_else(|| cheaper_form(n, sample.len(), classes, d));
+        let form = cheaper_form(n, sample.len(), classes, d);
         let gpu = Arc::clone(&self.gpu);
         let queue = gpu.queue()?;
         if !self.measured {
@@ -234,19 +239,16 @@ impl FitSession for CudaFit<'_> {
         Ok(())
     }
 
-    fn chosen(&mut self) -> Result<Iterate> {
+    fn chosen(&mut self) -> Result<(Option<Matrix>, Matrix)> {
         let Solution { metric, beta, outputs } = self.chosen.take().ok_or_else(not_solved)?;
-        let queue = self.gpu.queue()?;
-        Ok(Iterate {
-            metric: metric.map(Arc::unwrap_or_clone),
-            beta: self.downloaded(&queue, &beta, self.train.rows)?,
-            held_out: self.downloaded(&queue, &outputs, self.held_out.rows)?,
-        })
+        (self.kept, self.solved, self.outputs) = (None, None, Some(outputs));
+        let beta = self.downloaded(&*self.gpu.queue()?, &beta, self.train.rows)?;
+        Ok((metric.map(Arc::unwrap_or_clone), beta))
     }
 
     fn held_out(&mut self) -> Result<Matrix> {
-        let Some((_, solution)) = &self.solved else { return Err(not_solved()) };
-        self.downloaded(&*self.gpu.queue()?, &solution.outputs, self.held_out.rows)
+        let outputs = self.outputs.as_ref().ok_or_else(not_solved)?;
+        self.downloaded(&*self.gpu.queue()?, outputs, self.held_out.rows)
     }
 
     fn leave_one_out(&mut self, context: &Context<'_>) -> Result<Matrix> {
@@ -268,20 +270,4 @@ pub(super) fn kernel_values(queue: &Queue, kernel: Kernel, values: &mut CudaSlic
     let shape = Shape::of(kernel);
     let fill = queue.kernel("kernel_values").output(values, count).size(count);
     fill.real(shape.inverse).real(shape.half_q).run((blocks_of(count), 1), (256, 1))
-}
-
-fn too_large(gpu: &Gpu, size: FitSize, needed: u64, free: u64) -> Error {
-    let fits = most_that_fit(size.train, |train| bytes(FitSize { train, ..size }) <= free);
-    Error::Device {
-        device: gpu.name().to_owned(),
-        problem: format!(
-            "fitting {} points of {} dimensions and {} classes needs {} of its memory and {} is free: fit on fewer \
-             points (about {fits} would fit), or on the CPU",
-            size.train,
-            size.dimensions,
-            size.classes,
-            human_bytes(needed),
-            human_bytes(free)
-        ),
-    }
 }

@@ -1,7 +1,7 @@
-//! Searches for nearest neighbors on the device. The rounding bounds of `device/rounding.rs` hold for any order of the
-//! sums, so also for cuBLAS in f32. The value of a point is its squared distance less the query's squared norm. A
-//! kernel finds the k-th smallest value eight bits at a time; all points whose values exceed it by at most the rounding
-//! bound are listed.
+//! Searches for nearest neighbors on the device. The rounding bounds of `device/cpu/index.rs` hold for any order of the
+//! sums, so also for cuBLAS in f32. The value of a point is its squared distance to the query less the query's squared
+//! norm. A kernel finds the k-th smallest value eight bits at a time. The candidates are all points whose values exceed
+//! it by at most the rounding bound.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use super::matrix::{Mat, MatMut};
 use super::queue::Queue;
 use crate::context::Context;
 use crate::device::cpu::check_width;
-use crate::device::rounding::RoundingBound;
-use crate::device::{Candidates, IdLists, IndexHandle, QueryHandle};
+use crate::device::cpu::index::RoundingBound;
+use crate::device::{Candidates, IndexHandle, QueryHandle};
 use crate::error::Result;
 use crate::numeric::matrix::Matrix;
 
@@ -32,7 +32,7 @@ pub(super) struct CudaIndex {
     /// The points before centering, if they were centered.
     given: Option<CudaSlice<f32>>,
     norms: CudaSlice<f32>,
-    /// `‖r‖² - reach_r` for every point r, once the reaches are set: the squared norm less the reach.
+    /// The squared norm of every point less its reach, once the reaches are set.
     offsets: Option<CudaSlice<f32>>,
 }
 
@@ -48,14 +48,15 @@ impl CudaIndex {
         Ok(Self { gpu: Arc::clone(gpu), rounding, center, points, given, norms, offsets: None })
     }
 
-    /// Appends the candidates of `count` queries from `first` on to `all`, query after query.
+    /// Appends the candidates of `count` queries, from query `first` on: the nearest points to `nearest`, and with
+    /// `reaching` the points that have the query within their reach to `reached`.
     fn block(
         &self,
         queue: &Queue,
         (queries, first, count): (&CudaSlice<f32>, usize, usize),
         k: usize,
         reaching: bool,
-        all: &mut Candidates,
+        [nearest, reached]: &mut [Candidates; 2],
     ) -> Result<()> {
         let (n, d) = (self.rounding.norms.len(), self.rounding.dimensions);
         let mut norms = queue.zeros::<f64>(count)?;
@@ -73,24 +74,24 @@ impl CudaIndex {
         let search = queue.kernel("kth_smallest").input(&products, count * n).input(&self.norms, n);
         let search = search.size(n).size(k.min(n)).input(&sure, count).output(&mut limits, count);
         search.run((count, 1), (256, 1))?;
-        self.list(queue, &products, &self.norms, (&limits, &slacks), &mut all.nearest)?;
+        self.list(queue, &products, &self.norms, (&limits, &slacks), nearest)?;
         if let (true, Some(offsets)) = (reaching, &self.offsets) {
             let limits: Vec<Option<f32>> = norms.iter().map(|&norm| self.rounding.reaching_limit(norm)).collect();
             let sure = queue.upload(&limits.iter().map(|limit| limit.unwrap_or(0.0)).collect::<Vec<_>>())?;
-            self.list(queue, &products, offsets, (&sure, &limits), &mut all.reaching)?;
+            self.list(queue, &products, offsets, (&sure, &limits), reached)?;
         }
         Ok(())
     }
 
-    /// Appends for every query the points whose values are at most its limit, or all points if its entry of `sure` is
-    /// `None`, since its products may overflow.
+    /// Appends one list per query: the points whose values are at most the query's entry of `limits`. A query whose
+    /// entry of `sure` is `None` gets all points, since its products may overflow.
     fn list(
         &self,
         queue: &Queue,
         products: &CudaSlice<f32>,
         levels: &CudaSlice<f32>,
         (limits, sure): (&CudaSlice<f32>, &[Option<f32>]),
-        lists: &mut IdLists,
+        lists: &mut Candidates,
     ) -> Result<()> {
         let (count, n) = (sure.len(), self.rounding.norms.len());
         let warps = (count.div_ceil(8), 1);
@@ -160,7 +161,7 @@ impl QueryHandle for CudaQueries<'_> {
         index.rounding.check_reach(reaching)?;
         let d = index.rounding.dimensions;
         let block = (BLOCK_NUMBERS / index.rounding.norms.len().max(1)).max(1);
-        let mut all = Candidates::default();
+        let mut all = [Candidates::default(), Candidates::default()];
         let queue = index.gpu.queue()?;
         let mut centered = None;
         if let Some(center) = &index.center {
@@ -172,25 +173,26 @@ impl QueryHandle for CudaQueries<'_> {
             let part = (centered.as_ref().unwrap_or(queries), first, block.min(count - first));
             index.block(&queue, part, k, reaching, &mut all)?;
         }
-        Ok(all)
+        let [nearest, reached] = all;
+        Ok(nearest.union(&reached))
     }
 
-    fn distances(&self, lists: &IdLists) -> Result<Option<Box<dyn AsRef<[f64]> + '_>>> {
+    fn distances(&self, candidates: &Candidates) -> Result<Option<Box<dyn AsRef<[f64]> + '_>>> {
         let Self { index, count, queries } = self;
-        let ((ids, ends), d) = (lists.all(), index.rounding.dimensions);
+        let ((ids, ends), d) = (candidates.all(), index.rounding.dimensions);
         // A few distances are computed faster on the host.
-        if ids.len() < FEW || u32::try_from(ids.len()).is_err() || lists.len() != *count {
+        if ids.len() < FEW || u32::try_from(ids.len()).is_err() || ends.len() != *count {
             return Ok(None);
         }
         let queue = index.gpu.queue()?;
         let (listed, pairs) = (queue.upload(ids)?, ids.len());
-        let ends = queue.upload(&ends.iter().map(|&end| end as u32).collect::<Vec<_>>())?;
+        let on_device = queue.upload(&ends.iter().map(|&end| end as u32).collect::<Vec<_>>())?;
         let mut squared = queue.zeros::<f64>(pairs)?;
         let points = index.given.as_ref().unwrap_or(&index.points);
         let distances = queue.kernel("listed_distances").input(queries, count * d);
         let distances = distances.input(points, index.rounding.norms.len() * d).size(d).input(&listed, pairs);
-        let distances = distances.input(&ends, lists.len()).output(&mut squared, pairs);
-        distances.run((lists.len(), 1), (256, 1))?;
+        let distances = distances.input(&on_device, ends.len()).output(&mut squared, pairs);
+        distances.run((ends.len(), 1), (256, 1))?;
         Ok(Some(Box::new(index.gpu.fetch(&queue, &squared, pairs)?)))
     }
 }

@@ -1,11 +1,11 @@
-//! NVIDIA's graphics processors, through cuBLAS, cuSOLVER and kernels of our own. Building needs nothing of CUDA, and
-//! neither does a machine without it: libraries are opened when a device is opened (`libraries`).
+//! NVIDIA's graphics processors, through cuBLAS, cuSOLVER and kernels of our own. The libraries of CUDA are opened when
+//! a device is opened (`libraries`), so the program builds and runs on machines without them.
 //!
 //! - A fit (`fit`, `ridge`, `agop`) agrees with a fit on the CPU up to rounding. Repeated on the same device, it gives
 //!   the same bits.
-//! - A classifier gives the bits of the CPU: the order of every sum and every elementwise function are equal
+//! - A classifier gives the bits of the CPU: every sum has the same order, and every elementwise function is the same
 //!   (`classifier`).
-//! - An index lists candidates within the rounding bound of the CPU (`index`), so neighbors are the same.
+//! - An index lists candidates within the rounding bounds of the CPU (`index`), so neighbors are the same.
 //!
 //! The prediction sets from one model file are therefore the same on the CPU and on a graphics processor.
 //!
@@ -29,12 +29,12 @@ use points::Points;
 use queue::{Pinned, Queue};
 
 use super::cpu::check_width;
-use super::{ClassifierHandle, Device, FitPoints, FitSession, FitSize, IndexHandle, MachineParts};
+use super::{ClassifierHandle, Device, FitPoints, FitSession, IndexHandle, MachineParts};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 
-/// An open device: its queue of calls, and page-locked buffers for reuse.
+/// An open device: its queue of calls, and page-locked host memory for reuse.
 struct Gpu {
     name: String,
     queue: Mutex<Queue>,
@@ -55,18 +55,11 @@ impl Gpu {
 }
 
 /// An open NVIDIA graphics processor.
-#[derive(Clone)]
-pub struct Cuda(Arc<Gpu>);
-
-impl std::fmt::Debug for Cuda {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Cuda").field(&self.0.name).finish()
-    }
-}
+pub(super) struct Cuda(Arc<Gpu>);
 
 impl Cuda {
-    /// Opens the device with this number; the error says why it cannot be used.
-    pub fn open(ordinal: usize) -> Result<Self> {
+    /// Opens the device with this number. The error says why it cannot be used.
+    pub(super) fn open(ordinal: usize) -> Result<Self> {
         let name = format!("cuda:{ordinal}");
         let refused = |problem: String| Error::Device { device: name.clone(), problem };
         let there = Self::devices().map_err(refused)?.len();
@@ -83,8 +76,8 @@ impl Cuda {
         Ok(Self(Arc::new(Gpu { name, queue: Mutex::new(queue), pinned: Mutex::default() })))
     }
 
-    /// Returns the name and the memory in bytes of every device; the error says why there is none.
-    pub fn devices() -> Result<Vec<(String, u64)>, String> {
+    /// Returns the name of every device and its memory in bytes. The error says why there is none.
+    pub(super) fn devices() -> Result<Vec<(String, u64)>, String> {
         libraries::driver()?;
         queue::devices()
     }
@@ -99,11 +92,11 @@ impl Device for Cuda {
         self.0.queue().ok()?.free_bytes().ok()
     }
 
-    fn fit_bytes(&self, size: FitSize) -> u64 {
-        fit::bytes(size)
+    fn fit_bytes(&self, points: FitPoints<'_>, train: usize, held_out: usize) -> u64 {
+        fit::bytes(points, train, held_out)
     }
 
-    fn open_fit<'a>(&self, points: FitPoints<'a>, _: bool, _: &Context<'_>) -> Result<Box<dyn FitSession + 'a>> {
+    fn open_fit<'a>(&self, points: FitPoints<'a>, _: &Context<'_>) -> Result<Box<dyn FitSession + 'a>> {
         Ok(Box::new(fit::CudaFit::open(&self.0, points)?))
     }
 

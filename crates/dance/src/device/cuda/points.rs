@@ -10,13 +10,15 @@ use crate::numeric::matrix::Matrix;
 /// The number of columns of a row that one block of threads computes.
 const PIECE: usize = 1024;
 
-/// Points z (`plain`), the points zM mapped by a metric M (`mapped`; `None` for the identity), and the squared norms
-/// zMzᵀ (`norms`).
+/// Points on the device, with the numbers from which distances under a metric M are computed.
 pub(super) struct Points {
     pub(super) rows: usize,
     pub(super) cols: usize,
+    /// The points, one per row.
     pub(super) plain: CudaSlice<f32>,
+    /// The points times the metric, `plain·M`; `None` for the identity.
     mapped: Option<CudaSlice<f32>>,
+    /// The squared norm `zMzᵀ` of every point z.
     norms: CudaSlice<f32>,
 }
 
@@ -30,7 +32,7 @@ impl Points {
         Ok(points)
     }
 
-    /// Maps the points by a metric; `None` is the identity.
+    /// Replaces the metric; `None` is the identity.
     pub(super) fn map(&mut self, queue: &Queue, metric: Option<&Matrix>) -> Result<()> {
         let (rows, cols) = (self.rows, self.cols);
         self.mapped = match metric {
@@ -48,13 +50,13 @@ impl Points {
         dots.size(rows).size(cols).output(&mut self.norms, rows).run((rows.div_ceil(64), 1), (64, 1))
     }
 
-    /// Returns the points zM mapped by the metric M.
+    /// Returns the points times the metric.
     pub(super) fn mapped(&self) -> &CudaSlice<f32> {
         self.mapped.as_ref().unwrap_or(&self.plain)
     }
 
-    /// Replaces inner products in `values` by squared distances: those of `count` of these points, from `first` on, to
-    /// all of `others`. With `lower` both are the same points, and only the part below the diagonal is computed.
+    /// Replaces inner products in `values` by squared distances: of `count` points of `self`, from point `first` on, to
+    /// all points of `others`. With `lower`, `others` must be `self`, and only the part below the diagonal is computed.
     pub(super) fn distances(
         &self,
         queue: &Queue,

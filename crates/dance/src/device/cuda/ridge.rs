@@ -1,23 +1,23 @@
-//! Kernel ridge regression on the device: `β = (K + ridge·I)⁻¹ Y`, with the kernel matrix K and the one-hot labels Y,
-//! as in `device/cpu/ridge.rs`.
+//! Kernel ridge regression on the device: the coefficients `β = (K + λI)⁻¹ Y`, with the kernel matrix K, the ridge
+//! parameter λ and the one-hot labels Y, as in `device/cpu/ridge.rs`.
 //!
 //! cuSOLVER computes the Cholesky factor in f32, in the triangle above the squared distances. At least one step of
-//! refinement follows, whose residual `Y - (K + ridge·I)β` is computed in f64. TF32 is not used: its factor changes
-//! outputs by 5 to 10 %, and refinement does not converge from there.
+//! iterative refinement follows, whose residual `Y - (K + λI)β` is computed in f64. TF32 is not used: a factor in TF32
+//! changes outputs by 5 to 10 %, and refinement does not converge from there.
 
 use cudarc::driver::CudaSlice;
 
 use super::matrix::{Mat, MatMut};
 use super::queue::Queue;
+use crate::device::Regression;
 use crate::device::cpu::ridge::{MOST_REFINEMENTS, POOR, PROBES, RIDGE_STEPS};
 use crate::error::{Error, Result};
-use crate::event::RidgeReport;
 use crate::kernel::Kernel;
 
 /// The largest number of entries of the kernel matrix that are computed in f64 at a time.
 const BLOCK_NUMBERS: usize = 1 << 25;
 
-/// The parameters of a kernel in f32, as the device uses them.
+/// The parameters of a kernel with bandwidth L and shape ξ as the device uses them, in f32: 1/L², 1/(2ξ) and -1/ξ.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     pub(super) inverse: f32,
@@ -35,10 +35,11 @@ impl Shape {
     }
 }
 
-/// The linear system: squared distances below the diagonal of `square`, and room for the kernel matrix and its Cholesky
-/// factor on and above it.
+/// The linear system of a regression.
 pub(super) struct RidgeSystem<'a> {
     pub(super) queue: &'a Queue,
+    /// An n×n matrix: squared distances below the diagonal, and room for the kernel matrix and its Cholesky factor on
+    /// and above it.
     pub(super) square: &'a mut CudaSlice<f32>,
     pub(super) labels: &'a CudaSlice<u32>,
     pub(super) kernel: Kernel,
@@ -52,8 +53,9 @@ pub(super) fn block_rows(n: usize) -> usize {
 }
 
 impl RidgeSystem<'_> {
-    /// Solves the system. Afterwards the Cholesky factor is on and above the diagonal of `square`.
-    pub(super) fn solve(&mut self, ridge: f64) -> Result<(CudaSlice<f32>, RidgeReport)> {
+    /// Returns the coefficients and their accuracy, without a quality. Afterwards the Cholesky factor is on and above
+    /// the diagonal of `square`.
+    pub(super) fn solve(&mut self, ridge: f64) -> Result<(CudaSlice<f32>, Regression)> {
         let (n, shape) = (self.n, Shape::of(self.kernel));
         let mut used = ridge;
         for _ in 0..=RIDGE_STEPS {
@@ -68,14 +70,15 @@ impl RidgeSystem<'_> {
         Err(self.not_positive_definite(used / 10.0))
     }
 
-    fn solve_factorised(&self, ridge: f64) -> Result<(CudaSlice<f32>, RidgeReport)> {
+    fn solve_factorised(&self, ridge: f64) -> Result<(CudaSlice<f32>, Regression)> {
         let (queue, n, c) = (self.queue, self.n, self.classes);
         let mut beta = queue.zeros(n * c)?;
         let labels = self.labels;
         let one_hot = queue.kernel("one_hot").output(&mut beta, n * c).input(labels, n).size(n).size(c);
         one_hot.run((n.div_ceil(256), 1), (256, 1))?;
         queue.solve(self.square, n, &mut beta, c)?;
-        let mut report = RidgeReport { ridge, residual: self.sampled_residual(ridge, &beta)?, refinements: 0 };
+        let residual = self.sampled_residual(ridge, &beta)?;
+        let mut report = Regression { quality: None, ridge, residual, refinements: 0 };
         while report.refinements < MOST_REFINEMENTS {
             let mut corrected = self.residual(ridge, &beta)?;
             queue.solve(self.square, n, &mut corrected, c)?;
@@ -87,7 +90,7 @@ impl RidgeSystem<'_> {
             }
             let halved = residual < 0.5 * report.residual;
             beta = corrected;
-            report = RidgeReport { residual, refinements: report.refinements + 1, ..report };
+            report = Regression { residual, refinements: report.refinements + 1, ..report };
             if report.residual <= POOR || !halved {
                 break;
             }
@@ -95,8 +98,9 @@ impl RidgeSystem<'_> {
         if report.residual.is_finite() { Ok((beta, report)) } else { Err(self.not_positive_definite(ridge)) }
     }
 
-    /// Computes `count` rows of `-(K + ridge·I)β` in f64, every `step`-th from `first` on, and writes them to the rows
-    /// of `out` from `at` on. `rows` is a buffer for rows of the kernel matrix K.
+    /// Computes `count` rows of `-(K + ridge·I)β` in f64, every `step`-th from row `first` on, with the kernel matrix K
+    /// and the coefficients β (`beta`). Writes them to the rows of `out` from `at` on. `rows` is a buffer for rows of
+    /// K.
     fn products(
         &self,
         (first, step, count): (usize, usize, usize),
@@ -126,7 +130,8 @@ impl RidgeSystem<'_> {
         Ok((squares / count as f64).sqrt())
     }
 
-    /// Returns the residual `Y - (K + ridge·I)β`, computed in f64.
+    /// Returns the residual `Y - (K + ridge·I)β`, computed in f64, with the kernel matrix K, the one-hot labels Y and
+    /// the coefficients β (`beta`).
     fn residual(&self, ridge: f64, beta: &CudaSlice<f32>) -> Result<CudaSlice<f32>> {
         let (queue, n, c) = (self.queue, self.n, self.classes);
         let block = block_rows(n);

@@ -1,30 +1,30 @@
 //! Tuning and fit on so few points that none can be held out.
 //!
-//! Settings are validated by leaving one out. The output of the regression without point i has a closed form at that
-//! point: `y_i - β_i / ((K + ridge·I)⁻¹)_ii`, with the one-hot label `y_i`, the coefficients `β_i` and the kernel
-//! matrix K. It is unbiased under the identity metric only, because a learned metric depends on every label. So no
-//! metric is learned. Points whose class has no other point are left out of the validation. If no point is left for the
-//! validation, the default kernel is used: a bandwidth of one median distance and shape 1, clamped to the configured
+//! Settings are validated by leaving one point out at a time. The output at point i of the regression without it has a
+//! closed form: `y_i - β_i / ((K + λI)⁻¹)_ii`, with the one-hot label `y_i`, the coefficients `β_i`, the kernel matrix
+//! K and the ridge parameter λ. The output is unbiased under the identity metric only, because a learned metric depends
+//! on every label. So no metric is learned. The validation leaves out points whose class has no other point. If none
+//! remains, the default kernel is used: a bandwidth of one median distance and shape 1, clamped to the configured
 //! ranges.
 
 use std::time::Instant;
 
 use super::search::Search;
-use super::{Job, Part, TuneConfig, Tuned, median_distance, memory};
-use crate::context::Context;
+use super::{Job, TuneConfig, Tuned, median_distance};
+use crate::context::{Context, Evaluation, Event, Quality};
 use crate::device::FitSession;
 use crate::error::{Error, Result};
-use crate::event::{Evaluation, Event, Quality};
 use crate::kernel::Kernel;
-use crate::machine::probabilities::OutputScale;
-use crate::machine::rfm::Rfm;
+use crate::machine::classifier::OutputScale;
+use crate::machine::rfm::{Part, Rfm};
+use crate::numeric::counts_of;
 use crate::numeric::matrix::Matrix;
 
-/// Tunes and fits without held-out points.
+/// Tunes and fits a kernel machine without held-out points. Points are coordinates in `basis`, if there is one.
 pub(super) fn fit(job: Job<'_>, points: Part, basis: Option<&Matrix>) -> Result<Tuned> {
     let Job { device, classes, rfm, config, context } = job;
-    let none = Part { embeddings: Matrix::zeros(0, points.embeddings.cols()), labels: Vec::new() };
-    memory::check(job, [&points, &none], basis, None)?;
+    let none = Part::none(points.embeddings.cols());
+    job.check_memory([&points, &none], basis, None)?;
     let unit = median_distance(&points, context)?;
     let n = points.labels.len();
     let validation = rows_with_peers(&points.labels);
@@ -36,7 +36,7 @@ pub(super) fn fit(job: Job<'_>, points: Part, basis: Option<&Matrix>) -> Result<
     ));
     context.notice(&Event::SearchBegins { evaluations: trials, points: n, of: n });
     // The search, with one leave-one-out validation per setting.
-    let mut session = device.open_fit(points.fit_points(classes, &none, basis), trials > 1, context)?;
+    let mut session = device.open_fit(points.fit_points(classes, &none, basis, trials > 1), context)?;
     let (mut search, mut trace) = (Search::new(config), Vec::new());
     let (mut winner, mut failure): (Option<(Kernel, Quality)>, Option<Error>) = (None, None);
     while trace.len() < trials {
@@ -72,15 +72,14 @@ pub(super) fn fit(job: Job<'_>, points: Part, basis: Option<&Matrix>) -> Result<
     let scale = OutputScale::calibrated(&outputs, &own, context);
     session.keep()?;
     session.choose()?;
-    let iterate = session.chosen()?;
+    let machine = session.chosen()?;
     drop(session);
     Ok(Tuned {
-        rfm: Rfm::new(kernel, points, 0, iterate, context)?,
+        rfm: Rfm::new(kernel, points, 0, machine, context)?,
         rows: (0..n).collect(),
         validation_rows: Vec::new(),
         scale,
         validation: quality,
-        unit,
         fidelity: match trace.len() {
             1 => format!("1 kernel on {n} points; with so few of them no metric was learned"),
             trials => format!(
@@ -88,16 +87,16 @@ pub(super) fn fit(job: Job<'_>, points: Part, basis: Option<&Matrix>) -> Result<
                  with so few no metric was learned"
             ),
         },
+        #[cfg(test)]
+        unit,
+        #[cfg(test)]
         trace,
     })
 }
 
 /// Returns the rows of points whose class has another point.
 fn rows_with_peers(labels: &[u32]) -> Vec<usize> {
-    let mut counts = vec![0; labels.iter().max().map_or(0, |&label| label as usize + 1)];
-    for &label in labels {
-        counts[label as usize] += 1;
-    }
+    let counts = counts_of(labels, labels.iter().max().map_or(0, |&label| label as usize + 1));
     (0..labels.len()).filter(|&row| counts[labels[row] as usize] > 1).collect()
 }
 
@@ -106,7 +105,7 @@ fn default_setting(config: &TuneConfig) -> (f64, f64) {
     (1.0f64.clamp(config.bandwidth.0, config.bandwidth.1), 1.0f64.clamp(config.shape.0, config.shape.1))
 }
 
-/// Solves the regression with this kernel; returns the quality and the leave-one-out outputs at the rows `validation`.
+/// Fits the regression with this kernel. Returns the quality and the leave-one-out outputs at the rows `validation`.
 fn leave_one_out(
     session: &mut dyn FitSession,
     kernel: Kernel,

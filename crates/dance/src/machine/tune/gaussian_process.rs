@@ -1,24 +1,30 @@
-//! A small Gaussian process on the unit square, and its expected improvement. A place is a point of the unit square.
+//! A small Gaussian process on the unit square, and its expected improvement.
 //!
-//! The kernel is Matérn-5/2 with one length scale per coordinate. A fixed grid of length scales and noise variances is
-//! searched for the largest marginal likelihood, so nothing has to converge and nothing is random. With m observations,
+//! The kernel is Matérn-5/2 with one length scale per coordinate. Length scales and noise variance are those of the
+//! largest marginal likelihood on a fixed grid, so nothing has to converge and nothing is random. With m observations,
 //! a few dozen at most, a grid point takes `O(m³)` and a prediction `O(m²)`.
 
 use faer::Mat;
 
 use crate::numeric::linalg;
 
+/// A point of the unit square.
 pub(super) type Place = [f64; 2];
 
+/// The length scales of the grid.
 const LENGTHS: [f64; 5] = [0.08, 0.16, 0.32, 0.64, 1.28];
-/// The noise variances of the grid, as shares of the signal's variance.
+/// The noise variances of the grid, as shares of the signal variance.
 const NOISES: [f64; 4] = [1e-4, 1e-2, 5e-2, 2e-1];
 
+/// A Gaussian process that was fitted to observations.
 pub(super) struct GaussianProcess {
+    /// The places of the observations.
     places: Vec<Place>,
+    /// The length scale of every coordinate.
     lengths: Place,
-    /// The mean and the standard deviation (`scale`) that standardise the observations.
+    /// The mean of the observations, which is subtracted from them.
     mean: f64,
+    /// The standard deviation of the observations, by which they are divided.
     scale: f64,
     /// The signal variance of the standardised observations.
     variance: f64,
@@ -29,7 +35,7 @@ pub(super) struct GaussianProcess {
 }
 
 impl GaussianProcess {
-    /// Fits the process to observations; returns `None` unless two of them differ.
+    /// Fits the process to the observations `values` at `places`. Returns `None` unless two values differ.
     pub(super) fn fit(places: &[Place], values: &[f64]) -> Option<Self> {
         let m = values.len();
         let mean = values.iter().sum::<f64>() / m as f64;
@@ -86,7 +92,7 @@ impl GaussianProcess {
         (self.mean + self.scale * mean, self.scale * variance.sqrt())
     }
 
-    /// Returns the expected improvement over `best` at a place.
+    /// Returns the expected improvement over the value `best` at a place.
     pub(super) fn expected_improvement(&self, place: &Place, best: f64) -> f64 {
         let (mean, deviation) = self.predict(place);
         if deviation <= 0.0 {
@@ -97,6 +103,7 @@ impl GaussianProcess {
     }
 }
 
+/// Returns the Matérn-5/2 kernel of two places with the given length scales.
 fn matern(a: &Place, b: &Place, lengths: &Place) -> f64 {
     let squared: f64 = (0..2).map(|k| ((a[k] - b[k]) / lengths[k]).powi(2)).sum();
     let r = (5.0 * squared).sqrt();

@@ -1,86 +1,157 @@
-//! Tuning: Bayesian optimisation of bandwidth and shape by the RFM's validation accuracy (the paper, §4.1.2), then the
-//! fit.
+//! Tuning: Bayesian optimisation of the kernel's bandwidth and shape by accuracy on validation points (the paper,
+//! §4.1.2), then the fit.
 //!
-//! 1. **Search**: `evaluations` settings are tried. The first few are spread evenly. A Gaussian process on (log
-//!    bandwidth, shape) chooses the others by expected improvement. Each trial is a whole RFM loop. With more than
-//!    `search_points` training points the loops run on a stratified sample of that size, and are scored on all
-//!    validation points. Distances under the identity metric are computed once.
+//! 1. **Search**: [`evaluations`](TuneConfig::evaluations) settings are tried. The first few are spread evenly; a
+//!    Gaussian process on (log bandwidth, shape) chooses the others by expected improvement. Each trial is a whole loop
+//!    of the RFM (recursive feature machine). It ends after two iterations without improvement, and averages the AGOP
+//!    (average gradient outer product) over at most 4,000 points. With more than
+//!    [`search_points`](TuneConfig::search_points) training points, trials use a stratified sample of that size, and
+//!    are evaluated on all validation points.
 //! 2. **Confirm**: if the search used a sample, the best few settings are tried again on all training points.
-//! 3. **Refit** (optional): the chosen setting and number of rounds are fitted on training and validation points
-//!    together. This is valid, because none of them is a calibration point.
+//! 3. **Refit** (optional): the best setting is fitted on training and validation points together, with as many
+//!    iterations as its best trial. This is valid, because none of these points is a calibration point.
 //!
 //! With too few validation points (under ten, or fewer than four points per class), every point is validated by leaving
 //! it out, and the metric stays the identity (`few.rs`).
 //!
-//! A trial ends after two rounds without improvement, and averages the AGOP over at most 4,000 points.
-//!
 //! Bandwidths are multiples of the median distance among training points under the identity metric, so that one range
 //! suits all data.
-//!
-//! ```
-//! use dance::machine::{Part, RfmConfig, tune::{self, TuneConfig}};
-//! use dance::{Context, Matrix, device::Cpu};
-//! let embeddings = Matrix::new((0..40).map(|at| (at % 2 * 10 + at / 2) as f32).collect(), 40, 1)?;
-//! let points = Part { embeddings, labels: (0..40).map(|row| row % 2).collect() };
-//! let config = TuneConfig::default().evaluations(3);
-//! let tuned = tune::fit(&Cpu, points, 2, &RfmConfig::default(), &config, &Context::new(1)?)?;
-//! assert_eq!((tuned.trace.len(), tuned.rows.len()), (3, 40));
-//! # Ok::<(), dance::Error>(())
-//! ```
 
-mod config;
 mod few;
 mod gaussian_process;
-mod memory;
 mod search;
 
-use std::time::Instant;
+use serde::{Deserialize, Serialize};
 
-use super::Part;
-use super::probabilities::OutputScale;
-use super::rfm::{self, Best, Rfm, RfmConfig};
-use super::span::Span;
-use crate::context::Context;
+use super::classifier::OutputScale;
+use super::rfm::{Part, Rfm, RfmConfig, Span};
+use crate::context::{Context, Evaluation, Event, Quality};
 use crate::data::split;
-use crate::device::{Device, Iterate, cpu};
-use crate::error::{Error, Result};
-use crate::event::{Evaluation, Event, Quality};
-use crate::kernel::Kernel;
+use crate::device::{Device, cpu, most_that_fit};
+use crate::error::{Error, Result, human_bytes};
 use crate::numeric::matrix::Matrix;
+use crate::setters::setters;
 
-pub use config::TuneConfig;
-use search::Search;
+use search::{Stage, Winner, best_places};
 
-/// The number of rounds without improvement after which a trial ends. A refit has no such limit.
+/// The number of iterations without improvement after which a trial ends. A refit has no such limit.
 const TRIAL_PATIENCE: usize = 2;
 /// The largest number of points over which a trial's AGOP is averaged.
 const TRIAL_AGOP_POINTS: usize = 4000;
 /// The largest share of the training points that a sample may have; a larger sample saves too little.
 const LARGEST_SAMPLE: f64 = 0.75;
 
-/// A tuned and fitted kernel machine, with the trace of its tuning.
-#[derive(Clone, Debug)]
-pub struct Tuned {
-    /// The kernel machine.
-    pub rfm: Rfm,
-    /// The rows of the points that the machine keeps: all after a refit, otherwise the training points.
-    pub rows: Vec<usize>,
-    /// The rows of the validation points, which the machine does not keep; empty after a refit.
-    pub validation_rows: Vec<usize>,
-    /// The map from outputs to probabilities, calibrated on outputs of held-out points.
-    pub scale: OutputScale,
-    /// The quality of the chosen setting on the validation points, before any refit.
-    pub validation: Quality,
-    /// The median distance, of which bandwidths are multiples.
-    pub unit: f64,
-    /// All trials in order; those on all points come last.
-    pub trace: Vec<Evaluation>,
-    /// A sentence on the numbers of points on which each step was computed.
-    pub fidelity: String,
+/// The settings of tuning: the range of kernels, the number of trials, and the points that the trials use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct TuneConfig {
+    /// The number of kernels to try.
+    pub evaluations: usize,
+    /// The least and the largest bandwidth, in multiples of the median distance. If they are equal, the bandwidth is
+    /// fixed.
+    pub bandwidth: (f64, f64),
+    /// The least and the largest shape of the kernel (see [`kernel`](crate::kernel)). If they are equal, the shape is
+    /// fixed.
+    pub shape: (f64, f64),
+    /// The share of the points that are held out for validation, between 0 and 1.
+    pub validation: f64,
+    /// The largest number of training points in a trial. If there are more, trials use a sample; with `None` they use
+    /// all.
+    pub search_points: Option<usize>,
+    /// The number of kernels that are tried again on all training points, if trials used a sample.
+    pub confirm: usize,
+    /// `true` fits the best kernel once more, on training and validation points together.
+    pub refit: bool,
+    /// The seed of the validation split, the sample and the search.
+    pub seed: u64,
+    /// The largest number of bytes that the fit may have allocated at a time; `None` sets no limit.
+    pub memory: Option<u64>,
 }
 
-/// Tunes and fits a kernel machine on normalised points.
-pub fn fit(
+setters!(TuneConfig {
+    evaluations: usize,
+    bandwidth: (f64, f64),
+    shape: (f64, f64),
+    validation: f64,
+    search_points: Option<usize>,
+    confirm: usize,
+    refit: bool,
+    seed: u64,
+    memory: Option<u64>,
+});
+
+impl Default for TuneConfig {
+    fn default() -> Self {
+        Self {
+            evaluations: 25,
+            bandwidth: (0.1, 20.0),
+            shape: (0.5, 2.0),
+            validation: 0.2,
+            search_points: Some(3000),
+            confirm: 2,
+            refit: true,
+            seed: 0,
+            memory: None,
+        }
+    }
+}
+
+impl TuneConfig {
+    /// Returns [`Error::Config`] if a setting is outside its range.
+    fn check(&self) -> Result<()> {
+        if self.evaluations == 0 {
+            return Err(Error::config("evaluations", 0, "at least 1"));
+        }
+        let range = |name, (low, high): (f64, f64), least: f64, expected| {
+            if low.is_finite() && high.is_finite() && low >= least && low <= high && low > 0.0 {
+                return Ok(());
+            }
+            Err(Error::config(name, format!("{low}…{high}"), expected))
+        };
+        range("bandwidth", self.bandwidth, 0.0, "a positive number of median distances, or a range of them")?;
+        range("shape", self.shape, 0.5, "at least 0.5, or a range from there")?;
+        if !(self.validation > 0.0 && self.validation < 1.0) {
+            return Err(Error::config("validation", self.validation, "between 0 and 1, such as 0.2"));
+        }
+        if self.search_points.is_some_and(|points| points < 2) {
+            return Err(Error::config("search_points", "below 2", "at least 2"));
+        }
+        Ok(())
+    }
+
+    /// Returns the number of kernels that will be tried: 1 if bandwidth and shape are fixed.
+    fn trials(&self) -> usize {
+        let fixed = self.bandwidth.0 == self.bandwidth.1 && self.shape.0 == self.shape.1;
+        if fixed { 1 } else { self.evaluations }
+    }
+}
+
+/// A tuned and fitted kernel machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Tuned {
+    /// The kernel machine.
+    pub(crate) rfm: Rfm,
+    /// The rows of the points that the machine keeps: all after a refit, otherwise the training points.
+    pub(crate) rows: Vec<usize>,
+    /// The rows of the validation points, which the machine does not keep; empty after a refit.
+    pub(crate) validation_rows: Vec<usize>,
+    /// The map from outputs to probabilities, calibrated on held-out points.
+    pub(crate) scale: OutputScale,
+    /// The quality of the chosen kernel on the validation points, before any refit.
+    pub(crate) validation: Quality,
+    /// A sentence on the numbers of points on which each step was computed.
+    pub(crate) fidelity: String,
+    /// The median distance, of which bandwidths are multiples.
+    #[cfg(test)]
+    pub(super) unit: f64,
+    /// All trials in order; those on all training points come last.
+    #[cfg(test)]
+    pub(super) trace: Vec<Evaluation>,
+}
+
+/// Tunes and fits a kernel machine on normalised points, whose labels are below `classes`.
+pub(crate) fn fit(
     device: &dyn Device,
     points: Part,
     classes: usize,
@@ -105,7 +176,7 @@ pub fn fit(
     Ok(tuned)
 }
 
-/// The inputs of a fit.
+/// The inputs of a fit beside its points.
 #[derive(Clone, Copy)]
 struct Job<'a> {
     device: &'a dyn Device,
@@ -127,7 +198,7 @@ impl Job<'_> {
         // A sample saves time only if it is much smaller, and if several settings are tried.
         let worthwhile = |most: &usize| (*most as f64) < LARGEST_SAMPLE * train.labels.len() as f64;
         let sampled = config.search_points.filter(|most| worthwhile(most) && config.trials() > 1);
-        memory::check(self, [&train, &validation], basis, sampled)?;
+        self.check_memory([&train, &validation], basis, sampled)?;
         let unit = median_distance(&train, context)?;
         let stage = Stage { device, validation: &validation, basis, classes, unit, context };
         let mut trace = Vec::new();
@@ -147,32 +218,85 @@ impl Job<'_> {
         });
         let mut winner = stage.search(searched, &trial, config, &mut trace)?;
         if sample.is_some() {
-            let candidates = search::best_places(&trace, config.confirm.max(1));
+            let candidates = best_places(&trace, config.confirm.max(1));
             context.notice(&Event::Confirming { candidates: candidates.len() });
             winner = stage.confirm(&train, &trial, &candidates, &mut trace)?;
         }
         let (searched, all) = (searched.labels.len(), points.labels.len());
         let fidelity = describe(&trace, searched, [kept.len(), held_out.len()], rfm, config.refit);
-        let Winner { kernel, best, quality, iterate } = winner;
+        let Winner { kernel, best, quality, machine, held_out: outputs } = winner;
         drop(sample);
-        let scale = OutputScale::calibrated(&iterate.held_out, &validation.labels, context);
+        let scale = OutputScale::calibrated(&outputs, &validation.labels, context);
         // Refit on all points, or keep the winner.
-        let (machine, rows, validation_rows) = if config.refit {
-            drop((train, validation, iterate));
+        let (rfm, rows, validation_rows) = if config.refit {
+            drop((train, validation, machine));
             context.notice(&Event::Refitting { points: all });
-            // The refit has as many rounds as the best iterate.
+            // The refit has as many iterations as the best trial needed.
             let rounds = RfmConfig { rounds: best.round, patience: None, ..*rfm };
-            let machine = Rfm::fit_in(device, points, basis, classes, kernel, &rounds, context)?;
-            (machine, (0..all).collect(), Vec::new())
+            let rfm = Rfm::fit(device, points, basis, classes, kernel, &rounds, context)?;
+            (rfm, (0..all).collect(), Vec::new())
         } else {
             drop(points);
-            (Rfm::new(kernel, train, best.round, iterate, context)?, kept, held_out)
+            (Rfm::new(kernel, train, best.round, machine, context)?, kept, held_out)
         };
-        Ok(Tuned { rfm: machine, rows, validation_rows, scale, validation: quality, unit, trace, fidelity })
+        Ok(Tuned {
+            rfm,
+            rows,
+            validation_rows,
+            scale,
+            validation: quality,
+            fidelity,
+            #[cfg(test)]
+            unit,
+            #[cfg(test)]
+            trace,
+        })
+    }
+
+    /// Reports the memory of the fit, warns if the device has less, and returns [`Error::Memory`] above the configured
+    /// limit. `sampled` is the number of training points in the search if it uses a sample. Points are coordinates in
+    /// `basis`, if there is one.
+    fn check_memory(
+        self,
+        [train, validation]: [&Part; 2],
+        basis: Option<&Matrix>,
+        sampled: Option<usize>,
+    ) -> Result<()> {
+        let Self { device, classes, config, context, .. } = self;
+        let (n, m, d) = (train.labels.len(), validation.labels.len(), train.embeddings.cols());
+        let bytes = |points, held_out, several| {
+            device.fit_bytes(train.fit_points(classes, validation, basis, several), points, held_out)
+        };
+        let several = config.trials() > 1;
+        // The largest of search, confirmation and refit, beside the points themselves.
+        let search = bytes(sampled.unwrap_or(n), m, several);
+        let confirm = sampled.map_or(0, |_| bytes(n, m, config.confirm > 1));
+        let refit = if config.refit { bytes(n + m, 0, false) } else { 0 };
+        let full = basis.map_or(d, Matrix::cols);
+        let copies = 4 * (2 * (n + m) * full.max(d)) as u64;
+        let needed = copies + search.max(confirm).max(refit).max(root_bytes(d, basis.map(Matrix::cols)));
+        context.notice(&Event::Memory { bytes: needed });
+        let too_small = |bytes: &u64| needed > *bytes;
+        let Some(limit) = config.memory.or(device.free_bytes()).filter(too_small) else { return Ok(()) };
+        let fits = most_that_fit(n + m, |points| bytes(points, 0, several) <= limit);
+        let hint = format!("about {fits} would fit in {}", human_bytes(limit));
+        if config.memory.is_some() {
+            let what = format!("fitting {} points of {full} dimensions", n + m);
+            let hint = format!("Raise the limit, or fit on fewer points ({hint})");
+            return Err(Error::Memory { what, needed, limit, hint });
+        }
+        context.notice(&Event::Warning(format!(
+            "the fit takes up to {} of memory and {} has {} free: it may be slow or be killed. \
+             Fit fewer points ({hint})",
+            human_bytes(needed),
+            device.name(),
+            human_bytes(limit)
+        )));
+        Ok(())
     }
 }
 
-/// Returns the rows for training and for validation; `None` if the points are too few to hold some out.
+/// Returns the rows for training and the rows for validation; `None` if the points are too few to hold some out.
 fn parts(labels: &[u32], config: &TuneConfig) -> Result<Option<[Vec<usize>; 2]>> {
     const LEAST_VALIDATION: usize = 10;
     const LEAST_PER_CLASS: usize = 4;
@@ -199,7 +323,8 @@ fn parts(labels: &[u32], config: &TuneConfig) -> Result<Option<[Vec<usize>; 2]>>
     }
 }
 
-/// Returns the median distance, which is the unit of bandwidths.
+/// Returns the median distance among the training points, of which bandwidths are multiples. Fails with [`Error::Data`]
+/// if it is 0 or overflows.
 fn median_distance(train: &Part, context: &Context<'_>) -> Result<f64> {
     let unit = cpu::median_distance(&train.embeddings, context);
     if unit > 0.0 && unit.is_finite() {
@@ -219,106 +344,15 @@ fn median_distance(train: &Part, context: &Context<'_>) -> Result<f64> {
     ))
 }
 
-/// Returns a stratified sample of about `most` points.
+/// Returns a sample of about `most` points in which classes keep their shares.
 fn sample(part: &Part, most: usize, seed: u64) -> Result<Part> {
     let share = most as f64 / part.labels.len() as f64;
     let parts = split::stratified(&part.labels, &[share, 1.0 - share], seed)?;
     Ok(part.select(&parts[0]))
 }
 
-/// The best setting with its best iterate.
-struct Winner {
-    kernel: Kernel,
-    best: Best,
-    quality: Quality,
-    iterate: Iterate,
-}
-
-/// The inputs that all trials share.
-struct Stage<'a> {
-    device: &'a dyn Device,
-    validation: &'a Part,
-    basis: Option<&'a Matrix>,
-    classes: usize,
-    unit: f64,
-    context: &'a Context<'a>,
-}
-
-impl Stage<'_> {
-    fn search(
-        &self,
-        train: &Part,
-        rfm: &RfmConfig,
-        config: &TuneConfig,
-        trace: &mut Vec<Evaluation>,
-    ) -> Result<Winner> {
-        let mut search = Search::new(config);
-        self.try_all(train, rfm, config.trials() > 1, trace, |trace| {
-            (trace.len() < config.trials()).then(|| search.next(trace, self.validation.labels.len()))
-        })
-    }
-
-    fn confirm(
-        &self,
-        train: &Part,
-        rfm: &RfmConfig,
-        candidates: &[(f64, f64)],
-        trace: &mut Vec<Evaluation>,
-    ) -> Result<Winner> {
-        let mut candidates = candidates.iter().copied();
-        self.try_all(train, rfm, candidates.len() > 1, trace, |_| candidates.next())
-    }
-
-    /// Tries the settings that `next` returns until it returns `None`, and returns the best one.
-    fn try_all(
-        &self,
-        train: &Part,
-        rfm: &RfmConfig,
-        several: bool,
-        trace: &mut Vec<Evaluation>,
-        mut next: impl FnMut(&[Evaluation]) -> Option<(f64, f64)>,
-    ) -> Result<Winner> {
-        let context = self.context;
-        let points = train.fit_points(self.classes, self.validation, self.basis);
-        let mut session = self.device.open_fit(points, several, context)?;
-        let mut winner: Option<(Kernel, Best, Quality)> = None;
-        let mut failure = None;
-        while let Some((bandwidth, shape)) = next(trace) {
-            context.check()?;
-            let begin = Instant::now();
-            let kernel = Kernel::new(bandwidth * self.unit, shape)?;
-            let n = train.labels.len();
-            // A regression that cannot be solved makes the setting the worst one, and does not end the search.
-            let outcome = match rfm::iterate(&mut *session, n, kernel, rfm, context) {
-                Err(error) if !matches!(error, Error::NotPositiveDefinite { .. }) => return Err(error),
-                outcome => outcome,
-            };
-            let (quality, rounds) = match &outcome {
-                Ok(best) => (best.quality.unwrap_or(Quality::WORST), best.round),
-                Err(_) => (Quality::WORST, 0),
-            };
-            let seconds = begin.elapsed().as_secs_f64();
-            let evaluation = Evaluation { bandwidth, shape, points: n, rounds, quality, seconds };
-            context.notice(&Event::Evaluated(evaluation));
-            trace.push(evaluation);
-            // The session keeps the best iterate of all trials.
-            match outcome {
-                Ok(best) if winner.is_none_or(|(_, _, before)| quality.beats(&before)) => {
-                    session.choose()?;
-                    winner = Some((kernel, best, quality));
-                }
-                Ok(_) => {}
-                Err(error) => failure = Some(error),
-            }
-        }
-        match winner {
-            Some((kernel, best, quality)) => Ok(Winner { kernel, best, quality, iterate: session.chosen()? }),
-            None => Err(failure.unwrap_or(Error::Data("no setting was tried".into()))),
-        }
-    }
-}
-
-/// Returns a sentence on the numbers of trials and points from which the kernel was selected.
+/// Returns the sentence [`Tuned::fidelity`]. `searched` is the number of training points in the search; `train` and
+/// `validation` are the numbers of all training and validation points.
 fn describe(
     trace: &[Evaluation],
     searched: usize,
@@ -344,4 +378,12 @@ fn describe(
         }
     }
     text
+}
+
+/// Returns the largest number of bytes that computing the root of a metric in `d` dimensions has allocated at a time.
+/// In f64 these are the metric, its eigenvectors with their workspace, their products and the root, each d×d. In f32 it
+/// is the root itself, in the `before` dimensions of the original points if the points are coordinates in their span.
+fn root_bytes(d: usize, before: Option<usize>) -> u64 {
+    let square = |side: usize| (side as u64).pow(2);
+    8 * 6 * square(d) + 4 * square(before.unwrap_or(d))
 }

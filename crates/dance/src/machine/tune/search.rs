@@ -1,15 +1,23 @@
-//! The search for the kernel's bandwidth and shape, which chooses the next setting to try.
+//! The search for the kernel's bandwidth and shape: it chooses the next setting to try, and tries it. A setting is a
+//! pair of bandwidth, in multiples of the median distance, and shape.
+
+use std::time::Instant;
 
 use super::TuneConfig;
 use super::gaussian_process::{GaussianProcess, Place};
-use crate::event::Evaluation;
+use crate::context::{Context, Evaluation, Event, Quality};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::kernel::Kernel;
+use crate::machine::rfm::{self, Best, Part, RfmConfig};
+use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
 
 /// The number of evenly spread settings before the Gaussian process takes over.
 const SPREAD: usize = 8;
 /// The numbers of grid points per coordinate at which expected improvement is compared.
 const GRID: [usize; 2] = [49, 31];
-/// The tag of the random stream that shifts the even spread.
+/// The number of the random stream that shifts the even spread.
 const PURPOSE: u64 = 0x7c1e;
 
 /// The search over pairs of log bandwidth and shape.
@@ -32,8 +40,7 @@ impl Search {
         }
     }
 
-    /// Returns the next setting (bandwidth, shape) after those in `tried`; `validation` is the number of validation
-    /// points.
+    /// Returns the setting to try after those in `tried`. `validation` is the number of validation points.
     pub(super) fn next(&mut self, tried: &[Evaluation], validation: usize) -> (f64, f64) {
         let place = if tried.len() < SPREAD {
             self.spread(tried.len())
@@ -43,14 +50,15 @@ impl Search {
         self.setting(place)
     }
 
-    /// Returns term number `index` of an additive recurrence with the generalised golden ratio: the first terms,
-    /// however many, are spread evenly over the unit square.
+    /// Returns term number `index` of a sequence whose first terms, however many, are spread evenly over the unit
+    /// square: an additive recurrence with the generalised golden ratio.
     fn spread(&self, index: usize) -> Place {
         const STEP: Place = [0.754_877_666_246_693, 0.569_840_290_998_053_3];
         std::array::from_fn(|k| (self.shift[k] + STEP[k] * index as f64).fract())
     }
 
-    /// Returns the untried grid point with the largest expected improvement.
+    /// Returns the untried point of a grid with the largest expected improvement; `None` if all trials were equally
+    /// good.
     fn most_promising(&self, tried: &[Evaluation], validation: usize) -> Option<Place> {
         let places: Vec<Place> = tried.iter().map(|trial| self.place(trial)).collect();
         let values = objective(tried, validation);
@@ -77,7 +85,7 @@ impl Search {
         chosen.map(|(_, place)| place)
     }
 
-    /// Maps a trial to the unit square.
+    /// Maps a trial's setting to the unit square.
     fn place(&self, trial: &Evaluation) -> Place {
         let at = [trial.bandwidth.ln(), trial.shape];
         std::array::from_fn(|k| {
@@ -85,14 +93,15 @@ impl Search {
         })
     }
 
-    /// Maps a place in the unit square to (bandwidth, shape).
+    /// Maps a place in the unit square to a setting.
     fn setting(&self, place: Place) -> (f64, f64) {
         let at: Place = std::array::from_fn(|k| self.low[k] + place[k] * (self.high[k] - self.low[k]));
         (at[0].exp(), at[1].max(0.5))
     }
 }
 
-/// Returns for every trial its accuracy less a small share of its loss, which never outweighs one validation point.
+/// Returns the number by which each trial is compared: its accuracy less a small share of its loss. The share never
+/// outweighs one validation point.
 fn objective(tried: &[Evaluation], validation: usize) -> Vec<f64> {
     let weight = 0.25 / validation.max(1) as f64;
     let values: Vec<f64> =
@@ -104,7 +113,7 @@ fn objective(tried: &[Evaluation], validation: usize) -> Vec<f64> {
     tried.iter().zip(values).map(|(trial, value)| if trial.quality.loss.is_finite() { value } else { worst }).collect()
 }
 
-/// Returns the `count` best settings (bandwidth, shape) in `tried`, best first.
+/// Returns the `count` best settings in `tried`, best first.
 pub(super) fn best_places(tried: &[Evaluation], count: usize) -> Vec<(f64, f64)> {
     let mut order: Vec<&Evaluation> = tried.iter().collect();
     // The sort is stable: among equals the earlier one comes first.
@@ -112,4 +121,108 @@ pub(super) fn best_places(tried: &[Evaluation], count: usize) -> Vec<(f64, f64)>
         b.quality.accuracy.total_cmp(&a.quality.accuracy).then(a.quality.loss.total_cmp(&b.quality.loss))
     });
     order.iter().take(count).map(|trial| (trial.bandwidth, trial.shape)).collect()
+}
+
+/// The best trial.
+pub(super) struct Winner {
+    pub(super) kernel: Kernel,
+    /// The trial's best iteration.
+    pub(super) best: Best,
+    /// The quality on the validation points in that iteration.
+    pub(super) quality: Quality,
+    /// The metric and the coefficients of that iteration, as [`chosen`](crate::device::FitSession::chosen) returns
+    /// them.
+    pub(super) machine: (Option<Matrix>, Matrix),
+    /// The outputs at the validation points in that iteration.
+    pub(super) held_out: Matrix,
+}
+
+/// The inputs that all trials have in common.
+pub(super) struct Stage<'a> {
+    pub(super) device: &'a dyn Device,
+    pub(super) validation: &'a Part,
+    /// The basis in which points are coordinates, if any.
+    pub(super) basis: Option<&'a Matrix>,
+    pub(super) classes: usize,
+    /// The median distance, of which bandwidths are multiples.
+    pub(super) unit: f64,
+    pub(super) context: &'a Context<'a>,
+}
+
+impl Stage<'_> {
+    /// Tries as many settings as `config` says, each on the points `train`, and returns the best one.
+    pub(super) fn search(
+        &self,
+        train: &Part,
+        rfm: &RfmConfig,
+        config: &TuneConfig,
+        trace: &mut Vec<Evaluation>,
+    ) -> Result<Winner> {
+        let mut search = Search::new(config);
+        self.try_all(train, rfm, config.trials() > 1, trace, |trace| {
+            (trace.len() < config.trials()).then(|| search.next(trace, self.validation.labels.len()))
+        })
+    }
+
+    /// Tries the given settings on the points `train`, and returns the best one.
+    pub(super) fn confirm(
+        &self,
+        train: &Part,
+        rfm: &RfmConfig,
+        candidates: &[(f64, f64)],
+        trace: &mut Vec<Evaluation>,
+    ) -> Result<Winner> {
+        let mut candidates = candidates.iter().copied();
+        self.try_all(train, rfm, candidates.len() > 1, trace, |_| candidates.next())
+    }
+
+    /// Tries the settings that `next` returns, until it returns `None`, and returns the best one. Appends every trial
+    /// to `trace`. `several` must be `true` if there can be more than one.
+    fn try_all(
+        &self,
+        train: &Part,
+        rfm: &RfmConfig,
+        several: bool,
+        trace: &mut Vec<Evaluation>,
+        mut next: impl FnMut(&[Evaluation]) -> Option<(f64, f64)>,
+    ) -> Result<Winner> {
+        let context = self.context;
+        let points = train.fit_points(self.classes, self.validation, self.basis, several);
+        let mut session = self.device.open_fit(points, context)?;
+        let mut winner: Option<(Kernel, Best, Quality)> = None;
+        let mut failure = None;
+        while let Some((bandwidth, shape)) = next(trace) {
+            context.check()?;
+            let begin = Instant::now();
+            let kernel = Kernel::new(bandwidth * self.unit, shape)?;
+            let n = train.labels.len();
+            // A regression that cannot be solved makes the setting the worst one, and does not end the search.
+            let outcome = match rfm::iterate(&mut *session, n, kernel, rfm, context) {
+                Err(error) if !matches!(error, Error::NotPositiveDefinite { .. }) => return Err(error),
+                outcome => outcome,
+            };
+            let (quality, rounds) = match &outcome {
+                Ok(best) => (best.quality.unwrap_or(Quality::WORST), best.round),
+                Err(_) => (Quality::WORST, 0),
+            };
+            let seconds = begin.elapsed().as_secs_f64();
+            let evaluation = Evaluation { bandwidth, shape, points: n, rounds, quality, seconds };
+            context.notice(&Event::Evaluated(evaluation));
+            trace.push(evaluation);
+            // The session keeps the best iteration of all trials.
+            match outcome {
+                Ok(best) if winner.is_none_or(|(_, _, before)| quality.beats(&before)) => {
+                    session.choose()?;
+                    winner = Some((kernel, best, quality));
+                }
+                Ok(_) => {}
+                Err(error) => failure = Some(error),
+            }
+        }
+        let Some((kernel, best, quality)) = winner else {
+            return Err(failure.unwrap_or(Error::Data("no setting was tried".into())));
+        };
+        let machine = session.chosen()?;
+        Ok(Winner { kernel, best, quality, machine, held_out: session.held_out()? })
+    }
 }

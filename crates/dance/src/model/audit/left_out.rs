@@ -10,7 +10,7 @@
 //! (2nd(d+c)), and 2m³/3 for every regression on m ≤ [`MOST`] points.
 
 use crate::context::Context;
-use crate::device::{Device, FitPoints, cpu};
+use crate::device::{Device, cpu};
 use crate::error::Result;
 use crate::kernel::Kernel;
 use crate::machine::{OutputScale, Part};
@@ -91,16 +91,8 @@ fn outputs(
     kernel: Kernel,
     context: &Context<'_>,
 ) -> Result<Matrix> {
-    let nothing = Matrix::with_columns(points.embeddings.cols());
-    let fit = FitPoints {
-        train: &points.embeddings,
-        labels: &points.labels,
-        classes,
-        held_out: &nothing,
-        held_out_labels: &[],
-        basis: None,
-    };
-    let mut session = device.open_fit(fit, false, context)?;
+    let none = Part::none(points.embeddings.cols());
+    let mut session = device.open_fit(points.fit_points(classes, &none, None, false), context)?;
     session.begin(None, context)?;
     session.solve(kernel, RIDGE, context)?;
     session.leave_one_out(context)

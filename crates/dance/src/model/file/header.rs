@@ -11,9 +11,9 @@ use super::kinds::Kinds;
 use super::stack::StackRecord;
 use super::tensors::{Reader, Values};
 use super::{FORMAT, hexadecimal};
+use crate::context::Quality;
 use crate::data::EncoderIdentity;
 use crate::error::{Error, Result};
-use crate::event::Quality;
 use crate::machine::OutputScale;
 use crate::model::{Config, NewLabelShare, Overlap};
 

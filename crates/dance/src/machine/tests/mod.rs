@@ -1,19 +1,20 @@
 //! Tuned fits: what they learn, what they refuse, and that a seed decides everything.
 
-#![allow(clippy::unwrap_used)] // tests may; clippy's own exemption misses helper functions
-
-use std::sync::atomic::{AtomicUsize, Ordering};
 mod few;
 mod memory;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use dance::device::{ClassifierHandle, Cpu, Device, FitPoints, FitSession, FitSize, IndexHandle, MachineParts};
-use dance::kernel::Kernel;
-use dance::machine::tune::{self, TuneConfig, Tuned};
-use dance::machine::{Part, Rfm, RfmConfig};
-use dance::numeric::random::Random;
-use dance::{Context, Error, Event, Matrix, Observer, Quality, Result};
+use super::tune::{self, Tuned};
+use super::{Classifier, OutputScale, Part, Rfm, RfmConfig, TuneConfig};
+use crate::context::{Context, Event, Observer, Quality};
+use crate::data::Normalizer;
+use crate::device::{ClassifierHandle, Cpu, Device, FitPoints, FitSession, IndexHandle, MachineParts};
+use crate::error::{Error, Result};
+use crate::kernel::Kernel;
+use crate::numeric::random::Random;
+use crate::numeric::{Matrix, Rows};
 
 /// Two informative directions among `d`: the metric has something to learn.
 fn problem(n: usize, d: usize, classes: usize, seed: u64) -> (Matrix, Vec<u32>) {
@@ -172,7 +173,7 @@ fn bad_settings_are_named() {
             other => panic!("{name}: {:?}", other.err()),
         }
     }
-    let rfm = RfmConfig::default().ridge(-1.0);
+    let rfm = RfmConfig { ridge: -1.0, ..RfmConfig::default() };
     let outcome = tune::fit(&Cpu, part(&points, &labels), 2, &rfm, &base, &Context::new(1).unwrap());
     assert!(matches!(outcome, Err(Error::Config { name: "ridge", .. })));
 }
@@ -214,14 +215,14 @@ fn the_best_iterate_wins_and_the_first_may() {
     let watcher = Watcher { events: Mutex::default(), stop_after: usize::MAX, asked: AtomicUsize::new(0) };
     let context = Context::new(1).unwrap();
     let context = context.with_observer(&watcher);
-    let rfm = RfmConfig::default().rounds(4).patience(Some(9));
+    let rfm = RfmConfig { rounds: 4, patience: Some(9), ..RfmConfig::default() };
     let config = TuneConfig::default().bandwidth((1.0, 1.0)).shape((1.0, 1.0)).validation(0.25).refit(false);
     let tuned = tune::fit(&Cpu, part(&points, &labels), 3, &rfm, &config, &context).unwrap();
     let events = watcher.events.lock().unwrap();
     let rounds: Vec<(usize, Quality)> = events
         .iter()
         .filter_map(|event| match event {
-            Event::Round(round) => Some((round.round, round.quality.unwrap())),
+            Event::Round { round, quality, .. } => Some((*round, quality.unwrap())),
             _ => None,
         })
         .collect();
@@ -245,4 +246,34 @@ fn the_best_iterate_wins_and_the_first_may() {
 fn largest_of(outputs: &Matrix) -> Vec<u32> {
     let largest = |row: &[f32]| (0..row.len()).fold(0, |best, at| if row[at] > row[best] { at } else { best });
     (0..outputs.rows()).map(|row| largest(outputs.row(row)) as u32).collect()
+}
+
+/// Wide points and many classes, where the last tile of a product has one row.
+#[test]
+fn a_row_is_mapped_and_classified_the_same_in_every_batch() {
+    let (d, n, classes) = (768, 70, 40);
+    let mut random = Random::new(3, 3);
+    let mut matrix = |rows: usize, cols: usize| {
+        Matrix::new((0..rows * cols).map(|_| random.normal() as f32 / 28.0).collect(), rows, cols).unwrap()
+    };
+    let rfm = Rfm {
+        kernel: Kernel::new(2.0, 1.0).unwrap(),
+        metric_root: matrix(d, d),
+        train: matrix(n, d),
+        labels: (0..n as u32).map(|row| row % classes as u32).collect(),
+        beta: matrix(n, classes),
+        rounds: 1,
+    };
+    let queries = matrix(2049, d);
+    let (scale, context) = (OutputScale::clamp(1e-3), Context::new(2).unwrap());
+    let classifier = Classifier::open(&Cpu, &rfm, &Normalizer::None, scale, &context).unwrap();
+    let mapped = classifier.transform(&queries, &context).unwrap();
+    let classified = classifier.classify(&queries, &context).unwrap();
+    for rows in [1, 2, 17, 65, 129, 1025, 2049] {
+        let some = Rows::new(&queries.as_slice()[(2049 - rows) * d..], d);
+        let last: Vec<usize> = (2049 - rows..2049).collect();
+        assert_eq!(classifier.transform(some, &context).unwrap(), mapped.select(&last), "{rows}");
+        let found = classifier.classify(some, &context).unwrap().probabilities;
+        assert_eq!(found, classified.probabilities.select(&last), "{rows}");
+    }
 }

@@ -1,13 +1,14 @@
-//! The kernel engine against slow, obvious references in f64, written from the formulas.
-
-#![allow(clippy::unwrap_used)] // tests may; clippy's own exemption misses helper functions
+//! The devices against slow, obvious references in f64, written from the formulas.
 
 use std::sync::{Arc, LazyLock};
 
-use dance::device::{AgopForm, Cpu, Device, DeviceChoice, FitPoints, FitSession, Iterate, MachineParts, Solved};
-use dance::kernel::Kernel;
-use dance::numeric::random::Random;
-use dance::{Context, Error, Matrix};
+use super::cpu::agop::{AgopForm, FORCED};
+use super::{Cpu, Device, DeviceChoice, FitPoints, FitSession, MachineParts, Regression};
+use crate::context::Context;
+use crate::error::Error;
+use crate::kernel::Kernel;
+use crate::numeric::matrix::Matrix;
+use crate::numeric::random::Random;
 
 /// The CPU, and a graphics processor where there is one.
 static DEVICES: LazyLock<Vec<Arc<dyn Device>>> = LazyLock::new(|| {
@@ -63,6 +64,7 @@ impl Problem {
             held_out: &self.held_out,
             held_out_labels: &[0, 1, 0, 1, 0, 1, 0],
             basis: None,
+            several: false,
         }
     }
 }
@@ -119,20 +121,22 @@ fn agop_reference(problem: &Problem, metric: &Matrix, kernel: Kernel, beta: &Mat
     outer
 }
 
-/// Solves under a metric; the iterate and the outputs at the held-out points.
+/// Solves under a metric: the outcome, the coefficients, and the outputs at the held-out points.
 fn solve(
     session: &mut dyn FitSession,
     metric: Option<&Matrix>,
     kernel: Kernel,
     ridge: f64,
     context: &Context<'_>,
-) -> (Solved, Iterate, Matrix) {
+) -> (Regression, Matrix, Matrix) {
     session.begin(metric, context).unwrap();
     let solved = session.solve(kernel, ridge, context).unwrap();
     let held_out = session.held_out().unwrap();
     session.keep().unwrap();
     session.choose().unwrap();
-    (solved, session.chosen().unwrap(), held_out)
+    let beta = session.chosen().unwrap().1;
+    assert_eq!(session.held_out().unwrap(), held_out);
+    (solved, beta, held_out)
 }
 
 /// The metric learned from a regression under another one.
@@ -146,11 +150,13 @@ fn learned(
 ) -> Matrix {
     session.begin(metric, context).unwrap();
     session.solve(kernel, 1e-2, context).unwrap();
-    assert!(session.learn(sample, Some(form), context).unwrap());
+    FORCED.set(Some(form));
+    assert!(session.learn(sample, context).unwrap());
+    FORCED.set(None);
     session.solve(kernel, 1e-2, context).unwrap();
     session.keep().unwrap();
     session.choose().unwrap();
-    session.chosen().unwrap().metric.unwrap()
+    session.chosen().unwrap().0.unwrap()
 }
 
 fn relative_error(found: &Matrix, expected: &[f64]) -> f64 {
@@ -173,8 +179,8 @@ fn the_agop_equals_its_definition() {
                 let metric = if given { metric(d, case as u64) } else { identity(d) };
                 let begin = given.then_some(&metric);
                 let kernel = Kernel::new(median_distance(&problem.points) * 0.8, shape).unwrap();
-                let mut session = device.open_fit(problem.fit_points(), false, &context).unwrap();
-                let beta = solve(&mut *session, begin, kernel, 1e-2, &context).1.beta;
+                let mut session = device.open_fit(problem.fit_points(), &context).unwrap();
+                let beta = solve(&mut *session, begin, kernel, 1e-2, &context).1;
                 let sample: Vec<usize> = (0..n).step_by(3).collect();
                 let all: Vec<usize> = (0..n).collect();
                 for chosen in [&all, &sample] {
@@ -204,7 +210,7 @@ fn the_regression_solves_its_system() {
             let problem = Problem::new(n, d, classes, 6, 40 + case as u64);
             let metric = metric(d, 3);
             let kernel = Kernel::new(3.0, shape).unwrap();
-            let mut session = device.open_fit(problem.fit_points(), false, &context).unwrap();
+            let mut session = device.open_fit(problem.fit_points(), &context).unwrap();
             for metric in [&identity(d), &metric] {
                 let (solved, solution, held_out) = solve(&mut *session, Some(metric), kernel, 1e-3, &context);
                 let value = |a: &[f32], b: &[f32]| (-(difference(a, b, metric).0.sqrt() / 3.0).powf(1.0 / shape)).exp();
@@ -215,7 +221,7 @@ fn the_regression_solves_its_system() {
                             .map(|j| {
                                 let ridge = if i == j { 1e-3 } else { 0.0 };
                                 let k = value(problem.points.row(i), problem.points.row(j)) + ridge;
-                                k * f64::from(solution.beta.row(j)[class])
+                                k * f64::from(solution.row(j)[class])
                             })
                             .sum();
                         let target = f64::from(u8::from(problem.labels[i] as usize == class));
@@ -225,18 +231,19 @@ fn the_regression_solves_its_system() {
                 let relative = (residual / n as f64).sqrt();
                 assert!(relative < 1e-3, "shape {shape}: {relative:e}");
                 // Measured on a sample of rows: of the same size as over all rows.
-                assert!(solved.report.residual < 1e-3, "{:?}", solved.report);
+                assert!(solved.residual < 1e-3, "{solved:?}");
                 for query in 0..problem.held_out.rows() {
                     for class in 0..classes {
                         let terms: Vec<f64> = (0..n)
                             .map(|j| {
                                 value(problem.held_out.row(query), problem.points.row(j))
-                                    * f64::from(solution.beta.row(j)[class])
+                                    * f64::from(solution.row(j)[class])
                             })
                             .collect();
                         let expected: f64 = terms.iter().sum();
                         let found = f64::from(held_out.row(query)[class]);
-                        // Kernel values are right to about 1e-6; β is large and alternates, so their errors count by its size.
+                        // Kernel values are right to about 1e-6; β is large and alternates, so their errors count by
+                        // its size.
                         let tolerance = 2e-6 * terms.iter().map(|term| term.abs()).sum::<f64>();
                         assert!((found - expected).abs() < tolerance, "{found} {expected} {tolerance}");
                     }
@@ -253,10 +260,10 @@ fn prediction_through_the_root_equals_the_session() {
         let problem = Problem::new(120, 8, 3, 0, 9);
         let metric = metric(8, 5);
         let kernel = Kernel::new(2.0, 1.0).unwrap();
-        let mut session = device.open_fit(problem.fit_points(), false, &context).unwrap();
+        let mut session = device.open_fit(problem.fit_points(), &context).unwrap();
         let (_, solution, held_out) = solve(&mut *session, Some(&metric), kernel, 1e-3, &context);
         let root = root_of(&metric);
-        let machine = MachineParts { root: &root, train: &problem.points, kernel, beta: &solution.beta };
+        let machine = MachineParts { root: &root, train: &problem.points, kernel, beta: &solution };
         let classifier = device.open_classifier(machine, &context).unwrap();
         let mapped = classifier.map(&problem.held_out, &context).unwrap();
         let outputs = classifier.outputs(&mapped, &context).unwrap();
@@ -280,7 +287,7 @@ fn root_of(metric: &Matrix) -> Matrix {
     Matrix::new(root.concat().into_iter().map(|value| value as f32).collect(), d, d).unwrap()
 }
 
-/// Of all pairs, in f64.
+/// The median distance of all pairs, in f64.
 fn median_distance(points: &Matrix) -> f64 {
     let metric = identity(points.cols());
     let pairs = (0..points.rows()).flat_map(|a| (0..a).map(move |b| (a, b)));
@@ -299,7 +306,8 @@ fn the_number_of_threads_changes_no_bit() {
             let kernel = Kernel::new(8.0, 0.8).unwrap();
             let run = |threads: usize| {
                 let context = Context::new(threads).unwrap();
-                let mut session = device.open_fit(problem.fit_points(), true, &context).unwrap();
+                let mut session =
+                    device.open_fit(FitPoints { several: true, ..problem.fit_points() }, &context).unwrap();
                 let mut bits: Vec<u32> = Vec::new();
                 let mut keep = |matrix: &Matrix| bits.extend(matrix.as_slice().iter().map(|value| value.to_bits()));
                 let first = solve(&mut *session, None, kernel, 1e-3, &context);
@@ -307,13 +315,13 @@ fn the_number_of_threads_changes_no_bit() {
                     let metric = learned(&mut *session, None, kernel, None, form, &context);
                     keep(&metric);
                     let (_, second, held_out) = solve(&mut *session, Some(&metric), kernel, 1e-3, &context);
-                    keep(&second.beta);
+                    keep(&second);
                     keep(&held_out);
                     // And back to the identity, from the distances kept.
                     let again = solve(&mut *session, None, kernel, 1e-3, &context);
                     assert_eq!(again, first);
                 }
-                keep(&first.1.beta);
+                keep(&first.1);
                 bits
             };
             let one = run(1);
@@ -327,11 +335,11 @@ fn a_kernel_of_ones_takes_a_larger_ridge_and_says_so() {
     for device in &*DEVICES {
         let context = Context::new(1).unwrap();
         let problem = Problem::new(400, 5, 2, 0, 4);
-        let mut session = device.open_fit(problem.fit_points(), false, &context).unwrap();
+        let mut session = device.open_fit(problem.fit_points(), &context).unwrap();
         // A bandwidth a million times the data: in f32 every entry of K is 1.
         let (solved, solution, _) = solve(&mut *session, None, Kernel::new(1e6, 0.5).unwrap(), 0.0, &context);
-        assert!(solved.report.ridge > 0.0);
-        assert!(solution.beta.as_slice().iter().all(|value| value.is_finite()));
+        assert!(solved.ridge > 0.0);
+        assert!(solution.as_slice().iter().all(|value| value.is_finite()));
     }
 }
 
@@ -341,9 +349,9 @@ fn poor_solutions_are_refined() {
         // Wide Gaussian kernel, tiny ridge: a condition number of about 1e7 that f32 alone does not survive.
         let context = Context::new(1).unwrap();
         let problem = Problem::new(600, 4, 3, 0, 21);
-        let mut session = device.open_fit(problem.fit_points(), false, &context).unwrap();
+        let mut session = device.open_fit(problem.fit_points(), &context).unwrap();
         session.begin(None, &context).unwrap();
-        let report = session.solve(Kernel::new(12.0, 0.5).unwrap(), 1e-4, &context).unwrap().report;
+        let report = session.solve(Kernel::new(12.0, 0.5).unwrap(), 1e-4, &context).unwrap();
         assert!(report.refinements > 0 && report.residual < 1e-2, "{report:?}");
     }
 }
@@ -354,15 +362,15 @@ fn mismatched_shapes_are_errors() {
         let context = Context::new(1).unwrap();
         let problem = Problem::new(30, 4, 2, 0, 1);
         let short = FitPoints { labels: &problem.labels[..29], ..problem.fit_points() };
-        assert!(matches!(device.open_fit(short, false, &context), Err(Error::Shape { .. })));
+        assert!(matches!(device.open_fit(short, &context), Err(Error::Shape { .. })));
         let narrow = Matrix::zeros(7, 3);
         let narrow = FitPoints { held_out: &narrow, ..problem.fit_points() };
-        assert!(matches!(device.open_fit(narrow, false, &context), Err(Error::Shape { .. })));
+        assert!(matches!(device.open_fit(narrow, &context), Err(Error::Shape { .. })));
         let unjudged = FitPoints { held_out_labels: &[], ..problem.fit_points() };
-        assert!(matches!(device.open_fit(unjudged, false, &context), Err(Error::Shape { .. })));
-        let mut session = device.open_fit(problem.fit_points(), false, &context).unwrap();
+        assert!(matches!(device.open_fit(unjudged, &context), Err(Error::Shape { .. })));
+        let mut session = device.open_fit(problem.fit_points(), &context).unwrap();
         // Nothing is solved yet.
-        assert!(matches!(session.learn(None, None, &context), Err(Error::Data(_))));
+        assert!(matches!(session.learn(None, &context), Err(Error::Data(_))));
         assert!(matches!(session.keep(), Err(Error::Data(_))));
         assert!(matches!(session.choose(), Err(Error::Data(_))));
         assert!(matches!(session.chosen(), Err(Error::Data(_))));

@@ -23,41 +23,25 @@ fn a_few_points_are_enough() {
     }
 }
 
-/// What judges few points is what refitting without each of them says, computed the long way: by a device of plain loops
-/// in `tests/model` and here by dropping points one by one.
+/// The leave-one-out outputs are those of refitting without each point, computed here by dropping points one by one,
+/// and in `tests/model` by a device of plain loops.
 #[test]
 fn leaving_one_out_is_fitting_without_it() {
     let (points, labels) = problem(40, 5, 4, 9);
-    let none = Matrix::zeros(0, 5);
     let of = |rows: &[usize]| part(&points.select(rows), &rows.iter().map(|&row| labels[row]).collect::<Vec<_>>());
     let context = Context::new(2).unwrap();
     let kernel = Kernel::new(2.5, 0.8).unwrap();
     let ridge = 1e-3;
     let all = of(&(0..40).collect::<Vec<_>>());
-    let whole = FitPoints {
-        train: &all.embeddings,
-        labels: &all.labels,
-        classes: 4,
-        held_out: &none,
-        held_out_labels: &[],
-        basis: None,
-    };
-    let mut session = Cpu.open_fit(whole, false, &context).unwrap();
+    let none = Part::none(5);
+    let mut session = Cpu.open_fit(all.fit_points(4, &none, None, false), &context).unwrap();
     session.begin(None, &context).unwrap();
     session.solve(kernel, ridge, &context).unwrap();
     let found = session.leave_one_out(&context).unwrap();
     for out in 0..40 {
         let rest = of(&(0..40).filter(|&row| row != out).collect::<Vec<_>>());
         let one = of(&[out]);
-        let without = FitPoints {
-            train: &rest.embeddings,
-            labels: &rest.labels,
-            classes: 4,
-            held_out: &one.embeddings,
-            held_out_labels: &one.labels,
-            basis: None,
-        };
-        let mut session = Cpu.open_fit(without, false, &context).unwrap();
+        let mut session = Cpu.open_fit(rest.fit_points(4, &one, None, false), &context).unwrap();
         session.begin(None, &context).unwrap();
         session.solve(kernel, ridge, &context).unwrap();
         let expected = session.held_out().unwrap();
@@ -67,8 +51,8 @@ fn leaving_one_out_is_fitting_without_it() {
     }
 }
 
-/// Fewer points than dimensions: the fit in their span is the fit in all dimensions, computed the long way by rounds of a
-/// session without a basis.
+/// Fewer points than dimensions: the fit in their span is the fit in all dimensions, computed the long way by rounds of
+/// a session without a basis.
 #[test]
 fn a_fit_in_the_span_is_the_fit() {
     let (small, labels) = problem(60, 4, 3, 8);
@@ -84,12 +68,12 @@ fn a_fit_in_the_span_is_the_fit() {
     }
     let context = Context::new(2).unwrap();
     let config = TuneConfig::default().bandwidth((1.0, 1.0)).shape((1.0, 1.0));
-    let rfm = RfmConfig::default().rounds(2);
+    let rfm = RfmConfig { rounds: 2, ..RfmConfig::default() };
     let tuned = tune::fit(&Cpu, part(&points, &labels), 3, &rfm, &config, &context).unwrap();
     assert_eq!((tuned.rfm.train.cols(), tuned.rfm.metric_root.rows()), (d, d));
     assert!(tuned.rfm.rounds > 0, "the test needs a learned metric");
-    let again = RfmConfig::default().rounds(tuned.rfm.rounds);
-    let whole = Rfm::fit(&Cpu, part(&points, &labels), 3, tuned.rfm.kernel, &again, &context).unwrap();
+    let again = RfmConfig { rounds: tuned.rfm.rounds, ..RfmConfig::default() };
+    let whole = Rfm::fit(&Cpu, part(&points, &labels), None, 3, tuned.rfm.kernel, &again, &context).unwrap();
     let queries = problem(40, d, 3, 10).0; // mostly outside the span
     let (found, expected) = (outputs(&tuned.rfm, &queries), outputs(&whole, &queries));
     for (found, expected) in found.as_slice().iter().zip(expected.as_slice()) {

@@ -1,4 +1,4 @@
-//! What a fit takes is said before it is taken.
+//! The memory of a fit is reported before it is allocated.
 
 use super::*;
 
@@ -14,17 +14,12 @@ impl Device for Small {
         Some(1 << 20)
     }
 
-    fn fit_bytes(&self, size: FitSize) -> u64 {
-        Cpu.fit_bytes(size)
+    fn fit_bytes(&self, points: FitPoints<'_>, train: usize, held_out: usize) -> u64 {
+        Cpu.fit_bytes(points, train, held_out)
     }
 
-    fn open_fit<'a>(
-        &self,
-        points: FitPoints<'a>,
-        several: bool,
-        context: &Context<'_>,
-    ) -> Result<Box<dyn FitSession + 'a>> {
-        Cpu.open_fit(points, several, context)
+    fn open_fit<'a>(&self, points: FitPoints<'a>, context: &Context<'_>) -> Result<Box<dyn FitSession + 'a>> {
+        Cpu.open_fit(points, context)
     }
 
     fn open_classifier(&self, machine: MachineParts<'_>, context: &Context<'_>) -> Result<Arc<dyn ClassifierHandle>> {
@@ -57,7 +52,7 @@ fn memory_is_said_before_it_is_taken_and_refused_above_the_limit() {
     assert!(tune::fit(&Cpu, part(&points, &labels), 3, &RfmConfig::default(), &enough, &context).is_ok());
 }
 
-/// What is said to be needed is needed at least: nothing of the size d×d is forgotten.
+/// The reported memory counts the d×d matrices behind the root of the metric.
 #[test]
 fn memory_counts_the_root_of_the_metric() {
     let (points, labels) = problem(300, 250, 3, 7);
@@ -79,7 +74,7 @@ fn a_fit_that_takes_more_than_the_device_has_free_says_so() {
     let events = watcher.events.lock().unwrap();
     let Event::Memory { bytes } = events[0] else { panic!("{:?}", events[0]) };
     let Event::Warning(text) = &events[1] else { panic!("{:?}", events[1]) };
-    for part in [dance::human_bytes(bytes).as_str(), "small has 1.0 MiB free", "would fit in 1.0 MiB"] {
+    for part in [crate::error::human_bytes(bytes).as_str(), "small has 1.0 MiB free", "would fit in 1.0 MiB"] {
         assert!(text.contains(part), "{text}");
     }
 }
