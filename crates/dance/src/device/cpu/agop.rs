@@ -55,7 +55,7 @@ fn flops_by_form(n: usize, s: usize, c: usize, d: usize) -> [f64; 2] {
 
 #[cfg(test)]
 thread_local! {
-    /// The form that a test of both forms asks for on its thread.
+    /// The form that a test forces on its thread, to test both forms.
     pub(in crate::device) static FORCED: std::cell::Cell<Option<AgopForm>> = const { std::cell::Cell::new(None) };
 }
 
@@ -114,7 +114,7 @@ impl Gradients<'_> {
         outer
     }
 
-    /// Returns the median of a sample of the gradient weights.
+    /// Returns the median of some of the gradient weights.
     fn median_weight(&self) -> f32 {
         const ROWS: usize = 64;
         let n = self.beta.rows();

@@ -18,15 +18,16 @@ use crate::numeric::matrix::Matrix;
 
 /// The number of entries in a block of rows of the matrix `S` in f32; half as many in f64.
 const BLOCK_NUMBERS: usize = 1 << 26;
-/// The largest number of rows of a block. Entries of a block above the diagonal are computed but not used; with few
-/// rows they are few.
+/// The largest number of rows of a block. A block of few rows has few entries above the diagonal, which are computed
+/// but not used.
 const MOST_ROWS: usize = 1024;
 /// The number of bytes of each row of gradient weights that are gathered at a time, if the AGOP is over a sample.
 pub(super) const PANEL_BYTES: usize = 32 * 1024;
 /// The largest number of weighted coordinate differences that the form by definition holds at a time.
 const DIFFERENCES: usize = 1 << 26;
 
-/// The number type of the folded form: f32 or f64. The constants name kernels of `kernels.cu`.
+/// The number type in which the folded form is computed: f32 or f64. The constants are names of GPU kernels in
+/// `kernels.cu`.
 pub(super) trait Real: Number + Into<f64> {
     const GATHER: &'static str;
     const SCATTER: &'static str;
@@ -34,9 +35,9 @@ pub(super) trait Real: Number + Into<f64> {
     const ROW_SQUARES: &'static str;
     const FOLD: &'static str;
     const REST: &'static str;
-    /// Returns the weight matrix itself if its numbers are of this type; no copy is needed then.
+    /// Returns the matrix of gradient weights without a copy if its numbers are of this type; otherwise `None`.
     fn weights(square: &CudaSlice<f32>) -> Option<&CudaSlice<Self>>;
-    /// Returns a copy of the first `count` values in this type.
+    /// Returns a copy of the first `count` of `values`, converted to this type.
     fn copied(queue: &Queue, values: &CudaSlice<f32>, count: usize) -> Result<CudaSlice<Self>>;
 }
 
@@ -110,7 +111,7 @@ impl Gradients<'_> {
         Ok(outer)
     }
 
-    /// Returns the median of a sample of the gradient weights, computed on the host.
+    /// Returns the median of some of the gradient weights, computed on the host.
     fn median_weight(&self) -> Result<f32> {
         const ROWS: usize = 16;
         let n = self.n;
@@ -286,7 +287,7 @@ struct Panel<T> {
     first: Option<usize>,
 }
 
-/// The sampled columns of the gradient weights, in place or gathered in panels.
+/// The sampled columns of the gradient weights: in place, or gathered in buffers of some columns at a time.
 struct Weights<'a, T> {
     queue: &'a Queue,
     square: &'a CudaSlice<f32>,
@@ -307,7 +308,7 @@ impl<'a, T: Real> Weights<'a, T> {
         Self { queue, square, n: *n, points, sampled, width, whole }
     }
 
-    /// Allocates a panel.
+    /// Allocates a buffer for gathered columns.
     fn room(&self) -> Result<Panel<T>> {
         let numbers = if self.whole.is_some() { 0 } else { self.n * self.width };
         Ok(Panel { numbers: self.queue.zeros(numbers)?, first: None })

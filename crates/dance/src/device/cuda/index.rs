@@ -17,7 +17,7 @@ use crate::device::{Candidates, IndexHandle, QueryHandle};
 use crate::error::Result;
 use crate::numeric::matrix::Matrix;
 
-/// The least number of distances that the device computes; fewer are left to the host.
+/// The least number of distances that the device computes. The host computes fewer faster.
 const FEW: usize = 4096;
 /// The largest number of inner products in a block (queries × points).
 const BLOCK_NUMBERS: usize = 1 << 27;
@@ -26,10 +26,10 @@ const BLOCK_NUMBERS: usize = 1 << 27;
 pub(super) struct CudaIndex {
     gpu: Arc<Gpu>,
     rounding: RoundingBound,
-    /// The mean that is subtracted from points and queries, if any.
+    /// The mean that is subtracted from points and queries; `None` if none is.
     center: Option<CudaSlice<f32>>,
     points: CudaSlice<f32>,
-    /// The points before centering, if they were centered.
+    /// The points before centering; `None` if they were not centered.
     given: Option<CudaSlice<f32>>,
     norms: CudaSlice<f32>,
     /// The squared norm of every point less its reach, once the reaches are set.

@@ -1,10 +1,10 @@
-//! NVIDIA's libraries: found, opened and kept open before their first use, because cudarc ends the program if one is
-//! missing.
+//! NVIDIA's libraries. They are found, opened and kept open before their first use, because cudarc ends the program if
+//! one is missing.
 //!
-//! They are searched in the folder that `DANCE_CUDA` names, in the library folders of the system, and in NVIDIA's
-//! packages in Python environments (`nvidia-cublas`, `nvidia-cusolver`, `nvidia-cuda-nvrtc`, which `torch` for CUDA
-//! also installs). The environments are those of the process, of `VIRTUAL_ENV` or `CONDA_PREFIX`, and of the Python on
-//! the path.
+//! The libraries are searched in the folder that `DANCE_CUDA` names, in the library folders of the system, and in
+//! NVIDIA's packages in Python environments (`nvidia-cublas`, `nvidia-cusolver`, `nvidia-cuda-nvrtc`, which `torch` for
+//! CUDA also installs). The environments are those of this process, of `VIRTUAL_ENV` or `CONDA_PREFIX`, and of the
+//! Python on the path.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,7 +22,8 @@ const DRIVER: &str = "nvcuda.dll";
 #[cfg(not(windows))]
 const DRIVER: &str = "libcuda.so.1";
 
-/// The libraries of each version of CUDA; a library comes after those it needs.
+/// The oldest release of each major version of CUDA, with its libraries. A library comes after the libraries that it
+/// needs.
 #[cfg(windows)]
 const VERSIONS: [(i32, &[&str]); 2] = [
     (13_000, &["cublasLt64_13.dll", "cublas64_13.dll", "cusparse64_12.dll", "cusolver64_12.dll", "nvrtc64_130_0.dll"]),
@@ -55,13 +56,13 @@ const VERSIONS: [(i32, &[&str]); 2] = [
     ),
 ];
 
-/// Opens the driver once; the error says why it cannot be used.
+/// Opens the driver; later calls do nothing. The error says why the driver cannot be used.
 pub(super) fn driver() -> Result<(), String> {
     static OPENED: OnceLock<Result<(), String>> = OnceLock::new();
     OPENED.get_or_init(open_driver).clone()
 }
 
-/// Opens the driver and every library once; the error says why one cannot be used.
+/// Opens the driver and every library; later calls do nothing. The error says why one cannot be used.
 pub(super) fn all() -> Result<(), String> {
     static OPENED: OnceLock<Result<(), String>> = OnceLock::new();
     driver()?;
@@ -111,8 +112,8 @@ pub(super) fn compiler() -> Result<(), String> {
     names.map(|name| open(name, &folders)).reduce(Result::or).unwrap_or_else(|| Err("it has no name".into()))
 }
 
-/// Opens a library from the folder that the user names, if it is there; otherwise by its name, or from one of
-/// `folders`.
+/// Opens a library: from the folder that `DANCE_CUDA` names if it is there, else where the system finds it, else from
+/// one of `folders`.
 fn open(name: &str, folders: &[PathBuf]) -> Result<(), String> {
     if let Some(folder) = std::env::var_os(FOLDER).filter(|folder| !folder.is_empty()) {
         let file = Path::new(&folder).join(name);

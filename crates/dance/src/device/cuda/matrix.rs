@@ -1,8 +1,9 @@
-//! Parts of buffers as row-major matrices, for matrix products.
+//! Parts of device buffers as row-major matrices, for matrix products.
 
 use cudarc::driver::CudaSlice;
 
-/// A matrix to be read, or its transpose: `rows` × `cols` numbers from `from` on, with a row every `stride` numbers.
+/// A matrix in a buffer, to be read. Its first number is number `from` of the buffer, and its rows begin every `stride`
+/// numbers. If `flipped`, it stands for its transpose.
 #[derive(Clone, Copy)]
 pub(super) struct Mat<'a, T> {
     pub(super) buffer: &'a CudaSlice<T>,
@@ -18,7 +19,7 @@ impl<'a, T> Mat<'a, T> {
         Self { buffer, from: 0, rows, cols, stride: cols, flipped: false }
     }
 
-    /// Returns `rows` rows from `first` on. Valid before any [`flip`](Self::flip).
+    /// Returns the matrix of `rows` rows from row `first` on. Valid before any [`flip`](Self::flip).
     pub(super) fn part(self, first: usize, rows: usize) -> Self {
         Self { from: self.from + first * self.stride, rows, ..self }
     }
@@ -41,7 +42,8 @@ impl<'a, T> Mat<'a, T> {
     }
 }
 
-/// A matrix to be written.
+/// A matrix in a buffer, to be written. Its first number is number `from` of the buffer, and its rows begin every
+/// `stride` numbers.
 pub(super) struct MatMut<'a, T> {
     pub(super) buffer: &'a mut CudaSlice<T>,
     pub(super) from: usize,
@@ -55,7 +57,7 @@ impl<'a, T> MatMut<'a, T> {
         Self { buffer, from: 0, rows, cols, stride: cols }
     }
 
-    /// Returns `rows` rows from `first` on.
+    /// Returns the matrix of `rows` rows from row `first` on.
     pub(super) fn part(self, first: usize, rows: usize) -> Self {
         Self { from: self.from + first * self.stride, rows, ..self }
     }

@@ -46,7 +46,7 @@ impl Gpu {
         &self.name
     }
 
-    /// Locks the queue for this thread.
+    /// Locks the queue of calls for this thread, and waits while another thread uses the device.
     fn queue(&self) -> Result<MutexGuard<'_, Queue>> {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.bind()?;
@@ -54,7 +54,7 @@ impl Gpu {
     }
 }
 
-/// An open NVIDIA graphics processor.
+/// An open graphics processor of NVIDIA's.
 pub(super) struct Cuda(Arc<Gpu>);
 
 impl Cuda {

@@ -1,4 +1,4 @@
-//! Points on the device, plain and mapped by a metric, for distances by matrix products.
+//! Points on the device, as given and mapped by a metric, for distances by matrix products.
 
 use cudarc::driver::CudaSlice;
 
@@ -7,7 +7,7 @@ use super::queue::Queue;
 use crate::error::Result;
 use crate::numeric::matrix::Matrix;
 
-/// The number of columns of a row that one block of threads computes.
+/// The number of distances of a row that one block of threads computes.
 const PIECE: usize = 1024;
 
 /// Points on the device, with the numbers from which distances under a metric M are computed.

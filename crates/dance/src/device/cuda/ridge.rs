@@ -159,7 +159,7 @@ pub(super) fn blocks_of(count: usize) -> usize {
     count.div_ceil(256).clamp(1, 1 << 16)
 }
 
-/// Returns a copy of the first `count` values in f64.
+/// Returns a copy of the first `count` of `values`, converted to f64.
 pub(super) fn to_f64(queue: &Queue, values: &CudaSlice<f32>, count: usize) -> Result<CudaSlice<f64>> {
     let mut copied = queue.zeros(count)?;
     let copy = queue.kernel("widen").input(values, count).output(&mut copied, count).size(count);

@@ -1,4 +1,4 @@
-//! Transfers through page-locked memory, for large and frequent copies: queries and search results.
+//! Transfers of queries and search results between host and device, through page-locked memory.
 
 use std::sync::PoisonError;
 
@@ -12,13 +12,13 @@ use crate::error::Result;
 
 /// The number of page-locked buffers that are kept for reuse.
 const KEPT: usize = 2;
-/// The length of the pieces of a buffer that worker threads copy.
+/// The number of numbers that a worker thread copies at a time.
 const PART: usize = 1 << 16;
 
-/// A page-locked buffer on loan, which goes back to the device on drop.
+/// A page-locked buffer that is in use. When it is dropped, the buffer is kept for reuse.
 pub(super) struct PinnedLease<'a> {
     gpu: &'a Gpu,
-    /// `None` only while it is dropped.
+    /// The buffer; `None` only while the lease is dropped.
     piece: Option<Pinned>,
 }
 
@@ -57,7 +57,8 @@ impl<T: Pod> AsRef<[T]> for HostNumbers<'_, T> {
 }
 
 impl Gpu {
-    /// Lends a buffer for `bytes`; `None` if the driver's own transfer is as good, or if no memory can be locked.
+    /// Returns a page-locked buffer for a transfer of `bytes`. Returns `None` for few bytes, which the driver transfers
+    /// as fast by itself, and if the system has no memory to lock.
     fn lend(&self, queue: &Queue, bytes: usize) -> Option<PinnedLease<'_>> {
         if bytes < size_of::<f32>() * PART {
             return None;
@@ -67,8 +68,8 @@ impl Gpu {
         Some(PinnedLease { gpu: self, piece: Some(piece) })
     }
 
-    /// Uploads numbers, copied by the workers. The queue is not locked meanwhile, because a waiting worker may take up
-    /// other work that needs it.
+    /// Uploads numbers, which worker threads copy to page-locked memory first. The queue is not locked meanwhile,
+    /// because a waiting worker thread may take up other work that needs it.
     pub(super) fn upload<T: Number + Pod + Send + Sync>(
         &self,
         values: &[T],

@@ -12,7 +12,7 @@ use super::Queue;
 use crate::device::cuda::matrix::{Mat, MatMut};
 use crate::error::Result;
 
-/// A number type of the device.
+/// A number type in which the device multiplies matrices: f32 or f64.
 pub(in crate::device::cuda) trait Number:
     DeviceRepr + ValidAsZeroBits + Copy + Default + 'static
 {
@@ -43,7 +43,7 @@ number!(f32);
 number!(f64);
 
 impl Queue {
-    /// Computes `out = scale·left·right`, or adds it to `out`.
+    /// Computes `out = scale·left·right`, or adds this product to `out` if `add`.
     pub(in crate::device::cuda) fn product<T: Number>(
         &self,
         out: MatMut<'_, T>,
@@ -80,8 +80,8 @@ impl Queue {
         T::gemm(&self.blas, config, views).map_err(|problem| self.failed(format!("cuBLAS: {problem}")))
     }
 
-    /// Factorises the symmetric matrix in the upper triangle of the row-major n×n `square`, in f32. Returns `false` if
-    /// it is not positive definite.
+    /// Replaces the symmetric matrix in the upper triangle of the row-major n×n `square` by its Cholesky factor, in
+    /// f32. Returns `false` if the matrix is not positive definite.
     pub(in crate::device::cuda) fn factorise(&self, square: &mut CudaSlice<f32>, n: usize) -> Result<bool> {
         if square.len() < n * n {
             return Err(self.too_small("a factorisation"));

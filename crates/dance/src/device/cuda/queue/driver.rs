@@ -1,4 +1,4 @@
-//! The driver: its version, the devices, and the memory that it keeps.
+//! NVIDIA's driver: its version, the devices, and the device memory that it keeps.
 
 use std::path::Path;
 use std::ptr::null_mut;
@@ -8,7 +8,7 @@ use cudarc::driver::{CudaContext, DriverError, result};
 
 use crate::error::Result;
 
-/// Opens a library and keeps it open, so that later opens by name get this one.
+/// Opens a library and keeps it open, so that cudarc, which opens libraries by name, gets it.
 pub(in crate::device::cuda) fn keep_open(file: &Path) -> Result<(), String> {
     // SAFETY: the initialisers of NVIDIA's libraries have no preconditions.
     match unsafe { libloading::Library::new(file) } {
@@ -42,7 +42,7 @@ pub(in crate::device::cuda) fn driver_version() -> Result<i32, String> {
     status.result().map(|()| version).map_err(error_text)
 }
 
-/// Keeps freed memory with the process until [`trim`], so that the next round does not have to get it from the system.
+/// Lets the process keep freed memory of the device until [`trim`], so that the next iteration of a fit gets it faster.
 pub(super) fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
     let attribute = driver::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
     let mut all = u64::MAX;
@@ -50,7 +50,7 @@ pub(super) fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError
     unsafe { driver::cuMemPoolSetAttribute(pool(context)?, attribute, (&raw mut all).cast()) }.result()
 }
 
-/// Returns freed memory to the system.
+/// Returns freed memory of the device to the system.
 pub(super) fn trim(context: &CudaContext) -> Result<(), DriverError> {
     // SAFETY: the pool is the device's own; memory in use stays.
     unsafe { driver::cuMemPoolTrimTo(pool(context)?, 0) }.result()
@@ -63,7 +63,7 @@ fn pool(context: &CudaContext) -> Result<driver::CUmemoryPool, DriverError> {
     Ok(pool)
 }
 
-/// Returns the message of CUDA for an error.
+/// Returns the message for an error of CUDA.
 pub(super) fn error_text(error: DriverError) -> String {
     if error.0 == driver::cudaError_enum::CUDA_ERROR_OUT_OF_MEMORY {
         return "is out of memory: fit or predict with fewer points, or on the CPU".into();

@@ -1,4 +1,4 @@
-//! The launch of a kernel with its arguments.
+//! The launch of a GPU kernel with its arguments.
 
 use std::ffi::c_void;
 
@@ -7,7 +7,7 @@ use cudarc::driver::{CudaSlice, DevicePtr, DevicePtrMut, DeviceRepr, result};
 use super::Queue;
 use crate::error::Result;
 
-/// A kernel with its arguments.
+/// A GPU kernel with its arguments, ready to run.
 pub(in crate::device::cuda) struct Launch<'a> {
     queue: &'a Queue,
     name: &'static str,
@@ -30,7 +30,7 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Adds a buffer of which the kernel reads at most `touched` numbers from `from` on.
+    /// Adds a buffer of which the kernel reads at most `touched` numbers, from number `from` on.
     pub(in crate::device::cuda) fn input_from<T: DeviceRepr>(
         mut self,
         buffer: &'a CudaSlice<T>,
@@ -67,7 +67,7 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Runs the kernel on a grid of blocks, each of `threads`.
+    /// Runs the kernel on a grid of `blocks`, each of `threads` threads. Fails if a buffer is too small.
     pub(in crate::device::cuda) fn run(mut self, blocks: (usize, usize), threads: (u32, u32)) -> Result<()> {
         let Some(function) = self.queue.functions.get(self.name).filter(|_| !self.short) else {
             return Err(self.queue.too_small(self.name));

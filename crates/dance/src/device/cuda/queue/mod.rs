@@ -28,12 +28,11 @@ pub(super) use pinned::Pinned;
 
 use crate::error::{Error, Result};
 
-/// The kernels. NVRTC compiles them in a quarter of a second when a device is opened: one readable source serves every
-/// architecture, and there is no generated file to keep up to date. NVRTC comes with every package of the other
-/// libraries.
+/// The source of the GPU kernels. NVRTC, NVIDIA's compiler at runtime, compiles it in a quarter of a second when a
+/// device is opened. So one source serves every architecture, and no generated file has to be kept up to date.
 const SOURCE: &str = include_str!("../kernels.cu");
 
-/// One device, which does one call after the other.
+/// An open device with the handles of its libraries. It does one call after the other.
 pub(super) struct Queue {
     name: String,
     context: Arc<CudaContext>,
@@ -64,7 +63,7 @@ impl Queue {
         Ok(Self { name: name.to_owned(), context, stream, blas, solver, functions })
     }
 
-    /// Binds the device to this thread; must come before any other call on the thread.
+    /// Binds the device to the calling thread. This must come before any other call on the thread.
     pub(super) fn bind(&self) -> Result<()> {
         self.context.bind_to_thread().map_err(|error| self.driver(error))
     }
@@ -140,7 +139,7 @@ impl Queue {
         self.stream.synchronize().map_err(|error| self.driver(error))
     }
 
-    /// Returns a launch of the kernel `name`, to which its arguments are added in order.
+    /// Returns a launch of the GPU kernel `name`. The caller adds the kernel's arguments in order.
     pub(super) fn kernel(&self, name: &'static str) -> Launch<'_> {
         Launch::new(self, name)
     }
@@ -158,13 +157,13 @@ impl Queue {
     }
 }
 
-/// Compiles the kernels for the driver.
+/// Compiles the source of the GPU kernels.
 fn compile() -> Result<Ptx, String> {
     let options = CompileOptions { fmad: Some(false), ..Default::default() };
     compile_ptx_with_opts(SOURCE, options).map_err(|error| format!("NVRTC did not compile the kernels: {error:?}"))
 }
 
-/// Returns the names of all kernels, from their source.
+/// Returns the names of all GPU kernels, read from their source.
 fn kernels() -> impl Iterator<Item = &'static str> {
     let after = SOURCE.split("extern \"C\" __global__ ").skip(1);
     after.filter_map(|text| text.split("void ").nth(1)?.split('(').next())
@@ -175,7 +174,7 @@ mod tests {
     use super::*;
     use crate::device::cuda::libraries;
 
-    /// Compiling needs no device.
+    /// NVRTC compiles the kernels on machines without a device too.
     #[test]
     fn the_kernels_compile() {
         if let Err(why) = libraries::compiler() {

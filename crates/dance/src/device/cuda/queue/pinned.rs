@@ -1,5 +1,5 @@
-//! Page-locked memory on the host. The device copies to and from it at the full speed of the connection. For other
-//! memory, one thread of the driver copies piece by piece through page-locked memory of its own.
+//! Page-locked memory on the host: memory that the system does not move or swap. The device copies to and from it at
+//! the full speed of the connection. Other memory is copied by one thread of the driver, piece by piece.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ unsafe impl Send for Pinned {}
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
-    /// The size, enough for the queries of a block, or for the distances to their candidates.
+    /// The size of a buffer in bytes: enough for a block of queries, or for the distances to their candidates.
     pub(in crate::device::cuda) const BYTES: usize = 32 << 20;
 
     /// Allocates a buffer. The context must be bound to this thread.
