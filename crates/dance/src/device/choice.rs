@@ -65,11 +65,12 @@ impl DeviceChoice {
     }
 }
 
-/// An available device: the choice that opens it, the manufacturer's name of the model, and its memory in bytes if known.
+/// An available device: the choice that opens it, the manufacturer's name of the model, and its memory in bytes if
+/// known.
 type AvailableDevice = (DeviceChoice, String, Option<u64>);
 
-/// Returns the available devices: for each the choice that opens it, the manufacturer's name of the model, and its memory
-/// in bytes if known. If no graphics processor of NVIDIA's is usable, the text says why.
+/// Returns the available devices: for each the choice that opens it, the manufacturer's name of the model, and its
+/// memory in bytes if known. If no graphics processor of NVIDIA's is usable, the text says why.
 pub fn list() -> (Vec<AvailableDevice>, Option<String>) {
     let mut found = vec![(DeviceChoice::Cpu, processor(), None)];
     let why = match graphics_processors() {
