@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::kind::Kind;
-use super::labels::{RawLabels, doubtful};
+use super::labels::{Kind, RawLabels, doubtful};
 use super::table::Table;
 use crate::error::{Error, Result};
 

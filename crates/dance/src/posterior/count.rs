@@ -12,8 +12,8 @@ use crate::error::Result;
 use crate::numeric::matrix::Matrix;
 use crate::posterior::bounds::{AT_LEAST, Bounds, OPEN, Pairs, QueryBounds};
 use crate::posterior::expert::Predictions;
+use crate::posterior::link::log_sum;
 use crate::posterior::link::{Link, softplus};
-use crate::posterior::weights::log_sum;
 use crate::scores::by_class::Strata;
 use pulp::Arch;
 

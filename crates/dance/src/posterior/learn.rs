@@ -13,18 +13,14 @@ use crate::machine::{Part, Rfm, RfmConfig};
 use crate::numeric::linalg;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
-use crate::posterior::class_offsets;
-use crate::posterior::expert::Nearest;
-use crate::posterior::expert::{Expert, TrainingSet};
+use crate::posterior::expert::{Expert, Nearest, Prototypes, TrainingSet};
 use crate::posterior::link::Link;
-use crate::posterior::prototypes::Prototypes;
 use crate::posterior::ridge::{Ridge, RidgeSettings, WHOLE};
 use crate::posterior::settings::{ExpertSettings, Space, StackSettings};
-use crate::posterior::shrinkage::shrinkage;
 use crate::posterior::spaces::Targets;
 use crate::posterior::spaces::{Center, Spaces};
-use crate::posterior::weights::{ConditionalLogit, StackWeights};
-use crate::posterior::whitening::{Whitening, packed_columns};
+use crate::posterior::weights::{self, ConditionalLogit, StackWeights};
+use crate::posterior::whitening::{Whitening, packed_columns, shrinkage};
 use crate::scores::by_class::Clusters;
 
 /// The largest number of points per half.
@@ -100,7 +96,7 @@ pub(crate) fn learn(inputs: LearnInputs<'_>) -> Result<StackSettings> {
     let (weighted, chosen, log_posterior) = candidates.choose(context);
     let scores = ConditionalLogit { tables: vec![&log_posterior], labels: &candidates.labels, context }.losses(&[1.0]);
     let clusters = Clusters::new(&scores, &candidates.labels, classes);
-    let offsets = class_offsets::offsets(&log_posterior, &candidates.labels, second.len().min(HALF), classes);
+    let offsets = weights::offsets(&log_posterior, &candidates.labels, second.len().min(HALF), classes);
     let mut experts = Vec::new();
     for (name, &weight) in chosen.iter().zip(&weighted.weights) {
         if weight > 0.0 {

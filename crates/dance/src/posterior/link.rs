@@ -112,6 +112,15 @@ impl OutputStats {
     }
 }
 
+/// Returns `ln Σ exp(value)` over `values`.
+pub(crate) fn log_sum(values: &[f64]) -> f64 {
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if most == f64::NEG_INFINITY {
+        return most;
+    }
+    most + values.iter().map(|value| (value - most).exp()).sum::<f64>().ln()
+}
+
 /// Returns `ln(1 + exp t)`.
 pub(super) fn softplus(t: f64) -> f64 {
     t.max(0.0) + (-t.abs()).exp().ln_1p()

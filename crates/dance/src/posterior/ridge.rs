@@ -23,10 +23,10 @@ use crate::numeric::matrix::Matrix;
 use crate::numeric::packed::Packed;
 use crate::numeric::random::Random;
 use crate::posterior::bounds::PAIRS;
-use crate::posterior::expert::{Expert, MappedPoints, Predictions, Shifts, TrainingSet};
+use crate::posterior::expert::{Expert, Predictions, Shifts, TrainingSet};
 use crate::posterior::link::Link;
 use crate::posterior::settings::Space;
-use crate::posterior::spaces::{Targets, dot};
+use crate::posterior::spaces::{MappedPoints, Targets, dot};
 
 /// The largest number of points whose kernel matrix is inverted without landmarks.
 pub(super) const WHOLE: usize = 2048;

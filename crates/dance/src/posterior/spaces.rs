@@ -9,7 +9,7 @@
 use crate::context::Context;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::packed::{Packed, Scratch};
-use crate::posterior::expert::MappedPoints;
+use crate::posterior::settings::Space;
 use crate::posterior::whitening::packed_columns;
 use pulp::{Arch, Simd, WithSimd};
 
@@ -75,6 +75,33 @@ impl Spaces {
         let raw = self.center.directions(points);
         let white = self.whitening.as_ref().map(|map| raw.times(map, context)).unwrap_or_default();
         MappedPoints { raw, white, learned }
+    }
+}
+
+/// Points mapped to every space.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct MappedPoints {
+    pub(super) raw: Matrix<f64>,
+    pub(super) white: Matrix<f64>,
+    pub(super) learned: Matrix<f64>,
+}
+
+impl MappedPoints {
+    pub(super) fn get(&self, space: Space) -> &Matrix<f64> {
+        match space {
+            Space::Raw => &self.raw,
+            Space::White => &self.white,
+            Space::Learned => &self.learned,
+        }
+    }
+
+    /// Returns these points, followed by those of `below`.
+    pub(super) fn concat(self, below: &Self) -> Self {
+        Self {
+            raw: self.raw.concat(&below.raw),
+            white: self.white.concat(&below.white),
+            learned: self.learned.concat(&below.learned),
+        }
     }
 }
 

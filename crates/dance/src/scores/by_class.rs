@@ -77,7 +77,7 @@ impl Strata {
 
 /// Groups of classes of similar difficulty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Clusters {
+pub(crate) struct Clusters {
     /// The cluster of every class that the fit points have.
     of_class: Vec<u32>,
     /// The cluster of average difficulty, for classes without fit points.
@@ -127,13 +127,8 @@ impl Clusters {
     }
 
     /// Returns the number of clusters.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.of_class.iter().max().map_or(1, |&last| last as usize + 1)
-    }
-
-    /// Returns whether there is only one cluster.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 1
     }
 }
 
@@ -197,7 +192,7 @@ mod tests {
         assert_eq!(clusters.len(), 3);
         assert_eq!([0, 1, 2].map(|class| clusters.of(class)), [0, 1, 2]);
         assert_eq!(clusters.of(9), 1); // unknown: like the average
-        assert!(Clusters::new(&scores[..20], &labels[..20], 4).is_empty());
+        assert_eq!(Clusters::new(&scores[..20], &labels[..20], 4).len(), 1);
     }
 
     #[test]

@@ -16,11 +16,11 @@ const TIE_PURPOSE: u64 = 0x71e5;
 
 /// The rank score (the paper, equation 2): the rank of the nearest neighbor that carries the label.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rank {
+pub(crate) struct Rank {
     /// The number of neighbors that the score uses (`m_knn` in the paper).
-    pub neighbors: usize,
+    pub(crate) neighbors: usize,
     /// True if points at the same distance share a rank; otherwise their ranks are consecutive.
-    pub shared_ties: bool,
+    pub(crate) shared_ties: bool,
 }
 
 impl NeighborScore for Rank {

@@ -7,7 +7,6 @@
 //! `rest`, and the labels are not listed.
 
 use crate::numeric::matrix::Ragged;
-use crate::scores::LabelScores;
 use crate::scores::threshold::order_index;
 use serde::{Deserialize, Serialize};
 
@@ -202,21 +201,6 @@ impl<Set: IntoIterator<Item = u32>> FromIterator<Set> for Sets {
 }
 
 impl Sets {
-    /// Returns, for every query, the set of labels whose score is at most `threshold`.
-    pub fn from_scores(scores: &LabelScores, threshold: f64, classes: usize) -> Self {
-        let mut sets = Self::default();
-        for query in 0..scores.len() {
-            if threshold == f64::INFINITY {
-                sets.push(0..classes as u32);
-            } else {
-                let (labels, scores) = scores.row(query);
-                let within = labels.iter().zip(scores).filter(|(_, score)| **score <= threshold);
-                sets.push(within.map(|(&label, _)| label));
-            }
-        }
-        sets
-    }
-
     /// Appends a set: class ids, ascending.
     pub fn push(&mut self, set: impl IntoIterator<Item = u32>) {
         self.labels.push(set);
@@ -337,12 +321,8 @@ mod tests {
     }
 
     #[test]
-    fn a_finite_threshold_cuts_and_an_infinite_one_lets_every_label_in() {
-        let scores = LabelScores::from_rows([&[(0, 1.0), (3, 2.0)][..], &[(1, 1.5)]]);
-        let sets = |t| Sets::from_scores(&scores, t, 4).iter().map(<[u32]>::to_vec).collect::<Vec<_>>();
-        assert_eq!(sets(1.0), [vec![0], vec![]]);
-        assert_eq!(sets(2.0), [vec![0, 3], vec![1]]);
-        assert_eq!(sets(f64::INFINITY), [vec![0, 1, 2, 3], vec![0, 1, 2, 3]]);
-        assert_eq!(Sets::from_scores(&scores, 1.0, 4).fill_empty(&[2, 3]).get(1), [3]);
+    fn the_best_label_fills_an_empty_set() {
+        let filled = Sets::from_iter([vec![0, 1], vec![]]).fill_empty(&[2, 3]);
+        assert_eq!((filled.get(0), filled.get(1)), (&[0, 1][..], &[3][..]));
     }
 }

@@ -13,7 +13,7 @@ use csv::{ErrorKind, Position, Reader, ReaderBuilder, StringRecord, Trim};
 use super::budget::RowLimit;
 use super::csv_cell::unescape;
 use super::{ID_COLUMN, ID_HELP, LABEL_COLUMN, LABEL_HELP, ReadOptions, labels};
-use crate::data::provenance::{PROVENANCE, is_picked};
+use crate::data::dataset::{PROVENANCE, is_picked};
 use crate::data::table_labels::FileDetails;
 use crate::data::{Kind, Table};
 use crate::error::{Error, Result};

@@ -38,10 +38,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub use blocks::{Blocks, RefusedRow, Rows};
+pub use blocks::{Block, Blocks};
 pub use csv_cell::csv_safe;
 pub use format::{EXTENSIONS, Format};
-pub use jsonl::{JsonKeys, JsonPoint};
+pub use jsonl::JsonPoint;
 #[cfg(feature = "parquet")]
 pub use parquet::ParquetFields;
 #[cfg(feature = "parquet")]
@@ -52,7 +52,8 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use self::scalar::{Endian, Scalar};
-use crate::data::provenance::is_picked;
+use crate::data::dataset::is_picked;
+use crate::data::sample::Sample;
 use crate::data::{Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 
@@ -99,6 +100,9 @@ pub struct ReadOptions {
     pub without_labels: bool,
 }
 
+/// The number of rows that [`read_sample`] reads at once.
+const SAMPLED_ROWS: usize = 4096;
+
 const LABEL_COLUMN: &str = "label";
 const ID_COLUMN: &str = "id";
 
@@ -127,6 +131,29 @@ pub fn read_labelled(path: impl AsRef<Path>, options: &ReadOptions) -> Result<(T
         Some(label) if !options.without_labels => table.leave_out_unlabelled(label),
         _ => Ok((table, 0)),
     }
+}
+
+/// Draws a uniform sample of `size` rows, or all rows without a `size`, from files that need not fit into memory.
+/// Returns the sample in the order of the rows, the number of rows drawn from, and the number of rows left out by
+/// [`ReadOptions::unlabelled`]. Rows are counted through all files; `origin` names them together in messages.
+pub fn read_sample(
+    origin: &Path,
+    files: &[PathBuf],
+    options: &ReadOptions,
+    size: Option<usize>,
+    seed: u64,
+) -> Result<(Table, u64, usize)> {
+    let (mut drawn, mut left_out) = (Sample::new(size.unwrap_or(usize::MAX), seed), 0);
+    for file in files {
+        let mut blocks = Blocks::open(file, options)?;
+        while let Some(table) = blocks.next(SAMPLED_ROWS)? {
+            drawn.take(&table)?;
+        }
+        left_out += blocks.left_out();
+    }
+    let rows = drawn.seen();
+    let none = || Error::Data(format!("{}: there are no rows to draw from", origin.display()));
+    Ok((drawn.finish().ok_or_else(none)?, rows, left_out))
 }
 
 /// Reads and checks a file of embeddings, including rows without a label.
