@@ -2,9 +2,9 @@
 //!
 //! The server, the reports and the command line share this crate. Only [`answers`] and [`frame`] use the library of
 //! prediction sets: an [`answers::Answer`] is the result for one point, and a [`frame::Frame`] holds results as columns
-//! for files and Arrow streams. A [`table::Table`] has four forms: aligned text, aligned text with bold and underline, Markdown and HTML. A
-//! [`chart::Chart`] is a headline with the numbers that a script draws. An [`html::Document`] is a page that needs no
-//! network: the styles and scripts of [`assets`] are inside it.
+//! for files and Arrow streams. A [`table::Table`] has four forms: aligned text, aligned text with bold and underline,
+//! Markdown and HTML. A [`chart::Chart`] is a headline with the numbers that a script draws. An [`html::Document`] is a
+//! page that needs no network: the styles and scripts of [`assets`] are inside it.
 //!
 //! ```
 //! use dance_page::html::Document;

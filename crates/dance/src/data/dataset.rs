@@ -1,12 +1,12 @@
-//! The input of a fit: points with their classes, their provenance, and the encoder they come from.
+//! The input of a fit: points with their classes, their provenance, and the encoder of their embeddings.
 //!
-//! **Provenance.** A column or array `provenance` says of every point whether it was drawn at `random` like new points, or
-//! `picked` for a property, as `dance select` writes it. Picked points, such as difficult ones, are not exchangeable with
-//! new points. They may be used to fit a kernel, but not to calibrate or evaluate a model. Without a provenance, points
-//! count as random.
+//! **Provenance.** A column or array `provenance` tells whether a point was drawn at `random` like new points or
+//! `picked` for a property; `dance select` writes it. Picked points, such as difficult ones, are not exchangeable with
+//! new points. They may fit a kernel, but not calibrate or evaluate a model. Without a provenance, points count as
+//! random.
 //!
-//! **Encoder.** Embeddings of two encoders cannot be compared, even if they have the same dimensions, so a mix of them is
-//! refused.
+//! **Encoder.** Embeddings of two encoders cannot be compared, even if they have the same dimensions, so a mix of them
+//! is refused.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use crate::numeric::matrix::Matrix;
 /// Embeddings with labels as class ids. All sizes and values are checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
-    /// One row per point.
+    /// The embeddings: one row per point, one column per dimension.
     pub embeddings: Matrix,
-    /// One class id per row.
+    /// The class id of every point, an index in `classes`.
     pub labels: Vec<u32>,
     /// The class names; a class id is an index in this list.
     pub classes: Vec<String>,
-    /// One id per row.
+    /// The id of every point, if the data have ids.
     pub ids: Option<Vec<String>>,
-    /// One embedding per class.
+    /// One embedding per class, such as that of the class name by a text encoder.
     pub prototypes: Option<Matrix>,
     /// The row of every point in its file or array.
     pub rows: Vec<u32>,
@@ -53,13 +53,13 @@ pub struct Source {
 }
 
 impl Source {
-    /// Returns whether both are the same source. Different rows of one source are different points, even if they are
-    /// equal.
+    /// Returns whether this source and `other` are the same. Different rows of one source are different points, even if
+    /// their numbers are equal.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.identity, &other.identity)
     }
 
-    /// Creates a new source with this encoder.
+    /// Creates a source that differs from all others, with this encoder.
     pub fn of(encoder: Option<EncoderIdentity>) -> Self {
         Self { encoder: encoder.map(Arc::new), ..Self::default() }
     }
@@ -128,7 +128,7 @@ impl Dataset {
         counts_of(&self.labels, self.classes.len())
     }
 
-    /// Returns the points at `rows`. The list of classes does not change.
+    /// Returns the points at the indices `rows`, in this order. The list of classes does not change.
     pub fn select(&self, rows: &[usize]) -> Self {
         Self {
             embeddings: self.embeddings.select(rows),
@@ -144,7 +144,7 @@ impl Dataset {
         }
     }
 
-    /// Returns the indices of the picked points, and those of the random points.
+    /// Returns the indices of the picked points, and the indices of the random points.
     pub fn by_provenance(&self) -> (Vec<usize>, Vec<usize>) {
         let picked = |&row: &usize| self.picked.as_ref().is_some_and(|picked| picked[row]);
         (0..self.len()).partition(picked)
@@ -192,17 +192,19 @@ pub struct EncoderIdentity {
 }
 
 impl EncoderIdentity {
-    /// Parses the JSON that [`to_json`](Self::to_json) returns and files hold.
+    /// Parses the JSON that [`to_json`](Self::to_json) returns. The error is a message that continues the name of the
+    /// JSON's place.
     pub fn from_json(text: &str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(|error| format!("is not the JSON of an encoder: {error}"))
     }
 
-    /// Returns the JSON for files.
+    /// Returns the JSON that files of embeddings and model files hold.
     pub fn to_json(&self) -> String {
         serde_json::json!(self).to_string()
     }
 
-    /// Returns whether both encoders give the same embeddings. Names may differ: one encoder may lie in two folders.
+    /// Returns whether this encoder and `other` give the same embeddings: their weights and preparations are equal.
+    /// Names may differ, since one encoder may lie in two folders.
     pub fn is(&self, other: &Self) -> bool {
         self.weights == other.weights && self.preparation == other.preparation
     }
@@ -226,7 +228,7 @@ impl EncoderIdentity {
     }
 }
 
-/// The name, and the first digits of the weights' hash.
+/// Shows an encoder as its name and the first 12 digits of its weights' hash.
 impl fmt::Display for EncoderIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (weights {:.12})", self.name, self.weights)

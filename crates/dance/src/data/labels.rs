@@ -57,7 +57,8 @@ impl std::fmt::Display for Value<'_> {
 }
 
 impl Kind {
-    /// Returns the value that a name denotes; the text itself if the name denotes no value of this kind.
+    /// Returns the value of this kind that `name` denotes. If it denotes none, as `007` denotes no integer, returns the
+    /// text.
     pub fn value(self, name: &str) -> Value<'_> {
         let whole = || name.parse::<i64>().ok().filter(|number| number.to_string() == name);
         match (self, name) {
@@ -69,14 +70,14 @@ impl Kind {
         }
     }
 
-    /// Returns this kind if every name denotes a value of it, otherwise text, since a column has one type.
+    /// Returns this kind if every name denotes a value of it, and text otherwise. A column has one type.
     #[must_use]
     pub fn of_all(self, names: &[String]) -> Self {
         let is_text = |name: &String| matches!(self.value(name), Value::Text(_));
         if names.iter().any(is_text) { Self::Text } else { self }
     }
 
-    /// Returns the plural for messages, such as `integers`.
+    /// Returns the kind as a plural for messages, such as `integers`.
     pub fn plural(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -104,7 +105,7 @@ pub fn class_ids(names: &[String]) -> HashMap<&str, u32> {
     names.iter().map(String::as_str).zip(0..).collect()
 }
 
-/// Labels in the type in which a file stores them.
+/// The labels of a file, in the type in which the file stores them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RawLabels {
     /// Integers of any width.
@@ -143,8 +144,8 @@ impl RawLabels {
         }
     }
 
-    /// Returns the name of every label (its text), empty for rows without a label. `Err` holds the row and value of the
-    /// first float that is not a whole number.
+    /// Returns the name of every label, which is its text. The name is empty for a row without a label. `Err` holds the
+    /// row and the value of the first float that is not a whole number.
     pub(super) fn into_names(self) -> Result<Vec<String>, (usize, f64)> {
         match self {
             Self::Integers(values) => Ok(values.iter().map(ToString::to_string).collect()),
@@ -161,7 +162,7 @@ impl RawLabels {
         }
     }
 
-    /// Returns the labels at `rows`.
+    /// Returns the labels at the indices `rows`, in this order.
     pub(super) fn select(&self, rows: &[usize]) -> Self {
         fn at<T: Clone>(values: &[T], rows: &[usize]) -> Vec<T> {
             rows.iter().map(|&row| values[row].clone()).collect()
@@ -196,7 +197,7 @@ impl RawLabels {
         }
     }
 
-    /// Returns the rows with this label or without a label, ascending.
+    /// Returns the indices of all rows with this label and of all rows without a label, ascending.
     pub(super) fn rows_of(&self, label: &str) -> Vec<usize> {
         let rows = 0..self.len();
         let label = label.trim();
@@ -220,8 +221,9 @@ impl RawLabels {
 /// Names that often mean "no label". They are accepted as classes only if the user confirms it.
 const DOUBTFUL: [&str; 3] = ["-1", "nan", "NaN"];
 
-/// Returns a name that may mean "no label": `nan`, or `-1` if it is the only negative number and there are at least two
-/// other names. With a single other name, `-1` must be a class, since a data set needs two.
+/// Returns one of `names` that may mean "no label", if there is one. The name `nan` may always mean it. The name `-1`
+/// may mean it if it is the only negative number and at least two other names occur, since a data set needs two
+/// classes.
 pub(super) fn doubtful<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'static str> {
     let occurring: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
     let name = DOUBTFUL.into_iter().find(|name| occurring.contains(name))?;

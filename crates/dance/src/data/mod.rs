@@ -1,6 +1,6 @@
 //! Input data. [`io`] reads a file of embeddings into a [`Table`]. With checked sizes, and labels as class ids, it
-//! becomes a [`Dataset`], which later modules use without further checks. [`io::read_sample`] draws rows from files that
-//! are larger than memory, [`split`] divides points into parts, and [`Normalizer`] scales them.
+//! becomes a [`Dataset`], which later modules use without further checks. [`io::read_sample`] draws rows from files
+//! larger than memory, [`split`] divides points into parts, and [`Normalizer`] scales them.
 //!
 //! ```
 //! use dance::{Matrix, data::{RawLabels, Table, split}};

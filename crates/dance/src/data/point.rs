@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A model's requirements on a point.
+/// The requirements of a model on a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PointShape {
     /// The number of dimensions.
@@ -37,8 +37,8 @@ pub(crate) enum PointProblem {
 }
 
 impl PointShape {
-    /// Returns a message about the problem of a row, or `None` for a valid point. `length` is the length of the row;
-    /// `numbers` may end after the required dimensions.
+    /// Returns a message about the problem of a row, or `None` for a valid point. `length` is the length of the row.
+    /// The list `numbers` may end after the model's dimensions.
     pub fn problem(self, numbers: &[f32], length: usize) -> Option<String> {
         self.check(numbers, length).map(|problem| problem.to_string())
     }

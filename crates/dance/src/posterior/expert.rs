@@ -1,22 +1,18 @@
 //! The interface of the experts: log posteriors of the calibration points, predictions for queries, and the changes of
-//! these log posteriors when a query is added. The file also holds two experts: prototypes and nearest neighbors.
+//! these log posteriors when a query is added. Two experts are here too: prototypes and nearest neighbors. In names,
+//! `bag` means the calibration points that experts are trained on.
 //!
 //! **Prototypes.** The log posterior of class y is `e(y) = -‖z-μ‖²`, the negative squared distance to its mean μ in the
-//! whitened space.
-//!
-//! A point x is mapped to z = xW by the whitening map W with `WWᵀ = ((1-γ)S + γ·tr(S)/d·I)⁻¹`. S is the pooled
-//! covariance within the classes of the fit points, in d dimensions, and γ the shrinkage. The mean μ of class y is
-//! shrunk towards the mean m of all fit points: `μ = (κm + Σz)/(κ+k)` is the mean of the k points of the class and of κ
-//! points at m. This is the posterior mean if points scatter around their class mean with covariance S, and class means
-//! scatter around m with covariance `S/κ`. A class without points has the mean m.
+//! whitened space. A point x is mapped to z = xW by the whitening map W with `WWᵀ = ((1-γ)S + γ·tr(S)/d·I)⁻¹`. S is the
+//! pooled covariance within the classes of the fit points, in d dimensions, and γ the shrinkage. The mean μ of class y
+//! is shrunk towards the mean m of all fit points: `μ = (κm + Σz)/(κ+k)` is the mean of the k points of the class and
+//! of κ points at m. A class without points has the mean m.
 //!
 //! Leaving a point out and adding a query q move one mean each. If q is added to a mean μ of K = κ+k points, the new
 //! mean μ' has `‖z-μ'‖² = K/(K+1)·‖z-μ‖² + ‖z-q‖²/(K+1) - K/(K+1)²·‖μ-q‖²`: nothing is refitted.
 //!
 //! Cost of a query, for n calibration points and c classes: `2d² + 2(n+c)d` operations, then two per label and point.
 //! Memory: n·(2c+d) numbers in f64 and n·c in f32.
-//!
-//! In names, `bag` means the calibration points that experts are trained on.
 
 use crate::context::Context;
 use crate::numeric::matrix::Matrix;
@@ -41,7 +37,8 @@ impl TrainingSet<'_> {
 
 /// A classifier in closed form. The stack multiplies the log posteriors of each expert by a weight and adds them.
 pub(super) trait Expert: Send + Sync + std::fmt::Debug {
-    /// Returns the log posteriors of every calibration point, from all points but itself.
+    /// Returns the log posteriors of every calibration point, predicted by all training points but itself: one row per
+    /// point, one column per class.
     fn bag(&self) -> &Matrix<f64>;
 
     /// Returns the regression outputs of the calibration points and the link that maps them to log posteriors; `None`
@@ -60,8 +57,8 @@ pub(super) trait Predictions: Send + Sync {
     /// Returns the query's log posteriors, from all points that the expert was trained on.
     fn log_posterior(&self, query: usize) -> &[f64];
 
-    /// Adds `weight` times the shift of a calibration point's log posteriors to `row`. The shift is the part of their
-    /// change that does not depend on the query's label.
+    /// Adds `weight` times the shift of a calibration point's log posteriors to `row`. The shift is the part of the
+    /// change, when the query is added, that does not depend on the query's label.
     fn add_shift(&self, _query: usize, _point: usize, _weight: f64, _row: &mut [f64]) {}
 
     /// Returns the terms of the [shift](Self::add_shift) for all calibration points; `None` if the expert has no shift.
@@ -69,8 +66,8 @@ pub(super) trait Predictions: Send + Sync {
         None
     }
 
-    /// Returns the gain of a calibration point: the further change in its log posterior **for `label`** if the query
-    /// carries this label.
+    /// Returns the gain of a calibration point: the further change in its log posterior for `label`, beside the
+    /// [shift](Self::add_shift), if the added query carries this label.
     fn gain(&self, query: usize, point: usize, label: usize) -> f64;
 
     /// Adds `weight` times the [gain](Self::gain) of every one of `points` to its entry in `sums`. The pair `of` holds
@@ -97,7 +94,7 @@ pub(super) struct Shifts<'a> {
     pub(super) joined: &'a [f64],
 }
 
-/// Trained prototypes; see the [module](self).
+/// Trained prototypes, one shrunken mean per class; the [module](self) has the formulas.
 #[derive(Clone, Debug)]
 pub(super) struct Prototypes {
     /// Labels of the calibration points.
@@ -202,8 +199,7 @@ impl Expert for Prototypes {
         let largest = |row: &[f64]| row.iter().copied().fold(0.0, f64::max);
         let farthest = (0..to_points.rows()).map(|query| largest(to_points.row(query))).collect();
         let near = to_points.to_f32();
-        let of = self;
-        Box::new(PrototypePredictions { of, to_points, to_means, log_posterior, constant, near, farthest })
+        Box::new(PrototypePredictions { of: self, to_points, to_means, log_posterior, constant, near, farthest })
     }
 }
 
@@ -369,7 +365,6 @@ impl Expert for Nearest {
     }
 }
 
-/// Predictions for a block of queries.
 struct NearestPredictions<'a> {
     of: &'a Nearest,
     log_posterior: Matrix<f64>,

@@ -35,7 +35,7 @@ const SHAPES: [f64; 2] = [0.5, 1.0];
 const RIDGES: [f64; 4] = [1e-3, 1e-2, 1e-1, 1.0];
 /// The softness of the [link function](crate::posterior::link) of all kernel ridge regressions.
 const SOFTNESS: f64 = 0.05;
-/// The smallest number of fit points that are halved. With fewer points, prototypes are the only expert.
+/// The smallest number of fit points that are divided into halves. With fewer points, prototypes are the only expert.
 const MIN_POINTS: usize = 16;
 /// The lower limit of squared distances in the nearest-neighbor expert, as a share of their median.
 const FLOOR: f64 = 1e-6;
@@ -119,7 +119,7 @@ fn prototypes(whitening: &Whitening, weight: f64, prior: f64) -> ExpertSettings 
     ExpertSettings::Prototypes { weight, shrinkage: whitening.shrinkage, prior }
 }
 
-/// Returns prototypes as the only expert.
+/// Returns the settings of prototypes that are the only expert of their stack.
 fn prototypes_alone(whitening: &Whitening) -> ExpertSettings {
     prototypes(whitening, 1.0 / whitening.spread.max(1e-12), 1.0)
 }
@@ -261,7 +261,8 @@ impl Candidate {
     }
 }
 
-/// Returns the floor and the ceiling of squared distances, given their median.
+/// Returns the floor and the ceiling that limit squared distances of the nearest-neighbor expert, given the median
+/// squared distance.
 fn range(median: f64) -> [f64; 2] {
     [FLOOR * median, 2.0 * median]
 }

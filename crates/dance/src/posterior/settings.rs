@@ -148,7 +148,7 @@ impl StackSettings {
     }
 }
 
-/// The numbers of points, dimensions and classes of a stack.
+/// The numbers of points, dimensions and classes of a stack, from which its memory follows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Size {
     pub(super) fit: usize,
@@ -196,7 +196,7 @@ fn refusal(settings: &StackSettings, size: Size, limit: u64) -> Error {
     }
 }
 
-/// Returns the peak memory in bytes. Tables hold f64 numbers unless a comment names f32.
+/// Returns the peak memory in bytes while a stack is trained. Tables hold f64 numbers unless a comment names f32.
 pub(super) fn bytes(settings: &StackSettings, Size { fit, bag, dimensions: d, classes: c }: Size) -> u64 {
     let n = fit + bag;
     // The points in three spaces, the stack's log posteriors of the calibration points, and the shares of labels in

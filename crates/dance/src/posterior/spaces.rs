@@ -22,7 +22,7 @@ const NEAR: f64 = 1e-6;
 pub(super) struct Center(Option<Vec<f64>>);
 
 impl Center {
-    /// Creates the center: the mean of `points` if the stack is `centred`, else `None`.
+    /// Creates the center: the mean of `points` if the stack is `centred`, otherwise `None`.
     pub(super) fn new(centred: bool, points: &Matrix) -> Self {
         if !centred {
             return Self(None);
@@ -78,7 +78,7 @@ impl Spaces {
     }
 }
 
-/// Points mapped to every space.
+/// Points in every space, one row per point. A space that no expert uses may be empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct MappedPoints {
     pub(super) raw: Matrix<f64>,
@@ -95,7 +95,7 @@ impl MappedPoints {
         }
     }
 
-    /// Returns these points, followed by those of `below`.
+    /// Returns the points of `self`, followed by the points of `below`, in every space.
     pub(super) fn concat(self, below: &Self) -> Self {
         Self {
             raw: self.raw.concat(&below.raw),
@@ -209,7 +209,7 @@ impl Targets {
         self.norms.len()
     }
 
-    /// Returns the squared distances of all points to all targets.
+    /// Returns the squared distances of all points to all targets: one row per point, one column per target.
     pub(crate) fn squared(&self, points: &Matrix<f64>, context: &Context<'_>) -> Matrix<f64> {
         let norms = points.norms();
         let mut squared = points.times(&self.packed, context);

@@ -31,7 +31,7 @@ const PENALTY: f64 = 1e-4;
 /// An expert is dropped if the log loss without it is larger by less than this share.
 const MIN_GAIN: f64 = 2e-3;
 
-/// Shares of the class effects that are compared, largest first.
+/// Shares of the class effects that are compared as class offsets, largest first.
 const SHARES: [f64; 4] = [0.5, 0.375, 0.25, 0.125];
 /// Error levels at which set sizes are compared.
 const LEVELS: [f64; 2] = [0.1, 0.05];
@@ -53,8 +53,8 @@ pub(crate) struct StackWeights {
 }
 
 impl ConditionalLogit<'_> {
-    /// Returns the best weights after backward elimination. Experts that hardly lower the log loss are dropped and get
-    /// weight 0.
+    /// Returns the best weights of the experts after backward elimination. Experts that hardly lower the log loss are
+    /// dropped and get weight 0.
     pub(super) fn choose(&self) -> StackWeights {
         let mut kept: Vec<usize> = (0..self.tables.len()).collect();
         let mut best = self.fit(&kept);
@@ -145,7 +145,7 @@ impl ConditionalLogit<'_> {
         all
     }
 
-    /// Returns the mean log loss plus the penalty.
+    /// Returns the mean log loss of the points under `weights`, plus the penalty on the weights.
     pub(super) fn loss(&self, weights: &[f64]) -> f64 {
         let total: f64 = self.losses(weights).iter().sum();
         let cost = weights.iter().map(|weight| weight * weight).sum::<f64>();

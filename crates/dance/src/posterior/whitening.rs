@@ -23,7 +23,7 @@ use crate::posterior::expert::{Expert, Prototypes, TrainingSet};
 use crate::posterior::spaces::{MappedPoints, dot};
 use crate::posterior::weights::ConditionalLogit;
 
-/// Values of the shrinkage γ that are compared.
+/// Values of the shrinkage γ that are compared by leave-one-out distances.
 const SHRINKAGES: [f64; 14] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.87, 0.93, 0.97];
 /// The largest number of points on which the shrinkage is chosen, taken at equal steps from all points.
 const VALIDATION_POINTS: usize = 2000;
@@ -37,7 +37,7 @@ const HALF_POINTS: usize = 600;
 /// memory.
 const MOST_DIMENSIONS: usize = 4096;
 
-/// The whitening map W with its shrinkage and spread; see the [module](self).
+/// The whitening map W with its shrinkage and spread; the [module](self) has the formulas.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Whitening {
     /// The map W, a d×d matrix for d dimensions.
@@ -82,12 +82,12 @@ pub(crate) fn leave_one_out(
     fit.leave_one_out(&fit.rotate(points, context), labels, shrinkage, context).log_posterior
 }
 
-/// Returns the shrinkage γ that cross-fitting on two halves of the fit points chooses: the one with the least log loss.
-/// For every pair in `halves`, prototypes with the covariance of the first rows predict the second rows. Class means are
-/// shrunk by priors, as in the stack.
+/// Returns the shrinkage γ with the least log loss, by cross-fitting on two halves of the fit points. For every pair in
+/// `halves`, prototypes with the covariance of the first rows predict the second rows. Class means are shrunk by
+/// priors, as in the stack.
 ///
-/// Cost for n points in d dimensions and c classes: an eigendecomposition (10d³ operations) and a rotation of the points
-/// for each half, then `2ndc` for every shrinkage and prior.
+/// Cost for n points in d dimensions and c classes: an eigendecomposition (10d³ operations) and a rotation of the
+/// points for each half, then `2ndc` for every shrinkage and prior.
 pub(super) fn shrinkage(
     points: &Matrix<f64>,
     labels: &[u32],
@@ -151,7 +151,7 @@ fn eigen(residuals: &Matrix<f64>, freedom: f64, context: &Context<'_>) -> (Vec<f
 pub(super) struct Scatter {
     counts: Vec<f64>,
     means: Matrix<f64>,
-    /// The means, packed for products of points with them.
+    /// The class means, packed for products of points with them.
     packed: Packed<f64>,
     /// The degrees of freedom of the covariance.
     freedom: f64,

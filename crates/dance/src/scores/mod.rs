@@ -27,7 +27,8 @@ use crate::numeric::matrix::Ragged;
 /// The number of queries in a parallel task.
 const TILE: usize = 64;
 
-/// The scores of every label of every query. Listed labels have finite scores; the score of all others is +∞.
+/// The scores of every label of every query. Listed labels have finite scores; labels that are not listed have the
+/// score +∞.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LabelScores {
     /// The listed labels, ascending within a query.
@@ -58,7 +59,7 @@ impl LabelScores {
         (self.labels.row(query), &self.scores[self.labels.range(query)])
     }
 
-    /// Returns the score of one label of a query.
+    /// Returns the score of one label of a query, which is +∞ if the label is not listed.
     pub(crate) fn get(&self, query: usize, label: u32) -> f64 {
         let (labels, scores) = self.row(query);
         labels.binary_search(&label).map_or(f64::INFINITY, |place| scores[place])
@@ -84,7 +85,7 @@ pub(crate) struct Neighborhood<'a> {
     pub(crate) squared: &'a [f64],
     /// The labels of all reference points.
     pub(crate) labels: &'a [u32],
-    /// All reference points, mapped.
+    /// All reference points in the space of the learned metric, one row each.
     pub(crate) points: &'a Matrix,
 }
 
@@ -94,7 +95,7 @@ pub(crate) trait NeighborScore: Sync {
     /// reference points.
     fn neighbors(&self) -> usize;
 
-    /// Offers values for the labels of one query to `best`. The smallest value of a label is its score.
+    /// Offers values for labels of one query to `best`. The smallest value that is offered for a label is its score.
     fn score(&self, neighborhood: &Neighborhood<'_>, best: &mut BestPerLabel);
 }
 
@@ -134,8 +135,8 @@ impl BestPerLabel {
     }
 }
 
-/// Computes several scores of every query at once. `points` and `labels` are those of the reference points; each label
-/// is below `classes`.
+/// Computes several neighbor scores of every query at once. `points` and `labels` are those of the reference points;
+/// each label is below `classes`.
 pub(crate) fn of_neighbors<const N: usize>(
     scores: [&dyn NeighborScore; N],
     neighbors: &Neighbors,

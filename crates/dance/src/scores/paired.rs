@@ -3,8 +3,8 @@
 use crate::numeric::matrix::Ragged;
 use crate::scores::LabelScores;
 
-/// The rank and the contrastive score of every label of every query. Listed labels have at least one finite score; both
-/// scores of all others are +∞.
+/// The rank score and the contrastive score of every label of every query. Listed labels have at least one finite
+/// score. For labels that are not listed, both scores are +∞.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PairedScores {
     /// The listed labels, ascending within a query.
@@ -17,7 +17,7 @@ pub(crate) struct PairedScores {
 }
 
 impl PairedScores {
-    /// Combines the two scores of the same queries.
+    /// Joins the rank scores and the contrastive scores of the same queries.
     pub(crate) fn join(rank: &LabelScores, contrast: &LabelScores) -> Self {
         let mut joined = Self::default();
         for query in 0..rank.len() {
@@ -42,7 +42,8 @@ impl PairedScores {
         (self.labels.row(query), &self.rank[range.clone()], &self.contrast[range])
     }
 
-    /// Returns both scores of one label of a query.
+    /// Returns the rank score and the contrastive score of one label of a query. Both are +∞ if the label is not
+    /// listed.
     pub(crate) fn get(&self, query: usize, label: u32) -> (f64, f64) {
         let (labels, rank, contrast) = self.row(query);
         match labels.binary_search(&label) {
@@ -51,7 +52,7 @@ impl PairedScores {
         }
     }
 
-    /// Returns both scores of the given label of every query.
+    /// Returns the rank scores and the contrastive scores of one label per query: `labels[query]`.
     pub(crate) fn of_labels(&self, labels: &[u32]) -> (Vec<f64>, Vec<f64>) {
         labels.iter().enumerate().map(|(query, &label)| self.get(query, label)).unzip()
     }

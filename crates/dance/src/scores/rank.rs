@@ -38,8 +38,8 @@ impl NeighborScore for Rank {
     }
 }
 
-/// Returns a draw from U(0, `width`) that depends on the seed, the tag `part` of the data set, the point and the label
-/// alone.
+/// Returns a draw from the uniform distribution between 0 and `width`. It depends on the seed, the tag `part` of the
+/// data set, the point and the label alone.
 pub(crate) fn tie_noise(seed: u64, width: f64, part: u64, point: u64, label: u32) -> f64 {
     width * random::uniform_of(&[seed, TIE_PURPOSE, part, point, u64::from(label)])
 }

@@ -39,10 +39,10 @@ const QUERY_PART: u64 = 1;
 /// The number of rows in a parallel task.
 const TILE: usize = 64;
 
-/// A label with its rank, its probability and the numbers of its row of probabilities from which scores follow.
+/// A label of a row of class probabilities, with the numbers from which its scores follow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RankedLabel {
-    /// The 1-based rank by probability.
+    /// The 1-based rank of the label by probability. Ties go to the lower label.
     pub rank: usize,
     /// The probability of the label.
     pub probability: f64,
@@ -50,18 +50,18 @@ pub struct RankedLabel {
     pub largest: f64,
     /// The total probability `C_r` of the labels up to this rank r.
     pub mass: f64,
-    /// The random draw u of the row.
+    /// The random draw u of the row, between 0 and 1.
     pub draw: f64,
 }
 
-/// A nonconformity score of class probabilities. None falls as the rank of the label grows.
+/// A nonconformity score of class probabilities. No score falls as the rank of the label grows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RankedScore {
     /// LAC (Sadinle, Lei and Wasserman, 2019): `1 - p_y` for a label y with probability `p_y`. Sets are the smallest on
     /// average if the probabilities are right. A set is empty if every label is unlikely.
     Lac,
-    /// APS (Romano, Sesia and Candès, 2020): `C_r - u·p_r` for the label of rank r with probability `p_r`, where `C_r` is
-    /// the total probability of the labels up to rank r and u a random number between 0 and 1. With u = 0 sets are larger
+    /// APS (Romano, Sesia and Candès, 2020): `C_r - u·p_r` for the label of rank r with probability `p_r`. `C_r` is the
+    /// total probability of the labels up to rank r, and u a random number between 0 and 1. With u = 0 sets are larger
     /// than necessary.
     Aps,
     /// RAPS (Angelopoulos, Bates, Malik and Jordan, 2021): APS plus `penalty·max(0, r - free_ranks)` for the label of
@@ -72,8 +72,8 @@ pub enum RankedScore {
         /// The number of first ranks without a penalty.
         free_ranks: usize,
     },
-    /// SAPS (Huang, Xi, Zhang, Wei and others, 2024): `u·p_max` at rank 1 and `p_max + (r - 2 + u)·weight` at rank r
-    /// after it, with the largest probability `p_max` of the row and a random number u between 0 and 1.
+    /// SAPS (Huang, Xi, Zhang, Wei and others, 2024): `u·p_max` at rank 1 and `p_max + (r - 2 + u)·weight` at a later
+    /// rank r. `p_max` is the largest probability of the row, and u a random number between 0 and 1.
     Saps {
         /// The penalty for every rank after the first.
         weight: f64,
@@ -99,12 +99,12 @@ impl RankedScore {
     }
 }
 
-/// The source of the random draws u, which randomise scores.
+/// The source of the random draws u, one per row of probabilities, which randomise scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Draws {
     /// u = 0 in every row, which makes scores deterministic.
     Zero,
-    /// One draw from U(0,1) per row, which depends on the seed, the tag of the data set and the row alone.
+    /// One uniform draw between 0 and 1 per row, which depends on the seed, the tag of the data set and the row alone.
     Seeded {
         /// The seed.
         seed: u64,
@@ -157,7 +157,8 @@ pub fn ranked_label(row: &[f32], label: u32, draw: f64) -> RankedLabel {
     RankedLabel { rank, probability: exact(own), largest: exact(largest), mass, draw }
 }
 
-/// Ranks the given label of every row.
+/// Ranks the label `labels[row]` in every row of probabilities. A label without a column is an error, and so are more
+/// or fewer labels than rows.
 pub fn ranked_labels(
     probabilities: &Matrix,
     labels: &[u32],
@@ -182,7 +183,7 @@ pub fn ranked_labels(
     Ok(context.run(|| (0..labels.len()).into_par_iter().with_min_len(TILE).map(ranked).collect()))
 }
 
-/// Returns the scores of ranked labels.
+/// Returns the score of every one of `ranked_labels`.
 pub fn scores(score: RankedScore, ranked_labels: &[RankedLabel]) -> Vec<f64> {
     ranked_labels.iter().map(|label| score.score(label)).collect()
 }
@@ -204,7 +205,8 @@ pub fn ranking(row: &[f32], draw: f64) -> impl Iterator<Item = (u32, RankedLabel
     })
 }
 
-/// Returns one list of sets per entry of `cuts`, a score with its threshold. Each row is sorted once.
+/// Returns one list of sets per entry of `cuts`, which is a score with its threshold. A label is in the set of a row if
+/// its score is at most the threshold. Each row is sorted once.
 pub fn sets(probabilities: &Matrix, cuts: &[(RankedScore, f64)], draws: Draws, context: &Context<'_>) -> Vec<Sets> {
     sets_with(probabilities, cuts.len(), draws, |_, which| cuts[which], context)
 }

@@ -10,7 +10,8 @@ use crate::numeric::matrix::Ragged;
 use crate::scores::threshold::order_index;
 use serde::{Deserialize, Serialize};
 
-/// The counts of one label.
+/// The counts of one label of a query. A count is 1 + the number of calibration points that conform no better than the
+/// query with the label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
     /// The count if one score decides.
@@ -40,7 +41,7 @@ impl Counts {
     }
 }
 
-/// The counts of every label of every query.
+/// The counts of every label of every query, from which p-values and sets follow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LabelCounts {
     /// The number of calibration points, n.
@@ -53,7 +54,7 @@ pub struct LabelCounts {
     rest: Vec<Counts>,
 }
 
-/// The smallest counts with which a label is in a set.
+/// The smallest [`Counts`] with which a label is in a set at one error level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// The smallest count if one score decides.
@@ -81,7 +82,8 @@ impl Cut {
     }
 }
 
-/// Returns the smallest count whose p-value exceeds `alpha`, for the given number of calibration points.
+/// Returns the smallest count whose p-value exceeds the error level `alpha`, for the given number of calibration
+/// points.
 pub fn least_count(alpha: f64, points: usize) -> u32 {
     (points + 2).saturating_sub(order_index(alpha, points)) as u32
 }

@@ -84,8 +84,8 @@ impl Blocks {
         self.left_out
     }
 
-    /// Returns the next rows without labels, divided into valid points of this shape and invalid rows; `None` at the
-    /// end.
+    /// Returns the next block of rows without their labels, divided into valid points of this `shape` and invalid rows;
+    /// `None` at the end.
     ///
     /// Rows of a Parquet file are checked here for every problem. Files of other formats are checked when they are
     /// opened; a number that is not finite is an error then.
@@ -98,8 +98,8 @@ impl Blocks {
         }
     }
 
-    /// Returns the next rows, or `None` at the end. For a Parquet file these may be a few hundred more than `rows`, for
-    /// any other file they are all rows.
+    /// Returns the next block of rows, or `None` at the end. A block of a Parquet file has at least `rows` rows and a
+    /// few hundred more at most; any other file is one block.
     #[cfg_attr(not(feature = "parquet"), allow(unused_variables))] // every other format is one block
     pub fn next(&mut self, rows: usize) -> Result<Option<Table>> {
         loop {

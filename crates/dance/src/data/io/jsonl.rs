@@ -21,11 +21,11 @@ use crate::data::{Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 
-/// The number of bytes of a line allowed per number.
+/// The number of bytes that a line may have per number of its embedding.
 const LONGEST_NUMBER: usize = 64;
-/// The number of bytes of a line allowed for everything but the numbers.
+/// The number of bytes that a line may have for everything but the numbers of its embedding.
 const LONGEST_REST: usize = 1 << 20;
-/// The largest number of dimensions.
+/// The largest number of dimensions of a point.
 const MOST: usize = 1 << 18;
 
 /// The keys of embedding, label and id in a line.
@@ -129,7 +129,7 @@ pub(super) fn read(path: &Path, file: File, options: &ReadOptions) -> Result<Tab
     points.into_table(path, options)
 }
 
-/// The points of a file, field by field.
+/// The points of a file, as one list per field of a line.
 #[derive(Default)]
 struct PointLists {
     numbers: Vec<f32>,

@@ -123,8 +123,8 @@ impl ReadOptions {
     }
 }
 
-/// Reads and checks a file of embeddings or a pipe; `-` is stdin. Leaves out rows as [`ReadOptions::unlabelled`] sets,
-/// and returns their number too.
+/// Reads and checks a file of embeddings or a pipe; `-` is stdin. Returns the table without the rows that
+/// [`ReadOptions::unlabelled`] leaves out, and the number of rows left out.
 pub fn read_labelled(path: impl AsRef<Path>, options: &ReadOptions) -> Result<(Table, usize)> {
     let table = read(path, options)?;
     match &options.unlabelled {
@@ -135,7 +135,7 @@ pub fn read_labelled(path: impl AsRef<Path>, options: &ReadOptions) -> Result<(T
 
 /// Draws a uniform sample of `size` rows, or all rows without a `size`, from files that need not fit into memory.
 /// Returns the sample in the order of the rows, the number of rows drawn from, and the number of rows left out by
-/// [`ReadOptions::unlabelled`]. Rows are counted through all files; `origin` names them together in messages.
+/// [`ReadOptions::unlabelled`]. Row numbers run through all files. `origin` names the files together in messages.
 pub fn read_sample(
     origin: &Path,
     files: &[PathBuf],
@@ -224,7 +224,7 @@ fn read_parquet(path: &Path, _: std::fs::File, _: &ReadOptions) -> Result<Table>
     ))
 }
 
-/// An array, tensor or column of a file, named in errors.
+/// The path of a file and the name of one of its arrays, tensors or columns, for errors.
 #[derive(Clone, Copy)]
 struct FilePart<'a> {
     path: &'a Path,
