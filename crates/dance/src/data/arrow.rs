@@ -30,7 +30,7 @@ pub fn points(column: ArrayRef, shape: PointShape) -> Result<(Vec<f32>, Vec<(usi
     Ok((values, refused.into_iter().map(|(row, problem)| (row, problem.to_string())).collect()))
 }
 
-/// Reads a column of embeddings as [`points`] does.
+/// Reads a column of embeddings as [`points`] does, and keeps the indices of the valid rows and the kinds of problems.
 pub(crate) fn checked_points(column: ArrayRef, shape: PointShape) -> Result<Points, String> {
     let kind = column.data_type().clone();
     let nulls = column.nulls().cloned();

@@ -15,13 +15,13 @@ use crate::numeric::matrix::{Matrix, check_finite};
 pub struct Table {
     /// The file's name, for messages.
     pub(super) origin: String,
-    /// One row per point; every number finite, at least one row and one column.
+    /// The embeddings: one row per point, every number finite, at least one row and one column.
     pub(super) embeddings: Matrix,
-    /// One label per row.
+    /// The label of every point, if the file has labels.
     pub labels: Option<RawLabels>,
     /// The class names. Integer labels are indices of this list.
     pub class_names: Option<Vec<String>>,
-    /// One id per row, shown to people in place of the row number.
+    /// The id of every point, shown to people in place of the row number.
     pub ids: Option<Vec<String>>,
     /// The type of the ids.
     pub id_kind: Kind,
@@ -156,7 +156,7 @@ impl Table {
 }
 
 impl Table {
-    /// Returns the given rows.
+    /// Returns the table of the rows at the indices `rows`, in this order.
     pub(super) fn select(&self, rows: &[usize]) -> Self {
         let of_rows = |values: &Vec<u32>| rows.iter().map(|&row| values[row]).collect();
         let mut details = self.details.clone();
@@ -178,8 +178,8 @@ impl Table {
         }
     }
 
-    /// Replaces rows by rows of another table, or appends them. `places` holds pairs of a row of this table, or one
-    /// beyond its end, and a row of the other.
+    /// Replaces rows by rows of the table `other`, or appends them. `places` holds pairs: the index of a row of this
+    /// table, or an index beyond its end, and the index of a row of `other`.
     pub(super) fn replace(&mut self, places: &[(usize, usize)], other: &Self) -> Result<()> {
         self.check_like(other)?;
         let mut places = places.to_vec();
@@ -249,8 +249,8 @@ impl Table {
     }
 }
 
-/// Returns the class names, and the labels as their indices. The classes are the table's class names in order or,
-/// without them, the labels that occur, sorted (numbers by value).
+/// Returns the class names, and the labels as indices of these names. The classes are the table's class names in their
+/// order. Without class names, they are the labels that occur, sorted (numbers by value).
 fn encode(table: &Table, labels: &[String], kind: Kind) -> Result<(Vec<String>, Vec<u32>)> {
     let classes = table.class_names.clone().unwrap_or_else(|| {
         let mut occurring: Vec<String> = labels.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();

@@ -150,7 +150,7 @@ impl Prototypes {
 }
 
 /// Returns the mean of every class, computed with `prior` further points at the mean of all fit points, and the number
-/// of points in it.
+/// of points in each mean.
 fn shrunk_means(training: &TrainingSet<'_>, prior: f64) -> (Matrix<f64>, Vec<f64>) {
     let (points, classes) = (training.points.get(Space::White), training.classes);
     let mut means = Matrix::<f64>::zeros(classes, points.cols());
@@ -291,7 +291,7 @@ pub(super) struct Nearest {
     bag: Matrix<f64>,
     /// The table `bag` in f32, transposed: one row per label.
     by_label: Matrix,
-    /// The least log posterior of every calibration point.
+    /// The least log posterior of every calibration point, over all classes.
     least: Vec<f64>,
 }
 
@@ -328,7 +328,7 @@ impl Nearest {
         opened
     }
 
-    /// Computes the log posterior of every class from squared distances to all points.
+    /// Computes the log posterior of every class from a point's squared distances to all training points.
     fn of_classes(&self, squared: &[f64], log_posterior: &mut [f64]) {
         log_posterior.fill(self.range[1]);
         for (&squared, &label) in squared.iter().zip(&self.labels) {

@@ -23,7 +23,7 @@ use crate::posterior::weights::{self, ConditionalLogit, StackWeights};
 use crate::posterior::whitening::{Whitening, packed_columns, shrinkage};
 use crate::scores::by_class::Clusters;
 
-/// The largest number of points per half.
+/// The largest number of fit points in each of the two halves for cross-fitting.
 const HALF: usize = 2000;
 /// The largest number of points on which kernels are compared.
 const KERNEL_SAMPLE: usize = 600;
@@ -31,7 +31,7 @@ const KERNEL_SAMPLE: usize = 600;
 const BANDWIDTHS: [f64; 3] = [1.0, 2.0, 4.0];
 /// Kernel shapes that are compared: 0.5 is the Gaussian kernel, 1 the Laplace kernel.
 const SHAPES: [f64; 2] = [0.5, 1.0];
-/// Ridges of the kernel on raw points that are compared.
+/// Values that are compared for the ridge of the kernel on raw points.
 const RIDGES: [f64; 4] = [1e-3, 1e-2, 1e-1, 1.0];
 /// The softness of the [link function](crate::posterior::link) of all kernel ridge regressions.
 const SOFTNESS: f64 = 0.05;
@@ -42,7 +42,7 @@ const FLOOR: f64 = 1e-6;
 /// The tag of the random stream that draws halves and samples.
 const HALF_STREAM: u64 = 0x4a1f;
 
-/// The inputs of [`learn`].
+/// The inputs of [`learn`], which chooses the settings of a stack.
 #[derive(Clone, Copy)]
 pub(crate) struct LearnInputs<'a> {
     pub(crate) device: &'a dyn Device,

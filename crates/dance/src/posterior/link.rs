@@ -18,7 +18,8 @@ const CURVATURE: f64 = 0.1675;
 /// Below this t, `h(t) = ln ln(1 + exp t)` equals t up to a few units in the last place.
 const STRAIGHT: f64 = -30.0;
 
-/// The link function g; see the [module](self).
+/// The link function `g(f) = ln ln(1 + exp(f/s))`, which maps an output f of kernel ridge regression to a log
+/// posterior; see the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Link {
     /// The softness s, above 0.

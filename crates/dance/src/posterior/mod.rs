@@ -86,8 +86,8 @@ pub(crate) struct Stack {
 pub(crate) struct CalibrationSummary {
     /// The score of every calibration point's own label, in ascending order.
     pub(crate) scores: Vec<f64>,
-    /// The inverse temperature of the reported probabilities, fitted by maximum likelihood. Prediction sets do not
-    /// depend on it.
+    /// The inverse temperature of the reported probabilities, by which log posteriors are multiplied. It is fitted by
+    /// maximum likelihood. Prediction sets do not depend on it.
     pub(crate) sharpness: f64,
 }
 
@@ -253,7 +253,7 @@ impl Stack {
         Ok((counts, probabilities))
     }
 
-    /// Returns a query's score of every label, and the probability of every label.
+    /// Returns the scores of a query for every label, and the probability of every label.
     fn posterior(&self, predictions: &[(f64, Box<dyn Predictions + '_>)], query: usize) -> (Query, Vec<f32>) {
         let mut row = vec![0.0; self.classes];
         for (weight, expert) in predictions {

@@ -18,7 +18,7 @@ pub(super) const MOST_OFFSET: f64 = 30.0;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "expert", rename_all = "lowercase")]
 pub(crate) enum ExpertSettings {
-    /// Squared distances to class means in the whitened space.
+    /// An expert whose log posterior of a class is the negative squared distance to its mean in the whitened space.
     Prototypes {
         /// The weight in the stack.
         weight: f64,
@@ -27,7 +27,7 @@ pub(crate) enum ExpertSettings {
         /// The prior weight κ: every class mean is computed with κ further points at the mean of all fit points.
         prior: f64,
     },
-    /// Kernel ridge regression.
+    /// An expert by kernel ridge regression on one-hot labels.
     Ridge {
         /// The weight in the stack.
         weight: f64,
@@ -43,7 +43,7 @@ pub(crate) enum ExpertSettings {
         /// linearly.
         softness: f64,
     },
-    /// The distance to the nearest point of every class in the learned metric.
+    /// An expert by the distance to the nearest point of every class in the learned metric.
     Nearest {
         /// The weight in the stack.
         weight: f64,

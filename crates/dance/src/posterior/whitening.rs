@@ -31,7 +31,7 @@ const VALIDATION_POINTS: usize = 2000;
 const CROSS_FITTED_SHRINKAGES: [f64; 6] = [0.1, 0.3, 0.5, 0.7, 0.85, 0.95];
 /// Prior weights κ of the prototypes. Every shrinkage is tried with both, and the smaller log loss counts.
 const PRIORS: [f64; 2] = [1.0, 4.0];
-/// The largest number of points per half.
+/// The largest number of fit points in each of the two halves for cross-fitting.
 const HALF_POINTS: usize = 600;
 /// The largest number d of dimensions for which a covariance is computed. For more, its d² numbers would not fit into
 /// memory.

@@ -156,7 +156,7 @@ impl LabelCounts {
         (self.labels.row(query), &self.counts[self.labels.range(query)], self.rest[query])
     }
 
-    /// Returns the counts of one label of a query.
+    /// Returns the counts of one label of a query, whether it is listed or not.
     pub fn get(&self, query: usize, label: u32) -> Counts {
         let (labels, counts, rest) = self.row(query);
         labels.binary_search(&label).map_or(rest, |place| counts[place])
@@ -179,7 +179,7 @@ impl LabelCounts {
     }
 }
 
-/// The treatment of empty sets.
+/// The treatment of a query whose set is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EmptySets {
@@ -253,7 +253,7 @@ impl Sets {
         self.labels.append(other.labels);
     }
 
-    /// Returns the sets with `best[query]` in every set that was empty.
+    /// Returns the sets, with the label `best[query]` in every set that was empty.
     #[must_use]
     pub fn fill_empty(&self, best: &[u32]) -> Self {
         let filled = |(set, best)| if <[u32]>::is_empty(set) { std::slice::from_ref(best) } else { set };

@@ -31,7 +31,8 @@ pub struct SplitConformal {
 }
 
 impl SplitConformal {
-    /// Ranks the true labels. With a seed, every row has a random draw u, which randomises scores; without one, u = 0.
+    /// Ranks the true labels of the calibration points by their rows of `probabilities`. With a seed, every row has a
+    /// random draw u between 0 and 1, which randomises scores; without one, u = 0.
     pub fn new(probabilities: &Matrix, labels: &[u32], seed: Option<u64>, context: &Context<'_>) -> Result<Self> {
         let ranked_labels = ranked::ranked_labels(probabilities, labels, Draws::calibration(seed), context)?;
         Ok(Self { ranked_labels, seed })
@@ -47,7 +48,8 @@ impl SplitConformal {
         CalibrationScores::new(ranked::scores(score, &self.ranked_labels))?.threshold(alpha)
     }
 
-    /// Returns the sets of queries under several scores and thresholds at once.
+    /// Returns one list of sets per entry of `cuts`, which is a score with its threshold; `probabilities` has one row
+    /// per query.
     pub fn sets(&self, probabilities: &Matrix, cuts: &[(RankedScore, f64)], context: &Context<'_>) -> Vec<Sets> {
         ranked::sets(probabilities, cuts, self.query_draws(), context)
     }
