@@ -1,7 +1,7 @@
 //! Answers as flat arrays, which become columns of Arrow without a copy of each value.
 
 use dance::conformal::Decision;
-use dance::model::{Include, ReferencePoint};
+use dance::model::ReferencePoint;
 use dance::scores::{Counts, LabelCounts};
 use dance::{Dance, Prediction, Scored};
 use numpy::PyArray1;
@@ -9,6 +9,14 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::errors::Mapped;
+
+/// The lists that an answer holds beside the set.
+#[derive(Clone, Copy)]
+pub(crate) struct Include {
+    pub(crate) probabilities: bool,
+    pub(crate) p_values: bool,
+    pub(crate) neighbors: bool,
+}
 
 /// The sets of all points at one error level, with the lists that were requested. The labels of a point lie between two
 /// offsets, the best conforming first, as in the JSON of the program.

@@ -1,8 +1,6 @@
 //! Split conformal prediction on the class probabilities of any classifier.
 
-use dance::scores::CalibrationScores;
-use dance::scores::ranked::{self, RankedRow};
-use dance::scores::{Aps, Lac, RankedScore, Raps, Saps, SplitConformal};
+use dance::scores::{CalibrationScores, RankedScore, SplitConformal, ranked};
 use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -15,7 +13,7 @@ use crate::job::workers;
 #[pyclass(frozen, module = "dance_conformal._native")]
 pub(crate) struct Split {
     conformal: SplitConformal,
-    score: Box<dyn RankedScore + Send>,
+    score: RankedScore,
     calibration: CalibrationScores,
 }
 
@@ -30,17 +28,17 @@ impl Split {
         options: Vec<f64>,
         seed: Option<u64>,
     ) -> PyResult<Self> {
-        let score: Box<dyn RankedScore + Send> = match (score, &options[..]) {
-            ("lac", []) => Box::new(Lac),
-            ("aps", []) => Box::new(Aps),
-            ("raps", &[penalty, free_ranks]) => Box::new(Raps { penalty, free_ranks: free_ranks as usize }),
-            ("saps", &[weight]) => Box::new(Saps { weight }),
+        let score = match (score, &options[..]) {
+            ("lac", []) => RankedScore::Lac,
+            ("aps", []) => RankedScore::Aps,
+            ("raps", &[penalty, free_ranks]) => RankedScore::Raps { penalty, free_ranks: free_ranks as usize },
+            ("saps", &[weight]) => RankedScore::Saps { weight },
             _ => return Err(PyValueError::new_err(format!("no score `{score}` with {options:?}"))),
         };
         let (matrix, labels) = (arrays::matrix(&probabilities)?, labels.as_array().to_vec());
         let workers = workers(0)?;
         let conformal = py.detach(|| SplitConformal::new(&matrix, &labels, seed, &workers)).mapped()?;
-        let own = ranked::scores(&*score, conformal.ranked_labels());
+        let own = ranked::scores(score, conformal.ranked_labels());
         let calibration = CalibrationScores::new(own).mapped()?;
         Ok(Self { conformal, score, calibration })
     }
@@ -62,8 +60,7 @@ impl Split {
         let (rows, cols) = (matrix.rows(), matrix.cols());
         let workers = workers(0)?;
         let masks = py.detach(|| {
-            let score: &dyn RankedScore = &*self.score;
-            let cuts: Vec<_> = thresholds.iter().map(|&threshold| (score, threshold)).collect();
+            let cuts: Vec<_> = thresholds.iter().map(|&threshold| (self.score, threshold)).collect();
             let sets = self.conformal.sets(&matrix, &cuts, &workers);
             sets.iter().map(|sets| arrays::mask(sets, cols)).collect::<Vec<_>>()
         });
@@ -79,11 +76,10 @@ impl Split {
         let matrix = arrays::matrix(&probabilities)?;
         let (rows, cols) = (matrix.rows(), matrix.cols());
         let values = py.detach(|| {
-            let (draws, mut ranked) = (self.conformal.query_draws(), RankedRow::default());
+            let draws = self.conformal.query_draws();
             let mut values = vec![0.0; rows * cols];
             for row in 0..rows {
-                ranked.sort(matrix.row(row));
-                for (label, place) in ranked.walk(draws.of(row)) {
+                for (label, place) in ranked::ranking(matrix.row(row), draws.of(row)) {
                     values[row * cols + label as usize] = self.calibration.p_value(self.score.score(&place));
                 }
             }

@@ -2,13 +2,12 @@
 
 use dance::Prediction;
 use dance::conformal::Shares;
-use dance::model::Include;
 use dance::scores::Counts;
 use numpy::{PyArray1, PyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::answers::{self, Answers};
+use crate::answers::{self, Answers, Include};
 use crate::arrays;
 use crate::errors::Mapped;
 use crate::model::{Model, to_json};

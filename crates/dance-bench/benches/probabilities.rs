@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use dance::numeric::random::Random;
-use dance::scores::{Aps, Lac, RankedScore, Raps, Saps, SplitConformal};
+use dance::scores::{RankedScore, SplitConformal};
 use dance::{Context, Matrix};
 
 const ROWS: usize = 5000;
@@ -39,14 +39,14 @@ fn main() -> dance::Result<()> {
     let context = Context::new(threads)?;
     let (calibration, labels) = rows(1);
     let (test, _) = rows(2);
-    let scores: [&dyn RankedScore; 4] = [&Lac, &Aps, &Raps::default(), &Saps::default()];
+    let scores = [RankedScore::Lac, RankedScore::Aps, RankedScore::RAPS, RankedScore::SAPS];
     let mut best = f64::INFINITY;
     let mut sizes = Vec::new();
     for _ in 0..5 {
         let begin = Instant::now();
         let split = SplitConformal::new(&calibration, &labels, Some(0), &context)?;
         let cut = |score| Ok((score, split.threshold(score, ALPHA)?.value));
-        let cuts: Vec<(&dyn RankedScore, f64)> = scores.into_iter().map(cut).collect::<dance::Result<_>>()?;
+        let cuts: Vec<(RankedScore, f64)> = scores.into_iter().map(cut).collect::<dance::Result<_>>()?;
         let sets = split.sets(&test, &cuts, &context);
         best = best.min(begin.elapsed().as_secs_f64());
         sizes = sets.iter().map(|sets| sets.labels().len() as f64 / ROWS as f64).collect();

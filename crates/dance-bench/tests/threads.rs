@@ -6,7 +6,7 @@
 use dance::device::Cpu;
 use dance::neighbors::Index;
 use dance::numeric::random::Random;
-use dance::scores::{Aps, RankedScore, SplitConformal};
+use dance::scores::{RankedScore, SplitConformal};
 use dance::{Context, Matrix};
 use dance_bench::baselines::{conf_ot, confine::Confine, fca::Fca, ncp::Ncp};
 
@@ -22,7 +22,7 @@ fn all_work_runs_on_the_threads_of_the_context() {
     let biases = conf_ot::biases(&logits, labels, &context);
     let probabilities = conf_ot::probabilities(&logits, &biases, &context).unwrap();
     let split = SplitConformal::new(&probabilities, labels, Some(1), &context).unwrap();
-    split.sets(&probabilities, &[(&Aps as &dyn RankedScore, 0.9)], &context);
+    split.sets(&probabilities, &[(RankedScore::Aps, 0.9)], &context);
     let ncp = Ncp::new(points, labels, &probabilities, among.clone(), 1, &context).unwrap();
     let setting = ncp.tune(&Cpu, 0.1, &context).unwrap();
     ncp.sets(&among, &probabilities, setting, 0.1, &context).unwrap();

@@ -2,11 +2,12 @@
 
 use clap::ValueEnum;
 use dance::conformal::Decision;
-use dance::data::{Frame, Kind};
-use dance::model;
+use dance::data::Kind;
 use dance::scores::EmptySets;
 use dance::stream::flagged_beyond_chance;
 use dance::{Context, Dance, Matrix, PredictOptions, Scored, Table};
+use dance_page::answers;
+use dance_page::frame::Frame;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::evaluation::level_warnings;
@@ -29,9 +30,9 @@ pub(crate) enum Include {
 /// An id as JSON text, so that no digit of a number is lost.
 pub(crate) type Id = Box<RawValue>;
 /// The answer for one row at one level.
-pub(crate) type Answer<'a> = model::Answer<'a, Id>;
+pub(crate) type Answer<'a> = answers::Answer<'a, Id>;
 /// The reason why a row is not a valid point.
-pub(crate) type Refusal = model::Refusal<Id>;
+pub(crate) type Refusal = answers::Refusal<Id>;
 
 /// A model with the options for its answers.
 pub(crate) struct Answers<'a> {
@@ -39,7 +40,7 @@ pub(crate) struct Answers<'a> {
     pub(crate) context: &'a Context<'a>,
     /// One decision per level.
     decisions: Vec<Decision>,
-    include: model::Include,
+    include: answers::Include,
     options: PredictOptions,
     /// The level of false alarms at which rows are flagged as novel; `None` where no flag is wanted.
     novelty: Option<f64>,
@@ -54,7 +55,7 @@ impl<'a> Answers<'a> {
         context: &'a Context<'a>,
     ) -> dance::Result<Self> {
         let wants = |list| include.contains(&list);
-        let include = model::Include {
+        let include = answers::Include {
             probabilities: wants(Include::Probabilities),
             p_values: wants(Include::PValues),
             neighbors: wants(Include::Neighbors),
@@ -104,7 +105,7 @@ impl<'a> Answers<'a> {
     }
 
     fn of_level(&self, scored: &Scored, decision: &Decision, first: usize, ids: &[Option<Id>]) -> Vec<Answer<'a>> {
-        let mut answers: Vec<Answer<'a>> = self.model.answers(scored, decision, self.include);
+        let mut answers: Vec<Answer<'a>> = answers::answers(self.model, scored, decision, self.include);
         for (row, answer) in answers.iter_mut().enumerate() {
             answer.row = first + row;
             answer.id = ids.get(row).cloned().flatten();
@@ -151,7 +152,7 @@ impl<'a> Answers<'a> {
 
     /// Returns answers as columns, with a column `error` where a list of refusals is given.
     pub(crate) fn frame(&self, answers: &[Answer<'_>], refused: Option<&[Refusal]>) -> Frame {
-        self.model.frame(answers, refused, self.include, self.novelty.is_some())
+        answers::columns(self.model, answers, refused, self.include, self.novelty.is_some())
     }
 
     /// Returns the warnings about all levels.

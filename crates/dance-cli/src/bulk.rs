@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use dance::Error;
-use dance::data::io::{Blocks, ReadOptions, RefusedRow, Rows};
-use dance::data::{EncoderIdentity, Frame, Table};
+use dance::data::io::{Block, Blocks, ReadOptions};
+use dance::data::{EncoderIdentity, Table};
+use dance_page::frame::Frame;
 use serde_json::Value;
 
 use crate::answers::{self, Answers, Refusal, Summary};
@@ -153,18 +154,16 @@ impl<'a> Bulk<'_, 'a> {
     }
 
     /// Answers the valid rows of a block and refuses the others.
-    fn report(&self, rows: Rows) -> anyhow::Result<Replies<'a>> {
-        let refusal = |refused: RefusedRow| Refusal {
-            row: refused.row,
-            line: None,
-            error: refused.problem.to_string(),
-            id: refused.id.and_then(|id| answers::id_as_json(&id, rows.id_kind)),
-        };
-        let mut replies = Replies { refused: rows.refused.into_iter().map(refusal).collect(), ..Replies::default() };
-        if let Some(table) = &rows.table {
+    fn report(&self, block: Block) -> anyhow::Result<Replies<'a>> {
+        let id = |place: usize| answers::id_as_json(&block.refused_ids.as_ref()?[place], block.id_kind);
+        let refusal =
+            |(place, (row, error)): (usize, (usize, String))| Refusal { row, line: None, error, id: id(place) };
+        let refused = block.refused.into_iter().enumerate().map(refusal).collect();
+        let mut replies = Replies { refused, ..Replies::default() };
+        if let Some(table) = &block.table {
             self.check_encoder(table)?;
             let ids = answers::ids_of(table);
-            let (answers, overflowing) = self.answers.of_each(table.embeddings(), &rows.rows, &ids)?;
+            let (answers, overflowing) = self.answers.of_each(table.embeddings(), &block.rows, &ids)?;
             replies.answers = answers;
             replies.refused.extend(overflowing);
             replies.refused.sort_by_key(|refusal| refusal.row);

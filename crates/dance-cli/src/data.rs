@@ -1,20 +1,18 @@
 //! Options and functions to read files of embeddings.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
-use dance::data::io::{self, Blocks, Format, JsonKeys, ReadOptions};
-use dance::data::{Classes, EncoderIdentity, Kind, Sample};
+use dance::data::io::{self, Format, ReadOptions};
+use dance::data::{EncoderIdentity, Kind, class_ids};
 use dance::{Dance, Dataset, Error, Table};
 use dance_page::text::pluralize;
 
 use crate::inputs;
 use crate::parse;
 use crate::progress::Progress;
-
-/// Rows read at once from a file that need not fit into memory.
-const BLOCK: usize = 4096;
 
 /// The message for options that several files cannot have.
 pub(crate) const SINGLE_FILE_OPTIONS: &str =
@@ -76,11 +74,6 @@ impl Columns {
         self.format.map_or_else(|| Format::known(path), Ok)
     }
 
-    /// Returns the keys of JSON lines.
-    pub(crate) fn keys(&self) -> JsonKeys {
-        JsonKeys::from(&self.options())
-    }
-
     /// Refuses files that do not exist or have an unknown format, before any work begins.
     pub(crate) fn check(&self, path: &Path) -> anyhow::Result<()> {
         if inputs::several(&[path.to_owned()])?.is_none() {
@@ -99,8 +92,8 @@ impl Columns {
     /// Returns the group of every point of `data`, which was read from `path`, by the column `name`.
     pub(crate) fn groups(&self, path: &Path, name: &str, data: &Dataset) -> anyhow::Result<Vec<u32>> {
         let words = self.words(path, name, "Name an existing column with --groups", data)?;
-        let mut groups = Classes::new(&[]);
-        Ok(words.iter().map(|word| groups.id_or_next(word)).collect())
+        let mut groups = HashMap::new();
+        Ok(words.iter().map(|word| id_or_next(&mut groups, word)).collect())
     }
 
     /// Returns the cell in the column `name` of every point of `data`, which was read from `path`. The error for a
@@ -188,16 +181,7 @@ impl Columns {
             None if sample.is_none() => return self.table(path, progress),
             None => vec![path.to_owned()],
         };
-        let (mut drawn, mut out) = (Sample::new(sample.unwrap_or(usize::MAX), seed), 0);
-        for file in &files {
-            let mut blocks = Blocks::open(file, &self.options())?;
-            while let Some(table) = blocks.next(BLOCK)? {
-                drawn.take(&table)?;
-            }
-            out += blocks.left_out();
-        }
-        let seen = drawn.seen();
-        let table = drawn.finish().with_context(|| path.display().to_string())?;
+        let (table, seen, out) = io::read_sample(path, &files, &self.options(), sample, seed)?;
         if out > 0 {
             let all = out as u64 + seen;
             progress.warn(&format!("{}: {out} of {all} rows have no label and are left out", path.display()));
@@ -227,6 +211,12 @@ impl Columns {
     ) -> anyhow::Result<Dataset> {
         Ok(in_order_of_names(self.gathered(path, sample, seed, progress)?.into_dataset_for(known)?))
     }
+}
+
+/// Returns the id of a name; an unknown name is added with the next id.
+fn id_or_next<'a>(ids: &mut HashMap<&'a str, u32>, name: &'a str) -> u32 {
+    let next = ids.len() as u32;
+    *ids.entry(name).or_insert(next)
 }
 
 /// Refuses a file that does not exist, before another file is processed for minutes. `-` is stdin.
@@ -300,8 +290,8 @@ impl Truth {
 
     fn of_names(model: &Dance, names: &[String], kind: Kind, place: impl Fn(usize) -> String) -> Self {
         let known = model.classes().len();
-        let mut classes = Classes::new(model.classes());
-        let labels: Vec<u32> = names.iter().map(|name| classes.id_or_next(name)).collect();
+        let mut classes = class_ids(model.classes());
+        let labels: Vec<u32> = names.iter().map(|name| id_or_next(&mut classes, name)).collect();
         let unknown = labels.iter().filter(|&&label| label as usize >= known).count();
         let warning = labels.iter().position(|&label| label as usize >= known).map(|row| {
             let kinds = if kind == model.label_kind() {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dance::data::PointShape;
-use dance::data::io::{JsonKeys, ReadOptions};
+use dance::data::io::ReadOptions;
 
 use crate::config_file;
 use crate::json_lines::{Next, Points};
@@ -12,8 +12,7 @@ use crate::json_lines::{Next, Points};
 /// a label or a refusal, in the order of the lines.
 pub fn json_lines(bytes: &[u8], dimensions: usize) {
     let shape = PointShape { dimensions, directed: true };
-    let mut points =
-        Points::new(bytes, "fuzz".into(), JsonKeys::from(&ReadOptions::default()), shape).with_late_labels();
+    let mut points = Points::new(bytes, "fuzz".into(), ReadOptions::default(), shape).with_late_labels();
     let (mut rows, mut last) = (0, 0);
     let mut check_place = |row: usize, line: usize| {
         assert!(row == rows && line > last, "row {row}, line {line} after {rows} rows, line {last}");

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use anyhow::Context;
 use dance::Matrix;
 use dance::data::PointShape;
-use dance::data::io::{JsonKeys, JsonPoint};
+use dance::data::io::{JsonPoint, ReadOptions};
 
 use crate::answers::{Id, Refusal};
 
@@ -56,7 +56,7 @@ pub(crate) struct LateLabel {
 pub(crate) struct Points<R> {
     reader: BufReader<R>,
     origin: String,
-    keys: JsonKeys,
+    options: ReadOptions,
     shape: PointShape,
     line: usize,
     rows: usize,
@@ -67,11 +67,11 @@ pub(crate) struct Points<R> {
 }
 
 impl<R: Read> Points<R> {
-    pub(crate) fn new(reader: R, origin: String, keys: JsonKeys, shape: PointShape) -> Self {
+    pub(crate) fn new(reader: R, origin: String, options: ReadOptions, shape: PointShape) -> Self {
         Self {
             reader: BufReader::with_capacity(BUFFER, reader),
             origin,
-            keys,
+            options,
             shape,
             line: 0,
             rows: 0,
@@ -157,14 +157,14 @@ impl<R: Read> Points<R> {
     /// Parses a line with an embedding of the right length and finite numbers; otherwise returns the problem and the
     /// id.
     fn parse(&self, text: &[u8]) -> Result<JsonPoint, (String, Option<Id>)> {
-        let point = JsonPoint::parse(text, &self.keys, self.shape.dimensions);
+        let point = JsonPoint::parse(text, &self.options, self.shape.dimensions);
         let point = point.map_err(|problem| (problem, None))?;
         if point.length == 0 && self.late_labels && point.label().is_some() {
             return Ok(point);
         }
         match self.shape.problem(&point.embedding, point.length) {
             None => Ok(point),
-            Some(problem) => Err((problem.to_string(), point.id)),
+            Some(problem) => Err((problem, point.id)),
         }
     }
 }
@@ -174,8 +174,12 @@ mod tests {
     use super::*;
 
     fn points(text: &str) -> Points<&[u8]> {
-        let keys = JsonKeys::from(&dance::data::io::ReadOptions::default());
-        Points::new(text.as_bytes(), "test".into(), keys, PointShape { dimensions: 2, directed: true })
+        Points::new(
+            text.as_bytes(),
+            "test".into(),
+            ReadOptions::default(),
+            PointShape { dimensions: 2, directed: true },
+        )
     }
 
     fn group(points: &mut Points<&[u8]>) -> Group {

@@ -9,8 +9,9 @@ use arrow_schema::DataType;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use dance::Dance;
-use dance::data::{Frame, arrow};
-use dance::model::{Include, Refusal};
+use dance::data::arrow;
+use dance_page::answers::{self, Include, Refusal};
+use dance_page::frame::Frame;
 use serde_json::Value;
 
 use crate::points::{Points, Shape};
@@ -50,9 +51,10 @@ pub(crate) fn read(bytes: &[u8], query: &str, shape: Shape) -> Result<PredictReq
         };
         let ids = batch.column_by_name("id");
         let id = |row: usize| Ok(ids.map(|ids| id(ids, row)).transpose()?.flatten());
-        let found = arrow::points(embeddings.clone(), shape.point)
+        let (values, refused) = arrow::points(embeddings.clone(), shape.point)
             .map_err(|problem| Problem::invalid(format!("column `embedding` {problem}")))?;
-        points.extend(found, id)?;
+        let ids = (0..batch.num_rows()).map(id).collect::<Result<Vec<_>, Problem>>()?;
+        points.extend(values, refused, ids);
     }
     Ok(PredictRequest { points, options })
 }
@@ -112,7 +114,7 @@ pub(crate) fn respond(model: &Dance, all: &PredictResponse<'_>, include: Include
         id: problem.id.clone(),
     };
     let refused: Vec<Refusal> = all.problems.iter().map(refusal).collect();
-    let bytes = stream(&model.frame(&all.answers, Some(&refused), include, false));
+    let bytes = stream(&answers::columns(model, &all.answers, Some(&refused), include, false));
     Ok(([(header::CONTENT_TYPE, MEDIA_TYPE)], bytes.map_err(|_| Problem::internal())?).into_response())
 }
 

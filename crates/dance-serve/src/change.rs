@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dance::data::Classes;
+use dance::data::class_ids;
 use dance::device::Device;
 use dance::model::{Monitor, StreamPart};
 use dance::{Context, Dance, Matrix};
@@ -184,8 +184,8 @@ impl Run {
         if own.is_empty() {
             return;
         }
-        let classes = Classes::new(monitor.model().classes());
-        let labels: Vec<_> = own.iter().map(|entry| Some(classes.id(&entry.label))).collect();
+        let classes = class_ids(monitor.model().classes());
+        let labels: Vec<_> = own.iter().map(|entry| Some(classes.get(&*entry.label).copied())).collect();
         let values = own.iter().flat_map(|entry| entry.embedding.iter().copied()).collect();
         let first = monitor.points();
         let alarms =

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State as Shared};
 use dance::Matrix;
-use dance::data::Classes;
+use dance::data::class_ids;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -221,10 +221,10 @@ impl LabelPoints {
     /// model does not know is in the sets that hold a new label.
     fn levels(&self, piece: &ScoredPiece, places: &[usize]) -> Result<Vec<Level>, Problem> {
         let model = &piece.served.model;
-        let classes = Classes::new(model.classes());
+        let classes = class_ids(model.classes());
         let all = level::of_points(model, &piece.scored).map_err(|_| Problem::internal())?;
         let of_label = |(&place, levels): (&usize, &std::collections::BTreeMap<u32, Level>)| {
-            let label = classes.id(&self.labels[place]).unwrap_or_else(|| level::new_label(model));
+            let label = classes.get(self.labels[place].as_str()).copied().unwrap_or_else(|| level::new_label(model));
             levels.get(&label).copied().unwrap_or_default()
         };
         Ok(places.iter().zip(&all).map(of_label).collect())

@@ -56,22 +56,18 @@ impl Points {
 
 #[cfg(feature = "arrow")]
 impl Points {
-    /// Adds the rows of an Arrow column; `id` returns the id at a place of the column.
-    pub(crate) fn extend(
-        &mut self,
-        found: dance::data::arrow::Points,
-        id: impl Fn(usize) -> Result<Option<Value>, Problem>,
-    ) -> Result<(), Problem> {
+    /// Adds the rows of an Arrow column: the numbers of the valid rows, and the `refused` rows with their problems,
+    /// ascending. `ids` holds the id of every row.
+    pub(crate) fn extend(&mut self, values: Vec<f32>, refused: Vec<(usize, String)>, ids: Vec<Option<Value>>) {
         let first = self.rows();
-        self.values.extend(found.values);
-        for row in found.good {
-            self.valid.push((first + row, id(row)?));
+        self.values.extend(values);
+        let mut refused = refused.into_iter().peekable();
+        for (row, id) in ids.into_iter().enumerate() {
+            match refused.next_if(|&(next, _)| next == row) {
+                Some((_, detail)) => self.problems.push(RowProblem { row: first + row, id, detail }),
+                None => self.valid.push((first + row, id)),
+            }
         }
-        for (row, problem) in found.refused {
-            let detail = problem.to_string();
-            self.problems.push(RowProblem { row: first + row, id: id(row)?, detail });
-        }
-        Ok(())
     }
 }
 
@@ -105,7 +101,7 @@ impl Row {
         match length {
             None => Err(("has no `embedding`".into(), id)),
             Some(length) => match shape.point.problem(&values, length) {
-                Some(problem) => Err((problem.to_string(), id)),
+                Some(problem) => Err((problem, id)),
                 None => Ok((values, id)),
             },
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::extract::{Request, State as Shared};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use dance::model::{self, Answer};
 use dance::scores::EmptySets;
+use dance_page::answers::{self, Answer};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -52,19 +52,19 @@ pub(crate) enum Empty {
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) alphas: Vec<f64>,
-    pub(crate) include: model::Include,
+    pub(crate) include: answers::Include,
     pub(crate) empty: EmptySets,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { alphas: vec![DEFAULT_ALPHA], include: model::Include::default(), empty: EmptySets::Keep }
+        Self { alphas: vec![DEFAULT_ALPHA], include: answers::Include::default(), empty: EmptySets::Keep }
     }
 }
 
 impl Options {
     pub(crate) fn set_include(&mut self, include: &[Include]) {
-        self.include = model::Include {
+        self.include = answers::Include {
             probabilities: include.contains(&Include::Probabilities),
             p_values: include.contains(&Include::PValues),
             neighbors: include.contains(&Include::Neighbors),
@@ -352,7 +352,7 @@ impl ScoredRequest {
                         all.warnings.push(warning);
                     }
                 }
-                levels.push(served.model.answers(scored, &decision, self.options.include).into_iter());
+                levels.push(answers::answers(&served.model, scored, &decision, self.options.include).into_iter());
             }
             for _ in 0..scored.len() {
                 let Some((row, id)) = rows.next() else { return Err(Problem::internal()) };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::body::Bytes;
 use dance::conformal::{ByClass, MethodName};
-use dance::data::Classes;
+use dance::data::class_ids;
 use dance::evaluation::CoverageBand;
 use dance::evaluation::metrics::Metrics;
 use dance::numeric::random::Random;
@@ -146,8 +146,8 @@ impl PageScores {
         let scored = model.score(&points.embeddings, PredictOptions::default(), context)?;
         let seen = model.seen(&points.embeddings)?;
         let truth = points.labels.as_ref().map(|labels| {
-            let classes = Classes::new(model.classes());
-            labels.iter().map(|label| classes.id(label).unwrap_or(level::new_label(model))).collect()
+            let classes = class_ids(model.classes());
+            labels.iter().map(|label| classes.get(label.as_str()).copied().unwrap_or(level::new_label(model))).collect()
         });
         let used: Vec<bool> = seen.iter().map(Option::is_some).collect();
         let unused = (0..used.len()).filter(|&place| !used[place]).collect();

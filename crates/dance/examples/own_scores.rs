@@ -6,8 +6,7 @@
 
 use dance::evaluation::metrics::Metrics;
 use dance::numeric::random::Random;
-use dance::scores::{Aps, LabelScores, Lac, RankedScore, SplitConformal};
-use dance::scores::{CalibrationScores, Sets};
+use dance::scores::{CalibrationScores, RankedScore, Sets, SplitConformal};
 use dance::{Context, Matrix, Result};
 
 const CLASSES: usize = 10;
@@ -61,8 +60,8 @@ fn main() -> Result<()> {
 
     // LAC and APS share one look at the calibration points. The seed draws the random part of APS.
     let split = SplitConformal::new(&calibration, &labels, Some(0), &context)?;
-    let cuts: [(&dyn RankedScore, f64); 2] =
-        [(&Lac, split.threshold(&Lac, ALPHA)?.value), (&Aps, split.threshold(&Aps, ALPHA)?.value)];
+    let cut = |score| Ok((score, split.threshold(score, ALPHA)?.value));
+    let cuts = [cut(RankedScore::Lac)?, cut(RankedScore::Aps)?];
     for (name, sets) in ["LAC", "APS"].iter().zip(split.sets(&queries, &cuts, &context)) {
         report(name, &sets, &truth)?;
     }
@@ -70,8 +69,7 @@ fn main() -> Result<()> {
     // Your own: the scores of the calibration points' true labels give a threshold, and every label of a query is compared.
     let own = labels.iter().enumerate().map(|(point, &label)| margin(calibration.row(point), label as usize));
     let threshold = CalibrationScores::new(own.collect())?.threshold(ALPHA)?;
-    let of_query = |query| (0..CLASSES).map(|label| (label as u32, margin(queries.row(query), label))).collect();
-    let rows: Vec<Vec<(u32, f64)>> = (0..queries.rows()).map(of_query).collect();
-    let scores = LabelScores::from_rows(rows.iter().map(Vec::as_slice));
-    report("margin", &Sets::from_scores(&scores, threshold.value, CLASSES), &truth)
+    let fits = |query: usize, label: u32| margin(queries.row(query), label as usize) <= threshold.value;
+    let set = |query| (0..CLASSES as u32).filter(move |&label| fits(query, label));
+    report("margin", &(0..queries.rows()).map(set).collect(), &truth)
 }

@@ -27,7 +27,7 @@
 //! 2. [`data`]: labelled points are read from files, checked, split and normalised.
 //! 3. [`machine`]: a kernel machine learns a metric for the points.
 //! 4. [`neighbors`]: exact nearest neighbors under the learned metric.
-//! 5. [`scores`] and [`posterior`]: nonconformity scores of labels, and the experts whose posterior is the best score.
+//! 5. [`scores`] and `posterior`: nonconformity scores of labels, and the experts whose posterior is the best score.
 //! 6. [`conformal`]: calibration, p-values of labels, and sets with a guarantee.
 //! 7. [`evaluation`] and [`stream`]: metrics of sets and probabilities; tests for changes in a stream of points.
 //! 8. [`model`]: the facade `fit → calibrate → score → decide → predict`, and the model file.
@@ -51,7 +51,7 @@ pub mod machine;
 pub mod model;
 pub mod neighbors;
 pub mod numeric;
-pub mod posterior;
+mod posterior;
 pub mod scores;
 pub mod stream;
 

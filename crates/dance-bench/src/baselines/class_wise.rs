@@ -14,11 +14,11 @@
 //!
 //! ```
 //! use dance_bench::baselines::class_wise::ClassCalibration;
-//! use dance::scores::Lac;
+//! use dance::scores::RankedScore;
 //! use dance::{Context, Matrix};
 //! let context = Context::new(1)?;
 //! let probabilities = Matrix::new(vec![0.9, 0.1, 0.7, 0.3, 0.6, 0.4, 0.2, 0.8], 4, 2)?;
-//! let calibration = ClassCalibration::new(Box::new(Lac), &probabilities, &[0, 0, 1, 1], None, &context)?;
+//! let calibration = ClassCalibration::new(Box::new(RankedScore::Lac), &probabilities, &[0, 0, 1, 1], None, &context)?;
 //! let cuts = calibration.class_wise(0.4)?; // the 2nd smallest of two: 1 - 0.7 of class 0, 1 - 0.4 of class 1
 //! assert_eq!(calibration.sets(&probabilities, &cuts, &context).get(2), [1]);
 //! # Ok::<(), dance::Error>(())
@@ -28,7 +28,7 @@ use dance::Context;
 use dance::Matrix;
 use dance::Result;
 use dance::scores::Sets;
-use dance::scores::ranked::{self, Draws, RankedLabel, RankedRow, RankedScore};
+use dance::scores::ranked::{self, Draws, RankedLabel, RankedScore};
 use dance::scores::threshold::CalibrationScores;
 
 /// Queries of a parallel task.
@@ -40,9 +40,9 @@ pub trait ClassScore: Sync {
     fn score(&self, class: u32, label: &RankedLabel) -> f64;
 }
 
-impl<S: RankedScore> ClassScore for S {
+impl ClassScore for RankedScore {
     fn score(&self, _: u32, label: &RankedLabel) -> f64 {
-        RankedScore::score(self, label)
+        Self::score(*self, label)
     }
 }
 
@@ -156,14 +156,14 @@ impl ClassCalibration {
     pub fn sets(&self, probabilities: &Matrix, cuts: &Cuts, context: &Context<'_>) -> Sets {
         let draws = Draws::queries(self.seed);
         let sets_of = |tile: usize| {
-            let (mut sets, mut ranked) = (Sets::default(), RankedRow::default());
+            let mut sets = Sets::default();
             for row in tile * TILE..((tile + 1) * TILE).min(probabilities.rows()) {
-                ranked.sort(probabilities.row(row));
                 let passes = |(class, label): &(u32, RankedLabel)| {
                     let place = *class as usize;
                     label.rank <= cuts.ranks[place] && self.score.score(*class, label) <= cuts.thresholds[place]
                 };
-                let mut set: Vec<u32> = ranked.walk(draws.of(row)).filter(passes).map(|(class, _)| class).collect();
+                let ranking = ranked::ranking(probabilities.row(row), draws.of(row));
+                let mut set: Vec<u32> = ranking.filter(passes).map(|(class, _)| class).collect();
                 set.sort_unstable();
                 sets.push(set);
             }

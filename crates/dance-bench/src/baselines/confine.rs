@@ -8,7 +8,6 @@
 use dance::Context;
 use dance::Matrix;
 use dance::device::Device;
-use dance::scores::LabelScores;
 use dance::{Error, Result};
 
 /// Queries of one product with all reference points.
@@ -28,7 +27,7 @@ impl Default for Confine {
 }
 
 impl Confine {
-    /// Returns the scores of every label of every query. `skip` holds the reference point that a query leaves out.
+    /// Returns the score of every class for every query. `skip` holds the reference point that a query leaves out.
     pub fn scores(
         &self,
         device: &dyn Device,
@@ -37,7 +36,7 @@ impl Confine {
         queries: &Matrix,
         skip: Option<&[Option<u32>]>,
         context: &Context<'_>,
-    ) -> Result<LabelScores> {
+    ) -> Result<Vec<Vec<f64>>> {
         if queries.cols() != reference.cols() || labels.len() != reference.rows() {
             return Err(Error::Shape {
                 what: "reference points, labels and queries of CONFINE".into(),
@@ -55,11 +54,11 @@ impl Confine {
             let score = |at: usize| self.row(cosines.row(at), labels, classes, skipped(first + at));
             rows.extend(context.map(block.len(), score));
         }
-        Ok(LabelScores::from_rows(rows.iter().map(Vec::as_slice)))
+        Ok(rows)
     }
 
     /// Returns the scores of one query, from its cosines.
-    fn row(self, cosines: &[f32], labels: &[u32], classes: usize, skip: Option<u32>) -> Vec<(u32, f64)> {
+    fn row(self, cosines: &[f32], labels: &[u32], classes: usize, skip: Option<u32>) -> Vec<f64> {
         let k = self.neighbors.max(1);
         // The k nearest of every class, ascending.
         let mut nearest: Vec<Vec<f64>> = vec![Vec::new(); classes];
@@ -79,12 +78,12 @@ impl Confine {
             .collect();
         all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-        let mut scores = Vec::new();
+        let mut scores = vec![f64::INFINITY; classes];
         for (label, list) in (0u32..).zip(&nearest).filter(|(_, list)| !list.is_empty()) {
             let others: Vec<f64> =
                 all.iter().filter(|(_, other)| *other != label).take(k).map(|(distance, _)| *distance).collect();
             let ratio = if others.is_empty() { 0.0 } else { mean(list) / mean(&others).max(f64::MIN_POSITIVE) };
-            scores.push((label, ratio));
+            scores[label as usize] = ratio;
         }
         scores
     }

@@ -1,9 +1,9 @@
 //! Deep k-NN (Papernot and `McDaniel`, 2018), one layer: the share of the nearest neighbors that do not carry y.
 //!
-//! A label that no neighbor carries has the largest score, 1. It is left out like every label at +∞, which changes no
-//! set: a threshold of 1 lets every label in. Cost: one look at every neighbor.
+//! A label that no neighbor carries has the largest score, 1. It is put at +∞, which changes no set: a threshold of 1
+//! lets every label in. Cost: one look at every neighbor.
 
-use dance::scores::{BestPerLabel, NeighborScore, Neighborhood};
+use dance::neighbors::Neighbors;
 
 /// Deep k-NN: the share of the nearest neighbors that do not carry the label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,17 +18,18 @@ impl Default for DeepKnn {
     }
 }
 
-impl NeighborScore for DeepKnn {
-    fn neighbors(&self) -> usize {
-        self.neighbors
-    }
-
-    fn score(&self, neighborhood: &Neighborhood<'_>, best: &mut BestPerLabel) {
-        let ids = &neighborhood.ids[..self.neighbors.min(neighborhood.ids.len())];
-        let mut labels: Vec<u32> = ids.iter().map(|&id| neighborhood.labels[id as usize]).collect();
-        labels.sort_unstable();
-        for run in labels.chunk_by(|a, b| a == b) {
-            best.offer(run[0], (ids.len() - run.len()) as f64 / ids.len() as f64);
-        }
+impl DeepKnn {
+    /// Returns the score of every class for every query, from the query's neighbors and the `labels` of all reference
+    /// points.
+    pub fn scores(&self, neighbors: &Neighbors, labels: &[u32], classes: usize) -> Vec<Vec<f64>> {
+        let of_query = |query: usize| {
+            let ids = neighbors.ids(query);
+            let ids = &ids[..self.neighbors.min(ids.len())];
+            let mut carrying = vec![0; classes];
+            ids.iter().for_each(|&id| carrying[labels[id as usize] as usize] += 1);
+            let share = |count: usize| (ids.len() - count) as f64 / ids.len() as f64;
+            carrying.into_iter().map(|count| if count == 0 { f64::INFINITY } else { share(count) }).collect()
+        };
+        (0..neighbors.len()).map(of_query).collect()
     }
 }

@@ -32,9 +32,8 @@ use dance::Matrix;
 use dance::data::split;
 use dance::device::Device;
 use dance::neighbors::{Index, Neighbors};
-use dance::scores::Raps;
 use dance::scores::Sets;
-use dance::scores::ranked::{self, Draws, RankedLabel, RankedRow, RankedScore};
+use dance::scores::ranked::{self, Draws, RankedLabel, RankedScore};
 use dance::scores::threshold::{CalibrationScores, order_index};
 use dance::{Error, Result};
 
@@ -53,7 +52,7 @@ pub struct Setting {
     /// The bandwidth of the weights, a distance in mapped space.
     pub bandwidth: f64,
     /// The RAPS score with its penalty and its free ranks.
-    pub raps: Raps,
+    pub raps: RankedScore,
 }
 
 /// NCP on mapped calibration points with their probabilities and labels.
@@ -107,35 +106,29 @@ impl<'a> Ncp<'a> {
         let among = part.search_own(known.len(), NEIGHBORS, context)?;
         let found = part.search(&self.points.select(measured), NEIGHBORS, context)?;
         let ranked_labels: Vec<RankedLabel> = known.iter().map(|&row| self.ranked_labels[row]).collect();
-        let rows: Vec<(RankedRow, f64)> = measured
-            .iter()
-            .map(|&row| {
-                let mut ranked = RankedRow::default();
-                ranked.sort(self.probabilities.row(row));
-                (ranked, self.ranked_labels[row].draw)
-            })
-            .collect();
-
-        // The setting with the smallest sets wins.
-        let mut best: Option<(f64, Setting)> = None;
-        for penalty in PENALTIES {
-            let raps = Raps { penalty, free_ranks: free_ranks(&ranked_labels, alpha) };
-            let scores = ranked::scores(&raps, &ranked_labels);
+        let mut trials = Vec::new();
+        let scores_of = |penalty| {
+            let raps = RankedScore::Raps { penalty, free_ranks: free_ranks(&ranked_labels, alpha) };
+            (raps, ranked::scores(raps, &ranked_labels))
+        };
+        let all_scores = PENALTIES.map(scores_of);
+        for (raps, scores) in &all_scores {
             for multiple in BANDWIDTHS {
-                let setting = Setting { bandwidth: multiple * self.unit, raps };
-                let level = level(&scores, &among, setting.bandwidth, alpha)?;
-                let size: usize = (0..measured.len())
-                    .map(|query| {
-                        let threshold = quantile(&scores, &found, query, setting.bandwidth, level);
-                        rows[query].0.count(&raps, threshold, rows[query].1)
-                    })
-                    .sum();
-                if best.is_none_or(|(smallest, _)| (size as f64) < smallest) {
-                    best = Some((size as f64, setting));
-                }
+                let setting = Setting { bandwidth: multiple * self.unit, raps: *raps };
+                trials.push((setting, scores, level(scores, &among, setting.bandwidth, alpha)?, 0));
             }
         }
-        best.map(|(_, setting)| setting).ok_or_else(|| Error::Data("NCP has no settings to try".into()))
+        // The setting with the smallest sets wins.
+        for (query, &row) in measured.iter().enumerate() {
+            let ranking = ranked::ranking(self.probabilities.row(row), self.ranked_labels[row].draw);
+            let ranking: Vec<RankedLabel> = ranking.map(|(_, label)| label).collect();
+            for (setting, scores, level, size) in &mut trials {
+                let threshold = quantile(scores, &found, query, setting.bandwidth, *level);
+                *size += ranking.iter().take_while(|label| setting.raps.score(label) <= threshold).count();
+            }
+        }
+        let best = trials.iter().min_by_key(|(.., size)| *size);
+        best.map(|(setting, ..)| *setting).ok_or_else(|| Error::Data("NCP has no settings to try".into()))
     }
 
     /// Returns the sets of queries, whose `neighbors` are calibration points.
@@ -147,12 +140,12 @@ impl<'a> Ncp<'a> {
         alpha: f64,
         context: &Context<'_>,
     ) -> Result<Sets> {
-        let scores = ranked::scores(&setting.raps, &self.ranked_labels);
+        let scores = ranked::scores(setting.raps, &self.ranked_labels);
         let level = level(&scores, &self.neighbors, setting.bandwidth, alpha)?;
         let thresholds: Vec<f64> =
             (0..neighbors.len()).map(|query| quantile(&scores, neighbors, query, setting.bandwidth, level)).collect();
         let draws = Draws::queries(Some(self.seed));
-        let cut = |row: usize, _| (&setting.raps as &dyn RankedScore, thresholds[row]);
+        let cut = |row: usize, _| (setting.raps, thresholds[row]);
         let mut sets = ranked::sets_with(probabilities, 1, draws, cut, context);
         Ok(sets.remove(0))
     }

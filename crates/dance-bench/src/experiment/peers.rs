@@ -7,7 +7,7 @@ use crate::baselines::class_wise::{ClassCalibration, ClassScore};
 use crate::baselines::pas::{self, Pas};
 use crate::baselines::{clustered, fca::Fca, rc3p};
 use dance::Result;
-use dance::scores::{Aps, Lac, SplitConformal};
+use dance::scores::{RankedScore, SplitConformal};
 
 /// The weight of the class thresholds in interpolated ones. The paper leaves it to the user; one half is the middle.
 const BETWEEN: f64 = 0.5;
@@ -17,12 +17,12 @@ impl Runner<'_> {
     pub(super) fn by_class(&self, method: Method) -> Result<Prepared> {
         let pas = || Box::new(Pas::new(&self.parts.fit.class_counts()));
         let (score, cuts): (Box<dyn ClassScore>, CutsAt) = match method {
-            Method::Clustered => (Box::new(Lac), clustered::cuts),
-            Method::Rc3p => (Box::new(Aps), |own, alpha, _| rc3p::cuts(own, alpha)),
+            Method::Clustered => (Box::new(RankedScore::Lac), clustered::cuts),
+            Method::Rc3p => (Box::new(RankedScore::Aps), |own, alpha, _| rc3p::cuts(own, alpha)),
             Method::Pas => (pas(), |own, alpha, _| own.standard(alpha)),
-            Method::InterpQ => (Box::new(Lac), |own, alpha, _| own.interpolated(alpha, BETWEEN, 1.0)),
+            Method::InterpQ => (Box::new(RankedScore::Lac), |own, alpha, _| own.interpolated(alpha, BETWEEN, 1.0)),
             Method::PasInterpQ => (pas(), |own, alpha, _| own.interpolated(alpha, BETWEEN, pas::LARGEST)),
-            _ => (Box::new(Lac), |own, alpha, _| own.class_wise(alpha)),
+            _ => (Box::new(RankedScore::Lac), |own, alpha, _| own.class_wise(alpha)),
         };
         let (probabilities, labels) = (&self.calibration_probabilities, self.calibration_labels());
         let calibration = ClassCalibration::new(score, probabilities, labels, Some(self.seed), self.context)?;
@@ -59,7 +59,7 @@ impl Runner<'_> {
         let probabilities = of(&normalised("test part", &self.parts.test.embeddings)?)?;
         let adapter = SplitConformal::new(&calibration, self.calibration_labels(), Some(self.seed), context)?;
         let best = Some(largest_of(&probabilities));
-        let prepared = Prepared::Adapter { adapter, score: Box::new(Lac) };
+        let prepared = Prepared::Adapter { adapter, score: RankedScore::Lac };
         Ok(Ready { prepared, probabilities: Some(probabilities), best })
     }
 }

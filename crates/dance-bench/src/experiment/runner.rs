@@ -5,12 +5,11 @@ use super::method::Method;
 use super::record::Seconds;
 use crate::baselines::class_wise::{ClassCalibration, Cuts};
 use crate::baselines::{conf_ot, confine::Confine, deep_knn::DeepKnn, ncp::Ncp};
-use dance::data::Classes;
+use dance::data::class_ids;
 use dance::device::Device;
 use dance::evaluation::ProbabilityMetrics;
 use dance::neighbors::{Index, Neighbors};
-use dance::scores::{self, Aps, LabelScores, Lac, NeighborScore, RankedScore, Raps, Saps, SplitConformal};
-use dance::scores::{CalibrationScores, Cut, LabelCounts, Sets, least_count};
+use dance::scores::{CalibrationScores, Cut, LabelCounts, RankedScore, Sets, SplitConformal, least_count};
 use dance::{Context, Dance, Dataset, Error, Fitted, Matrix, PredictOptions, Result, Scored};
 
 /// Neighbors that the baselines share: as many as any of them uses.
@@ -54,10 +53,10 @@ pub(super) struct Ready {
 pub(super) enum Prepared {
     /// A method of the library, with the scored test points.
     Dance(Box<(Dance, Scored)>),
-    /// One score for every label.
-    Labels { calibration: CalibrationScores, test: LabelScores },
+    /// One score for every label of every test point.
+    Labels { calibration: CalibrationScores, test: Vec<Vec<f64>> },
     /// A score of class probabilities.
-    Adapter { adapter: SplitConformal, score: Box<dyn RankedScore> },
+    Adapter { adapter: SplitConformal, score: RankedScore },
     /// Thresholds per class.
     ByClass { calibration: ClassCalibration, cuts: CutsAt },
     /// Counts of every label.
@@ -141,15 +140,15 @@ impl<'a> Runner<'a> {
             Method::DeepKnn => self.deep_knn()?.into(),
             Method::Confine => self.confine()?.into(),
             Method::NcpRaps => Prepared::Ncp.into(),
-            Method::ConfOtAps => self.conf_ot(Box::new(Aps))?,
-            Method::ConfOtRaps => self.conf_ot(Box::new(Raps::default()))?,
-            Method::Lac => self.adapter(Box::new(Lac), true)?.into(),
-            Method::Raps => self.adapter(Box::new(Raps::default()), true)?.into(),
-            Method::Saps => self.adapter(Box::new(Saps::default()), true)?.into(),
-            Method::ApsDeterministic => self.adapter(Box::new(Aps), false)?.into(),
-            Method::RapsDeterministic => self.adapter(Box::new(Raps::default()), false)?.into(),
-            Method::SapsDeterministic => self.adapter(Box::new(Saps::default()), false)?.into(),
-            Method::Aps => self.adapter(Box::new(Aps), true)?.into(),
+            Method::ConfOtAps => self.conf_ot(RankedScore::Aps)?,
+            Method::ConfOtRaps => self.conf_ot(RankedScore::RAPS)?,
+            Method::Lac => self.adapter(RankedScore::Lac, true)?.into(),
+            Method::Raps => self.adapter(RankedScore::RAPS, true)?.into(),
+            Method::Saps => self.adapter(RankedScore::SAPS, true)?.into(),
+            Method::ApsDeterministic => self.adapter(RankedScore::Aps, false)?.into(),
+            Method::RapsDeterministic => self.adapter(RankedScore::RAPS, false)?.into(),
+            Method::SapsDeterministic => self.adapter(RankedScore::SAPS, false)?.into(),
+            Method::Aps => self.adapter(RankedScore::Aps, true)?.into(),
             Method::LogisticRegression => self.regression()?,
             Method::ClassWise
             | Method::Clustered
@@ -213,11 +212,15 @@ impl<'a> Runner<'a> {
                 return Ok((renamed(prediction.sets, &to), mix));
             }
             Prepared::Labels { calibration, test } => {
-                Sets::from_scores(test, calibration.threshold(alpha)?.value, self.classes)
+                let threshold = calibration.threshold(alpha)?.value;
+                let set = |scores: &Vec<f64>| -> Vec<u32> {
+                    (0u32..).zip(scores).filter(|(_, score)| **score <= threshold).map(|(label, _)| label).collect()
+                };
+                test.iter().map(set).collect()
             }
             Prepared::Adapter { adapter, score } => {
-                let threshold = adapter.threshold(&**score, alpha)?.value;
-                adapter.sets(probabilities, &[(&**score, threshold)], self.context).remove(0)
+                let threshold = adapter.threshold(*score, alpha)?.value;
+                adapter.sets(probabilities, &[(*score, threshold)], self.context).remove(0)
             }
             Prepared::ByClass { calibration, cuts } => {
                 let cuts = cuts(calibration, alpha, self.seed)?;
@@ -268,7 +271,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Prepares a score of the kernel machine's class probabilities.
-    fn adapter(&self, score: Box<dyn RankedScore>, seeded: bool) -> Result<Prepared> {
+    fn adapter(&self, score: RankedScore, seeded: bool) -> Result<Prepared> {
         let seed = seeded.then_some(self.seed);
         let labels = self.calibration_labels();
         let adapter = SplitConformal::new(&self.calibration_probabilities, labels, seed, self.context)?;
@@ -277,13 +280,7 @@ impl<'a> Runner<'a> {
 
     /// Prepares the score of deep k-NN.
     fn deep_knn(&self) -> Result<Prepared> {
-        let score = DeepKnn::default();
-        let score_of = |neighbors| {
-            let scores: [&dyn NeighborScore; 1] = [&score];
-            let (points, labels) = (self.index.points(), self.calibration_labels());
-            let [scores] = scores::of_neighbors(scores, neighbors, points, labels, self.classes, self.context);
-            scores
-        };
+        let score_of = |neighbors| DeepKnn::default().scores(neighbors, self.calibration_labels(), self.classes);
         let (calibration, test) = (score_of(&self.calibration_neighbors), score_of(&self.test_neighbors));
         self.labels(&calibration, test)
     }
@@ -302,14 +299,14 @@ impl<'a> Runner<'a> {
     }
 
     /// Prepares a score of every label: `calibration` of the calibration points, `test` of the test points.
-    fn labels(&self, calibration: &LabelScores, test: LabelScores) -> Result<Prepared> {
+    fn labels(&self, calibration: &[Vec<f64>], test: Vec<Vec<f64>>) -> Result<Prepared> {
         let own = self.calibration_labels().iter().enumerate();
-        let own = own.map(|(row, &label)| calibration.get(row, label)).collect();
+        let own = own.map(|(row, &label)| calibration[row][label as usize]).collect();
         Ok(Prepared::Labels { calibration: CalibrationScores::new(own)?, test })
     }
 
     /// Prepares a score of the class probabilities of Conf-OT.
-    fn conf_ot(&self, score: Box<dyn RankedScore>) -> Result<Ready> {
+    fn conf_ot(&self, score: RankedScore) -> Result<Ready> {
         let Some(prototypes) = &self.parts.test.prototypes else {
             return Err(Error::Data("Conf-OT needs prototypes".into()));
         };
@@ -333,8 +330,8 @@ impl<'a> Runner<'a> {
 
 /// Returns the class id of every name in `data`, which has all of them.
 pub(crate) fn ids_in(data: &Dataset, names: &[String]) -> Vec<u32> {
-    let classes = Classes::new(&data.classes);
-    names.iter().filter_map(|name| classes.id(name)).collect()
+    let classes = class_ids(&data.classes);
+    names.iter().filter_map(|name| classes.get(name.as_str()).copied()).collect()
 }
 
 /// Returns sets with class ids replaced by `to[id]`.

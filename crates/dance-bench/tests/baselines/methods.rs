@@ -5,10 +5,8 @@ use dance::Matrix;
 use dance::device::Cpu;
 use dance::neighbors::Index;
 use dance::numeric::random::Random;
-use dance::scores::Raps;
 use dance::scores::ranked::{self, Draws, RankedScore};
 use dance::scores::threshold::{CalibrationScores, order_index};
-use dance::scores::{self, NeighborScore};
 use dance_bench::baselines::confine::Confine;
 use dance_bench::baselines::deep_knn::DeepKnn;
 use dance_bench::baselines::{conf_ot, ncp::Ncp};
@@ -41,9 +39,7 @@ fn deep_knn_is_the_share_of_other_labels() {
     let (queries, _) = points(20, 6, 5, 2);
     let index = Index::open(&Cpu, reference.clone(), &context).unwrap();
     let neighbors = index.search(&queries, 40, &context).unwrap();
-    let score = DeepKnn { neighbors: 25 };
-    let score = [&score as &dyn NeighborScore];
-    let [found] = scores::of_neighbors(score, &neighbors, &reference, &labels, 6, &context);
+    let found = DeepKnn { neighbors: 25 }.scores(&neighbors, &labels, 6);
     for query in 0..queries.rows() {
         let mut order: Vec<usize> = (0..reference.rows()).collect();
         order.sort_by(|&a, &b| {
@@ -53,7 +49,7 @@ fn deep_knn_is_the_share_of_other_labels() {
         for label in 0..6u32 {
             let share = order[..25].iter().filter(|&&row| labels[row] != label).count() as f64 / 25.0;
             // A label that no neighbor carries is at +∞, which stands for 1.
-            assert_eq!(found.get(query, label), if share == 1.0 { f64::INFINITY } else { share });
+            assert_eq!(found[query][label as usize], if share == 1.0 { f64::INFINITY } else { share });
         }
     }
 }
@@ -74,7 +70,7 @@ fn confine_is_the_ratio_of_mean_distances() {
                 all.truncate(k);
                 all.iter().sum::<f64>() / all.len() as f64
             };
-            let (expected, found) = (nearest(true) / nearest(false), found.get(query, label));
+            let (expected, found) = (nearest(true) / nearest(false), found[query][label as usize]);
             assert!((found - expected).abs() < 1e-4 * (1.0 + expected), "{query} {label} {found} {expected}");
         }
     }
@@ -188,7 +184,7 @@ fn ncp_thresholds_are_weighted_quantiles() {
     let sets = ncp.sets(&found, &query_probabilities, setting, alpha, &context).unwrap();
 
     let own = ranked::ranked_labels(&probabilities, &labels, Draws::Seeded { seed, part: 0 }, &context).unwrap();
-    let own = ranked::scores(&setting.raps, &own);
+    let own = ranked::scores(setting.raps, &own);
     // Weight of the neighbors that score less, of any point and score.
     let below = |point: &[f32], skip: Option<usize>, score: f64| {
         let mut near: Vec<(f64, usize)> =
@@ -205,7 +201,7 @@ fn ncp_thresholds_are_weighted_quantiles() {
     for query in 0..30 {
         for label in 0..6u32 {
             let ranked = ranked::ranked_label(query_probabilities.row(query), label, draws.of(query));
-            let score = RankedScore::score(&setting.raps, &ranked);
+            let score = setting.raps.score(&ranked);
             let weight = below(queries.row(query), None, score);
             if (weight - level).abs() > 1e-9 {
                 assert_eq!(sets.contains(query, label), weight <= level, "{query} {label} {weight} {level}");
@@ -214,5 +210,5 @@ fn ncp_thresholds_are_weighted_quantiles() {
     }
     let covered = (0..150).filter(|&row| below(reference.row(row), Some(row), own[row]) <= level + 1e-12);
     assert!(covered.count() >= order_index(alpha, 150));
-    assert_ne!(setting.raps, Raps::default(), "free ranks are the quantile of the ranks, plus one");
+    assert_ne!(setting.raps, RankedScore::RAPS, "free ranks are the quantile of the ranks, plus one");
 }

@@ -3,8 +3,7 @@
 
 use dance::Matrix;
 use dance::numeric::random::Random;
-use dance::scores::{Aps, Draws, Lac};
-use dance::scores::{Counts, Cut, LabelCounts, least_count};
+use dance::scores::{Counts, Cut, Draws, LabelCounts, RankedScore, least_count};
 use dance_bench::baselines::class_wise::ClassCalibration;
 use dance_bench::baselines::clustered::Clusters;
 use dance_bench::baselines::fca::Fca;
@@ -55,7 +54,7 @@ fn thresholds_of_classes_follow_the_formulas() {
     for (name, calibration, score, most) in [
         (
             "lac",
-            ClassCalibration::new(Box::new(Lac), &own, &labels, None, &context()).unwrap(),
+            ClassCalibration::new(Box::new(RankedScore::Lac), &own, &labels, None, &context()).unwrap(),
             &lac as &dyn Fn(&[f32], usize) -> f64,
             1.0,
         ),
@@ -94,7 +93,7 @@ fn rc3p_follows_the_formula() {
     let (own, labels) = uneven(700, classes, 3);
     let labels: Vec<u32> = labels.iter().map(|&label| label.min(10)).collect(); // none of the last class
     let (queries, _) = uneven(200, classes, 4);
-    let calibration = ClassCalibration::new(Box::new(Aps), &own, &labels, Some(seed), &context()).unwrap();
+    let calibration = ClassCalibration::new(Box::new(RankedScore::Aps), &own, &labels, Some(seed), &context()).unwrap();
     let cuts = rc3p::cuts(&calibration, alpha).unwrap();
     let sets = calibration.sets(&queries, &cuts, &context());
     let draw = |part, row| Draws::Seeded { seed, part }.of(row);
@@ -146,7 +145,7 @@ fn clusters_are_classes_alike_and_others_calibrate() {
         labels.push(label as u32);
     }
     let own = Matrix::new(values, labels.len(), classes).unwrap();
-    let calibration = ClassCalibration::new(Box::new(Lac), &own, &labels, None, &context()).unwrap();
+    let calibration = ClassCalibration::new(Box::new(RankedScore::Lac), &own, &labels, None, &context()).unwrap();
     let clusters = Clusters::new(&calibration, alpha, 7);
     // ñ = 10, all 20 classes: γ = 20/95, M = ⌊10·γ/2⌋ = 1: too few clusters.
     assert!(clusters.of_class.iter().all(Option::is_none));
@@ -162,7 +161,7 @@ fn clusters_are_classes_alike_and_others_calibrate() {
     let few = |row: &usize| labels[*row] != 18 || row.is_multiple_of(1000);
     let kept: Vec<usize> = (0..labels.len()).filter(few).collect();
     let (many, labels) = (many.select(&kept), kept.iter().map(|&row| labels[row]).collect::<Vec<u32>>());
-    let calibration = ClassCalibration::new(Box::new(Lac), &many, &labels, None, &context()).unwrap();
+    let calibration = ClassCalibration::new(Box::new(RankedScore::Lac), &many, &labels, None, &context()).unwrap();
     let clusters = Clusters::new(&calibration, 0.01, 7);
     // n_0.01 = 99 = ñ, 18 classes have as many: γ = 18/93, M = ⌊99·γ/2⌋ = 9.
     assert_eq!(clusters.clustering.len(), (labels.len() as f64 * 18.0 / 93.0).round() as usize);
@@ -318,7 +317,7 @@ fn class_wise_thresholds_cover_every_class() {
         };
         let (own, labels) = draw(2 * trial + 1000, 150);
         let (queries, truth) = draw(2 * trial + 1001, 100);
-        let calibration = ClassCalibration::new(Box::new(Lac), &own, &labels, None, &context()).unwrap();
+        let calibration = ClassCalibration::new(Box::new(RankedScore::Lac), &own, &labels, None, &context()).unwrap();
         let [each, all] = [calibration.class_wise(alpha), calibration.standard(alpha)]
             .map(|cuts| calibration.sets(&queries, &cuts.unwrap(), &context()));
         for (query, &label) in truth.iter().enumerate() {

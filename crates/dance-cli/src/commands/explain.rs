@@ -214,7 +214,7 @@ impl<'a> Explained<'a> {
         let near = scored.neighbors.as_ref().map_or(&[][..], |all| &all[0][..]);
         let carry = near.iter().filter(|&&id| reference_labels[id as usize] == label);
         let finite = |score: f64| score.is_finite().then_some(score);
-        let scores = scored.scores.as_ref().map(|scores| scores.get(0, label));
+        let scores = scored.neighbor_scores(0, label);
         LabelReport {
             label: model.label_kind().value(&model.classes()[label as usize]),
             in_set: prediction.sets.contains(0, label),

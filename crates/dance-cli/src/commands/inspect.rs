@@ -239,7 +239,7 @@ fn model_report(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -
         "by_class": method.by_class(),
         "new_labels": method.new_labels(),
         "clusters": clusters(model),
-        "experts": predictor.experts().map(|stack| stack.experts.as_slice()),
+        "experts": predictor.experts(),
         "class_offsets": class_offsets(model),
         "guarantee": model.guarantee(),
         "new_label_share": model.new_label_share().map(|unseen| unseen.share()),
@@ -261,14 +261,14 @@ fn model_report(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -
 fn class_offsets(model: &Dance) -> Option<&[f64]> {
     let predictor = model.predictor();
     let is_fixed = predictor.method().by_class() != ByClass::Balanced;
-    predictor.experts().filter(|_| is_fixed).map(|stack| stack.offsets.as_slice())
+    predictor.class_offsets().filter(|_| is_fixed)
 }
 
 /// Returns the number of clusters of classes, where each has a guarantee of its own.
 fn clusters(model: &Dance) -> Option<usize> {
     let predictor = model.predictor();
     let has_clusters = predictor.method().by_class() == ByClass::Clusters;
-    predictor.experts().filter(|_| has_clusters).map(|stack| stack.clusters.len())
+    predictor.clusters().filter(|_| has_clusters)
 }
 
 /// Returns a threshold for JSON, which has no infinity: `None` lets every label pass.

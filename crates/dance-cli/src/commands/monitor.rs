@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use dance::data::{Classes, io as files};
+use dance::data::{class_ids, io as files};
 use dance::model::{Alarm, Monitor, StreamPart};
 use dance::whole_file::{self, WholeFile};
 use dance::{Dance, Matrix};
@@ -118,15 +118,16 @@ impl MonitorStream {
             let name = self.data.display().to_string();
             (Box::new(File::open(&self.data).with_context(|| name.clone())?), name)
         };
-        let mut points = Points::new(input, name.clone(), self.columns.keys(), model.fitted().point_shape());
-        let known = Classes::new(model.classes());
+        let mut points = Points::new(input, name.clone(), self.columns.options(), model.fitted().point_shape());
+        let known = class_ids(model.classes());
         loop {
             match points.next()? {
                 Next::Points(group) => {
                     if let Some(place) = group.labels.iter().position(Option::is_none).filter(|_| self.labelled) {
                         bail!("{name}: line {}: no label, which --labelled needs", group.lines[place]);
                     }
-                    let labels = group.labels.iter().map(|label| label.as_ref().map(|label| known.id(label)));
+                    let labels =
+                        group.labels.iter().map(|label| label.as_ref().map(|label| known.get(label.as_str()).copied()));
                     if !take(&group.points, &labels.collect::<Vec<_>>())? {
                         return Ok(());
                     }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use dance::whole_file::WholeFile;
 
-pub(crate) use dance::data::{Cells, Column, Frame};
+pub(crate) use dance_page::frame::{Cells, Column, Frame};
 pub(crate) use frames::Frames;
 pub(crate) use output_file::OutputFile;
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::bail;
-use dance::data::Frame;
+use dance_page::frame::Frame;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::Compression;

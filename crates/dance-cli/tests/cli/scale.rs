@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use dance::data::io::ParquetFields;
-use dance::data::{Column, Frame};
+use dance_page::frame::{Column, Frame};
 use parquet::arrow::ArrowWriter;
 
 use crate::{run, scratch, shared};

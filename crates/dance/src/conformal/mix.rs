@@ -37,7 +37,7 @@ pub struct MixSelection {
     /// Contrastive scores of the points that give thresholds.
     pub contrast: CalibrationScores,
     /// Scores of every label of the points whose sets are measured.
-    pub scores: PairedScores,
+    pub(crate) scores: PairedScores,
     /// The true labels of the points whose sets are measured.
     pub labels: Vec<u32>,
     /// Number of classes.

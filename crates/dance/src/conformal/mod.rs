@@ -9,12 +9,12 @@
 //! 5. [`Predictor::predict`] turns both into a [`Prediction`]: the prediction sets.
 //!
 //! ```
-//! use dance::scores::{CalibrationScores, Sets, LabelScores};
+//! use dance::scores::CalibrationScores;
 //! // Scores of your own: nine calibration points, then two queries with the scores of three labels.
 //! let calibration = CalibrationScores::new(vec![0.1, 0.2, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8])?;
-//! let queries = LabelScores::from_rows([&[(0, 0.1), (1, 0.75), (2, 0.9)][..], &[(0, 0.85), (1, 0.3), (2, 0.2)]]);
-//! let sets = Sets::from_scores(&queries, calibration.threshold(0.2)?.value, 3);
-//! assert_eq!((sets.get(0), sets.get(1)), (&[0][..], &[1, 2][..])); // the 8th of 9 scores is 0.7
+//! let threshold = calibration.threshold(0.2)?.value; // the 8th of 9 scores, 0.7
+//! let set = |scores: [f64; 3]| (0..3).filter(|&label| scores[label] <= threshold).collect::<Vec<_>>();
+//! assert_eq!((set([0.1, 0.75, 0.9]), set([0.85, 0.3, 0.2])), (vec![0], vec![1, 2]));
 //! # Ok::<(), dance::Error>(())
 //! ```
 

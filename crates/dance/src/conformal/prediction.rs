@@ -4,9 +4,10 @@
 use super::mix::Trial;
 use crate::error::Result;
 use crate::machine::Classified;
+use crate::scores::paired::PairedScores;
 use crate::scores::sets::{Counts, Cut};
 use crate::scores::threshold::{Threshold, smallest_alpha, too_few};
-use crate::scores::{EmptySets, LabelCounts, PairedScores, Sets, least_count};
+use crate::scores::{EmptySets, LabelCounts, Sets, least_count};
 use crate::setters::setters;
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +40,7 @@ pub struct Scored {
     /// The p-value of every label, as a count.
     pub counts: LabelCounts,
     /// The rank and the contrastive score of every label; `None` for the method posterior.
-    pub scores: Option<PairedScores>,
+    pub(crate) scores: Option<PairedScores>,
     /// The distance of every query to its nearest reference point, in mapped space.
     pub nearest: Vec<f64>,
     /// The novelty p-value of every query: small if the query is unlike all calibration points, whatever its label.
@@ -62,6 +63,12 @@ impl Scored {
     /// Returns whether there are no queries.
     pub fn is_empty(&self) -> bool {
         self.nearest.is_empty()
+    }
+
+    /// Returns the rank score and the contrastive score of one label of a query, or `None` for the method posterior. A
+    /// score is +∞ if none of its neighbors carries the label.
+    pub fn neighbor_scores(&self, query: usize, label: u32) -> Option<(f64, f64)> {
+        self.scores.as_ref().map(|scores| scores.get(query, label))
     }
 
     /// Changes the treatment of empty sets. `Top1` has an effect only if best labels were computed.

@@ -128,8 +128,23 @@ impl Predictor {
         matches!(&self.decider, Decider::Thresholds(Thresholds { mix: MixSource::TooFewPoints, .. }))
     }
 
-    /// Returns the settings of the experts; `None` for methods other than posterior.
-    pub fn experts(&self) -> Option<&StackSettings> {
+    /// Returns the experts of the method posterior with their weights and settings, as a JSON array; `None` for other
+    /// methods.
+    pub fn experts(&self) -> Option<serde_json::Value> {
+        self.stack_settings().map(|settings| serde_json::json!(settings.experts))
+    }
+
+    /// Returns the offset of every class, which is subtracted from scores; `None` for methods other than posterior.
+    pub fn class_offsets(&self) -> Option<&[f64]> {
+        self.stack_settings().map(|settings| settings.offsets.as_slice())
+    }
+
+    /// Returns the number of clusters of classes of similar difficulty; `None` for methods other than posterior.
+    pub fn clusters(&self) -> Option<usize> {
+        self.stack_settings().map(|settings| settings.clusters.len())
+    }
+
+    fn stack_settings(&self) -> Option<&StackSettings> {
         match &self.decider {
             Decider::Posterior(posterior) => Some(&posterior.stack.settings),
             Decider::Thresholds(_) | Decider::Bag(_) => None,

@@ -1,26 +1,35 @@
-//! The input of a fit: points with their classes.
+//! The input of a fit: points with their classes, their provenance, and the encoder of their embeddings.
+//!
+//! **Provenance.** A column or array `provenance` tells whether a point was drawn at `random` like new points or
+//! `picked` for a property; `dance select` writes it. Picked points, such as difficult ones, are not exchangeable with
+//! new points. They may fit a kernel, but not calibrate or evaluate a model. Without a provenance, points count as
+//! random.
+//!
+//! **Encoder.** Embeddings of two encoders cannot be compared, even if they have the same dimensions, so a mix of them
+//! is refused.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::encoder::EncoderIdentity;
-use super::kind::Kind;
+use super::labels::Kind;
+use crate::error::{Error, Result};
 use crate::numeric::counts_of;
 use crate::numeric::matrix::Matrix;
 
 /// Embeddings with labels as class ids. All sizes and values are checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
-    /// One row per point.
+    /// The embeddings: one row per point, one column per dimension.
     pub embeddings: Matrix,
-    /// One class id per row.
+    /// The class id of every point, an index in `classes`.
     pub labels: Vec<u32>,
     /// The class names; a class id is an index in this list.
     pub classes: Vec<String>,
-    /// One id per row.
+    /// The id of every point, if the data have ids.
     pub ids: Option<Vec<String>>,
-    /// One embedding per class.
+    /// One embedding per class, such as that of the class name by a text encoder.
     pub prototypes: Option<Matrix>,
     /// The row of every point in its file or array.
     pub rows: Vec<u32>,
@@ -44,13 +53,13 @@ pub struct Source {
 }
 
 impl Source {
-    /// Returns whether both are the same source. Different rows of one source are different points, even if they are
-    /// equal.
+    /// Returns whether this source and `other` are the same. Different rows of one source are different points, even if
+    /// their numbers are equal.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.identity, &other.identity)
     }
 
-    /// Creates a new source with this encoder.
+    /// Creates a source that differs from all others, with this encoder.
     pub fn of(encoder: Option<EncoderIdentity>) -> Self {
         Self { encoder: encoder.map(Arc::new), ..Self::default() }
     }
@@ -119,7 +128,7 @@ impl Dataset {
         counts_of(&self.labels, self.classes.len())
     }
 
-    /// Returns the points at `rows`. The list of classes does not change.
+    /// Returns the points at the indices `rows`, in this order. The list of classes does not change.
     pub fn select(&self, rows: &[usize]) -> Self {
         Self {
             embeddings: self.embeddings.select(rows),
@@ -133,5 +142,125 @@ impl Dataset {
             id_kind: self.id_kind,
             picked: self.picked.as_ref().map(|picked| rows.iter().map(|&row| picked[row]).collect()),
         }
+    }
+
+    /// Returns the indices of the picked points, and the indices of the random points.
+    pub fn by_provenance(&self) -> (Vec<usize>, Vec<usize>) {
+        let picked = |&row: &usize| self.picked.as_ref().is_some_and(|picked| picked[row]);
+        (0..self.len()).partition(picked)
+    }
+
+    /// Returns an error if there are picked points, since the guarantee of a calibration needs random points.
+    pub(crate) fn check_random(&self) -> Result<()> {
+        match self.by_provenance().0.len() {
+            0 => Ok(()),
+            picked => Err(Error::Data(format!(
+                "{picked} of the {} calibration points were picked; a guarantee needs points that were drawn at random \
+                 like new ones. Picked points may fit the kernel",
+                self.len()
+            ))),
+        }
+    }
+}
+
+/// The name of the column, array or tensor that holds the provenance.
+pub(super) const PROVENANCE: &str = "provenance";
+
+/// The word for the provenance of points chosen for a property.
+pub const PICKED: &str = "picked";
+/// The word for the provenance of points drawn at random.
+pub const RANDOM: &str = "random";
+
+/// Returns true for the word `picked`, false for `random` or an empty text, and otherwise an error message.
+pub(super) fn is_picked(word: &str) -> std::result::Result<bool, String> {
+    match word {
+        PICKED => Ok(true),
+        RANDOM | "" => Ok(false),
+        other => Err(format!("`{other}` is no provenance; `{PICKED}` or `{RANDOM}` is needed")),
+    }
+}
+
+/// The identity of an encoder, stored in files of embeddings and in models.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EncoderIdentity {
+    /// The user's name for the encoder: a model name, a folder or a file.
+    pub name: String,
+    /// SHA-256 of the weights, in hexadecimal.
+    pub weights: String,
+    /// The preprocessing of pictures or texts and the postprocessing of outputs, as JSON.
+    pub preparation: String,
+}
+
+impl EncoderIdentity {
+    /// Parses the JSON that [`to_json`](Self::to_json) returns. The error is a message that continues the name of the
+    /// JSON's place.
+    pub fn from_json(text: &str) -> Result<Self, String> {
+        serde_json::from_str(text).map_err(|error| format!("is not the JSON of an encoder: {error}"))
+    }
+
+    /// Returns the JSON that files of embeddings and model files hold.
+    pub fn to_json(&self) -> String {
+        serde_json::json!(self).to_string()
+    }
+
+    /// Returns whether this encoder and `other` give the same embeddings: their weights and preparations are equal.
+    /// Names may differ, since one encoder may lie in two folders.
+    pub fn is(&self, other: &Self) -> bool {
+        self.weights == other.weights && self.preparation == other.preparation
+    }
+
+    /// Returns an error if two known encoders differ; `origin` names the file or array of the `found` one. An unknown
+    /// encoder is accepted.
+    pub fn check(expected: Option<&Self>, found: Option<&Self>, origin: &str) -> Result<()> {
+        match (expected, found) {
+            (Some(expected), Some(found)) if !expected.is(found) => Err(Error::Encoder {
+                origin: origin.to_owned(),
+                expected: expected.to_string(),
+                found: found.to_string(),
+                hint: if expected.weights == found.weights {
+                    "The weights are the same, the preparation is not: embed again with the same settings"
+                } else {
+                    "Embed again with the first encoder"
+                },
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Shows an encoder as its name and the first 12 digits of its weights' hash.
+impl fmt::Display for EncoderIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (weights {:.12})", self.name, self.weights)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoder(name: &str, weights: &str, preparation: &str) -> EncoderIdentity {
+        EncoderIdentity { name: name.into(), weights: weights.into(), preparation: preparation.into() }
+    }
+
+    #[test]
+    fn another_encoder_is_refused_with_both_names() {
+        let clip = encoder("clip", "0123456789abcdef", "{}");
+        let check = |found: Option<&EncoderIdentity>| EncoderIdentity::check(Some(&clip), found, "new.npz");
+        assert!(check(None).is_ok());
+        assert!(check(Some(&encoder("elsewhere/clip", "0123456789abcdef", "{}"))).is_ok());
+        let error = check(Some(&encoder("dino", "fedc", "{}"))).unwrap_err().to_string();
+        for part in ["new.npz", "clip (weights 0123456789ab)", "dino (weights fedc)"] {
+            assert!(error.contains(part), "{error}");
+        }
+        let error = check(Some(&encoder("clip", "0123456789abcdef", "{1}"))).unwrap_err().to_string();
+        assert!(error.contains("preparation"), "{error}");
+    }
+
+    #[test]
+    fn json_round_trips() {
+        let clip = encoder("clip", "01", r#"{"size":224}"#);
+        assert_eq!(EncoderIdentity::from_json(&clip.to_json()).unwrap(), clip);
+        assert!(EncoderIdentity::from_json("clip").unwrap_err().contains("encoder"));
     }
 }

@@ -1,10 +1,111 @@
-//! Labels as a file stores them.
+//! Labels and ids: their types, so that a number in a file is a number in every answer too, and labels as files store
+//! them.
+//!
+//! Labels are compared by their names, which are text, so that the integer 7 and the string `7` are one label. The type
+//! only determines how a name is written in an answer.
+//!
+//! ```
+//! use dance::data::{Kind, Value};
+//! assert_eq!(Kind::Integer.value("7"), Value::Integer(7));
+//! assert_eq!(Kind::Text.value("7"), Value::Text("7"));
+//! assert_eq!(Kind::Integer.of_all(&["7".into(), "cat".into()]), Kind::Text);
+//! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
-use super::kind::{Kind, name_of_boolean, name_of_float};
+use serde::{Deserialize, Serialize};
 
-/// Labels in the type in which a file stores them.
+/// The type of labels or ids.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Strings.
+    #[default]
+    Text,
+    /// Integers. The name of an integer is its decimal digits.
+    Integer,
+    /// Whole numbers stored as floats. The name of 7.0 is `7`.
+    Float,
+    /// Booleans. Their names are `False` and `True`.
+    Boolean,
+}
+
+/// A label or an id in its own type.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Value<'a> {
+    /// A string.
+    Text(&'a str),
+    /// An integer.
+    Integer(i64),
+    /// A float.
+    Float(f64),
+    /// A boolean.
+    Boolean(bool),
+}
+
+impl std::fmt::Display for Value<'_> {
+    /// Writes the value as text; for labels this is the name.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Self::Text(text) => f.write_str(text),
+            Self::Integer(number) => number.fmt(f),
+            Self::Float(number) => number.fmt(f),
+            Self::Boolean(value) => f.write_str(&name_of_boolean(value)),
+        }
+    }
+}
+
+impl Kind {
+    /// Returns the value of this kind that `name` denotes. If it denotes none, as `007` denotes no integer, returns the
+    /// text.
+    pub fn value(self, name: &str) -> Value<'_> {
+        let whole = || name.parse::<i64>().ok().filter(|number| number.to_string() == name);
+        match (self, name) {
+            (Self::Integer, _) => whole().map_or(Value::Text(name), Value::Integer),
+            (Self::Float, _) => whole().map_or(Value::Text(name), |number| Value::Float(number as f64)),
+            (Self::Boolean, "True") => Value::Boolean(true),
+            (Self::Boolean, "False") => Value::Boolean(false),
+            (Self::Boolean | Self::Text, _) => Value::Text(name),
+        }
+    }
+
+    /// Returns this kind if every name denotes a value of it, and text otherwise. A column has one type.
+    #[must_use]
+    pub fn of_all(self, names: &[String]) -> Self {
+        let is_text = |name: &String| matches!(self.value(name), Value::Text(_));
+        if names.iter().any(is_text) { Self::Text } else { self }
+    }
+
+    /// Returns the kind as a plural for messages, such as `integers`.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Integer => "integers",
+            Self::Float => "floats",
+            Self::Boolean => "booleans",
+        }
+    }
+}
+
+/// Returns the name of a boolean: `True` or `False`.
+pub(super) fn name_of_boolean(value: bool) -> String {
+    if value { "True" } else { "False" }.into()
+}
+
+/// Returns the decimal digits of a whole number, which are its name as a label. Returns `None` for other numbers, and
+/// beyond ±2⁵³, since larger floats are not exact integers.
+pub(super) fn name_of_float(value: f64) -> Option<String> {
+    const EXACT: f64 = (1u64 << 53) as f64;
+    (value.trunc() == value && value.abs() <= EXACT).then(|| (value as i64).to_string())
+}
+
+/// Returns the class id of every class name: its index in `names`.
+pub fn class_ids(names: &[String]) -> HashMap<&str, u32> {
+    names.iter().map(String::as_str).zip(0..).collect()
+}
+
+/// The labels of a file, in the type in which the file stores them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RawLabels {
     /// Integers of any width.
@@ -43,8 +144,8 @@ impl RawLabels {
         }
     }
 
-    /// Returns the name of every label (its text), empty for rows without a label. `Err` holds the row and value of the
-    /// first float that is not a whole number.
+    /// Returns the name of every label, which is its text. The name is empty for a row without a label. `Err` holds the
+    /// row and the value of the first float that is not a whole number.
     pub(super) fn into_names(self) -> Result<Vec<String>, (usize, f64)> {
         match self {
             Self::Integers(values) => Ok(values.iter().map(ToString::to_string).collect()),
@@ -61,7 +162,7 @@ impl RawLabels {
         }
     }
 
-    /// Returns the labels at `rows`.
+    /// Returns the labels at the indices `rows`, in this order.
     pub(super) fn select(&self, rows: &[usize]) -> Self {
         fn at<T: Clone>(values: &[T], rows: &[usize]) -> Vec<T> {
             rows.iter().map(|&row| values[row].clone()).collect()
@@ -96,7 +197,7 @@ impl RawLabels {
         }
     }
 
-    /// Returns the rows with this label or without a label, ascending.
+    /// Returns the indices of all rows with this label and of all rows without a label, ascending.
     pub(super) fn rows_of(&self, label: &str) -> Vec<usize> {
         let rows = 0..self.len();
         let label = label.trim();
@@ -120,8 +221,9 @@ impl RawLabels {
 /// Names that often mean "no label". They are accepted as classes only if the user confirms it.
 const DOUBTFUL: [&str; 3] = ["-1", "nan", "NaN"];
 
-/// Returns a name that may mean "no label": `nan`, or `-1` if it is the only negative number and there are at least two
-/// other names. With a single other name, `-1` must be a class, since a data set needs two.
+/// Returns one of `names` that may mean "no label", if there is one. The name `nan` may always mean it. The name `-1`
+/// may mean it if it is the only negative number and at least two other names occur, since a data set needs two
+/// classes.
 pub(super) fn doubtful<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'static str> {
     let occurring: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
     let name = DOUBTFUL.into_iter().find(|name| occurring.contains(name))?;
@@ -133,6 +235,19 @@ pub(super) fn doubtful<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'sta
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_become_values_of_their_kind() {
+        assert_eq!(Kind::Float.value("-3"), Value::Float(-3.0));
+        assert_eq!(Kind::Boolean.value("True"), Value::Boolean(true));
+        for (kind, name) in [(Kind::Integer, "007"), (Kind::Integer, "1.0"), (Kind::Boolean, "true")] {
+            assert_eq!(kind.value(name), Value::Text(name), "a name that would be written otherwise stays text");
+        }
+        assert_eq!(
+            [2.0, -0.0, 0.5, f64::NAN, 1e300].map(name_of_float),
+            [Some("2".into()), Some("0".into()), None, None, None]
+        );
+    }
 
     #[test]
     fn minus_one_is_a_class_only_if_it_must_be_one() {

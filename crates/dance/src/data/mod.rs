@@ -1,5 +1,5 @@
 //! Input data. [`io`] reads a file of embeddings into a [`Table`]. With checked sizes, and labels as class ids, it
-//! becomes a [`Dataset`], which later modules use without further checks. [`Sample`] draws rows from a file that is
+//! becomes a [`Dataset`], which later modules use without further checks. [`io::read_sample`] draws rows from files
 //! larger than memory, [`split`] divides points into parts, and [`Normalizer`] scales them.
 //!
 //! ```
@@ -14,32 +14,20 @@
 
 #[cfg(feature = "arrow")]
 pub mod arrow;
-mod classes;
 mod dataset;
-mod encoder;
-mod frame;
 pub mod io;
-mod kind;
 mod labels;
 mod normalize;
 mod point;
-mod provenance;
 mod sample;
 pub mod split;
 mod table;
 mod table_labels;
-mod table_rows;
 
-pub use classes::Classes;
-pub use dataset::{Dataset, Names, Source};
-pub use encoder::EncoderIdentity;
-pub use frame::{Cells, Column, Frame};
-pub use kind::{Kind, Value};
-pub use labels::RawLabels;
+pub use dataset::{Dataset, EncoderIdentity, Names, PICKED, RANDOM, Source};
+pub use labels::{Kind, RawLabels, Value, class_ids};
 pub use normalize::{Normalize, Normalizer};
-pub use point::{PointProblem, PointShape};
-pub use provenance::{PICKED, RANDOM};
-pub use sample::Sample;
+pub use point::PointShape;
 pub use table::Table;
 
 /// Asserts that an operation failed with a message that contains all of `parts`.

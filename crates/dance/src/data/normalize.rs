@@ -72,12 +72,13 @@ impl Normalizer {
         }
     }
 
-    /// Normalises `points` in place. `origin` names them in errors.
+    /// Normalises `points` in place. `origin` names the points in errors. A row of zeros is an error under `L2`.
     pub fn apply(&self, origin: &str, points: &mut Matrix) -> Result<()> {
         self.apply_named(origin, points, |row| row)
     }
 
-    /// Normalises `points` in place. An error gives row `r` the number `number(r)`, its row in the file.
+    /// Normalises `points` in place, as [`apply`](Self::apply) does. Errors call row r of `points` by the number
+    /// `number(r)`, its row in the file.
     pub(crate) fn apply_named(&self, origin: &str, points: &mut Matrix, number: impl Fn(usize) -> usize) -> Result<()> {
         match self {
             Self::None => {}
@@ -116,7 +117,7 @@ impl Normalizer {
         Ok(())
     }
 
-    /// Undoes the normalisation in place. Lengths of rows that were scaled to 1 are lost.
+    /// Undoes the normalisation of `points` in place. Rows that were scaled to length 1 keep it.
     pub(crate) fn undo(&self, points: &mut Matrix) {
         if let Self::Standardize { mean, scale } = self {
             for row in 0..points.rows() {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A model's requirements on a point.
+/// The requirements of a model on a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PointShape {
     /// The number of dimensions.
@@ -13,7 +13,7 @@ pub struct PointShape {
 
 /// The problem of a row that is not a valid point.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum PointProblem {
+pub(crate) enum PointProblem {
     /// The row is null.
     Null,
     /// One of the row's numbers is null.
@@ -37,9 +37,14 @@ pub enum PointProblem {
 }
 
 impl PointShape {
-    /// Returns the problem of a row, if it has one. `length` is the length of the row; `numbers` may end after the
-    /// required dimensions.
-    pub fn problem(self, numbers: &[f32], length: usize) -> Option<PointProblem> {
+    /// Returns a message about the problem of a row, or `None` for a valid point. `length` is the length of the row.
+    /// The list `numbers` may end after the model's dimensions.
+    pub fn problem(self, numbers: &[f32], length: usize) -> Option<String> {
+        self.check(numbers, length).map(|problem| problem.to_string())
+    }
+
+    /// Returns the problem of a row with these `numbers` and this `length`, or `None` for a valid point.
+    pub(crate) fn check(self, numbers: &[f32], length: usize) -> Option<PointProblem> {
         if length != self.dimensions {
             return Some(PointProblem::Width { found: length, wanted: self.dimensions });
         }

@@ -3,23 +3,9 @@
 //!
 //! Every set of `size` rows is equally likely. The drawn rows depend on the seed and the number of rows alone, not on
 //! the blocks in which the rows come.
-//!
-//! ```
-//! use dance::{Matrix, Table, data::Sample};
-//!
-//! let mut sample = Sample::new(3, 7);
-//! for block in 0..4 {
-//!     let points = Matrix::new((0..5).map(|row| (5 * block + row) as f32).collect(), 5, 1)?;
-//!     sample.take(&Table::new("points", points)?)?;
-//! }
-//! let table = sample.finish()?;
-//! assert_eq!(table.embeddings().rows(), 3);
-//! assert!(table.embeddings().as_slice().is_sorted()); // rows stay in their order
-//! # Ok::<(), dance::Error>(())
-//! ```
 
 use super::table::Table;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::numeric::random::Random;
 
 /// The tag of the random stream that draws the sample.
@@ -27,7 +13,7 @@ const PURPOSE: u64 = 0x5a4d;
 
 /// A reservoir, which receives all rows of a stream and keeps a uniform sample of them.
 #[derive(Debug)]
-pub struct Sample {
+pub(crate) struct Sample {
     size: usize,
     random: Random,
     /// The number of rows of the stream so far.
@@ -39,17 +25,17 @@ pub struct Sample {
 
 impl Sample {
     /// Starts a sample of `size` rows, or of all rows if there are fewer.
-    pub fn new(size: usize, seed: u64) -> Self {
+    pub(crate) fn new(size: usize, seed: u64) -> Self {
         Self { size, random: Random::new(seed, PURPOSE), rows: 0, numbers: Vec::new(), drawn: None }
     }
 
     /// Returns the number of rows of the stream so far.
-    pub fn seen(&self) -> u64 {
+    pub(crate) fn seen(&self) -> u64 {
         self.rows
     }
 
     /// Adds the rows of a table to the stream.
-    pub fn take(&mut self, table: &Table) -> Result<()> {
+    pub(crate) fn take(&mut self, table: &Table) -> Result<()> {
         // Pairs of an index in the sample and a row of the table. A later row replaces an earlier one at the same
         // index.
         let mut places: Vec<(usize, usize)> = Vec::new();
@@ -78,17 +64,15 @@ impl Sample {
         Ok(())
     }
 
-    /// Returns the sample, in the order of the stream.
-    pub fn finish(self) -> Result<Table> {
-        let Some(sample) = self.drawn else {
-            return Err(Error::Data("there are no rows to draw from".into()));
-        };
+    /// Returns the sample, in the order of the stream; `None` if the stream has no rows.
+    pub(crate) fn finish(self) -> Option<Table> {
+        let sample = self.drawn?;
         let mut order: Vec<usize> = (0..self.numbers.len()).collect();
         order.sort_unstable_by_key(|&place| self.numbers[place]);
         let mut table = sample.select(&order);
         table.details.lines = None;
         table.details.rows = Some(order.iter().map(|&place| self.numbers[place] as u32).collect());
-        Ok(table)
+        Some(table)
     }
 }
 
@@ -179,6 +163,6 @@ mod tests {
         assert_refused(sample.take(&wide), &["wide: has 2 dimensions where test has 1"]);
         let names = Table { labels: Some(RawLabels::Names(vec!["a".into()])), ..rows(0, 1) };
         assert_refused(sample.take(&names), &["another type"]);
-        assert_refused(Sample::new(5, 0).finish(), &["no rows"]);
+        assert!(Sample::new(5, 0).finish().is_none());
     }
 }

@@ -136,8 +136,8 @@ fn finished(mut parts: Vec<Vec<usize>>, fractions: &[f64], points: usize) -> Res
     Ok(parts)
 }
 
-/// Returns the number of points that each part gets of a class with `size` points. `carry` holds for each part the
-/// number of points that it should have got from earlier classes but did not, because of rounding.
+/// Returns the number of points that each part gets from a class with `size` points. `carry[i]` is the number of points
+/// that rounding has withheld from part i in earlier classes; it is updated.
 fn deal(size: usize, fractions: &[f64], carry: &mut [f64]) -> Vec<usize> {
     let parts = fractions.len();
     let mut counts = vec![0; parts];
@@ -170,7 +170,7 @@ fn deal(size: usize, fractions: &[f64], carry: &mut [f64]) -> Vec<usize> {
     counts
 }
 
-/// Returns the part with the largest value, the first on a tie.
+/// Returns the index of the part with the largest value, the first one on a tie.
 fn argmax(parts: usize, value: impl Fn(usize) -> f64) -> usize {
     (0..parts).rev().max_by(|&a, &b| value(a).total_cmp(&value(b))).unwrap_or(0)
 }

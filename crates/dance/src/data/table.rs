@@ -4,11 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use super::classes::Classes;
-use super::dataset::{Dataset, Source};
-use super::encoder::EncoderIdentity;
-use super::kind::Kind;
-use super::labels::RawLabels;
+use super::dataset::{Dataset, EncoderIdentity, Source};
+use super::labels::{Kind, RawLabels, class_ids};
 use super::table_labels::FileDetails;
 use crate::error::{Error, Result};
 use crate::numeric::matrix::{Matrix, check_finite};
@@ -18,13 +15,13 @@ use crate::numeric::matrix::{Matrix, check_finite};
 pub struct Table {
     /// The file's name, for messages.
     pub(super) origin: String,
-    /// One row per point; every number finite, at least one row and one column.
+    /// The embeddings: one row per point, every number finite, at least one row and one column.
     pub(super) embeddings: Matrix,
-    /// One label per row.
+    /// The label of every point, if the file has labels.
     pub labels: Option<RawLabels>,
     /// The class names. Integer labels are indices of this list.
     pub class_names: Option<Vec<String>>,
-    /// One id per row, shown to people in place of the row number.
+    /// The id of every point, shown to people in place of the row number.
     pub ids: Option<Vec<String>>,
     /// The type of the ids.
     pub id_kind: Kind,
@@ -158,8 +155,102 @@ impl Table {
     }
 }
 
-/// Returns the class names, and the labels as their indices. The classes are the table's class names in order or,
-/// without them, the labels that occur, sorted (numbers by value).
+impl Table {
+    /// Returns the table of the rows at the indices `rows`, in this order.
+    pub(super) fn select(&self, rows: &[usize]) -> Self {
+        let of_rows = |values: &Vec<u32>| rows.iter().map(|&row| values[row]).collect();
+        let mut details = self.details.clone();
+        details.lines = self.details.lines.as_ref().map(of_rows);
+        details.rows = Some(rows.iter().map(|&row| self.row(row)).collect());
+        let is_missing = |&(_, row): &(usize, &usize)| self.details.missing.binary_search(row).is_ok();
+        details.missing = rows.iter().enumerate().filter(is_missing).map(|(place, _)| place).collect();
+        Self {
+            embeddings: self.embeddings.select(rows),
+            labels: self.labels.as_ref().map(|labels| labels.select(rows)),
+            ids: self.ids.as_ref().map(|ids| rows.iter().map(|&row| ids[row].clone()).collect()),
+            details,
+            origin: self.origin.clone(),
+            class_names: self.class_names.clone(),
+            id_kind: self.id_kind,
+            prototypes: self.prototypes.clone(),
+            encoder: self.encoder.clone(),
+            picked: self.picked.as_ref().map(|picked| rows.iter().map(|&row| picked[row]).collect()),
+        }
+    }
+
+    /// Replaces rows by rows of the table `other`, or appends them. `places` holds pairs: the index of a row of this
+    /// table, or an index beyond its end, and the index of a row of `other`.
+    pub(super) fn replace(&mut self, places: &[(usize, usize)], other: &Self) -> Result<()> {
+        self.check_like(other)?;
+        let mut places = places.to_vec();
+        places.sort_unstable();
+        // Replace rows within the table.
+        let (inside, behind): (Vec<_>, Vec<_>) =
+            places.into_iter().partition(|&(place, _)| place < self.embeddings.rows());
+        for &(place, row) in &inside {
+            self.embeddings.row_mut(place).copy_from_slice(other.embeddings.row(row));
+            if let (Some(own), Some(others)) = (&mut self.labels, &other.labels) {
+                own.set(place, others, row);
+            }
+            if let (Some(own), Some(others)) = (&mut self.ids, &other.ids) {
+                own[place].clone_from(&others[row]);
+            }
+            self.details.missing.retain(|&missing| missing != place);
+            if other.details.missing.binary_search(&row).is_ok() {
+                self.details.missing.push(place);
+            }
+        }
+        let rows: Vec<usize> = behind.iter().map(|&(_, row)| row).collect();
+        if self.picked.is_some() || other.picked.is_some() {
+            // A table without a provenance has random points.
+            let own = self.picked.get_or_insert_with(|| vec![false; self.embeddings.rows()]);
+            let is_picked = |row: usize| other.picked.as_ref().is_some_and(|picked| picked[row]);
+            for &(place, row) in &inside {
+                own[place] = is_picked(row);
+            }
+            own.extend(rows.iter().map(|&row| is_picked(row)));
+        }
+        // Append the other rows.
+        for (place, row) in (self.embeddings.rows()..).zip(&rows) {
+            if other.details.missing.binary_search(row).is_ok() {
+                self.details.missing.push(place);
+            }
+        }
+        self.details.missing.sort_unstable();
+        self.embeddings.append(&other.embeddings.select(&rows))?;
+        if let (Some(own), Some(others)) = (&mut self.labels, &other.labels) {
+            own.extend(others.select(&rows));
+        }
+        if let (Some(own), Some(others)) = (&mut self.ids, &other.ids) {
+            own.extend(rows.iter().map(|&row| others[row].clone()));
+        }
+        Ok(())
+    }
+
+    /// Returns an error if the other table differs in dimensions, type of labels or ids, class names or encoder.
+    fn check_like(&self, other: &Self) -> Result<()> {
+        let (own, others) = (self.embeddings.cols(), other.embeddings.cols());
+        let kinds = |table: &Self| table.labels.as_ref().map(RawLabels::kind);
+        let problem = if own != others {
+            format!("has {others} dimensions where {} has {own}", self.origin)
+        } else if kinds(self) != kinds(other) {
+            let name = |table: &Self| kinds(table).map_or("none", |kind| kind.plural());
+            format!("has labels of another type ({}) than {} ({})", name(other), self.origin, name(self))
+        } else if self.class_names != other.class_names {
+            format!("has other class names than {}", self.origin)
+        } else if (self.ids.is_some(), self.id_kind) != (other.ids.is_some(), other.id_kind) {
+            format!("has ids of another type than {}, or none", self.origin)
+        } else if self.encoder != other.encoder {
+            format!("comes from another encoder than {}", self.origin)
+        } else {
+            return Ok(());
+        };
+        Err(Error::Data(format!("{}: {problem}; files that are read together must agree in this", other.origin)))
+    }
+}
+
+/// Returns the class names, and the labels as indices of these names. The classes are the table's class names in their
+/// order. Without class names, they are the labels that occur, sorted (numbers by value).
 fn encode(table: &Table, labels: &[String], kind: Kind) -> Result<(Vec<String>, Vec<u32>)> {
     let classes = table.class_names.clone().unwrap_or_else(|| {
         let mut occurring: Vec<String> = labels.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();
@@ -168,10 +259,10 @@ fn encode(table: &Table, labels: &[String], kind: Kind) -> Result<(Vec<String>, 
         }
         occurring
     });
-    let numbers = Classes::new(&classes);
+    let numbers = class_ids(&classes);
     let encoded = labels.iter().enumerate().map(|(row, label)| {
         let problem = || format!("`{label}` is not among the {} class names", classes.len());
-        numbers.id(label).ok_or_else(|| table.wrong_label(row, &problem()))
+        numbers.get(label.as_str()).copied().ok_or_else(|| table.wrong_label(row, &problem()))
     });
     let encoded = encoded.collect::<Result<Vec<_>>>()?;
     Ok((classes, encoded))

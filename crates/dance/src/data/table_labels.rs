@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::kind::Kind;
-use super::labels::{RawLabels, doubtful};
+use super::labels::{Kind, RawLabels, doubtful};
 use super::table::Table;
 use crate::error::{Error, Result};
 
@@ -87,7 +86,8 @@ impl Table {
         }
     }
 
-    /// Drops rows with `label` or without a label, and returns their number. Every other label is then a class.
+    /// Drops the rows with `label` and the rows without a label. Returns the other rows and the number of dropped rows.
+    /// Every label that is left is a class.
     pub fn leave_out_unlabelled(self, label: &str) -> Result<(Self, usize)> {
         let (rows, origin) = (self.embeddings.rows(), self.label_origin().to_owned());
         let none = || Error::Data(format!("{origin}: no row has a label other than `{label}`"));
@@ -96,7 +96,8 @@ impl Table {
         Ok((table, out))
     }
 
-    /// Returns the rows that have a label other than `label`; `None` if there are none. Every label is then a class.
+    /// Returns the rows that have a label other than `label`, or `None` if there are none. Every label that is left is
+    /// a class.
     pub(super) fn without_label(self, label: &str) -> Option<Self> {
         let Some(labels) = &self.labels else { return Some(self) };
         let mut out: BTreeSet<usize> = labels.rows_of(label).into_iter().collect();
@@ -124,7 +125,7 @@ impl Table {
         self.details.labels_file.as_deref().unwrap_or(&self.origin)
     }
 
-    /// Lists where the first of these rows are in the file, and the number of the others.
+    /// Lists where the first three of these rows are in the file, and the number of further rows.
     fn list(&self, rows: &[usize]) -> String {
         const SHOWN: usize = 3;
         let shown: Vec<String> = rows.iter().take(SHOWN).map(|&row| self.place(row)).collect();

@@ -8,7 +8,7 @@ use crate::conformal::{
     Calibration, ConformalConfig, Decision, PredictOptions, Prediction, Predictor, QueryBlock, Scored,
 };
 use crate::context::Context;
-use crate::data::{Classes, Dataset, EncoderIdentity, Kind, Names, Value};
+use crate::data::{Dataset, EncoderIdentity, Kind, Names, Value, class_ids};
 use crate::device::Device;
 use crate::error::Result;
 use crate::machine::Classifier;
@@ -153,8 +153,8 @@ impl Dance {
     /// Returns the model's class id of every label of `data`, matched by name; `None` for a name that the model does
     /// not have.
     pub fn class_ids(&self, data: &Dataset) -> Vec<Option<u32>> {
-        let classes = Classes::new(&self.classes);
-        let ids: Vec<_> = data.classes.iter().map(|name| classes.id(name)).collect();
+        let classes = class_ids(&self.classes);
+        let ids: Vec<_> = data.classes.iter().map(|name| classes.get(name.as_str()).copied()).collect();
         data.labels.iter().map(|&label| ids[label as usize]).collect()
     }
 

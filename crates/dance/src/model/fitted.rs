@@ -7,7 +7,7 @@ use super::notices;
 use super::sampling::Sampling;
 use crate::conformal::{Calibration, Method, MethodName, PosteriorCalibration, PosteriorMethod, Predictor, Setup};
 use crate::context::{Context, Quality};
-use crate::data::{Classes, Dataset, EncoderIdentity, Kind, Names, Normalize, Normalizer, PointShape, Source};
+use crate::data::{Dataset, EncoderIdentity, Kind, Names, Normalize, Normalizer, PointShape, Source, class_ids};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
@@ -251,11 +251,12 @@ impl Fitted {
     /// Returns the classes of the fit followed by those that only `data` has, and the labels of `data` as class ids.
     fn match_classes(&self, data: &Dataset) -> (Vec<String>, Vec<u32>) {
         let mut names = self.classes.clone();
-        let mut known = Classes::new(&self.classes);
+        let mut known = class_ids(&self.classes);
         let mut labels = Vec::with_capacity(data.len());
         for &label in &data.labels {
             let name = &data.classes[label as usize];
-            let id = known.id_or_next(name);
+            let next = known.len() as u32;
+            let id = *known.entry(name).or_insert(next);
             if id as usize == names.len() {
                 names.push(name.clone());
             }

@@ -1,7 +1,5 @@
 //! The facade: fit a kernel machine, calibrate it, predict sets for new points.
 
-mod answer;
-mod answer_columns;
 mod audit;
 mod config;
 mod dance;
@@ -19,7 +17,6 @@ mod select;
 mod shift;
 
 pub use crate::conformal::{PredictOptions, Prediction, Scored};
-pub use answer::{Answer, Include, Refusal};
 pub use audit::{
     Audit, AuditOptions, ConfusedClasses, Copies, LabelError, LabelErrors, Order, Outlier, OverlapPoint, RARE, Space,
     TwofoldClass, benjamini_hochberg,

@@ -36,19 +36,20 @@ use crate::posterior::link::{Link, OutputStats};
 /// The number of pairs (a point and a label of the query) that are settled together; their columns fit into the
 /// first-level cache.
 pub(super) const PAIRS: usize = 256;
-/// The largest gain (the change of a log posterior by the query's label) that is bounded from above in f32.
+/// The largest gain that is bounded from above in f32. The gain is the change of a point's log posterior that depends
+/// on the query's label.
 const MOST: f32 = 40.0;
-/// The relative rounding bound of f32: a few units in the last place of every intermediate value.
+/// A bound on relative rounding errors in f32: a few units in the last place of every intermediate value.
 const ROUNDING: f64 = 4e-6;
-/// The rounding bound of f32 for sums whose terms cancel, relative to the magnitude of the terms.
+/// A bound on rounding errors in f32 for sums whose terms cancel, relative to the magnitude of the terms.
 const CANCELLED: f64 = 1e-6;
-/// The relative rounding bound of f64.
+/// A bound on relative rounding errors in f64.
 const FINE: f64 = 1e-9;
 
 /// The calibration points before a query is added, with the numbers from which bounds on their scores follow.
 #[derive(Debug)]
 pub(super) struct Bounds {
-    /// The log odds x of every point against its own label.
+    /// The log odds `ln Σ_{z≠y} exp e(z) - e(y)` of every point, with its log posteriors e(z) and its own label y.
     log_odds: Vec<f64>,
     /// For every point, `ln Σ exp e(z)` of its log posteriors e(z) over all labels z but its own.
     others: Vec<f64>,
@@ -60,7 +61,7 @@ pub(super) struct Bounds {
     packed: Vec<Option<Packed>>,
     /// Statistics of the outputs of every point, one list per expert; empty for experts without a link.
     stats: Vec<Vec<OutputStats>>,
-    /// The indices of the points that carry each label.
+    /// The indices of the calibration points that carry each label.
     of_class: Vec<Vec<u32>>,
     /// The offset o of every class, with `exp o` and `exp o - 1`.
     offsets: Vec<[f64; 3]>,
@@ -80,7 +81,7 @@ pub(super) struct QueryBounds {
     pub(super) intervals: Vec<ScoreInterval>,
 }
 
-/// Factors of a point in f32, which do not depend on the query's label.
+/// Factors of a calibration point in f32, for bounds that hold whatever the query's label is.
 #[derive(Clone, Copy)]
 struct PointFactors {
     /// `exp R` and `exp(-R)`, where R is the range of the shift of the point's log posteriors.
@@ -89,8 +90,8 @@ struct PointFactors {
     inverse: [f32; 2],
 }
 
-/// The interval of a point's score, less the offset of its class. It is valid for every label of the query but the
-/// point's own.
+/// An interval that contains a calibration point's score, less the offset of its class, after a query is added. It is
+/// valid for every label of the query but the point's own.
 #[derive(Clone, Copy)]
 pub(super) struct ScoreInterval {
     pub(super) low: f32,
@@ -117,8 +118,8 @@ impl Pairs {
         self.points.len() == PAIRS
     }
 
-    /// Adds a point. `wanted` is an interval for the odds `exp x` that the point needs for a score of at least the
-    /// query's.
+    /// Adds the calibration point with the index `point`. `wanted` is an interval for the odds `exp x` that the point
+    /// needs for a score of at least the query's.
     pub(super) fn push(&mut self, moved: &QueryBounds, point: u32, wanted: [f32; 2]) {
         let factors = &moved.factors[point as usize];
         self.points.push(point);
@@ -198,8 +199,9 @@ impl Bounds {
         &self.of_class[label]
     }
 
-    /// Returns a table of queries and points for every expert: the query's outputs times the point's slopes of the
-    /// link, averaged over labels with the point's shares. It is `None` for an expert without shifts.
+    /// Returns a table of queries × calibration points for every expert. An entry is the mean of the query's outputs
+    /// times the point's slopes of the link, over the labels with the point's shares as weights. It is `None` for an
+    /// expert without shifts.
     pub(super) fn means(
         &self,
         experts: &[(f64, Box<dyn Predictions + '_>)],
@@ -216,7 +218,8 @@ impl Bounds {
         experts.iter().enumerate().map(|(at, (_, expert))| mean((at, expert.as_ref()))).collect()
     }
 
-    /// Returns the bounds after a query is added, valid for every label that it may carry.
+    /// Returns the bounds on the calibration points' scores after a query is added, valid for every label that the
+    /// query may carry.
     pub(super) fn with_query(
         &self,
         bag: &BagView<'_>,

@@ -12,8 +12,8 @@ use crate::kernel::{exp, ln};
 use crate::numeric::matrix::Matrix;
 use crate::posterior::bounds::{AT_LEAST, Bounds, OPEN, Pairs, QueryBounds};
 use crate::posterior::expert::Predictions;
+use crate::posterior::link::log_sum;
 use crate::posterior::link::{Link, softplus};
-use crate::posterior::weights::log_sum;
 use crate::scores::by_class::Strata;
 use pulp::Arch;
 
@@ -27,7 +27,7 @@ const OFFSET_TIE: f64 = 1e-12;
 /// The number of queries in a parallel task.
 const TILE: usize = 16;
 
-/// The calibration points before a query is added.
+/// The calibration points (the bag) before a query is added.
 #[derive(Clone, Copy)]
 pub(super) struct BagView<'a> {
     /// The stack's log posterior of every calibration point for every label.
@@ -71,13 +71,13 @@ pub(super) fn threshold_of(score: f64) -> f64 {
     score * (1.0 - TIE)
 }
 
-/// Returns `threshold` less the offset `off`. It is lowered slightly, so that equal scores less equal offsets count as
-/// equal.
+/// Returns `threshold` less the class offset `off`. The result is lowered slightly, so that equal scores less equal
+/// offsets count as equal.
 pub(super) fn less_offset(threshold: f64, off: f64) -> f64 {
     if off == 0.0 { threshold } else { threshold - off - OFFSET_TIE }
 }
 
-/// The inputs of the counts for a block of queries.
+/// The inputs from which the counts of a block of queries follow.
 pub(super) struct Counter<'a> {
     pub(super) bag: BagView<'a>,
     pub(super) experts: &'a [(f64, Box<dyn Predictions + 'a>)],
@@ -141,7 +141,7 @@ impl Counter<'_> {
         self.strata.is_none_or(|strata| strata.compares(class, label))
     }
 
-    /// Rescales the count of every label from the points of its stratum to all points.
+    /// Rescales the count of every label from the calibration points of its stratum to all calibration points.
     fn scaled(&self, mut counts: Vec<u32>) -> Vec<u32> {
         if let Some(strata) = self.strata {
             let each = counts.iter_mut().enumerate();

@@ -1,40 +1,24 @@
 //! The interface of the experts: log posteriors of the calibration points, predictions for queries, and the changes of
-//! these log posteriors when a query is added. The file also holds the nearest-neighbor expert.
+//! these log posteriors when a query is added. Two experts are here too: prototypes and nearest neighbors. In names,
+//! `bag` means the calibration points that experts are trained on.
 //!
-//! In names, `bag` means the calibration points that experts are trained on.
+//! **Prototypes.** The log posterior of class y is `e(y) = -‖z-μ‖²`, the negative squared distance to its mean μ in the
+//! whitened space. A point x is mapped to z = xW by the whitening map W with `WWᵀ = ((1-γ)S + γ·tr(S)/d·I)⁻¹`. S is the
+//! pooled covariance within the classes of the fit points, in d dimensions, and γ the shrinkage. The mean μ of class y
+//! is shrunk towards the mean m of all fit points: `μ = (κm + Σz)/(κ+k)` is the mean of the k points of the class and
+//! of κ points at m. A class without points has the mean m.
+//!
+//! Leaving a point out and adding a query q move one mean each. If q is added to a mean μ of K = κ+k points, the new
+//! mean μ' has `‖z-μ'‖² = K/(K+1)·‖z-μ‖² + ‖z-q‖²/(K+1) - K/(K+1)²·‖μ-q‖²`: nothing is refitted.
+//!
+//! Cost of a query, for n calibration points and c classes: `2d² + 2(n+c)d` operations, then two per label and point.
+//! Memory: n·(2c+d) numbers in f64 and n·c in f32.
 
 use crate::context::Context;
 use crate::numeric::matrix::Matrix;
 use crate::posterior::link::Link;
 use crate::posterior::settings::Space;
-use crate::posterior::spaces::Targets;
-
-/// Points mapped to every space.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct MappedPoints {
-    pub(super) raw: Matrix<f64>,
-    pub(super) white: Matrix<f64>,
-    pub(super) learned: Matrix<f64>,
-}
-
-impl MappedPoints {
-    pub(super) fn get(&self, space: Space) -> &Matrix<f64> {
-        match space {
-            Space::Raw => &self.raw,
-            Space::White => &self.white,
-            Space::Learned => &self.learned,
-        }
-    }
-
-    /// Returns these points, followed by those of `below`.
-    pub(super) fn concat(self, below: &Self) -> Self {
-        Self {
-            raw: self.raw.concat(&below.raw),
-            white: self.white.concat(&below.white),
-            learned: self.learned.concat(&below.learned),
-        }
-    }
-}
+use crate::posterior::spaces::{MappedPoints, Targets};
 
 /// The labelled points that experts are trained on: first the fit points, then the calibration points.
 pub(super) struct TrainingSet<'a> {
@@ -53,7 +37,8 @@ impl TrainingSet<'_> {
 
 /// A classifier in closed form. The stack multiplies the log posteriors of each expert by a weight and adds them.
 pub(super) trait Expert: Send + Sync + std::fmt::Debug {
-    /// Returns the log posteriors of every calibration point, from all points but itself.
+    /// Returns the log posteriors of every calibration point, predicted by all training points but itself: one row per
+    /// point, one column per class.
     fn bag(&self) -> &Matrix<f64>;
 
     /// Returns the regression outputs of the calibration points and the link that maps them to log posteriors; `None`
@@ -72,8 +57,8 @@ pub(super) trait Predictions: Send + Sync {
     /// Returns the query's log posteriors, from all points that the expert was trained on.
     fn log_posterior(&self, query: usize) -> &[f64];
 
-    /// Adds `weight` times the shift of a calibration point's log posteriors to `row`. The shift is the part of their
-    /// change that does not depend on the query's label.
+    /// Adds `weight` times the shift of a calibration point's log posteriors to `row`. The shift is the part of the
+    /// change, when the query is added, that does not depend on the query's label.
     fn add_shift(&self, _query: usize, _point: usize, _weight: f64, _row: &mut [f64]) {}
 
     /// Returns the terms of the [shift](Self::add_shift) for all calibration points; `None` if the expert has no shift.
@@ -81,8 +66,8 @@ pub(super) trait Predictions: Send + Sync {
         None
     }
 
-    /// Returns the gain of a calibration point: the further change in its log posterior **for `label`** if the query
-    /// carries this label.
+    /// Returns the gain of a calibration point: the further change in its log posterior for `label`, beside the
+    /// [shift](Self::add_shift), if the added query carries this label.
     fn gain(&self, query: usize, point: usize, label: usize) -> f64;
 
     /// Adds `weight` times the [gain](Self::gain) of every one of `points` to its entry in `sums`. The pair `of` holds
@@ -109,6 +94,186 @@ pub(super) struct Shifts<'a> {
     pub(super) joined: &'a [f64],
 }
 
+/// Trained prototypes, one shrunken mean per class; the [module](self) has the formulas.
+#[derive(Clone, Debug)]
+pub(super) struct Prototypes {
+    /// Labels of the calibration points.
+    labels: Vec<u32>,
+    /// The calibration points in the whitened space.
+    points: Targets,
+    means: Targets,
+    /// The number K = κ+k of points in the mean of every class: κ prior points and the k points of the class.
+    counts: Vec<f64>,
+    /// Squared distances of the calibration points to the class means. The mean of a point's own class leaves out the
+    /// point.
+    squared: Matrix<f64>,
+    /// The table `squared` in f32, transposed: one row per label.
+    by_label: Matrix,
+    /// The largest squared distance of a calibration point to the mean of each label.
+    largest: Vec<f64>,
+    /// The least and the largest squared distance of every calibration point to the means of other classes.
+    ends: Vec<[f64; 2]>,
+    /// Log posteriors of the calibration points, each from all points but itself.
+    bag: Matrix<f64>,
+}
+
+impl Prototypes {
+    /// Computes the class means from all points of `training`. `prior` is the prior weight κ, above 0.
+    pub(super) fn open(training: &TrainingSet<'_>, prior: f64, context: &Context<'_>) -> Self {
+        let classes = training.classes;
+        let (means, counts) = shrunk_means(training, prior);
+        let points = training.points.get(Space::White);
+        let own: Vec<usize> = (training.fit..training.labels.len()).collect();
+        let (own, labels) = (points.select(&own), training.bag_labels().to_vec());
+        let means = Targets::new(&means, context);
+        let mut squared = means.squared(&own, context);
+        let mut bag = Matrix::<f64>::zeros(own.rows(), classes);
+        let mut ends = vec![[f64::INFINITY, 0.0f64]; own.rows()];
+        for (row, &label) in labels.iter().enumerate() {
+            let squared = squared.row_mut(row);
+            let (own, count) = (label as usize, counts[label as usize]);
+            // The distance to a mean of K points that includes the point itself is (K-1)/K of the distance to the mean
+            // without it.
+            squared[own] *= (count / (count - 1.0)).powi(2);
+            for (label, (log_posterior, &squared)) in bag.row_mut(row).iter_mut().zip(&*squared).enumerate() {
+                *log_posterior = -squared;
+                if label != own {
+                    ends[row] = [ends[row][0].min(squared), ends[row][1].max(squared)];
+                }
+            }
+        }
+        let transposed = squared.transposed();
+        let largest = (0..classes).map(|label| transposed.row(label).iter().copied().fold(0.0, f64::max)).collect();
+        let (points, by_label) = (Targets::new(&own, context), transposed.to_f32());
+        Self { labels, points, means, counts, squared, by_label, largest, ends, bag }
+    }
+}
+
+/// Returns the mean of every class, computed with `prior` further points at the mean of all fit points, and the number
+/// of points in each mean.
+fn shrunk_means(training: &TrainingSet<'_>, prior: f64) -> (Matrix<f64>, Vec<f64>) {
+    let (points, classes) = (training.points.get(Space::White), training.classes);
+    let mut means = Matrix::<f64>::zeros(classes, points.cols());
+    let mut counts = vec![prior; classes];
+    let mut all = vec![0.0; points.cols()];
+    for row in 0..training.fit {
+        all.iter_mut().zip(points.row(row)).for_each(|(sum, value)| *sum += value);
+    }
+    let share = prior / training.fit.max(1) as f64;
+    for sum in &mut all {
+        *sum *= share;
+    }
+    (0..classes).for_each(|label| means.row_mut(label).copy_from_slice(&all));
+    for (row, &label) in training.labels.iter().enumerate() {
+        counts[label as usize] += 1.0;
+        for (sum, &value) in means.row_mut(label as usize).iter_mut().zip(points.row(row)) {
+            *sum += value;
+        }
+    }
+    for (label, &count) in counts.iter().enumerate() {
+        means.row_mut(label).iter_mut().for_each(|sum| *sum /= count);
+    }
+    (means, counts)
+}
+
+impl Expert for Prototypes {
+    fn bag(&self) -> &Matrix<f64> {
+        &self.bag
+    }
+
+    fn predict<'a>(&'a self, block: &MappedPoints, context: &Context<'_>) -> Box<dyn Predictions + 'a> {
+        let queries = block.get(Space::White);
+        let to_points = self.points.squared(queries, context);
+        let to_means = self.means.squared(queries, context);
+        let mut log_posterior = Matrix::<f64>::zeros(queries.rows(), self.counts.len());
+        let mut constant = log_posterior.clone();
+        for query in 0..queries.rows() {
+            let each = log_posterior.row_mut(query).iter_mut().zip(constant.row_mut(query));
+            for ((log_posterior, constant), (&squared, &count)) in
+                each.zip(to_means.row(query).iter().zip(&self.counts))
+            {
+                *log_posterior = -squared;
+                *constant = constant_of(squared, count);
+            }
+        }
+        let largest = |row: &[f64]| row.iter().copied().fold(0.0, f64::max);
+        let farthest = (0..to_points.rows()).map(|query| largest(to_points.row(query))).collect();
+        let near = to_points.to_f32();
+        Box::new(PrototypePredictions { of: self, to_points, to_means, log_posterior, constant, near, farthest })
+    }
+}
+
+/// Returns `K/(K+1)²·‖μ-q‖²`, the term of the gain that does not depend on the calibration point. The gain is the rise
+/// of a log posterior when the query q is added. `squared` is `‖μ-q‖²` and `count` is the number K of points in the
+/// mean μ.
+fn constant_of(squared: f64, count: f64) -> f64 {
+    let share = 1.0 / (count + 1.0);
+    count * share * share * squared
+}
+
+/// Predictions for a block of queries.
+struct PrototypePredictions<'a> {
+    of: &'a Prototypes,
+    /// Squared distances of the queries to the calibration points.
+    to_points: Matrix<f64>,
+    /// Squared distances of the queries to the class means.
+    to_means: Matrix<f64>,
+    log_posterior: Matrix<f64>,
+    /// The term of the gain that does not depend on the calibration point, for every query and label; see
+    /// [`constant_of`].
+    constant: Matrix<f64>,
+    /// The table `to_points` in f32.
+    near: Matrix,
+    /// The largest squared distance of every query to a calibration point.
+    farthest: Vec<f64>,
+}
+
+impl Predictions for PrototypePredictions<'_> {
+    fn log_posterior(&self, query: usize) -> &[f64] {
+        self.log_posterior.row(query)
+    }
+
+    fn gain(&self, query: usize, point: usize, label: usize) -> f64 {
+        let near = self.to_points.row(query)[point];
+        let (count, squared) = (self.of.counts[label], self.of.squared.row(point)[label]);
+        if label != self.of.labels[point] as usize {
+            return (squared - near) / (count + 1.0) + self.constant.row(query)[label];
+        }
+        // The mean of the point's own class leaves out the point.
+        let others = count - 1.0;
+        let with = self.to_means.row(query)[label];
+        let to_mean = count / others * (with - near / count + others / (count * count) * squared);
+        (squared - near) / count + constant_of(to_mean, others)
+    }
+
+    fn add_gains(&self, (query, label): (usize, usize), points: &[u32], weight: f64, sums: &mut [f32]) -> f64 {
+        let (near, squared) = (self.near.row(query), self.of.by_label.row(label));
+        let share = 1.0 / (self.of.counts[label] + 1.0);
+        let constant = self.constant.row(query)[label];
+        let (factor, added) = ((weight * share) as f32, (weight * constant) as f32);
+        for (sum, &point) in sums.iter_mut().zip(points) {
+            *sum += factor * (squared[point as usize] - near[point as usize]) + added;
+        }
+        share * (self.of.largest[label] + self.farthest[query]) + constant.abs()
+    }
+
+    fn add_gain_bounds(&self, query: usize, weight: f64, least: &mut [f64], most: &mut [f64]) {
+        let counts = &self.of.counts;
+        let fewest = counts.iter().copied().fold(f64::INFINITY, f64::min);
+        let largest = counts.iter().copied().fold(0.0, f64::max);
+        let [fewest, largest] = [fewest, largest].map(|count| weight / (count + 1.0));
+        let constants = self.constant.row(query);
+        let low = weight * constants.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = weight * constants.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let each = least.iter_mut().zip(most).zip(&self.of.ends);
+        for (((least, most), [lowest, highest]), near) in each.zip(self.to_points.row(query)) {
+            let (lowest, highest) = (lowest - near, highest - near);
+            *least += low + if lowest < 0.0 { fewest } else { largest } * lowest;
+            *most += high + if highest > 0.0 { fewest } else { largest } * highest;
+        }
+    }
+}
+
 /// The number of calibration points whose distances to all points are in memory at the same time.
 pub(super) const ROWS: usize = 1024;
 
@@ -126,7 +291,7 @@ pub(super) struct Nearest {
     bag: Matrix<f64>,
     /// The table `bag` in f32, transposed: one row per label.
     by_label: Matrix,
-    /// The least log posterior of every calibration point.
+    /// The least log posterior of every calibration point, over all classes.
     least: Vec<f64>,
 }
 
@@ -163,7 +328,7 @@ impl Nearest {
         opened
     }
 
-    /// Computes the log posterior of every class from squared distances to all points.
+    /// Computes the log posterior of every class from a point's squared distances to all training points.
     fn of_classes(&self, squared: &[f64], log_posterior: &mut [f64]) {
         log_posterior.fill(self.range[1]);
         for (&squared, &label) in squared.iter().zip(&self.labels) {
@@ -200,7 +365,6 @@ impl Expert for Nearest {
     }
 }
 
-/// Predictions for a block of queries.
 struct NearestPredictions<'a> {
     of: &'a Nearest,
     log_posterior: Matrix<f64>,

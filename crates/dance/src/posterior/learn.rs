@@ -13,21 +13,17 @@ use crate::machine::{Part, Rfm, RfmConfig};
 use crate::numeric::linalg;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
-use crate::posterior::class_offsets;
-use crate::posterior::expert::Nearest;
-use crate::posterior::expert::{Expert, TrainingSet};
+use crate::posterior::expert::{Expert, Nearest, Prototypes, TrainingSet};
 use crate::posterior::link::Link;
-use crate::posterior::prototypes::Prototypes;
 use crate::posterior::ridge::{Ridge, RidgeSettings, WHOLE};
 use crate::posterior::settings::{ExpertSettings, Space, StackSettings};
-use crate::posterior::shrinkage::shrinkage;
 use crate::posterior::spaces::Targets;
 use crate::posterior::spaces::{Center, Spaces};
-use crate::posterior::weights::{ConditionalLogit, StackWeights};
-use crate::posterior::whitening::{Whitening, packed_columns};
+use crate::posterior::weights::{self, ConditionalLogit, StackWeights};
+use crate::posterior::whitening::{Whitening, packed_columns, shrinkage};
 use crate::scores::by_class::Clusters;
 
-/// The largest number of points per half.
+/// The largest number of fit points in each of the two halves for cross-fitting.
 const HALF: usize = 2000;
 /// The largest number of points on which kernels are compared.
 const KERNEL_SAMPLE: usize = 600;
@@ -35,18 +31,18 @@ const KERNEL_SAMPLE: usize = 600;
 const BANDWIDTHS: [f64; 3] = [1.0, 2.0, 4.0];
 /// Kernel shapes that are compared: 0.5 is the Gaussian kernel, 1 the Laplace kernel.
 const SHAPES: [f64; 2] = [0.5, 1.0];
-/// Ridges of the kernel on raw points that are compared.
+/// Values that are compared for the ridge of the kernel on raw points.
 const RIDGES: [f64; 4] = [1e-3, 1e-2, 1e-1, 1.0];
 /// The softness of the [link function](crate::posterior::link) of all kernel ridge regressions.
 const SOFTNESS: f64 = 0.05;
-/// The smallest number of fit points that are halved. With fewer points, prototypes are the only expert.
+/// The smallest number of fit points that are divided into halves. With fewer points, prototypes are the only expert.
 const MIN_POINTS: usize = 16;
 /// The lower limit of squared distances in the nearest-neighbor expert, as a share of their median.
 const FLOOR: f64 = 1e-6;
 /// The tag of the random stream that draws halves and samples.
 const HALF_STREAM: u64 = 0x4a1f;
 
-/// The inputs of [`learn`].
+/// The inputs of [`learn`], which chooses the settings of a stack.
 #[derive(Clone, Copy)]
 pub(crate) struct LearnInputs<'a> {
     pub(crate) device: &'a dyn Device,
@@ -100,7 +96,7 @@ pub(crate) fn learn(inputs: LearnInputs<'_>) -> Result<StackSettings> {
     let (weighted, chosen, log_posterior) = candidates.choose(context);
     let scores = ConditionalLogit { tables: vec![&log_posterior], labels: &candidates.labels, context }.losses(&[1.0]);
     let clusters = Clusters::new(&scores, &candidates.labels, classes);
-    let offsets = class_offsets::offsets(&log_posterior, &candidates.labels, second.len().min(HALF), classes);
+    let offsets = weights::offsets(&log_posterior, &candidates.labels, second.len().min(HALF), classes);
     let mut experts = Vec::new();
     for (name, &weight) in chosen.iter().zip(&weighted.weights) {
         if weight > 0.0 {
@@ -123,7 +119,7 @@ fn prototypes(whitening: &Whitening, weight: f64, prior: f64) -> ExpertSettings 
     ExpertSettings::Prototypes { weight, shrinkage: whitening.shrinkage, prior }
 }
 
-/// Returns prototypes as the only expert.
+/// Returns the settings of prototypes that are the only expert of their stack.
 fn prototypes_alone(whitening: &Whitening) -> ExpertSettings {
     prototypes(whitening, 1.0 / whitening.spread.max(1e-12), 1.0)
 }
@@ -265,7 +261,8 @@ impl Candidate {
     }
 }
 
-/// Returns the floor and the ceiling of squared distances, given their median.
+/// Returns the floor and the ceiling that limit squared distances of the nearest-neighbor expert, given the median
+/// squared distance.
 fn range(median: f64) -> [f64; 2] {
     [FLOOR * median, 2.0 * median]
 }

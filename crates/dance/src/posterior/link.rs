@@ -18,7 +18,8 @@ const CURVATURE: f64 = 0.1675;
 /// Below this t, `h(t) = ln ln(1 + exp t)` equals t up to a few units in the last place.
 const STRAIGHT: f64 = -30.0;
 
-/// The link function g; see the [module](self).
+/// The link function `g(f) = ln ln(1 + exp(f/s))`, which maps an output f of kernel ridge regression to a log
+/// posterior; see the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Link {
     /// The softness s, above 0.
@@ -110,6 +111,15 @@ impl OutputStats {
         }
         Self { mean, range: (most - least).max(0.0), slope, largest, own_slope: link.slope(outputs[own]) }
     }
+}
+
+/// Returns `ln Σ exp(value)` over `values`.
+pub(crate) fn log_sum(values: &[f64]) -> f64 {
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if most == f64::NEG_INFINITY {
+        return most;
+    }
+    most + values.iter().map(|value| (value - most).exp()).sum::<f64>().ln()
 }
 
 /// Returns `ln(1 + exp t)`.

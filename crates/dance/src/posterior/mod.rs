@@ -1,7 +1,7 @@
 //! The **posterior** method: a stack of experts predicts the probability of every label.
 //!
-//! Every expert j returns an unnormalised log posterior `e_j(y)` of each label y in closed form: `prototypes`,
-//! `ridge` in three spaces and nearest neighbors (`expert`). The stack adds them with weights `w_j`,
+//! Every expert j returns an unnormalised log posterior `e_j(y)` of each label y in closed form: prototypes and nearest
+//! neighbors (`expert`), and kernel ridge regression in three spaces (`ridge`). The stack adds them with weights `w_j`,
 //! `p(y) ∝ exp Σ_j w_j e_j(y)`. The score of a label is `-ln p(y)`, less an offset of its class. The spaces, kernels,
 //! weights and offsets are learned from the fit points (`learn`).
 //!
@@ -17,17 +17,12 @@
 //! The CPU computes all posteriors in f64, so prediction sets do not depend on the device.
 
 mod bounds;
-mod class_offsets;
 mod count;
 mod expert;
 mod learn;
-
 mod link;
-mod memory;
-mod prototypes;
 mod ridge;
 mod settings;
-mod shrinkage;
 mod spaces;
 mod weights;
 mod whitening;
@@ -38,11 +33,11 @@ mod tests;
 pub(crate) use tests::brute_force::solve;
 
 pub(crate) use learn::{LearnInputs, learn};
-pub(crate) use memory::check_memory;
-pub(crate) use weights::{ConditionalLogit, log_sum};
+pub(crate) use link::log_sum;
+pub(crate) use weights::ConditionalLogit;
 pub(crate) use whitening::leave_one_out;
 
-pub use settings::{ExpertSettings, Space, StackSettings};
+pub(crate) use settings::{ExpertSettings, StackSettings, check_memory};
 
 use crate::context::Context;
 use crate::error::Result;
@@ -53,10 +48,10 @@ use crate::scores::by_class::{Offsets, Strata};
 use crate::scores::sets::{Counts, LabelCounts};
 use bounds::Bounds;
 use count::{BagView, Counter, Query, less_offset, score, scores, threshold_of};
-use expert::{Expert, MappedPoints, Predictions, TrainingSet};
+use expert::{Expert, Predictions, TrainingSet};
 use link::Link;
-use memory::Size;
-use spaces::{Center, Spaces};
+use settings::{Size, check_stack_memory};
+use spaces::{Center, MappedPoints, Spaces};
 
 /// The number of queries that are processed together. It limits memory, because tables of distances hold queries ×
 /// points.
@@ -91,8 +86,8 @@ pub(crate) struct Stack {
 pub(crate) struct CalibrationSummary {
     /// The score of every calibration point's own label, in ascending order.
     pub(crate) scores: Vec<f64>,
-    /// The inverse temperature of the reported probabilities, fitted by maximum likelihood. Prediction sets do not
-    /// depend on it.
+    /// The inverse temperature of the reported probabilities, by which log posteriors are multiplied. It is fitted by
+    /// maximum likelihood. Prediction sets do not depend on it.
     pub(crate) sharpness: f64,
 }
 
@@ -123,7 +118,7 @@ impl Stack {
     ) -> Result<Self> {
         let trains_on_bag = calibrates != PosteriorCalibration::Split;
         let bag = if trains_on_bag { calibration.labels.len() } else { 0 };
-        memory::check(&settings, Size { fit: fit.labels.len(), bag, dimensions: root.rows(), classes })?;
+        check_stack_memory(&settings, Size { fit: fit.labels.len(), bag, dimensions: root.rows(), classes })?;
         // Map all points to the spaces of the experts.
         let center = Center::new(settings.centred, &fit.embeddings);
         let spaces = Spaces::new(center, settings.whitening.as_ref(), root, context);
@@ -258,7 +253,7 @@ impl Stack {
         Ok((counts, probabilities))
     }
 
-    /// Returns a query's score of every label, and the probability of every label.
+    /// Returns the scores of a query for every label, and the probability of every label.
     fn posterior(&self, predictions: &[(f64, Box<dyn Predictions + '_>)], query: usize) -> (Query, Vec<f32>) {
         let mut row = vec![0.0; self.classes];
         for (weight, expert) in predictions {

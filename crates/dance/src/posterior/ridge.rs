@@ -23,10 +23,10 @@ use crate::numeric::matrix::Matrix;
 use crate::numeric::packed::Packed;
 use crate::numeric::random::Random;
 use crate::posterior::bounds::PAIRS;
-use crate::posterior::expert::{Expert, MappedPoints, Predictions, Shifts, TrainingSet};
+use crate::posterior::expert::{Expert, Predictions, Shifts, TrainingSet};
 use crate::posterior::link::Link;
 use crate::posterior::settings::Space;
-use crate::posterior::spaces::{Targets, dot};
+use crate::posterior::spaces::{MappedPoints, Targets, dot};
 
 /// The largest number of points whose kernel matrix is inverted without landmarks.
 pub(super) const WHOLE: usize = 2048;
@@ -50,7 +50,7 @@ pub(super) struct RidgeSettings {
 /// The largest fall of an output for which the bound on the link's slope in [`OutputEnds`] is valid.
 const FALL: f64 = 0.02;
 
-/// A trained kernel ridge regression; see the [module](self).
+/// A trained kernel ridge regression; the [module](self) has the formulas and symbols.
 #[derive(Clone, Debug)]
 pub(super) struct Ridge {
     settings: RidgeSettings,
@@ -125,7 +125,7 @@ impl Ridge {
         self.bag = bag;
     }
 
-    /// Trains with the inverse of the kernel matrix of all points.
+    /// Trains without landmarks: with the inverse of the kernel matrix of all points.
     fn whole(
         training: &TrainingSet<'_>,
         settings: RidgeSettings,
@@ -173,7 +173,7 @@ impl Ridge {
         })
     }
 
-    /// Trains with a kernel that landmarks span.
+    /// Trains with landmarks, whose kernel columns span the kernel of all points.
     fn spanned(
         training: &TrainingSet<'_>,
         settings: RidgeSettings,
@@ -269,7 +269,7 @@ fn singular(row: usize) -> Error {
     ))
 }
 
-/// Returns the kernel values of squared distances.
+/// Returns the kernel value of every one of the squared distances.
 fn kernel_of(kernel: Kernel, mut squared: Matrix<f64>, context: &Context<'_>) -> Matrix<f64> {
     use rayon::prelude::*;
     let width = squared.cols().max(1);

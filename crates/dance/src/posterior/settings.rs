@@ -1,11 +1,14 @@
 //! The settings of a stack, learned from the fit points: its experts with their settings and weights, and the class
-//! offsets.
+//! offsets. The memory that a stack needs follows from them and is checked before it is allocated.
 
 use serde::{Deserialize, Serialize};
 
+use crate::device::{Cpu, Device, most_that_fit};
+use crate::error::{Error, Result, human_bytes};
 use crate::kernel::Kernel;
 use crate::numeric::matrix::Matrix;
-use crate::posterior::ridge::WHOLE;
+use crate::posterior::expert::ROWS;
+use crate::posterior::ridge::{LANDMARKS, WHOLE};
 use crate::scores::by_class::Clusters;
 
 /// The largest absolute offset of a class, which is a difference of log probabilities.
@@ -14,9 +17,8 @@ pub(super) const MOST_OFFSET: f64 = 30.0;
 /// One expert's settings and its weight in the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "expert", rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum ExpertSettings {
-    /// Squared distances to class means in the whitened space.
+pub(crate) enum ExpertSettings {
+    /// An expert whose log posterior of a class is the negative squared distance to its mean in the whitened space.
     Prototypes {
         /// The weight in the stack.
         weight: f64,
@@ -25,7 +27,7 @@ pub enum ExpertSettings {
         /// The prior weight κ: every class mean is computed with κ further points at the mean of all fit points.
         prior: f64,
     },
-    /// Kernel ridge regression.
+    /// An expert by kernel ridge regression on one-hot labels.
     Ridge {
         /// The weight in the stack.
         weight: f64,
@@ -41,7 +43,7 @@ pub enum ExpertSettings {
         /// linearly.
         softness: f64,
     },
-    /// The distance to the nearest point of every class in the learned metric.
+    /// An expert by the distance to the nearest point of every class in the learned metric.
     Nearest {
         /// The weight in the stack.
         weight: f64,
@@ -55,7 +57,7 @@ pub enum ExpertSettings {
 /// The space in which an expert compares points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Space {
+pub(crate) enum Space {
     /// Normalised embeddings, or their directions from the mean of the fit points if the stack is centred.
     Raw,
     /// The raw space, mapped so that the covariance within classes is the identity, up to shrinkage.
@@ -66,20 +68,9 @@ pub enum Space {
 
 impl ExpertSettings {
     /// Returns the weight in the stack.
-    pub fn weight(&self) -> f64 {
+    pub(crate) fn weight(&self) -> f64 {
         match *self {
             Self::Prototypes { weight, .. } | Self::Ridge { weight, .. } | Self::Nearest { weight, .. } => weight,
-        }
-    }
-
-    /// Returns the expert's name in reports.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Prototypes { .. } => "prototypes",
-            Self::Ridge { space: Space::Raw, .. } => "kernel ridge",
-            Self::Ridge { space: Space::White, .. } => "kernel ridge, whitened",
-            Self::Ridge { space: Space::Learned, .. } => "kernel ridge, learned metric",
-            Self::Nearest { .. } => "nearest of each class, learned metric",
         }
     }
 
@@ -113,6 +104,28 @@ impl ExpertSettings {
     }
 }
 
+/// The settings of a stack of experts.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct StackSettings {
+    /// The experts with a weight above 0.
+    pub(crate) experts: Vec<ExpertSettings>,
+    /// True if the raw and the whitened space hold directions from the mean of the fit points.
+    pub(crate) centred: bool,
+    /// The d×d matrix that maps the raw space, of d dimensions, to the whitened space; `None` if no expert uses it.
+    pub(crate) whitening: Option<Matrix>,
+    /// The mean log loss of the stack on held-out fit points.
+    pub(crate) log_loss: f64,
+    /// Clusters of classes with similar scores.
+    pub(crate) clusters: Clusters,
+    /// The offset of every class, which is subtracted from its score `-ln p(y)`. Classes beyond the end of the list
+    /// have offset 0.
+    pub(crate) offsets: Vec<f64>,
+    /// The largest number of points on which a kernel ridge regression is trained without landmarks.
+    pub(crate) whole: usize,
+    /// The seed of the random choice of landmarks.
+    pub(crate) seed: u64,
+}
+
 impl StackSettings {
     pub(crate) fn new(
         experts: Vec<ExpertSettings>,
@@ -123,9 +136,7 @@ impl StackSettings {
     ) -> Self {
         Self { experts, centred: true, whitening, log_loss, clusters, offsets: Vec::new(), whole: WHOLE, seed }
     }
-}
 
-impl StackSettings {
     /// Returns whether there are at most `classes` offsets, all in the range that a fit can produce.
     pub(crate) fn offsets_are_valid(&self, classes: usize) -> bool {
         self.offsets.len() <= classes && self.offsets.iter().all(|off| off.abs() <= MOST_OFFSET)
@@ -137,25 +148,111 @@ impl StackSettings {
     }
 }
 
-/// The settings of a stack of experts.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct StackSettings {
-    /// The experts with a weight above 0.
-    pub experts: Vec<ExpertSettings>,
-    /// True if the raw and the whitened space hold directions from the mean of the fit points.
-    pub centred: bool,
-    /// The d×d matrix that maps the raw space, of d dimensions, to the whitened space; `None` if no expert uses it.
-    pub whitening: Option<Matrix>,
-    /// The mean log loss of the stack on held-out fit points.
-    pub log_loss: f64,
-    /// Clusters of classes with similar scores.
-    pub clusters: Clusters,
-    /// The offset of every class, which is subtracted from its score `-ln p(y)`. Classes beyond the end of the list
-    /// have offset 0.
-    pub offsets: Vec<f64>,
-    /// The largest number of points on which a kernel ridge regression is trained without landmarks.
-    pub whole: usize,
-    /// The seed of the random choice of landmarks.
-    pub seed: u64,
+/// The numbers of points, dimensions and classes of a stack, from which its memory follows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Size {
+    pub(super) fit: usize,
+    /// The number of calibration points that experts train on.
+    pub(super) bag: usize,
+    pub(super) dimensions: usize,
+    pub(super) classes: usize,
+}
+
+/// Returns an error if the stack needs more memory than this machine has free, as far as that is known.
+pub(super) fn check_stack_memory(settings: &StackSettings, size: Size) -> Result<()> {
+    let needed = bytes(settings, size);
+    match Cpu.free_bytes() {
+        Some(limit) if needed > limit => Err(refusal(settings, size, limit)),
+        _ => Ok(()),
+    }
+}
+
+/// Returns an error if a stack of all experts would need more memory than this machine has free.
+pub(crate) fn check_memory(fit: usize, bag: usize, dimensions: usize, classes: usize) -> Result<()> {
+    let ridge =
+        |space| ExpertSettings::Ridge { weight: 1.0, space, bandwidth: 1.0, shape: 0.5, ridge: 1.0, softness: 1.0 };
+    let experts = vec![
+        ExpertSettings::Prototypes { weight: 1.0, shrinkage: 0.5, prior: 1.0 },
+        ridge(Space::Raw),
+        ridge(Space::White),
+        ridge(Space::Learned),
+        ExpertSettings::Nearest { weight: 1.0, floor: 0.1, ceiling: 1.0 },
+    ];
+    let settings = StackSettings::new(experts, None, 1.0, Clusters::default(), 0);
+    check_stack_memory(&settings, Size { fit, bag, dimensions, classes })
+}
+
+fn refusal(settings: &StackSettings, size: Size, limit: u64) -> Error {
+    let fits = most_that_fit(size.bag, |bag| bytes(settings, Size { bag, ..size }) <= limit);
+    Error::Memory {
+        what: format!("the posterior's tables of {} calibration points in {} classes", size.bag, size.classes),
+        needed: bytes(settings, size),
+        limit,
+        hint: format!(
+            "Calibrate on fewer points (about {fits} would fit in {}), or with the method fuse, which keeps no table \
+             of points and classes",
+            human_bytes(limit)
+        ),
+    }
+}
+
+/// Returns the peak memory in bytes while a stack is trained. Tables hold f64 numbers unless a comment names f32.
+pub(super) fn bytes(settings: &StackSettings, Size { fit, bag, dimensions: d, classes: c }: Size) -> u64 {
+    let n = fit + bag;
+    // The points in three spaces, the stack's log posteriors of the calibration points, and the shares of labels in
+    // f32.
+    let shared = 3 * n * d + 3 * bag * c / 2;
+    let landmarks = if n <= settings.whole || fit == 0 { n } else { fit.min(LANDMARKS) };
+    let mut kept = 0;
+    let mut passing = 0;
+    for expert in &settings.experts {
+        kept += bag * c
+            + match expert {
+                // The calibration points once more, and their squared distances to the class means in f32.
+                ExpertSettings::Prototypes { .. } => bag * d + bag * c / 2,
+                ExpertSettings::Nearest { .. } => {
+                    passing = passing.max(n * bag.min(ROWS));
+                    n * d + bag * c / 2
+                }
+                ExpertSettings::Ridge { .. } => {
+                    // Features and solutions of all points, and the rows of the calibration points twice while they are
+                    // packed.
+                    passing = passing.max(2 * n * landmarks + 2 * bag * landmarks + 3 * landmarks * landmarks);
+                    // The outputs of the calibration points in addition to their log posteriors, and slopes in f32.
+                    landmarks * (bag + landmarks + d + c) + bag * c * 3 / 2
+                }
+            };
+    }
+    8 * (shared + kept + passing) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const LARGE: Size = Size { fit: 20_000, bag: 20_000, dimensions: 512, classes: 1000 };
+
+    fn settings() -> StackSettings {
+        let nearest = ExpertSettings::Nearest { weight: 1.0, floor: 0.1, ceiling: 1.0 };
+        StackSettings::new(vec![nearest], None, 1.0, Clusters::default(), 0)
+    }
+
+    /// A table of 20,000 points and 1,000 classes has 160 MB in f64. The stack stores 1.5 such tables, and so does its
+    /// only expert.
+    #[test]
+    fn a_table_of_points_and_classes_is_counted() {
+        let [with, without] = [1000, 0].map(|classes| bytes(&settings(), Size { classes, ..LARGE }));
+        assert_eq!(with - without, 8 * 20_000 * 1000 * 3);
+    }
+
+    #[test]
+    fn a_stack_that_does_not_fit_is_refused_with_the_size_that_does() {
+        let settings = settings();
+        let needed = bytes(&settings, LARGE);
+        let Error::Memory { needed: reported, hint, .. } = refusal(&settings, LARGE, needed - 1) else { panic!() };
+        assert_eq!(reported, needed);
+        assert!(hint.contains("about 19999 would fit") && hint.contains("fuse"), "{hint}");
+        assert!(check_stack_memory(&settings, Size { bag: 1 << 32, ..LARGE }).is_err() || Cpu.free_bytes().is_none());
+    }
 }

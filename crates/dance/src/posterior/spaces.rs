@@ -9,7 +9,7 @@
 use crate::context::Context;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::packed::{Packed, Scratch};
-use crate::posterior::expert::MappedPoints;
+use crate::posterior::settings::Space;
 use crate::posterior::whitening::packed_columns;
 use pulp::{Arch, Simd, WithSimd};
 
@@ -22,7 +22,7 @@ const NEAR: f64 = 1e-6;
 pub(super) struct Center(Option<Vec<f64>>);
 
 impl Center {
-    /// Creates the center: the mean of `points` if the stack is `centred`, else `None`.
+    /// Creates the center: the mean of `points` if the stack is `centred`, otherwise `None`.
     pub(super) fn new(centred: bool, points: &Matrix) -> Self {
         if !centred {
             return Self(None);
@@ -75,6 +75,33 @@ impl Spaces {
         let raw = self.center.directions(points);
         let white = self.whitening.as_ref().map(|map| raw.times(map, context)).unwrap_or_default();
         MappedPoints { raw, white, learned }
+    }
+}
+
+/// Points in every space, one row per point. A space that no expert uses may be empty.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct MappedPoints {
+    pub(super) raw: Matrix<f64>,
+    pub(super) white: Matrix<f64>,
+    pub(super) learned: Matrix<f64>,
+}
+
+impl MappedPoints {
+    pub(super) fn get(&self, space: Space) -> &Matrix<f64> {
+        match space {
+            Space::Raw => &self.raw,
+            Space::White => &self.white,
+            Space::Learned => &self.learned,
+        }
+    }
+
+    /// Returns the points of `self`, followed by the points of `below`, in every space.
+    pub(super) fn concat(self, below: &Self) -> Self {
+        Self {
+            raw: self.raw.concat(&below.raw),
+            white: self.white.concat(&below.white),
+            learned: self.learned.concat(&below.learned),
+        }
     }
 }
 
@@ -182,7 +209,7 @@ impl Targets {
         self.norms.len()
     }
 
-    /// Returns the squared distances of all points to all targets.
+    /// Returns the squared distances of all points to all targets: one row per point, one column per target.
     pub(crate) fn squared(&self, points: &Matrix<f64>, context: &Context<'_>) -> Matrix<f64> {
         let norms = points.norms();
         let mut squared = points.times(&self.packed, context);

@@ -19,21 +19,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::method::ByClass;
 
-/// The weight, in points, of the prior that shrinks the mean of a class to the mean of all points.
+/// The number of prior points by which the mean of a class is shrunk towards the mean of all points.
 const PRIOR_POINTS: f64 = 3.0;
 /// The smallest number of fit points per cluster, on average.
 const CLUSTER_POINTS: usize = 100;
 /// The largest number of clusters.
 const MAX_CLUSTERS: usize = 8;
 
-/// The strata of the classes. Points are compared only with points of their own stratum.
+/// The strata of the classes. A calibration point is compared only with queries whose label is in the stratum of its
+/// class.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Strata {
     /// The stratum of every class.
     of_class: Vec<u32>,
     /// The number of calibration points in every stratum.
     points: Vec<usize>,
-    /// The number of calibration points.
+    /// The number of calibration points in all strata.
     all: usize,
 }
 
@@ -53,7 +54,7 @@ impl Strata {
         Some(Self { of_class, points, all: labels.len() })
     }
 
-    /// Returns whether a point of class `point` is compared with queries that carry `label`.
+    /// Returns whether a calibration point of class `point` is compared with queries that carry `label`.
     pub(crate) fn compares(&self, point: u32, label: usize) -> bool {
         self.of_class[point as usize] == self.of_class[label]
     }
@@ -68,7 +69,8 @@ impl Strata {
         self.points.len()
     }
 
-    /// Rescales a count among the points of the label's stratum and the query to all points and the query, rounding up.
+    /// Rescales `count`, among the calibration points of the label's stratum and the query, to all calibration points
+    /// and the query. The result is rounded up, so that p-values only grow.
     pub(crate) fn scaled(&self, label: usize, count: u32) -> u32 {
         let own = self.points[self.of_class[label] as usize] + 1;
         (count as usize * (self.all + 1)).div_ceil(own) as u32
@@ -77,7 +79,7 @@ impl Strata {
 
 /// Groups of classes of similar difficulty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Clusters {
+pub(crate) struct Clusters {
     /// The cluster of every class that the fit points have.
     of_class: Vec<u32>,
     /// The cluster of average difficulty, for classes without fit points.
@@ -85,7 +87,8 @@ pub struct Clusters {
 }
 
 impl Clusters {
-    /// Groups the classes by the mean cross-fitted score of their fit points.
+    /// Groups the classes by the mean score of their fit points. `scores` holds the cross-fitted score of every fit
+    /// point, `labels` its class.
     pub(crate) fn new(scores: &[f64], labels: &[u32], classes: usize) -> Self {
         let average = scores.iter().sum::<f64>() / scores.len().max(1) as f64;
         let mut sums = vec![(0.0, 0usize); classes];
@@ -127,13 +130,8 @@ impl Clusters {
     }
 
     /// Returns the number of clusters.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.of_class.iter().max().map_or(1, |&last| last as usize + 1)
-    }
-
-    /// Returns whether there is only one cluster.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 1
     }
 }
 
@@ -197,7 +195,7 @@ mod tests {
         assert_eq!(clusters.len(), 3);
         assert_eq!([0, 1, 2].map(|class| clusters.of(class)), [0, 1, 2]);
         assert_eq!(clusters.of(9), 1); // unknown: like the average
-        assert!(Clusters::new(&scores[..20], &labels[..20], 4).is_empty());
+        assert_eq!(Clusters::new(&scores[..20], &labels[..20], 4).len(), 1);
     }
 
     #[test]

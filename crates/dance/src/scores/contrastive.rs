@@ -20,13 +20,13 @@ use crate::scores::{BestPerLabel, NeighborScore, Neighborhood};
 /// The contrastive score (the paper, equations 4-5): the smallest contrastive loss of the neighbors that carry the
 /// label.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Contrastive {
+pub(crate) struct Contrastive {
     /// The number of neighbors that the score uses (`m_clr` in the paper).
-    pub neighbors: usize,
+    pub(crate) neighbors: usize,
     /// The temperature τ.
-    pub temperature: f64,
+    pub(crate) temperature: f64,
     /// The kernel of the learned space.
-    pub kernel: Kernel,
+    pub(crate) kernel: Kernel,
 }
 
 impl Contrastive {

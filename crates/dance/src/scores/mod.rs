@@ -1,44 +1,21 @@
-//! Nonconformity scores: one number for every label of a query, small where the label conforms.
+//! Nonconformity scores: one number for every label of a query, small if the label conforms.
 //!
-//! A neighbor score is finite for the labels of the neighbors and +∞ for all others. [`LabelScores`] lists the finite
-//! scores. Every score has its own file; a new score is a new file that implements [`NeighborScore`].
-//!
-//! - [`Rank`]: the rank of the nearest neighbor with the label.
-//! - [`Contrastive`]: the smallest contrastive loss of the neighbors with the label.
-//! - [`PairedScores`]: the rank and the contrastive score of every label, side by side.
-//!
-//! ```
-//! use dance::scores::LabelScores;
-//! let scores = LabelScores::from_rows([&[(2, 1.0), (7, 3.0)][..]]); // one query, two labels near by
-//! assert_eq!((scores.get(0, 7), scores.get(0, 1)), (3.0, f64::INFINITY));
-//! ```
-//!
-//! Scores of class probabilities are in [`ranked`]: [`Lac`], [`Aps`], [`Raps`], [`Saps`].
+//! - Neighbor scores read the labels of a query's nearest reference points. The rank score (`rank.rs`) and the
+//!   contrastive score (`contrastive.rs`) are those of the paper. Each is +∞ for a label that no neighbor carries.
+//! - Scores of class probabilities are in [`ranked`]: LAC, APS, RAPS and SAPS. [`SplitConformal`] makes sets of them.
+//! - [`CalibrationScores`] makes thresholds and p-values of any scores, [`LabelCounts`] makes sets of p-values.
 
-mod aps;
 pub(crate) mod by_class;
 pub(crate) mod contrastive;
-mod lac;
 pub(crate) mod paired;
 pub(crate) mod rank;
 pub mod ranked;
-mod raps;
-mod saps;
 pub(crate) mod sets;
 mod split_conformal;
 pub mod threshold;
 
-pub use aps::Aps;
-pub use by_class::Clusters;
-pub use contrastive::Contrastive;
-pub use lac::Lac;
-pub use paired::PairedScores;
-pub use rank::Rank;
-pub use ranked::{Draws, RankedScore};
-pub use raps::Raps;
-pub use saps::Saps;
-pub use sets::{Counts, Cut, LabelCounts, least_count};
-pub use sets::{EmptySets, Sets};
+pub use ranked::{Draws, RankedLabel, RankedScore};
+pub use sets::{Counts, Cut, EmptySets, LabelCounts, Sets, least_count};
 pub use split_conformal::SplitConformal;
 pub use threshold::CalibrationScores;
 
@@ -50,9 +27,10 @@ use crate::numeric::matrix::Ragged;
 /// The number of queries in a parallel task.
 const TILE: usize = 64;
 
-/// The scores of every label of every query. Listed labels have finite scores; the score of all others is +∞.
+/// The scores of every label of every query. Listed labels have finite scores; labels that are not listed have the
+/// score +∞.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct LabelScores {
+pub(crate) struct LabelScores {
     /// The listed labels, ascending within a query.
     labels: Ragged<u32>,
     /// The score of every label in `labels`.
@@ -61,7 +39,8 @@ pub struct LabelScores {
 
 impl LabelScores {
     /// Creates the scores from one row per query, which lists labels in ascending order with their scores.
-    pub fn from_rows<'a>(rows: impl IntoIterator<Item = &'a [(u32, f64)]>) -> Self {
+    #[cfg(test)]
+    pub(crate) fn from_rows<'a>(rows: impl IntoIterator<Item = &'a [(u32, f64)]>) -> Self {
         let mut all = Self::default();
         for row in rows {
             all.scores.extend(row.iter().map(|&(_, score)| score));
@@ -71,28 +50,23 @@ impl LabelScores {
     }
 
     /// Returns the number of queries.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Returns whether there are no queries.
-    pub fn is_empty(&self) -> bool {
-        self.labels.is_empty()
-    }
-
     /// Returns the labels (ascending) and the scores of one query.
-    pub fn row(&self, query: usize) -> (&[u32], &[f64]) {
+    pub(crate) fn row(&self, query: usize) -> (&[u32], &[f64]) {
         (self.labels.row(query), &self.scores[self.labels.range(query)])
     }
 
-    /// Returns the score of one label of a query.
-    pub fn get(&self, query: usize, label: u32) -> f64 {
+    /// Returns the score of one label of a query, which is +∞ if the label is not listed.
+    pub(crate) fn get(&self, query: usize, label: u32) -> f64 {
         let (labels, scores) = self.row(query);
         labels.binary_search(&label).map_or(f64::INFINITY, |place| scores[place])
     }
 
     /// Adds `noise(query, label)` to every score.
-    pub fn add_noise(&mut self, noise: impl Fn(usize, u32) -> f64) {
+    pub(crate) fn add_noise(&mut self, noise: impl Fn(usize, u32) -> f64) {
         for query in 0..self.len() {
             let scores = &mut self.scores[self.labels.range(query)];
             for (score, &label) in scores.iter_mut().zip(self.labels.row(query)) {
@@ -104,30 +78,30 @@ impl LabelScores {
 
 /// The input of a [`NeighborScore`]: the neighbors of one query, nearest first, and the reference points.
 #[derive(Clone, Copy, Debug)]
-pub struct Neighborhood<'a> {
+pub(crate) struct Neighborhood<'a> {
     /// The indices of the neighbors among the reference points.
-    pub ids: &'a [u32],
+    pub(crate) ids: &'a [u32],
     /// The squared distances of the neighbors to the query.
-    pub squared: &'a [f64],
+    pub(crate) squared: &'a [f64],
     /// The labels of all reference points.
-    pub labels: &'a [u32],
-    /// All reference points, mapped.
-    pub points: &'a Matrix,
+    pub(crate) labels: &'a [u32],
+    /// All reference points in the space of the learned metric, one row each.
+    pub(crate) points: &'a Matrix,
 }
 
 /// A score that is computed from the neighbors of a query.
-pub trait NeighborScore: Sync {
+pub(crate) trait NeighborScore: Sync {
     /// Returns the number of neighbors that the score uses. The neighborhood may hold more, or fewer if there are few
     /// reference points.
     fn neighbors(&self) -> usize;
 
-    /// Offers values for the labels of one query to `best`. The smallest value of a label is its score.
+    /// Offers values for labels of one query to `best`. The smallest value that is offered for a label is its score.
     fn score(&self, neighborhood: &Neighborhood<'_>, best: &mut BestPerLabel);
 }
 
 /// The smallest value that was offered for every label of one query.
 #[derive(Clone, Debug)]
-pub struct BestPerLabel {
+pub(crate) struct BestPerLabel {
     /// The smallest value of every label; +∞ if no value was offered.
     values: Vec<f64>,
     /// The labels for which a value was offered.
@@ -142,7 +116,7 @@ impl BestPerLabel {
     }
 
     /// Offers a finite value for a label.
-    pub fn offer(&mut self, label: u32, value: f64) {
+    pub(crate) fn offer(&mut self, label: u32, value: f64) {
         let best = &mut self.values[label as usize];
         if *best == f64::INFINITY {
             self.touched.push(label);
@@ -161,9 +135,9 @@ impl BestPerLabel {
     }
 }
 
-/// Computes several scores of every query at once. `points` and `labels` are those of the reference points; each label
-/// is below `classes`.
-pub fn of_neighbors<const N: usize>(
+/// Computes several neighbor scores of every query at once. `points` and `labels` are those of the reference points;
+/// each label is below `classes`.
+pub(crate) fn of_neighbors<const N: usize>(
     scores: [&dyn NeighborScore; N],
     neighbors: &Neighbors,
     points: &Matrix,

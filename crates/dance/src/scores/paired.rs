@@ -3,22 +3,22 @@
 use crate::numeric::matrix::Ragged;
 use crate::scores::LabelScores;
 
-/// The rank and the contrastive score of every label of every query. Listed labels have at least one finite score; both
-/// scores of all others are +∞.
+/// The rank score and the contrastive score of every label of every query. Listed labels have at least one finite
+/// score. For labels that are not listed, both scores are +∞.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct PairedScores {
+pub(crate) struct PairedScores {
     /// The listed labels, ascending within a query.
     pub(crate) labels: Ragged<u32>,
     /// The rank score of every label in `labels`; +∞ if none of the neighbors of the rank score carries the label.
-    pub rank: Vec<f64>,
+    pub(crate) rank: Vec<f64>,
     /// The contrastive score of every label in `labels`; +∞ if none of the neighbors of the contrastive score carries
     /// the label.
-    pub contrast: Vec<f64>,
+    pub(crate) contrast: Vec<f64>,
 }
 
 impl PairedScores {
-    /// Combines the two scores of the same queries.
-    pub fn join(rank: &LabelScores, contrast: &LabelScores) -> Self {
+    /// Joins the rank scores and the contrastive scores of the same queries.
+    pub(crate) fn join(rank: &LabelScores, contrast: &LabelScores) -> Self {
         let mut joined = Self::default();
         for query in 0..rank.len() {
             let mut labels = [rank.row(query).0, contrast.row(query).0].concat();
@@ -32,23 +32,19 @@ impl PairedScores {
     }
 
     /// Returns the number of queries.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Returns whether there are no queries.
-    pub fn is_empty(&self) -> bool {
-        self.labels.is_empty()
-    }
-
     /// Returns the labels (ascending), the rank scores and the contrastive scores of one query.
-    pub fn row(&self, query: usize) -> (&[u32], &[f64], &[f64]) {
+    pub(crate) fn row(&self, query: usize) -> (&[u32], &[f64], &[f64]) {
         let range = self.labels.range(query);
         (self.labels.row(query), &self.rank[range.clone()], &self.contrast[range])
     }
 
-    /// Returns both scores of one label of a query.
-    pub fn get(&self, query: usize, label: u32) -> (f64, f64) {
+    /// Returns the rank score and the contrastive score of one label of a query. Both are +∞ if the label is not
+    /// listed.
+    pub(crate) fn get(&self, query: usize, label: u32) -> (f64, f64) {
         let (labels, rank, contrast) = self.row(query);
         match labels.binary_search(&label) {
             Ok(place) => (rank[place], contrast[place]),
@@ -56,13 +52,13 @@ impl PairedScores {
         }
     }
 
-    /// Returns both scores of the given label of every query.
-    pub fn of_labels(&self, labels: &[u32]) -> (Vec<f64>, Vec<f64>) {
+    /// Returns the rank scores and the contrastive scores of one label per query: `labels[query]`.
+    pub(crate) fn of_labels(&self, labels: &[u32]) -> (Vec<f64>, Vec<f64>) {
         labels.iter().enumerate().map(|(query, &label)| self.get(query, label)).unzip()
     }
 
     /// Returns the scores of the given queries.
-    pub fn select(&self, queries: &[usize]) -> Self {
+    pub(crate) fn select(&self, queries: &[usize]) -> Self {
         let mut selected = Self::default();
         for &query in queries {
             let (labels, rank, contrast) = self.row(query);
@@ -74,7 +70,7 @@ impl PairedScores {
     }
 
     /// Appends the scores of further queries.
-    pub fn append(&mut self, other: Self) {
+    pub(crate) fn append(&mut self, other: Self) {
         self.labels.append(other.labels);
         self.rank.extend(other.rank);
         self.contrast.extend(other.contrast);

@@ -16,11 +16,11 @@ const TIE_PURPOSE: u64 = 0x71e5;
 
 /// The rank score (the paper, equation 2): the rank of the nearest neighbor that carries the label.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rank {
+pub(crate) struct Rank {
     /// The number of neighbors that the score uses (`m_knn` in the paper).
-    pub neighbors: usize,
+    pub(crate) neighbors: usize,
     /// True if points at the same distance share a rank; otherwise their ranks are consecutive.
-    pub shared_ties: bool,
+    pub(crate) shared_ties: bool,
 }
 
 impl NeighborScore for Rank {
@@ -38,8 +38,8 @@ impl NeighborScore for Rank {
     }
 }
 
-/// Returns a draw from U(0, `width`) that depends on the seed, the tag `part` of the data set, the point and the label
-/// alone.
+/// Returns a draw from the uniform distribution between 0 and `width`. It depends on the seed, the tag `part` of the
+/// data set, the point and the label alone.
 pub(crate) fn tie_noise(seed: u64, width: f64, part: u64, point: u64, label: u32) -> f64 {
     width * random::uniform_of(&[seed, TIE_PURPOSE, part, point, u64::from(label)])
 }

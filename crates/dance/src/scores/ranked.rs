@@ -1,22 +1,21 @@
-//! Scores of class probabilities, which all read the same order of the labels.
+//! LAC, APS, RAPS and SAPS: nonconformity scores of class probabilities, which all read the same order of the labels.
 //!
-//! LAC, APS, RAPS and SAPS are functions of a [`RankedLabel`]: its rank r by probability (ties go to the lower label),
-//! its probability `p_r`, the total probability `C_r` of the first r labels, the largest probability of its row, and
-//! one random draw u of its row. All of these scores grow with the rank. So a set is a prefix of the ranked labels, and
-//! one sort serves every score and every threshold.
+//! Each score is a function of a [`RankedLabel`]: its rank r by probability (ties go to the lower label), its
+//! probability `p_r`, the total probability `C_r` of the first r labels, the largest probability of its row, and one
+//! random draw u of its row. All of these scores grow with the rank. So a set is a prefix of the ranked labels, and one
+//! sort serves every score and every threshold.
 //!
 //! Probabilities are rounded to multiples of 2⁻⁵² (f32 numbers from 2⁻²⁹ up are such multiples). So their sums in f64
 //! are exact in any order. The score of a label is therefore the same to the last bit whether its row is sorted
 //! (queries) or not (calibration points).
 //!
 //! Cost: calibration reads each row once. Sets need one sort per row and a walk to the end of the largest set.
-//! Memory: one row per thread beside the sets.
 //!
 //! ```
-//! use dance::scores::{Aps, Draws, Lac, RankedScore, ranked};
+//! use dance::scores::{Draws, RankedScore, ranked};
 //! use dance::{Context, Matrix};
 //! let probabilities = Matrix::new(vec![0.6, 0.3, 0.1, 0.2, 0.5, 0.3], 2, 3)?;
-//! let cuts: [(&dyn RankedScore, f64); 2] = [(&Lac, 0.65), (&Aps, 0.85)];
+//! let cuts = [(RankedScore::Lac, 0.65), (RankedScore::Aps, 0.85)];
 //! let [lac, aps] = &ranked::sets(&probabilities, &cuts, Draws::Zero, &Context::new(1)?)[..] else { unreachable!() };
 //! assert_eq!((lac.get(0), aps.get(0)), (&[0][..], &[0][..]));
 //! assert_eq!((lac.get(1), aps.get(1)), (&[1][..], &[1, 2][..])); // 1 - 0.5; 0.5 and 0.5 + 0.3
@@ -40,10 +39,10 @@ const QUERY_PART: u64 = 1;
 /// The number of rows in a parallel task.
 const TILE: usize = 64;
 
-/// A label with its rank, its probability and the numbers of its row of probabilities from which scores follow.
+/// A label of a row of class probabilities, with the numbers from which its scores follow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RankedLabel {
-    /// The 1-based rank by probability.
+    /// The 1-based rank of the label by probability. Ties go to the lower label.
     pub rank: usize,
     /// The probability of the label.
     pub probability: f64,
@@ -51,22 +50,61 @@ pub struct RankedLabel {
     pub largest: f64,
     /// The total probability `C_r` of the labels up to this rank r.
     pub mass: f64,
-    /// The random draw u of the row.
+    /// The random draw u of the row, between 0 and 1.
     pub draw: f64,
 }
 
-/// A score of class probabilities. It must not fall as the rank grows.
-pub trait RankedScore: Sync {
-    /// Returns the score of a label.
-    fn score(&self, label: &RankedLabel) -> f64;
+/// A nonconformity score of class probabilities. No score falls as the rank of the label grows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RankedScore {
+    /// LAC (Sadinle, Lei and Wasserman, 2019): `1 - p_y` for a label y with probability `p_y`. Sets are the smallest on
+    /// average if the probabilities are right. A set is empty if every label is unlikely.
+    Lac,
+    /// APS (Romano, Sesia and Candès, 2020): `C_r - u·p_r` for the label of rank r with probability `p_r`. `C_r` is the
+    /// total probability of the labels up to rank r, and u a random number between 0 and 1. With u = 0 sets are larger
+    /// than necessary.
+    Aps,
+    /// RAPS (Angelopoulos, Bates, Malik and Jordan, 2021): APS plus `penalty·max(0, r - free_ranks)` for the label of
+    /// rank r.
+    Raps {
+        /// The penalty for every rank beyond the free ranks.
+        penalty: f64,
+        /// The number of first ranks without a penalty.
+        free_ranks: usize,
+    },
+    /// SAPS (Huang, Xi, Zhang, Wei and others, 2024): `u·p_max` at rank 1 and `p_max + (r - 2 + u)·weight` at a later
+    /// rank r. `p_max` is the largest probability of the row, and u a random number between 0 and 1.
+    Saps {
+        /// The penalty for every rank after the first.
+        weight: f64,
+    },
 }
 
-/// The source of the random draws u, which randomise scores.
+impl RankedScore {
+    /// RAPS with the penalty 0.001 and one free rank, as in the paper's runs.
+    pub const RAPS: Self = Self::Raps { penalty: 0.001, free_ranks: 1 };
+    /// SAPS with the weight 0.2.
+    pub const SAPS: Self = Self::Saps { weight: 0.2 };
+
+    /// Returns the score of a label; small if the label conforms.
+    pub fn score(self, label: &RankedLabel) -> f64 {
+        let aps = label.mass - label.draw * label.probability;
+        match self {
+            Self::Lac => 1.0 - label.probability,
+            Self::Aps => aps,
+            Self::Raps { penalty, free_ranks } => aps + penalty * label.rank.saturating_sub(free_ranks) as f64,
+            Self::Saps { .. } if label.rank == 1 => label.draw * label.largest,
+            Self::Saps { weight } => label.largest + ((label.rank - 2) as f64 + label.draw) * weight,
+        }
+    }
+}
+
+/// The source of the random draws u, one per row of probabilities, which randomise scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Draws {
     /// u = 0 in every row, which makes scores deterministic.
     Zero,
-    /// One draw from U(0,1) per row, which depends on the seed, the tag of the data set and the row alone.
+    /// One uniform draw between 0 and 1 per row, which depends on the seed, the tag of the data set and the row alone.
     Seeded {
         /// The seed.
         seed: u64,
@@ -119,7 +157,8 @@ pub fn ranked_label(row: &[f32], label: u32, draw: f64) -> RankedLabel {
     RankedLabel { rank, probability: exact(own), largest: exact(largest), mass, draw }
 }
 
-/// Ranks the given label of every row.
+/// Ranks the label `labels[row]` in every row of probabilities. A label without a column is an error, and so are more
+/// or fewer labels than rows.
 pub fn ranked_labels(
     probabilities: &Matrix,
     labels: &[u32],
@@ -144,85 +183,59 @@ pub fn ranked_labels(
     Ok(context.run(|| (0..labels.len()).into_par_iter().with_min_len(TILE).map(ranked).collect()))
 }
 
-/// Returns the scores of ranked labels.
-pub fn scores(score: &dyn RankedScore, ranked_labels: &[RankedLabel]) -> Vec<f64> {
+/// Returns the score of every one of `ranked_labels`.
+pub fn scores(score: RankedScore, ranked_labels: &[RankedLabel]) -> Vec<f64> {
     ranked_labels.iter().map(|label| score.score(label)).collect()
 }
 
-/// The labels of one row, sorted by descending probability. The buffer is reused for the next row.
-#[derive(Clone, Debug, Default)]
-pub struct RankedRow {
-    /// One number per label that orders both: the inverted bits of the probability above the bits of the label.
-    keys: Vec<u64>,
+/// Returns all labels of a row of probabilities with their ranks, most probable first. No probability is negative;
+/// `draw` is the draw u of the row.
+pub fn ranking(row: &[f32], draw: f64) -> impl Iterator<Item = (u32, RankedLabel)> + use<> {
+    // One number per label orders both: the inverted bits of the probability above the bits of the label.
+    let key = |(label, p): (u32, &f32)| (u64::from(!(p + 0.0).to_bits()) << 32) | u64::from(label);
+    let mut keys: Vec<u64> = (0u32..).zip(row).map(key).collect();
+    keys.sort_unstable();
+    let probability = |key: u64| exact(f32::from_bits(!((key >> 32) as u32)));
+    let largest = keys.first().map_or(0.0, |&key| probability(key));
+    let mut mass = 0.0;
+    keys.into_iter().zip(1..).map(move |(key, rank)| {
+        let probability = probability(key);
+        mass += probability;
+        (key as u32, RankedLabel { rank, probability, largest, mass, draw })
+    })
 }
 
-impl RankedRow {
-    /// Sorts the labels of a row of probabilities, none of them negative.
-    pub fn sort(&mut self, row: &[f32]) {
-        let key = |(label, p): (u32, &f32)| (u64::from(!(p + 0.0).to_bits()) << 32) | u64::from(label);
-        self.keys.clear();
-        self.keys.extend((0u32..).zip(row).map(key));
-        self.keys.sort_unstable();
-    }
-
-    /// Returns the labels with their ranks, most probable first.
-    pub fn walk(&self, draw: f64) -> impl Iterator<Item = (u32, RankedLabel)> + '_ {
-        let probability = |key: u64| exact(f32::from_bits(!((key >> 32) as u32)));
-        let largest = self.keys.first().map_or(0.0, |&key| probability(key));
-        let mut mass = 0.0;
-        self.keys.iter().zip(1..).map(move |(&key, rank)| {
-            let probability = probability(key);
-            mass += probability;
-            (key as u32, RankedLabel { rank, probability, largest, mass, draw })
-        })
-    }
-
-    /// Returns the number of labels whose score is at most `threshold`.
-    pub fn count(&self, score: &dyn RankedScore, threshold: f64, draw: f64) -> usize {
-        self.walk(draw).take_while(|(_, label)| score.score(label) <= threshold).count()
-    }
-}
-
-/// Returns one list of sets per entry of `cuts`, a score with its threshold. Each row is sorted once.
-pub fn sets(
-    probabilities: &Matrix,
-    cuts: &[(&dyn RankedScore, f64)],
-    draws: Draws,
-    context: &Context<'_>,
-) -> Vec<Sets> {
+/// Returns one list of sets per entry of `cuts`, which is a score with its threshold. A label is in the set of a row if
+/// its score is at most the threshold. Each row is sorted once.
+pub fn sets(probabilities: &Matrix, cuts: &[(RankedScore, f64)], draws: Draws, context: &Context<'_>) -> Vec<Sets> {
     sets_with(probabilities, cuts.len(), draws, |_, which| cuts[which], context)
 }
 
 /// Returns one list of sets per score. `cut(row, which)` returns the score with the index `which`, below `scores`, and
 /// its threshold for the row.
-pub fn sets_with<'a>(
+pub fn sets_with(
     probabilities: &Matrix,
     scores: usize,
     draws: Draws,
-    cut: impl Fn(usize, usize) -> (&'a dyn RankedScore, f64) + Sync,
+    cut: impl Fn(usize, usize) -> (RankedScore, f64) + Sync,
     context: &Context<'_>,
 ) -> Vec<Sets> {
-    let sets_of_tile = |ranked: &mut RankedRow, tile: usize| {
+    let sets_of_tile = |tile: usize| {
         let mut sets = vec![Sets::default(); scores];
         for row in tile * TILE..((tile + 1) * TILE).min(probabilities.rows()) {
-            ranked.sort(probabilities.row(row));
-            let draw = draws.of(row);
+            let ranking: Vec<(u32, RankedLabel)> = ranking(probabilities.row(row), draws.of(row)).collect();
             for (which, sets) in sets.iter_mut().enumerate() {
                 let (score, threshold) = cut(row, which);
-                let labels = ranked.walk(draw).take_while(|(_, label)| score.score(label) <= threshold);
-                let mut labels: Vec<u32> = labels.map(|(label, _)| label).collect();
+                let labels = ranking.iter().take_while(|(_, label)| score.score(label) <= threshold);
+                let mut labels: Vec<u32> = labels.map(|&(label, _)| label).collect();
                 labels.sort_unstable();
                 sets.push(labels);
             }
         }
         sets
     };
-    let tiles: Vec<Vec<Sets>> = context.run(|| {
-        let tiles = (0..probabilities.rows().div_ceil(TILE)).into_par_iter();
-        tiles.map_init(RankedRow::default, sets_of_tile).collect()
-    });
     let mut all = vec![Sets::default(); scores];
-    for tile in tiles {
+    for tile in context.map(probabilities.rows().div_ceil(TILE), sets_of_tile) {
         all.iter_mut().zip(tile).for_each(|(all, tile)| all.append(tile));
     }
     all
@@ -234,14 +247,12 @@ mod tests {
 
     #[test]
     fn a_label_ranks_the_same_with_and_without_a_sort() {
-        let mut ranked = RankedRow::default();
         for case in 0..200u64 {
             // Coarse values tie often.
             let row: Vec<f32> =
                 (0..17).map(|at| (8.0 * random::uniform_of(&[case, at])).floor() as f32 / 61.0 + 1e-12).collect();
-            ranked.sort(&row);
             let mut compared = 0;
-            for (label, sorted) in ranked.walk(0.25) {
+            for (label, sorted) in ranking(&row, 0.25) {
                 assert_eq!(sorted, ranked_label(&row, label, 0.25));
                 compared += 1;
             }

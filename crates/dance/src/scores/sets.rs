@@ -7,11 +7,11 @@
 //! `rest`, and the labels are not listed.
 
 use crate::numeric::matrix::Ragged;
-use crate::scores::LabelScores;
 use crate::scores::threshold::order_index;
 use serde::{Deserialize, Serialize};
 
-/// The counts of one label.
+/// The counts of one label of a query. A count is 1 + the number of calibration points that conform no better than the
+/// query with the label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
     /// The count if one score decides.
@@ -41,7 +41,7 @@ impl Counts {
     }
 }
 
-/// The counts of every label of every query.
+/// The counts of every label of every query, from which p-values and sets follow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LabelCounts {
     /// The number of calibration points, n.
@@ -54,7 +54,7 @@ pub struct LabelCounts {
     rest: Vec<Counts>,
 }
 
-/// The smallest counts with which a label is in a set.
+/// The smallest [`Counts`] with which a label is in a set at one error level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// The smallest count if one score decides.
@@ -82,7 +82,8 @@ impl Cut {
     }
 }
 
-/// Returns the smallest count whose p-value exceeds `alpha`, for the given number of calibration points.
+/// Returns the smallest count whose p-value exceeds the error level `alpha`, for the given number of calibration
+/// points.
 pub fn least_count(alpha: f64, points: usize) -> u32 {
     (points + 2).saturating_sub(order_index(alpha, points)) as u32
 }
@@ -155,7 +156,7 @@ impl LabelCounts {
         (self.labels.row(query), &self.counts[self.labels.range(query)], self.rest[query])
     }
 
-    /// Returns the counts of one label of a query.
+    /// Returns the counts of one label of a query, whether it is listed or not.
     pub fn get(&self, query: usize, label: u32) -> Counts {
         let (labels, counts, rest) = self.row(query);
         labels.binary_search(&label).map_or(rest, |place| counts[place])
@@ -178,7 +179,7 @@ impl LabelCounts {
     }
 }
 
-/// The treatment of empty sets.
+/// The treatment of a query whose set is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EmptySets {
@@ -202,21 +203,6 @@ impl<Set: IntoIterator<Item = u32>> FromIterator<Set> for Sets {
 }
 
 impl Sets {
-    /// Returns, for every query, the set of labels whose score is at most `threshold`.
-    pub fn from_scores(scores: &LabelScores, threshold: f64, classes: usize) -> Self {
-        let mut sets = Self::default();
-        for query in 0..scores.len() {
-            if threshold == f64::INFINITY {
-                sets.push(0..classes as u32);
-            } else {
-                let (labels, scores) = scores.row(query);
-                let within = labels.iter().zip(scores).filter(|(_, score)| **score <= threshold);
-                sets.push(within.map(|(&label, _)| label));
-            }
-        }
-        sets
-    }
-
     /// Appends a set: class ids, ascending.
     pub fn push(&mut self, set: impl IntoIterator<Item = u32>) {
         self.labels.push(set);
@@ -267,7 +253,7 @@ impl Sets {
         self.labels.append(other.labels);
     }
 
-    /// Returns the sets with `best[query]` in every set that was empty.
+    /// Returns the sets, with the label `best[query]` in every set that was empty.
     #[must_use]
     pub fn fill_empty(&self, best: &[u32]) -> Self {
         let filled = |(set, best)| if <[u32]>::is_empty(set) { std::slice::from_ref(best) } else { set };
@@ -337,12 +323,8 @@ mod tests {
     }
 
     #[test]
-    fn a_finite_threshold_cuts_and_an_infinite_one_lets_every_label_in() {
-        let scores = LabelScores::from_rows([&[(0, 1.0), (3, 2.0)][..], &[(1, 1.5)]]);
-        let sets = |t| Sets::from_scores(&scores, t, 4).iter().map(<[u32]>::to_vec).collect::<Vec<_>>();
-        assert_eq!(sets(1.0), [vec![0], vec![]]);
-        assert_eq!(sets(2.0), [vec![0, 3], vec![1]]);
-        assert_eq!(sets(f64::INFINITY), [vec![0, 1, 2, 3], vec![0, 1, 2, 3]]);
-        assert_eq!(Sets::from_scores(&scores, 1.0, 4).fill_empty(&[2, 3]).get(1), [3]);
+    fn the_best_label_fills_an_empty_set() {
+        let filled = Sets::from_iter([vec![0, 1], vec![]]).fill_empty(&[2, 3]);
+        assert_eq!((filled.get(0), filled.get(1)), (&[0, 1][..], &[3][..]));
     }
 }

@@ -5,13 +5,13 @@
 //! All scores share one pass over the calibration rows and one sort of every query's row.
 //!
 //! ```
-//! use dance::scores::{Lac, RankedScore, SplitConformal};
+//! use dance::scores::{RankedScore, SplitConformal};
 //! use dance::{Context, Matrix};
 //! let context = Context::new(1)?;
 //! let probabilities = Matrix::new(vec![0.9, 0.1, 0.2, 0.8, 0.6, 0.4, 0.7, 0.3], 4, 2)?;
 //! let split = SplitConformal::new(&probabilities, &[0, 1, 1, 0], None, &context)?; // one of four is wrong
-//! let threshold = split.threshold(&Lac, 0.4)?.value; // the 3rd smallest of 0.1, 0.2, 0.6, 0.3
-//! let sets = split.sets(&probabilities, &[(&Lac as &dyn RankedScore, threshold)], &context);
+//! let threshold = split.threshold(RankedScore::Lac, 0.4)?.value; // the 3rd smallest of 0.1, 0.2, 0.6, 0.3
+//! let sets = split.sets(&probabilities, &[(RankedScore::Lac, threshold)], &context);
 //! assert_eq!(sets[0].get(0), [0]);
 //! # Ok::<(), dance::Error>(())
 //! ```
@@ -31,7 +31,8 @@ pub struct SplitConformal {
 }
 
 impl SplitConformal {
-    /// Ranks the true labels. With a seed, every row has a random draw u, which randomises scores; without one, u = 0.
+    /// Ranks the true labels of the calibration points by their rows of `probabilities`. With a seed, every row has a
+    /// random draw u between 0 and 1, which randomises scores; without one, u = 0.
     pub fn new(probabilities: &Matrix, labels: &[u32], seed: Option<u64>, context: &Context<'_>) -> Result<Self> {
         let ranked_labels = ranked::ranked_labels(probabilities, labels, Draws::calibration(seed), context)?;
         Ok(Self { ranked_labels, seed })
@@ -43,12 +44,13 @@ impl SplitConformal {
     }
 
     /// Returns the threshold of a score at error level `alpha`.
-    pub fn threshold(&self, score: &dyn RankedScore, alpha: f64) -> Result<Threshold> {
+    pub fn threshold(&self, score: RankedScore, alpha: f64) -> Result<Threshold> {
         CalibrationScores::new(ranked::scores(score, &self.ranked_labels))?.threshold(alpha)
     }
 
-    /// Returns the sets of queries under several scores and thresholds at once.
-    pub fn sets(&self, probabilities: &Matrix, cuts: &[(&dyn RankedScore, f64)], context: &Context<'_>) -> Vec<Sets> {
+    /// Returns one list of sets per entry of `cuts`, which is a score with its threshold; `probabilities` has one row
+    /// per query.
+    pub fn sets(&self, probabilities: &Matrix, cuts: &[(RankedScore, f64)], context: &Context<'_>) -> Vec<Sets> {
         ranked::sets(probabilities, cuts, self.query_draws(), context)
     }
 

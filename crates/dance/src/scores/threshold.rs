@@ -25,7 +25,8 @@ pub struct CalibrationScores {
 }
 
 impl CalibrationScores {
-    /// Sorts `scores`. +∞ is a valid score (no neighbor carries the label); NaN is an error.
+    /// Sorts the scores of the calibration points. +∞ is a valid score (no neighbor carries the label). No score at all
+    /// and NaN are errors.
     pub fn new(mut scores: Vec<f64>) -> Result<Self> {
         if scores.is_empty() {
             return Err(Error::Data("there are no calibration points; at least one is needed".into()));
@@ -76,8 +77,8 @@ impl CalibrationScores {
     }
 }
 
-/// Returns the 1-based index of the threshold among n sorted scores, `⌈(1-α)(n+1)⌉`. A product within 1e-9 of a whole
-/// number counts as that number, because f64 rounds it.
+/// Returns the 1-based index of the threshold among n sorted scores at error level α, `⌈(1-α)(n+1)⌉`. A product within
+/// 1e-9 of a whole number counts as that number, because f64 rounds it.
 pub fn order_index(alpha: f64, n: usize) -> usize {
     let exact = (1.0 - alpha) * (n as f64 + 1.0);
     let nearest = exact.round();
@@ -85,7 +86,7 @@ pub fn order_index(alpha: f64, n: usize) -> usize {
     if (exact - nearest).abs() <= guard { nearest as usize } else { exact.ceil() as usize }
 }
 
-/// Returns the smallest α that `n` calibration points support, `1/(n+1)`.
+/// Returns the smallest error level α that `n` calibration points support, `1/(n+1)`.
 pub fn smallest_alpha(n: usize) -> f64 {
     1.0 / (n as f64 + 1.0)
 }

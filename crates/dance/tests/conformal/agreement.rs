@@ -142,11 +142,10 @@ fn scores_thresholds_and_sets_agree() {
                     let calibrated = Predictor::dance(method, part(&calibration), || Ok(part(&fit)), setup).unwrap();
                     let none = || Ok(Classified::default());
                     let answers = score(&calibrated, &context, &test.points, &none);
-                    let found = answers.scores.as_ref().unwrap();
                     let expected = all_scores(source, &test, false, classes, case.settings);
                     for (query, (rank, contrast)) in expected.iter().enumerate() {
                         for class in 0..classes {
-                            let (r, c) = found.get(query, class as u32);
+                            let (r, c) = answers.neighbor_scores(query, class as u32).unwrap();
                             assert_eq!(r, rank[class], "{name}");
                             assert!(close(c, contrast[class]), "{name} {c} {}", contrast[class]);
                         }

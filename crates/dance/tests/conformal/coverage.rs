@@ -230,9 +230,7 @@ fn an_index_off_by_one_is_noticed() {
                 let index = order_index(alpha, n) - 1;
                 let threshold = calibrated.calibration_scores().unwrap()[1].sorted()[index.min(n) - 1];
                 let labels = parts.test.labels.iter().enumerate();
-                labels
-                    .filter(|&(query, &label)| scored.scores.as_ref().unwrap().get(query, label).1 <= threshold)
-                    .count()
+                labels.filter(|&(query, &label)| scored.neighbor_scores(query, label).unwrap().1 <= threshold).count()
             })]
         });
         assert_eq!(above(n, coverage)[..3], [false; 3], "{n} {coverage:?}");

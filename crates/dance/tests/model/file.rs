@@ -88,7 +88,7 @@ fn labels_that_follow_from_nothing_make_a_model_too() {
     };
     let fitted = Fitted::fit(&Cpu, &points(40), &config(POSTERIOR), &CONTEXT).unwrap();
     let model = fitted.calibrate(&Cpu, &points(60), &CONTEXT).unwrap();
-    assert_eq!(model.predictor().experts().unwrap().experts.len(), 1);
+    assert_eq!(model.predictor().experts().unwrap().as_array().unwrap().len(), 1);
     let loaded = parse(&model.to_bytes().unwrap()).unwrap();
     assert_eq!(loaded.predictor().experts(), model.predictor().experts());
     // Both labels are equally likely everywhere, so none can be left out.

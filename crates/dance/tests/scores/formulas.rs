@@ -1,9 +1,5 @@
 //! Scores of probabilities, straight from their formulas in f64, and the coverage they promise.
 
-use dance::scores::Aps;
-use dance::scores::Lac;
-use dance::scores::Raps;
-use dance::scores::Saps;
 use dance::scores::ranked::{self, Draws, RankedScore};
 use dance::scores::threshold::CalibrationScores;
 
@@ -32,19 +28,16 @@ fn by_formula(name: &str, row: &[f32], u: f64) -> Vec<f64> {
     scores
 }
 
-const NAMES: [&str; 4] = ["lac", "aps", "raps", "saps"];
-
-fn scores() -> [Box<dyn RankedScore>; 4] {
-    [Box::new(Lac), Box::new(Aps), Box::new(Raps::default()), Box::new(Saps::default())]
-}
+const SCORES: [(&str, RankedScore); 4] =
+    [("lac", RankedScore::Lac), ("aps", RankedScore::Aps), ("raps", RankedScore::RAPS), ("saps", RankedScore::SAPS)];
 
 #[test]
 fn scores_and_sets_follow_the_formulas() {
     let (probabilities, _) = simulated(300, 40, 2.0, 1);
     for draws in [Draws::Zero, Draws::Seeded { seed: 9, part: 1 }] {
-        for (name, score) in NAMES.iter().zip(scores()) {
+        for (name, score) in SCORES {
             for threshold in [0.0, 0.3, 0.7, 0.9, 0.99, 1.0, 2.5, f64::INFINITY] {
-                let sets = &ranked::sets(&probabilities, &[(&*score, threshold)], draws, &context())[0];
+                let sets = &ranked::sets(&probabilities, &[(score, threshold)], draws, &context())[0];
                 for row in 0..probabilities.rows() {
                     let expected = by_formula(name, probabilities.row(row), draws.of(row));
                     for (label, &value) in (0u32..).zip(&expected) {
@@ -64,9 +57,7 @@ fn scores_and_sets_follow_the_formulas() {
 fn all_scores_from_one_sort_are_each_score_alone() {
     let (probabilities, _) = simulated(150, 23, 2.0, 2);
     let draws = Draws::Seeded { seed: 2, part: 0 };
-    let (boxes, thresholds) = (scores(), [0.8, 0.95, 0.9, 1.1]);
-    let cuts: Vec<(&dyn RankedScore, f64)> =
-        boxes.iter().zip(thresholds).map(|(score, threshold)| (&**score, threshold)).collect();
+    let cuts: Vec<(RankedScore, f64)> = SCORES.iter().map(|score| score.1).zip([0.8, 0.95, 0.9, 1.1]).collect();
     let together = ranked::sets(&probabilities, &cuts, draws, &context());
     for (sets, &cut) in together.iter().zip(&cuts) {
         assert_eq!(sets, &ranked::sets(&probabilities, &[cut], draws, &context())[0]);
@@ -78,16 +69,16 @@ fn all_scores_from_one_sort_are_each_score_alone() {
 #[test]
 fn coverage_is_what_split_conformal_promises() {
     let (n, m, trials, alpha) = (99usize, 50usize, 300u64, 0.1);
-    for (name, score) in NAMES.iter().zip(scores()) {
+    for (name, score) in SCORES {
         let mut covered = 0usize;
         for trial in 0..trials {
             let (calibration, labels) = simulated(n, 12, 1.5, 2 * trial + 10);
             let (queries, truth) = simulated(m, 12, 1.5, 2 * trial + 11);
             let draws = |part| Draws::Seeded { seed: trial, part };
             let own = ranked::ranked_labels(&calibration, &labels, draws(0), &context()).unwrap();
-            let own = CalibrationScores::new(ranked::scores(&*score, &own)).unwrap();
+            let own = CalibrationScores::new(ranked::scores(score, &own)).unwrap();
             let threshold = own.threshold(alpha).unwrap().value;
-            let sets = &ranked::sets(&queries, &[(&*score, threshold)], draws(1), &context())[0];
+            let sets = &ranked::sets(&queries, &[(score, threshold)], draws(1), &context())[0];
             covered += truth.iter().enumerate().filter(|(row, label)| sets.contains(*row, **label)).count();
         }
         let (a, b, m) = (90.0, 10.0, m as f64);

@@ -4,10 +4,6 @@
 use std::collections::BTreeMap;
 
 use dance::Matrix;
-use dance::scores::Aps;
-use dance::scores::Lac;
-use dance::scores::Raps;
-use dance::scores::Saps;
 use dance::scores::ranked::{self, Draws, RankedScore};
 use dance::scores::threshold::CalibrationScores;
 
@@ -23,13 +19,13 @@ struct Case {
     sets: BTreeMap<String, Vec<Vec<u32>>>,
 }
 
-fn score(name: &str) -> Box<dyn RankedScore> {
+fn score(name: &str) -> RankedScore {
     match name {
-        "lac" => Box::new(Lac),
-        "aps" => Box::new(Aps),
-        "raps" => Box::new(Raps::default()),
-        "raps-strong" => Box::new(Raps { penalty: 0.1, free_ranks: 2 }),
-        "saps" => Box::new(Saps::default()),
+        "lac" => RankedScore::Lac,
+        "aps" => RankedScore::Aps,
+        "raps" => RankedScore::RAPS,
+        "raps-strong" => RankedScore::Raps { penalty: 0.1, free_ranks: 2 },
+        "saps" => RankedScore::SAPS,
         other => panic!("no score `{other}`"),
     }
 }
@@ -52,9 +48,9 @@ fn the_sets_are_those_of_torchcp() {
             let score = score(words[0]);
             let own =
                 ranked::ranked_labels(&calibration, &case.labels[..case.calibration], draws(0), &context()).unwrap();
-            let own = CalibrationScores::new(ranked::scores(&*score, &own)).unwrap();
+            let own = CalibrationScores::new(ranked::scores(score, &own)).unwrap();
             let threshold = own.threshold(words[2].parse().unwrap()).unwrap().value;
-            let sets = &ranked::sets(&queries, &[(&*score, threshold)], draws(1), &context())[0];
+            let sets = &ranked::sets(&queries, &[(score, threshold)], draws(1), &context())[0];
             let found: Vec<Vec<u32>> = sets.iter().map(<[u32]>::to_vec).collect();
             assert_eq!(&found, expected, "{name}, seed {}", case.seed);
             compared += found.len();

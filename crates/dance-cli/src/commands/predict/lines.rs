@@ -29,7 +29,7 @@ impl Predict {
             Box::new(File::open(self.data()).with_context(|| name.clone())?)
         };
         let shape = answers.model.fitted().point_shape();
-        let mut points = Points::new(input, name.clone(), self.columns.keys(), shape);
+        let mut points = Points::new(input, name.clone(), self.columns.options(), shape);
         if adapting.is_some() {
             points = points.with_late_labels();
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::ReadOptions;
 #[cfg(feature = "parquet")]
 use super::{Format, open};
-use crate::data::{Kind, PointProblem, PointShape, Table};
+use crate::data::{Kind, PointShape, Table};
 use crate::error::Result;
 
 /// A file of embeddings that is read block by block, in order.
@@ -19,41 +19,35 @@ pub struct Blocks {
 
 /// A block of rows, some of which may be invalid.
 #[derive(Clone, Debug)]
-pub struct Rows {
+pub struct Block {
     /// The valid rows; `None` if there are none.
     pub table: Option<Table>,
     /// The row in the file of every valid row.
     pub rows: Vec<usize>,
-    /// The invalid rows.
-    pub refused: Vec<RefusedRow>,
+    /// The row in the file of every invalid row, with its problem.
+    pub refused: Vec<(usize, String)>,
+    /// The id of every invalid row, if rows have ids.
+    pub refused_ids: Option<Vec<String>>,
     /// The type of the ids.
     pub id_kind: Kind,
 }
 
-/// An invalid row.
-#[derive(Clone, Debug)]
-pub struct RefusedRow {
-    /// The row in the file.
-    pub row: usize,
-    /// The row's id, if rows have ids.
-    pub id: Option<String>,
-    /// The problem.
-    pub problem: PointProblem,
-}
-
-impl Rows {
+impl Block {
     /// Divides a table, which holds the whole file, into valid and invalid rows.
     fn of(table: &Table, shape: PointShape) -> Self {
         let (points, id_kind) = (table.embeddings(), table.id_kind);
         let problem = |row: usize| shape.problem(points.row(row), points.cols());
-        let (good, bad): (Vec<usize>, Vec<usize>) = (0..points.rows()).partition(|&row| problem(row).is_none());
-        let refusal = |row: usize| {
-            let id = table.ids.as_ref().map(|ids| ids[row].clone());
-            Some(RefusedRow { row, id, problem: problem(row)? })
-        };
-        let refused = bad.into_iter().filter_map(refusal).collect();
-        let table = (!good.is_empty()).then(|| table.select(&good));
-        Self { table, rows: good, refused, id_kind }
+        let (mut rows, mut refused) = (Vec::new(), Vec::new());
+        for row in 0..points.rows() {
+            match problem(row) {
+                None => rows.push(row),
+                Some(problem) => refused.push((row, problem)),
+            }
+        }
+        let id_of = |ids: &Vec<String>| refused.iter().map(|&(row, _)| ids[row].clone()).collect();
+        let refused_ids = table.ids.as_ref().map(id_of);
+        let table = (!rows.is_empty()).then(|| table.select(&rows));
+        Self { table, rows, refused, refused_ids, id_kind }
     }
 }
 
@@ -86,26 +80,26 @@ impl Blocks {
     }
 
     /// Returns the number of rows that were left out so far because they have no label.
-    pub fn left_out(&self) -> usize {
+    pub(super) fn left_out(&self) -> usize {
         self.left_out
     }
 
-    /// Returns the next rows without labels, divided into valid points of this shape and invalid rows; `None` at the
-    /// end.
+    /// Returns the next block of rows without their labels, divided into valid points of this `shape` and invalid rows;
+    /// `None` at the end.
     ///
     /// Rows of a Parquet file are checked here for every problem. Files of other formats are checked when they are
     /// opened; a number that is not finite is an error then.
     #[cfg_attr(not(feature = "parquet"), allow(unused_variables))] // every other format is one block
-    pub fn next_points(&mut self, rows: usize, shape: PointShape) -> Result<Option<Rows>> {
+    pub fn next_points(&mut self, rows: usize, shape: PointShape) -> Result<Option<Block>> {
         match &mut self.rest {
-            Rest::Whole(table) => Ok(table.take().map(|table| Rows::of(&table, shape))),
+            Rest::Whole(table) => Ok(table.take().map(|table| Block::of(&table, shape))),
             #[cfg(feature = "parquet")]
             Rest::Parquet(blocks) => blocks.next(rows, Some(shape)),
         }
     }
 
-    /// Returns the next rows, or `None` at the end. For a Parquet file these may be a few hundred more than `rows`, for
-    /// any other file they are all rows.
+    /// Returns the next block of rows, or `None` at the end. A block of a Parquet file has at least `rows` rows and a
+    /// few hundred more at most; any other file is one block.
     #[cfg_attr(not(feature = "parquet"), allow(unused_variables))] // every other format is one block
     pub fn next(&mut self, rows: usize) -> Result<Option<Table>> {
         loop {

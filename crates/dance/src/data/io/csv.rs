@@ -13,7 +13,7 @@ use csv::{ErrorKind, Position, Reader, ReaderBuilder, StringRecord, Trim};
 use super::budget::RowLimit;
 use super::csv_cell::unescape;
 use super::{ID_COLUMN, ID_HELP, LABEL_COLUMN, LABEL_HELP, ReadOptions, labels};
-use crate::data::provenance::{PROVENANCE, is_picked};
+use crate::data::dataset::{PROVENANCE, is_picked};
 use crate::data::table_labels::FileDetails;
 use crate::data::{Kind, Table};
 use crate::error::{Error, Result};
@@ -90,8 +90,8 @@ pub(super) fn read_labels(path: &Path, mut file: File, delimiter: u8, column: &s
     Ok(labels::from_text(found, lines))
 }
 
-/// Returns the number of the line at which a row starts, as an editor counts it. The reader notes a position before it
-/// skips the second byte of a line end of two bytes (`\\r\\n`), so the position is one line behind.
+/// Returns the number of the line at which a row starts, counted from 1. With line ends of two bytes (`\\r\\n`) the
+/// reader's position is one line behind, because it is noted before the second byte is skipped.
 fn line(position: Option<&Position>, ends: LineEnds) -> u64 {
     let behind = |position: &Position| ends == LineEnds::TwoBytes && position.record() > 0;
     position.map_or(1, |position| position.line() + u64::from(behind(position)))
@@ -165,7 +165,7 @@ fn number(field: &str) -> Result<f32, String> {
     }
 }
 
-/// The columns of the file, with the indices of those that are not dimensions.
+/// The names of a file's columns, and the indices of the columns that are not dimensions.
 struct CsvColumns<'a> {
     path: &'a Path,
     names: Vec<String>,

@@ -14,35 +14,34 @@ use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, V
 use serde_json::value::RawValue;
 
 use super::{ID_COLUMN, LABEL_COLUMN, ReadOptions};
-use crate::data::kind::{name_of_boolean, name_of_float};
-use crate::data::provenance::{PROVENANCE, is_picked};
+use crate::data::dataset::{PROVENANCE, is_picked};
+use crate::data::labels::{name_of_boolean, name_of_float};
 use crate::data::table_labels::FileDetails;
 use crate::data::{Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 
-/// The number of bytes of a line allowed per number.
+/// The number of bytes that a line may have per number of its embedding.
 const LONGEST_NUMBER: usize = 64;
-/// The number of bytes of a line allowed for everything but the numbers.
+/// The number of bytes that a line may have for everything but the numbers of its embedding.
 const LONGEST_REST: usize = 1 << 20;
-/// The largest number of dimensions.
+/// The largest number of dimensions of a point.
 const MOST: usize = 1 << 18;
 
 /// The keys of embedding, label and id in a line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JsonKeys {
-    embedding: String,
-    label: String,
-    id: String,
+#[derive(Clone, Copy)]
+struct JsonKeys<'k> {
+    embedding: &'k str,
+    label: &'k str,
+    id: &'k str,
 }
 
-impl From<&ReadOptions> for JsonKeys {
-    fn from(options: &ReadOptions) -> Self {
-        let name = |given: &Option<String>, usual: &str| given.clone().unwrap_or_else(|| usual.to_owned());
+impl<'k> JsonKeys<'k> {
+    fn new(options: &'k ReadOptions) -> Self {
         Self {
-            embedding: name(&options.embeddings_column, "embedding"),
-            label: name(&options.label_column, LABEL_COLUMN),
-            id: name(&options.id_column, ID_COLUMN),
+            embedding: options.embeddings_column.as_deref().unwrap_or("embedding"),
+            label: options.label_column.as_deref().unwrap_or(LABEL_COLUMN),
+            id: options.id(ID_COLUMN).0,
         }
     }
 }
@@ -80,8 +79,10 @@ impl JsonPoint {
         }
     }
 
-    /// Parses a line and keeps at most `most` numbers of its embedding. The error is a message.
-    pub fn parse(line: &[u8], keys: &JsonKeys, most: usize) -> Result<Self, String> {
+    /// Parses a line, with the keys that `options` names, and keeps at most `most` numbers of its embedding. The error
+    /// is a message.
+    pub fn parse(line: &[u8], options: &ReadOptions, most: usize) -> Result<Self, String> {
+        let keys = JsonKeys::new(options);
         let mut deserializer = serde_json::Deserializer::from_slice(line.trim_ascii_end());
         let point = PointVisitor { most, keys }.deserialize(&mut deserializer);
         match point.and_then(|point| deserializer.end().map(|()| point)) {
@@ -105,7 +106,6 @@ fn reason(error: &serde_json::Error) -> String {
 
 /// Reads a `.jsonl` file.
 pub(super) fn read(path: &Path, file: File, options: &ReadOptions) -> Result<Table> {
-    let keys = JsonKeys::from(options);
     let mut reader = BufReader::new(file);
     let mut points = PointLists::default();
     let mut text = Vec::new();
@@ -123,13 +123,13 @@ pub(super) fn read(path: &Path, file: File, options: &ReadOptions) -> Result<Tab
         if text.trim_ascii().is_empty() {
             continue;
         }
-        let point = JsonPoint::parse(&text, &keys, points.dimensions.unwrap_or(MOST)).map_err(wrong)?;
+        let point = JsonPoint::parse(&text, options, points.dimensions.unwrap_or(MOST)).map_err(wrong)?;
         points.push(point, line, options).map_err(wrong)?;
     }
-    points.into_table(path, keys.label, options)
+    points.into_table(path, options)
 }
 
-/// The points of a file, field by field.
+/// The points of a file, as one list per field of a line.
 #[derive(Default)]
 struct PointLists {
     numbers: Vec<f32>,
@@ -171,12 +171,13 @@ impl PointLists {
         Ok(())
     }
 
-    fn into_table(mut self, path: &Path, label_column: String, options: &ReadOptions) -> Result<Table> {
+    fn into_table(mut self, path: &Path, options: &ReadOptions) -> Result<Table> {
         if let Some(picked) = &mut self.picked {
             picked.resize(self.lines.len(), false);
         }
         let embeddings = Matrix::new(self.numbers, self.lines.len(), self.dimensions.unwrap_or(0))?;
         let is_missing = |value: &JsonScalar| *value == JsonScalar::Missing;
+        let label_column = JsonKeys::new(options).label.to_owned();
         let mut details =
             FileDetails { columns: self.columns, label_column, lines: Some(self.lines), ..FileDetails::default() };
         let labels = match options.label_in_file(LABEL_COLUMN) {
@@ -271,7 +272,7 @@ fn unify(labels: Vec<JsonScalar>) -> RawLabels {
 #[derive(Clone, Copy)]
 struct PointVisitor<'k> {
     most: usize,
-    keys: &'k JsonKeys,
+    keys: JsonKeys<'k>,
 }
 
 impl<'de> DeserializeSeed<'de> for PointVisitor<'_> {

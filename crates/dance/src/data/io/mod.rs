@@ -38,10 +38,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub use blocks::{Blocks, RefusedRow, Rows};
+pub use blocks::{Block, Blocks};
 pub use csv_cell::csv_safe;
 pub use format::{EXTENSIONS, Format};
-pub use jsonl::{JsonKeys, JsonPoint};
+pub use jsonl::JsonPoint;
 #[cfg(feature = "parquet")]
 pub use parquet::ParquetFields;
 #[cfg(feature = "parquet")]
@@ -52,7 +52,8 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use self::scalar::{Endian, Scalar};
-use crate::data::provenance::is_picked;
+use crate::data::dataset::is_picked;
+use crate::data::sample::Sample;
 use crate::data::{Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 
@@ -99,6 +100,9 @@ pub struct ReadOptions {
     pub without_labels: bool,
 }
 
+/// The number of rows that [`read_sample`] reads at once.
+const SAMPLED_ROWS: usize = 4096;
+
 const LABEL_COLUMN: &str = "label";
 const ID_COLUMN: &str = "id";
 
@@ -119,14 +123,37 @@ impl ReadOptions {
     }
 }
 
-/// Reads and checks a file of embeddings or a pipe; `-` is stdin. Leaves out rows as [`ReadOptions::unlabelled`] sets,
-/// and returns their number too.
+/// Reads and checks a file of embeddings or a pipe; `-` is stdin. Returns the table without the rows that
+/// [`ReadOptions::unlabelled`] leaves out, and the number of rows left out.
 pub fn read_labelled(path: impl AsRef<Path>, options: &ReadOptions) -> Result<(Table, usize)> {
     let table = read(path, options)?;
     match &options.unlabelled {
         Some(label) if !options.without_labels => table.leave_out_unlabelled(label),
         _ => Ok((table, 0)),
     }
+}
+
+/// Draws a uniform sample of `size` rows, or all rows without a `size`, from files that need not fit into memory.
+/// Returns the sample in the order of the rows, the number of rows drawn from, and the number of rows left out by
+/// [`ReadOptions::unlabelled`]. Row numbers run through all files. `origin` names the files together in messages.
+pub fn read_sample(
+    origin: &Path,
+    files: &[PathBuf],
+    options: &ReadOptions,
+    size: Option<usize>,
+    seed: u64,
+) -> Result<(Table, u64, usize)> {
+    let (mut drawn, mut left_out) = (Sample::new(size.unwrap_or(usize::MAX), seed), 0);
+    for file in files {
+        let mut blocks = Blocks::open(file, options)?;
+        while let Some(table) = blocks.next(SAMPLED_ROWS)? {
+            drawn.take(&table)?;
+        }
+        left_out += blocks.left_out();
+    }
+    let rows = drawn.seen();
+    let none = || Error::Data(format!("{}: there are no rows to draw from", origin.display()));
+    Ok((drawn.finish().ok_or_else(none)?, rows, left_out))
 }
 
 /// Reads and checks a file of embeddings, including rows without a label.
@@ -197,7 +224,7 @@ fn read_parquet(path: &Path, _: std::fs::File, _: &ReadOptions) -> Result<Table>
     ))
 }
 
-/// An array, tensor or column of a file, named in errors.
+/// The path of a file and the name of one of its arrays, tensors or columns, for errors.
 #[derive(Clone, Copy)]
 struct FilePart<'a> {
     path: &'a Path,

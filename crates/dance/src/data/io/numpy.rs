@@ -17,7 +17,7 @@ use super::npy_header::{self, Element, NpyHeader};
 use super::scalar::{self, Endian};
 use super::table_source::{TableSource, read_table};
 use super::{FilePart, ReadOptions, Shape};
-use crate::data::provenance::PROVENANCE;
+use crate::data::dataset::PROVENANCE;
 use crate::data::{EncoderIdentity, Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{FilePart, ID_HELP, LABEL_HELP, ReadOptions};
-use crate::data::provenance::PROVENANCE;
+use crate::data::dataset::PROVENANCE;
 use crate::data::table_labels::FileDetails;
 use crate::data::{EncoderIdentity, Kind, RawLabels, Table};
 use crate::error::{Error, Result};

@@ -6,7 +6,7 @@ use crate::conformal::{MixSelection, Reference};
 use crate::error::Result;
 use crate::numeric::matrix::Ragged;
 use crate::scores::CalibrationScores;
-use crate::scores::PairedScores;
+use crate::scores::paired::PairedScores;
 use crate::stream::{NOVELTY_NEIGHBORS, Novelty};
 
 /// Reads the novelty test of a model in whose calibration no query is added to the calibration points: one squared

@@ -13,7 +13,7 @@ use crate::machine::Part;
 use crate::model::Fitted;
 use crate::numeric::matrix::Matrix;
 use crate::posterior::{CalibrationSummary, ExpertSettings, Stack, StackSettings};
-use crate::scores::Clusters;
+use crate::scores::by_class::Clusters;
 
 /// The settings of the experts, as the metadata hold them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

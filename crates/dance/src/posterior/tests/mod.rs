@@ -3,9 +3,11 @@
 
 pub(super) mod brute_force;
 
+use super::settings::Space;
 use super::*;
 use crate::numeric::random::Random;
-use crate::scores::{Clusters, least_count};
+use crate::scores::by_class::Clusters;
+use crate::scores::least_count;
 use brute_force::brute_force;
 
 struct Case {

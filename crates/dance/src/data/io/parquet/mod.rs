@@ -29,11 +29,12 @@ use std::sync::Arc;
 use arrow_array::Array;
 
 use super::{FilePart, ID_COLUMN, ID_HELP, LABEL_COLUMN, LABEL_HELP, ReadOptions};
-use crate::data::arrow::{Points, points};
-use crate::data::io::blocks::{RefusedRow, Rows};
-use crate::data::provenance::PROVENANCE;
+use crate::data::arrow::{Points, checked_points};
+use crate::data::dataset::PROVENANCE;
+use crate::data::io::blocks::Block;
+use crate::data::point::PointProblem;
 use crate::data::table_labels::FileDetails;
-use crate::data::{EncoderIdentity, Kind, PointProblem, PointShape, Table};
+use crate::data::{EncoderIdentity, Kind, PointShape, Table};
 use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 use cursor::ParquetFile;
@@ -44,7 +45,7 @@ use values::ValueColumn;
 /// Reads a whole Parquet file.
 pub(super) fn read(path: &Path, file: File, options: &ReadOptions) -> Result<Table> {
     match ParquetBlocks::open(path, file, options)?.next(usize::MAX, None)? {
-        Some(Rows { table: Some(table), .. }) => Ok(table),
+        Some(Block { table: Some(table), .. }) => Ok(table),
         _ => Table::new(path.display().to_string(), Matrix::zeros(0, 0)),
     }
 }
@@ -110,12 +111,12 @@ impl ParquetBlocks {
     /// Returns the next rows: at least `rows` and at most a few hundred more, fewer if the file ends, `None` at the
     /// end. With a `shape`, invalid rows are returned separately, and labels are not returned; without it, an invalid
     /// row is an error.
-    pub(super) fn next(&mut self, rows: usize, shape: Option<PointShape>) -> Result<Option<Rows>> {
+    pub(super) fn next(&mut self, rows: usize, shape: Option<PointShape>) -> Result<Option<Block>> {
         let path = self.file.path.clone();
         catch_panics(&path, || self.decode(rows, shape))
     }
 
-    fn decode(&mut self, most: usize, shape: Option<PointShape>) -> Result<Option<Rows>> {
+    fn decode(&mut self, most: usize, shape: Option<PointShape>) -> Result<Option<Block>> {
         // Read the same rows of every column.
         let first = self.done;
         let lists = self.embeddings.take(most)?;
@@ -153,23 +154,19 @@ impl ParquetBlocks {
         // Divide the rows into points and invalid rows.
         let width = *self.width.get_or_insert(lists.value_length(0).max(1) as usize);
         let wanted = shape.unwrap_or(PointShape { dimensions: width, directed: false });
-        let Points { values, good, refused } = points(Arc::new(lists), wanted)
+        let Points { values, good, refused } = checked_points(Arc::new(lists), wanted)
             .map_err(|problem| FilePart { path: &self.file.path, name: self.embeddings.name() }.error(problem))?;
         if let (None, Some(&(row, problem))) = (shape, refused.first()) {
             return Err(self.invalid_row(first + row, problem));
         }
-        let refusal = |(row, problem): (usize, PointProblem)| RefusedRow {
-            row: first + row,
-            id: ids.as_ref().map(|ids| ids[row].clone()),
-            problem,
-        };
-        let refused: Vec<RefusedRow> = refused.into_iter().map(refusal).collect();
+        let refused_ids = ids.as_ref().map(|ids| refused.iter().map(|&(row, _)| ids[row].clone()).collect::<Vec<_>>());
+        let refused: Vec<_> = refused.into_iter().map(|(row, problem)| (first + row, problem.to_string())).collect();
         if !refused.is_empty() {
             ids = ids.map(|mut ids| good.iter().map(|&row| std::mem::take(&mut ids[row])).collect());
         }
         // The table of the valid rows.
         let rows: Vec<usize> = good.iter().map(|row| first + row).collect();
-        let mut found = Rows { table: None, rows, refused, id_kind };
+        let mut found = Block { table: None, rows, refused, refused_ids, id_kind };
         if !good.is_empty() || shape.is_none() {
             let embeddings = Matrix::new(values, good.len(), wanted.dimensions)?;
             let table = Table::new(self.file.path.display().to_string(), embeddings)?;

@@ -1,15 +1,15 @@
 //! Tables of results: named columns of equal length, for all output formats and for Arrow record batches.
 //!
 //! ```
-//! use dance::data::{Column, Frame};
+//! use dance_page::frame::{Column, Frame};
 //! let mut frame = Frame::default();
 //! frame.push("row", Column::integers(vec![0, 1]));
 //! frame.push("set", Column::number_lists(&[vec![0.5], vec![]]));
 //! assert_eq!(frame.rows(), 2);
 //! ```
 
-use super::kind::{Kind, Value};
-use crate::numeric::matrix::Matrix;
+use dance::Matrix;
+use dance::data::{Kind, Value};
 
 /// A list of values of one type.
 #[derive(Clone, Debug, PartialEq)]
