@@ -6,7 +6,6 @@
 use dance::data::{Kind, Names, Normalizer, Source};
 use dance::kernel::Kernel;
 use dance::machine::{OutputScale, Rfm};
-use dance::model::ValidationPoints;
 use dance::{Config, Fitted, Matrix, Quality};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -24,7 +23,8 @@ struct Header {
     train_labels: Vec<u32>,
     scale: OutputScale,
     names: Names,
-    validation_points: ValidationPoints,
+    validation_hashes: Vec<u64>,
+    validation_rows: Vec<u32>,
     validation: Quality,
     fidelity: String,
     data_hash: String,
@@ -46,7 +46,8 @@ pub(crate) fn to_bytes(fitted: &Fitted) -> PyResult<Vec<u8>> {
         train_labels: rfm.labels.clone(),
         scale: fitted.scale,
         names: fitted.names.clone(),
-        validation_points: fitted.validation_points.clone(),
+        validation_hashes: fitted.validation_hashes.clone(),
+        validation_rows: fitted.validation_rows.clone(),
         validation: fitted.validation,
         fidelity: fitted.fidelity.clone(),
         data_hash: fitted.data_hash.clone(),
@@ -91,7 +92,8 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> PyResult<Option<Fitted>> {
         rfm: Rfm { kernel, metric_root, train, labels: header.train_labels, beta, rounds: header.rounds },
         scale: header.scale,
         names: header.names,
-        validation_points: header.validation_points,
+        validation_hashes: header.validation_hashes,
+        validation_rows: header.validation_rows,
         source: Source::default(),
         validation: header.validation,
         fidelity: header.fidelity,

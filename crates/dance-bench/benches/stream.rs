@@ -103,7 +103,7 @@ fn measure(model: &Dance, queries: &Matrix, context: &Context<'_>) -> Result<Mea
         }
     }
 
-    let (fitted, reference) = (model.fitted(), model.predictor().reference_points());
+    let (fitted, reference) = (model.fitted(), model.reference_points());
     let (root, beta) = (&fitted.rfm.metric_root, &fitted.rfm.beta);
     let sizes = [root, &fitted.rfm.train, beta, reference].map(|matrix| matrix.as_slice().len());
     let buffers = sizes.map(|size| vec![1.0f32; size]);

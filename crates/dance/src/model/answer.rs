@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::dance::{Dance, ReferencePoint};
+use super::dance::Dance;
+use super::model_point::ModelPoint;
 use crate::conformal::{Decision, Scored};
 use crate::data::Value;
 use crate::scores::{Counts, LabelCounts};
@@ -60,7 +61,7 @@ pub struct Answer<'a, Id = serde_json::Value> {
     pub contrast_p_values: Option<Vec<f64>>,
     /// The nearest reference points that carry each label in the set, if [`Include::neighbors`].
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub neighbors: Option<Vec<Vec<ReferencePoint<'a>>>>,
+    pub neighbors: Option<Vec<Vec<ModelPoint<Value<'a>>>>>,
 }
 
 /// The answer for a row that is not a valid point.
@@ -99,9 +100,8 @@ impl Dance {
                 let counts = counts?;
                 Some(labels.iter().map(|&label| p_value(counts, counts.get(row, label))).collect())
             };
-            let by_score = |pick: fn(Counts) -> u32| {
-                decision.shares.as_ref().and_then(|_| p_values(&|all, counts| all.p_value(pick(counts))))
-            };
+            let by_score =
+                |pick: fn(Counts) -> u32| decision.mix.and_then(|_| p_values(&|all, counts| all.p_value(pick(counts))));
             // Support is listed by set, so the lists of this row begin at the offset of its set.
             let begin = prediction.sets.offsets()[row];
             Answer {

@@ -30,7 +30,7 @@ impl Dance {
         frame.push("probability", rows.numbers(|answer| shortest(answer.probability)));
         frame.push("set", rows.sets(kind));
         frame.push("alpha", rows.numbers(|answer| answer.alpha));
-        if self.predictor().method().new_labels() {
+        if self.allows_new_labels() {
             frame.push("new_label", rows.flags(|answer| answer.new_label));
         }
         frame.push("novelty", rows.numbers(|answer| answer.novelty));
@@ -46,7 +46,7 @@ impl Dance {
         if include.p_values {
             frame.push("p_values", rows.lists(|answer| answer.p_values.clone().unwrap_or_default()));
         }
-        if include.p_values && self.predictor().method().name() == MethodName::Dance {
+        if include.p_values && self.method() == MethodName::Dance {
             frame.push("rank_p_values", rows.lists(|answer| answer.rank_p_values.clone().unwrap_or_default()));
             let contrast = |answer: &Answer<'_, Id>| answer.contrast_p_values.clone().unwrap_or_default();
             frame.push("contrast_p_values", rows.lists(contrast));

@@ -24,7 +24,6 @@ use crate::conformal::{Decision, PredictOptions, Scored};
 use crate::context::Context;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::model::median::median;
 use crate::neighbors::{Index, Neighbors};
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
@@ -131,6 +130,12 @@ fn similarities(near: &Neighbors) -> Vec<Vec<(u32, f64)>> {
         list.dedup_by_key(|&mut (id, _)| id);
     }
     lists
+}
+
+/// Returns the median, or the upper of the two middle values of an even number of values; `None` without values.
+pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 /// A candidate point with its gain as last computed: the increase of the covered uncertainty F if the point is chosen.

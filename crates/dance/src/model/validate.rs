@@ -38,7 +38,7 @@ impl Fitted {
             (self.scale.is_valid(), "probabilities"),
             (of_each(self.names.rows.as_ref().map(Vec::len)), "rows"),
             (of_each(self.names.ids.as_ref().map(Vec::len)), "ids"),
-            (self.validation_points.rows.len() == self.validation_points.hashes.len(), "validation points"),
+            (self.validation_rows.len() == self.validation_hashes.len(), "validation points"),
         ] {
             if !fits {
                 return Err(Error::Data(format!("the {part} of the model do not fit the rest of it")));

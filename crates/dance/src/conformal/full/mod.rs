@@ -20,9 +20,9 @@ mod points;
 
 use std::ops::Range;
 
+use super::calibrate::Reference;
 use super::fused::{self, Scores, fuse};
-use super::neighbor_scores::NeighborScorer;
-use super::reference::Reference;
+use super::thresholds::NeighborScorer;
 use crate::context::Context;
 use crate::error::Result;
 use crate::neighbors::{Neighbors, ReverseNeighbors};
@@ -41,7 +41,7 @@ const KEY_PURPOSE: u64 = 0x0b46;
 const TILE: usize = 16;
 
 /// Returns the random key of a point. `name` is the row of a calibration or fit point, or the
-/// [hash](super::reference::names) of a query. `part` is the tag of the data set, so that points of different data sets
+/// [hash](super::predictor::names) of a query. `part` is the tag of the data set, so that points of different data sets
 /// have independent keys.
 pub(super) fn key(seed: u64, part: u64, name: u64) -> f64 {
     random::uniform_of(&[seed, KEY_PURPOSE, part, name])

@@ -8,8 +8,8 @@
 //! neighbor), or m distances if the query becomes the anchor. Memory: m ids, distances, losses and exponentials per
 //! point.
 
-use crate::conformal::neighbor_scores::NeighborScorer;
-use crate::conformal::reference::Reference;
+use crate::conformal::calibrate::Reference;
+use crate::conformal::thresholds::NeighborScorer;
 use crate::neighbors::{Neighbors, squared_distance};
 use crate::numeric::matrix::Matrix;
 use crate::scores::contrastive::Contrastive;

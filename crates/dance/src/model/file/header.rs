@@ -11,11 +11,13 @@ use super::kinds::Kinds;
 use super::stack::StackRecord;
 use super::tensors::{Reader, Values};
 use super::{FORMAT, hexadecimal};
+use crate::conformal::NewLabelShare;
 use crate::data::EncoderIdentity;
 use crate::error::{Error, Result};
 use crate::event::Quality;
 use crate::machine::OutputScale;
-use crate::model::{Config, NewLabelShare, Overlap};
+use crate::model::Config;
+use crate::model::overlap::Overlap;
 
 /// The placeholder of the checksum while it is computed.
 const NO_CHECKSUM: &str = "0000000000000000000000000000000000000000000000000000000000000000";

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::tensors::{Reader, Values};
-use crate::conformal::PosteriorCalibration;
 use crate::context::Context;
 use crate::error::Result;
 use crate::machine::Part;
+use crate::method::PosteriorCalibration;
 use crate::model::Fitted;
 use crate::numeric::matrix::Matrix;
 use crate::posterior::{CalibrationSummary, ExpertSettings, Stack, StackSettings};

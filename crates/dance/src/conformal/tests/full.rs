@@ -1,17 +1,18 @@
 //! Full calibration gives the counts of a brute force that rebuilds the whole bag for every query and label, for all points
 //! together and for every class by itself.
 
-use dance::Context;
-use dance::Matrix;
-use dance::conformal::{ByClass, ConformalConfig, Method, MethodName, Predictor, Setup};
-use dance::device::Cpu;
-use dance::kernel::Kernel;
-use dance::machine::Classified;
-use dance::numeric::random::{Random, uniform_of};
-use dance::scores::Counts;
+use crate::Context;
+use crate::Matrix;
+use crate::conformal::{ByClass, ConformalConfig, MethodName, Predictor, Setup};
+use crate::device::Cpu;
+use crate::kernel::Kernel;
+use crate::machine::Classified;
+use crate::method::Method;
+use crate::numeric::random::{Random, uniform_of};
+use crate::scores::Counts;
 
-use crate::calibrated::{part, score};
-use crate::reference::{Data, Settings, blobs, contrast_of, lattice, squared};
+use super::calibrated::{part, score};
+use super::reference::{Data, Settings, blobs, contrast_of, lattice, squared};
 
 /// One point of the bag or of the fit.
 #[derive(Clone)]

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use dance::conformal::{ConformalConfig, MethodName};
-use dance::kernel::Kernel;
-use dance::numeric::random::Random;
-use dance::scores::least_count;
-use dance::{Context, Matrix};
+use crate::conformal::{ConformalConfig, MethodName, Mix};
+use crate::kernel::Kernel;
+use crate::numeric::random::Random;
+use crate::scores::least_count;
+use crate::{Context, Matrix};
 
-use crate::calibrated::Calibrated;
-use crate::reference::Data;
+use super::calibrated::Calibrated;
+use super::reference::Data;
 
 const DIMENSIONS: usize = 4;
 const KINDS: usize = 400;
@@ -122,7 +122,7 @@ fn sets_cover_new_labels() {
             let calibrated = calibrated(&fit, &bag, known.0.len(), new_labels, &context);
             let scored = calibrated.score(&context, &matrix(&query));
             for (at, &alpha) in alphas.iter().enumerate() {
-                let decision = calibrated.predictor.decide(alpha).unwrap();
+                let decision = calibrated.predictor.decide(alpha, Mix::Auto).unwrap();
                 let sets = scored.counts.sets(decision.cut, known.0.len());
                 let hit = label.map(|label| sets.contains(0, label));
                 if !new_labels {

@@ -1,11 +1,11 @@
 //! Every class by itself is covered as promised where each is counted by itself.
 
-use dance::Context;
-use dance::conformal::{ByClass, ConformalConfig};
-use dance::scores::{Counts, Cut};
+use crate::Context;
+use crate::conformal::{ByClass, ConformalConfig, Mix};
+use crate::scores::{Counts, Cut};
 
-use crate::calibrated::Calibrated;
-use crate::coverage::{BAND, CLASSES, RESPLITS, Resplit, fuse, kernel, resplit};
+use super::calibrated::Calibrated;
+use super::coverage::{BAND, CLASSES, RESPLITS, Resplit, fuse, kernel, resplit};
 
 /// By class: how many more test points are covered than 1-α of them, and how many there are.
 type Excess = [[f64; 2]; CLASSES as usize];
@@ -14,7 +14,9 @@ fn excess(context: &Context<'_>, parts: &Resplit, config: &ConformalConfig, alph
     let Resplit { reference, calibration, test } = parts;
     let calibrated = Calibrated::new(context, reference, calibration, CLASSES as usize, kernel(), config).unwrap();
     let answers = calibrated.score(context, &test.points);
-    let Cut::One(least) = calibrated.predictor.decide(alpha).unwrap().cut else { panic!("one score decides") };
+    let Cut::One(least) = calibrated.predictor.decide(alpha, Mix::Auto).unwrap().cut else {
+        panic!("one score decides")
+    };
     let mut all = Excess::default();
     for (query, &label) in test.labels.iter().enumerate() {
         // One point of the class less, on the scale of all: (n+1)/(k+1) for k points.

@@ -5,16 +5,16 @@
 //! stays above the band's lower end (for the intersection, that of 1-α). The same harness must notice a quantile
 //! index that is off by one, and points that are their own neighbors.
 
-use dance::Context;
-use dance::conformal::{Calibration, ConformalConfig, MethodName, Mix, Predictor, Scored};
-use dance::device::Cpu;
-use dance::kernel::Kernel;
-use dance::neighbors::Index;
-use dance::scores::Cut;
-use dance::scores::threshold::order_index;
+use crate::Context;
+use crate::conformal::{Calibration, ConformalConfig, MethodName, Mix, Predictor, Scored};
+use crate::device::Cpu;
+use crate::kernel::Kernel;
+use crate::neighbors::Index;
+use crate::scores::Cut;
+use crate::scores::threshold::order_index;
 
-use crate::calibrated::Calibrated;
-use crate::reference::{Data, blobs};
+use super::calibrated::{Calibrated, calibration_scores};
+use super::reference::{Data, blobs};
 
 pub(crate) const RESPLITS: usize = 500;
 pub(crate) const TEST_POINTS: usize = 100;
@@ -110,7 +110,7 @@ fn covered_by<const N: usize>(
         let (calibrated, scored) = split(context, &parts, &config(mixes[0], tie_noise, seed));
         mixes.map(|mix| {
             ALPHAS.map(|alpha| {
-                let decision = calibrated.decide_with(alpha, mix).unwrap();
+                let decision = calibrated.decide(alpha, mix).unwrap();
                 let sets = scored.counts.sets(decision.cut, CLASSES as usize);
                 parts.test.labels.iter().enumerate().filter(|&(query, &label)| sets.contains(query, label)).count()
             })
@@ -171,7 +171,7 @@ pub(crate) fn covered(context: &Context<'_>, parts: &Resplit, config: &Conformal
     let calibrated = Calibrated::new(context, reference, calibration, CLASSES as usize, kernel(), config).unwrap();
     let scored = calibrated.score(context, &test.points);
     ALPHAS.map(|alpha| {
-        let cut = match calibrated.predictor.decide(alpha).unwrap().cut {
+        let cut = match calibrated.predictor.decide(alpha, Mix::Auto).unwrap().cut {
             Cut::One(least) => Cut::One(least + shift),
             Cut::Both { rank, contrast } => Cut::Both { rank: rank + shift, contrast: contrast + shift },
         };
@@ -228,7 +228,7 @@ fn an_index_off_by_one_is_noticed() {
             let (calibrated, scored) = split(context, &parts, &config(Mix::Fixed(1.0), 0.0, seed));
             [ALPHAS.map(|alpha| {
                 let index = order_index(alpha, n) - 1;
-                let threshold = calibrated.calibration_scores().unwrap()[1].sorted()[index.min(n) - 1];
+                let threshold = calibration_scores(&calibrated).unwrap()[1].sorted()[index.min(n) - 1];
                 let labels = parts.test.labels.iter().enumerate();
                 labels
                     .filter(|&(query, &label)| scored.scores.as_ref().unwrap().get(query, label).1 <= threshold)
@@ -254,7 +254,7 @@ fn a_point_that_is_its_own_neighbor_is_noticed() {
                 };
                 data.labels.iter().enumerate().map(rank).collect()
             };
-            let own = dance::scores::threshold::CalibrationScores::new(ranks(&calibration)).unwrap();
+            let own = crate::scores::threshold::CalibrationScores::new(ranks(&calibration)).unwrap();
             let new = ranks(&test);
             [ALPHAS.map(|alpha| {
                 let threshold = own.threshold(alpha).unwrap().value;
