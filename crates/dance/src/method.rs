@@ -5,7 +5,7 @@
 //!
 //! | method | nonconformity score of a label | calibration |
 //! |---|---|---|
-//! | **posterior** (default) | `-ln p(y)`, for the probability p(y) of label y that a stack of experts predicts | full or split |
+//! | **posterior** (default) | `-ln p(y)`, for the probability p(y) of label y by a stack of experts | full or split |
 //! | **fuse** | rank, contrastive score and class probability in one number | full |
 //! | **dance** (the paper) | rank and contrastive score, each with its own share of α | reuse or split |
 //!
@@ -133,7 +133,8 @@ pub struct ConformalConfig {
     /// The method. `None` is the posterior, or fuse if the posterior needs more memory than there is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<MethodName>,
-    /// The use of calibration points. `None` is reuse for the method dance, and full for the methods posterior and fuse.
+    /// The use of calibration points. `None` is reuse for the method dance, and full for the methods posterior and
+    /// fuse.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
     /// The classes for which the guarantee holds.

@@ -76,8 +76,9 @@ impl Reference {
         })
     }
 
-    /// Opens the reference points of the method fuse: first the calibration points, then the fit points. Points at equal
-    /// distances from a query are ordered by random keys, so that the order does not depend on which point is the query.
+    /// Opens the reference points of the method fuse: first the calibration points, then the fit points. Points at
+    /// equal distances from a query are ordered by random keys, so that the order does not depend on which point is the
+    /// query.
     pub(crate) fn open_bag(calibration: Part, fit: &Part, seed: u64, setup: Setup<'_>) -> Result<Self> {
         let n = calibration.labels.len();
         let mut points = calibration;

@@ -1,11 +1,11 @@
 //! The mix (λ in the paper), which divides the error level α between two scores, and its selection (the paper, appendix
 //! F).
 //!
-//! The contrastive score gets the level `α_clr = mix·α`, the rank score `α_knn = (1-mix)·α`. A mix of 0 gives the paper's
-//! k-NN set, 1 its CLR set. The mix is selected from the grid 0, 0.1 … 1. A part of the calibration points gives
-//! thresholds, and the sets of the remaining ones are measured. The best mix minimises `0.8·z(Size) + 0.2·z(CCV)`. Size is
-//! the mean set size, CCV the class coverage violation, and z standardises values over the grid. A term that does not
-//! vary counts as 0, and ties go to the smaller mix.
+//! The contrastive score gets the level `α_clr = mix·α`, the rank score `α_knn = (1-mix)·α`. A mix of 0 gives the
+//! paper's k-NN set, 1 its CLR set. The mix is selected from the grid 0, 0.1 … 1. A part of the calibration points
+//! gives thresholds, and the sets of the remaining ones are measured. The best mix minimises
+//! `0.8·z(Size) + 0.2·z(CCV)`. Size is the mean set size, CCV the class coverage violation, and z standardises values
+//! over the grid. A term that does not vary counts as 0, and ties go to the smaller mix.
 //!
 //! Cost: scores are computed once and stored. A selection compares every score of every measured point with 11
 //! thresholds.
@@ -155,8 +155,8 @@ pub(super) fn canonical_order(points: &Matrix) -> Vec<usize> {
 }
 
 /// Returns the row numbers of two random halves: the first half selects the mix, and the second, which may be larger by
-/// one, gives thresholds. The order of the points does not matter, because the seed and a point's coordinates decide its
-/// half. Returns an error for fewer than two points.
+/// one, gives thresholds. The order of the points does not matter, because the seed and a point's coordinates decide
+/// its half. Returns an error for fewer than two points.
 pub(super) fn halves(points: &Matrix, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
     let mut rows = canonical_order(points);
     if rows.len() < 2 {

@@ -1,18 +1,18 @@
 //! New labels, which no point of the model has: sets that can hold "a new label", and the share of new labels.
 //!
-//! **P-value**: the bag consists of the n calibration points and the query. A singleton is a point of the bag whose label
-//! no fit point and no other point of the bag has (Good and Turing). A query with a new label is a singleton. Singletons
-//! are compared by the distance d to their nearest point, and all other points conform better:
-//! `p = (1 + #{singletons i : d_i ≥ d}) / (n+1)`. The query may be the nearest point of a singleton. So p is a symmetric
-//! function of the bag, and `P(the label is new and p ≤ ε) ≤ ε`.
+//! **P-value**: the bag consists of the n calibration points and the query. A singleton is a point of the bag whose
+//! label no fit point and no other point of the bag has (Good and Turing). A query with a new label is a singleton.
+//! Singletons are compared by the distance d to their nearest point, and all other points conform better:
+//! `p = (1 + #{singletons i : d_i ≥ d}) / (n+1)`. The query may be the nearest point of a singleton. So p is a
+//! symmetric function of the bag, and `P(the label is new and p ≤ ε) ≤ ε`.
 //!
 //! Sets at error level α spend ε on new labels and α - ε on known labels. The fit points determine ε: if k of N fit
-//! points are singletons, then `(k + 1 + 2√(k+1)) / (N+1)` is an upper bound on the share of new labels. This bound is ε,
-//! limited to at least 1/(n+1) and at most α/2.
+//! points are singletons, then `(k + 1 + 2√(k+1)) / (N+1)` is an upper bound on the share of new labels. This bound is
+//! ε, limited to at least 1/(n+1) and at most α/2.
 //!
-//! **Share**: the share of new points with a new label is estimated from calibration points that are left out in turn. A
-//! left-out point counts if neither the fit points nor the other calibration points have its label. A new point relates
-//! to the calibration points as a left-out point does to the others.
+//! **Share**: the share of new points with a new label is estimated from calibration points that are left out in turn.
+//! A left-out point counts if neither the fit points nor the other calibration points have its label. A new point
+//! relates to the calibration points as a left-out point does to the others.
 
 use serde::{Deserialize, Serialize};
 
@@ -59,8 +59,8 @@ impl NewLabels {
     }
 
     /// Counts, for each query, the query itself and the singletons whose nearest point is at least as far away as the
-    /// query's. `found` holds the neighbors of the queries, and `reached` the calibration points that have a query among
-    /// their neighbors.
+    /// query's. `found` holds the neighbors of the queries, and `reached` the calibration points that have a query
+    /// among their neighbors.
     pub(super) fn counts(&self, found: &Neighbors, reached: &ReverseNeighbors) -> Vec<u32> {
         let count = |query: usize| {
             let distance = found.squared(query).first().copied().unwrap_or(f64::INFINITY);
@@ -96,8 +96,8 @@ pub(crate) struct NewLabelShare {
 }
 
 impl NewLabelShare {
-    /// Counts calibration points with the given `labels`, which are below `classes`. `fitted` holds the labels of the fit
-    /// points, which are not new.
+    /// Counts calibration points with the given `labels`, which are below `classes`. `fitted` holds the labels of the
+    /// fit points, which are not new.
     pub(crate) fn new(labels: &[u32], fitted: &[u32], classes: usize) -> Self {
         let mut counts = counts_of(labels, classes);
         for &label in fitted {

@@ -1,5 +1,5 @@
-//! Results for queries: [`Scored`] holds p-values, [`Decision`] the rule at one error level, and [`Prediction`] the sets.
-//! P-values do not depend on the error level, so several levels need only one search for neighbors.
+//! Results for queries: [`Scored`] holds p-values, [`Decision`] the rule at one error level, and [`Prediction`] the
+//! sets. P-values do not depend on the error level, so several levels need only one search for neighbors.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,12 +17,13 @@ use crate::setters::setters;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PredictOptions {
-    /// If true, the best label of every query and its probability are computed. In the method dance this costs a product
-    /// of the queries with all centers of the kernel machine.
+    /// If true, the best label of every query and its probability are computed. In the method dance this costs a
+    /// product of the queries with all centers of the kernel machine.
     pub best: bool,
     /// The treatment of empty sets. `Top1` needs best labels, so they are computed even if `best` is false.
     pub empty: EmptySets,
-    /// The largest number of neighbors that are listed in support of each label in a set. A neighbor supports its label.
+    /// The largest number of neighbors that are listed in support of each label in a set. A neighbor supports its
+    /// label.
     pub support: usize,
     /// If true, the probabilities of all classes are computed.
     pub probabilities: bool,
@@ -49,7 +50,8 @@ pub struct Scored {
     pub novelty: Vec<f64>,
     /// The p-value of "a new label" for every query, as a count of points; `None` if sets cannot hold a new label.
     pub new_label_counts: Option<Vec<u32>>,
-    /// The best label of every query and the probabilities of all classes; `None` if [`PredictOptions`] asked for neither.
+    /// The best label of every query and the probabilities of all classes; `None` if [`PredictOptions`] asked for
+    /// neither.
     pub classified: Option<Classified>,
     /// The row numbers of the reference points nearest to every query, nearest first; `None` if
     /// [`PredictOptions::support`](field@PredictOptions::support) is 0.
@@ -121,8 +123,8 @@ impl Scored {
         Ok(())
     }
 
-    /// Returns the indices 0, 1 … of the labels in `set`, the best conforming label first. Labels are ordered by p-value,
-    /// then by score or probability. In the method dance they are ordered by rank, then by contrastive score.
+    /// Returns the indices 0, 1 … of the labels in `set`, the best conforming label first. Labels are ordered by
+    /// p-value, then by score or probability. In the method dance they are ordered by rank, then by contrastive score.
     pub fn conforming(&self, query: usize, set: &[u32]) -> Vec<usize> {
         let count = |label: u32| match self.counts.get(query, label) {
             Counts::One(count) => count,
@@ -166,8 +168,8 @@ pub struct Decision {
 
 impl Decision {
     /// Returns the p-value of a label from its `counts`. The label is in the set if and only if this p-value exceeds α.
-    /// In the method dance it is the smaller of two p-values, each divided by its score's share of α. If sets can hold a
-    /// new label, the p-value includes the part of α that is spent on new labels.
+    /// In the method dance it is the smaller of two p-values, each divided by its score's share of α. If sets can hold
+    /// a new label, the p-value includes the part of α that is spent on new labels.
     pub fn p_value(&self, all: &LabelCounts, counts: Counts) -> f64 {
         // Without this rounding, 0.07/0.7 would exceed 0.1.
         const DIGITS: f64 = 1e12;

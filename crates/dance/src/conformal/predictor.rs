@@ -264,8 +264,8 @@ impl Predictor {
     }
 }
 
-/// Returns a 64-bit hash of every query's coordinates, which determines the query's random numbers in every batch and at
-/// every position.
+/// Returns a 64-bit hash of every query's coordinates, which determines the query's random numbers in every batch and
+/// at every position.
 pub(super) fn names(queries: &Matrix) -> Vec<u64> {
     let pair =
         |pair: &[f32]| u64::from(pair[0].to_bits()) | u64::from(pair.get(1).map_or(0, |value| value.to_bits())) << 32;

@@ -1,7 +1,7 @@
 //! The method dance, and the two neighbor scores that it shares with the method fuse.
 //!
-//! The neighbors of a query give every label a rank score and a contrastive score. In the method dance, a label is in the
-//! set if each of its two scores is within its own threshold.
+//! The neighbors of a query give every label a rank score and a contrastive score. In the method dance, a label is in
+//! the set if each of its two scores is within its own threshold.
 
 use super::calibrate::Reference;
 use super::mix::{self, MixSelection, Trial};

@@ -1,9 +1,9 @@
 //! The distribution of the coverage on test points, which varies with the draw of calibration and test points.
 //!
 //! With n calibration points and t test points, all exchangeable, and scores without ties, the number of covered test
-//! points has the distribution `BetaBinomial(t, k, n+1-k)` with `k = ⌈(1-α)(n+1)⌉`. It is computed exactly from the ratios
-//! of the probabilities of neighboring numbers, at the cost `O(t)`. Example: at α = 0.1 with 1467 calibration and 735 test
-//! points, a coverage of 0.888 is within chance, and 0.85 is not.
+//! points has the distribution `BetaBinomial(t, k, n+1-k)` with `k = ⌈(1-α)(n+1)⌉`. It is computed exactly from the
+//! ratios of the probabilities of neighboring numbers, at the cost `O(t)`. Example: at α = 0.1 with 1467 calibration
+//! and 735 test points, a coverage of 0.888 is within chance, and 0.85 is not.
 //!
 //! ```
 //! use dance::evaluation::{coverage_at_most, coverage_interval};

@@ -50,8 +50,8 @@ pub struct Breakdown {
 }
 
 impl Breakdown {
-    /// Compares `sets` with the true `labels`. `confidence` holds the largest class probability of every point. Returns an
-    /// error if sizes differ.
+    /// Compares `sets` with the true `labels`. `confidence` holds the largest class probability of every point. Returns
+    /// an error if sizes differ.
     pub fn new(sets: &Sets, labels: &[u32], confidence: Option<&[f32]>) -> Result<Self> {
         for (what, found) in
             [("labels (one per set)", Some(labels.len())), ("confidences (one per set)", confidence.map(<[f32]>::len))]
@@ -81,8 +81,8 @@ impl Breakdown {
     }
 }
 
-/// Divides values into fifths by size, and returns the fifth of every value: 0 for the lowest values, 4 for the highest.
-/// Equal values are in the same fifth.
+/// Divides values into fifths by size, and returns the fifth of every value: 0 for the lowest values, 4 for the
+/// highest. Equal values are in the same fifth.
 fn fifths(values: &[f64]) -> Vec<usize> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

@@ -134,8 +134,8 @@ fn gap((hits, points): (usize, usize), alpha: f64) -> f64 {
     hits as f64 / points as f64 - (1.0 - alpha)
 }
 
-/// Returns 100 times the mean over the classes that have points of `value`, a function of the numbers `(hits, points)` of
-/// covered and all points of a class.
+/// Returns 100 times the mean over the classes that have points of `value`, a function of the numbers `(hits, points)`
+/// of covered and all points of a class.
 fn mean_over_classes(by_class: &[(usize, usize)], value: impl Fn((usize, usize)) -> f64) -> f64 {
     let present = by_class.iter().filter(|(_, points)| *points > 0);
     let (count, sum) = present.fold((0, 0.0), |(count, sum), &pair| (count + 1, sum + value(pair)));

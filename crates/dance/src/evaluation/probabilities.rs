@@ -43,7 +43,8 @@ pub struct ProbabilityMetrics {
 }
 
 impl ProbabilityMetrics {
-    /// Compares class probabilities (points × classes) with the true labels. A label beyond the columns has probability 0.
+    /// Compares class probabilities (points × classes) with the true labels. A label beyond the columns has probability
+    /// 0.
     pub fn new(probabilities: &Matrix, labels: &[u32]) -> Result<Self> {
         if probabilities.rows() != labels.len() {
             return Err(Error::Shape {

@@ -28,8 +28,8 @@ pub struct Config {
     pub sampling: Sampling,
     /// The way in which outputs of the kernel machine become class probabilities.
     pub probabilities: Probabilities,
-    /// The smallest class probability under [`Probabilities::Clamp`]. It is at least 0 and below 0.5; `None` means 1e-3, or
-    /// less if there are many classes.
+    /// The smallest class probability under [`Probabilities::Clamp`]. It is at least 0 and below 0.5; `None` means
+    /// 1e-3, or less if there are many classes.
     pub probability_floor: Option<f32>,
 }
 
@@ -77,8 +77,8 @@ impl Config {
     }
 }
 
-/// The way in which the calibration points were drawn. A random draw leaves the guarantee of the method unchanged. Every
-/// other sampling changes the points for which it holds, or makes it approximate.
+/// The way in which the calibration points were drawn. A random draw leaves the guarantee of the method unchanged.
+/// Every other sampling changes the points for which it holds, or makes it approximate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sampling {

@@ -38,8 +38,8 @@ pub struct Dance {
 }
 
 impl Dance {
-    /// Calibrates the same kernel machine on other points, which were drawn in the way `sampling`. If `config` is given,
-    /// it replaces the settings of the method.
+    /// Calibrates the same kernel machine on other points, which were drawn in the way `sampling`. If `config` is
+    /// given, it replaces the settings of the method.
     pub fn recalibrate(
         &self,
         device: &dyn Device,
@@ -141,8 +141,8 @@ impl Dance {
         self.new_label_share.map(|share| (share.share(), share.standard_error()))
     }
 
-    /// Returns the guarantee of the sets as a sentence. It follows from the method, from the sampling of the calibration
-    /// points and from their overlap with the fit.
+    /// Returns the guarantee of the sets as a sentence. It follows from the method, from the sampling of the
+    /// calibration points and from their overlap with the fit.
     pub fn guarantee(&self) -> String {
         if self.overlap.fitted > 0 {
             return format!(

@@ -168,8 +168,8 @@ impl Fitted {
         })
     }
 
-    /// Returns an error if calibration data hold picked points, or have another encoder or other dimensions than the fit
-    /// points.
+    /// Returns an error if calibration data hold picked points, or have another encoder or other dimensions than the
+    /// fit points.
     fn check_calibration(&self, data: &Dataset) -> Result<()> {
         data.check_random()?;
         EncoderIdentity::check(
@@ -291,8 +291,8 @@ pub(super) fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Warns about calibration points that took part in the fit or are copies of fit points. One point that took part in the
-/// fit ends the guarantee.
+/// Warns about calibration points that took part in the fit or are copies of fit points. One point that took part in
+/// the fit ends the guarantee.
 fn warn_of_overlap(overlap: Overlap, points: usize, context: &Context<'_>) {
     let Overlap { fitted, copies } = overlap;
     if fitted > 0 {

@@ -34,8 +34,8 @@ impl ModelPoint {
         }
     }
 
-    /// Returns whether the point of `data` at index `place` has the id of this point, or its row if one of the two points
-    /// has no id. An unknown row of this point counts as the same row.
+    /// Returns whether the point of `data` at index `place` has the id of this point, or its row if one of the two
+    /// points has no id. An unknown row of this point counts as the same row.
     pub(super) fn has_name_of(&self, data: &Dataset, place: usize) -> bool {
         match (&self.id, data.ids.as_ref().and_then(|ids| ids.get(place))) {
             (Some(id), Some(own)) => id == own,

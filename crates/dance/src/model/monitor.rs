@@ -1,11 +1,11 @@
 //! Monitoring of a stream: tests whether its points and labels are exchangeable with the calibration points.
 //!
 //! Two test martingales bet against exchangeability; their capital grows only if it fails. One ranks **inputs** by the
-//! distance of a point to its 5th-nearest fit point under the learned metric. The other one ranks **labels** by one minus
-//! the kernel machine's probability of the true label. Both scores follow from the fit points alone, so calibration
-//! points and points of the stream are scored alike. The probability of a false alarm is bounded over the whole stream;
-//! with labels, each martingale gets half of it. P-values of prediction sets would not do: they share the calibration
-//! points, so they are not independent.
+//! distance of a point to its 5th-nearest fit point under the learned metric. The other one ranks **labels** by one
+//! minus the kernel machine's probability of the true label. Both scores follow from the fit points alone, so
+//! calibration points and points of the stream are scored alike. The probability of a false alarm is bounded over the
+//! whole stream; with labels, each martingale gets half of it. P-values of prediction sets would not do: they share the
+//! calibration points, so they are not independent.
 
 use std::ops::Deref;
 
@@ -84,8 +84,8 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         let in_fit = model.calibration_points_in_fit();
         if in_fit > 0 {
             context.warn(format!(
-                "{in_fit} of the calibration points took part in the fit, so their scores are smaller than those of new \
-                 points: alarms mean little"
+                "{in_fit} of the calibration points took part in the fit, so their scores are smaller than those of \
+                 new points: alarms mean little"
             ));
         }
         let fit = Index::open(device, model.classifier.map(&model.fitted.rfm.train, context)?, context)?;

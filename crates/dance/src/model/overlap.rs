@@ -33,8 +33,8 @@ pub(super) struct PointLookup<'a> {
     axis: usize,
     /// The rows, sorted by the coordinate `axis`.
     order: Vec<usize>,
-    /// The absolute value of the constant that normalisation subtracts from each scaled coordinate. Points are rounded to
-    /// float16 before the subtraction, so rounding errors grow with it.
+    /// The absolute value of the constant that normalisation subtracts from each scaled coordinate. Points are rounded
+    /// to float16 before the subtraction, so rounding errors grow with it.
     shift: Vec<f32>,
 }
 

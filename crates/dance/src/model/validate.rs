@@ -1,5 +1,5 @@
-//! Validation of the parts of a kernel machine. A machine assembled from bytes may have parts that do not fit together,
-//! and later code indexes one part by another.
+//! Validation of a fitted kernel machine. A machine that was assembled from bytes may have parts that do not fit
+//! together, and later code indexes one part by another.
 
 use super::fitted::Fitted;
 use crate::data::{Normalize, Normalizer};
@@ -7,7 +7,8 @@ use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 
 impl Fitted {
-    /// Returns an error if parts of the machine do not fit together.
+    /// Returns an error if sizes or values of the machine's parts do not fit together, or if settings contradict each
+    /// other.
     pub fn check(&self) -> Result<()> {
         self.config.method()?;
         let (rfm, classes) = (&self.rfm, self.classes.len());

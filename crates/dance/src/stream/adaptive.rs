@@ -67,8 +67,8 @@ impl Adaptive {
         (self.labels, self.misses)
     }
 
-    /// Returns an upper bound on `|misses/T - target|` after T labels. At most `waiting` points may have waited for their
-    /// labels at any time.
+    /// Returns an upper bound on `|misses/T - target|` after T labels. At most `waiting` points may have waited for
+    /// their labels at any time.
     pub fn bound(&self, waiting: usize) -> f64 {
         (1.0 + self.rate * (waiting + 1) as f64) / (self.rate * self.labels.max(1) as f64)
     }

@@ -1,9 +1,9 @@
 //! Novelty p-values: conformal anomaly detection, without labels.
 //!
 //! The novelty score S of a point is its distance to its [m-th nearest](NOVELTY_NEIGHBORS) reference point. The p-value
-//! of a query with score S is `p = (1 + #{i : S_i ≥ S}) / (n+1)`, where `S_i` is the score of calibration point i of n. A
-//! query that is exchangeable with the calibration points has `P(p ≤ ε) ≤ ε` in finite samples. The calibration decides
-//! which points are reference points:
+//! of a query with score S is `p = (1 + #{i : S_i ≥ S}) / (n+1)`, where `S_i` is the score of calibration point i of n.
+//! A query that is exchangeable with the calibration points has `P(p ≤ ε) ≤ ε` in finite samples. The calibration
+//! decides which points are reference points:
 //!
 //! - **full**: the calibration points and the fit points. The query is added to them. If it is among the m nearest
 //!   neighbors of a calibration point, that point's score falls.
@@ -42,8 +42,8 @@ impl Novelty {
         NOVELTY_NEIGHBORS.min(searched).min(reference).max(1)
     }
 
-    /// Computes the scores of the calibration points from their neighbors `found`; [`neighbors`](Self::neighbors) explains
-    /// the two numbers.
+    /// Computes the scores of the calibration points from their neighbors `found`; [`neighbors`](Self::neighbors)
+    /// explains the two numbers.
     pub(crate) fn new(found: &Neighbors, searched: usize, reference: usize) -> Result<Self> {
         let neighbors = Self::neighbors(searched, reference);
         let of = |row: usize| found.squared(row).get(neighbors - 1).copied().unwrap_or(f64::INFINITY);
@@ -75,8 +75,9 @@ impl Novelty {
         (0..found.len()).map(|query| self.squared.p_value(self.distance(found.squared(query)))).collect()
     }
 
-    /// Returns the p-values of queries in full calibration. `found` holds the neighbors of the queries, `bag` the neighbors
-    /// of the calibration points, and `reverse` the calibration points that have a query among their neighbors.
+    /// Returns the p-values of queries in full calibration. `found` holds the neighbors of the queries, `bag` the
+    /// neighbors of the calibration points, and `reverse` the calibration points that have a query among their
+    /// neighbors.
     pub(crate) fn p_values_in_bag(&self, found: &Neighbors, reverse: &ReverseNeighbors, bag: &Neighbors) -> Vec<f64> {
         let of = |query: usize| {
             let distance = self.distance(found.squared(query));
@@ -102,9 +103,9 @@ impl Novelty {
     }
 }
 
-/// Tests at level 0.001 whether more points are flagged as novel than chance explains: `flagged` of `points` p-values are
-/// at most `level`. The p-values share their calibration points, whose number is `calibration`, so the number of flagged
-/// points is beta-binomial.
+/// Tests at level 0.001 whether more points are flagged as novel than chance explains: `flagged` of `points` p-values
+/// are at most `level`. The p-values share their calibration points, whose number is `calibration`, so the number of
+/// flagged points is beta-binomial.
 ///
 /// ```
 /// use dance::stream::flagged_beyond_chance as beyond;

@@ -245,7 +245,8 @@ impl Report<'_> {
             "copies": audit.copies.iter().map(|group| json!({
                 "rows": rows(&group.rows),
                 "ids": group.rows.iter().map(|&place| self.id(place as usize)).collect::<Vec<_>>(),
-                "model": group.model.iter().map(of_model).collect::<Vec<_>>(), "space": group.space, "parts": group.parts, "across": group.across,
+                "model": group.model.iter().map(of_model).collect::<Vec<_>>(),
+                "space": group.space, "parts": group.parts, "across": group.across,
             })).collect::<Vec<_>>(),
             "outliers": audit.outliers.iter().map(|&(row, deviations)| json!({
                 "row": self.row(row), "id": self.id(row), "deviations": deviations,

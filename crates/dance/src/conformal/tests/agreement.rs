@@ -191,6 +191,7 @@ fn the_selected_mix_agrees() {
         let Method::Dance(method) = config.method().unwrap() else { panic!("dance") };
         let calibrated = Predictor::dance(method, part(&data), || panic!("reuse"), setup).unwrap();
 
+        // The brute force measures every mix of the grid on the same split.
         let (given, judged) = parts_of(&data, seed);
         assert_eq!(given.len() + judged.len(), n);
         let (given, judged) = (data.select(&given), data.select(&judged));

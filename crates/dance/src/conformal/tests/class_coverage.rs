@@ -31,7 +31,7 @@ fn excess(context: &Context<'_>, parts: &Resplit, config: &ConformalConfig, alph
     all
 }
 
-/// Which classes are covered as promised: the mean excess of 500 resplits is above the band around 0.
+/// Returns which classes are covered as promised: the mean excess of 500 resplits is above the band around 0.
 fn kept(n: usize, alpha: f64, off: usize, config: impl Fn(usize) -> ConformalConfig + Sync) -> Vec<bool> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let config = &config;
@@ -59,8 +59,8 @@ fn every_class_is_covered_by_itself() {
     for (n, alpha) in [(100, 0.2), (300, 0.1)] {
         assert_eq!(kept(n, alpha, 0, by(ByClass::Each)), [true; CLASSES as usize], "{n} {alpha}");
     }
-    // Test of the test: one point too few of every class. Classes have 20 points or so, and whole counts give half a point
-    // away, so that it need not show in each.
+    // Test of the test: one point too few of every class. Classes have 20 points or so, and whole counts give half a
+    // point away, so that it need not show in each.
     let off = kept(100, 0.2, 1, by(ByClass::Each));
     assert!(off.iter().filter(|kept| !**kept).count() >= 4, "{off:?}");
     // Without a promise to classes, the most difficult class gets less.

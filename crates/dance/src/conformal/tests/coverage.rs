@@ -1,8 +1,8 @@
 //! Coverage is what theory says it is.
 //!
 //! With no ties the number of covered test points is BetaBinomial(t, k, n+1-k), k = ⌈(n+1)(1-α)⌉. Over 500 independent
-//! resplits the mean share stays within a 99.9 % band around k/(n+1); with ties, or for the intersection of two sets, it
-//! stays above the band's lower end (for the intersection, that of 1-α). The same harness must notice a quantile
+//! resplits the mean share stays within a 99.9 % band around k/(n+1); with ties, or for the intersection of two sets,
+//! it stays above the band's lower end (for the intersection, that of 1-α). The same harness must notice a quantile
 //! index that is off by one, and points that are their own neighbors.
 
 use crate::Context;
@@ -75,8 +75,8 @@ pub(crate) fn mean_coverage<const N: usize>(
     n: usize,
     one: impl Fn(&Context<'_>, Resplit, usize) -> [[usize; 4]; N] + Sync,
 ) -> [Coverage; N] {
-    // Plain threads: a rayon worker that waits for the context's own pool would take up the next resplit meanwhile, on the
-    // same stack, and so on.
+    // Plain threads: a rayon worker that waits for the context's own pool would take up the next resplit meanwhile, on
+    // the same stack, and so on.
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let one = &one;
     let counts: Vec<[[usize; 4]; N]> = std::thread::scope(|scope| {
@@ -203,7 +203,8 @@ fn a_count_off_by_one_is_noticed() {
 
 /// Points are all but copies of four originals, each a class. The contrastive score of a point grows with the number of
 /// copies around it. With reuse, a query has one copy more around it than a calibration point had, which does not count
-/// itself. So the largest class falls out of the CLR set. In full calibration the query is one of the bag, like the others.
+/// itself. So the largest class falls out of the CLR set. In full calibration the query is one of the bag, like the
+/// others.
 #[test]
 fn reuse_under_covers_where_full_calibration_holds() {
     let n = 100;

@@ -89,7 +89,8 @@ fn counts_are_those_of_a_brute_force() {
         let calibrated = calibrated(&fit_data, &bag_data, known.0.len(), true, &context);
         let found = calibrated.score(&context, &matrix(&queries)).new_label_counts.unwrap();
         for (query, &found) in queries.iter().zip(&found) {
-            // Everyone in the bag, the query with a kind of its own; the nearest of the others decides among those alone of their kind.
+            // Everyone in the bag, the query with a kind of its own; the nearest of the others decides among those
+            // alone of their kind.
             let mut all = bag.clone();
             all.push((query.0.clone(), usize::MAX));
             let far = |at: usize| {

@@ -1,5 +1,5 @@
-//! Novelty p-values are those of a brute force that puts the query among the calibration points, and false alarms are as rare
-//! as the level says.
+//! Novelty p-values are those of a brute force that puts the query among the calibration points, and false alarms are
+//! as rare as the level says.
 
 use crate::Context;
 use crate::conformal::{Calibration, ConformalConfig, MethodName, Mix};
@@ -36,7 +36,7 @@ fn rows(data: &Data) -> Vec<&[f32]> {
     (0..data.len()).map(|row| data.points.row(row)).collect()
 }
 
-/// How many of the points that are compared, the query among them, are at least as far away as it.
+/// Counts the compared points, the query among them, that are at least as far away as the query.
 fn count(mode: Calibration, calibration: &[&[f32]], reference: &[&[f32]], query: &[f32], m: usize) -> usize {
     let distances: Vec<f64> = match mode {
         // Every point of the bag among all others of the bag and the fit points.
@@ -123,8 +123,8 @@ fn false_alarms_are_as_rare_as_asked() {
                 beyond += usize::from(flagged_beyond_chance(here, tested, level, n));
                 assert!(flagged_beyond_chance(there, tested, level, n), "{mode:?} {level}: {there}");
             }
-            // k/(n+1) is exactly the level here, so the number of alarms of a draw is BetaBinomial(t, level·(n+1), …): at 3.29
-            // standard deviations of their mean, 99.9 % of all tests pass.
+            // k/(n+1) is exactly the level here, so the number of alarms of a draw is BetaBinomial(t, level·(n+1), …):
+            // at 3.29 standard deviations of their mean, 99.9 % of all tests pass.
             let (a, b) = (level * (n + 1) as f64, (1.0 - level) * (n + 1) as f64);
             let (between, within) =
                 (a * b / ((a + b).powi(2) * (a + b + 1.0)), a * b / ((a + b) * (a + b + 1.0)) / tested as f64);

@@ -1,5 +1,5 @@
-//! Near copies: groups of points at tiny distances, in the given space (embeddings, scaled to length 1) or in the metric
-//! that a model has learned.
+//! Near copies: groups of points at tiny distances, in the given space (embeddings, scaled to length 1) or in the
+//! metric that a model has learned.
 //!
 //! Two points are near copies if their distance is at most a fifth of the median distance from a point to its nearest
 //! neighbor, in the same space. For a data point and a point of a model, the median among the model's points counts if
@@ -7,8 +7,8 @@
 //! model ignores. Copies of either kind violate exchangeability if they lie in different parts of a split.
 //!
 //! With a model, data points are compared with its points too. A model point with the coordinates and the id of a data
-//! point (the row, if there are no ids) is the data point itself, not a copy. The data point then belongs to the part of
-//! the model that holds it, such as its calibration points.
+//! point (the row, if there are no ids) is the data point itself, not a copy. The data point then belongs to the part
+//! of the model that holds it, such as its calibration points.
 
 use std::collections::BTreeSet;
 
@@ -44,8 +44,11 @@ pub struct Copies {
     pub across: bool,
 }
 
-/// Finds groups of near copies, those across parts first, and the rows of data points that the model holds, each with the
-/// equal point of the model. `given` holds the data points, scaled to length 1, and `near` the neighbors of each.
+/// The rows of data points that a model holds, each with the equal point of the model.
+pub(super) type Seen = Vec<(usize, ModelPoint)>;
+
+/// Finds groups of near copies, those across parts first, and the rows of data points that the model holds, each with
+/// the equal point of the model. `given` holds the data points, scaled to length 1, and `near` the neighbors of each.
 pub(super) fn find(
     device: &dyn Device,
     data: &Dataset,
@@ -53,7 +56,7 @@ pub(super) fn find(
     model: Option<&Dance>,
     options: AuditOptions<'_>,
     context: &Context<'_>,
-) -> Result<(Vec<Copies>, Vec<(usize, ModelPoint)>)> {
+) -> Result<(Vec<Copies>, Seen)> {
     let given_part = |row: usize| options.parts.map(|parts| parts[row].as_str());
     let mut groups = Groups::new(data.len());
     groups.link_all(near, limit(near), 0, GIVEN);
@@ -120,7 +123,7 @@ fn part_name(part: ModelPart) -> &'static str {
 struct ModelPoints {
     /// The rows of data points that the model holds, each with the model's point: the data point itself, or the first
     /// copy of it if the model holds only copies.
-    overlap: Vec<(usize, ModelPoint)>,
+    overlap: Seen,
     /// The part of the model that holds each data point with the same id or row; `None` if no part holds it.
     own: Vec<Option<ModelPart>>,
     /// The model's points that are not data points themselves: first points that the model keeps, then points of which
@@ -229,8 +232,8 @@ impl Groups {
         at
     }
 
-    /// Returns all groups of several points, those across parts first. `given_part` and `model_part` return the part of a
-    /// data row in the user's split and in the model.
+    /// Returns all groups of several points, those across parts first. `given_part` and `model_part` return the part of
+    /// a data row in the user's split and in the model.
     fn finish<'a>(
         mut self,
         model: &[ModelPoint],

@@ -1,11 +1,11 @@
 //! Audit of a labelled data set: label errors, near copies, outliers, suspicious classes, and order of rows.
 //!
 //! No result about a point depends on a fit to that point. Experts that are trained on all other points test its label
-//! (`label_errors.rs`). Copies and outliers follow from neighbors among the embeddings, scaled to length 1. The test for
-//! two modes in a class uses other points than those that located the modes (`twofold.rs`).
+//! (`label_errors.rs`). Copies and outliers follow from neighbors among the embeddings, scaled to length 1. The test
+//! for two modes in a class uses other points than those that located the modes (`twofold.rs`).
 //!
-//! With a model whose calibration labels are trusted, the model's p-values test the labels instead. Near copies are then
-//! searched in the model's metric and among its points too, and data points that the model holds are listed.
+//! With a model whose calibration labels are trusted, the model's p-values test the labels instead. Near copies are
+//! then searched in the model's metric and among its points too, and data points that the model holds are listed.
 
 mod copies;
 mod label_errors;
@@ -102,8 +102,8 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Audits `data`. If a `model` is given, its p-values test the labels. Returns an error for fewer than ten points or
-    /// two classes.
+    /// Audits `data`. If a `model` is given, its p-values test the labels. Returns an error for fewer than ten points
+    /// or two classes.
     pub fn new(
         device: &dyn Device,
         data: &Dataset,
@@ -193,7 +193,8 @@ fn estimated(data: &Dataset, errors: &LabelErrors, fdr: f64) -> Vec<LabelError> 
 /// The error level α at which p-values of labels are computed. Only those of the method dance depend on it.
 const LEVEL: f64 = 0.05;
 
-/// Lists label errors at the false discovery rate `fdr` by the p-values of a model whose calibration labels are trusted.
+/// Lists label errors at the false discovery rate `fdr` by the p-values of a model whose calibration labels are
+/// trusted.
 fn trusted(
     model: &Dance,
     data: &Dataset,
@@ -235,8 +236,8 @@ fn outliers(far: &[f64]) -> Vec<(usize, f64)> {
     found
 }
 
-/// Finds pairs of classes in which many points of each fit the other class best. `best` holds the most probable label of
-/// each point.
+/// Finds pairs of classes in which many points of each fit the other class best. `best` holds the most probable label
+/// of each point.
 fn confused_classes(best: &[u32], labels: &[u32], classes: usize) -> Vec<([u32; 2], [f64; 2])> {
     let mut pair_counts = std::collections::BTreeMap::new();
     let mut counts = vec![0usize; classes];
@@ -261,8 +262,8 @@ fn rare(data: &Dataset) -> Vec<(u32, usize)> {
     few.map(|(class, &count)| (class as u32, count)).collect()
 }
 
-/// Returns the largest capital of a test martingale that ranks every score among the scores of earlier rows. It is large
-/// only if `scores`, one per row, are not in random order.
+/// Returns the largest capital of a test martingale that ranks every score among the scores of earlier rows. It is
+/// large only if `scores`, one per row, are not in random order.
 fn evidence(scores: &[f64], options: AuditOptions<'_>) -> Result<f64> {
     let first = FIRST.min(scores.len() / 2).max(1);
     let mut martingale = Martingale::new(scores[..first].to_vec(), options.seed)?;

@@ -91,8 +91,8 @@ fn mean(points: &Matrix, rows: impl ExactSizeIterator<Item = usize>) -> Vec<f64>
     sum
 }
 
-/// Assigns rows to the nearer of two centres. Each group is sorted by the distance to its centre; the larger group comes
-/// first.
+/// Assigns rows to the nearer of two centres. Each group is sorted by the distance to its centre; the larger group
+/// comes first.
 fn groups_around(points: &Matrix, rows: impl Iterator<Item = usize>, centres: &[Vec<f64>; 2]) -> [Vec<u32>; 2] {
     let squared = |row: usize, centre: &[f64]| -> f64 {
         points.row(row).iter().zip(centre).map(|(&value, centre)| (f64::from(value) - centre).powi(2)).sum()

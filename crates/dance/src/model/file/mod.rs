@@ -1,7 +1,7 @@
 //! The model file: one safetensors file with documented tensor names and JSON metadata (`docs/format.md`).
 //!
 //! A file is written under a temporary name and renamed, so a file under its own name is always complete. Loading
-//! checks a SHA-256 of every byte but the checksum's own digits, then copies the tensors. Files are untrusted: every
+//! checks a SHA-256 of all bytes except the checksum's own digits, then copies the tensors. Files are untrusted: every
 //! fault becomes an error that describes it, and no memory is allocated only because a file states a size.
 //!
 //! The same model gives the same bytes on every machine.
@@ -36,11 +36,11 @@ use tensors::{Reader, Values};
 /// The format of model files that this version writes and reads.
 pub const FORMAT: u32 = 1;
 
-/// Error levels for which the metadata hold the mix. For other error levels it is selected from the tuning tensors.
+/// The error levels at which the metadata hold the mix. At other levels a reader selects it from the tuning tensors.
 const NAMED_ALPHAS: [f64; 4] = [0.01, 0.05, 0.1, 0.2];
 
 impl Dance {
-    /// Writes the model to `path`. A file of this name is replaced in one step.
+    /// Writes the model to `path`. An existing file of this name is replaced in one step.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         WholeFile::write(path, &self.to_bytes()?)
     }
@@ -51,13 +51,13 @@ impl Dance {
         Ok(header::write(&metadata, &self.tensors()))
     }
 
-    /// Reads a model and opens it on a device.
+    /// Reads a model from the file `path` and opens it on a device.
     pub fn load(device: &dyn Device, path: impl AsRef<Path>, context: &Context<'_>) -> Result<Self> {
         let path = path.as_ref();
         Self::from_bytes(device, &whole_file::read(path, u64::MAX)?, path, context)
     }
 
-    /// Reads a model from the bytes of its file; `path` is for messages.
+    /// Reads a model from the bytes of its file and opens it on a device. Errors name `path`.
     pub fn from_bytes(
         device: &dyn Device,
         bytes: &[u8],
@@ -244,7 +244,7 @@ impl Dance {
     }
 }
 
-/// Adds the rows and ids of points, if they have any.
+/// Adds the rows and the ids of points, if they have any, as tensors with the two names.
 fn insert_names<'a>(
     tensors: &mut BTreeMap<&'static str, Values<'a>>,
     [rows, ids]: [&'static str; 2],
@@ -258,7 +258,7 @@ fn insert_names<'a>(
     }
 }
 
-/// Returns an error if metadata contradict each other.
+/// Returns an error if entries of the metadata contradict each other.
 fn check_metadata(metadata: &Metadata, reader: &Reader<'_>) -> Result<()> {
     let (classes, fit_classes) = (metadata.classes.len(), metadata.fit_classes);
     if classes < fit_classes || fit_classes == 0 {
@@ -278,7 +278,7 @@ fn check_metadata(metadata: &Metadata, reader: &Reader<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Reads the kernel machine.
+/// Reads the kernel machine, with the normalisation and the names of its points.
 fn read_fitted(metadata: &Metadata, config: Config, reader: &Reader<'_>) -> Result<Fitted> {
     let fit_classes = metadata.fit_classes;
     let train = reader.matrix("train", None)?;
