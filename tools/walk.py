@@ -56,7 +56,9 @@ for address, opens in [(first, True), (last, False)]:
 # The program stops where the last function begins; the address to which it returns lies on top of the stack.
 gdb.execute("continue")
 gate.enabled = False
-gate = Gate("*%d" % int(gdb.parse_and_eval("*(unsigned long *)$sp")), internal=True); gate.opens = False
+stack = int(gdb.selected_frame().read_register("sp"))
+back = int.from_bytes(bytes(gdb.selected_inferior().read_memory(stack, 8)), "little")
+gate = Gate("*0x%x" % back, internal=True); gate.opens = False
 gdb.execute("continue")
 json.dump(found, open({out!r}, "w"))
 gdb.execute("kill")
